@@ -1,0 +1,35 @@
+# SPDX-License-Identifier: Apache-2.0
+"""numba does not check array bounds; here the tests of the kernels run once more with the checks compiled in."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+
+@pytest.mark.slow
+def test_kernels_stay_within_bounds(repository: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
+    environment = os.environ | {"NUMBA_BOUNDSCHECK": "1", "TOKENMILL_EXAMPLES": "30"}
+    tests = [str(p) for p in sorted((repository / "tests" / "tokenizer").glob("test_*.py")) if p.name != Path(__file__).name]
+    run = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", *tests],
+        cwd=repository, env=environment, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert run.returncode == 0, run.stdout[-4000:]
+
+
+def test_the_checks_would_fire(repository: Path, tmp_path: Path) -> None:
+    program = tmp_path / "beyond.py"
+    program.write_text(
+        "import numpy as np\n"
+        "from tokenizer.kernels.compiling import kernel\n"
+        "@kernel\n"
+        "def beyond(array):\n"
+        "    return array[10]\n"
+        "beyond(np.zeros(3))\n"
+    )
+    environment = os.environ | {"NUMBA_BOUNDSCHECK": "1", "PYTHONPATH": str(repository)}
+    run = subprocess.run([sys.executable, str(program)], env=environment, capture_output=True, text=True, check=False)
+    assert "IndexError" in run.stderr

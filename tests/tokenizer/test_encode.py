@@ -1,0 +1,199 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The compiled path against its slow twin, on generated text and vocabularies."""
+
+import pickle
+import threading
+from collections import Counter
+
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests import strategies
+from tokenizer import Tokenizer, reference
+from tokenizer.models import OOV_POLICIES
+
+EXAMPLE_VOCAB = ["[UNK]", "3", "##7", "7", "<0xE2>", "<0xB0>", "<0x8B>"]
+
+
+def tokens(tokenizer: Tokenizer, text: str) -> list[str]:
+    return tokenizer.encode(text, add_special_tokens=False).tokens
+
+
+@pytest.mark.parametrize(
+    ("oov", "expected"),
+    [
+        ("word", "[UNK]"),
+        ("contain", "3 [UNK] ##7"),
+        ("char", "3 [UNK] 7"),
+        ("byte", "3 <0xE2> <0xB0> <0x8B> ##7"),
+    ],
+)
+def test_the_example_of_every_oov_policy(oov: str, expected: str) -> None:
+    tokenizer = Tokenizer.for_bert(EXAMPLE_VOCAB, lowercase=False, oov=oov)
+    assert tokens(tokenizer, "3Ⰻ7") == expected.split()
+
+
+def test_contain_keeps_the_neighbours_of_unknown_characters() -> None:
+    known = "玫 瑰 花 朵 向 日 葵 3 ##7 ##l".split()
+    tokenizer = Tokenizer.for_bert(["[UNK]", *known], oov="contain")
+    expected = "玫 瑰 花 [UNK] ##l [UNK] 朵 向 日 葵 3 [UNK] ##7 朵".split()
+    assert tokens(tokenizer, "玫瑰花𝖟lᴤ朵向日葵3Ⰻ7朵") == expected
+
+
+@pytest.mark.parametrize("oov", ["word", "contain", "char"])
+def test_a_known_word_is_never_taken_apart(oov: str) -> None:
+    tokenizer = Tokenizer.for_bert(["[UNK]", "六", "月", "四", "ri", "r", "##i", "i"], oov=oov)
+    assert tokens(tokenizer, "六月四ri") == "六 月 四 ri".split()
+
+
+def test_a_run_of_unknown_characters_is_one_unknown_token_except_under_char() -> None:
+    vocab = ["[UNK]", "a", "##b"]
+    assert tokens(Tokenizer.for_bert(vocab, oov="contain"), "axyzb") == ["a", "[UNK]", "##b"]
+    assert tokens(Tokenizer.for_bert(vocab, oov="char"), "axyzb") == ["a", "[UNK]", "[UNK]", "[UNK]", "##b"]
+
+
+def test_contain_loses_no_character_the_vocabulary_has_in_the_other_position() -> None:
+    tokenizer = Tokenizer.for_bert(["[UNK]", "a", "b", "##c"], oov="contain")
+    assert tokens(tokenizer, "cab") == ["##c", "a", "b"]
+
+
+def test_only_the_word_policy_gives_up_on_long_words() -> None:
+    vocab = ["[UNK]", "a", "##a"]
+    assert tokens(Tokenizer.for_bert(vocab), "a" * 101) == ["[UNK]"]
+    assert len(tokens(Tokenizer.for_bert(vocab), "a" * 100)) == 100
+    assert tokens(Tokenizer.for_bert(vocab, oov="contain"), "a" * 101) == ["a"] + ["##a"] * 100
+
+
+@given(strategies.wordpiece_vocabs(), st.lists(strategies.small_words(), max_size=6), st.sampled_from([*OOV_POLICIES]))
+def test_ids_equal_the_reference_on_small_vocabularies(vocab: list[str], texts: list[str], oov: str) -> None:
+    tokenizer = Tokenizer.for_bert(vocab, lowercase=False, oov=oov, cache_bytes=1 << 16)
+    for _ in range(2):  # cold, then from the word cache
+        rows = tokenizer.encode_arrow(pa.array(texts, pa.string())).to_pylist()
+        assert rows == [reference.encode(t, tokenizer.normalizer, tokenizer.model) for t in texts]
+
+
+@given(strategies.text_columns(), st.booleans(), st.sampled_from([None, True, False]), st.booleans(), st.booleans())
+def test_ids_equal_the_reference_on_hostile_columns(
+    column: pa.Array, lowercase: bool, strip: bool | None, clean: bool, cjk: bool
+) -> None:
+    vocab = ["[UNK]", *"abcdefghijklmnopqrstuvwxyz0123456789!#@[]é", *(f"##{c}" for c in "abcéexy中\u0301\u302e")]
+    tokenizer = Tokenizer.for_bert(
+        vocab, lowercase=lowercase, strip_accents=strip, clean_text=clean, handle_chinese_chars=cjk, oov="contain"
+    )
+    expected = [
+        None if t is None else reference.encode(t, tokenizer.normalizer, tokenizer.model) for t in column.to_pylist()
+    ]
+    assert tokenizer.encode_arrow(column).to_pylist() == expected
+
+
+@given(st.lists(strategies.texts(), max_size=8), st.data())
+def test_any_cut_into_batches_gives_the_same_rows(texts: list[str], data: st.DataObject) -> None:
+    tokenizer = Tokenizer.for_bert(["[UNK]", *"abcdefghij", *(f"##{c}" for c in "abcdefghij")], oov="contain")
+    whole = tokenizer.encode_arrow(pa.array(texts, pa.string())).to_pylist()
+    cut = data.draw(st.integers(0, len(texts)))
+    array = pa.array(texts, pa.string())
+    parts = [array.slice(0, cut), array.slice(cut)]
+    assert [row for part in parts for row in tokenizer.encode_arrow(part).to_pylist()] == whole
+    assert tokenizer.encode_arrow(pa.chunked_array(parts, pa.string())).to_pylist() == whole
+
+
+@given(st.lists(strategies.texts(), max_size=6))
+def test_encode_gives_the_ids_of_encode_arrow(texts: list[str]) -> None:
+    vocab = ["[UNK]", "[CLS]", "[SEP]", *"abcdefghij中", *(f"##{c}" for c in "abcdefghij")]
+    tokenizer = Tokenizer.for_bert(vocab, oov="contain")
+    rows = tokenizer.encode_arrow(pa.array(texts, pa.string()), add_special_tokens=True).to_pylist()
+    assert [e.ids for e in tokenizer.encode_batch(texts)] == rows
+    assert [tokenizer.encode(t).ids for t in texts] == rows
+
+
+@given(st.lists(strategies.texts(), max_size=8), st.sampled_from(["word", "contain", "char", "byte"]))
+def test_tally_equals_the_reference(texts: list[str], oov: str) -> None:
+    tokenizer = Tokenizer.for_bert(["[UNK]", "<0xE2>", *"abcdefgh", *(f"##{c}" for c in "abcdefgh")], oov=oov)
+    tally = tokenizer.new_tally()
+    for text in texts:
+        tokenizer.encode_arrow(pa.array([text], pa.string()), tally=tally)
+    words = reference.count_words(texts, tokenizer.normalizer)
+    lost = {w: n for w, n in words.items() if "[UNK]" in [t for t, _ in reference.wordpiece(w, tokenizer.model)]}
+    assert tally.n_words == words.total()
+    assert {r["word"].decode(): r["count"] for r in tally.oov_words().to_pylist()} == lost
+    code_points, counts = tally.oov_characters()
+    swallowed = Counter({chr(c): n for c, n in zip(code_points.tolist(), counts.tolist(), strict=True)})
+    assert swallowed == reference.swallowed_characters(words, tokenizer.model)
+    assert tally.n_oov_characters == swallowed.total()
+    assert tally.n_oov_words_untracked == 0
+
+
+def test_a_tally_stays_bounded_and_its_characters_exact() -> None:
+    n = 150_000
+    tokenizer = Tokenizer.for_bert(["[UNK]"])
+    tally = tokenizer.new_tally()
+    texts = pa.array([" ".join(f"{i:x}" for i in range(k, n, 3)) + " common" * 5 for k in range(3)])
+    tokenizer.encode_arrow(texts, tally=tally)
+    words = tally.oov_words()
+    assert tally.n_words == n + 15
+    assert words.num_rows <= 1 << 16
+    assert sum(words["count"].to_pylist()) + tally.n_oov_words_untracked == n + 15
+    assert {"word": b"common", "count": 15} in words.to_pylist()
+    assert tally.n_oov_characters == sum(len(f"{i:x}") for i in range(n)) + 15 * 6
+
+
+def test_a_row_larger_than_any_table() -> None:
+    tokenizer = Tokenizer.for_bert(["[UNK]", "a", "##a", "##b"], oov="contain", cache_bytes=1 << 16)
+    tally = tokenizer.new_tally()
+    word = "ab" * 1_500_000
+    rows = tokenizer.encode_arrow(pa.array([word, "𝖟" * 1_500_000, "a"]), tally=tally)
+    assert [len(r) for r in rows.to_pylist()] == [3_000_000, 1, 1]
+    assert tally.n_oov_characters == 1_500_000
+
+
+def test_distinct_words_beyond_the_cache_change_nothing() -> None:
+    vocab = ["[UNK]", *"0123456789", *(f"##{d}" for d in "0123456789")]
+    small, large = (Tokenizer.for_bert(vocab, cache_bytes=n) for n in (1 << 16, 1 << 26))
+    texts = pa.array([" ".join(str(i * 7919) + "0" * (i % 20) for i in range(50_000))])
+    assert small.encode_arrow(texts).equals(large.encode_arrow(texts))
+
+
+def test_threads_share_a_tokenizer() -> None:
+    tokenizer = Tokenizer.for_bert(["[UNK]", *"abcdef", *(f"##{c}" for c in "abcdef")], oov="contain")
+    texts = [pa.array([" ".join("abcdefx"[i % 7] * (1 + (i * k) % 9) for i in range(2000))]) for k in range(8)]
+    expected = [tokenizer.encode_arrow(t).to_pylist() for t in texts]
+    got: list[object] = [None] * 8
+    errors = []
+
+    def work(k: int) -> None:
+        try:
+            for _ in range(20):
+                got[k] = tokenizer.encode_arrow(texts[k]).to_pylist()
+                assert got[k] == expected[k]
+        except BaseException as error:
+            errors.append(error)
+
+    threads = [threading.Thread(target=work, args=(k,)) for k in range(8)]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+    assert not errors
+    assert got == expected
+
+
+def test_a_pickle_is_the_file_and_nothing_else() -> None:
+    tokenizer = Tokenizer.for_bert(["[UNK]", *(f"token{i}" for i in range(20_000))])
+    before = len(pickle.dumps(tokenizer))
+    tokenizer.encode_arrow(pa.array(["token1 token2"]))
+    data = pickle.dumps(tokenizer)
+    assert len(data) == before < 3 * len(tokenizer.to_str())
+    assert pickle.loads(data).encode_arrow(pa.array(["token7"])).to_pylist() == [[8]]
+
+
+def test_special_tokens_in_text_stay_text() -> None:
+    tokenizer = Tokenizer.for_bert(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[", "]", "cls", "sep"])
+    assert tokens(tokenizer, "[CLS][SEP]") == ["[", "cls", "]", "[", "sep", "]"]
+
+
+@pytest.mark.parametrize("column", [pa.array([1, 2]), pa.array([b"x"]), "text", 3, None])
+def test_other_columns_are_refused(column: object) -> None:
+    with pytest.raises(TypeError, match="expected an Arrow array of strings"):
+        Tokenizer.for_bert(["[UNK]"]).encode_arrow(column)

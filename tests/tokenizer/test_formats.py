@@ -1,0 +1,184 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Tokenizer files: round trips, detection by content, and what broken or hostile files get."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tokenizer import Padding, TemplateProcessing, Tokenizer, TokenizerFileError
+from tokenizer.post_processors import SpecialToken, TemplatePiece
+
+VOCAB = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "a", "##b", "玫", "\u2028"]
+
+
+def fields(**changes: Any) -> dict[str, Any]:
+    """A good `tokenizer.json` with some fields replaced."""
+    return json.loads(Tokenizer.for_bert(VOCAB).to_str()) | changes
+
+
+@pytest.mark.parametrize("oov", ["word", "contain", "char"])
+@pytest.mark.parametrize("lowercase", [True, False])
+def test_tokenizer_json_round_trip(tmp_path: Path, oov: str, lowercase: bool) -> None:
+    tokenizer = Tokenizer.for_bert(VOCAB, lowercase=lowercase, strip_accents=False, oov=oov)
+    tokenizer.enable_truncation(9, strategy="only_first", direction="left")
+    tokenizer.enable_padding(direction="left", length=7, pad_to_multiple_of=2)
+    tokenizer.save(tmp_path / "tokenizer.json")
+    again = Tokenizer.from_file(tmp_path / "tokenizer.json")
+    assert again.to_str() == tokenizer.to_str()
+    assert again.digest == tokenizer.digest
+    assert repr(again) == repr(tokenizer)
+
+
+def test_a_template_round_trip() -> None:
+    template = TemplateProcessing(
+        single=(TemplatePiece("[CLS]", 0, False), TemplatePiece("A", 1, True)),
+        pair=(TemplatePiece("B", 0, True), TemplatePiece("[CLS]", 2, False), TemplatePiece("A", 1, True)),
+        special_tokens={"[CLS]": SpecialToken((2, 4), ("[CLS]", "[MASK]"))},
+    )
+    tokenizer = Tokenizer(model=Tokenizer.for_bert(VOCAB).model, post_processor=template)
+    assert Tokenizer.from_str(tokenizer.to_str()).post_processor == template
+
+
+def test_vocab_txt_round_trip_keeps_every_token(tmp_path: Path) -> None:
+    tokenizer = Tokenizer.for_bert(VOCAB)
+    tokenizer.save(tmp_path / "any.txt")
+    assert Tokenizer.from_file(tmp_path / "any.txt").get_vocab() == {t: i for i, t in enumerate(VOCAB)}
+
+
+@pytest.mark.parametrize("text", ["[UNK]\na", "[UNK]\na\n", "[UNK]\r\na\r\n"])
+def test_line_ends_of_vocab_txt(tmp_path: Path, text: str) -> None:
+    (tmp_path / "v").write_bytes(text.encode())
+    assert Tokenizer.from_file(tmp_path / "v").get_vocab() == {"[UNK]": 0, "a": 1}
+
+
+def test_the_kind_of_file_is_seen_from_its_content(tmp_path: Path) -> None:
+    (tmp_path / "vocab.txt").write_text(Tokenizer.for_bert(VOCAB, lowercase=False).to_str(), encoding="utf-8")
+    assert not Tokenizer.from_file(tmp_path / "vocab.txt").normalizer.lowercase
+
+
+def test_a_directory_as_transformers_saves_it(tmp_path: Path) -> None:
+    Tokenizer.for_bert(VOCAB).save(tmp_path / "vocab.txt")
+    options = {"do_lower_case": False, "strip_accents": None, "tokenize_chinese_chars": False, "model_max_length": 512}
+    (tmp_path / "tokenizer_config.json").write_text(json.dumps(options), encoding="utf-8")
+    normalizer = Tokenizer.from_file(tmp_path).normalizer
+    assert (normalizer.lowercase, normalizer.handle_chinese_chars, normalizer.strip_accents) == (False, False, None)
+    Tokenizer.for_bert(VOCAB, lowercase=True).save(tmp_path / "tokenizer.json")
+    assert Tokenizer.from_file(tmp_path).normalizer.lowercase
+
+
+def test_overrides() -> None:
+    tokenizer = Tokenizer.for_bert(VOCAB)._with_overrides(lowercase=False, strip_accents=True, oov="char")
+    assert tokenizer.normalizer.options() == {
+        "clean_text": True, "handle_chinese_chars": True, "strip_accents": True, "lowercase": False,
+    }  # fmt: skip
+    assert tokenizer.model.oov_policy == "char"
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "no tokens"),
+        ("\n", "no tokens"),
+        ("[UNK]\na\nb\na\n", "line 4: token 'a' stands already on line 2"),
+        ("a\nb\n", r"no unknown token '\[UNK\]'"),
+        ("{", "not JSON"),
+        ('{"version": "1.0", "version": "1.0"}', "'version' stands twice"),
+        ('{"a":' * 100_000, "not JSON"),
+        ('{"version": "2.0"}', "version must be '1.0', got '2.0'"),
+        ('{"version": "1.0", "extra": 1}', "field 'extra' is not supported"),
+        ('{"version": "1.0"}', "field 'model' is missing"),
+    ],
+)
+def test_broken_files(tmp_path: Path, text: str, message: str) -> None:
+    (tmp_path / "file").write_text(text, encoding="utf-8")
+    with pytest.raises(TokenizerFileError, match=message) as caught:
+        Tokenizer.from_file(tmp_path / "file")
+    assert str(tmp_path / "file") in str(caught.value)
+
+
+MODEL = {"type": "WordPiece", "vocab": {"[UNK]": 0}}
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"normalizer": {"type": "NFKC"}}, "normalizer.type: 'NFKC' is not supported; supported: BertNormalizer"),
+        ({"normalizer": {"type": "BertNormalizer", "lowercase": 1}}, "normalizer.lowercase: expected true or false, got 1"),
+        ({"pre_tokenizer": None}, "pre_tokenizer: no pre-tokenizer is not supported"),
+        ({"pre_tokenizer": {"type": "Whitespace"}}, "'Whitespace' is not supported"),
+        ({"decoder": {"type": "ByteLevel"}}, "'ByteLevel' is not supported"),
+        ({"post_processor": {"type": "RobertaProcessing"}}, "'RobertaProcessing' is not supported"),
+        ({"post_processor": {"type": "BertProcessing", "sep": ["[SEP]"], "cls": ["[CLS]", 2]}}, r"sep: expected \[token"),
+        ({"truncation": {"max_length": 3, "strategy": "LongestFirst", "stride": 1}}, "stride must be 0"),
+        ({"truncation": {"max_length": True}}, "max_length: expected an integer, got true"),
+        ({"padding": {"strategy": {"Fixed": 3}, "direction": "Up"}}, "'Up' is not supported; supported: Right, Left"),
+        ({"added_tokens": [{"id": 3, "content": "x", "special": False}]}, "added token 'x' is not special"),
+        ({"added_tokens": [{"id": 3, "content": "a", "special": True}]}, "'a' has id 3, but the vocabulary gives it 5"),
+        ({"added_tokens": [{"id": 5, "content": "x", "special": True}]}, "id 5 belongs to 'a' and to added token 'x'"),
+        ({"model": MODEL | {"type": "BPE"}}, "model.type: 'BPE' is not supported"),
+        ({"model": MODEL | {"vocab": {"[UNK]": -1}}}, r"id of token '\[UNK\]' must be in 0\.\.16777215, got -1"),
+        ({"model": MODEL | {"vocab": {"[UNK]": 2**40}}}, r"must be in 0\.\.16777215"),
+        ({"model": MODEL | {"vocab": {"[UNK]": "0"}}}, "must be an integer"),
+        ({"model": MODEL | {"vocab": {"[UNK]": 0, "a": 0}}}, r"id 0 belongs to two tokens, '\[UNK\]' and 'a'"),
+        ({"model": MODEL | {"vocab": {}}}, "no unknown token"),
+        ({"model": MODEL | {"max_input_chars_per_word": 0}}, "max_input_chars_per_word must be positive, got 0"),
+        ({"model": MODEL | {"oov_policy": "guess"}}, "oov must be one of word, contain, char, byte, got 'guess'"),
+        ({"model": MODEL | {"oov_policy": "byte"}}, "needs byte tokens"),
+        ({"model": MODEL | {"new": 1}}, "model: field 'new' is not supported"),
+        ({"model": []}, "model: expected an object"),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_represented_is_refused(changes: dict[str, Any], message: str) -> None:
+    with pytest.raises(TokenizerFileError, match=message):
+        Tokenizer.from_str(json.dumps(fields(**changes)))
+
+
+def test_templates_that_cannot_be_laid_out() -> None:
+    piece = {"Sequence": {"id": "A", "type_id": 0}}
+    for single, message in (([], "A exactly once"), ([piece, piece], "A exactly once"), ([{"Other": 1}], "got Other")):
+        processor = {"type": "TemplateProcessing", "single": single, "pair": [], "special_tokens": {}}
+        with pytest.raises(TokenizerFileError, match=message):
+            Tokenizer.from_str(json.dumps(fields(post_processor=processor)))
+
+
+def test_a_file_that_is_not_text(tmp_path: Path) -> None:
+    (tmp_path / "vocab.txt").write_bytes(b"[UNK]\n\xff\n")
+    with pytest.raises(TokenizerFileError, match="not UTF-8 at byte 6"):
+        Tokenizer.from_file(tmp_path / "vocab.txt")
+
+
+def test_a_sparse_file_of_ten_gigabytes_of_zeros(tmp_path: Path) -> None:
+    path = tmp_path / "vocab.txt"
+    with path.open("wb") as handle:
+        handle.truncate(10 << 30)
+    with pytest.raises(TokenizerFileError, match="longer than"):
+        Tokenizer.from_file(path)
+
+
+def test_a_directory_without_a_tokenizer(tmp_path: Path) -> None:
+    with pytest.raises(TokenizerFileError, match="neither tokenizer.json nor vocab.txt"):
+        Tokenizer.from_file(tmp_path)
+
+
+def test_a_missing_file(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError, match=r"none\.json"):
+        Tokenizer.from_file(tmp_path / "none.json")
+
+
+def test_vocab_txt_cannot_hold_everything(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="no token has id 1; save as tokenizer.json"):
+        Tokenizer.for_bert({"[UNK]": 0, "a": 2}).save(tmp_path / "v.txt")
+    with pytest.raises(ValueError, match="with a line end"):
+        Tokenizer.for_bert({"[UNK]": 0, "a\n": 1}).save(tmp_path / "v.txt")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_padding_is_checked() -> None:
+    with pytest.raises(ValueError, match="length must not be negative, got -1"):
+        Padding(length=-1)
+    with pytest.raises(ValueError, match="pad_to_multiple_of must be positive, got 0"):
+        Padding(pad_to_multiple_of=0)
+    with pytest.raises(ValueError, match="direction must be 'right' or 'left', got 'up'"):
+        Padding(direction="up")  # type: ignore[arg-type]

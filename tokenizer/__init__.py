@@ -1,0 +1,16 @@
+# SPDX-License-Identifier: Apache-2.0
+"""TokenMill's tokenizer library. This is the public API; everything else may change."""
+
+from tokenizer.added_tokens import AddedToken as AddedToken
+from tokenizer.core import Tokenizer as Tokenizer
+from tokenizer.counting import Tally as Tally
+from tokenizer.counting import WordCounter as WordCounter
+from tokenizer.encoding import Encoding as Encoding
+from tokenizer.errors import TokenizerFileError as TokenizerFileError
+from tokenizer.models import WordPiece as WordPiece
+from tokenizer.normalizers import BertNormalizer as BertNormalizer
+from tokenizer.post_processors import Padding as Padding
+from tokenizer.post_processors import TemplateProcessing as TemplateProcessing
+from tokenizer.post_processors import Truncation as Truncation
+from tokenizer.pre_tokenizers import BertPreTokenizer as BertPreTokenizer
+from tokenizer.unicode_data import UNICODE_VERSIONS as UNICODE_VERSIONS

@@ -1,0 +1,43 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Reading and writing tokenizer files: bounded size, clear errors, atomic writes."""
+
+import os
+import tempfile
+from pathlib import Path
+
+from tokenizer.errors import TokenizerFileError
+
+MAX_FILE_BYTES = 512 << 20
+"""No real tokenizer file is near this size; a larger one is a mistake or an attack."""
+
+
+def read_text(path: Path) -> str:
+    """Reads a UTF-8 file of at most `MAX_FILE_BYTES`.
+
+    Raises:
+      TokenizerFileError: if it is longer, or not UTF-8. OSError: if it cannot be read.
+    """
+    with path.open("rb") as handle:
+        data = handle.read(MAX_FILE_BYTES + 1)
+    if len(data) > MAX_FILE_BYTES:
+        raise TokenizerFileError(f"{path}: longer than {MAX_FILE_BYTES} bytes, which no tokenizer file is")
+    try:
+        return data.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise TokenizerFileError(f"{path}: not UTF-8 at byte {error.start}: {error.reason}") from error
+
+
+def write_text(path: Path, text: str) -> None:
+    """Writes a UTF-8 file so that nobody ever sees half of it."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    try:
+        with os.fdopen(handle, "wb") as out:
+            out.write(text.encode("utf-8"))
+            out.flush()
+            os.fsync(out.fileno())
+        os.chmod(name, 0o644)
+        os.replace(name, path)
+    except BaseException:
+        os.unlink(name)
+        raise

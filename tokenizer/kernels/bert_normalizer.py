@@ -1,0 +1,53 @@
+# SPDX-License-Identifier: Apache-2.0
+"""BERT's normalizer alone, for callers who want the text and not the ids."""
+
+import numpy as np
+
+from tokenizer.kernels.bert_scanner import append_character, append_reordered, decode_utf8
+from tokenizer.kernels.classes import ISOLATED, REORDERED, SPACE, WORD
+from tokenizer.kernels.compiling import kernel
+
+
+@kernel
+def normalize(data, offsets, tables, clean_text, scratch, out, out_offsets):
+    """Normalizes rows.
+
+    Args:
+      data: uint8[n], valid UTF-8; offsets: int64[n_rows + 1] into it.
+      tables: unicode_tables.BertTables made without the pre-tokenizer.
+      clean_text: whether white space becomes a space.
+      scratch: kernels.caches.Scratch for the longest row.
+      out: uint8 with room for the result; out_offsets: int64[n_rows + 1], filled.
+    """
+    o = 0
+    none = np.uint64(0)
+    for row in range(offsets.size - 1):
+        i = offsets[row]
+        end = offsets[row + 1]
+        while i < end:
+            start = i
+            if data[i] < 128:
+                code_point = np.int64(data[i])
+                i += 1
+            else:
+                code_point, i = decode_utf8(data, i)
+            kind = tables.classes[code_point]
+            if kind == WORD or (kind == SPACE and not clean_text):
+                o, _, _ = append_character(
+                    data, start, i, tables, code_point, out, scratch.origins, False, o, none, none, 0
+                )
+            elif kind == SPACE:
+                out[o] = 32
+                o += 1
+            elif kind == ISOLATED:
+                out[o] = 32
+                o, _, _ = append_character(
+                    data, start, i, tables, code_point, out, scratch.origins, False, o + 1, none, none, 0
+                )
+                out[o] = 32
+                o += 1
+            elif kind == REORDERED:
+                i, o, _, _ = append_reordered(
+                    data, start, end, tables, out, scratch.origins, False, o, none, none
+                )
+        out_offsets[row + 1] = o

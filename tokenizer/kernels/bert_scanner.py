@@ -1,0 +1,217 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The BERT scanner: the next normalized word of a row, straight from the raw bytes.
+
+Normalizing (clean-up, CJK isolation, accents, case) and splitting happen in the same pass. A word of at most 16 bytes is
+returned as two integers, its bytes in little-endian order, so that comparing words is comparing integers; the bytes of
+every word that did not come from the eight-bytes-at-a-time path also stand in `word`.
+"""
+
+import numpy as np
+
+from tokenizer.kernels.classes import DROPPED, ISOLATED, REORDERED, SPACE, TAIL, TAIL_CLASS, WORD
+from tokenizer.kernels.compiling import kernel_part, load_u64, trailing_zeros
+
+_HIGH_BITS = np.uint64(0x8080808080808080)
+_LOW_BITS = np.uint64(0x7F7F7F7F7F7F7F7F)
+_EACH_BYTE = np.uint64(0x0101010101010101)
+
+
+def _at_least(first: str) -> np.uint64:
+    """The summand that carries into the high bit of every byte that is `first` or more."""
+    return np.uint64(0x80 - ord(first)) * _EACH_BYTE
+
+
+_FROM_0, _PAST_9 = _at_least("0"), _at_least(":")
+_FROM_UPPER_A, _PAST_UPPER_Z = _at_least("A"), _at_least("[")
+_FROM_LOWER_A, _PAST_LOWER_Z = _at_least("a"), _at_least("{")
+
+
+@kernel_part
+def _ascii_alphanumerics(eight, upper_to_lower):
+    """Returns eight bytes with ASCII letters lower-cased if asked, and how many leading ones are ASCII letters or digits."""
+    low = eight & _LOW_BITS
+    upper = (low + _FROM_UPPER_A) & ~(low + _PAST_UPPER_Z)
+    lower = (low + _FROM_LOWER_A) & ~(low + _PAST_LOWER_Z)
+    digit = (low + _FROM_0) & ~(low + _PAST_9)
+    others = ~((upper | lower | digit) & ~eight) & _HIGH_BITS
+    # 0x80 of an upper-case letter, shifted down by two, is the 0x20 that makes it lower-case.
+    cased = low | (((upper & _HIGH_BITS) >> np.uint64(2)) & (upper_to_lower * _EACH_BYTE))
+    return cased, trailing_zeros(others) >> 3
+
+
+@kernel_part
+def _first_bytes(eight, n):
+    """Returns `eight` with all but its first n bytes cleared; n in 0..7."""
+    return eight & ((np.uint64(1) << np.uint64(8 * n)) - np.uint64(1))
+
+
+@kernel_part
+def decode_utf8(data, i):
+    """Returns the code point of the non-ASCII character at `i` and the index of the next one; the bytes are valid."""
+    b = np.int64(data[i])
+    if b < 0xE0:
+        return ((b & 0x1F) << 6) | np.int64(data[i + 1] & 0x3F), i + 2
+    if b < 0xF0:
+        return ((b & 0x0F) << 12) | (np.int64(data[i + 1] & 0x3F) << 6) | np.int64(data[i + 2] & 0x3F), i + 3
+    return (
+        ((b & 0x07) << 18)
+        | (np.int64(data[i + 1] & 0x3F) << 12)
+        | (np.int64(data[i + 2] & 0x3F) << 6)
+        | np.int64(data[i + 3] & 0x3F)
+    ), i + 4
+
+
+@kernel_part
+def _append(word, origins, traced, w, k0, k1, byte, origin):
+    """Adds one byte to the word under construction and to its key."""
+    word[w] = byte
+    if traced:
+        origins[w] = origin
+    if w < 8:
+        k0 |= np.uint64(byte) << np.uint64(8 * w)
+    elif w < 16:
+        k1 |= np.uint64(byte) << np.uint64(8 * (w - 8))
+    return w + 1, k0, k1
+
+
+@kernel_part
+def append_character(data, start, end, tables, code_point, word, origins, traced, w, k0, k1, skip):
+    """Adds what a character turns into, leaving out the first `skip` bytes of it."""
+    replacement = tables.replacements[code_point]
+    if replacement == 0:
+        for q in range(start + skip, end):
+            w, k0, k1 = _append(word, origins, traced, w, k0, k1, data[q], start)
+    else:
+        first = replacement >> 4
+        for q in range(first + skip, first + (replacement & 15)):
+            w, k0, k1 = _append(word, origins, traced, w, k0, k1, tables.pool[q], start)
+    return w, k0, k1
+
+
+@kernel_part
+def append_reordered(data, start, end, tables, word, origins, traced, w, k0, k1):
+    """Adds the run of combining characters that begins at `start`, in canonical order; returns where it ends.
+
+    One pass finds which combining classes the run has, then one pass per class, ascending, adds its characters: stable,
+    and linear in the run however long it is. Characters that clean-up or accent stripping removes are passed over.
+    """
+    present_0 = np.uint64(0)
+    present_1 = np.uint64(0)
+    present_2 = np.uint64(0)
+    present_3 = np.uint64(0)
+    i = start
+    stop = start
+    while i < end:
+        here = i
+        if data[i] < 128:
+            code_point = np.int64(data[i])
+            i += 1
+        else:
+            code_point, i = decode_utf8(data, i)
+        combining = np.int64(tables.combining[code_point])
+        if tables.classes[code_point] == DROPPED:
+            if combining == 0 and tables.is_mark[code_point]:
+                break  # a starter for canonical ordering, even though accent stripping removes it afterwards
+            continue
+        if combining == 0 or (combining == TAIL and here != start):
+            break
+        if combining == TAIL:
+            w, k0, k1 = _append(word, origins, traced, w, k0, k1, tables.pool[tables.replacements[code_point] >> 4], here)
+            for q in range(1, 4):
+                w, k0, k1 = _append(
+                    word, origins, traced, w, k0, k1, tables.pool[(tables.replacements[code_point] >> 4) + q], here
+                )
+            combining = TAIL_CLASS
+        bit = np.uint64(1) << np.uint64(combining & 63)
+        if combining < 64:
+            present_0 |= bit
+        elif combining < 128:
+            present_1 |= bit
+        elif combining < 192:
+            present_2 |= bit
+        else:
+            present_3 |= bit
+        stop = i
+    for wanted in range(1, 255):
+        present = present_0 if wanted < 64 else present_1 if wanted < 128 else present_2 if wanted < 192 else present_3
+        if (present >> np.uint64(wanted & 63)) & np.uint64(1) == 0:
+            continue
+        i = start
+        while i < stop:
+            here = i
+            if data[i] < 128:
+                code_point = np.int64(data[i])
+                i += 1
+            else:
+                code_point, i = decode_utf8(data, i)
+            if tables.classes[code_point] != REORDERED:
+                continue
+            combining = np.int64(tables.combining[code_point])
+            if combining == wanted:
+                w, k0, k1 = append_character(data, here, i, tables, code_point, word, origins, traced, w, k0, k1, 0)
+            elif combining == TAIL and wanted == TAIL_CLASS:
+                w, k0, k1 = append_character(data, here, i, tables, code_point, word, origins, traced, w, k0, k1, 4)
+    return stop, w, k0, k1
+
+
+@kernel_part
+def any_word(data, i, end, tables, word, origins, traced):
+    """Finds the next word of `data[i:end]`, byte by byte.
+
+    Returns `(next i, n_bytes, key0, key1)`; n_bytes is 0 at the end of the row. With `traced`, `origins[q]` is the index in
+    `data` of the character that byte q of the word came from.
+    """
+    w = 0
+    k0 = np.uint64(0)
+    k1 = np.uint64(0)
+    while i < end:
+        start = i
+        b = data[i]
+        if b < 128:
+            x = tables.ascii_bytes[b]
+            if x != 0:
+                w, k0, k1 = _append(word, origins, traced, w, k0, k1, x, i)
+                i += 1
+                continue
+            code_point = np.int64(b)
+            i += 1
+        else:
+            code_point, i = decode_utf8(data, i)
+        kind = tables.classes[code_point]
+        if kind == WORD:
+            w, k0, k1 = append_character(data, start, i, tables, code_point, word, origins, traced, w, k0, k1, 0)
+        elif kind == SPACE:
+            if w > 0:
+                break
+        elif kind == ISOLATED:
+            if w > 0:
+                i = start
+                break
+            w, k0, k1 = append_character(data, start, i, tables, code_point, word, origins, traced, w, k0, k1, 0)
+            break
+        elif kind == REORDERED:
+            i, w, k0, k1 = append_reordered(data, start, end, tables, word, origins, traced, w, k0, k1)
+    return i, w, k0, k1
+
+
+@kernel_part
+def next_word(data, i, end, tables, word, origins):
+    """Finds the next word of `data[i:end]`, as `any_word` does; words of ASCII letters and digits eight bytes at a time.
+
+    Returns `(next i, n_bytes, key0, key1, in_word)`: where `in_word` is False the bytes are in the keys only.
+    """
+    while i < end and data[i] == 32:
+        i += 1
+    if i + 16 < data.size:
+        cased, n = _ascii_alphanumerics(load_u64(data, i), tables.upper_to_lower)
+        n = min(n, end - i)
+        if 0 < n < 8:
+            if i + n == end or tables.ends_word[data[i + n]]:
+                return i + n, n, _first_bytes(cased, n), np.uint64(0), False
+        elif n == 8:
+            tail, m = _ascii_alphanumerics(load_u64(data, i + 8), tables.upper_to_lower)
+            m = min(m, end - i - 8)
+            if m < 8 and (i + 8 + m == end or tables.ends_word[data[i + 8 + m]]):
+                return i + 8 + m, 8 + m, cased, _first_bytes(tail, m), False
+    i, w, k0, k1 = any_word(data, i, end, tables, word, origins, False)
+    return i, w, k0, k1, True

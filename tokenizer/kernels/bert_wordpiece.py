@@ -1,0 +1,217 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The whole BERT path in one pass: raw UTF-8 rows in, ids out; and the same scanner counting words instead."""
+
+import numpy as np
+
+from tokenizer.kernels.bert_scanner import any_word, decode_utf8, next_word
+from tokenizer.kernels.classes import ISOLATED
+from tokenizer.kernels.compiling import kernel
+from tokenizer.kernels.word_table import SHORT_WORD_BYTES, find, insert, spell, word_key
+from tokenizer.kernels.wordpiece import wordpiece
+
+# Columns of a cache slot after the key: number of ids, with HAS_UNKNOWN added where one of them is the unknown token;
+# up to three ids; index into the id pool where there are more.
+N_IDS, FIRST_ID, ID_POOL_INDEX = 3, 4, 7
+HAS_UNKNOWN = 1 << 32
+IDS_IN_SLOT = 3
+
+COUNT = 3
+"""Column of a counter slot after the key."""
+
+# Cells of the state arrays.
+CACHE_WORDS, CACHE_POOL_USED, CACHE_IDS_USED, CACHE_MISSES = 0, 1, 2, 3
+COUNTER_WORDS, COUNTER_POOL_USED, COUNTER_TOTAL = 0, 1, 2
+# Where a kernel stopped for want of room in a counter, and where it goes on: row, byte, ids written.
+AT_ROW, AT_BYTE, AT_ID, IN_ROW = 0, 1, 2, 3
+
+
+@kernel
+def encode(data, offsets, tables, model, cache, tally, tallying, scratch, position, out, out_offsets):
+    """Encodes rows until they are done or the tally of unknown words is full.
+
+    Args:
+      data: uint8[n], valid UTF-8; offsets: int64[n_rows + 1] into it.
+      tables: unicode_tables.BertTables; model: models.wordpiece.WordPieceTables.
+      cache: kernels.caches.CacheArrays; tally: kernels.caches.CounterArrays.
+      tallying: whether to count the words that contain an unknown token.
+      scratch: kernels.caches.Scratch for the longest row.
+      position: int64[4], zeros to begin with; says where to go on when the function returns False.
+      out: int32, at least `max_bytes_ratio` ids per byte of input; out_offsets: int64[n_rows + 1].
+
+    Returns:
+      True when all rows are done, False when the tally must be emptied first.
+    """
+    slots, words, ids, state, isolated = cache.slots, cache.words, cache.ids, cache.state, cache.isolated
+    word, origins, ends = scratch.word, scratch.origins, scratch.ends
+    nothing = scratch.nothing
+    n_rows = offsets.size - 1
+    max_words = slots.shape[0] // 2
+    o = position[AT_ID]
+    n_words = 0
+    n_misses = 0
+    for row in range(position[AT_ROW], n_rows):
+        i = offsets[row]
+        end = offsets[row + 1]
+        if position[IN_ROW] != 0:
+            i = position[AT_BYTE]
+            position[IN_ROW] = 0
+        while i < end:
+            if data[i] >= 0xE2:
+                # An ideograph is a word of its own: once seen, its id is one load away.
+                code_point, after = decode_utf8(data, i)
+                if isolated[code_point] > 0:
+                    out[o] = isolated[code_point] - 1
+                    o += 1
+                    n_words += 1
+                    i = after
+                    continue
+            start = i
+            i, w, k0, k1, in_word = next_word(data, i, end, tables, word, origins)
+            if w == 0:
+                break
+            k0, k1 = word_key(word, w, k0, k1)
+            j, found = find(slots, words, word, w, k0, k1)
+            has_unknown = False
+            before = o
+            if found:
+                n = slots[j, N_IDS]
+                has_unknown = n >= HAS_UNKNOWN
+                n &= HAS_UNKNOWN - 1
+                if n <= IDS_IN_SLOT:
+                    out[o] = slots[j, FIRST_ID]
+                    out[o + 1] = slots[j, FIRST_ID + 1]
+                    out[o + 2] = slots[j, FIRST_ID + 2]
+                else:
+                    p = slots[j, ID_POOL_INDEX]
+                    for q in range(n):
+                        out[o + q] = ids[p + q]
+                o += n
+            else:
+                if not in_word:
+                    spell(word, w, k0, k1)
+                    in_word = True
+                n_misses += 1
+                o, has_unknown = wordpiece(word, w, model, out, o, ends, nothing)
+                n = o - before
+                if (
+                    state[CACHE_WORDS] < max_words
+                    and (w <= SHORT_WORD_BYTES or state[CACHE_POOL_USED] + w <= words.size)
+                    and (n <= IDS_IN_SLOT or state[CACHE_IDS_USED] + n <= ids.size)
+                ):
+                    state[CACHE_POOL_USED] = insert(slots, words, state[CACHE_POOL_USED], j, word, w, k0, k1)
+                    slots[j, N_IDS] = n + (HAS_UNKNOWN if has_unknown else 0)
+                    if n <= IDS_IN_SLOT:
+                        for q in range(n):
+                            slots[j, FIRST_ID + q] = out[before + q]
+                    else:
+                        slots[j, ID_POOL_INDEX] = state[CACHE_IDS_USED]
+                        for q in range(n):
+                            ids[state[CACHE_IDS_USED] + q] = out[before + q]
+                        state[CACHE_IDS_USED] += n
+                    state[CACHE_WORDS] += 1
+                if n == 1 and not has_unknown and data[start] >= 0xE2:
+                    code_point, after = decode_utf8(data, start)
+                    if after == i and tables.classes[code_point] == ISOLATED:
+                        isolated[code_point] = out[before] + 1
+            if has_unknown and tallying:
+                if not in_word:
+                    spell(word, w, k0, k1)
+                j, found = find(tally.slots, tally.words, word, w, k0, k1)
+                if not found:
+                    if (
+                        tally.state[COUNTER_WORDS] * 2 >= tally.slots.shape[0]
+                        or (w > SHORT_WORD_BYTES and tally.state[COUNTER_POOL_USED] + w > tally.words.size)
+                    ):
+                        position[AT_ROW] = row
+                        position[AT_BYTE] = start
+                        position[AT_ID] = before
+                        position[IN_ROW] = 1
+                        tally.state[COUNTER_TOTAL] += n_words
+                        state[CACHE_MISSES] += n_misses
+                        return False
+                    tally.state[COUNTER_POOL_USED] = insert(
+                        tally.slots, tally.words, tally.state[COUNTER_POOL_USED], j, word, w, k0, k1
+                    )
+                    tally.state[COUNTER_WORDS] += 1
+                tally.slots[j, COUNT] += 1
+            n_words += 1
+        out_offsets[row + 1] = o
+    tally.state[COUNTER_TOTAL] += n_words
+    state[CACHE_MISSES] += n_misses
+    return True
+
+
+@kernel
+def count_words(data, offsets, tables, counter, scratch, position):
+    """Counts the normalized words of rows until they are done or the counter is full.
+
+    Arguments as for `encode`; `counter` is a kernels.caches.CounterArrays. Returns True when all rows are done, False when
+    the counter must grow first.
+    """
+    slots, words, state = counter.slots, counter.words, counter.state
+    word, origins = scratch.word, scratch.origins
+    n_words = 0
+    for row in range(position[AT_ROW], offsets.size - 1):
+        i = offsets[row]
+        end = offsets[row + 1]
+        if position[IN_ROW] != 0:
+            i = position[AT_BYTE]
+            position[IN_ROW] = 0
+        while i < end:
+            start = i
+            i, w, k0, k1, in_word = next_word(data, i, end, tables, word, origins)
+            if w == 0:
+                break
+            k0, k1 = word_key(word, w, k0, k1)
+            j, found = find(slots, words, word, w, k0, k1)
+            if not found:
+                if state[COUNTER_WORDS] * 2 >= slots.shape[0] or (
+                    w > SHORT_WORD_BYTES and state[COUNTER_POOL_USED] + w > words.size
+                ):
+                    position[AT_ROW] = row
+                    position[AT_BYTE] = start
+                    position[IN_ROW] = 1
+                    state[COUNTER_TOTAL] += n_words
+                    return False
+                state[COUNTER_POOL_USED] = insert(slots, words, state[COUNTER_POOL_USED], j, word, w, k0, k1)
+                state[COUNTER_WORDS] += 1
+            slots[j, COUNT] += 1
+            n_words += 1
+    state[COUNTER_TOTAL] += n_words
+    return True
+
+
+@kernel
+def align(data, start, end, tables, model, scratch, out, starts, stops, word_numbers):
+    """Encodes one row and says for every token where it came from; slow, for `Tokenizer.encode`.
+
+    Args:
+      out: int32; starts, stops: int64, indices in `data` of the first character of the token and of its last;
+        word_numbers: int32; each with room for `max_bytes_ratio` tokens per byte.
+
+    Returns:
+      The number of tokens.
+    """
+    word, origins, ends = scratch.word, scratch.origins, scratch.ends
+    o = 0
+    number = 0
+    i = start
+    while i < end:
+        i, w, _, _ = any_word(data, i, end, tables, word, origins, True)
+        if w == 0:
+            break
+        before = o
+        o, _ = wordpiece(word, w, model, out, o, ends, scratch.nothing)
+        begin = 0
+        for t in range(before, o):
+            stop = ends[t - before]
+            if t > before and ends[t - before - 1] == stop:
+                # The further byte tokens of one character share its place.
+                starts[t] = starts[t - 1]
+            else:
+                starts[t] = origins[begin]
+            stops[t] = origins[stop - 1]
+            word_numbers[t] = number
+            begin = stop
+        number += 1
+    return o

@@ -1,0 +1,81 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The mutable memory of kernels: word caches, word counters, scratch. Made here, passed to kernels as named tuples."""
+
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from tokenizer.unicode_tables import N_CODE_POINTS
+
+
+class CacheArrays(NamedTuple):
+    """A word cache: normalized word -> ids. Its size never changes."""
+
+    slots: npt.NDArray[np.int64]
+    """int64[power of two, 8]: one cache line a word, see word_table and bert_wordpiece."""
+    words: npt.NDArray[np.uint8]
+    """uint8[n]: bytes of words longer than 16."""
+    ids: npt.NDArray[np.int32]
+    """int32[n]: ids of words that have more than three."""
+    isolated: npt.NDArray[np.int32]
+    """int32[0x110000]: id + 1 of ideographs that became one known token, 0 where not yet seen."""
+    state: npt.NDArray[np.int64]
+    """int64[4]: words held, bytes used of `words`, used of `ids`, misses so far."""
+
+
+class CounterArrays(NamedTuple):
+    """A word counter: normalized word -> how often."""
+
+    slots: npt.NDArray[np.int64]
+    """int64[power of two, 4]: the key, then the count."""
+    words: npt.NDArray[np.uint8]
+    """uint8[n]: bytes of words longer than 16."""
+    state: npt.NDArray[np.int64]
+    """int64[3]: distinct words, bytes used of `words`, words counted in all."""
+
+
+class Scratch(NamedTuple):
+    """Room for the longest word there can be: a whole row without a separator."""
+
+    word: npt.NDArray[np.uint8]
+    origins: npt.NDArray[np.int64]
+    ends: npt.NDArray[np.int64]
+    nothing: npt.NDArray[np.bool_]
+    """bool[0]: stands where a kernel's optional output is not wanted."""
+
+
+def power_of_two(n: int) -> int:
+    """Returns the largest power of two that is at most `n`."""
+    return 1 << (n.bit_length() - 1)
+
+
+def new_cache(n_bytes: int) -> CacheArrays:
+    """Makes an empty word cache of about `n_bytes` bytes, ideographs (4.25 MiB of untouched pages at most) not counted."""
+    return CacheArrays(
+        slots=np.zeros((power_of_two(n_bytes // 2 // 64), 8), np.int64),
+        words=np.zeros(n_bytes // 8, np.uint8),
+        ids=np.zeros(n_bytes // 4 // 4, np.int32),
+        isolated=np.zeros(N_CODE_POINTS, np.int32),
+        state=np.zeros(4, np.int64),
+    )
+
+
+def new_counter(n_slots: int, n_pool_bytes: int) -> CounterArrays:
+    """Makes an empty word counter; `n_slots` is a power of two, half of which can be filled."""
+    return CounterArrays(
+        slots=np.zeros((n_slots, 4), np.int64),
+        words=np.zeros(n_pool_bytes, np.uint8),
+        state=np.zeros(3, np.int64),
+    )
+
+
+def new_scratch(n_word_bytes: int) -> Scratch:
+    """Makes scratch for words of up to `n_word_bytes` bytes. Pages that no word reaches are never touched."""
+    n = n_word_bytes + 16  # short words are spelled eight bytes at a time
+    return Scratch(
+        word=np.empty(n, np.uint8),
+        origins=np.empty(n, np.int64),
+        ends=np.empty(n, np.int64),
+        nothing=np.empty(0, np.bool_),
+    )

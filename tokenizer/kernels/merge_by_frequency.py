@@ -1,0 +1,130 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The rule `frequency`: a heap of pairs, corrected late. The tables are those of `pair_merging`."""
+
+from tokenizer.kernels.compiling import kernel, kernel_part
+from tokenizer.kernels.pair_merging import (
+    COUNT,
+    FIRST,
+    KEY,
+    N_QUEUED,
+    N_TOKENS,
+    N_TOUCHED,
+    QUEUED,
+    RIGHT_BITS,
+    ROWS_WANTED,
+    has_room,
+    join,
+    list_occurrences,
+    merge_occurrences,
+)
+
+
+@kernel_part
+def _goes_first(heap, pairs, i, j):
+    """True if entry `i` of the heap is to be merged before entry `j`: higher count, then smaller (left, right)."""
+    if heap[i, 0] != heap[j, 0]:
+        return heap[i, 0] > heap[j, 0]
+    return pairs[heap[i, 1], KEY] < pairs[heap[j, 1], KEY]
+
+
+@kernel_part
+def _swap(heap, i, j):
+    count, pair = heap[i, 0], heap[i, 1]
+    heap[i, 0], heap[i, 1] = heap[j, 0], heap[j, 1]
+    heap[j, 0], heap[j, 1] = count, pair
+
+
+@kernel
+def _sift_up(heap, pairs, i):
+    while i > 0 and _goes_first(heap, pairs, i, (i - 1) // 2):
+        _swap(heap, i, (i - 1) // 2)
+        i = (i - 1) // 2
+
+
+@kernel
+def _sift_down(heap, pairs, n_queued):
+    i = 0
+    while 2 * i + 1 < n_queued:
+        child = 2 * i + 1
+        if child + 1 < n_queued and _goes_first(heap, pairs, child + 1, child):
+            child += 1
+        if not _goes_first(heap, pairs, child, i):
+            return
+        _swap(heap, i, child)
+        i = child
+
+
+@kernel
+def _queue_touched(heap, pairs, touched, state, min_count):
+    """Queues the touched pairs whose entry would otherwise be too low."""
+    for i in range(state[N_TOUCHED]):
+        pair = touched[i]
+        if pairs[pair, COUNT] >= min_count and pairs[pair, COUNT] > pairs[pair, QUEUED]:
+            pairs[pair, QUEUED] = pairs[pair, COUNT]
+            heap[state[N_QUEUED], 0] = pairs[pair, COUNT]
+            heap[state[N_QUEUED], 1] = pair
+            _sift_up(heap, pairs, state[N_QUEUED])
+            state[N_QUEUED] += 1
+    state[N_TOUCHED] = 0
+
+
+@kernel
+def _correct_top(heap, pairs, state, min_count):
+    """Corrects or drops the first entry of the heap until it is exact, or the heap empty."""
+    while state[N_QUEUED] > 0:
+        pair = heap[0, 1]
+        is_valid = heap[0, 0] == pairs[pair, QUEUED]
+        if is_valid and pairs[pair, COUNT] == pairs[pair, QUEUED]:
+            return
+        if is_valid and pairs[pair, COUNT] >= min_count:
+            pairs[pair, QUEUED] = pairs[pair, COUNT]
+            heap[0, 0] = pairs[pair, COUNT]
+        else:
+            if is_valid:
+                pairs[pair, QUEUED] = 0
+            state[N_QUEUED] -= 1
+            _swap(heap, 0, state[N_QUEUED])
+        _sift_down(heap, pairs, state[N_QUEUED])
+
+
+@kernel
+def merge_most_frequent(
+    positions,
+    counts,
+    pairs,
+    slots,
+    touched,
+    state,
+    occurrences,
+    pool,
+    token_offsets,
+    token_slots,
+    prefix,
+    min_count,
+    heap,
+):
+    """Merges the most frequent pair again and again; True when done, False for want of room.
+
+    `heap` int64[capacity, 2] holds (count when queued, pair) and is corrected late. QUEUED is the count of a pair's
+    valid entry, 0 if it has none. A pair whose count rose above QUEUED is queued anew at once, so no pair's valid entry
+    is ever too low; an entry that is too high goes back with the right count when it comes to the top. An exact entry
+    at the top therefore is the maximum.
+    """
+    while True:
+        if state[N_QUEUED] + state[N_TOUCHED] > heap.shape[0]:
+            state[ROWS_WANTED] = state[N_QUEUED] + state[N_TOUCHED]
+            return False
+        _queue_touched(heap, pairs, touched, state, min_count)
+        _correct_top(heap, pairs, state, min_count)
+        if state[N_QUEUED] == 0 or state[N_TOKENS] == token_offsets.size - 1:
+            return True
+        pair = heap[0, 1]
+        left = pairs[pair, KEY] >> 32
+        right = pairs[pair, KEY] & RIGHT_BITS
+        n_occurrences = list_occurrences(positions, pairs[pair, FIRST], occurrences)
+        if not has_room(pool, token_offsets, pairs, state, left, right, n_occurrences):
+            return False
+        merged = join(pool, token_offsets, token_slots, prefix, state, left, right)
+        merge_occurrences(
+            positions, counts, pairs, slots, touched, state, occurrences, n_occurrences, left, right, merged
+        )

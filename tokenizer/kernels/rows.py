@@ -1,0 +1,90 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Kernels over rows of ids: laying rows out among special tokens, with truncation and padding; joining token texts."""
+
+from tokenizer.kernels.compiling import kernel
+
+
+@kernel
+def lay_out(values, offsets, kept, cut_left, before, after, padded, pad_id, pad_left, out, out_offsets):
+    """Writes every row as padding, `before`, the kept ids, `after`, padding.
+
+    Args:
+      values, offsets: int32 and int64[n + 1], the rows; kept: int64[n], how many ids of each stay.
+      cut_left: whether the first ids of a row go rather than the last.
+      before, after: int32, the special tokens around a row.
+      padded: the length every row is padded to at least; pad_id: with what; pad_left: on which side.
+      out: int32 with room for all; out_offsets: int64[n + 1], filled.
+    """
+    o = 0
+    out_offsets[0] = 0
+    for row in range(offsets.size - 1):
+        n = kept[row]
+        first = offsets[row + 1] - n if cut_left else offsets[row]
+        n_padding = max(0, padded - n - before.size - after.size)
+        if pad_left:
+            for _ in range(n_padding):
+                out[o] = pad_id
+                o += 1
+        for q in range(before.size):
+            out[o] = before[q]
+            o += 1
+        for q in range(n):
+            out[o] = values[first + q]
+            o += 1
+        for q in range(after.size):
+            out[o] = after[q]
+            o += 1
+        if not pad_left:
+            for _ in range(n_padding):
+                out[o] = pad_id
+                o += 1
+        out_offsets[row + 1] = o
+
+
+@kernel
+def text_sizes(values, offsets, skipped, first_offsets, later_offsets, out_offsets):
+    """Finds how many bytes `join_texts` will write: out_offsets int64[n + 1], filled; out_offsets[0] must be 0."""
+    for row in range(offsets.size - 1):
+        n = 0
+        first = True
+        for q in range(offsets[row], offsets[row + 1]):
+            token = values[q]
+            if skipped[token]:
+                continue
+            if first:
+                n += first_offsets[token + 1] - first_offsets[token]
+            else:
+                n += later_offsets[token + 1] - later_offsets[token]
+            first = False
+        out_offsets[row + 1] = out_offsets[row] + n
+
+
+@kernel
+def join_texts(
+    values, offsets, skipped, first_texts, first_offsets, later_texts, later_offsets, out
+):
+    """Writes the text of every token one after the other.
+
+    Args:
+      values, offsets: int32 and int64[n + 1], rows of ids, each within the tables.
+      skipped: bool[n_tokens]: tokens that are left out.
+      first_texts, first_offsets: uint8 and int64[n_tokens + 1]: what a token is at the start of a row.
+      later_texts, later_offsets: the same for everywhere else.
+      out: uint8 with room for all.
+    """
+    o = 0
+    for row in range(offsets.size - 1):
+        first = True
+        for q in range(offsets[row], offsets[row + 1]):
+            token = values[q]
+            if skipped[token]:
+                continue
+            if first:
+                for r in range(first_offsets[token], first_offsets[token + 1]):
+                    out[o] = first_texts[r]
+                    o += 1
+            else:
+                for r in range(later_offsets[token], later_offsets[token + 1]):
+                    out[o] = later_texts[r]
+                    o += 1
+            first = False

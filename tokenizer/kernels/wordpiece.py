@@ -1,0 +1,204 @@
+# SPDX-License-Identifier: Apache-2.0
+"""WordPiece on one word: greedy longest match in a byte trie, under four policies for what is not in the vocabulary."""
+
+import numpy as np
+
+from tokenizer.kernels.compiling import kernel, kernel_part
+
+OOV_WORD, OOV_CONTAIN, OOV_CHAR, OOV_BYTE = 0, 1, 2, 3
+
+INITIAL, CONTINUING = 0, 1
+"""Roots of the trie: entries that begin a word, entries that continue one (their prefix left out)."""
+
+_MIX = np.uint64(0x9E3779B97F4A7C15)
+
+
+@kernel_part
+def _child(edges, children, node, byte):
+    """Returns the node that `byte` leads to, -1 where no entry goes on that way."""
+    key = (np.int64(node) << 8) | np.int64(byte)
+    mask = np.uint64(edges.size - 1)
+    j = ((np.uint64(key) * _MIX) >> np.uint64(32)) & mask
+    while edges[j] != -1:
+        if edges[j] == key:
+            return np.int64(children[j])
+        j = (j + np.uint64(1)) & mask
+    return np.int64(-1)
+
+
+@kernel
+def build_trie(values, offsets, ids, roots, edges, children, node_ids):
+    """Builds the trie of a vocabulary.
+
+    Args:
+      values, offsets: uint8[n_bytes] and int64[n + 1], the entries without their continuing prefix, none empty.
+      ids: int32[n]; roots: int64[n], INITIAL or CONTINUING for each entry.
+      edges: int64[power of two, more than n_bytes], filled with -1; children: int32 of the same size.
+      node_ids: int32[n_bytes + 2], filled with -1: the id of the entry that ends at each node.
+
+    Returns:
+      The number of nodes.
+    """
+    mask = np.uint64(edges.size - 1)
+    n_nodes = 2
+    for t in range(ids.size):
+        node = roots[t]
+        for q in range(offsets[t], offsets[t + 1]):
+            key = (np.int64(node) << 8) | np.int64(values[q])
+            j = ((np.uint64(key) * _MIX) >> np.uint64(32)) & mask
+            while edges[j] != -1 and edges[j] != key:
+                j = (j + np.uint64(1)) & mask
+            if edges[j] == -1:
+                edges[j] = key
+                children[j] = n_nodes
+                n_nodes += 1
+            node = np.int64(children[j])
+        node_ids[node] = ids[t]
+    return n_nodes
+
+
+@kernel_part
+def _longest_match(word, i, end, model, root):
+    """Returns `(id, end of the match)` of the longest entry that `word[i:end]` begins with; id is -1 for none."""
+    node = np.int64(root)
+    best = np.int64(-1)
+    best_end = i
+    j = i
+    while j < end:
+        node = _child(model.edges, model.children, node, word[j])
+        if node < 0:
+            break
+        j += 1
+        if model.node_ids[node] >= 0:
+            best = np.int64(model.node_ids[node])
+            best_end = j
+    return best, best_end
+
+
+@kernel_part
+def _character_end(word, i, w):
+    i += 1
+    while i < w and (word[i] & 0xC0) == 0x80:
+        i += 1
+    return i
+
+
+@kernel_part
+def _emit(out, ends, o, first, token, end):
+    """Appends a token; `ends[k]` is where the k-th token of the word ends, in bytes of the word."""
+    out[o] = token
+    ends[o - first] = end
+    return o + 1
+
+
+@kernel_part
+def _emit_unknown(word, i, end, model, out, ends, o, first, merge_runs):
+    """Appends what an unknown character becomes: its byte tokens where the policy and the vocabulary have them, or the
+    unknown token. Returns `(o, swallowed)`."""
+    if model.policy == OOV_BYTE:
+        have_all = True
+        for q in range(i, end):
+            if model.byte_ids[word[q]] < 0:
+                have_all = False
+        if have_all:
+            for q in range(i, end):
+                o = _emit(out, ends, o, first, model.byte_ids[word[q]], end)
+            return o, False
+    if merge_runs and o > first and out[o - 1] == model.unk_id:
+        ends[o - 1 - first] = end
+        return o, True
+    return _emit(out, ends, o, first, model.unk_id, end), True
+
+
+@kernel_part
+def wordpiece(word, w, model, out, o, ends, swallowed):
+    """Tokenizes `word[:w]` into `out[o:]`.
+
+    Args:
+      word: uint8, at least `w` bytes of valid UTF-8, `w` at least 1.
+      model: the vocabulary, see `models.wordpiece.WordPieceTables`.
+      out: int32 with room for one id per byte; ends: int64 likewise, filled with where each token ends in the word.
+      swallowed: bool of at least `w` where the caller wants to know which bytes the unknown token swallowed, else empty.
+
+    Returns:
+      `(new o, has_unknown)`.
+    """
+    first = o
+    policy = model.policy
+    unknown = False
+    if policy == OOV_WORD:
+        n_chars = 0
+        for q in range(w):
+            if (word[q] & 0xC0) != 0x80:
+                n_chars += 1
+        i = 0
+        while i < w and n_chars <= model.max_word_chars:
+            token, j = _longest_match(word, i, w, model, INITIAL if i == 0 else CONTINUING)
+            if token < 0:
+                break
+            o = _emit(out, ends, o, first, token, j)
+            i = j
+        if i < w:
+            o = _emit(out, ends, first, first, model.unk_id, w)
+            unknown = True
+            for q in range(min(w, swallowed.size)):
+                swallowed[q] = True
+        return o, unknown
+    if policy == OOV_CHAR:
+        token, j = _longest_match(word, 0, w, model, INITIAL)
+        if token >= 0 and j == w:
+            return _emit(out, ends, o, first, token, w), False
+    i = 0
+    while i < w:
+        stop = _character_end(word, i, w)
+        # One character at a time for OOV_CHAR, else as far as the vocabulary reaches.
+        end = stop if policy == OOV_CHAR else w
+        root = INITIAL if i == 0 or policy == OOV_CHAR else CONTINUING
+        token, j = _longest_match(word, i, end, model, root)
+        if token < 0:
+            # Known in the other position only: still known, so nothing is lost.
+            token, j = _longest_match(word, i, end, model, CONTINUING if root == INITIAL else INITIAL)
+        if token >= 0:
+            o = _emit(out, ends, o, first, token, j)
+            i = j
+            continue
+        o, lost = _emit_unknown(word, i, stop, model, out, ends, o, first, policy != OOV_CHAR)
+        if lost:
+            unknown = True
+            for q in range(i, min(stop, swallowed.size)):
+                swallowed[q] = True
+        i = stop
+    return o, unknown
+
+
+@kernel
+def count_swallowed(values, offsets, counts, model, word, out, ends, swallowed, characters):
+    """Adds up, per code point, how many characters the unknown token swallowed in words that occurred `counts` times.
+
+    Args:
+      values, offsets: uint8 and int64[n + 1], the words; counts: int64[n].
+      word, out, ends, swallowed: scratch for the longest word; `swallowed` all False, and again on return.
+      characters: int64[0x110000], added to.
+    """
+    for t in range(counts.size):
+        w = offsets[t + 1] - offsets[t]
+        for q in range(w):
+            word[q] = values[offsets[t] + q]
+        wordpiece(word, w, model, out, 0, ends, swallowed)
+        q = 0
+        while q < w:
+            stop = _character_end(word, q, w)
+            if swallowed[q]:
+                code_point = np.int64(word[q])
+                if stop - q == 2:
+                    code_point &= 0x1F
+                elif stop - q == 3:
+                    code_point &= 0x0F
+                elif stop - q == 4:
+                    code_point &= 0x07
+                for r in range(q + 1, stop):
+                    code_point = (code_point << 6) | np.int64(word[r] & 0x3F)
+                characters[code_point] += counts[t]
+            for r in range(q, stop):
+                swallowed[r] = False
+            q = stop

@@ -1,0 +1,127 @@
+# SPDX-License-Identifier: Apache-2.0
+"""WordPiece: greedy longest match, with four policies for characters the vocabulary does not have."""
+
+import dataclasses
+import functools
+from collections.abc import Mapping
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from tokenizer.kernels import wordpiece as kernels
+
+OOV_POLICIES = {
+    "word": kernels.OOV_WORD,
+    "contain": kernels.OOV_CONTAIN,
+    "char": kernels.OOV_CHAR,
+    "byte": kernels.OOV_BYTE,
+}
+"""Name of each policy for what is not in the vocabulary, and its number in the kernels."""
+
+MAX_ID = (1 << 24) - 1
+"""Ids beyond this are refused: tables are as long as the largest id, and a file must not decide how much memory that is."""
+
+
+class WordPieceTables(NamedTuple):
+    """A WordPiece vocabulary as the kernels read it."""
+
+    edges: npt.NDArray[np.int64]
+    """int64[power of two]: node << 8 | byte, -1 where empty; a hash table of the edges of the byte trie."""
+    children: npt.NDArray[np.int32]
+    """int32, beside `edges`: where each edge leads."""
+    node_ids: npt.NDArray[np.int32]
+    """int32[n_nodes]: id of the entry that ends here, -1 for none."""
+    byte_ids: npt.NDArray[np.int32]
+    """int32[256]: ids of the byte tokens `<0x00>` to `<0xFF>`, -1 for those the vocabulary does not have."""
+    unk_id: int
+    max_word_chars: int
+    policy: int
+    """One of the values of `OOV_POLICIES`."""
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class WordPiece:
+    """A vocabulary whose entries begin a word, or continue one when they begin with a prefix.
+
+    What becomes of a word with a character that no entry covers is decided by `oov_policy`:
+
+    - `word`: the whole word is one unknown token, as in BERT;
+    - `contain`: a run of unknown characters costs one unknown token, everything else in the word survives;
+    - `char`: the word if it is an entry, else character by character, each known or unknown;
+    - `byte`: as `contain`, but unknown characters become byte tokens where the vocabulary has all of theirs.
+
+    Under the last three no character that the vocabulary has, in either position, is ever lost, and `max_word_chars` does
+    not apply: it limits only what `word` would give up on anyway.
+
+    Raises:
+      ValueError: if an id is not in 0..2^24-1 or occurs twice, the unknown token is no entry, the policy has no such name,
+        or it is `byte` and the vocabulary has no byte token at all.
+
+    Source: HF tokenizers `models/wordpiece/mod.rs` for `word`; tokenizer/reference.py for the others.
+    """
+
+    vocab: Mapping[str, int]
+    unk_token: str = "[UNK]"
+    continuing_subword_prefix: str = "##"
+    max_input_chars_per_word: int = 100
+    oov_policy: str = "word"
+
+    def __post_init__(self) -> None:
+        if self.oov_policy not in OOV_POLICIES:
+            raise ValueError(f"oov must be one of {', '.join(OOV_POLICIES)}, got {self.oov_policy!r}")
+        if self.max_input_chars_per_word < 1:
+            raise ValueError(f"max_input_chars_per_word must be positive, got {self.max_input_chars_per_word!r}")
+        if self.unk_token not in self.vocab:
+            raise ValueError(
+                f"the vocabulary has no unknown token {self.unk_token!r}; add it, or name another with unk_token="
+            )
+        owners: dict[int, str] = {}
+        for token, token_id in self.vocab.items():
+            if not 0 <= token_id <= MAX_ID:
+                raise ValueError(f"id of token {token!r} must be in 0..{MAX_ID}, got {token_id!r}")
+            if owners.setdefault(token_id, token) != token:
+                raise ValueError(f"id {token_id} belongs to two tokens, {owners[token_id]!r} and {token!r}")
+        if self.oov_policy == "byte" and not any(f"<0x{b:02X}>" in self.vocab for b in range(256)):
+            raise ValueError(
+                "oov 'byte' needs byte tokens <0x00>..<0xFF> in the vocabulary, which has none; "
+                "add them, or choose one of word, contain, char"
+            )
+
+    def __repr__(self) -> str:
+        return f"WordPiece({len(self.vocab)} entries, unk_token={self.unk_token!r}, oov_policy={self.oov_policy!r})"
+
+    @functools.cached_property
+    def tables(self) -> WordPieceTables:
+        """The vocabulary lowered to a byte trie."""
+        prefix = self.continuing_subword_prefix
+        n_prefix = len(prefix.encode())
+        encoded = [token.encode() for token in self.vocab]
+        # An entry that is nothing but the prefix begins a word, as do all where there is no prefix.
+        continuing = np.array([n_prefix > 0 and t.startswith(prefix) and t != prefix for t in self.vocab], np.bool_)
+        entries = [e[n_prefix:] if c else e for e, c in zip(encoded, continuing, strict=True)]
+        ids = np.fromiter(self.vocab.values(), np.int32, len(entries))
+        n_bytes = sum(map(len, entries))
+        size = 1 << max(4, (2 * n_bytes).bit_length())
+        edges = np.full(size, -1, np.int64)
+        children = np.zeros(size, np.int32)
+        node_ids = np.full(n_bytes + 2, -1, np.int32)
+        offsets = np.zeros(len(entries) + 1, np.int64)
+        np.cumsum([len(e) for e in entries], out=offsets[1:])
+        values = np.frombuffer(bytearray().join(entries), np.uint8)
+        roots = np.where(continuing, kernels.CONTINUING, kernels.INITIAL).astype(np.int64)
+        filled = np.flatnonzero(np.diff(offsets) > 0)  # an empty token matches nothing
+        if filled.size < len(entries):
+            ids, roots = ids[filled], roots[filled]
+            offsets = np.append(offsets[filled], n_bytes)
+        n_nodes = kernels.build_trie(values, offsets, ids, roots, edges, children, node_ids)
+        byte_ids = np.array([self.vocab.get(f"<0x{b:02X}>", -1) for b in range(256)], np.int32)
+        return WordPieceTables(
+            edges=edges,
+            children=children,
+            node_ids=node_ids[:n_nodes].copy(),
+            byte_ids=byte_ids,
+            unk_id=self.vocab[self.unk_token],
+            max_word_chars=self.max_input_chars_per_word,
+            policy=OOV_POLICIES[self.oov_policy],
+        )

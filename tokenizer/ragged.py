@@ -1,0 +1,138 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Rows of different lengths in one flat array: what the engine computes on, and its way from and to Arrow."""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+
+class Ragged(NamedTuple):
+    """Rows `values[offsets[i]:offsets[i + 1]]`.
+
+    `offsets` is int64[n_rows + 1], non-decreasing; it need not begin at 0, so that a slice of an Arrow array is viewed
+    without a copy. Views of Arrow memory are read-only.
+    """
+
+    values: npt.NDArray[Any]
+    offsets: npt.NDArray[np.int64]
+
+    @property
+    def n_rows(self) -> int:
+        return self.offsets.size - 1
+
+    @property
+    def n_values(self) -> int:
+        """Values in the rows, not in the buffer."""
+        return int(self.offsets[-1] - self.offsets[0])
+
+    @property
+    def max_row(self) -> int:
+        """Values in the longest row, 0 where there is none."""
+        return int(np.diff(self.offsets).max(initial=0))
+
+
+def read_only(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """Returns a view that cannot be written through.
+
+    To numba a read-only array is another type; kernels take their inputs so, whether they come from Arrow or from numpy,
+    and are compiled once.
+    """
+    view = array.view()
+    view.flags.writeable = False
+    return view
+
+
+def _buffer(buffer: pa.Buffer | None, dtype: npt.DTypeLike) -> npt.NDArray[Any]:
+    return read_only(np.empty(0, dtype) if buffer is None or buffer.size == 0 else np.frombuffer(buffer, dtype))
+
+
+def text_rows(array: Any) -> Ragged:
+    """Views the UTF-8 bytes of a text column, values uint8[n].
+
+    Args:
+      array: pa.Array or pa.ChunkedArray of string, large_string, string_view or a dictionary of those, or a list of str.
+        Nulls count as empty rows.
+
+    Raises:
+      TypeError: if it holds anything else.
+    """
+    if isinstance(array, (list, tuple)):
+        array = pa.array(array, pa.large_string())
+    if isinstance(array, pa.ChunkedArray):
+        array = pa.concat_arrays(array.chunks) if array.num_chunks else pa.array([], array.type)
+    if not isinstance(array, pa.Array):
+        raise TypeError(f"expected an Arrow array of strings, got {type(array).__name__}")
+    if pa.types.is_dictionary(array.type):
+        array = array.dictionary_decode()
+    if pa.types.is_string_view(array.type):
+        array = array.cast(pa.large_string())
+    if pa.types.is_null(array.type):
+        return Ragged(_buffer(None, np.uint8), np.zeros(len(array) + 1, np.int64))
+    if not (pa.types.is_string(array.type) or pa.types.is_large_string(array.type)):
+        raise TypeError(f"expected an Arrow array of strings, got one of {array.type}; cast it to string first")
+    if array.null_count:
+        # What lies under a null is undefined; an empty row is not.
+        array = array.fill_null("")
+    return _rows(array, np.int64 if pa.types.is_large_string(array.type) else np.int32, np.uint8)
+
+
+def byte_rows(array: Any) -> Ragged:
+    """Views a large_binary column, values uint8[n].
+
+    Raises:
+      TypeError: if it is anything else. ValueError: if it holds nulls.
+    """
+    if isinstance(array, pa.ChunkedArray):
+        array = array.combine_chunks()
+    if not isinstance(array, pa.LargeBinaryArray):
+        raise TypeError(f"expected an Arrow array of large_binary, got {getattr(array, 'type', type(array).__name__)}")
+    if array.null_count:
+        raise ValueError(f"bytes must not be null, but {array.null_count} of {len(array)} are")
+    return _rows(array, np.int64, np.uint8)
+
+
+def id_rows(array: Any) -> Ragged:
+    """Views a list column of integers as rows of int32. Null rows count as empty.
+
+    Raises:
+      TypeError: if it is not an Arrow list array of integers; ValueError: if an id is null or does not fit.
+    """
+    if isinstance(array, pa.ChunkedArray):
+        array = pa.concat_arrays(array.chunks) if array.num_chunks else pa.array([], array.type)
+    if not isinstance(array, (pa.ListArray, pa.LargeListArray)) or not pa.types.is_integer(array.type.value_type):
+        raise TypeError(f"expected an Arrow list array of integers, got {getattr(array, 'type', type(array).__name__)}")
+    if array.values.null_count:
+        raise ValueError("ids must not be null")
+    if array.null_count:
+        # What lies under a null is undefined; an empty row is not.
+        array = array.fill_null([])
+    offsets = np.asarray(array.offsets).astype(np.int64)
+    return Ragged(read_only(array.values.cast(pa.int32()).to_numpy(zero_copy_only=True)), offsets)
+
+
+def _rows(array: pa.Array, offset_dtype: npt.DTypeLike, value_dtype: npt.DTypeLike) -> Ragged:
+    _, offsets, values = array.buffers()
+    if len(array) == 0:
+        return Ragged(_buffer(None, value_dtype), np.zeros(1, np.int64))
+    first = array.offset
+    rows = _buffer(offsets, offset_dtype)[first : first + len(array) + 1].astype(np.int64)
+    return Ragged(_buffer(values, value_dtype), rows)
+
+
+def list_array(
+    values: npt.NDArray[np.int32], offsets: npt.NDArray[np.int64], nulls: pa.Array | None = None
+) -> pa.LargeListArray:
+    """Wraps ids and row boundaries as an Arrow column of int32 lists, without a copy; rows where `nulls` is true are null."""
+    element = pa.field("element", pa.int32(), nullable=False)
+    return pa.LargeListArray.from_arrays(pa.array(offsets), pa.array(values), type=pa.large_list(element), mask=nulls)
+
+
+def string_array(
+    values: npt.NDArray[np.uint8], offsets: npt.NDArray[np.int64], nulls: pa.Array | None = None
+) -> pa.LargeStringArray:
+    """Wraps UTF-8 bytes and row boundaries, which begin at 0, as an Arrow text column, without a copy of the bytes."""
+    texts = pa.LargeStringArray.from_buffers(offsets.size - 1, pa.py_buffer(offsets), pa.py_buffer(values))
+    return texts if nulls is None else pc.if_else(nulls, None, texts)

@@ -1,0 +1,159 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Slow twins of the kernels, in plain Python, short enough to be believed by reading. For tests and docs.
+
+They share with the kernels the character data of `unicode_data` and nothing else: no tables, no caches, no tries.
+"""
+
+import functools
+from collections import Counter
+from collections.abc import Iterable, Mapping
+
+from tokenizer import unicode_data
+from tokenizer.models import WordPiece
+from tokenizer.normalizers import BertNormalizer
+
+
+@functools.cache
+def _members(name: str) -> frozenset[int]:
+    runs = (run.partition("-") for run in getattr(unicode_data, name).split())
+    return frozenset(c for a, _, b in runs for c in range(int(a, 16), int(b or a, 16) + 1))
+
+
+@functools.cache
+def _mapping(name: str) -> dict[str, str]:
+    pairs = (pair.split("=") for pair in getattr(unicode_data, name).split())
+    return {chr(int(c, 16)): "".join(chr(int(x, 16)) for x in to.split(".")) for c, to in pairs}
+
+
+@functools.cache
+def _combining() -> dict[str, int]:
+    pairs = (pair.split("=") for pair in unicode_data.COMBINING_CLASSES.split())
+    runs = ((run.partition("-"), int(value, 16)) for run, value in pairs)
+    return {chr(c): k for (a, _, b), k in runs for c in range(int(a, 16), int(b or a, 16) + 1)}
+
+
+def is_in(char: str, name: str) -> bool:
+    """Whether a character belongs to a set of `unicode_data`: `is_in("!", "PUNCTUATION")`."""
+    return ord(char) in _members(name)
+
+
+def nfd(text: str) -> str:
+    """Decomposes canonically, then orders each run of combining characters by class, keeping equals in place."""
+    chars: list[str] = []
+    for char in text:
+        index = ord(char) - 0xAC00
+        if 0 <= index < 11172:
+            chars += chr(0x1100 + index // 588), chr(0x1161 + index % 588 // 28)
+            if index % 28:
+                chars.append(chr(0x11A7 + index % 28))
+        else:
+            chars += _mapping("DECOMPOSITIONS").get(char, char)
+    start = 0
+    for i in range(len(chars) + 1):
+        if i == len(chars) or _combining().get(chars[i], 0) == 0:
+            chars[start:i] = sorted(chars[start:i], key=lambda c: _combining().get(c, 0))
+            start = i + 1
+    return "".join(chars)
+
+
+def normalize(text: str, normalizer: BertNormalizer) -> str:
+    """What `BertNormalizer` does, step by step."""
+    if normalizer.clean_text:
+        text = "".join(c for c in text if not is_in(c, "DROPPED"))
+        text = "".join(" " if is_in(c, "SPACES") else c for c in text)
+    if normalizer.handle_chinese_chars:
+        text = "".join(f" {c} " if is_in(c, "CJK") else c for c in text)
+    if normalizer.options()["strip_accents"]:
+        text = "".join(c for c in nfd(text) if not is_in(c, "NONSPACING_MARKS"))
+    if normalizer.lowercase:
+        text = "".join(_mapping("LOWERCASE").get(c, c) for c in text)
+    return text
+
+
+def pre_tokenize(text: str) -> list[str]:
+    """What `BertPreTokenizer` does to normalized text."""
+    words = [""]
+    for char in text:
+        if is_in(char, "SPACES"):
+            words.append("")
+        elif is_in(char, "PUNCTUATION"):
+            words += [char, ""]
+        else:
+            words[-1] += char
+    return [word for word in words if word]
+
+
+def wordpiece(word: str, model: WordPiece) -> list[tuple[str, str]]:
+    """Tokenizes one word into tokens, each with the characters it stands for; see `models.WordPiece` for the policies.
+
+    Of the byte tokens of one character the first stands for it, the others for nothing.
+    """
+    vocab, unk, prefix = model.vocab, model.unk_token, model.continuing_subword_prefix
+    policy = model.oov_policy
+
+    def longest(start: int, continuing: bool, n_chars: int) -> tuple[str, str] | None:
+        """The longest entry at `start`, of at most `n_chars` characters, and what it covers."""
+        for stop in range(min(len(word), start + n_chars), start, -1):
+            covered = word[start:stop]
+            piece = prefix + covered if continuing else covered
+            # What begins with the prefix continues a word, so it can never begin one.
+            if piece in vocab and (continuing or not prefix or not piece.startswith(prefix) or piece == prefix):
+                return piece, covered
+        return None
+
+    pieces: list[tuple[str, str]] = []
+    start = 0
+    if policy == "word":
+        if len(word) > model.max_input_chars_per_word:
+            return [(unk, word)]
+        while start < len(word):
+            found = longest(start, start > 0, len(word))
+            if found is None:
+                return [(unk, word)]
+            pieces.append(found)
+            start += len(found[1])
+        return pieces
+
+    whole = longest(0, False, len(word))
+    if policy == "char" and whole and whole[1] == word:
+        return [whole]
+    reach = 1 if policy == "char" else len(word)
+    while start < len(word):
+        in_place = start > 0 and policy != "char"
+        found = longest(start, in_place, reach) or longest(start, not in_place, reach)
+        if found:
+            pieces.append(found)
+            start += len(found[1])
+            continue
+        char = word[start]
+        byte_tokens = [f"<0x{b:02X}>" for b in char.encode()]
+        if policy == "byte" and all(t in vocab for t in byte_tokens):
+            pieces += [(t, "" if i else char) for i, t in enumerate(byte_tokens)]
+        elif policy != "char" and pieces and pieces[-1][0] == unk:
+            pieces[-1] = (unk, pieces[-1][1] + char)
+        else:
+            pieces.append((unk, char))
+        start += 1
+    return pieces
+
+
+def encode(text: str, normalizer: BertNormalizer, model: WordPiece) -> list[int]:
+    """The whole BERT path for one text, without special tokens."""
+    words = pre_tokenize(normalize(text, normalizer))
+    return [model.vocab[token] for word in words for token, _ in wordpiece(word, model)]
+
+
+def count_words(texts: Iterable[str], normalizer: BertNormalizer) -> Counter[str]:
+    """Counts the normalized pre-tokens of texts."""
+    return Counter(word for text in texts for word in pre_tokenize(normalize(text, normalizer)))
+
+
+def swallowed_characters(words: Mapping[str, int], model: WordPiece) -> Counter[str]:
+    """Counts the characters that the unknown token stands for, in words that occurred so many times."""
+    swallowed: Counter[str] = Counter()
+    for word, count in words.items():
+        for token, covered in wordpiece(word, model):
+            if token == model.unk_token:
+                for char in covered:
+                    swallowed[char] += count
+    return swallowed

@@ -1,0 +1,187 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Code point tables: what the BERT normalizer and pre-tokenizer do to each character, lowered to arrays.
+
+Clean-up, CJK isolation, decomposition, accent stripping and lower-casing look at one character at a time, so their
+composition is one table: for each code point a class and the bytes it turns into. The one exception is canonical
+reordering, which looks at neighbours: the few characters that survive accent stripping and can take part in it have
+a class of their own, and the scanner sorts them.
+"""
+
+import functools
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from tokenizer import unicode_data
+from tokenizer.kernels.classes import DROPPED, ISOLATED, REORDERED, SPACE, TAIL, TAIL_CLASS, WORD
+
+N_CODE_POINTS = 0x110000
+HANGUL_FIRST, HANGUL_LAST = 0xAC00, 0xD7A3
+
+
+class BertTables(NamedTuple):
+    """What the BERT scanner knows of every code point. Read-only; shared by all tokenizers with the same options."""
+
+    classes: npt.NDArray[np.uint8]
+    """uint8[0x110000]: WORD, SPACE, ISOLATED, DROPPED or REORDERED."""
+    replacements: npt.NDArray[np.int32]
+    """int32[0x110000]: 0 where the character stays as it is, else `offset << 4 | n_bytes` into `pool`."""
+    pool: npt.NDArray[np.uint8]
+    """uint8[n]: UTF-8 of the replacements."""
+    ascii_bytes: npt.NDArray[np.uint8]
+    """uint8[256]: the byte an ASCII word character turns into; 0 for every byte that needs a closer look."""
+    upper_to_lower: np.uint64
+    """0x20 when ASCII letters are lower-cased, else 0."""
+    combining: npt.NDArray[np.uint8]
+    """uint8[0x110000]: the canonical combining class, or TAIL; all zero where nothing is decomposed."""
+    is_mark: npt.NDArray[np.bool_]
+    """bool[0x110000]: nonspacing marks, which accent stripping removes only after canonical ordering."""
+    ends_word: npt.NDArray[np.bool_]
+    """bool[256]: ASCII bytes that end a word whatever follows."""
+    max_bytes_ratio: float
+    """No text grows by more than this factor, in bytes."""
+
+
+def _ranges(text: str) -> Iterator[tuple[int, int]]:
+    for run in text.split():
+        first, _, last = run.partition("-")
+        yield int(first, 16), int(last or first, 16)
+
+
+def _code_points(text: str) -> npt.NDArray[np.bool_]:
+    member = np.zeros(N_CODE_POINTS, np.bool_)
+    for first, last in _ranges(text):
+        member[first : last + 1] = True
+    return member
+
+
+def _mapping(text: str) -> dict[int, str]:
+    pairs = (pair.split("=") for pair in text.split())
+    return {int(c, 16): "".join(chr(int(x, 16)) for x in to.split(".")) for c, to in pairs}
+
+
+@functools.cache
+def combining_classes() -> npt.NDArray[np.uint8]:
+    """Returns the canonical combining class of every code point, uint8[0x110000]."""
+    classes = np.zeros(N_CODE_POINTS, np.uint8)
+    for pair in unicode_data.COMBINING_CLASSES.split():
+        run, _, value = pair.partition("=")
+        for first, last in _ranges(run):
+            classes[first : last + 1] = int(value, 16)
+    return classes
+
+
+@functools.cache
+def decompositions() -> dict[int, str]:
+    """Returns the full canonical decompositions, Hangul left out."""
+    return _mapping(unicode_data.DECOMPOSITIONS)
+
+
+@functools.cache
+def lowercase() -> dict[int, str]:
+    """Returns the full lower-case mappings that change something."""
+    return _mapping(unicode_data.LOWERCASE)
+
+
+@functools.cache
+def property_table(name: str) -> npt.NDArray[np.bool_]:
+    """Returns which code points are in one of the sets of `unicode_data`, bool[0x110000]: `property_table("SPACES")`."""
+    return _code_points(getattr(unicode_data, name))
+
+
+def decompose(code_point: int) -> str:
+    """Returns the full canonical decomposition of one character, itself where it has none."""
+    if HANGUL_FIRST <= code_point <= HANGUL_LAST:
+        index = code_point - HANGUL_FIRST
+        lead, vowel, trail = 0x1100 + index // 588, 0x1161 + index % 588 // 28, 0x11A7 + index % 28
+        return chr(lead) + chr(vowel) + (chr(trail) if trail != 0x11A7 else "")
+    return decompositions().get(code_point, chr(code_point))
+
+
+@functools.lru_cache(maxsize=16)
+def bert_tables(
+    *, clean_text: bool, handle_chinese_chars: bool, strip_accents: bool, lowercase: bool, pre_tokenize: bool = True
+) -> BertTables:
+    """Lowers `BertNormalizer` with these options, followed by `BertPreTokenizer` unless told otherwise, to tables.
+
+    Source: HF tokenizers `normalizers/bert.rs` and `pre_tokenizers/bert.rs`; proven on every code point by
+    tests/parity/test_unicode_tables.py.
+    """
+    spaces, punctuation, marks = (property_table(n) for n in ("SPACES", "PUNCTUATION", "NONSPACING_MARKS"))
+    cjk, dropped, lower = property_table("CJK"), property_table("DROPPED"), globals()["lowercase"]()
+
+    if not pre_tokenize:
+        punctuation = np.zeros(N_CODE_POINTS, np.bool_)
+    classes = np.zeros(N_CODE_POINTS, np.uint8)
+    classes[punctuation] = ISOLATED
+    classes[spaces] = SPACE
+    changed: dict[int, str] = {}
+    if strip_accents:
+        classes[marks] = DROPPED
+        for c in [*decompositions(), *range(HANGUL_FIRST, HANGUL_LAST + 1)]:
+            changed[c] = "".join(x for x in decompose(c) if not marks[ord(x)])
+    if lowercase:
+        # Decomposition first, then lower-casing of what it left: the order of HF.
+        for c, text in list(changed.items()):
+            changed[c] = "".join(lower.get(ord(x), x) for x in text)
+        for c, text in lower.items():
+            changed.setdefault(c, text)
+    for c, text in changed.items():
+        classes[c] = _class_of(text, spaces, punctuation, c)
+    if handle_chinese_chars:
+        classes[cjk] = ISOLATED
+    if clean_text:
+        # Clean-up comes first of all, so its verdict is final.
+        classes[dropped] = DROPPED
+    classes[0xD800:0xE000] = DROPPED  # not characters; valid UTF-8 has none
+
+    pool = bytearray(1)  # offset 0 stays unused, so that a replacement is never 0
+    replacements = np.zeros(N_CODE_POINTS, np.int32)
+    ratio = 1.0
+    for c, text in changed.items():
+        if text != chr(c) and classes[c] != DROPPED:
+            encoded = text.encode()
+            replacements[c] = len(pool) << 4 | len(encoded)
+            pool += encoded
+            ratio = max(ratio, len(encoded) / len(chr(c).encode()))
+
+    ascii_bytes = np.zeros(256, np.uint8)
+    for b in range(128):
+        if classes[b] == WORD:
+            ascii_bytes[b] = ord(changed.get(b, chr(b)))
+    combining = np.zeros(N_CODE_POINTS, np.uint8)
+    if strip_accents:
+        combining[:] = combining_classes()
+        for c, text in changed.items():
+            of_text = [int(combining_classes()[ord(x)]) for x in text]
+            if any(of_text) and combining[c] == 0:
+                if of_text[0] != 0 or set(of_text[1:]) != {TAIL_CLASS} or len(text[0].encode()) != 4:
+                    raise ValueError(f"U+{c:04X} decomposes into {text!r}, which the scanner cannot reorder")
+                combining[c] = TAIL
+        classes[(combining > 0) & (classes == WORD)] = REORDERED
+    return BertTables(
+        classes=classes,
+        replacements=replacements,
+        pool=np.frombuffer(bytes(pool), np.uint8),
+        ascii_bytes=ascii_bytes,
+        upper_to_lower=np.uint64(0x20 if lowercase else 0),
+        combining=combining,
+        is_mark=marks,
+        ends_word=np.isin(classes[:256], (SPACE, ISOLATED)) & (np.arange(256) < 128),
+        max_bytes_ratio=ratio,
+    )
+
+
+def _class_of(text: str, spaces: npt.NDArray[np.bool_], punctuation: npt.NDArray[np.bool_], code_point: int) -> int:
+    """Returns the class of a character from what it turns into."""
+    if not text:
+        return DROPPED
+    kinds = {SPACE if spaces[ord(x)] else ISOLATED if punctuation[ord(x)] else WORD for x in text}
+    if kinds == {WORD}:
+        return WORD
+    if len(text) == 1:
+        return kinds.pop()
+    # No character of Unicode does this; a table of one class per character could not express it.
+    raise ValueError(f"U+{code_point:04X} decomposes into {text!r}, which mixes words with separators")
