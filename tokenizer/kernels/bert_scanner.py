@@ -9,7 +9,7 @@ every word that did not come from the eight-bytes-at-a-time path also stand in `
 import numpy as np
 
 from tokenizer.kernels.classes import DROPPED, ISOLATED, REORDERED, SPACE, TAIL, TAIL_CLASS, WORD
-from tokenizer.kernels.compiling import kernel_part, load_u64, trailing_zeros
+from tokenizer.kernels.compiling import kernel_part, load_u64, store_u64, trailing_zeros
 
 _HIGH_BITS = np.uint64(0x8080808080808080)
 _LOW_BITS = np.uint64(0x7F7F7F7F7F7F7F7F)
@@ -155,15 +155,12 @@ def append_reordered(data, start, end, tables, word, origins, traced, w, k0, k1)
 
 
 @kernel_part
-def any_word(data, i, end, tables, word, origins, traced):
-    """Finds the next word of `data[i:end]`, byte by byte.
+def any_word(data, i, end, tables, word, origins, traced, w, k0, k1):
+    """Finds the next word of `data[i:end]`, byte by byte, or the rest of one of which `w` bytes are already there.
 
     Returns `(next i, n_bytes, key0, key1)`; n_bytes is 0 at the end of the row. With `traced`, `origins[q]` is the index in
     `data` of the character that byte q of the word came from.
     """
-    w = 0
-    k0 = np.uint64(0)
-    k1 = np.uint64(0)
     while i < end:
         start = i
         b = data[i]
@@ -196,22 +193,29 @@ def any_word(data, i, end, tables, word, origins, traced):
 
 @kernel_part
 def next_word(data, i, end, tables, word, origins):
-    """Finds the next word of `data[i:end]`, as `any_word` does; words of ASCII letters and digits eight bytes at a time.
+    """Finds the next word of `data[i:end]`, as `any_word` does; ASCII letters and digits eight bytes at a time.
 
     Returns `(next i, n_bytes, key0, key1, in_word)`: where `in_word` is False the bytes are in the keys only.
     """
-    while i < end and data[i] == 32:
-        i += 1
+    none = np.uint64(0)
+    w = 0
+    k0 = none
+    k1 = none
     if i + 16 < data.size:
-        cased, n = _ascii_alphanumerics(load_u64(data, i), tables.upper_to_lower)
-        n = min(n, end - i)
-        if 0 < n < 8:
-            if i + n == end or tables.ends_word[data[i + n]]:
-                return i + n, n, _first_bytes(cased, n), np.uint64(0), False
-        elif n == 8:
-            tail, m = _ascii_alphanumerics(load_u64(data, i + 8), tables.upper_to_lower)
-            m = min(m, end - i - 8)
-            if m < 8 and (i + 8 + m == end or tables.ends_word[data[i + 8 + m]]):
-                return i + 8 + m, 8 + m, cased, _first_bytes(tail, m), False
-    i, w, k0, k1 = any_word(data, i, end, tables, word, origins, False)
+        k0, w = _ascii_alphanumerics(load_u64(data, i), tables.upper_to_lower)
+        w = min(w, end - i)
+        if w < 8:
+            k0 = _first_bytes(k0, w)
+        else:
+            k1, more = _ascii_alphanumerics(load_u64(data, i + 8), tables.upper_to_lower)
+            more = min(more, end - i - 8)
+            if more < 8:
+                k1 = _first_bytes(k1, more)
+            w += more
+        i += w
+        if 0 < w < 16 and (i == end or tables.ends_word[data[i]]):
+            return i, w, k0, k1, False
+        store_u64(word, 0, k0)
+        store_u64(word, 8, k1)
+    i, w, k0, k1 = any_word(data, i, end, tables, word, origins, False, w, k0, k1)
     return i, w, k0, k1, True

@@ -4,7 +4,7 @@
 import numpy as np
 
 from tokenizer.kernels.bert_scanner import any_word, decode_utf8, next_word
-from tokenizer.kernels.classes import ISOLATED
+from tokenizer.kernels.classes import ISOLATED, SPACE
 from tokenizer.kernels.compiling import kernel
 from tokenizer.kernels.word_table import SHORT_WORD_BYTES, find, insert, spell, word_key
 from tokenizer.kernels.wordpiece import wordpiece
@@ -56,15 +56,22 @@ def encode(data, offsets, tables, model, cache, tally, tallying, scratch, positi
             i = position[AT_BYTE]
             position[IN_ROW] = 0
         while i < end:
-            if data[i] >= 0xE2:
-                # An ideograph is a word of its own: once seen, its id is one load away.
-                code_point, after = decode_utf8(data, i)
-                if isolated[code_point] > 0:
-                    out[o] = isolated[code_point] - 1
-                    o += 1
-                    n_words += 1
+            # A character that is a word of its own, once seen, has its id one load away.
+            if data[i] < 128:
+                code_point = np.int64(data[i])
+                after = i + 1
+                if tables.classes[code_point] == SPACE:
                     i = after
                     continue
+            else:
+                code_point, after = decode_utf8(data, i)
+            known = isolated[code_point]
+            if known > 0 or (known < 0 and not tallying):
+                out[o] = abs(known) - 1
+                o += 1
+                n_words += 1
+                i = after
+                continue
             start = i
             i, w, k0, k1, in_word = next_word(data, i, end, tables, word, origins)
             if w == 0:
@@ -88,7 +95,7 @@ def encode(data, offsets, tables, model, cache, tally, tallying, scratch, positi
                 o += n
             else:
                 if not in_word:
-                    spell(word, w, k0, k1)
+                    spell(word, k0, k1)
                     in_word = True
                 n_misses += 1
                 o, has_unknown = wordpiece(word, w, model, out, o, ends, nothing)
@@ -109,13 +116,11 @@ def encode(data, offsets, tables, model, cache, tally, tallying, scratch, positi
                             ids[state[CACHE_IDS_USED] + q] = out[before + q]
                         state[CACHE_IDS_USED] += n
                     state[CACHE_WORDS] += 1
-                if n == 1 and not has_unknown and data[start] >= 0xE2:
-                    code_point, after = decode_utf8(data, start)
-                    if after == i and tables.classes[code_point] == ISOLATED:
-                        isolated[code_point] = out[before] + 1
+                if n == 1 and tables.classes[code_point] == ISOLATED:
+                    isolated[code_point] = -out[before] - 1 if has_unknown else out[before] + 1
             if has_unknown and tallying:
                 if not in_word:
-                    spell(word, w, k0, k1)
+                    spell(word, k0, k1)
                 j, found = find(tally.slots, tally.words, word, w, k0, k1)
                 if not found:
                     if (
@@ -197,7 +202,7 @@ def align(data, start, end, tables, model, scratch, out, starts, stops, word_num
     number = 0
     i = start
     while i < end:
-        i, w, _, _ = any_word(data, i, end, tables, word, origins, True)
+        i, w, _, _ = any_word(data, i, end, tables, word, origins, True, 0, np.uint64(0), np.uint64(0))
         if w == 0:
             break
         before = o

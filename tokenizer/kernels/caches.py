@@ -19,7 +19,8 @@ class CacheArrays(NamedTuple):
     ids: npt.NDArray[np.int32]
     """int32[n]: ids of words that have more than three."""
     isolated: npt.NDArray[np.int32]
-    """int32[0x110000]: id + 1 of ideographs that became one known token, 0 where not yet seen."""
+    """int32[0x110000]: id + 1 of characters that are a word of their own and became one token, its negative where that is
+    the unknown token, 0 where not yet seen."""
     state: npt.NDArray[np.int64]
     """int64[4]: words held, bytes used of `words`, used of `ids`, misses so far."""
 
@@ -51,7 +52,8 @@ def power_of_two(n: int) -> int:
 
 
 def new_cache(n_bytes: int) -> CacheArrays:
-    """Makes an empty word cache of about `n_bytes` bytes, ideographs (4.25 MiB of untouched pages at most) not counted."""
+    """Makes an empty word cache of about `n_bytes` bytes, and 4.25 MiB for single characters, of which only
+    the pages that a text's scripts need are ever touched."""
     return CacheArrays(
         slots=np.zeros((power_of_two(n_bytes // 2 // 64), 8), np.int64),
         words=np.zeros(n_bytes // 8, np.uint8),

@@ -144,6 +144,22 @@ def load_u64(typingctx: Any, array: Any, index: Any) -> Any:
 
 
 @intrinsic
+def store_u64(typingctx: Any, array: Any, index: Any, value: Any) -> Any:
+    """Writes eight bytes into a `uint8` array at any alignment, little-endian: `store_u64(data, i, value)`.
+
+    The caller guarantees `i + 8 <= data.size`.
+    """
+
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        data = context.make_array(signature.args[0])(context, builder, args[0]).data
+        address = builder.gep(builder.bitcast(data, ir.IntType(8).as_pointer()), [args[1]])
+        builder.store(args[2], builder.bitcast(address, ir.IntType(64).as_pointer()), align=1)
+        return context.get_dummy_value()
+
+    return types.void(array, types.int64, types.uint64), codegen
+
+
+@intrinsic
 def trailing_zeros(typingctx: Any, value: Any) -> Any:
     """Counts the zero bits below the lowest set bit of a uint64; 64 for zero."""
 

@@ -12,26 +12,37 @@ beyond two integers; long words compare bytes in the pool.
 
 import numpy as np
 
-from tokenizer.kernels.compiling import kernel, kernel_part
+from tokenizer.kernels.compiling import kernel, kernel_part, load_u64, store_u64
 
 KEY_0, KEY_1, LENGTH = 0, 1, 2
 SHORT_WORD_BYTES = 16
 
 _MIX_1 = np.uint64(0x9E3779B97F4A7C15)
 _MIX_2 = np.uint64(0xC2B2AE3D27D4EB4F)
-_FNV_OFFSET = np.uint64(0xCBF29CE484222325)
-_FNV_PRIME = np.uint64(0x100000001B3)
 
 
 @kernel_part
 def word_key(word, w, k0, k1):
     """Returns the key of a word as the slots hold it; for long words the second half is set on insertion."""
     if w > SHORT_WORD_BYTES:
-        k0 = _FNV_OFFSET
-        for q in range(w):
-            k0 = (k0 ^ np.uint64(word[q])) * _FNV_PRIME
+        k0 = np.uint64(w)
         k1 = np.uint64(0)
+        for q in range(0, w - 7, 8):
+            k0 = (k0 ^ load_u64(word, q)) * _MIX_1
+            k0 ^= k0 >> np.uint64(29)
+        # The last eight bytes, overlapping the ones before: long words have more than eight.
+        k0 = (k0 ^ load_u64(word, w - 8)) * _MIX_1
+        k0 ^= k0 >> np.uint64(32)
     return k0, k1
+
+
+@kernel_part
+def _same_bytes(pool, p, word, w):
+    """Whether the pool holds the long word `word[:w]` at `p`."""
+    for q in range(0, w - 7, 8):
+        if load_u64(pool, p + q) != load_u64(word, q):
+            return False
+    return load_u64(pool, p + w - 8) == load_u64(word, w - 8)
 
 
 @kernel_part
@@ -49,13 +60,7 @@ def find(slots, pool, word, w, k0, k1):
                 if slots[j, KEY_1] == np.int64(k1):
                     return j, True
             else:
-                p = slots[j, KEY_1]
-                same = True
-                for q in range(w):
-                    if pool[p + q] != word[q]:
-                        same = False
-                        break
-                if same:
+                if _same_bytes(pool, slots[j, KEY_1], word, w):
                     return j, True
         j = (j + np.uint64(1)) & mask
 
@@ -76,12 +81,10 @@ def insert(slots, pool, pool_used, j, word, w, k0, k1):
 
 
 @kernel_part
-def spell(word, w, k0, k1):
-    """Writes a word that stands only in its keys (at most 16 bytes) into `word`."""
-    for q in range(min(w, 8)):
-        word[q] = np.uint8((k0 >> np.uint64(8 * q)) & np.uint64(255))
-    for q in range(8, w):
-        word[q] = np.uint8((k1 >> np.uint64(8 * (q - 8))) & np.uint64(255))
+def spell(word, k0, k1):
+    """Writes a word that stands only in its keys into `word`, which has room for 16 bytes."""
+    store_u64(word, 0, k0)
+    store_u64(word, 8, k1)
 
 
 @kernel
