@@ -1,0 +1,318 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`WordPieceTrainer` by hand, against its slow twin, and on input that must not work."""
+
+import os
+import random
+import subprocess
+import sys
+import time
+from collections.abc import Iterable, Mapping
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import assume, example, given
+from hypothesis import strategies as st
+
+from tokenizer.kernels.merge_by_likelihood import compare_scores
+from tokenizer.trainers import WordPieceTrainer
+from tokenizer.trainers.reference import train_wordpiece
+
+RULES = ("frequency", "likelihood")
+EVERYTHING = {"vocab_size": 10_000, "min_frequency": 0, "limit_alphabet": None, "special_tokens": ()}
+"""Fields that leave nothing out."""
+
+HUGS = {"hug": 10, "pug": 5, "pun": 12, "bun": 4, "hugs": 5}
+HUGS_ALPHABET = ["b", "g", "h", "n", "p", "s", "u", "##g", "##n", "##s", "##u"]
+
+
+def table(rows: Iterable[tuple[str | bytes, int]]) -> pa.Table:
+    words, counts = [], []
+    for word, count in rows:
+        words.append(word.encode() if isinstance(word, str) else word)
+        counts.append(count)
+    return pa.table({"word": pa.array(words, pa.large_binary()), "count": pa.array(counts, pa.int64())})
+
+
+def train(word_counts: Mapping[str, int], **fields: Any) -> list[str]:
+    return WordPieceTrainer(**{**EVERYTHING, **fields}).train(table(word_counts.items()))
+
+
+# By hand
+
+
+def test_frequency_merges_the_most_frequent_pair_first() -> None:
+    # "##u ##g" 10 + 5 + 5; "##u ##n" 12 + 4; "h ##ug" 10 + 5; "p ##un" 12; "p ##ug" and "hug ##s" 5, p before hug.
+    assert train(HUGS) == [*HUGS_ALPHABET, "##ug", "##un", "hug", "pun", "pug", "hugs", "bun"]
+
+
+def test_likelihood_merges_the_pair_that_is_frequent_for_its_parts() -> None:
+    # "##g ##s" 5 / (20 * 5); every other pair has 1 / 36, as no "##u" is without it and no other part is.
+    # "b ##u" is the first of them by ids; then "bu ##n" has 4 / (4 * 16).
+    # "##u" now occurs 32 times, so "h ##u" has 15 / (15 * 32), first of many; then "hu ##gs" 5 / (15 * 5).
+    # "hu ##g" 10 / (10 * 15) beats "p ##u", which the fall of "##u" to 17 lifted to 17 / (17 * 17).
+    assert train(HUGS, rule="likelihood", vocab_size=17) == [*HUGS_ALPHABET, "##gs", "bu", "bun", "hu", "hugs", "hug"]
+
+
+def test_ties_go_to_the_smaller_left_then_the_smaller_right_id() -> None:
+    for rule in RULES:
+        assert train({"bd": 1, "bc": 1, "ac": 1, "ad": 1}, rule=rule)[-4:] == ["ac", "ad", "bc", "bd"]
+
+
+def test_runs_of_one_character_merge_from_the_left() -> None:
+    # From the right, "baaa" would be "b ##a ##aa", and "ba" the next entry.
+    assert train({"baaa": 1}) == ["a", "b", "##a", "##aa", "baa", "baaa"]
+
+
+def test_min_frequency_stops_at_rarer_pairs() -> None:
+    assert train(HUGS, min_frequency=12)[11:] == ["##ug", "##un", "hug", "pun"]
+    assert train(HUGS, min_frequency=13)[11:] == ["##ug", "##un", "hug"]
+    # "p ##u" 17, "##u ##g" 20 and "##u ##n" 16 have the score 1 / 36; then "##u ##g", 15, is too rare.
+    assert train(HUGS, min_frequency=16, rule="likelihood")[11:] == ["pu"]
+
+
+def test_vocabulary_begins_with_special_tokens_alphabet_and_continuing_characters() -> None:
+    vocabulary = train({"éa": 3, "b花": 1}, special_tokens=["[UNK]", "b", "##a"], initial_alphabet=["z", "a"])
+    assert vocabulary == ["[UNK]", "b", "##a", "a", "z", "é", "花", "##花", "éa", "b花"]
+
+
+def test_limit_alphabet_keeps_the_most_frequent_characters_then_the_lowest() -> None:
+    counts = {"a": 1, "b": 3, "c": 2, "d": 2, "e": 2}
+    assert train(counts, limit_alphabet=3) == ["b", "c", "d"]
+    assert train(counts, limit_alphabet=3, initial_alphabet=["a", "x"]) == ["a", "b", "x"]
+    assert train(counts, limit_alphabet=1, special_tokens=["e"]) == ["e", "b"]
+    many = [chr(code_point) for code_point in range(0x4E00, 0x4E80)]
+    twice = many[1::2]
+    assert train({c: 1 + (c in twice) for c in reversed(many)}, limit_alphabet=100) == sorted(twice + many[:72:2])
+
+
+def test_characters_left_out_are_skipped_and_their_neighbours_meet() -> None:
+    assert train({"axb": 5, "xab": 1}, limit_alphabet=2) == ["a", "b", "##a", "##b", "ab", "##ab"]
+
+
+def test_a_token_that_is_there_already_is_not_added_again() -> None:
+    # "# ###" makes "##", and "## ##a" then spells what a continuing "a" is called.
+    assert train({"##a": 2}) == ["#", "a", "###", "##a", "##"]
+    assert train({"the": 9}, special_tokens=["the"]) == ["the", "e", "h", "t", "##e", "##h", "th"]
+
+
+def test_prefix_is_a_choice() -> None:
+    assert train({"abc": 1}, continuing_subword_prefix="@")[-2:] == ["ab", "abc"]
+    assert train({"abcbc": 1}, continuing_subword_prefix="")[:4] == ["a", "b", "c", "bc"]
+
+
+def test_counts_are_64_bits_wide() -> None:
+    # In 32 bits, 2**32 is 0 and 2**32 + 1 is 1.
+    assert train({"ab": 2**31, "abx": 2**31, "cd": 3})[8:] == ["ab", "abx", "cd"]
+    assert train({"ab": 2**32 + 1, "cd": 3})[6:] == ["ab", "cd"]
+
+
+# Against the slow twin
+
+
+word_counts = st.sampled_from(["ab", "#a", "#ab", "abcdeé花😀#"]).flatmap(
+    lambda alphabet: st.dictionaries(
+        st.text(alphabet, min_size=1, max_size=24),
+        st.integers(1, 4) | st.sampled_from([10**6, 2**31, 10**15]),
+        min_size=1,
+        max_size=14,
+    )
+)
+"""Words of few characters meet in many ways; words of "#" even make the same token in two ways."""
+
+
+@given(
+    word_counts=word_counts,
+    rule=st.sampled_from(RULES),
+    extra=st.integers(0, 40),
+    min_frequency=st.integers(0, 4),
+    limit_alphabet=st.none() | st.integers(3, 6),
+    initial_alphabet=st.lists(st.sampled_from("abz花"), max_size=3),
+    special_tokens=st.lists(st.sampled_from(["[UNK]", "ab", "##b", "##ab", "c", "#"]), unique=True),
+    prefix=st.sampled_from(["##", "##", "", "a", "é"]),
+)
+@example(  # a symbol's last occurrence goes while its row still stands in the tournament
+    word_counts={"ab": 3, "cb": 1},
+    rule="likelihood",
+    extra=9,
+    min_frequency=0,
+    limit_alphabet=None,
+    initial_alphabet=[],
+    special_tokens=[],
+    prefix="##",
+)
+def test_equals_the_slow_twin(
+    word_counts: dict[str, int], extra: int, prefix: str, special_tokens: list[str], **fields: Any
+) -> None:
+    fields |= {"continuing_subword_prefix": prefix, "special_tokens": special_tokens}
+    n_first = len(train_wordpiece(word_counts, vocab_size=0, **fields))
+    assume(n_first)
+    fields["vocab_size"] = n_first + extra
+    assert train(word_counts, **fields) == train_wordpiece(word_counts, **fields)
+
+
+@pytest.mark.parametrize(
+    ("counts", "min_frequency"),
+    [
+        ({"a#a": 7, "##aa": 3, "##a": 3, "#aa#a##": 5}, 3),  # while the pair is still queued with a lower count
+        ({"b#": 5, "b##": 7, "####b##abb#": 7}, 1),  # after the pair has left the queue
+    ],
+)
+def test_equals_the_slow_twin_when_a_pair_comes_back(counts: dict[str, int], min_frequency: int) -> None:
+    fields = {"vocab_size": 300, "min_frequency": min_frequency, "rule": "frequency"}
+    assert train(counts, **fields) == train_wordpiece(counts, **fields)
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_equals_the_slow_twin_when_every_table_has_to_grow(rule: str) -> None:
+    rng = random.Random(7)
+    counts = {"".join(rng.choices("abcdefghijklmnopqrstuvwxyz0123456789", k=12)): rng.randint(1, 3) for _ in range(150)}
+    counts |= {"".join(rng.choices("ab", k=1500)): 1}
+    fields = {"vocab_size": 300, "min_frequency": 2, "rule": rule}
+    assert train(counts, **fields) == train_wordpiece(counts, **fields)
+    assert len(train(counts, **{**fields, "vocab_size": 1500, "min_frequency": 1})) == 1500
+
+
+@pytest.mark.parametrize("rule", RULES)
+@given(counts=word_counts, seed=st.integers(0, 99))
+def test_only_words_and_their_total_counts_matter(rule: str, counts: dict[str, int], seed: int) -> None:
+    rows: list[tuple[str, int]] = []
+    for word, count in counts.items():
+        rows += [(word, count - 1), (word, 1)]  # a word twice, or with the count 0
+    rows += [("", 5), ("absent", 0)]
+    random.Random(seed).shuffle(rows)
+    cut = seed % len(rows)
+    shuffled = pa.concat_tables([table(rows[:cut]), table([("q", 7), *rows[cut:]]).slice(1)])
+    assert WordPieceTrainer(**EVERYTHING, rule=rule).train(shuffled) == train(counts, rule=rule)
+
+
+positive = st.integers(1, 2**63 - 1)
+
+
+@given(positive, positive, positive, positive, positive, positive, st.integers(-2, 2))
+def test_scores_compare_exactly(a: int, b: int, c: int, d: int, e: int, f: int, nudge: int) -> None:
+    def check(*parts: int) -> None:
+        count, first, second, count_2, first_2, second_2 = parts
+        difference = Fraction(count, first * second) - Fraction(count_2, first_2 * second_2)
+        assert compare_scores(*parts) == (difference > 0) - (difference < 0)
+
+    check(a, b, c, d, e, f)
+    check(a, b, c, a, c, b)
+    check(a, b, c, min(max(a + nudge, 1), 2**63 - 1), c, b)  # too close for float64
+
+
+def test_equal_scores_of_large_counts_are_equal() -> None:
+    rng = random.Random(3)
+    for _ in range(500):
+        a, b, c = (rng.randint(2**61, 2**63 - 1) for _ in range(3))
+        assert compare_scores(a, b, a, c, b, c) == 0  # the same product in another order, so with other carries
+        assert compare_scores(a, b, a - 1, c, b, c) == 1
+        assert compare_scores(a, b, a, c, b, c - 1) == -1
+
+
+# Cost
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_one_long_word_is_not_quadratic(rule: str) -> None:
+    train({"ab": 1}, rule=rule)  # compiles
+    word = bytes(random.Random(1).choices(b"abcdefghijklmnop", k=1_000_000)).decode()
+    started = time.perf_counter()
+    # A scan of the word for each merge would take 2e9 steps.
+    assert len(train({word: 1}, rule=rule, vocab_size=2000)) == 2000
+    # By frequency the run doubles with each merge; by likelihood the first "a", as rare as can be, takes one at a time.
+    last = train({"a" * 2**20: 1}, rule=rule, vocab_size=2000)[-1]
+    assert last == "a" * (2**20 if rule == "frequency" else 1999)
+    assert time.perf_counter() - started < 5
+
+
+@pytest.mark.slow
+def test_no_kernel_leaves_its_arrays(tmp_path: Path) -> None:
+    """The properties again, with numba's bounds checks, which are off when compiled for speed."""
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", __file__, "-k", "twin or matter or runs"],
+        env={**os.environ, "NUMBA_BOUNDSCHECK": "1", "TOKENMILL_CACHE_DIR": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout
+
+
+# Mistakes
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"vocab_size": 0}, "vocab_size must be at least 1, got 0"),
+        ({"min_frequency": -1}, "min_frequency must not be negative, got -1"),
+        ({"rule": "likely"}, "rule must be one of frequency, likelihood, got 'likely'"),
+        ({"limit_alphabet": 0}, "limit_alphabet must be positive or None, got 0"),
+        ({"initial_alphabet": ["ab"]}, "initial_alphabet must hold single characters, got 'ab'"),
+        ({"initial_alphabet": "ab", "limit_alphabet": 1}, "must be a list of strings, got the string 'ab'"),
+        ({"initial_alphabet": ["a", "b"], "limit_alphabet": 1}, "2 characters, more than limit_alphabet=1"),
+        ({"special_tokens": ["[UNK]", "[PAD]", "[UNK]"]}, r"be there once, got '\[UNK\]'"),
+        ({"special_tokens": [""]}, "must not be empty"),
+        ({"special_tokens": "[UNK]"}, "special_tokens must be a list of strings"),
+        ({"special_tokens": ["\ud800"]}, "lone surrogate"),
+    ],
+)
+def test_bad_fields_are_refused_at_construction(fields: dict[str, Any], message: str) -> None:
+    with pytest.raises((ValueError, TypeError), match=message):
+        WordPieceTrainer(**fields)
+
+
+def test_a_vocabulary_too_small_for_its_alphabet_names_the_numbers_and_both_remedies() -> None:
+    message = (
+        r"vocab_size=12 is smaller than the alphabet plus special tokens, 13 entries: 2 special tokens, 7 characters, "
+        r"4 of them again with '##'; raise vocab_size to at least 13, or keep fewer characters with limit_alphabet"
+    )
+    with pytest.raises(ValueError, match=message):
+        train(HUGS, vocab_size=12, special_tokens=["[UNK]", "[PAD]"])
+    assert len(train(HUGS, vocab_size=13, special_tokens=["[UNK]", "[PAD]"])) == 13
+    assert len(train(HUGS, vocab_size=12, limit_alphabet=6, special_tokens=["[UNK]", "[PAD]"])) <= 12
+
+
+@pytest.mark.parametrize(
+    ("rows", "message"),
+    [
+        ([], "holds no words"),
+        ([("a", 0), ("", 9)], "holds no words"),
+        ([("a", 1), ("b", -3)], "counts must not be negative, got -3"),
+        ([("a", 1), (b"caf\xe9", 1)], r"words must be UTF-8, got b'caf\\xe9'"),
+        ([("a", 1), (b"\xed\xa0\x80", 1)], r"words must be UTF-8, got b'\\xed\\xa0\\x80'"),
+        ([("a", 1), (b"x\xc3", 1), (b"\xa9y", 1)], r"words must be UTF-8, got b'\\xa9y'"),  # together they are valid
+        ([("ab", 2**62), ("c", 1)], r"add up to 9223372036854775809 characters, more than 2\*\*63 - 1"),
+        ([("a", 2**63 - 1), ("b", 2**63 - 1)], "add up to 18446744073709551614 characters"),
+    ],
+)
+def test_bad_word_counts_are_refused(rows: list[tuple[str | bytes, int]], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        WordPieceTrainer().train(table(rows))
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_the_largest_counts_that_fit_are_counted_right(rule: str) -> None:
+    counts = {"ab": 2**62 - 2, "ba": 1, "c": 1}
+    assert train(counts, rule=rule) == train_wordpiece(counts, vocab_size=99, min_frequency=0, rule=rule)
+
+
+def test_other_columns_are_refused() -> None:
+    good = table([("a", 1)])
+    for bad in (good.drop_columns("count"), good.cast(pa.schema([("word", pa.binary()), ("count", pa.int64())]))):
+        with pytest.raises(TypeError, match="must have columns word: large_binary and count: int64, but"):
+            WordPieceTrainer().train(bad)
+    null = pa.table({"word": pa.array([None], pa.large_binary()), "count": pa.array([1], pa.int64())})
+    with pytest.raises(ValueError, match="must not hold nulls, got 1 in column 'word'"):
+        WordPieceTrainer().train(null)
+
+
+def test_a_trainer_is_a_value() -> None:
+    trainer = WordPieceTrainer(special_tokens=["[UNK]"], initial_alphabet=["a"])
+    assert trainer.special_tokens == ("[UNK]",)
+    assert eval(repr(trainer)) == trainer
+    assert len({trainer, WordPieceTrainer(special_tokens=("[UNK]",), initial_alphabet=("a",))}) == 1

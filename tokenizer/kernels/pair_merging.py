@@ -1,0 +1,290 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Vocabulary training by merging pairs of adjacent symbols: the loops behind `tokenizer.trainers`.
+
+A word is a run of rows of one table, linked to its left and right neighbour, so that a merge costs the same in a word
+of ten characters and of ten million. Every row that begins a pair is also a member of that pair's list of occurrences,
+and leaves it the moment the pair is gone: the lists are exact, and the merges of a training are together as many as
+there are characters at most.
+
+    positions: int32[n_characters, 7]  one row per character: SYMBOL (-1 once merged into its left neighbour), PREVIOUS
+                                       and NEXT row in the word, WORD, PAIR that begins here, EARLIER and LATER row in
+                                       that pair's list; -1 where there is none
+    pairs:     int64[capacity, 5]      one row per pair ever met: KEY (left << 32 | right), COUNT (its occurrences now,
+                                       each times its word's count), FIRST row of its list, STEP that last changed it,
+                                       QUEUED (what the rule in charge notes about it)
+    slots:     int32[2 * capacity]     open addressing over KEY: row of `pairs` or -1; capacity is a power of two
+    touched:   int32[capacity]         the pairs whose count the last merge changed
+    state:     int64[7]                the numbers that outlive a call, N_PAIRS and following
+
+Tokens are byte strings in one pool, `pool[token_offsets[id]:token_offsets[id + 1]]`; two ids never have the same bytes.
+Counts are trusted to be positive and to add up to less than 2**63 over all characters: then no sum here overflows.
+
+Kernels do not allocate. Those that may run out of room return False before they change anything, with what they want in
+`state`; `tokenizer.trainers.merging` gives it to them and calls again.
+"""
+
+import numpy as np
+
+from tokenizer.kernels.compiling import kernel, kernel_part
+
+N_CODE_POINTS = 0x110000
+
+SYMBOL, PREVIOUS, NEXT, WORD, PAIR, EARLIER, LATER = range(7)
+KEY, COUNT, FIRST, STEP, QUEUED = range(5)
+N_PAIRS, N_TOUCHED, N_STEPS, N_QUEUED, N_TOKENS, ROWS_WANTED, BYTES_WANTED = range(7)
+
+RIGHT_BITS = 0xFFFFFFFF
+_HALF = np.uint64(32)
+_PAIR_HASH = np.uint64(0x9E3779B97F4A7C15)  # 2**64 / golden ratio: spreads consecutive keys over the high bits
+_FNV_BASIS = np.uint64(0xCBF29CE484222325)
+_FNV_PRIME = np.uint64(0x100000001B3)
+
+
+@kernel
+def count_characters(code_points, offsets, counts, occurrences, continues):
+    """Counts every character and notes which of them continue a word.
+
+    Args:
+      code_points: int32[n_characters], the words one after the other.
+      offsets: int64[n_words + 1], row boundaries in `code_points`.
+      counts: int64[n_words], how often each word occurred.
+      occurrences: int64[N_CODE_POINTS], added to.
+      continues: bool[N_CODE_POINTS], set where a character is not the first of some word.
+    """
+    for word in range(counts.size):
+        for at in range(offsets[word], offsets[word + 1]):
+            occurrences[code_points[at]] += counts[word]
+            if at > offsets[word]:
+                continues[code_points[at]] = True
+
+
+@kernel
+def lay_out_words(code_points, offsets, initial_ids, continuing_ids, positions):
+    """Fills `positions` with these words, in no pair's list yet, and returns how many rows they take.
+
+    Args:
+      code_points: int32[n_characters], as in `count_characters`.
+      offsets: int64[n_words + 1].
+      initial_ids: int32[N_CODE_POINTS], symbol of a word's first character, -1 to leave the character out.
+      continuing_ids: int32[N_CODE_POINTS], symbol of any later character, -1 to leave the character out.
+      positions: int32[n_characters, 7], all -1.
+    """
+    n_positions = 0
+    for word in range(offsets.size - 1):
+        previous = -1
+        for at in range(offsets[word], offsets[word + 1]):
+            ids = initial_ids if at == offsets[word] else continuing_ids
+            symbol = ids[code_points[at]]
+            if symbol < 0:
+                continue
+            positions[n_positions, SYMBOL] = symbol
+            positions[n_positions, WORD] = word
+            positions[n_positions, PREVIOUS] = previous
+            if previous >= 0:
+                positions[previous, NEXT] = n_positions
+            previous = n_positions
+            n_positions += 1
+    return n_positions
+
+
+@kernel_part
+def _slot_of(slots, pairs, key):
+    """Returns the slot that holds the pair `key`, or the free slot where it belongs."""
+    mask = np.int64(slots.size - 1)
+    slot = np.int64((np.uint64(key) * _PAIR_HASH) >> _HALF) & mask
+    while slots[slot] >= 0 and pairs[slots[slot], KEY] != key:
+        slot = (slot + 1) & mask
+    return slot
+
+
+@kernel
+def fill_slots(slots, pairs, n_pairs):
+    """Enters the pairs into slots that are all free."""
+    for pair in range(n_pairs):
+        slots[_slot_of(slots, pairs, pairs[pair, KEY])] = pair
+
+
+@kernel_part
+def _touch(pairs, touched, state, pair):
+    if pairs[pair, STEP] != state[N_STEPS]:
+        pairs[pair, STEP] = state[N_STEPS]
+        touched[state[N_TOUCHED]] = pair
+        state[N_TOUCHED] += 1
+
+
+@kernel
+def _add_occurrence(positions, pairs, slots, touched, state, at, count):
+    """Puts row `at` into the list of the pair that begins there."""
+    key = (np.int64(positions[at, SYMBOL]) << 32) | np.int64(positions[positions[at, NEXT], SYMBOL])
+    slot = _slot_of(slots, pairs, key)
+    pair = np.int64(slots[slot])
+    if pair < 0:
+        pair = state[N_PAIRS]
+        state[N_PAIRS] += 1
+        slots[slot] = pair
+        pairs[pair, KEY] = key
+        pairs[pair, COUNT] = 0
+        pairs[pair, FIRST] = -1
+        pairs[pair, STEP] = -1
+        pairs[pair, QUEUED] = 0
+    first = pairs[pair, FIRST]
+    positions[at, PAIR] = pair
+    positions[at, EARLIER] = -1
+    positions[at, LATER] = first
+    if first >= 0:
+        positions[first, EARLIER] = at
+    pairs[pair, FIRST] = at
+    pairs[pair, COUNT] += count
+    _touch(pairs, touched, state, pair)
+
+
+@kernel
+def _remove_occurrence(positions, pairs, touched, state, at, count):
+    """Takes row `at` out of the list of the pair that began there."""
+    pair = np.int64(positions[at, PAIR])
+    earlier = positions[at, EARLIER]
+    later = positions[at, LATER]
+    if earlier >= 0:
+        positions[earlier, LATER] = later
+    else:
+        pairs[pair, FIRST] = later
+    if later >= 0:
+        positions[later, EARLIER] = earlier
+    positions[at, PAIR] = -1
+    pairs[pair, COUNT] -= count
+    _touch(pairs, touched, state, pair)
+
+
+@kernel
+def add_all(positions, counts, pairs, slots, touched, state, start):
+    """Puts all rows from `start` on into their pairs' lists; returns where it stopped for want of room."""
+    for at in range(start, positions.shape[0]):
+        if state[N_PAIRS] == pairs.shape[0]:
+            return at
+        if positions[at, NEXT] >= 0:
+            _add_occurrence(positions, pairs, slots, touched, state, at, counts[positions[at, WORD]])
+    return positions.shape[0]
+
+
+@kernel
+def list_occurrences(positions, first, occurrences):
+    """Copies the members of a list, so that it may change while they are visited; returns how many there are."""
+    n_occurrences = 0
+    at = first
+    while at >= 0:
+        occurrences[n_occurrences] = at
+        n_occurrences += 1
+        at = np.int64(positions[at, LATER])
+    return n_occurrences
+
+
+@kernel
+def merge_occurrences(positions, counts, pairs, slots, touched, state, occurrences, n_occurrences, left, right, merged):
+    """Replaces every (left, right) by `merged`, left to right in each word.
+
+    Only a pair of equal symbols can overlap itself, so only there the order matters: such a run is merged from its
+    first row on, and occurrences inside a run are left to it.
+
+    Returns:
+      the number of replacements, each times its word's count. `touched` holds the pairs whose count changed.
+    """
+    state[N_STEPS] += 1
+    state[N_TOUCHED] = 0
+    total = np.int64(0)
+    for i in range(n_occurrences):
+        at = np.int64(occurrences[i])
+        if positions[at, SYMBOL] != left:
+            continue  # taken by the run it belongs to
+        previous = np.int64(positions[at, PREVIOUS])
+        if left == right and previous >= 0 and positions[previous, SYMBOL] == left:
+            continue
+        count = counts[positions[at, WORD]]
+        while True:
+            second = np.int64(positions[at, NEXT])
+            after = np.int64(positions[second, NEXT])
+            previous = np.int64(positions[at, PREVIOUS])
+            _remove_occurrence(positions, pairs, touched, state, at, count)
+            if after >= 0:
+                _remove_occurrence(positions, pairs, touched, state, second, count)
+            if previous >= 0:
+                _remove_occurrence(positions, pairs, touched, state, previous, count)
+            positions[at, SYMBOL] = merged
+            positions[at, NEXT] = after
+            positions[second, SYMBOL] = -1
+            if after >= 0:
+                positions[after, PREVIOUS] = at
+                _add_occurrence(positions, pairs, slots, touched, state, at, count)
+            if previous >= 0:
+                _add_occurrence(positions, pairs, slots, touched, state, previous, count)
+            total += count
+            if left != right or after < 0 or positions[after, SYMBOL] != left:
+                break
+            second = np.int64(positions[after, NEXT])
+            if second < 0 or positions[second, SYMBOL] != left:
+                break
+            at = after
+    return total
+
+
+@kernel
+def _slot_of_token(token_slots, pool, token_offsets, start, stop):
+    """Returns the slot of the token with the bytes `pool[start:stop]`, or the free slot where it belongs."""
+    digest = _FNV_BASIS
+    for i in range(start, stop):
+        digest = (digest ^ np.uint64(pool[i])) * _FNV_PRIME
+    mask = np.int64(token_slots.size - 1)
+    slot = np.int64((digest * _PAIR_HASH) >> _HALF) & mask
+    while token_slots[slot] >= 0:
+        token = token_slots[slot]
+        begin = token_offsets[token]
+        if token_offsets[token + 1] - begin == stop - start:
+            same = 0
+            while same < stop - start and pool[begin + same] == pool[start + same]:
+                same += 1
+            if same == stop - start:
+                break
+        slot = (slot + 1) & mask
+    return slot
+
+
+@kernel
+def fill_token_slots(token_slots, pool, token_offsets, n_tokens):
+    """Enters the tokens into slots that are all free; twice as many slots as tokens or more, a power of two."""
+    for token in range(n_tokens):
+        start, stop = token_offsets[token], token_offsets[token + 1]
+        token_slots[_slot_of_token(token_slots, pool, token_offsets, start, stop)] = token
+
+
+@kernel
+def join(pool, token_offsets, token_slots, prefix, state, left, right):
+    """Returns the id of left + right without its prefix, a new one if there is no such token."""
+    start = token_offsets[right]
+    stop = token_offsets[right + 1]
+    same = 0
+    while same < prefix.size and start + same < stop and pool[start + same] == prefix[same]:
+        same += 1
+    if same == prefix.size:
+        start += same
+    begin = token_offsets[state[N_TOKENS]]
+    end = begin
+    for i in range(token_offsets[left], token_offsets[left + 1]):
+        pool[end] = pool[i]
+        end += 1
+    for i in range(start, stop):
+        pool[end] = pool[i]
+        end += 1
+    slot = _slot_of_token(token_slots, pool, token_offsets, begin, end)
+    if token_slots[slot] < 0:
+        token_slots[slot] = state[N_TOKENS]
+        state[N_TOKENS] += 1
+        token_offsets[state[N_TOKENS]] = end
+    return np.int64(token_slots[slot])
+
+
+@kernel_part
+def has_room(pool, token_offsets, pairs, state, left, right, n_occurrences):
+    """True if these occurrences can be merged: each makes two pairs at most, all of them with the new token."""
+    size = token_offsets[left + 1] - token_offsets[left] + token_offsets[right + 1] - token_offsets[right]
+    state[BYTES_WANTED] = token_offsets[state[N_TOKENS]] + size
+    state[ROWS_WANTED] = state[N_PAIRS] + 2 * min(n_occurrences, state[N_TOKENS] + 1)
+    return state[BYTES_WANTED] <= pool.size and state[ROWS_WANTED] <= pairs.shape[0]
