@@ -8,11 +8,11 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tokenizer.kernels import bert_wordpiece as kernels
-from tokenizer.kernels import caches, word_table, wordpiece
+from tokenizer.kernels import bert_wordpiece, caches, word_cache, word_table, wordpiece
 from tokenizer.models.wordpiece import WordPieceTables
 from tokenizer.ragged import byte_rows, read_only, text_rows
-from tokenizer.unicode_tables import N_CODE_POINTS, BertTables
+from tokenizer.kernels.classes import N_CODE_POINTS
+from tokenizer.unicode_tables import BertTables
 
 WORD_COUNTS = pa.schema(
     [pa.field("word", pa.large_binary(), nullable=False), pa.field("count", pa.int64(), nullable=False)]
@@ -29,12 +29,12 @@ MAX_TALLY_WORDS = 1 << 16
 
 def word_count_table(counter: caches.CounterArrays) -> pa.Table:
     """Copies a counter's words into a table of `WORD_COUNTS`."""
-    n_words = int(counter.state[kernels.COUNTER_WORDS])
-    lengths = counter.slots[:, word_table.LENGTH]
+    n_words = int(counter.state[word_cache.COUNTER_WORDS])
+    lengths = counter.slots[:, word_table.LENGTH] & word_table.LENGTH_MASK
     offsets = np.zeros(n_words + 1, np.int64)
     values = np.empty(int(lengths.sum()), np.uint8)
     counts = np.empty(n_words, np.int64)
-    word_table.export(counter.slots, counter.words, kernels.COUNT, offsets, values, counts)
+    word_table.export(counter.slots, counter.words, offsets, values, counts)
     words = pa.LargeBinaryArray.from_buffers(
         pa.large_binary(), n_words, [None, pa.py_buffer(offsets), pa.py_buffer(values)]
     )
@@ -66,12 +66,12 @@ class WordCounter:
     @property
     def n_words(self) -> int:
         """Words counted, every occurrence."""
-        return int(self._counter.state[kernels.COUNTER_TOTAL])
+        return int(self._counter.state[word_cache.COUNTER_TOTAL])
 
     @property
     def n_distinct(self) -> int:
         """Distinct words."""
-        return int(self._counter.state[kernels.COUNTER_WORDS])
+        return int(self._counter.state[word_cache.COUNTER_WORDS])
 
     @property
     def n_bytes(self) -> int:
@@ -84,16 +84,16 @@ class WordCounter:
         word_bytes = int(rows.max_row * self._tables.max_bytes_ratio) + 16
         scratch = caches.new_scratch(word_bytes)
         position = np.zeros(4, np.int64)
-        while not kernels.count_words(rows.values, rows.offsets, self._tables, self._counter, scratch, position):
+        while not bert_wordpiece.count_words(rows.values, rows.offsets, self._tables, self._counter, scratch, position):
             self._grow(word_bytes)
 
     def _grow(self, word_bytes: int) -> None:
         slots, words, state = self._counter
-        if state[kernels.COUNTER_WORDS] * 2 >= slots.shape[0]:
+        if state[word_cache.COUNTER_WORDS] * 2 >= slots.shape[0]:
             bigger = np.zeros((slots.shape[0] * 2, slots.shape[1]), np.int64)
             word_table.rehash(slots, bigger)
             slots = bigger
-        if state[kernels.COUNTER_POOL_USED] + word_bytes > words.size:
+        if state[word_cache.COUNTER_POOL_USED] + word_bytes > words.size:
             longer = np.zeros(words.size * 2 + word_bytes, np.uint8)
             longer[: words.size] = words
             words = longer
@@ -121,7 +121,7 @@ class Tally:
     @property
     def n_words(self) -> int:
         """Pre-tokens met, every occurrence."""
-        return int(self.counter.state[kernels.COUNTER_TOTAL])
+        return int(self.counter.state[word_cache.COUNTER_TOTAL])
 
     @property
     def n_oov_characters(self) -> int:
@@ -148,14 +148,14 @@ class Tally:
             self.counter = caches.CounterArrays(self.counter.slots, longer, self.counter.state)
 
     def _drain(self) -> None:
-        if self.counter.state[kernels.COUNTER_WORDS] == 0:
+        if self.counter.state[word_cache.COUNTER_WORDS] == 0:
             return
         fresh = word_count_table(self.counter)
         words = byte_rows(fresh["word"])
         n = words.max_row + 16
         wordpiece.count_swallowed(
             words.values, words.offsets, read_only(fresh["count"].to_numpy()), self._model,
-            np.empty(n, np.uint8), np.empty(n, np.int32), np.empty(n, np.int64), np.zeros(n, np.bool_), self._characters,
+            np.empty(n, np.uint8), np.empty(n, np.int32), np.empty(n, np.int64), self._characters,
         )  # fmt: skip
         kept = add_word_counts([self._kept, fresh])
         if len(kept) > MAX_TALLY_WORDS:
@@ -164,6 +164,6 @@ class Tally:
             kept = ordered.slice(0, MAX_TALLY_WORDS // 2).sort_by("word")
             self.n_oov_words_untracked += before - int(pc.sum(kept["count"]).as_py())
         self._kept = kept
-        total = self.counter.state[kernels.COUNTER_TOTAL]
+        total = self.counter.state[word_cache.COUNTER_TOTAL]
         self.counter = caches.new_counter(_TALLY_SLOTS, _TALLY_POOL_BYTES)
-        self.counter.state[kernels.COUNTER_TOTAL] = total
+        self.counter.state[word_cache.COUNTER_TOTAL] = total

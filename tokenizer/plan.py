@@ -13,7 +13,7 @@ import numpy.typing as npt
 from tokenizer import unicode_tables
 from tokenizer.counting import Tally
 from tokenizer.kernels import bert_wordpiece as kernels
-from tokenizer.kernels import caches
+from tokenizer.kernels import caches, word_cache
 from tokenizer.models import WordPiece
 from tokenizer.normalizers import BertNormalizer
 from tokenizer.ragged import Ragged, read_only
@@ -51,7 +51,7 @@ class WordCachePool:
         """Lends a cache for a call that will read `n_text_bytes` bytes."""
         with self._lock:
             cache, seen = self._free.pop() if self._free else (caches.new_cache(self._n_bytes), 0)
-        if seen > _CACHE_REFRESH_BYTES and cache.state[kernels.CACHE_WORDS] * 2 >= cache.slots.shape[0]:
+        if seen > _CACHE_REFRESH_BYTES and cache.state[word_cache.CACHE_WORDS] * 2 >= cache.slots.shape[0]:
             cache.slots.fill(0)
             cache.state.fill(0)
             seen = 0
@@ -66,8 +66,8 @@ class WordCachePool:
             states = [cache.state for cache, _ in self._free]
         return {
             "caches": len(states),
-            "words": int(sum(s[kernels.CACHE_WORDS] for s in states)),
-            "misses": int(sum(s[kernels.CACHE_MISSES] for s in states)),
+            "words": int(sum(s[word_cache.CACHE_WORDS] for s in states)),
+            "misses": int(sum(s[word_cache.CACHE_MISSES] for s in states)),
         }
 
 

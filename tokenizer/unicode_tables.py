@@ -15,9 +15,8 @@ import numpy as np
 import numpy.typing as npt
 
 from tokenizer import unicode_data
-from tokenizer.kernels.classes import DROPPED, ISOLATED, REORDERED, SPACE, TAIL, TAIL_CLASS, WORD
+from tokenizer.kernels.classes import DROPPED, ISOLATED, N_CODE_POINTS, REORDERED, SPACE, TAIL, TAIL_CLASS, WORD
 
-N_CODE_POINTS = 0x110000
 HANGUL_FIRST, HANGUL_LAST = 0xAC00, 0xD7A3
 
 

@@ -10,6 +10,8 @@ import numpy as np
 
 from tokenizer.kernels.classes import DROPPED, ISOLATED, REORDERED, SPACE, TAIL, TAIL_CLASS, WORD
 from tokenizer.kernels.compiling import kernel_part, load_u64, store_u64, trailing_zeros
+from tokenizer.kernels.utf8 import decode_utf8
+from tokenizer.kernels.word_table import first_bytes
 
 _HIGH_BITS = np.uint64(0x8080808080808080)
 _LOW_BITS = np.uint64(0x7F7F7F7F7F7F7F7F)
@@ -37,28 +39,6 @@ def _ascii_alphanumerics(eight, upper_to_lower):
     # 0x80 of an upper-case letter, shifted down by two, is the 0x20 that makes it lower-case.
     cased = low | (((upper & _HIGH_BITS) >> np.uint64(2)) & (upper_to_lower * _EACH_BYTE))
     return cased, trailing_zeros(others) >> 3
-
-
-@kernel_part
-def _first_bytes(eight, n):
-    """Returns `eight` with all but its first n bytes cleared; n in 0..7."""
-    return eight & ((np.uint64(1) << np.uint64(8 * n)) - np.uint64(1))
-
-
-@kernel_part
-def decode_utf8(data, i):
-    """Returns the code point of the non-ASCII character at `i` and the index of the next one; the bytes are valid."""
-    b = np.int64(data[i])
-    if b < 0xE0:
-        return ((b & 0x1F) << 6) | np.int64(data[i + 1] & 0x3F), i + 2
-    if b < 0xF0:
-        return ((b & 0x0F) << 12) | (np.int64(data[i + 1] & 0x3F) << 6) | np.int64(data[i + 2] & 0x3F), i + 3
-    return (
-        ((b & 0x07) << 18)
-        | (np.int64(data[i + 1] & 0x3F) << 12)
-        | (np.int64(data[i + 2] & 0x3F) << 6)
-        | np.int64(data[i + 3] & 0x3F)
-    ), i + 4
 
 
 @kernel_part
@@ -205,12 +185,12 @@ def next_word(data, i, end, tables, word, origins):
         k0, w = _ascii_alphanumerics(load_u64(data, i), tables.upper_to_lower)
         w = min(w, end - i)
         if w < 8:
-            k0 = _first_bytes(k0, w)
+            k0 = first_bytes(k0, w)
         else:
             k1, more = _ascii_alphanumerics(load_u64(data, i + 8), tables.upper_to_lower)
             more = min(more, end - i - 8)
             if more < 8:
-                k1 = _first_bytes(k1, more)
+                k1 = first_bytes(k1, more)
             w += more
         i += w
         if 0 < w < 16 and (i == end or tables.ends_word[data[i]]):

@@ -3,26 +3,23 @@
 
 import numpy as np
 
-from tokenizer.kernels.bert_scanner import any_word, decode_utf8, next_word
+from tokenizer.kernels.bert_scanner import any_word, next_word
 from tokenizer.kernels.classes import ISOLATED, SPACE
 from tokenizer.kernels.compiling import kernel
-from tokenizer.kernels.word_table import SHORT_WORD_BYTES, find, insert, spell, word_key
+from tokenizer.kernels.utf8 import decode_utf8
+from tokenizer.kernels.word_cache import (
+    AT_BYTE,
+    AT_ID,
+    AT_ROW,
+    CACHE_MISSES,
+    COUNTER_TOTAL,
+    IN_ROW,
+    count_word,
+    emit_cached,
+    remember,
+)
+from tokenizer.kernels.word_table import SHORT_WORD_BYTES, find, long_key, spell
 from tokenizer.kernels.wordpiece import wordpiece
-
-# Columns of a cache slot after the key: number of ids, with HAS_UNKNOWN added where one of them is the unknown token;
-# up to three ids; index into the id pool where there are more.
-N_IDS, FIRST_ID, ID_POOL_INDEX = 3, 4, 7
-HAS_UNKNOWN = 1 << 32
-IDS_IN_SLOT = 3
-
-COUNT = 3
-"""Column of a counter slot after the key."""
-
-# Cells of the state arrays.
-CACHE_WORDS, CACHE_POOL_USED, CACHE_IDS_USED, CACHE_MISSES = 0, 1, 2, 3
-COUNTER_WORDS, COUNTER_POOL_USED, COUNTER_TOTAL = 0, 1, 2
-# Where a kernel stopped for want of room in a counter, and where it goes on: row, byte, ids written.
-AT_ROW, AT_BYTE, AT_ID, IN_ROW = 0, 1, 2, 3
 
 
 @kernel
@@ -43,9 +40,7 @@ def encode(data, offsets, tables, model, cache, tally, tallying, scratch, positi
     """
     slots, words, ids, state, isolated = cache.slots, cache.words, cache.ids, cache.state, cache.isolated
     word, origins, ends = scratch.word, scratch.origins, scratch.ends
-    nothing = scratch.nothing
     n_rows = offsets.size - 1
-    max_words = slots.shape[0] // 2
     o = position[AT_ID]
     n_words = 0
     n_misses = 0
@@ -76,69 +71,32 @@ def encode(data, offsets, tables, model, cache, tally, tallying, scratch, positi
             i, w, k0, k1, in_word = next_word(data, i, end, tables, word, origins)
             if w == 0:
                 break
-            k0, k1 = word_key(word, w, k0, k1)
-            j, found = find(slots, words, word, w, k0, k1)
-            has_unknown = False
+            if w > SHORT_WORD_BYTES:
+                k0, k1 = long_key(word, 0, w), np.uint64(0)
+            j, found = find(slots, words, word, 0, w, k0, k1)
             before = o
             if found:
-                n = slots[j, N_IDS]
-                has_unknown = n >= HAS_UNKNOWN
-                n &= HAS_UNKNOWN - 1
-                if n <= IDS_IN_SLOT:
-                    out[o] = slots[j, FIRST_ID]
-                    out[o + 1] = slots[j, FIRST_ID + 1]
-                    out[o + 2] = slots[j, FIRST_ID + 2]
-                else:
-                    p = slots[j, ID_POOL_INDEX]
-                    for q in range(n):
-                        out[o + q] = ids[p + q]
-                o += n
+                o, has_unknown = emit_cached(slots, ids, j, out, o)
             else:
                 if not in_word:
                     spell(word, k0, k1)
                     in_word = True
                 n_misses += 1
-                o, has_unknown = wordpiece(word, w, model, out, o, ends, nothing)
-                n = o - before
-                if (
-                    state[CACHE_WORDS] < max_words
-                    and (w <= SHORT_WORD_BYTES or state[CACHE_POOL_USED] + w <= words.size)
-                    and (n <= IDS_IN_SLOT or state[CACHE_IDS_USED] + n <= ids.size)
-                ):
-                    state[CACHE_POOL_USED] = insert(slots, words, state[CACHE_POOL_USED], j, word, w, k0, k1)
-                    slots[j, N_IDS] = n + (HAS_UNKNOWN if has_unknown else 0)
-                    if n <= IDS_IN_SLOT:
-                        for q in range(n):
-                            slots[j, FIRST_ID + q] = out[before + q]
-                    else:
-                        slots[j, ID_POOL_INDEX] = state[CACHE_IDS_USED]
-                        for q in range(n):
-                            ids[state[CACHE_IDS_USED] + q] = out[before + q]
-                        state[CACHE_IDS_USED] += n
-                    state[CACHE_WORDS] += 1
-                if n == 1 and tables.classes[code_point] == ISOLATED:
+                o, has_unknown = wordpiece(word, w, model, out, o, ends)
+                remember(cache, j, word, 0, w, k0, k1, out, before, o, has_unknown)
+                if o - before == 1 and tables.classes[code_point] == ISOLATED:
                     isolated[code_point] = -out[before] - 1 if has_unknown else out[before] + 1
             if has_unknown and tallying:
                 if not in_word:
                     spell(word, k0, k1)
-                j, found = find(tally.slots, tally.words, word, w, k0, k1)
-                if not found:
-                    if (
-                        tally.state[COUNTER_WORDS] * 2 >= tally.slots.shape[0]
-                        or (w > SHORT_WORD_BYTES and tally.state[COUNTER_POOL_USED] + w > tally.words.size)
-                    ):
-                        position[AT_ROW] = row
-                        position[AT_BYTE] = start
-                        position[AT_ID] = before
-                        position[IN_ROW] = 1
-                        tally.state[COUNTER_TOTAL] += n_words
-                        state[CACHE_MISSES] += n_misses
-                        return False
-                    tally.state[COUNTER_POOL_USED] = insert(
-                        tally.slots, tally.words, tally.state[COUNTER_POOL_USED], j, word, w, k0, k1
-                    )
-                    tally.state[COUNTER_WORDS] += 1
-                tally.slots[j, COUNT] += 1
+                if not count_word(tally, word, 0, w, k0, k1):
+                    position[AT_ROW] = row
+                    position[AT_BYTE] = start
+                    position[AT_ID] = before
+                    position[IN_ROW] = 1
+                    tally.state[COUNTER_TOTAL] += n_words
+                    state[CACHE_MISSES] += n_misses
+                    return False
             n_words += 1
         out_offsets[row + 1] = o
     tally.state[COUNTER_TOTAL] += n_words
@@ -153,7 +111,6 @@ def count_words(data, offsets, tables, counter, scratch, position):
     Arguments as for `encode`; `counter` is a kernels.caches.CounterArrays. Returns True when all rows are done, False when
     the counter must grow first.
     """
-    slots, words, state = counter.slots, counter.words, counter.state
     word, origins = scratch.word, scratch.origins
     n_words = 0
     for row in range(position[AT_ROW], offsets.size - 1):
@@ -167,22 +124,16 @@ def count_words(data, offsets, tables, counter, scratch, position):
             i, w, k0, k1, in_word = next_word(data, i, end, tables, word, origins)
             if w == 0:
                 break
-            k0, k1 = word_key(word, w, k0, k1)
-            j, found = find(slots, words, word, w, k0, k1)
-            if not found:
-                if state[COUNTER_WORDS] * 2 >= slots.shape[0] or (
-                    w > SHORT_WORD_BYTES and state[COUNTER_POOL_USED] + w > words.size
-                ):
-                    position[AT_ROW] = row
-                    position[AT_BYTE] = start
-                    position[IN_ROW] = 1
-                    state[COUNTER_TOTAL] += n_words
-                    return False
-                state[COUNTER_POOL_USED] = insert(slots, words, state[COUNTER_POOL_USED], j, word, w, k0, k1)
-                state[COUNTER_WORDS] += 1
-            slots[j, COUNT] += 1
+            if w > SHORT_WORD_BYTES:
+                k0, k1 = long_key(word, 0, w), np.uint64(0)
+            if not count_word(counter, word, 0, w, k0, k1):
+                position[AT_ROW] = row
+                position[AT_BYTE] = start
+                position[IN_ROW] = 1
+                counter.state[COUNTER_TOTAL] += n_words
+                return False
             n_words += 1
-    state[COUNTER_TOTAL] += n_words
+    counter.state[COUNTER_TOTAL] += n_words
     return True
 
 
@@ -206,7 +157,7 @@ def align(data, start, end, tables, model, scratch, out, starts, stops, word_num
         if w == 0:
             break
         before = o
-        o, _ = wordpiece(word, w, model, out, o, ends, scratch.nothing)
+        o, _ = wordpiece(word, w, model, out, o, ends)
         begin = 0
         for t in range(before, o):
             stop = ends[t - before]

@@ -6,18 +6,21 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from tokenizer.unicode_tables import N_CODE_POINTS
+from tokenizer.kernels.classes import N_CODE_POINTS
+from tokenizer.kernels.word_table import N_COLUMNS
+
+SLOT_BYTES = 8 * N_COLUMNS
 
 
 class CacheArrays(NamedTuple):
     """A word cache: normalized word -> ids. Its size never changes."""
 
     slots: npt.NDArray[np.int64]
-    """int64[power of two, 8]: one cache line a word, see word_table and bert_wordpiece."""
+    """int64[power of two, 4]: see word_table and word_cache."""
     words: npt.NDArray[np.uint8]
     """uint8[n]: bytes of words longer than 16."""
     ids: npt.NDArray[np.int32]
-    """int32[n]: ids of words that have more than three."""
+    """int32[n]: ids of words that have more than two."""
     isolated: npt.NDArray[np.int32]
     """int32[0x110000]: id + 1 of characters that are a word of their own and became one token, its negative where that is
     the unknown token, 0 where not yet seen."""
@@ -42,8 +45,6 @@ class Scratch(NamedTuple):
     word: npt.NDArray[np.uint8]
     origins: npt.NDArray[np.int64]
     ends: npt.NDArray[np.int64]
-    nothing: npt.NDArray[np.bool_]
-    """bool[0]: stands where a kernel's optional output is not wanted."""
 
 
 def power_of_two(n: int) -> int:
@@ -55,7 +56,7 @@ def new_cache(n_bytes: int) -> CacheArrays:
     """Makes an empty word cache of about `n_bytes` bytes, and 4.25 MiB for single characters, of which only
     the pages that a text's scripts need are ever touched."""
     return CacheArrays(
-        slots=np.zeros((power_of_two(n_bytes // 2 // 64), 8), np.int64),
+        slots=np.zeros((power_of_two(n_bytes // 2 // SLOT_BYTES), N_COLUMNS), np.int64),
         words=np.zeros(n_bytes // 8, np.uint8),
         ids=np.zeros(n_bytes // 4 // 4, np.int32),
         isolated=np.zeros(N_CODE_POINTS, np.int32),
@@ -66,7 +67,7 @@ def new_cache(n_bytes: int) -> CacheArrays:
 def new_counter(n_slots: int, n_pool_bytes: int) -> CounterArrays:
     """Makes an empty word counter; `n_slots` is a power of two, half of which can be filled."""
     return CounterArrays(
-        slots=np.zeros((n_slots, 4), np.int64),
+        slots=np.zeros((n_slots, N_COLUMNS), np.int64),
         words=np.zeros(n_pool_bytes, np.uint8),
         state=np.zeros(3, np.int64),
     )
@@ -79,5 +80,4 @@ def new_scratch(n_word_bytes: int) -> Scratch:
         word=np.empty(n, np.uint8),
         origins=np.empty(n, np.int64),
         ends=np.empty(n, np.int64),
-        nothing=np.empty(0, np.bool_),
     )

@@ -1,20 +1,23 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Open-addressing tables keyed by words: what both the word cache and the word counter are made of.
+"""Open-addressing tables keyed by words: what word caches, word counters and vocabularies are made of.
 
-One slot is one row of an int64 array, so that a lookup touches one cache line. The first three columns are the key:
+A table is one int64 array of four columns, 32 bytes a slot, so that a lookup touches one cache line:
 
-    0, 1   words of up to 16 bytes: their bytes; longer words: hash of the bytes, index of the bytes in a pool
-    2      length of the word in bytes; 0 marks an empty slot
+    0, 1   the key. Words of up to 16 bytes: their bytes; longer words: hash of the bytes, index of the bytes in a pool
+    2      length of the word in bytes, low 32 bits, never 0; the high 32 bits belong to the user of the table
+    3      belongs to the user of the table
 
-What the other columns mean is up to the user of the table. Short words are their own key, so there is nothing to compare
-beyond two integers; long words compare bytes in the pool.
+Column 2 is 0 in empty slots. Short words are their own key, so there is nothing to compare beyond two integers; long words
+compare bytes in the pool.
 """
 
 import numpy as np
 
 from tokenizer.kernels.compiling import kernel, kernel_part, load_u64, store_u64
 
-KEY_0, KEY_1, LENGTH = 0, 1, 2
+KEY_0, KEY_1, LENGTH, VALUE = 0, 1, 2, 3
+N_COLUMNS = 4
+LENGTH_MASK = (1 << 32) - 1
 SHORT_WORD_BYTES = 16
 
 _MIX_1 = np.uint64(0x9E3779B97F4A7C15)
@@ -22,52 +25,76 @@ _MIX_2 = np.uint64(0xC2B2AE3D27D4EB4F)
 
 
 @kernel_part
-def word_key(word, w, k0, k1):
-    """Returns the key of a word as the slots hold it; for long words the second half is set on insertion."""
-    if w > SHORT_WORD_BYTES:
-        k0 = np.uint64(w)
-        k1 = np.uint64(0)
-        for q in range(0, w - 7, 8):
-            k0 = (k0 ^ load_u64(word, q)) * _MIX_1
-            k0 ^= k0 >> np.uint64(29)
-        # The last eight bytes, overlapping the ones before: long words have more than eight.
-        k0 = (k0 ^ load_u64(word, w - 8)) * _MIX_1
-        k0 ^= k0 >> np.uint64(32)
-    return k0, k1
+def word_key(data, at, w):
+    """Returns the key of the word `data[at:at + w]`; `data` is readable 16 bytes beyond the start of any word.
+
+    For long words the second half stays 0 until they are inserted.
+    """
+    if w <= 8:
+        return first_bytes(load_u64(data, at), w), np.uint64(0)
+    if w <= 16:
+        return load_u64(data, at), first_bytes(load_u64(data, at + 8), w - 8)
+    return long_key(data, at, w), np.uint64(0)
 
 
 @kernel_part
-def _same_bytes(pool, p, word, w):
-    """Whether the pool holds the long word `word[:w]` at `p`."""
+def first_bytes(eight, n):
+    """Returns `eight` with all but its first n bytes cleared; n in 0..8."""
+    if n >= 8:
+        return eight
+    return eight & ((np.uint64(1) << np.uint64(8 * n)) - np.uint64(1))
+
+
+@kernel_part
+def long_key(data, at, w):
+    """Returns the hash that stands for a word of more than 16 bytes."""
+    k0 = np.uint64(w)
+    for q in range(at, at + w - 7, 8):
+        k0 = (k0 ^ load_u64(data, q)) * _MIX_1
+        k0 ^= k0 >> np.uint64(29)
+    # The last eight bytes, overlapping the ones before: long words have more than eight.
+    k0 = (k0 ^ load_u64(data, at + w - 8)) * _MIX_1
+    return k0 ^ (k0 >> np.uint64(32))
+
+
+@kernel_part
+def _same_bytes(pool, p, data, at, w):
     for q in range(0, w - 7, 8):
-        if load_u64(pool, p + q) != load_u64(word, q):
+        if load_u64(pool, p + q) != load_u64(data, at + q):
             return False
-    return load_u64(pool, p + w - 8) == load_u64(word, w - 8)
+    return load_u64(pool, p + w - 8) == load_u64(data, at + w - 8)
 
 
 @kernel_part
-def find(slots, pool, word, w, k0, k1):
-    """Returns `(slot, found)`: where the word is, or the empty slot where it belongs. The table is never full."""
-    mask = np.uint64(slots.shape[0] - 1)
+def _first_slot(w, k0, k1, mask):
     mixed = (k0 ^ (k1 * _MIX_2) ^ np.uint64(w)) * _MIX_1
-    j = (mixed >> np.uint64(32)) & mask
+    return (mixed >> np.uint64(32)) & mask
+
+
+@kernel_part
+def find(slots, pool, data, at, w, k0, k1):
+    """Returns `(slot, found)`: where the word is, or the empty slot where it belongs. The table is never full.
+
+    The bytes `data[at:at + w]` are looked at for long words only.
+    """
+    mask = np.uint64(slots.shape[0] - 1)
+    j = _first_slot(w, k0, k1, mask)
     while True:
-        length = slots[j, LENGTH]
+        length = slots[j, LENGTH] & LENGTH_MASK
         if length == 0:
             return j, False
         if length == w and slots[j, KEY_0] == np.int64(k0):
             if w <= SHORT_WORD_BYTES:
                 if slots[j, KEY_1] == np.int64(k1):
                     return j, True
-            else:
-                if _same_bytes(pool, slots[j, KEY_1], word, w):
-                    return j, True
+            elif _same_bytes(pool, slots[j, KEY_1], data, at, w):
+                return j, True
         j = (j + np.uint64(1)) & mask
 
 
 @kernel_part
-def insert(slots, pool, pool_used, j, word, w, k0, k1):
-    """Fills the key columns of the empty slot `j`; returns the new fill of the pool, which has room for the word."""
+def insert(slots, pool, pool_used, j, data, at, w, k0, k1):
+    """Fills the key columns of the empty slot `j`; returns the new fill of the pool, which has room for a long word."""
     slots[j, KEY_0] = np.int64(k0)
     slots[j, LENGTH] = w
     if w <= SHORT_WORD_BYTES:
@@ -75,7 +102,7 @@ def insert(slots, pool, pool_used, j, word, w, k0, k1):
     else:
         slots[j, KEY_1] = pool_used
         for q in range(w):
-            pool[pool_used + q] = word[q]
+            pool[pool_used + q] = data[at + q]
         pool_used += w
     return pool_used
 
@@ -92,31 +119,30 @@ def rehash(slots, bigger):
     """Moves every slot of a table into an empty, bigger one; pools stay as they are."""
     mask = np.uint64(bigger.shape[0] - 1)
     for s in range(slots.shape[0]):
-        if slots[s, LENGTH] == 0:
+        w = slots[s, LENGTH] & LENGTH_MASK
+        if w == 0:
             continue
-        k1 = np.uint64(slots[s, KEY_1]) if slots[s, LENGTH] <= SHORT_WORD_BYTES else np.uint64(0)
-        mixed = (np.uint64(slots[s, KEY_0]) ^ (k1 * _MIX_2) ^ np.uint64(slots[s, LENGTH])) * _MIX_1
-        j = (mixed >> np.uint64(32)) & mask
+        k1 = np.uint64(slots[s, KEY_1]) if w <= SHORT_WORD_BYTES else np.uint64(0)
+        j = _first_slot(w, np.uint64(slots[s, KEY_0]), k1, mask)
         while bigger[j, LENGTH] != 0:
             j = (j + np.uint64(1)) & mask
-        for column in range(slots.shape[1]):
+        for column in range(N_COLUMNS):
             bigger[j, column] = slots[s, column]
 
 
 @kernel
-def export(slots, pool, value_column, offsets, values, counts):
+def export(slots, pool, offsets, values, counts):
     """Writes the words of a table, in slot order, into flat arrays.
 
     Args:
       slots, pool: the table.
-      value_column: which column to copy into `counts`.
-      offsets: int64[n + 1]; values: uint8[total bytes of the words]; counts: int64[n]; all filled.
+      offsets: int64[n + 1]; values: uint8[total bytes of the words]; counts: int64[n], column VALUE; all filled.
     """
     n = 0
     at = 0
     offsets[0] = 0
     for s in range(slots.shape[0]):
-        w = slots[s, LENGTH]
+        w = slots[s, LENGTH] & LENGTH_MASK
         if w == 0:
             continue
         if w <= SHORT_WORD_BYTES:
@@ -129,6 +155,6 @@ def export(slots, pool, value_column, offsets, values, counts):
             for q in range(w):
                 values[at + q] = pool[p + q]
         at += w
-        counts[n] = slots[s, value_column]
+        counts[n] = slots[s, VALUE]
         n += 1
         offsets[n] = at

@@ -4,6 +4,7 @@
 import numpy as np
 
 from tokenizer.kernels.compiling import kernel, kernel_part
+from tokenizer.kernels.utf8 import add_characters
 
 OOV_WORD, OOV_CONTAIN, OOV_CHAR, OOV_BYTE = 0, 1, 2, 3
 
@@ -111,14 +112,13 @@ def _emit_unknown(word, i, end, model, out, ends, o, first, merge_runs):
 
 
 @kernel_part
-def wordpiece(word, w, model, out, o, ends, swallowed):
+def wordpiece(word, w, model, out, o, ends):
     """Tokenizes `word[:w]` into `out[o:]`.
 
     Args:
       word: uint8, at least `w` bytes of valid UTF-8, `w` at least 1.
       model: the vocabulary, see `models.wordpiece.WordPieceTables`.
       out: int32 with room for one id per byte; ends: int64 likewise, filled with where each token ends in the word.
-      swallowed: bool of at least `w` where the caller wants to know which bytes the unknown token swallowed, else empty.
 
     Returns:
       `(new o, has_unknown)`.
@@ -141,8 +141,6 @@ def wordpiece(word, w, model, out, o, ends, swallowed):
         if i < w:
             o = _emit(out, ends, first, first, model.unk_id, w)
             unknown = True
-            for q in range(min(w, swallowed.size)):
-                swallowed[q] = True
         return o, unknown
     if policy == OOV_CHAR:
         token, j = _longest_match(word, 0, w, model, INITIAL)
@@ -163,42 +161,27 @@ def wordpiece(word, w, model, out, o, ends, swallowed):
             i = j
             continue
         o, lost = _emit_unknown(word, i, stop, model, out, ends, o, first, policy != OOV_CHAR)
-        if lost:
-            unknown = True
-            for q in range(i, min(stop, swallowed.size)):
-                swallowed[q] = True
+        unknown = unknown or lost
         i = stop
     return o, unknown
 
 
 @kernel
-def count_swallowed(values, offsets, counts, model, word, out, ends, swallowed, characters):
+def count_swallowed(values, offsets, counts, model, word, out, ends, characters):
     """Adds up, per code point, how many characters the unknown token swallowed in words that occurred `counts` times.
 
     Args:
       values, offsets: uint8 and int64[n + 1], the words; counts: int64[n].
-      word, out, ends, swallowed: scratch for the longest word; `swallowed` all False, and again on return.
+      word, out, ends: scratch for the longest word.
       characters: int64[0x110000], added to.
     """
     for t in range(counts.size):
         w = offsets[t + 1] - offsets[t]
         for q in range(w):
             word[q] = values[offsets[t] + q]
-        wordpiece(word, w, model, out, 0, ends, swallowed)
-        q = 0
-        while q < w:
-            stop = _character_end(word, q, w)
-            if swallowed[q]:
-                code_point = np.int64(word[q])
-                if stop - q == 2:
-                    code_point &= 0x1F
-                elif stop - q == 3:
-                    code_point &= 0x0F
-                elif stop - q == 4:
-                    code_point &= 0x07
-                for r in range(q + 1, stop):
-                    code_point = (code_point << 6) | np.int64(word[r] & 0x3F)
-                characters[code_point] += counts[t]
-            for r in range(q, stop):
-                swallowed[r] = False
-            q = stop
+        n_tokens, _ = wordpiece(word, w, model, out, 0, ends)
+        begin = 0
+        for k in range(n_tokens):
+            if out[k] == model.unk_id:
+                add_characters(word, begin, ends[k], counts[t], characters)
+            begin = ends[k]

@@ -1,0 +1,80 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The word cache and the tally of unknown words, as the encode kernels use them.
+
+In a cache slot the high half of the length column holds the number of ids, with `HAS_UNKNOWN` added where one of them is the
+unknown token; the value column holds up to two ids, or where in the id pool there are more.
+"""
+
+import numpy as np
+
+from tokenizer.kernels.compiling import kernel_part
+from tokenizer.kernels.word_table import LENGTH, SHORT_WORD_BYTES, VALUE, find, insert
+
+HAS_UNKNOWN = 1 << 30
+IDS_IN_SLOT = 2
+
+# Cells of the state arrays.
+CACHE_WORDS, CACHE_POOL_USED, CACHE_IDS_USED, CACHE_MISSES = 0, 1, 2, 3
+COUNTER_WORDS, COUNTER_POOL_USED, COUNTER_TOTAL = 0, 1, 2
+
+# Where a kernel stopped for want of room in a counter, and where it goes on: row, byte or word, ids written, whether the
+# second is meant.
+AT_ROW, AT_BYTE, AT_ID, IN_ROW = 0, 1, 2, 3
+
+
+@kernel_part
+def emit_cached(slots, ids, j, out, o):
+    """Appends the ids of the word in slot `j`; `out` has room for two more. Returns `(o, has_unknown)`."""
+    n = slots[j, LENGTH] >> 32
+    has_unknown = n >= HAS_UNKNOWN
+    n &= HAS_UNKNOWN - 1
+    value = slots[j, VALUE]
+    if n <= IDS_IN_SLOT:
+        out[o] = np.int32(value)
+        out[o + 1] = np.int32(value >> 32)
+    else:
+        for q in range(n):
+            out[o + q] = ids[value + q]
+    return o + n, has_unknown
+
+
+@kernel_part
+def remember(cache, j, data, at, w, k0, k1, out, before, o, has_unknown):
+    """Keeps the ids `out[before:o]` of a word in the empty slot `j`, if there is room for it."""
+    slots, words, ids, state = cache.slots, cache.words, cache.ids, cache.state
+    n = o - before
+    if (
+        state[CACHE_WORDS] * 2 >= slots.shape[0]
+        or (w > SHORT_WORD_BYTES and state[CACHE_POOL_USED] + w > words.size)
+        or (n > IDS_IN_SLOT and state[CACHE_IDS_USED] + n > ids.size)
+    ):
+        return
+    state[CACHE_POOL_USED] = insert(slots, words, state[CACHE_POOL_USED], j, data, at, w, k0, k1)
+    slots[j, LENGTH] = w | ((n + (HAS_UNKNOWN if has_unknown else 0)) << 32)
+    if n <= IDS_IN_SLOT:
+        value = np.int64(0)
+        for q in range(n):
+            value |= np.int64(out[before + q]) << (32 * q)
+        slots[j, VALUE] = value
+    else:
+        slots[j, VALUE] = state[CACHE_IDS_USED]
+        for q in range(n):
+            ids[state[CACHE_IDS_USED] + q] = out[before + q]
+        state[CACHE_IDS_USED] += n
+    state[CACHE_WORDS] += 1
+
+
+@kernel_part
+def count_word(counter, data, at, w, k0, k1):
+    """Counts one occurrence of a word; returns False where the counter has no room for a new one."""
+    slots, words, state = counter.slots, counter.words, counter.state
+    j, found = find(slots, words, data, at, w, k0, k1)
+    if not found:
+        if state[COUNTER_WORDS] * 2 >= slots.shape[0] or (
+            w > SHORT_WORD_BYTES and state[COUNTER_POOL_USED] + w > words.size
+        ):
+            return False
+        state[COUNTER_POOL_USED] = insert(slots, words, state[COUNTER_POOL_USED], j, data, at, w, k0, k1)
+        state[COUNTER_WORDS] += 1
+    slots[j, VALUE] += 1
+    return True
