@@ -1,0 +1,66 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Readers: the bytes of a split become batches of documents, and rejects with a reason. No Beam here."""
+
+import contextlib
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from pipeline import storage
+from pipeline.config import InputConfig
+from pipeline.readers.batches import Batcher, Part, Source
+from pipeline.readers.batches import ReadBatch as ReadBatch
+from pipeline.readers.jsonl import read_jsonl
+from pipeline.readers.parquet import read_row_groups
+from pipeline.readers.rejects import REASONS as REASONS
+from pipeline.readers.streams import Stream
+from pipeline.readers.text import TextReader
+
+if TYPE_CHECKING:  # pipeline.splits imports the readers
+    from pipeline.splits import Piece, Split
+
+BATCH_BYTES = 4 << 20
+
+
+def read_split(split: "Split", input: InputConfig, batch_bytes: int = BATCH_BYTES) -> Iterator[ReadBatch]:
+    """Yields the documents and rejects of a split, in the order of its pieces and of the records in each.
+
+    Small files share batches. The same split gives the same rows whatever `batch_bytes` is; only where batches end
+    differs. For every batch `n_bytes` is the sum of the bytes of its documents, of its rejects and of what was skipped.
+
+    Args:
+      split: what to read, as planned.
+      input: how to find documents in it.
+      batch_bytes: size of a batch, all columns counted; a document that is larger comes alone.
+
+    Raises:
+      OSError: when a file cannot be read or is shorter than it was when the split was planned.
+
+    Memory: some blocks of `batch_bytes`, and a record of `input.max_document_bytes` where there is one.
+    """
+    if batch_bytes < 1:
+        raise ValueError(f"batch_bytes must be positive, got {batch_bytes!r}")
+    batcher = Batcher(batch_bytes)
+    for index, piece in enumerate(split.pieces):
+        for part in _read_piece(index, piece, input, batch_bytes):
+            yield from batcher.add(part)
+    yield from batcher.flush()
+
+
+def _read_piece(index: int, piece: "Piece", config: InputConfig, batch_bytes: int) -> Iterator[Part]:
+    source = Source(index, piece.name, piece.path)
+    with contextlib.closing(storage.open_read(piece.path)) as handle:
+        if piece.format == "parquet":
+            yield from read_row_groups(handle, source, range(piece.start, piece.stop), config, batch_bytes)
+            return
+        by_paragraph = piece.format == "text" and config.document == "blank_line"
+        stream = Stream(handle, piece, by_paragraph)
+        if piece.format == "jsonl":
+            yield from read_jsonl(stream, source, config, batch_bytes)
+            return
+        reader = TextReader(source, config.max_document_bytes, batch_bytes)
+        if config.document == "file":
+            yield from reader.read_file(stream)
+        elif config.document == "blank_line":
+            yield from reader.read_paragraphs(stream)
+        else:
+            yield from reader.read_lines(stream)

@@ -1,0 +1,134 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a reader makes of a stretch of a file, and how stretches are put together into batches of even size."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from pipeline import schemas
+from pipeline.readers.lines import Positions
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """Which file documents come from."""
+
+    piece: int
+    """Index of the file in its split."""
+    name: str
+    """With the offset it is the id of documents that have none."""
+    path: str
+    """As planned; goes into rejects."""
+
+
+@dataclass(frozen=True)
+class ReadBatch:
+    """Documents and rejects of a split, in the order of its pieces and of the records in each."""
+
+    documents: pa.RecordBatch
+    """`schemas.DOCUMENTS`; may be empty."""
+    rejects: pa.RecordBatch | None
+    """`schemas.REJECTS`; None when there are none."""
+    n_bytes: int
+    """Bytes of the decompressed stream consumed; for Parquet, bytes of the text."""
+    n_records: int
+    """Documents and rejects."""
+    n_skipped_bytes: int
+    """Bytes of no record: blank lines, byte order marks."""
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """One stretch of a file: its documents, its rejects, and the bytes it takes."""
+
+    documents: pa.RecordBatch | None
+    rejects: pa.RecordBatch | None
+    n_bytes: int
+    n_skipped_bytes: int
+
+
+def make_documents(
+    source: Source, texts: pa.Array, ids: pa.Array | None, offsets: Positions, n_bytes: Positions
+) -> pa.RecordBatch:
+    """Returns documents of one file.
+
+    Args:
+      source: the file.
+      texts: string[n], valid, no nulls.
+      ids: string[n], valid, null where a document has no id; None when none has.
+      offsets: int64[n] as in `schemas.DOCUMENTS`.
+      n_bytes: int64[n] as in `schemas.DOCUMENTS`.
+    """
+    positions = pa.array(offsets, pa.int64())
+    if ids is None or ids.null_count:
+        own = pc.binary_join_element_wise(source.name, pc.cast(positions, pa.string()), ":")
+        ids = own if ids is None else pc.coalesce(ids, own)
+    pieces = pa.array(np.full(len(texts), source.piece, np.int32))
+    columns = [ids, texts, pieces, positions, pa.array(n_bytes, pa.int64())]
+    return pa.RecordBatch.from_arrays(columns, schema=schemas.DOCUMENTS)
+
+
+class Batcher:
+    """Gathers parts until a batch is full.
+
+    Where batches end depends on `batch_bytes`, what they hold does not.
+    """
+
+    def __init__(self, batch_bytes: int) -> None:
+        """Makes batches of at most `batch_bytes`, all columns counted; a part that is larger becomes one alone."""
+        self._batch_bytes = batch_bytes
+        self._parts: list[Part] = []
+        self._size = 0
+
+    def add(self, part: Part) -> Iterator[ReadBatch]:
+        """Takes the next part; yields the batch before it if both together are too large.
+
+        Raises:
+          RuntimeError: when documents, rejects and skipped bytes do not add up to the bytes of the part.
+        """
+        _check_books(part)
+        # Everything counts, so that a file of empty documents or of nothing but rejects fills batches, too.
+        size = sum(batch.nbytes for batch in (part.documents, part.rejects) if batch is not None)
+        if self._parts and self._size + size > self._batch_bytes:
+            yield from self.flush()
+        self._parts.append(part)
+        self._size += size
+
+    def flush(self) -> Iterator[ReadBatch]:
+        """Yields what is left, if anything."""
+        if not self._parts:
+            return
+        documents = _concatenate([part.documents for part in self._parts])
+        rejects = _concatenate([part.rejects for part in self._parts])
+        n_rejects = 0 if rejects is None else rejects.num_rows
+        if documents is None:
+            documents = pa.RecordBatch.from_pylist([], schema=schemas.DOCUMENTS)
+        yield ReadBatch(
+            documents=documents,
+            rejects=rejects,
+            n_bytes=sum(part.n_bytes for part in self._parts),
+            n_records=documents.num_rows + n_rejects,
+            n_skipped_bytes=sum(part.n_skipped_bytes for part in self._parts),
+        )
+        self._parts, self._size = [], 0
+
+
+def _concatenate(batches: list[pa.RecordBatch | None]) -> pa.RecordBatch | None:
+    present = [batch for batch in batches if batch is not None and batch.num_rows]
+    if not present:
+        return None
+    return present[0] if len(present) == 1 else pa.concat_batches(present)
+
+
+def _check_books(part: Part) -> None:
+    n_bytes = part.n_skipped_bytes
+    for batch in (part.documents, part.rejects):
+        if batch is not None and batch.num_rows:
+            n_bytes += pc.sum(batch.column("n_bytes")).as_py()
+    if n_bytes != part.n_bytes:
+        raise RuntimeError(
+            f"{part.n_bytes} bytes were read, but {n_bytes} are accounted for; this is a bug in a reader"
+        )

@@ -1,0 +1,315 @@
+# SPDX-License-Identifier: Apache-2.0
+r"""JSON Lines: columns by pyarrow for lines it is safe with, the standard library for the others.
+
+A line is a document if it is one JSON value by RFC 8259, in UTF-8, an object, nests at most 256 deep, and its text
+field is a string that UTF-8 can express. Of a name that occurs twice in an object the last one counts. `_parse_line`
+decides that for one line. The fast path never decides otherwise, because it is given only lines for which pyarrow's
+answer is known to be the same, and hands back whatever pyarrow does not take. pyarrow on its own
+
+- ends the process when the first value is `null`;
+- accepts several values on a line and values over several lines, `NaN`, `Inf`, `Infinity`, invalid UTF-8 wherever it
+  does not look, any depth; ends at a NUL byte;
+- refuses `1e999`, half surrogate pairs in fields nobody asked for, a name twice, a change of type between lines.
+
+So a line takes the fast path if it is valid UTF-8 without NUL, begins with `{` and ends with `}` (a line break is then
+between values, never inside one), holds no such number and is not deep; and there must be a row for each line.
+"""
+
+import json
+import re
+from collections.abc import Iterator
+from typing import Any, NoReturn
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.json as pj
+
+from pipeline.config import InputConfig
+from pipeline.readers.batches import Part, Source, make_documents
+from pipeline.readers.lines import (
+    Block,
+    Mask,
+    PartialLine,
+    Positions,
+    cut_lines,
+    find_invalid_utf8,
+    find_lines,
+    mark_lines,
+    without_line_end,
+)
+from pipeline.readers.rejects import Rejects, too_large
+from pipeline.readers.streams import BLANK, Stream
+
+MAX_DEPTH = 256
+"""How deep arrays and objects may nest. The standard library gives up at a depth that depends on its caller."""
+
+_STRINGS = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"', re.DOTALL)
+_BEFORE_VALUE = np.zeros(256, np.bool_)
+_BEFORE_VALUE[list(b" \t\r\n:,[")] = True
+_STEPS = np.zeros(256, np.int64)
+_STEPS[list(b"[{")] = 1
+_STEPS[list(b"]}")] = -1
+_STEPPED_BYTES = 1 << 16
+
+
+def read_jsonl(stream: Stream, source: Source, config: InputConfig, block_bytes: int) -> Iterator[Part]:
+    """Yields the documents and rejects of a stream of JSON lines.
+
+    Args:
+      stream: the lines.
+      source: the file they are in.
+      config: which fields, and how large a line may be.
+      block_bytes: how much is parsed at once; a longer line alone.
+    """
+    parser = _Parser(source, config)
+    if stream.n_skipped:
+        yield Part(None, None, stream.n_skipped, stream.n_skipped)
+    for item in cut_lines(stream, block_bytes, config.max_document_bytes):
+        if isinstance(item, Block):
+            yield parser.parse(item)
+            continue
+        rejects = Rejects(source.path)
+        n_skipped = 0
+        if isinstance(item, PartialLine):
+            assert stream.damage is not None
+            rejects.add(item.offset, item.n_bytes, stream.damage.reason, stream.damage.detail, item.head)
+        elif item.is_blank:
+            n_skipped = item.n_bytes
+        else:
+            detail = too_large(item.n_bytes, config.max_document_bytes)
+            rejects.add(item.offset, item.n_bytes, "too_large", detail, without_line_end(item.head))
+        yield Part(None, rejects.to_batch(), item.n_bytes, n_skipped)
+
+
+class _Parser:
+    def __init__(self, source: Source, config: InputConfig) -> None:
+        self._source = source
+        self._config = config
+        text = pa.field(config.text_field, pa.string())
+        if config.id_field is None or config.id_field == config.text_field:
+            self._schemas = [pa.schema([text])]
+        else:
+            # Files keep to one type of id, so the one that fitted last is tried first.
+            self._schemas = [
+                pa.schema([text, pa.field(config.id_field, id_type)]) for id_type in (pa.string(), pa.int64())
+            ]
+
+    def parse(self, block: Block) -> Part:
+        data = block.data
+        starts, ends, nexts = find_lines(data)
+        rejects = Rejects(self._source.path)
+        is_fast = _mark_safe(data, starts, ends, nexts, self._config.max_document_bytes)
+        texts, ids, rows = self._parse_columns(data, starts, nexts, np.flatnonzero(is_fast))
+
+        n_skipped = 0
+        slow_texts: list[str] = []
+        slow_ids: list[str | None] = []
+        slow_rows: list[int] = []
+        others = np.ones(len(starts), np.bool_)
+        others[rows] = False
+        for row in np.flatnonzero(others).tolist():
+            start, n_bytes = int(starts[row]), int(nexts[row] - starts[row])
+            line = data[start : ends[row]]
+            if not line.strip(BLANK):
+                n_skipped += n_bytes
+                continue
+            try:
+                if n_bytes > self._config.max_document_bytes:
+                    raise _UnusableError("too_large", too_large(n_bytes, self._config.max_document_bytes))
+                text, document_id = _parse_line(line, self._config.text_field, self._config.id_field)
+            except _UnusableError as error:
+                rejects.add(block.offset + start, n_bytes, error.reason, error.detail, line)
+                continue
+            slow_texts.append(text)
+            slow_ids.append(document_id)
+            slow_rows.append(row)
+        if slow_rows:
+            # Both kinds of rows, put into the order of the file.
+            rows = np.concatenate([rows, np.array(slow_rows, np.int64)])
+            order = np.argsort(rows, kind="stable")
+            rows = rows[order]
+            texts = pa.concat_arrays([texts, pa.array(slow_texts, pa.string())]).take(pa.array(order))
+            ids = pa.concat_arrays([ids, pa.array(slow_ids, pa.string())]).take(pa.array(order))
+        documents = make_documents(self._source, texts, ids, block.offset + starts[rows], nexts[rows] - starts[rows])
+        return Part(documents, rejects.to_batch(), len(data), n_skipped)
+
+    def _parse_columns(
+        self, data: bytes, starts: Positions, nexts: Positions, rows: Positions
+    ) -> tuple[pa.Array, pa.Array, Positions]:
+        """Parses the lines `rows`; returns texts, ids and the lines that they are of: those with a text."""
+        table = self._read_table(_gather_lines(data, starts, nexts, rows), len(rows)) if len(rows) else None
+        if table is None:
+            return pa.array([], pa.string()), pa.array([], pa.string()), rows[:0]
+        if table.column(0).null_count:
+            # Missing or null, which the slow path tells apart.
+            has_text = table.column(0).is_valid()
+            rows = rows[has_text.to_numpy()]
+            table = table.filter(has_text)
+        texts = table.column(0).combine_chunks()
+        if self._config.id_field is None:
+            return texts, pa.nulls(len(rows), pa.string()), rows
+        ids = table.column(table.num_columns - 1).combine_chunks()
+        return texts, pc.cast(ids, pa.string()), rows
+
+    def _read_table(self, data: bytes, n_lines: int) -> pa.Table | None:
+        """Returns a row for each line; None when pyarrow refuses one, or finds more or less than one value in it."""
+        for schema in self._schemas:
+            try:
+                table = pj.read_json(
+                    pa.py_buffer(data),
+                    read_options=pj.ReadOptions(use_threads=False, block_size=len(data) + 1),
+                    parse_options=pj.ParseOptions(explicit_schema=schema, unexpected_field_behavior="ignore"),
+                )
+            except pa.ArrowInvalid:
+                continue
+            if table.num_rows != n_lines:
+                return None
+            self._schemas.sort(key=lambda each: each is not schema)
+            return table
+        return None
+
+
+def _gather_lines(data: bytes, starts: Positions, nexts: Positions, rows: Positions) -> bytes:
+    if len(rows) == len(starts):
+        return data
+    first = np.flatnonzero(np.diff(rows, prepend=-2) != 1)
+    last = np.append(first[1:], len(rows)) - 1
+    view = memoryview(data)
+    runs = zip(starts[rows[first]].tolist(), nexts[rows[last]].tolist(), strict=True)
+    return b"".join([view[start:stop] for start, stop in runs])
+
+
+def _mark_safe(data: bytes, starts: Positions, ends: Positions, nexts: Positions, max_bytes: int) -> Mask:
+    """Returns bool[n_lines]: the lines that the fast path may parse, none of them too large."""
+    values = np.frombuffer(data, np.uint8)
+    safe = (nexts - starts <= max_bytes) & (ends > starts)
+    safe &= (values[starts] == ord("{")) & (values[ends - 1] == ord("}"))
+    invalid = find_invalid_utf8(data, nexts)
+    if invalid is not None:
+        safe &= ~invalid
+    if b"\0" in data:
+        safe &= ~mark_lines(nexts, np.flatnonzero(values == 0))
+    suspects = _find_non_finite(data, values)
+    if suspects:
+        safe &= ~mark_lines(nexts, np.array(suspects, np.int64))
+    brackets = np.flatnonzero((values | 0x20) == ord("{"))  # and "[", which differs in that bit
+    for line in _find_long_runs(brackets, values, nexts):
+        safe[line] &= not _is_too_deep(data[starts[line] : ends[line]])
+    return safe
+
+
+def _find_non_finite(data: bytes, values: np.ndarray[Any, np.dtype[np.uint8]]) -> list[int]:
+    """Returns where `NaN` or `Inf` may be a value; a few more places in texts do no harm."""
+    found = []
+    for token in (b"NaN", b"Inf"):
+        places = np.flatnonzero(values[:-2] == token[0])
+        places = places[(values[places + 1] == token[1]) & (values[places + 2] == token[2])]
+        for place in places.tolist():
+            before = place - 1
+            if data[before] == ord("-"):
+                before -= 1
+            while before >= 0 and data[before] in BLANK:
+                before -= 1
+            if data[before] in b":,[":
+                found.append(place)
+    return found
+
+
+def _find_long_runs(brackets: Positions, values: np.ndarray[Any, np.dtype[np.uint8]], nexts: Positions) -> list[int]:
+    """Returns the lines with more opening brackets than may nest, texts included."""
+    if len(brackets) <= MAX_DEPTH:
+        return []
+    # Outside strings nothing else can come before a bracket; inside, it often does.
+    brackets = brackets[(brackets == 0) | _BEFORE_VALUE[values[brackets - 1]]]
+    n_brackets = np.diff(np.searchsorted(brackets, nexts), prepend=0)
+    return np.flatnonzero(n_brackets > MAX_DEPTH).tolist()
+
+
+def _is_too_deep(line: bytes) -> bool:
+    values = np.frombuffer(_STRINGS.sub(b"", line), np.uint8)
+    depth = 0
+    for start in range(0, len(values), _STEPPED_BYTES):
+        depths = depth + np.cumsum(_STEPS[values[start : start + _STEPPED_BYTES]])
+        if depths.max() > MAX_DEPTH:
+            return True
+        depth = int(depths[-1])
+    return False
+
+
+class _UnusableError(Exception):
+    def __init__(self, reason: str, detail: str) -> None:
+        super().__init__(detail)
+        self.reason = reason
+        self.detail = detail
+
+
+class _Number(str):
+    """The digits of a JSON number; there is no limit to how many."""
+
+    __slots__ = ()
+
+
+def _refuse_constant(literal: str) -> NoReturn:
+    raise ValueError(f"{literal} is not JSON")
+
+
+_DECODER = json.JSONDecoder(parse_int=_Number, parse_float=_Number, parse_constant=_refuse_constant)
+_KINDS = {dict: "an object", list: "an array", str: "a string", bool: "true or false", _Number: "a number"}
+
+
+def _parse_line(line: bytes, text_field: str, id_field: str | None) -> tuple[str, str | None]:
+    """Returns the text and the id of a line, without its line end; the definition of what a usable line is.
+
+    Raises:
+      _UnusableError: with a reason and what was found.
+    """
+    record = _decode(line)
+    if not isinstance(record, dict):
+        raise _UnusableError("not_object", f"the line is {_KINDS.get(type(record), 'null')}")
+    if text_field not in record:
+        raise _UnusableError("missing_field", f"no field {text_field!r}")
+    text = record[text_field]
+    if text is None:
+        raise _UnusableError("null_text", f"field {text_field!r} is null")
+    if type(text) is not str:
+        raise _UnusableError("not_string", f"field {text_field!r} is {_KINDS[type(text)]}")
+    _check_surrogates(text, text_field)
+    document_id = None if id_field is None else record.get(id_field)
+    if document_id is None:
+        return text, None
+    if not isinstance(document_id, str):
+        raise _UnusableError("bad_id", f"field {id_field!r} is {_KINDS[type(document_id)]}")
+    _check_surrogates(document_id, id_field)
+    if type(document_id) is _Number and document_id == "-0":
+        return text, "0"
+    return text, str(document_id)
+
+
+def _decode(line: bytes) -> Any:
+    try:
+        decoded = line.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise _UnusableError(
+            "invalid_utf8", f"byte 0x{line[error.start]:02x} at byte {error.start} of the line"
+        ) from None
+    if line.count(b"[") + line.count(b"{") > MAX_DEPTH and _is_too_deep(line):
+        raise _UnusableError("too_deep", f"arrays and objects nest more than {MAX_DEPTH} deep")
+    start = len(decoded) - len(decoded.lstrip(" \t\r"))
+    try:
+        record, end = _DECODER.raw_decode(decoded, start)
+    except json.JSONDecodeError as error:
+        raise _UnusableError("not_json", f"not JSON at character {error.pos} of the line") from None
+    except ValueError as error:
+        raise _UnusableError("not_json", str(error)) from None
+    if decoded[end:].strip(" \t\r"):
+        raise _UnusableError("not_json", f"more than one value: the first ends at character {end} of the line")
+    return record
+
+
+def _check_surrogates(value: str, field: str | None) -> None:
+    try:
+        value.encode("utf-8")
+    except UnicodeEncodeError as error:
+        found = f"U+{ord(value[error.start]):04X} at character {error.start} of field {field!r}"
+        raise _UnusableError("lone_surrogate", found) from None

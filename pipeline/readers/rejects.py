@@ -1,0 +1,66 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Why a record could not be used: the closed list of reasons, and the rows that say so."""
+
+import pyarrow as pa
+
+from pipeline import schemas
+
+REASONS = {
+    "not_json": "the line is not exactly one JSON value by RFC 8259 (NaN and Infinity are not JSON)",
+    "not_object": "the line is a JSON value, but not an object",
+    "too_deep": "the line nests arrays and objects more than 256 deep",
+    "missing_field": "the object has no text field",
+    "null_text": "the text is null",
+    "not_string": "the text is a number, true, false, an array or an object",
+    "bad_id": "the id is true, false, an array or an object; it may be a string, a number or null",
+    "invalid_utf8": "the record is not valid UTF-8",
+    "lone_surrogate": "the text or the id holds half of a surrogate pair, which no UTF-8 can express",
+    "too_large": "the record has more than input.max_document_bytes bytes",
+    "truncated_stream": "the compressed file ends early; everything before this last, partial record was used",
+    "corrupt_stream": "the file is damaged; everything before this last, partial record or these rows was used",
+}
+"""Every reason a reject can have, with what it means."""
+
+SAMPLE_BYTES = 1024
+"""How much of a rejected record is kept to look at."""
+
+
+class Rejects:
+    """Rejected records of one file in the order they are met; a Python object each, for they are few."""
+
+    def __init__(self, source: str) -> None:
+        """Starts with none; `source` is the path of the file as planned."""
+        self._source = source
+        self._offsets: list[int] = []
+        self._n_bytes: list[int] = []
+        self._reasons: list[str] = []
+        self._details: list[str] = []
+        self._samples: list[bytes] = []
+
+    def add(self, offset: int, n_bytes: int, reason: str, detail: str, sample: bytes) -> None:
+        """Adds a record; of `sample`, the record itself or its beginning, the first 1024 bytes are kept."""
+        assert reason in REASONS, reason
+        self._offsets.append(offset)
+        self._n_bytes.append(n_bytes)
+        self._reasons.append(reason)
+        self._details.append(detail)
+        self._samples.append(bytes(sample[:SAMPLE_BYTES]))
+
+    def to_batch(self) -> pa.RecordBatch | None:
+        """Returns the rows as `schemas.REJECTS`; None when there are none."""
+        if not self._offsets:
+            return None
+        columns = [
+            pa.repeat(pa.scalar(self._source, pa.string()), len(self._offsets)),
+            pa.array(self._offsets, pa.int64()),
+            pa.array(self._n_bytes, pa.int64()),
+            pa.array(self._reasons, pa.string()),
+            pa.array(self._details, pa.string()),
+            pa.array(self._samples, pa.binary()),
+        ]
+        return pa.RecordBatch.from_arrays(columns, schema=schemas.REJECTS)
+
+
+def too_large(n_bytes: int, limit: int) -> str:
+    """Returns the detail of a reject with the reason `too_large`."""
+    return f"{n_bytes} bytes, at most {limit} are allowed"

@@ -1,0 +1,52 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Every Arrow schema that crosses a stage or reaches disk, with units."""
+
+import pyarrow as pa
+
+DOCUMENTS = pa.schema(
+    [
+        pa.field("doc_id", pa.string(), nullable=False),
+        # Valid UTF-8, never null; at most `input.max_document_bytes` bytes.
+        pa.field("text", pa.string(), nullable=False),
+        # Index into `Split.pieces`: which file the document came from.
+        pa.field("piece", pa.int32(), nullable=False),
+        # First byte of the record in the decompressed file; for Parquet, the row number in the file.
+        pa.field("offset", pa.int64(), nullable=False),
+        # Bytes the record takes in the decompressed file, line end included; for Parquet, bytes of the text.
+        pa.field("n_bytes", pa.int64(), nullable=False),
+    ]
+)
+"""What readers produce: one row per usable document, in the order of the file."""
+
+REJECTS = pa.schema(
+    [
+        pa.field("source", pa.string(), nullable=False),  # path of the file as planned
+        pa.field("offset", pa.int64(), nullable=False),  # as in DOCUMENTS
+        pa.field("n_bytes", pa.int64(), nullable=False),  # as in DOCUMENTS
+        pa.field("reason", pa.string(), nullable=False),  # one of `readers.REASONS`
+        pa.field("detail", pa.string(), nullable=False),  # what was found, for a person
+        pa.field("sample", pa.binary(), nullable=False),  # first 1024 bytes of the record
+    ]
+)
+"""Documents that could not be used, each with a reason."""
+
+TOKENS = pa.schema(
+    [
+        pa.field("doc_id", pa.string(), nullable=False),
+        pa.field("input_ids", pa.large_list(pa.field("element", pa.int32(), nullable=False)), nullable=False),
+        # Tokens in the row before padding, special tokens included.
+        pa.field("n_tokens", pa.int32(), nullable=False),
+        # How many of them are the unknown token.
+        pa.field("n_oov", pa.int32(), nullable=False),
+    ]
+)
+"""Tokenized rows on their way to a writer; Parquet shards store exactly these columns."""
+
+WORD_COUNTS = pa.schema(
+    [
+        # UTF-8 bytes of a normalized pre-token.
+        pa.field("word", pa.large_binary(), nullable=False),
+        pa.field("count", pa.int64(), nullable=False),
+    ]
+)
+"""Distinct words with how often each occurred; tables are ordered by word bytes."""

@@ -1,0 +1,217 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The only door to files: local paths through `os`, `scheme://` paths through Beam's filesystems.
+
+Beam is imported on the first remote path, never for local ones. Remote failures are `OSError` too (Beam's own
+`BeamIOError` is one).
+"""
+
+import contextlib
+import glob
+import io
+import os
+import shutil
+import stat
+import uuid
+from dataclasses import dataclass
+from typing import Any, BinaryIO, cast
+
+
+@dataclass(frozen=True, slots=True)
+class FileStat:
+    """A file as it was when it was listed."""
+
+    path: str
+    n_bytes: int
+    version: str
+    """Changes when the file does: size and time of the last change, or a checksum where a store knows no time."""
+
+
+def is_remote(path: str) -> bool:
+    """Returns whether `path` goes through Beam's filesystems: it names a scheme."""
+    return "://" in path
+
+
+def has_glob(pattern: str) -> bool:
+    """Returns whether `pattern` holds characters that a glob gives a meaning: `*`, `?` or `[`."""
+    return glob.has_magic(pattern)
+
+
+def match(pattern: str) -> list[FileStat]:
+    """Returns the files that `pattern` names, ordered by path.
+
+    A path that exists is taken literally, even where it holds glob characters. Directories are not files. Locally
+    `*` does not match a leading dot and `**` matches any number of directories.
+
+    Raises:
+      OSError: when a matched file cannot be examined (a link to nowhere) or the store cannot be listed.
+    """
+    if is_remote(pattern):
+        return _match_remote(pattern)
+    paths = [pattern] if os.path.exists(pattern) else glob.glob(pattern, recursive=True)
+    found = []
+    for path in sorted(paths):
+        status = os.stat(path)
+        if stat.S_ISREG(status.st_mode):
+            found.append(FileStat(path, status.st_size, f"{status.st_size}-{status.st_mtime_ns}"))
+    return found
+
+
+def open_read(path: str) -> BinaryIO:
+    """Returns the bytes of a file as they are stored, whatever its name says; seekable, for the caller to close.
+
+    Raises:
+      OSError: when there is no such file or it may not be read.
+    """
+    if is_remote(path):
+        return cast(BinaryIO, _file_systems().open(path, compression_type=_uncompressed()))
+    return open(path, "rb")
+
+
+def create(path: str) -> BinaryIO:
+    """Returns a new file to write to, its directories made; end it with `finish`."""
+    if is_remote(path):
+        return cast(BinaryIO, _file_systems().create(path, compression_type=_uncompressed()))
+    os.makedirs(os.path.dirname(path) or ".", exist_ok=True)
+    return open(path, "wb")
+
+
+def finish(handle: BinaryIO) -> None:
+    """Closes a file so that its bytes survive a crash of the machine: flushed and, where it is local, synced."""
+    handle.flush()
+    try:
+        descriptor = handle.fileno()
+    except (AttributeError, io.UnsupportedOperation):
+        descriptor = None  # A remote store makes the object durable when it is closed.
+    if descriptor is not None:
+        os.fsync(descriptor)
+    handle.close()
+
+
+def rename(source: str, destination: str) -> None:
+    """Gives a file its final name, replacing what had it; locally atomic and durable on return.
+
+    Raises:
+      OSError: when `source` does not exist or may not be moved; `destination` is then as it was.
+    """
+    if not is_remote(destination):
+        os.replace(source, destination)
+        _sync_directory(os.path.dirname(destination) or ".")
+        return
+    file_systems = _file_systems()
+    try:
+        file_systems.rename([source], [destination])
+    except OSError:
+        # HDFS refuses to rename onto a file; object stores replace it.
+        if not (file_systems.exists(source) and file_systems.exists(destination)):
+            raise
+        file_systems.delete([destination])
+        file_systems.rename([source], [destination])
+
+
+def write_atomic(path: str, data: bytes) -> None:
+    """Writes a whole file so that its name never shows a part of it."""
+    # Two attempts at one file may run at once; the last to rename wins, with the same bytes.
+    staged = f"{path}.{uuid.uuid4().hex}.tmp"
+    try:
+        handle = create(staged)
+        try:
+            handle.write(data)
+        finally:
+            finish(handle)
+        rename(staged, path)
+    except BaseException:
+        delete(staged)
+        raise
+
+
+def exists(path: str) -> bool:
+    """Returns whether there is a file or a directory at `path`."""
+    return bool(_file_systems().exists(path)) if is_remote(path) else os.path.exists(path)
+
+
+def delete(path: str) -> None:
+    """Removes a file; one that is not there is fine."""
+    if is_remote(path):
+        file_systems = _file_systems()
+        if file_systems.exists(path):
+            file_systems.delete([path])
+        return
+    with contextlib.suppress(FileNotFoundError):
+        os.unlink(path)
+
+
+def list_files(directory: str) -> list[str]:
+    """Returns the names of the files directly in `directory`, ordered; none when it does not exist."""
+    if is_remote(directory):
+        found = _file_systems().match([join(directory, "*")])[0].metadata_list
+        return sorted(name for name in (each.path.rsplit("/", 1)[1] for each in found) if name)
+    try:
+        with os.scandir(directory) as entries:
+            return sorted(entry.name for entry in entries if entry.is_file())
+    except FileNotFoundError:
+        return []
+
+
+def delete_tree(path: str) -> None:
+    """Removes a directory and everything below it; one that is not there is fine."""
+    if is_remote(path):
+        # The slash says "directory" to the filesystems of Beam, which delete those with what they hold.
+        directory = join(path, "")
+        file_systems = _file_systems()
+        if file_systems.match([directory + "**"])[0].metadata_list:
+            file_systems.delete([directory])
+        return
+    with contextlib.suppress(FileNotFoundError):
+        shutil.rmtree(path)
+
+
+def join(base: str, *parts: str) -> str:
+    """Returns `base` extended by `parts`: `/` after a scheme, the separator of the machine otherwise."""
+    if is_remote(base):
+        return "/".join([base.rstrip("/"), *parts])
+    return os.path.join(base, *parts)
+
+
+def _match_remote(pattern: str) -> list[FileStat]:
+    from apache_beam.io.filesystem import BeamIOError
+
+    file_systems = _file_systems()
+    found: list[Any] = []
+    if has_glob(pattern) and file_systems.exists(pattern):
+        # A store may say that a prefix exists where there is no object of that name.
+        with contextlib.suppress(BeamIOError):
+            found = [file_systems.get_filesystem(pattern).metadata(pattern)]
+    if not found:
+        found = file_systems.match([pattern])[0].metadata_list
+    stats = []
+    for each in sorted(found, key=lambda each: each.path):
+        if each.path.endswith("/"):
+            continue  # The placeholder that consoles of object stores leave for an empty folder.
+        n_bytes = int(each.size_in_bytes)
+        changed = each.last_updated_in_seconds
+        version = f"{n_bytes}-{changed!r}" if changed else str(file_systems.checksum(each.path))
+        stats.append(FileStat(each.path, n_bytes, version))
+    return stats
+
+
+def _sync_directory(path: str) -> None:
+    if os.name == "nt":
+        return  # Windows cannot open a directory, and needs no sync to keep a rename.
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _file_systems() -> Any:
+    from apache_beam.io.filesystems import FileSystems
+
+    return FileSystems
+
+
+def _uncompressed() -> str:
+    # Beam would undo compression by the suffix of the name, a line at a time; the readers do it faster and check it.
+    from apache_beam.io.filesystem import CompressionTypes
+
+    return str(CompressionTypes.UNCOMPRESSED)

@@ -1,0 +1,312 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Config files: what loads, and what every mistake is called."""
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+from pydantic import ValidationError
+
+from pipeline.config import (
+    BYTE_TOKENS,
+    MAX_CONFIG_BYTES,
+    Config,
+    ConfigError,
+    InputConfig,
+    OutputConfig,
+    PaddingConfig,
+    TokenizerConfig,
+    TrainConfig,
+    TruncationConfig,
+    json_schema,
+    load_config,
+)
+
+MINIMAL = """
+input:     {paths: ["corpus/*.jsonl"], format: auto, text_field: text, id_field: id}
+tokenizer: {file: vocab.txt, lowercase: true, oov: contain}
+output:    {path: out, format: parquet}
+"""
+
+
+@pytest.fixture
+def write(tmp_path):
+    def write(text: str | bytes) -> str:
+        path = tmp_path / "job.yaml"
+        path.write_bytes(text.encode() if isinstance(text, str) else text)
+        return str(path)
+
+    return write
+
+
+def problems_of(path: str, overrides=(), job=None) -> list[str]:
+    with pytest.raises(ConfigError) as caught:
+        load_config(path, overrides, job)
+    assert str(caught.value) == "\n".join(caught.value.problems)
+    return caught.value.problems
+
+
+def test_minimal_config_of_the_readme(write):
+    config = load_config(write(MINIMAL), job="run")
+    assert config.input.paths == ["corpus/*.jsonl"]
+    assert config.tokenizer.oov == "contain"
+    assert config.output.compression == "auto"
+
+
+def test_paths_are_kept_as_written(write):
+    # Relative to the working directory, so the loader must not rewrite them.
+    config = load_config(write(MINIMAL), ["tokenizer.file=../v/vocab.txt"])
+    assert config.tokenizer.file == "../v/vocab.txt"
+    assert config.output.path == "out"
+
+
+def test_overrides_are_yaml_and_the_last_wins(write):
+    config = load_config(
+        write(MINIMAL),
+        [
+            "input.split_bytes=10",
+            "input.split_bytes=20",
+            "input.paths=[a, 'b c']",
+            "tokenizer.lowercase=false",
+            "input.id_field=null",
+            "tokenizer.truncation.max_length=7",
+            "output.path=x=y",
+        ],
+    )
+    assert config.input.split_bytes == 20
+    assert config.input.paths == ["a", "b c"]
+    assert config.input.id_field is None
+    assert config.tokenizer.lowercase is False
+    assert config.tokenizer.truncation == TruncationConfig(max_length=7)
+    assert config.output.path == "x=y"
+
+
+def test_override_makes_a_section_that_was_null(write):
+    config = load_config(
+        write(MINIMAL), ["tokenizer.file=null", "tokenizer.train=null", "tokenizer.train.vocab_size=9"], "run"
+    )
+    assert config.tokenizer.train == TrainConfig(vocab_size=9)
+
+
+def test_every_mistake_is_reported_at_once(write):
+    path = write(
+        """
+        input: {paths: "a.jsonl", formt: auto, split_bytes: "3", id_field: ""}
+        tokenizer: {oov: contian, vocab_size: 3, lowercase: 1, padding: 3,
+                    train: {limit_alphabet: 0, rule: x, special_tokens: [1], vocab_size: 10000001}, file: v}
+        output: {format: tfrecord, compression: zstd, path: out}
+        extra: 1
+        """
+    )
+    problems = problems_of(path, ["output.path.x=3", "foo", "a..b=1", "input.text_field=[", "x=1"], "run")
+    keys = "paths, format, compression, document, text_field, id_field, split_bytes, max_document_bytes"
+    assert sorted(problems) == sorted(
+        [
+            "--set output.path.x=3: output.path is 'out', which has no keys",
+            "--set foo: must look like key.path=value, for example tokenizer.oov=contain",
+            "--set a..b=1: must look like key.path=value, for example tokenizer.oov=contain",
+            "--set input.text_field=[: line 1, column 2: not YAML: expected the node content, but found "
+            "'<stream end>'; quote the value if it is plain text",
+            "tokenizer: both file and train are given; remove one, exactly one of them decides the vocabulary",
+            "input.paths: 'a.jsonl': must be a list; write ['a.jsonl']",
+            "input.id_field: '': must not be empty",
+            "input.split_bytes: '3': must be an integer",
+            f"input.formt: unknown key; did you mean 'format'? allowed: {keys}",
+            "tokenizer.train.rule: 'x': allowed: frequency, likelihood",
+            "tokenizer.train.limit_alphabet: 0: must be at least 1",
+            "tokenizer.train.special_tokens.0: 1: must be text; quote it if it looks like something else",
+            "tokenizer.train.vocab_size: 10000001: must be at most 10000000",
+            "tokenizer.lowercase: 1: must be true or false",
+            "tokenizer.oov: 'contian': allowed: word, contain, char, byte; did you mean 'contain'?",
+            "tokenizer.padding: 3: must be a section with the keys length, side",
+            "tokenizer.vocab_size: unknown key here; did you mean 'tokenizer.train.vocab_size'?",
+            "output.compression: 'zstd': tfrecord allows auto, none, gzip",
+            "extra: unknown key; allowed: input, tokenizer, output",
+            "x: unknown key; allowed: input, tokenizer, output",
+        ]
+    )
+
+
+@pytest.mark.parametrize(
+    ("section", "expected"),
+    [
+        ("input: {paths: []}", "input.paths: []: must have at least 1 element"),
+        ("input: {paths: ['']}", "input.paths.0: '': must not be empty"),
+        ("input: {paths: 3}", "input.paths: 3: must be a list"),
+        ("input: {}", "input.paths: required but missing"),
+        ("input: {paths: [a], split_bytes: 0}", "input.split_bytes: 0: must be at least 1"),
+        ("input: {paths: [a], split_bytes: 1.5}", "input.split_bytes: 1.5: must be an integer"),
+        ("input: {paths: [a], split_bytes: true}", "input.split_bytes: True: must be an integer"),
+        (
+            "input: {paths: [a], max_document_bytes: 9999999999}",
+            "input.max_document_bytes: 9999999999: must be at most 1073741824",
+        ),
+        (
+            "input: {paths: [a], format: jsonl, document: file}",
+            "input.document: 'file': applies to format text, but format is 'jsonl'",
+        ),
+    ],
+)
+def test_one_mistake_in_input(write, section, expected):
+    assert problems_of(write(section + "\noutput: {path: out}")) == [expected]
+
+
+@pytest.mark.parametrize(
+    ("section", "expected"),
+    [
+        (
+            "{truncation: {max_length: 8}, padding: {length: 7}}",
+            "tokenizer.padding.length: 7: must be at least truncation.max_length, which is 8",
+        ),
+        (
+            "{train: {special_tokens: [a, '[UNK]', a]}}",
+            "tokenizer.train.special_tokens: ['a', '[UNK]', 'a']: must name each token once; a occurs again",
+        ),
+        (
+            "{train: {special_tokens: [a]}}",
+            "tokenizer.train.special_tokens: ['a']: must contain '[UNK]', the unknown token",
+        ),
+        ("{train: {vocab_size: 4}}", "tokenizer.train.vocab_size: 4: must leave room for the 5 special tokens"),
+        (
+            "{train: {special_tokens: ['[UNK]']}, padding: {length: 3}}",
+            "tokenizer.train.special_tokens: ['[UNK]']: must contain [PAD] because `padding` needs them",
+        ),
+        (
+            "{train: {special_tokens: ['[UNK]']}, add_special_tokens: true}",
+            "tokenizer.train.special_tokens: ['[UNK]']: must contain [CLS], [SEP] because `add_special_tokens` "
+            "needs them",
+        ),
+    ],
+)
+def test_one_mistake_in_tokenizer(write, section, expected):
+    assert problems_of(write(f"input: {{paths: [a]}}\ntokenizer: {section}\noutput: {{path: out}}")) == [expected]
+
+
+def test_byte_fallback_of_a_trained_vocabulary_needs_byte_tokens():
+    with pytest.raises(ValidationError, match=r"must contain <0x00>, <0x01> and 254 more because `oov: byte`"):
+        TokenizerConfig(train=TrainConfig(), oov="byte")
+    special = ["[UNK]", *BYTE_TOKENS]
+    assert TokenizerConfig(train=TrainConfig(special_tokens=special), oov="byte").oov == "byte"
+
+
+def test_models_check_themselves_when_built_in_python():
+    with pytest.raises(ValidationError, match="parquet allows auto, none, zstd"):
+        OutputConfig(path="out", compression="gzip")
+    with pytest.raises(ValidationError, match="applies to format text"):
+        InputConfig(paths=["a"], format="parquet", document="blank_line")
+    assert PaddingConfig(length=3).side == "right"
+
+
+@pytest.mark.parametrize(
+    ("job", "tokenizer", "expected"),
+    [
+        ("run", "{}", "tokenizer: give file, a tokenizer on disk, or train, a vocabulary to learn from the input"),
+        ("run", "{file: null}", "tokenizer: give file, a tokenizer on disk, or train, a vocabulary to learn from the"),
+        ("run", "{file: a, train: {}}", "tokenizer: both file and train are given; remove one, exactly one of them"),
+        ("count", "{file: a, train: {}}", "tokenizer: both file and train are given; remove one"),
+        ("train", "{file: a}", "tokenizer.train: required by the job train, for example `train: {vocab_size: 8000}`"),
+        ("tokenize", "{}", "tokenizer.file: required by the job tokenize"),
+        (
+            "tokenize",
+            "{train: {}}",
+            "tokenizer.file: required by the job tokenize; to train and tokenize in one go use",
+        ),
+    ],
+)
+def test_each_job_says_what_it_lacks(write, job, tokenizer, expected):
+    (problem,) = problems_of(write(f"input: {{paths: [a]}}\ntokenizer: {tokenizer}\noutput: {{path: out}}"), job=job)
+    assert problem.startswith(expected)
+
+
+def test_count_needs_no_tokenizer(write):
+    assert load_config(write("input: {paths: [a]}\noutput: {path: out}"), job="count").tokenizer == TokenizerConfig()
+
+
+@pytest.mark.parametrize(
+    ("content", "expected"),
+    [
+        (b"", r"a config is a mapping with input, tokenizer, output; found nothing"),
+        (b"- a\n", r"a config is a mapping with input, tokenizer, output; found a list"),
+        (
+            b"input: {paths: [a]}\noutput: {path: out}\ninput: {}\n",
+            r"line 3: key 'input' is given twice, first in line 1",
+        ),
+        (b"input: {paths: [a], paths: [b]}", r"line 1: key 'paths' is given twice, first in line 1"),
+        (b"input: [", r"line 1, column 9: not YAML: "),
+        (b"input: \xff", r"not UTF-8 text: byte 0xff at 7"),
+        (b"input: \x00", r"not YAML: "),
+        (
+            b"input: !!python/object/apply:os.system [ls]",
+            r"line 1, column 8: not YAML: could not determine a construct",
+        ),
+        (b"input: 2020-13-45", r"not YAML: month must be in 1..12"),
+        (b"[" * 100_000, r"nested too deeply for a config"),
+        (b"#" * (MAX_CONFIG_BYTES + 1), r"too long for a config; at most 1048576 bytes are allowed"),
+    ],
+)
+def test_files_that_are_no_config(write, content, expected):
+    path = write(content)
+    (problem,) = problems_of(path)
+    assert re.match(re.escape(f"{path}: ") + expected, problem), problem
+
+
+def test_missing_file_and_folder_are_named(tmp_path):
+    assert problems_of(str(tmp_path / "no.yaml")) == [
+        f"{tmp_path}/no.yaml: cannot read the config: No such file or directory"
+    ]
+    assert problems_of(str(tmp_path)) == [f"{tmp_path}: cannot read the config: Is a directory"]
+
+
+def test_hostile_values_stay_one_short_line(write):
+    billion_laughs = "a: &a [x, x, x, x, x, x, x, x, x]\n" + "".join(
+        f"{chr(98 + i)}: &{chr(98 + i)} [{', '.join([f'*{chr(97 + i)}'] * 9)}]\n" for i in range(12)
+    )
+    path = write(billion_laughs + "input: {paths: *m, text_field: *m}\noutput: &o {path: *o}\n")
+    for problem in problems_of(path):
+        assert len(problem) < 400
+        assert "\n" not in problem
+
+
+def test_keys_that_are_not_text_are_reported(write):
+    problems = problems_of(write("input: {paths: [a]}\noutput: {path: out}\n1: 2\n"))
+    assert [problem.partition(": ")[0] for problem in problems] == ["1"]
+
+
+def test_anchors_and_merge_keys_work(write):
+    config = load_config(write("input: &i {paths: [a]}\noutput: {<<: {path: out}, format: tfrecord}\n"))
+    assert config.output == OutputConfig(path="out", format="tfrecord")
+
+
+def test_schema_describes_every_key_and_allows_nothing_else():
+    schema = json_schema()
+    json.dumps(schema)
+    assert schema["additionalProperties"] is False
+    for section in schema["$defs"].values():
+        assert section["additionalProperties"] is False
+    described = schema["$defs"]["InputConfig"]["properties"]["split_bytes"]
+    assert described["minimum"] == 1
+    assert described["description"].startswith("Large uncompressed files")
+    assert schema["$defs"]["TokenizerConfig"]["properties"]["oov"]["anyOf"][0]["enum"] == [
+        "word",
+        "contain",
+        "char",
+        "byte",
+    ]
+
+
+def test_config_survives_json(write):
+    config = load_config(write(MINIMAL), ["tokenizer.truncation.max_length=7"])
+    assert Config.model_validate_json(config.model_dump_json()) == config
+
+
+def test_loading_imports_neither_beam_nor_the_engine(write):
+    import subprocess
+    import sys
+
+    code = (
+        "import sys; from pipeline.config import load_config; load_config(sys.argv[1]);"
+        "sys.exit(any(m.split('.')[0] in {'apache_beam', 'numba', 'pyarrow', 'numpy'} for m in sys.modules))"
+    )
+    root = Path(__file__).parents[2]
+    assert subprocess.run([sys.executable, "-c", code, write(MINIMAL)], cwd=root, check=False).returncode == 0

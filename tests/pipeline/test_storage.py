@@ -1,0 +1,276 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Files, local and remote; remote is a store in memory that Beam knows under `fake://`."""
+
+import io
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from apache_beam.io.filesystem import BeamIOError, CompressionTypes, FileMetadata, FileSystem
+
+from pipeline import storage
+from pipeline.config import InputConfig
+from pipeline.readers import read_split
+from pipeline.splits import plan_splits
+
+STORE = {}
+
+
+class FakeFileSystem(FileSystem):
+    """An object store: names and bytes, no directories."""
+
+    refuses_replacement = False
+
+    @classmethod
+    def scheme(cls):
+        return "fake"
+
+    def join(self, basepath, *paths):
+        return "/".join([basepath, *paths])
+
+    def split(self, path):
+        return tuple(path.rsplit("/", 1))
+
+    def mkdirs(self, path):
+        pass
+
+    def has_dirs(self):
+        return False
+
+    def _list(self, dir_or_prefix):
+        for path in list(STORE)[::-1]:
+            if path.startswith(dir_or_prefix):
+                yield self.metadata(path)
+
+    def metadata(self, path):
+        if path not in STORE:
+            raise BeamIOError(f"no object {path}")
+        data, changed = STORE[path]
+        return FileMetadata(path, len(data), changed)
+
+    def create(self, path, mime_type="", compression_type=CompressionTypes.AUTO):
+        assert compression_type == CompressionTypes.UNCOMPRESSED
+
+        class Upload(io.BytesIO):
+            def close(self):
+                if not self.closed:
+                    STORE[path] = (self.getvalue(), time.time())
+                super().close()
+
+        return Upload()
+
+    def open(self, path, mime_type="", compression_type=CompressionTypes.AUTO):
+        assert compression_type == CompressionTypes.UNCOMPRESSED
+        self.metadata(path)
+        return io.BytesIO(STORE[path][0])
+
+    def copy(self, source_file_names, destination_file_names):
+        for source, destination in zip(source_file_names, destination_file_names, strict=True):
+            STORE[destination] = STORE[source]
+
+    def rename(self, source_file_names, destination_file_names):
+        for source, destination in zip(source_file_names, destination_file_names, strict=True):
+            if source not in STORE or (self.refuses_replacement and destination in STORE):
+                raise BeamIOError("rename failed")
+            STORE[destination] = STORE.pop(source)
+
+    def exists(self, path):
+        return path in STORE
+
+    def size(self, path):
+        return self.metadata(path).size_in_bytes
+
+    def last_updated(self, path):
+        return self.metadata(path).last_updated_in_seconds
+
+    def checksum(self, path):
+        return f"sum-{len(STORE[path][0])}"
+
+    def delete(self, paths):
+        for path in paths:
+            names = [name for name in STORE if name == path or (path.endswith("/") and name.startswith(path))]
+            if not names:
+                raise BeamIOError(f"no object {path}")
+            for name in names:
+                del STORE[name]
+
+
+@pytest.fixture(params=["local", "remote"])
+def base(request, tmp_path):
+    STORE.clear()
+    return str(tmp_path) if request.param == "local" else "fake://bucket"
+
+
+def read(path):
+    handle = storage.open_read(path)
+    try:
+        return handle.read()
+    finally:
+        handle.close()
+
+
+def test_a_file_is_written_found_renamed_and_deleted(base):
+    staged, final = storage.join(base, "_tmp", "a"), storage.join(base, "out", "a.bin")
+    handle = storage.create(staged)
+    handle.write(b"data")
+    storage.finish(handle)
+    assert handle.closed
+    assert (storage.exists(staged), storage.exists(final)) == (True, False)
+    if not storage.is_remote(base):
+        os.mkdir(storage.join(base, "out"))
+    storage.rename(staged, final)
+    assert (storage.exists(staged), read(final)) == (False, b"data")
+    (found,) = storage.match(final)
+    assert (found.path, found.n_bytes) == (final, 4)
+    storage.delete(final)
+    storage.delete(final)
+    assert not storage.exists(final)
+    assert storage.match(final) == []
+
+
+def test_open_files_can_be_sought_and_missing_ones_are_errors(base):
+    storage.write_atomic(storage.join(base, "a.gz"), b"0123456789")
+    handle = storage.open_read(storage.join(base, "a.gz"))
+    handle.seek(4)
+    assert (handle.read(3), handle.tell()) == (b"456", 7)
+    handle.close()
+    with pytest.raises(OSError, match="missing"):
+        storage.open_read(storage.join(base, "missing"))
+
+
+def test_write_atomic_replaces_and_leaves_nothing_else(base):
+    path = storage.join(base, "sub", "a.json")
+    for data in (b"first", b"second"):
+        storage.write_atomic(path, data)
+        assert read(path) == data
+    assert storage.list_files(storage.join(base, "sub")) == ["a.json"]
+
+
+def test_a_failed_write_leaves_the_old_file_and_no_other(base, monkeypatch):
+    path = storage.join(base, "a.json")
+    storage.write_atomic(path, b"old")
+
+    def fail(*_):
+        raise OSError("no space left")
+
+    monkeypatch.setattr(storage, "rename", fail)
+    with pytest.raises(OSError, match="no space left"):
+        storage.write_atomic(path, b"new")
+    assert read(path) == b"old"
+    assert storage.list_files(base) == ["a.json"]
+
+
+def test_rename_replaces_also_where_the_store_refuses_to(base, monkeypatch):
+    monkeypatch.setattr(FakeFileSystem, "refuses_replacement", True)
+    source, destination = storage.join(base, "a"), storage.join(base, "b")
+    STORE.update({name: (data, 1.0) for name, data in {source: b"new", destination: b"old"}.items()})
+    if not storage.is_remote(base):
+        for path, data in ((source, b"new"), (destination, b"old")):
+            with open(path, "wb") as file:
+                file.write(data)
+    storage.rename(source, destination)
+    assert read(destination) == b"new"
+    with pytest.raises(OSError, match=r"rename failed|No such file"):
+        storage.rename(source, destination)
+    assert read(destination) == b"new"
+
+
+def test_match_is_ordered_and_gives_files_only(base):
+    for name in ("b.txt", "a.txt", "sub/c.txt", "sub/deep/d.txt", "e.json"):
+        storage.write_atomic(storage.join(base, name), b"x")
+    names = [found.path[len(base) + 1 :] for found in storage.match(storage.join(base, "*.txt"))]
+    assert names == ["a.txt", "b.txt"]
+    names = [found.path[len(base) + 1 :] for found in storage.match(storage.join(base, "sub/**"))]
+    assert names == ["sub/c.txt", "sub/deep/d.txt"]
+    assert storage.match(storage.join(base, "sub")) == []
+    assert storage.match(storage.join(base, "nothing*")) == []
+
+
+def test_an_existing_name_with_glob_characters_wins(base):
+    for name in ("a[1].txt", "a1.txt", "b*.txt", "bb.txt"):
+        storage.write_atomic(storage.join(base, name), b"x")
+    for name in ("a[1].txt", "b*.txt"):
+        assert [found.path for found in storage.match(storage.join(base, name))] == [storage.join(base, name)]
+    storage.delete(storage.join(base, "a[1].txt"))
+    assert [found.path for found in storage.match(storage.join(base, "a[1].txt"))] == [storage.join(base, "a1.txt")]
+
+
+def test_version_changes_with_the_file(base):
+    path = storage.join(base, "a")
+    versions = set()
+    for data in (b"x", b"y", b"yy"):
+        storage.write_atomic(path, data)
+        versions.add(storage.match(path)[0].version)
+        assert storage.match(path)[0].version in versions
+    assert len(versions) == 3
+
+
+def test_a_store_without_times_gives_its_checksum():
+    STORE.clear()
+    STORE["fake://bucket/a"] = (b"data", None)
+    STORE["fake://bucket/folder/"] = (b"", None)
+    assert storage.match("fake://bucket/*") == [storage.FileStat("fake://bucket/a", 4, "sum-4")]
+    assert storage.match("fake://bucket/folder/*") == []
+
+
+def test_list_files_and_delete_tree(base):
+    for name in ("d/b", "d/a", "d/sub/c", "dd"):
+        storage.write_atomic(storage.join(base, name), b"x")
+    assert storage.list_files(storage.join(base, "d")) == ["a", "b"]
+    assert storage.list_files(storage.join(base, "none")) == []
+    storage.delete_tree(storage.join(base, "d"))
+    storage.delete_tree(storage.join(base, "d"))
+    assert storage.list_files(storage.join(base, "d")) == []
+    assert read(storage.join(base, "dd")) == b"x"
+
+
+def test_join():
+    assert storage.join("gs://bucket/out/", "a", "b.json") == "gs://bucket/out/a/b.json"
+    assert storage.join("out", "a") == os.path.join("out", "a")
+
+
+def test_local_files_are_synced_before_and_after_their_rename(tmp_path, monkeypatch):
+    events = []
+    replace, fsync = os.replace, os.fsync
+
+    def record_sync(descriptor):
+        events.append("sync directory" if os.path.isdir(f"/dev/fd/{descriptor}") else "sync file")
+        fsync(descriptor)
+
+    monkeypatch.setattr(os, "fsync", record_sync)
+    monkeypatch.setattr(os, "replace", lambda *names: (events.append("rename"), replace(*names))[1])
+    storage.write_atomic(str(tmp_path / "a"), b"x")
+    assert events == ["sync file", "rename", "sync directory"]
+
+
+def test_local_files_need_no_beam(tmp_path):
+    code = (
+        "import sys; from pipeline import readers, splits, storage; from pipeline.config import InputConfig\n"
+        "storage.write_atomic(sys.argv[1], b'text'); config = InputConfig(paths=[sys.argv[1]])\n"
+        "(split,) = splits.plan_splits(config, ''); assert list(readers.read_split(split, config))\n"
+        "assert 'apache_beam' not in sys.modules"
+    )
+    subprocess.run(
+        [sys.executable, "-c", code, str(tmp_path / "a.txt")], check=True, cwd=Path(storage.__file__).parents[1]
+    )
+
+
+def test_a_remote_corpus_is_planned_and_read():
+    STORE.clear()
+    for name, data in {"a.txt": b"one\ntwo\n\nthree\n" * 10, "sub/b.txt": b"four\n"}.items():
+        storage.write_atomic(f"fake://bucket/corpus/{name}", data)
+    config = InputConfig(paths=["fake://bucket/corpus/**"], split_bytes=50)
+    splits = plan_splits(config, "")
+    assert [piece.name for split in splits for piece in split.pieces] == ["a.txt"] * 3 + ["sub/b.txt"]
+    texts = [
+        text
+        for split in splits
+        for batch in read_split(split, config)
+        for text in batch.documents.column("text").to_pylist()
+    ]
+    assert texts == ["one", "two", "three"] * 10 + ["four"]
+    with pytest.raises(ValueError, match="'fake://bucket/other/\\*' matches no file"):
+        plan_splits(InputConfig(paths=["fake://bucket/other/*"]), "")
