@@ -1,0 +1,409 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The output folder as a whole: who may write into it, and the manifest that says what a finished job left there.
+
+A manifest exists only while the folder is complete: preparing the folder removes it, and it is written last. It says
+nothing about where files lie, so it is the same bytes wherever the same job ran over the same files.
+"""
+
+import hashlib
+import json
+import re
+import zlib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, Literal, Self
+
+import pyarrow as pa
+
+from pipeline import ledger, storage
+from pipeline.config import Config
+from pipeline.ledger import BooksError, FileRecord, LedgerEntry, to_json
+from pipeline.splits import Split
+from pipeline.writers import FORMAT_VERSION as SHARD_FORMAT_VERSION
+from tokenizer import UNICODE_VERSIONS
+
+VERSION = "0.1.0"
+"""Version of TokenMill, which may decide what is written."""
+
+FORMAT_VERSION = 1
+"""Version of the manifest."""
+
+MANIFEST = "manifest.json"
+STATS = "stats.json"
+JOB = f"{ledger.LEDGER}/job.json"
+PLAN = f"{ledger.LEDGER}/plan.jsonl"
+"""The splits, for the workers of a running job."""
+VOCABULARY = "vocab"
+TOKENIZER = f"{VOCABULARY}/tokenizer.json"
+VOCAB_TXT = f"{VOCABULARY}/vocab.txt"
+TOKEN_COUNTS = f"{VOCABULARY}/token_counts.parquet"
+COUNTS = "counts"
+COUNTING = "_counts"
+
+Mode = Literal["new", "resume", "overwrite"]
+
+_NUMBERED = re.compile(r"(tokens|rejects)-(\d{5,})-of-(\d{5,})(\.[a-z.]+)")
+_LEDGER_FILE = re.compile(rf"{ledger.LEDGER}/[0-9a-f]{{16}}\.(json|arrow)")
+_COUNTS_FILE = re.compile(rf"{COUNTS}/(counts-\d{{5,}}-of-\d{{5,}}\.parquet|counts\.json)")
+_OWN_FILES = {MANIFEST, STATS, PLAN, TOKENIZER, VOCAB_TXT, TOKEN_COUNTS}
+_FOLDERS = ("", ledger.REJECTED, VOCABULARY, COUNTS, ledger.LEDGER)
+
+
+@dataclass(frozen=True)
+class Job:
+    """What decides the bytes of an output folder, besides the input files."""
+
+    parts: Mapping[str, Any]
+    """Plain JSON: the job's name, its config without places, versions, and the tokenizer where it is given."""
+
+    @property
+    def digest(self) -> str:
+        """sha256, in hex, of the parts."""
+        return hashlib.sha256(to_json(self.parts)).hexdigest()
+
+    @classmethod
+    def of(cls, name: str, config: Config, tokenizer: str | None) -> Self:
+        """Returns the job of a config.
+
+        Args:
+          name: of the job, for example "tokenize".
+          config: its config; where input, tokenizer and output lie does not matter, what is made of them does.
+          tokenizer: digest of the tokenizer; None for a job that trains one, which the config then decides.
+        """
+        places = {"input": {"paths"}, "tokenizer": {"file"}, "output": {"path"}}
+        versions = {"pyarrow": pa.__version__, "tokenmill": VERSION}
+        if config.output.compression == "gzip":
+            versions["zlib"] = zlib.ZLIB_RUNTIME_VERSION
+        parts = {
+            "config": config.model_dump(mode="json", exclude=places),
+            "format_version": SHARD_FORMAT_VERSION,
+            "job": name,
+            "tokenizer": tokenizer,
+            "unicode": dict(UNICODE_VERSIONS),
+            "versions": versions,
+        }
+        return cls(json.loads(to_json(parts)))
+
+
+@dataclass(frozen=True)
+class _Plan:
+    """How many shards a job meant to write here, and how their names end: enough to know them as ours."""
+
+    n_splits: int
+    suffix: str
+
+
+def prepare_output(output: str, job: Job, mode: Mode, *, n_splits: int = 0, suffix: str = "") -> None:
+    """Makes sure that a folder may be written to, and says in it what will be; creates it where it is absent.
+
+    Args:
+      output: the folder.
+      job: that will write.
+      mode: "new" takes only an empty folder. "resume" takes one that the same job began. "overwrite" removes what an
+        earlier job of TokenMill left, and nothing else. An empty or absent folder is fine in every mode.
+      n_splits: of the plan; 0 for a job without shards.
+      suffix: of shards.
+
+    Raises:
+      ValueError: if the folder holds something else; says what, and what to do.
+    """
+    found = _read_job(output)
+    plan = [_Plan(n_splits, suffix)] if n_splits else []
+    plans = plan
+    if found is None:
+        _refuse_foreign_files(output, mode)
+    else:
+        earlier, earlier_plans = found
+        if mode == "new":
+            state = "complete" if storage.exists(storage.join(output, MANIFEST)) else "unfinished"
+            same = "the same job" if earlier.digest == job.digest else "another job"
+            raise ValueError(
+                f"output folder {output!r} holds the {state} results of {same}; resume or overwrite them, or choose "
+                "another folder"
+            )
+        if mode == "resume":
+            if differences := _differences(earlier.parts, job.parts):
+                raise ValueError(
+                    f"cannot resume in {output!r}: it holds the results of a job that differs in "
+                    f"{'; '.join(differences)}; overwrite them, or choose another folder"
+                )
+            plans = [*(each for each in earlier_plans if each not in plan), *plan]
+            _remove(output, [MANIFEST, STATS])
+        else:
+            # The manifest first, for it would lie; the record of the job last, or nobody would know what is ours.
+            own = [name for name in _files(output, _FOLDERS) if _is_own(name, earlier_plans)]
+            _remove(output, [MANIFEST, *own, JOB])
+            storage.delete_tree(storage.join(output, COUNTING))
+        storage.delete_tree(storage.join(output, ledger.TEMPORARY))
+    _write_job(output, job, plans)
+
+
+def build(
+    job: Job,
+    splits: Sequence[Split],
+    entries: Sequence[LedgerEntry],
+    *,
+    tokenizer: Mapping[str, Any] | None = None,
+    files: Iterable[FileRecord] = (),
+) -> dict[str, Any]:
+    """Returns the manifest of a finished job.
+
+    Args:
+      job: that ran.
+      splits: the plan.
+      entries: of every split, in the order of the plan.
+      tokenizer: what is to be said of the tokenizer, plain JSON.
+      files: what the job wrote beside shards and rejects.
+
+    Raises:
+      BooksError: if a split or the whole does not balance, or bytes of an input file were left out or read twice.
+    """
+    if [(split.id, split.pieces) for split in splits] != [(entry.split_id, entry.pieces) for entry in entries]:
+        raise BooksError(f"{len(splits)} splits were planned, but the ledger's {len(entries)} entries are not theirs")
+    for entry in entries:
+        ledger.check_balance(entry)
+    check_inputs(entries)
+    totals = add_up(entries)
+    return {
+        "format_version": FORMAT_VERSION,
+        **{name: value for name, value in job.parts.items() if name != "format_version"},
+        "job_digest": job.digest,
+        "tokenizer": dict(tokenizer) if tokenizer is not None else None,
+        "inputs": _inputs(entries),
+        "shards": [{**_record(entry.shard), "split": entry.split_id} for entry in entries],
+        "rejects": [{**_record(entry.rejects), "split": entry.split_id} for entry in entries if entry.rejects],
+        "files": [_record(file) for file in sorted(files, key=lambda file: file.file)],
+        "totals": totals,
+        "balance": balance(totals),
+    }
+
+
+def publish(output: str, job: Job, splits: Sequence[Split], manifest: Mapping[str, Any], *, suffix: str = "") -> None:
+    """Makes a folder complete: removes what earlier plans left, then writes the manifest.
+
+    Only files that TokenMill's own records name are removed: shards and rejects of a plan that was made for this
+    folder, and ledger entries.
+    """
+    found = _read_job(output)
+    plan = [_Plan(len(splits), suffix)] if splits else []
+    plans = found[1] if found is not None else plan
+    keep = {record["file"] for kind in ("shards", "rejects") for record in manifest[kind]}
+    keep |= {name(split.id) for split in splits for name in (ledger.entry_name, ledger.statistics_name)}
+    for name in _files(output, ("", ledger.REJECTED, ledger.LEDGER)):
+        if name not in keep and (_is_shard_or_rejects(name, plans) or _LEDGER_FILE.fullmatch(name)):
+            storage.delete(storage.join(output, name))
+    storage.delete_tree(storage.join(output, ledger.TEMPORARY))
+    _write_job(output, job, plan)
+    storage.write_atomic(storage.join(output, MANIFEST), to_json(manifest))
+
+
+def add_up(entries: Iterable[LedgerEntry]) -> dict[str, Any]:
+    """Returns the sums of all that entries count."""
+    counters = {name: 0 for name in LedgerEntry.__dataclass_fields__ if name.startswith("n_")}
+    totals: dict[str, Any] = {**counters, "n_splits": 0, "rejected": {}, "filtered": {}}
+    totals |= {"shard_rows": 0, "shard_tokens": 0, "shard_bytes": 0, "reject_rows": 0, "reject_bytes": 0}
+    for entry in entries:
+        totals["n_splits"] += 1
+        for name in counters:
+            totals[name] += getattr(entry, name)
+        for kind in ("rejected", "filtered"):
+            for reason, n in getattr(entry, kind).items():
+                totals[kind][reason] = totals[kind].get(reason, 0) + n
+        totals["shard_rows"] += entry.shard.rows
+        totals["shard_tokens"] += entry.shard.tokens
+        totals["shard_bytes"] += entry.shard.n_bytes
+        if entry.rejects is not None:
+            totals["reject_rows"] += entry.rejects.rows
+            totals["reject_bytes"] += entry.rejects.n_bytes
+    return totals
+
+
+def balance(totals: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Returns the identities that totals must keep, each as {"left", "right"}: terms with their numbers.
+
+    Raises:
+      BooksError: naming every identity that does not hold.
+    """
+    rejected, filtered = sum(totals["rejected"].values()), sum(totals["filtered"].values())
+    byte_terms = ("n_document_bytes", "n_rejected_bytes", "n_filtered_bytes", "n_skipped_bytes")
+    lines = [
+        (
+            {"n_records": totals["n_records"]},
+            {**_pick(totals, "n_documents"), "rejected": rejected, "filtered": filtered},
+        ),
+        (_pick(totals, "n_bytes"), _pick(totals, *byte_terms)),
+        (_pick(totals, "shard_rows"), _pick(totals, "n_documents")),
+        (_pick(totals, "shard_tokens"), _pick(totals, "n_tokens")),
+        (_pick(totals, "reject_rows"), {"rejected": rejected}),
+    ]
+    if wrong := [f"{left} != {right}" for left, right in lines if sum(left.values()) != sum(right.values())]:
+        raise BooksError("\n".join(wrong))
+    return [{"left": left, "right": right} for left, right in lines]
+
+
+def check_inputs(entries: Sequence[LedgerEntry]) -> None:
+    """Checks that every byte of every uncompressed file of lines was read once.
+
+    A split counts its bytes as one sum, so files that share a split are checked together, and so are the splits that
+    share a file; together with files of other kinds they cannot be.
+
+    Raises:
+      BooksError: naming the first file of every group whose sizes are not the bytes read of it.
+    """
+    groups = _Groups(len(entries))
+    first_split: dict[str, int] = {}
+    for i, entry in enumerate(entries):
+        for piece in entry.pieces:
+            groups.join(i, first_split.setdefault(piece.path, i))
+    n_read = [0] * len(entries)
+    sizes: list[dict[str, int]] = [{} for _ in entries]
+    unknown = set()
+    for i, entry in enumerate(entries):
+        group = groups.of(i)
+        n_read[group] += entry.n_bytes
+        for piece in entry.pieces:
+            sizes[group][piece.path] = piece.n_bytes
+            if piece.compression != "none" or piece.format == "parquet":
+                unknown.add(group)
+    wrong = []
+    for group, files in enumerate(sizes):
+        if group not in unknown and sum(files.values()) != n_read[group]:
+            more = f" and {len(files) - 1} more" if len(files) > 1 else ""
+            wrong.append(f"{next(iter(files))!r}{more}: {n_read[group]} bytes read of {sum(files.values())}")
+    if wrong:
+        raise BooksError("\n".join(wrong))
+
+
+class _Groups:
+    """Numbers that belong together; a group is known by its smallest."""
+
+    def __init__(self, n: int) -> None:
+        self._parent = list(range(n))
+
+    def of(self, i: int) -> int:
+        while self._parent[i] != i:
+            self._parent[i] = i = self._parent[self._parent[i]]
+        return i
+
+    def join(self, i: int, j: int) -> None:
+        low, high = sorted((self.of(i), self.of(j)))
+        self._parent[high] = low
+
+
+def result_files(output: str) -> Iterator[str]:
+    """Yields the names of all shards, rejects and ledger entries in a folder, listed in its manifest or not."""
+    for name in _files(output, ("", ledger.REJECTED, ledger.LEDGER)):
+        if _NUMBERED.fullmatch(name.rpartition("/")[2]) or _LEDGER_FILE.fullmatch(name):
+            yield name
+
+
+def read(output: str) -> dict[str, Any]:
+    """Returns the manifest of a folder.
+
+    Raises:
+      ValueError: if there is none, or it cannot be read.
+    """
+    path = storage.join(output, MANIFEST)
+    if not storage.exists(path):
+        unfinished = "; its job has not finished" if _read_job(output) else ""
+        raise ValueError(f"{output!r} holds no {MANIFEST}{unfinished}")
+    with storage.open_read(path) as handle:
+        try:
+            manifest = json.loads(handle.read())
+        except ValueError as error:
+            raise ValueError(f"{path!r} is not a manifest: {error}") from error
+    if not isinstance(manifest, dict) or manifest.get("format_version") != FORMAT_VERSION:
+        raise ValueError(f"{path!r} is not a manifest of format {FORMAT_VERSION}")
+    return manifest
+
+
+def _pick(totals: Mapping[str, Any], *names: str) -> dict[str, int]:
+    return {name: totals[name] for name in names}
+
+
+def _record(file: FileRecord) -> dict[str, Any]:
+    return {name: value for name, value in asdict(file).items() if value is not None}
+
+
+def _inputs(entries: Iterable[LedgerEntry]) -> list[dict[str, Any]]:
+    files: dict[str, dict[str, Any]] = {}
+    for entry in entries:
+        for piece in entry.pieces:
+            record = {"name": piece.name, "n_bytes": piece.n_bytes, "format": piece.format}
+            if piece.compression != "none":
+                record["compression"] = piece.compression
+            files.setdefault(piece.path, record)
+    return list(files.values())
+
+
+def _read_job(output: str) -> tuple[Job, list[_Plan]] | None:
+    path = storage.join(output, JOB)
+    if not storage.exists(path):
+        return None
+    with storage.open_read(path) as handle:
+        try:
+            record = json.loads(handle.read())
+            return Job(record["parts"]), [_Plan(**plan) for plan in record["plans"]]
+        except (ValueError, TypeError, KeyError) as error:
+            raise ValueError(f"{path!r} cannot be read as TokenMill's record of a job: {error!r}") from error
+
+
+def _write_job(output: str, job: Job, plans: Iterable[_Plan]) -> None:
+    record = {"digest": job.digest, "parts": job.parts, "plans": [asdict(plan) for plan in plans]}
+    storage.write_atomic(storage.join(output, JOB), to_json(record))
+
+
+def _refuse_foreign_files(output: str, mode: Mode) -> None:
+    names = [name for name in _files(output, _FOLDERS) if not name.startswith(".")]
+    if mode == "overwrite":
+        # What we do not write may stay.
+        names = [name for name in names if "/" in name or name in _OWN_FILES or _NUMBERED.fullmatch(name)]
+    if names:
+        more = f" and {len(names) - 1} more" if len(names) > 1 else ""
+        raise ValueError(
+            f"output folder {output!r} holds files that TokenMill has no record of ({names[0]!r}{more}); "
+            "choose another folder, or move them away"
+        )
+
+
+def _files(output: str, folders: Iterable[str]) -> Iterator[str]:
+    for folder in folders:
+        for name in storage.list_files(storage.join(output, folder) if folder else output):
+            yield f"{folder}/{name}" if folder else name
+
+
+def _is_shard_or_rejects(name: str, plans: Iterable[_Plan]) -> bool:
+    folder, _, base = name.rpartition("/")
+    match = _NUMBERED.fullmatch(base)
+    if match is None or {"tokens": "", "rejects": ledger.REJECTED}[match[1]] != folder:
+        return False
+    # Rejects are Parquet, whatever the shards are.
+    return any(
+        int(match[2]) < plan.n_splits == int(match[3]) and match[4] == (".parquet" if folder else plan.suffix)
+        for plan in plans
+    )
+
+
+def _is_own(name: str, plans: Iterable[_Plan]) -> bool:
+    """Returns whether TokenMill, having worked in a folder by these plans, has written this file of it."""
+    return (
+        name in _OWN_FILES
+        or _is_shard_or_rejects(name, plans)
+        or _LEDGER_FILE.fullmatch(name) is not None
+        or _COUNTS_FILE.fullmatch(name) is not None
+    )
+
+
+def _remove(output: str, names: Iterable[str]) -> None:
+    for name in names:
+        storage.delete(storage.join(output, name))
+
+
+def _differences(there: Any, here: Any, path: str = "") -> list[str]:
+    if isinstance(there, Mapping) and isinstance(here, Mapping):
+        return [
+            line
+            for name in sorted({*there, *here})
+            for line in _differences(there.get(name), here.get(name), f"{path}.{name}".lstrip("."))
+        ]
+    return [] if there == here else [f"{path}: {there!r} there, {here!r} now"]

@@ -1,0 +1,357 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One split from reader to committed shard, and many committed splits to a finished output folder. No Beam here."""
+
+import functools
+import io
+import os
+import tempfile
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, BinaryIO, cast
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from pipeline import ledger, manifest, schemas, statistics, storage, writers
+from pipeline.config import Config
+from pipeline.ledger import BooksError, FileRecord, LedgerEntry
+from pipeline.manifest import Job
+from pipeline.readers import ReadBatch, read_split
+from pipeline.splits import Piece, Split
+from pipeline.statistics import Statistics
+from pipeline.writers import TokenizerInfo
+from pipeline.writers.parquet import RowGroups
+from tokenizer import Padding, Tokenizer, Truncation
+from tokenizer.kernels.compiling import kernel
+
+OnBatch = Callable[[int, int, int, int], None]
+"""Hears of progress: bytes read, documents, rejected records and tokens of one batch."""
+
+_PADDED_IDS = 4 << 20
+"""Ids of padded rows to hold at a time: padding may turn 4 MiB of short documents into gigabytes."""
+
+_REJECT_LIMITS = (1 << 16, 64 << 20)
+"""Rows of a row group of rejects, and bytes of their strings."""
+
+
+@kernel
+def padded_spans(ids: Any, offsets: Any, pad_id: int, is_left: bool, starts: Any, stops: Any) -> None:
+    """Finds where the tokens of padded rows are: all but the run of `pad_id` at the padded end.
+
+    Args:
+      ids: int32[>= offsets[-1]].
+      offsets: int64[n + 1], where each row starts in `ids`.
+      pad_id: the padding token; text never gives it, so the run is the padding.
+      is_left: whether rows are padded on the left.
+      starts: int64[n], filled.
+      stops: int64[n], filled.
+    """
+    for row in range(starts.size):
+        start, stop = offsets[row], offsets[row + 1]
+        if is_left:
+            while start < stop and ids[start] == pad_id:
+                start += 1
+        else:
+            while start < stop and ids[stop - 1] == pad_id:
+                stop -= 1
+        starts[row] = start
+        stops[row] = stop
+
+
+def tokenize_split(
+    split: Split, config: Config, tokenizer: Tokenizer, n_splits: int, on_batch: OnBatch | None = None
+) -> LedgerEntry:
+    """Reads, tokenizes, writes and commits one split; or returns its entry, without work, if that is done already.
+
+    Every attempt writes the same bytes, so it may be repeated and may run twice at once. Holds one batch of text, its
+    tokens and one row group.
+
+    Args:
+      split: of the plan.
+      config: of the job.
+      tokenizer: compiled, with the truncation and padding of the config; may be shared by threads.
+      n_splits: of the plan.
+      on_batch: called after each batch; what it raises stops the attempt.
+
+    Raises:
+      OSError: if a file cannot be read or written.
+      ValueError: if the tokenizer is not what the config says, or a row is longer than rows are padded to.
+      BooksError: if the counts of what was read, made and written do not agree; nothing is committed then.
+    """
+    info = tokenizer_info(tokenizer)
+    output, suffix = config.output.path, writers.suffix(config.output)
+    committed = ledger.load_committed(output, split, n_splits=n_splits, suffix=suffix, tokenizer=info.digest)
+    if committed is not None:
+        return committed
+    with ledger.Staging(output, split.id) as staging:
+        attempt = _Attempt(split, config, tokenizer, info, staging, n_splits)
+        for batch in read_split(split, config.input):
+            n_tokens = attempt.add(batch)
+            if on_batch is not None:
+                on_batch(batch.n_bytes, batch.documents.num_rows, batch.n_records - batch.documents.num_rows, n_tokens)
+        entry = attempt.finish()
+        staging.commit(entry)
+    return entry
+
+
+class _Attempt:
+    """The open files and the counts of one attempt at a split."""
+
+    def __init__(
+        self,
+        split: Split,
+        config: Config,
+        tokenizer: Tokenizer,
+        info: TokenizerInfo,
+        staging: ledger.Staging,
+        n_splits: int,
+    ) -> None:
+        _check_padding(tokenizer, config)
+        self._split = split
+        self._config = config
+        self._tokenizer = tokenizer
+        self._info = info
+        self._staging = staging
+        self._tally = tokenizer.new_tally()
+        self._statistics = Statistics(info.vocab_size, tokenizer.unk_token_id)
+        self._shard = staging.create(ledger.shard_name(split.index, n_splits, writers.suffix(config.output)))
+        self._writer = writers.open_writer(cast(BinaryIO, self._shard), config.output, info)
+        self._rejects = _Rejects(staging, ledger.rejects_name(split.index, n_splits), split.pieces)
+        self._n_records = self._n_bytes = self._n_skipped_bytes = self._n_document_bytes = 0
+
+    def add(self, batch: ReadBatch) -> int:
+        """Tokenizes and writes the documents of a batch; returns how many tokens they have."""
+        n_before = self._statistics.n_tokens
+        self._n_records += batch.n_records
+        self._n_bytes += batch.n_bytes
+        self._n_skipped_bytes += batch.n_skipped_bytes
+        self._n_document_bytes += pc.sum(batch.documents.column("n_bytes")).as_py() or 0
+        for documents in self._slices(batch.documents):
+            self._writer.write(self._tokenize(documents))
+        if batch.rejects is not None:
+            self._rejects.write(batch.rejects)
+        return self._statistics.n_tokens - n_before
+
+    def finish(self) -> LedgerEntry:
+        """Finishes the files and returns the entry to commit.
+
+        Raises:
+          BooksError: if it does not balance.
+        """
+        self._writer.close()
+        self._statistics.add_tally(self._tally)
+        counted = self._statistics
+        file = self._staging.create(ledger.statistics_name(self._split.id))
+        file.write(counted.to_bytes())
+        entry = LedgerEntry(
+            split_id=self._split.id,
+            index=self._split.index,
+            tokenizer=self._info.digest,
+            pieces=self._split.pieces,
+            n_records=self._n_records,
+            n_documents=counted.n_documents,
+            rejected=dict(sorted(self._rejects.reasons.items())),
+            filtered={},
+            n_bytes=self._n_bytes,
+            n_document_bytes=self._n_document_bytes,
+            n_rejected_bytes=self._rejects.n_bytes,
+            n_filtered_bytes=0,
+            n_skipped_bytes=self._n_skipped_bytes,
+            n_chars=counted.n_chars,
+            n_words=counted.n_words,
+            n_tokens=counted.n_tokens,
+            n_oov_tokens=counted.n_oov_tokens,
+            shard=self._shard.finish(rows=self._writer.n_rows, tokens=self._writer.n_tokens),
+            rejects=self._rejects.finish(),
+            statistics=file.finish(),
+        )
+        ledger.check_balance(entry, counted)
+        return entry
+
+    def _slices(self, documents: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+        padding = self._tokenizer.padding
+        if padding is None:
+            yield documents
+            return
+        n_rows = max(1, _PADDED_IDS // max(1, padding.target(0)))
+        for start in range(0, documents.num_rows, n_rows):
+            yield documents.slice(start, n_rows)
+
+    def _tokenize(self, documents: pa.RecordBatch) -> pa.RecordBatch:
+        """Returns the documents as `schemas.TOKENS`, counted."""
+        text = documents.column("text")
+        rows = self._tokenizer.encode_arrow(text, self._config.tokenizer.add_special_tokens, self._tally)
+        offsets, ids = rows.offsets.to_numpy(), rows.values.to_numpy()
+        starts, stops = offsets[:-1], offsets[1:]
+        padding = self._tokenizer.padding
+        if padding is not None:
+            self._check_lengths(documents, stops - starts, padding.target(0))
+            starts, stops = np.empty_like(starts), np.empty_like(stops)
+            padded_spans(ids, offsets, padding.pad_id, padding.direction == "left", starts, stops)
+        n_oov = self._statistics.update(text, ids, starts, stops)
+        columns = [documents.column("doc_id"), rows, pa.array((stops - starts).astype(np.int32)), pa.array(n_oov)]
+        return pa.RecordBatch.from_arrays(columns, schema=schemas.TOKENS)
+
+    def _check_lengths(self, documents: pa.RecordBatch, n_ids: np.ndarray, length: int) -> None:
+        if (n_ids != length).any():
+            row = int(np.argmax(n_ids != length))
+            raise ValueError(
+                f"document {documents.column('doc_id')[row].as_py()!r} has {n_ids[row]} tokens, more than "
+                f"tokenizer.padding.length {length}; raise it, or set tokenizer.truncation"
+            )
+
+
+class _Rejects:
+    """The rejects of a split, a file only if there are any. Sources are names, not paths: the same bytes anywhere."""
+
+    def __init__(self, staging: ledger.Staging, name: str, pieces: Iterable[Piece]) -> None:
+        self.reasons: Counter[str] = Counter()
+        self.n_bytes = 0
+        self._staging = staging
+        self._name = name
+        self._names = {piece.path: piece.name for piece in pieces}
+        self._file: ledger.StagedFile | None = None
+        self._writer: pq.ParquetWriter | None = None
+        self._groups = RowGroups(_REJECT_LIMITS)
+
+    def write(self, rejects: pa.RecordBatch) -> None:
+        """Appends rows of `schemas.REJECTS`."""
+        if rejects.num_rows == 0:
+            return
+        if self._writer is None:
+            self._file = self._staging.create(self._name)
+            self._writer = pq.ParquetWriter(self._file, schemas.REJECTS, compression="zstd", store_schema=False)
+        self.n_bytes += pc.sum(rejects.column("n_bytes")).as_py()
+        self.reasons.update(rejects.column("reason").to_pylist())
+        source = pa.array([self._names[path] for path in rejects.column("source").to_pylist()], pa.string())
+        rejects = rejects.set_column(0, schemas.REJECTS.field(0), source)
+        n_string_bytes = sum(
+            pc.binary_length(rejects.column(name)).to_numpy().astype(np.int64)
+            for name in ("source", "detail", "sample")
+        )
+        for group in self._groups.add(rejects, (np.ones(rejects.num_rows, np.int64), n_string_bytes)):
+            self._writer.write_table(group)
+
+    def finish(self) -> FileRecord | None:
+        """Finishes the file; None if there is none."""
+        if self._file is None or self._writer is None:
+            return None
+        for group in self._groups.rest():
+            self._writer.write_table(group)
+        self._writer.close()
+        return self._file.finish(rows=sum(self.reasons.values()))
+
+
+def tokenizer_info(tokenizer: Tokenizer) -> TokenizerInfo:
+    """Returns what shards and manifest say of a tokenizer."""
+    return _tokenizer_info(tokenizer, tokenizer.truncation, tokenizer.padding)
+
+
+@functools.lru_cache(maxsize=4)
+def _tokenizer_info(tokenizer: Tokenizer, truncation: Truncation | None, padding: Padding | None) -> TokenizerInfo:
+    # A digest takes a large vocabulary tens of milliseconds, every split asks for it, and it depends on all three.
+    return TokenizerInfo(
+        digest=tokenizer.digest,
+        vocab_size=tokenizer.n_ids,
+        special_ids={token.content: token.id for token in tokenizer.added_tokens if token.special},
+        padding_side=padding.direction if padding is not None else None,
+    )
+
+
+def _check_padding(tokenizer: Tokenizer, config: Config) -> None:
+    """Raises ValueError unless the tokenizer pads as the config says: it decides what a shard looks like."""
+    asked, has = config.tokenizer.padding, tokenizer.padding
+    expected = (asked.length, asked.side) if asked is not None else None
+    found = (has.target(0), has.direction) if has is not None else None
+    if expected != found or (has is not None and has.length is None):
+        raise ValueError(
+            f"the tokenizer's padding is {has!r}, but tokenizer.padding of the config is {asked!r}; "
+            "call enable_padding or no_padding as the config says"
+        )
+
+
+def finish_output(
+    config: Config,
+    job: Job,
+    splits: Sequence[Split],
+    tokenizer: Tokenizer,
+    *,
+    files: Iterable[FileRecord] = (),
+) -> tuple[Mapping[str, Any], Statistics]:
+    """Turns committed splits into a finished output folder: vocabulary, statistics, and the manifest last.
+
+    Args:
+      config: of the job.
+      job: as `manifest.prepare_output` was given it.
+      splits: the plan; all committed.
+      tokenizer: that made the tokens.
+      files: other files of the output folder that the manifest is to list.
+
+    Returns:
+      The manifest, and the statistics of all splits.
+
+    Raises:
+      BooksError: if a split is not committed, or anything does not add up; there is no manifest then.
+    """
+    output, info = config.output.path, tokenizer_info(tokenizer)
+    entries = []
+    total = Statistics(info.vocab_size, tokenizer.unk_token_id)
+    for split in splits:
+        entry = ledger.read_entry(output, split.id)
+        if entry is None or entry.tokenizer != info.digest:
+            raise BooksError(f"split {split.id} has not been committed with tokenizer {info.digest}")
+        with storage.open_read(storage.join(output, entry.statistics.file)) as handle:
+            total.merge(Statistics.from_bytes(handle.read()))
+        entries.append(entry)
+    written = [
+        *write_vocabulary(output, tokenizer),
+        _write(output, manifest.TOKEN_COUNTS, _to_parquet(statistics.token_counts(total, tokenizer))),
+        _write(output, manifest.STATS, ledger.to_json(statistics.summary(total, tokenizer))),
+        *files,
+    ]
+    described = {
+        "digest": info.digest,
+        "vocab_size": info.vocab_size,
+        "special_ids": dict(info.special_ids),
+        "unk_id": tokenizer.unk_token_id,
+        "pad_id": tokenizer.padding.pad_id if tokenizer.padding is not None else None,
+    }
+    built = manifest.build(job, splits, entries, tokenizer=described, files=written)
+    _check_statistics(built["totals"], total)
+    manifest.publish(output, job, splits, built, suffix=writers.suffix(config.output))
+    return built, total
+
+
+def _check_statistics(totals: Mapping[str, Any], counted: Statistics) -> None:
+    for name in ("n_documents", "n_chars", "n_words", "n_tokens", "n_oov_tokens"):
+        if totals[name] != getattr(counted, name):
+            raise BooksError(
+                f"{name} of the ledger {totals[name]} != {name} of the statistics {getattr(counted, name)}"
+            )
+
+
+def write_vocabulary(output: str, tokenizer: Tokenizer) -> list[FileRecord]:
+    """Writes `vocab/tokenizer.json` and, where lines can hold the vocabulary, `vocab/vocab.txt`."""
+    files = [_write(output, manifest.TOKENIZER, tokenizer.to_str(pretty=True).encode())]
+    with tempfile.TemporaryDirectory() as directory:
+        path = os.path.join(directory, "vocab.txt")
+        try:
+            tokenizer.save(path)
+        except ValueError:
+            return files
+        with open(path, "rb") as handle:
+            files.append(_write(output, manifest.VOCAB_TXT, handle.read()))
+    return files
+
+
+def _write(output: str, name: str, data: bytes) -> FileRecord:
+    storage.write_atomic(storage.join(output, name), data)
+    return ledger.describe(output, name)
+
+
+def _to_parquet(table: pa.Table) -> bytes:
+    sink = io.BytesIO()
+    pq.write_table(table, sink, compression="zstd", store_schema=False)
+    return sink.getvalue()
