@@ -1,0 +1,139 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a job will do, found out before it does anything: its tokenizer, its splits, its output folder. No Beam here."""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from pipeline import counting, ledger, manifest, progress, storage, writers
+from pipeline.config import Config, Job
+from pipeline.counting import PartitionCounts
+from pipeline.splits import Split, plan_splits
+from pipeline.vocabulary import counting_tokenizer, load_tokenizer
+
+COUNTING_STAGE = "counting"
+MERGING_STAGE = "merging"
+TRAINING_STAGE = "training"
+TOKENIZING_STAGE = "tokenizing"
+FINISHING_STAGE = "finishing"
+
+PLAN_NAME = f"{ledger.LEDGER}/plan.jsonl"
+"""The splits of a plan, a line each, the largest first: read by workers, because a graph must stay small."""
+
+
+_HALF_WRITTEN = re.compile(r"\.[0-9a-f]{32}\.tmp$")
+
+
+@dataclass(frozen=True)
+class JobPlan:
+    """A job that can start."""
+
+    name: Job
+    """What is done; `run` with a tokenizer that exists is `tokenize`."""
+    config: Config
+    job: manifest.Job
+    splits: list[Split]
+    tokenizer_json: str | None
+    """Of the tokenizer to tokenize with, where there is one already."""
+    counting_json: str | None
+    """Of the tokenizer that says what a word is, where words are counted."""
+
+    @property
+    def counts_words(self) -> bool:
+        """Whether words are counted."""
+        return self.counting_json is not None
+
+    @property
+    def tokenizes(self) -> bool:
+        """Whether shards are written."""
+        return self.name in ("run", "tokenize")
+
+    @property
+    def plan_path(self) -> str:
+        """Where `prepare` writes the splits."""
+        return storage.join(self.config.output.path, PLAN_NAME)
+
+    @property
+    def n_bytes(self) -> int:
+        """Planned bytes of the input, read once."""
+        return sum(split.n_bytes for split in self.splits)
+
+    def stages(self) -> list[progress.Stage]:
+        """Returns the stages whose length is known, in order."""
+        stages = []
+        if self.counts_words:
+            stages.append(progress.Stage.of(COUNTING_STAGE, manifest.COUNTING, self.splits))
+        if self.tokenizes:
+            stages.append(progress.Stage.of(TOKENIZING_STAGE, ledger.LEDGER, self.splits))
+        return stages
+
+    def finished_counts(self) -> list[PartitionCounts] | None:
+        """Returns the counts artifact where an earlier run of this job has finished it; it is read to make sure."""
+        if self.counting_json is None:
+            return None
+        key = counting.count_key(self.config.input, self.counting_json)
+        return counting.load_finished(self.splits, self.config.output.path, key)
+
+
+def plan_job(name: Job, config: Config) -> JobPlan:
+    """Finds out what a job will do; reads the tokenizer and looks at every input file, writes nothing.
+
+    Raises:
+      ValueError: naming every input file and tokenizer that cannot be used, at once.
+      OSError: when all that is wrong is that files cannot be read.
+    """
+    tokenizes = name in ("run", "tokenize")
+    trains = config.tokenizer.train is not None and name in ("run", "train")
+    problems: list[Exception] = []
+    tokenizer_json = counting_json = digest = None
+    try:
+        if trains or not tokenizes:
+            counting_json = counting_tokenizer(config.tokenizer).to_str()
+        else:
+            tokenizer = load_tokenizer(config.tokenizer)
+            tokenizer_json, digest = tokenizer.to_str(), tokenizer.digest
+    except (OSError, ValueError) as error:
+        kind = OSError if isinstance(error, OSError) else ValueError
+        problems.append(kind(f"tokenizer.file: {error}" if config.tokenizer.file else f"tokenizer: {error}"))
+    name = "tokenize" if name == "run" and not trains else name
+    job = manifest.Job.of(name, config, digest)
+    splits: list[Split] = []
+    try:
+        splits = plan_splits(config.input, job.digest)
+    except (OSError, ValueError) as error:
+        problems.append(error)
+    if problems:
+        kind = OSError if all(isinstance(problem, OSError) for problem in problems) else ValueError
+        raise kind("\n".join(str(problem) for problem in problems))
+    return JobPlan(name, config, job, splits, tokenizer_json, counting_json)
+
+
+def prepare(plan: JobPlan, mode: manifest.Mode) -> None:
+    """Takes the output folder for a job and writes its plan there.
+
+    Raises:
+      ValueError: when the folder holds something else than `mode` allows.
+    """
+    output = plan.config.output
+    n_splits, suffix = (len(plan.splits), writers.suffix(output)) if plan.tokenizes else (0, "")
+    manifest.prepare_output(output.path, plan.job, mode, n_splits=n_splits, suffix=suffix)
+    _delete_half_written(output.path)
+    # The largest first: dealt out in turn, they leave the small ones to even out the ends.
+    ordered = sorted(plan.splits, key=lambda split: (-split.n_bytes, split.index))
+    storage.write_atomic(plan.plan_path, "".join(f"{split.to_json()}\n" for split in ordered).encode())
+
+
+def _delete_half_written(output: str) -> None:
+    """Removes what `storage.write_atomic` leaves beside a file when the process is killed before it renames."""
+    for folder in ("", ledger.REJECTED, ledger.LEDGER, manifest.VOCABULARY, manifest.COUNTS, manifest.COUNTING):
+        path = storage.join(output, folder) if folder else output
+        for name in storage.list_files(path):
+            if _HALF_WRITTEN.search(name):
+                storage.delete(storage.join(path, name))
+
+
+def read_plan(path: str) -> Iterator[str]:
+    """Yields the splits that `prepare` wrote, as JSON, the largest first."""
+    with storage.open_read(path) as handle:
+        for line in handle:
+            yield line.decode().rstrip("\n")

@@ -1,0 +1,107 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a finished job is summed up as on the screen: one table, from the files it left."""
+
+import json
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from pipeline import counting, manifest, storage
+from pipeline.display import duration, megabytes
+
+
+def summarize(output: str, seconds: float) -> RenderableType:
+    """Returns the summary of the finished job in an output folder.
+
+    Args:
+      output: the folder, with its manifest.
+      seconds: that the job took; for the screen only, it stands in no file.
+    """
+    found = manifest.read(output)
+    rows = _tokens(output, found) if found["shards"] else _counts(output, found)
+    table = Table(show_header=False, box=None, padding=(0, 2, 0, 0))
+    table.add_column(style="bold", no_wrap=True)
+    table.add_column(justify="right", no_wrap=True)
+    table.add_column(style="dim", overflow="fold")
+    for row in [*rows, _speed(found, rows, seconds)]:
+        table.add_row(*row)
+    return Group(Text(f"{found['job']}: done", style="bold green"), table, *_files(output, found))
+
+
+Row = tuple[str, str, str]
+
+
+def _tokens(output: str, found: Mapping[str, Any]) -> list[Row]:
+    totals, stats = found["totals"], _read_json(output, manifest.STATS)
+    rejected = totals["rejected"]
+    return [
+        ("documents", f"{totals['n_documents']:,}", f"of {totals['n_records']:,} records"),
+        ("rejected", f"{sum(rejected.values()):,}", _listed(rejected)),
+        ("bytes", f"{totals['n_bytes']:,}", megabytes(totals["n_bytes"])),
+        ("words", f"{totals['n_words']:,}", f"{totals['n_chars']:,} characters"),
+        ("tokens", f"{totals['n_tokens']:,}", _vocabulary(found, stats)),
+        ("unknown tokens", f"{totals['n_oov_tokens']:,}", _share(stats["oov"]["share_of_tokens"], "of tokens")),
+        ("tokens per word", _ratio(stats["tokens_per_word"]), ""),
+        ("bytes per token", _ratio(stats["bytes_per_token"]), ""),
+    ]
+
+
+def _counts(output: str, found: Mapping[str, Any]) -> list[Row]:
+    totals = _read_json(output, counting.TOTALS_NAME)["totals"]
+    rejected = totals["rejected"]
+    rows = [
+        ("documents", f"{totals['n_documents']:,}", f"of {totals['n_records']:,} records"),
+        ("rejected", f"{sum(rejected.values()):,}", _listed(rejected)),
+        ("bytes", f"{totals['n_bytes']:,}", megabytes(totals["n_bytes"])),
+        ("words", f"{totals['n_words']:,}", f"{totals['n_distinct_words']:,} distinct"),
+    ]
+    if found["tokenizer"] is not None:
+        rows.append(("vocabulary", f"{found['tokenizer']['vocab_size']:,}", "tokens"))
+    return rows
+
+
+def _speed(found: Mapping[str, Any], rows: Iterable[Row], seconds: float) -> Row:
+    n_bytes = next(int(number.replace(",", "")) for name, number, _ in rows if name == "bytes")
+    return ("time", duration(seconds), f"{n_bytes / 1e6 / max(seconds, 1e-9):.1f} MB/s, start and end included")
+
+
+def _files(output: str, found: Mapping[str, Any]) -> list[Text]:
+    """Returns a line for each kind of file that the job left."""
+    lines = []
+    for kind in ("shards", "rejects"):
+        names = [record["file"] for record in found[kind]]
+        if names:
+            n_bytes = sum(record["n_bytes"] for record in found[kind])
+            more = f" ... {names[-1]}" if len(names) > 1 else ""
+            plural = kind if len(names) > 1 else kind.removesuffix("s")
+            lines.append(f"{len(names)} {plural}, {megabytes(n_bytes)}: {names[0]}{more}")
+    others = [record["file"] for record in found["files"]]
+    folders = sorted({f"{name.partition('/')[0]}/" if "/" in name else name for name in others})
+    lines.append(", ".join([*folders, manifest.MANIFEST]))
+    return [Text(f"in {output}"), *(Text(f"  {line}") for line in lines)]
+
+
+def _vocabulary(found: Mapping[str, Any], stats: Mapping[str, Any]) -> str:
+    vocabulary = stats["vocabulary"]
+    return f"{vocabulary['used']:,} of {vocabulary['size']:,} vocabulary entries used"
+
+
+def _share(share: float | None, of: str) -> str:
+    return f"{100 * share:.3f}% {of}" if share is not None else ""
+
+
+def _ratio(ratio: float | None) -> str:
+    return f"{ratio:.3f}" if ratio is not None else "-"
+
+
+def _listed(reasons: Mapping[str, int]) -> str:
+    return ", ".join(f"{reason} {n:,}" for reason, n in sorted(reasons.items()))
+
+
+def _read_json(output: str, name: str) -> dict[str, Any]:
+    with storage.open_read(storage.join(output, name)) as handle:
+        found: dict[str, Any] = json.loads(handle.read())
+    return found

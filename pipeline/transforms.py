@@ -1,0 +1,400 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Beam transforms: thin shells over the functions of this package, for our jobs and for graphs of your own.
+
+Two families. The jobs use the first, in which only split descriptors and names cross the runner:
+
+- `TokenizeSplits`: a split -> a committed shard, in one fused step;
+- `CountSplits`, `MergeCounts`: splits -> the counts artifact;
+- `TrainVocabulary`: the counts artifact -> a tokenizer.
+
+The second exchanges columns, `pa.RecordBatch` of a few megabytes, and can be put together freely. Beam fuses
+neighbours, so batches between them cost nothing; a shuffle in between pays for every byte:
+
+- `ReadDocuments`, `NormalizeDocuments`, `TokenizeDocuments`, `CountWords`.
+
+A tokenizer travels as the text of its `tokenizer.json`: a string, or a side input with one, and is compiled once per
+process. All transforms are deterministic, make no assumption on order or batching, and may be retried.
+"""
+
+import contextlib
+import dataclasses
+import threading
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+import apache_beam as beam
+import numpy as np
+import pyarrow as pa
+from apache_beam.metrics.metric import Metrics
+from apache_beam.transforms.window import GlobalWindow
+from apache_beam.typehints import Tuple
+from apache_beam.utils.windowed_value import WindowedValue
+
+from pipeline import arrow_coder as arrow_coder  # noqa: PLC0414  # registers the coder, here and in every worker
+from pipeline import counting, progress, schemas
+from pipeline.config import Config, InputConfig, TokenizerConfig
+from pipeline.counting import PartitionCounts, SplitCounts
+from pipeline.planning import COUNTING_STAGE, MERGING_STAGE, TOKENIZING_STAGE, TRAINING_STAGE
+from pipeline.readers import read_split
+from pipeline.splits import Split
+from pipeline.tokenizing import padded_spans, tokenize_split
+from pipeline.vocabulary import train_tokenizer
+from tokenizer import Tokenizer, WordCounter
+
+TokenizerText = str | beam.pvalue.AsSingleton
+"""A `tokenizer.json` as text, or a side input that holds one."""
+
+_compiled: dict[str, Tokenizer] = {}
+_compiling = threading.Lock()
+_KEPT_TOKENIZERS = 4
+
+
+def compiled_tokenizer(tokenizer_json: str) -> Tokenizer:
+    """Returns the tokenizer of a `tokenizer.json`, built once per process and shared by its threads.
+
+    Building one takes seconds where the vocabulary is large. Keeps the last few.
+    """
+    with _compiling:
+        if tokenizer_json not in _compiled:
+            while len(_compiled) >= _KEPT_TOKENIZERS:
+                del _compiled[next(iter(_compiled))]
+            _compiled[tokenizer_json] = Tokenizer.from_str(tokenizer_json)
+        return _compiled[tokenizer_json]
+
+
+class _Report:
+    """What a step over splits tells Beam, in counters, and whoever watches this process."""
+
+    def __init__(self, transform: type[beam.PTransform], stage: str) -> None:
+        self._stage = stage
+        names = ("bytes-in", "documents-in", "documents-rejected", "tokens-out")
+        self._counters = [Metrics.counter(transform, name) for name in names]
+        self._done = Metrics.counter(transform, "splits-done")
+
+    @contextlib.contextmanager
+    def of(self, split: Split) -> Iterator[counting.OnBatch]:
+        """Yields what is to be called after each batch of `split`."""
+        totals = [0, 0, 0, 0]
+        watcher = progress.current()
+
+        def on_batch(n_bytes: int, n_documents: int, n_rejected: int, n_tokens: int) -> None:
+            for i, number in enumerate((n_bytes, n_documents, n_rejected, n_tokens)):
+                totals[i] += number
+            if watcher is not None:
+                watcher.advance(self._stage, split.id, n_bytes, n_rejected, n_tokens)
+
+        yield on_batch
+        for counter, number in zip(self._counters, totals, strict=True):
+            counter.inc(number)
+        self._done.inc()
+        if watcher is not None:
+            watcher.finish(self._stage, split.id)
+
+
+def _enter_stage(stage: str) -> None:
+    watcher = progress.current()
+    if watcher is not None:
+        watcher.enter(stage)
+
+
+# Split by split: what the jobs are made of.
+
+
+@dataclasses.dataclass
+class TokenizeSplits(beam.PTransform):
+    """Tokenizes splits into committed shards.
+
+    Input: splits as JSON. Output: the id of each split, once its shard and ledger entry are on disk. A split that is
+    committed already costs the reading of its files. Memory: one batch, its tokens and a row group per worker.
+    Counters: bytes-in, documents-in, documents-rejected, tokens-out, splits-done. Bad documents go to `rejected/`.
+    """
+
+    config: Config
+    n_splits: int
+    tokenizer: TokenizerText
+
+    def expand(self, splits: Any) -> Any:  # noqa: D102
+        fn = _TokenizeSplitsFn(self.config, self.n_splits)
+        return splits | "TokenizeSplit" >> beam.ParDo(fn, self.tokenizer).with_output_types(str)
+
+
+class _TokenizeSplitsFn(beam.DoFn):
+    def __init__(self, config: Config, n_splits: int) -> None:
+        self._config = config
+        self._n_splits = n_splits
+        self._report = _Report(TokenizeSplits, TOKENIZING_STAGE)
+
+    def process(self, element: str, tokenizer_json: str) -> Iterator[str]:
+        split = Split.from_json(element)
+        tokenizer = compiled_tokenizer(tokenizer_json)
+        with self._report.of(split) as on_batch:
+            entry = tokenize_split(split, self._config, tokenizer, self._n_splits, on_batch)
+        yield entry.split_id
+
+
+@dataclasses.dataclass
+class CountSplits(beam.PTransform):
+    """Counts the words of splits into files.
+
+    Input: splits as JSON. Output: `SplitCounts` as JSON. Memory: one batch and at most
+    `counting.MAX_COUNTER_BYTES` of distinct words per worker. Counters: bytes-in, documents-in, documents-rejected,
+    splits-done.
+    """
+
+    input: InputConfig
+    output: str
+    tokenizer: str
+    """Its normalizer and pre-tokenizer say what a word is."""
+
+    def expand(self, splits: Any) -> Any:  # noqa: D102
+        return splits | "CountSplit" >> beam.ParDo(_CountSplitsFn(self)).with_output_types(str)
+
+
+class _CountSplitsFn(beam.DoFn):
+    def __init__(self, parameters: CountSplits) -> None:
+        self._input, self._output, self._tokenizer = parameters.input, parameters.output, parameters.tokenizer
+        self._key = counting.count_key(parameters.input, parameters.tokenizer)
+        self._report = _Report(CountSplits, COUNTING_STAGE)
+
+    def process(self, element: str) -> Iterator[str]:
+        split = Split.from_json(element)
+        tokenizer = compiled_tokenizer(self._tokenizer)
+        with self._report.of(split) as on_batch:
+            counts = counting.count_split(split, self._input, self._output, tokenizer, self._key, on_batch=on_batch)
+        yield counts.to_json()
+
+
+@dataclasses.dataclass
+class MergeCounts(beam.PTransform):
+    """Merges the counts of all splits into the counts artifact, a hash partition per element of work.
+
+    Input: `SplitCounts` as JSON. Output: one list, the `PartitionCounts` of the finished artifact as JSON, in order.
+    Memory: the distinct words of one partition, twice, per worker. Counter: words-out, the distinct ones.
+    """
+
+    output: str
+    key: str
+    n_partitions: int = counting.N_PARTITIONS
+
+    def expand(self, counts: Any) -> Any:  # noqa: D102
+        merge = beam.ParDo(_MergePartitionFn(self.output, self.n_partitions), beam.pvalue.AsList(counts))
+        partitions = (
+            counts.pipeline
+            | "Partitions" >> beam.Create(list(range(self.n_partitions)))
+            | "MergePartition" >> merge.with_output_types(str)
+        )
+        inputs = beam.pvalue.AsList(counts), beam.pvalue.AsList(partitions)
+        return (
+            counts.pipeline
+            | "Once" >> beam.Create([None])
+            | "FinishCounts" >> beam.Map(_finish_counts, *inputs, self.output, self.key).with_output_types(list[str])
+        )
+
+
+class _MergePartitionFn(beam.DoFn):
+    def __init__(self, output: str, n_partitions: int) -> None:
+        self._output, self._n_partitions = output, n_partitions
+        self._words = Metrics.counter(MergeCounts, "words-out")
+
+    def process(self, element: int, splits: Sequence[str]) -> Iterator[str]:
+        _enter_stage(MERGING_STAGE)
+        counts = map(SplitCounts.from_json, splits)
+        merged = counting.merge_partition(element, self._n_partitions, counts, self._output)
+        self._words.inc(merged.file.rows or 0)
+        yield merged.to_json()
+
+
+def _finish_counts(_: None, splits: Sequence[str], partitions: Sequence[str], output: str, key: str) -> list[str]:
+    finished = counting.finish_counts(
+        [SplitCounts.from_json(text) for text in splits],
+        [PartitionCounts.from_json(text) for text in partitions],
+        output,
+        key,
+    )
+    return [counts.to_json() for counts in finished]
+
+
+@dataclasses.dataclass
+class TrainVocabulary(beam.PTransform):
+    """Trains a vocabulary on the counts artifact.
+
+    Input: one list of `PartitionCounts` as JSON. Output: one `tokenizer.json` as text, with the truncation and padding
+    that the config asks for. Memory: all distinct words of the corpus, on one worker. Deterministic: a function of the
+    counts and the config.
+    """
+
+    config: TokenizerConfig
+    output: str
+
+    def expand(self, counts: Any) -> Any:  # noqa: D102
+        return counts | "Train" >> beam.Map(_train, self.config, self.output).with_output_types(str)
+
+
+def _train(partitions: Sequence[str], config: TokenizerConfig, output: str) -> str:
+    _enter_stage(TRAINING_STAGE)
+    counts = counting.load_counts([PartitionCounts.from_json(text) for text in partitions], output)
+    return train_tokenizer(counts, config).to_str()
+
+
+# Batch by batch: pieces for graphs of your own.
+
+
+@dataclasses.dataclass
+class ReadDocuments(beam.PTransform):
+    """Reads splits.
+
+    Input: splits as JSON (`splits.plan_splits`). Output: `documents`, batches of `schemas.DOCUMENTS` of about 4 MiB of
+    text, and `rejects`, batches of `schemas.REJECTS`. Memory: one batch per worker. Counters: bytes-in, documents-out,
+    documents-rejected.
+    """
+
+    input: InputConfig
+
+    def expand(self, splits: Any) -> Any:  # noqa: D102
+        return splits | "Read" >> beam.ParDo(_ReadFn(self.input)).with_outputs("rejects", main="documents")
+
+
+class _ReadFn(beam.DoFn):
+    def __init__(self, input_config: InputConfig) -> None:
+        self._input = input_config
+        self._bytes = Metrics.counter(ReadDocuments, "bytes-in")
+        self._documents = Metrics.counter(ReadDocuments, "documents-out")
+        self._rejected = Metrics.counter(ReadDocuments, "documents-rejected")
+
+    def process(self, element: str) -> Iterator[Any]:
+        for batch in read_split(Split.from_json(element), self._input):
+            self._bytes.inc(batch.n_bytes)
+            self._documents.inc(batch.documents.num_rows)
+            yield batch.documents
+            if batch.rejects is not None:
+                self._rejected.inc(batch.rejects.num_rows)
+                yield beam.pvalue.TaggedOutput("rejects", batch.rejects)
+
+
+@dataclasses.dataclass
+class NormalizeDocuments(beam.PTransform):
+    """Replaces the texts of documents by their normalized forms, for whoever wants to see or keep them.
+
+    Input and output: batches of `schemas.DOCUMENTS`. `TokenizeDocuments` normalizes by itself. Memory: a batch, twice.
+    Counter: documents-in.
+    """
+
+    tokenizer: TokenizerText
+
+    def expand(self, documents: Any) -> Any:  # noqa: D102
+        return documents | "Normalize" >> beam.Map(_normalize, self.tokenizer).with_output_types(pa.RecordBatch)
+
+
+def _normalize(documents: pa.RecordBatch, tokenizer_json: str) -> pa.RecordBatch:
+    Metrics.counter(NormalizeDocuments, "documents-in").inc(documents.num_rows)
+    return normalize_documents(documents, compiled_tokenizer(tokenizer_json))
+
+
+def normalize_documents(documents: pa.RecordBatch, tokenizer: Tokenizer) -> pa.RecordBatch:
+    """Returns `documents` with the text column normalized; offsets and sizes stay those of the input."""
+    if tokenizer.normalizer is None:
+        return documents
+    text = tokenizer.normalizer.normalize_arrow(documents.column("text")).cast(pa.string())
+    return documents.set_column(1, schemas.DOCUMENTS.field("text"), text)
+
+
+@dataclasses.dataclass
+class TokenizeDocuments(beam.PTransform):
+    """Tokenizes batches of documents.
+
+    Input: batches of `schemas.DOCUMENTS`. Output: batches of `schemas.TOKENS`, rows in the same order. Memory: a batch
+    and its tokens per worker. Counters: documents-in, tokens-out.
+    """
+
+    tokenizer: TokenizerText
+    add_special_tokens: bool = False
+
+    def expand(self, documents: Any) -> Any:  # noqa: D102
+        return documents | "Tokenize" >> beam.Map(_tokenize, self.tokenizer, self.add_special_tokens).with_output_types(
+            pa.RecordBatch
+        )
+
+
+def _tokenize(documents: pa.RecordBatch, tokenizer_json: str, add_special_tokens: bool) -> pa.RecordBatch:
+    rows = tokenize_documents(documents, compiled_tokenizer(tokenizer_json), add_special_tokens=add_special_tokens)
+    Metrics.counter(TokenizeDocuments, "documents-in").inc(documents.num_rows)
+    Metrics.counter(TokenizeDocuments, "tokens-out").inc(int(rows.column("n_tokens").to_numpy().sum(dtype=np.int64)))
+    return rows
+
+
+def tokenize_documents(
+    documents: pa.RecordBatch, tokenizer: Tokenizer, *, add_special_tokens: bool = False
+) -> pa.RecordBatch:
+    """Returns the tokens of `documents`, a batch of `schemas.TOKENS` with a row for each of its rows."""
+    rows = tokenizer.encode_arrow(documents.column("text"), add_special_tokens)
+    offsets, ids = rows.offsets.to_numpy(), rows.values.to_numpy()
+    n_tokens = np.diff(offsets)
+    if tokenizer.padding is not None:
+        starts, stops = np.empty_like(n_tokens), np.empty_like(n_tokens)
+        padded_spans(ids, offsets, tokenizer.padding.pad_id, tokenizer.padding.direction == "left", starts, stops)
+        n_tokens = stops - starts
+    unknown = -1 if tokenizer.unk_token_id is None else tokenizer.unk_token_id
+    n_unknown_before = np.concatenate(([0], np.cumsum(ids == unknown)))
+    n_oov = n_unknown_before[offsets[1:]] - n_unknown_before[offsets[:-1]]
+    columns = [documents.column("doc_id"), rows, n_tokens.astype(np.int32), n_oov.astype(np.int32)]
+    return pa.record_batch(columns, schema=schemas.TOKENS)
+
+
+@dataclasses.dataclass
+class CountWords(beam.PTransform):
+    """Counts the words of documents.
+
+    Input: batches of `schemas.DOCUMENTS`. Output: `n_partitions` batches of `schemas.WORD_COUNTS`, disjoint, each
+    ordered by word bytes; words are normalized pre-tokens. Memory: the distinct words of a bundle, at most
+    `counting.MAX_COUNTER_BYTES`, per worker, and those of one partition where it is merged; the shuffle carries each
+    distinct word once per bundle. Counters: documents-in, words-out.
+    """
+
+    tokenizer: TokenizerText
+    n_partitions: int = counting.N_PARTITIONS
+
+    def expand(self, documents: Any) -> Any:  # noqa: D102
+        count = beam.ParDo(_CountWordsFn(self.n_partitions), self.tokenizer)
+        return (
+            documents
+            | "CountBundle" >> count.with_output_types(Tuple[int, pa.RecordBatch])
+            | "ByPartition" >> beam.GroupByKey()
+            | "AddUp" >> beam.MapTuple(_add_up).with_output_types(pa.RecordBatch)
+        )
+
+
+class _CountWordsFn(beam.DoFn):
+    def __init__(self, n_partitions: int) -> None:
+        self._n_partitions = n_partitions
+        self._documents = Metrics.counter(CountWords, "documents-in")
+
+    def start_bundle(self) -> None:
+        self._counter: WordCounter | None = None
+
+    def process(self, element: pa.RecordBatch, tokenizer_json: str) -> Iterator[tuple[int, pa.RecordBatch]]:
+        if self._counter is None:
+            self._counter = compiled_tokenizer(tokenizer_json).new_word_counter()
+        self._counter.update(element.column("text"))
+        self._documents.inc(element.num_rows)
+        if self._counter.n_bytes > counting.MAX_COUNTER_BYTES:
+            yield from self._take()
+
+    def finish_bundle(self) -> Iterator[WindowedValue]:
+        window = GlobalWindow()
+        for keyed in self._take():
+            yield WindowedValue(keyed, window.max_timestamp(), (window,))
+
+    def _take(self) -> Iterator[tuple[int, pa.RecordBatch]]:
+        if self._counter is None:
+            return
+        counts = self._counter.to_table()
+        self._counter = None
+        for partition, batch in enumerate(counting.partitions_of(counts, self._n_partitions)):
+            if batch.num_rows:
+                yield partition, batch
+
+
+def _add_up(_: int, batches: Iterable[pa.RecordBatch]) -> pa.RecordBatch:
+    merged = counting.add_up([pa.Table.from_batches([batch]) for batch in batches]).combine_chunks()
+    Metrics.counter(CountWords, "words-out").inc(merged.num_rows)
+    return merged.to_batches()[0]

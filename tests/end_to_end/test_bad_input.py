@@ -1,0 +1,178 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Input as it is in the world: the job goes on, what cannot be used is in `rejected/`, and the books balance."""
+
+import gzip
+import json
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+# (the record, the reason it is rejected for or None where it is tokenized)
+JSON_LINES = [
+    (b'{"id": "good", "text": "the mill"}', None),
+    (b"not json", "not_json"),
+    (b'{"id": "x", "text": "the mill"', "not_json"),
+    (b'["text"]', "not_object"),
+    (b'{"id": "x"}', "missing_field"),
+    (b'{"id": "x", "text": null}', "null_text"),
+    (b'{"id": "x", "text": 17}', "not_string"),
+    (b'{"id": "x", "text": ["the"]}', "not_string"),
+    (b'{"id": true, "text": "the"}', "bad_id"),
+    (b'{"id": 7, "text": "the"}', None),
+    (b'{"id": "x", "text": "\xff\xfe"}', "invalid_utf8"),
+    (b'{"id": "x", "text": "\\ud800"}', "lone_surrogate"),
+    (b'{"id": "nul", "text": "a\\u0000 mill"}', None),
+    (b'{"id": "x", "text": "a' + b" mill" * 40_000 + b'"}', "too_large"),
+    (b'{"id": "empty", "text": ""}', None),
+    (b'{"id": "\\ud83c\\udf89", "text": "\\u73ab"}', None),
+    ("{'id': 'x'}".encode("utf-16"), "not_json"),
+    (b"[" * 5000, "too_deep"),
+    (b'{"text": "no id"}\r', None),
+    (b'{"id": "unfinished", "text": "the mill"}', None),
+]
+EXPECTED_IDS = ["good", "7", "nul", "empty", "🎉", None, "unfinished"]
+
+
+def tokenizer(tiny_vocab_file):
+    return {"file": str(tiny_vocab_file), "oov": "contain"}
+
+
+@pytest.mark.parametrize("split_bytes", [9_000, 1 << 25])
+def test_hostile_json_lines(make_job, tiny_vocab_file, tmp_path, split_bytes):
+    data = b"\n".join(line for line, _ in JSON_LINES)  # the last one without a line end
+    path = tmp_path / "hostile.jsonl"
+    path.write_bytes(b"\xef\xbb\xbf" + data)
+    job = make_job(
+        "job",
+        input={"paths": [str(path)], "split_bytes": split_bytes, "max_document_bytes": 100_000},
+        tokenizer=tokenizer(tiny_vocab_file),
+    )
+    assert job.run("tokenize", "--workers", "2") == 0
+    assert job.run("verify") == 0
+
+    # What was used, and where it came from.
+    rows = job.rows()
+    offsets, position = [], 3
+    for line, _ in JSON_LINES:
+        offsets.append(position)
+        position += len(line) + 1
+    ids = [doc_id or f"hostile.jsonl:{offsets[-2]}" for doc_id in EXPECTED_IDS]
+    assert [row["doc_id"] for row in rows] == ids
+    assert rows[0]["input_ids"] == [5, 7]
+    assert rows[2]["input_ids"] == [6, 7]  # NUL is dropped, as BERT does
+
+    # What was not, why, and exactly where: the sample is the record.
+    rejects = job.rejects()
+    expected = [(offsets[i], reason) for i, (_, reason) in enumerate(JSON_LINES) if reason]
+    found = [(row["offset"], row["reason"]) for row in rejects]
+    # UTF-16 has line ends of its own, which cut it into more records.
+    utf16 = next(i for i, (line, _) in enumerate(JSON_LINES) if line.startswith(b"\xff\xfe"))
+    assert [pair for pair in found if pair[0] != offsets[utf16]] == [
+        pair for pair in expected if pair[0] != offsets[utf16]
+    ]
+    whole = path.read_bytes()
+    for row in rejects:
+        assert row["source"] == "hostile.jsonl"
+        record = whole[row["offset"] : row["offset"] + row["n_bytes"]]
+        assert row["sample"] == record.removesuffix(b"\n")[:1024]
+        assert row["detail"]
+
+    totals = job.manifest()["totals"]
+    assert totals["n_records"] == len(rows) + len(rejects) == totals["n_documents"] + sum(totals["rejected"].values())
+    assert totals["n_bytes"] == path.stat().st_size
+    assert totals["n_skipped_bytes"] == 3
+    assert totals["n_tokens"] == sum(row["n_tokens"] for row in rows)
+
+
+def test_the_same_rejects_when_words_are_counted(make_job, tiny_vocab_file, tmp_path):
+    path = tmp_path / "hostile.jsonl"
+    path.write_bytes(b"\n".join(line for line, _ in JSON_LINES))
+    sections = {"input": {"paths": [str(path)], "max_document_bytes": 100_000}}
+    tokenized = make_job("tokenized", tokenizer=tokenizer(tiny_vocab_file), **sections)
+    counted = make_job("counted", **sections)
+    assert tokenized.run("tokenize", "--workers", "1") == 0
+    assert counted.run("count", "--workers", "1") == 0
+    totals = json.loads((counted.output / "counts/counts.json").read_text())["totals"]
+    assert totals["rejected"] == tokenized.manifest()["totals"]["rejected"]
+    for name in ("n_records", "n_documents", "n_bytes", "n_rejected_bytes", "n_words", "n_chars"):
+        assert totals[name] == tokenized.manifest()["totals"][name], name
+
+
+def test_compressed_files_that_end_early_or_are_damaged(make_job, tiny_vocab_file, tmp_path):
+    lines = b"".join(b'{"id": "%d", "text": "the mill grinds %d"}\n' % (i, i * i) for i in range(20_000))
+    whole = gzip.compress(lines, mtime=0)
+    folder = tmp_path / "in"
+    folder.mkdir()
+    (folder / "damaged.jsonl.gz").write_bytes(whole[:50_000] + b"\x00" * 5_000 + whole[55_000:])
+    (folder / "truncated.jsonl.gz").write_bytes(whole[: len(whole) // 2])
+    (folder / "whole.jsonl.gz").write_bytes(whole)
+    job = make_job("job", input={"paths": [str(folder / "*")]}, tokenizer=tokenizer(tiny_vocab_file))
+    assert job.run("tokenize", "--workers", "2") == 0
+    assert job.run("verify") == 0
+    rejects = {row["source"]: row["reason"] for row in job.rejects()}
+    assert rejects.keys() == {"damaged.jsonl.gz", "truncated.jsonl.gz"}
+    assert rejects["truncated.jsonl.gz"] == "truncated_stream"
+    ids = [row["doc_id"] for row in job.rows()]
+    assert ids[-20_000:] == [str(i) for i in range(20_000)]
+    readable = ids[:-20_000]
+    assert 3_000 < len(readable) < 30_000  # what was readable of the others is kept
+
+
+def test_empty_files_blank_lines_and_no_text_at_all(make_job, tiny_vocab_file, tmp_path):
+    folder = tmp_path / "in"
+    folder.mkdir()
+    (folder / "a.jsonl").write_bytes(b"")
+    (folder / "b.jsonl").write_bytes(b"\n\r\n   \n")
+    (folder / "c.txt").write_bytes(b"\xff\xfe broken\nthe mill\n")
+    (folder / "d.jsonl.gz").write_bytes(gzip.compress(b""))
+    job = make_job("job", input={"paths": [str(folder / "*")]}, tokenizer=tokenizer(tiny_vocab_file))
+    assert job.run("tokenize", "--workers", "1") == 0
+    assert job.run("verify") == 0
+    assert [row["input_ids"] for row in job.rows()] == [[5, 7]]
+    assert [row["reason"] for row in job.rejects()] == ["invalid_utf8"]
+
+
+def test_parquet_with_holes(make_job, tiny_vocab_file, tmp_path):
+    path = tmp_path / "holes.parquet"
+    table = pa.table({"id": ["a", None, "c", "d"], "text": ["the", "mill", None, ""], "other": [1, 2, 3, 4]})
+    pq.write_table(table, path, row_group_size=2)
+    job = make_job("job", input={"paths": [str(path)]}, tokenizer=tokenizer(tiny_vocab_file))
+    assert job.run("tokenize", "--workers", "1") == 0
+    assert job.run("verify") == 0
+    assert [(row["doc_id"], row["input_ids"]) for row in job.rows()] == [
+        ("a", [5]),
+        ("holes.parquet:1", [7]),
+        ("d", []),
+    ]
+    assert [(row["offset"], row["reason"]) for row in job.rejects()] == [(2, "null_text")]
+
+
+def test_rows_that_do_not_fit_their_padding_fail_the_job(make_job, tiny_vocab_file, tmp_path, capsys):
+    path = tmp_path / "a.jsonl"
+    path.write_text('{"id": "long", "text": "the mill grinds text"}\n')
+    sections = {"input": {"paths": [str(path)]}, "tokenizer": tokenizer(tiny_vocab_file) | {"padding": {"length": 3}}}
+    job = make_job("job", **sections)
+    assert job.run("tokenize", "--workers", "1") == 1
+    assert "'long' has 4 tokens, more than tokenizer.padding.length 3" in capsys.readouterr().err
+    assert not (job.output / "manifest.json").exists()
+
+
+@pytest.mark.slow
+def test_a_hundred_megabytes_in_one_record(make_job, tiny_vocab_file, tmp_path):
+    path = tmp_path / "huge.jsonl"
+    with path.open("wb") as file:
+        file.write(b'{"id": "before", "text": "the"}\n{"id": "huge", "text": "')
+        for _ in range(100):
+            file.write(b"mill " * 200_000)
+        file.write(b'"}\n{"id": "after", "text": "the"}\n')
+    for limit, ids in ((64 << 20, ["before", "after"]), (128 << 20, ["before", "huge", "after"])):
+        job = make_job(
+            f"job{limit}",
+            input={"paths": [str(path)], "max_document_bytes": limit},
+            tokenizer=tokenizer(tiny_vocab_file),
+        )
+        assert job.run("tokenize", "--workers", "2") == 0
+        assert job.run("verify") == 0
+        assert [row["doc_id"] for row in job.rows()] == ids
+        assert [row["reason"] for row in job.rejects()] == ["too_large"] * (3 - len(ids))

@@ -1,0 +1,93 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Same input, config and version: the same bytes, whatever the workers, the mode, the replays, the place."""
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+TRAINING = {"train": {"vocab_size": 300, "min_frequency": 1}, "oov": "contain"}
+
+
+def sections(corpus, split_bytes=4000, **tokenizer):
+    paths = [str(corpus / "*.jsonl*"), str(corpus / "*.txt"), str(corpus / "*.parquet")]
+    return {"input": {"paths": paths, "split_bytes": split_bytes}, "tokenizer": tokenizer or TRAINING}
+
+
+def differing(one, other):
+    """Names of files that are not in both, or not the same."""
+    return sorted(name for name in one.keys() | other.keys() if one.get(name) != other.get(name))
+
+
+def test_run_is_the_same_bytes_in_every_mode(corpus, make_job):
+    reference = make_job("reference", **sections(corpus))
+    assert reference.run("run", "--mode", "inline") == 0
+    files = reference.files()
+    assert len([name for name in files if name.startswith("tokens-")]) > 8
+    assert {"manifest.json", "stats.json", "vocab/tokenizer.json", "counts/counts.json"} <= files.keys()
+    assert reference.run("verify") == 0
+    for arguments in (
+        ["--workers", "2", "--mode", "threads"],
+        ["--workers", "3", "--mode", "threads", "--", "--direct_runner_bundle_repeat=1"],
+        ["--workers", "2", "--mode", "processes"],
+    ):
+        job = make_job("-".join(argument.strip("-") for argument in arguments), **sections(corpus))
+        assert job.run("run", *arguments) == 0
+        assert differing(job.files(), files) == [], arguments
+
+
+def test_the_place_and_the_age_of_files_do_not_matter(corpus, make_job, tmp_path):
+    here = make_job("here", **sections(corpus))
+    assert here.run("run", "--workers", "1") == 0
+    moved = tmp_path / "elsewhere/deep/corpus"
+    shutil.copytree(corpus, moved)
+    for path in moved.iterdir():
+        os.utime(path, (1_000_000_000, 1_000_000_000))
+    there = make_job("there", **sections(moved))
+    assert there.run("run", "--workers", "1") == 0
+    assert differing(here.files(), there.files()) == []
+
+
+def test_other_splits_give_the_same_rows_and_the_same_vocabulary(corpus, make_job):
+    small = make_job("small", **sections(corpus, split_bytes=2000))
+    large = make_job("large", **sections(corpus, split_bytes=1 << 25))
+    for job in (small, large):
+        assert job.run("run", "--workers", "1") == 0
+    assert len(small.manifest()["shards"]) > 3 * len(large.manifest()["shards"])
+    assert small.rows() == large.rows()
+    assert len(small.rows()) == 360
+    same = differing(small.files(), large.files())
+    assert not any(name.startswith(("counts/", "vocab/")) or name == "stats.json" for name in same)
+
+
+def test_tfrecord_is_the_same_bytes_too(corpus, make_job, tiny_vocab_file):
+    tokenizer = {
+        "file": str(tiny_vocab_file),
+        "add_special_tokens": True,
+        "truncation": {"max_length": 16},
+        "padding": {"length": 16},
+    }
+    found = []
+    for mode in ("inline", "threads"):
+        job = make_job(mode, **sections(corpus, **tokenizer))
+        output = ["--set", "output.format=tfrecord", "--set", "output.compression=gzip"]
+        assert job.run("tokenize", "--mode", mode, *output) == 0
+        assert job.run("verify") == 0
+        found.append(job.files())
+    assert differing(*found) == []
+    assert any(name.endswith(".tfrecord.gz") for name in found[0])
+
+
+def test_another_beam_runner_gives_the_same_bytes(corpus, make_job):
+    reference = make_job("reference", **sections(corpus))
+    assert reference.run("run", "--workers", "1") == 0
+    # Beam's portable protocol from end to end: job server, staging, workers of its own making.
+    job = make_job("portable", **sections(corpus))
+    beam_options = ["--runner=PortableRunner", "--job_endpoint=embed", "--environment_type=LOOPBACK"]
+    command = [sys.executable, "-m", "pipeline", "run", str(job.config), "--", *beam_options]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=100, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "tokenmill: tokenizing took" in done.stderr
+    assert differing(job.files(), reference.files()) == []

@@ -1,0 +1,108 @@
+# SPDX-License-Identifier: Apache-2.0
+"""kill -9 anywhere, start again with --resume: the same bytes as a run that nobody disturbed."""
+
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+
+# The n-th time that a file is about to get its final name the process is killed, as by a power cut.
+KILLED = """
+import os, signal, sys
+from pipeline import storage
+from pipeline.cli import main
+
+n_left = int(sys.argv[1])
+rename = storage.rename
+
+def rename_or_die(source, destination):
+    global n_left
+    n_left -= 1
+    if n_left == 0:
+        os.kill(os.getpid(), signal.SIGKILL)
+    rename(source, destination)
+
+storage.rename = rename_or_die
+sys.exit(main(sys.argv[2:]))
+"""
+
+
+def run_killed(n_renames: int, *arguments: str) -> int:
+    command = [sys.executable, "-c", KILLED, str(n_renames), *arguments]
+    return subprocess.run(command, cwd=ROOT, capture_output=True, timeout=100, check=False).returncode
+
+
+@pytest.fixture
+def sections(corpus):
+    return {
+        "input": {"paths": [str(corpus / "*")], "split_bytes": 6000},
+        "tokenizer": {"train": {"vocab_size": 300, "min_frequency": 1}},
+    }
+
+
+def test_killed_anywhere_and_resumed(make_job, sections):
+    undisturbed = make_job("undisturbed", **sections)
+    assert undisturbed.run("run", "--workers", "1") == 0
+    files = undisturbed.files()
+    assert undisturbed.run("run", "--resume", "--workers", "1") == 0
+    assert undisturbed.files() == files
+
+    killed = make_job("killed", **sections)
+    # While counting, merging, between a shard and its ledger entry, and before the manifest; one after the other.
+    for n_renames, workers in ((9, "2"), (25, "1"), (42, "1"), (5, "2"), (12, "1")):
+        code = run_killed(n_renames, "run", str(killed.config), "--resume", "--workers", workers)
+        assert code == -signal.SIGKILL
+        assert not (killed.output / "manifest.json").exists()
+    assert any(killed.output.glob("tokens-*"))
+    assert killed.run("run", "--resume", "--workers", "2") == 0
+    assert killed.files() == files
+    assert not (killed.output / "_tmp").exists()
+    assert killed.run("verify") == 0
+
+
+def test_a_killed_worker_process_and_resumed(make_job, sections, capsys, monkeypatch, tmp_path):
+    # What the worker meets when it starts the third split: a mine, in a module it imports by PYTHONPATH.
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine/sitecustomize.py").write_text(
+        "import os, signal, sys\n"
+        "if 'pipeline.worker_process' in sys.orig_argv:\n"
+        "    from pipeline import storage\n"
+        "    rename, seen = storage.rename, []\n"
+        "    def rename_or_die(source, destination):\n"
+        "        seen.append(1)\n"
+        "        if len(seen) == 3: os.kill(os.getpid(), signal.SIGKILL)\n"
+        "        rename(source, destination)\n"
+        "    storage.rename = rename_or_die\n"
+    )
+    job = make_job("job", **sections)
+    monkeypatch.syspath_prepend(str(tmp_path / "mine"))
+    assert job.run("run", "--mode", "processes", "--workers", "2") == 1
+    assert "tokenmill: failed: a worker process was killed by SIGKILL" in capsys.readouterr().err
+    monkeypatch.undo()
+    assert job.run("run", "--resume", "--workers", "1") == 0
+    undisturbed = make_job("undisturbed", **sections)
+    assert undisturbed.run("run", "--workers", "1") == 0
+    assert job.files() == undisturbed.files()
+
+
+def test_new_files_are_added_and_changed_ones_redone(make_job, sections, corpus):
+    sections["tokenizer"] = {"train": None, "file": None}
+    job = make_job("job", **sections)
+    vocabulary = corpus.parent / "vocab.txt"
+    vocabulary.write_text("[UNK]\nthe\nmill\n")
+    options = ["--set", f"tokenizer.file={vocabulary}", "--workers", "1"]
+    assert job.run("tokenize", *options) == 0
+    n_before = job.manifest()["totals"]["n_documents"]
+
+    (corpus / "g.jsonl").write_text('{"text": "the mill"}\n')
+    (corpus / "d.jsonl").write_text('{"text": "mill the"}\n')
+    assert job.run("tokenize", "--resume", *options) == 0
+    assert job.run("verify") == 0
+    assert job.manifest()["totals"]["n_documents"] == n_before - 40 + 2
+    fresh = make_job("fresh", **sections)
+    assert fresh.run("tokenize", *options) == 0
+    assert job.files() == fresh.files()

@@ -1,0 +1,91 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The tokenizer section becomes a tokenizer: every key of it shows in the result."""
+
+import pyarrow as pa
+import pytest
+
+from pipeline import schemas
+from pipeline.config import PaddingConfig, TokenizerConfig, TrainConfig, TruncationConfig
+from pipeline.vocabulary import counting_tokenizer, load_tokenizer, train_tokenizer
+
+TEXTS = pa.array(["Mills, Ⰻx"])
+COUNTS = pa.table(
+    [pa.array([b"ab", b"abc", b"b"], pa.large_binary()), pa.array([5, 3, 2], pa.int64())], schema=schemas.WORD_COUNTS
+)
+
+
+def ids(tokenizer, texts=TEXTS, **options):
+    return tokenizer.encode_arrow(texts, **options).to_pylist()[0]
+
+
+def test_load_as_the_file_says(tiny_vocab_file):
+    assert ids(load_tokenizer(TokenizerConfig(file=str(tiny_vocab_file)))) == [7, 13, 17, 1]
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        ({"lowercase": False}, [1, 17, 1]),
+        ({"oov": "contain"}, [7, 13, 17, 1]),
+        ({"truncation": TruncationConfig(max_length=2)}, [7, 13]),
+        ({"truncation": TruncationConfig(max_length=2, side="left")}, [17, 1]),
+        ({"padding": PaddingConfig(length=6)}, [7, 13, 17, 1, 0, 0]),
+        ({"padding": PaddingConfig(length=6, side="left")}, [0, 0, 7, 13, 17, 1]),
+    ],
+)
+def test_every_key_changes_what_is_loaded(tiny_vocab_file, changes, expected):
+    assert ids(load_tokenizer(TokenizerConfig(file=str(tiny_vocab_file), **changes))) == expected
+
+
+def test_row_shape_of_the_file_does_not_count(tiny_vocab_file, tmp_path):
+    tokenizer = load_tokenizer(TokenizerConfig(file=str(tiny_vocab_file), padding=PaddingConfig(length=9)))
+    tokenizer.enable_truncation(1)
+    tokenizer.save(tmp_path / "tokenizer.json")
+    assert ids(load_tokenizer(TokenizerConfig(file=str(tmp_path / "tokenizer.json")))) == [7, 13, 17, 1]
+
+
+def test_train_as_the_config_says():
+    train = TrainConfig(vocab_size=9, min_frequency=1, special_tokens=["[UNK]", "[PAD]"])
+    tokenizer = train_tokenizer(COUNTS, TokenizerConfig(train=train))
+    assert list(tokenizer.get_vocab()) == ["[UNK]", "[PAD]", "a", "b", "c", "##b", "##c", "ab", "abc"]
+    assert tokenizer.normalizer.lowercase is True
+    other = train_tokenizer(COUNTS, TokenizerConfig(train=train, lowercase=False, oov="char", strip_accents=True))
+    assert (other.normalizer.lowercase, other.normalizer.strip_accents) == (False, True)
+    assert other.model.oov_policy == "char"
+    padded = train_tokenizer(COUNTS, TokenizerConfig(train=train, padding=PaddingConfig(length=3)))
+    assert ids(padded, pa.array(["abc"])) == [8, 1, 1]
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        ({"vocab_size": 8}, ["ab"]),
+        ({"min_frequency": 4}, ["ab"]),
+        ({"limit_alphabet": 2}, ["ab"]),
+        ({"rule": "likelihood"}, ["ab", "abc"]),
+    ],
+)
+def test_every_key_changes_what_is_trained(changes, expected):
+    base = {"vocab_size": 9, "min_frequency": 1, "special_tokens": ["[UNK]", "[PAD]"]}
+    tokenizer = train_tokenizer(COUNTS, TokenizerConfig(train=TrainConfig(**(base | changes))))
+    whole = [token for token in tokenizer.get_vocab() if len(token) > 1 and token[0] not in "[#"]
+    assert whole == expected
+
+
+def test_words_to_count(tiny_vocab_file):
+    def words(config):
+        counter = counting_tokenizer(config).new_word_counter()
+        counter.update(pa.array(["Größe A"]))
+        return [word.decode() for word in counter.to_table()["word"].to_pylist()]
+
+    assert words(TokenizerConfig()) == ["a", "große"]
+    assert words(TokenizerConfig(lowercase=False)) == ["A", "Größe"]
+    assert words(TokenizerConfig(strip_accents=False)) == ["a", "größe"]
+    assert words(TokenizerConfig(file=str(tiny_vocab_file), lowercase=False)) == ["A", "Größe"]
+
+
+def test_sections_that_do_not_fit_are_refused():
+    with pytest.raises(ValueError, match=r"tokenizer\.file must be given"):
+        load_tokenizer(TokenizerConfig())
+    with pytest.raises(ValueError, match=r"tokenizer\.train must be given"):
+        train_tokenizer(COUNTS, TokenizerConfig())
