@@ -1,0 +1,94 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Fixtures and settings that every test may use: tiny inputs made in the process, and how hard properties are tried.
+
+`TOKENMILL_EXAMPLES` sets how many examples Hypothesis tries for each property. Where `CI` is set the examples are the
+same every time, so that a red run is red again.
+
+`TOKENMILL_SHARED` names a folder of larger real data, `data/corpus/*.jsonl.gz` and `data/vocab/*`; by default it is
+`shared` beside the repository. Tests that need it are skipped, saying so, where it is not there.
+"""
+
+import json
+import os
+import tempfile
+from pathlib import Path
+
+import hypothesis
+import pytest
+
+REPOSITORY = Path(__file__).parents[1]
+
+# No network and no home directory. Hugging Face's libraries read these on import, so no fixture is early enough.
+_HF_HOME = tempfile.TemporaryDirectory(prefix="tokenmill-hf-", ignore_cleanup_errors=True)
+os.environ.update(HF_HUB_OFFLINE="1", HF_HOME=_HF_HOME.name)
+
+hypothesis.settings.register_profile(
+    "tokenmill",
+    max_examples=int(os.environ.get("TOKENMILL_EXAMPLES", "50")),
+    derandomize="CI" in os.environ,
+    deadline=None,  # the first example of a kernel compiles it
+    print_blob=True,
+    suppress_health_check=[hypothesis.HealthCheck.too_slow],
+)
+hypothesis.settings.load_profile("tokenmill")
+
+
+@pytest.fixture(scope="session")
+def repository() -> Path:
+    """The root of the repository."""
+    return REPOSITORY
+
+
+@pytest.fixture(scope="session")
+def shared_data() -> Path:
+    """The folder of larger real data, or a skip that says where it was looked for."""
+    path = Path(os.environ.get("TOKENMILL_SHARED", REPOSITORY.parent / "shared")) / "data"
+    if not path.is_dir():
+        pytest.skip(f"needs the larger test data, which is not at {path}; set TOKENMILL_SHARED")
+    return path
+
+
+@pytest.fixture(scope="session")
+def tiny_vocab() -> list[str]:
+    """A BERT vocabulary small enough to know by heart; the id is the position."""
+    specials = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
+    words = [
+        "the",
+        "a",
+        "mill",
+        "grinds",
+        "text",
+        "into",
+        "token",
+        "un",
+        "##s",
+        "##ing",
+        "##aff",
+        "##able",
+        ",",
+        ".",
+        "!",
+    ]
+    return [*specials, *words, "玫", "瑰", "花", "朵", "3", "##7", "##朵", "##l"]
+
+
+@pytest.fixture
+def tiny_vocab_file(tmp_path: Path, tiny_vocab: list[str]) -> Path:
+    """`tiny_vocab` as a vocab.txt."""
+    path = tmp_path / "vocab.txt"
+    path.write_text("".join(f"{token}\n" for token in tiny_vocab), encoding="utf-8")
+    return path
+
+
+@pytest.fixture
+def tiny_corpus(tmp_path: Path) -> Path:
+    """A folder with two JSON lines files: 7 documents, one empty and one that `tiny_vocab` only partly knows."""
+    texts = ["The mill grinds text.", "Tokens, tokens!", "", "unaffable", "玫瑰花3Ⰻ7朵", "a mill", "Text into tokens."]
+    folder = tmp_path / "corpus"
+    folder.mkdir()
+    for name, start, stop in (("a.jsonl", 0, 4), ("b.jsonl", 4, 7)):
+        lines = [
+            json.dumps({"id": f"doc-{i}", "text": texts[i]}, ensure_ascii=False) + "\n" for i in range(start, stop)
+        ]
+        (folder / name).write_text("".join(lines), encoding="utf-8")
+    return folder

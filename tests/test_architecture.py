@@ -1,0 +1,165 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The rules that hold the code together: who imports whom, what importing costs, what is public."""
+
+import ast
+import importlib
+import inspect
+import json
+import subprocess
+import sys
+from graphlib import TopologicalSorter
+from pathlib import Path
+
+import pytest
+
+# The modules that wire Beam; everything else in pipeline/ is plain functions over Arrow columns.
+BEAM_MODULES = {
+    "pipeline.arrow_coder",
+    "pipeline.jobs",
+    "pipeline.runners",
+    "pipeline.transforms",
+    "pipeline.worker_pool",
+    "pipeline.worker_process",
+}
+
+# What importing tokenizer may bring along besides the standard library; the second row comes with numba and pyarrow.
+TOKENIZER_NEEDS = {"tokenizer", "numpy", "pyarrow", "numba", "llvmlite", "regex"}
+TOKENIZER_NEEDS |= {"cloudpickle", "cython_runtime", "yaml"}
+
+# What pipeline may import of tokenizer. The last one is no tokenizer: it is how either package compiles a kernel.
+PUBLIC_MODULES = {"tokenizer", "tokenizer.trainers", "tokenizer.kernels.compiling"}
+
+PUBLIC_NAMES = {
+    "tokenizer": {
+        "AddedToken",
+        "BertNormalizer",
+        "BertPreTokenizer",
+        "Encoding",
+        "Padding",
+        "Tally",
+        "TemplateProcessing",
+        "Tokenizer",
+        "TokenizerFileError",
+        "Truncation",
+        "UNICODE_VERSIONS",
+        "WordCounter",
+        "WordPiece",
+    },
+    "tokenizer.trainers": {"WordPieceTrainer"},
+}
+
+
+def _modules(repository: Path, package: str) -> dict[str, Path]:
+    paths = (repository / package).rglob("*.py")
+    names = {path: ".".join(path.relative_to(repository).with_suffix("").parts) for path in paths}
+    return {name.removesuffix(".__init__"): path for path, name in names.items()}
+
+
+def _imports(path: Path, *, module_level_only: bool) -> set[str]:
+    """Full names that a file imports, `from a import b` as both `a` and `a.b`."""
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    found: set[str] = set()
+    pending: list[ast.AST] = [tree]
+    while pending:
+        node = pending.pop()
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{path}: relative import"
+            found |= {str(node.module)} | {f"{node.module}.{alias.name}" for alias in node.names}
+        is_later = isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+        is_for_types = isinstance(node, ast.If) and "TYPE_CHECKING" in ast.dump(node.test)
+        if not (module_level_only and (is_later or is_for_types)):
+            pending += ast.iter_child_nodes(node)
+    return found
+
+
+def _loaded_after(repository: Path, *modules: str) -> set[str]:
+    """Every module that a fresh interpreter did not have before it imported these."""
+    imports = "".join(f"import {module}\n" for module in sorted(modules))
+    program = f"import json, sys\nbefore = set(sys.modules)\n{imports}print(json.dumps([*set(sys.modules) - before]))"
+    done = subprocess.run(
+        [sys.executable, "-c", program], cwd=repository, capture_output=True, text=True, timeout=120, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    return set(json.loads(done.stdout))
+
+
+def test_importing_tokenizer_brings_neither_beam_nor_pipeline(repository: Path) -> None:
+    loaded = {name.partition(".")[0] for name in _loaded_after(repository, "tokenizer")}
+    assert {"apache_beam", "pipeline"}.isdisjoint(loaded)
+    foreign = loaded - sys.stdlib_module_names - TOKENIZER_NEEDS
+    assert {name for name in foreign if not name.startswith("_")} == set()
+
+
+def test_tokenizer_never_names_beam_or_pipeline(repository: Path) -> None:
+    for name, path in _modules(repository, "tokenizer").items():
+        tops = {imported.partition(".")[0] for imported in _imports(path, module_level_only=False)}
+        assert {"apache_beam", "pipeline"}.isdisjoint(tops), name
+
+
+def test_only_beam_modules_load_beam(repository: Path) -> None:
+    modules = _modules(repository, "pipeline")
+    assert modules.keys() >= BEAM_MODULES, "a Beam module has gone; take it off the list"
+    loaded = _loaded_after(repository, *(modules.keys() - BEAM_MODULES))
+    assert "apache_beam" not in loaded
+    for name in BEAM_MODULES:
+        assert "apache_beam" in {i.partition(".")[0] for i in _imports(modules[name], module_level_only=False)}, name
+
+
+@pytest.mark.parametrize("package", ["tokenizer", "pipeline"])
+def test_modules_do_not_import_each_other_in_circles(repository: Path, package: str) -> None:
+    modules = _modules(repository, package)
+    graph = {}
+    for name, path in modules.items():
+        # `from package import name` runs the package's __init__ first, which is there before any of its modules.
+        needs = {i for i in _imports(path, module_level_only=True) if i in modules} - {name}
+        graph[name] = {need for need in needs if not name.startswith(f"{need}.")}
+    order = list(TopologicalSorter(graph).static_order())
+    assert len(order) == len(modules) > 5
+
+
+def test_pipeline_uses_public_names_of_tokenizer_only(repository: Path) -> None:
+    for name, path in _modules(repository, "pipeline").items():
+        used = {i for i in _imports(path, module_level_only=False) if i.partition(".")[0] == "tokenizer"}
+        for imported in used:
+            head = imported if imported in PUBLIC_MODULES else imported.rpartition(".")[0]
+            assert head in PUBLIC_MODULES, f"{name} imports {imported}"
+            assert not imported.rpartition(".")[2].startswith("_"), f"{name} imports {imported}"
+
+
+@pytest.mark.parametrize("name", PUBLIC_NAMES)
+def test_public_names_are_these(name: str) -> None:
+    module = importlib.import_module(name)
+    found = {key for key, value in vars(module).items() if not key.startswith("_") and not inspect.ismodule(value)}
+    assert found == PUBLIC_NAMES[name]
+
+
+def test_every_source_names_its_licence_and_its_subject(repository: Path) -> None:
+    folders = ("tokenizer", "pipeline", "tests", "benchmarks")
+    paths = [path for folder in folders for path in (repository / folder).rglob("*.py")]
+    assert len(paths) > 20
+    for path in paths:
+        text = path.read_text(encoding="utf-8")
+        assert text.startswith("# SPDX-License-Identifier: Apache-2.0\n"), path
+        assert ast.get_docstring(ast.parse(text)), f"{path} lacks a module docstring"
+    for script in ("run.sh", ".ci/run"):
+        assert (repository / script).read_text(encoding="utf-8").splitlines()[
+            1
+        ] == "# SPDX-License-Identifier: Apache-2.0"
+
+
+def test_tests_have_no_packages(repository: Path) -> None:
+    # With one, tests/tokenizer would shadow tokenizer.
+    assert list((repository / "tests").rglob("__init__.py")) == []
+
+
+def test_sources_speak_of_no_machine(repository: Path) -> None:
+    """No absolute path of somebody's machine and no package index in anything we ship."""
+    suffixes = {".py", ".sh", ".md", ".toml", ".yaml", ".yml", ".lock", ""}
+    words = ["/" + "root/", "/" + "home/", "/" + "work/", "index-" + "url", "extra-" + "index"]
+    for folder in ("tokenizer", "pipeline", "tests", "benchmarks", "configs", "docs", "locks", ".ci", "."):
+        for path in (repository / folder).glob("*" if folder == "." else "**/*"):
+            if path.is_file() and path.suffix in suffixes and not path.name.startswith(".git"):
+                text = path.read_text(encoding="utf-8")
+                assert not [word for word in words if word in text], path
