@@ -1,0 +1,96 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What README and docs say is true: snippets run, configs load, files and links that they name exist."""
+
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from pipeline import schemas
+from pipeline.config import load_config
+from pipeline.readers import REASONS
+from pipeline.splits import FORMATS
+
+REPOSITORY = Path(__file__).parents[1]
+DOCUMENTS = sorted([*REPOSITORY.glob("*.md"), *REPOSITORY.glob("docs/*.md"), *REPOSITORY.glob("benchmarks/*.md")])
+CONFIGS = sorted(REPOSITORY.glob("configs/*.yaml"))
+
+
+def blocks(path: Path, language: str) -> list[str]:
+    """The fenced code blocks of a document in one language."""
+    return re.findall(rf"^```{language}\n(.*?)^```$", path.read_text(encoding="utf-8"), re.DOTALL | re.MULTILINE)
+
+
+def documents_with(language: str) -> list[Path]:
+    found = [path for path in DOCUMENTS if blocks(path, language)]
+    assert found, f"no document has a block of {language}; then this test checks nothing"
+    return found
+
+
+def name_of(path: Path) -> str:
+    return str(path.relative_to(REPOSITORY))
+
+
+@pytest.mark.parametrize("document", documents_with("python"), ids=name_of)
+def test_python_snippets_run(
+    document: Path, tiny_vocab_file: Path, tiny_corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Snippets may name vocab.txt and corpus/*.jsonl; an `assert` in them states what comes out.
+    assert tiny_vocab_file.parent == tiny_corpus.parent == tmp_path
+    monkeypatch.chdir(tmp_path)
+    for number, snippet in enumerate(blocks(document, "python")):
+        exec(compile(snippet, f"{document.name}, snippet {number}", "exec"), {})
+
+
+@pytest.mark.parametrize("document", documents_with("yaml"), ids=name_of)
+def test_yaml_snippets_are_configs(document: Path, tmp_path: Path) -> None:
+    for snippet in blocks(document, "yaml"):
+        path = tmp_path / "config.yaml"
+        path.write_text(snippet, encoding="utf-8")
+        load_config(str(path), job="run")
+
+
+@pytest.mark.parametrize("config", CONFIGS, ids=name_of)
+def test_configs_load_for_their_job(config: Path) -> None:
+    job = "run" if config.stem == "quickstart" else config.stem
+    loaded = load_config(str(config), job=job)
+    assert loaded.output.path.startswith("build/")
+
+
+def test_every_job_has_a_config() -> None:
+    assert {config.stem for config in CONFIGS} == {"quickstart", "count", "train", "tokenize"}
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=name_of)
+def test_links_lead_somewhere(document: Path) -> None:
+    for target in re.findall(r"\]\(([^)#]+)[^)]*\)", document.read_text(encoding="utf-8")):
+        if "://" not in target:
+            assert (document.parent / target).exists(), f"{document.name} links to {target}"
+
+
+def test_formats_name_every_reason_column_and_suffix() -> None:
+    text = (REPOSITORY / "docs" / "formats.md").read_text(encoding="utf-8")
+    first_cells = re.findall(r"^\| `(\w+)` \|", text, re.MULTILINE)
+    documented = {name for name in first_cells if name in REASONS}
+    assert documented == set(REASONS)
+    for schema in (schemas.TOKENS, schemas.REJECTS):
+        assert {name for name in schema.names if f"`{name}`" not in text} == set()
+    assert {suffix for suffix in FORMATS if f"`{suffix}`" not in text} == set()
+
+
+def test_file_map_of_the_readme_names_what_is_there() -> None:
+    (tree,) = [block for block in blocks(REPOSITORY / "README.md", "text") if block.startswith("run.sh")]
+    named: list[str] = []
+    folder = ""
+    for line in tree.splitlines():
+        name = line.split()[0]
+        if not line.startswith(" "):
+            folder = name if name.endswith("/") else ""
+        named.append(name if name == folder or not line.startswith(" ") else folder + name)
+    assert len(named) > 10
+    for name in named:
+        assert (REPOSITORY / name).exists(), name
+    tracked = subprocess.run(["git", "ls-files"], cwd=REPOSITORY, capture_output=True, text=True, check=False).stdout
+    for top in {path.split("/")[0] for path in tracked.splitlines() if "/" in path and not path.startswith(".")}:
+        assert f"{top}/" in named, f"the file map lacks {top}/"
