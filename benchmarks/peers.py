@@ -1,0 +1,91 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The libraries that we measure against, each used as its own documentation says.
+
+All of them get the same tokenizer: TokenMill's `tokenizer.json`, read by Hugging Face's `tokenizers`.
+
+As a command this runs one of the pipeline peers in a process of its own, start-up and imports included:
+`python -m benchmarks.peers datatrove|datasets INPUT_FOLDER TOKENIZER_JSON OUTPUT_FOLDER WORKERS`.
+"""
+
+import importlib.util
+import json
+import os
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+# One thread for one thread: read by `tokenizers` when it first encodes, in this process and in those it starts.
+ONE_THREAD = {"TOKENIZERS_PARALLELISM": "false", "RAYON_NUM_THREADS": "1"}
+os.environ.update(ONE_THREAD, HF_HUB_OFFLINE="1")
+
+
+class HuggingFaceTokenizer:
+    """`tokenizers.Tokenizer` of a `tokenizer.json`, through its fastest batch method."""
+
+    name = "tokenizers"
+
+    def __init__(self, tokenizer_json: str) -> None:
+        import tokenizers as hf_tokenizers
+
+        self._tokenizer = hf_tokenizers.Tokenizer.from_str(for_peers(tokenizer_json))
+
+    def encode_batch(self, texts: Sequence[str]) -> list[object]:
+        """What is timed: `encode_batch_fast`, which leaves the ids in the library's own objects."""
+        encodings: list[object] = self._tokenizer.encode_batch_fast(texts, add_special_tokens=False)
+        return encodings
+
+    def ids(self, texts: Sequence[str]) -> list[list[int]]:
+        """The ids of every text, to compare; not timed."""
+        return [encoding.ids for encoding in self._tokenizer.encode_batch_fast(texts, add_special_tokens=False)]
+
+
+def for_peers(tokenizer_json: str) -> str:
+    """Returns the tokenizer without its template, which some peers would apply, and without its added tokens.
+
+    With added tokens a peer would turn `[MASK]` in a text into the control token; TokenMill reads it as text.
+    """
+    changed = {"post_processor": None, "added_tokens": []}
+    return json.dumps(json.loads(tokenizer_json) | changed, ensure_ascii=False)
+
+
+def missing(peer: str) -> list[str]:
+    """The modules that a peer needs and this environment lacks."""
+    needs = {"tokenizers": ["tokenizers"], "datatrove": ["datatrove", "orjson"], "datasets": ["datasets"]}
+    return [name for name in needs[peer] if importlib.util.find_spec(name) is None]
+
+
+def run_datatrove(input_folder: str, tokenizer: str, output_folder: str, workers: int) -> None:
+    """`DocumentTokenizer` behind a `JsonlReader`, one task and one process per worker, documents in their order."""
+    from datatrove.executor import LocalPipelineExecutor
+    from datatrove.pipeline.readers import JsonlReader
+    from datatrove.pipeline.tokens import DocumentTokenizer
+
+    steps = [
+        JsonlReader(input_folder),
+        DocumentTokenizer(f"{output_folder}/tokens", tokenizer, shuffle_documents=False),
+    ]
+    LocalPipelineExecutor(steps, tasks=workers, workers=workers, logging_dir=f"{output_folder}/logs").run()
+
+
+def run_datasets(input_folder: str, tokenizer: str, output_folder: str, workers: int) -> None:
+    """`load_dataset("json")`, `map` in batches over processes, `to_parquet`."""
+    import datasets
+    import tokenizers as hf_tokenizers
+
+    hf_tokenizer = hf_tokenizers.Tokenizer.from_file(tokenizer)
+
+    def encode(batch: dict[str, list[str]]) -> dict[str, list[list[int]]]:
+        encodings = hf_tokenizer.encode_batch_fast(batch["text"], add_special_tokens=False)
+        return {"input_ids": [encoding.ids for encoding in encodings]}
+
+    files = sorted(str(path) for path in Path(input_folder).glob("*.jsonl"))
+    cache = f"{output_folder}/cache"
+    rows = datasets.load_dataset("json", data_files=files, split="train", cache_dir=cache, num_proc=workers)
+    rows = rows.map(encode, batched=True, num_proc=workers, remove_columns=["text"])
+    rows.to_parquet(f"{output_folder}/tokens.parquet")
+
+
+PIPELINES: dict[str, Callable[[str, str, str, int], None]] = {"datatrove": run_datatrove, "datasets": run_datasets}
+
+if __name__ == "__main__":
+    PIPELINES[sys.argv[1]](sys.argv[2], sys.argv[3], sys.argv[4], int(sys.argv[5]))

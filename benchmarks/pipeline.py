@@ -1,0 +1,184 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The tokenize job, JSON lines to shards, against datatrove's DocumentTokenizer and `datasets.map` with `to_parquet`.
+
+Same tokenizer, same input files, same number of workers, same run. Each job is a process of its own, so its start-up is
+in its time. The ids that it wrote are read back and compared as a multiset of documents; where they differ there is no
+number, and the exit code is 1.
+"""
+
+import argparse
+import dataclasses
+import hashlib
+import itertools
+import json
+import os
+import shutil
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow.parquet as pq
+
+from benchmarks import corpora, peers, report, timing, tokenizers
+
+
+@dataclasses.dataclass(frozen=True)
+class Totals:
+    """What a job wrote, whatever the order of its documents.
+
+    Documents without a token are left out: datatrove drops them when it reads.
+    """
+
+    documents: int
+    tokens: int
+    checksum: int
+    """Sum over documents of 64 bits of a hash of the ids, modulo 2**64."""
+
+
+def main(arguments: list[str]) -> int:
+    """Runs the benchmark; returns the exit code."""
+    parser = argparse.ArgumentParser(prog="./run.sh bench pipeline", description=__doc__)
+    parser.add_argument("--mb", type=float, default=100, help="size of the input (default 100)")
+    parser.add_argument("--workers", type=int, default=2, help="workers of every job (default 2)")
+    parser.add_argument("--rounds", type=int, default=2, help="interleaved rounds (default 2)")
+    parser.add_argument(
+        "--peers", nargs="*", default=list(peers.PIPELINES), choices=list(peers.PIPELINES), help="default: all"
+    )
+    parser.add_argument(
+        "--folder", help="where to put input and outputs, about three times the input (default: temporary)"
+    )
+    parser.add_argument("--save", action="store_true", help="keep the raw samples under benchmarks/results/")
+    options = parser.parse_args(arguments)
+    facts = report.machine() | report.versions(
+        "tokenmill", "apache-beam", "datatrove", "datasets", "tokenizers", "pyarrow", "numba"
+    )
+    print(report.describe(facts))
+    with tempfile.TemporaryDirectory(dir=options.folder, prefix="tokenmill-bench-") as folder:
+        return _measure(options, Path(folder), facts)
+
+
+def _measure(options: argparse.Namespace, folder: Path, facts: dict[str, str]) -> int:
+    texts = corpora.load()
+    name, tok = next(tokenizers.load(texts))
+    tok.save(folder / "tokenizer.json")
+    (folder / "for_peers.json").write_text(peers.for_peers(tok.to_str()), encoding="utf-8")
+    corpora.write_jsonl(texts, folder / "warm-up", 100_000, options.workers)
+    files = corpora.write_jsonl(texts, folder / "input", int(options.mb * 1e6), options.workers)
+    n_bytes = sum(path.stat().st_size for path in files)
+    mixed = ", ".join(f"{corpus.name} {corpus.digest}" for corpus in texts)
+    print(f"input: {len(files)} files, {n_bytes} bytes of JSON lines, from {mixed}")
+    print(f"tokenizer: {name}, digest {tok.digest[:12]}; {options.workers} workers; wall-clock with start-up\n")
+
+    jobs = ["tokenmill"]
+    for peer in options.peers:
+        if lacking := peers.missing(peer):
+            print(f"{peer} is left out: {', '.join(lacking)} not installed; ./run.sh bench installs it")
+        else:
+            jobs.append(peer)
+    environment = os.environ | peers.ONE_THREAD | {"HF_HOME": str(folder / "hf")}
+
+    def run(job: str, source: str) -> timing.ProcessRun:
+        output = folder / job
+        shutil.rmtree(output, ignore_errors=True)
+        output.mkdir()
+        command = _command(job, folder / source, folder, output, options.workers)
+        return timing.run_process(command, environment=environment, log=folder / f"{job}.log")
+
+    for job in jobs:
+        run(job, "warm-up")  # compiles our kernels, brings everybody's libraries into memory
+    runs: dict[str, list[timing.ProcessRun]] = {job: [] for job in jobs}
+    totals: dict[str, Totals] = {}
+    for round_number in range(options.rounds):
+        for job in jobs:
+            runs[job].append(run(job, "input"))
+            print(f"round {round_number + 1}: {job} {runs[job][-1].seconds:.1f} s", flush=True)
+            totals.setdefault(job, totals_of(job, folder / job))
+    return _report(options, facts, n_bytes, runs, totals)
+
+
+def _report(
+    options: argparse.Namespace,
+    facts: dict[str, str],
+    n_bytes: int,
+    runs: dict[str, list[timing.ProcessRun]],
+    totals: dict[str, Totals],
+) -> int:
+    print(f"\nwritten by tokenmill: {totals['tokenmill'].documents} documents, {totals['tokenmill'].tokens} tokens")
+    ours = timing.Timing(tuple(run.seconds for run in runs["tokenmill"]))
+    rows, measurements = [], []
+    for job, job_runs in runs.items():
+        equal = totals[job] == totals["tokenmill"]
+        measurement: dict[str, Any] = {"job": job, "equal": equal, "n_bytes": n_bytes, "workers": options.workers}
+        measurements.append(measurement)
+        if not equal:
+            print(f"{job} wrote other ids: {totals[job]}, tokenmill {totals['tokenmill']}", file=sys.stderr)
+            rows.append([job, "ids differ", "-", "-", "-", "-", "-"])
+            continue
+        measurement["runs"] = [dataclasses.asdict(run) for run in job_runs]
+        theirs = timing.Timing(tuple(run.seconds for run in job_runs))
+        rows.append(
+            [
+                job,
+                f"{theirs.median:.1f}",
+                f"{n_bytes / theirs.median / 1e6:.2f}",
+                f"{ours.times_faster_than(theirs):.1f}x",
+                f"{theirs.spread:.0%}",
+                f"{max(run.largest_process_bytes for run in job_runs) / 2**20:.0f}",
+                f"{max(run.all_processes_bytes for run in job_runs) / 2**20:.0f}",
+            ]
+        )
+    header = ["job", "seconds", "MB/s", "times as long", "spread", "largest process MiB", "all processes MiB"]
+    print("\n" + report.table(header, rows))
+    if options.save:
+        print(f"\nraw samples: {report.save('pipeline', facts, measurements)}")
+    return int(any(not measurement["equal"] for measurement in measurements))
+
+
+def _command(job: str, source: Path, folder: Path, output: Path, workers: int) -> list[str]:
+    if job != "tokenmill":
+        arguments = (source, folder / "for_peers.json", output, workers)
+        return [sys.executable, "-m", "benchmarks.peers", job, *map(str, arguments)]
+    config = folder / "tokenmill.yaml"
+    content = {
+        "input": {"paths": [f"{source}/*.jsonl"], "format": "jsonl"},
+        "tokenizer": {"file": str(folder / "tokenizer.json")},
+        "output": {"path": str(output / "out")},
+    }
+    config.write_text(json.dumps(content), encoding="utf-8")  # JSON is YAML
+    return [sys.executable, "-m", "pipeline.cli", "tokenize", str(config), "--workers", str(workers)]
+
+
+def totals_of(job: str, output: Path) -> Totals:
+    documents = {"tokenmill": _parquet_rows, "datasets": _parquet_rows, "datatrove": _datatrove_rows}[job](output)
+    n_documents = n_tokens = checksum = 0
+    for ids in documents:
+        n_documents += len(ids) > 0
+        n_tokens += len(ids)
+        digest = hashlib.blake2b(ids.astype("<i4").tobytes(), digest_size=8).digest() if len(ids) else b""
+        checksum = (checksum + int.from_bytes(digest, "little")) % 2**64
+    return Totals(n_documents, n_tokens, checksum)
+
+
+def _parquet_rows(output: Path) -> Iterator[np.ndarray]:
+    for path in sorted(output.rglob("tokens*.parquet")):
+        for batch in pq.ParquetFile(path).iter_batches(columns=["input_ids"]):
+            column = batch.column(0)
+            values, offsets = column.values.to_numpy(zero_copy_only=False), column.offsets.to_numpy()
+            for start, stop in itertools.pairwise(offsets):
+                yield values[start:stop]
+
+
+def _datatrove_rows(output: Path) -> Iterator[np.ndarray]:
+    for path in sorted(output.glob("tokens/*.ds")):
+        ends = np.fromfile(f"{path}.index", "<u8").astype(np.int64)
+        n_bytes = path.stat().st_size
+        tokens = np.fromfile(path, "<u2" if n_bytes == 2 * ends[-1] else "<u4")
+        for start, stop in itertools.pairwise(np.append(0, ends)):
+            yield tokens[start:stop]
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

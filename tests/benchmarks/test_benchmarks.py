@@ -1,0 +1,128 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The benchmarks' own arithmetic, and the gate that keeps a number off the page when ids differ."""
+
+import json
+import sys
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from benchmarks import corpora, encode, pipeline, report, timing
+
+
+def test_timing_is_median_and_spread() -> None:
+    ours, theirs = timing.Timing((1.0, 2.0, 4.0)), timing.Timing((20.0, 10.0, 40.0))
+    assert ours.median == 2.0
+    assert ours.spread == 1.5
+    assert ours.times_faster_than(theirs) == 10.0
+    assert theirs.times_faster_than(ours) == 0.1
+
+
+def test_functions_take_turns_and_single_calls_stay_single() -> None:
+    calls: list[str] = []
+    functions = {"a": lambda: calls.append("a"), "b": lambda: calls.append("b")}
+    samples = timing.interleave(functions, rounds=2, at_least_seconds=0.001, once={"b"})
+    assert "".join(calls).replace("aa", "a").replace("aa", "a").count("b") == 2
+    assert calls.count("a") > 2
+    assert calls[0] == "a"
+    assert calls[-1] == "b"
+    assert all(len(timed.seconds) == 2 for timed in samples.values())
+
+
+def test_memory_of_a_process_and_its_children_is_seen(tmp_path: Path) -> None:
+    child = "x = bytearray(60_000_000); import time; time.sleep(0.5)"
+    parent = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {child!r}], check=True)"
+    run = timing.run_process([sys.executable, "-c", parent], environment={}, log=tmp_path / "log")
+    assert run.largest_process_bytes > 60_000_000
+    assert run.all_processes_bytes > run.largest_process_bytes
+    assert run.seconds > 0.5
+
+
+def test_failed_process_is_shown(tmp_path: Path) -> None:
+    with pytest.raises(RuntimeError, match=r"(?s)exit code 3:.*out of luck"):
+        timing.run_process(
+            [sys.executable, "-c", "print('out of luck'); raise SystemExit(3)"], environment={}, log=tmp_path / "log"
+        )
+
+
+def test_table_is_markdown() -> None:
+    assert report.table(["text", "MB/s"], [["english", "9.5"]]) == (
+        "| text    | MB/s |\n| ------- | ---: |\n| english |  9.5 |"
+    )
+
+
+def test_digest_of_a_corpus_sees_where_documents_end() -> None:
+    assert corpora.Corpus("x", "", ("ab", "c")).digest != corpora.Corpus("x", "", ("a", "bc")).digest
+
+
+def test_first_documents_reach_the_size_uncut() -> None:
+    corpus = corpora.Corpus("x", "", ("é" * 4, "b" * 8, "c"))
+    assert corpus.first(9).texts == ("éééé", "b" * 8)
+    assert corpus.first(8).texts == ("éééé",)
+    assert corpus.first(100) is corpus
+
+
+def test_repeated_documents_get_ids_of_their_own(tmp_path: Path) -> None:
+    corpus = corpora.Corpus("x", "", ("one", "two"))
+    paths = corpora.write_jsonl([corpus], tmp_path, n_bytes=1000, n_files=2)
+    rows = [json.loads(line) for path in paths for line in path.read_text(encoding="utf-8").splitlines()]
+    assert len({row["id"] for row in rows}) == len(rows) > 20
+    assert {row["text"] for row in rows} == {"one", "two"}
+    sizes = [path.stat().st_size for path in paths]
+    assert sum(sizes) >= 1000
+    assert max(sizes) - min(sizes) < 100
+
+
+def test_totals_do_not_depend_on_order_or_files_or_layout(tmp_path: Path) -> None:
+    documents = [[1, 2, 3], [], [70000], [4]]
+
+    def parquet(folder: Path, *files: list[list[int]]) -> pipeline.Totals:
+        folder.mkdir()
+        for i, rows in enumerate(files):
+            pq.write_table(
+                pa.table({"input_ids": pa.array(rows, pa.list_(pa.int32()))}), folder / f"tokens-{i}.parquet"
+            )
+        return pipeline.totals_of("tokenmill", folder)
+
+    whole = parquet(tmp_path / "a", documents)
+    assert (whole.documents, whole.tokens) == (3, 5)
+    assert parquet(tmp_path / "b", documents[2:], documents[:2]) == whole
+    assert parquet(tmp_path / "c", [[1, 2], [3], [70000], [4]]) != whole
+
+    tokens = tmp_path / "d" / "tokens"
+    tokens.mkdir(parents=True)
+    np.array([1, 2, 3, 70000, 4], "<u4").tofile(tokens / "0.ds")
+    np.array([3, 3, 4, 5], "<u8").tofile(tokens / "0.ds.index")
+    assert pipeline.totals_of("datatrove", tmp_path / "d") == whole
+
+
+class _WrongPeer:
+    name = "a peer"
+
+    def __init__(self, tokenizer_json: str) -> None:
+        pass
+
+    def ids(self, texts: tuple[str, ...]) -> list[list[int]]:
+        return [[0] for _ in texts]
+
+    def encode_batch(self, texts: tuple[str, ...]) -> list[object]:
+        raise AssertionError("timed although the ids differ")
+
+
+def test_no_number_is_printed_where_ids_differ(
+    tiny_vocab_file: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from tokenizer import Tokenizer
+
+    monkeypatch.setattr("benchmarks.peers.HuggingFaceTokenizer", _WrongPeer)
+    corpus = corpora.Corpus("x", "made", ("the mill grinds",))
+    measurements = encode.measure_corpora([corpus], {"tiny": Tokenizer.from_file(str(tiny_vocab_file))}, rounds=1)
+    assert [measurement["equal"] for measurement in measurements] == [False]
+    out, err = capsys.readouterr()
+    assert "ids differ" in out
+    assert "document 0, token 0" in err
+    assert out.splitlines()[-1].startswith("| x ")
+    assert not any(character.isdigit() for character in out.splitlines()[-1])
