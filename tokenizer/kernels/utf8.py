@@ -1,9 +1,58 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Code points in UTF-8 bytes known to be valid."""
+"""Parts that kernels share: UTF-8 in and out, bytes copied, ASCII passed over eight bytes at a time."""
 
 import numpy as np
 
-from tokenizer.kernels.compiling import kernel_part
+from tokenizer.kernels.compiling import kernel_part, load_u64, store_u64
+
+HIGH_BITS = np.uint64(0x8080808080808080)
+LOW_BITS = np.uint64(0x7F7F7F7F7F7F7F7F)
+EACH_BYTE = np.uint64(0x0101010101010101)
+
+
+@kernel_part
+def write_utf8(code_point, out, o):
+    """Writes one character; returns the index after it."""
+    if code_point < 0x80:
+        out[o] = code_point
+        return o + 1
+    if code_point < 0x800:
+        out[o] = 0xC0 | (code_point >> 6)
+        out[o + 1] = 0x80 | (code_point & 0x3F)
+        return o + 2
+    if code_point < 0x10000:
+        out[o] = 0xE0 | (code_point >> 12)
+        out[o + 1] = 0x80 | ((code_point >> 6) & 0x3F)
+        out[o + 2] = 0x80 | (code_point & 0x3F)
+        return o + 3
+    out[o] = 0xF0 | (code_point >> 18)
+    out[o + 1] = 0x80 | ((code_point >> 12) & 0x3F)
+    out[o + 2] = 0x80 | ((code_point >> 6) & 0x3F)
+    out[o + 3] = 0x80 | (code_point & 0x3F)
+    return o + 4
+
+
+@kernel_part
+def copy_bytes(data, start, stop, out, o):
+    """Copies `data[start:stop]` to `out[o:]`; returns the index after it."""
+    i = start
+    while i + 8 <= stop:
+        store_u64(out, o, load_u64(data, i))
+        i += 8
+        o += 8
+    while i < stop:
+        out[o] = data[i]
+        i += 1
+        o += 1
+    return o
+
+
+@kernel_part
+def past_ascii(data, i, stop):
+    """Returns where the ASCII at `i` ends, a multiple of eight bytes from `i`; at most seven bytes of it are left."""
+    while i + 8 <= stop and (load_u64(data, i) & HIGH_BITS) == np.uint64(0):
+        i += 8
+    return i
 
 
 @kernel_part

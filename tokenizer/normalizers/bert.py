@@ -1,19 +1,21 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Normalizers: text to text, before anything is split."""
+"""BERT's normalizer."""
 
 import dataclasses
-from typing import Any
 
 import numpy as np
-import pyarrow as pa
 
 from tokenizer import unicode_tables
+from tokenizer.aligned import AlignedText
 from tokenizer.kernels import bert_normalizer, caches
-from tokenizer.ragged import string_array, text_rows
+from tokenizer.normalizers.alignment import expand, keep, transform
+from tokenizer.normalizers.base import Normalizer, rows_of, unless_same
+from tokenizer.normalizers.unicode import NFD, Lowercase
+from tokenizer.ragged import Ragged
 
 
 @dataclasses.dataclass(frozen=True)
-class BertNormalizer:
+class BertNormalizer(Normalizer):
     """BERT's normalizer: clean-up, isolation of CJK ideographs, accent stripping, lower-casing, in this order.
 
     Source: HF tokenizers `normalizers/bert.rs`; the same on every code point (tests/parity/test_unicode_tables.py).
@@ -37,17 +39,29 @@ class BertNormalizer:
             "lowercase": self.lowercase,
         }
 
-    def normalize_arrow(self, texts: Any) -> pa.LargeStringArray:
-        """Normalizes a text column; rows and their order stay, nulls become empty, nothing aliases the input."""
-        rows = text_rows(texts)
+    def normalize_rows(self, rows: Ragged) -> Ragged:
+        """Normalizes a column of valid UTF-8; see `Normalizer`."""
         tables = unicode_tables.bert_tables(**self.options(), pre_tokenize=False)
         # An ideograph grows from three bytes to five at most.
         out = np.empty(int(rows.n_values * max(tables.max_bytes_ratio, 5 / 3)) + 16, np.uint8)
         offsets = np.zeros(rows.n_rows + 1, np.int64)
         scratch = caches.new_scratch(int(rows.max_row * tables.max_bytes_ratio) + 16)
         bert_normalizer.normalize(rows.values, rows.offsets, tables, self.clean_text, scratch, out, offsets)
-        return string_array(out[: offsets[-1]], offsets)
+        return unless_same(rows, rows_of(out, offsets))
 
-    def normalize_str(self, text: str) -> str:
-        """Normalizes one text."""
-        return str(self.normalize_arrow(pa.array([text], pa.large_string()))[0].as_py())
+    def normalize_aligned(self, text: AlignedText) -> AlignedText:
+        """Normalizes one text, with alignments; see `Normalizer`."""
+        dropped, spaces, cjk, marks = (
+            unicode_tables.property_table(name) for name in ("DROPPED", "SPACES", "CJK", "NONSPACING_MARKS")
+        )
+        if self.clean_text:
+            text = keep(text, lambda c: not dropped[ord(c)])
+            text = expand(text, lambda c: " " if spaces[ord(c)] else c)
+        if self.handle_chinese_chars:
+            text = transform(
+                text,
+                [change for c in text.text for change in ([(" ", 0), (c, 1), (" ", 1)] if cjk[ord(c)] else [(c, 0)])],
+            )
+        if self.options()["strip_accents"]:
+            text = keep(NFD().normalize_aligned(text), lambda c: not marks[ord(c)])
+        return Lowercase().normalize_aligned(text) if self.lowercase else text

@@ -1,0 +1,137 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Writes `tokenizer/unicode_normalization_data.py` by asking HF tokenizers about every code point.
+
+Run by hand (`python tests/parity/make_normalization_data.py`) when the pinned version of HF tokenizers changes; the
+diff is reviewed. `test_normalizers.py` proves the committed file right on every run.
+"""
+
+import struct
+import sys
+from pathlib import Path
+
+import tokenizers as hf
+from make_unicode_data import CODE_POINTS, HANGUL, literal, mapping, ranges
+from tokenizers import normalizers
+
+TARGET = Path(__file__).parents[2] / "tokenizer" / "unicode_normalization_data.py"
+
+
+def one_for_each_grapheme() -> normalizers.Precompiled:
+    """A character map under which every grapheme of less than six bytes, and every other character, becomes one `x`.
+
+    Its trie holds all bytes but NUL as keys, so that a grapheme and each of its characters has a prefix in it.
+    """
+    units = [0] * 1024
+    units[0] = 256 << 10
+    for byte in range(1, 256):
+        units[256 + byte] = ((256 + byte) ^ 512) << 10 | 1 << 8 | byte
+    units[512] = 1 << 31
+    return normalizers.Precompiled(struct.pack("<I1024I", 4096, *units) + b"x\0")
+
+
+def compositions() -> dict[tuple[str, str], str]:
+    nfc, nfd = normalizers.NFC(), normalizers.NFD()
+    pairs = {}
+    for c in CODE_POINTS:
+        full = nfd.normalize_str(chr(c))
+        if full != chr(c) and c not in HANGUL and nfc.normalize_str(chr(c)) == chr(c):
+            first = nfc.normalize_str(full[:-1])
+            if len(first) != 1 or nfc.normalize_str(first + full[-1]) != chr(c):
+                raise ValueError(f"U+{c:04X} is not made of two characters: {full!r}")
+            pairs[first, full[-1]] = chr(c)
+    return pairs
+
+
+def grapheme_classes() -> dict[str, list[int]]:
+    """Finds what each character is to grapheme clusters, where it decides about those of less than six bytes."""
+    ask = one_for_each_grapheme().normalize_str
+
+    def joined(text: str) -> bool:
+        """Whether the text has just one grapheme of two characters that has less than six bytes, none of more."""
+        return len(ask(text)) == len(text) - 1
+
+    found: dict[str, list[int]] = {}
+
+    def add(name: str, c: int) -> None:
+        found.setdefault(name, []).append(c)
+
+    accent = "\u0301"  # two bytes, Extend: with a character of three bytes it makes a grapheme that shows
+    long = "\u20d0\u20d0"  # Extend, too: makes what is before it a grapheme that does not show
+    pictograph, consonant, virama = "\u263a", "\u0915", "\u094d"
+    for c in CODE_POINTS:
+        x = chr(c)
+        if x in "\r\n":
+            continue
+        if joined("a" + x):
+            if not joined(f"{pictograph}{long}{x}{pictograph}{accent}"):
+                add("ZWJ", c)
+            elif not joined(f"{pictograph}{long}{x}\u200d{pictograph}{accent}"):
+                add("EXTEND", c)
+            else:
+                add("SPACING_MARK", c)
+            if not joined(f"{consonant}{long}{x}{consonant}{accent}"):
+                add("LINKER", c)
+            elif not joined(f"{consonant}{long}{virama}{x}{consonant}{accent}"):
+                add("CONJUNCT_EXTEND", c)
+        elif joined(x + "a"):
+            add("PREPEND", c)
+        elif joined(x + accent + accent):
+            add("CONTROL", c)
+        elif not joined(f"{x}{long}\u200d{pictograph}{accent}"):
+            add("PICTOGRAPH", c)
+        elif not joined(f"{x}{long}{virama}{consonant}{accent}"):
+            add("CONSONANT", c)
+        elif not joined(f"{x}\uac00{accent}"):
+            add("HANGUL_L", c)
+        elif not joined(f"{x}\u1161{accent}"):
+            # What has four bytes shows only by what it lets follow.
+            after_vowel = len(x.encode()) > 3 or not joined(f"\u1161{x}{accent}")
+            add("HANGUL_V" if after_vowel else "HANGUL_LV", c)
+        elif not joined(f"{x}\u11a8{accent}"):
+            after_trail = not joined(f"\u11a8{x}{accent}")
+            add("HANGUL_T" if after_trail else "HANGUL_LVT", c)
+    return found
+
+
+DOCS = {
+    "CONTROL": "A grapheme of their own, whatever follows; CR and LF left out.",
+    "EXTEND": "Join the character before them.",
+    "ZWJ": "The zero width joiner.",
+    "SPACING_MARK": "Join the character before them.",
+    "PREPEND": "Join the character after them.",
+    "PICTOGRAPH": "Extended pictographs; join one another where ZWJ stands between.",
+    "CONSONANT": "Join one another where a linker stands between.",
+    "LINKER": "Viramas; all of them are in EXTEND.",
+    "CONJUNCT_EXTEND": "May stand between consonants beside a linker.",
+    "HANGUL_L": "Leading consonants.",
+    "HANGUL_V": "Vowels.",
+    "HANGUL_T": "Trailing consonants.",
+    "HANGUL_LV": "Syllables without a trailing consonant.",
+    "HANGUL_LVT": "Syllables with one.",
+}
+
+
+def main() -> None:
+    nfd, nfkd, strip = normalizers.NFD(), normalizers.NFKD(), normalizers.StripAccents()
+    compatible = {c: nfkd.normalize_str(chr(c)) for c in CODE_POINTS}
+    compatible = {c: to for c, to in compatible.items() if to != nfd.normalize_str(chr(c))}
+    pairs = " ".join(f"{ord(a):x}.{ord(b):x}={ord(c):x}" for (a, b), c in sorted(compositions().items()))
+    graphemes = grapheme_classes()
+    parts = [
+        "# SPDX-License-Identifier: Apache-2.0\n"
+        '"""What normal forms and graphemes are to HF tokenizers; generated, do not edit.\n\n'
+        f"Made by tests/parity/make_normalization_data.py from tokenizers {hf.__version__}, by asking it about every\n"
+        "code point. Its normal forms and combining marks are those of Unicode 9.0, its graphemes those of Unicode\n"
+        "17.0; what decides only about graphemes of six bytes and more is left out. All numbers are hexadecimal.\n"
+        '"""\n',
+        literal("COMPATIBILITY", mapping(compatible), "Full compatibility decompositions other than the canonical."),
+        literal("COMPOSITIONS", pairs, "Pairs of characters that compose, and into what; Hangul left out."),
+        literal("COMBINING_MARKS", ranges(c for c in CODE_POINTS if strip.normalize_str(chr(c)) == ""), "Mn, Mc, Me."),
+        *(literal(f"GRAPHEME_{name}", ranges(graphemes[name]), doc) for name, doc in DOCS.items()),
+    ]  # fmt: skip
+    TARGET.write_text("\n".join(parts), encoding="utf-8")
+    print(f"{TARGET}: {TARGET.stat().st_size} bytes", file=sys.stderr)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,175 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Every normalizer's kernel against its slow twin, which also aligns; fast exits; linear time; what is refused."""
+
+import time
+
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests import charsmaps, strategies
+from tokenizer import normalizers
+from tokenizer.aligned import AlignedText
+from tokenizer.ragged import Ragged, text_rows
+
+ALL = {
+    "NFC": normalizers.NFC(),
+    "NFD": normalizers.NFD(),
+    "NFKC": normalizers.NFKC(),
+    "NFKD": normalizers.NFKD(),
+    "Lowercase": normalizers.Lowercase(),
+    "StripAccents": normalizers.StripAccents(),
+    "Nmt": normalizers.Nmt(),
+    "ByteLevel": normalizers.ByteLevel(),
+    "Strip": normalizers.Strip(),
+    "Strip left": normalizers.Strip(right=False),
+    "Replace byte": normalizers.Replace("a", "▁▁"),
+    "Replace byte by more": normalizers.Replace(" ", "twelve bytes"),
+    "Replace literal": normalizers.Replace("é中", "x"),
+    "Replace overlapping": normalizers.Replace("aa", ""),
+    "Replace Regex": normalizers.Replace(r"\s+|$", "_", is_regex=True),
+    "Prepend": normalizers.Prepend("▁"),
+    "Prepend long": normalizers.Prepend("more than eight bytes"),
+    "Precompiled": normalizers.Precompiled(charsmaps.small()),
+    "BertNormalizer": normalizers.BertNormalizer(),
+    "BertNormalizer cased": normalizers.BertNormalizer(lowercase=False, clean_text=False),
+    "Sequence": normalizers.Sequence([normalizers.NFKD(), normalizers.Lowercase(), normalizers.Prepend("▁")]),
+}
+HOSTILE = st.text(st.sampled_from(charsmaps.MARKS + charsmaps.GRAPHEMES + " aaéééß中中玫"), max_size=50)
+
+
+def columns() -> st.SearchStrategy[pa.Array]:
+    """Columns of every kind, and long ones of characters that interact."""
+    return st.one_of(strategies.text_columns(), st.lists(HOSTILE, max_size=6).map(pa.array))
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_columns_equal_the_slow_twin(name: str) -> None:
+    normalizer = ALL[name]
+
+    @given(columns())
+    def check(column: pa.Array) -> None:
+        column = column.cast(pa.string()) if pa.types.is_null(column.type) else column
+        expected = [normalizer.normalize_aligned(AlignedText.original(t or "")) for t in column.to_pylist()]
+        assert normalizer.normalize_arrow(column).to_pylist() == [e.text for e in expected]
+        assert all(len(e.text) == len(e.starts) == len(e.stops) for e in expected)
+
+    check()
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_what_is_normal_is_returned_as_it_is(name: str) -> None:
+    texts = ["", "nickel", "zwölf", "深入", "x" * 40]
+    if name in ("ByteLevel", "NFD", "NFKD", "BertNormalizer", "BertNormalizer cased"):
+        texts = ["", "xy", "nickel" * 9]
+    elif name.startswith(("Prepend", "Sequence", "Replace Regex")):
+        texts = ["", ""]
+    rows = text_rows(pa.array(["xx aa", *texts, " xx"]))
+    rows = Ragged(rows.values, rows.offsets[1:-1])  # what stands around a slice does not count
+    assert ALL[name].normalize_rows(rows) is rows
+    # Of an Arrow column there is a copy.
+    column = pa.array(texts)
+    assert ALL[name].normalize_arrow(column).to_pylist() == texts
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_columns_without_text(name: str) -> None:
+    assert ALL[name].normalize_arrow(pa.array([], pa.string())).to_pylist() == []
+    assert ALL[name].normalize_arrow(pa.array([None, ""], pa.string())).to_pylist() == ["", ""]
+
+
+@given(st.text(max_size=30))
+def test_offsets_point_into_the_original(text: str) -> None:
+    for normalizer in ALL.values():
+        found = normalizer.normalize_aligned(AlignedText.original(text, first=7))
+        assert all(7 <= a <= b <= 7 + len(text) for a, b in zip(found.starts, found.stops, strict=True))
+
+
+@pytest.mark.parametrize("name", ["NFC", "NFD", "NFKC", "NFKD"])
+@pytest.mark.parametrize("run", ["\u0301\u0323", "\u0323\u0301\u0345\u0334", "\u0344", "\u3099"])
+def test_a_megabyte_of_combining_characters_takes_linear_time(name: str, run: str) -> None:
+    normalizer = ALL[name]
+    normalizer.normalize_str(f"e{run}")  # compiles
+
+    def seconds(n_characters: int) -> float:
+        text = "e" + run * (n_characters // len(run))
+        begin = time.perf_counter()
+        normalizer.normalize_str(text)
+        return time.perf_counter() - begin
+
+    # Quadratic time would be minutes.
+    assert seconds(500_000) < 2
+    assert (
+        normalizer.normalize_str("e" + run * 100)
+        == normalizer.normalize_aligned(AlignedText.original("e" + run * 100)).text
+    )
+
+
+def test_one_endless_grapheme_takes_linear_time() -> None:
+    normalizer = ALL["Precompiled"]
+    text = "a" + "\u0301" * 500_000
+    begin = time.perf_counter()
+    assert normalizer.normalize_str(text) == "A"
+    assert time.perf_counter() - begin < 5
+
+
+def test_the_largest_growth_fits() -> None:
+    assert normalizers.NFKC().normalize_str("\ufdfa" * 1000) == "صلى الله عليه وسلم" * 1000
+    assert normalizers.NFD().normalize_str("\u0390" * 1000) == "\u03b9\u0308\u0301" * 1000
+    assert normalizers.NFC().normalize_str("é\u0323" * 1000) == "\u1eb9\u0301" * 1000
+    assert normalizers.ByteLevel().normalize_str("\x00" * 1000) == "Ā" * 1000
+
+
+def test_composing_never_lengthens() -> None:
+    """What the room for a result is computed from."""
+    for (first, second), composite in normalizers.tables.compositions().items():
+        assert len(composite.encode()) <= len(first.encode()) + len(second.encode())
+
+
+def test_hangul_is_computed() -> None:
+    syllables = "".join(map(chr, range(0xAC00, 0xD7A4)))
+    decomposed = normalizers.NFD().normalize_str(syllables)
+    assert len(decomposed) == 2 * 399 + 3 * (11172 - 399)
+    assert normalizers.NFC().normalize_str(decomposed) == syllables
+
+
+def test_a_final_sigma_is_lower_cased_like_any_other() -> None:
+    assert normalizers.Lowercase().normalize_str("ΟΔΟΣ İ") == "οδοσ i̇"
+
+
+def test_which_run_python_for_every_row() -> None:
+    slow = {name for name, normalizer in ALL.items() if not normalizer.is_fast}
+    assert slow == {"Replace Regex"}
+    assert not normalizers.Sequence([normalizers.NFC(), ALL["Replace Regex"]]).is_fast
+    assert not normalizers.Replace("", "x").is_fast
+
+
+def test_normalizers_are_values() -> None:
+    assert normalizers.NFC() == normalizers.NFC() != normalizers.NFD()
+    assert normalizers.Precompiled(charsmaps.small()) == ALL["Precompiled"]
+    assert len({normalizers.Sequence([normalizers.NFC()]), normalizers.Sequence((normalizers.NFC(),))}) == 1
+    assert repr(normalizers.Sequence([normalizers.NFC()])) == "Sequence(normalizers=(NFC(),))"
+
+
+def test_what_is_refused() -> None:
+    with pytest.raises(ValueError, match="trie of 0 units does not fit into 0 bytes"):
+        normalizers.Precompiled(b"")
+    with pytest.raises(ValueError, match="trie of 25 units does not fit into 12 bytes"):
+        normalizers.Precompiled(b"\x64\0\0\0" + bytes(8))
+    with pytest.raises(ValueError, match="texts after the trie are not UTF-8"):
+        normalizers.Precompiled(b"\4\0\0\0" + bytes(4) + b"\xff\0")
+    with pytest.raises(ValueError, match=r"pattern '\(' is no regular expression"):
+        normalizers.Replace("(", "", is_regex=True)
+    with pytest.raises(TypeError, match=r"normalizers\[1\]: expected a normalizer, got 'NFC'"):
+        normalizers.Sequence([normalizers.NFC(), "NFC"])  # type: ignore[list-item]
+    with pytest.raises(TypeError, match="expected an Arrow array of strings"):
+        normalizers.NFC().normalize_arrow(pa.array([1]))
+
+
+@given(st.binary(max_size=400), st.text(max_size=20))
+def test_a_broken_character_map_never_breaks_text(data: bytes, text: str) -> None:
+    trie = data[: len(data) // 4 * 4]
+    if trie:
+        broken = len(trie).to_bytes(4, "little") + trie + "é\0中\0".encode()
+        normalizers.Precompiled(broken).normalize_str(text)  # as_py() decodes strictly

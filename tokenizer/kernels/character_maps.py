@@ -1,0 +1,140 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Normalizers that look at one character at a time: each stays, goes, or turns into others."""
+
+import numpy as np
+
+from tokenizer.kernels.compiling import kernel, kernel_part, load_u64, store_u64, trailing_zeros
+from tokenizer.kernels.utf8 import EACH_BYTE, HIGH_BITS, LOW_BITS, decode_utf8
+
+_FROM_UPPER_A, _PAST_UPPER_Z = np.uint64(0x80 - ord("A")) * EACH_BYTE, np.uint64(0x80 - ord("[")) * EACH_BYTE
+_ZERO = np.uint64(0)
+
+
+@kernel_part
+def _not_plain(eight, tables):
+    """Returns 0x80 in each byte that is not of the range of ASCII that the map leaves alone, case apart."""
+    low = eight & LOW_BITS
+    return ~((low + tables.ascii_from) & ~(low + tables.ascii_past) & ~eight) & HIGH_BITS
+
+
+@kernel_part
+def _upper_case(eight):
+    """Returns 0x20 in each byte that is an upper-case ASCII letter."""
+    low = eight & LOW_BITS
+    return (((low + _FROM_UPPER_A) & ~(low + _PAST_UPPER_Z) & ~eight) & HIGH_BITS) >> np.uint64(2)
+
+
+@kernel
+def measure(data, start, stop, tables):
+    """Finds out whether characters change at all, and by how many bytes the text grows at most.
+
+    Args:
+      data: uint8[n], valid UTF-8, of which `data[start:stop]` counts.
+      tables: normalizers.tables.CharacterMap.
+
+    Returns:
+      (whether a character changes, bytes added by those that grow).
+    """
+    changed = False
+    added = 0
+    i = start
+    while i < stop:
+        if i + 8 <= stop:
+            eight = load_u64(data, i)
+            if tables.lower_ascii and _upper_case(eight) != _ZERO:
+                changed = True
+            others = _not_plain(eight, tables)
+            if others == _ZERO:
+                i += 8
+                continue
+            i += trailing_zeros(others) >> 3
+        step = np.int64(tables.steps[data[i]])
+        if step > 0:
+            while step > 0 and i < stop:
+                i += step
+                step = np.int64(tables.steps[data[i]]) if i < stop else 0
+            continue
+        if data[i] < 128:
+            code_point = np.int64(data[i])
+            i += 1
+        else:
+            code_point, i = decode_utf8(data, i)
+        if tables.replacements[code_point] != 0:
+            changed = True
+            added += np.int64(tables.growth[code_point])
+    return changed, added
+
+
+@kernel
+def map_characters(data, offsets, tables, out, out_offsets):
+    """Maps rows.
+
+    Args:
+      data: uint8[n], valid UTF-8; offsets: int64[n_rows + 1] into it.
+      tables: normalizers.tables.CharacterMap.
+      out: uint8 with room for the rows, what `measure` adds, and eight bytes more.
+      out_offsets: int64[n_rows + 1], filled.
+    """
+    o = 0
+    out_offsets[0] = 0
+    for row in range(offsets.size - 1):
+        i = offsets[row]
+        end = offsets[row + 1]
+        while i < end:
+            if i + 8 <= end:
+                eight = load_u64(data, i)
+                others = _not_plain(eight, tables)
+                if tables.lower_ascii:
+                    eight |= _upper_case(eight)
+                store_u64(out, o, eight)
+                if others == _ZERO:
+                    i += 8
+                    o += 8
+                    continue
+                n = trailing_zeros(others) >> 3
+                i += n
+                o += n
+                step = np.int64(tables.steps[data[i]])
+                if step > 0 and i + 8 <= end:
+                    while step > 0 and i + 8 <= end:
+                        store_u64(out, o, load_u64(data, i))
+                        i += step
+                        o += step
+                        step = np.int64(tables.steps[data[i]]) if i < end else 0
+                    continue
+            start = i
+            if data[i] < 128:
+                code_point = np.int64(data[i])
+                i += 1
+            else:
+                code_point, i = decode_utf8(data, i)
+            replacement = tables.replacements[code_point]
+            if replacement == 0:
+                for q in range(start, i):
+                    out[o] = data[q]
+                    o += 1
+            else:
+                first = replacement >> 5
+                for q in range(first, first + (replacement & 31)):
+                    out[o] = tables.pool[q]
+                    o += 1
+        out_offsets[row + 1] = o
+
+
+@kernel
+def map_bytes(data, offsets, two_bytes, out, out_offsets):
+    """Maps every byte of rows to one character.
+
+    Args:
+      data: uint8[n]; offsets: int64[n_rows + 1] into it.
+      two_bytes: uint64[256]: UTF-8 of the character, little-endian; ASCII where the second byte is zero.
+      out: uint8 with room for the result and eight bytes more; out_offsets: int64[n_rows + 1], filled.
+    """
+    o = 0
+    out_offsets[0] = 0
+    for row in range(offsets.size - 1):
+        for i in range(offsets[row], offsets[row + 1]):
+            two = two_bytes[data[i]]
+            store_u64(out, o, two)
+            o += 2 if two > np.uint64(255) else 1
+        out_offsets[row + 1] = o

@@ -1,0 +1,208 @@
+# SPDX-License-Identifier: Apache-2.0
+"""SentencePiece's character map, applied the way HF tokenizers does it: grapheme by grapheme.
+
+The map is a double-array trie from UTF-8 to places in a pool of texts that end with NUL. A grapheme of less than six
+bytes turns, as a whole, into the text of its *shortest* prefix that the trie holds; where it holds none, and in longer
+graphemes, each character does so for itself.
+"""
+
+import numpy as np
+
+from tokenizer.kernels.compiling import kernel, kernel_part, load_u64, store_u64, trailing_zeros
+from tokenizer.kernels.utf8 import HIGH_BITS, LOW_BITS, decode_utf8, write_utf8
+
+ANY, CR, LF, CONTROL, EXTEND, ZWJ, SPACING_MARK, PREPEND = 0, 1, 2, 3, 4, 5, 6, 7
+PICTOGRAPH, CONSONANT, HANGUL_L, HANGUL_V, HANGUL_T, HANGUL_LV, HANGUL_LVT = 8, 9, 10, 11, 12, 13, 14
+"""What a character is to grapheme clusters (Unicode, UAX 29). Regional indicators are ANY: each has four bytes, so
+whether two of them are one grapheme or two makes no difference."""
+CATEGORY = 15
+LINKER, CONJUNCT_EXTEND = 16, 32
+"""Bits beside the category."""
+
+SHORT_GRAPHEME = 6
+"""Graphemes of so many bytes and more are taken character by character."""
+
+
+@kernel_part
+def _shortest_prefix(units, pool, data, start, stop):
+    """Returns where in the pool the text of the shortest prefix of `data[start:stop]` begins, -1 without one."""
+    unit = np.int64(units[0])
+    node = (unit >> 10) << ((unit & 512) >> 6)
+    for i in range(start, stop):
+        byte = np.int64(data[i])
+        if byte == 0:
+            return -1
+        node ^= byte
+        if node >= units.size:
+            return -1
+        unit = np.int64(units[node])
+        if unit & 0x800000FF != byte:
+            return -1
+        node ^= (unit >> 10) << ((unit & 512) >> 6)
+        if unit & 256:
+            if node >= units.size:
+                return -1
+            value = np.int64(units[node]) & 0x7FFFFFFF
+            # A map with other places is broken; it must not break the text, too.
+            return value if value < pool.size and pool[value] & 0xC0 != 0x80 else -1
+    return -1
+
+
+@kernel
+def texts_of_characters(units, pool, encoded, places):
+    """Looks every character up.
+
+    Args:
+      units: uint32[n], the trie; pool: uint8[n].
+      encoded: uint8[4], scratch.
+      places: int32[0x110000], filled: where in the pool the text of each character begins, plus one; 0 without one.
+    """
+    for code_point in range(1, places.size):
+        if code_point < 0xD800 or code_point > 0xDFFF:
+            places[code_point] = 1 + _shortest_prefix(units, pool, encoded, 0, write_utf8(code_point, encoded, 0))
+
+
+@kernel_part
+def _emit(pool, place, writing, out, o):
+    """Writes the text at a place in the pool, or only counts it."""
+    while place < pool.size and pool[place] != 0:
+        if writing:
+            out[o] = pool[place]
+        o += 1
+        place += 1
+    return o
+
+
+@kernel_part
+def _is_joined(before, after, conjunct, pictograph):
+    """Whether two neighbours are in one grapheme; see `normalize` for the last two."""
+    a = before & CATEGORY
+    b = after & CATEGORY
+    if a == CR and b == LF:
+        return True
+    if (CR <= a <= CONTROL) or (CR <= b <= CONTROL):
+        return False
+    if EXTEND <= b <= SPACING_MARK or a == PREPEND:
+        return True
+    if b == CONSONANT:
+        return conjunct == 2
+    if b == PICTOGRAPH:
+        return pictograph == 2
+    if b < HANGUL_L:
+        return False
+    if a == HANGUL_L:
+        return b != HANGUL_T
+    if a in (HANGUL_LV, HANGUL_V):
+        return b in (HANGUL_V, HANGUL_T)
+    return a in (HANGUL_LVT, HANGUL_T) and b == HANGUL_T
+
+
+@kernel_part
+def _conjunct_after(state, graphemes):
+    """0: no consonant; 1: a consonant, then only what may stand in a conjunct; 2: a linker among it."""
+    if graphemes & CATEGORY == CONSONANT:
+        return 1
+    if graphemes & LINKER:
+        return 2 if state > 0 else 0
+    return state if graphemes & CONJUNCT_EXTEND else 0
+
+
+@kernel_part
+def _pictograph_after(state, graphemes):
+    """0: no pictograph; 1: a pictograph, then only EXTEND; 2: then ZWJ, and nothing since."""
+    category = graphemes & CATEGORY
+    if category == PICTOGRAPH:
+        return 1
+    if category == ZWJ:
+        return 2 if state == 1 else 0
+    return 1 if state == 1 and category == EXTEND else 0
+
+
+@kernel
+def normalize(data, offsets, tables, writing, out, out_offsets):
+    """Normalizes rows; returns (whether the map applies anywhere, bytes of the result).
+
+    Args:
+      data: uint8[n], valid UTF-8; offsets: int64[n_rows + 1] into it.
+      tables: normalizers.tables.CharsMap.
+      writing: whether to write, or only to count; then `out` and `out_offsets` are not touched.
+      out: uint8 with room for the result and eight bytes more; out_offsets: int64[n_rows + 1], filled.
+    """
+    changed = False
+    o = 0
+    if writing:
+        out_offsets[0] = 0
+    for row in range(offsets.size - 1):
+        i = offsets[row]
+        end = offsets[row + 1]
+        while i < end:
+            # `i` is where a grapheme begins.
+            if i + 8 <= end:
+                eight = load_u64(data, i)
+                low = eight & LOW_BITS
+                plain = (low + tables.ascii_from) & ~(low + tables.ascii_past) & ~eight & HIGH_BITS
+                n = (trailing_zeros(~plain & HIGH_BITS) >> 3) - 1  # the last one may be part of a longer grapheme
+                if n > 0:
+                    if writing:
+                        store_u64(out, o, eight)
+                    i += n
+                    o += n
+                    continue
+                step = np.int64(tables.steps[data[i]])
+                # What follows joins nothing if it is such a character, too, or ASCII.
+                if step > 0 and (data[i + step] < 128 or tables.steps[data[i + step]] > 0):
+                    if writing:
+                        store_u64(out, o, eight)
+                    i += step
+                    o += step
+                    continue
+            start = i
+            if data[i] < 128:
+                first = np.int64(data[i])
+                i += 1
+            else:
+                first, i = decode_utf8(data, i)
+            after_first = i
+            here = tables.graphemes[first]
+            conjunct = _conjunct_after(0, here)
+            pictograph = _pictograph_after(0, here)
+            while i < end:
+                if data[i] < 128:
+                    code_point = np.int64(data[i])
+                    following = i + 1
+                else:
+                    code_point, following = decode_utf8(data, i)
+                graphemes = tables.graphemes[code_point]
+                if not _is_joined(here, graphemes, conjunct, pictograph):
+                    break
+                here = graphemes
+                conjunct = _conjunct_after(conjunct, graphemes)
+                pictograph = _pictograph_after(pictograph, graphemes)
+                i = following
+            stop = i
+            if after_first < stop and stop - start < SHORT_GRAPHEME:
+                place = _shortest_prefix(tables.units, tables.pool, data, start, stop)
+                if place >= 0:
+                    changed = True
+                    o = _emit(tables.pool, place, writing, out, o)
+                    continue
+            i = start
+            while i < stop:
+                start = i
+                if data[i] < 128:
+                    code_point = np.int64(data[i])
+                    i += 1
+                else:
+                    code_point, i = decode_utf8(data, i)
+                place = np.int64(tables.places[code_point]) - 1
+                if place >= 0:
+                    changed = True
+                    o = _emit(tables.pool, place, writing, out, o)
+                else:
+                    if writing:
+                        for q in range(start, i):
+                            out[o + q - start] = data[q]
+                    o += i - start
+        if writing:
+            out_offsets[row + 1] = o
+    return changed, o

@@ -1,0 +1,249 @@
+# SPDX-License-Identifier: Apache-2.0
+"""SentencePiece's normalizer in one pass: character map, user-defined pieces kept, white space, "▁".
+
+Its slow twin is `formats.sentencepiece_text.normalize`.
+"""
+
+import numpy as np
+
+from tokenizer.kernels.compiling import kernel, kernel_part
+from tokenizer.kernels.unigram import BASE_SHIFT, PIECE_MASK, PIECE_SHIFT
+
+_LABEL = 0x800000FF
+_SPACE = 32
+
+
+@kernel_part
+def _offset(unit):
+    """Where the children of a unit of a darts-clone double array lie, relative to it."""
+    return (unit >> 10) << ((unit & 0x200) >> 6)
+
+
+@kernel
+def check_charsmap(units, results, stack, simple):
+    """Walks every key of a character map once: no kernel trusts a map that has not passed here.
+
+    Args:
+      units: uint32[n], the double array; results: uint8[m].
+      stack: int64[n_work, 3], for work; deeper maps than it can hold are refused.
+      simple: bool[256], True; set False for every byte that is a key, or begins one together with an ASCII byte.
+
+    Returns:
+      `(problem, most bytes of result per byte of key)`. Problem 0 is none, 1 keys without end, 2 a unit outside of the
+      array, 3 a result outside of the results, 4 a result that is not UTF-8. A space counts as three bytes.
+    """
+    n = units.size
+    ratio = 1.0
+    n_visits = 0
+    depth = 1
+    stack[0, 0] = _offset(np.int64(units[0]))
+    stack[0, 1] = 0
+    stack[0, 2] = 0
+    while depth > 0:
+        depth -= 1
+        base = stack[depth, 0]
+        length = stack[depth, 1]
+        first = stack[depth, 2]
+        for byte in range(1, 256):
+            place = base ^ byte
+            if place >= n:
+                continue
+            unit = np.int64(units[place])
+            if (unit & _LABEL) != byte:
+                continue
+            # Keys may share their ends, so a unit may be met more than once; a circle is met without end.
+            n_visits += 1
+            if n_visits > 64 * n or depth == stack.shape[0]:
+                return 1, ratio
+            child_base = place ^ _offset(unit)
+            if length == 1 and byte < 128:
+                simple[first] = False
+            if (unit >> 8) & 1:
+                if child_base >= n:
+                    return 2, ratio
+                if length == 0:
+                    simple[byte] = False
+                start = np.int64(units[child_base]) & 0x7FFFFFFF
+                size = 0
+                i = start
+                while True:
+                    if i >= results.size:
+                        return 3, ratio
+                    b = np.int64(results[i])
+                    if b == 0:
+                        break
+                    width = (
+                        1 if b < 0x80 else 0 if b < 0xC2 else 2 if b < 0xE0 else 3 if b < 0xF0 else 4 if b < 0xF5 else 0
+                    )
+                    if width == 0:
+                        return 4, ratio
+                    if i + width >= results.size:
+                        return 3, ratio
+                    for q in range(1, width):
+                        if (results[i + q] & 0xC0) != 0x80:
+                            return 4, ratio
+                    second = np.int64(results[i + 1])
+                    if (
+                        (b == 0xE0 and second < 0xA0)
+                        or (b == 0xED and second > 0x9F)
+                        or (b == 0xF0 and second < 0x90)
+                        or (b == 0xF4 and second > 0x8F)
+                    ):
+                        return 4, ratio
+                    size += 3 if b == _SPACE else width
+                    i += width
+                ratio = max(ratio, size / (length + 1))
+            stack[depth, 0] = child_base
+            stack[depth, 1] = length + 1
+            stack[depth, 2] = first if length > 0 else byte
+            depth += 1
+    return 0, ratio
+
+
+@kernel_part
+def _longest_rule(data, i, end, units):
+    """Returns `(bytes of the longest key at i, where its result begins)`; 0 bytes for none."""
+    place = _offset(np.int64(units[0]))
+    size = 0
+    result = np.int64(0)
+    j = i
+    while j < end:
+        byte = np.int64(data[j])
+        place ^= byte
+        if byte == 0 or place >= units.size:
+            break  # no key holds a zero byte, and none has been checked
+        unit = np.int64(units[place])
+        if (unit & _LABEL) != byte:
+            break
+        j += 1
+        place ^= _offset(unit)
+        if (unit >> 8) & 1:
+            size = j - i
+            result = np.int64(units[place]) & 0x7FFFFFFF
+    return size, result
+
+
+@kernel_part
+def _longest_kept(data, i, end, tables):
+    """Returns the bytes of the longest user-defined piece at `i`, 0 for none."""
+    base = np.int64(tables.kept_root)
+    size = 0
+    j = i
+    while j < end:
+        byte = np.int64(data[j])
+        unit = tables.kept[base ^ byte]
+        if (unit & 511) != byte:
+            break
+        j += 1
+        if (unit >> PIECE_SHIFT) & PIECE_MASK:
+            size = j - i
+        base = unit >> BASE_SHIFT
+    return size
+
+
+@kernel_part
+def _add(source, i, end, tables, after_space, out, o):
+    """Appends `source[i:end]`, a part looked at as one; returns `(o, after_space)` for what comes next."""
+    while after_space and i < end and source[i] == _SPACE:
+        i += 1
+    if i == end:
+        return o, after_space
+    for q in range(i, end):
+        if source[q] == _SPACE and tables.escape:
+            out[o] = 0xE2
+            out[o + 1] = 0x96
+            out[o + 2] = 0x81
+            o += 3
+        else:
+            out[o] = source[q]
+            o += 1
+    return o, tables.shrink and source[end - 1] == _SPACE
+
+
+@kernel_part
+def _add_space(tables, out, o):
+    if tables.escape:
+        out[o] = 0xE2
+        out[o + 1] = 0x96
+        out[o + 2] = 0x81
+        return o + 3
+    out[o] = _SPACE
+    return o + 1
+
+
+@kernel
+def normalize(data, offsets, tables, out, out_offsets):
+    """Normalizes rows.
+
+    Args:
+      data: uint8[n], valid UTF-8; offsets: int64[n_rows + 1] into it.
+      tables: normalizers' SentencePieceTables.
+      out: uint8 with room for `tables.ratio` bytes for every byte of the rows and 6 for every row.
+      out_offsets: int64[n_rows + 1], filled.
+    """
+    units, results, simple = tables.units, tables.results, tables.simple
+    has_map = units.size > 0
+    o = 0
+    out_offsets[0] = 0
+    for row in range(offsets.size - 1):
+        i = offsets[row]
+        end = offsets[row + 1]
+        begin = o
+        started = False
+        after_space = tables.shrink
+        while i < end:
+            if simple[data[i]] and started:
+                # ASCII that stays as it is, as long as no key could begin with it and what follows.
+                j = i
+                while j < end and simple[data[j]]:
+                    out[o + j - i] = data[j]
+                    j += 1
+                if j < end and data[j] >= 128:
+                    j -= 1
+                o += j - i
+                if j > i:
+                    after_space = False
+                i = j
+                if i == end:
+                    break
+            size = 0
+            # 0: the text itself, 1: a result of the map.
+            origin = 0
+            result = np.int64(0)
+            if tables.begins_kept[data[i]]:
+                size = _longest_kept(data, i, end, tables)
+            if size == 0 and has_map:
+                size, result = _longest_rule(data, i, end, units)
+                origin = 1 if size > 0 else 0
+            if size == 0:
+                lead = data[i]
+                size = 1 if lead < 0xC0 else 2 if lead < 0xE0 else 3 if lead < 0xF0 else 4
+            stop = result
+            if origin == 1:
+                while results[stop] != 0:
+                    stop += 1
+            if not started:
+                single = (origin == 1 and stop - result == 1 and results[result] == _SPACE) or (
+                    origin == 0 and size == 1 and data[i] == _SPACE
+                )
+                if tables.shrink and single:
+                    i += size
+                    continue
+                started = True
+                if tables.prefix and not tables.at_end:
+                    o = _add_space(tables, out, o)
+            if origin == 1:
+                o, after_space = _add(results, result, stop, tables, after_space, out, o)
+            else:
+                o, after_space = _add(data, i, i + size, tables, after_space, out, o)
+            i += size
+        if started:
+            if tables.shrink and tables.escape:
+                while o - begin >= 3 and out[o - 1] == 0x81 and out[o - 2] == 0x96 and out[o - 3] == 0xE2:
+                    o -= 3
+            elif tables.shrink:
+                while o > begin and out[o - 1] == _SPACE:
+                    o -= 1
+            if tables.prefix and tables.at_end:
+                o = _add_space(tables, out, o)
+        out_offsets[row + 1] = o

@@ -1,0 +1,171 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Normalizers that edit strings: replace a literal, prepend to rows, cut rows at their ends."""
+
+import numpy as np
+
+from tokenizer.kernels.compiling import kernel, load_u64, store_u64, trailing_zeros
+from tokenizer.kernels.utf8 import EACH_BYTE, HIGH_BITS, copy_bytes, decode_utf8
+
+
+@kernel
+def replace(data, offsets, pattern, content, writing, out, out_offsets):
+    """Replaces each occurrence of a literal, from the left, none overlapping another; returns how many there are.
+
+    Time is bytes times the length of the pattern at worst. The pattern is the tokenizer's, not the text's.
+
+    Args:
+      data: uint8[n]; offsets: int64[n_rows + 1] into it.
+      pattern: uint8[1 or more], what to look for; content: uint8[n], what to put there, and eight bytes more.
+      writing: whether to write, or only to count; then `out` and `out_offsets` are not touched.
+      out: uint8 with room for the result and eight bytes more; out_offsets: int64[n_rows + 1], filled.
+    """
+    n_pattern = pattern.size
+    n_content = content.size - 8
+    first = pattern[0]
+    firsts = np.uint64(first) * EACH_BYTE
+    found = 0
+    o = 0
+    if writing:
+        out_offsets[0] = 0
+    for row in range(offsets.size - 1):
+        i = offsets[row]
+        end = offsets[row + 1]
+        while i + n_pattern <= end:
+            if i + 8 <= end:
+                # The lowest set bit of `hits` is that of the first byte equal to the pattern's first.
+                eight = load_u64(data, i)
+                other = eight ^ firsts
+                hits = (other - EACH_BYTE) & ~other & HIGH_BITS
+                if writing:
+                    store_u64(out, o, eight)
+                skipped = trailing_zeros(hits) >> 3
+                i += skipped
+                o += skipped
+                if skipped == 8 or i + n_pattern > end:
+                    continue
+            elif data[i] != first:
+                if writing:
+                    out[o] = data[i]
+                i += 1
+                o += 1
+                continue
+            q = 1
+            while q < n_pattern and data[i + q] == pattern[q]:
+                q += 1
+            if q < n_pattern:
+                if writing:
+                    out[o] = data[i]
+                i += 1
+                o += 1
+                continue
+            found += 1
+            if writing:
+                store_u64(out, o, load_u64(content, 0))
+                for q in range(8, n_content):
+                    out[o + q] = content[q]
+            i += n_pattern
+            o += n_content
+        if writing:
+            o = copy_bytes(data, i, end, out, o)
+            out_offsets[row + 1] = o
+    return found
+
+
+@kernel
+def count_byte(data, start, stop, byte):
+    """Counts a byte in `data[start:stop]`."""
+    n = 0
+    for i in range(start, stop):
+        n += np.int64(data[i] == byte)
+    return n
+
+
+@kernel
+def replace_byte(data, offsets, byte, content, out, out_offsets):
+    """Replaces every occurrence of one byte.
+
+    Args:
+      data: uint8[n]; offsets: int64[n_rows + 1] into it.
+      byte: what to look for; content: uint8[at most 8], what to put there, and eight bytes more.
+      out: uint8 with room for the result and eight bytes more; out_offsets: int64[n_rows + 1], filled.
+    """
+    n_content = content.size - 8
+    eight = load_u64(content, 0)
+    o = 0
+    out_offsets[0] = 0
+    for row in range(offsets.size - 1):
+        for i in range(offsets[row], offsets[row + 1]):
+            # No branch on the text: which bytes are spaces cannot be predicted.
+            b = data[i]
+            is_found = b == byte
+            store_u64(out, o, eight if is_found else np.uint64(b))
+            o += n_content if is_found else 1
+        out_offsets[row + 1] = o
+
+
+@kernel
+def prepend(data, offsets, prefix, out, out_offsets):
+    """Puts a prefix before every row that is not empty.
+
+    Args:
+      data: uint8[n]; offsets: int64[n_rows + 1] into it.
+      prefix: uint8[n], and eight bytes more.
+      out: uint8 with room for the result and eight bytes more; out_offsets: int64[n_rows + 1], filled.
+    """
+    n_prefix = prefix.size - 8
+    o = 0
+    out_offsets[0] = 0
+    for row in range(offsets.size - 1):
+        if offsets[row] < offsets[row + 1]:
+            store_u64(out, o, load_u64(prefix, 0))
+            for q in range(8, n_prefix):
+                out[o + q] = prefix[q]
+            o = copy_bytes(data, offsets[row], offsets[row + 1], out, o + n_prefix)
+        out_offsets[row + 1] = o
+
+
+@kernel
+def strip(data, offsets, is_space, left, right, starts, stops):
+    """Finds what is left of rows without white space at their ends; returns how many bytes.
+
+    Args:
+      data: uint8[n], valid UTF-8; offsets: int64[n_rows + 1] into it.
+      is_space: bool[0x110000]; left, right: which ends to cut.
+      starts, stops: int64[n_rows], filled: row r is left with `data[starts[r]:stops[r]]`.
+    """
+    kept = 0
+    for row in range(offsets.size - 1):
+        start = offsets[row]
+        stop = offsets[row + 1]
+        while left and start < stop:
+            if data[start] < 128:
+                code_point, following = np.int64(data[start]), start + 1
+            else:
+                code_point, following = decode_utf8(data, start)
+            if not is_space[code_point]:
+                break
+            start = following
+        while right and start < stop:
+            last = stop - 1
+            while data[last] & 0xC0 == 0x80:
+                last -= 1
+            code_point = np.int64(data[last])
+            if code_point >= 128:
+                code_point, _ = decode_utf8(data, last)
+            if not is_space[code_point]:
+                break
+            stop = last
+        starts[row] = start
+        stops[row] = stop
+        kept += stop - start
+    return kept
+
+
+@kernel
+def gather(data, starts, stops, out, out_offsets):
+    """Copies `data[starts[r]:stops[r]]` of all rows; `out` is uint8 with room, out_offsets int64[n_rows + 1]."""
+    o = 0
+    out_offsets[0] = 0
+    for row in range(starts.size):
+        o = copy_bytes(data, starts[row], stops[row], out, o)
+        out_offsets[row + 1] = o

@@ -1,0 +1,58 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What every normalizer is: text column to text column, compiled, and one text with alignments, in plain Python."""
+
+import abc
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from tokenizer.aligned import AlignedText
+from tokenizer.ragged import Ragged, read_only, string_array, text_rows
+
+
+class Normalizer(abc.ABC):
+    """Text to text, before anything is split."""
+
+    @property
+    def is_fast(self) -> bool:
+        """Whether columns are normalized by compiled code alone; if not, Python runs once for every row."""
+        return True
+
+    @abc.abstractmethod
+    def normalize_rows(self, rows: Ragged) -> Ragged:
+        """Normalizes a column of valid UTF-8, values uint8[n]; returns `rows` itself where nothing changes."""
+
+    @abc.abstractmethod
+    def normalize_aligned(self, text: AlignedText) -> AlignedText:
+        """Normalizes one text as `normalize_rows` does, and says where each character came from as HF does. Slow."""
+
+    def normalize_arrow(self, texts: Any) -> pa.LargeStringArray:
+        """Normalizes a text column; rows and their order stay, nulls become empty, nothing aliases the input.
+
+        Raises:
+          TypeError: if `texts` is not a text column.
+        """
+        rows = text_rows(texts)
+        normalized = self.normalize_rows(rows)
+        values, offsets = normalized
+        if normalized is rows:
+            values, offsets = values[offsets[0] : offsets[-1]].copy(), offsets - offsets[0]
+        return string_array(values, offsets)
+
+    def normalize_str(self, text: str) -> str:
+        """Normalizes one text."""
+        return str(self.normalize_arrow(pa.array([text], pa.large_string()))[0].as_py())
+
+
+def rows_of(values: npt.NDArray[np.uint8], offsets: npt.NDArray[np.int64]) -> Ragged:
+    """Wraps what a kernel wrote, leaving room it did not use behind."""
+    return Ragged(read_only(values[: offsets[-1]]), offsets)
+
+
+def unless_same(rows: Ragged, normalized: Ragged) -> Ragged:
+    """Returns `rows` itself where what was made of it is equal to it."""
+    first, last = int(rows.offsets[0]), int(rows.offsets[-1])
+    same = last - first == normalized.n_values and np.array_equal(rows.offsets - first, normalized.offsets)
+    return rows if same and np.array_equal(rows.values[first:last], normalized.values) else normalized

@@ -1,0 +1,159 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Normalizers that edit strings: `Strip`, `Replace`, `Prepend`."""
+
+import dataclasses
+import functools
+import re
+
+import numpy as np
+import numpy.typing as npt
+
+from tokenizer import unicode_tables
+from tokenizer.aligned import AlignedText
+from tokenizer.kernels import text_edits
+from tokenizer.normalizers import tables
+from tokenizer.normalizers.base import Normalizer, rows_of, unless_same
+from tokenizer.pre_tokenizers.patterns import compiled, find_segments
+from tokenizer.ragged import Ragged, read_only
+
+
+@dataclasses.dataclass(frozen=True)
+class Strip(Normalizer):
+    """Removes white space at the ends."""
+
+    left: bool = True
+    right: bool = True
+
+    def normalize_rows(self, rows: Ragged) -> Ragged:
+        """Normalizes a column of valid UTF-8; see `Normalizer`."""
+        spaces = read_only(unicode_tables.property_table("SPACES"))
+        starts, stops = np.empty(rows.n_rows, np.int64), np.empty(rows.n_rows, np.int64)
+        n_kept = text_edits.strip(rows.values, rows.offsets, spaces, self.left, self.right, starts, stops)
+        if n_kept == rows.n_values:
+            return rows
+        out, offsets = np.empty(n_kept, np.uint8), np.empty(rows.n_rows + 1, np.int64)
+        text_edits.gather(rows.values, starts, stops, out, offsets)
+        return rows_of(out, offsets)
+
+    def normalize_aligned(self, text: AlignedText) -> AlignedText:
+        """Normalizes one text, with alignments; see `Normalizer`."""
+        spaces = unicode_tables.property_table("SPACES")
+        start, stop = 0, len(text)
+        while self.left and start < stop and spaces[ord(text.text[start])]:
+            start += 1
+        while self.right and start < stop and spaces[ord(text.text[stop - 1])]:
+            stop -= 1
+        return text[start:stop]
+
+
+@dataclasses.dataclass(frozen=True)
+class Replace(Normalizer):
+    """Replaces every match of a pattern; `content` is taken literally.
+
+    A literal is replaced by a kernel; for a regular expression Python runs once for every row.
+
+    Raises:
+      ValueError: if the pattern is a regular expression that does not compile, or has no equivalent here.
+    """
+
+    pattern: str
+    content: str
+    is_regex: bool = False
+    """`pattern` is a regular expression in the dialect of Oniguruma, else a literal."""
+
+    def __post_init__(self) -> None:
+        if self.is_regex:
+            compiled(self.pattern)  # says what is wrong with it now, not at the first text
+
+    @property
+    def is_fast(self) -> bool:
+        """Whether the pattern is a literal. Nothing, as a literal, matches everywhere, like an expression."""
+        return not self.is_regex and self.pattern != ""
+
+    def _matches(self, text: str) -> list[tuple[int, int]]:
+        """Finds matches, as ranges of characters. In an empty text HF finds none, whatever the pattern."""
+        expression = self.pattern if self.is_regex else re.escape(self.pattern)
+        return [(start, stop) for start, stop, is_match in find_segments(expression, text) if is_match] if text else []
+
+    def normalize_rows(self, rows: Ragged) -> Ragged:
+        """Normalizes a column of valid UTF-8; see `Normalizer`."""
+        if not self.is_fast:
+            return self._normalize_by_row(rows)
+        pattern, content = _bytes(self.pattern), _bytes(self.content, spare=tables.SPARE_BYTES)
+        offsets = np.empty(rows.n_rows + 1, np.int64)
+        n_content = content.size - tables.SPARE_BYTES
+        if pattern.size == 1:
+            n_found = text_edits.count_byte(rows.values, rows.offsets[0], rows.offsets[-1], pattern[0])
+        else:
+            n_found = text_edits.replace(
+                rows.values, rows.offsets, pattern, content, False, np.empty(0, np.uint8), offsets
+            )
+        if n_found == 0 or self.pattern == self.content:
+            return rows
+        out = np.empty(rows.n_values + n_found * (n_content - pattern.size) + tables.SPARE_BYTES, np.uint8)
+        if pattern.size == 1 and n_content <= 8:
+            text_edits.replace_byte(rows.values, rows.offsets, pattern[0], content, out, offsets)
+        else:
+            text_edits.replace(rows.values, rows.offsets, pattern, content, True, out, offsets)
+        return rows_of(out, offsets)
+
+    def _normalize_by_row(self, rows: Ragged) -> Ragged:
+        texts = []
+        for first, last in zip(rows.offsets[:-1].tolist(), rows.offsets[1:].tolist(), strict=True):
+            text = rows.values[first:last].tobytes().decode()
+            pieces: list[str] = []
+            at = 0
+            for start, stop in self._matches(text):
+                pieces += text[at:start], self.content
+                at = stop
+            texts.append("".join([*pieces, text[at:]]).encode())
+        offsets = np.zeros(rows.n_rows + 1, np.int64)
+        np.cumsum([len(t) for t in texts], out=offsets[1:])
+        return unless_same(rows, rows_of(np.frombuffer(bytearray().join(texts), np.uint8), offsets))
+
+    def normalize_aligned(self, text: AlignedText) -> AlignedText:
+        """Normalizes one text, with alignments; see `Normalizer`."""
+        characters: list[str] = []
+        starts: list[int] = []
+        stops: list[int] = []
+        at = 0
+        n = len(self.content)
+        for start, stop in self._matches(text.text):
+            characters += text.text[at:start], self.content
+            # The content comes from the last character it replaces; where it replaces none, from the one before.
+            starts += text.starts[at:start] + n * [text.starts[max(0, stop - 1)]]
+            stops += text.stops[at:start] + n * [text.stops[stop - 1] if stop else text.starts[0]]
+            at = stop
+        return AlignedText("".join([*characters, text.text[at:]]), starts + text.starts[at:], stops + text.stops[at:])
+
+
+@dataclasses.dataclass(frozen=True)
+class Prepend(Normalizer):
+    """Puts a text before every row that is not empty."""
+
+    prepend: str
+
+    def normalize_rows(self, rows: Ragged) -> Ragged:
+        """Normalizes a column of valid UTF-8; see `Normalizer`."""
+        prefix = _bytes(self.prepend, spare=tables.SPARE_BYTES)
+        n_prefix = prefix.size - tables.SPARE_BYTES
+        n_filled = int(np.count_nonzero(np.diff(rows.offsets)))
+        if n_filled == 0 or n_prefix == 0:
+            return rows
+        out = np.empty(rows.n_values + n_filled * n_prefix + tables.SPARE_BYTES, np.uint8)
+        offsets = np.empty(rows.n_rows + 1, np.int64)
+        text_edits.prepend(rows.values, rows.offsets, prefix, out, offsets)
+        return rows_of(out, offsets)
+
+    def normalize_aligned(self, text: AlignedText) -> AlignedText:
+        """Normalizes one text, with alignments; see `Normalizer`."""
+        if not text.text:
+            return text
+        n = len(self.prepend)
+        first = text[:1]
+        return AlignedText(self.prepend, n * first.starts, n * first.stops) + text
+
+
+@functools.lru_cache(maxsize=64)
+def _bytes(text: str, spare: int = 0) -> npt.NDArray[np.uint8]:
+    return np.frombuffer(text.encode() + bytes(spare), np.uint8)

@@ -1,0 +1,225 @@
+# SPDX-License-Identifier: Apache-2.0
+"""SentencePiece's own normalizer: what a `.model` does to a text before its pieces are looked for."""
+
+import dataclasses
+import functools
+import struct
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from tokenizer.aligned import AlignedText
+from tokenizer.kernels import sentencepiece as kernels
+from tokenizer.models.unigram import SPACE, double_array
+from tokenizer.normalizers.base import Normalizer, rows_of, unless_same
+from tokenizer.ragged import Ragged, read_only
+
+_PROBLEMS = {
+    1: "keys without end",
+    2: "a key that leads out of its trie",
+    3: "a result that lies outside of it or has no end",
+    4: "a result that is not UTF-8",
+}
+_MAX_WORK = 1 << 16
+_BYTES_PER_ROW = 6
+"""A "▁" in front, and one at the end."""
+
+
+class SentencePieceTables(NamedTuple):
+    """A normalizer as the kernel reads it."""
+
+    units: npt.NDArray[np.uint32]
+    """uint32[n], the trie of the character map; empty where there is none."""
+    results: npt.NDArray[np.uint8]
+    simple: npt.NDArray[np.bool_]
+    """bool[256]: ASCII bytes that stay as they are in front of another ASCII byte."""
+    kept: npt.NDArray[np.int64]
+    """int64[n], the trie of the user-defined pieces, as in kernels.unigram."""
+    kept_root: int
+    begins_kept: npt.NDArray[np.bool_]
+    """bool[256]: bytes that a user-defined piece begins with."""
+    prefix: bool
+    at_end: bool
+    shrink: bool
+    escape: bool
+
+
+class CharsMap:
+    """The `precompiled_charsmap` of a model: what each of some byte strings turns into, by longest match.
+
+    Four bytes with the size of the trie, the trie (a darts-clone double array of little-endian uint32), then the
+    results, each ended by a zero byte.
+
+    Raises:
+      ValueError: if it is cut off, or a result lies outside of it or is not UTF-8.
+
+    Source: sentencepiece `normalizer.cc`, `DecodePrecompiledCharsMap`; darts-clone `darts.h`.
+    """
+
+    def __init__(self, blob: bytes) -> None:
+        if len(blob) < 4:
+            raise ValueError(f"precompiled_charsmap has only {len(blob)} bytes")
+        size = struct.unpack_from("<I", blob)[0]
+        if size % 4 or not 1024 <= size < len(blob):
+            raise ValueError(f"precompiled_charsmap says its trie has {size} bytes, of {len(blob)} in all")
+        self.units: tuple[int, ...] = struct.unpack_from(f"<{size // 4}I", blob, 4)
+        self.results = blob[4 + size :]
+
+    def longest(self, text: bytes, at: int) -> tuple[int, str] | None:
+        """Returns how many bytes of `text[at:]` the longest key takes and what they turn into, None for no key."""
+        units = self.units
+        place = _offset(units[0])
+        found: tuple[int, int] | None = None
+        for i in range(at, len(text)):
+            place ^= text[i]
+            # A zero byte leads to where the result of the key so far lies, whose top bit keeps it from matching.
+            if place >= len(units) or units[place] & 0x800000FF != text[i]:
+                break
+            has_result = units[place] >> 8 & 1
+            place ^= _offset(units[place])
+            if has_result and place < len(units):
+                found = (i + 1 - at, units[place] & 0x7FFFFFFF)
+        return None if found is None else (found[0], self._result(found[1]))
+
+    def _result(self, start: int) -> str:
+        return self.results[start : self.results.index(b"\0", start)].decode()
+
+
+def _offset(unit: int) -> int:
+    return unit >> 10 << ((unit & 1 << 9) >> 6)
+
+
+@dataclasses.dataclass(frozen=True)
+class SentencePieceNormalizer(Normalizer):
+    """Normalizes a text as sentencepiece does, all of it: the result is what the model cuts into pieces.
+
+    From left to right: a user-defined piece stays as it is (of several the longest); else the longest key of the
+    character map turns into its result; else a character stays. Spaces at the start are left out, further spaces after
+    a space, and spaces and "▁" at the end, unless `remove_extra_whitespaces` is off; spaces become "▁"
+    (`escape_whitespaces`); one "▁" is put in front (`add_dummy_prefix`), or at the end. A result that ends in a
+    space counts as one.
+
+    No combination of HF's normalizers and Metaspace does the same: HF's Precompiled takes graphemes where
+    sentencepiece takes the longest key, Metaspace puts no "▁" in front of one, and nothing of HF's protects
+    user-defined pieces.
+
+    Raises:
+      ValueError: if the character map is broken: cut off, endless, or with results outside of it or not UTF-8.
+
+    Source: sentencepiece 0.2.3 `normalizer.cc`, `Normalizer::Normalize`.
+    """
+
+    precompiled_charsmap: bytes = dataclasses.field(default=b"", repr=False)
+    add_dummy_prefix: bool = True
+    remove_extra_whitespaces: bool = True
+    escape_whitespaces: bool = True
+    treat_whitespace_as_suffix: bool = False
+    user_defined_symbols: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        self._tables  # noqa: B018  checks the map
+
+    @functools.cached_property
+    def _charsmap(self) -> CharsMap | None:
+        return CharsMap(self.precompiled_charsmap) if self.precompiled_charsmap else None
+
+    @functools.cached_property
+    def _tables(self) -> tuple[SentencePieceTables, float]:
+        """The tables, and how many bytes a byte may turn into."""
+        simple = np.ones(256, np.bool_)
+        units, results, ratio = np.empty(0, np.uint32), np.empty(0, np.uint8), 3.0
+        if self._charsmap is not None:
+            units = np.array(self._charsmap.units, np.uint32)
+            results = np.frombuffer(bytearray(self._charsmap.results), np.uint8)
+            problem, ratio = kernels.check_charsmap(units, results, np.empty((_MAX_WORK, 3), np.int64), simple)
+            if problem:
+                raise ValueError(f"precompiled_charsmap has {_PROBLEMS[problem]}")
+        simple[128:] = False
+        simple[32] = False
+        symbols = sorted({symbol.encode() for symbol in self.user_defined_symbols} - {b""})
+        begins = np.zeros(256, np.bool_)
+        begins[[symbol[0] for symbol in symbols]] = True
+        kept, kept_root = double_array([(symbol, i) for i, symbol in enumerate(symbols)])
+        tables = SentencePieceTables(
+            units=read_only(units),
+            results=read_only(results),
+            simple=read_only(simple & ~begins),
+            kept=read_only(kept),
+            kept_root=kept_root,
+            begins_kept=read_only(begins),
+            prefix=self.add_dummy_prefix,
+            at_end=self.treat_whitespace_as_suffix,
+            shrink=self.remove_extra_whitespaces,
+            escape=self.escape_whitespaces,
+        )
+        return tables, max(3.0, ratio)
+
+    def normalize_rows(self, rows: Ragged) -> Ragged:
+        """Normalizes a column of valid UTF-8 in one pass."""
+        tables, ratio = self._tables
+        # Pages that the result does not reach are never touched.
+        out = np.empty(int(rows.n_values * ratio) + _BYTES_PER_ROW * rows.n_rows, np.uint8)
+        offsets = np.empty(rows.n_rows + 1, np.int64)
+        kernels.normalize(rows.values, rows.offsets, tables, out, offsets)
+        return unless_same(rows, rows_of(out, offsets))
+
+    def normalize_aligned(self, text: AlignedText) -> AlignedText:
+        """Normalizes one text, step by step; a "▁" put in stands for nothing."""
+        parts = self._parts(text.text)
+        shrink = self.remove_extra_whitespaces
+        if shrink:
+            parts = parts[next((k for k, part in enumerate(parts) if part[0] != " "), len(parts)) :]
+        if not parts:
+            return text[:0]
+        space = SPACE if self.escape_whitespaces else " "
+        made: list[tuple[str, int, int]] = []
+        after_space = shrink
+        for part, first, stop in parts:
+            if after_space:
+                part = part.lstrip(" ")
+            if part:
+                made += [(space if c == " " else c, text.starts[first], text.stops[stop - 1]) for c in part]
+                after_space = shrink and part.endswith(" ")
+        at_start, at_end = text.starts[parts[0][1]], text.stops[-1]
+        if self.add_dummy_prefix and not self.treat_whitespace_as_suffix:
+            made.insert(0, (space, at_start, at_start))
+        while shrink and made and made[-1][0] == space:
+            made.pop()
+        if self.add_dummy_prefix and self.treat_whitespace_as_suffix:
+            made.append((space, at_end, at_end))
+        return AlignedText(
+            "".join(c for c, _, _ in made), [start for _, start, _ in made], [stop for _, _, stop in made]
+        )
+
+    @functools.cached_property
+    def _kept(self) -> frozenset[str]:
+        return frozenset(self.user_defined_symbols) - {""}
+
+    def _parts(self, text: str) -> list[tuple[str, int, int]]:
+        """Cuts a text into what is looked at as one: what becomes of it, and its characters."""
+        longest_kept = max(map(len, self._kept), default=0)
+        encoded = text.encode()
+        # Index of the character that begins at each byte.
+        starts = {n: i for i, n in enumerate(_byte_starts(text))}
+        parts = []
+        i, at = 0, 0
+        while i < len(text):
+            size = next((n for n in range(min(longest_kept, len(text) - i), 0, -1) if text[i : i + n] in self._kept), 0)
+            found = None if size or self._charsmap is None else self._charsmap.longest(encoded, at)
+            if found is not None and at + found[0] in starts:
+                stop = starts[at + found[0]]
+                parts.append((found[1], i, stop))
+            else:
+                stop = i + max(size, 1)
+                parts.append((text[i:stop], i, stop))
+            at += len(text[i:stop].encode())
+            i = stop
+        return parts
+
+
+def _byte_starts(text: str) -> list[int]:
+    starts = [0]
+    for char in text:
+        starts.append(starts[-1] + len(char.encode()))
+    return starts

@@ -1,0 +1,262 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the normalizers' kernels know of every code point, lowered to arrays. Made once, read-only, shared."""
+
+import functools
+from collections.abc import Mapping
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from tokenizer import unicode_normalization_data as data
+from tokenizer import unicode_tables
+from tokenizer.kernels import normal_forms, precompiled
+from tokenizer.kernels.classes import N_CODE_POINTS
+from tokenizer.ragged import read_only
+from tokenizer.unicode_tables import HANGUL_FIRST, HANGUL_LAST
+
+_EACH_BYTE = 0x0101010101010101
+SPARE_BYTES = 8
+"""Kernels write eight bytes at a time, so their output has that much room beyond its end."""
+
+
+class CharacterMap(NamedTuple):
+    """A normalizer that looks at one character at a time."""
+
+    replacements: npt.NDArray[np.int32]
+    """int32[0x110000]: 0 where the character stays as it is, else `offset << 5 | n_bytes` into `pool`."""
+    pool: npt.NDArray[np.uint8]
+    growth: npt.NDArray[np.int8]
+    """int8[0x110000]: bytes a character grows by, 0 where it shrinks."""
+    lower_ascii: bool
+    """Whether ASCII letters become lower-case."""
+    ascii_from: np.uint64
+    ascii_past: np.uint64
+    """Summands that carry into the high bit of bytes from, and past, a range of ASCII that needs no look."""
+    steps: npt.NDArray[np.uint8]
+    """uint8[256]: bytes of the character, by its first byte, where no character that begins so needs a look; else 0."""
+
+
+class NormalForm(NamedTuple):
+    """One of Unicode's normal forms."""
+
+    kinds: npt.NDArray[np.uint8]
+    """uint8[0x110000]: INERT, ORDERED or OTHER of kernels.normal_forms."""
+    combining: npt.NDArray[np.uint8]
+    """uint8[0x110000]: canonical combining class."""
+    decompositions: npt.NDArray[np.int32]
+    """int32[0x110000]: 0 where there is none, else `offset << 5 | n_characters` into `parts`. Hangul is computed."""
+    parts: npt.NDArray[np.int32]
+    growth: npt.NDArray[np.int8]
+    """int8[0x110000]: bytes that full decomposition adds."""
+    composes: bool
+    is_second: npt.NDArray[np.bool_]
+    """bool[0x110000]: characters that combine with one before them; Hangul left out."""
+    steps: npt.NDArray[np.uint8]
+    """uint8[256]: bytes of the character, by its first byte, where all that begin so are inert and stay; else 0."""
+    pairs: npt.NDArray[np.uint64]
+    """uint64[PAIR_SLOTS]: `first << 42 | second << 21 | composite`, by hash of the first two; 0 in free slots."""
+
+
+class PieceScratch(NamedTuple):
+    """Room for one decomposed piece of text."""
+
+    characters: npt.NDArray[np.int32]
+    classes: npt.NDArray[np.uint8]
+    sorted: npt.NDArray[np.int32]
+    counts: npt.NDArray[np.int64]
+    """int64[256]."""
+
+
+class CharsMap(NamedTuple):
+    """A SentencePiece character map."""
+
+    units: npt.NDArray[np.uint32]
+    """uint32[n]: the double-array trie."""
+    pool: npt.NDArray[np.uint8]
+    places: npt.NDArray[np.int32]
+    """int32[0x110000]: where in `pool` the text of a character begins, plus one; 0 where it has none."""
+    graphemes: npt.NDArray[np.uint8]
+    """uint8[0x110000]: see kernels.precompiled."""
+    ascii_from: np.uint64
+    ascii_past: np.uint64
+    """As in `CharacterMap`."""
+    steps: npt.NDArray[np.uint8]
+    """uint8[256]: bytes of the character, by its first byte, where all that begin so stay and join nothing; else 0."""
+
+
+def ascii_range(kept: npt.NDArray[np.bool_]) -> tuple[np.uint64, np.uint64]:
+    """Returns the summands of `CharacterMap` for the longest run of ASCII, bool[128], that is kept."""
+    best, start = (0, -1), 0  # nothing
+    for stop in range(1, 129):
+        if not kept[stop - 1]:
+            start = stop
+        elif stop - start > best[1] - best[0] + 1:
+            best = (start, stop - 1)
+    if best[1] < 0:
+        return np.uint64(0), np.uint64(0)  # carries for no byte
+    return np.uint64((0x80 - best[0]) * _EACH_BYTE), np.uint64((0x7F - best[1]) * _EACH_BYTE)
+
+
+def _steps(unchanged: npt.NDArray[np.bool_]) -> npt.NDArray[np.uint8]:
+    """Finds the first bytes whose characters are all unchanged, bool[0x110000]."""
+    steps = np.zeros(256, np.uint8)
+    for first in (*range(0xC2, 0xE0), *range(0xE0, 0xF5)):
+        n_bytes = 2 if first < 0xE0 else 3 if first < 0xF0 else 4
+        n_following = 1 << (6 * (n_bytes - 1))
+        begin = (first & (0x7F >> n_bytes)) * n_following
+        steps[first] = n_bytes * bool(unchanged[begin : begin + n_following].all())
+    return read_only(steps)
+
+
+def character_map(changes: Mapping[int, str]) -> CharacterMap:
+    """Lowers a map from code points to texts of at most 31 bytes."""
+    replacements, growth = np.zeros(N_CODE_POINTS, np.int32), np.zeros(N_CODE_POINTS, np.int8)
+    pool = bytearray(1)  # offset 0 stays unused, so that a replacement is never 0
+    for code_point, text in changes.items():
+        encoded = text.encode()
+        replacements[code_point] = len(pool) << 5 | len(encoded)
+        growth[code_point] = max(0, len(encoded) - len(chr(code_point).encode()))
+        pool += encoded
+    lower_ascii = changes.get(ord("A")) == "a"
+    kept = replacements[:128] == 0
+    if lower_ascii:
+        kept[ord("A") : ord("Z") + 1] = True
+    return CharacterMap(
+        read_only(replacements), np.frombuffer(bytes(pool), np.uint8), read_only(growth), lower_ascii,
+        *ascii_range(kept),
+        _steps(replacements == 0),
+    )  # fmt: skip
+
+
+def code_points(runs: str) -> npt.NDArray[np.bool_]:
+    """Returns which code points are in runs like those of the generated data, bool[0x110000]."""
+    member = np.zeros(N_CODE_POINTS, np.bool_)
+    for run in runs.split():
+        first, _, last = run.partition("-")
+        member[int(first, 16) : int(last or first, 16) + 1] = True
+    return member
+
+
+def _mapping(pairs: str) -> dict[int, str]:
+    split = (pair.split("=") for pair in pairs.split())
+    return {int(c, 16): "".join(chr(int(x, 16)) for x in to.split(".")) for c, to in split}
+
+
+@functools.cache
+def compatibility() -> dict[int, str]:
+    """Returns the full decompositions of NFKD, Hangul left out."""
+    return unicode_tables.decompositions() | _mapping(data.COMPATIBILITY)
+
+
+@functools.cache
+def compositions() -> dict[tuple[str, str], str]:
+    """Returns what pairs of characters compose into, Hangul left out."""
+    pairs = (pair.split("=") for pair in data.COMPOSITIONS.split())
+    return {
+        (chr(int(a, 16)), chr(int(b, 16))): chr(int(to, 16))
+        for (a, _, b), to in ((p.partition("."), to) for p, to in pairs)
+    }
+
+
+def decompose(char: str, compatible: bool) -> str:
+    """Returns the full decomposition of one character."""
+    found = compatibility().get(ord(char)) if compatible else None
+    return unicode_tables.decompose(ord(char)) if found is None else found
+
+
+@functools.lru_cache(maxsize=4)
+def normal_form(compatible: bool, composes: bool) -> NormalForm:
+    """Lowers a normal form."""
+    mapping = compatibility() if compatible else unicode_tables.decompositions()
+    combining = unicode_tables.combining_classes()
+    kinds = np.zeros(N_CODE_POINTS, np.uint8)
+    kinds[combining > 0] = normal_forms.ORDERED
+    decompositions, growth = np.zeros(N_CODE_POINTS, np.int32), np.zeros(N_CODE_POINTS, np.int8)
+    parts: list[int] = []
+    is_second = np.zeros(N_CODE_POINTS, np.bool_)
+    composites = set(compositions().values())
+    is_second[[ord(second) for _, second in compositions()]] = True
+    for code_point, text in mapping.items():
+        decompositions[code_point] = len(parts) << 5 | len(text)
+        parts += map(ord, text)
+        growth[code_point] = max(0, len(text.encode()) - len(chr(code_point).encode()))
+        # A composite stays as it is, unless the first of what it is made of combines with what is before, or its
+        # compatibility decomposition is another.
+        stays = composes and chr(code_point) in composites and text == unicode_tables.decompose(code_point)
+        if not stays or combining[ord(text[0])] or is_second[ord(text[0])]:
+            kinds[code_point] = normal_forms.OTHER
+    # Syllables without a trailing consonant have two jamos of three bytes, the others three.
+    growth[HANGUL_FIRST : HANGUL_LAST + 1] = 6
+    growth[HANGUL_FIRST : HANGUL_LAST + 1 : 28] = 3
+    pairs = np.zeros(normal_forms.PAIR_SLOTS, np.uint64)
+    if composes:
+        kinds[is_second] = normal_forms.OTHER
+        kinds[0x1161 : 0x1161 + 21] = kinds[0x11A8 : 0x11A8 + 27] = normal_forms.OTHER
+        for (first, second), composite in compositions().items():
+            pair = ord(first) << 21 | ord(second)
+            slot = _pair_slot(pair)
+            while pairs[slot]:
+                slot = (slot + 1) % normal_forms.PAIR_SLOTS
+            pairs[slot] = pair << 21 | ord(composite)
+    else:
+        kinds[HANGUL_FIRST : HANGUL_LAST + 1] = normal_forms.OTHER
+    return NormalForm(
+        read_only(kinds), read_only(combining), read_only(decompositions), read_only(np.array(parts, np.int32)),
+        read_only(growth), composes, read_only(is_second),
+        _steps((kinds == normal_forms.INERT) & (growth == 0)), read_only(pairs),
+    )  # fmt: skip
+
+
+def _pair_slot(pair: int) -> int:
+    """What `normal_forms.pair_slot` computes."""
+    return (pair * 0x9E3779B97F4A7C15 & 0xFFFFFFFFFFFFFFFF) >> 52
+
+
+def piece_scratch(n_characters: int) -> PieceScratch:
+    """Makes room for pieces of so many characters. Pages that no piece reaches are never touched."""
+    n = n_characters
+    return PieceScratch(np.empty(n, np.int32), np.empty(n, np.uint8), np.empty(n, np.int32), np.empty(256, np.int64))
+
+
+@functools.cache
+def graphemes() -> npt.NDArray[np.uint8]:
+    """Returns what every character is to grapheme clusters, uint8[0x110000]; see kernels.precompiled."""
+    classes = np.zeros(N_CODE_POINTS, np.uint8)
+    classes[ord("\r")], classes[ord("\n")] = precompiled.CR, precompiled.LF
+    for name in (
+        "CONTROL", "EXTEND", "ZWJ", "SPACING_MARK", "PREPEND", "PICTOGRAPH", "CONSONANT",
+        "HANGUL_L", "HANGUL_V", "HANGUL_T", "HANGUL_LV", "HANGUL_LVT", "LINKER", "CONJUNCT_EXTEND",
+    ):  # fmt: skip
+        members = code_points(getattr(data, f"GRAPHEME_{name}"))
+        classes[members] |= getattr(precompiled, name)
+    return read_only(classes)
+
+
+@functools.lru_cache(maxsize=4)
+def chars_map(precompiled_charsmap: bytes) -> CharsMap:
+    """Lowers a character map as SentencePiece writes it: size of the trie in bytes, trie, texts that end with NUL.
+
+    Raises:
+      ValueError: if it is not one.
+    """
+    n_units = int.from_bytes(precompiled_charsmap[:4], "little") // 4
+    if not 0 < n_units <= (len(precompiled_charsmap) - 4) // 4:
+        raise ValueError(
+            f"precompiled_charsmap: a trie of {n_units} units does not fit into {len(precompiled_charsmap)} bytes; "
+            "expected a little-endian uint32 of the trie's size in bytes, the trie, and the texts"
+        )
+    texts = precompiled_charsmap[4 + 4 * n_units :]
+    try:
+        texts.decode()
+    except UnicodeDecodeError as error:
+        raise ValueError(f"precompiled_charsmap: the texts after the trie are not UTF-8: {error}") from None
+    units = np.frombuffer(precompiled_charsmap, "<u4", n_units, 4).astype(np.uint32)
+    pool = np.frombuffer(texts or b"\0", np.uint8)
+    places = np.zeros(N_CODE_POINTS, np.int32)
+    precompiled.texts_of_characters(read_only(units), pool, np.empty(4, np.uint8), places)
+    kept = (places[:128] == 0) & (np.arange(128) >= 0x20) & (np.arange(128) < 0x7F)
+    return CharsMap(
+        read_only(units), pool, read_only(places), graphemes(), *ascii_range(kept),
+        _steps((places == 0) & (graphemes() == precompiled.ANY)),
+    )  # fmt: skip
