@@ -1,0 +1,364 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Pre-tokenizers against HF tokenizers and tiktoken: the same pre-tokens, from the same characters."""
+
+import gzip
+import itertools
+import json
+import random
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+import numpy as np
+import pytest
+import regex
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from tests.strategies import texts
+from tokenizer import pre_tokenizers as ours
+from tokenizer import unicode_category_data
+from tokenizer.aligned import AlignedText
+from tokenizer.kernels.scanners_parts import LETTER, LOWER, MARK, NUMBER, SIGN, SPACE, UPPER
+from tokenizer.pre_tokenizers import patterns, tables
+from tokenizer.pre_tokenizers.scanner_patterns import (
+    DEEPSEEK_PATTERNS,
+    OPENAI_CLIP_PATTERN,
+    PATTERNS,
+    SCANNERS,
+    scanner_name,
+)
+from tokenizer.pre_tokenizers.scanner_patterns import TIKTOKEN_PATTERNS as NAMED
+from tokenizer.ragged import text_rows
+
+hf = pytest.importorskip("tokenizers")
+theirs = pytest.importorskip("tokenizers.pre_tokenizers")
+tiktoken = pytest.importorskip("tiktoken")
+
+pytestmark = pytest.mark.parity
+
+CODE_POINTS = [c for c in range(0x110000) if not 0xD800 <= c < 0xE000]
+# Code points of every kind, few enough to try in many contexts.
+SOME_CODE_POINTS = sorted(
+    {*range(0x600), *range(0x1F00, 0x2100), *range(0x3000, 0x3110), *random.Random(7).sample(CODE_POINTS, 1000)}
+)
+CONTEXTS = ("a{c}b {c} {c}1 ", "'{c} 'l{c} 'r{c} ", "A{c}a{c}A{c} \n", ".{c}1{c}\n{c}", "{c}{c} {c}\t{c}A ")
+TIKTOKEN_PATTERNS = {
+    "gpt2": r"""'(?:[sdmt]|ll|ve|re)| ?\p{L}++| ?\p{N}++| ?[^\s\p{L}\p{N}]++|\s++$|\s+(?!\S)|\s""",
+    "cl100k_tiktoken": r"""'(?i:[sdmt]|ll|ve|re)|[^\r\n\p{L}\p{N}]?+\p{L}++|\p{N}{1,3}+| ?[^\s\p{L}\p{N}]++[\r\n]*+"""
+    r"""|\s++$|\s*[\r\n]|\s+(?!\S)|\s""",
+    "o200k": "|".join(
+        [
+            r"""[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+(?i:'s|'t|'re|'ve|'m|'ll|'d)?""",
+            r"""[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*(?i:'s|'t|'re|'ve|'m|'ll|'d)?""",
+            r"""\p{N}{1,3}""",
+            r""" ?[^\s\p{L}\p{N}]+[\r\n/]*""",
+            r"""\s*[\r\n]+""",
+            r"""\s+(?!\S)""",
+            r"""\s+""",
+        ]
+    ),
+}
+BEHAVIORS = ("removed", "isolated", "merged_with_previous", "merged_with_next", "contiguous")
+GPT2_ALPHABET = {b: chr(b) for b in (*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100))}
+GPT2_ALPHABET |= {b: chr(256 + n) for n, b in enumerate(b for b in range(256) if b not in GPT2_ALPHABET)}
+
+
+def split(pre_tokenizer: ours.PreTokenizer, *rows: str) -> list[list[str]]:
+    """The pre-tokens of a column, each row the start of a document."""
+    words = pre_tokenizer.split_rows(text_rows(list(rows)), np.ones(len(rows), np.bool_))
+    offsets = words.row_offsets.tolist()
+    return [[words.word(i).decode() for i in range(a, b)] for a, b in itertools.pairwise(offsets)]
+
+
+def spans(pre_tokenizer: ours.PreTokenizer, text: str) -> list[tuple[str, tuple[int, int]]]:
+    return [(part.text, part.span()) for part in pre_tokenizer.split_aligned(AlignedText.original(text), True)]
+
+
+def scan(name: str, text: str) -> list[str]:
+    """The pre-tokens that a scanner finds."""
+    data = np.frombuffer(text.encode(), np.uint8)
+    starts, stops = np.empty(data.size, np.int64), np.empty(data.size, np.int64)
+    counts = np.zeros(2 if data.size else 1, np.int64)
+    first, last = np.zeros(counts.size - 1, np.int64), np.full(counts.size - 1, data.size)
+    for array in (data, first, last):
+        array.flags.writeable = False
+    SCANNERS[name].split(data, first, last, SCANNERS[name].classes, starts, stops, counts)
+    return [data[a:b].tobytes().decode() for a, b in zip(starts[: counts[-1]], stops[: counts[-1]], strict=True)]
+
+
+def hf_matches(pattern: str) -> Callable[[str], list[str]]:
+    splitter = theirs.Split(hf.Regex(pattern), "removed", invert=True)
+    return lambda text: [word for word, _ in splitter.pre_tokenize_str(text)]
+
+
+def tiktoken_split(pattern: str, text: str) -> list[str]:
+    """What tiktoken cuts a text into, seen by giving it a vocabulary that has every substring."""
+    data = text.encode()
+    parts = {data[a:b] for a in range(len(data)) for b in range(a + 1, len(data) + 1)} | {
+        bytes([b]) for b in range(256)
+    }
+    ranks = {part: i for i, part in enumerate(sorted(parts, key=lambda part: (len(part), part)))}
+    encoding = tiktoken.Encoding("every substring", pat_str=pattern, mergeable_ranks=ranks, special_tokens={})
+    return [encoding.decode_single_token_bytes(i).decode() for i in encoding.encode_ordinary(text)]
+
+
+def in_contexts(code_points: Iterable[int], contexts: Iterable[str] = CONTEXTS) -> Iterable[str]:
+    """Texts with every code point in every context, not too long: HF is slow on long ones."""
+    characters = list(map(chr, code_points))
+    for context in contexts:
+        for i in range(0, len(characters), 500):
+            yield "".join(context.replace("{c}", c) for c in characters[i : i + 500])
+
+
+def tricky_texts() -> st.SearchStrategy[str]:
+    """What patterns turn on: case, contractions, marks, runs of numbers, and white space of every length and kind."""
+    parts = (
+        "a B é É 中 文 ʰ ǅ ́ ः 1 12 1234 ٣ Ⅷ ² ! !! / ' 's 'S 'ſ 'll 'RE 'x \r \n \r\n \t \u3000 \xa0 \x85 \u200b "
+        "\ufeff \x00 _ の ー ・ ゠ ゛ ᴤ 🧑 ️ hello World USA iPhone abcdefgh abcdefghi <|endoftext|> <|STARTOFTEXT|>"
+    )
+    spaces = [" ", "  ", "   ", " " * 8, " " * 9]
+    return st.lists(st.sampled_from([*parts.split(" "), *spaces]), max_size=14).map("".join)
+
+
+# --- character properties
+
+
+def test_every_category_is_that_of_hf_and_tiktoken() -> None:
+    everything = "".join(map(chr, CODE_POINTS))
+    # HF is slow on long texts.
+    parts = [everything[i : i + 20000] for i in range(0, len(everything), 20000)]
+    ranks = {bytes([b]): b for b in range(256)}
+    classes = tables.pattern_classes()
+    cases = {
+        r"\p{L}": LETTER, r"\p{N}": NUMBER, r"\s": SPACE, r"\p{M}": MARK, r"[\p{P}\p{S}]": SIGN,
+        r"[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]": UPPER, r"[\p{Ll}\p{Lm}\p{Lo}\p{M}]": LOWER,
+    }  # fmt: skip
+    for pattern, bit in cases.items():
+        mine = "".join(c for c in everything if classes[ord(c)] & bit)
+        encoding = tiktoken.Encoding("bytes", pat_str=pattern, mergeable_ranks=ranks, special_tokens={})
+        assert bytes(encoding.encode_ordinary(everything)).decode() == mine, pattern
+        assert "".join("".join(hf_matches(f"(?:{pattern})+")(part)) for part in parts) == mine, pattern
+
+
+@pytest.mark.slow
+def test_the_generated_file_is_what_hf_says() -> None:
+    for name, text in unicode_category_data.CATEGORIES.items():
+        members = "".join(chr(c) for first, last in tables.ranges(text) for c in range(first, last + 1))
+        assert "".join(hf_matches(rf"\p{{{name}}}")("".join(map(chr, CODE_POINTS)))) == members, name
+
+
+# --- scanners
+
+
+@pytest.mark.parametrize("pattern", PATTERNS)
+def test_scanners_equal_hf_on_all_kinds_of_characters(pattern: str) -> None:
+    expected = hf_matches(pattern)
+    for text in in_contexts(SOME_CODE_POINTS):
+        assert scan(PATTERNS[pattern], text) == expected(text)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", sorted(set(PATTERNS.values())))
+def test_scanners_equal_hf_on_every_code_point(name: str) -> None:
+    expected = hf_matches(next(pattern for pattern, scanner in PATTERNS.items() if scanner == name))
+    for text in in_contexts(CODE_POINTS, CONTEXTS[:1]):
+        assert scan(name, text) == expected(text)
+
+
+@pytest.mark.parametrize("name", sorted(set(PATTERNS.values())))
+@given(text=st.one_of(tricky_texts(), texts()))
+def test_scanners_equal_hf_and_regex(name: str, text: str) -> None:
+    pattern = next(pattern for pattern, scanner in PATTERNS.items() if scanner == name)
+    found = scan(name, text)
+    assert found == hf_matches(pattern)(text)
+    assert found == [text[a:b] for a, b, is_match in patterns.find_segments(pattern, text) if is_match]
+
+
+@pytest.mark.parametrize("name", TIKTOKEN_PATTERNS)
+@given(text=st.one_of(tricky_texts(), texts(12)).filter(lambda text: len(text.encode()) <= 80))
+@example(text="a \n  ")
+@example(text="12345")
+def test_scanners_equal_tiktoken(name: str, text: str) -> None:
+    assert scanner_name(TIKTOKEN_PATTERNS[name], "tiktoken") == name
+    assert scan(name, text) == tiktoken_split(TIKTOKEN_PATTERNS[name], text)
+
+
+@pytest.mark.parametrize(
+    "name, scanner", [("r50k_base", "gpt2"), ("cl100k_base", "cl100k_tiktoken"), ("o200k_base", "o200k")]
+)
+@given(text=st.one_of(tricky_texts(), texts(12)).filter(lambda text: len(text.encode()) <= 80))
+@example(text="a \n  ")
+@example(text="12345")
+def test_named_patterns_mean_the_same_to_hf_as_to_tiktoken(name: str, scanner: str, text: str) -> None:
+    mine, yours = regex_split(NAMED[name], "isolated")
+    expected = tiktoken_split(TIKTOKEN_PATTERNS[scanner], text)
+    assert split(mine, text)[0] == [word for word, _ in yours.pre_tokenize_str(text)] == expected
+
+
+@given(text=st.one_of(tricky_texts(), texts()))
+@example(text="a 12345 \n  ")
+def test_hf_reads_tiktokens_cl100k_in_its_own_way(text: str) -> None:
+    pattern = TIKTOKEN_PATTERNS["cl100k_tiktoken"]
+    assert scanner_name(pattern) == "cl100k_ruby"
+    assert scan("cl100k_ruby", text) == hf_matches(pattern)(text)
+
+
+@given(text=st.one_of(tricky_texts(), texts()))
+@example(text="<|ſtartoftext|>'ſ'S")
+def test_openais_clip_pattern(text: str) -> None:
+    # The package reads the properties of a newer Unicode; only characters on which it agrees are asked about.
+    text = "".join(c for c in text if bool(regex.match(r"\p{L}", c)) == bool(tables.pattern_classes()[ord(c)] & LETTER))
+    text = "".join(c for c in text if bool(regex.match(r"\p{N}", c)) == bool(tables.pattern_classes()[ord(c)] & NUMBER))
+    assert scan("clip_openai", text) == regex.findall(OPENAI_CLIP_PATTERN, text, regex.IGNORECASE)
+
+
+# --- components
+
+
+def regex_split(pattern: str, behavior: str, invert: bool = False) -> tuple[ours.PreTokenizer, "theirs.PreTokenizer"]:
+    mine = ours.Split(pattern, behavior, invert, is_regex=True)  # type: ignore[arg-type]
+    return mine, theirs.Split(hf.Regex(pattern), behavior, invert)
+
+
+def deepseek_splits() -> tuple[ours.PreTokenizer, "theirs.PreTokenizer"]:
+    return sequence(*(regex_split(pattern, "isolated") for pattern in DEEPSEEK_PATTERNS))
+
+
+def sequence(
+    *pairs: tuple[ours.PreTokenizer, "theirs.PreTokenizer"],
+) -> tuple[ours.PreTokenizer, "theirs.PreTokenizer"]:
+    return ours.Sequence(tuple(mine for mine, _ in pairs)), theirs.Sequence([yours for _, yours in pairs])
+
+
+def byte_level(prefix: bool, use_regex: bool) -> tuple[ours.PreTokenizer, "theirs.PreTokenizer"]:
+    return ours.ByteLevel(prefix, use_regex=use_regex), theirs.ByteLevel(prefix, use_regex=use_regex)
+
+
+def metaspace(replacement: str, scheme: str, split: bool) -> tuple[ours.PreTokenizer, "theirs.PreTokenizer"]:
+    mine = ours.Metaspace(replacement, scheme, split)  # type: ignore[arg-type]
+    return mine, theirs.Metaspace(replacement, scheme, split)
+
+
+QWEN2 = next(pattern for pattern, name in PATTERNS.items() if name == "qwen2")
+CLIP = next(pattern for pattern, name in PATTERNS.items() if name == "clip")
+SCHEMES = ("always", "never", "first")
+SCRIPTS = ours.UnicodeScripts(), theirs.UnicodeScripts()
+SPACES = ours.WhitespaceSplit(), theirs.WhitespaceSplit()
+PAIRS = {
+    "Bert": (ours.BertPreTokenizer(), theirs.BertPreTokenizer()),
+    "Whitespace": (ours.Whitespace(), theirs.Whitespace()),
+    "WhitespaceSplit": (ours.WhitespaceSplit(), theirs.WhitespaceSplit()),
+    "UnicodeScripts": (ours.UnicodeScripts(), theirs.UnicodeScripts()),
+    **{f"Digits {each}": (ours.Digits(each), theirs.Digits(each)) for each in (False, True)},
+    **{f"Punctuation {b}": (ours.Punctuation(b), theirs.Punctuation(b)) for b in BEHAVIORS},  # type: ignore[arg-type]
+    **{f"CharDelimiterSplit {c!r}": (ours.CharDelimiterSplit(c), theirs.CharDelimiterSplit(c)) for c in "a é中"},
+    **{f"FixedLength {n}": (ours.FixedLength(n), theirs.FixedLength(n)) for n in (1, 2, 5)},
+    **{f"Metaspace {r} {p} {s}": metaspace(r, p, s) for r in "▁_" for p in SCHEMES for s in (True, False)},
+    **{
+        f"Split literal {p!r} {b} {i}": (ours.Split(p, b, i), theirs.Split(p, b, i))  # type: ignore[arg-type]
+        for p in (" ", "aa", "aab", "中", ".") for b in BEHAVIORS for i in (False, True)
+    },
+    **{
+        f"Split regex {p!r} {b} {i}": regex_split(p, b, i)
+        for p in (r"\s+", r"\w+|[^\w\s]+", "a*", "(?=b)") for b in BEHAVIORS for i in (False, True)
+    },
+    **{f"Split nothing {b}": (ours.Split("", b), theirs.Split("", b)) for b in BEHAVIORS},  # type: ignore[arg-type]
+    **{f"Split qwen2 {b} {i}": regex_split(QWEN2, b, i) for b in BEHAVIORS for i in (False, True)},
+    **{f"Split clip {b} {i}": regex_split(CLIP, b, i) for b in BEHAVIORS for i in (False, True)},
+    "scripts, then Metaspace": sequence(SCRIPTS, metaspace("▁", "first", True)),
+    "spaces, then Metaspace": sequence(SPACES, metaspace("▁", "always", True)),
+    "spaces, then Metaspace first": sequence(SPACES, metaspace("▁", "first", True)),
+}  # fmt: skip
+BYTE_LEVEL = {
+    **{f"ByteLevel {p} {r}": byte_level(p, r) for p in (False, True) for r in (False, True)},
+    "DeepSeek": sequence(deepseek_splits(), byte_level(False, False)),
+    "StarCoder": sequence((ours.Digits(True), theirs.Digits(True)), byte_level(False, True)),
+    "StarCoder with prefix": sequence((ours.Digits(True), theirs.Digits(True)), byte_level(True, True)),
+    "CLIP": sequence(regex_split(CLIP, "removed", True), byte_level(False, True)),
+    "Qwen2": sequence(regex_split(QWEN2, "isolated"), byte_level(False, False)),
+    "Falcon": sequence(
+        (ours.Punctuation("contiguous"), theirs.Punctuation("contiguous")),
+        byte_level(False, True),
+        (ours.Digits(False), theirs.Digits(False)),
+        regex_split("[0-9][0-9][0-9]", "isolated"),
+    ),
+}
+
+
+def as_hf(name: str, text: str) -> list[tuple[str, tuple[int, int]]]:
+    """HF's answer; where its last step spells bytes, the spelling."""
+    pairs = PAIRS | BYTE_LEVEL
+    return list(pairs[name][1].pre_tokenize_str(text))
+
+
+def check(name: str, text: str) -> None:
+    mine = (PAIRS | BYTE_LEVEL)[name][0]
+    found = spans(mine, text)
+    assert split(mine, text, "", text) == [[word for word, _ in found], [], [word for word, _ in found]]
+    if name in BYTE_LEVEL:
+        found = [("".join(GPT2_ALPHABET[b] for b in word.encode()), span) for word, span in found]
+    assert found == as_hf(name, text)
+
+
+@pytest.mark.parametrize("kind", sorted({name.split()[0] for name in PAIRS | BYTE_LEVEL} - {"Falcon"}))
+@given(text=st.one_of(tricky_texts(), texts(), st.text("aab .中\n", max_size=20)))
+@example(text="中・の゛゠ \u3040\u3097中\u3040\u3040・\u3040の")
+def test_components_equal_hf(kind: str, text: str) -> None:
+    for name in PAIRS | BYTE_LEVEL:
+        if name.split()[0] == kind:
+            check(name, text)
+
+
+@pytest.mark.parametrize("text", ["a!! b123456 1234.5", "x 12 345", "don't ... 1234567"])
+def test_falcons_pre_tokenizer_on_ascii(text: str) -> None:
+    # After ByteLevel the steps of HF see its alphabet, ours the text: the same where bytes are spelled as themselves.
+    check("Falcon", text)
+
+
+@pytest.mark.parametrize(
+    "name", ["Bert", "Whitespace", "WhitespaceSplit", "UnicodeScripts", "Digits False", "DeepSeek", "StarCoder"]
+)
+def test_components_equal_hf_on_all_kinds_of_characters(name: str) -> None:
+    for text in in_contexts(SOME_CODE_POINTS, CONTEXTS[:2]):
+        check(name, text)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "name",
+    ["Bert", "Whitespace", "WhitespaceSplit", "UnicodeScripts", "Digits True", "Punctuation isolated", "DeepSeek",
+     "StarCoder"],
+)  # fmt: skip
+def test_components_equal_hf_on_every_code_point(name: str) -> None:
+    for text in in_contexts(CODE_POINTS, CONTEXTS[:1]):
+        assert [(w, s) for w, s in spans((PAIRS | BYTE_LEVEL)[name][0], text)] == [
+            (text[a:b], (a, b)) for _, (a, b) in as_hf(name, text)
+        ]
+
+
+@pytest.mark.parametrize("corpus", ["en", "zh", "code", "multi"])
+def test_real_text(shared_data: Path, corpus: str) -> None:
+    rows: list[str] = []
+    with gzip.open(shared_data / "corpus" / f"{corpus}.jsonl.gz", "rt", encoding="utf-8") as lines:
+        while sum(map(len, rows)) < 50_000:
+            rows.append(json.loads(next(lines))["text"][:5000])
+    pairs = [regex_split(pattern, "removed", True) for pattern in {name: p for p, name in PATTERNS.items()}.values()]
+    for mine, yours in [*pairs, deepseek_splits()]:
+        assert split(mine, *rows) == [[word for word, _ in yours.pre_tokenize_str(row)] for row in rows]
+
+
+# --- patterns that no scanner covers
+
+FOREIGN = (
+    r"\p{N}{1,3}+", r"(ab|c){2}+", r"a{2}?", r"[\p{L}&&[^a-c]]+", r"[^\P{L}]+", r"(?i:'s|STRASSE)", r"(?<=a)b|^.|.$",
+    r"(?m:a.b)", r"[[a-c]1]+|\h+", r" ?[^(\s|[.,!?…。，、।۔،])]+", r"\S+\s?", r"[\s\d]{2,}", r"\p{^Lu}+", r"a\z|b\Z",
+    r"\b\w", r"[a\-z]|[+--]", "(?>a|ab)c", "(?i)é",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("pattern", FOREIGN)
+@given(text=st.one_of(tricky_texts(), texts(), st.text("ab'sS1-+cz\n ", max_size=20)))
+def test_foreign_patterns_equal_hf(pattern: str, text: str) -> None:
+    mine, yours = regex_split(pattern, "isolated")
+    assert not mine.is_fast
+    assert spans(mine, text) == yours.pre_tokenize_str(text)

@@ -1,0 +1,245 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Pre-tokenizers: the contract of every component, scanners in bounded time, and what is refused."""
+
+import itertools
+import time
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given
+
+from tests.strategies import text_columns, texts
+from tokenizer.aligned import AlignedText
+from tokenizer.kernels.scanners_parts import SPACE
+from tokenizer.pre_tokenizers import (
+    BertPreTokenizer,
+    ByteLevel,
+    CharDelimiterSplit,
+    Digits,
+    FixedLength,
+    Metaspace,
+    PreTokenizer,
+    Punctuation,
+    Sequence,
+    Split,
+    UnicodeScripts,
+    Whitespace,
+    WhitespaceSplit,
+    patterns,
+    scanner_of,
+)
+from tokenizer.pre_tokenizers.scanner_patterns import DEEPSEEK_PATTERNS, PATTERNS, SCANNERS, scanner_name
+from tokenizer.ragged import text_rows
+
+ALL = (
+    BertPreTokenizer(),
+    ByteLevel(),
+    ByteLevel(add_prefix_space=False),
+    CharDelimiterSplit("é"),
+    Digits(),
+    FixedLength(3),
+    Metaspace(),
+    Metaspace(prepend_scheme="first", split=False),
+    Punctuation("merged_with_previous"),
+    Sequence((WhitespaceSplit(), Punctuation(), Metaspace(prepend_scheme="first"))),
+    Split("the", "merged_with_next"),
+    Split(r"\w\W?", "isolated", is_regex=True),
+    UnicodeScripts(),
+    Whitespace(),
+)
+
+
+def split(pre_tokenizer: PreTokenizer, *rows: str, is_first: bool = True) -> list[list[str]]:
+    words = pre_tokenizer.split_rows(text_rows(list(rows)), np.full(len(rows), is_first))
+    return [[words.word(i).decode() for i in range(a, b)] for a, b in itertools.pairwise(words.row_offsets.tolist())]
+
+
+def scan(name: str, text: bytes, start: int = 0, stop: int | None = None) -> list[bytes]:
+    data = np.frombuffer(text, np.uint8)
+    first, last = np.array([start]), np.array([len(text) if stop is None else stop])
+    for array in (data, first, last):
+        array.flags.writeable = False
+    starts, stops, counts = np.empty(data.size, np.int64), np.empty(data.size, np.int64), np.zeros(2, np.int64)
+    SCANNERS[name].split(data, first, last, SCANNERS[name].classes, starts, stops, counts)
+    return [text[a:b] for a, b in zip(starts[: counts[1]], stops[: counts[1]], strict=True)]
+
+
+@pytest.mark.parametrize("pre_tokenizer", ALL, ids=repr)
+@given(column=text_columns())
+def test_columns_of_every_kind_are_cut_as_their_rows_are(pre_tokenizer: PreTokenizer, column: pa.Array) -> None:
+    is_first = np.arange(len(column)) % 2 == 0
+    words = pre_tokenizer.split_rows(text_rows(column), is_first)
+    assert words.row_offsets.tolist()[0] == 0
+    assert (words.stops > words.starts).all()
+    for row, text in enumerate(column.to_pylist()):
+        expected = pre_tokenizer.split_aligned(AlignedText.original(text or ""), bool(is_first[row]))
+        found = range(words.row_offsets[row], words.row_offsets[row + 1])
+        assert [words.word(i).decode() for i in found] == [part.text for part in expected]
+
+
+@pytest.mark.parametrize("name", SCANNERS)
+@given(text=texts())
+def test_scanners_cover_the_text_and_see_nothing_beyond_its_end(name: str, text: str) -> None:
+    encoded = text.encode()
+    found = scan(name, encoded) if encoded else []
+    assert all(found)
+    dropped = SPACE if SCANNERS[name].drops_spaces else 0
+    assert b"".join(found).decode() == "".join(c for c in text if not SCANNERS[name].classes[ord(c)] & dropped)
+    if encoded:
+        # What stands around a row in its column has no say.
+        for around in (b"a", b" ", b"s", b"\n", b"1", "é".encode()):
+            column = around * 9 + encoded + around * 9
+            assert scan(name, column, len(around) * 9, len(around) * 9 + len(encoded)) == found
+
+
+@pytest.mark.parametrize("name", SCANNERS)
+def test_long_runs_take_linear_time(name: str) -> None:
+    runs = [
+        b" ",
+        b"a",
+        b"A",
+        b"\n",
+        b"1",
+        b"^",
+        b"\t",
+        "中".encode(),
+        "\u0301".encode(),
+        b" \n",
+        b"\n ",
+        b"\x00",
+        b"Aa",
+        "中A".encode(),
+    ]
+    scan(name, b"compiled by now")
+    for run in runs:
+        for ending in (b"", b"b", b"\n", b" x", "é".encode(), b"7"):
+            text = run * (200_000 // len(run)) + ending
+            began = time.perf_counter()
+            scan(name, text)
+            # A thousandth of what one look at every earlier byte would cost.
+            assert time.perf_counter() - began < 1, (run, ending)
+
+
+@pytest.mark.parametrize(
+    "name, text, expected",
+    [
+        ("gpt2", "it's  a\n\n b ", "it|'s| | a|\n\n| b| "),
+        ("gpt2", "I'LL 12345", "I|'|LL| 12345"),
+        ("cl100k", "it'S 12345!\n\n x \n  ", "it|'S| |123|45|!\n\n| x| \n|  "),
+        ("cl100k_tiktoken", "a \n  ", "a| \n  "),
+        ("cl100k_ruby", "12345", "12345"),
+        ("qwen2", "a12", "a|1|2"),
+        ("o200k", "iPhone's USAid 中A AB/\n/", "i|Phone's| USAid| 中|A| AB|/\n/"),
+        ("tekken", "it's 12", "it|'s| |1|2"),
+        ("deepseek", "a  12中文の(hello。!\x00\x00é", "a|  |12|中文の|(hello|。!|\x00|\x00é"),
+        ("clip", "it's  42!! ", "it|'s|4|2|!!"),
+        ("clip_openai", "<|ENDOFTEXT|>'S", "<|ENDOFTEXT|>|'S"),
+        ("gpt2_digits", "a 12  3", "a| |1|2|  |3"),
+        ("digits", "a12b", "a|12|b"),
+        ("digit", "a12b", "a|1|2|b"),
+        ("nonspace", " a  b\u3000", "a|b"),
+        ("unicode_words", "don't ²", "don|'|t|²"),
+        ("bert", "don't ", "don|'|t"),
+    ],
+)
+def test_scanners_by_example(name: str, text: str, expected: str) -> None:
+    assert "|".join(part.decode() for part in scan(name, text.encode())) == expected
+
+
+def pattern_of(name: str) -> str:
+    return next(pattern for pattern, scanner in PATTERNS.items() if scanner == name)
+
+
+def test_patterns_are_recognised_by_their_text() -> None:
+    assert scanner_name(r"\p{L}+") is None
+    llama3 = pattern_of("cl100k")
+    assert scanner_name(llama3.replace(r"\r", "\r").replace(r"\n", "\n")) == "cl100k"
+    assert Split(llama3, "isolated", is_regex=True).is_fast
+    assert Split(llama3, "removed", invert=True, is_regex=True).scanner == "cl100k"
+    for behavior, invert in (("removed", False), ("contiguous", False), ("merged_with_next", True)):
+        assert not Split(llama3, behavior, invert, is_regex=True).is_fast  # type: ignore[arg-type]
+    clip = pattern_of("clip")
+    assert not Split(clip, "isolated", is_regex=True).is_fast
+    assert Split(llama3, "isolated").is_fast
+    assert Split(llama3, "isolated").scanner is None
+
+
+def test_compositions_are_recognised() -> None:
+    raw, steps = ByteLevel(False, use_regex=False), [Split(p, "isolated", is_regex=True) for p in DEEPSEEK_PATTERNS]
+    cases = {
+        "deepseek": Sequence((*steps, raw)),
+        "gpt2": ByteLevel(add_prefix_space=False),
+        "gpt2_digits": Sequence((Digits(individual_digits=True), ByteLevel(add_prefix_space=False))),
+        "clip": Sequence((Split(pattern_of("clip"), "removed", True, True), ByteLevel(False))),
+        "o200k": Sequence((Sequence((Split(pattern_of("o200k"), "isolated", is_regex=True),)), raw)),
+        "nonspace": WhitespaceSplit(),
+    }  # fmt: skip
+    for name, pre_tokenizer in cases.items():
+        found = scanner_of(pre_tokenizer)
+        assert found is not None
+        assert found.name == name
+    others = (
+        Sequence(()),
+        ByteLevel(),
+        Sequence((steps[0], raw, raw)),
+        Sequence((*steps[:2], raw)),
+        Metaspace(),
+        UnicodeScripts(),
+    )
+    assert [scanner_of(other) for other in others] == [None] * len(others)
+
+
+def test_metaspace_first_means_the_first_of_the_document() -> None:
+    first = Metaspace(prepend_scheme="first")
+    assert split(first, "a b") == [["▁a", "▁b"]]
+    assert split(first, "a b", is_first=False) == [["a", "▁b"]]
+    assert split(Sequence((WhitespaceSplit(), first)), "a b", " a") == [["▁a", "b"], ["a"]]
+
+
+def test_byte_level_keeps_the_bytes_and_the_offsets_of_the_text() -> None:
+    assert split(ByteLevel(), "é  b", "", " b") == [[" é", " ", " b"], [], [" b"]]
+    parts = ByteLevel().split_aligned(AlignedText.original("é b", first=5), True)
+    assert [(part.text, part.span()) for part in parts] == [(" é", (5, 6)), (" b", (6, 8))]
+
+
+def test_literals_are_found_in_linear_time() -> None:
+    text = "a" * 1_000_000
+    for literal in ("a" * 999 + "b", "a" * 1000):
+        split(Split(literal, "isolated"), "compiled by now")
+        began = time.perf_counter()
+        found = split(Split(literal, "isolated"), text)[0]
+        assert time.perf_counter() - began < 1
+        assert "".join(found) == text
+
+
+def test_a_pattern_that_does_not_end_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(patterns, "MATCH_SECONDS", 0.2)
+    with pytest.raises(TimeoutError, match="did not finish on a text of 41 characters"):
+        split(Split(r"^(?:a|aa)+$", "isolated", is_regex=True), "a" * 40 + "c")
+
+
+@pytest.mark.parametrize(
+    "make, arguments, message",
+    [
+        (Split, ("a", "sideways"), "behavior must be one of removed, isolated, .*, got 'sideways'"),
+        (Split, ("(a", "isolated", False, True), "is no regular expression"),
+        (Split, ("a)", "isolated", False, True), "unmatched '\\)' at position 1"),
+        (Split, ("[a", "isolated", False, True), "does not end"),
+        (Split, ("a\\", "isolated", False, True), "ends in a backslash"),
+        (Split, (r"(?<n>a)\g<n>", "isolated", False, True), r"has \\g \(a call of a group\) at position 7"),
+        (Split, (r"(?~a)", "isolated", False, True), "a group of an unknown kind at position 0"),
+        (Split, (r"[[:alpha:]]", "isolated", False, True), "a POSIX bracket at position 1"),
+        (Split, (r"(?x: a )", "isolated", False, True), "extended syntax"),
+        (Punctuation, ("nowhere",), "behavior must be one of"),
+        (CharDelimiterSplit, ("ab",), "delimiter must be one character, got 'ab'"),
+        (FixedLength, (0,), "length must be at least 1, got 0"),
+        (Metaspace, ("__",), "replacement must be one character, got '__'"),
+        (Metaspace, ("_", "sometimes"), "prepend_scheme must be always, never or first, got 'sometimes'"),
+        (Sequence, (("Whitespace",),), "pretokenizers must be pre-tokenizers, got 'Whitespace'"),
+    ],
+)
+def test_what_makes_no_sense_is_refused(make: Any, arguments: tuple[Any, ...], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        make(*arguments)

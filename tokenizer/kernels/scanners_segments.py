@@ -1,0 +1,192 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Delimiters: where they are, what becomes of them, and texts that get a character put in front.
+
+Segments cover pieces of text without gaps, each either a match of the delimiter or what lies between two matches.
+`values`, `starts`, `stops` and `counts` are as in `scanners_split`.
+"""
+
+import numpy as np
+
+from tokenizer.kernels.compiling import kernel
+from tokenizer.kernels.scanners_parts import character
+
+REMOVED, ISOLATED, MERGED_WITH_PREVIOUS, MERGED_WITH_NEXT, CONTIGUOUS = 0, 1, 2, 3, 4
+
+
+@kernel
+def segments_of_class(values, starts, stops, classes, mask, out_starts, out_stops, out_match, counts):
+    """Takes each character with a bit of `mask` for a match; fills out_match bool[n] besides.
+
+    A segment has a byte at least.
+    """
+    n = 0
+    for k in range(starts.size):
+        i = starts[k]
+        between = i
+        while i < stops[k]:
+            kind, after = character(values, i, classes)
+            if kind & mask != 0:
+                if between < i:
+                    out_starts[n] = between
+                    out_stops[n] = i
+                    out_match[n] = False
+                    n += 1
+                out_starts[n] = i
+                out_stops[n] = after
+                out_match[n] = True
+                n += 1
+                between = after
+            i = after
+        if between < i:
+            out_starts[n] = between
+            out_stops[n] = i
+            out_match[n] = False
+            n += 1
+        counts[k + 1] = n
+
+
+@kernel
+def segments_of_literal(values, starts, stops, literal, failures, inverted, out_starts, out_stops, out_match, counts):
+    """Takes each `literal`, uint8[m], m > 0, for a match, from the left, none overlapping; see `segments_of_class`.
+
+    `failures` int64[m]: of the first q + 1 bytes of the literal, how many at the end are also its beginning, themselves
+    left out. With it (Knuth, Morris and Pratt) no byte of the text is looked at more than twice. With `inverted` the
+    matches are what lies between.
+    """
+    n = 0
+    for k in range(starts.size):
+        between = starts[k]
+        matched = 0
+        for i in range(starts[k], stops[k]):
+            while matched > 0 and values[i] != literal[matched]:
+                matched = failures[matched - 1]
+            if values[i] == literal[matched]:
+                matched += 1
+            if matched == literal.size:
+                first = i + 1 - matched
+                if between < first:
+                    out_starts[n] = between
+                    out_stops[n] = first
+                    out_match[n] = inverted
+                    n += 1
+                out_starts[n] = first
+                out_stops[n] = i + 1
+                out_match[n] = not inverted
+                n += 1
+                between = i + 1
+                matched = 0
+        if between < stops[k]:
+            out_starts[n] = between
+            out_stops[n] = stops[k]
+            out_match[n] = inverted
+            n += 1
+        counts[k + 1] = n
+
+
+@kernel
+def merge_segments(behavior, starts, stops, match, counts):
+    """Applies a behaviour to segments, in place: fewer come out, never more, and none is empty.
+
+    Source: HF tokenizers `tokenizer/normalizer.rs`, `NormalizedString::split`: of matches in a row only the first joins
+    what is before it, or the last what is after it; the others stay alone.
+
+    Args:
+      behavior: one of the constants above.
+      starts, stops: int64[n]; segments, which may be empty; overwritten.
+      match: bool[n].
+      counts: int64[n_pieces + 1]: segments up to each piece; overwritten.
+    """
+    n = 0
+    first = 0
+    for k in range(counts.size - 1):
+        last = counts[k + 1]
+        n_before = n
+        previous_match = False
+        for j in range(first, last):
+            merges = False
+            if behavior == REMOVED:
+                if match[j]:
+                    continue
+            elif behavior == MERGED_WITH_PREVIOUS:
+                merges = match[j] and not previous_match
+                previous_match = match[j]
+            elif behavior == MERGED_WITH_NEXT:
+                merges = j > first and match[j - 1] and not match[j]
+            elif behavior == CONTIGUOUS:
+                merges = match[j] == previous_match
+                previous_match = match[j]
+            if merges and n > n_before:
+                stops[n - 1] = stops[j]
+            else:
+                starts[n] = starts[j]
+                stops[n] = stops[j]
+                n += 1
+        # Empty ones go only now: a match of nothing still has neighbours.
+        kept = n_before
+        for j in range(n_before, n):
+            if starts[j] < stops[j]:
+                starts[kept] = starts[j]
+                stops[kept] = stops[j]
+                kept += 1
+        n = kept
+        first = last
+        counts[k + 1] = n
+
+
+@kernel
+def count_blanks(values, starts, stops):
+    """Counts the spaces in pieces."""
+    n = 0
+    for k in range(starts.size):
+        for i in range(starts[k], stops[k]):
+            n += values[i] == 0x20
+    return n
+
+
+@kernel
+def rewrite_pieces(values, starts, stops, prefixed, insert, replaces_blanks, out, out_starts, out_stops):
+    """Copies pieces one after the other, `insert` in front of the `prefixed` ones, and in place of spaces if asked.
+
+    Args:
+      values, starts, stops: pieces.
+      prefixed: bool[n_pieces].
+      insert: uint8[m].
+      replaces_blanks: bool.
+      out: uint8 with room for all, `count_blanks` telling how much that is.
+      out_starts, out_stops: int64[n_pieces], filled.
+    """
+    o = 0
+    for k in range(starts.size):
+        out_starts[k] = o
+        if prefixed[k]:
+            for q in range(insert.size):
+                out[o] = insert[q]
+                o += 1
+        for i in range(starts[k], stops[k]):
+            if replaces_blanks and values[i] == 0x20:
+                for q in range(insert.size):
+                    out[o] = insert[q]
+                    o += 1
+            else:
+                out[o] = values[i]
+                o += 1
+        out_stops[k] = o
+
+
+@kernel
+def character_positions(values, first_byte, offsets, out):
+    """Turns byte positions within one text into character positions.
+
+    Args:
+      values: uint8, UTF-8.
+      first_byte: where the text begins.
+      offsets: int64[n], byte positions, not decreasing.
+      out: int64[n], filled.
+    """
+    n = np.int64(0)
+    i = first_byte
+    for k in range(offsets.size):
+        while i < offsets[k]:
+            n += values[i] & 0xC0 != 0x80
+            i += 1
+        out[k] = n

@@ -1,0 +1,107 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`ByteLevel` and `Metaspace`: how byte-level and SentencePiece models want their text."""
+
+import dataclasses
+from typing import Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from tokenizer.aligned import AlignedText
+from tokenizer.pre_tokenizers.pieces import (
+    Pieces,
+    PreTokenizer,
+    begins_with,
+    cut_aligned,
+    rewritten,
+    run_scanner,
+)
+from tokenizer.pre_tokenizers.scanner_patterns import SCANNERS
+from tokenizer.pre_tokenizers.split import run_literal
+
+
+def _prepended(text: AlignedText, character: str) -> AlignedText:
+    """Puts a character in front that comes from where the first one does: HF's alignment."""
+    return AlignedText(character + text.text, [text.starts[0], *text.starts], [text.stops[0], *text.stops])
+
+
+@dataclasses.dataclass(frozen=True)
+class ByteLevel(PreTokenizer):
+    """Splits with the pattern of GPT-2. The bytes of its pre-tokens are those of the text.
+
+    HF goes on to spell every byte as a character of GPT-2's alphabet; here models take bytes as they are, and only
+    vocabularies and `id_to_token` know that alphabet.
+
+    Source: HF tokenizers `pre_tokenizers/byte_level.rs`.
+    """
+
+    add_prefix_space: bool = True
+    """Puts a space in front of every text that does not begin with one."""
+    trim_offsets: bool = True
+    """Concerns post-processing only."""
+    use_regex: bool = True
+
+    @property
+    def keeps_text(self) -> bool:
+        """See `PreTokenizer`."""
+        return not self.add_prefix_space
+
+    def split_pieces(self, pieces: Pieces) -> Pieces:
+        """See `PreTokenizer`."""
+        if self.add_prefix_space:
+            pieces = rewritten(pieces, b" ", ~begins_with(pieces, b" "), replaces_blanks=False)
+        return run_scanner(pieces, SCANNERS["gpt2"]) if self.use_regex else pieces
+
+    def split_aligned_pieces(self, text: AlignedText, is_first: bool) -> list[AlignedText]:
+        """See `PreTokenizer`."""
+        if self.add_prefix_space and not text.text.startswith(" "):
+            text = _prepended(text, " ")
+        if not self.use_regex:
+            return [text]
+        return cut_aligned(text, lambda pieces: run_scanner(pieces, SCANNERS["gpt2"]), is_first=is_first)
+
+
+@dataclasses.dataclass(frozen=True)
+class Metaspace(PreTokenizer):
+    """Writes spaces as a visible character, puts one in front, and splits before each.
+
+    Source: HF tokenizers `pre_tokenizers/metaspace.rs`.
+    """
+
+    replacement: str = "\u2581"
+    prepend_scheme: Literal["always", "never", "first"] = "always"
+    """Where one is put in front, unless it is there: of every text, of none, of the one that begins its document."""
+    split: bool = True
+
+    def __post_init__(self) -> None:
+        if len(self.replacement) != 1:
+            raise ValueError(f"replacement must be one character, got {self.replacement!r}")
+        if self.prepend_scheme not in ("always", "never", "first"):
+            raise ValueError(f"prepend_scheme must be always, never or first, got {self.prepend_scheme!r}")
+
+    @property
+    def keeps_text(self) -> bool:
+        """See `PreTokenizer`."""
+        return False
+
+    def _prefixed(self, pieces: Pieces) -> npt.NDArray[np.bool_]:
+        if self.prepend_scheme == "never":
+            return np.zeros(pieces.words.n_words, np.bool_)
+        there = begins_with(pieces, b" ") | begins_with(pieces, self.replacement.encode())
+        return ~there if self.prepend_scheme == "always" else ~there & pieces.is_first
+
+    def _cut(self, pieces: Pieces) -> Pieces:
+        return run_literal(pieces, self.replacement, "merged_with_next", invert=False)
+
+    def split_pieces(self, pieces: Pieces) -> Pieces:
+        """See `PreTokenizer`."""
+        pieces = rewritten(pieces, self.replacement.encode(), self._prefixed(pieces), replaces_blanks=True)
+        return self._cut(pieces) if self.split else pieces
+
+    def split_aligned_pieces(self, text: AlignedText, is_first: bool) -> list[AlignedText]:
+        """See `PreTokenizer`."""
+        text = AlignedText(text.text.replace(" ", self.replacement), text.starts, text.stops)
+        wanted = self.prepend_scheme == "always" or (self.prepend_scheme == "first" and is_first)
+        if wanted and not text.text.startswith(self.replacement):
+            text = _prepended(text, self.replacement)
+        return cut_aligned(text, self._cut, is_first=is_first) if self.split else [text]

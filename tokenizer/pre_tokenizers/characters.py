@@ -1,0 +1,129 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Pre-tokenizers that look at one character at a time: white space, punctuation, digits, scripts, counts."""
+
+import dataclasses
+
+from tokenizer.kernels import scanners_segments, scanners_split
+from tokenizer.kernels.scanners_parts import SIGN
+from tokenizer.pre_tokenizers import tables
+from tokenizer.pre_tokenizers.pieces import Pieces, PreTokenizer, run_delimiter, run_scanner, run_splitter
+from tokenizer.pre_tokenizers.scanner_patterns import SCANNERS
+from tokenizer.pre_tokenizers.split import BEHAVIORS, Behavior, run_literal
+
+
+@dataclasses.dataclass(frozen=True)
+class BertPreTokenizer(PreTokenizer):
+    """Splits at white space, which goes, and around punctuation, which stays as pre-tokens of one character.
+
+    Source: HF tokenizers `pre_tokenizers/bert.rs`.
+    """
+
+    def split_pieces(self, pieces: Pieces) -> Pieces:
+        """See `PreTokenizer`."""
+        return run_scanner(pieces, SCANNERS["bert"])
+
+
+@dataclasses.dataclass(frozen=True)
+class Whitespace(PreTokenizer):
+    r"""Splits into runs of word characters and runs of others; white space goes: `\w+|[^\w\s]+`.
+
+    Source: HF tokenizers `pre_tokenizers/whitespace.rs`.
+    """
+
+    def split_pieces(self, pieces: Pieces) -> Pieces:
+        """See `PreTokenizer`."""
+        return run_scanner(pieces, SCANNERS["unicode_words"])
+
+
+@dataclasses.dataclass(frozen=True)
+class WhitespaceSplit(PreTokenizer):
+    """Splits at white space, which goes.
+
+    Source: HF tokenizers `pre_tokenizers/whitespace.rs`.
+    """
+
+    def split_pieces(self, pieces: Pieces) -> Pieces:
+        """See `PreTokenizer`."""
+        return run_scanner(pieces, SCANNERS["nonspace"])
+
+
+@dataclasses.dataclass(frozen=True)
+class Digits(PreTokenizer):
+    """Splits numbers from the rest; everything stays.
+
+    Source: HF tokenizers `pre_tokenizers/digits.rs`.
+    """
+
+    individual_digits: bool = False
+    """Every number character is a pre-token of its own."""
+
+    def split_pieces(self, pieces: Pieces) -> Pieces:
+        """See `PreTokenizer`."""
+        return run_scanner(pieces, SCANNERS["digit" if self.individual_digits else "digits"])
+
+
+@dataclasses.dataclass(frozen=True)
+class Punctuation(PreTokenizer):
+    """Splits at punctuation: P*, and every other printable ASCII symbol.
+
+    Source: HF tokenizers `pre_tokenizers/punctuation.rs`.
+    """
+
+    behavior: Behavior = "isolated"
+
+    def __post_init__(self) -> None:
+        if self.behavior not in BEHAVIORS:
+            raise ValueError(f"behavior must be one of {', '.join(BEHAVIORS)}, got {self.behavior!r}")
+
+    def split_pieces(self, pieces: Pieces) -> Pieces:
+        """See `PreTokenizer`."""
+        find = scanners_segments.segments_of_class
+        return run_delimiter(pieces, BEHAVIORS[self.behavior], find, tables.bert_classes(), SIGN)
+
+
+@dataclasses.dataclass(frozen=True)
+class CharDelimiterSplit(PreTokenizer):
+    """Splits at one character, which goes.
+
+    Source: HF tokenizers `pre_tokenizers/delimiter.rs`.
+    """
+
+    delimiter: str
+
+    def __post_init__(self) -> None:
+        if len(self.delimiter) != 1:
+            raise ValueError(f"delimiter must be one character, got {self.delimiter!r}")
+
+    def split_pieces(self, pieces: Pieces) -> Pieces:
+        """See `PreTokenizer`."""
+        return run_literal(pieces, self.delimiter, "removed", invert=False)
+
+
+@dataclasses.dataclass(frozen=True)
+class FixedLength(PreTokenizer):
+    """Splits after every so many characters.
+
+    Source: HF tokenizers `pre_tokenizers/fixed_length.rs`.
+    """
+
+    length: int = 5
+
+    def __post_init__(self) -> None:
+        if self.length < 1:
+            raise ValueError(f"length must be at least 1, got {self.length!r}")
+
+    def split_pieces(self, pieces: Pieces) -> Pieces:
+        """See `PreTokenizer`."""
+        return run_splitter(pieces, scanners_split.fixed_length, self.length)
+
+
+@dataclasses.dataclass(frozen=True)
+class UnicodeScripts(PreTokenizer):
+    """Splits where the script changes. Spaces and inherited characters go with what precedes them, Kana count as Han.
+
+    Source: HF tokenizers `pre_tokenizers/unicode_scripts`, which drops what precedes the first character of a script.
+    """
+
+    def split_pieces(self, pieces: Pieces) -> Pieces:
+        """See `PreTokenizer`."""
+        return run_splitter(pieces, scanners_split.scripts, tables.script_numbers())

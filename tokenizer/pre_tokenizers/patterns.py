@@ -1,0 +1,299 @@
+# SPDX-License-Identifier: Apache-2.0
+r"""Any pattern that no scanner covers: HF's regular expressions, run by the `regex` package to the same answer.
+
+HF reads patterns with Oniguruma in its Ruby dialect. They are translated: what the two dialects spell differently is
+respelled, and general categories, `\s`, `\d` and `\w` become the very characters that Oniguruma takes them for, so that
+neither the Unicode version of `regex` nor that of Python has a say in them. What cannot be translated is refused. Other
+properties (scripts) are those of `regex`.
+"""
+
+import functools
+import re
+import string
+import time
+
+import regex
+
+from tokenizer import unicode_category_data, unicode_data
+from tokenizer.pre_tokenizers.tables import ranges
+
+MATCH_SECONDS = 60.0
+"""How long one pattern may work on one text before it is given up: a pattern is data, and some never end."""
+
+_MAJOR = {
+    "L": "Lu Ll Lt Lm Lo",
+    "M": "Mn Mc Me",
+    "N": "Nd Nl No",
+    "P": "Pc Pd Ps Pe Pi Pf Po",
+    "S": "Sm Sc Sk So",
+    "Z": "Zs Zl Zp",
+}
+_LONG_NAMES = {
+    "letter": "L", "mark": "M", "number": "N", "punctuation": "P", "symbol": "S", "separator": "Z",
+    "uppercaseletter": "Lu", "lowercaseletter": "Ll", "titlecaseletter": "Lt", "modifierletter": "Lm",
+    "otherletter": "Lo", "decimalnumber": "Nd",
+}  # fmt: skip
+_REFUSED = {
+    r"\g": "a call of a group",
+    r"\K": "a kept match",
+    r"\G": "the start of the search",
+    r"\y": "a text segment boundary",
+    r"\Y": "a text segment boundary",
+    r"\O": "any character",
+    r"\N": "no newline",
+    r"\X": "a text segment",
+}
+_RANGE_GOES_ON = re.compile(r"-(?!\\[pPsSdDwWhH])[^\]\[]")
+
+
+@functools.cache
+def _characters(name: str, *, in_class: bool) -> str:
+    """Returns the inside of a character class, or "" where the name is no general category."""
+    runs = []
+    if name == r"\s":
+        runs = ranges(unicode_data.SPACES)
+    elif name == r"\w":
+        runs = ranges(unicode_category_data.PATTERN_WORDS)
+        # Oniguruma's own inconsistency.
+        runs += [] if in_class else ranges(unicode_category_data.PATTERN_WORDS_ALONE)
+    else:
+        name = "Nd" if name == r"\d" else name
+        for category in _MAJOR.get(name, name).split():
+            runs += ranges(unicode_category_data.CATEGORIES.get(category, ""))
+    return "".join(rf"\U{a:08x}" if a == b else rf"\U{a:08x}-\U{b:08x}" for a, b in _joined(runs))
+
+
+def _joined(runs: list[tuple[int, int]]) -> list[tuple[int, int]]:
+    joined: list[tuple[int, int]] = []
+    for first, last in sorted(runs):
+        if joined and joined[-1][1] == first - 1:
+            joined[-1] = (joined[-1][0], last)
+        else:
+            joined.append((first, last))
+    return joined
+
+
+class _Translation:
+    """One pattern on its way; `out` holds the parts, `atom` where the last thing that can be repeated began."""
+
+    def __init__(self, pattern: str) -> None:
+        self.pattern = pattern
+        self.out: list[str] = []
+        self.atom = 0
+        self.groups: list[int] = []
+        self.i = 0
+
+    def refuse(self, what: str) -> ValueError:
+        return ValueError(
+            f"pattern {self.pattern!r} has {what} at position {self.i}, which has no equivalent here; "
+            "rewrite the pattern without it"
+        )
+
+    def property(self, *, in_class: bool) -> str:
+        r"""Translates the escape at `i`: `\p{...}`, `\s`, `\d`, `\w` and their opposites, else itself."""
+        found = re.compile(r"\\[pP]\{(\^?)([^}]*)\}|\\[sSdDwW]").match(self.pattern, self.i)
+        if found is None:
+            return ""
+        text = found[0]
+        self.i = found.end()
+        negated = text[1].isupper()
+        if found[2] is None:
+            name = "\\" + text[1].lower()
+        else:
+            negated ^= bool(found[1])
+            name = found[2].replace("_", "").replace(" ", "").replace("-", "")
+            name = _LONG_NAMES.get(name.lower(), name.capitalize())
+        inside = _characters(name, in_class=in_class)
+        if not inside:
+            return rf"\{'P' if negated else 'p'}{{{found[2]}}}"
+        if in_class and not negated:
+            return inside
+        return f"[{'^' if negated else ''}{inside}]"
+
+    def character_class(self) -> str:
+        """Translates the class that begins at `i`, which may hold classes and intersections."""
+        out = [self.pattern[self.i]]
+        self.i += 1
+        if self.pattern.startswith("^", self.i):
+            out.append("^")
+            self.i += 1
+        is_first = True
+        while self.i < len(self.pattern):
+            c = self.pattern[self.i]
+            if c == "]" and not is_first:
+                self.i += 1
+                return "".join([*out, "]"])
+            is_first = False
+            posix = re.compile(r"\[:\^?[a-z]+:\]").match(self.pattern, self.i)
+            if posix:
+                raise self.refuse("a POSIX bracket")
+            if c == "[":
+                out.append(self.character_class())
+            elif self.pattern.startswith("&&", self.i):
+                out.append("&&")
+                self.i += 2
+            else:
+                out.append(self.property(in_class=True) or self.class_range())
+        raise ValueError(f"pattern {self.pattern!r} has a character class that does not end")
+
+    def class_range(self) -> str:
+        """Translates the character or the range of characters at `i`, in a class."""
+        first = self.class_character()
+        if not _RANGE_GOES_ON.match(self.pattern, self.i):
+            return first
+        self.i += 1
+        return f"{first}-{self.class_character()}"
+
+    def class_character(self) -> str:
+        c = self.pattern[self.i]
+        if c == "\\":
+            return self.escape(in_class=True)
+        self.i += 1
+        # Some of these are operators between classes to `regex` only.
+        return "\\" + c if c in string.punctuation else c
+
+    def escape(self, *, in_class: bool) -> str:
+        """Translates any other escape at `i`."""
+        text = self.pattern[self.i : self.i + 2]
+        if len(text) < 2:
+            raise ValueError(f"pattern {self.pattern!r} ends in a backslash")
+        if text in _REFUSED:
+            raise self.refuse(f"{text} ({_REFUSED[text]})")
+        hexadecimal = re.compile(r"\\x\{([0-9a-fA-F]{1,8})\}").match(self.pattern, self.i)
+        if hexadecimal:
+            self.i = hexadecimal.end()
+            return rf"\U{int(hexadecimal[1], 16):08x}"
+        self.i += 2
+        if text in (r"\b", r"\B") and not in_class:
+            word = f"[{_characters(chr(92) + 'w', in_class=False)}]"
+            same, other = ("!", "=") if text == r"\b" else ("=", "!")
+            return f"(?:(?<={word})(?{same}{word})|(?<!{word})(?{other}{word}))"
+        if text == r"\h":
+            return "0-9a-fA-F" if in_class else "[0-9a-fA-F]"
+        if text == r"\H":
+            return "[^0-9a-fA-F]"
+        if text == r"\e":
+            return r"\x1b"
+        if not in_class and text in (r"\Z", r"\z"):
+            return r"(?=\n?\Z)" if text == r"\Z" else r"\Z"
+        return text
+
+    def append(self, text: str) -> None:
+        self.atom = len(self.out)
+        self.out.append(text)
+
+    def quantifier(self) -> bool:
+        """Translates an interval at `i`; to Oniguruma `{n,m}+` repeats it, and `{n}?` makes it optional."""
+        found = re.compile(r"\{(\d*)(,?)(\d*)\}([+?]?)").match(self.pattern, self.i)
+        if found is None or not (found[1] or found[3]):
+            return False
+        self.i = found.end()
+        interval = found[0].removesuffix(found[4]) if found[4] else found[0]
+        if found[4] == "+" or (found[4] == "?" and not found[2]):
+            self.out[self.atom :] = [f"(?:{''.join(self.out[self.atom :])}{interval}){found[4]}"]
+        else:
+            self.out.append(found[0])
+        return True
+
+    def group(self) -> None:
+        """Copies the opening of a group at `i`."""
+        flags = re.compile(r"\(\?([imx]*)(-[imx]+)?([:)])").match(self.pattern, self.i)
+        if flags:
+            if "x" in flags[0]:
+                raise self.refuse("extended syntax")
+            text = flags[0].replace("m", "s")
+        else:
+            other = re.compile(r"\((\?(=|!|>|<=|<!|<[A-Za-z_]\w*>|#[^)]*\)))?").match(self.pattern, self.i)
+            if other is None or (self.pattern.startswith("(?", self.i) and other[0] == "("):
+                raise self.refuse("a group of an unknown kind")
+            text = other[0]
+        self.i += len(text)
+        if text.endswith(")"):
+            # Flags up to the end of the enclosing group, or a comment.
+            if flags:
+                self.append(text)
+            return
+        self.groups.append(len(self.out))
+        self.out.append(text)
+
+    def run(self) -> str:
+        while self.i < len(self.pattern):
+            c = self.pattern[self.i]
+            if c == "\\":
+                self.append(self.property(in_class=False) or self.escape(in_class=False))
+            elif c == "[":
+                self.append(self.character_class())
+            elif c == "(":
+                self.group()
+            elif c == ")":
+                if not self.groups:
+                    raise ValueError(f"pattern {self.pattern!r} has an unmatched ')' at position {self.i}")
+                self.atom = self.groups.pop()
+                self.out.append(c)
+                self.i += 1
+            elif c == "{" and self.quantifier():
+                continue
+            elif c in "*+?":
+                self.out.append(c)
+                self.i += 1
+            else:
+                self.append({"^": r"(?:\A|(?<=\n)(?!\Z))", "$": r"(?=\n|\Z)", "{": r"\{", "}": r"\}"}.get(c, c))
+                self.i += 1
+        return "".join(self.out)
+
+
+def translate(pattern: str) -> str:
+    """Rewrites a pattern of Oniguruma's Ruby dialect for `regex`, version 1.
+
+    Raises:
+      ValueError: where it holds what cannot be translated.
+    """
+    return _Translation(pattern).run()
+
+
+@functools.lru_cache(maxsize=64)
+def compiled(pattern: str) -> "regex.Pattern[str]":
+    """Translates and compiles a pattern.
+
+    Raises:
+      ValueError: if it is not one, or cannot be translated.
+    """
+    try:
+        return regex.compile(translate(pattern), regex.V1 | regex.UNICODE)
+    except regex.error as error:
+        raise ValueError(f"pattern {pattern!r} is no regular expression: {error}") from None
+
+
+def find_segments(pattern: str, text: str) -> list[tuple[int, int, bool]]:
+    """Covers a text with matches and what lies between them, as `(start, stop, is_match)` in characters.
+
+    A match of nothing counts, except right after another match: Oniguruma's way, not that of Python.
+
+    Raises:
+      TimeoutError: after `MATCH_SECONDS`.
+    """
+    search = compiled(pattern).search
+    deadline = time.monotonic() + MATCH_SECONDS
+    found: list[tuple[int, int, bool]] = []
+    between, position, last_match = 0, 0, -1
+    while position <= len(text):
+        try:
+            match = search(text, position, concurrent=True, timeout=max(deadline - time.monotonic(), 0.001))
+        except TimeoutError:
+            raise TimeoutError(
+                f"pattern {pattern!r} did not finish on a text of {len(text)} characters within {MATCH_SECONDS:g} "
+                "seconds; it backtracks too much"
+            ) from None
+        if match is None:
+            break
+        start, stop = match.span()
+        if start == stop == last_match:
+            position += 1
+            continue
+        if between != start:
+            found.append((between, start, False))
+        found.append((start, stop, True))
+        between = position = last_match = stop
+    if between != len(text):
+        found.append((between, len(text), False))
+    return found

@@ -1,0 +1,154 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What every pre-tokenizer is made of: pieces of a column, and how one step cuts them further."""
+
+import abc
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from tokenizer.aligned import AlignedText
+from tokenizer.kernels import scanners_segments as kernels
+from tokenizer.pre_tokenizers.scanner_patterns import Scanner
+from tokenizer.ragged import Ragged, read_only, text_rows
+from tokenizer.words import Words
+
+Positions = npt.NDArray[np.int64]
+Flags = npt.NDArray[np.bool_]
+
+
+class Pieces(NamedTuple):
+    """Pre-tokens between two steps of a `Sequence`."""
+
+    words: Words
+    is_first: npt.NDArray[np.bool_]
+    """bool[n_words]: the word begins where its document begins."""
+
+    @classmethod
+    def of_rows(cls, rows: Ragged, is_first: npt.NDArray[np.bool_]) -> "Pieces":
+        """Takes each row that is not empty for one word."""
+        starts, stops = rows.offsets[:-1], rows.offsets[1:]
+        kept = starts < stops
+        row_offsets = np.zeros(rows.n_rows + 1, np.int64)
+        np.cumsum(kept, out=row_offsets[1:])
+        words = Words(read_only(rows.values), starts[kept], stops[kept], row_offsets)
+        return cls(words, np.asarray(is_first, np.bool_)[kept])
+
+    @property
+    def n_bytes(self) -> int:
+        """Bytes in all words together."""
+        return int((self.words.stops - self.words.starts).sum())
+
+    def cut(self, starts: Positions, stops: Positions, counts: Positions) -> "Pieces":
+        """Puts shorter words in place of these; `counts` int64[n_words + 1] tells how many up to each of these."""
+        is_first = np.zeros(starts.size, np.bool_)
+        kept = self.is_first & (counts[:-1] < counts[1:])
+        heads = counts[:-1][kept]
+        is_first[heads] = starts[heads] == self.words.starts[kept]
+        words = Words(self.words.values, starts, stops, counts[self.words.row_offsets])
+        return Pieces(words, is_first)
+
+
+def run_splitter(pieces: Pieces, split: Any, *arguments: Any) -> Pieces:
+    """Runs a kernel of `scanners_split`: `split(values, starts, stops, *arguments, out_starts, out_stops, counts)`."""
+    words = pieces.words
+    # Each pre-token has at least one byte. Pages that none reaches are never touched.
+    starts, stops = np.empty(pieces.n_bytes, np.int64), np.empty(pieces.n_bytes, np.int64)
+    counts = np.zeros(words.n_words + 1, np.int64)
+    split(words.values, read_only(words.starts), read_only(words.stops), *arguments, starts, stops, counts)
+    n = int(counts[-1])
+    return pieces.cut(starts[:n].copy(), stops[:n].copy(), counts)
+
+
+def run_scanner(pieces: Pieces, scanner: Scanner) -> Pieces:
+    """Cuts every word with a scanner."""
+    return run_splitter(pieces, scanner.split, scanner.classes)
+
+
+def run_delimiter(pieces: Pieces, behavior: int, find: Any, *arguments: Any) -> Pieces:
+    """Runs a kernel of `scanners_segments` that finds delimiters, then applies a behaviour to them."""
+    words = pieces.words
+    # Each segment has at least one byte.
+    starts, stops = np.empty(pieces.n_bytes, np.int64), np.empty(pieces.n_bytes, np.int64)
+    is_match = np.empty(pieces.n_bytes, np.bool_)
+    counts = np.zeros(words.n_words + 1, np.int64)
+    find(words.values, read_only(words.starts), read_only(words.stops), *arguments, starts, stops, is_match, counts)
+    return merged(pieces, behavior, starts, stops, is_match, counts)
+
+
+def merged(
+    pieces: Pieces, behavior: int, starts: Positions, stops: Positions, is_match: Flags, counts: Positions
+) -> Pieces:
+    """Applies a behaviour to segments of pieces; overwrites all arrays."""
+    kernels.merge_segments(behavior, starts, stops, is_match, counts)
+    n = int(counts[-1])
+    return pieces.cut(starts[:n].copy(), stops[:n].copy(), counts)
+
+
+def rewritten(pieces: Pieces, insert: bytes, prefixed: Flags, *, replaces_blanks: bool) -> Pieces:
+    """Puts `insert` in front of some words, and in place of every space if asked; the same ones if nothing changes."""
+    words = pieces.words
+    starts, stops = read_only(words.starts), read_only(words.stops)
+    n_blanks = int(kernels.count_blanks(words.values, starts, stops)) if replaces_blanks else 0
+    if n_blanks == 0 and not prefixed.any():
+        return pieces
+    out = np.empty(pieces.n_bytes + n_blanks * (len(insert) - 1) + int(prefixed.sum()) * len(insert), np.uint8)
+    out_starts, out_stops = np.empty(words.n_words, np.int64), np.empty(words.n_words, np.int64)
+    inserted = read_only(np.frombuffer(insert, np.uint8))
+    kernels.rewrite_pieces(words.values, starts, stops, prefixed, inserted, replaces_blanks, out, out_starts, out_stops)
+    return Pieces(Words(read_only(out), out_starts, out_stops, words.row_offsets), pieces.is_first)
+
+
+def begins_with(pieces: Pieces, text: bytes) -> npt.NDArray[np.bool_]:
+    """Tells which words begin with some bytes, bool[n_words]."""
+    words = pieces.words
+    found = words.stops - words.starts >= len(text)
+    for k, byte in enumerate(text):
+        found[found] = words.values[words.starts[found] + k] == byte
+    return found
+
+
+def cut_aligned(text: AlignedText, cut: Callable[[Pieces], Pieces], *, is_first: bool) -> list[AlignedText]:
+    """Cuts one text as its column of one row would be cut, by a step that changes no character."""
+    pieces = cut(Pieces.of_rows(text_rows([text.text]), np.array([is_first])))
+    words = pieces.words
+    bounds = np.stack([words.starts, words.stops], axis=1).ravel()
+    positions = np.empty(bounds.size, np.int64)
+    kernels.character_positions(words.values, 0, read_only(bounds), positions)
+    return [text[start:stop] for start, stop in positions.reshape(-1, 2).tolist()]
+
+
+class PreTokenizer(abc.ABC):
+    """Cuts texts into pre-tokens, a column at a time or, remembering where each character came from, one by one."""
+
+    @property
+    def is_fast(self) -> bool:
+        """Whether it runs compiled; the alternative is the `regex` package, to the same answer."""
+        return True
+
+    @property
+    def keeps_text(self) -> bool:
+        """Whether it changes no character, so that one text can be cut as a column is."""
+        return True
+
+    @abc.abstractmethod
+    def split_pieces(self, pieces: Pieces) -> Pieces:
+        """Cuts every word of a column further."""
+
+    def split_aligned_pieces(self, text: AlignedText, is_first: bool) -> list[AlignedText]:
+        """Cuts one text further; only steps that change characters do it differently from a column."""
+        return cut_aligned(text, self.split_pieces, is_first=is_first)
+
+    def split_rows(self, rows: Ragged, is_first: npt.NDArray[np.bool_]) -> Words:
+        """Cuts rows of UTF-8 into pre-tokens.
+
+        Args:
+          rows: uint8 values, valid UTF-8.
+          is_first: bool[n_rows]: the row begins at the start of its document.
+        """
+        return self.split_pieces(Pieces.of_rows(rows, is_first)).words
+
+    def split_aligned(self, text: AlignedText, is_first: bool) -> list[AlignedText]:
+        """Cuts one text into pre-tokens; see `split_rows`."""
+        return self.split_aligned_pieces(text, is_first) if text.text else []

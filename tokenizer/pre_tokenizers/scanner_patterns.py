@@ -1,0 +1,152 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The patterns that real models ship, and the hand-written scanner of each."""
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any, Literal
+
+from tokenizer.kernels import scanners, scanners_split
+from tokenizer.pre_tokenizers import tables
+
+Dialect = Literal["hf", "tiktoken"]
+r"""Who reads the pattern: `{1,3}+` is a possessive to tiktoken, and `(?:...{1,3})+` to the Oniguruma of HF."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Scanner:
+    """A compiled pattern."""
+
+    name: str
+    next_one: Any
+    """kernel_part `next_<name>(data, i, end, classes) -> stop`."""
+    split: Any
+    """The kernel of `scanners_split` that runs it over a column."""
+    make_classes: Callable[[], tables.Classes]
+    drops_spaces: bool = False
+    """White space is in no pre-token; `scanners.skip_spaces` comes before each."""
+
+    @property
+    def classes(self) -> tables.Classes:
+        """The table of code points that belongs to the scanner."""
+        return self.make_classes()
+
+
+def _all() -> dict[str, Scanner]:
+    classes = {
+        "deepseek": tables.deepseek_classes,
+        "gpt2_digits": tables.gpt2_digits_classes,
+        "unicode_words": tables.word_classes,
+        "digits": tables.numeric_classes,
+        "digit": tables.numeric_classes,
+        "bert": tables.bert_classes,
+    }
+    droppers = {"clip", "clip_openai", "nonspace", "unicode_words", "bert"}
+    names = (
+        "gpt2 gpt2_digits cl100k cl100k_ascii cl100k_tiktoken cl100k_ruby qwen2 qwen2_ascii qwen35 o200k tekken "
+        "deepseek clip clip_openai nonspace unicode_words digits digit bert"
+    )
+    return {
+        name: Scanner(
+            name,
+            getattr(scanners, f"next_{name}"),
+            getattr(scanners_split, name),
+            classes.get(name, tables.pattern_classes),
+            name in droppers,
+        )
+        for name in names.split()
+    }
+
+
+SCANNERS = _all()
+
+_GPT2 = r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"
+_ANY_CASE = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)"
+_BOTH_CASES = r"'[sS]|'[tT]|'[rR][eE]|'[vV][eE]|'[mM]|'[lL][lL]|'[dD]"
+_SPACES = r"\s*[\r\n]+|\s+(?!\S)|\s+"
+_WORDS = r"|[^\r\n\p{L}\p{N}]?\p{L}+"
+_SIGNS = r"| ?[^\s\p{L}\p{N}]+[\r\n]*|"
+_UPPER = r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]"
+_LOWER = r"[\p{Ll}\p{Lm}\p{Lo}\p{M}]"
+_CLIP = r"'s|'t|'re|'ve|'m|'ll|'d|[\p{L}]+|[\p{N}]|[^\s\p{L}\p{N}]+"
+_TIKTOKEN_CL100K = (
+    r"'(?i:[sdmt]|ll|ve|re)|[^\r\n\p{L}\p{N}]?+\p{L}++|\p{N}{1,3}+| ?[^\s\p{L}\p{N}]++[\r\n]*+"
+    r"|\s++$|\s*[\r\n]|\s+(?!\S)|\s"
+)
+_OLDER_TIKTOKEN_CL100K = (
+    r"'(?i:[sdmt]|ll|ve|re)|[^\r\n\p{L}\p{N}]?+\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]++[\r\n]*|\s*[\r\n]|\s+(?!\S)|\s+"
+)
+
+
+def _spellings() -> dict[str, str]:
+    """Every known spelling that means the same to both dialects, with the name of its scanner."""
+    found = {
+        _GPT2: "gpt2",
+        r"'s|'t|'re|'ve|'m|'ll|'d| ?[\p{L}]+| ?[\p{N}]+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+": "gpt2",
+        r"'(?:[sdmt]|ll|ve|re)| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+": "gpt2",
+        r"'(?:[sdmt]|ll|ve|re)| ?\p{L}++| ?\p{N}++| ?[^\s\p{L}\p{N}]++|\s++$|\s+(?!\S)|\s": "gpt2",
+        _OLDER_TIKTOKEN_CL100K: "cl100k",
+        _TIKTOKEN_CL100K.replace("{1,3}+", "{1,3}"): "cl100k_tiktoken",
+        _CLIP: "clip",
+        _CLIP.replace(r"[\p{L}]", r"\p{L}").replace(r"[\p{N}]", r"\p{N}"): "clip",
+    }
+    for contraction, suffix in ((_ANY_CASE, ""), (f"(?:{_BOTH_CASES})", "_ascii"), (_BOTH_CASES, "_ascii")):
+        found[contraction + _WORDS + r"|\p{N}{1,3}" + _SIGNS + _SPACES] = f"cl100k{suffix}"
+        found[contraction + _WORDS + r"|\p{N}" + _SIGNS + _SPACES] = f"qwen2{suffix}"
+    marked = r"|[^\r\n\p{L}\p{N}]?[\p{L}\p{M}]+|\p{N}| ?[^\s\p{L}\p{M}\p{N}]+[\r\n]*|"
+    found[_ANY_CASE + marked + _SPACES] = "qwen35"
+    for slash in ("/", r"\/"):
+        signs = rf"| ?[^\s\p{{L}}\p{{N}}]+[\r\n{slash}]*|" + _SPACES
+        for name, contraction, numbers in (("o200k", f"{_ANY_CASE}?", r"|\p{N}{1,3}"), ("tekken", "", r"|\p{N}")):
+            words = f"{_UPPER}*{_LOWER}+{contraction}|{_UPPER}+{_LOWER}*{contraction}"
+            found[words + numbers + signs] = name
+    return found
+
+
+def _named() -> dict[str, str]:
+    """Returns the pattern of each kind of `.tiktoken` file, spelled to mean to HF what it means to tiktoken."""
+    first: dict[str, str] = {}
+    for pattern, scanner in PATTERNS.items():
+        first.setdefault(scanner, pattern)
+    scanners_of = {
+        "gpt2": "gpt2 r50k_base p50k_base p50k_edit",
+        "cl100k_tiktoken": "cl100k_base",
+        "o200k": "o200k_base o200k_harmony llama4",
+        "cl100k": "llama3",
+        "qwen2": "qwen",
+        "tekken": "tekken",
+    }
+    first["cl100k"] = _ANY_CASE + _WORDS + r"|\p{N}{1,3}" + _SIGNS + _SPACES
+    return {name: first[scanner] for scanner, names in scanners_of.items() for name in names.split()}
+
+
+PATTERNS = _spellings()
+TIKTOKEN_PATTERNS = _named()
+"""Pattern of each named encoding; a `.tiktoken` file does not say its own."""
+_ONLY_HF = {_TIKTOKEN_CL100K: "cl100k_ruby"}
+_ONLY_TIKTOKEN = {_TIKTOKEN_CL100K: "cl100k_tiktoken"}
+OPENAI_CLIP_PATTERN = rf"<\|startoftext\|>|<\|endoftext\|>|{_CLIP}"
+"""In OpenAI's CLIP code, where case is ignored: scanner `clip_openai`."""
+DEEPSEEK_PATTERNS = (
+    r"\p{N}{1,3}",
+    "[一-龥぀-ゟ゠-ヿ]+",
+    r"""[!"#$%&'()*+,\-./:;<=>?@\[\\\]^_`{|}~][A-Za-z]+|[^\r\n\p{L}\p{P}\p{S}]?[\p{L}\p{M}]+| ?[\p{P}\p{S}]+[\r\n]*|"""
+    + _SPACES,
+)
+"""The three `Split`s that are scanner `deepseek` together."""
+
+
+def spelled(pattern: str) -> str:
+    """Returns a pattern with its line ends written as escapes; files have them either way."""
+    return pattern.replace("\r", r"\r").replace("\n", r"\n")
+
+
+def scanner_name(pattern: str, dialect: Dialect = "hf") -> str | None:
+    """Returns the name of the scanner that does what a pattern does, matches kept, None where there is none.
+
+    Args:
+      pattern: the text of the pattern as in a `tokenizer.json` or in tiktoken.
+      dialect: who would read it.
+    """
+    pattern = spelled(pattern)
+    only = _ONLY_HF if dialect == "hf" else _ONLY_TIKTOKEN
+    return only.get(pattern) or PATTERNS.get(pattern)

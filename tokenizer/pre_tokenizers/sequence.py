@@ -1,0 +1,106 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`Sequence`: one pre-tokenizer after the other, and which compositions are one scanner."""
+
+import dataclasses
+
+from tokenizer.aligned import AlignedText
+from tokenizer.pre_tokenizers.byte_level import ByteLevel
+from tokenizer.pre_tokenizers.characters import BertPreTokenizer, Digits, Whitespace, WhitespaceSplit
+from tokenizer.pre_tokenizers.pieces import Pieces, PreTokenizer, cut_aligned, run_scanner
+from tokenizer.pre_tokenizers.scanner_patterns import DEEPSEEK_PATTERNS, SCANNERS, Scanner, spelled
+from tokenizer.pre_tokenizers.split import Split
+
+
+@dataclasses.dataclass(frozen=True)
+class Sequence(PreTokenizer):
+    """Applies pre-tokenizers in order, each to the pre-tokens of the one before.
+
+    Source: HF tokenizers `pre_tokenizers/sequence.rs`.
+    """
+
+    pretokenizers: tuple[PreTokenizer, ...]
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "pretokenizers", tuple(self.pretokenizers))
+        for part in self.pretokenizers:
+            if not isinstance(part, PreTokenizer):
+                raise ValueError(f"pretokenizers must be pre-tokenizers, got {part!r}")
+
+    @property
+    def is_fast(self) -> bool:
+        """See `PreTokenizer`."""
+        return scanner_of(self) is not None or all(part.is_fast for part in self.pretokenizers)
+
+    @property
+    def keeps_text(self) -> bool:
+        """See `PreTokenizer`."""
+        return all(part.keeps_text for part in self.pretokenizers)
+
+    def split_pieces(self, pieces: Pieces) -> Pieces:
+        """See `PreTokenizer`."""
+        scanner = scanner_of(self)
+        if scanner is not None:
+            return run_scanner(pieces, scanner)
+        for part in self.pretokenizers:
+            pieces = part.split_pieces(pieces)
+        return pieces
+
+    def split_aligned_pieces(self, text: AlignedText, is_first: bool) -> list[AlignedText]:
+        """See `PreTokenizer`."""
+        if self.keeps_text:
+            return cut_aligned(text, self.split_pieces, is_first=is_first)
+        parts = [(text, is_first)]
+        for step in self.pretokenizers:
+            cut = [(piece, first) for part, first in parts for piece in step.split_aligned_pieces(part, first)]
+            parts = [(piece, first and piece.starts[0] == 0) for piece, first in cut]
+        return [part for part, _ in parts]
+
+
+def _flat(pre_tokenizer: PreTokenizer) -> list[PreTokenizer]:
+    """Returns the steps of a pre-tokenizer, sequences in sequences opened."""
+    if isinstance(pre_tokenizer, Sequence):
+        return [step for part in pre_tokenizer.pretokenizers for step in _flat(part)]
+    return [pre_tokenizer]
+
+
+def scanner_of(pre_tokenizer: PreTokenizer) -> Scanner | None:
+    """Returns the scanner that does what a pre-tokenizer does, None where there is none.
+
+    A `ByteLevel` that adds a prefix space has none: the space is no byte of the text.
+    """
+    steps = _flat(pre_tokenizer)
+    if len(steps) > 1 and isinstance(steps[-1], ByteLevel) and not steps[-1].add_prefix_space:
+        if not steps[-1].use_regex:
+            steps = steps[:-1]
+        elif isinstance(steps[0], Split) and len(steps) == 2 and steps[0].scanner == "clip":
+            # Its pre-tokens are one match of GPT-2's pattern each.
+            steps = steps[:-1]
+        elif len(steps) == 2 and steps[0] == Digits(individual_digits=True):
+            return SCANNERS["gpt2_digits"]
+    if len(steps) == 3 and _is_deepseek(steps):
+        return SCANNERS["deepseek"]
+    return _scanner_of_one(steps[0]) if len(steps) == 1 else None
+
+
+def _is_deepseek(steps: list[PreTokenizer]) -> bool:
+    return all(
+        isinstance(step, Split) and step.is_regex and step.behavior == "isolated" and spelled(step.pattern) == pattern
+        for step, pattern in zip(steps, DEEPSEEK_PATTERNS, strict=True)
+    )
+
+
+def _scanner_of_one(step: PreTokenizer) -> Scanner | None:
+    name = None
+    if isinstance(step, Split):
+        name = step.scanner
+    elif isinstance(step, ByteLevel):
+        name = "gpt2" if step.use_regex and not step.add_prefix_space else None
+    elif isinstance(step, Digits):
+        name = "digit" if step.individual_digits else "digits"
+    elif isinstance(step, WhitespaceSplit):
+        name = "nonspace"
+    elif isinstance(step, Whitespace):
+        name = "unicode_words"
+    elif isinstance(step, BertPreTokenizer):
+        name = "bert"
+    return SCANNERS[name] if name else None

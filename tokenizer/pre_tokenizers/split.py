@@ -1,0 +1,108 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`Split`: at a literal or a pattern, with any behaviour."""
+
+import dataclasses
+from typing import Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from tokenizer.kernels import scanners_segments
+from tokenizer.pre_tokenizers import patterns
+from tokenizer.pre_tokenizers.pieces import Pieces, PreTokenizer, merged, run_delimiter, run_scanner
+from tokenizer.pre_tokenizers.scanner_patterns import SCANNERS, scanner_name
+from tokenizer.ragged import read_only
+
+Behavior = Literal["removed", "isolated", "merged_with_previous", "merged_with_next", "contiguous"]
+
+BEHAVIORS: dict[str, int] = {
+    "removed": scanners_segments.REMOVED,
+    "isolated": scanners_segments.ISOLATED,
+    "merged_with_previous": scanners_segments.MERGED_WITH_PREVIOUS,
+    "merged_with_next": scanners_segments.MERGED_WITH_NEXT,
+    "contiguous": scanners_segments.CONTIGUOUS,
+}
+_SPACE_DROPPING = ("clip",)
+
+
+@dataclasses.dataclass(frozen=True)
+class Split(PreTokenizer):
+    """Splits where a literal or a regular expression matches.
+
+    Source: HF tokenizers `pre_tokenizers/split.rs`.
+    """
+
+    pattern: str
+    behavior: Behavior
+    invert: bool = False
+    """Takes what lies between matches for the delimiter."""
+    is_regex: bool = False
+    """`pattern` is a regular expression in the dialect of Oniguruma, else a literal."""
+
+    def __post_init__(self) -> None:
+        if self.behavior not in BEHAVIORS:
+            raise ValueError(f"behavior must be one of {', '.join(BEHAVIORS)}, got {self.behavior!r}")
+        if self.is_regex and self.scanner is None:
+            patterns.compiled(self.pattern)
+
+    @property
+    def scanner(self) -> str | None:
+        """The name of the scanner that does the same, None where there is none."""
+        name = scanner_name(self.pattern) if self.is_regex else None
+        # With matches kept and nothing else, only patterns that match every byte need no more than their matches.
+        keeps_matches = self.behavior == "removed" and self.invert
+        covers = self.behavior == "isolated" and name not in _SPACE_DROPPING
+        return name if keeps_matches or covers else None
+
+    @property
+    def is_fast(self) -> bool:
+        """See `PreTokenizer`."""
+        return self.scanner is not None or not (self.is_regex or self.pattern == "")
+
+    def split_pieces(self, pieces: Pieces) -> Pieces:
+        """See `PreTokenizer`."""
+        name = self.scanner
+        if name is not None:
+            return run_scanner(pieces, SCANNERS[name])
+        if self.is_regex or self.pattern == "":
+            return _run_pattern(pieces, self.pattern, BEHAVIORS[self.behavior], self.invert)
+        return run_literal(pieces, self.pattern, self.behavior, invert=self.invert)
+
+
+def run_literal(pieces: Pieces, literal: str, behavior: str, *, invert: bool) -> Pieces:
+    """Cuts every word at a literal, not empty."""
+    encoded = np.frombuffer(literal.encode(), np.uint8)
+    arguments = read_only(encoded), read_only(_failures(encoded)), invert
+    return run_delimiter(pieces, BEHAVIORS[behavior], scanners_segments.segments_of_literal, *arguments)
+
+
+def _failures(literal: npt.NDArray[np.uint8]) -> npt.NDArray[np.int64]:
+    """Returns for every prefix of a literal how long the longest proper prefix is that also ends it."""
+    text = literal.tolist()
+    failures = [0] * len(text)
+    matched = 0
+    for i in range(1, len(text)):
+        while matched and text[i] != text[matched]:
+            matched = failures[matched - 1]
+        matched += text[i] == text[matched]
+        failures[i] = matched
+    return np.array(failures, np.int64)
+
+
+def _run_pattern(pieces: Pieces, pattern: str, behavior: int, invert: bool) -> Pieces:
+    """Cuts every word at a regular expression, one by one."""
+    words = pieces.words
+    starts: list[npt.NDArray[np.int64]] = []
+    matches: list[npt.NDArray[np.bool_]] = []
+    counts = np.zeros(words.n_words + 1, np.int64)
+    for k in range(words.n_words):
+        data = words.values[words.starts[k] : words.stops[k]]
+        segments = patterns.find_segments(pattern, data.tobytes().decode())
+        first_bytes = np.append(np.flatnonzero(data & 0xC0 != 0x80), data.size)
+        bounds = np.array([segment[:2] for segment in segments], np.int64).reshape(-1, 2)
+        starts.append(first_bytes[bounds] + words.starts[k])
+        matches.append(np.array([segment[2] for segment in segments], np.bool_) ^ invert)
+        counts[k + 1] = counts[k] + len(segments)
+    bounds = np.concatenate(starts) if starts else np.empty((0, 2), np.int64)
+    is_match = np.concatenate(matches) if matches else np.empty(0, np.bool_)
+    return merged(pieces, behavior, bounds[:, 0].copy(), bounds[:, 1].copy(), is_match, counts)

@@ -1,0 +1,104 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Code point tables of the pre-tokenizers: what scanners are told about every character."""
+
+import functools
+
+import numpy as np
+import numpy.typing as npt
+
+from tokenizer import unicode_category_data as data
+from tokenizer import unicode_data
+from tokenizer.kernels.scanners_parts import BLOCK, LETTER, LOWER, MARK, NUMBER, SIGN, SPACE, UPPER
+from tokenizer.ragged import read_only
+
+Classes = npt.NDArray[np.uint8]
+"""uint8[0x110000], bits of `kernels.scanners`."""
+
+_N_CODE_POINTS = 0x110000
+_LETTERS = ("Lu", "Ll", "Lt", "Lm", "Lo")
+_MARKS = ("Mn", "Mc", "Me")
+_NUMBERS = ("Nd", "Nl", "No")
+_SIGNS = ("Pc", "Pd", "Ps", "Pe", "Pi", "Pf", "Po", "Sm", "Sc", "Sk", "So")
+_DEEPSEEK_BLOCK = "3040-30ff 4e00-9fa5"
+
+
+def ranges(text: str) -> list[tuple[int, int]]:
+    """Parses runs of hexadecimal code points, `41-5a 5f`, both ends included."""
+    runs = (run.partition("-") for run in text.split())
+    return [(int(first, 16), int(last or first, 16)) for first, _, last in runs]
+
+
+def _set(table: Classes, text: str, bits: int) -> None:
+    for first, last in ranges(text):
+        table[first : last + 1] |= np.uint8(bits)
+
+
+def _single_bit(text: str, bit: int, *, spaces: bool = False) -> Classes:
+    table = np.zeros(_N_CODE_POINTS, np.uint8)
+    _set(table, text, bit)
+    if spaces:
+        _set(table, unicode_data.SPACES, SPACE)
+    return read_only(table)
+
+
+@functools.cache
+def pattern_classes() -> Classes:
+    r"""What `\p{L}`, `\p{N}`, `\s` and so on are in a pattern, to HF's Oniguruma and to tiktoken alike."""
+    table = np.zeros(_N_CODE_POINTS, np.uint8)
+    groups = ((_LETTERS, LETTER), (_NUMBERS, NUMBER), (_SIGNS, SIGN), (_MARKS, MARK | UPPER | LOWER))
+    cased = ((("Lu", "Lt"), UPPER), (("Ll",), LOWER), (("Lm", "Lo"), UPPER | LOWER))
+    for names, bits in (*groups, *cased):
+        for name in names:
+            _set(table, data.CATEGORIES[name], bits)
+    _set(table, unicode_data.SPACES, SPACE)
+    return read_only(table)
+
+
+@functools.cache
+def deepseek_classes() -> Classes:
+    """`pattern_classes` for DeepSeek: what it isolates is BLOCK, and UPPER (words) or LOWER (signs) there only."""
+    table = pattern_classes() & np.uint8(255 - UPPER - LOWER)
+    for first, last in ranges(_DEEPSEEK_BLOCK):
+        block = table[first : last + 1]
+        words, signs = block & np.uint8(LETTER | MARK) != 0, block & np.uint8(SIGN) != 0
+        block[:] = BLOCK
+        block[words] |= np.uint8(UPPER)
+        block[signs] |= np.uint8(LOWER)
+    return read_only(table)
+
+
+@functools.cache
+def gpt2_digits_classes() -> Classes:
+    """`pattern_classes`, where what `Digits` takes for a digit is nothing but that; it knows newer ones."""
+    table = pattern_classes().copy()
+    for first, last in ranges(data.NUMERIC):
+        table[first : last + 1] = NUMBER
+    return read_only(table)
+
+
+@functools.cache
+def numeric_classes() -> Classes:
+    """NUMBER for what `Digits` takes for a digit."""
+    return _single_bit(data.NUMERIC, NUMBER)
+
+
+@functools.cache
+def word_classes() -> Classes:
+    """LETTER for word characters of `Whitespace`, and SPACE."""
+    return _single_bit(data.WORDS, LETTER, spaces=True)
+
+
+@functools.cache
+def bert_classes() -> Classes:
+    """SIGN for punctuation in the sense of BERT, and SPACE."""
+    return _single_bit(unicode_data.PUNCTUATION, SIGN, spaces=True)
+
+
+@functools.cache
+def script_numbers() -> Classes:
+    """The number of the script of each code point to `UnicodeScripts`, 0 for any."""
+    table = np.zeros(_N_CODE_POINTS, np.uint8)
+    for number, text in enumerate(data.SCRIPTS, 1):
+        for first, last in ranges(text):
+            table[first : last + 1] = number
+    return read_only(table)
