@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tokenizer.kernels import wordpiece as kernels
+from tokenizer.kernels.byte_trie import ByteTrie, build_trie
 
 OOV_POLICIES = {
     "word": kernels.OOV_WORD,
@@ -20,18 +21,14 @@ OOV_POLICIES = {
 """Name of each policy for what is not in the vocabulary, and its number in the kernels."""
 
 MAX_ID = (1 << 24) - 1
-"""Ids beyond this are refused: tables are as long as the largest id, and a file must not decide how much memory that is."""
+"""Ids beyond this are refused: tables are as long as the largest id, and no file shall decide how long that is."""
 
 
 class WordPieceTables(NamedTuple):
     """A WordPiece vocabulary as the kernels read it."""
 
-    edges: npt.NDArray[np.int64]
-    """int64[power of two]: node << 8 | byte, -1 where empty; a hash table of the edges of the byte trie."""
-    children: npt.NDArray[np.int32]
-    """int32, beside `edges`: where each edge leads."""
-    node_ids: npt.NDArray[np.int32]
-    """int32[n_nodes]: id of the entry that ends here, -1 for none."""
+    trie: ByteTrie
+    """The entries, under two roots: those that begin a word, and those that continue one, without their prefix."""
     byte_ids: npt.NDArray[np.int32]
     """int32[256]: ids of the byte tokens `<0x00>` to `<0xFF>`, -1 for those the vocabulary does not have."""
     unk_id: int
@@ -51,11 +48,12 @@ class WordPiece:
     - `char`: the word if it is an entry, else character by character, each known or unknown;
     - `byte`: as `contain`, but unknown characters become byte tokens where the vocabulary has all of theirs.
 
-    Under the last three no character that the vocabulary has, in either position, is ever lost, and `max_word_chars` does
-    not apply: it limits only what `word` would give up on anyway.
+    Under the last three no character that the vocabulary has, in either position, is ever lost, and `max_word_chars`
+    does not apply: it limits only what `word` would give up on anyway.
 
     Raises:
-      ValueError: if an id is not in 0..2^24-1 or occurs twice, the unknown token is no entry, the policy has no such name,
+      ValueError: if an id is not in 0..2^24-1 or occurs twice, the unknown token is no entry, the policy has no such
+      name,
         or it is `byte` and the vocabulary has no byte token at all.
 
     Source: HF tokenizers `models/wordpiece/mod.rs` for `word`; tokenizer/reference.py for the others.
@@ -101,25 +99,11 @@ class WordPiece:
         continuing = np.array([n_prefix > 0 and t.startswith(prefix) and t != prefix for t in self.vocab], np.bool_)
         entries = [e[n_prefix:] if c else e for e, c in zip(encoded, continuing, strict=True)]
         ids = np.fromiter(self.vocab.values(), np.int32, len(entries))
-        n_bytes = sum(map(len, entries))
-        size = 1 << max(4, (2 * n_bytes).bit_length())
-        edges = np.full(size, -1, np.int64)
-        children = np.zeros(size, np.int32)
-        node_ids = np.full(n_bytes + 2, -1, np.int32)
-        offsets = np.zeros(len(entries) + 1, np.int64)
-        np.cumsum([len(e) for e in entries], out=offsets[1:])
-        values = np.frombuffer(bytearray().join(entries), np.uint8)
         roots = np.where(continuing, kernels.CONTINUING, kernels.INITIAL).astype(np.int64)
-        filled = np.flatnonzero(np.diff(offsets) > 0)  # an empty token matches nothing
-        if filled.size < len(entries):
-            ids, roots = ids[filled], roots[filled]
-            offsets = np.append(offsets[filled], n_bytes)
-        n_nodes = kernels.build_trie(values, offsets, ids, roots, edges, children, node_ids)
+        trie = build_trie(entries, ids, roots, n_roots=2)
         byte_ids = np.array([self.vocab.get(f"<0x{b:02X}>", -1) for b in range(256)], np.int32)
         return WordPieceTables(
-            edges=edges,
-            children=children,
-            node_ids=node_ids[:n_nodes].copy(),
+            trie=trie,
             byte_ids=byte_ids,
             unk_id=self.vocab[self.unk_token],
             max_word_chars=self.max_input_chars_per_word,

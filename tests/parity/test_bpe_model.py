@@ -1,0 +1,356 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The BPE model against HF tokenizers and tiktoken, id for id, word by word; and its speed without a cache.
+
+`DIFFERENCES` is the whole list of what is meant to differ.
+"""
+
+import gzip
+import json
+import random
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+hf = pytest.importorskip("tokenizers", reason="needs the test group: HF tokenizers")
+tiktoken = pytest.importorskip("tiktoken", reason="needs the test group: tiktoken")
+
+import regex  # noqa: E402
+from hypothesis import given  # noqa: E402
+from hypothesis import strategies as st  # noqa: E402
+
+from tokenizer.kernels import bpe as kernels  # noqa: E402
+from tokenizer.models.bpe import BPE, BYTE_ALPHABET  # noqa: E402
+from tokenizer.models.bpe_tables import new_bpe_scratch  # noqa: E402
+from tokenizer.ragged import read_only  # noqa: E402
+
+pytestmark = pytest.mark.parity
+
+DIFFERENCES = {
+    "unknown token that is no entry": "refused when the model is made; HF fails at the first word that needs it",
+    "two tokens with one id": "refused; HF takes either",
+    "ids beyond 2^24-1": "refused; HF takes any 32-bit id",
+    "merge shorter than the prefix": "refused; HF panics",
+}
+LETTERS = "abcdé玫𝖟"
+GPT2_SPLIT = regex.compile(r"'(?:[sdmt]|ll|ve|re)| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+")
+
+
+def tokenize(model: BPE, words: list[bytes]) -> tuple[list[list[int]], float]:
+    """Ids of every word by the kernel, and how many seconds that took."""
+    lengths = np.array([len(w) for w in words], np.int64)
+    stops = np.cumsum(lengths)
+    data = read_only(np.frombuffer(b"".join([*words, bytes(16)]), np.uint8))
+    longest = int(lengths.max(initial=0))
+    out = np.empty(int(lengths.sum()) * model.max_ids_per_byte, np.int32)
+    ends = np.empty(longest * model.max_ids_per_byte, np.int64)
+    offsets = np.zeros(len(words) + 1, np.int64)
+    scratch = new_bpe_scratch(longest, model.tables)
+    start = time.thread_time()
+    kernels.tokenize_words(data, stops - lengths, stops, model.tables, scratch, out, ends, offsets)
+    seconds = time.thread_time() - start
+    return [ids.tolist() for ids in np.split(out[: offsets[-1]], offsets[1:-1])], seconds
+
+
+def alphabetic(word: bytes) -> str:
+    return "".join(BYTE_ALPHABET[b] for b in word)
+
+
+@st.composite
+def models(draw: st.DrawFn) -> dict[str, Any]:
+    """Arguments of a model over a few characters, most of them known in most places."""
+    prefix = draw(st.sampled_from([None, "##"]))
+    suffix = draw(st.sampled_from([None, "</w>"]))
+    tokens = [
+        before + letter + after
+        for letter in sorted(draw(st.sets(st.sampled_from(LETTERS), min_size=1)))
+        for before in sorted({"", prefix or ""})
+        for after in sorted({"", suffix or ""})
+        if draw(st.integers(0, 7))
+    ]
+    merges = []
+    for _ in range(draw(st.integers(0, 30)) if tokens else 0):
+        left, right = draw(st.sampled_from(tokens)), draw(st.sampled_from(tokens))
+        if right.startswith(prefix or "") and left + right.removeprefix(prefix or "") != left:
+            merges.append((left, right))
+            product = left + right.removeprefix(prefix or "")
+            tokens += [product] if product not in tokens else []
+    fallback = draw(st.booleans())
+    if fallback:
+        spelled = {*draw(st.sampled_from([LETTERS, "abcdé"])).encode(), *b"##</w>"}
+        tokens += [f"<0x{b:02X}>" for b in sorted(spelled)]
+    tokens += sorted(draw(st.sets(st.text(st.sampled_from("abé"), min_size=1, max_size=5), max_size=5)) - set(tokens))
+    return {
+        "vocab": {token: i for i, token in enumerate(["<unk>", *tokens])},
+        "merges": draw(st.permutations(merges)),
+        "unk_token": draw(st.sampled_from([None, "<unk>"])),
+        "continuing_subword_prefix": prefix,
+        "end_of_word_suffix": suffix,
+        "fuse_unk": draw(st.booleans()),
+        "byte_fallback": fallback,
+        "ignore_merges": draw(st.booleans()),
+        "dropout": draw(st.sampled_from([None, 0.0])),
+    }
+
+
+def in_hf(arguments: dict[str, Any]) -> "hf.Tokenizer":
+    return hf.Tokenizer(hf.models.BPE(**{k: v for k, v in arguments.items() if v is not None}))
+
+
+words = st.one_of(
+    st.text(st.sampled_from(LETTERS), min_size=1, max_size=15),
+    st.text(st.sampled_from("ab"), min_size=1, max_size=60),
+    st.builds(lambda t, n: t * n, st.text(st.sampled_from("abé"), min_size=1, max_size=3), st.integers(1, 200)),
+)
+
+
+@given(models(), st.lists(words, min_size=1, max_size=20))
+def test_random_models(arguments: dict[str, Any], column: list[str]) -> None:
+    found, _ = tokenize(BPE(**arguments), [word.encode() for word in column])
+    theirs = in_hf(arguments)
+    for word, ids in zip(column, found, strict=True):
+        assert ids == theirs.encode(word).ids, word
+
+
+@given(models(), words)
+def test_offsets(arguments: dict[str, Any], word: str) -> None:
+    # Where markers are spelled in byte tokens, or characters are dropped, HF's offsets are of other text. So are ours,
+    # in bytes, but a place within a character has no number.
+    arguments |= {"byte_fallback": False, "unk_token": "<unk>"}
+    expected = [stop for _, stop in in_hf(arguments).encode(word).offsets]
+    assert [end for _, end in BPE(**arguments).tokenize(word)] == expected
+
+
+@given(models(), words)
+def test_dropout_at_its_ends(arguments: dict[str, Any], word: str) -> None:
+    """Of what lies between HF gives no stream to compare with."""
+    for dropout in (0.0, 1.0):
+        ours, theirs = BPE(**arguments | {"dropout": dropout}), in_hf(arguments | {"dropout": dropout})
+        key = 1 if ours.drops else None
+        assert [token for token, _ in ours.tokenize(word, key)] == theirs.encode(word).ids
+
+
+def test_dropout_in_between_has_the_same_distribution() -> None:
+    merges = [tuple(m.split()) for m in ("r e", "a t", "e d", "u n", "at ed", "re l", "rel ated", "un related")]
+    tokens = [*"unrelatd", *("".join(m) for m in merges)]
+    arguments = {"vocab": {t: i for i, t in enumerate(tokens)}, "merges": merges, "dropout": 0.5}
+    ours, theirs = BPE(**arguments), in_hf(arguments)
+    n = 3000
+    our_lengths = np.bincount([len(ours.tokenize("unrelated", key * 7919)) for key in range(n)], minlength=10) / n
+    their_lengths = np.bincount([len(theirs.encode("unrelated").ids) for _ in range(n)], minlength=10) / n
+    assert np.abs(our_lengths - their_lengths).max() < 0.06  # more than four standard deviations
+
+
+@pytest.fixture(scope="session")
+def gpt2(shared_data: Path) -> dict[str, Any]:
+    vocab = json.loads((shared_data / "vocab" / "gpt2-vocab.json").read_text(encoding="utf-8"))
+    lines = (shared_data / "vocab" / "gpt2-merges.txt").read_text(encoding="utf-8").split("\n")[1:]
+    return {"vocab": vocab, "merges": [tuple(line.split(" ")) for line in lines if line]}
+
+
+@pytest.fixture(scope="session")
+def gpt2_ranks(gpt2: dict[str, Any]) -> dict[bytes, int]:
+    byte_of = {c: b for b, c in enumerate(BYTE_ALPHABET)}
+    return {bytes(byte_of[c] for c in t): i for t, i in gpt2["vocab"].items() if t != "<|endoftext|>"}
+
+
+@pytest.fixture(scope="session")
+def openai(gpt2_ranks: dict[bytes, int]) -> Callable[[bytes], list[int]]:
+    encoding = tiktoken.Encoding("gpt2-words", pat_str=r"[\s\S]+", mergeable_ranks=gpt2_ranks, special_tokens={})
+    return encoding._core_bpe.encode_single_piece
+
+
+def corpus_words(shared_data: Path, corpus: str, n_bytes: int) -> list[bytes]:
+    """Distinct words of the beginning of a corpus, in order."""
+    found: dict[str, None] = {}
+    with gzip.open(shared_data / "corpus" / f"{corpus}.jsonl.gz", "rt", encoding="utf-8") as lines:
+        for line in lines:
+            text = json.loads(line)["text"]
+            found.update(dict.fromkeys(GPT2_SPLIT.findall(text)))
+            n_bytes -= len(text.encode())
+            if n_bytes < 0:
+                break
+    return [word.encode() for word in found]
+
+
+def hostile_words() -> Iterator[bytes]:
+    chooser = random.Random(0)
+    for unit in (b"a", b" ", b"^", b"ab", b"\n", b"\xff", "é".encode(), "中文".encode(), b"0", b"=-"):
+        for n in (1, 2, 31, 32, 33, 63, 64, 65, 127, 255, 256, 257, 1000, 5000):
+            yield (unit * n)[:n]
+    for n in [*range(1, 40), 255, 256, 257, 3000]:
+        yield chooser.randbytes(n)
+        yield bytes(chooser.choice(b"abcdefghijklmnopqrstuvwxyz") for _ in range(n))
+        yield "".join(chr(chooser.randrange(0x4E00, 0x9FFF)) for _ in range(n)).encode()
+
+
+@pytest.mark.parametrize("from_ranks", [False, True])
+def test_gpt2_on_hostile_words(
+    gpt2: dict[str, Any], gpt2_ranks: dict[bytes, int], openai: Callable[[bytes], list[int]], from_ranks: bool
+) -> None:
+    ours = BPE.from_ranks(gpt2_ranks) if from_ranks else BPE(**gpt2, byte_level=True)
+    column = list(hostile_words())
+    for word, ids in zip(column, tokenize(ours, column)[0], strict=True):
+        assert ids == openai(word), word
+    theirs = in_hf(gpt2)
+    for word, ids in zip(column, tokenize(ours, column)[0], strict=True):
+        assert ids == theirs.encode(alphabetic(word)).ids, word
+
+
+def test_gpt2_ranks_are_its_merges(gpt2: dict[str, Any], gpt2_ranks: dict[bytes, int]) -> None:
+    assert list(BPE.from_ranks(gpt2_ranks).merges) == gpt2["merges"]
+
+
+@pytest.mark.parametrize("corpus", ["en", "code", "multi", "zh"])
+def test_gpt2_on_the_words_of_a_corpus(
+    gpt2: dict[str, Any], openai: Callable[[bytes], list[int]], shared_data: Path, corpus: str
+) -> None:
+    column = corpus_words(shared_data, corpus, 1_000_000)
+    for word, ids in zip(column, tokenize(BPE(**gpt2, byte_level=True), column)[0], strict=True):
+        assert ids == openai(word), word
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("corpus", ["en", "code", "multi", "zh"])
+def test_gpt2_on_every_word_of_a_corpus(
+    gpt2: dict[str, Any], openai: Callable[[bytes], list[int]], shared_data: Path, corpus: str
+) -> None:
+    column = corpus_words(shared_data, corpus, 1 << 40)
+    for word, ids in zip(column, tokenize(BPE(**gpt2, byte_level=True), column)[0], strict=True):
+        assert ids == openai(word), word
+
+
+def test_clip(shared_data: Path) -> None:
+    """OpenAI's CLIP: bytes, with the end of a word marked on the last."""
+    with gzip.open(shared_data / "vocab" / "clip_bpe_simple_vocab_16e6.txt.gz", "rt", encoding="utf-8") as file:
+        lines = file.read().split("\n")[1 : 49152 - 256 - 2 + 1]
+    merges = [tuple(line.split()) for line in lines]
+    alphabet = sorted(BYTE_ALPHABET, key=lambda c: (ord(c) > 0xFF, ord(c)))
+    tokens = [*alphabet, *(c + "</w>" for c in alphabet), *map("".join, merges), "<|startoftext|>", "<|endoftext|>"]
+    arguments = {
+        "vocab": {token: i for i, token in enumerate(tokens)},
+        "merges": merges,
+        "unk_token": "<|endoftext|>",
+        "end_of_word_suffix": "</w>",
+    }
+    ours, theirs = BPE(**arguments, byte_level=True), in_hf(arguments)
+    column = [word.strip().lower() for word in corpus_words(shared_data, "multi", 300_000)] + list(hostile_words())
+    column = [word for word in column if word]
+    for word, ids in zip(column, tokenize(ours, column)[0], strict=True):
+        assert ids == theirs.encode(alphabetic(word)).ids, word
+
+
+@pytest.mark.parametrize("fallback", [True, False])
+def test_sentencepiece_like(shared_data: Path, fallback: bool) -> None:
+    """Llama 2's kind: characters, all merges that make a token, whole documents as one word."""
+    trained = hf.Tokenizer(hf.models.BPE(unk_token="<unk>"))
+    documents = [b"".join(corpus_words(shared_data, c, 100_000)).decode().replace(" ", "▁") for c in ("en", "multi")]
+    documents = [d[i : i + 5000] for d in documents for i in range(0, len(d), 5000)]
+    special = ["<unk>", *(f"<0x{b:02X}>" for b in range(256))]
+    trained.pre_tokenizer = hf.pre_tokenizers.Metaspace()
+    trainer = hf.trainers.BpeTrainer(vocab_size=1500, special_tokens=special, limit_alphabet=200, show_progress=False)
+    trained.train_from_iterator(documents, trainer)
+    vocab = trained.get_vocab(with_added_tokens=True)
+    by_id = sorted(vocab, key=lambda t: vocab[t])
+    pairs = ((t[:i], t[i:]) for t in by_id for i in range(1, len(t)))
+    merges = [pair for pair in pairs if pair[0] in vocab and pair[1] in vocab and not pair[0].startswith("<0x")]
+    arguments = {"vocab": vocab, "merges": merges, "unk_token": "<unk>", "fuse_unk": True, "byte_fallback": fallback}
+    ours, theirs = BPE(**arguments), in_hf(arguments)
+    for document, ids in zip(documents, tokenize(ours, [d.encode() for d in documents])[0], strict=True):
+        assert ids == theirs.encode(document).ids
+
+
+@given(
+    st.sets(st.text("\0\1\2\3", min_size=2, max_size=5).map(str.encode), max_size=30),
+    st.randoms(use_true_random=False),
+    st.lists(st.one_of(st.binary(min_size=1), st.text("\0\1\2\3", min_size=1).map(str.encode)), min_size=1),
+)
+def test_ranks_in_any_order(tokens: set[bytes], chooser: random.Random, column: list[bytes]) -> None:
+    ids = chooser.sample(range(2000), 256 + len(tokens))
+    ranks = dict(zip([*(bytes([b]) for b in range(256)), *sorted(tokens)], ids, strict=True))
+    theirs = tiktoken.Encoding("any", pat_str=r"[\s\S]+", mergeable_ranks=ranks, special_tokens={})
+    column += sorted(tokens)
+    for word, ids in zip(column, tokenize(BPE.from_ranks(ranks), column)[0], strict=True):
+        assert ids == theirs._core_bpe.encode_single_piece(word), word
+
+
+def test_the_differences_are_these() -> None:
+    """Each listed difference is real; what is not listed is equal by the tests above."""
+    seen = set()
+    theirs = hf.Tokenizer(hf.models.BPE({"a": 0}, [], unk_token="?"))
+    with pytest.raises(Exception, match="not found in the vocabulary"):
+        theirs.encode("b")
+    assert theirs.encode("a").ids == [0]
+    with pytest.raises(ValueError, match=r"no unknown token '\?'"):
+        BPE({"a": 0}, [], unk_token="?")
+    seen.add("unknown token that is no entry")
+    assert hf.Tokenizer(hf.models.BPE({"a": 0, "b": 0}, [])).encode("ab").ids == [0, 0]
+    with pytest.raises(ValueError, match="belongs to two tokens"):
+        BPE({"a": 0, "b": 0}, [])
+    seen.add("two tokens with one id")
+    assert hf.Tokenizer(hf.models.BPE({"a": 1 << 24}, [])).encode("a").ids == [1 << 24]
+    with pytest.raises(ValueError, match="must be in"):
+        BPE({"a": 1 << 24}, [])
+    seen.add("ids beyond 2^24-1")
+    with pytest.raises(BaseException, match=r"range|slice|byte index|out of bounds"):
+        hf.models.BPE({"a": 0, "b": 1}, [("a", "b")], continuing_subword_prefix="##")
+    with pytest.raises(ValueError, match="shorter than the continuing prefix"):
+        BPE({"a": 0, "b": 1}, [("a", "b")], continuing_subword_prefix="##")
+    seen.add("merge shorter than the prefix")
+    assert seen == set(DIFFERENCES)
+
+
+def best_of(n: int, run: Callable[[], float]) -> float:
+    return min(run() for _ in range(n))
+
+
+@pytest.mark.slow
+def test_speed(
+    gpt2: dict[str, Any], openai: Callable[[bytes], list[int]], shared_data: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Every distinct word once, without a cache, and long words, in time of this thread; prints the table."""
+    ours, theirs = BPE(**gpt2, byte_level=True), in_hf(gpt2)
+
+    def timed(tokenize_one: Callable[[Any], Any], items: list[Any]) -> float:
+        start = time.thread_time()
+        for item in items:
+            tokenize_one(item)
+        return time.thread_time() - start
+
+    rates: dict[str, tuple[float, float, float]] = {}
+    for corpus in ("en", "zh", "code", "multi"):
+        column = corpus_words(shared_data, corpus, 6_000_000)
+        few = column[:: max(1, len(column) // 10_000)]
+        spelled = [alphabetic(word) for word in few]
+        n, n_few = sum(map(len, column)), sum(map(len, few))
+        rates[corpus] = (
+            n / best_of(3, lambda column=column: tokenize(ours, column)[1]) / 1e6,
+            n / best_of(2, lambda column=column: timed(openai, column)) / 1e6,
+            n_few / timed(theirs.encode, spelled) / 1e6,
+        )
+    chooser = random.Random(0)
+    size = 1_000_000
+    long_words = {
+        "a": b"a" * size,
+        "spaces": b" " * size,
+        "^": b"^" * size,
+        "letters": bytes(chooser.choice(b"abcdefghijklmnopqrstuvwxyz") for _ in range(size)),
+        "bytes": chooser.randbytes(size),
+    }
+    for name, word in long_words.items():
+        part = word[:20_000]
+        rates[f"1 MB of {name}"] = (
+            size / best_of(3, lambda word=word: tokenize(ours, [word])[1]) / 1e6,
+            len(part) / timed(openai, [part]) / 1e6,
+            len(part) / timed(theirs.encode, [alphabetic(part)]) / 1e6,
+        )
+    with capsys.disabled():
+        print("\nMB/s, no cache        ours  tiktoken   HF   (long words: 20 kB there)")
+        for name, row in rates.items():
+            print(f"{name:18}" + "".join(f"{rate:9.2f}" for rate in row))
+    for name in ("en", "zh", "code", "multi"):
+        assert rates[name][0] > rates[name][1], "slower than it should be by far, even on a busy machine"
+    assert min(rate[0] for name, rate in rates.items() if name.startswith("1 MB")) > rates["en"][0] / 10

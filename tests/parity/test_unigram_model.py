@@ -1,0 +1,111 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Unigram under HF's rules against HF tokenizers: ids and offsets, on random vocabularies and on whole tokenizers."""
+
+import gzip
+import itertools
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+hf = pytest.importorskip("tokenizers", reason="needs the test group: HF tokenizers")
+
+import numpy as np  # noqa: E402
+from hypothesis import given  # noqa: E402
+from hypothesis import strategies as st  # noqa: E402
+
+from tests import strategies  # noqa: E402
+from tokenizer.formats import sentencepiece  # noqa: E402
+from tokenizer.kernels import unigram as kernels  # noqa: E402
+from tokenizer.models.unigram import Unigram, new_unigram_scratch  # noqa: E402
+from tokenizer.ragged import read_only  # noqa: E402
+
+pytestmark = pytest.mark.parity
+
+LETTERS = "abcé玫Ⰻ▁"
+SCORES = st.one_of(st.sampled_from([0.0, -1.0, -2.0, -0.5, 100.0, -30.0]), st.floats(-20, 2))
+
+
+def encode(model: Unigram, words: list[str]) -> list[list[int]]:
+    encoded = [word.encode() for word in words]
+    offsets = np.cumsum([0, *map(len, encoded)]).astype(np.int64)
+    values = read_only(np.frombuffer(b"".join(encoded) + bytes(1), np.uint8))
+    out, out_offsets = np.empty(values.size, np.int32), np.empty(len(words) + 1, np.int64)
+    n = max(map(len, encoded), default=0)
+    kernels.encode_words(
+        values,
+        offsets[:-1],
+        offsets[1:],
+        model.tables,
+        new_unigram_scratch(n),
+        np.empty(n + 1, np.int64),
+        out,
+        out_offsets,
+    )
+    return [out[a:b].tolist() for a, b in itertools.pairwise(out_offsets)]
+
+
+@st.composite
+def vocabularies(draw: st.DrawFn) -> tuple[list[tuple[str, float]], int, bool]:
+    """Pieces that may stand twice, an unknown token anywhere, some byte pieces or all."""
+    pieces = draw(st.lists(st.text(st.sampled_from(LETTERS), max_size=4), max_size=20))
+    vocab = [(piece, draw(SCORES)) for piece in pieces]
+    unk_id = draw(st.integers(0, len(vocab)))
+    vocab.insert(unk_id, ("<unk>", draw(SCORES)))
+    fallback = draw(st.booleans())
+    if fallback:
+        known = draw(st.sampled_from([range(256), sorted({*"xyé玫".encode()}), sorted({*"x玫".encode()})]))
+        vocab += [(f"<0x{b:02X}>", draw(SCORES) if b < 8 else -3.0) for b in known]
+    return vocab, unk_id, fallback
+
+
+WORDS = st.one_of(
+    st.text(st.sampled_from(LETTERS + "xyz"), min_size=1, max_size=30),
+    st.lists(st.sampled_from(["<unk>", "<0xE7>", "a", "x", "玫"]), min_size=1, max_size=6).map("".join),
+    strategies.texts(30).filter(bool),
+)
+
+
+@given(vocabularies(), st.lists(WORDS, min_size=1, max_size=6))
+def test_ids_and_offsets_on_random_vocabularies(vocabulary: tuple, words: list[str]) -> None:
+    ours, theirs = Unigram(*vocabulary), hf.models.Unigram(vocabulary[0], vocabulary[1], byte_fallback=vocabulary[2])
+    for word, ids in zip(words, encode(ours, words), strict=True):
+        expected = theirs.tokenize(word)
+        assert ids == [token.id for token in expected]
+        # HF's offsets are bytes here.
+        ends = [(token.id, len(word.encode()[: token.offsets[1]].decode())) for token in expected]
+        assert ours.tokenize(word) == ends
+
+
+def test_without_an_unknown_token_hf_fails_where_we_say_minus_one() -> None:
+    vocab = [("a", -1.0), ("bc", -1.0)]
+    ours, theirs = Unigram(vocab), hf.models.Unigram(vocab)
+    for word in ("aa", "ab", "bc", "abca"):
+        (ids,) = encode(ours, [word])
+        if ids == [-1]:
+            with pytest.raises(Exception, match="unk_id"):
+                theirs.tokenize(word)
+        else:
+            assert ids == [token.id for token in theirs.tokenize(word)]
+
+
+@pytest.mark.parametrize("name, n_documents", [("xlnet", 40), ("sp-ja", 40)])
+def test_ids_of_whole_tokenizers(shared_data: Path, name: str, n_documents: int) -> None:
+    """T5 and XLM-R are built like this: a real vocabulary, Metaspace in front; XLM-R has its special tokens moved."""
+    file = sentencepiece.read_file(shared_data / "vocab" / f"{name}.model")
+    moved = [("<s>", 0.0), ("<pad>", 0.0), ("</s>", 0.0), ("<unk>", 0.0)]
+    moved += [*list(zip(file.pieces, file.scores, strict=True))[3:], ("<mask>", 0.0)]
+    for vocab, unk_id in ((list(zip(file.pieces, file.scores, strict=True)), 0), (moved, 3)):
+        theirs = hf.Tokenizer(hf.models.Unigram(vocab, unk_id))
+        theirs.pre_tokenizer = hf.pre_tokenizers.Metaspace()
+        ours = Unigram(vocab, unk_id)
+        assert ours.splits_at_spaces
+        for corpus in ("en", "zh", "code", "multi"):
+            with gzip.open(shared_data / "corpus" / f"{corpus}.jsonl.gz", "rt", encoding="utf-8") as lines:
+                texts = [json.loads(line)["text"][:3000] for line in itertools.islice(lines, n_documents)]
+            for text in filter(None, texts):
+                spaced = text.replace(" ", "▁")
+                words = re.findall("▁[^▁]*|[^▁]+", spaced if spaced.startswith("▁") else f"▁{spaced}")
+                got = [i for ids in encode(ours, words) for i in ids]
+                assert got == theirs.encode(text).ids

@@ -1,0 +1,215 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Unigram: the kernel against its slow twin, worked examples, n-best and sampling."""
+
+import itertools
+import math
+import time
+from collections import Counter
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tokenizer.kernels import unigram as kernels
+from tokenizer.models.unigram import PieceType, Unigram, double_array, new_unigram_scratch
+from tokenizer.ragged import read_only
+
+LETTERS = "abcé玫Ⰻ▁"
+SCORES = st.one_of(st.sampled_from([0.0, -1.0, -2.0, -0.5, 3.0, -30.0]), st.floats(-20, 2, width=32))
+
+
+def encode(model: Unigram, words: list[str]) -> list[list[int]]:
+    """The kernel on several words."""
+    encoded = [word.encode() for word in words]
+    offsets = np.cumsum([0, *map(len, encoded)]).astype(np.int64)
+    values = read_only(np.frombuffer(b"".join(encoded) + bytes(1), np.uint8))
+    out, out_offsets = np.empty(values.size, np.int32), np.empty(len(words) + 1, np.int64)
+    n = max(map(len, encoded), default=0)
+    kernels.encode_words(
+        values,
+        offsets[:-1],
+        offsets[1:],
+        model.tables,
+        new_unigram_scratch(n),
+        np.empty(n + 1, np.int64),
+        out,
+        out_offsets,
+    )
+    return [out[a:b].tolist() for a, b in itertools.pairwise(out_offsets)]
+
+
+@st.composite
+def models(draw: st.DrawFn) -> Unigram:
+    """Small vocabularies over few characters, under both rules, with and without byte pieces."""
+    pieces = draw(st.lists(st.text(st.sampled_from(LETTERS), min_size=1, max_size=4), max_size=20, unique=True))
+    vocab = [("<unk>", 0.0)] + [(piece, draw(SCORES)) for piece in pieces]
+    types = [PieceType.UNKNOWN] + [
+        draw(st.sampled_from([PieceType.NORMAL, PieceType.NORMAL, PieceType.USER_DEFINED, PieceType.UNUSED]))
+        for _ in pieces
+    ]
+    fallback = draw(st.booleans())
+    if fallback:
+        vocab += [(f"<0x{b:02X}>", 0.0) for b in range(256) if draw(st.booleans()) or b > 0x20]
+        types += [PieceType.BYTE] * (len(vocab) - len(types))
+    return Unigram(vocab, 0, fallback, draw(st.sampled_from([None, types])))
+
+
+WORDS = st.text(st.sampled_from(LETTERS + "xy"), min_size=1, max_size=30)
+
+
+@given(models(), st.lists(st.one_of(WORDS, st.just("a<unk>b")), min_size=1, max_size=8))
+def test_the_kernel_agrees_with_its_slow_twin(model: Unigram, words: list[str]) -> None:
+    assert encode(model, words) == [[i for i, _ in model.tokenize(word)] for word in words]
+
+
+def test_the_best_path_by_hand() -> None:
+    pieces = ["<unk>", "a", "b", "c", "d", "cd", "ab", "abc", "abcd"]
+    model = Unigram(list(zip(pieces, [0.0, 0, 0, 0, 0, 1, 2, 5, 10], strict=True)), 0)
+    assert encode(model, ["abcdacdxx"]) == [[8, 1, 5, 0]]
+    assert model.tokenize("abcdacdxx") == [(8, 4), (1, 5), (5, 7), (0, 9)]
+
+
+def test_of_equal_paths_the_one_with_the_longer_last_piece_wins() -> None:
+    model = Unigram([("<unk>", 0.0), ("a", -1.0), ("aa", -2.0), ("aaa", -3.0)], 0)
+    assert encode(model, ["aaaa", "aaa"]) == [[1, 3], [3]]
+
+
+def test_unknown_characters_fuse_or_become_bytes() -> None:
+    plain = Unigram([("<unk>", 0.0), ("a", -1.0)], 0)
+    assert plain.tokenize("xya玫") == [(0, 2), (1, 3), (0, 4)]
+    spelled = Unigram([("<unk>", 0.0), ("a", -1.0), *((f"<0x{b:02X}>", 0.0) for b in b"x\xe7\x8e\xab")], 0, True)
+    assert encode(spelled, ["xa玫", "y玫"]) == [[2, 1, 3, 4, 5], [0]]
+    assert spelled.tokenize("xa玫") == [(2, 1), (1, 2), (3, 3), (4, 3), (5, 3)]
+
+
+def test_without_an_unknown_token_the_only_id_is_minus_one() -> None:
+    model = Unigram([("a", -1.0)])
+    assert encode(model, ["aa", "ax"]) == [[0, 0], [-1]]
+    with pytest.raises(ValueError, match="character 'x' is not in the vocabulary"):
+        model.tokenize("ax")
+
+
+def test_sentencepiece_rules_hide_what_is_not_text() -> None:
+    vocab = [("<unk>", 0.0), ("</s>", 0.0), ("a", -1.0), ("b", -1.0), ("ab", -9.0), ("ba", 5.0)]
+    types = [
+        PieceType.UNKNOWN,
+        PieceType.CONTROL,
+        PieceType.NORMAL,
+        PieceType.NORMAL,
+        PieceType.USER_DEFINED,
+        PieceType.UNUSED,
+    ]
+    assert encode(Unigram(vocab, 0, piece_types=types), ["ab", "ba", "</s>"]) == [[4], [3, 2], [0]]
+    assert encode(Unigram(vocab, 0), ["ab", "ba", "</s>"]) == [[2, 3], [5], [1]]
+
+
+@pytest.mark.parametrize(
+    "pieces, at_spaces, at_runs",
+    [
+        (["▁", "▁a", "b"], True, True),
+        (["▁", "▁▁", "▁▁a"], False, True),
+        (["▁", "a▁"], False, False),
+        (["▁a"], False, False),
+    ],
+)
+def test_where_text_may_be_cut(pieces: list[str], at_spaces: bool, at_runs: bool) -> None:
+    model = Unigram([("<unk>", 0.0), *((piece, -1.0) for piece in pieces)], 0)
+    assert (model.splits_at_spaces, model.splits_at_space_runs) == (at_spaces, at_runs)
+
+
+@given(models(), WORDS)
+def test_cutting_at_spaces_changes_no_score(model: Unigram, word: str) -> None:
+    """Near ties may fall differently, the sum may not."""
+    if not model.splits_at_spaces:
+        return
+    parts = [part for part in word.replace("▁", "\0▁").split("\0") if part]
+    whole, apart = model.nbest(word, 1)[0], [model.nbest(part, 1)[0] for part in parts]
+    assert math.isclose(whole.score, math.fsum(path.score for path in apart), abs_tol=1e-6)
+
+
+def every_path(model: Unigram, word: str) -> list[float]:
+    """Scores of all paths, by recursion."""
+    if not word:
+        return [0.0]
+    return [score + rest for stop, _, score in model._edges(word, 0) for rest in every_path(model, word[stop:])]
+
+
+@given(models(), st.text(st.sampled_from("abcéx"), min_size=1, max_size=8), st.integers(1, 12))
+def test_nbest_is_the_best_of_all_paths(model: Unigram, word: str, n: int) -> None:
+    expected = sorted(every_path(model, word), reverse=True)[:n]
+    assert np.allclose([path.score for path in model.nbest(word, n)], expected, atol=1e-6)
+
+
+def test_sampling_follows_the_weights() -> None:
+    vocab = [("<unk>", 0.0), ("a", -1.0), ("b", -1.5), ("ab", -2.0), ("abc", -4.0), ("c", -1.2), ("é", -2.0)]
+    model, word, n = Unigram(vocab, 0), "abcéxab", 4000
+    paths = model.nbest(word, 100)
+    for alpha, nbest_size in ((0.0, -1), (0.5, -1), (2.0, -1), (0.5, 3)):
+        chosen = paths if nbest_size < 0 else paths[:nbest_size]
+        weights = np.exp([alpha * path.score for path in chosen])
+        counts = Counter(tuple(model.sample(word, alpha, seed, nbest_size)) for seed in range(n))
+        assert set(counts) <= {path.pieces for path in chosen}
+        for path, share in zip(chosen, weights / weights.sum(), strict=True):
+            assert abs(counts[path.pieces] / n - share) < 5 * math.sqrt(share * (1 - share) / n) + 1e-9
+
+
+def test_sampling_is_reproducible() -> None:
+    model = Unigram([("<unk>", 0.0), ("a", -1.0), ("aa", -1.5), ("aaa", -2.5)], 0)
+    first = [[i for i, _ in model.sample("a" * 20, 0.3, seed)] for seed in range(3)]
+    assert first == [[i for i, _ in model.sample("a" * 20, 0.3, seed)] for seed in range(3)]
+    assert len({tuple(ids) for ids in first}) == 3
+    assert model.sample("aaa", 0.3, 7, nbest_size=1) == model.tokenize("aaa")
+    for alpha, seed in ((-1.0, 0), (math.nan, 0), (0.1, -1), (0.1, 1 << 64)):
+        with pytest.raises(ValueError, match=r"alpha must be|seed must be"):
+            model.sample("a", alpha, seed)
+
+
+@given(st.sets(st.binary(min_size=1, max_size=6), max_size=60))
+def test_the_double_array_holds_exactly_its_entries(entries: set[bytes]) -> None:
+    ordered = sorted(entries)
+    units, root = double_array([(entry, i) for i, entry in enumerate(ordered)])
+
+    def look_up(entry: bytes) -> int:
+        base, found = root, -1
+        for byte in entry:
+            unit = int(units[base ^ byte])
+            if unit & 511 != byte:
+                return -1
+            found, base = (unit >> kernels.PIECE_SHIFT & kernels.PIECE_MASK) - 1, unit >> kernels.BASE_SHIFT
+        return found
+
+    for i, entry in enumerate(ordered):
+        assert look_up(entry) == i
+        for other in (entry[:-1], entry + b"\0", entry[:-1] + bytes([entry[-1] ^ 1])):
+            if other and other not in entries:
+                assert look_up(other) == -1
+
+
+def test_long_words_cost_no_more_per_byte() -> None:
+    model = Unigram([("<unk>", 0.0), *(("a" * n, -float(n)) for n in range(1, 17)), ("ก", -2.0), ("กก", -3.0)], 0)
+    encode(model, ["a"])
+    for unit in ("a", "ก", "x"):
+        started = time.perf_counter()
+        ids = encode(model, [unit * (1 << 20)])
+        assert time.perf_counter() - started < 3, "one megabyte must take well under a second"
+        assert len(ids[0]) == 1 if unit == "x" else len(ids[0]) >= 1 << 16
+
+
+@pytest.mark.parametrize(
+    "arguments, message",
+    [
+        (([],), "has 1..16777216 pieces, got 0"),
+        (([("a", math.nan)],), "score of piece 'a' must be finite"),
+        (([("a", 0.0)], 1), "unk_id must be in 0..0, got 1"),
+        (([("a", 0.0)], 0, False, [1, 1]), "one entry per piece, got 2 for 1"),
+        (([("u", 0.0), ("a", 0.0), ("a", 1.0)], 0, False, [2, 1, 1]), "piece 'a' stands twice"),
+    ],
+)
+def test_what_is_refused(arguments: tuple, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        Unigram(*arguments)
+
+
+def test_of_a_piece_that_stands_twice_the_last_counts() -> None:
+    assert encode(Unigram([("<unk>", 0.0), ("a", -1.0), ("a", -5.0), ("aa", -3.0)], 0), ["aa"]) == [[3]]

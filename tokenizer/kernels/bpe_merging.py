@@ -1,0 +1,337 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The merges of BPE: lowest rank first, and leftmost among equals, until none is left.
+
+A long word is first cut wherever no merge can reach across: where none has a left part that ends with the symbol before
+and a right part that begins with the one after. What happens on one side of such a place never depends on the other.
+
+Stretches of up to 256 symbols keep, beside every symbol, a 32-bit key `rank << 8 | position` of the pair that begins
+there. The smallest key is the next merge, rank and place at once; it is found eight keys at a time, and a merge
+changes two keys. Longer stretches keep a list of places for every rank, which is linear, where merges only ever make
+pairs of higher rank (as in any vocabulary from training), else a heap of `rank << 32 | position`. All three give the
+same ids.
+"""
+
+import numpy as np
+from llvmlite import ir
+from numba.core import cgutils, types
+from numba.extending import intrinsic
+
+from tokenizer.kernels.bpe_pairs import NO_KEY, NO_RANK, may_join, pair_rank
+from tokenizer.kernels.compiling import kernel, kernel_part, trailing_zeros
+
+MAX_SCANNED = 256
+"""Stretches of more symbols than this are not scanned for the smallest key."""
+MAX_UNCUT = 64
+"""Words of more symbols than this are cut where merges cannot reach across; below it does not pay."""
+
+
+@intrinsic
+def _smallest_key(typingctx, keys, n):
+    """Returns the smallest of `keys[:n]`, uint32; n is a positive multiple of eight."""
+
+    def codegen(context, builder, signature, args):
+        data = context.make_array(signature.args[0])(context, builder, args[0]).data
+        eight = ir.VectorType(ir.IntType(32), 8)
+        i64 = ir.IntType(64)
+
+        def load(index):
+            return builder.load(builder.bitcast(builder.gep(data, [index]), eight.as_pointer()), align=4)
+
+        first = load(ir.Constant(i64, 0))
+        before = builder.block
+        loop = builder.append_basic_block("eights")
+        after = builder.append_basic_block("smallest")
+        eights = ir.Constant(i64, 8)
+        builder.cbranch(builder.icmp_signed(">", args[1], eights), loop, after)
+        builder.position_at_end(loop)
+        index, least = builder.phi(i64), builder.phi(eight)
+        value = load(index)
+        lower = builder.select(builder.icmp_unsigned("<", value, least), value, least)
+        following = builder.add(index, eights)
+        index.add_incoming(eights, before)
+        index.add_incoming(following, loop)
+        least.add_incoming(first, before)
+        least.add_incoming(lower, loop)
+        builder.cbranch(builder.icmp_signed("<", following, args[1]), loop, after)
+        builder.position_at_end(after)
+        smallest = builder.phi(eight)
+        smallest.add_incoming(first, before)
+        smallest.add_incoming(lower, loop)
+        reduce = cgutils.get_or_insert_function(
+            builder.module, ir.FunctionType(ir.IntType(32), [eight]), "llvm.vector.reduce.umin.v8i32"
+        )
+        return builder.call(reduce, [smallest])
+
+    return types.uint32(keys, types.int64), codegen
+
+
+# The symbols of a stretch are linked by `nexts` and `previous`; the survivors are reached from its first symbol, the
+# last leads to its end.
+
+
+@kernel_part
+def merge_scanning(start, end, model, scratch):
+    """Merges up to MAX_SCANNED linked symbols whose keys are set, up to a multiple of eight keys."""
+    ids, nexts, previous, keys = scratch.ids, scratch.nexts, scratch.previous, scratch.keys
+    slots, bits, products = model.pairs, model.pair_bits, model.products
+    scanned = (end - start + 7) & ~7
+    while True:
+        best = _smallest_key(keys, scanned)
+        if best == NO_KEY:
+            break
+        place = np.int64(best & np.uint32(0xFF))
+        i = start + place
+        symbol = products[best >> np.uint32(8)]
+        gone = np.int64(nexts[i])
+        after = np.int64(nexts[gone])
+        ids[i] = symbol
+        keys[gone - start] = NO_KEY
+        nexts[i] = after
+        previous[after] = i
+        key = NO_KEY
+        if after < end:
+            rank = pair_rank(slots, bits, symbol, ids[after])
+            if rank != NO_RANK:
+                key = rank << np.uint32(8) | np.uint32(place)
+        keys[place] = key
+        before = np.int64(previous[i])
+        if before >= start:
+            rank = pair_rank(slots, bits, ids[before], symbol)
+            keys[before - start] = NO_KEY if rank == NO_RANK else rank << np.uint32(8) | np.uint32(before - start)
+
+
+@kernel_part
+def link(start, end, scratch):
+    """Links the symbols of a stretch, one to the next."""
+    for q in range(start, end):
+        scratch.nexts[q] = q + 1
+        scratch.previous[q] = q - 1
+    scratch.previous[end] = end - 1
+
+
+@kernel_part
+def set_keys(start, end, model, scratch):
+    """Sets the keys of the pairs of a stretch, and no key where there are none, up to a multiple of eight."""
+    n = end - start
+    for q in range(n - 1):
+        rank = pair_rank(model.pairs, model.pair_bits, scratch.ids[start + q], scratch.ids[start + q + 1])
+        scratch.keys[q] = NO_KEY if rank == NO_RANK else rank << np.uint32(8) | np.uint32(q)
+    for q in range(n - 1, (n + 7) & ~7):
+        scratch.keys[q] = NO_KEY
+
+
+@kernel_part
+def _list_pair(start, end, model, scratch, i, n_listed):
+    """Notes the rank of the pair that begins at symbol i, and puts it on that rank's list; returns the new n_listed."""
+    after = np.int64(scratch.nexts[i])
+    rank = NO_RANK
+    if after < end:
+        rank = pair_rank(model.pairs, model.pair_bits, scratch.ids[i], scratch.ids[after])
+    scratch.ranks[i] = rank
+    if rank != NO_RANK:
+        scratch.heap[n_listed] = np.uint64(i) << np.uint64(32) | np.uint64(scratch.lists[rank])
+        n_listed += 1
+        scratch.lists[rank] = n_listed
+        scratch.listed[rank >> np.uint32(6)] |= np.uint64(1) << np.uint64(rank & np.uint32(63))
+    return n_listed
+
+
+@kernel_part
+def _merge_by_rank(start, end, model, scratch):
+    """Merges linked symbols rank by rank, each to the end: no merge makes a pair of its own rank or a lower one.
+
+    A list is in no order, which matters only where the two symbols are the same: then a run of them is merged from
+    its start. Lists hold one more than the index of their first item in `heap`, items the place and the same of the
+    next; all lists are empty before and after.
+    """
+    ranks, lists, listed, items = scratch.ranks, scratch.lists, scratch.listed, scratch.heap
+    n_listed = 0
+    for q in range(start, end):
+        n_listed = _list_pair(start, end, model, scratch, q, n_listed)
+    for block in range(listed.size):
+        while listed[block] != 0:
+            rank = np.uint32(block * 64 + trailing_zeros(listed[block]))
+            listed[block] &= listed[block] - np.uint64(1)
+            item = np.int64(lists[rank])
+            lists[rank] = 0
+            while item > 0:
+                i = np.int64(items[item - 1] >> np.uint64(32))
+                item = np.int64(items[item - 1] & np.uint64(0xFFFFFFFF))
+                if ranks[i] != rank:
+                    continue
+                before = np.int64(scratch.previous[i])
+                while before >= start and ranks[before] == rank:
+                    i = before
+                    before = np.int64(scratch.previous[i])
+                while ranks[i] == rank:
+                    before = _merge_at(model, scratch, i, rank)
+                    if before >= start:
+                        n_listed = _list_pair(start, end, model, scratch, before, n_listed)
+                    ranks[i] = NO_RANK
+                    after = np.int64(scratch.nexts[i])
+                    if after < end and ranks[after] == rank:
+                        # The pair of these two changes once more.
+                        i = after
+                    else:
+                        n_listed = _list_pair(start, end, model, scratch, i, n_listed)
+
+
+@kernel_part
+def _push(heap, size, item):
+    """Adds to a binary heap, smallest first; returns its new size."""
+    i = size
+    while i > 0:
+        parent = (i - 1) >> 1
+        if heap[parent] <= item:
+            break
+        heap[i] = heap[parent]
+        i = parent
+    heap[i] = item
+    return size + 1
+
+
+@kernel_part
+def _pop(heap, size):
+    """Removes the first item of a heap that has one; returns its new size."""
+    size -= 1
+    item = heap[size]
+    i = 0
+    while True:
+        child = 2 * i + 1
+        if child >= size:
+            break
+        if child + 1 < size and heap[child + 1] < heap[child]:
+            child += 1
+        if item <= heap[child]:
+            break
+        heap[i] = heap[child]
+        i = child
+    heap[i] = item
+    return size
+
+
+@kernel_part
+def _push_pair(end, model, scratch, i, size):
+    """Notes the rank of the pair that begins at symbol i, and adds it to the heap where it merges."""
+    after = np.int64(scratch.nexts[i])
+    rank = NO_RANK
+    if after < end:
+        rank = pair_rank(model.pairs, model.pair_bits, scratch.ids[i], scratch.ids[after])
+    scratch.ranks[i] = rank
+    if rank != NO_RANK:
+        size = _push(scratch.heap, size, np.uint64(rank) << np.uint64(32) | np.uint64(i))
+    return size
+
+
+@kernel_part
+def _merge_at(model, scratch, i, rank):
+    """Merges symbol i with its right neighbour; returns the symbol before i."""
+    gone = np.int64(scratch.nexts[i])
+    after = np.int64(scratch.nexts[gone])
+    scratch.ids[i] = model.products[rank]
+    scratch.ranks[gone] = NO_RANK
+    scratch.nexts[i] = after
+    scratch.previous[after] = i
+    return np.int64(scratch.previous[i])
+
+
+@kernel_part
+def merge_with_heap(start, end, model, scratch):
+    """Merges linked symbols. An item whose pair has changed since has another rank and is passed over."""
+    heap, ranks = scratch.heap, scratch.ranks
+    size = 0
+    for q in range(start, end):
+        size = _push_pair(end, model, scratch, q, size)
+    while size > 0:
+        item = heap[0]
+        size = _pop(heap, size)
+        i = np.int64(item & np.uint64(0xFFFFFFFF))
+        rank = np.uint32(item >> np.uint64(32))
+        if ranks[i] != rank:
+            continue
+        before = _merge_at(model, scratch, i, rank)
+        size = _push_pair(end, model, scratch, i, size)
+        if before >= start:
+            size = _push_pair(end, model, scratch, before, size)
+
+
+@kernel
+def merge_long(start, end, model, scratch):
+    """Merges linked symbols, of any number; a function of its own, so that not every kernel is compiled with a copy."""
+    if model.ordered:
+        _merge_by_rank(start, end, model, scratch)
+    else:
+        merge_with_heap(start, end, model, scratch)
+
+
+@kernel_part
+def merge(n, model, scratch):
+    """Links and merges n symbols, one or more, stretch by stretch."""
+    start = 0
+    while start < n:
+        end = start + 1
+        if n <= MAX_UNCUT:
+            end = n
+        else:
+            while end < n and may_join(model.joins, scratch.ids[end - 1], scratch.ids[end]):
+                end += 1
+        link(start, end, scratch)
+        if end - start > MAX_SCANNED:
+            merge_long(start, end, model, scratch)
+        elif end - start > 1:
+            set_keys(start, end, model, scratch)
+            merge_scanning(start, end, model, scratch)
+        start = end
+
+
+@kernel_part
+def _random(key, counter):
+    """Returns 24 random bits: draw number `counter` of the stream named by `key` (SplitMix64)."""
+    z = key + (np.uint64(counter) + np.uint64(1)) * np.uint64(0x9E3779B97F4A7C15)
+    z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return (z ^ (z >> np.uint64(31))) >> np.uint64(40)
+
+
+@kernel_part
+def dropout_key(seed, occurrence):
+    """Returns the name of the random stream of one occurrence of a word: the same in any batch, process or thread."""
+    z = np.uint64(seed) * np.uint64(0xD1342543DE82EF95) + np.uint64(occurrence)
+    z = (z ^ (z >> np.uint64(32))) * np.uint64(0xD6E8FEB86659FD93)
+    z = (z ^ (z >> np.uint64(32))) * np.uint64(0xD6E8FEB86659FD93)
+    return z ^ (z >> np.uint64(32))
+
+
+@kernel_part
+def merge_dropping(n, model, scratch, key):
+    """Merges linked symbols, each chance to merge passed over with a probability, as HF does.
+
+    What is passed over comes back after the next item that is not, or never. Items that are out of date are drawn for
+    too.
+    """
+    heap, ranks, skipped = scratch.heap, scratch.ranks, scratch.skipped
+    threshold = np.uint64(model.dropout_threshold)
+    size = 0
+    n_skipped = 0
+    n_draws = 0
+    for q in range(n):
+        size = _push_pair(n, model, scratch, q, size)
+    while size > 0:
+        item = heap[0]
+        size = _pop(heap, size)
+        n_draws += 1
+        if _random(key, n_draws) < threshold:
+            skipped[n_skipped] = item
+            n_skipped += 1
+            continue
+        for q in range(n_skipped):
+            size = _push(heap, size, skipped[q])
+        n_skipped = 0
+        i = np.int64(item & np.uint64(0xFFFFFFFF))
+        rank = np.uint32(item >> np.uint64(32))
+        if ranks[i] != rank:
+            continue
+        before = _merge_at(model, scratch, i, rank)
+        if before >= 0:
+            size = _push_pair(n, model, scratch, before, size)
+        size = _push_pair(n, model, scratch, i, size)

@@ -1,0 +1,159 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The pair table of BPE, and the places that no merge reaches across.
+
+Pairs are found in an open-addressing table of 8-byte slots, eight to a cache line. The 48-bit pair (two 24-bit ids)
+goes through a bijective hash; its high bits are the home slot, so the slot needs to hold only the low bits, and how
+far from home it lies:
+
+    63 .. 24  low bits of the hashed pair, left aligned, then the distance from home
+    23 .. 0   rank of the merge
+"""
+
+import numpy as np
+
+from tokenizer.kernels.compiling import kernel, kernel_part
+
+NO_RANK = np.uint32(0xFFFFFF)
+"""Rank of a pair that does not merge; real ranks are smaller."""
+NO_KEY = np.uint32(0xFFFFFFFF)
+"""Key (see bpe_merging) where no pair begins, or one that does not merge."""
+MIN_PAIR_BITS = 14
+JOIN_BITS = 20
+
+_NO_SLOT = np.uint64(0xFFFFFFFFFFFFFFFF)
+_RANK_MASK = np.uint64(0xFFFFFF)
+_RANK_BITS = np.uint64(24)
+_HASH = np.uint64(0x9E3779B97F4A7C15 << 16 & 0xFFFFFFFFFFFFFFFF)  # odd * 2**16: a bijection of 48 bits into the high 48
+
+
+@kernel_part
+def _hashed(left, right):
+    return ((np.uint64(left) << np.uint64(24)) | np.uint64(right)) * _HASH
+
+
+@kernel_part
+def pair_rank(slots, bits, left, right):
+    """Returns the rank of a pair as uint32, `NO_RANK` where the two do not merge."""
+    hashed = _hashed(left, right)
+    j = hashed >> np.uint64(64 - bits)
+    low = hashed << np.uint64(bits)
+    distance = np.uint64(0)
+    while True:
+        slot = slots[j]
+        if (slot ^ low) >> _RANK_BITS == distance:
+            return np.uint32(slot & _RANK_MASK)
+        if slot == _NO_SLOT:
+            return NO_RANK
+        distance += np.uint64(1)
+        j += np.uint64(1)
+
+
+@kernel_part
+def _furthest(bits):
+    """How far from home a pair may lie: one less than there are bits for, so that no pair looks like an empty slot."""
+    return (np.uint64(1) << np.uint64(bits - 8)) - np.uint64(2)
+
+
+@kernel_part
+def is_sparse(slots, bits):
+    """Whether every search ends before its distance outgrows the bits it is compared with."""
+    run = np.uint64(0)
+    for slot in slots:
+        run = np.uint64(0) if slot == _NO_SLOT else run + np.uint64(1)
+        if run > _furthest(bits):
+            return False
+    return True
+
+
+@kernel_part
+def set_rank(slots, bits, left, right, rank):
+    """Sets the rank of a pair, over any it had; returns False where the table is too crowded."""
+    hashed = _hashed(left, right)
+    j = hashed >> np.uint64(64 - bits)
+    low = hashed << np.uint64(bits)
+    distance = np.uint64(0)
+    while distance <= _furthest(bits) and j < np.uint64(slots.size - 1):
+        if slots[j] == _NO_SLOT or (slots[j] ^ low) >> _RANK_BITS == distance:
+            slots[j] = low | (distance << _RANK_BITS) | np.uint64(rank)
+            return True
+        distance += np.uint64(1)
+        j += np.uint64(1)
+    return False
+
+
+@kernel
+def build_pairs(lefts, rights, slots, bits):
+    """Fills the pair table; the rank of a pair is its index, of equal pairs the last counts.
+
+    Args:
+      lefts, rights: int32[n], n < 2**24.
+      slots: uint64[2**bits + a few], all ones. The last stays empty, it ends every search.
+      bits: at least MIN_PAIR_BITS.
+
+    Returns:
+      False where it must be tried again with more bits.
+    """
+    for rank in range(lefts.size):
+        if not set_rank(slots, bits, lefts[rank], rights[rank], rank):
+            return False
+    return is_sparse(slots, bits)
+
+
+@kernel
+def build_byte_pairs(byte_symbols, slots, bits, byte_pairs):
+    """Fills uint32[65536]: for two bytes, `rank << 8` of their symbols, all ones where they do not merge."""
+    for left in range(256):
+        for right in range(256):
+            rank = NO_RANK
+            if byte_symbols[0, left] >= 0 and byte_symbols[0, right] >= 0:
+                rank = pair_rank(slots, bits, byte_symbols[0, left], byte_symbols[0, right])
+            byte_pairs[left << 8 | right] = NO_KEY if rank == NO_RANK else rank << np.uint32(8)
+
+
+# Places that merges reach across.
+
+
+@kernel_part
+def _join_bit(left, right):
+    return _hashed(left, right) >> np.uint64(64 - JOIN_BITS)
+
+
+@kernel_part
+def may_join(joins, left, right):
+    """Whether a merge may reach across two neighbouring initial symbols; where not, they are independent."""
+    bit = _join_bit(left, right)
+    return (joins[bit >> np.uint64(6)] >> (bit & np.uint64(63))) & np.uint64(1) != 0
+
+
+@kernel
+def find_joins(lefts, rights, products, firsts, lasts, joins):
+    """Sets the bits of neighbouring initial symbols that some merge reaches across.
+
+    Args:
+      lefts, rights, products: int32[n], the merges.
+      firsts, lasts: int32[n_ids]: the initial symbols a token begins and ends with; their own ids for initial
+        symbols, -1 for all other tokens, filled.
+      joins: uint64[2**JOIN_BITS / 64], zeros.
+
+    Returns:
+      False where a token may begin or end with one of several, as one does that is itself an initial symbol.
+    """
+    changed = True
+    while changed:  # one round, and one to see it, where merges come after those that made their parts
+        changed = False
+        for rank in range(lefts.size):
+            first, last, product = firsts[lefts[rank]], lasts[rights[rank]], products[rank]
+            if first < 0 or last < 0 or lasts[lefts[rank]] < 0 or firsts[rights[rank]] < 0:
+                continue
+            if firsts[product] < 0:
+                firsts[product] = first
+                lasts[product] = last
+                changed = True
+            elif firsts[product] != first or lasts[product] != last:
+                return False
+    for rank in range(lefts.size):
+        last, first = lasts[lefts[rank]], firsts[rights[rank]]
+        if last >= 0 and first >= 0:
+            bit = _join_bit(last, first)
+            joins[bit >> np.uint64(6)] |= np.uint64(1) << (bit & np.uint64(63))
+    return True

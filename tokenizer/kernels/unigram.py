@@ -1,0 +1,430 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Unigram on one word: the best path through all ways to cut it into pieces, by Viterbi over a double-array trie.
+
+The trie is one int64 a state, so that a step is one load: where the children lie, which byte leads here, which piece
+ends here. No two states share the place of their children; that is why comparing the byte alone proves the parent.
+"""
+
+import math
+
+import numpy as np
+
+from tokenizer.kernels.compiling import kernel, kernel_part
+
+# A state: bits 0..8 the byte that leads here (NO_BYTE in an empty place), bits 9..33 the piece that ends here plus one,
+# bits 34..62 the base: its child by byte b is at base ^ b. Base 0 is the empty first block: no children.
+NO_BYTE = 256
+PIECE_SHIFT, PIECE_MASK = 9, (1 << 25) - 1
+BASE_SHIFT = 34
+
+REBASE_BELOW = -100000.0
+"""Where sentencepiece 0.2.3 subtracts what it has summed up and begins again at zero, lest single precision run out."""
+
+_TRIES = 64
+"""Free places looked at, oldest first, before the newest block is tried as a whole and then another one is opened."""
+
+
+@kernel
+def build_double_array(values, offsets, pieces, units, next_free, previous_free, base_taken, stack):
+    """Builds the trie of a vocabulary.
+
+    Args:
+      values, offsets: uint8[n_bytes] and int64[n + 1], the pieces as bytes: sorted, distinct, none empty; n at least 1.
+      pieces: int32[n], what to find where each one ends.
+      units: int64[multiple of 256, at least 1024], filled; next_free, previous_free: int32 of the same size, for work;
+        base_taken: bool of the same size, all False.
+      stack: int64[n_bytes + 2, 4], for work.
+
+    Returns:
+      `(places used, base of the root)`, or `(0, 0)` where `units` is too small.
+    """
+    capacity = units.size
+    for t in range(512):
+        units[t] = NO_BYTE
+    # The free places from the second block on, a circular list around place 0.
+    for t in range(256, 512):
+        next_free[t] = t + 1
+        previous_free[t] = t - 1
+    next_free[511] = 0
+    previous_free[256] = 0
+    next_free[0] = 256
+    previous_free[0] = 511
+    n_used = 512
+    root_base = 0
+    depth_0 = 1
+    stack[0, 0] = 0  # place of the state; the root has none and leaves its base in root_base
+    stack[0, 1] = 0
+    stack[0, 2] = pieces.size
+    stack[0, 3] = 0
+    while depth_0 > 0:
+        depth_0 -= 1
+        place = stack[depth_0, 0]
+        first = stack[depth_0, 1]
+        last = stack[depth_0, 2]
+        depth = stack[depth_0, 3]
+        if offsets[first + 1] - offsets[first] == depth:
+            units[place] |= np.int64(pieces[first] + 1) << PIECE_SHIFT
+            first += 1
+        if first == last:
+            continue
+        # Find a base under which every child's place is free.
+        byte_0 = np.int64(values[offsets[first] + depth])
+        base = np.int64(-1)
+        free = np.int64(next_free[0])
+        for attempt in range(_TRIES + 512):
+            if attempt < _TRIES:
+                if free == 0:
+                    continue
+                candidate = free ^ byte_0
+                free = np.int64(next_free[free])
+            elif attempt < _TRIES + 256:
+                candidate = np.int64(n_used - 256 + attempt - _TRIES)
+            else:
+                if attempt == _TRIES + 256:
+                    # Give up on the places that have been passed over most often, so that the work stays linear.
+                    for _ in range(_TRIES // 2):
+                        passed = np.int64(next_free[0])
+                        if passed == 0:
+                            break
+                        next_free[0] = next_free[passed]
+                        previous_free[next_free[passed]] = 0
+                        next_free[passed] = -1
+                    if n_used + 256 > capacity:
+                        return 0, 0
+                    tail = np.int64(previous_free[0])
+                    for t in range(n_used, n_used + 256):
+                        units[t] = NO_BYTE
+                        next_free[t] = t + 1
+                        previous_free[t] = t - 1
+                    previous_free[n_used] = tail
+                    next_free[tail] = n_used
+                    next_free[n_used + 255] = 0
+                    previous_free[0] = n_used + 255
+                    n_used += 256
+                candidate = np.int64(n_used - 256 + attempt - _TRIES - 256)
+            if base_taken[candidate] or candidate < 256:
+                continue
+            fits = True
+            previous = np.int64(-1)
+            for t in range(first, last):
+                byte = np.int64(values[offsets[t] + depth])
+                if byte != previous:
+                    previous = byte
+                    if (units[candidate ^ byte] & 511) != NO_BYTE:
+                        fits = False
+                        break
+            if fits:
+                base = candidate
+                break
+        base_taken[base] = True
+        if depth == 0:
+            root_base = base
+        else:
+            units[place] |= base << BASE_SHIFT
+        t = first
+        while t < last:
+            byte = np.int64(values[offsets[t] + depth])
+            stop = t + 1
+            while stop < last and np.int64(values[offsets[stop] + depth]) == byte:
+                stop += 1
+            child = base ^ byte
+            units[child] = byte
+            if next_free[child] >= 0:
+                next_free[previous_free[child]] = next_free[child]
+                previous_free[next_free[child]] = previous_free[child]
+            stack[depth_0, 0] = child
+            stack[depth_0, 1] = t
+            stack[depth_0, 2] = stop
+            stack[depth_0, 3] = depth + 1
+            depth_0 += 1
+            t = stop
+    return n_used, root_base
+
+
+@kernel_part
+def width(lead):
+    """Bytes of the character that begins with this byte."""
+    return 1 if lead < 0xC0 else 2 if lead < 0xE0 else 3 if lead < 0xF0 else 4
+
+
+@kernel_part
+def _exact_piece(word, start, stop, model):
+    """Returns the piece that is exactly `word[start:stop]`, -1 for none."""
+    base = np.int64(model.root_base)
+    found = np.int64(-1)
+    for q in range(start, stop):
+        byte = np.int64(word[q])
+        unit = model.units[base ^ byte]
+        if (unit & 511) != byte:
+            return np.int64(-1)
+        found = ((unit >> PIECE_SHIFT) & PIECE_MASK) - 1
+        base = unit >> BASE_SHIFT
+    return found
+
+
+@kernel_part
+def find_best_path(word, w, score, model, scratch):
+    """Fills `scores`, `pieces` and `starts` of the scratch for every place in `word[:w]` where a piece may end.
+
+    A path is better only if it scores strictly more, so of equal ones the one whose last piece is longest stays.
+    Returns False where a character that no piece covers was met and there is no unknown token.
+    """
+    scores, pieces, starts = scratch.scores, scratch.pieces, scratch.starts
+    units, piece_scores = model.units, model.scores
+    root_base, single, unk_id = model.root_base, model.single, model.unk_id
+    for q in range(w + 1):
+        starts[q] = -1
+    scores[0] = score
+    i = 0
+    while i < w:
+        total = scores[i]
+        if single and total < REBASE_BELOW:
+            for q in range(i, min(w, i + model.longest) + 1):
+                scores[q] = np.float64(np.float32(scores[q] - total))
+            total = 0.0
+        one = i + width(word[i])
+        has_single = False
+        base = np.int64(root_base)
+        j = i
+        while j < w:
+            byte = np.int64(word[j])
+            unit = units[base ^ byte]
+            if (unit & 511) != byte:
+                break
+            j += 1
+            piece = (unit >> PIECE_SHIFT) & PIECE_MASK
+            if piece != 0:
+                candidate = piece_scores[piece - 1] + total
+                if single:
+                    candidate = np.float64(np.float32(candidate))
+                if j == one:
+                    has_single = True
+                if starts[j] < 0 or candidate > scores[j]:
+                    scores[j] = candidate
+                    starts[j] = i
+                    pieces[j] = piece - 1
+            base = unit >> BASE_SHIFT
+            if base == 0:
+                break
+        if not has_single:
+            candidate = model.unk_score + total
+            if single:
+                candidate = np.float64(np.float32(candidate))
+            if starts[one] < 0 or candidate > scores[one]:
+                if unk_id < 0:
+                    return False
+                scores[one] = candidate
+                starts[one] = i
+                pieces[one] = unk_id
+        i = one
+    return True
+
+
+@kernel_part
+def turn_path(w, scratch):
+    """Turns the way back from `w` into a way forward: starts[s] becomes where the piece that starts at s ends."""
+    starts = scratch.starts
+    stop = w
+    following = np.int64(-1)
+    while stop > 0:
+        start = starts[stop]
+        starts[stop] = following
+        following = stop
+        stop = start
+    starts[0] = following
+
+
+@kernel_part
+def emit_path(word, w, model, scratch, out, o, ends):
+    """Writes the tokens of a path turned forward; unknown characters fused, or spelled in bytes."""
+    pieces, starts = scratch.pieces, scratch.starts
+    unk_id = model.unk_id
+    first = o
+    unknown = False
+    i = np.int64(0)
+    while i < w:
+        stop = starts[i]
+        piece = np.int64(pieces[stop])
+        if piece != unk_id:
+            out[o] = piece
+            ends[o - first] = stop
+            o += 1
+            i = stop
+            continue
+        while stop < w and pieces[starts[stop]] == unk_id:
+            stop = starts[stop]
+        found = np.int64(-1)
+        if not model.single:
+            # HF looks a fused run up once more: it may be a piece that scored worse than its characters as unknown.
+            found = _exact_piece(word, i, stop, model)
+        spelled = model.byte_fallback and found < 0
+        if spelled:
+            for q in range(i, stop):
+                if model.byte_ids[word[q]] < 0:
+                    spelled = False
+        if spelled:
+            for q in range(i, stop):
+                out[o] = model.byte_ids[word[q]]
+                ends[o - first] = stop
+                o += 1
+        else:
+            token = found if found >= 0 else np.int64(unk_id)
+            out[o] = token
+            ends[o - first] = stop
+            o += 1
+            unknown = unknown or token == unk_id
+        i = stop
+    return o, unknown
+
+
+@kernel_part
+def unigram_word(word, w, model, scratch, out, o, ends):
+    """Tokenizes `word[:w]` into `out[o:]`: O(w * longest piece).
+
+    Args:
+      word: uint8, at least `w` bytes of valid UTF-8, `w` at least 1.
+      model: the vocabulary, see `models.unigram.UnigramTables`.
+      scratch: `models.unigram.UnigramScratch` for at least `w` bytes.
+      out: int32 with room for one id per byte: every token covers a byte of its own, byte tokens exactly one.
+      ends: int64 likewise, filled with where each token ends in the word; the byte tokens of one run share its end.
+
+    Returns:
+      `(new o, has_unknown)`. Where a character is not covered and the model has no unknown token, the only token is -1.
+    """
+    if not find_best_path(word, w, 0.0, model, scratch):
+        out[o] = -1
+        ends[0] = w
+        return o + 1, True
+    turn_path(w, scratch)
+    return emit_path(word, w, model, scratch, out, o, ends)
+
+
+@kernel_part
+def random_unit(key, counter):
+    """Returns a number in [0, 1) that depends on nothing but the two: splitmix64 at a step after the key."""
+    z = key + (np.uint64(counter) + np.uint64(1)) * np.uint64(0x9E3779B97F4A7C15)
+    z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    z = z ^ (z >> np.uint64(31))
+    return np.float64(z >> np.uint64(11)) * (1.0 / 9007199254740992.0)
+
+
+@kernel_part
+def _add_logs(x, y):
+    """Returns log(exp(x) + exp(y))."""
+    if x < y:
+        x, y = y, x
+    return x + math.log1p(math.exp(y - x))
+
+
+@kernel_part
+def sample_word(word, w, model, alpha, key, scratch, out, o, ends):
+    """Tokenizes `word[:w]` by one of all its paths, drawn with a probability proportional to exp(alpha * its score).
+
+    From the end to the beginning the logarithm of the sum over all paths from each place is added up, then one walk
+    from the beginning draws piece after piece. The draw at byte i is `random_unit(key, i)`: equal keys, equal paths.
+
+    Arguments and result as for `unigram_word`; key: uint64.
+
+    Source: sentencepiece `Lattice::Sample`, which walks the other way round, over the same distribution.
+    """
+    sums, pieces, starts = scratch.scores, scratch.pieces, scratch.starts
+    sums[w] = 0.0
+    i = np.int64(w)
+    while i > 0:
+        i -= 1
+        while (word[i] & 0xC0) == 0x80:
+            i -= 1
+        sums[i], _, _ = _weigh(word, i, w, model, alpha, sums, np.inf)
+    i = np.int64(0)
+    while i < w:
+        # The first piece at which the summed weights reach the drawn share of the whole.
+        limit = sums[i] + math.log(1.0 - random_unit(key, i))
+        _, stop, piece = _weigh(word, i, w, model, alpha, sums, limit)
+        if piece < 0:
+            out[o] = -1
+            ends[0] = w
+            return o + 1, True
+        starts[i] = stop
+        pieces[stop] = piece
+        i = stop
+    return emit_path(word, w, model, scratch, out, o, ends)
+
+
+@kernel_part
+def _weigh(word, i, w, model, alpha, sums, limit):
+    """Adds up the weights of all that may come at `i`, shorter pieces first, until `limit` is reached.
+
+    Returns `(logarithm of the sum, end and id of the last one)`.
+    """
+    one = i + width(word[i])
+    base = np.int64(model.root_base)
+    total = -np.inf
+    has_single = False
+    stop = one
+    found = np.int64(model.unk_id)
+    j = i
+    while j < w:
+        byte = np.int64(word[j])
+        unit = model.units[base ^ byte]
+        if (unit & 511) != byte:
+            break
+        j += 1
+        piece = (unit >> PIECE_SHIFT) & PIECE_MASK
+        if piece != 0:
+            has_single = has_single or j == one
+            stop = j
+            found = piece - 1
+            weight = alpha * model.scores[piece - 1] + sums[j]
+            total = _add_logs(total, weight) if total > -np.inf else weight
+            if total >= limit:
+                return total, stop, found
+        base = unit >> BASE_SHIFT
+    if not has_single:
+        stop = one
+        found = np.int64(model.unk_id)
+        weight = alpha * model.unk_score + sums[one]
+        total = _add_logs(total, weight) if total > -np.inf else weight
+    return total, stop, found
+
+
+@kernel
+def sample_words(values, starts, stops, keys, model, alpha, scratch, ends, out, out_offsets):
+    """Tokenizes words by drawn paths; keys: uint64[n_words], the rest as for `encode_words`."""
+    o = 0
+    out_offsets[0] = 0
+    for k in range(starts.size):
+        if stops[k] > starts[k]:
+            word = values[starts[k] : stops[k]]
+            o, _ = sample_word(word, stops[k] - starts[k], model, alpha, keys[k], scratch, out, o, ends)
+        out_offsets[k + 1] = o
+
+
+@kernel
+def sample_one(word, model, alpha, key, scratch, out, ends):
+    """Runs `sample_word` on a whole array; returns the number of tokens."""
+    o, _ = sample_word(word, np.int64(word.size), model, alpha, key, scratch, out, np.int64(0), ends)
+    return o
+
+
+@kernel
+def random_number(key, counter):
+    """Returns `random_unit` to Python."""
+    return random_unit(key, counter)
+
+
+@kernel
+def encode_words(values, starts, stops, model, scratch, ends, out, out_offsets):
+    """Tokenizes words one after the other, each from scratch: no cache.
+
+    Args:
+      values: uint8[n]; starts, stops: int64[n_words] into it.
+      model, scratch, ends: as for `unigram_word`, for the longest word.
+      out: int32 with room for one id per byte of all words; out_offsets: int64[n_words + 1], filled.
+    """
+    o = 0
+    out_offsets[0] = 0
+    for k in range(starts.size):
+        if stops[k] > starts[k]:
+            o, _ = unigram_word(values[starts[k] : stops[k]], stops[k] - starts[k], model, scratch, out, o, ends)
+        out_offsets[k + 1] = o

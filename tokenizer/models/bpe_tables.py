@@ -1,0 +1,210 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The arrays that BPE and WordLevel kernels read and write, and how to make them."""
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from tokenizer.kernels import bpe as kernels
+from tokenizer.kernels import bpe_pairs as pairs
+from tokenizer.kernels.bpe_merging import MAX_SCANNED
+from tokenizer.models.wordpiece import MAX_ID
+
+WORD_PADDING = 16
+"""Bytes that kernels may read beyond the start of a word."""
+
+
+class BPETables(NamedTuple):
+    """A BPE model as the kernels read it."""
+
+    pairs: npt.NDArray[np.uint64]
+    """uint64: the pair table, see kernels.bpe."""
+    pair_bits: int
+    products: npt.NDArray[np.int32]
+    """int32[n_merges]: the id that each merge makes; the rank of a merge is its index."""
+    ordered: bool
+    """Whether every merge has a higher rank than those that make its parts."""
+    joins: npt.NDArray[np.uint64]
+    """uint64: a bit for (the hash of) every two initial symbols that some merge reaches across."""
+    max_ids_per_byte: int
+    """The most ids that a byte of a word can become."""
+    byte_level: bool
+    plain_bytes: bool
+    """Whether a word's bytes are all symbols, and the same wherever they stand but at its end."""
+    byte_symbols: npt.NDArray[np.int32]
+    """int32[4, 256]: id of each byte by where it stands (kernels.bpe.CONTINUES | ENDS), -1 for none; byte-level
+    only."""
+    byte_pairs: npt.NDArray[np.uint32]
+    """uint32[65536]: for plain bytes, rank << 8 of each two, all ones where they do not merge."""
+    alphabet: npt.NDArray[np.int32]
+    """int32[256]: code points of BYTE_ALPHABET."""
+    characters: npt.NDArray[np.int32]
+    """int32[1, 2 or 4; 0x110000]: id + 1 of each character by where it stands, 0 for none; of no rows if byte-level.
+    Only the pages of scripts in the vocabulary or the text are ever touched."""
+    prefix: npt.NDArray[np.uint8]
+    """uint8: UTF-8 of `continuing_subword_prefix`."""
+    suffix: npt.NDArray[np.uint8]
+    """uint8: UTF-8 of `end_of_word_suffix`."""
+    byte_ids: npt.NDArray[np.int32]
+    """int32[256]: ids of the byte tokens `<0x00>` to `<0xFF>`, -1 for those the vocabulary does not have."""
+    byte_fallback: bool
+    unk_id: int
+    """-1 for none: unknown characters are dropped."""
+    fuse_unk: bool
+    dropout_threshold: int
+    """Of 2**24: a chance to merge is passed over where 24 random bits are below it."""
+    whole_slots: npt.NDArray[np.int64]
+    whole_pool: npt.NDArray[np.uint8]
+    """Word table of the entries that are looked up as whole words because merging would not make them."""
+    longest_whole: int
+    """Bytes in the longest of them, 0 where there is none."""
+
+
+class BPEScratch(NamedTuple):
+    """Room for the symbols of one word."""
+
+    ids: npt.NDArray[np.int32]
+    stops: npt.NDArray[np.int32]
+    nexts: npt.NDArray[np.int32]
+    previous: npt.NDArray[np.int32]
+    keys: npt.NDArray[np.uint32]
+    ranks: npt.NDArray[np.uint32]
+    heap: npt.NDArray[np.uint64]
+    skipped: npt.NDArray[np.uint64]
+    lists: npt.NDArray[np.int32]
+    """int32[n_merges] and uint64[n_merges / 64]: zeros between words."""
+    listed: npt.NDArray[np.uint64]
+
+
+def new_bpe_scratch(n_word_bytes: int, tables: BPETables) -> BPEScratch:
+    """Makes scratch for words of up to `n_word_bytes` bytes. Pages that no word reaches are never touched."""
+    n = n_word_bytes * tables.max_ids_per_byte + 1
+    return BPEScratch(
+        ids=np.empty(n, np.int32),
+        stops=np.empty(n, np.int32),
+        nexts=np.empty(n, np.int32),
+        previous=np.empty(n, np.int32),
+        keys=np.empty(MAX_SCANNED, np.uint32),
+        ranks=np.empty(n, np.uint32),
+        # One item for every pair to begin with, and two for each merge.
+        heap=np.empty(3 * n, np.uint64),
+        skipped=np.empty(3 * n, np.uint64),
+        lists=np.zeros(tables.products.size, np.int32),
+        listed=np.zeros(tables.products.size // 64 + 1, np.uint64),
+    )
+
+
+class Merges(NamedTuple):
+    """Merges as ids; the rank of each is its index."""
+
+    lefts: npt.NDArray[np.int32]
+    rights: npt.NDArray[np.int32]
+    products: npt.NDArray[np.int32]
+
+
+def check_ids(vocab: Mapping[str, int]) -> npt.NDArray[np.int64]:
+    """Returns the ids of a vocabulary, in its order.
+
+    Raises:
+      ValueError: if one is no integer in 0..2^24-1, or belongs to two tokens.
+    """
+    try:
+        ids = np.array(list(vocab.values()) or np.zeros(0, np.int64))
+    except OverflowError:  # beyond 64 bits
+        ids = np.array(["?"])
+    if ids.dtype != np.int64 or ids.min(initial=0) < 0 or ids.max(initial=0) > MAX_ID:
+        for token, token_id in vocab.items():
+            if not isinstance(token_id, int) or not 0 <= token_id <= MAX_ID:
+                raise ValueError(f"id of token {token!r} must be in 0..{MAX_ID}, got {token_id!r}")
+        ids = np.fromiter(vocab.values(), np.int64, len(vocab))
+    if int(np.bincount(ids).max(initial=0)) > 1:
+        owners: dict[int, str] = {}
+        for token, token_id in vocab.items():
+            if owners.setdefault(token_id, token) != token:
+                raise ValueError(f"id {token_id} belongs to two tokens, {owners[token_id]!r} and {token!r}")
+    return ids
+
+
+def utf8_words(
+    tokens: Sequence[str], ids: npt.NDArray[np.int32]
+) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.int64], npt.NDArray[np.int32]]:
+    """Returns tokens that are not empty as a word table takes them: padded bytes, offsets, ids."""
+    encoded = [token.encode() for token in tokens]
+    values, offsets = padded_bytes(encoded)
+    kept = np.diff(offsets) > 0
+    return values, np.append(offsets[:-1][kept], offsets[-1]), ids[kept]
+
+
+def word_table(
+    values: npt.NDArray[np.uint8], offsets: npt.NDArray[np.int64], ids: npt.NDArray[np.int32]
+) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.uint8]]:
+    """Builds slots and pool of a word table: see kernels.word_table, column VALUE holds the id."""
+    lengths = np.diff(offsets)
+    slots = np.zeros((1 << (2 * ids.size).bit_length(), 4), np.int64)
+    pool = np.zeros(int(lengths[lengths > 16].sum()), np.uint8)
+    kernels.build_words(values, offsets, ids, slots, pool)
+    return slots, pool
+
+
+def offsets_of(lengths: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    """Returns int64[n + 1], where each of n entries begins and the last ends."""
+    offsets = np.zeros(lengths.size + 1, np.int64)
+    np.cumsum(lengths, out=offsets[1:])
+    return offsets
+
+
+def padded_bytes(tokens: Sequence[bytes]) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.int64]]:
+    """Returns the bytes of all tokens, padded as kernels want them, and offsets."""
+    values = np.frombuffer(bytearray().join([*tokens, bytes(WORD_PADDING)]), np.uint8)
+    return values, offsets_of(np.fromiter(map(len, tokens), np.int64, len(tokens)))
+
+
+def pair_bits(n_merges: int) -> int:
+    """Bits of the slots of a pair table: five to ten a pair, because most searches are for pairs that do not merge."""
+    return max(pairs.MIN_PAIR_BITS, (5 * n_merges).bit_length())
+
+
+PAIR_TABLE_TRIES = 4
+COLLIDING = "the merges do not fit into a hash table: their ids look made to collide"
+
+
+def empty_pairs(bits: int) -> npt.NDArray[np.uint64]:
+    """Returns the slots of a pair table with nothing in it."""
+    return np.full((1 << bits) + 64, -1, np.int64).view(np.uint64)
+
+
+def pair_table(lefts: npt.NDArray[np.int32], rights: npt.NDArray[np.int32]) -> tuple[npt.NDArray[np.uint64], int]:
+    """Builds the pair table of merges; returns its slots and their bits.
+
+    Raises:
+      ValueError: if it would have to be much larger than merges from training need.
+    """
+    least = pair_bits(lefts.size)
+    for bits in range(least, least + PAIR_TABLE_TRIES):
+        slots = empty_pairs(bits)
+        if pairs.build_pairs(lefts, rights, slots, bits):
+            return slots, bits
+    raise ValueError(COLLIDING)
+
+
+def are_ordered(merges: Merges) -> bool:
+    """Whether every merge comes after all that make its parts."""
+    lefts, rights, products = merges
+    made = np.full(1 + max(int(ids.max(initial=0)) for ids in merges), -1, np.int64)
+    ranks = np.arange(products.size)
+    made[products] = ranks  # of several merges that make the same, the last is set last
+    return bool(np.all(made[lefts] < ranks) and np.all(made[rights] < ranks))
+
+
+def joins_of(merges: Merges, initial: npt.NDArray[np.int64]) -> npt.NDArray[np.uint64]:
+    """Returns the bits of `BPETables.joins`; all are set where it is not clear what tokens begin and end with."""
+    n = 1 + max(int(ids.max(initial=0)) for ids in (*merges, initial))
+    firsts = np.full(n, -1, np.int32)
+    firsts[initial] = initial
+    lasts = firsts.copy()
+    joins = np.zeros((1 << pairs.JOIN_BITS) // 64, np.uint64)
+    if not pairs.find_joins(*merges, firsts, lasts, joins):
+        joins[:] = ~np.uint64(0)
+    return joins

@@ -1,0 +1,157 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The slow twin of the BPE kernels, in plain Python, short enough to be believed by reading."""
+
+import heapq
+import itertools
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from tokenizer.kernels.bpe import CONTINUES, ENDS
+
+if TYPE_CHECKING:
+    from tokenizer.models.bpe import BPE
+
+_PRINTABLE = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
+_OTHERS = [b for b in range(256) if b not in _PRINTABLE]
+BYTE_ALPHABET = "".join(chr(b if b in _PRINTABLE else 0x100 + _OTHERS.index(b)) for b in range(256))
+"""The character by which byte-level vocabularies write each byte: itself where it is printable, else from U+0100 on."""
+
+_U64 = (1 << 64) - 1
+
+
+def tokenize_bytes(model: "BPE", word: bytes, key: int | None) -> list[tuple[int, int]]:
+    """Returns the ids of a word, and the byte at which each ends; see `BPE.tokenize_bytes`."""
+    text = "".join(BYTE_ALPHABET[b] for b in word) if model.byte_level else word.decode()
+    if model.ignore_merges and key is None and text in model.vocab:
+        return [(model.vocab[text], len(word))]
+    symbols, lengths = _initial_symbols(model, text)
+    if key is None:
+        _merge(model, symbols, lengths)
+    else:
+        _merge_dropping(model, symbols, lengths, key)
+    ends = [min(sum(lengths[: i + 1]), len(word)) for i in range(len(symbols))]
+    return [(model.vocab[symbol], end) for symbol, end in zip(symbols, ends, strict=True)]
+
+
+def _initial_symbols(model: "BPE", text: str) -> tuple[list[str], list[int]]:
+    symbols: list[str] = []
+    lengths: list[int] = []
+    waiting: list[int] = []  # lengths of unknown tokens that are yet to come
+
+    def flush() -> None:
+        for length in waiting:
+            symbols.append(str(model.unk_token))
+            lengths.append(length)
+        waiting.clear()
+
+    for i, character in enumerate(text):
+        row = (CONTINUES if i else 0) | (ENDS if i == len(text) - 1 else 0)
+        symbol = model.spelled(character, row)
+        length = 1 if model.byte_level else len(character.encode())
+        byte_tokens = [f"<0x{b:02X}>" for b in symbol.encode()]
+        if symbol in model.vocab:
+            flush()
+            symbols.append(symbol)
+            lengths.append(length)
+        elif model.byte_fallback and all(token in model.vocab for token in byte_tokens):
+            symbols += byte_tokens
+            lengths += [0 if model.byte_level and k else 1 for k in range(len(byte_tokens))]
+        elif model.unk_token is not None:
+            if waiting and model.fuse_unk:
+                waiting[-1] += length
+            else:
+                flush()
+                waiting.append(length)
+    flush()
+    return symbols, lengths
+
+
+def _join(model: "BPE", left: str, right: str) -> str:
+    return left + without(right, len(model.prefix.encode()))
+
+
+def _merge(model: "BPE", symbols: list[str], lengths: list[int]) -> None:
+    while True:
+        pairs = itertools.pairwise(symbols)
+        chances = [(model.ranks[pair], i) for i, pair in enumerate(pairs) if pair in model.ranks]
+        if not chances:
+            return
+        _, i = min(chances)
+        symbols[i : i + 2] = [_join(model, symbols[i], symbols[i + 1])]
+        lengths[i : i + 2] = [lengths[i] + lengths[i + 1]]
+
+
+def _merge_dropping(model: "BPE", symbols: list[str], lengths: list[int], key: int) -> None:
+    # Symbols keep their places, so that chances to merge do: what has been merged away is None.
+    places: list[str | None] = list(symbols)
+    sizes = list(lengths)
+    chances: list[tuple[int, int]] = []
+
+    def after(i: int) -> int | None:
+        return next((j for j in range(i + 1, len(places)) if places[j] is not None), None)
+
+    def rank(i: int | None) -> int | None:
+        j = None if i is None else after(i)
+        if i is None or j is None:
+            return None
+        return model.ranks.get((str(places[i]), str(places[j]))) if places[i] is not None else None
+
+    def add(i: int | None) -> None:
+        found = rank(i)
+        if found is not None and i is not None:
+            heapq.heappush(chances, (found, i))
+
+    for i in range(len(places)):
+        add(i)
+    skipped: list[tuple[int, int]] = []
+    n_draws = 0
+    while chances:
+        chance = heapq.heappop(chances)
+        n_draws += 1
+        if _random(key, n_draws) / 2**24 < np.float32(model.dropout or 0):
+            skipped.append(chance)
+            continue
+        for other in skipped:
+            heapq.heappush(chances, other)
+        skipped.clear()
+        found, i = chance
+        j = after(i)
+        if rank(i) != found or j is None:
+            continue
+        places[i] = _join(model, str(places[i]), str(places[j]))
+        places[j] = None
+        sizes[i] += sizes[j]
+        add(next((h for h in range(i - 1, -1, -1) if places[h] is not None), None))
+        add(i)
+    symbols[:] = [symbol for symbol in places if symbol is not None]
+    lengths[:] = [size for symbol, size in zip(places, sizes, strict=True) if symbol is not None]
+
+
+def without(token: str, n_prefix: int) -> str:
+    """Cuts the bytes of the continuing prefix off a token, whatever they are, as HF does.
+
+    Raises:
+      ValueError: if it has not that many, or they end within a character.
+    """
+    if n_prefix == 0:
+        return token
+    encoded = token.encode()
+    if len(encoded) < n_prefix:
+        raise ValueError(token)
+    return encoded[n_prefix:].decode()
+
+
+def dropout_key(seed: int, occurrence: int) -> int:
+    """Returns the name of the random stream of one occurrence of a word; see kernels.bpe_merging."""
+    z = (seed * 0xD1342543DE82EF95 + occurrence) & _U64
+    z = (z ^ z >> 32) * 0xD6E8FEB86659FD93 & _U64
+    z = (z ^ z >> 32) * 0xD6E8FEB86659FD93 & _U64
+    return z ^ z >> 32
+
+
+def _random(key: int, counter: int) -> int:
+    z = (key + (counter + 1) * 0x9E3779B97F4A7C15) & _U64
+    z = (z ^ z >> 30) * 0xBF58476D1CE4E5B9 & _U64
+    z = (z ^ z >> 27) * 0x94D049BB133111EB & _U64
+    return (z ^ z >> 31) >> 40

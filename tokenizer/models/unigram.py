@@ -1,0 +1,388 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Unigram: of all ways to cut a word into pieces the one with the highest sum of scores."""
+
+import dataclasses
+import enum
+import functools
+import heapq
+import math
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from tokenizer.kernels import unigram as kernels
+from tokenizer.ragged import read_only
+
+MAX_ID = (1 << 24) - 1
+"""Ids beyond this are refused: a state of the trie has no room for them."""
+
+UNKNOWN_PENALTY = 10.0
+"""An unknown character scores this much less than the worst piece."""
+
+SPACE = "▁"
+"""U+2581, which SentencePiece writes for a space."""
+
+
+class PieceType(enum.IntEnum):
+    """What a piece of a SentencePiece model is; the numbers are those of the file."""
+
+    NORMAL = 1
+    UNKNOWN = 2
+    CONTROL = 3
+    USER_DEFINED = 4
+    UNUSED = 5
+    BYTE = 6
+
+
+class UnigramTables(NamedTuple):
+    """A Unigram vocabulary as the kernels read it."""
+
+    units: npt.NDArray[np.int64]
+    """int64[n]: the states of the double-array trie, see kernels.unigram."""
+    root_base: int
+    scores: npt.NDArray[np.float64]
+    """float64[n_pieces]."""
+    byte_ids: npt.NDArray[np.int32]
+    """int32[256]: ids of the byte pieces `<0x00>` to `<0xFF>`, -1 for those the vocabulary does not have."""
+    unk_id: int
+    """-1 where there is none."""
+    unk_score: float
+    byte_fallback: bool
+    longest: int
+    """Bytes in the longest piece, or in the longest character."""
+    single: bool
+    """Whether sums are kept in single precision, as sentencepiece does."""
+
+
+class UnigramScratch(NamedTuple):
+    """What Viterbi remembers of every place in a word."""
+
+    scores: npt.NDArray[np.float64]
+    pieces: npt.NDArray[np.int32]
+    starts: npt.NDArray[np.int64]
+
+
+def new_unigram_scratch(n_word_bytes: int) -> UnigramScratch:
+    """Makes scratch for words of up to `n_word_bytes` bytes. Pages that no word reaches are never touched."""
+    n = n_word_bytes + 1  # a place before every byte, and the end
+    return UnigramScratch(np.empty(n, np.float64), np.empty(n, np.int32), np.empty(n, np.int64))
+
+
+class Segmentation(NamedTuple):
+    """One way to cut a word: its score, and each piece with the character where it ends."""
+
+    score: float
+    pieces: tuple[tuple[int, int], ...]
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Unigram:
+    """Pieces with scores, which are logarithms of probabilities; the id of a piece is its position.
+
+    A character that no piece covers on its own may become the unknown token, at the score of the worst piece less 10.
+    A run of unknown characters is one token, or its byte pieces where `byte_fallback` is set and the vocabulary has
+    them all. Where two paths score the same, the one whose last piece is longer wins, at every place in the word.
+
+    Without `piece_types` the rules are HF's: every piece matches in text, whatever it is meant for; sums are in double
+    precision; a fused run of unknown characters that is itself a piece gets its id. With `piece_types` they are
+    sentencepiece's, which differ in what ids come out:
+
+    - only NORMAL and USER_DEFINED pieces match in text, and only NORMAL ones count for the worst score;
+    - a USER_DEFINED piece scores 0.1 for each of its bytes after the first, whatever the file says;
+    - sums are kept in single precision, and begin again at zero where one has fallen below -100000, so that near ties
+      are decided by rounding. A word in the middle of a text may therefore be cut differently from the same word
+      alone: see kernels.sentencepiece_unigram.
+
+    Raises:
+      ValueError: if there are no pieces, or more than 2^24, a score is not finite, `unk_id` or the number of types
+        does not fit the vocabulary, or under sentencepiece's rules a piece stands twice.
+
+    Source: HF tokenizers 0.23 `models/unigram/model.rs`, `encode_optimized`; sentencepiece 0.2.3 `EncodeOptimized`,
+      probed. sentencepiece 0.2.0 scored USER_DEFINED pieces by the best score, and never began again at zero.
+    """
+
+    vocab: Sequence[tuple[str, float]]
+    unk_id: int | None = None
+    byte_fallback: bool = False
+    piece_types: Sequence[int] | None = None
+
+    def __post_init__(self) -> None:
+        n = len(self.vocab)
+        if not 1 <= n <= MAX_ID + 1:
+            raise ValueError(f"a Unigram vocabulary has 1..{MAX_ID + 1} pieces, got {n}")
+        if self.unk_id is not None and not 0 <= self.unk_id < n:
+            raise ValueError(f"unk_id must be in 0..{n - 1}, got {self.unk_id!r}")
+        if self.piece_types is not None and len(self.piece_types) != n:
+            raise ValueError(f"piece_types must have one entry per piece, got {len(self.piece_types)} for {n} pieces")
+        scores = np.array([score for _, score in self.vocab], np.float64)
+        if not np.isfinite(scores).all():
+            i = int(np.flatnonzero(~np.isfinite(scores))[0])
+            raise ValueError(f"score of piece {self.vocab[i][0]!r} must be finite, got {self.vocab[i][1]!r}")
+        if self.piece_types is not None and len(self._matching) != self._n_matching:
+            seen: set[str] = set()
+            for i in self._matching_ids():
+                if self.vocab[i][0] in seen:
+                    raise ValueError(f"piece {self.vocab[i][0]!r} stands twice in the vocabulary")
+                seen.add(self.vocab[i][0])
+
+    def __repr__(self) -> str:
+        rules = "HF's" if self.piece_types is None else "sentencepiece's"
+        options = f"unk_id={self.unk_id!r}, byte_fallback={self.byte_fallback}"
+        return f"Unigram({len(self.vocab)} pieces, {options}, {rules} rules)"
+
+    def _matching_ids(self) -> Iterator[int]:
+        types = self.piece_types
+        for i, (piece, _) in enumerate(self.vocab):
+            if piece and (types is None or types[i] in (PieceType.NORMAL, PieceType.USER_DEFINED)):
+                yield i
+
+    @functools.cached_property
+    def _n_matching(self) -> int:
+        return sum(1 for _ in self._matching_ids())
+
+    @functools.cached_property
+    def _matching(self) -> dict[str, int]:
+        """The pieces that match in text; of one that stands twice the last, as in HF."""
+        return {self.vocab[i][0]: i for i in self._matching_ids()}
+
+    @functools.cached_property
+    def _scores(self) -> npt.NDArray[np.float64]:
+        """float64[n]: what each piece scores where it matches."""
+        scores = np.array([score for _, score in self.vocab], np.float64)
+        if self.piece_types is None:
+            return scores
+        types = np.asarray(self.piece_types)
+        scores = scores.astype(np.float32).astype(np.float64)
+        for i in np.flatnonzero(types == PieceType.USER_DEFINED).tolist():
+            scores[i] = np.float32(len(self.vocab[i][0].encode()) * 0.1 - 0.1)
+        return scores
+
+    @functools.cached_property
+    def _unk_score(self) -> float:
+        scores = np.array([score for _, score in self.vocab], np.float64)
+        if self.piece_types is None:
+            return float(scores.min()) - UNKNOWN_PENALTY
+        normal = scores[np.asarray(self.piece_types) == PieceType.NORMAL].astype(np.float32)
+        worst = normal.min() if normal.size else np.float32(0)
+        return float(np.float32(worst - np.float32(UNKNOWN_PENALTY)))
+
+    @functools.cached_property
+    def _byte_ids(self) -> dict[int, int]:
+        types = self.piece_types
+        ids = {p: i for i, (p, _) in enumerate(self.vocab) if types is None or types[i] == PieceType.BYTE}
+        return {b: ids[f"<0x{b:02X}>"] for b in range(256) if f"<0x{b:02X}>" in ids}
+
+    @functools.cached_property
+    def splits_at_spaces(self) -> bool:
+        """Whether cutting a text before every "▁" changes nothing, because no piece has one after another character.
+
+        No path can then have a piece across such a cut, so each path is one path per part, its score is the sum of
+        theirs, and the best path is made of the best paths: ties too, as every place in a part is reached from the
+        same place in front of it. Not so in finite precision: the sums before a part differ, so near ties may fall
+        differently. HF's words always begin at zero. sentencepiece's do not, see kernels.sentencepiece_unigram.
+        Unknown characters fuse only within a part: "▁" must be a piece too, or the unknown run must not reach a cut.
+        """
+        return SPACE in self._matching and not any(SPACE in piece[1:] for piece in self._matching)
+
+    @functools.cached_property
+    def splits_at_space_runs(self) -> bool:
+        """Whether cutting a text before every run of "▁" changes nothing: no piece has one after anything else.
+
+        The argument is that of `splits_at_spaces`; pieces of several "▁", as models of code have, stay whole.
+        """
+        return SPACE in self._matching and not any(SPACE in piece.lstrip(SPACE) for piece in self._matching)
+
+    @functools.cached_property
+    def tables(self) -> UnigramTables:
+        """The vocabulary lowered to a double-array trie."""
+        entries = sorted((piece.encode(), i) for piece, i in self._matching.items())
+        units, root_base = double_array(entries)
+        byte_ids = np.full(256, -1, np.int32)
+        for byte, i in self._byte_ids.items():
+            byte_ids[byte] = i
+        return UnigramTables(
+            units=read_only(units),
+            root_base=root_base,
+            scores=read_only(self._scores),
+            byte_ids=read_only(byte_ids),
+            unk_id=-1 if self.unk_id is None else self.unk_id,
+            unk_score=self._unk_score,
+            byte_fallback=self.byte_fallback,
+            longest=max(4, max((len(piece) for piece, _ in entries), default=0)),
+            single=self.piece_types is not None,
+        )
+
+    @functools.cached_property
+    def _longest(self) -> int:
+        return max(map(len, self._matching), default=0)
+
+    def _edges(self, word: str, start: int) -> Iterator[tuple[int, int, float]]:
+        """Yields `(end, id, score)` of everything that may come at `start`, in characters; shorter pieces first."""
+        alone = False
+        for stop in range(start + 1, min(len(word), start + self._longest) + 1):
+            piece = self._matching.get(word[start:stop])
+            if piece is not None:
+                alone = alone or stop == start + 1
+                yield stop, piece, float(self._scores[piece])
+        if not alone:
+            yield start + 1, -1 if self.unk_id is None else self.unk_id, self._unk_score
+
+    def tokenize(self, word: str) -> list[tuple[int, int]]:
+        """Tokenizes one word, slowly, in plain Python: each id with the character of the word where it ends.
+
+        Raises:
+          ValueError: if a character is not covered and there is no unknown token.
+        """
+        round_sum = (lambda total: float(np.float32(total))) if self.piece_types is not None else float
+        # Of the best path to each place: its score, its last piece, where that starts.
+        best: list[tuple[float, int, int]] = [(0.0, -1, -1)] + [(0.0, -1, -1)] * len(word)
+        for start in range(len(word)):
+            so_far = best[start][0]
+            if self.piece_types is not None and so_far < kernels.REBASE_BELOW:
+                best[start:] = [(round_sum(score - so_far), piece, first) for score, piece, first in best[start:]]
+            for stop, piece, score in self._edges(word, start):
+                total = round_sum(score + best[start][0])
+                if best[stop][2] < 0 or total > best[stop][0]:
+                    if piece < 0:
+                        raise ValueError(
+                            f"character {word[start]!r} is not in the vocabulary, which has no unknown token"
+                        )
+                    best[stop] = (total, piece, start)
+        path: list[tuple[int, int]] = []
+        stop = len(word)
+        while stop > 0:
+            path.append((best[stop][1], stop))
+            stop = best[stop][2]
+        return self._finish(word, path[::-1])
+
+    def _finish(self, word: str, path: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
+        """Fuses the unknown characters of a path, or spells them in bytes."""
+        tokens: list[tuple[int, int]] = []
+        start = 0
+        for k, (piece, stop) in enumerate(path):
+            if piece != self.unk_id:
+                tokens.append((piece, stop))
+            elif k + 1 < len(path) and path[k + 1][0] == self.unk_id:
+                continue
+            else:
+                run = word[start:stop]
+                spelled = [self._byte_ids.get(b, -1) for b in run.encode()] if self.byte_fallback else [-1]
+                if self.piece_types is None and run in self._matching:
+                    tokens.append((self._matching[run], stop))
+                elif min(spelled) < 0:
+                    tokens.append((self.unk_id, stop))
+                else:
+                    tokens += [(i, stop) for i in spelled]
+            start = stop
+        return tokens
+
+    def nbest(self, word: str, n: int) -> list[Segmentation]:
+        """Returns the `n` best paths, best first, fewer where there are fewer; scores are summed in double precision.
+
+        Of two paths with the same score the one whose last piece is longer comes first, then its own first part
+        decides. Time and memory grow with `n` times the length of the word.
+
+        Raises:
+          ValueError: if `n` is not positive, or a character is not covered and there is no unknown token.
+
+        Source: sentencepiece `Lattice::NBest`, which searches the same paths best first with an agenda that it cuts
+          short.
+        """
+        if n < 1:
+            raise ValueError(f"n must be positive, got {n!r}")
+        # For each place the best ways to it: score, then where the last piece starts, which it is, and which way to
+        # there.
+        ways: list[list[tuple[float, int, int, int]]] = [[(0.0, -1, -1, -1)]] + [[] for _ in word]
+        arriving: list[list[tuple[int, int, float]]] = [[] for _ in range(len(word) + 1)]
+        for start in range(len(word)):
+            for stop, piece, score in self._edges(word, start):
+                if piece < 0:
+                    raise ValueError(f"character {word[start]!r} is not in the vocabulary, which has no unknown token")
+                arriving[stop].append((start, piece, score))
+            # Everything that ends at the next place starts at or before this one.
+            heads = [(-(score + ways[s][0][0]), s, 0, piece, score) for s, piece, score in arriving[start + 1]]
+            heapq.heapify(heads)
+            while heads and len(ways[start + 1]) < n:
+                negative, s, rank, piece, score = heapq.heappop(heads)
+                ways[start + 1].append((-negative, s, piece, rank))
+                if rank + 1 < len(ways[s]):
+                    heapq.heappush(heads, (-(score + ways[s][rank + 1][0]), s, rank + 1, piece, score))
+            arriving[start + 1] = []
+        paths = []
+        for rank in range(len(ways[len(word)])):
+            pieces: list[tuple[int, int]] = []
+            stop, way = len(word), rank
+            while stop > 0:
+                _, start, piece, before = ways[stop][way]
+                pieces.append((piece, stop))
+                stop, way = start, before
+            paths.append(Segmentation(ways[len(word)][rank][0], tuple(self._finish(word, pieces[::-1]))))
+        return paths
+
+    def sample(self, word: str, alpha: float, seed: int, nbest_size: int = -1) -> list[tuple[int, int]]:
+        """Tokenizes one word as `tokenize` does, by a path drawn with a probability proportional to exp(alpha * score).
+
+        Args:
+          word: what to tokenize.
+          alpha: 0 makes all paths equally likely; the larger, the more likely the best one.
+          seed: 0..2^64-1; equal seeds, equal paths. Give every word of a text a seed of its own.
+          nbest_size: from how many of the best paths to draw; negative for all there are, 0 and 1 for the best alone.
+
+        Raises:
+          ValueError: if `alpha` is negative or not finite, the seed does not fit, or a character is not covered and
+            there is no unknown token.
+
+        Source: sentencepiece `SampleEncode`. HF's `Unigram.alpha` weighs pieces before others more often than once.
+        """
+        if not (math.isfinite(alpha) and alpha >= 0):
+            raise ValueError(f"alpha must be a number of at least 0, got {alpha!r}")
+        if not 0 <= seed < 1 << 64:
+            raise ValueError(f"seed must be in 0..2^64-1, got {seed!r}")
+        if nbest_size in (0, 1):
+            return self.tokenize(word)
+        if nbest_size > 1:
+            paths = self.nbest(word, nbest_size)
+            weights = [math.exp(alpha * (path.score - paths[0].score)) for path in paths]
+            limit = math.fsum(weights) * kernels.random_number(np.uint64(seed), 0)
+            chosen = int(np.searchsorted(np.cumsum(weights), limit, side="right"))
+            return list(paths[min(chosen, len(paths) - 1)].pieces)
+        values = np.frombuffer(word.encode(), np.uint8)
+        if not values.size:
+            return []
+        out, ends = np.empty(values.size, np.int32), np.empty(values.size, np.int64)
+        n = kernels.sample_one(
+            values, self.tables, float(alpha), np.uint64(seed), new_unigram_scratch(values.size), out, ends
+        )
+        if out[0] < 0:
+            raise ValueError(f"a character of {word[:80]!r} is not in the vocabulary, which has no unknown token")
+        chars = np.cumsum((values & 0xC0) != 0x80)
+        return [(int(i), int(chars[end - 1])) for i, end in zip(out[:n], ends[:n], strict=True)]
+
+
+def double_array(entries: Sequence[tuple[bytes, int]]) -> tuple[npt.NDArray[np.int64], int]:
+    """Builds the trie of pieces sorted by their bytes; returns its states and the base of its root."""
+    if not entries:
+        return np.full(512, kernels.NO_BYTE, np.int64), 256
+    offsets = np.zeros(len(entries) + 1, np.int64)
+    np.cumsum([len(piece) for piece, _ in entries], out=offsets[1:])
+    values = np.frombuffer(b"".join(piece for piece, _ in entries), np.uint8)
+    pieces = np.array([i for _, i in entries], np.int32)
+    stack = np.empty((values.size + 2, 4), np.int64)
+    capacity = (values.size // 256 + 8) * 256
+    while True:
+        units = np.empty(capacity, np.int64)
+        n_used, root_base = kernels.build_double_array(
+            values,
+            offsets,
+            pieces,
+            units,
+            np.empty(capacity, np.int32),
+            np.empty(capacity, np.int32),
+            np.zeros(capacity, np.bool_),
+            stack,
+        )
+        if n_used:
+            return units[:n_used].copy(), root_base
+        capacity *= 2

@@ -1,0 +1,55 @@
+# SPDX-License-Identifier: Apache-2.0
+"""WordLevel: a word is an entry, or unknown."""
+
+import dataclasses
+import functools
+from collections.abc import Mapping
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from tokenizer.models.bpe_tables import check_ids, utf8_words, word_table
+
+
+class WordLevelTables(NamedTuple):
+    """A WordLevel vocabulary as the kernels read it."""
+
+    slots: npt.NDArray[np.int64]
+    pool: npt.NDArray[np.uint8]
+    """Word table of the entries, see kernels.word_table; column VALUE holds the id."""
+    unk_id: int
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class WordLevel:
+    """A vocabulary of whole words.
+
+    Raises:
+      ValueError: if an id is not in 0..2^24-1 or occurs twice, or the unknown token is no entry.
+
+    Source: HF tokenizers `models/wordlevel/mod.rs`.
+    """
+
+    vocab: Mapping[str, int]
+    unk_token: str = "<unk>"
+
+    def __post_init__(self) -> None:
+        check_ids(self.vocab)
+        if self.unk_token not in self.vocab:
+            raise ValueError(
+                f"the vocabulary has no unknown token {self.unk_token!r}; add it, or name another with unk_token="
+            )
+
+    def __repr__(self) -> str:
+        return f"WordLevel({len(self.vocab)} entries, unk_token={self.unk_token!r})"
+
+    @functools.cached_property
+    def tables(self) -> WordLevelTables:
+        """The vocabulary lowered to a word table."""
+        ids = np.fromiter(self.vocab.values(), np.int32, len(self.vocab))
+        return WordLevelTables(*word_table(*utf8_words(list(self.vocab), ids)), self.vocab[self.unk_token])
+
+    def tokenize(self, word: str) -> list[tuple[int, int]]:
+        """Tokenizes one word in plain Python: the id of its only token, and the character at which it ends."""
+        return [(self.vocab.get(word, self.vocab[self.unk_token]), len(word))]
