@@ -1,9 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Post-processors: what stands around the tokens of a text, how long a row may be, how short."""
+"""Post-processors: what stands around the tokens of a text, what offsets cover, how long and short rows may be."""
 
 import dataclasses
+import functools
 from collections.abc import Iterable, Mapping
-from typing import Literal, NamedTuple
+from typing import ClassVar, Literal, NamedTuple
+
+from tokenizer import unicode_data
+from tokenizer.models.bpe import BYTE_ALPHABET
+from tokenizer.pre_tokenizers.tables import ranges
 
 Direction = Literal["right", "left"]
 TruncationStrategy = Literal["longest_first", "only_first", "only_second"]
@@ -30,8 +35,8 @@ class TemplateProcessing:
     """Lays out a single text, or a pair, among special tokens.
 
     Raises:
-      ValueError: if the single template does not hold A exactly once, the pair template not A and B exactly once each, or a
-        special token is not declared.
+      ValueError: if the single template does not hold A exactly once, or the pair template not A and B exactly once
+        each, or a special token is not declared.
 
     Source: HF tokenizers `processors/template.rs`.
     """
@@ -52,6 +57,16 @@ class TemplateProcessing:
     def __hash__(self) -> int:
         return hash((self.single, self.pair))
 
+    trims: ClassVar[tuple[bool, ...]] = ()
+    """Offsets stay as they are; see `trim_offsets`."""
+
+    def template(self, add_special_tokens: bool = True) -> "TemplateProcessing":
+        """Returns itself, or what it is without special tokens: type ids and the order of a pair stay."""
+        if add_special_tokens:
+            return self
+        single, pair = (tuple(p for p in pieces if p.is_sequence) for pieces in (self.single, self.pair))
+        return TemplateProcessing(single, pair, {})
+
 
 @dataclasses.dataclass(frozen=True)
 class BertProcessing:
@@ -63,8 +78,13 @@ class BertProcessing:
     sep: tuple[str, int]
     cls: tuple[str, int]
 
-    def template(self) -> TemplateProcessing:
+    trims: ClassVar[tuple[bool, ...]] = ()
+    """Offsets stay as they are; see `trim_offsets`."""
+
+    def template(self, add_special_tokens: bool = True) -> TemplateProcessing:
         """Returns the same layout as a template."""
+        if not add_special_tokens:
+            return PLAIN_LAYOUT
         cls, sep = TemplatePiece("cls", 0, False), TemplatePiece("sep", 0, False)
         first, second = TemplatePiece("A", 0, True), TemplatePiece("B", 1, True)
         return TemplateProcessing(
@@ -85,6 +105,144 @@ PLAIN_LAYOUT = TemplateProcessing(
 """The layout without a post-processor, or without special tokens."""
 
 
+@dataclasses.dataclass(frozen=True)
+class RobertaProcessing:
+    """<s> A </s>, and <s> A </s></s> B </s>, all of type id 0, with offsets trimmed as by `ByteLevel`.
+
+    Source: HF tokenizers `processors/roberta.rs`.
+    """
+
+    sep: tuple[str, int]
+    cls: tuple[str, int]
+    trim_offsets: bool = True
+    add_prefix_space: bool = True
+
+    @property
+    def trims(self) -> tuple[bool, ...]:
+        """`add_prefix_space` for each time that `trim_offsets` is to run."""
+        return (self.add_prefix_space,) if self.trim_offsets else ()
+
+    def template(self, add_special_tokens: bool = True) -> TemplateProcessing:
+        """Returns the same layout as a template."""
+        cls, sep = TemplatePiece("cls", 0, False), TemplatePiece("sep", 0, False)
+        first, second = TemplatePiece("A", 0, True), TemplatePiece("B", 0, True)
+        layout = TemplateProcessing(
+            single=(cls, first, sep),
+            pair=(cls, first, sep, sep, second, sep),
+            special_tokens={
+                "cls": SpecialToken((self.cls[1],), (self.cls[0],)),
+                "sep": SpecialToken((self.sep[1],), (self.sep[0],)),
+            },
+        )
+        return layout.template(add_special_tokens)
+
+
+@dataclasses.dataclass(frozen=True)
+class ByteLevel:
+    """Adds no tokens, but leaves white space at the ends of tokens out of their offsets; see `trim_offsets`.
+
+    Source: HF tokenizers `pre_tokenizers/byte_level.rs`.
+    """
+
+    add_prefix_space: bool = True
+    trim_offsets: bool = True
+    use_regex: bool = True
+    """Concerns pre-tokenizing only."""
+
+    @property
+    def trims(self) -> tuple[bool, ...]:
+        """`add_prefix_space` for each time that `trim_offsets` is to run."""
+        return (self.add_prefix_space,) if self.trim_offsets else ()
+
+    def template(self, add_special_tokens: bool = True) -> TemplateProcessing:
+        """Returns the layout without special tokens."""
+        return PLAIN_LAYOUT
+
+
+@dataclasses.dataclass(frozen=True)
+class Sequence:
+    """Post-processors one after the other: at most one layout, and any number that only trim offsets.
+
+    Raises:
+      ValueError: if there are several layouts, or offsets are trimmed after BertProcessing or RobertaProcessing, where
+        HF takes their special tokens for part of the text.
+
+    Source: HF tokenizers `processors/sequence.rs`.
+    """
+
+    processors: tuple["PostProcessor", ...]
+
+    def __post_init__(self) -> None:
+        self._layout()
+
+    def _flat(self) -> list["PostProcessor"]:
+        return [part for p in self.processors for part in (p._flat() if isinstance(p, Sequence) else [p])]
+
+    def _layout(self) -> "PostProcessor | None":
+        layout: PostProcessor | None = None
+        for processor in self._flat():
+            if not isinstance(processor, ByteLevel):
+                if layout is not None:
+                    raise ValueError(
+                        f"a sequence of post-processors may hold one layout, got {type(layout).__name__} and "
+                        f"{type(processor).__name__}; leave one out"
+                    )
+                layout = processor
+            elif processor.trim_offsets and isinstance(layout, BertProcessing | RobertaProcessing):
+                raise ValueError(
+                    f"ByteLevel with trim_offsets follows {type(layout).__name__} in a sequence of post-processors; "
+                    "put it before"
+                )
+        return layout
+
+    @property
+    def trims(self) -> tuple[bool, ...]:
+        """`add_prefix_space` for each time that `trim_offsets` is to run."""
+        return tuple(trim for processor in self._flat() for trim in processor.trims)
+
+    def template(self, add_special_tokens: bool = True) -> TemplateProcessing:
+        """Returns the layout as a template."""
+        layout = self._layout()
+        return layout.template(add_special_tokens) if layout else PLAIN_LAYOUT
+
+
+PostProcessor = TemplateProcessing | BertProcessing | RobertaProcessing | ByteLevel | Sequence
+
+
+@functools.cache
+def _trimmed_characters() -> str:
+    spaces = "".join(chr(c) for first, last in ranges(unicode_data.SPACES) for c in range(first, last + 1))
+    return spaces + BYTE_ALPHABET[ord(" ")]
+
+
+def trim_offsets(
+    tokens: Iterable[str], offsets: Iterable[tuple[int, int]], add_prefix_space: bool
+) -> list[tuple[int, int]]:
+    """Leaves white space at both ends of tokens out of their offsets.
+
+    Args:
+      tokens: the tokens of one text, as the vocabulary writes them, after truncation.
+      offsets: their offsets, in characters.
+      add_prefix_space: whether one space at the start of the first token may have been put there, so that it has no
+        character to leave out.
+
+    Source: HF tokenizers `pre_tokenizers/byte_level.rs`, `process_offsets`.
+    """
+    characters = _trimmed_characters()
+    trimmed = []
+    for i, (token, (start, stop)) in enumerate(zip(tokens, offsets, strict=True)):
+        n_leading = len(token) - len(token.lstrip(characters))
+        n_trailing = len(token) - len(token.rstrip(characters))
+        if n_leading > 0:
+            if n_leading == 1 and add_prefix_space and (i == 0 or start == 0):
+                n_leading = 0
+            start = min(start + n_leading, stop)
+        if 0 < n_trailing <= stop:
+            stop = max(stop - n_trailing, start)
+        trimmed.append((start, stop))
+    return trimmed
+
+
 def n_added(pieces: Iterable[TemplatePiece], special_tokens: Mapping[str, SpecialToken]) -> int:
     """Returns how many special tokens a template adds."""
     return sum(len(special_tokens[p.name].ids) for p in pieces if not p.is_sequence)
@@ -94,21 +252,25 @@ def n_added(pieces: Iterable[TemplatePiece], special_tokens: Mapping[str, Specia
 class Truncation:
     """Longest row, in tokens, special tokens included.
 
-    Source: HF tokenizers `utils/truncation.rs`, without overflowing parts.
+    Source: HF tokenizers `utils/truncation.rs`.
     """
 
     max_length: int
     strategy: TruncationStrategy = "longest_first"
     direction: Direction = "right"
     """Which end is cut off."""
+    stride: int = 0
+    """How many tokens each overflowing part has in common with the one before."""
 
     def __post_init__(self) -> None:
         if self.max_length < 0:
             raise ValueError(f"max_length must not be negative, got {self.max_length!r}")
-        if self.strategy not in ("longest_first", "only_first", "only_second"):
+        if self.stride < 0 or 0 < self.max_length <= self.stride:
             raise ValueError(
-                f"strategy must be 'longest_first', 'only_first' or 'only_second', got {self.strategy!r}"
+                f"stride must be in 0..max_length - 1, with max_length {self.max_length}, got {self.stride!r}"
             )
+        if self.strategy not in ("longest_first", "only_first", "only_second"):
+            raise ValueError(f"strategy must be 'longest_first', 'only_first' or 'only_second', got {self.strategy!r}")
         _check_direction(self.direction)
 
     def lengths(self, n_first: int, n_second: int | None, n_special: int) -> tuple[int, int]:
@@ -136,10 +298,33 @@ class Truncation:
         which, n = ("text", n_first) if self.strategy == "only_first" else ("pair", second)
         if n <= excess:
             raise ValueError(
-                f"truncation {self.strategy!r} to {self.max_length} must remove {excess} tokens, but the {which} has {n}; "
+                f"truncation {self.strategy!r} to {self.max_length} takes {excess} tokens, but the {which} has {n}; "
                 "use 'longest_first'"
             )
         return (n_first - excess, second) if self.strategy == "only_first" else (n_first, second - excess)
+
+    def parts(self, n: int, kept: int) -> list[tuple[int, int]]:
+        """Returns the parts that a text of `n` tokens is cut into, as ranges: what stays, then what overflows.
+
+        Every part has `kept` tokens, as `lengths` says, the last one perhaps less. Where none stay, one has all.
+
+        Raises:
+          ValueError: if the parts would have more tokens in common than they may have.
+        """
+        if kept >= n:
+            return [(0, n)]
+        if kept == 0:
+            return [(0, 0), (0, n)]
+        step = kept - self.stride
+        if step <= 0:
+            raise ValueError(
+                f"stride {self.stride} must be less than the {kept} tokens that max_length {self.max_length} leaves "
+                "this text; lower it, or raise max_length"
+            )
+        n_parts = 1 - (kept - n) // step  # rounded up
+        if self.direction == "right":
+            return [(i * step, min(i * step + kept, n)) for i in range(n_parts)]
+        return [(max(0, n - i * step - kept), n - i * step) for i in range(n_parts)]
 
 
 def _cut_longest(n_first: int, n_second: int, room: int) -> tuple[int, int]:

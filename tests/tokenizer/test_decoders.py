@@ -1,0 +1,96 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Decoders: what they make of tokens, and which of them work token by token."""
+
+import pytest
+
+from tokenizer import decoders
+
+LLAMA = decoders.Sequence(
+    (decoders.Replace("\u2581", " "), decoders.ByteFallback(), decoders.Fuse(), decoders.Strip(" ", 1, 0))
+)
+
+
+def test_wordpiece_joins_what_continues_a_word() -> None:
+    tokens = ["don", "'", "t", "##s", ",", "##", "x"]
+    assert decoders.WordPiece().decode_chain(tokens) == ["don", " '", " t", "s", ",", "", " x"]
+    assert decoders.WordPiece(cleanup=False).decode(tokens) == "don ' ts , x"
+
+
+def test_wordpiece_with_byte_tokens_decodes_the_row_as_one() -> None:
+    decoder = decoders.WordPiece(byte_tokens=True)
+    assert decoder.decode(["a", "<0xE2>", "<0x82>", "<0xAC>", "##b", "<0xFF>", "c"]) == "a€b\ufffd c"
+    assert decoders.WordPiece().decode(["a", "<0xE2>"]) == "a <0xE2>"
+
+
+def test_byte_level_reads_the_alphabet_and_leaves_other_tokens() -> None:
+    decoder = decoders.ByteLevel()
+    assert decoder.decode_chain(["ĠI", "Ġâ", "Ĥ", "¬", "a b", "中"]) == [" I €a b中"]
+    assert decoder.decode(["â", "Ĥ", "a"]) == "\ufffda"
+
+
+def test_metaspace_drops_the_first_space_where_one_was_put() -> None:
+    assert decoders.Metaspace().decode(["▁▁a", "▁b"]) == "a b"
+    assert decoders.Metaspace(prepend_scheme="never").decode(["▁a", "▁b"]) == " a b"
+
+
+def test_llama() -> None:
+    assert LLAMA.decode(["▁Hi", "▁", "<0xE2>", "<0x82>", "<0xAC>", "!"]) == "Hi €!"
+    assert LLAMA.decode(["<0x61>", "<0xFF>", "b"]) == "\ufffd\ufffdb"
+    texts = LLAMA.token_texts(["▁Hi", "▁▁", "<0x20>", "<0xE2>"])
+    assert texts == ([b"Hi", b" ", b"", b"\xe2"], [b" Hi", b"  ", b" ", b"\xe2"])
+
+
+def test_bpe_and_ctc_look_at_neighbours() -> None:
+    assert decoders.BPEDecoder().decode(["a", "b</w>", "c</w>"]) == "ab c"
+    assert decoders.BPEDecoder().decode([]) == ""
+    assert decoders.CTC().decode(["a", "a", "<pad>", "a", "|", "|", "b", "."]) == "aa b."
+
+
+def test_replace_takes_its_content_literally() -> None:
+    assert decoders.Replace("a+", r"\0$1", is_regex=True).decode_chain(["caab", ""]) == [r"c\0$1b", ""]
+    assert decoders.Replace("a+", "-").decode_chain(["a+a"]) == ["-a"]
+
+
+@pytest.mark.parametrize(
+    "decoder",
+    [
+        decoders.BPEDecoder(),
+        decoders.CTC(),
+        decoders.Sequence((decoders.Fuse(), decoders.Replace(" ", "_"))),
+        decoders.Sequence((decoders.ByteFallback(), decoders.Replace("€", "_"))),
+        decoders.Sequence((decoders.ByteFallback(), decoders.Fuse(), decoders.Strip("€", 1, 0))),
+        decoders.Sequence((decoders.Fuse(), decoders.Strip(" ", 2, 0))),
+        decoders.Sequence((decoders.Fuse(), decoders.Strip(" ", 0, 1))),
+        decoders.Sequence((decoders.Fuse(), decoders.Strip(" ", 1, 0), decoders.Strip(" ", 1, 0))),
+        decoders.Sequence((decoders.ByteFallback(), decoders.ByteLevel())),
+        decoders.Sequence((decoders.WordPiece(byte_tokens=True), decoders.Fuse())),
+    ],
+    ids=repr,
+)
+def test_what_needs_whole_rows_says_so(decoder: decoders.Decoder) -> None:
+    assert not decoder.is_per_token
+    assert decoder.token_texts(["a"]) is None
+    with pytest.raises(ValueError, match="decode whole rows"):
+        decoder.token_text("a", first=True)
+
+
+def test_an_empty_token_needs_whole_rows_where_it_tells() -> None:
+    assert LLAMA.is_per_token
+    assert LLAMA.token_texts(["a", ""]) is None
+    assert decoders.ByteFallback().token_texts(["a", ""]) is None
+    assert decoders.Metaspace().token_texts(["▁", ""]) == ([b"", b""], [b" ", b""])
+
+
+@pytest.mark.parametrize(
+    "make, message",
+    [
+        (lambda: decoders.Metaspace("ab"), "replacement must be one character, got 'ab'"),
+        (lambda: decoders.Metaspace(prepend_scheme="last"), "prepend_scheme must be 'always', 'never' or 'first'"),  # type: ignore[arg-type]
+        (lambda: decoders.Strip("", 1, 0), "content must be one character, got ''"),
+        (lambda: decoders.Strip(" ", 0, -1), "stop must not be negative, got -1"),
+        (lambda: decoders.Replace("(", "", is_regex=True), "no regular expression"),
+    ],
+)
+def test_bad_fields_are_refused(make: object, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        make()  # type: ignore[operator]

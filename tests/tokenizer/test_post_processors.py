@@ -1,0 +1,104 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Post-processors: layouts as templates, trimmed offsets, the parts that truncation makes."""
+
+from collections.abc import Callable
+
+import pytest
+
+from tokenizer.post_processors import (
+    PLAIN_LAYOUT,
+    BertProcessing,
+    ByteLevel,
+    RobertaProcessing,
+    Sequence,
+    SpecialToken,
+    TemplatePiece,
+    TemplateProcessing,
+    Truncation,
+    n_added,
+    trim_offsets,
+)
+
+CLS, SEP = ("<s>", 0), ("</s>", 2)
+BERT, ROBERTA = BertProcessing(SEP, CLS), RobertaProcessing(SEP, CLS)
+TURNED = TemplateProcessing(
+    single=(TemplatePiece("A", 3, True), TemplatePiece("<s>", 0, False)),
+    pair=(TemplatePiece("B", 1, True), TemplatePiece("<s>", 0, False), TemplatePiece("A", 4, True)),
+    special_tokens={"<s>": SpecialToken((0,), ("<s>",))},
+)
+
+
+def shape(pieces: tuple[TemplatePiece, ...]) -> list[tuple[str, int]]:
+    return [(piece.name, piece.type_id) for piece in pieces]
+
+
+def test_roberta_puts_two_separators_between_and_has_one_type() -> None:
+    layout = ROBERTA.template()
+    assert shape(layout.pair) == [("cls", 0), ("A", 0), ("sep", 0), ("sep", 0), ("B", 0), ("sep", 0)]
+    assert (n_added(layout.single, layout.special_tokens), n_added(layout.pair, layout.special_tokens)) == (2, 4)
+    assert layout.special_tokens["sep"] == SpecialToken((2,), ("</s>",))
+
+
+def test_without_special_tokens_types_and_order_stay() -> None:
+    assert shape(ROBERTA.template(add_special_tokens=False).pair) == [("A", 0), ("B", 0)]
+    assert shape(TURNED.template(add_special_tokens=False).pair) == [("B", 1), ("A", 4)]
+    assert TURNED.template() is TURNED
+    assert BERT.template(add_special_tokens=False) == ByteLevel().template() == PLAIN_LAYOUT
+
+
+def test_a_sequence_has_one_layout_and_any_number_of_trims() -> None:
+    both = Sequence((ByteLevel(False), Sequence((ByteLevel(trim_offsets=False), TURNED)), ByteLevel()))
+    assert both.template() is TURNED
+    assert both.trims == (False, True)
+    assert Sequence((ByteLevel(), ROBERTA)).trims == (True, True)
+    assert Sequence(()).template() is PLAIN_LAYOUT
+    assert TURNED.trims == BERT.trims == RobertaProcessing(SEP, CLS, trim_offsets=False).trims == ()
+
+
+@pytest.mark.parametrize(
+    "make, message",
+    [
+        (lambda: Sequence((ByteLevel(), BERT, TURNED)), "one layout, got BertProcessing and TemplateProcessing"),
+        (lambda: Sequence((Sequence((ROBERTA,)), ROBERTA)), "one layout, got RobertaProcessing and RobertaProcessing"),
+        (lambda: Sequence((BERT, ByteLevel())), "ByteLevel with trim_offsets follows BertProcessing"),
+        (lambda: Truncation(5, stride=5), "stride must be in 0..max_length - 1, with max_length 5, got 5"),
+        (lambda: Truncation(5, stride=-1), "stride must be in 0..max_length - 1, with max_length 5, got -1"),
+        (
+            lambda: Truncation(5, stride=3).parts(9, 3),
+            "stride 3 must be less than the 3 tokens that max_length 5 leaves",
+        ),
+    ],
+)
+def test_what_has_no_meaning_is_refused(make: Callable[[], object], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        make()
+
+
+def test_byte_level_may_follow_bert_if_it_does_nothing() -> None:
+    assert Sequence((BERT, ByteLevel(trim_offsets=False))).template() == BERT.template()
+
+
+def test_trimming() -> None:
+    tokens, offsets = ["Ġa", "Ġb", "ĠĠ", "c \u3000", "d"], [(0, 2), (2, 4), (4, 6), (6, 9), (9, 10)]
+    assert trim_offsets(tokens, offsets, add_prefix_space=False) == [(1, 2), (3, 4), (6, 6), (6, 7), (9, 10)]
+    assert trim_offsets(tokens, offsets, add_prefix_space=True) == [(0, 2), (3, 4), (6, 6), (6, 7), (9, 10)]
+    # A space that was put there has no character of its own.
+    assert trim_offsets(["Ġa", "ĠĠa"], [(0, 1), (0, 3)], add_prefix_space=True) == [(0, 1), (2, 3)]
+
+
+@pytest.mark.parametrize(
+    "direction, stride, n, kept, parts",
+    [
+        ("right", 0, 7, 7, [(0, 7)]),
+        ("right", 0, 7, 3, [(0, 3), (3, 6), (6, 7)]),
+        ("right", 0, 6, 3, [(0, 3), (3, 6)]),
+        ("right", 1, 7, 3, [(0, 3), (2, 5), (4, 7)]),
+        ("right", 2, 5, 3, [(0, 3), (1, 4), (2, 5)]),
+        ("left", 0, 7, 3, [(4, 7), (1, 4), (0, 1)]),
+        ("left", 1, 6, 3, [(3, 6), (1, 4), (0, 2)]),
+        ("left", 3, 4, 0, [(0, 0), (0, 4)]),
+        ("right", 0, 0, 0, [(0, 0)]),
+    ],
+)
+def test_parts(direction: str, stride: int, n: int, kept: int, parts: list[tuple[int, int]]) -> None:
+    assert Truncation(9, direction=direction, stride=stride).parts(n, kept) == parts  # type: ignore[arg-type]

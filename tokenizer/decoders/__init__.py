@@ -1,0 +1,15 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Decoders: tokens back to text. Under HF's names, equal to HF on every list of tokens."""
+
+from tokenizer.decoders.base import Decoder as Decoder
+from tokenizer.decoders.base import TokenTexts as TokenTexts
+from tokenizer.decoders.byte_tokens import ByteFallback as ByteFallback
+from tokenizer.decoders.byte_tokens import ByteLevel as ByteLevel
+from tokenizer.decoders.edits import Fuse as Fuse
+from tokenizer.decoders.edits import Replace as Replace
+from tokenizer.decoders.edits import Strip as Strip
+from tokenizer.decoders.sequence import Sequence as Sequence
+from tokenizer.decoders.words import CTC as CTC
+from tokenizer.decoders.words import BPEDecoder as BPEDecoder
+from tokenizer.decoders.words import Metaspace as Metaspace
+from tokenizer.decoders.words import WordPiece as WordPiece

@@ -1,0 +1,88 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Decoders for tokens that stand for bytes: `ByteLevel`, `ByteFallback`."""
+
+import dataclasses
+import re
+from collections.abc import Sequence
+
+from tokenizer.decoders.base import Decoder, TokenTexts
+from tokenizer.models.bpe import BYTE_ALPHABET
+
+_BYTE_OF = {character: byte for byte, character in enumerate(BYTE_ALPHABET)}
+# HF reads the digits as Rust reads numbers: in either case, and with a sign.
+_BYTE_TOKEN = re.compile("<0x([0-9A-Fa-f]{2}|[+][0-9A-Fa-f])>")
+
+
+@dataclasses.dataclass(frozen=True)
+class ByteLevel(Decoder):
+    """Reads tokens as bytes written in GPT-2's alphabet. A token with any other character is its own UTF-8.
+
+    What is not UTF-8 becomes U+FFFD, one for each longest beginning of a character, as everywhere in Python.
+
+    Source: HF tokenizers `pre_tokenizers/byte_level.rs`.
+    """
+
+    add_prefix_space: bool = True
+    trim_offsets: bool = True
+    use_regex: bool = True
+    """All three concern other parts only, and are part of the file."""
+
+    @property
+    def is_per_token(self) -> bool:
+        """Always; see `Decoder`."""
+        return True
+
+    def token_text(self, token: str, *, first: bool) -> bytes:
+        """Returns what one token adds to the text; see `Decoder`."""
+        try:
+            return bytes([_BYTE_OF[character] for character in token])
+        except KeyError:
+            return token.encode()
+
+    def decode_chain(self, tokens: Sequence[str]) -> list[str]:
+        """Returns the text of a row of tokens as one piece."""
+        return [b"".join(self.token_text(token, first=False) for token in tokens).decode("utf-8", "replace")]
+
+
+@dataclasses.dataclass(frozen=True)
+class ByteFallback(Decoder):
+    """Reads tokens like `<0xE2>` as bytes. In a run of them that is not UTF-8 every byte becomes U+FFFD.
+
+    Source: HF tokenizers `decoders/byte_fallback.rs`.
+    """
+
+    @property
+    def is_per_token(self) -> bool:
+        """Always; see `Decoder`."""
+        return True
+
+    def token_text(self, token: str, *, first: bool) -> bytes:
+        """Returns what one token adds to the text; see `Decoder`."""
+        match = _BYTE_TOKEN.fullmatch(token)
+        return bytes([int(match.group(1), 16)]) if match else token.encode()
+
+    def token_texts(self, tokens: Sequence[str]) -> TokenTexts | None:
+        """Returns what each token adds; None if one is empty, since it parts bytes that the joined text does not."""
+        return super().token_texts(tokens) if all(tokens) else None
+
+    def decode_chain(self, tokens: Sequence[str]) -> list[str]:
+        """Returns the pieces that a row of tokens becomes: a run of byte tokens that is UTF-8 is one."""
+        pieces: list[str] = []
+        run = bytearray()
+        for token in tokens:
+            if _BYTE_TOKEN.fullmatch(token):
+                run += self.token_text(token, first=False)
+            else:
+                pieces += _characters(run)
+                pieces.append(token)
+                run.clear()
+        return pieces + _characters(run)
+
+
+def _characters(run: bytearray) -> list[str]:
+    if not run:
+        return []
+    try:
+        return [run.decode()]
+    except UnicodeDecodeError:
+        return ["\ufffd"] * len(run)
