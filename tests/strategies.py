@@ -28,7 +28,7 @@ def characters() -> st.SearchStrategy[str]:
 
 
 def texts(max_size: int = 60) -> st.SearchStrategy[str]:
-    """Hostile text: any characters; long words; the same character many times; ordinary words with something in them."""
+    """Hostile text: any characters; long words; one character many times; ordinary words with something in them."""
     ordinary = st.sampled_from(["the ", "unaffable ", "Token", "TEXT", "3Ⰻ7", "玫瑰花", " ", "x" * 99, "y" * 101])
     return st.one_of(
         st.text(characters(), max_size=max_size),

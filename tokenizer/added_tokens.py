@@ -1,15 +1,30 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Added tokens: entries beside the model's own vocabulary, most of them special."""
+"""Added tokens: entries beside the model's own vocabulary, found in text before anything else looks at it."""
 
 import dataclasses
+import functools
+from collections import Counter
+from collections.abc import Sequence
+from typing import Literal, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from tokenizer import unicode_tables
+from tokenizer.kernels import added_matching
+from tokenizer.kernels.byte_trie import build_trie
+from tokenizer.ragged import Ragged
+
+SpecialPolicy = Literal["plain", "split", "error"]
+"""What becomes of a special token's text in a document: it stays text, it becomes the token, or it is an error."""
 
 
 @dataclasses.dataclass(frozen=True)
 class AddedToken:
     """A token that belongs to the tokenizer rather than to its model.
 
-    Special tokens mark places (`[CLS]`, `[PAD]`). When their text occurs in a document it stays text: a document cannot
-    smuggle in a control token. HF calls this `encode_special_tokens=True`.
+    Special tokens mark places (`[CLS]`, `[PAD]`). When their text occurs in a document it stays text unless asked for
+    otherwise: a document cannot smuggle in a control token. HF calls this `encode_special_tokens=True`.
 
     Source: HF tokenizers `tokenizer/added_vocabulary.rs`, same fields.
     """
@@ -17,16 +32,106 @@ class AddedToken:
     id: int
     content: str
     single_word: bool = False
+    """Matches only where no word character is beside it."""
     lstrip: bool = False
+    """Takes the white space before it with it."""
     rstrip: bool = False
+    """Takes the white space after it with it."""
     normalized: bool = False
+    """Is looked for, normalized, in normalized text."""
     special: bool = True
 
     def __post_init__(self) -> None:
         if not self.content:
             raise ValueError(f"added token {self.id} has no content")
-        if not self.special:
-            raise ValueError(
-                f"added token {self.content!r} is not special: it would be cut out of texts, which is not supported; "
-                "make it special, or put it into the model's vocabulary"
-            )
+        if self.id < 0:
+            raise ValueError(f"added token {self.content!r} has id {self.id}; ids are not negative")
+
+
+class Segments(NamedTuple):
+    """Rows cut at the added tokens in them."""
+
+    rows: Ragged
+    tokens: npt.NDArray[np.int32]
+    """int32[n_segments]: id of segments that are an added token, -1 for text."""
+    row_segments: npt.NDArray[np.int64]
+    """int64[n_rows + 1]: the segments of each row."""
+
+
+class AddedTokenMatcher:
+    """Finds added tokens in text columns."""
+
+    def __init__(self, tokens: Sequence[AddedToken], contents: Sequence[str], special: SpecialPolicy) -> None:
+        """Prepares to find `contents`, the texts of `tokens` as they occur (normalized, if the text will be)."""
+        self._tokens = tokens
+        self._special = special
+        encoded = [content.encode() for content in contents]
+        numbers = np.arange(len(tokens), dtype=np.int32)
+        self._trie = build_trie(encoded, numbers, np.zeros(len(tokens), np.int64), n_roots=1)
+        self._ids = np.array([t.id for t in tokens], np.int32)
+        self._kinds = np.array(
+            [
+                t.single_word * added_matching.IS_SINGLE_WORD
+                | t.lstrip * added_matching.STRIPS_LEFT
+                | t.rstrip * added_matching.STRIPS_RIGHT
+                | (t.special and special != "split") * added_matching.IS_TEXT
+                for t in tokens
+            ],
+            np.uint8,
+        )
+        self._starters = np.zeros(256, np.bool_)
+        self._starters[[e[0] for e in encoded if e]] = True
+        self._only_starter = int(np.argmax(self._starters)) if self._starters.sum() == 1 else -1
+        self.only_counts = special == "plain" and all(t.special for t in tokens)
+        """Whether no token ever becomes one, so that looking for them serves to count them and nothing else."""
+
+    def cut(self, rows: Ragged, hits: Counter[str] | None = None) -> Segments | None:
+        """Cuts rows at added tokens; None where there is nothing to cut.
+
+        Args:
+          rows: valid UTF-8.
+          hits: added to: how often the text of each token occurs.
+
+        Raises:
+          ValueError: if special tokens are an error and one occurs; names it.
+        """
+        if self.only_counts and hits is None:
+            return None
+        found = np.zeros(len(self._tokens), np.int64)
+        room = 0
+        while True:
+            starts, stops = np.empty(room, np.int64), np.empty(room, np.int64)
+            numbers, in_rows = np.empty(room, np.int32), np.empty(room, np.int32)
+            n = added_matching.find_added(
+                rows.values, rows.offsets, self._trie, self._kinds, self._starters, self._only_starter,
+                unicode_tables.property_table("WORD_CHARACTERS"), unicode_tables.property_table("SPACES"),
+                found, starts, stops, numbers, in_rows,
+            )  # fmt: skip
+            if n <= room:
+                break
+            room = n
+            found[:] = 0
+        if hits is not None:
+            hits.update({self._tokens[i].content: int(found[i]) for i in np.flatnonzero(found).tolist()})
+        if self._special == "error":
+            for number in np.flatnonzero(found).tolist():
+                if self._tokens[number].special:
+                    raise ValueError(
+                        f"special token {self._tokens[number].content!r} occurs in a text; pass special='plain' to "
+                        "keep it text, or special='split' to make it the token"
+                    )
+        if n == 0:
+            return None
+        offsets = np.empty(rows.n_rows + 2 * n + 1, np.int64)
+        tokens = np.empty(rows.n_rows + 2 * n, np.int32)
+        row_segments = np.empty(rows.n_rows + 1, np.int64)
+        k = added_matching.cut_segments(rows.offsets, starts, stops, numbers, in_rows, n, offsets, tokens, row_segments)
+        is_token = tokens[:k] >= 0
+        ids = np.where(is_token, self._ids[np.where(is_token, tokens[:k], 0)], np.int32(-1))
+        return Segments(Ragged(rows.values, offsets[: k + 1]), ids.astype(np.int32), row_segments)
+
+
+@functools.cache
+def no_tokens() -> npt.NDArray[np.int32]:
+    """Returns the empty array that says that no row is an added token."""
+    return np.empty(0, np.int32)

@@ -7,99 +7,95 @@ import hashlib
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from tokenizer import decoders, unicode_data, unicode_tables
-from tokenizer.added_tokens import AddedToken
+from tokenizer.added_tokens import AddedToken, SpecialPolicy
 from tokenizer.counting import Tally, WordCounter
-from tokenizer.encoding import Encoding, EncodingBuilder
+from tokenizer.decoding import IdDecoder
+from tokenizer.encoding import EncodedToken, Encoding, EncodingBuilder, assemble
+from tokenizer.engines.choice import NO_NORMALIZER
 from tokenizer.kernels import rows as row_kernels
-from tokenizer.models import WordPiece
-from tokenizer.normalizers import BertNormalizer
-from tokenizer.plan import BertWordPiecePlan
+from tokenizer.models import Unigram, WordPiece
+from tokenizer.normalizers import BertNormalizer, Normalizer
+from tokenizer.plan import EncodePlan
 from tokenizer.post_processors import (
     PLAIN_LAYOUT,
     BertProcessing,
     Direction,
     Padding,
+    PostProcessor,
     TemplateProcessing,
     Truncation,
     TruncationStrategy,
     n_added,
 )
-from tokenizer.pre_tokenizers import BertPreTokenizer
-from tokenizer.ragged import Ragged, id_rows, list_array, read_only, string_array, text_rows
+from tokenizer.pre_tokenizers import BertPreTokenizer, PreTokenizer
+from tokenizer.ragged import Ragged, list_array, null_rows, text_rows
 
 DEFAULT_CACHE_BYTES = 32 << 20
 BERT_SPECIAL_TOKENS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
-_NO_NORMALIZER = BertNormalizer(clean_text=False, handle_chinese_chars=False, strip_accents=False, lowercase=False)
-
-
-class _TokenTexts(NamedTuple):
-    """What every id adds to a decoded text; offsets are int64[n_ids + 1] into the uint8 texts."""
-
-    first: npt.NDArray[np.uint8]
-    first_offsets: npt.NDArray[np.int64]
-    later: npt.NDArray[np.uint8]
-    later_offsets: npt.NDArray[np.int64]
-    skipped: npt.NDArray[np.bool_]
-    """bool[n_ids]: special tokens, and ids that belong to no token."""
-    unknown: npt.NDArray[np.bool_]
-    """bool[n_ids]: ids that belong to no token."""
 
 
 class Tokenizer:
     """Turns text into token ids and back.
 
-    Made by `from_file`, `from_str` or `for_bert`. Methods may be called from several threads at once, except the four that
-    change it: `enable_truncation`, `no_truncation`, `enable_padding`, `no_padding`.
+    Made by `from_file`, `from_str` or `for_bert`. Methods may be called from several threads at once, except the four
+    that change it: `enable_truncation`, `no_truncation`, `enable_padding`, `no_padding`.
 
-    The text of a special token in a document is text like any other.
+    The text of a special token in a document is text like any other, unless `special` says otherwise.
     """
 
     def __init__(
         self,
         *,
-        model: WordPiece | None,
-        normalizer: BertNormalizer | None = None,
-        pre_tokenizer: BertPreTokenizer | None = None,
-        post_processor: TemplateProcessing | BertProcessing | None = None,
-        decoder: decoders.WordPiece | None = None,
+        model: Any,
+        normalizer: Normalizer | None = None,
+        pre_tokenizer: PreTokenizer | None = None,
+        post_processor: PostProcessor | None = None,
+        decoder: Any = None,
         added_tokens: Sequence[AddedToken] = (),
         truncation: Truncation | None = None,
         padding: Padding | None = None,
+        special: SpecialPolicy = "plain",
         cache_bytes: int = DEFAULT_CACHE_BYTES,
     ) -> None:
         """Composes a tokenizer.
 
         Args:
-          model: None for a tokenizer that only normalizes and counts words.
+          model: a WordPiece, BPE, Unigram or WordLevel; None for a tokenizer that only normalizes and counts words.
           normalizer: None leaves text as it is.
-          pre_tokenizer: `BertPreTokenizer()` if None.
+          pre_tokenizer: None makes every text one word.
           decoder: None joins tokens with spaces, as HF does.
+          special: what becomes of the text of a special token in a document: "plain", it stays text; "split", it
+          becomes the
+            token, as in HF; "error", a ValueError. Not part of the file.
           cache_bytes: memory of one word cache; there are as many as threads that encode at the same time.
         """
         self.model = model
         self.normalizer = normalizer
-        self.pre_tokenizer = pre_tokenizer or BertPreTokenizer()
+        self.pre_tokenizer = pre_tokenizer
         self.post_processor = post_processor
         self.decoder = decoder
         self.added_tokens = tuple(added_tokens)
         self.truncation = truncation
         self.padding = padding
+        self.special = special
         self._cache_bytes = cache_bytes
+        if special not in ("plain", "split", "error"):
+            raise ValueError(f"special must be 'plain', 'split' or 'error', got {special!r}")
         self._check_added_tokens()
 
     def _check_added_tokens(self) -> None:
-        vocab = self.model.vocab if self.model else {}
+        vocab = _vocab_of(self.model)
         for token in self.added_tokens:
             if vocab.get(token.content, token.id) != token.id:
                 raise ValueError(
-                    f"added token {token.content!r} has id {token.id}, but the vocabulary gives it {vocab[token.content]}"
+                    f"added token {token.content!r} has id {token.id}, but the vocabulary gives it "
+                    f"{vocab[token.content]}"
                 )
         owners = {i: t for t, i in vocab.items()}
         for token in self.added_tokens:
@@ -116,22 +112,30 @@ class Tokenizer:
         lowercase: bool | None = None,
         strip_accents: bool | None = None,
         oov: str | None = None,
+        special: SpecialPolicy = "plain",
+        pattern: str | None = None,
         cache_bytes: int = DEFAULT_CACHE_BYTES,
     ) -> "Tokenizer":
-        """Loads a `tokenizer.json`, a `vocab.txt`, or a directory that holds one; which of them is seen from the content.
+        """Loads a tokenizer file of any kind, or a directory as `transformers` saves it.
+
+        `tokenizer.json`, `vocab.txt`, `vocab.json` with `merges.txt` beside it, a SentencePiece model, CLIP's gzip of
+        merges, tiktoken's ranks: which of them it is is seen from the content, not from the name.
 
         Args:
           path: the file or directory.
-          lowercase, strip_accents, oov: override what the file says; None keeps it. A `vocab.txt` says nothing, so there
+          lowercase, strip_accents, oov: override what the file says; None keeps it. A `vocab.txt` says nothing, so
+          there
             None means lower-case, accents follow the case, and oov "word": plain BERT.
+          special: as for the constructor.
+          pattern: for tiktoken's ranks, the name of the pattern that splits text: "gpt2", "cl100k", "o200k", ...
 
         Raises:
           OSError: if it cannot be read; TokenizerFileError (a ValueError): if it is broken or not supported.
         """
         from tokenizer.formats import loading
 
-        tokenizer = loading.load(Path(path), cache_bytes)
-        return tokenizer._with_overrides(lowercase, strip_accents, oov)
+        tokenizer = loading.load(Path(path), cache_bytes, pattern)
+        return tokenizer._with_overrides(lowercase, strip_accents, oov, special)
 
     @classmethod
     def from_str(cls, json: str) -> "Tokenizer":
@@ -171,6 +175,7 @@ class Tokenizer:
         return cls(
             model=WordPiece(ids, oov_policy=oov),
             normalizer=BertNormalizer(clean_text, handle_chinese_chars, strip_accents, lowercase),
+            pre_tokenizer=BertPreTokenizer(),
             post_processor=BertProcessing(("[SEP]", ids["[SEP]"]), ("[CLS]", ids["[CLS]"])) if has_both else None,
             decoder=decoders.WordPiece(),
             added_tokens=[AddedToken(i, t) for i, t in special],
@@ -180,9 +185,16 @@ class Tokenizer:
     @classmethod
     def untrained_bert(cls, *, lowercase: bool = True, strip_accents: bool | None = None) -> "Tokenizer":
         """Composes BERT's normalizer and pre-tokenizer without a model, to count words before there is a vocabulary."""
-        return cls(model=None, normalizer=BertNormalizer(strip_accents=strip_accents, lowercase=lowercase))
+        normalizer = BertNormalizer(strip_accents=strip_accents, lowercase=lowercase)
+        return cls(model=None, normalizer=normalizer, pre_tokenizer=BertPreTokenizer())
 
-    def _with_overrides(self, lowercase: bool | None, strip_accents: bool | None, oov: str | None) -> "Tokenizer":
+    def _with_overrides(
+        self,
+        lowercase: bool | None = None,
+        strip_accents: bool | None = None,
+        oov: str | None = None,
+        special: SpecialPolicy = "plain",
+    ) -> "Tokenizer":
         normalizer, model = self.normalizer, self.model
         if lowercase is not None or strip_accents is not None:
             changes: dict[str, Any] = {}
@@ -190,8 +202,15 @@ class Tokenizer:
                 changes["lowercase"] = lowercase
             if strip_accents is not None:
                 changes["strip_accents"] = strip_accents
-            normalizer = dataclasses.replace(normalizer or _NO_NORMALIZER, **changes)
+            normalizer = normalizer or NO_NORMALIZER
+            if not isinstance(normalizer, BertNormalizer):
+                raise ValueError(
+                    f"lowercase and strip_accents are choices of BertNormalizer; the normalizer is {normalizer!r}"
+                )
+            normalizer = dataclasses.replace(normalizer, **changes)
         if oov is not None and model is not None:
+            if not isinstance(model, WordPiece):
+                raise ValueError(f"oov is a choice of WordPiece; the model is {model!r}")
             model = dataclasses.replace(model, oov_policy=oov)
         return Tokenizer(
             model=model,
@@ -202,12 +221,13 @@ class Tokenizer:
             added_tokens=self.added_tokens,
             truncation=self.truncation,
             padding=self.padding,
+            special=special,
             cache_bytes=self._cache_bytes,
         )
 
-    def __reduce__(self) -> tuple[Callable[..., "Tokenizer"], tuple[str, int]]:
+    def __reduce__(self) -> tuple[Callable[..., "Tokenizer"], tuple[str, SpecialPolicy, int]]:
         # Compact, and whatever was compiled stays behind: the other process compiles or loads its own.
-        return _rebuild, (self.to_str(), self._cache_bytes)
+        return _rebuild, (self.to_str(), self.special, self._cache_bytes)
 
     # Writing it.
 
@@ -244,7 +264,7 @@ class Tokenizer:
 
     def get_vocab(self, with_added_tokens: bool = True) -> dict[str, int]:
         """Returns token -> id, a copy."""
-        vocab = dict(self.model.vocab) if self.model else {}
+        vocab = dict(_vocab_of(self.model))
         if with_added_tokens:
             vocab.update((t.content, t.id) for t in self.added_tokens)
         return vocab
@@ -276,8 +296,11 @@ class Tokenizer:
 
     @property
     def unk_token_id(self) -> int | None:
-        """Id of the unknown token."""
-        return self.model.vocab[self.model.unk_token] if self.model else None
+        """Id of the unknown token, None where the model has none."""
+        if isinstance(self.model, Unigram):
+            return self.model.unk_id
+        unk_token = getattr(self.model, "unk_token", None)
+        return None if unk_token is None else _vocab_of(self.model).get(unk_token)
 
     @property
     def pad_token_id(self) -> int:
@@ -292,10 +315,18 @@ class Tokenizer:
     # Rows of fixed length.
 
     def enable_truncation(
-        self, max_length: int, strategy: TruncationStrategy = "longest_first", direction: Direction = "right"
+        self,
+        max_length: int,
+        stride: int = 0,
+        strategy: TruncationStrategy = "longest_first",
+        direction: Direction = "right",
     ) -> None:
-        """Cuts rows to at most `max_length` tokens, special tokens included."""
-        self.truncation = Truncation(max_length, strategy, direction)
+        """Cuts rows to at most `max_length` tokens, special tokens included.
+
+        What does not fit is in `Encoding.overflowing`, each part with `stride` tokens of the one before; columns leave
+        it out.
+        """
+        self.truncation = Truncation(max_length, strategy, direction, stride)
 
     def no_truncation(self) -> None:
         """Leaves rows as long as they are."""
@@ -324,22 +355,27 @@ class Tokenizer:
     # Encoding.
 
     @functools.cached_property
-    def _plan(self) -> BertWordPiecePlan:
-        return BertWordPiecePlan(self.normalizer or _NO_NORMALIZER, self._require_model(), self._cache_bytes)
+    def _plan(self) -> EncodePlan:
+        return EncodePlan(
+            self.normalizer,
+            self.pre_tokenizer,
+            self._require_model(),
+            self.added_tokens,
+            self.special,
+            self._cache_bytes,
+        )
 
-    def _require_model(self) -> WordPiece:
+    def _require_model(self) -> Any:
         if self.model is None:
             raise ValueError("this tokenizer has no model; train a vocabulary first (see tokenizer.trainers)")
         return self.model
 
     def _template(self, add_special_tokens: bool) -> TemplateProcessing:
-        if not add_special_tokens or self.post_processor is None:
-            return PLAIN_LAYOUT
-        if isinstance(self.post_processor, BertProcessing):
-            return self.post_processor.template()
-        return self.post_processor
+        return PLAIN_LAYOUT if self.post_processor is None else self.post_processor.template(add_special_tokens)
 
-    def encode_arrow(self, texts: Any, add_special_tokens: bool = False, tally: Tally | None = None) -> pa.LargeListArray:
+    def encode_arrow(
+        self, texts: Any, add_special_tokens: bool = False, tally: Tally | None = None
+    ) -> pa.LargeListArray:
         """Encodes a text column: the fast path, with no Python object per text or token.
 
         Args:
@@ -356,9 +392,9 @@ class Tokenizer:
         rows = text_rows(texts)
         ids = self._plan.encode(rows, tally)
         template = self._template(add_special_tokens)
-        if template is not PLAIN_LAYOUT or self.truncation or self.padding:
+        if n_added(template.single, template.special_tokens) or self.truncation or self.padding:
             ids = self._lay_out(ids, template)
-        return list_array(ids.values, ids.offsets, _nulls(texts))
+        return list_array(ids.values, ids.offsets, null_rows(texts))
 
     def _lay_out(self, ids: Ragged, template: TemplateProcessing) -> Ragged:
         names = [piece.name if piece.is_sequence else None for piece in template.single]
@@ -386,82 +422,42 @@ class Tokenizer:
 
     def encode(self, text: str, pair: str | None = None, add_special_tokens: bool = True) -> Encoding:
         """Encodes one text, or a pair, with everything an `Encoding` has. For columns of text use `encode_arrow`."""
-        encoding = self._encode(text, pair, add_special_tokens)
-        n_padding = self.padding.target(len(encoding.ids)) - len(encoding.ids) if self.padding else 0
-        return self._pad(encoding, n_padding)
+        builder = self._encode(text, pair, add_special_tokens)
+        return self._build(builder, self.padding.target(len(builder.ids)) if self.padding else 0)
 
-    def encode_batch(
-        self, inputs: Iterable[str | tuple[str, str]], add_special_tokens: bool = True
-    ) -> list[Encoding]:
+    def encode_batch(self, inputs: Iterable[str | tuple[str, str]], add_special_tokens: bool = True) -> list[Encoding]:
         """Encodes texts or pairs; the same as `encode` for each, but padding may follow the longest."""
-        encodings = [
-            self._encode(*(item if isinstance(item, tuple) else (item, None)), add_special_tokens) for item in inputs
-        ]
-        if not self.padding:
-            return [self._pad(e, 0) for e in encodings]
-        target = self.padding.target(max((len(e.ids) for e in encodings), default=0))
-        return [self._pad(e, target - len(e.ids)) for e in encodings]
+        pairs = (item if isinstance(item, tuple) else (item, None) for item in inputs)
+        builders = [self._encode(text, pair, add_special_tokens) for text, pair in pairs]
+        target = self.padding.target(max((len(b.ids) for b in builders), default=0)) if self.padding else 0
+        return [self._build(builder, target) for builder in builders]
 
     def _encode(self, text: str, pair: str | None, add_special_tokens: bool) -> EncodingBuilder:
-        template = self._template(add_special_tokens)
-        pieces = template.single if pair is None else template.pair
-        sequences = {"A": self._tokens(text)}
-        if pair is not None:
-            sequences["B"] = self._tokens(pair)
-        if self.truncation:
-            n_first, n_second = len(sequences["A"]), len(sequences["B"]) if pair is not None else None
-            kept = self.truncation.lengths(n_first, n_second, n_added(pieces, template.special_tokens))
-            for name, n in zip(sequences, kept, strict=False):
-                tokens = sequences[name]
-                sequences[name] = tokens[len(tokens) - n :] if self.truncation.direction == "left" else tokens[:n]
-        builder = EncodingBuilder()
-        for piece in pieces:
-            if piece.is_sequence:
-                for token_id, offsets, word in sequences[piece.name]:
-                    token = self._token_of[token_id]
-                    builder.add(token_id, token, piece.type_id, offsets, word, "AB".index(piece.name))
-            else:
-                special = template.special_tokens[piece.name]
-                for token_id, token in zip(special.ids, special.tokens, strict=True):
-                    builder.add(token_id, token, piece.type_id, (0, 0), None, None)
-        return builder
+        sequences = [self._tokens(text)] if pair is None else [self._tokens(text), self._tokens(pair)]
+        trims = self.post_processor.trims if self.post_processor else ()
+        return assemble(self._template(add_special_tokens), sequences, self.truncation, trims)
 
-    def _tokens(self, text: str) -> list[tuple[int, tuple[int, int], int]]:
-        """Returns id, character offsets and word number of every token of a text."""
+    def _tokens(self, text: str) -> list[EncodedToken]:
         if not isinstance(text, str):
             raise TypeError(f"text must be a str, got {type(text).__name__}")
-        data = text.encode()
-        found = self._plan.align(data)
-        # Number of the character that each byte belongs to.
-        character = np.cumsum((np.frombuffer(data, np.uint8) & 0xC0) != 0x80) - 1
-        starts, stops = character[found.starts].tolist(), (character[found.stops] + 1).tolist()
-        return list(zip(found.ids.tolist(), zip(starts, stops, strict=True), found.word_numbers.tolist(), strict=True))
+        found = self._plan.align(text)
+        return [EncodedToken(token.id, self._token_of[token.id], token.span, token.word) for token in found]
 
-    def _pad(self, builder: EncodingBuilder, n_padding: int) -> Encoding:
+    def _build(self, builder: EncodingBuilder, length: int) -> Encoding:
         if self.padding is None:
             return builder.build()
         pad = (self.padding.pad_id, self.padding.pad_token, self.padding.pad_type_id)
-        return builder.build(max(0, n_padding), pad, self.padding.direction == "left")
+        return builder.build_padded(length, pad, self.padding.direction == "left")
 
     # Decoding.
 
     @functools.cached_property
-    def _texts(self) -> _TokenTexts:
+    def _id_decoder(self) -> IdDecoder:
         decoder = self.decoder
-        if isinstance(decoder, decoders.WordPiece) and self.model and self.model.oov_policy == "byte":
+        if isinstance(decoder, decoders.WordPiece) and getattr(self.model, "oov_policy", None) == "byte":
+            # HF's WordPiece has no byte tokens of its own making.
             decoder = dataclasses.replace(decoder, byte_tokens=True)
-        first, later = [b""] * self.n_ids, [b""] * self.n_ids
-        for token_id, token in self._token_of.items():
-            if decoder is None:
-                first[token_id], later[token_id] = token.encode(), f" {token}".encode()
-            else:
-                first[token_id] = decoder.token_text(token, first=True)
-                later[token_id] = decoder.token_text(token, first=False)
-        unknown = np.ones(self.n_ids, np.bool_)
-        unknown[list(self._token_of)] = False
-        skipped = unknown.copy()
-        skipped[[t.id for t in self.added_tokens if t.special]] = True
-        return _TokenTexts(*_joined(first), *_joined(later), skipped, unknown)
+        return IdDecoder(self._token_of, [t.id for t in self.added_tokens if t.special], decoder)
 
     def decode(self, ids: Sequence[int], skip_special_tokens: bool = True) -> str:
         """Decodes one row of ids; bytes that are not UTF-8 become U+FFFD.
@@ -471,8 +467,7 @@ class Tokenizer:
         """
         values = np.asarray(ids, np.int64)
         rows = Ragged(values, np.array([0, values.size], np.int64))
-        data, _ = self._decode_rows(rows, skip_special_tokens)
-        return data.tobytes().decode("utf-8", "replace")
+        return self._id_decoder.decode_rows(rows, skip_special_tokens)[0]
 
     def decode_batch(self, batch: Iterable[Sequence[int]], skip_special_tokens: bool = True) -> list[str]:
         """Decodes rows of ids, each as `decode` does."""
@@ -484,48 +479,27 @@ class Tokenizer:
         Raises:
           TypeError: if it is not a list column of integers. ValueError: if an id belongs to no token.
         """
-        rows = id_rows(ids)
-        data, offsets = self._decode_rows(rows, skip_special_tokens)
-        try:
-            data.tobytes().decode("utf-8")
-            texts = string_array(data, offsets, _nulls(ids))
-        except UnicodeDecodeError:
-            # Byte tokens that do not add up to characters: rare enough to go row by row.
-            decoded = [data[a:b].tobytes().decode("utf-8", "replace") for a, b in zip(offsets, offsets[1:], strict=False)]
-            texts = pa.array(decoded, pa.large_string(), mask=_nulls(ids))
-        return texts
-
-    def _decode_rows(self, rows: Ragged, skip_special: bool) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.int64]]:
-        texts = self._texts
-        self._check_ids(rows.values[rows.offsets[0] : rows.offsets[-1]])
-        skipped = texts.skipped if skip_special else texts.unknown
-        values = read_only(rows.values.astype(np.int32, copy=False))
-        offsets = np.zeros(rows.n_rows + 1, np.int64)
-        row_kernels.text_sizes(values, rows.offsets, skipped, texts.first_offsets, texts.later_offsets, offsets)
-        out = np.empty(int(offsets[-1]), np.uint8)
-        row_kernels.join_texts(
-            values, rows.offsets, skipped, texts.first, texts.first_offsets, texts.later, texts.later_offsets, out
-        )
-        return out, offsets
-
-    def _check_ids(self, ids: npt.NDArray[Any]) -> None:
-        if ids.size == 0:
-            return
-        outside = (ids < 0) | (ids >= self.n_ids)
-        if not outside.any():
-            outside = self._texts.unknown[ids]
-        if outside.any():
-            raise ValueError(f"id {ids[np.argmax(outside)]} belongs to no token; ids are 0..{self.n_ids - 1}")
+        return self._id_decoder.decode_arrow(ids, skip_special_tokens)
 
     # Counting, explaining.
 
     def new_tally(self) -> Tally:
-        """Returns an empty tally for `encode_arrow`: words met, and words and characters the unknown token swallowed."""
+        """Returns an empty tally for `encode_arrow`: words met, words and characters the unknown token swallowed."""
         return self._plan.new_tally()
 
     def new_word_counter(self) -> WordCounter:
-        """Returns an empty counter of normalized pre-tokens; needs no model."""
-        return WordCounter(unicode_tables.bert_tables(**(self.normalizer or _NO_NORMALIZER).options()))
+        """Returns an empty counter of normalized pre-tokens; needs no model.
+
+        Raises:
+          ValueError: if the pre-tokenizer is not BertPreTokenizer, or the normalizer neither BertNormalizer nor None.
+        """
+        normalizer = self.normalizer or NO_NORMALIZER
+        if not isinstance(self.pre_tokenizer, BertPreTokenizer) or not isinstance(normalizer, BertNormalizer):
+            raise ValueError(
+                "words are counted after BertNormalizer and BertPreTokenizer only, "
+                f"got {self.normalizer!r} and {self.pre_tokenizer!r}"
+            )
+        return WordCounter(unicode_tables.bert_tables(**normalizer.options()))
 
     def explain(self) -> str:
         """Says which stages run fused in a compiled kernel, which beside it, and how full the word cache is."""
@@ -549,21 +523,19 @@ class Tokenizer:
         )
 
 
-def _rebuild(json: str, cache_bytes: int) -> Tokenizer:
+def _vocab_of(model: Any) -> Mapping[str, int]:
+    """Returns token -> id of any model, nothing for none; of equal Unigram pieces the first counts."""
+    if model is None:
+        return {}
+    if isinstance(model, Unigram):
+        vocab: dict[str, int] = {}
+        for i, (piece, _) in enumerate(model.vocab):
+            vocab.setdefault(piece, i)
+        return vocab
+    return model.vocab
+
+
+def _rebuild(json: str, special: SpecialPolicy, cache_bytes: int) -> Tokenizer:
     from tokenizer.formats import tokenizer_json
 
-    return tokenizer_json.read(json, "pickled tokenizer", cache_bytes)
-
-
-def _nulls(array: Any) -> pa.Array | None:
-    """Returns which rows are null as a boolean column, None where none is."""
-    if not isinstance(array, (pa.Array, pa.ChunkedArray)) or array.null_count == 0:
-        return None
-    mask = array.is_null()
-    return mask.combine_chunks() if isinstance(mask, pa.ChunkedArray) else mask
-
-
-def _joined(texts: list[bytes]) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.int64]]:
-    offsets = np.zeros(len(texts) + 1, np.int64)
-    np.cumsum([len(t) for t in texts], out=offsets[1:])
-    return read_only(np.frombuffer(bytearray().join(texts), np.uint8)), offsets
+    return tokenizer_json.read(json, "pickled tokenizer", cache_bytes)._with_overrides(special=special)

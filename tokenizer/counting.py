@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Counting words at encoding speed: `WordCounter` for training vocabularies, `Tally` for what an encoding met."""
 
+from collections import Counter
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -8,11 +10,14 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tokenizer.kernels import bert_wordpiece, caches, word_cache, word_table, wordpiece
-from tokenizer.models.wordpiece import WordPieceTables
-from tokenizer.ragged import byte_rows, read_only, text_rows
+from tokenizer.kernels import bert_wordpiece, caches, word_cache, word_table
 from tokenizer.kernels.classes import N_CODE_POINTS
+from tokenizer.ragged import byte_rows, text_rows
 from tokenizer.unicode_tables import BertTables
+from tokenizer.words import Words
+
+CountSwallowed = Callable[[Words, npt.NDArray[np.int64], npt.NDArray[np.int64]], None]
+"""Adds to the second array, int64[0x110000], the characters swallowed in words that occur as the first says."""
 
 WORD_COUNTS = pa.schema(
     [pa.field("word", pa.large_binary(), nullable=False), pa.field("count", pa.int64(), nullable=False)]
@@ -107,15 +112,18 @@ class WordCounter:
 class Tally:
     """What encodings met: words, and what the unknown token swallowed. Not for use by several threads at once.
 
-    Characters are exact whatever the text. Words are exact up to `MAX_TALLY_WORDS` distinct ones; then the rarest (ties:
-    greatest bytes first) are dropped, and their occurrences counted in `n_oov_words_untracked`. Memory is bounded by the two.
+    Characters are exact whatever the text. Words are exact up to `MAX_TALLY_WORDS` distinct ones; then the rarest
+    (ties: greatest bytes first) are dropped, and their occurrences counted in `n_oov_words_untracked`. Memory
+    is bounded by the two.
     """
 
-    def __init__(self, model: WordPieceTables) -> None:
-        self._model = model
+    def __init__(self, count_swallowed: CountSwallowed) -> None:
+        self._count_swallowed = count_swallowed
         self._kept = WORD_COUNTS.empty_table()
         self._characters = np.zeros(N_CODE_POINTS, np.int64)
         self.n_oov_words_untracked = 0
+        self.added_token_hits: Counter[str] = Counter()
+        """How often the text of each added token occurred, whether it became the token or stayed text."""
         self.counter = caches.new_counter(_TALLY_SLOTS, _TALLY_POOL_BYTES)
 
     @property
@@ -151,12 +159,10 @@ class Tally:
         if self.counter.state[word_cache.COUNTER_WORDS] == 0:
             return
         fresh = word_count_table(self.counter)
-        words = byte_rows(fresh["word"])
-        n = words.max_row + 16
-        wordpiece.count_swallowed(
-            words.values, words.offsets, read_only(fresh["count"].to_numpy()), self._model,
-            np.empty(n, np.uint8), np.empty(n, np.int32), np.empty(n, np.int64), self._characters,
-        )  # fmt: skip
+        rows = byte_rows(fresh["word"])
+        one_row = np.array([0, rows.n_rows], np.int64)
+        words = Words(rows.values, rows.offsets[:-1].copy(), rows.offsets[1:].copy(), one_row)
+        self._count_swallowed(words, fresh["count"].to_numpy(), self._characters)
         kept = add_word_counts([self._kept, fresh])
         if len(kept) > MAX_TALLY_WORDS:
             before = int(pc.sum(kept["count"]).as_py())

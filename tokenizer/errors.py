@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Exceptions a caller would catch.
 
-    ValueError
-      TokenizerFileError   a tokenizer file that is broken, or holds what TokenMill cannot represent
+ValueError
+  TokenizerFileError   a tokenizer file that is broken, or holds what TokenMill cannot represent
 """
 
 

@@ -1,122 +1,189 @@
 # SPDX-License-Identifier: Apache-2.0
-"""From a composition to what runs: tables, the kernel, and the word caches its threads borrow."""
+"""From a composition to what runs: cut at added tokens, normalize, then one engine for the rest."""
 
-import contextlib
-import dataclasses
-import threading
-from collections.abc import Iterator
+import collections.abc
+from collections import Counter
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from tokenizer import unicode_tables
+from tokenizer import engines
+from tokenizer.added_tokens import AddedToken, AddedTokenMatcher, SpecialPolicy, no_tokens
+from tokenizer.aligned import AlignedText
 from tokenizer.counting import Tally
-from tokenizer.kernels import bert_wordpiece as kernels
-from tokenizer.kernels import caches, word_cache
-from tokenizer.models import WordPiece
-from tokenizer.normalizers import BertNormalizer
-from tokenizer.ragged import Ragged, read_only
+from tokenizer.engines.base import AlignedToken, WordCachePool
+from tokenizer.pre_tokenizers import Metaspace, Sequence
+from tokenizer.ragged import Ragged, read_only, text_rows
 
-_CACHE_REFRESH_BYTES = 64 << 20
+_START_BYTES = 256
 
 
-@dataclasses.dataclass(frozen=True)
-class Alignment:
-    """The tokens of one text and where they came from; all arrays have one entry per token."""
+class EncodePlan:
+    """What a tokenizer's components were lowered to. May be used by several threads."""
 
-    ids: npt.NDArray[np.int32]
-    starts: npt.NDArray[np.int64]
-    """Index in the UTF-8 bytes of the first character of the token."""
-    stops: npt.NDArray[np.int64]
-    """Index in the UTF-8 bytes of its last character."""
-    word_numbers: npt.NDArray[np.int32]
-
-
-class WordCachePool:
-    """Word caches of a fixed size; a thread borrows one for the length of a call, so there are as many as busy threads.
-
-    A cache that has become full is emptied after another 64 MiB of text, so that it follows a corpus whose words change.
-    """
-
-    def __init__(self, n_bytes: int) -> None:
-        if n_bytes < 1 << 16:
-            raise ValueError(f"cache_bytes must be at least {1 << 16}, got {n_bytes!r}")
-        self._n_bytes = n_bytes
-        self._lock = threading.Lock()
-        self._free: list[tuple[caches.CacheArrays, int]] = []
-
-    @contextlib.contextmanager
-    def borrow(self, n_text_bytes: int) -> Iterator[caches.CacheArrays]:
-        """Lends a cache for a call that will read `n_text_bytes` bytes."""
-        with self._lock:
-            cache, seen = self._free.pop() if self._free else (caches.new_cache(self._n_bytes), 0)
-        if seen > _CACHE_REFRESH_BYTES and cache.state[word_cache.CACHE_WORDS] * 2 >= cache.slots.shape[0]:
-            cache.slots.fill(0)
-            cache.state.fill(0)
-            seen = 0
-        yield cache
-        # After an exception the cache may be half written; it is not given back.
-        with self._lock:
-            self._free.append((cache, seen + n_text_bytes))
-
-    def fill(self) -> dict[str, int]:
-        """Returns what the idle caches hold: words, and lookups that were not in a cache."""
-        with self._lock:
-            states = [cache.state for cache, _ in self._free]
-        return {
-            "caches": len(states),
-            "words": int(sum(s[word_cache.CACHE_WORDS] for s in states)),
-            "misses": int(sum(s[word_cache.CACHE_MISSES] for s in states)),
-        }
-
-
-class BertWordPiecePlan:
-    """BertNormalizer, BertPreTokenizer and WordPiece, fused into one kernel."""
-
-    def __init__(self, normalizer: BertNormalizer, model: WordPiece, cache_bytes: int) -> None:
-        self._tables = unicode_tables.bert_tables(**normalizer.options())
-        self._model = model.tables
-        self.caches = WordCachePool(cache_bytes)
+    def __init__(
+        self,
+        normalizer: Any,
+        pre_tokenizer: Any,
+        model: Any,
+        added_tokens: collections.abc.Sequence[AddedToken],
+        special: SpecialPolicy,
+        cache_bytes: int,
+    ) -> None:
+        self.pool = WordCachePool(cache_bytes)
+        self._normalizer = normalizer
+        self._engine, self._engine_normalizes = engines.choose(normalizer, pre_tokenizer, model, self.pool)
+        raw = [t for t in added_tokens if not t.normalized]
+        normalized = [t for t in added_tokens if t.normalized]
+        self._raw = AddedTokenMatcher(raw, [t.content for t in raw], special) if raw else None
+        contents = [t.content if normalizer is None else normalizer.normalize_str(t.content) for t in normalized]
+        self._normalized = AddedTokenMatcher(normalized, contents, special) if normalized else None
+        self._asks_for_start = _asks_for_start(pre_tokenizer)
+        self._looks_at_normalized = self._normalized is not None and not self._normalized.only_counts
 
     def new_tally(self) -> Tally:
-        return Tally(self._model)
+        """Returns an empty tally."""
+        return self._engine.new_tally()
 
     def encode(self, rows: Ragged, tally: Tally | None = None) -> Ragged:
-        """Encodes rows of UTF-8 into ids, int32, without special tokens."""
-        ratio = self._tables.max_bytes_ratio
-        word_bytes = int(rows.max_row * ratio) + 16
-        # Every token takes at least one byte of its normalized word, so ids are no more than bytes after normalization;
-        # a cached word stores three ids whatever it has.
-        out = np.empty(int(rows.n_values * ratio) + 16, np.int32)
-        offsets = np.zeros(rows.n_rows + 1, np.int64)
-        position = np.zeros(4, np.int64)
-        scratch = caches.new_scratch(word_bytes)
-        with self.caches.borrow(rows.n_values) as cache:
-            counter = caches.new_counter(1, 0) if tally is None else tally.counter
-            while not kernels.encode(
-                rows.values, rows.offsets, self._tables, self._model, cache, counter, tally is not None, scratch, position, out, offsets
-            ):  # fmt: skip
-                assert tally is not None
-                tally.make_room(word_bytes)
-                counter = tally.counter
-        return Ragged(out[: offsets[-1]], offsets)
+        """Encodes rows of UTF-8 into ids, int32, without special tokens of a template."""
+        hits = None if tally is None else tally.added_token_hits
+        segments, tokens, row_segments = self._cut(self._raw, rows, no_tokens(), None, hits)
+        is_first = read_only(_starts_document(rows, segments, row_segments))
+        if self._normalizer is not None and (self._looks_at_normalized or not self._engine_normalizes):
+            before = segments
+            segments = self._normalizer.normalize_rows(before)
+            if self._asks_for_start and segments is not before:
+                is_first = read_only(is_first & self._keeps_start(before, segments))
+        if self._normalized is not None:
+            before = segments
+            segments, tokens, cut = self._cut(self._normalized, segments, tokens, None, hits)
+            if cut is not None:
+                is_first = read_only(_starts_document(before, segments, cut) & np.repeat(is_first, np.diff(cut)))
+                row_segments = cut if row_segments is None else cut[row_segments]
+        ids = self._engine.encode(segments, read_only(tokens), is_first, tally)
+        return ids if row_segments is None else Ragged(ids.values, ids.offsets[row_segments])
 
-    def align(self, text: bytes) -> Alignment:
+    def _keeps_start(self, before: Ragged, after: Ragged) -> npt.NDArray[np.bool_]:
+        """Returns which rows begin with what they began with before normalization.
+
+        A pre-tokenizer that treats the start of a document differently takes, as in HF, a text whose first characters
+        were removed for one that starts later. Only rows whose first character changed are looked at closely.
+        """
+        keeps = np.ones(before.n_rows, np.bool_)
+        for row in np.flatnonzero(_first_bytes(before) != _first_bytes(after)).tolist():
+            data = bytes(before.values[before.offsets[row] : before.offsets[row + 1]][:_START_BYTES])
+            aligned = self._normalizer.normalize_aligned(AlignedText.original(data.decode("utf-8", "ignore")))
+            keeps[row] = not aligned.text or aligned.starts[0] == 0
+        return keeps
+
+    def _cut(
+        self,
+        matcher: AddedTokenMatcher | None,
+        rows: Ragged,
+        tokens: npt.NDArray[np.int32],
+        row_segments: npt.NDArray[np.int64] | None,
+        hits: Counter[str] | None,
+    ) -> tuple[Ragged, npt.NDArray[np.int32], npt.NDArray[np.int64] | None]:
+        """Cuts the rows that are text; those that are an added token already stay whole."""
+        found = matcher.cut(rows, hits) if matcher is not None else None
+        if found is None:
+            return rows, tokens, row_segments
+        if tokens.size == 0:
+            return found.rows, found.tokens, found.row_segments
+        # Where a row is a token, nothing in it is looked for: its segments become one again.
+        return _keep_whole(rows, tokens, found.rows.offsets, found.tokens, found.row_segments)
+
+    def align(self, text: str) -> list[AlignedToken]:
         """Encodes one text and finds where each token came from."""
-        data = read_only(np.frombuffer(bytearray(text), np.uint8))
-        n = int(data.size * self._tables.max_bytes_ratio) + 16
-        ids, starts, stops = np.empty(n, np.int32), np.empty(n, np.int64), np.empty(n, np.int64)
-        numbers = np.empty(n, np.int32)
-        scratch = caches.new_scratch(n)
-        k = kernels.align(data, 0, data.size, self._tables, self._model, scratch, ids, starts, stops, numbers)
-        return Alignment(ids[:k], starts[:k], stops[:k], numbers[:k])
+        whole = AlignedText.original(text)
+        tokens: list[AlignedToken] = []
+        word = 0
+        for segment, token_id in self._segments(whole, self._raw):
+            if token_id >= 0:
+                tokens.append(AlignedToken(token_id, segment.span(), word))
+                word += 1
+                continue
+            if self._normalizer is not None and (self._looks_at_normalized or not self._engine_normalizes):
+                starts_text = segment.starts[:1] == [0]
+                segment = self._normalizer.normalize_aligned(segment)
+            else:
+                starts_text = segment.starts[:1] == [0]
+            first = True
+            for part, part_id in self._segments(segment, self._normalized):
+                if part_id >= 0:
+                    tokens.append(AlignedToken(part_id, part.span(), word))
+                    word += 1
+                else:
+                    found, word = self._engine.align(part, starts_text and first, word)
+                    tokens += found
+                first = False
+        return tokens
+
+    def _segments(self, text: AlignedText, matcher: AddedTokenMatcher | None) -> list[tuple[AlignedText, int]]:
+        if matcher is None or not text.text:
+            return [(text, -1)]
+        data = text.text.encode()
+        found = matcher.cut(text_rows([text.text]))
+        if found is None:
+            return [(text, -1)]
+        ends = [len(data[:offset].decode()) for offset in found.rows.offsets.tolist()]
+        return [(text[a:b], t) for a, b, t in zip(ends, ends[1:], found.tokens.tolist(), strict=False)]
 
     def describe(self) -> dict[str, Any]:
         """Says what runs in the kernel and what does not, for `Tokenizer.explain`."""
-        return {
-            "kernel": "bert_wordpiece",
-            "fused": ["BertNormalizer", "BertPreTokenizer", "WordPiece"],
-            "stages": [],
-            "word_cache": self.caches.fill(),
-        }
+        kernel, fused, stages = self._engine.describe()
+        if self._normalizer is not None and not self._engine_normalizes:
+            stages = [type(self._normalizer).__name__, *stages]
+        return {"kernel": kernel, "fused": fused, "stages": stages, "word_cache": self.pool.fill()}
+
+
+def _first_bytes(rows: Ragged) -> npt.NDArray[np.int64]:
+    """Returns the first up to four bytes of each row as one number, int64[n_rows]."""
+    found = np.zeros(rows.n_rows, np.int64)
+    lengths = np.diff(rows.offsets)
+    for i in range(4):
+        there = lengths > i
+        found[there] |= rows.values[rows.offsets[:-1][there] + i].astype(np.int64) << (8 * i)
+    return found
+
+
+def _asks_for_start(pre_tokenizer: Any) -> bool:
+    """Whether a pre-tokenizer treats the start of a document differently."""
+    if isinstance(pre_tokenizer, Sequence):
+        return any(_asks_for_start(part) for part in pre_tokenizer.pretokenizers)
+    return isinstance(pre_tokenizer, Metaspace) and pre_tokenizer.prepend_scheme == "first"
+
+
+def _starts_document(
+    rows: Ragged, segments: Ragged, row_segments: npt.NDArray[np.int64] | None
+) -> npt.NDArray[np.bool_]:
+    """Returns for each segment whether it begins where its row begins."""
+    if row_segments is None:
+        return np.ones(segments.n_rows, np.bool_)
+    first = np.zeros(segments.n_rows, np.bool_)
+    first[row_segments[:-1]] = True
+    return first
+
+
+def _keep_whole(
+    rows: Ragged,
+    tokens: npt.NDArray[np.int32],
+    cut_offsets: npt.NDArray[np.int64],
+    cut_tokens: npt.NDArray[np.int32],
+    row_segments: npt.NDArray[np.int64],
+) -> tuple[Ragged, npt.NDArray[np.int32], npt.NDArray[np.int64]]:
+    is_token = tokens >= 0
+    n_segments = np.where(is_token, 1, np.diff(row_segments))
+    kept = np.ones(cut_tokens.size, np.bool_)
+    inside = np.repeat(is_token, np.diff(row_segments))
+    kept[inside] = False
+    kept[row_segments[:-1][is_token]] = True
+    of_row = np.repeat(np.arange(tokens.size), np.diff(row_segments))
+    new_tokens = np.where(inside, tokens[of_row], cut_tokens)[kept].astype(np.int32)
+    starts = cut_offsets[:-1][kept]
+    offsets = np.append(starts, cut_offsets[-1])
+    new_row_segments = np.zeros(tokens.size + 1, np.int64)
+    np.cumsum(n_segments, out=new_row_segments[1:])
+    return Ragged(rows.values, offsets), new_tokens, new_row_segments

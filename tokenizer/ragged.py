@@ -21,6 +21,7 @@ class Ragged(NamedTuple):
 
     @property
     def n_rows(self) -> int:
+        """How many rows."""
         return self.offsets.size - 1
 
     @property
@@ -37,8 +38,8 @@ class Ragged(NamedTuple):
 def read_only(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
     """Returns a view that cannot be written through.
 
-    To numba a read-only array is another type; kernels take their inputs so, whether they come from Arrow or from numpy,
-    and are compiled once.
+    To numba a read-only array is another type; kernels take their inputs so, whether they come from Arrow or from
+    numpy, and are compiled once.
     """
     view = array.view()
     view.flags.writeable = False
@@ -53,7 +54,8 @@ def text_rows(array: Any) -> Ragged:
     """Views the UTF-8 bytes of a text column, values uint8[n].
 
     Args:
-      array: pa.Array or pa.ChunkedArray of string, large_string, string_view or a dictionary of those, or a list of str.
+      array: pa.Array or pa.ChunkedArray of string, large_string, string_view or a dictionary of those, or a list of
+      str.
         Nulls count as empty rows.
 
     Raises:
@@ -125,7 +127,7 @@ def _rows(array: pa.Array, offset_dtype: npt.DTypeLike, value_dtype: npt.DTypeLi
 def list_array(
     values: npt.NDArray[np.int32], offsets: npt.NDArray[np.int64], nulls: pa.Array | None = None
 ) -> pa.LargeListArray:
-    """Wraps ids and row boundaries as an Arrow column of int32 lists, without a copy; rows where `nulls` is true are null."""
+    """Wraps ids and row boundaries as an Arrow column of int32 lists, without a copy; null where `nulls` is true."""
     element = pa.field("element", pa.int32(), nullable=False)
     return pa.LargeListArray.from_arrays(pa.array(offsets), pa.array(values), type=pa.large_list(element), mask=nulls)
 
@@ -136,3 +138,11 @@ def string_array(
     """Wraps UTF-8 bytes and row boundaries, which begin at 0, as an Arrow text column, without a copy of the bytes."""
     texts = pa.LargeStringArray.from_buffers(offsets.size - 1, pa.py_buffer(offsets), pa.py_buffer(values))
     return texts if nulls is None else pc.if_else(nulls, None, texts)
+
+
+def null_rows(array: Any) -> pa.Array | None:
+    """Returns which rows of a column are null as a boolean column, None where none is."""
+    if not isinstance(array, (pa.Array, pa.ChunkedArray)) or array.null_count == 0:
+        return None
+    mask = array.is_null()
+    return mask.combine_chunks() if isinstance(mask, pa.ChunkedArray) else mask

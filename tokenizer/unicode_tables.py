@@ -86,7 +86,7 @@ def lowercase() -> dict[int, str]:
 
 @functools.cache
 def property_table(name: str) -> npt.NDArray[np.bool_]:
-    """Returns which code points are in one of the sets of `unicode_data`, bool[0x110000]: `property_table("SPACES")`."""
+    """Returns which code points are in a set of `unicode_data`, bool[0x110000]: `property_table("SPACES")`."""
     return _code_points(getattr(unicode_data, name))
 
 

@@ -20,6 +20,7 @@ class Words(NamedTuple):
 
     @property
     def n_words(self) -> int:
+        """How many words."""
         return self.starts.size
 
     @property

@@ -27,7 +27,7 @@ CLASS_SAMPLES = {
 
 
 def bert(**options: bool) -> normalizers.BertNormalizer:
-    off = dict(clean_text=False, handle_chinese_chars=False, strip_accents=False, lowercase=False)
+    off = {"clean_text": False, "handle_chinese_chars": False, "strip_accents": False, "lowercase": False}
     return normalizers.BertNormalizer(**{**off, **options})
 
 
@@ -51,9 +51,18 @@ def combining_class(c: int, nfd: normalizers.NFD) -> int:
         if nfd.normalize_str(chr(c) + chr(CLASS_SAMPLES[1])) == chr(c) + chr(CLASS_SAMPLES[1]):
             return 0 if c != CLASS_SAMPLES[1] else 1
         return 240
-    above = [k for k, sample in CLASS_SAMPLES.items() if nfd.normalize_str(chr(sample) + chr(c)) != chr(sample) + chr(c)]
+    above = [
+        k for k, sample in CLASS_SAMPLES.items() if nfd.normalize_str(chr(sample) + chr(c)) != chr(sample) + chr(c)
+    ]
     below = [k for k in CLASS_SAMPLES if k < min(above)]
     return max(below)
+
+
+def word_characters() -> list[int]:
+    """Finds what stops an added token from being a single word: `\\w` of the Rust regex crate."""
+    tokenizer = hf.Tokenizer(hf.models.WordLevel({"?": 0}, unk_token="?"))
+    tokenizer.add_tokens([hf.AddedToken("\u2295", single_word=True, normalized=False)])
+    return [c for c in CODE_POINTS if tokenizer.encode(f"{chr(c)}\u2295").ids == [0]]
 
 
 def literal(name: str, text: str, doc: str) -> str:
@@ -99,24 +108,26 @@ def main() -> None:
     parts = [
         "# SPDX-License-Identifier: Apache-2.0\n"
         '"""Character properties as HF tokenizers knows them; generated, do not edit.\n\n'
-        f"Made by tests/parity/make_unicode_data.py from tokenizers {hf.__version__}, by asking it about every code point. Its general\n"
+        f"Made by tests/parity/make_unicode_data.py from tokenizers {hf.__version__}, by asking it "
+        "about every code point. Its general\n"
         "categories are those of Unicode 8.0, its canonical decompositions and combining classes of Unicode 9.0, its\n"
         "lower-case mappings of Unicode 17.0. All numbers are hexadecimal.\n"
         '"""\n',
         'UNICODE_VERSIONS = {"categories": "8.0.0", "decompositions": "9.0.0", "lowercase": "17.0.0"}\n'
         '"""Part of every result, and so of every manifest."""\n',
-        literal("DROPPED", ranges(dropped), "Clean-up removes these: NUL, U+FFFD, and Cc, Cf, Co except tab and line ends."),
+        literal("DROPPED", ranges(dropped), "Clean-up removes these: NUL, U+FFFD, Cc, Cf, Co except tab, line ends."),
         literal("SPACES", ranges(spaces), "White space; separates words."),
         literal("PUNCTUATION", ranges(punctuation), "BERT's punctuation: P*, and every other printable ASCII symbol."),
         literal("CJK", ranges(isolated), "Ideographs, each a word of its own when CJK isolation is on."),
-        literal("NONSPACING_MARKS", ranges(marks), "Mn that have no canonical decomposition; accent stripping removes these."),
-        literal("DECOMPOSITIONS", mapping(decomposed), "Full canonical decompositions, Hangul syllables left out (they are computed)."),
+        literal("NONSPACING_MARKS", ranges(marks), "Mn without a canonical decomposition; stripped as accents."),
+        literal("DECOMPOSITIONS", mapping(decomposed), "Full canonical decompositions, Hangul syllables left out."),
+        literal("WORD_CHARACTERS", ranges(word_characters()), "Part of a word, for single_word added tokens."),
         literal(
             "COMBINING_CLASSES",
             " ".join(f"{run}={k:x}" for k, v in sorted(by_class.items()) for run in ranges(v).split(" ")),
             "Characters, then their canonical combining class; class 0 left out.",
         ),
-        literal("LOWERCASE", mapping(lowered), "Full lower-case mappings, context ignored (final sigma maps like any other)."),
+        literal("LOWERCASE", mapping(lowered), "Full lower-case mappings; context is ignored, final sigma too."),
     ]  # fmt: skip
     TARGET.write_text("\n".join(parts), encoding="utf-8")
     print(f"{TARGET}: {TARGET.stat().st_size} bytes", file=sys.stderr)

@@ -102,7 +102,9 @@ def test_everything_an_encoding_has(pair: tuple[Tokenizer, "hf.Tokenizer"], shar
 
 
 @given(strategies.texts(), st.one_of(st.none(), strategies.texts(20)), st.booleans(), st.booleans())
-def test_everything_an_encoding_has_on_hostile_text(text: str, pair: str | None, special: bool, lowercase: bool) -> None:
+def test_everything_an_encoding_has_on_hostile_text(
+    text: str, pair: str | None, special: bool, lowercase: bool
+) -> None:
     ours = Tokenizer.for_bert(SMALL_VOCAB, lowercase=lowercase)
     got, expected = ours.encode(text, pair, special), as_hf(ours).encode(text, pair, add_special_tokens=special)
     for name in ATTRIBUTES:
@@ -235,9 +237,10 @@ def test_the_differences_are_these(tmp_path: Path) -> None:
     if ours.encode("[CLS]").ids != theirs.encode("[CLS]").ids:
         seen.add("special tokens in text")
     (tmp_path / "vocab.txt").write_text("[UNK]\na\u2028\n[CLS]\n[SEP]\n", encoding="utf-8")
-    if Tokenizer.from_file(tmp_path / "vocab.txt").get_vocab() != hf.BertWordPieceTokenizer(
-        str(tmp_path / "vocab.txt")
-    ).get_vocab():
+    if (
+        Tokenizer.from_file(tmp_path / "vocab.txt").get_vocab()
+        != hf.BertWordPieceTokenizer(str(tmp_path / "vocab.txt")).get_vocab()
+    ):
         seen.add("vocab.txt line ends")
     theirs.enable_truncation(1)
     ours.enable_truncation(1)

@@ -8,7 +8,7 @@ hf = pytest.importorskip("tokenizers", reason="needs the test group: HF tokenize
 import pyarrow as pa  # noqa: E402
 from tokenizers import normalizers, pre_tokenizers  # noqa: E402
 
-from tokenizer import BertNormalizer, Tokenizer, reference, unicode_tables  # noqa: E402
+from tokenizer import BertNormalizer, BertPreTokenizer, Tokenizer, reference, unicode_tables  # noqa: E402
 
 pytestmark = pytest.mark.parity
 
@@ -35,7 +35,9 @@ def test_words_on_every_code_point() -> None:
     theirs = pre_tokenizers.BertPreTokenizer()
     for options in OPTIONS[:: len(OPTIONS) - 1]:
         normalizer = normalizers.BertNormalizer(**options)
-        counter = Tokenizer(model=None, normalizer=BertNormalizer(**options)).new_word_counter()
+        counter = Tokenizer(
+            model=None, normalizer=BertNormalizer(**options), pre_tokenizer=BertPreTokenizer()
+        ).new_word_counter()
         texts = [f"x{ord(c):x} a{c}b {c}" for c in CODE_POINTS]
         counter.update(pa.array(texts))
         expected: dict[bytes, int] = {}

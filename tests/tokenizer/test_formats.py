@@ -22,7 +22,7 @@ def fields(**changes: Any) -> dict[str, Any]:
 @pytest.mark.parametrize("lowercase", [True, False])
 def test_tokenizer_json_round_trip(tmp_path: Path, oov: str, lowercase: bool) -> None:
     tokenizer = Tokenizer.for_bert(VOCAB, lowercase=lowercase, strip_accents=False, oov=oov)
-    tokenizer.enable_truncation(9, strategy="only_first", direction="left")
+    tokenizer.enable_truncation(9, stride=2, strategy="only_first", direction="left")
     tokenizer.enable_padding(direction="left", length=7, pad_to_multiple_of=2)
     tokenizer.save(tmp_path / "tokenizer.json")
     again = Tokenizer.from_file(tmp_path / "tokenizer.json")
@@ -104,20 +104,18 @@ MODEL = {"type": "WordPiece", "vocab": {"[UNK]": 0}}
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"normalizer": {"type": "NFKC"}}, "normalizer.type: 'NFKC' is not supported; supported: BertNormalizer"),
-        ({"normalizer": {"type": "BertNormalizer", "lowercase": 1}}, "normalizer.lowercase: expected true or false, got 1"),
-        ({"pre_tokenizer": None}, "pre_tokenizer: no pre-tokenizer is not supported"),
-        ({"pre_tokenizer": {"type": "Whitespace"}}, "'Whitespace' is not supported"),
-        ({"decoder": {"type": "ByteLevel"}}, "'ByteLevel' is not supported"),
-        ({"post_processor": {"type": "RobertaProcessing"}}, "'RobertaProcessing' is not supported"),
-        ({"post_processor": {"type": "BertProcessing", "sep": ["[SEP]"], "cls": ["[CLS]", 2]}}, r"sep: expected \[token"),
-        ({"truncation": {"max_length": 3, "strategy": "LongestFirst", "stride": 1}}, "stride must be 0"),
+        ({"normalizer": {"type": "NFXX"}}, r"normalizer\.type: 'NFXX' is not supported; supported: BertNormalizer"),
+        ({"normalizer": {"type": "BertNormalizer", "lowercase": 1}}, "lowercase: expected true or false, got 1"),
+        ({"pre_tokenizer": {"type": "Spaces"}}, "'Spaces' is not supported"),
+        ({"decoder": {"type": "Bytes"}}, "'Bytes' is not supported"),
+        ({"post_processor": {"type": "XProcessing"}}, "'XProcessing' is not supported"),
+        ({"post_processor": {"type": "BertProcessing", "sep": ["[SEP]"], "cls": ["[CLS]", 2]}}, r"sep: expected \["),
+        ({"truncation": {"max_length": 3, "strategy": "LongestFirst", "stride": 3}}, "stride"),
         ({"truncation": {"max_length": True}}, "max_length: expected an integer, got true"),
         ({"padding": {"strategy": {"Fixed": 3}, "direction": "Up"}}, "'Up' is not supported; supported: Right, Left"),
-        ({"added_tokens": [{"id": 3, "content": "x", "special": False}]}, "added token 'x' is not special"),
         ({"added_tokens": [{"id": 3, "content": "a", "special": True}]}, "'a' has id 3, but the vocabulary gives it 5"),
         ({"added_tokens": [{"id": 5, "content": "x", "special": True}]}, "id 5 belongs to 'a' and to added token 'x'"),
-        ({"model": MODEL | {"type": "BPE"}}, "model.type: 'BPE' is not supported"),
+        ({"model": MODEL | {"type": "BPX"}}, r"model\.type: 'BPX' is not supported"),
         ({"model": MODEL | {"vocab": {"[UNK]": -1}}}, r"id of token '\[UNK\]' must be in 0\.\.16777215, got -1"),
         ({"model": MODEL | {"vocab": {"[UNK]": 2**40}}}, r"must be in 0\.\.16777215"),
         ({"model": MODEL | {"vocab": {"[UNK]": "0"}}}, "must be an integer"),
@@ -158,7 +156,7 @@ def test_a_sparse_file_of_ten_gigabytes_of_zeros(tmp_path: Path) -> None:
 
 
 def test_a_directory_without_a_tokenizer(tmp_path: Path) -> None:
-    with pytest.raises(TokenizerFileError, match="neither tokenizer.json nor vocab.txt"):
+    with pytest.raises(TokenizerFileError, match="holds none of"):
         Tokenizer.from_file(tmp_path)
 
 
@@ -168,7 +166,7 @@ def test_a_missing_file(tmp_path: Path) -> None:
 
 
 def test_vocab_txt_cannot_hold_everything(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="no token has id 1; save as tokenizer.json"):
+    with pytest.raises(ValueError, match=r"no token has id 1; save as tokenizer\.json"):
         Tokenizer.for_bert({"[UNK]": 0, "a": 2}).save(tmp_path / "v.txt")
     with pytest.raises(ValueError, match="with a line end"):
         Tokenizer.for_bert({"[UNK]": 0, "a\n": 1}).save(tmp_path / "v.txt")

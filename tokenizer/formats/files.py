@@ -11,20 +11,34 @@ MAX_FILE_BYTES = 512 << 20
 """No real tokenizer file is near this size; a larger one is a mistake or an attack."""
 
 
-def read_text(path: Path) -> str:
-    """Reads a UTF-8 file of at most `MAX_FILE_BYTES`.
+def read_bytes(path: Path) -> bytes:
+    """Reads a file of at most `MAX_FILE_BYTES`.
 
     Raises:
-      TokenizerFileError: if it is longer, or not UTF-8. OSError: if it cannot be read.
+      TokenizerFileError: if it is longer. OSError: if it cannot be read.
     """
     with path.open("rb") as handle:
-        data = handle.read(MAX_FILE_BYTES + 1)
-    if len(data) > MAX_FILE_BYTES:
-        raise TokenizerFileError(f"{path}: longer than {MAX_FILE_BYTES} bytes, which no tokenizer file is")
+        if handle.seek(0, os.SEEK_END) > MAX_FILE_BYTES:
+            raise TokenizerFileError(f"{path}: longer than {MAX_FILE_BYTES} bytes, which no tokenizer file is")
+        handle.seek(0)
+        return handle.read(MAX_FILE_BYTES)
+
+
+def decode(data: bytes, path: Path) -> str:
+    """Decodes the UTF-8 of a file.
+
+    Raises:
+      TokenizerFileError: if it is not UTF-8; says where.
+    """
     try:
         return data.decode("utf-8")
     except UnicodeDecodeError as error:
         raise TokenizerFileError(f"{path}: not UTF-8 at byte {error.start}: {error.reason}") from error
+
+
+def read_text(path: Path) -> str:
+    """Reads a UTF-8 file, as `read_bytes` and `decode` do."""
+    return decode(read_bytes(path), path)
 
 
 def write_text(path: Path, text: str) -> None:

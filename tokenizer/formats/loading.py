@@ -3,34 +3,106 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 from tokenizer.core import Tokenizer
 from tokenizer.errors import TokenizerFileError
-from tokenizer.formats import files, tokenizer_json, vocab_txt
+from tokenizer.formats import bpe_files, files, sentencepiece, tokenizer_json, vocab_txt
+from tokenizer.formats.sentencepiece_parts import exact_parts
 
 
-def load(path: Path, cache_bytes: int) -> Tokenizer:
-    """Loads a `tokenizer.json`, a `vocab.txt`, or a directory that holds one of them; the first wins.
+def load(path: Path, cache_bytes: int, pattern: str | None = None) -> Tokenizer:
+    """Loads a tokenizer file of any kind, or a directory as `transformers` saves it.
+
+    The kind is seen from the content: `tokenizer.json`; `vocab.json`, with `merges.txt` beside it; a SentencePiece
+    model; CLIP's gzip of merges; tiktoken's ranks; and whatever else is text is a `vocab.txt`.
+
+    Args:
+      path: the file or directory.
+      cache_bytes: memory of one word cache.
+      pattern: for tiktoken's ranks, the name of the pattern that splits text.
 
     Raises:
-      OSError: if it cannot be read; TokenizerFileError: if it is broken, not supported, or the directory has neither.
+      OSError: if it cannot be read; TokenizerFileError: if it is broken, not supported, or the directory holds nothing
+        known.
     """
     if path.is_dir():
         return _load_directory(path, cache_bytes)
-    text = files.read_text(path)
-    if text.lstrip("\ufeff \t\r\n").startswith("{"):
+    data = files.read_bytes(path)
+    if data[:2] == b"\x1f\x8b":
+        return _compose(bpe_files.read_clip(data, str(path)), path, cache_bytes)
+    if sentencepiece.looks_like_model(data):
+        return _from_sentencepiece(sentencepiece.read(data, str(path)), path, cache_bytes)
+    text = files.decode(data, path)
+    start = text.lstrip("\ufeff \t\r\n")
+    if start.startswith("{"):
+        # A whole tokenizer has a model; a vocabulary has tokens and nothing but integers.
+        if '"model"' in text and '"version"' in start[:200] + text[-200:]:
+            return tokenizer_json.read(text, str(path), cache_bytes)
+        merges = path.with_name("merges.txt")
+        if merges.is_file():
+            return _compose(bpe_files.load_vocab_and_merges(path, merges), path, cache_bytes)
         return tokenizer_json.read(text, str(path), cache_bytes)
+    if pattern is not None or _looks_like_ranks(start):
+        return _compose(bpe_files.read_ranks(text, str(path), pattern), path, cache_bytes)
     return _from_vocab(text, path, {}, cache_bytes)
 
 
+def _looks_like_ranks(text: str) -> bool:
+    """Whether a text begins with lines of base64, a space and the number of the line: no vocabulary of words does."""
+    lines = [line.split(" ") for line in text[:4096].splitlines()[:-1][:16]]
+    return len(lines) >= 2 and all(len(line) == 2 and line[1] == str(i) for i, line in enumerate(lines))
+
+
 def _load_directory(path: Path, cache_bytes: int) -> Tokenizer:
-    whole, vocab, config = path / "tokenizer.json", path / "vocab.txt", path / "tokenizer_config.json"
-    if whole.is_file():
-        return tokenizer_json.read(files.read_text(whole), str(whole), cache_bytes)
-    if vocab.is_file():
-        options = _bert_options(config) if config.is_file() else {}
-        return _from_vocab(files.read_text(vocab), vocab, options, cache_bytes)
-    raise TokenizerFileError(f"{path}: holds neither tokenizer.json nor vocab.txt")
+    config = path / "tokenizer_config.json"
+    for name in (
+        "tokenizer.json",
+        "vocab.txt",
+        "vocab.json",
+        "tokenizer.model",
+        "spiece.model",
+        "sentencepiece.bpe.model",
+    ):
+        file = path / name
+        if not file.is_file():
+            continue
+        if name == "vocab.txt":
+            options = _bert_options(config) if config.is_file() else {}
+            return _from_vocab(files.read_text(file), file, options, cache_bytes)
+        return load(file, cache_bytes)
+    raise TokenizerFileError(
+        f"{path}: holds none of tokenizer.json, vocab.txt, vocab.json with merges.txt, or a sentencepiece model"
+    )
+
+
+def _compose(parts: dict[str, Any], path: Path, cache_bytes: int) -> Tokenizer:
+    try:
+        return Tokenizer(**parts, cache_bytes=cache_bytes)
+    except TokenizerFileError:
+        raise
+    except ValueError as error:
+        raise TokenizerFileError(f"{path}: {error}") from error
+
+
+def _from_sentencepiece(model: sentencepiece.SentencePieceFile, path: Path, cache_bytes: int) -> Tokenizer:
+    parts = exact_parts(model, str(path))
+    fields = {
+        "version": tokenizer_json.VERSION,
+        "truncation": None,
+        "padding": None,
+        "added_tokens": parts.added_tokens,
+        "normalizer": parts.normalizer,
+        "pre_tokenizer": parts.pre_tokenizer,
+        "post_processor": None,
+        "decoder": parts.decoder,
+        "model": {key: value for key, value in parts.model.items() if key not in ("ranks", "frozen")},
+    }
+    if parts.model.get("frozen"):
+        raise TokenizerFileError(
+            f"{path}: a BPE model with user-defined pieces ({parts.model['frozen'][0]!r}, ...) is not supported"
+        )
+    return tokenizer_json.from_fields(fields, str(path), cache_bytes)
 
 
 def _from_vocab(text: str, path: Path, options: dict[str, bool | None], cache_bytes: int) -> Tokenizer:

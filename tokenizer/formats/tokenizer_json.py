@@ -4,23 +4,27 @@
 What TokenMill has no part for is refused by name, never left out.
 """
 
+import dataclasses
 import json
 from typing import TYPE_CHECKING, Any
 
-from tokenizer import decoders
+from tokenizer import pre_tokenizers
 from tokenizer.added_tokens import AddedToken
 from tokenizer.errors import TokenizerFileError
-from tokenizer.models import WordPiece
-from tokenizer.normalizers import BertNormalizer
+from tokenizer.formats import components, json_roles
+from tokenizer.formats.json_models import read_model, write_model
+from tokenizer.formats.json_node import Node, parse
 from tokenizer.post_processors import (
     BertProcessing,
+    ByteLevel,
     Padding,
+    RobertaProcessing,
+    Sequence,
     SpecialToken,
     TemplatePiece,
     TemplateProcessing,
     Truncation,
 )
-from tokenizer.pre_tokenizers import BertPreTokenizer
 
 if TYPE_CHECKING:
     from tokenizer.core import Tokenizer
@@ -28,65 +32,6 @@ if TYPE_CHECKING:
 VERSION = "1.0"
 _STRATEGIES = {"LongestFirst": "longest_first", "OnlyFirst": "only_first", "OnlySecond": "only_second"}
 _DIRECTIONS = {"Right": "right", "Left": "left"}
-
-
-class _Node:
-    """A JSON value with the path it stands at, for messages; every access says what it expects."""
-
-    def __init__(self, value: Any, path: str) -> None:
-        self.value = value
-        self.path = path
-
-    def fail(self, problem: str) -> TokenizerFileError:
-        return TokenizerFileError(f"{self.path}: {problem}")
-
-    def as_(self, kind: type, name: str) -> Any:
-        if not isinstance(self.value, kind) or (kind is int and isinstance(self.value, bool)):
-            raise self.fail(f"expected {name}, got {json.dumps(self.value)[:80]}")
-        return self.value
-
-    def object(self) -> dict[str, Any]:
-        return dict(self.as_(dict, "an object"))
-
-    def text(self) -> str:
-        return str(self.as_(str, "a string"))
-
-    def integer(self) -> int:
-        return int(self.as_(int, "an integer"))
-
-    def flag(self) -> bool:
-        return bool(self.as_(bool, "true or false"))
-
-    def items(self) -> "list[_Node]":
-        return [_Node(v, f"{self.path}[{i}]") for i, v in enumerate(self.as_(list, "a list"))]
-
-    def child(self, key: str, default: Any = ...) -> "_Node":
-        fields = self.object()
-        if key not in fields and default is ...:
-            raise self.fail(f"field {key!r} is missing")
-        return _Node(fields.get(key, default), f"{self.path}.{key}")
-
-    def one_of(self, allowed: dict[str, Any]) -> Any:
-        name = self.text()
-        if name not in allowed:
-            raise self.fail(f"{name!r} is not supported; supported: {', '.join(allowed)}")
-        return allowed[name]
-
-    def only(self, *keys: str) -> None:
-        for key in self.object():
-            if key not in keys:
-                raise self.fail(f"field {key!r} is not supported; known: {', '.join(keys)}")
-
-
-def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    fields = dict(pairs)
-    if len(fields) != len(pairs):
-        seen: set[str] = set()
-        for key, _ in pairs:
-            if key in seen:
-                raise ValueError(f"{key!r} stands twice in one object")
-            seen.add(key)
-    return fields
 
 
 def read(text: str, source: str, cache_bytes: int) -> "Tokenizer":
@@ -100,23 +45,32 @@ def read(text: str, source: str, cache_bytes: int) -> "Tokenizer":
     Raises:
       TokenizerFileError: if it is not JSON, lacks a field, or holds a value or part that is not supported.
     """
+    return _read(parse(text, source), cache_bytes)
+
+
+def from_fields(fields: dict[str, Any], source: str, cache_bytes: int) -> "Tokenizer":
+    """Makes the tokenizer of a `tokenizer.json` that is parsed already; as `read`."""
+    return _read(Node(fields, source), cache_bytes)
+
+
+def _read(root: Node, cache_bytes: int) -> "Tokenizer":
     from tokenizer.core import Tokenizer
 
-    try:
-        root = _Node(json.loads(text, object_pairs_hook=_unique), source)
-    except (ValueError, RecursionError) as error:
-        raise TokenizerFileError(f"{source}: not JSON: {str(error)[:200] or 'nested too deeply'}") from error
-    known = ("version", "truncation", "padding", "added_tokens", "normalizer", "pre_tokenizer", "post_processor", "decoder", "model")  # fmt: skip
-    root.only(*known)
+    source = root.path
+    root.only(
+        "version", "truncation", "padding", "added_tokens", "normalizer", "pre_tokenizer", "post_processor", "decoder",
+        "model",
+    )  # fmt: skip
     if root.child("version", VERSION).value != VERSION:
         raise root.fail(f"version must be {VERSION!r}, got {root.child('version').value!r}")
+    pre_tokenizer = components.read(root.child("pre_tokenizer", None), json_roles.PRE_TOKENIZERS)
     try:
         return Tokenizer(
-            model=_read_model(root.child("model")),
-            normalizer=_read_normalizer(root.child("normalizer", None)),
-            pre_tokenizer=_read_pre_tokenizer(root.child("pre_tokenizer", None)),
+            model=read_model(root.child("model"), byte_level=is_byte_level(pre_tokenizer)),
+            normalizer=components.read(root.child("normalizer", None), json_roles.NORMALIZERS),
+            pre_tokenizer=pre_tokenizer,
             post_processor=_read_post_processor(root.child("post_processor", None)),
-            decoder=_read_decoder(root.child("decoder", None)),
+            decoder=components.read(root.child("decoder", None), json_roles.DECODERS),
             added_tokens=[_read_added_token(node) for node in root.child("added_tokens", []).items()],
             truncation=_read_truncation(root.child("truncation", None)),
             padding=_read_padding(root.child("padding", None)),
@@ -128,70 +82,40 @@ def read(text: str, source: str, cache_bytes: int) -> "Tokenizer":
         raise TokenizerFileError(f"{source}: {error}") from error
 
 
-def _read_model(node: _Node) -> WordPiece | None:
+def is_byte_level(pre_tokenizer: Any) -> bool:
+    """Whether a pre-tokenizer gives the model bytes: whether ByteLevel is in it."""
+    if isinstance(pre_tokenizer, pre_tokenizers.Sequence):
+        return any(is_byte_level(part) for part in pre_tokenizer.pretokenizers)
+    return isinstance(pre_tokenizer, pre_tokenizers.ByteLevel)
+
+
+def _read_post_processor(node: Node) -> Any:
     if node.value is None:
         return None
-    kind = node.child("type", "WordPiece")
-    kind.one_of({"WordPiece": None})
-    node.only(
-        "type", "unk_token", "continuing_subword_prefix", "max_input_chars_per_word", "vocab", "oov_policy",
+    kind = node.child("type").one_of(
+        {"BertProcessing": BertProcessing, "RobertaProcessing": RobertaProcessing, "ByteLevel": ByteLevel,
+         "Sequence": Sequence, "TemplateProcessing": TemplateProcessing}
     )  # fmt: skip
-    vocab = node.child("vocab").object()
-    for token, token_id in vocab.items():
-        if type(token_id) is not int:
-            raise node.fail(f"vocab: id of {token!r} must be an integer, got {json.dumps(token_id)[:80]}")
-    return WordPiece(
-        vocab,
-        unk_token=node.child("unk_token", "[UNK]").text(),
-        continuing_subword_prefix=node.child("continuing_subword_prefix", "##").text(),
-        max_input_chars_per_word=node.child("max_input_chars_per_word", 100).integer(),
-        oov_policy=node.child("oov_policy", "word").text(),
-    )
-
-
-def _read_normalizer(node: _Node) -> BertNormalizer | None:
-    if node.value is None:
-        return None
-    node.child("type").one_of({"BertNormalizer": None})
-    node.only("type", "clean_text", "handle_chinese_chars", "strip_accents", "lowercase")
-    strip = node.child("strip_accents", None)
-    return BertNormalizer(
-        clean_text=node.child("clean_text", True).flag(),
-        handle_chinese_chars=node.child("handle_chinese_chars", True).flag(),
-        strip_accents=None if strip.value is None else strip.flag(),
-        lowercase=node.child("lowercase", True).flag(),
-    )
-
-
-def _read_pre_tokenizer(node: _Node) -> BertPreTokenizer:
-    if node.value is None:
-        raise node.fail("no pre-tokenizer is not supported; supported: BertPreTokenizer")
-    node.child("type").one_of({"BertPreTokenizer": None})
-    node.only("type")
-    return BertPreTokenizer()
-
-
-def _read_decoder(node: _Node) -> decoders.WordPiece | None:
-    if node.value is None:
-        return None
-    node.child("type").one_of({"WordPiece": None})
-    node.only("type", "prefix", "cleanup")
-    return decoders.WordPiece(node.child("prefix", "##").text(), node.child("cleanup", True).flag())
-
-
-def _read_post_processor(node: _Node) -> TemplateProcessing | BertProcessing | None:
-    if node.value is None:
-        return None
-    kind = node.child("type").one_of({"BertProcessing": "bert", "TemplateProcessing": "template"})
-    if kind == "bert":
+    if kind is Sequence:
+        node.only("type", "processors")
+        try:
+            return Sequence(tuple(_read_post_processor(item) for item in node.child("processors").items()))
+        except ValueError as error:
+            raise node.fail(str(error)) from error
+    if kind is ByteLevel:
+        node.only("type", "add_prefix_space", "trim_offsets", "use_regex")
+        return ByteLevel(*(node.child(name, True).flag() for name in ("add_prefix_space", "trim_offsets", "use_regex")))
+    if kind is BertProcessing:
         node.only("type", "sep", "cls")
-        pairs = []
-        for name in ("sep", "cls"):
-            items = node.child(name).items()
-            if len(items) != 2:
-                raise node.child(name).fail(f"expected [token, id], got {len(items)} values")
-            pairs.append((items[0].text(), items[1].integer()))
-        return BertProcessing(*pairs)
+        return BertProcessing(_read_pair(node.child("sep")), _read_pair(node.child("cls")))
+    if kind is RobertaProcessing:
+        node.only("type", "sep", "cls", "trim_offsets", "add_prefix_space")
+        return RobertaProcessing(
+            _read_pair(node.child("sep")),
+            _read_pair(node.child("cls")),
+            node.child("trim_offsets", True).flag(),
+            node.child("add_prefix_space", True).flag(),
+        )
     node.only("type", "single", "pair", "special_tokens")
     declared = node.child("special_tokens")
     special = {name: _read_special_token(declared.child(name)) for name in declared.object()}
@@ -199,7 +123,14 @@ def _read_post_processor(node: _Node) -> TemplateProcessing | BertProcessing | N
     return TemplateProcessing(single=single, pair=pair, special_tokens=special)
 
 
-def _read_special_token(node: _Node) -> SpecialToken:
+def _read_pair(node: Node) -> tuple[str, int]:
+    items = node.items()
+    if len(items) != 2:
+        raise node.fail(f"expected [token, id], got {len(items)} values")
+    return items[0].text(), items[1].integer()
+
+
+def _read_special_token(node: Node) -> SpecialToken:
     node.only("id", "ids", "tokens")
     ids = tuple(n.integer() for n in node.child("ids").items())
     tokens = tuple(n.text() for n in node.child("tokens").items())
@@ -208,7 +139,7 @@ def _read_special_token(node: _Node) -> SpecialToken:
     return SpecialToken(ids, tokens)
 
 
-def _read_piece(node: _Node) -> TemplatePiece:
+def _read_piece(node: Node) -> TemplatePiece:
     fields = node.object()
     if list(fields) not in (["Sequence"], ["SpecialToken"]):
         raise node.fail(f"expected Sequence or SpecialToken, got {', '.join(fields) or 'nothing'}")
@@ -217,7 +148,7 @@ def _read_piece(node: _Node) -> TemplatePiece:
     return TemplatePiece(inner.child("id").text(), inner.child("type_id").integer(), name == "Sequence")
 
 
-def _read_added_token(node: _Node) -> AddedToken:
+def _read_added_token(node: Node) -> AddedToken:
     node.only("id", "content", "single_word", "lstrip", "rstrip", "normalized", "special")
     return AddedToken(
         id=node.child("id").integer(),
@@ -230,20 +161,19 @@ def _read_added_token(node: _Node) -> AddedToken:
     )
 
 
-def _read_truncation(node: _Node) -> Truncation | None:
+def _read_truncation(node: Node) -> Truncation | None:
     if node.value is None:
         return None
     node.only("direction", "max_length", "strategy", "stride")
-    if node.child("stride", 0).integer() != 0:
-        raise node.child("stride").fail("overflowing parts are not supported; stride must be 0")
     return Truncation(
         max_length=node.child("max_length").integer(),
         strategy=node.child("strategy", "LongestFirst").one_of(_STRATEGIES),
         direction=node.child("direction", "Right").one_of(_DIRECTIONS),
+        stride=node.child("stride", 0).integer(),
     )
 
 
-def _read_padding(node: _Node) -> Padding | None:
+def _read_padding(node: Node) -> Padding | None:
     if node.value is None:
         return None
     node.only("strategy", "direction", "pad_to_multiple_of", "pad_id", "pad_type_id", "pad_token")
@@ -280,11 +210,11 @@ def write(tokenizer: "Tokenizer", pretty: bool) -> str:
             }
             for t in sorted(tokenizer.added_tokens, key=lambda t: t.id)
         ],
-        "normalizer": _write_normalizer(tokenizer.normalizer),
-        "pre_tokenizer": {"type": "BertPreTokenizer"},
+        "normalizer": components.write(tokenizer.normalizer, json_roles.NORMALIZERS),
+        "pre_tokenizer": components.write(tokenizer.pre_tokenizer, json_roles.PRE_TOKENIZERS),
         "post_processor": _write_post_processor(tokenizer.post_processor),
-        "decoder": _write_decoder(tokenizer.decoder),
-        "model": _write_model(tokenizer.model),
+        "decoder": components.write(tokenizer.decoder, json_roles.DECODERS),
+        "model": write_model(tokenizer.model),
     }
     if pretty:
         return json.dumps(fields, ensure_ascii=False, indent=2)
@@ -302,7 +232,7 @@ def _write_truncation(truncation: Truncation | None) -> dict[str, Any] | None:
         "direction": _name_of(_DIRECTIONS, truncation.direction),
         "max_length": truncation.max_length,
         "strategy": _name_of(_STRATEGIES, truncation.strategy),
-        "stride": 0,
+        "stride": truncation.stride,
     }
 
 
@@ -319,23 +249,23 @@ def _write_padding(padding: Padding | None) -> dict[str, Any] | None:
     }
 
 
-def _write_normalizer(normalizer: BertNormalizer | None) -> dict[str, Any] | None:
-    if normalizer is None:
-        return None
-    return {
-        "type": "BertNormalizer",
-        "clean_text": normalizer.clean_text,
-        "handle_chinese_chars": normalizer.handle_chinese_chars,
-        "strip_accents": normalizer.strip_accents,
-        "lowercase": normalizer.lowercase,
-    }
-
-
-def _write_post_processor(processor: TemplateProcessing | BertProcessing | None) -> dict[str, Any] | None:
+def _write_post_processor(processor: Any) -> dict[str, Any] | None:
     if processor is None:
         return None
     if isinstance(processor, BertProcessing):
         return {"type": "BertProcessing", "sep": list(processor.sep), "cls": list(processor.cls)}
+    if isinstance(processor, RobertaProcessing):
+        return {
+            "type": "RobertaProcessing",
+            "sep": list(processor.sep),
+            "cls": list(processor.cls),
+            "trim_offsets": processor.trim_offsets,
+            "add_prefix_space": processor.add_prefix_space,
+        }
+    if isinstance(processor, ByteLevel):
+        return {"type": "ByteLevel"} | dataclasses.asdict(processor)
+    if isinstance(processor, Sequence):
+        return {"type": "Sequence", "processors": [_write_post_processor(part) for part in processor.processors]}
 
     def pieces(template: tuple[TemplatePiece, ...]) -> list[dict[str, Any]]:
         return [
@@ -351,24 +281,3 @@ def _write_post_processor(processor: TemplateProcessing | BertProcessing | None)
             for name, token in sorted(processor.special_tokens.items())
         },
     }
-
-
-def _write_decoder(decoder: decoders.WordPiece | None) -> dict[str, Any] | None:
-    if decoder is None:
-        return None
-    return {"type": "WordPiece", "prefix": decoder.prefix, "cleanup": decoder.cleanup}
-
-
-def _write_model(model: WordPiece | None) -> dict[str, Any] | None:
-    if model is None:
-        return None
-    fields: dict[str, Any] = {
-        "type": "WordPiece",
-        "unk_token": model.unk_token,
-        "continuing_subword_prefix": model.continuing_subword_prefix,
-        "max_input_chars_per_word": model.max_input_chars_per_word,
-    }
-    if model.oov_policy != "word":
-        fields["oov_policy"] = model.oov_policy
-    fields["vocab"] = dict(sorted(model.vocab.items(), key=lambda item: item[1]))
-    return fields

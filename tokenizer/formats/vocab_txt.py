@@ -7,9 +7,9 @@ from tokenizer.errors import TokenizerFileError
 
 
 def read(text: str, source: str) -> dict[str, int]:
-    """Returns token -> id of the text of a `vocab.txt`.
+    r"""Returns token -> id of the text of a `vocab.txt`.
 
-    Only line ends (`\\n`, `\\r\\n`) are cut off. HF's reader also cuts other white space off the end of a line; no word
+    Only line ends (`\n`, `\r\n`) are cut off. HF's reader also cuts other white space off the end of a line; no word
     BERT's pre-tokenizer makes contains any, so ids are the same, but here such tokens keep their text.
 
     Raises:
@@ -24,7 +24,8 @@ def read(text: str, source: str) -> dict[str, int]:
         token = line.removesuffix("\r")
         if token in vocab:
             raise TokenizerFileError(
-                f"{source}, line {number + 1}: token {token!r} stands already on line {vocab[token] + 1}; every token has one id"
+                f"{source}, line {number + 1}: token {token!r} stands already on line {vocab[token] + 1}; "
+                "every token has one id"
             )
         vocab[token] = number
     if not any(vocab):
@@ -42,7 +43,8 @@ def write(vocab: Mapping[str, int], source: str) -> str:
     for position, (token, token_id) in enumerate(by_id):
         if token_id != position:
             raise ValueError(
-                f"{source}: vocab.txt cannot hold a gap in the ids, but no token has id {position}; save as tokenizer.json"
+                f"{source}: vocab.txt cannot hold a gap in the ids, but no token has id {position}; "
+                "save as tokenizer.json"
             )
         if "\n" in token or token.endswith("\r"):
             raise ValueError(f"{source}: vocab.txt cannot hold token {token!r} with a line end; save as tokenizer.json")

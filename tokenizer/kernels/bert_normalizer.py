@@ -47,7 +47,5 @@ def normalize(data, offsets, tables, clean_text, scratch, out, out_offsets):
                 out[o] = 32
                 o += 1
             elif kind == REORDERED:
-                i, o, _, _ = append_reordered(
-                    data, start, end, tables, out, scratch.origins, False, o, none, none
-                )
+                i, o, _, _ = append_reordered(data, start, end, tables, out, scratch.origins, False, o, none, none)
         out_offsets[row + 1] = o

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The BERT scanner: the next normalized word of a row, straight from the raw bytes.
 
-Normalizing (clean-up, CJK isolation, accents, case) and splitting happen in the same pass. A word of at most 16 bytes is
+Normalizing (clean-up, CJK isolation, accents, case) and splitting happen in one pass. A word of at most 16 bytes is
 returned as two integers, its bytes in little-endian order, so that comparing words is comparing integers; the bytes of
 every word that did not come from the eight-bytes-at-a-time path also stand in `word`.
 """
@@ -30,7 +30,7 @@ _FROM_LOWER_A, _PAST_LOWER_Z = _at_least("a"), _at_least("{")
 
 @kernel_part
 def _ascii_alphanumerics(eight, upper_to_lower):
-    """Returns eight bytes with ASCII letters lower-cased if asked, and how many leading ones are ASCII letters or digits."""
+    """Returns eight bytes, ASCII letters lower-cased if asked, and how many leading ones are letters or digits."""
     low = eight & _LOW_BITS
     upper = (low + _FROM_UPPER_A) & ~(low + _PAST_UPPER_Z)
     lower = (low + _FROM_LOWER_A) & ~(low + _PAST_LOWER_Z)
@@ -96,7 +96,9 @@ def append_reordered(data, start, end, tables, word, origins, traced, w, k0, k1)
         if combining == 0 or (combining == TAIL and here != start):
             break
         if combining == TAIL:
-            w, k0, k1 = _append(word, origins, traced, w, k0, k1, tables.pool[tables.replacements[code_point] >> 4], here)
+            w, k0, k1 = _append(
+                word, origins, traced, w, k0, k1, tables.pool[tables.replacements[code_point] >> 4], here
+            )
             for q in range(1, 4):
                 w, k0, k1 = _append(
                     word, origins, traced, w, k0, k1, tables.pool[(tables.replacements[code_point] >> 4) + q], here
@@ -138,8 +140,8 @@ def append_reordered(data, start, end, tables, word, origins, traced, w, k0, k1)
 def any_word(data, i, end, tables, word, origins, traced, w, k0, k1):
     """Finds the next word of `data[i:end]`, byte by byte, or the rest of one of which `w` bytes are already there.
 
-    Returns `(next i, n_bytes, key0, key1)`; n_bytes is 0 at the end of the row. With `traced`, `origins[q]` is the index in
-    `data` of the character that byte q of the word came from.
+    Returns `(next i, n_bytes, key0, key1)`; n_bytes is 0 at the end of the row. With `traced`, `origins[q]` is the
+    index in `data` of the character that byte q of the word came from.
     """
     while i < end:
         start = i

@@ -23,11 +23,12 @@ from tokenizer.kernels.wordpiece import wordpiece
 
 
 @kernel
-def encode(data, offsets, tables, model, cache, tally, tallying, scratch, position, out, out_offsets):
+def encode(data, offsets, added, tables, model, cache, tally, tallying, scratch, position, out, out_offsets):
     """Encodes rows until they are done or the tally of unknown words is full.
 
     Args:
       data: uint8[n], valid UTF-8; offsets: int64[n_rows + 1] into it.
+      added: int32[n_rows], the id of rows that are an added token, -1 for text; or int32[0].
       tables: unicode_tables.BertTables; model: models.wordpiece.WordPieceTables.
       cache: kernels.caches.CacheArrays; tally: kernels.caches.CounterArrays.
       tallying: whether to count the words that contain an unknown token.
@@ -50,6 +51,10 @@ def encode(data, offsets, tables, model, cache, tally, tallying, scratch, positi
         if position[IN_ROW] != 0:
             i = position[AT_BYTE]
             position[IN_ROW] = 0
+        elif added.size > 0 and added[row] >= 0:
+            out[o] = added[row]
+            o += 1
+            i = end
         while i < end:
             # A character that is a word of its own, once seen, has its id one load away.
             if data[i] < 128:
@@ -108,8 +113,8 @@ def encode(data, offsets, tables, model, cache, tally, tallying, scratch, positi
 def count_words(data, offsets, tables, counter, scratch, position):
     """Counts the normalized words of rows until they are done or the counter is full.
 
-    Arguments as for `encode`; `counter` is a kernels.caches.CounterArrays. Returns True when all rows are done, False when
-    the counter must grow first.
+    Arguments as for `encode`; `counter` is a kernels.caches.CounterArrays. Returns True when all rows are done, False
+    when the counter must grow first.
     """
     word, origins = scratch.word, scratch.origins
     n_words = 0
@@ -121,7 +126,7 @@ def count_words(data, offsets, tables, counter, scratch, position):
             position[IN_ROW] = 0
         while i < end:
             start = i
-            i, w, k0, k1, in_word = next_word(data, i, end, tables, word, origins)
+            i, w, k0, k1, _ = next_word(data, i, end, tables, word, origins)
             if w == 0:
                 break
             if w > SHORT_WORD_BYTES:

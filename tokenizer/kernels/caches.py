@@ -22,8 +22,8 @@ class CacheArrays(NamedTuple):
     ids: npt.NDArray[np.int32]
     """int32[n]: ids of words that have more than two."""
     isolated: npt.NDArray[np.int32]
-    """int32[0x110000]: id + 1 of characters that are a word of their own and became one token, its negative where that is
-    the unknown token, 0 where not yet seen."""
+    """int32[0x110000]: id + 1 of characters that are a word of their own and became one token, its negative where that
+    is the unknown token, 0 where not yet seen."""
     state: npt.NDArray[np.int64]
     """int64[4]: words held, bytes used of `words`, used of `ids`, misses so far."""
 
@@ -53,8 +53,10 @@ def power_of_two(n: int) -> int:
 
 
 def new_cache(n_bytes: int) -> CacheArrays:
-    """Makes an empty word cache of about `n_bytes` bytes, and 4.25 MiB for single characters, of which only
-    the pages that a text's scripts need are ever touched."""
+    """Makes an empty word cache of about `n_bytes` bytes.
+
+    On top come 4.25 MiB for single characters, of which only the pages that a text's scripts need are ever touched.
+    """
     return CacheArrays(
         slots=np.zeros((power_of_two(n_bytes // 2 // SLOT_BYTES), N_COLUMNS), np.int64),
         words=np.zeros(n_bytes // 8, np.uint8),

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The `kernel` decorator: numba compilation, cached on disk in a way that stays right.
 
-numba's own `cache=True` notices a change in the file of a function, not in the files of the functions it calls, and fails
-where neither the source tree nor the home directory can be written. Here one digest over all kernel sources names the
-cache, and the first writable place of three holds it: beside the sources, the user's cache directory, the temporary
+numba's own `cache=True` notices a change in the file of a function, not in the files of the functions it calls, and
+fails where neither the source tree nor the home directory can be written. Here one digest over all kernel sources names
+the cache, and the first writable place of three holds it: beside the sources, the user's cache directory, the temporary
 directory. `TOKENMILL_CACHE_DIR` overrides the choice.
 """
 
@@ -23,7 +23,7 @@ from numba.core.caching import CompileResultCacheImpl, FunctionCache, UserWideCa
 from numba.extending import intrinsic
 
 _KERNEL_DIRECTORY = Path(__file__).parent
-_announced = False
+_announced: list[bool] = []
 
 
 @functools.cache
@@ -97,10 +97,11 @@ class _KernelCache(FunctionCache):
 
 def _announce() -> None:
     """Says once per process that a pause is a compilation, not a hang."""
-    global _announced
     if not _announced:
-        _announced = True
-        print("tokenmill: compiling kernels for this machine (once; cached afterwards) ...", file=sys.stderr, flush=True)
+        _announced.append(True)
+        print(
+            "tokenmill: compiling kernels for this machine (once; cached afterwards) ...", file=sys.stderr, flush=True
+        )
 
 
 def _compiled(function: Callable[..., Any], **options: bool) -> Any:

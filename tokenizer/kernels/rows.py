@@ -60,9 +60,7 @@ def text_sizes(values, offsets, skipped, first_offsets, later_offsets, out_offse
 
 
 @kernel
-def join_texts(
-    values, offsets, skipped, first_texts, first_offsets, later_texts, later_offsets, out
-):
+def join_texts(values, offsets, skipped, first_texts, first_offsets, later_texts, later_offsets, out):
     """Writes the text of every token one after the other.
 
     Args:

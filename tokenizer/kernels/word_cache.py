@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The word cache and the tally of unknown words, as the encode kernels use them.
 
-In a cache slot the high half of the length column holds the number of ids, with `HAS_UNKNOWN` added where one of them is the
-unknown token; the value column holds up to two ids, or where in the id pool there are more.
+In a cache slot the high half of the length column holds the number of ids, with `HAS_UNKNOWN` added where one of them
+is the unknown token; the value column holds up to two ids, or where in the id pool there are more.
 """
 
 import numpy as np
@@ -17,8 +17,8 @@ IDS_IN_SLOT = 2
 CACHE_WORDS, CACHE_POOL_USED, CACHE_IDS_USED, CACHE_MISSES = 0, 1, 2, 3
 COUNTER_WORDS, COUNTER_POOL_USED, COUNTER_TOTAL = 0, 1, 2
 
-# Where a kernel stopped for want of room in a counter, and where it goes on: row, byte or word, ids written, whether the
-# second is meant.
+# Where a kernel stopped for want of room in a counter, and where it goes on: row, byte or word, ids written, whether
+# the second is meant.
 AT_ROW, AT_BYTE, AT_ID, IN_ROW = 0, 1, 2, 3
 
 

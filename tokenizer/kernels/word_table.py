@@ -7,8 +7,8 @@ A table is one int64 array of four columns, 32 bytes a slot, so that a lookup to
     2      length of the word in bytes, low 32 bits, never 0; the high 32 bits belong to the user of the table
     3      belongs to the user of the table
 
-Column 2 is 0 in empty slots. Short words are their own key, so there is nothing to compare beyond two integers; long words
-compare bytes in the pool.
+Column 2 is 0 in empty slots. Short words are their own key, so there is nothing to compare beyond two integers; long
+words compare bytes in the pool.
 """
 
 import numpy as np

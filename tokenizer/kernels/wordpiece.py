@@ -3,59 +3,13 @@
 
 import numpy as np
 
-from tokenizer.kernels.compiling import kernel, kernel_part
-from tokenizer.kernels.utf8 import add_characters
+from tokenizer.kernels.byte_trie import child
+from tokenizer.kernels.compiling import kernel_part
 
 OOV_WORD, OOV_CONTAIN, OOV_CHAR, OOV_BYTE = 0, 1, 2, 3
 
 INITIAL, CONTINUING = 0, 1
 """Roots of the trie: entries that begin a word, entries that continue one (their prefix left out)."""
-
-_MIX = np.uint64(0x9E3779B97F4A7C15)
-
-
-@kernel_part
-def _child(edges, children, node, byte):
-    """Returns the node that `byte` leads to, -1 where no entry goes on that way."""
-    key = (np.int64(node) << 8) | np.int64(byte)
-    mask = np.uint64(edges.size - 1)
-    j = ((np.uint64(key) * _MIX) >> np.uint64(32)) & mask
-    while edges[j] != -1:
-        if edges[j] == key:
-            return np.int64(children[j])
-        j = (j + np.uint64(1)) & mask
-    return np.int64(-1)
-
-
-@kernel
-def build_trie(values, offsets, ids, roots, edges, children, node_ids):
-    """Builds the trie of a vocabulary.
-
-    Args:
-      values, offsets: uint8[n_bytes] and int64[n + 1], the entries without their continuing prefix, none empty.
-      ids: int32[n]; roots: int64[n], INITIAL or CONTINUING for each entry.
-      edges: int64[power of two, more than n_bytes], filled with -1; children: int32 of the same size.
-      node_ids: int32[n_bytes + 2], filled with -1: the id of the entry that ends at each node.
-
-    Returns:
-      The number of nodes.
-    """
-    mask = np.uint64(edges.size - 1)
-    n_nodes = 2
-    for t in range(ids.size):
-        node = roots[t]
-        for q in range(offsets[t], offsets[t + 1]):
-            key = (np.int64(node) << 8) | np.int64(values[q])
-            j = ((np.uint64(key) * _MIX) >> np.uint64(32)) & mask
-            while edges[j] != -1 and edges[j] != key:
-                j = (j + np.uint64(1)) & mask
-            if edges[j] == -1:
-                edges[j] = key
-                children[j] = n_nodes
-                n_nodes += 1
-            node = np.int64(children[j])
-        node_ids[node] = ids[t]
-    return n_nodes
 
 
 @kernel_part
@@ -66,12 +20,12 @@ def _longest_match(word, i, end, model, root):
     best_end = i
     j = i
     while j < end:
-        node = _child(model.edges, model.children, node, word[j])
+        node = child(model.trie.edges, model.trie.children, node, word[j])
         if node < 0:
             break
         j += 1
-        if model.node_ids[node] >= 0:
-            best = np.int64(model.node_ids[node])
+        if model.trie.node_ids[node] >= 0:
+            best = np.int64(model.trie.node_ids[node])
             best_end = j
     return best, best_end
 
@@ -94,8 +48,10 @@ def _emit(out, ends, o, first, token, end):
 
 @kernel_part
 def _emit_unknown(word, i, end, model, out, ends, o, first, merge_runs):
-    """Appends what an unknown character becomes: its byte tokens where the policy and the vocabulary have them, or the
-    unknown token. Returns `(o, swallowed)`."""
+    """Appends what an unknown character becomes: its byte tokens, or the unknown token.
+
+    Byte tokens where the policy wants them and the vocabulary has all of them. Returns `(o, swallowed)`.
+    """
     if model.policy == OOV_BYTE:
         have_all = True
         for q in range(i, end):
@@ -164,24 +120,3 @@ def wordpiece(word, w, model, out, o, ends):
         unknown = unknown or lost
         i = stop
     return o, unknown
-
-
-@kernel
-def count_swallowed(values, offsets, counts, model, word, out, ends, characters):
-    """Adds up, per code point, how many characters the unknown token swallowed in words that occurred `counts` times.
-
-    Args:
-      values, offsets: uint8 and int64[n + 1], the words; counts: int64[n].
-      word, out, ends: scratch for the longest word.
-      characters: int64[0x110000], added to.
-    """
-    for t in range(counts.size):
-        w = offsets[t + 1] - offsets[t]
-        for q in range(w):
-            word[q] = values[offsets[t] + q]
-        n_tokens, _ = wordpiece(word, w, model, out, 0, ends)
-        begin = 0
-        for k in range(n_tokens):
-            if out[k] == model.unk_id:
-                add_characters(word, begin, ends[k], counts[t], characters)
-            begin = ends[k]

@@ -1,0 +1,236 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A tokenizer of every family, built with HF's own trainers on a small multilingual text."""
+
+import functools
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import tokenizers as hf
+from tokenizers import Regex, decoders, models, normalizers, pre_tokenizers, processors, trainers
+
+_SAMPLE = Path(__file__).parents[2] / "configs" / "data" / "multilingual.jsonl"
+_CL100K = (
+    r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|"
+    r"\s*[\r\n]+|\s+(?!\S)|\s+"
+)
+_QWEN2 = _CL100K.replace(r"\p{N}{1,3}", r"\p{N}")
+_UPPER, _LOWER = r"[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]", r"[\p{Ll}\p{Lm}\p{Lo}\p{M}]"
+_O200K = (
+    rf"[^\r\n\p{{L}}\p{{N}}]?{_UPPER}*{_LOWER}+(?i:'s|'t|'re|'ve|'m|'ll|'d)?|"
+    rf"[^\r\n\p{{L}}\p{{N}}]?{_UPPER}+{_LOWER}*(?i:'s|'t|'re|'ve|'m|'ll|'d)?|"
+    r"\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+"
+)
+_DEEPSEEK = (
+    r"\p{N}{1,3}",
+    "[一-龥぀-ゟ゠-ヿ]+",
+    r"""[!"#$%&'()*+,\-./:;<=>?@\[\\\]^_`{|}~][A-Za-z]+|[^\r\n\p{L}\p{P}\p{S}]?[\p{L}\p{M}]+| ?[\p{P}\p{S}]+[\r\n]*|"""
+    r"\s*[\r\n]+|\s+(?!\S)|\s+",
+)
+_CLIP = r"'s|'t|'re|'ve|'m|'ll|'d|[\p{L}]+|[\p{N}]|[^\s\p{L}\p{N}]+"
+
+
+def sample() -> list[str]:
+    """The texts that the models are trained on."""
+    lines = _SAMPLE.read_text(encoding="utf-8").splitlines()
+    english = "The mill grinds text into tokens; it's what the miller's wheels do, don't they? 1234 and 5,678.\n\n" * 4
+    return [json.loads(line)["text"] for line in lines] + [english, "def f(x):\n    return x ** 2  # squared\n" * 6]
+
+
+def _train(tokenizer: hf.Tokenizer, trainer: trainers.Trainer) -> hf.Tokenizer:
+    tokenizer.train_from_iterator(sample(), trainer)
+    return tokenizer
+
+
+def _byte_level(*splits: str, normalizer: object = None, **options: object) -> hf.Tokenizer:
+    tokenizer = hf.Tokenizer(models.BPE(**options))
+    byte_level = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=not splits)
+    tokenizer.pre_tokenizer = (
+        pre_tokenizers.Sequence([*(pre_tokenizers.Split(Regex(p), "isolated") for p in splits), byte_level])
+        if splits
+        else byte_level
+    )
+    if normalizer is not None:
+        tokenizer.normalizer = normalizer
+    tokenizer.decoder = decoders.ByteLevel()
+    trainer = trainers.BpeTrainer(
+        vocab_size=700, initial_alphabet=pre_tokenizers.ByteLevel.alphabet(), special_tokens=["<|endoftext|>"],
+        show_progress=False,
+    )  # fmt: skip
+    return _train(tokenizer, trainer)
+
+
+def _roberta() -> hf.Tokenizer:
+    tokenizer = _byte_level()
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=True)
+    tokenizer.add_special_tokens(["<s>", "</s>"])
+    ids = {t: tokenizer.token_to_id(t) for t in ("<s>", "</s>")}
+    tokenizer.post_processor = processors.RobertaProcessing(("</s>", ids["</s>"]), ("<s>", ids["<s>"]))
+    return tokenizer
+
+
+def _llama3() -> hf.Tokenizer:
+    tokenizer = _byte_level(_CL100K, ignore_merges=True)
+    tokenizer.post_processor = processors.Sequence(
+        [
+            processors.ByteLevel(trim_offsets=True),
+            processors.TemplateProcessing(
+                single="<|endoftext|> $A",
+                pair="<|endoftext|> $A <|endoftext|>:1 $B:1",
+                special_tokens=[("<|endoftext|>", 0)],
+            ),
+        ]
+    )
+    return tokenizer
+
+
+def _clip() -> hf.Tokenizer:
+    tokenizer = hf.Tokenizer(models.BPE(end_of_word_suffix="</w>", unk_token="<|endoftext|>"))
+    tokenizer.normalizer = normalizers.Sequence(
+        [normalizers.NFC(), normalizers.Replace(Regex(r"\s+"), " "), normalizers.Lowercase()]
+    )
+    tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
+        [pre_tokenizers.Split(Regex(_CLIP), "removed", invert=True), pre_tokenizers.ByteLevel(False, use_regex=False)]
+    )
+    tokenizer.decoder = decoders.BPEDecoder(suffix="</w>")
+    return _train(
+        tokenizer,
+        trainers.BpeTrainer(
+            vocab_size=900, initial_alphabet=pre_tokenizers.ByteLevel.alphabet(), end_of_word_suffix="</w>",
+            special_tokens=["<|endoftext|>"], show_progress=False,
+        ),
+    )  # fmt: skip
+
+
+def _llama2() -> hf.Tokenizer:
+    """SentencePiece BPE as Llama 2 has it in HF: no pre-tokenizer, byte fallback."""
+    seed = hf.Tokenizer(models.BPE())
+    seed.pre_tokenizer = pre_tokenizers.Metaspace()
+    trainer = trainers.BpeTrainer(vocab_size=600, show_progress=False, limit_alphabet=120)
+    seed.train_from_iterator(sample(), trainer)
+    trained = json.loads(seed.to_str())["model"]
+    tokens = ["<unk>", "<s>", "</s>", *(f"<0x{b:02X}>" for b in range(256))]
+    tokens += [t for t, _ in sorted(trained["vocab"].items(), key=lambda item: item[1])]
+    merges = [tuple(m) if isinstance(m, list) else tuple(m.split(" ")) for m in trained["merges"]]
+    model = models.BPE(
+        {t: i for i, t in enumerate(tokens)}, merges, unk_token="<unk>", fuse_unk=True, byte_fallback=True
+    )
+    tokenizer = hf.Tokenizer(model)
+    tokenizer.normalizer = normalizers.Sequence([normalizers.Prepend("▁"), normalizers.Replace(" ", "▁")])
+    tokenizer.decoder = decoders.Sequence(
+        [decoders.Replace("▁", " "), decoders.ByteFallback(), decoders.Fuse(), decoders.Strip(" ", 1, 0)]
+    )
+    tokenizer.add_special_tokens(["<unk>", "<s>", "</s>"])
+    tokenizer.post_processor = processors.TemplateProcessing(
+        single="<s> $A", pair="<s> $A <s>:1 $B:1", special_tokens=[("<s>", 1)]
+    )
+    return tokenizer
+
+
+def _gemma() -> hf.Tokenizer:
+    """As Gemma: only spaces are replaced, before a Split that merges with what is before."""
+    tokenizer = _llama2()
+    tokenizer.normalizer = normalizers.Replace(" ", "▁")
+    tokenizer.pre_tokenizer = pre_tokenizers.Split(" ", "merged_with_previous")
+    return tokenizer
+
+
+def _metaspace_first() -> hf.Tokenizer:
+    """As newer files of Llama 2 and its like: only the start of a text gets a space in front."""
+    tokenizer = _llama2()
+    tokenizer.normalizer = normalizers.StripAccents()
+    tokenizer.pre_tokenizer = pre_tokenizers.Metaspace(prepend_scheme="first", split=False)
+    tokenizer.add_tokens([hf.AddedToken("ab", normalized=False)])
+    return tokenizer
+
+
+def _unigram(*, byte_fallback: bool = False) -> hf.Tokenizer:
+    tokenizer = hf.Tokenizer(models.Unigram())
+    tokenizer.normalizer = normalizers.Sequence(
+        [normalizers.Nmt(), normalizers.NFKC(), normalizers.Replace(Regex(" {2,}"), " ")]
+    )
+    tokenizer.pre_tokenizer = pre_tokenizers.Sequence([pre_tokenizers.WhitespaceSplit(), pre_tokenizers.Metaspace()])
+    tokenizer.decoder = decoders.Metaspace()
+    special = ["<pad>", "</s>", "<unk>", *(f"<0x{b:02X}>" for b in range(256) if byte_fallback)]
+    trainer = trainers.UnigramTrainer(vocab_size=1400, special_tokens=special, unk_token="<unk>", show_progress=False)
+    _train(tokenizer, trainer)
+    if byte_fallback:
+        fields = json.loads(tokenizer.to_str())
+        fields["model"]["byte_fallback"] = True
+        fields["added_tokens"] = fields["added_tokens"][:3]
+        tokenizer = hf.Tokenizer.from_str(json.dumps(fields))
+    tokenizer.post_processor = processors.TemplateProcessing(
+        single="$A </s>", pair="$A </s> $B </s>", special_tokens=[("</s>", 1)]
+    )
+    return tokenizer
+
+
+def _wordlevel() -> hf.Tokenizer:
+    tokenizer = hf.Tokenizer(models.WordLevel(unk_token="[UNK]"))
+    tokenizer.normalizer = normalizers.Sequence(
+        [normalizers.NFD(), normalizers.StripAccents(), normalizers.Lowercase()]
+    )
+    tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
+    return _train(tokenizer, trainers.WordLevelTrainer(vocab_size=500, special_tokens=["[UNK]"], show_progress=False))
+
+
+def _char_bpe() -> hf.Tokenizer:
+    """GPT-1: characters, the last one of a word marked."""
+    tokenizer = hf.Tokenizer(models.BPE(unk_token="<unk>", end_of_word_suffix="</w>"))
+    tokenizer.normalizer = normalizers.BertNormalizer()
+    tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    tokenizer.decoder = decoders.BPEDecoder()
+    trainer = trainers.BpeTrainer(
+        vocab_size=800, special_tokens=["<unk>"], end_of_word_suffix="</w>", show_progress=False
+    )
+    return _train(tokenizer, trainer)
+
+
+def _wordpiece_with_other_parts() -> hf.Tokenizer:
+    tokenizer = hf.Tokenizer(models.WordPiece(unk_token="[UNK]"))
+    tokenizer.normalizer = normalizers.Sequence([normalizers.NFKC(), normalizers.Strip(), normalizers.Lowercase()])
+    tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
+        [
+            pre_tokenizers.WhitespaceSplit(),
+            pre_tokenizers.Punctuation("merged_with_previous"),
+            pre_tokenizers.Digits(True),
+        ]
+    )
+    tokenizer.decoder = decoders.WordPiece()
+    return _train(tokenizer, trainers.WordPieceTrainer(vocab_size=700, special_tokens=["[UNK]"], show_progress=False))
+
+
+def _added() -> hf.Tokenizer:
+    """Qwen: NFC, and tokens that are added but not special."""
+    tokenizer = _byte_level(_QWEN2, normalizer=normalizers.NFC())
+    tokenizer.add_tokens([hf.AddedToken("<tool_call>", normalized=False), hf.AddedToken("  ", normalized=True)])
+    return tokenizer
+
+
+FAMILIES: dict[str, Callable[[], hf.Tokenizer]] = {
+    "gpt2": _byte_level,
+    "roberta": _roberta,
+    "cl100k": lambda: _byte_level(_CL100K),
+    "llama3": _llama3,
+    "qwen2": lambda: _byte_level(_QWEN2, normalizer=normalizers.NFC()),
+    "o200k": lambda: _byte_level(_O200K),
+    "deepseek": lambda: _byte_level(*_DEEPSEEK),
+    "unknown pattern": lambda: _byte_level(r"\p{Lu}\p{Ll}+|\d\d?|\s+|."),
+    "added tokens": _added,
+    "clip": _clip,
+    "char bpe": _char_bpe,
+    "llama2": _llama2,
+    "gemma": _gemma,
+    "t5": _unigram,
+    "xlm-r": lambda: _unigram(byte_fallback=True),
+    "metaspace first": _metaspace_first,
+    "word level": _wordlevel,
+    "wordpiece": _wordpiece_with_other_parts,
+}
+"""How to make a tokenizer of each family."""
+
+
+@functools.cache
+def family(name: str) -> str:
+    """Returns the `tokenizer.json` of a family, made once."""
+    return FAMILIES[name]().to_str()

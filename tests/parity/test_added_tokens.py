@@ -1,0 +1,74 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Added tokens against HF tokenizers: every combination of flags, hostile surroundings; policies for special ones."""
+
+import json
+
+import pytest
+
+hf = pytest.importorskip("tokenizers", reason="needs the test group: HF tokenizers")
+
+import pyarrow as pa  # noqa: E402
+from hypothesis import given  # noqa: E402
+from hypothesis import strategies as st  # noqa: E402
+
+from tests import strategies  # noqa: E402
+from tokenizer import Tokenizer  # noqa: E402
+
+pytestmark = pytest.mark.parity
+
+VOCAB = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *"abcdefgh1中<>|", *(f"##{c}" for c in "abcdefgh1")]
+CONTENTS = ["<a>", "<a", "[MASK]", "ab", "abc", " b", "É", "中", "<|x|>", "bb "]
+# Not `tokens`: for an added token HF gives the text that matched, normalized and with its white space, we the token.
+ATTRIBUTES = ("ids", "type_ids", "special_tokens_mask", "offsets", "word_ids", "sequence_ids")
+
+
+@st.composite
+def added_tokens(draw: st.DrawFn) -> list[dict[str, object]]:
+    contents = draw(st.lists(st.sampled_from(CONTENTS), min_size=1, max_size=5, unique=True))
+    flags = ("single_word", "lstrip", "rstrip", "normalized", "special")
+    return [
+        {"id": VOCAB.index(c) if c in VOCAB else len(VOCAB) + i, "content": c} | {f: draw(st.booleans()) for f in flags}
+        for i, c in enumerate(contents)
+    ]
+
+
+def texts() -> st.SearchStrategy[str]:
+    pieces = st.one_of(st.sampled_from([*CONTENTS, " ", "  ", "\u3000", "a", "é", "_", "x"]), strategies.characters())
+    return st.lists(pieces, max_size=14).map("".join)
+
+
+@given(added_tokens(), st.lists(texts(), max_size=4), st.booleans())
+def test_added_tokens_on_hostile_text(added: list[dict[str, object]], batch: list[str], split: bool) -> None:
+    base = json.loads(Tokenizer.for_bert(VOCAB).to_str()) | {"added_tokens": added, "post_processor": None}
+    # HF gives ids in the order of the file, and only as it would have given them itself.
+    theirs = hf.Tokenizer.from_str(json.dumps(base | {"added_tokens": []}))
+    for token in added:
+        fields = {k: v for k, v in token.items() if k not in ("id", "content")}
+        add = theirs.add_special_tokens if token["special"] else theirs.add_tokens
+        add([hf.AddedToken(str(token["content"]), **{k: v for k, v in fields.items() if k != "special"})])
+    for token in added:
+        token["id"] = theirs.token_to_id(str(token["content"]))
+    theirs.encode_special_tokens = not split
+    ours = Tokenizer.from_str(json.dumps(base))._with_overrides(special="split" if split else "plain")
+    expected = theirs.encode_batch(batch, add_special_tokens=False)
+    assert ours.encode_arrow(pa.array(batch, pa.string())).to_pylist() == [e.ids for e in expected]
+    for text, encoding in zip(batch, expected, strict=True):
+        got = ours.encode(text, add_special_tokens=False)
+        for name in ATTRIBUTES:
+            assert getattr(got, name) == getattr(encoding, name), name
+
+
+def test_the_policies_for_special_tokens() -> None:
+    text = "a [MASK]b"
+    tokens = {}
+    for special in ("plain", "split"):
+        tokenizer = Tokenizer.for_bert([*VOCAB, "mask", "[", "]"])._with_overrides(special=special)
+        tokens[special] = tokenizer.encode(text, add_special_tokens=False).tokens
+    assert tokens == {"plain": ["a", "[", "mask", "]", "b"], "split": ["a", "[MASK]", "b"]}
+    strict = Tokenizer.for_bert(VOCAB)._with_overrides(special="error")
+    assert strict.encode("a b").ids
+    for encode in (strict.encode, lambda t: strict.encode_arrow(pa.array([t]))):
+        with pytest.raises(ValueError, match=r"special token '\[MASK\]' occurs in a text; pass special='plain'"):
+            encode(text)
+    with pytest.raises(ValueError, match="special must be 'plain', 'split' or 'error', got 'ignore'"):
+        Tokenizer.for_bert(VOCAB)._with_overrides(special="ignore")  # type: ignore[arg-type]

@@ -1,0 +1,182 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Real tokenizers from their own files, against the libraries they come from."""
+
+import base64
+import gzip
+import json
+from pathlib import Path
+
+import pytest
+
+hf = pytest.importorskip("tokenizers", reason="needs the test group: HF tokenizers")
+
+import pyarrow as pa  # noqa: E402
+from hypothesis import given  # noqa: E402
+from hypothesis import strategies as st  # noqa: E402
+from tokenizers import Regex, models, normalizers, pre_tokenizers  # noqa: E402
+
+from tests import strategies  # noqa: E402
+from tests.parity import families  # noqa: E402
+from tokenizer import Tokenizer, TokenizerFileError  # noqa: E402
+from tokenizer.models.bpe import BYTE_ALPHABET  # noqa: E402
+
+pytestmark = pytest.mark.parity
+
+CORPORA = ["en", "code", "multi", "zh"]
+
+
+def documents(shared_data: Path, corpus: str, n: int = 200) -> list[str]:
+    texts = []
+    with gzip.open(shared_data / "corpus" / f"{corpus}.jsonl.gz", "rt", encoding="utf-8") as lines:
+        for line, _ in zip(lines, range(n), strict=False):
+            texts.append(json.loads(line)["text"][:200_000])
+    return texts
+
+
+def as_bytes(token: str) -> bytes:
+    return bytes(BYTE_ALPHABET.index(c) for c in token)
+
+
+@pytest.fixture(scope="module")
+def gpt2_folder(shared_data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("gpt2")
+    for name in ("vocab.json", "merges.txt"):
+        (folder / name).write_bytes((shared_data / "vocab" / f"gpt2-{name}").read_bytes())
+    return folder
+
+
+@pytest.fixture(scope="module")
+def gpt2(gpt2_folder: Path) -> "hf.Tokenizer":
+    theirs = hf.Tokenizer(models.BPE.from_file(str(gpt2_folder / "vocab.json"), str(gpt2_folder / "merges.txt")))
+    theirs.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    return theirs
+
+
+def test_gpt2_from_two_files(gpt2_folder: Path, gpt2: "hf.Tokenizer", shared_data: Path) -> None:
+    for ours in (Tokenizer.from_file(gpt2_folder), Tokenizer.from_file(gpt2_folder / "vocab.json")):
+        for corpus in CORPORA:
+            texts = documents(shared_data, corpus, 40)
+            expected = [e.ids for e in gpt2.encode_batch_fast(texts)]
+            assert ours.encode_arrow(pa.array(texts)).to_pylist() == expected
+            assert ours.decode_batch(expected) == texts
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("corpus", CORPORA)
+def test_gpt2_on_every_document_against_tiktoken(gpt2_folder: Path, shared_data: Path, corpus: str) -> None:
+    tiktoken = pytest.importorskip("tiktoken", reason="needs the test group: tiktoken")
+    vocab = json.loads((gpt2_folder / "vocab.json").read_text(encoding="utf-8"))
+    ranks = {as_bytes(t): i for t, i in vocab.items() if t != "<|endoftext|>"}
+    pattern = r"""'(?:[sdmt]|ll|ve|re)| ?\p{L}++| ?\p{N}++| ?[^\s\p{L}\p{N}]++|\s++$|\s+(?!\S)|\s"""
+    theirs = tiktoken.Encoding("gpt2", pat_str=pattern, mergeable_ranks=ranks, special_tokens={})
+    texts = documents(shared_data, corpus, 100_000)
+    rows = Tokenizer.from_file(gpt2_folder).encode_arrow(pa.array(texts, pa.large_string()))
+    for row, text in zip(rows, texts, strict=True):
+        assert row.as_py() == theirs.encode_ordinary(text)
+
+
+@pytest.mark.parametrize(("name", "family"), [("gpt2", "gpt2"), ("cl100k_base", "cl100k"), ("o200k_base", "o200k")])
+def test_tiktoken_ranks(tmp_path: Path, name: str, family: str) -> None:
+    tiktoken = pytest.importorskip("tiktoken", reason="needs the test group: tiktoken")
+    vocab = json.loads(families.family(family))["model"]["vocab"]
+    order = sorted((i, t) for t, i in vocab.items() if t != "<|endoftext|>")
+    ranks = {as_bytes(t): rank for rank, (_, t) in enumerate(order)}
+    path = tmp_path / "ranks.tiktoken"
+    path.write_text("".join(f"{base64.b64encode(t).decode()} {r}\n" for t, r in ranks.items()), encoding="ascii")
+    theirs = tiktoken.Encoding(name, pat_str=TIKTOKEN[name], mergeable_ranks=ranks, special_tokens={})
+    ours = Tokenizer.from_file(path, pattern=name)
+
+    @given(st.lists(strategies.texts(), max_size=8))
+    def check(texts: list[str]) -> None:
+        assert ours.encode_arrow(pa.array(texts, pa.string())).to_pylist() == [theirs.encode_ordinary(t) for t in texts]
+
+    check()
+    assert ours.decode(theirs.encode_ordinary("Hello 世界")) == "Hello 世界"
+    again = hf.Tokenizer.from_str(ours.to_str())
+    for text in families.sample():
+        assert again.encode(text).ids == theirs.encode_ordinary(text)
+    with pytest.raises(TokenizerFileError, match="pass pattern=, one of gpt2, "):
+        Tokenizer.from_file(path)
+
+
+TIKTOKEN = {
+    "gpt2": r"""'(?:[sdmt]|ll|ve|re)| ?\p{L}++| ?\p{N}++| ?[^\s\p{L}\p{N}]++|\s++$|\s+(?!\S)|\s""",
+    "cl100k_base": (
+        r"""'(?i:[sdmt]|ll|ve|re)|[^\r\n\p{L}\p{N}]?+\p{L}++|\p{N}{1,3}+| ?[^\s\p{L}\p{N}]++[\r\n]*+|\s++$|"""
+        r"""\s*[\r\n]|\s+(?!\S)|\s"""
+    ),
+    "o200k_base": "|".join(
+        [
+            r"""[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+(?i:'s|'t|'re|'ve|'m|'ll|'d)?""",
+            r"""[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*(?i:'s|'t|'re|'ve|'m|'ll|'d)?""",
+            r"""\p{N}{1,3}""",
+            r""" ?[^\s\p{L}\p{N}]+[\r\n/]*""",
+            r"""\s*[\r\n]+""",
+            r"""\s+(?!\S)""",
+            r"""\s+""",
+        ]
+    ),
+}
+
+
+def test_clip_from_its_gzip_of_merges(shared_data: Path) -> None:
+    path = shared_data / "vocab" / "clip_bpe_simple_vocab_16e6.txt.gz"
+    ours = Tokenizer.from_file(path)
+    assert (ours.token_to_id("<|startoftext|>"), ours.token_to_id("<|endoftext|>")) == (49406, 49407)
+    assert ours.encode("a photo of a cat").ids == [49406, 320, 1125, 539, 320, 2368, 49407]
+    model = models.BPE(ours.get_vocab(), list(ours.model.merges), unk_token="<|endoftext|>", end_of_word_suffix="</w>")
+    theirs = hf.Tokenizer(model)
+    theirs.normalizer = normalizers.Sequence(
+        [normalizers.NFC(), normalizers.Replace(Regex(r"\s+"), " "), normalizers.Lowercase()]
+    )
+    pattern = r"'s|'t|'re|'ve|'m|'ll|'d|[\p{L}]+|[\p{N}]|[^\s\p{L}\p{N}]+"
+    theirs.pre_tokenizer = pre_tokenizers.Sequence(
+        [pre_tokenizers.Split(Regex(pattern), "removed", invert=True), pre_tokenizers.ByteLevel(False, use_regex=False)]
+    )
+    for corpus in CORPORA:
+        texts = documents(shared_data, corpus, 20)
+        assert ours.encode_arrow(pa.array(texts)).to_pylist() == [e.ids for e in theirs.encode_batch_fast(texts)]
+    assert ours.decode(ours.encode("A photo, of a cat.").ids) == "a photo , of a cat ."
+
+
+@pytest.mark.parametrize("name", ["xlnet", "sp-test", "sp-ja"])
+def test_sentencepiece_models(shared_data: Path, name: str) -> None:
+    spm = pytest.importorskip("sentencepiece", reason="needs the test group: sentencepiece")
+    path = shared_data / "vocab" / f"{name}.model"
+    theirs = spm.SentencePieceProcessor(model_file=str(path))
+    ours = Tokenizer.from_file(path)
+    again = Tokenizer.from_str(ours.to_str())
+    for corpus in CORPORA:
+        texts = documents(shared_data, corpus, 100)
+        expected = theirs.encode(texts)
+        assert ours.encode_arrow(pa.array(texts)).to_pylist() == expected
+        assert again.encode_arrow(pa.array(texts[:5])).to_pylist() == expected[:5]
+
+    @given(st.lists(strategies.texts(), max_size=8))
+    def check(texts: list[str]) -> None:
+        expected = theirs.encode(texts)
+        assert ours.encode_arrow(pa.array(texts, pa.string())).to_pylist() == expected
+        assert [ours.encode(text).ids for text in texts] == expected
+
+    check()
+
+
+def test_broken_files(tmp_path: Path) -> None:
+    cases = {
+        b"\x1f\x8b\x08broken": "broken gzip",
+        gzip.compress(b"no header\na b\n"): "expected a first line with '#version'",
+        b'{"a": 0, "b": "1"}': "not supported|missing",
+    }
+    for data, message in cases.items():
+        path = tmp_path / "file"
+        path.write_bytes(data)
+        with pytest.raises(TokenizerFileError, match=message):
+            Tokenizer.from_file(path)
+    (tmp_path / "merges.txt").write_text("#version: 0.2\na b c\n", encoding="utf-8")
+    (tmp_path / "vocab.json").write_text('{"a": 0}', encoding="utf-8")
+    with pytest.raises(TokenizerFileError, match=r"merges\.txt, line 2: expected two tokens"):
+        Tokenizer.from_file(tmp_path / "vocab.json")
+    path = tmp_path / "x.tiktoken"
+    path.write_text("YQ== 0\nYg== one\n", encoding="ascii")
+    with pytest.raises(TokenizerFileError, match="line 2: expected base64 and a rank"):
+        Tokenizer.from_file(path, pattern="gpt2")

@@ -1,0 +1,310 @@
+# SPDX-License-Identifier: Apache-2.0
+"""SentencePiece files: reading, writing, hostile bytes, parts; the normalizer and its slow twin."""
+
+import base64
+import dataclasses
+import itertools
+import random
+import struct
+import time
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests import strategies
+from tokenizer.aligned import AlignedText
+from tokenizer.errors import TokenizerFileError
+from tokenizer.formats import protobuf, sentencepiece, sentencepiece_parts, sentencepiece_text
+from tokenizer.formats.sentencepiece import BPE, UNIGRAM, NormalizerSpec, SentencePieceFile, TrainerSpec
+from tokenizer.kernels import caches, sentencepiece_unigram
+from tokenizer.models.unigram import PieceType, new_unigram_scratch
+from tokenizer.normalizers.sentencepiece import SentencePieceNormalizer
+from tokenizer.ragged import text_rows
+
+PIECES = [
+    ("<unk>", 0.0, 2), ("<s>", 0.0, 3), ("</s>", 0.0, 3), ("<sep>", 0.0, 4), ("▁", -2.5, 1), ("a", -2.0, 1),
+    ("b", -2.25, 1), ("ab", -3.0, 1), ("▁a", -2.75, 1), ("玫", -5.0, 1), ("ba", -3.0, 5),
+]  # fmt: skip
+
+
+def make(pieces: list[tuple[str, float, int]] = PIECES, **fields: object) -> SentencePieceFile:
+    texts, scores, types = zip(*pieces, strict=True)
+    return SentencePieceFile(texts, scores, types, **fields)
+
+
+def charsmap(rules: dict[str, str]) -> bytes:
+    """A character map with one block of units for every node: large, and easily believed."""
+    texts, results = {}, b""
+    for key, result in rules.items():
+        texts[key.encode()] = len(results)
+        results += result.encode() + b"\0"
+    prefixes = sorted({key[:n] for key in texts for n in range(len(key) + 1)})
+    # The children of prefix p lie in block 1 + p, at the place of their byte; block 0 begins with the root.
+    units = [0x80000000] * (256 * (len(prefixes) + 1))
+    for number, prefix in enumerate(prefixes):
+        if prefix:
+            place = 256 * (1 + prefixes.index(prefix[:-1])) ^ prefix[-1]
+            offset = place ^ 256 * (1 + number)
+            units[place] = prefix[-1] | (256 if prefix in texts else 0)
+            units[place] |= offset << 10 if offset < 1 << 21 else offset >> 8 << 10 | 1 << 9
+            if prefix in texts:
+                units[256 * (1 + number)] = 0x80000000 | texts[prefix]
+    units[0] = 256 << 10
+    return struct.pack("<I", 4 * len(units)) + struct.pack(f"<{len(units)}I", *units) + results
+
+
+RULES = {
+    "A": "a",
+    "ﬁ": "fi",
+    "\t": " ",
+    "x\u0301": "ẍ",
+    "xy": "z",
+    "\u3000": " ",
+    "\u200b": "",
+    "…": ". . ",
+    "½": " 1/2",
+}
+
+
+def test_a_round_trip_keeps_everything() -> None:
+    model = make(
+        trainer=TrainerSpec(
+            unk_surface="?", pad_id=7, others=(protobuf.Field(2, 2, b"name"), protobuf.Field(4, 0, 99))
+        ),
+        normalizer=NormalizerSpec("nfkc", charsmap(RULES), False, False, True),
+        denormalizer=NormalizerSpec("x", add_dummy_prefix=False),
+        others=(protobuf.Field(200, 5, b"abcd"),),
+    )
+    again = sentencepiece.read(sentencepiece.write(model), "model")
+    for field in dataclasses.fields(model):
+        assert getattr(again, field.name) == getattr(model, field.name), field.name
+    assert sentencepiece.write(again) == sentencepiece.write(model)
+
+
+def test_pieces_written_in_an_unusual_way_are_read_too() -> None:
+    data = sentencepiece.write(make())
+    long_piece = protobuf.write_bytes(1, b"y" * 300) + protobuf.write_float(2, -1.0)
+    reordered = protobuf.write_float(2, -7.5) + protobuf.write_int(3, 1) + protobuf.write_bytes(1, b"q")
+    read = sentencepiece.read(data + protobuf.write_bytes(1, long_piece) + protobuf.write_bytes(1, reordered), "model")
+    assert read.pieces[-2:] == ("y" * 300, "q")
+    assert (read.scores[-1], read.types[-1]) == (-7.5, PieceType.NORMAL)
+
+
+def test_a_file_is_read_from_its_path(tmp_path: Path) -> None:
+    (tmp_path / "m.model").write_bytes(sentencepiece.write(make()))
+    assert sentencepiece.read_file(tmp_path / "m.model").pieces == make().pieces
+    assert sentencepiece.looks_like_model((tmp_path / "m.model").read_bytes())
+    for other in (b"", b'{"version"', b"[PAD]\n[UNK]\n", b"\x1f\x8b\x08\x00\x00\x00", b"\n\n\n\n\n\n"[:3]):
+        assert not sentencepiece.looks_like_model(other)
+
+
+def test_a_file_cut_off_anywhere_is_an_error_or_a_smaller_model() -> None:
+    data = sentencepiece.write(make(normalizer=NormalizerSpec("identity")))
+    for n in range(len(data)):
+        try:
+            read = sentencepiece.read(data[:n], "cut.model").pieces
+        except TokenizerFileError:
+            continue
+        assert read == make().pieces[: len(read)]
+
+
+@given(st.one_of(st.binary(max_size=200), st.integers(0, 400).map(lambda n: b"\x0a" * n)))
+def test_arbitrary_bytes_are_refused(data: bytes) -> None:
+    with pytest.raises(TokenizerFileError, match=r"^x\.model"):
+        sentencepiece.read(data, "x.model")
+
+
+@given(st.integers(0, 10**6), st.integers(0, 255))
+def test_one_changed_byte_never_does_worse_than_an_error(at: int, byte: int) -> None:
+    data = bytearray(sentencepiece.write(make(normalizer=NormalizerSpec("n", charsmap({"A": "a", "xy": "z"})))))
+    data[at % len(data)] = byte
+    try:
+        model = sentencepiece.read(bytes(data), "x.model")
+        sentencepiece_text.normalizer_of(model).normalize_str("Axyxay \u3000 xy")
+    except ValueError:
+        pass
+
+
+@pytest.mark.parametrize(
+    "data, message",
+    [
+        (b"\x0a\xff\xff\xff\xff\x0f", "says it has 4294967295 bytes, but 0 are left"),
+        (b"\x0a\x80\x80\x80\x80\x80\x80\x80\x80\x80\x80\x01", "an integer longer than ten bytes"),
+        (b"\x0b\x00", "wire type 3 at byte 0 is not supported"),
+        (b"\x02\x00", "field number 0 at byte 0"),
+        (b"\x0a\x08\x0a\x01\xff\x15\x00\x00\x00\x00", "piece 0 is not UTF-8"),
+        (b"\x08\x01", "field 1 must be bytes"),
+        (b"\x0a", "cut off in the middle of an integer"),
+    ],
+)
+def test_broken_wires(data: bytes, message: str) -> None:
+    with pytest.raises(TokenizerFileError, match=message):
+        sentencepiece.read(data, "x.model")
+
+
+@pytest.mark.parametrize(
+    "pieces, fields, message",
+    [
+        ([("a", 0.0, 1)], {}, "exactly one unknown piece .type 2., got 0"),
+        ([("a", 0.0, 2), ("b", 0.0, 2)], {}, "exactly one unknown piece .type 2., got 2"),
+        ([("", 0.0, 2)], {}, "piece 0 is empty"),
+        ([("u", 0.0, 2), ("a", 0.0, 1), ("a", 0.0, 4)], {}, "piece 2, 'a', stands in the model twice"),
+        ([("u", 0.0, 2), ("a", float("nan"), 1)], {}, "score of piece 1, 'a', must be finite"),
+        ([("u", 0.0, 2), ("a", 0.0, 9)], {}, "type of piece 1, 'a', must be one of 1..6, got 9"),
+        ([("u", 0.0, 2), ("<0x00>", 0.0, 6)], {}, "byte piece '<0x00>' stands in a model whose byte_fallback is false"),
+        ([("u", 0.0, 2)], {"trainer": TrainerSpec(byte_fallback=True)}, "byte_fallback needs the byte pieces"),
+        ([("u", 0.0, 2)], {"trainer": TrainerSpec(model_type=9)}, "model_type must be one of 1..4, got 9"),
+    ],
+)
+def test_models_that_sentencepiece_would_not_load(pieces: list, fields: dict, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        make(pieces, **fields)
+
+
+def test_zeros_without_end_take_no_time() -> None:
+    started = time.perf_counter()
+    with pytest.raises(TokenizerFileError):
+        sentencepiece.read(bytes(50 << 20), "zeros.model")
+    assert time.perf_counter() - started < 1
+
+
+NORMALIZERS = st.builds(
+    SentencePieceNormalizer,
+    st.sampled_from([b"", charsmap(RULES)]),
+    *[st.booleans()] * 4,
+    st.sets(st.sampled_from(["<sep>", "A", "AA", " x", "xy", "é", "\u3000", "a b"]), max_size=4).map(
+        lambda symbols: tuple(sorted(symbols))
+    ),
+)
+TEXTS = st.one_of(
+    strategies.texts(30),
+    st.lists(
+        st.sampled_from([*RULES, " ", "  ", "▁", "x", "y", "AA", "<sep>", "é", "a b", "e", "\0", "xé"]), max_size=12
+    ).map("".join),
+)
+
+
+@given(NORMALIZERS, st.lists(TEXTS, max_size=6))
+def test_the_compiled_normalizer_agrees_with_its_slow_twin(
+    normalizer: SentencePieceNormalizer, texts: list[str]
+) -> None:
+    expected = [normalizer.normalize_aligned(AlignedText.original(text)).text for text in texts]
+    assert normalizer.normalize_arrow(pa.array(texts, pa.large_string())).to_pylist() == expected
+
+
+@pytest.mark.parametrize(
+    "text, options, expected",
+    [
+        ("  Hello \t world ", {}, "▁Hello▁world"),
+        ("  Hello \t world ", {"remove_extra_whitespaces": False}, "▁▁▁Hello▁▁▁world▁"),
+        ("Hello world", {"add_dummy_prefix": False}, "Hello▁world"),
+        ("Hello world", {"treat_whitespace_as_suffix": True}, "Hello▁world▁"),
+        ("Hello world", {"escape_whitespaces": False}, " Hello world"),
+        ("  ", {}, ""),
+        ("a…b", {}, "▁a.▁.▁b"),
+        ("x\u0301xyA", {"user_defined_symbols": ("A",)}, "▁ẍzA"),
+    ],
+)
+def test_normalization_by_hand(text: str, options: dict, expected: str) -> None:
+    assert SentencePieceNormalizer(charsmap(RULES), **options).normalize_str(text) == expected
+
+
+def test_alignments_point_at_what_a_character_came_from() -> None:
+    aligned = SentencePieceNormalizer(charsmap(RULES)).normalize_aligned(AlignedText.original(" ﬁ\t\tA"))
+    assert aligned == AlignedText("▁fi▁a", [1, 1, 1, 2, 4], [1, 2, 2, 3, 5])
+
+
+@pytest.mark.parametrize(
+    "blob, message",
+    [
+        (b"abc", "has only 3 bytes"),
+        (struct.pack("<I", 1 << 31) + bytes(2000), "says its trie has 2147483648 bytes, of 2004 in all"),
+        (struct.pack("<III", 1024, 0, 1 | 1 << 10) + bytes(1016 + 1), "has keys without end"),
+        (charsmap({"A": "a"})[:-1], "lies outside of it or has no end"),
+        (charsmap({"A": "a"})[:-2] + b"\xff\0", "not UTF-8"),
+    ],
+)
+def test_broken_character_maps(blob: bytes, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        SentencePieceNormalizer(blob)
+
+
+def encode_rows(model: SentencePieceFile, texts: list[str], splits: bool) -> list[list[int]]:
+    unigram = sentencepiece_parts.unigram_of(model)
+    rows = sentencepiece_text.normalizer_of(model).normalize_rows(text_rows(texts))
+    n = rows.max_row + 1
+    out, offsets = np.empty(rows.n_values + 2, np.int32), np.empty(rows.n_rows + 1, np.int64)
+    sentencepiece_unigram.encode_rows(
+        rows.values, rows.offsets, splits, unigram.tables, new_unigram_scratch(n),
+        np.empty(sentencepiece_unigram.LONGEST_CACHED + 1), caches.new_cache(1 << 18), np.empty(n, np.int64), out,
+        offsets,
+    )  # fmt: skip
+    return [out[a:b].tolist() for a, b in itertools.pairwise(offsets)]
+
+
+@given(st.integers(0, 2**32))
+def test_cached_words_come_out_as_in_the_whole_row(seed: int) -> None:
+    """Near ties abound: scores are nearly sums of each other; and the longest row begins again at zero."""
+    chooser = random.Random(seed)
+    letters = {c: chooser.uniform(-9, -3) for c in "abcd"}
+    pieces = [("<unk>", 0.0, 2), ("▁", -3.1, 1), *((c, score, 1) for c, score in letters.items())]
+    for _ in range(12):
+        piece = "".join(chooser.choice("abcd") for _ in range(chooser.randint(2, 4)))
+        score = sum(letters[c] for c in piece) * chooser.choice([0.5, 0.6, 0.7]) + chooser.choice([0, 0, 1e-3, -1e-5])
+        if piece not in {p for p, _, _ in pieces}:
+            pieces.append((piece, score, chooser.choice([1, 1, 1, 4])))
+    model = make([(p, float(np.float32(s)), t) for p, s, t in pieces])
+    words = ["".join(chooser.choice("abcdabcdx") for _ in range(chooser.randint(1, 9))) for _ in range(30)]
+    texts = [" ".join(chooser.choice(words) for _ in range(n)) for n in (0, 1, 50, 9000)]
+    assert encode_rows(model, texts, True) == encode_rows(model, texts, False)
+
+
+def test_parts_hold_what_the_model_says() -> None:
+    model = make(normalizer=NormalizerSpec("n", charsmap(RULES)))
+    exact, close = sentencepiece_parts.exact_parts(model), sentencepiece_parts.hf_parts(model)
+    assert exact.normalizer is not None
+    assert close.pre_tokenizer is not None
+    assert base64.b64decode(exact.normalizer["precompiled_charsmap"]) == charsmap(RULES)
+    assert exact.normalizer["user_defined_symbols"] == ["<sep>"]
+    assert exact.pre_tokenizer is None
+    assert exact.model["piece_types"] == list(model.types)
+    assert "piece_types" not in close.model
+    assert close.pre_tokenizer["split"] is True
+    assert [(t["id"], t["content"], t["special"]) for t in close.added_tokens] == [
+        (0, "<unk>", True), (1, "<s>", True), (2, "</s>", True),
+    ]  # fmt: skip
+
+
+def test_bpe_merges_are_in_the_order_of_scores() -> None:
+    pieces = [("<unk>", 0, 2), ("ab", -1, 1), ("aba", -2, 1), ("ba", -1, 1), ("a", -9, 1), ("b", -9, 1), ("[x]", 0, 4)]
+    model = make([(p, float(s), t) for p, s, t in pieces], trainer=TrainerSpec(model_type=BPE))
+    assert sentencepiece_parts.bpe_merges(model) == [("a", "b"), ("b", "a"), ("a", "ba"), ("ab", "a")]
+    exact = sentencepiece_parts.exact_parts(model).model
+    assert (exact["ranks"], exact["frozen"]) == ([0, 0, 1, 1], ["[x]"])
+
+
+@pytest.mark.parametrize(
+    "extra, fields, message",
+    [
+        ([], {"model_type": 3}, "models of words or of characters are not supported"),
+        ([("xy", -1.0, 1)], {"model_type": BPE}, "piece 11, 'xy', is made of 'x', which is no piece"),
+        ([("c", -1.0, 5)], {"model_type": BPE}, "unused pieces of a BPE model are not supported"),
+    ],
+)
+def test_what_parts_cannot_represent_is_refused(extra: list, fields: dict, message: str) -> None:
+    pieces = [p for p in PIECES if p[2] != 5] if message.startswith("piece") else PIECES
+    message = message.replace("11", "10")
+    with pytest.raises(TokenizerFileError, match=message):
+        sentencepiece_parts.exact_parts(make(pieces + extra, trainer=TrainerSpec(**fields)))
+
+
+def test_decoding_by_hand() -> None:
+    model = make()
+    assert sentencepiece_text.decode([8, 4, 5, 3, 0, 1], model) == "a a<sep> ⁇ "
+    with pytest.raises(ValueError, match="id 11 belongs to no piece, there are 11"):
+        sentencepiece_text.decode([11], model)
+    assert model.trainer.model_type == UNIGRAM

@@ -1,0 +1,129 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Ids back to text, a column at a time: every token's text is known beforehand, a kernel joins them."""
+
+import itertools
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from tokenizer import decoders
+from tokenizer.kernels import rows as kernels
+from tokenizer.ragged import Ragged, id_rows, null_rows, read_only, string_array
+
+
+class IdDecoder:
+    """A vocabulary and a decoder, lowered to one table of texts where the decoder works token by token."""
+
+    def __init__(self, tokens: Mapping[int, str], special_ids: Iterable[int], decoder: decoders.Decoder | None) -> None:
+        """Prepares to decode.
+
+        Args:
+          tokens: text of each id.
+          special_ids: ids that decoding may skip.
+          decoder: None joins tokens with spaces, as HF does.
+        """
+        self._tokens = tokens
+        self._decoder = decoder
+        self._n_ids = max(tokens, default=-1) + 1
+        self._unknown = np.ones(self._n_ids, np.bool_)
+        self._unknown[list(tokens)] = False
+        self._skipped = self._unknown.copy()
+        self._skipped[list(special_ids)] = True
+        texts = (
+            decoders.TokenTexts([t.encode() for t in tokens.values()], [f" {t}".encode() for t in tokens.values()])
+            if decoder is None
+            else decoder.token_texts(list(tokens.values()))
+        )
+        self._texts = None if texts is None else (*self._joined(texts.first), *self._joined(texts.later))
+
+    def _joined(self, texts: list[bytes]) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.int64]]:
+        """Lays out texts by id, uint8[n] and int64[n_ids + 1]."""
+        by_id = [b""] * self._n_ids
+        for token_id, text in zip(self._tokens, texts, strict=True):
+            by_id[token_id] = text
+        offsets = np.zeros(self._n_ids + 1, np.int64)
+        np.cumsum([len(text) for text in by_id], out=offsets[1:])
+        return read_only(np.frombuffer(bytearray().join(by_id), np.uint8)), offsets
+
+    def decode_rows(self, rows: Ragged, skip_special: bool) -> list[str]:
+        """Decodes rows of ids into strings.
+
+        Raises:
+          ValueError: if an id belongs to no token.
+        """
+        skipped = self._check(rows, skip_special)
+        if self._texts is None:
+            return [self._whole(row) for row in self._kept(rows, skipped)]
+        data, offsets = self._join(rows, skipped)
+        texts = []
+        for (a, b), row in zip(itertools.pairwise(offsets.tolist()), self._rows(rows), strict=True):
+            try:
+                texts.append(data[a:b].tobytes().decode())
+            except UnicodeDecodeError:
+                texts.append(self._whole([i for i in row if not skipped[i]]))
+        return texts
+
+    def decode_arrow(self, ids: Any, skip_special: bool) -> pa.LargeStringArray:
+        """Decodes a list column of ids; null for null.
+
+        Raises:
+          TypeError: if it is not a list column of integers. ValueError: if an id belongs to no token.
+        """
+        rows = id_rows(ids)
+        skipped = self._check(rows, skip_special)
+        if self._texts is not None:
+            data, offsets = self._join(rows, skipped)
+            whole = pa.Array.from_buffers(
+                pa.large_string(), 1, [None, pa.py_buffer(offsets[[0, -1]]), pa.py_buffer(data)]
+            )
+            try:
+                whole.validate(full=True)
+            except pa.ArrowInvalid:
+                pass  # byte tokens that do not add up to characters: rare enough to go row by row
+            else:
+                # Valid as a whole, and rows begin with characters unless a token is half of one.
+                if not (data[offsets[:-1][np.diff(offsets) > 0]] & 0xC0 == 0x80).any():
+                    return string_array(data, offsets, null_rows(ids))
+        return pa.array(self.decode_rows(rows, skip_special), pa.large_string(), mask=_mask(ids))
+
+    def _check(self, rows: Ragged, skip_special: bool) -> npt.NDArray[np.bool_]:
+        """Returns bool[n_ids], which ids are left out; raises ValueError for ids of no token."""
+        ids = rows.values[rows.offsets[0] : rows.offsets[-1]]
+        if ids.size:
+            outside = (ids < 0) | (ids >= self._n_ids)
+            if not outside.any():
+                outside = self._unknown[ids]
+            if outside.any():
+                raise ValueError(f"id {ids[np.argmax(outside)]} belongs to no token; ids are 0..{self._n_ids - 1}")
+        return self._skipped if skip_special else self._unknown
+
+    def _join(
+        self, rows: Ragged, skipped: npt.NDArray[np.bool_]
+    ) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.int64]]:
+        assert self._texts is not None
+        first, first_offsets, later, later_offsets = self._texts
+        values = read_only(rows.values.astype(np.int32, copy=False))
+        offsets = np.zeros(rows.n_rows + 1, np.int64)
+        kernels.text_sizes(values, rows.offsets, skipped, first_offsets, later_offsets, offsets)
+        out = np.empty(int(offsets[-1]), np.uint8)
+        kernels.join_texts(values, rows.offsets, skipped, first, first_offsets, later, later_offsets, out)
+        return out, offsets
+
+    def _rows(self, rows: Ragged) -> Iterable[list[int]]:
+        return (rows.values[a:b].tolist() for a, b in itertools.pairwise(rows.offsets.tolist()))
+
+    def _kept(self, rows: Ragged, skipped: npt.NDArray[np.bool_]) -> Iterable[list[int]]:
+        return ([i for i in row if not skipped[i]] for row in self._rows(rows))
+
+    def _whole(self, row: list[int]) -> str:
+        """Decodes a row by the rules for whole rows."""
+        tokens = [self._tokens[i] for i in row]
+        return " ".join(tokens) if self._decoder is None else self._decoder.decode(tokens)
+
+
+def _mask(ids: Any) -> npt.NDArray[np.bool_] | None:
+    nulls = null_rows(ids)
+    return None if nulls is None else nulls.to_numpy(zero_copy_only=False)

@@ -1,0 +1,67 @@
+# SPDX-License-Identifier: Apache-2.0
+"""BertNormalizer, BertPreTokenizer and WordPiece in one kernel."""
+
+import numpy as np
+import numpy.typing as npt
+
+from tokenizer import unicode_tables
+from tokenizer.aligned import AlignedText
+from tokenizer.counting import Tally
+from tokenizer.engines.base import AlignedToken, WordCachePool, run
+from tokenizer.engines.models import model_runner
+from tokenizer.kernels import bert_wordpiece, caches
+from tokenizer.models import WordPiece
+from tokenizer.normalizers import BertNormalizer
+from tokenizer.ragged import Ragged, read_only
+
+
+class BertEngine:
+    """Normalizes, splits and encodes in a single pass over the bytes."""
+
+    def __init__(self, normalizer: BertNormalizer, model: WordPiece, pool: WordCachePool) -> None:
+        self._tables = unicode_tables.bert_tables(**normalizer.options())
+        self._runner = model_runner(model)
+        self._pool = pool
+
+    @property
+    def unk_id(self) -> int:
+        """The unknown token."""
+        return self._runner.unk_id
+
+    def new_tally(self) -> Tally:
+        """Returns an empty tally."""
+        return self._runner.new_tally()
+
+    def encode(
+        self, rows: Ragged, added: npt.NDArray[np.int32], is_first: npt.NDArray[np.bool_], tally: Tally | None
+    ) -> Ragged:
+        """Encodes rows; see `base.Engine`."""
+        ratio = self._tables.max_bytes_ratio
+        return run(
+            bert_wordpiece.encode, (rows.values, rows.offsets, added), (self._tables, self._runner.tables),
+            self._pool, tally, n_rows=rows.n_rows, n_bytes=rows.n_values,
+            # Every token takes at least one byte of a normalized word.
+            n_ids=int(rows.n_values * ratio) + added.size, word_bytes=int(rows.max_row * ratio) + 16,
+        )  # fmt: skip
+
+    def align(self, text: AlignedText, is_first: bool, first_word: int) -> tuple[list[AlignedToken], int]:
+        """Encodes one row with where each token came from; see `base.Engine`."""
+        data = read_only(np.frombuffer(bytearray(text.text.encode()), np.uint8))
+        n = int(data.size * self._tables.max_bytes_ratio) + 16
+        ids, starts, stops = np.empty(n, np.int32), np.empty(n, np.int64), np.empty(n, np.int64)
+        numbers = np.empty(n, np.int32)
+        k = bert_wordpiece.align(
+            data, 0, data.size, self._tables, self._runner.tables, caches.new_scratch(n), ids, starts, stops, numbers
+        )
+        # Number of the character that each byte belongs to.
+        character = np.cumsum((data & 0xC0) != 0x80) - 1
+        found = zip(
+            ids[:k].tolist(), character[starts[:k]].tolist(), character[stops[:k]].tolist(), numbers[:k].tolist(),
+            strict=True,
+        )  # fmt: skip
+        tokens = [AlignedToken(i, (text.starts[a], text.stops[b]), first_word + word) for i, a, b, word in found]
+        return tokens, tokens[-1].word + 1 if tokens else first_word
+
+    def describe(self) -> tuple[str, list[str], list[str]]:
+        """Returns kernel, fused components, stages beside it."""
+        return "bert_wordpiece", ["BertNormalizer", "BertPreTokenizer", "WordPiece"], []

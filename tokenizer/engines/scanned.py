@@ -1,0 +1,46 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A scanner and byte pair encoding in one kernel: GPT-2 and its heirs, CLIP."""
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from tokenizer.counting import Tally
+from tokenizer.engines.base import WordCachePool, run
+from tokenizer.engines.models import ModelRunner
+from tokenizer.engines.staged import StagedEngine
+from tokenizer.kernels import scanned_bpe
+from tokenizer.pre_tokenizers.scanner_patterns import Scanner
+from tokenizer.ragged import Ragged
+
+
+class ScannedEngine(StagedEngine):
+    """Finds words with a hand-written scanner and encodes them in the same pass."""
+
+    def __init__(self, scanner: Scanner, pre_tokenizer: Any, runner: ModelRunner, pool: WordCachePool) -> None:
+        super().__init__(pre_tokenizer, runner, pool)
+        self._name = scanner.name
+        self._classes = scanner.classes
+        self._kernel = getattr(scanned_bpe, scanner.name)
+
+    @staticmethod
+    def has_kernel(scanner: Scanner) -> bool:
+        """Whether there is a kernel for a scanner."""
+        return hasattr(scanned_bpe, scanner.name)
+
+    def encode(
+        self, rows: Ragged, added: npt.NDArray[np.int32], is_first: npt.NDArray[np.bool_], tally: Tally | None
+    ) -> Ragged:
+        """Encodes rows; see `base.Engine`."""
+        runner = self._runner
+        word_bytes = rows.max_row + 16
+        return run(
+            self._kernel, (self._classes, rows, added), (runner.tables, runner.new_scratch(word_bytes)), self._pool,
+            tally, n_rows=rows.n_rows, n_bytes=rows.n_values,
+            n_ids=rows.n_values * runner.max_ids_per_byte + added.size, word_bytes=word_bytes,
+        )  # fmt: skip
+
+    def describe(self) -> tuple[str, list[str], list[str]]:
+        """Returns kernel, fused components, stages beside it."""
+        return f"scanned_bpe.{self._name}", [type(self._pre_tokenizer).__name__, "BPE"], []

@@ -1,0 +1,200 @@
+# SPDX-License-Identifier: Apache-2.0
+"""BPE without a `tokenizer.json`: `vocab.json` + `merges.txt`, tiktoken's ranks, CLIP's gzip of merges.
+
+These files hold the model only. What stands around it is known from the family: GPT-2's pre-tokenizer, a pattern that
+the caller names, CLIP's clean-up.
+"""
+
+import base64
+import binascii
+import gzip
+import io
+import zlib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from tokenizer import decoders, normalizers, pre_tokenizers
+from tokenizer.added_tokens import AddedToken
+from tokenizer.errors import TokenizerFileError
+from tokenizer.formats import files
+from tokenizer.formats.json_node import parse
+from tokenizer.models import BPE
+from tokenizer.models.bpe import BYTE_ALPHABET
+from tokenizer.post_processors import BertProcessing
+
+_GPT2 = r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"
+_CL100K = (
+    r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|"
+    r"\s+\z|\s*[\r\n]+|\s+(?!\S)|\s+"
+)
+_UPPER, _LOWER = r"[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]", r"[\p{Ll}\p{Lm}\p{Lo}\p{M}]"
+_O200K = (
+    rf"[^\r\n\p{{L}}\p{{N}}]?{_UPPER}*{_LOWER}+(?i:'s|'t|'re|'ve|'m|'ll|'d)?|"
+    rf"[^\r\n\p{{L}}\p{{N}}]?{_UPPER}+{_LOWER}*(?i:'s|'t|'re|'ve|'m|'ll|'d)?|"
+    r"\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+"
+)
+TIKTOKEN_PATTERNS = {
+    "gpt2": _GPT2,
+    "r50k_base": _GPT2,
+    "p50k_base": _GPT2,
+    "cl100k_base": _CL100K,
+    "o200k_base": _O200K,
+}
+"""tiktoken's encodings, and what their patterns do, in the words of `tokenizer.json`. cl100k's takes white space at the
+end of a text whole."""
+
+CLIP_SUFFIX = "</w>"
+_CLIP_START, _CLIP_END = "<|startoftext|>", "<|endoftext|>"
+_N_CLIP_MERGES = 49152 - 256 - 2
+_CLIP_PATTERN = r"'s|'t|'re|'ve|'m|'ll|'d|[\p{L}]+|[\p{N}]|[^\s\p{L}\p{N}]+"
+_BYTE_ORDER = sorted(BYTE_ALPHABET, key=lambda c: (ord(c) > 0xFF, ord(c)))
+"""The byte alphabet as GPT-2's code lists it: printable bytes first."""
+
+
+def read_vocab_json(text: str, source: str) -> dict[str, int]:
+    """Returns token -> id of the text of a `vocab.json`."""
+    node = parse(text, source)
+    vocab = node.object()
+    for token, token_id in vocab.items():
+        if type(token_id) is not int:
+            raise node.fail(f"id of {token!r} must be an integer, got {token_id!r}")
+    return vocab
+
+
+def read_merges(text: str, source: str) -> list[tuple[str, str]]:
+    """Returns the pairs of a `merges.txt`: two tokens a line, after a line with the version."""
+    lines = text.split("\n")
+    if lines and lines[-1] == "":
+        lines.pop()
+    merges = []
+    for number, line in enumerate(lines):
+        line = line.removesuffix("\r")
+        if number == 0 and line.startswith("#version"):
+            continue
+        left, space, right = line.partition(" ")
+        if not (left and space and right) or " " in right:
+            raise TokenizerFileError(
+                f"{source}, line {number + 1}: expected two tokens with a space between, got {line!r}"
+            )
+        merges.append((left, right))
+    return merges
+
+
+def vocab_and_merges(vocab: Mapping[str, int], merges: list[tuple[str, str]]) -> dict[str, Any]:
+    """Returns the parts of a tokenizer: GPT-2's, or CLIP's where tokens end in `</w>`."""
+    if any(token.endswith(CLIP_SUFFIX) for token in vocab):
+        return _clip_parts(vocab, merges)
+    end = vocab.get("<|endoftext|>")
+    return {
+        "model": BPE(vocab, merges, byte_level=True),
+        "pre_tokenizer": pre_tokenizers.ByteLevel(add_prefix_space=False),
+        "decoder": decoders.ByteLevel(),
+        "added_tokens": [] if end is None else [AddedToken(end, "<|endoftext|>")],
+    }
+
+
+def _clip_parts(vocab: Mapping[str, int], merges: list[tuple[str, str]]) -> dict[str, Any]:
+    special = [t for t in (_CLIP_START, _CLIP_END) if t in vocab]
+    unk_token = _CLIP_END if _CLIP_END in vocab else None
+    model = BPE(vocab, merges, unk_token=unk_token, end_of_word_suffix=CLIP_SUFFIX, byte_level=True)
+    return {
+        "model": model,
+        "normalizer": normalizers.Sequence(
+            (normalizers.NFC(), normalizers.Replace(r"\s+", " ", is_regex=True), normalizers.Lowercase())
+        ),
+        "pre_tokenizer": pre_tokenizers.Sequence(
+            (
+                pre_tokenizers.Split(_CLIP_PATTERN, "removed", invert=True, is_regex=True),
+                pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False),
+            )
+        ),
+        "post_processor": BertProcessing((_CLIP_END, vocab[_CLIP_END]), (_CLIP_START, vocab[_CLIP_START]))
+        if len(special) == 2
+        else None,
+        "decoder": decoders.Sequence(
+            (decoders.ByteLevel(), decoders.Replace(CLIP_SUFFIX, " "), decoders.Strip(" ", 0, 1))
+        ),
+        "added_tokens": [AddedToken(vocab[t], t) for t in special],
+    }
+
+
+def read_clip(data: bytes, source: str) -> dict[str, Any]:
+    """Returns the parts of CLIP's tokenizer from OpenAI's gzip of merges.
+
+    Source: OpenAI CLIP `simple_tokenizer.py`, which besides mends text with ftfy and HTML entities; that is not done
+    here.
+    """
+    try:
+        with gzip.open(io.BytesIO(data)) as handle:
+            raw = handle.read(files.MAX_FILE_BYTES + 1)
+    except (OSError, EOFError, zlib.error) as error:
+        raise TokenizerFileError(f"{source}: broken gzip: {error}") from error
+    if len(raw) > files.MAX_FILE_BYTES:
+        raise TokenizerFileError(f"{source}: unpacks to more than {files.MAX_FILE_BYTES} bytes")
+    try:
+        text = raw.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise TokenizerFileError(f"{source}: not UTF-8 at byte {error.start}") from error
+    header, _, body = text.partition("\n")
+    if "#version" not in header:
+        raise TokenizerFileError(
+            f"{source}: expected a first line with '#version', as CLIP's merges have, got {header[:80]!r}"
+        )
+    lines = body.split("\n")[:_N_CLIP_MERGES]
+    merges = read_merges("\n".join(lines), source)
+    tokens = [
+        *_BYTE_ORDER,
+        *(c + CLIP_SUFFIX for c in _BYTE_ORDER),
+        *(a + b for a, b in merges),
+        _CLIP_START,
+        _CLIP_END,
+    ]
+    return _clip_parts({token: i for i, token in enumerate(tokens)}, merges)
+
+
+def read_ranks(text: str, source: str, pattern: str | None) -> dict[str, Any]:
+    """Returns the parts of a tokenizer from tiktoken's ranks: a token in base64 and its rank on each line.
+
+    Args:
+      text: of the file.
+      source: what to call it in messages.
+      pattern: one of the names of `TIKTOKEN_PATTERNS`; the file does not say.
+    """
+    if pattern not in TIKTOKEN_PATTERNS:
+        raise TokenizerFileError(
+            f"{source}: tiktoken's ranks do not say how text is split; pass pattern=, one of "
+            f"{', '.join(TIKTOKEN_PATTERNS)}, got {pattern!r}"
+        )
+    ranks: dict[bytes, int] = {}
+    for number, line in enumerate(text.splitlines()):
+        if not line:
+            continue
+        encoded, _, rank = line.partition(" ")
+        try:
+            token = base64.b64decode(encoded, validate=True)
+            value = int(rank)
+        except (binascii.Error, ValueError) as error:
+            raise TokenizerFileError(
+                f"{source}, line {number + 1}: expected base64 and a rank, got {line[:80]!r}"
+            ) from error
+        if token in ranks:
+            raise TokenizerFileError(f"{source}, line {number + 1}: token {token!r} stands twice")
+        ranks[token] = value
+    return {
+        "model": BPE.from_ranks(ranks),
+        "pre_tokenizer": pre_tokenizers.Sequence(
+            (
+                pre_tokenizers.Split(TIKTOKEN_PATTERNS[pattern], "isolated", is_regex=True),
+                pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False),
+            )
+        ),
+        "decoder": decoders.ByteLevel(),
+    }
+
+
+def load_vocab_and_merges(vocab: Path, merges: Path) -> dict[str, Any]:
+    """Reads the two files; see `vocab_and_merges`."""
+    return vocab_and_merges(
+        read_vocab_json(files.read_text(vocab), str(vocab)), read_merges(files.read_text(merges), str(merges))
+    )

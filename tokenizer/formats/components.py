@@ -1,0 +1,149 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Components as JSON: one table per role says which fields each type has, and two functions read and write by it."""
+
+import base64
+import binascii
+import dataclasses
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from tokenizer.formats.json_node import Node
+
+_REQUIRED = object()
+
+
+@dataclasses.dataclass(frozen=True)
+class Field:
+    """One field of a component: its name in JSON, the attribute it is, how it is read and written."""
+
+    json: str
+    attribute: str
+    read: Callable[[Node], Any]
+    default: Any = _REQUIRED
+    write: Callable[[Any], Any] = lambda value: value
+    """Of the attribute's value, or of the component where `attribute` is no attribute of it."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Spec:
+    """One type of component: how to make one, its fields, and fields of older files, which are read but not written."""
+
+    make: Callable[..., Any]
+    fields: tuple[Field, ...] = ()
+    legacy: tuple[Field, ...] = ()
+
+
+Table = Mapping[str, Spec]
+"""Specs by HF's name of the type, which is the name of the class."""
+
+
+def read(node: Node, table: Table) -> Any:
+    """Reads a component, None for null.
+
+    Raises:
+      TokenizerFileError: if its type or a field of it is not in the table, or a value is wrong.
+    """
+    if node.value is None:
+        return None
+    name = node.child("type").text()
+    spec = node.child("type").one_of(dict(table))
+    fields = (*spec.fields, *spec.legacy)
+    node.only("type", *(f.json for f in fields))
+    values = {}
+    for field in fields:
+        if field.default is _REQUIRED or field.json in node.object():
+            values[field.attribute] = field.read(node.child(field.json))
+        else:
+            values[field.attribute] = field.default
+    try:
+        return spec.make(**values)
+    except ValueError as error:
+        raise node.fail(f"{name}: {error}") from error
+
+
+def write(component: Any, table: Table) -> dict[str, Any] | None:
+    """Returns a component as JSON, None for None.
+
+    Raises:
+      ValueError: if the table does not have its type.
+    """
+    if component is None:
+        return None
+    name = type(component).__name__
+    if name not in table:
+        raise ValueError(f"{component!r} cannot be written as tokenizer.json; it has no type for it")
+    spec = table[name]
+    return {"type": name} | {f.json: f.write(getattr(component, f.attribute, component)) for f in spec.fields}
+
+
+# Kinds of fields.
+
+
+def flag(json: str, default: Any = _REQUIRED, attribute: str | None = None) -> Field:
+    """True or false."""
+    return Field(json, attribute or json, lambda node: node.flag(), default)
+
+
+def optional_flag(json: str) -> Field:
+    """True, false or null."""
+    return Field(json, json, lambda node: None if node.value is None else node.flag(), None)
+
+
+def text(json: str, default: Any = _REQUIRED) -> Field:
+    """A string."""
+    return Field(json, json, lambda node: node.text(), default)
+
+
+def integer(json: str, default: Any = _REQUIRED) -> Field:
+    """An integer."""
+    return Field(json, json, lambda node: node.integer(), default)
+
+
+def names(json: str, default: Any = _REQUIRED, **theirs_to_ours: str) -> Field:
+    """One of HF's names, each with ours."""
+    ours_to_theirs = {ours: theirs for theirs, ours in theirs_to_ours.items()}
+    return Field(json, json, lambda node: node.one_of(theirs_to_ours), default, lambda value: ours_to_theirs[value])
+
+
+def base64_bytes(json: str) -> Field:
+    """Bytes, as base64."""
+
+    def decode(node: Node) -> bytes:
+        try:
+            return base64.b64decode(node.text(), validate=True)
+        except binascii.Error as error:
+            raise node.fail(f"not base64: {error}") from error
+
+    return Field(json, json, decode, write=lambda value: base64.b64encode(value).decode())
+
+
+def parts(json: str, table: Callable[[], Table], attribute: str | None = None) -> Field:
+    """A list of components of the same role."""
+    return Field(
+        json,
+        attribute or json,
+        lambda node: tuple(read(item, table()) for item in node.items()),
+        write=lambda values: [write(value, table()) for value in values],
+    )
+
+
+def pattern() -> Field:
+    """A literal or a regular expression; the component's `pattern` and `is_regex`, see `with_pattern`."""
+
+    def decode(node: Node) -> tuple[str, bool]:
+        fields = node.object()
+        if list(fields) not in (["String"], ["Regex"]):
+            raise node.fail(f"expected String or Regex, got {', '.join(fields) or 'nothing'}")
+        (kind,) = fields
+        return node.child(kind).text(), kind == "Regex"
+
+    return Field("pattern", "text_and_kind", decode, write=lambda c: {"Regex" if c.is_regex else "String": c.pattern})
+
+
+def with_pattern(make: Callable[..., Any]) -> Callable[..., Any]:
+    """Wraps the constructor of a component that has a `pattern()` among its fields."""
+
+    def made(text_and_kind: tuple[str, bool], **rest: Any) -> Any:
+        return make(pattern=text_and_kind[0], is_regex=text_and_kind[1], **rest)
+
+    return made

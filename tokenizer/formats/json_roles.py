@@ -1,0 +1,136 @@
+# SPDX-License-Identifier: Apache-2.0
+"""HF's types of normalizers, pre-tokenizers and decoders: their fields in `tokenizer.json`."""
+
+from typing import Any
+
+from tokenizer import decoders, normalizers, pre_tokenizers
+from tokenizer.formats.components import (
+    Field,
+    Spec,
+    base64_bytes,
+    flag,
+    integer,
+    names,
+    optional_flag,
+    parts,
+    pattern,
+    text,
+    with_pattern,
+)
+from tokenizer.formats.json_node import Node
+
+_BEHAVIORS = {
+    "Removed": "removed",
+    "Isolated": "isolated",
+    "MergedWithPrevious": "merged_with_previous",
+    "MergedWithNext": "merged_with_next",
+    "Contiguous": "contiguous",
+}
+_BYTE_LEVEL = (flag("add_prefix_space", True), flag("trim_offsets", True), flag("use_regex", True))
+
+
+def _scheme(node: Node) -> Any:
+    return node.one_of({"always": "always", "never": "never", "first": "first"})
+
+
+def _make_metaspace(make: Any) -> Any:
+    """Accepts the field of older files too: `add_prefix_space` was what `prepend_scheme` is now."""
+
+    def made(prepend_scheme: str | None, add_prefix_space: bool | None, str_rep: str | None, **rest: Any) -> Any:
+        if prepend_scheme is None:
+            prepend_scheme = "never" if add_prefix_space is False else "always"
+        elif add_prefix_space is False and prepend_scheme != "never":
+            raise ValueError(f"add_prefix_space is false, but prepend_scheme is {prepend_scheme!r}")
+        if str_rep not in (None, rest["replacement"]):
+            raise ValueError(f"str_rep {str_rep!r} is not the replacement {rest['replacement']!r}")
+        return make(prepend_scheme=prepend_scheme, **rest)
+
+    return made
+
+
+def _metaspace(make: Any) -> Spec:
+    return Spec(
+        _make_metaspace(make),
+        (text("replacement", "▁"), Field("prepend_scheme", "prepend_scheme", _scheme, None), flag("split", True)),
+        legacy=(
+            Field("add_prefix_space", "add_prefix_space", lambda node: node.flag(), None),
+            Field("str_rep", "str_rep", lambda node: node.text(), None),
+        ),
+    )
+
+
+NORMALIZERS: dict[str, Spec] = {
+    "BertNormalizer": Spec(
+        normalizers.BertNormalizer,
+        (
+            flag("clean_text", True),
+            flag("handle_chinese_chars", True),
+            optional_flag("strip_accents"),
+            flag("lowercase", True),
+        ),
+    ),
+    "ByteLevel": Spec(normalizers.ByteLevel),
+    "Lowercase": Spec(normalizers.Lowercase),
+    "NFC": Spec(normalizers.NFC),
+    "NFD": Spec(normalizers.NFD),
+    "NFKC": Spec(normalizers.NFKC),
+    "NFKD": Spec(normalizers.NFKD),
+    "Nmt": Spec(normalizers.Nmt),
+    "Precompiled": Spec(normalizers.Precompiled, (base64_bytes("precompiled_charsmap"),)),
+    "Prepend": Spec(normalizers.Prepend, (text("prepend"),)),
+    "Replace": Spec(with_pattern(normalizers.Replace), (pattern(), text("content"))),
+    # Ours: HF has no normalizer, nor any sequence of them, that does what sentencepiece does.
+    "SentencePieceNormalizer": Spec(
+        normalizers.SentencePieceNormalizer,
+        (
+            base64_bytes("precompiled_charsmap"),
+            flag("add_dummy_prefix", True),
+            flag("remove_extra_whitespaces", True),
+            flag("escape_whitespaces", True),
+            flag("treat_whitespace_as_suffix", False),
+            Field(
+                "user_defined_symbols",
+                "user_defined_symbols",
+                lambda node: tuple(item.text() for item in node.items()),
+                (),
+                list,
+            ),
+        ),
+    ),
+    "Sequence": Spec(normalizers.Sequence, (parts("normalizers", lambda: NORMALIZERS),)),
+    "Strip": Spec(normalizers.Strip, (flag("strip_left", True, "left"), flag("strip_right", True, "right"))),
+    "StripAccents": Spec(normalizers.StripAccents),
+}
+"""Types of normalizers."""
+
+PRE_TOKENIZERS: dict[str, Spec] = {
+    "BertPreTokenizer": Spec(pre_tokenizers.BertPreTokenizer),
+    "ByteLevel": Spec(pre_tokenizers.ByteLevel, _BYTE_LEVEL),
+    "CharDelimiterSplit": Spec(pre_tokenizers.CharDelimiterSplit, (text("delimiter"),)),
+    "Digits": Spec(pre_tokenizers.Digits, (flag("individual_digits", False),)),
+    "FixedLength": Spec(pre_tokenizers.FixedLength, (integer("length", 5),)),
+    "Metaspace": _metaspace(pre_tokenizers.Metaspace),
+    "Punctuation": Spec(pre_tokenizers.Punctuation, (names("behavior", "isolated", **_BEHAVIORS),)),
+    "Sequence": Spec(pre_tokenizers.Sequence, (parts("pretokenizers", lambda: PRE_TOKENIZERS),)),
+    "Split": Spec(
+        with_pattern(pre_tokenizers.Split), (pattern(), names("behavior", **_BEHAVIORS), flag("invert", False))
+    ),
+    "UnicodeScripts": Spec(pre_tokenizers.UnicodeScripts),
+    "Whitespace": Spec(pre_tokenizers.Whitespace),
+    "WhitespaceSplit": Spec(pre_tokenizers.WhitespaceSplit),
+}
+"""Types of pre-tokenizers."""
+
+DECODERS: dict[str, Spec] = {
+    "BPEDecoder": Spec(decoders.BPEDecoder, (text("suffix", "</w>"),)),
+    "ByteFallback": Spec(decoders.ByteFallback),
+    "ByteLevel": Spec(decoders.ByteLevel, _BYTE_LEVEL),
+    "CTC": Spec(decoders.CTC, (text("pad_token", "<pad>"), text("word_delimiter_token", "|"), flag("cleanup", True))),
+    "Fuse": Spec(decoders.Fuse),
+    "Metaspace": _metaspace(decoders.Metaspace),
+    "Replace": Spec(with_pattern(decoders.Replace), (pattern(), text("content"))),
+    "Sequence": Spec(decoders.Sequence, (parts("decoders", lambda: DECODERS),)),
+    "Strip": Spec(decoders.Strip, (text("content", " "), integer("start", 0), integer("stop", 0))),
+    "WordPiece": Spec(decoders.WordPiece, (text("prefix", "##"), flag("cleanup", True))),
+}
+"""Types of decoders."""

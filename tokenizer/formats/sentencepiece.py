@@ -1,0 +1,312 @@
+# SPDX-License-Identifier: Apache-2.0
+"""SentencePiece `.model` files: read, checked, written back, and turned into the parts of a `tokenizer.json`.
+
+The file is a protocol buffer. What TokenMill has no use for (how the model was trained, mostly) is kept as it stood, so
+that a file that is read and written is the same model to sentencepiece.
+"""
+
+import dataclasses
+import math
+import struct
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from tokenizer.errors import TokenizerFileError
+from tokenizer.formats import files, protobuf
+from tokenizer.formats.protobuf import Field
+from tokenizer.models.unigram import MAX_ID, PieceType
+
+UNIGRAM, BPE, WORD, CHAR = 1, 2, 3, 4
+"""Values of `TrainerSpec.model_type`."""
+
+_MODEL_TYPES = {UNIGRAM: "unigram", BPE: "bpe", WORD: "word", CHAR: "char"}
+_TEXT_TYPES = (PieceType.NORMAL, PieceType.USER_DEFINED, PieceType.UNUSED)
+"""Types of pieces that stand for text; the others have a namespace of their own."""
+
+
+@dataclasses.dataclass(frozen=True)
+class TrainerSpec:
+    """What encoding and decoding need of how the model was trained. Ids are -1 where there is no such piece."""
+
+    model_type: int = UNIGRAM
+    treat_whitespace_as_suffix: bool = False
+    byte_fallback: bool = False
+    unk_id: int = 0
+    bos_id: int = 1
+    eos_id: int = 2
+    pad_id: int = -1
+    unk_surface: str = " \u2047 "
+    unk_piece: str = "<unk>"
+    bos_piece: str = "<s>"
+    eos_piece: str = "</s>"
+    pad_piece: str = "<pad>"
+    others: tuple[Field, ...] = ()
+    """Every other field, as it stood."""
+
+
+@dataclasses.dataclass(frozen=True)
+class NormalizerSpec:
+    """How text is normalized before the model sees it, or after decoding."""
+
+    name: str = ""
+    precompiled_charsmap: bytes = b""
+    add_dummy_prefix: bool = True
+    remove_extra_whitespaces: bool = True
+    escape_whitespaces: bool = True
+    others: tuple[Field, ...] = ()
+
+
+_TRAINER_FIELDS: dict[int, tuple[str, type]] = {
+    3: ("model_type", int),
+    24: ("treat_whitespace_as_suffix", bool),
+    35: ("byte_fallback", bool),
+    40: ("unk_id", int),
+    41: ("bos_id", int),
+    42: ("eos_id", int),
+    43: ("pad_id", int),
+    44: ("unk_surface", str),
+    45: ("unk_piece", str),
+    46: ("bos_piece", str),
+    47: ("eos_piece", str),
+    48: ("pad_piece", str),
+}
+_NORMALIZER_FIELDS: dict[int, tuple[str, type]] = {
+    1: ("name", str),
+    2: ("precompiled_charsmap", bytes),
+    3: ("add_dummy_prefix", bool),
+    4: ("remove_extra_whitespaces", bool),
+    5: ("escape_whitespaces", bool),
+}
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class SentencePieceFile:
+    """A SentencePiece model, as the file has it. The id of a piece is its position.
+
+    Raises:
+      ValueError: for what sentencepiece would not load: an empty piece, one that stands twice, no unknown piece or
+        two, byte pieces without `byte_fallback`, `byte_fallback` without all 256 of them; and for scores that are not
+        finite.
+    """
+
+    pieces: tuple[str, ...]
+    scores: tuple[float, ...]
+    """Single precision."""
+    types: tuple[int, ...]
+    """Values of `PieceType`."""
+    trainer: TrainerSpec = TrainerSpec()
+    normalizer: NormalizerSpec = NormalizerSpec()
+    denormalizer: NormalizerSpec | None = None
+    others: tuple[Field, ...] = ()
+    """Every other field of the file, as it stood."""
+
+    def __post_init__(self) -> None:
+        n = len(self.pieces)
+        if not 1 <= n <= MAX_ID + 1:
+            raise ValueError(f"a model has 1..{MAX_ID + 1} pieces, got {n}")
+        if not len(self.scores) == len(self.types) == n:
+            raise ValueError(f"{n} pieces need as many scores and types, got {len(self.scores)} and {len(self.types)}")
+        if not all(map(math.isfinite, self.scores)):
+            i = next(i for i, score in enumerate(self.scores) if not math.isfinite(score))
+            raise ValueError(f"score of piece {i}, {self.pieces[i]!r}, must be finite, got {self.scores[i]!r}")
+        if not set(self.types) <= set(PieceType):
+            i = next(i for i, kind in enumerate(self.types) if kind not in set(PieceType))
+            raise ValueError(f"type of piece {i}, {self.pieces[i]!r}, must be one of 1..6, got {self.types[i]!r}")
+        if "" in self.pieces:
+            raise ValueError(f"piece {self.pieces.index('')} is empty")
+        if self.trainer.model_type not in _MODEL_TYPES:
+            raise ValueError(f"model_type must be one of 1..4, got {self.trainer.model_type!r}")
+        self._check_distinct()
+        self._check_unknown_and_bytes()
+
+    def _check_distinct(self) -> None:
+        if len(set(self.pieces)) == len(self.pieces):
+            return
+        seen: set[tuple[bool, str]] = set()
+        for i, piece in enumerate(self.pieces):
+            key = (self.types[i] in _TEXT_TYPES, piece)
+            if key in seen:
+                raise ValueError(f"piece {i}, {piece!r}, stands in the model twice")
+            seen.add(key)
+
+    def _check_unknown_and_bytes(self) -> None:
+        unknown = [i for i, kind in enumerate(self.types) if kind == PieceType.UNKNOWN]
+        if len(unknown) != 1:
+            raise ValueError(f"a model has exactly one unknown piece (type 2), got {len(unknown)}")
+        spelled = {self.pieces[i] for i, kind in enumerate(self.types) if kind == PieceType.BYTE}
+        wanted = {f"<0x{b:02X}>" for b in range(256)}
+        if not self.trainer.byte_fallback and spelled:
+            raise ValueError(f"byte piece {min(spelled)!r} stands in a model whose byte_fallback is false")
+        if self.trainer.byte_fallback and spelled != wanted:
+            wrong = min(spelled - wanted, default=None) or min(wanted - spelled)
+            raise ValueError(f"byte_fallback needs the byte pieces <0x00> to <0xFF> and no other; look at {wrong!r}")
+
+    def __repr__(self) -> str:
+        return f"SentencePieceFile({_MODEL_TYPES[self.trainer.model_type]}, {len(self.pieces)} pieces)"
+
+    @property
+    def unk_id(self) -> int:
+        """Id of the unknown piece: sentencepiece goes by the type, not by `trainer.unk_id`."""
+        return self.types.index(PieceType.UNKNOWN)
+
+    def of_type(self, *kinds: PieceType) -> list[tuple[int, str]]:
+        """Returns id and text of the pieces of some types, in order."""
+        return [(i, self.pieces[i]) for i, kind in enumerate(self.types) if kind in kinds]
+
+
+# Reading.
+
+
+def read_file(path: Path) -> SentencePieceFile:
+    """Reads a `.model`.
+
+    Raises:
+      OSError: if it cannot be read. TokenizerFileError: if it is broken, or no model sentencepiece would load.
+    """
+    with path.open("rb") as handle:
+        data = handle.read(files.MAX_FILE_BYTES + 1)
+    if len(data) > files.MAX_FILE_BYTES:
+        raise TokenizerFileError(f"{path}: longer than {files.MAX_FILE_BYTES} bytes, which no tokenizer file is")
+    return read(data, str(path))
+
+
+def looks_like_model(data: bytes) -> bool:
+    """Whether a file may be a `.model`, by its first bytes: a first field that is a piece, with its text first."""
+    # Field 1, a message; then its length; then field 1 of that, the text.
+    return len(data) > 4 and data[0] == 0x0A and 0x0A in data[2:4]
+
+
+def read(data: bytes, source: str) -> SentencePieceFile:
+    """Reads the bytes of a `.model`; `source` is what messages call it.
+
+    Raises:
+      TokenizerFileError: if it is broken, or no model sentencepiece would load.
+    """
+    pieces, scores, types, rest = _read_pieces(data, source)
+    specs: dict[int, list[Field]] = {2: [], 3: [], 5: []}
+    others = []
+    for field in protobuf.read_fields(data[rest:], source):
+        if field.number == 1:
+            piece, score, kind = _read_piece(field.as_bytes(source), f"{source}: piece {len(pieces)}")
+            pieces.append(piece)
+            scores.append(score)
+            types.append(kind)
+            if len(pieces) > MAX_ID + 1:
+                raise TokenizerFileError(f"{source}: more than {MAX_ID + 1} pieces")
+        elif field.number in specs:
+            # A message field that stands twice is merged: fields of the second one win.
+            specs[field.number] += protobuf.read_fields(field.as_bytes(source), f"{source}: field {field.number}")
+        else:
+            others.append(field)
+    try:
+        return SentencePieceFile(
+            pieces=tuple(pieces),
+            scores=tuple(scores),
+            types=tuple(types),
+            trainer=TrainerSpec(**_read_spec(specs[2], _TRAINER_FIELDS, f"{source}: trainer_spec")),
+            normalizer=NormalizerSpec(**_read_spec(specs[3], _NORMALIZER_FIELDS, f"{source}: normalizer_spec")),
+            denormalizer=NormalizerSpec(**_read_spec(specs[5], _NORMALIZER_FIELDS, f"{source}: denormalizer_spec"))
+            if specs[5]
+            else None,
+            others=tuple(others),
+        )
+    except TokenizerFileError:
+        raise
+    except ValueError as error:
+        raise TokenizerFileError(f"{source}: {error}") from error
+
+
+def _read_pieces(data: bytes, source: str) -> tuple[list[str], list[float], list[int], int]:
+    """Reads pieces as long as they are written the usual way: text, score, perhaps a type, nothing else.
+
+    There are up to a quarter of a million of them. Returns where it stopped; the general reader goes on from there.
+    """
+    pieces: list[str] = []
+    scores: list[float] = []
+    types: list[int] = []
+    at, end = 0, len(data)
+    unpack = struct.Struct("<f").unpack_from
+    # Lengths below 128 are one byte; a piece with its score, 7 bytes, and its type, 2.
+    while at + 4 < end and data[at] == 0x0A and data[at + 1] < 128 and data[at + 2] == 0x0A and len(pieces) <= MAX_ID:
+        stop = at + 2 + data[at + 1]
+        size = data[at + 3]
+        text_stop = at + 4 + size
+        extra = stop - text_stop
+        if stop > end or size >= 128 or (extra != 5 and extra != 7) or data[text_stop] != 0x15:
+            break
+        if extra == 7 and (data[text_stop + 5] != 0x18 or data[text_stop + 6] >= 128):
+            break
+        try:
+            pieces.append(data[at + 4 : text_stop].decode())
+        except UnicodeDecodeError as error:
+            raise TokenizerFileError(f"{source}: piece {len(pieces)} is not UTF-8: {error.object[:40]!r}") from error
+        scores.append(unpack(data, text_stop + 1)[0])
+        types.append(data[text_stop + 6] if extra == 7 else 1)
+        at = stop
+    return pieces, scores, types, at
+
+
+def _read_piece(data: bytes, source: str) -> tuple[str, float, int]:
+    piece, score, kind = "", 0.0, int(PieceType.NORMAL)
+    for field in protobuf.read_fields(data, source):
+        if field.number == 1:
+            piece = field.as_text(source)
+        elif field.number == 2:
+            score = field.as_float(source)
+        elif field.number == 3:
+            kind = field.as_int32(source)
+    return piece, score, kind
+
+
+def _read_spec(fields: Iterable[Field], known: Mapping[int, tuple[str, type]], source: str) -> dict[str, Any]:
+    values: dict[str, Any] = {}
+    others = []
+    for field in fields:
+        if field.number not in known:
+            others.append(field)
+            continue
+        name, kind = known[field.number]
+        read_as = {int: field.as_int32, bool: field.as_bool, str: field.as_text, bytes: field.as_bytes}[kind]
+        values[name] = read_as(f"{source}.{name}")
+    return {**values, "others": tuple(others)}
+
+
+# Writing.
+
+
+def write(model: SentencePieceFile) -> bytes:
+    """Returns the bytes of a `.model` that sentencepiece loads, with the same ids and scores."""
+    out = bytearray()
+    for piece, score, kind in zip(model.pieces, model.scores, model.types, strict=True):
+        body = protobuf.write_bytes(1, piece.encode()) + protobuf.write_float(2, score)
+        if kind != PieceType.NORMAL:
+            body += protobuf.write_int(3, kind)
+        out += protobuf.write_bytes(1, body)
+    specs: list[tuple[int, Any, Mapping[int, tuple[str, type]], Any]] = [
+        (2, model.trainer, _TRAINER_FIELDS, TrainerSpec()),
+        (3, model.normalizer, _NORMALIZER_FIELDS, NormalizerSpec()),
+    ]
+    if model.denormalizer is not None:
+        specs.append((5, model.denormalizer, _NORMALIZER_FIELDS, NormalizerSpec()))
+    for number, spec, known, default in specs:
+        out += protobuf.write_bytes(number, _write_spec(spec, known, default))
+    for field in model.others:
+        out += protobuf.write_field(field)
+    return bytes(out)
+
+
+def _write_spec(spec: Any, known: Mapping[int, tuple[str, type]], default: Any) -> bytes:
+    fields = {field.number: b"" for field in spec.others}
+    for field in spec.others:
+        fields[field.number] += protobuf.write_field(field)
+    for number, (name, kind) in known.items():
+        value = getattr(spec, name)
+        if value == getattr(default, name):
+            continue
+        if kind is str:
+            value = value.encode()
+        fields[number] = (
+            protobuf.write_bytes(number, value) if kind in (str, bytes) else protobuf.write_int(number, value)
+        )
+    return b"".join(fields[number] for number in sorted(fields))

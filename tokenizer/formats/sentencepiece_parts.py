@@ -1,0 +1,194 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A SentencePiece model as the parts of a `tokenizer.json`: normalizer, pre-tokenizer, model, added tokens, decoder.
+
+Two readings of the same file:
+
+- `exact_parts`: what gives sentencepiece's ids on every text. Its normalizer is a type of ours,
+`SentencePieceNormalizer`; its
+  Unigram carries `piece_types`, its BPE `ranks`, which HF ignores.
+- `hf_parts`: HF's own types alone, as its converters choose them. HF then gives sentencepiece's ids on ordinary text,
+  but not on every text: graphemes instead of longest match, double precision, words that each begin at zero, "▁" in
+  the text.
+"""
+
+import base64
+from typing import Any, NamedTuple
+
+from tokenizer.errors import TokenizerFileError
+from tokenizer.formats.sentencepiece import BPE, UNIGRAM, SentencePieceFile
+from tokenizer.models.unigram import SPACE, PieceType, Unigram
+
+_SUPPORTED = {UNIGRAM: "unigram", BPE: "bpe"}
+
+
+class Parts(NamedTuple):
+    """Values of the fields of a `tokenizer.json` with the same names."""
+
+    normalizer: dict[str, Any] | None
+    pre_tokenizer: dict[str, Any] | None
+    model: dict[str, Any]
+    added_tokens: list[dict[str, Any]]
+    decoder: dict[str, Any]
+
+
+def unigram_of(model: SentencePieceFile) -> Unigram:
+    """Returns the model of a Unigram file, under sentencepiece's rules.
+
+    Raises:
+      TokenizerFileError: if the file holds another type of model.
+    """
+    if model.trainer.model_type != UNIGRAM:
+        raise TokenizerFileError(f"expected a Unigram model (model_type 1), got {model!r}")
+    vocab = tuple(zip(model.pieces, model.scores, strict=True))
+    return Unigram(vocab, model.unk_id, model.trainer.byte_fallback, model.types)
+
+
+def exact_parts(model: SentencePieceFile, source: str = "model") -> Parts:
+    """Returns parts that give sentencepiece's ids on every text.
+
+    The pre-tokenizer is None: a normalized row is one word. User-defined pieces are no added tokens: the normalizer
+    keeps them whole, and the model knows them (`piece_types`; for BPE `frozen`, which no merge may touch, longest
+    first).
+
+    Raises:
+      TokenizerFileError: if the model is of a type, or holds something, that the parts cannot represent; says what.
+    """
+    spec = model.normalizer
+    normalizer = {
+        "type": "SentencePieceNormalizer",
+        "precompiled_charsmap": base64.b64encode(spec.precompiled_charsmap).decode(),
+        "add_dummy_prefix": spec.add_dummy_prefix,
+        "remove_extra_whitespaces": spec.remove_extra_whitespaces,
+        "escape_whitespaces": spec.escape_whitespaces,
+        "treat_whitespace_as_suffix": model.trainer.treat_whitespace_as_suffix,
+        "user_defined_symbols": [piece for _, piece in model.of_type(PieceType.USER_DEFINED)],
+    }
+    fields = _model_fields(model, source)
+    if fields["type"] == "Unigram":
+        fields["piece_types"] = list(model.types)
+    else:
+        fields["ranks"] = _ranks(model, fields["merges"])
+        fields["frozen"] = normalizer["user_defined_symbols"]
+    special = [_added(i, piece, True) for i, piece in model.of_type(PieceType.UNKNOWN, PieceType.CONTROL)]
+    return Parts(normalizer, None, fields, special, _decoder(model, source))
+
+
+def hf_parts(model: SentencePieceFile, source: str = "model") -> Parts:
+    """Returns parts that HF tokenizers loads, close to sentencepiece; see the module for where they differ.
+
+    Raises:
+      TokenizerFileError: as `exact_parts`, and for white space that HF has no words for (suffixes, unescaped spaces).
+    """
+    spec = model.normalizer
+    if model.trainer.treat_whitespace_as_suffix or not spec.escape_whitespaces:
+        raise TokenizerFileError(
+            f"{source}: HF has no way to put spaces at the end of words, or to leave them unescaped"
+        )
+    steps: list[dict[str, Any]] = []
+    if spec.precompiled_charsmap:
+        steps.append(
+            {"type": "Precompiled", "precompiled_charsmap": base64.b64encode(spec.precompiled_charsmap).decode()}
+        )
+    if spec.remove_extra_whitespaces:
+        steps.append({"type": "Replace", "pattern": {"Regex": " {2,}"}, "content": " "})
+        # Spaces alone; Strip would take line ends too, and "^" means other things elsewhere.
+        steps.append({"type": "Replace", "pattern": {"Regex": r"(?<![\s\S]) | (?![\s\S])"}, "content": ""})
+    scheme = "always" if spec.add_dummy_prefix else "never"
+    splits = model.trainer.model_type == UNIGRAM and unigram_of(model).splits_at_spaces
+    tokens = [_added(i, piece, True) for i, piece in model.of_type(PieceType.UNKNOWN, PieceType.CONTROL)]
+    if model.trainer.model_type == BPE:
+        # Unigram has them among its pieces; cut out as added tokens, what follows them would get a "▁" of its own.
+        tokens += [_added(i, piece, False) for i, piece in model.of_type(PieceType.USER_DEFINED)]
+    return Parts(
+        {"type": "Sequence", "normalizers": steps} if steps else None,
+        {"type": "Metaspace", "replacement": SPACE, "prepend_scheme": scheme, "split": splits},
+        _model_fields(model, source),
+        sorted(tokens, key=lambda token: token["id"]),
+        _decoder(model, source),
+    )
+
+
+def _added(token_id: int, content: str, special: bool) -> dict[str, Any]:
+    return {
+        "id": token_id,
+        "content": content,
+        "single_word": False,
+        "lstrip": False,
+        "rstrip": False,
+        "normalized": False,
+        "special": special,
+    }
+
+
+def _model_fields(model: SentencePieceFile, source: str) -> dict[str, Any]:
+    kind = _SUPPORTED.get(model.trainer.model_type)
+    if kind is None:
+        raise TokenizerFileError(f"{source}: {model!r}: models of words or of characters are not supported")
+    if kind == "unigram":
+        return {
+            "type": "Unigram",
+            "unk_id": model.unk_id,
+            "vocab": [list(pair) for pair in zip(model.pieces, model.scores, strict=True)],
+            "byte_fallback": model.trainer.byte_fallback,
+        }
+    if unused := model.of_type(PieceType.UNUSED):
+        raise TokenizerFileError(f"{source}: unused pieces of a BPE model are not supported: {unused[0][1]!r}")
+    if len(set(model.pieces)) != len(model.pieces):
+        raise TokenizerFileError(f"{source}: a BPE model cannot have two pieces of the same text")
+    return {
+        "type": "BPE",
+        "dropout": None,
+        "unk_token": model.pieces[model.unk_id],
+        "continuing_subword_prefix": None,
+        "end_of_word_suffix": None,
+        "fuse_unk": True,
+        "byte_fallback": model.trainer.byte_fallback,
+        "ignore_merges": False,
+        "vocab": {piece: i for i, piece in enumerate(model.pieces)},
+        "merges": [list(pair) for pair in bpe_merges(model, source)],
+    }
+
+
+def bpe_merges(model: SentencePieceFile, source: str = "model") -> list[tuple[str, str]]:
+    """Returns the merges of a BPE model, best first: every way to make a piece of two others, by its score.
+
+    sentencepiece merges whatever two neighbours make a piece, best score first, leftmost first among equals. Where two
+    ways to make one piece compete (`ab a ba` may become `aba ba` or `ab aba`), it takes the leftmost, and a list of
+    merges the first in the list; `ranks` in `exact_parts` gives such merges one rank, so that position decides.
+    User-defined pieces take no part: normalization and the model cut them out before merging begins, so that nothing
+    can merge into one.
+
+    Raises:
+      TokenizerFileError: if a piece is made of characters that are no pieces: sentencepiece merges those too, merges
+        cannot.
+    """
+    ids = {piece: i for i, piece in model.of_type(PieceType.NORMAL)}
+    for piece, i in ids.items():
+        missing = next((c for c in piece if c not in ids), None) if len(piece) > 1 else None
+        if missing is not None:
+            raise TokenizerFileError(
+                f"{source}: piece {i}, {piece!r}, is made of {missing!r}, which is no piece; merges cannot express that"
+            )
+    merges = []
+    for piece, _ in sorted(ids.items(), key=lambda item: (-model.scores[item[1]], item[1])):
+        merges += [(piece[:k], piece[k:]) for k in range(1, len(piece)) if piece[:k] in ids and piece[k:] in ids]
+    return merges
+
+
+def _ranks(model: SentencePieceFile, merges: list[list[str]]) -> list[int]:
+    """Returns for every merge the rank of the score of what it makes, 0 for the best: equal scores, equal ranks."""
+    scores = dict(zip(model.pieces, model.scores, strict=True))
+    order = {score: rank for rank, score in enumerate(sorted({scores[a + b] for a, b in merges}, reverse=True))}
+    return [order[scores[a + b]] for a, b in merges]
+
+
+def _decoder(model: SentencePieceFile, source: str) -> dict[str, Any]:
+    if model.denormalizer is not None and model.denormalizer.precompiled_charsmap:
+        raise TokenizerFileError(f"{source}: a denormalizer has no counterpart among decoders")
+    steps: list[dict[str, Any]] = [{"type": "Replace", "pattern": {"String": SPACE}, "content": " "}]
+    if model.trainer.byte_fallback:
+        steps.append({"type": "ByteFallback"})
+    steps.append({"type": "Fuse"})
+    if model.normalizer.add_dummy_prefix or model.normalizer.remove_extra_whitespaces:
+        steps.append({"type": "Strip", "content": " ", "start": 1, "stop": 0})
+    return {"type": "Sequence", "decoders": steps}

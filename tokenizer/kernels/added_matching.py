@@ -1,0 +1,159 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Finding added tokens in rows of text, leftmost and longest, in one pass."""
+
+import numpy as np
+
+from tokenizer.kernels.byte_trie import child
+from tokenizer.kernels.compiling import kernel, kernel_part, load_u64
+from tokenizer.kernels.utf8 import decode_utf8
+
+IS_SINGLE_WORD, STRIPS_LEFT, STRIPS_RIGHT, IS_TEXT = 1, 2, 4, 8
+"""Bits of what an added token is. IS_TEXT: its occurrences are counted but stay text."""
+
+
+_EACH_BYTE = np.uint64(0x0101010101010101)
+_HIGH_BITS = np.uint64(0x8080808080808080)
+
+
+@kernel_part
+def _has_byte(eight, byte):
+    """Whether one of eight bytes is `byte`."""
+    zero = eight ^ (np.uint64(byte) * _EACH_BYTE)
+    return ((zero - _EACH_BYTE) & ~zero & _HIGH_BITS) != np.uint64(0)
+
+
+@kernel_part
+def _character_before(data, first, i):
+    """Returns the start of the character that ends at `i`, which is beyond `first`."""
+    i -= 1
+    while i > first and (data[i] & 0xC0) == 0x80:
+        i -= 1
+    return i
+
+
+@kernel_part
+def _is_in(data, i, table):
+    code_point = np.int64(data[i])
+    if code_point >= 128:
+        code_point, _ = decode_utf8(data, i)
+    return table[code_point]
+
+
+@kernel_part
+def _stands_alone(data, first, end, start, stop, word_characters):
+    """Whether no word character is right before `start` or right after `stop`."""
+    if start > first and _is_in(data, _character_before(data, first, start), word_characters):
+        return False
+    return stop == end or not _is_in(data, stop, word_characters)
+
+
+@kernel
+def find_added(
+    values, offsets, trie, kinds, starters, only_starter, word_characters, spaces, hits, starts, stops, tokens, rows
+):
+    """Finds the added tokens of rows.
+
+    Args:
+      values, offsets: uint8[n], valid UTF-8, and int64[n_rows + 1].
+      trie: kernels.byte_trie.ByteTrie of the tokens' bytes; its ids are indices into `kinds`.
+      kinds: uint8[n_tokens], the bits above; starters: bool[256], first bytes of tokens; only_starter: the one of
+        them where there is only one, else -1.
+      word_characters, spaces: bool[0x110000].
+      hits: int64[n_tokens], added to: occurrences, those that stay text among them.
+      starts, stops: int64; tokens, rows: int32; filled for what does not stay text, as far as they reach.
+
+    Returns:
+      How many there are, which may be more than `starts` had room for.
+    """
+    n = 0
+    for row in range(offsets.size - 1):
+        first = offsets[row]
+        end = offsets[row + 1]
+        taken = first
+        i = first
+        while i < end:
+            if not starters[values[i]]:
+                i += 1
+                # Eight bytes at a time while none of them is the one byte that a token can begin with.
+                while only_starter >= 0 and i + 8 <= end and not _has_byte(load_u64(values, i), only_starter):
+                    i += 8
+                continue
+            node = np.int64(0)
+            best = np.int64(-1)
+            stop = i
+            j = i
+            while j < end:
+                node = child(trie.edges, trie.children, node, values[j])
+                if node < 0:
+                    break
+                j += 1
+                if trie.node_ids[node] >= 0:
+                    best = np.int64(trie.node_ids[node])
+                    stop = j
+            if best < 0:
+                i += 1
+                continue
+            start = i
+            i = stop
+            kind = kinds[best]
+            if kind & IS_SINGLE_WORD and not _stands_alone(values, first, end, start, stop, word_characters):
+                continue
+            hits[best] += 1
+            if kind & IS_TEXT:
+                continue
+            if kind & STRIPS_LEFT:
+                while start > taken:
+                    before = _character_before(values, first, start)
+                    if before < taken or not _is_in(values, before, spaces):
+                        break
+                    start = before
+            if kind & STRIPS_RIGHT:
+                while stop < end and _is_in(values, stop, spaces):
+                    if values[stop] < 128:
+                        stop += 1
+                    else:
+                        _, stop = decode_utf8(values, stop)
+            if n < starts.size:
+                starts[n] = max(start, taken)
+                stops[n] = stop
+                tokens[n] = best
+                rows[n] = row
+            n += 1
+            taken = stop
+    return n
+
+
+@kernel
+def cut_segments(offsets, starts, stops, tokens, rows, n, segment_offsets, segment_tokens, row_segments):
+    """Cuts rows at the added tokens found in them.
+
+    Args:
+      offsets: int64[n_rows + 1]; starts, stops, tokens, rows: what `find_added` found; n: how many.
+      segment_offsets: int64[n_rows + 2 * n + 1]; segment_tokens: int32[n_rows + 2 * n]: token or -1 for text; filled.
+      row_segments: int64[n_rows + 1]: which segments a row has; filled.
+
+    Returns:
+      The number of segments. Every row has at least one; all bytes are in one.
+    """
+    k = 0
+    s = 0
+    segment_offsets[0] = offsets[0]
+    row_segments[0] = 0
+    for row in range(offsets.size - 1):
+        at = offsets[row]
+        while k < n and rows[k] == row:
+            if at < starts[k]:
+                segment_offsets[s + 1] = starts[k]
+                segment_tokens[s] = -1
+                s += 1
+            segment_offsets[s + 1] = stops[k]
+            segment_tokens[s] = tokens[k]
+            s += 1
+            at = stops[k]
+            k += 1
+        if at < offsets[row + 1] or s == row_segments[row]:
+            segment_offsets[s + 1] = offsets[row + 1]
+            segment_tokens[s] = -1
+            s += 1
+        row_segments[row + 1] = s
+    return s

@@ -1,0 +1,203 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Encoding words with any model: loops that kernels are made of by naming a model, and a scanner where there is one.
+
+A model is a `kernel_part` `tokenize(word, w, model, model_scratch, out, o, ends) -> (o, has_unknown)`; a scanner is a
+`kernel_part` `next_stop(data, i, end, classes) -> stop`, and `next_start` likewise where there is something between
+words. Both are passed by name and inlined, so that every pair has machine code of its own; the kernels at the end of
+each model's and scanner's file choose the pairs that occur.
+"""
+
+import numpy as np
+
+from tokenizer.kernels.compiling import kernel_part
+from tokenizer.kernels.utf8 import add_characters
+from tokenizer.kernels.word_cache import (
+    AT_BYTE,
+    AT_ID,
+    AT_ROW,
+    CACHE_MISSES,
+    COUNTER_TOTAL,
+    IN_ROW,
+    count_word,
+    emit_cached,
+    remember,
+)
+from tokenizer.kernels.word_table import SHORT_WORD_BYTES, find, word_key
+
+
+@kernel_part
+def key_of(data, at, w):
+    """Returns the key of `data[at:at + w]`, also where eight-byte loads would run past the end of `data`."""
+    if w > SHORT_WORD_BYTES or at + SHORT_WORD_BYTES <= data.size:
+        return word_key(data, at, w)
+    k0 = np.uint64(0)
+    k1 = np.uint64(0)
+    for q in range(min(w, 8)):
+        k0 |= np.uint64(data[at + q]) << np.uint64(8 * q)
+    for q in range(8, w):
+        k1 |= np.uint64(data[at + q]) << np.uint64(8 * (q - 8))
+    return k0, k1
+
+
+@kernel_part
+def encode_word(tokenize, data, at, w, model, model_scratch, cache, tally, tallying, scratch, out, o):
+    """Appends the ids of one word, from the cache or from the model.
+
+    Returns `(o, True)`, or `(o before, False)` where the tally had no room for it.
+    """
+    slots = cache.slots
+    word = scratch.word
+    k0, k1 = key_of(data, at, w)
+    j, found = find(slots, cache.words, data, at, w, k0, k1)
+    before = o
+    if found:
+        o, has_unknown = emit_cached(slots, cache.ids, j, out, o)
+    else:
+        for q in range(w):
+            word[q] = data[at + q]
+        o, has_unknown = tokenize(word, w, model, model_scratch, out, o, scratch.ends)
+        remember(cache, j, data, at, w, k0, k1, out, before, o, has_unknown)
+        cache.state[CACHE_MISSES] += 1
+    if has_unknown and tallying and not count_word(tally, data, at, w, k0, k1):
+        return before, False
+    return o, True
+
+
+@kernel_part
+def encode_words(
+    tokenize, words, added, model, model_scratch, cache, tally, tallying, scratch, position, out, out_offsets
+):
+    """Encodes the words of rows until they are done or the tally of unknown words is full.
+
+    Args:
+      tokenize: the model's function.
+      words: words.Words.
+      added: int32[n_rows], the id of rows that are an added token and have no words, -1 for the others; or int32[0].
+      model, model_scratch: what `tokenize` wants; model_scratch and `scratch` are for the longest word.
+      cache, tally, tallying, position, out, out_offsets: as for `bert_wordpiece.encode`; in `position`, words for
+      bytes.
+
+    Returns:
+      True when all rows are done, False when the tally must be emptied first.
+    """
+    values, starts, stops, row_offsets = words
+    o = position[AT_ID]
+    n_words = 0
+    for row in range(position[AT_ROW], row_offsets.size - 1):
+        first = row_offsets[row]
+        if position[IN_ROW] != 0:
+            first = position[AT_BYTE]
+            position[IN_ROW] = 0
+        elif added.size > 0 and added[row] >= 0:
+            out[o] = added[row]
+            o += 1
+            first = row_offsets[row + 1]
+        for k in range(first, row_offsets[row + 1]):
+            o, fits = encode_word(
+                tokenize, values, starts[k], stops[k] - starts[k], model, model_scratch, cache, tally, tallying,
+                scratch, out, o
+            )  # fmt: skip
+            if not fits:
+                position[AT_ROW], position[AT_BYTE], position[AT_ID], position[IN_ROW] = row, k, o, 1
+                tally.state[COUNTER_TOTAL] += n_words
+                return False
+            n_words += 1
+        out_offsets[row + 1] = o
+    tally.state[COUNTER_TOTAL] += n_words
+    return True
+
+
+@kernel_part
+def encode_scanned(
+    tokenize, next_stop, next_start, classes, rows, added, model, model_scratch, cache, tally, tallying, scratch,
+    position, out, out_offsets
+):  # fmt: skip
+    """Encodes rows whose words a scanner finds; otherwise as `encode_words`. `rows` is a ragged.Ragged of bytes."""
+    data, offsets = rows
+    o = position[AT_ID]
+    n_words = 0
+    for row in range(position[AT_ROW], offsets.size - 1):
+        i = offsets[row]
+        end = offsets[row + 1]
+        if position[IN_ROW] != 0:
+            i = position[AT_BYTE]
+            position[IN_ROW] = 0
+        elif added.size > 0 and added[row] >= 0:
+            out[o] = added[row]
+            o += 1
+            i = end
+        i = next_start(data, i, end, classes)
+        while i < end:
+            stop = next_stop(data, i, end, classes)
+            o, fits = encode_word(
+                tokenize, data, i, stop - i, model, model_scratch, cache, tally, tallying, scratch, out, o
+            )
+            if not fits:
+                position[AT_ROW], position[AT_BYTE], position[AT_ID], position[IN_ROW] = row, i, o, 1
+                tally.state[COUNTER_TOTAL] += n_words
+                return False
+            n_words += 1
+            i = next_start(data, stop, end, classes)
+        out_offsets[row + 1] = o
+    tally.state[COUNTER_TOTAL] += n_words
+    return True
+
+
+@kernel_part
+def align_words(tokenize, words, model, model_scratch, scratch, out, ends, numbers):
+    """Encodes words and says where in its word each token ends.
+
+    Args:
+      out: int32, ends: int64, numbers: int32 (which word), one entry per token, with room for one per byte.
+
+    Returns:
+      The number of tokens.
+    """
+    values, starts, stops, _ = words
+    o = 0
+    for k in range(starts.size):
+        w = stops[k] - starts[k]
+        for q in range(w):
+            scratch.word[q] = values[starts[k] + q]
+        before = o
+        o, _ = tokenize(scratch.word, w, model, model_scratch, out, o, scratch.ends)
+        for t in range(before, o):
+            ends[t] = scratch.ends[t - before]
+            numbers[t] = k
+    return o
+
+
+@kernel_part
+def count_words(words, counter, position):
+    """Counts words until they are done or the counter is full; as `bert_wordpiece.count_words`."""
+    values, starts, stops, _ = words
+    for k in range(position[AT_ROW], starts.size):
+        w = stops[k] - starts[k]
+        k0, k1 = key_of(values, starts[k], w)
+        if not count_word(counter, values, starts[k], w, k0, k1):
+            position[AT_ROW] = k
+            return False
+        counter.state[COUNTER_TOTAL] += 1
+    return True
+
+
+@kernel_part
+def count_swallowed(tokenize, words, counts, model, model_scratch, scratch, out, unk_id, characters):
+    """Adds up, per code point, how many characters the unknown token swallowed in words that occurred `counts` times.
+
+    Args:
+      words: words.Words of valid UTF-8; counts: int64[n_words].
+      unk_id: the unknown token, -1 where there is none.
+      characters: int64[0x110000], added to.
+    """
+    values, starts, stops, _ = words
+    for k in range(starts.size):
+        w = stops[k] - starts[k]
+        for q in range(w):
+            scratch.word[q] = values[starts[k] + q]
+        n_tokens, _ = tokenize(scratch.word, w, model, model_scratch, out, 0, scratch.ends)
+        begin = 0
+        for t in range(n_tokens):
+            if out[t] == unk_id:
+                add_characters(scratch.word, begin, scratch.ends[t], counts[k], characters)
+            begin = scratch.ends[t]

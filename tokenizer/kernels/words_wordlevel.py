@@ -1,0 +1,32 @@
+# SPDX-License-Identifier: Apache-2.0
+"""WordLevel over words that something else has found."""
+
+from tokenizer.kernels import word_encoding
+from tokenizer.kernels.bpe import wordlevel_word
+from tokenizer.kernels.compiling import kernel, kernel_part
+
+
+@kernel_part
+def tokenize(word, w, model, model_scratch, out, o, ends):
+    """Tokenizes one word; see `word_encoding`."""
+    return wordlevel_word(word, 0, w, model, out, o, ends)
+
+
+@kernel
+def encode(words, added, model, model_scratch, cache, tally, tallying, scratch, position, out, out_offsets):
+    """See `word_encoding.encode_words`."""
+    return word_encoding.encode_words(
+        tokenize, words, added, model, model_scratch, cache, tally, tallying, scratch, position, out, out_offsets
+    )
+
+
+@kernel
+def align(words, model, model_scratch, scratch, out, ends, numbers):
+    """See `word_encoding.align_words`."""
+    return word_encoding.align_words(tokenize, words, model, model_scratch, scratch, out, ends, numbers)
+
+
+@kernel
+def count_swallowed(words, counts, model, model_scratch, scratch, out, unk_id, characters):
+    """See `word_encoding.count_swallowed`."""
+    word_encoding.count_swallowed(tokenize, words, counts, model, model_scratch, scratch, out, unk_id, characters)
