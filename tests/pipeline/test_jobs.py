@@ -169,7 +169,8 @@ def test_a_graph_stays_small_and_holds_no_splits(training, tiny_corpus):
 
     (few_splits, small), (many_splits, large) = size(training), size(many)
     assert many_splits > 50 * few_splits
-    assert large < small + 100
+    # Names and paths differ by some bytes; a split in the graph would take some hundred each.
+    assert large < small + 2_000
 
 
 def test_counting_needs_something_to_count(config):
