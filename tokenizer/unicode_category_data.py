@@ -5,7 +5,7 @@ Made by tests/parity/make_category_data.py from tokenizers 0.23.3, by asking it 
 point. Several Unicode versions, because it has several sources of such data. All numbers are hexadecimal.
 """
 
-UNICODE_VERSIONS = {"patterns": "16.0.0", "numeric": "17.0.0", "words": "16.0.0", "scripts": "8.0.0"}
+UNICODE_VERSIONS = {"patterns": "16.0.0", "numeric": "17.0.0", "words": "16.0.0", "scripts": "9.0.0"}
 """Part of every result, and so of every manifest."""
 
 CATEGORIES = {

@@ -86,7 +86,7 @@ def main() -> None:
         "point. "
         "Several Unicode versions, because it has several sources of such data. All numbers are hexadecimal.\n"
         '"""\n',
-        'UNICODE_VERSIONS = {"patterns": "16.0.0", "numeric": "17.0.0", "words": "16.0.0", "scripts": "8.0.0"}\n'
+        'UNICODE_VERSIONS = {"patterns": "16.0.0", "numeric": "17.0.0", "words": "16.0.0", "scripts": "9.0.0"}\n'
         '"""Part of every result, and so of every manifest."""\n',
         f'CATEGORIES = {{\n{categories}}}\n'
         '"""General categories in patterns (`\\\\p{L}`); what is in none is unassigned. tiktoken agrees."""\n',

@@ -104,8 +104,7 @@ def run(
     """Calls an encode kernel until all rows are done, emptying the tally whenever it is full.
 
     Args:
-      kernel: called with `arguments`, `model`, cache, tally arrays, whether to tally, scratch, position, out,
-      out_offsets.
+      kernel: called with `arguments`, `model`, a caches.Work and whether to tally.
       arguments: the rows, as the kernel wants them.
       model: likewise.
       pool: to borrow a word cache from.
@@ -114,14 +113,17 @@ def run(
       n_ids: no more ids than this can come out.
       word_bytes: no word is longer.
     """
-    out = np.empty(n_ids + 16, np.int32)  # a cached word stores two ids whatever it has
-    offsets = np.zeros(n_rows + 1, np.int64)
-    position = np.zeros(4, np.int64)
-    scratch = caches.new_scratch(word_bytes)
     with pool.borrow(n_bytes) as cache:
-        counter = caches.new_counter(1, 0) if tally is None else tally.counter
-        while not kernel(*arguments, *model, cache, counter, tally is not None, scratch, position, out, offsets):
+        work = caches.Work(
+            cache=cache,
+            tally=caches.new_counter(1, 0) if tally is None else tally.counter,
+            scratch=caches.new_scratch(word_bytes),
+            position=np.zeros(4, np.int64),
+            out=np.empty(n_ids + 16, np.int32),  # a cached word stores two ids whatever it has
+            out_offsets=np.zeros(n_rows + 1, np.int64),
+        )
+        while not kernel(*arguments, *model, work, tally is not None):
             assert tally is not None
             tally.make_room(word_bytes)
-            counter = tally.counter
-    return Ragged(out[: offsets[-1]], offsets)
+            work = work._replace(tally=tally.counter)
+    return Ragged(work.out[: work.out_offsets[-1]], work.out_offsets)

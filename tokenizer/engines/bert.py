@@ -38,7 +38,7 @@ class BertEngine:
         """Encodes rows; see `base.Engine`."""
         ratio = self._tables.max_bytes_ratio
         return run(
-            bert_wordpiece.encode, (rows.values, rows.offsets, added), (self._tables, self._runner.tables),
+            bert_wordpiece.encode, (rows, added), (self._tables, self._runner.tables),
             self._pool, tally, n_rows=rows.n_rows, n_bytes=rows.n_values,
             # Every token takes at least one byte of a normalized word.
             n_ids=int(rows.n_values * ratio) + added.size, word_bytes=int(rows.max_row * ratio) + 16,

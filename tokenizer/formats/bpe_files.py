@@ -22,27 +22,7 @@ from tokenizer.formats.json_node import parse
 from tokenizer.models import BPE
 from tokenizer.models.bpe import BYTE_ALPHABET
 from tokenizer.post_processors import BertProcessing
-
-_GPT2 = r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"
-_CL100K = (
-    r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|"
-    r"\s+\z|\s*[\r\n]+|\s+(?!\S)|\s+"
-)
-_UPPER, _LOWER = r"[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]", r"[\p{Ll}\p{Lm}\p{Lo}\p{M}]"
-_O200K = (
-    rf"[^\r\n\p{{L}}\p{{N}}]?{_UPPER}*{_LOWER}+(?i:'s|'t|'re|'ve|'m|'ll|'d)?|"
-    rf"[^\r\n\p{{L}}\p{{N}}]?{_UPPER}+{_LOWER}*(?i:'s|'t|'re|'ve|'m|'ll|'d)?|"
-    r"\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+"
-)
-TIKTOKEN_PATTERNS = {
-    "gpt2": _GPT2,
-    "r50k_base": _GPT2,
-    "p50k_base": _GPT2,
-    "cl100k_base": _CL100K,
-    "o200k_base": _O200K,
-}
-"""tiktoken's encodings, and what their patterns do, in the words of `tokenizer.json`. cl100k's takes white space at the
-end of a text whole."""
+from tokenizer.pre_tokenizers.scanner_patterns import TIKTOKEN_PATTERNS
 
 CLIP_SUFFIX = "</w>"
 _CLIP_START, _CLIP_END = "<|startoftext|>", "<|endoftext|>"

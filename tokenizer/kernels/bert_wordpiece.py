@@ -23,22 +23,21 @@ from tokenizer.kernels.wordpiece import wordpiece
 
 
 @kernel
-def encode(data, offsets, added, tables, model, cache, tally, tallying, scratch, position, out, out_offsets):
+def encode(rows, added, tables, model, work, tallying):
     """Encodes rows until they are done or the tally of unknown words is full.
 
     Args:
-      data: uint8[n], valid UTF-8; offsets: int64[n_rows + 1] into it.
+      rows: ragged.Ragged of valid UTF-8.
       added: int32[n_rows], the id of rows that are an added token, -1 for text; or int32[0].
       tables: unicode_tables.BertTables; model: models.wordpiece.WordPieceTables.
-      cache: kernels.caches.CacheArrays; tally: kernels.caches.CounterArrays.
+      work: caches.Work; `out` has room for `max_bytes_ratio` ids per byte of input.
       tallying: whether to count the words that contain an unknown token.
-      scratch: kernels.caches.Scratch for the longest row.
-      position: int64[4], zeros to begin with; says where to go on when the function returns False.
-      out: int32, at least `max_bytes_ratio` ids per byte of input; out_offsets: int64[n_rows + 1].
 
     Returns:
       True when all rows are done, False when the tally must be emptied first.
     """
+    data, offsets = rows
+    cache, tally, scratch, position, out, out_offsets = work
     slots, words, ids, state, isolated = cache.slots, cache.words, cache.ids, cache.state, cache.isolated
     word, origins, ends = scratch.word, scratch.origins, scratch.ends
     n_rows = offsets.size - 1

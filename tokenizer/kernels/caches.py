@@ -47,6 +47,22 @@ class Scratch(NamedTuple):
     ends: npt.NDArray[np.int64]
 
 
+class Work(NamedTuple):
+    """What an encode kernel works with and on, beside its input and its model."""
+
+    cache: CacheArrays
+    tally: CounterArrays
+    """Counts words that contain an unknown token, if the kernel is told to."""
+    scratch: Scratch
+    """For the longest word."""
+    position: npt.NDArray[np.int64]
+    """int64[4], zeros to begin with; says where to go on when a kernel stops for want of room in the tally."""
+    out: npt.NDArray[np.int32]
+    """int32: the ids, as many as the caller can prove to be enough, and two more."""
+    out_offsets: npt.NDArray[np.int64]
+    """int64[n_rows + 1]: the rows of ids."""
+
+
 def power_of_two(n: int) -> int:
     """Returns the largest power of two that is at most `n`."""
     return 1 << (n.bit_length() - 1)

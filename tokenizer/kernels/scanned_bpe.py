@@ -8,7 +8,7 @@ from tokenizer.kernels import scanners
 from tokenizer.kernels.compiling import kernel, kernel_part
 from tokenizer.kernels.scanners_parts import skip_spaces
 from tokenizer.kernels.word_encoding import encode_scanned
-from tokenizer.kernels.words_bpe import tokenize
+from tokenizer.kernels.words_bpe import next_cut, tokenize
 
 
 @kernel_part
@@ -17,142 +17,128 @@ def _nothing_between(data, i, end, classes):
 
 
 @kernel
-def gpt2(classes, rows, added, model, model_scratch, cache, tally, tallying, scratch, position, out, out_offsets):
+def gpt2(classes, rows, added, model, model_scratch, work, tallying):
     return encode_scanned(
-        tokenize, scanners.next_gpt2, _nothing_between, classes, rows, added, model, model_scratch, cache, tally,
-        tallying, scratch, position, out, out_offsets
+        tokenize, next_cut, scanners.next_gpt2, _nothing_between,
+        classes, rows, added, model, model_scratch, work, tallying,
     )  # fmt: skip
 
 
 @kernel
-def gpt2_digits(
-    classes, rows, added, model, model_scratch, cache, tally, tallying, scratch, position, out, out_offsets
-):
+def gpt2_digits(classes, rows, added, model, model_scratch, work, tallying):
     return encode_scanned(
-        tokenize, scanners.next_gpt2_digits, _nothing_between, classes, rows, added, model, model_scratch, cache, tally,
-        tallying, scratch, position, out, out_offsets
+        tokenize, next_cut, scanners.next_gpt2_digits, _nothing_between,
+        classes, rows, added, model, model_scratch, work, tallying,
     )  # fmt: skip
 
 
 @kernel
-def cl100k(classes, rows, added, model, model_scratch, cache, tally, tallying, scratch, position, out, out_offsets):
+def cl100k(classes, rows, added, model, model_scratch, work, tallying):
     return encode_scanned(
-        tokenize, scanners.next_cl100k, _nothing_between, classes, rows, added, model, model_scratch, cache, tally,
-        tallying, scratch, position, out, out_offsets
+        tokenize, next_cut, scanners.next_cl100k, _nothing_between,
+        classes, rows, added, model, model_scratch, work, tallying,
     )  # fmt: skip
 
 
 @kernel
-def cl100k_ascii(
-    classes, rows, added, model, model_scratch, cache, tally, tallying, scratch, position, out, out_offsets
-):
+def cl100k_ascii(classes, rows, added, model, model_scratch, work, tallying):
     return encode_scanned(
-        tokenize, scanners.next_cl100k_ascii, _nothing_between, classes, rows, added, model, model_scratch, cache,
-        tally, tallying, scratch, position, out, out_offsets
+        tokenize, next_cut, scanners.next_cl100k_ascii, _nothing_between,
+        classes, rows, added, model, model_scratch, work, tallying,
     )  # fmt: skip
 
 
 @kernel
-def cl100k_tiktoken(
-    classes, rows, added, model, model_scratch, cache, tally, tallying, scratch, position, out, out_offsets
-):
+def cl100k_tiktoken(classes, rows, added, model, model_scratch, work, tallying):
     return encode_scanned(
-        tokenize, scanners.next_cl100k_tiktoken, _nothing_between, classes, rows, added, model, model_scratch, cache,
-        tally, tallying, scratch, position, out, out_offsets
+        tokenize, next_cut, scanners.next_cl100k_tiktoken, _nothing_between,
+        classes, rows, added, model, model_scratch, work, tallying,
     )  # fmt: skip
 
 
 @kernel
-def cl100k_ruby(
-    classes, rows, added, model, model_scratch, cache, tally, tallying, scratch, position, out, out_offsets
-):
+def cl100k_ruby(classes, rows, added, model, model_scratch, work, tallying):
     return encode_scanned(
-        tokenize, scanners.next_cl100k_ruby, _nothing_between, classes, rows, added, model, model_scratch, cache, tally,
-        tallying, scratch, position, out, out_offsets
+        tokenize, next_cut, scanners.next_cl100k_ruby, _nothing_between,
+        classes, rows, added, model, model_scratch, work, tallying,
     )  # fmt: skip
 
 
 @kernel
-def qwen2(classes, rows, added, model, model_scratch, cache, tally, tallying, scratch, position, out, out_offsets):
+def qwen2(classes, rows, added, model, model_scratch, work, tallying):
     return encode_scanned(
-        tokenize, scanners.next_qwen2, _nothing_between, classes, rows, added, model, model_scratch, cache, tally,
-        tallying, scratch, position, out, out_offsets
+        tokenize, next_cut, scanners.next_qwen2, _nothing_between,
+        classes, rows, added, model, model_scratch, work, tallying,
     )  # fmt: skip
 
 
 @kernel
-def qwen2_ascii(
-    classes, rows, added, model, model_scratch, cache, tally, tallying, scratch, position, out, out_offsets
-):
+def qwen2_ascii(classes, rows, added, model, model_scratch, work, tallying):
     return encode_scanned(
-        tokenize, scanners.next_qwen2_ascii, _nothing_between, classes, rows, added, model, model_scratch, cache, tally,
-        tallying, scratch, position, out, out_offsets
+        tokenize, next_cut, scanners.next_qwen2_ascii, _nothing_between,
+        classes, rows, added, model, model_scratch, work, tallying,
     )  # fmt: skip
 
 
 @kernel
-def qwen35(classes, rows, added, model, model_scratch, cache, tally, tallying, scratch, position, out, out_offsets):
+def qwen35(classes, rows, added, model, model_scratch, work, tallying):
     return encode_scanned(
-        tokenize, scanners.next_qwen35, _nothing_between, classes, rows, added, model, model_scratch, cache, tally,
-        tallying, scratch, position, out, out_offsets
+        tokenize, next_cut, scanners.next_qwen35, _nothing_between,
+        classes, rows, added, model, model_scratch, work, tallying,
     )  # fmt: skip
 
 
 @kernel
-def o200k(classes, rows, added, model, model_scratch, cache, tally, tallying, scratch, position, out, out_offsets):
+def o200k(classes, rows, added, model, model_scratch, work, tallying):
     return encode_scanned(
-        tokenize, scanners.next_o200k, _nothing_between, classes, rows, added, model, model_scratch, cache, tally,
-        tallying, scratch, position, out, out_offsets
+        tokenize, next_cut, scanners.next_o200k, _nothing_between,
+        classes, rows, added, model, model_scratch, work, tallying,
     )  # fmt: skip
 
 
 @kernel
-def tekken(classes, rows, added, model, model_scratch, cache, tally, tallying, scratch, position, out, out_offsets):
+def tekken(classes, rows, added, model, model_scratch, work, tallying):
     return encode_scanned(
-        tokenize, scanners.next_tekken, _nothing_between, classes, rows, added, model, model_scratch, cache, tally,
-        tallying, scratch, position, out, out_offsets
+        tokenize, next_cut, scanners.next_tekken, _nothing_between,
+        classes, rows, added, model, model_scratch, work, tallying,
     )  # fmt: skip
 
 
 @kernel
-def deepseek(classes, rows, added, model, model_scratch, cache, tally, tallying, scratch, position, out, out_offsets):
+def deepseek(classes, rows, added, model, model_scratch, work, tallying):
     return encode_scanned(
-        tokenize, scanners.next_deepseek, _nothing_between, classes, rows, added, model, model_scratch, cache, tally,
-        tallying, scratch, position, out, out_offsets
+        tokenize, next_cut, scanners.next_deepseek, _nothing_between,
+        classes, rows, added, model, model_scratch, work, tallying,
     )  # fmt: skip
 
 
 @kernel
-def clip(classes, rows, added, model, model_scratch, cache, tally, tallying, scratch, position, out, out_offsets):
+def clip(classes, rows, added, model, model_scratch, work, tallying):
     return encode_scanned(
-        tokenize, scanners.next_clip, skip_spaces, classes, rows, added, model, model_scratch, cache, tally, tallying,
-        scratch, position, out, out_offsets
+        tokenize, next_cut, scanners.next_clip, skip_spaces,
+        classes, rows, added, model, model_scratch, work, tallying,
     )  # fmt: skip
 
 
 @kernel
-def clip_openai(
-    classes, rows, added, model, model_scratch, cache, tally, tallying, scratch, position, out, out_offsets
-):
+def clip_openai(classes, rows, added, model, model_scratch, work, tallying):
     return encode_scanned(
-        tokenize, scanners.next_clip_openai, skip_spaces, classes, rows, added, model, model_scratch, cache, tally,
-        tallying, scratch, position, out, out_offsets
+        tokenize, next_cut, scanners.next_clip_openai, skip_spaces,
+        classes, rows, added, model, model_scratch, work, tallying,
     )  # fmt: skip
 
 
 @kernel
-def nonspace(classes, rows, added, model, model_scratch, cache, tally, tallying, scratch, position, out, out_offsets):
+def nonspace(classes, rows, added, model, model_scratch, work, tallying):
     return encode_scanned(
-        tokenize, scanners.next_nonspace, skip_spaces, classes, rows, added, model, model_scratch, cache, tally,
-        tallying, scratch, position, out, out_offsets
+        tokenize, next_cut, scanners.next_nonspace, skip_spaces,
+        classes, rows, added, model, model_scratch, work, tallying,
     )  # fmt: skip
 
 
 @kernel
-def unicode_words(
-    classes, rows, added, model, model_scratch, cache, tally, tallying, scratch, position, out, out_offsets
-):
+def unicode_words(classes, rows, added, model, model_scratch, work, tallying):
     return encode_scanned(
-        tokenize, scanners.next_unicode_words, skip_spaces, classes, rows, added, model, model_scratch, cache, tally,
-        tallying, scratch, position, out, out_offsets
+        tokenize, next_cut, scanners.next_unicode_words, skip_spaces,
+        classes, rows, added, model, model_scratch, work, tallying,
     )  # fmt: skip

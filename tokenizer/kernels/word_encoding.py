@@ -40,13 +40,14 @@ def key_of(data, at, w):
 
 
 @kernel_part
-def encode_word(tokenize, data, at, w, model, model_scratch, cache, tally, tallying, scratch, out, o):
+def encode_word(tokenize, data, at, w, model, model_scratch, work, tallying, o):
     """Appends the ids of one word, from the cache or from the model.
 
     Returns `(o, True)`, or `(o before, False)` where the tally had no room for it.
     """
+    cache, tally, out = work.cache, work.tally, work.out
     slots = cache.slots
-    word = scratch.word
+    word = work.scratch.word
     k0, k1 = key_of(data, at, w)
     j, found = find(slots, cache.words, data, at, w, k0, k1)
     before = o
@@ -55,7 +56,7 @@ def encode_word(tokenize, data, at, w, model, model_scratch, cache, tally, tally
     else:
         for q in range(w):
             word[q] = data[at + q]
-        o, has_unknown = tokenize(word, w, model, model_scratch, out, o, scratch.ends)
+        o, has_unknown = tokenize(word, w, model, model_scratch, out, o, work.scratch.ends)
         remember(cache, j, data, at, w, k0, k1, out, before, o, has_unknown)
         cache.state[CACHE_MISSES] += 1
     if has_unknown and tallying and not count_word(tally, data, at, w, k0, k1):
@@ -64,23 +65,31 @@ def encode_word(tokenize, data, at, w, model, model_scratch, cache, tally, tally
 
 
 @kernel_part
-def encode_words(
-    tokenize, words, added, model, model_scratch, cache, tally, tallying, scratch, position, out, out_offsets
-):
+def _stop(work, row, at, o, n_words):
+    """Notes where to go on once the tally has been emptied; returns False, for the kernel to return."""
+    position = work.position
+    position[AT_ROW], position[AT_BYTE], position[AT_ID], position[IN_ROW] = row, at, o, 1
+    work.tally.state[COUNTER_TOTAL] += n_words
+    return False
+
+
+@kernel_part
+def encode_words(tokenize, words, added, model, model_scratch, work, tallying):
     """Encodes the words of rows until they are done or the tally of unknown words is full.
 
     Args:
       tokenize: the model's function.
       words: words.Words.
       added: int32[n_rows], the id of rows that are an added token and have no words, -1 for the others; or int32[0].
-      model, model_scratch: what `tokenize` wants; model_scratch and `scratch` are for the longest word.
-      cache, tally, tallying, position, out, out_offsets: as for `bert_wordpiece.encode`; in `position`, words for
-      bytes.
+      model, model_scratch: what `tokenize` wants; model_scratch is for the longest word.
+      work: caches.Work; in `position`, words for bytes.
+      tallying: whether to count the words that contain an unknown token.
 
     Returns:
       True when all rows are done, False when the tally must be emptied first.
     """
     values, starts, stops, row_offsets = words
+    position, out = work.position, work.out
     o = position[AT_ID]
     n_words = 0
     for row in range(position[AT_ROW], row_offsets.size - 1):
@@ -93,27 +102,26 @@ def encode_words(
             o += 1
             first = row_offsets[row + 1]
         for k in range(first, row_offsets[row + 1]):
-            o, fits = encode_word(
-                tokenize, values, starts[k], stops[k] - starts[k], model, model_scratch, cache, tally, tallying,
-                scratch, out, o
-            )  # fmt: skip
+            w = stops[k] - starts[k]
+            o, fits = encode_word(tokenize, values, starts[k], w, model, model_scratch, work, tallying, o)
             if not fits:
-                position[AT_ROW], position[AT_BYTE], position[AT_ID], position[IN_ROW] = row, k, o, 1
-                tally.state[COUNTER_TOTAL] += n_words
-                return False
+                return _stop(work, row, k, o, n_words)
             n_words += 1
-        out_offsets[row + 1] = o
-    tally.state[COUNTER_TOTAL] += n_words
+        work.out_offsets[row + 1] = o
+    work.tally.state[COUNTER_TOTAL] += n_words
     return True
 
 
 @kernel_part
 def encode_scanned(
-    tokenize, next_stop, next_start, classes, rows, added, model, model_scratch, cache, tally, tallying, scratch,
-    position, out, out_offsets
-):  # fmt: skip
-    """Encodes rows whose words a scanner finds; otherwise as `encode_words`. `rows` is a ragged.Ragged of bytes."""
+    tokenize, next_cut, next_stop, next_start, classes, rows, added, model, model_scratch, work, tallying
+):
+    """Encodes rows whose words a scanner finds; otherwise as `encode_words`. `rows` is a ragged.Ragged of bytes.
+
+    `next_cut(data, at, stop, model)` says where a word may be cut without changing its ids, `stop` for nowhere.
+    """
     data, offsets = rows
+    position, out = work.position, work.out
     o = position[AT_ID]
     n_words = 0
     for row in range(position[AT_ROW], offsets.size - 1):
@@ -129,17 +137,18 @@ def encode_scanned(
         i = next_start(data, i, end, classes)
         while i < end:
             stop = next_stop(data, i, end, classes)
-            o, fits = encode_word(
-                tokenize, data, i, stop - i, model, model_scratch, cache, tally, tallying, scratch, out, o
-            )
-            if not fits:
-                position[AT_ROW], position[AT_BYTE], position[AT_ID], position[IN_ROW] = row, i, o, 1
-                tally.state[COUNTER_TOTAL] += n_words
-                return False
+            at = i
+            before = o
+            while at < stop:
+                cut = next_cut(data, at, stop, model)
+                o, fits = encode_word(tokenize, data, at, cut - at, model, model_scratch, work, tallying, o)
+                if not fits:
+                    return _stop(work, row, i, before, n_words)
+                at = cut
             n_words += 1
             i = next_start(data, stop, end, classes)
-        out_offsets[row + 1] = o
-    tally.state[COUNTER_TOTAL] += n_words
+        work.out_offsets[row + 1] = o
+    work.tally.state[COUNTER_TOTAL] += n_words
     return True
 
 

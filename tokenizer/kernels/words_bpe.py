@@ -3,7 +3,14 @@
 
 from tokenizer.kernels import word_encoding
 from tokenizer.kernels.bpe import bpe_word
+from tokenizer.kernels.bpe_pairs import may_join
 from tokenizer.kernels.compiling import kernel, kernel_part
+
+_LONGEST_WHOLE = 6
+"""Bytes; shorter words are looked up as they are."""
+
+_THREE_BYTES = 0xE1
+"""First byte of characters of three bytes and more, but those of the scripts of India, which have spaces."""
 
 
 @kernel_part
@@ -12,12 +19,32 @@ def tokenize(word, w, model, model_scratch, out, o, ends):
     return bpe_word(word, 0, w, model, model_scratch, out, o, ends)
 
 
+@kernel_part
+def next_cut(data, at, stop, model):
+    """Returns where the byte-level word `data[at:stop]` may be cut, `stop` for nowhere.
+
+    A merge that reached across a cut would make a token with the two bytes beside it in it; where the vocabulary has no
+    such token, the parts are encoded as they would be in the whole. Scripts without spaces make words that never come
+    back, but their parts do: only words that begin with a character of three bytes or
+    more, or a space and one, are cut.
+    """
+    w = stop - at
+    if w <= _LONGEST_WHOLE or w <= model.longest_whole or model.suffix.size > 0:
+        return stop
+    if data[at] < _THREE_BYTES and data[at + 1] < _THREE_BYTES:
+        return stop
+    for q in range(at + 1, stop):
+        if data[q] >= 0xC2 and not may_join(
+            model.joins, model.byte_symbols[0, data[q - 1]], model.byte_symbols[0, data[q]]
+        ):
+            return q
+    return stop
+
+
 @kernel
-def encode(words, added, model, model_scratch, cache, tally, tallying, scratch, position, out, out_offsets):
+def encode(words, added, model, model_scratch, work, tallying):
     """See `word_encoding.encode_words`."""
-    return word_encoding.encode_words(
-        tokenize, words, added, model, model_scratch, cache, tally, tallying, scratch, position, out, out_offsets
-    )
+    return word_encoding.encode_words(tokenize, words, added, model, model_scratch, work, tallying)
 
 
 @kernel

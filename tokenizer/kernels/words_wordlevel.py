@@ -13,11 +13,9 @@ def tokenize(word, w, model, model_scratch, out, o, ends):
 
 
 @kernel
-def encode(words, added, model, model_scratch, cache, tally, tallying, scratch, position, out, out_offsets):
+def encode(words, added, model, model_scratch, work, tallying):
     """See `word_encoding.encode_words`."""
-    return word_encoding.encode_words(
-        tokenize, words, added, model, model_scratch, cache, tally, tallying, scratch, position, out, out_offsets
-    )
+    return word_encoding.encode_words(tokenize, words, added, model, model_scratch, work, tallying)
 
 
 @kernel
