@@ -19,6 +19,9 @@ from tokenizer.words import Words
 CountSwallowed = Callable[[Words, npt.NDArray[np.int64], npt.NDArray[np.int64]], None]
 """Adds to the second array, int64[0x110000], the characters swallowed in words that occur as the first says."""
 
+SpellCharacters = Callable[[npt.NDArray[np.int64]], list[bytes]]
+"""Returns the normalized word of each code point that is a word of its own."""
+
 WORD_COUNTS = pa.schema(
     [pa.field("word", pa.large_binary(), nullable=False), pa.field("count", pa.int64(), nullable=False)]
 )
@@ -93,7 +96,7 @@ class WordCounter:
             self._grow(word_bytes)
 
     def _grow(self, word_bytes: int) -> None:
-        slots, words, state = self._counter
+        slots, words, state, characters = self._counter
         if state[word_cache.COUNTER_WORDS] * 2 >= slots.shape[0]:
             bigger = np.zeros((slots.shape[0] * 2, slots.shape[1]), np.int64)
             word_table.rehash(slots, bigger)
@@ -102,7 +105,7 @@ class WordCounter:
             longer = np.zeros(words.size * 2 + word_bytes, np.uint8)
             longer[: words.size] = words
             words = longer
-        self._counter = caches.CounterArrays(slots, words, state)
+        self._counter = caches.CounterArrays(slots, words, state, characters)
 
     def to_table(self) -> pa.Table:
         """Returns the counts, a table of `WORD_COUNTS`."""
@@ -117,14 +120,25 @@ class Tally:
     is bounded by the two.
     """
 
-    def __init__(self, count_swallowed: CountSwallowed) -> None:
+    def __init__(self, count_swallowed: CountSwallowed, spell: SpellCharacters | None = None) -> None:
+        """Starts to count.
+
+        Args:
+          count_swallowed: what the model loses of words.
+          spell: the words of characters that the engine counts one by one, None if it does not.
+        """
         self._count_swallowed = count_swallowed
+        self._spell = spell
         self._kept = WORD_COUNTS.empty_table()
         self._characters = np.zeros(N_CODE_POINTS, np.int64)
         self.n_oov_words_untracked = 0
         self.added_token_hits: Counter[str] = Counter()
         """How often the text of each added token occurred, whether it became the token or stayed text."""
-        self.counter = caches.new_counter(_TALLY_SLOTS, _TALLY_POOL_BYTES)
+        self.counter = self._new_counter()
+
+    def _new_counter(self) -> caches.CounterArrays:
+        n_characters = 0 if self._spell is None else N_CODE_POINTS
+        return caches.new_counter(_TALLY_SLOTS, _TALLY_POOL_BYTES, n_characters)
 
     @property
     def n_words(self) -> int:
@@ -153,12 +167,20 @@ class Tally:
         self._drain()
         if word_bytes > self.counter.words.size:
             longer = np.zeros(word_bytes, np.uint8)
-            self.counter = caches.CounterArrays(self.counter.slots, longer, self.counter.state)
+            self.counter = self.counter._replace(words=longer)
 
     def _drain(self) -> None:
-        if self.counter.state[word_cache.COUNTER_WORDS] == 0:
+        tables = []
+        if self.counter.state[word_cache.COUNTER_WORDS]:
+            tables.append(word_count_table(self.counter))
+        code_points = np.flatnonzero(self.counter.characters)
+        if code_points.size and self._spell is not None:
+            words = pa.array(self._spell(code_points), pa.large_binary())
+            counts = pa.array(self.counter.characters[code_points])
+            tables.append(pa.Table.from_arrays([words, counts], schema=WORD_COUNTS))
+        if not tables:
             return
-        fresh = word_count_table(self.counter)
+        fresh = add_word_counts(tables)
         rows = byte_rows(fresh["word"])
         one_row = np.array([0, rows.n_rows], np.int64)
         words = Words(rows.values, rows.offsets[:-1].copy(), rows.offsets[1:].copy(), one_row)
@@ -171,5 +193,5 @@ class Tally:
             self.n_oov_words_untracked += before - int(pc.sum(kept["count"]).as_py())
         self._kept = kept
         total = self.counter.state[word_cache.COUNTER_TOTAL]
-        self.counter = caches.new_counter(_TALLY_SLOTS, _TALLY_POOL_BYTES)
+        self.counter = self._new_counter()
         self.counter.state[word_cache.COUNTER_TOTAL] = total

@@ -30,7 +30,16 @@ class BertEngine:
 
     def new_tally(self) -> Tally:
         """Returns an empty tally."""
-        return self._runner.new_tally()
+        return Tally(self._runner.count_swallowed, self._spell)
+
+    def _spell(self, code_points: npt.NDArray[np.int64]) -> list[bytes]:
+        words = []
+        for code_point in code_points.tolist():
+            replacement = int(self._tables.replacements[code_point])
+            first = replacement >> 4
+            pool = self._tables.pool[first : first + (replacement & 15)]
+            words.append(pool.tobytes() if replacement else chr(code_point).encode())
+        return words
 
     def encode(
         self, rows: Ragged, added: npt.NDArray[np.int32], is_first: npt.NDArray[np.bool_], tally: Tally | None

@@ -65,7 +65,9 @@ def encode(rows, added, tables, model, work, tallying):
             else:
                 code_point, after = decode_utf8(data, i)
             known = isolated[code_point]
-            if known > 0 or (known < 0 and not tallying):
+            if known != 0:
+                if known < 0 and tallying:
+                    tally.characters[code_point] += 1
                 out[o] = abs(known) - 1
                 o += 1
                 n_words += 1

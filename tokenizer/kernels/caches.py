@@ -37,6 +37,8 @@ class CounterArrays(NamedTuple):
     """uint8[n]: bytes of words longer than 16."""
     state: npt.NDArray[np.int64]
     """int64[3]: distinct words, bytes used of `words`, words counted in all."""
+    characters: npt.NDArray[np.int64]
+    """int64[0x110000], or of no size where nothing needs it: occurrences of characters that are a word of their own."""
 
 
 class Scratch(NamedTuple):
@@ -82,12 +84,13 @@ def new_cache(n_bytes: int) -> CacheArrays:
     )
 
 
-def new_counter(n_slots: int, n_pool_bytes: int) -> CounterArrays:
+def new_counter(n_slots: int, n_pool_bytes: int, n_characters: int = 0) -> CounterArrays:
     """Makes an empty word counter; `n_slots` is a power of two, half of which can be filled."""
     return CounterArrays(
         slots=np.zeros((n_slots, N_COLUMNS), np.int64),
         words=np.zeros(n_pool_bytes, np.uint8),
         state=np.zeros(3, np.int64),
+        characters=np.zeros(n_characters, np.int64),
     )
 
 
