@@ -140,7 +140,7 @@ def test_each_use_installs_its_level_and_a_higher_level_includes_the_lower(check
         "python <-m> <ruff> <check> <.>",
         "python <-m> <ruff> <format> <--check> <.>",
         "python <-m> <mypy>",
-        "python <-m> <pytest> <-k> <a b>",
+        "python <-m> <pytest> <-n> <auto> <--maxprocesses> <4> <--dist> <worksteal> <-k> <a b>",
     ]
     checkout.run("bench", "encode", "--repeats", "3")
     assert checkout.calls() == ["pip bench.lock", "python <-m> <benchmarks.encode> <--repeats> <3>"]
@@ -276,7 +276,7 @@ def test_unknown_benchmark_is_named(checkout: Checkout) -> None:
     checkout.add_python("python3")
     code, _, err = checkout.run("bench", "speed")
     assert code == 1
-    assert "unknown benchmark 'speed'; there are encode, pipeline and train" in err
+    assert "unknown benchmark 'speed'; there are encode, families, pipeline and train" in err
 
 
 def test_help_needs_no_installation(checkout: Checkout) -> None:
