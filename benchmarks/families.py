@@ -71,7 +71,7 @@ def _bpe_peers(vocab: Path, tok: Tokenizer) -> dict[str, tuple[Encode, ToIds]]:
         import tokenizers as hf_tokenizers
 
         giga = gigatok.Tokenizer(hf_tokenizers.Tokenizer.from_str(text))
-        found["gigatok"] = (lambda texts: giga.encode_batch(list(texts), parallel=False), _rows)
+        found["gigatok"] = (lambda texts: giga.encode_batch(list(texts)), lambda rows: rows.to_list())
     if _has("fastokens"):
         import fastokens
 

@@ -36,10 +36,7 @@ def _prepare(options: dict[str, object]) -> None:
     from apache_beam.options.pipeline_options import PipelineOptions, SetupOptions
     from apache_beam.options.value_provider import RuntimeValueProvider
 
-    from pipeline.runners import return_memory
-
     pa.set_cpu_count(1)  # the workers are the parallelism
-    return_memory()
     parsed = PipelineOptions.from_dictionary(options)
     RuntimeValueProvider.set_runtime_options(options)
     FileSystems.set_options(parsed)
