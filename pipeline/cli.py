@@ -38,8 +38,8 @@ class _Mistake(Exception):  # noqa: N818  # what the user got wrong, one line ea
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs one command and returns its exit code."""
-    # Read when Arrow is first imported, here and in worker processes. Arrow's own allocator keeps what is freed: with it
-    # two workers in one process peak at 767 MB on 100 MB of input and 964 on 5 GB, with the system's at 651 and 768.
+    # Read when Arrow is first imported, here and in worker processes. Arrow's own allocator keeps what is freed: with
+    # it two workers in one process peak at 767 MB on 100 MB of input and 964 on 5 GB, with the system's at 651 and 768.
     os.environ.setdefault("ARROW_DEFAULT_MEMORY_POOL", "system")
     arguments = list(sys.argv[1:] if argv is None else argv)
     # What follows `--` is for Beam, argparse must not see it.
