@@ -127,7 +127,7 @@ class Tokenizer:
           there
             None means lower-case, accents follow the case, and oov "word": plain BERT.
           special: as for the constructor.
-          pattern: for tiktoken's ranks, the name of the pattern that splits text: "gpt2", "cl100k", "o200k", ...
+          pattern: for tiktoken's ranks, which pattern splits text: "r50k_base", "cl100k_base", "o200k_base", ...
 
         Raises:
           OSError: if it cannot be read; TokenizerFileError (a ValueError): if it is broken or not supported.

@@ -188,9 +188,9 @@ class EncodingBuilder:
         joined.append(end)
         return joined
 
-    def build(self, n_padding: int = 0, pad: tuple[int, str, int] = (0, "", 0), pad_left: bool = False) -> Encoding:
-        """Returns the encoding with `n_padding` tokens `pad` (id, token, type id) added on one side."""
-        return self.build_padded(len(self.ids) + n_padding if n_padding else 0, pad, pad_left)
+    def build(self) -> Encoding:
+        """Returns the encoding as it is."""
+        return self.build_padded(0, (0, "", 0), False)
 
     def build_padded(self, length: int, pad: tuple[int, str, int], pad_left: bool) -> Encoding:
         """Returns the encoding, it and what overflows filled up to `length` with `pad` (id, token, type id)."""

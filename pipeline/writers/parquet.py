@@ -81,7 +81,7 @@ class RowGroups:
 class ParquetWriter:
     """Writes one Parquet shard; holds one row group in memory.
 
-    The ids are dictionary-encoded, which every reader knows; document ids, nearly all distinct, are not.
+    The two small counts are dictionary-encoded; ids and document ids stand as they are, compressed.
     """
 
     def __init__(

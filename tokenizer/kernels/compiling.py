@@ -104,24 +104,15 @@ def _announce() -> None:
         )
 
 
-def _compiled(function: Callable[..., Any], **options: bool) -> Any:
-    dispatcher = numba.njit(nogil=True, **options)(function)
-    dispatcher._cache = _KernelCache(function)
-    return dispatcher
-
-
 def kernel(function: Callable[..., Any]) -> Any:
     """Compiles `function` on first call: no Python objects, releases the GIL, cached on disk.
 
     It must not allocate arrays. In return there is no reference counting in it: with counting on, every use of an array
     inside a loop is an atomic operation, and the BERT kernel runs at a tenth of its speed.
     """
-    return _compiled(function, _nrt=False)
-
-
-def allocating_kernel(function: Callable[..., Any]) -> Any:
-    """Compiles `function` as `kernel` does, but lets it allocate arrays, and pays for counting references to them."""
-    return _compiled(function)
+    dispatcher = numba.njit(nogil=True, _nrt=False)(function)
+    dispatcher._cache = _KernelCache(function)
+    return dispatcher
 
 
 def kernel_part(function: Callable[..., Any]) -> Any:
