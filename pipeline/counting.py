@@ -27,6 +27,7 @@ import pyarrow.parquet as pq
 from pipeline import ledger, manifest, schemas, storage
 from pipeline.config import InputConfig
 from pipeline.ledger import BooksError, FileRecord
+from pipeline.parquet_file import open_parquet
 from pipeline.readers import ReadBatch, read_split
 from pipeline.splits import Piece, Split
 from tokenizer import Tokenizer, WordCounter
@@ -285,7 +286,7 @@ def load_counts(partitions: Iterable[PartitionCounts], output: str) -> pa.Table:
     tables = [schemas.WORD_COUNTS.empty_table()]
     for counts in partitions:
         with storage.open_read(storage.join(output, counts.file.file)) as handle:
-            table = pq.read_table(handle, use_threads=False)
+            table = open_parquet(handle).read(use_threads=False)
         tables.append(table.cast(schemas.WORD_COUNTS))
     return pa.concat_tables(tables).sort_by("word").combine_chunks()
 

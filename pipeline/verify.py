@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Proves a manifest: reads everything in an output folder again and counts again, trusting no number on the way."""
 
-import io
 import json
 import os
 from collections.abc import Mapping, Sequence
@@ -16,6 +15,7 @@ import pyarrow.parquet as pq
 
 from pipeline import ledger, manifest, schemas, statistics, storage, writers
 from pipeline.ledger import FileRecord, LedgerEntry
+from pipeline.parquet_file import open_parquet
 from pipeline.statistics import Statistics
 from tokenizer import UNICODE_VERSIONS, Tokenizer
 
@@ -167,7 +167,7 @@ def _check_split(output: str, entry: LedgerEntry, found: Mapping[str, Any]) -> t
 def _check_rejects(output: str, entry: LedgerEntry, record: FileRecord, report: VerifyReport) -> None:
     try:
         with storage.open_read(storage.join(output, record.file)) as handle:
-            file = pq.ParquetFile(handle)
+            file = open_parquet(handle)
             if not file.schema_arrow.equals(schemas.REJECTS):
                 raise ValueError(f"columns are not {schemas.REJECTS.names}")
             table = file.read(["reason", "n_bytes"], use_threads=False)
@@ -316,7 +316,7 @@ def _check_statistics(output: str, total: Statistics, report: VerifyReport) -> N
     """Checks token_counts.parquet and stats.json against the statistics of all splits."""
     try:
         with storage.open_read(storage.join(output, manifest.TOKEN_COUNTS)) as handle:
-            table = pq.read_table(io.BytesIO(handle.read()), schema=statistics.TOKEN_COUNTS)
+            table = open_parquet(handle).read(use_threads=False).cast(statistics.TOKEN_COUNTS)
         counts = table.column("count").to_numpy()
         if not np.array_equal(counts, total.token_counts):
             report.problems.append(

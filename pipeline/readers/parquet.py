@@ -7,9 +7,9 @@ from typing import BinaryIO
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from pipeline.config import InputConfig
+from pipeline.parquet_file import open_parquet
 from pipeline.readers.batches import Part, Source, make_documents
 from pipeline.readers.lines import Mask, Positions
 from pipeline.readers.rejects import Rejects, too_large
@@ -27,7 +27,7 @@ def measure_row_groups(handle: BinaryIO, config: InputConfig) -> list[int]:
       ValueError: when the file is not Parquet, or has no usable text or id column.
     """
     try:
-        file = pq.ParquetFile(handle)
+        file = open_parquet(handle)
         metadata, schema = file.metadata, file.schema_arrow
     except pa.ArrowException as error:
         raise ValueError(f"is not a readable Parquet file: {error}") from error
@@ -59,7 +59,7 @@ def read_row_groups(
     Raises:
       OSError: when reading fails for another reason than damage in the file.
     """
-    file = pq.ParquetFile(handle, pre_buffer=False, buffer_size=_BUFFER_BYTES, page_checksum_verification=True)
+    file = open_parquet(handle, buffer_size=_BUFFER_BYTES, page_checksum_verification=True)
     metadata = file.metadata
     if metadata.num_row_groups < groups.stop:
         raise OSError(

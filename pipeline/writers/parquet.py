@@ -11,6 +11,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from pipeline import schemas
+from pipeline.parquet_file import open_parquet
 from pipeline.writers.base import FORMAT_VERSION, TokenizerInfo, check_schema, skip_rows
 
 ELEMENT = pa.field("element", pa.int32(), nullable=False)
@@ -161,7 +162,7 @@ def read_parquet(handle: BinaryIO, name: str, first_row: int = 0) -> Iterator[pa
       ValueError: if the file is not a Parquet file, is damaged, or has other columns.
     """
     try:
-        file = pq.ParquetFile(handle)
+        file = open_parquet(handle)
         if not file.schema_arrow.equals(SCHEMA):
             raise ValueError(f"{name}: columns must be {SCHEMA.names}, found {file.schema_arrow.to_string()!r}")
         for group in range(file.num_row_groups):

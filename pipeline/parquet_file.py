@@ -1,0 +1,18 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Opens Parquet files so that nothing of Arrow's outlives the call."""
+
+from typing import Any, BinaryIO
+
+import pyarrow.parquet as pq
+
+
+def open_parquet(handle: BinaryIO, **options: Any) -> pq.ParquetFile:
+    """Opens a Parquet file that lies behind a Python handle.
+
+    Arrow would otherwise read ahead on threads of its own (as `pq.read_table` always does). Such a thread may still
+    hold the handle when the interpreter ends, and then the process aborts instead of exiting.
+
+    Raises:
+      pa.ArrowException: if it is not Parquet.
+    """
+    return pq.ParquetFile(handle, pre_buffer=False, **options)
