@@ -2,14 +2,15 @@
 """The `kernel` decorator: numba compilation, cached on disk in a way that stays right.
 
 numba's own `cache=True` notices a change in the file of a function, not in the files of the functions it calls, and
-fails where neither the source tree nor the home directory can be written. Here one digest over all kernel sources names
-the cache, and the first writable place of three holds it: beside the sources, the user's cache directory, the temporary
-directory. `TOKENMILL_CACHE_DIR` overrides the choice.
+fails where neither the source tree nor the home directory can be written. Here the cache of a kernel is named by a
+digest over its file and every kernel file that this one imports, and the first writable place of three holds it: beside
+the sources, the user's cache directory, the temporary directory. `TOKENMILL_CACHE_DIR` overrides the choice.
 """
 
 import functools
 import hashlib
 import os
+import re
 import sys
 import tempfile
 from collections.abc import Callable
@@ -23,21 +24,43 @@ from numba.core.caching import CompileResultCacheImpl, FunctionCache, UserWideCa
 from numba.extending import intrinsic
 
 _KERNEL_DIRECTORY = Path(__file__).parent
+_IMPORT = re.compile(rb"^from tokenizer\.kernels(?:\.(\w+) import | import ([\w, ]+)$)", re.MULTILINE)
 _announced: list[bool] = []
 
 
 @functools.cache
-def _sources_digest() -> str:
+def _imports(path: Path) -> tuple[bytes, frozenset[Path]]:
+    """Returns the source in a file, and the kernel files that it names in its imports."""
+    source = path.read_bytes()
+    names = [
+        name for found in _IMPORT.findall(source) for name in (found[0] or found[1]).replace(b" ", b"").split(b",")
+    ]
+    return source, frozenset(_KERNEL_DIRECTORY / f"{name.decode()}.py" for name in names)
+
+
+def kernel_sources(path: Path) -> dict[Path, bytes]:
+    """Returns `path` and all kernel files whose code can be compiled into its kernels, with their sources."""
+    found: dict[Path, bytes] = {}
+    waiting = [path]
+    while waiting:
+        path = waiting.pop()
+        found[path], imported = _imports(path)
+        waiting += imported - found.keys()
+    return found
+
+
+@functools.cache
+def _sources_digest(path: Path) -> str:
     # Code compiled with bounds checks is other code; numba itself would not notice.
     digest = hashlib.sha256(f"{numba.__version__} {numba.config.BOUNDSCHECK}".encode())
-    for path in sorted(_KERNEL_DIRECTORY.glob("*.py")):
-        digest.update(path.name.encode() + b"\0" + path.read_bytes())
+    for file, source in sorted(kernel_sources(path).items()):
+        digest.update(file.name.encode() + b"\0" + source)
     return digest.hexdigest()[:16]
 
 
 @functools.cache
-def cache_directory() -> Path:
-    """Returns where compiled kernels are kept: the first directory that can be written.
+def cache_directory(path: Path) -> Path:
+    """Returns where the compiled kernels of one source file are kept: the first directory that can be written.
 
     Raises:
       OSError: when none of the candidates can be written; names them.
@@ -54,7 +77,7 @@ def cache_directory() -> Path:
         ]
     )
     for candidate in candidates:
-        directory = candidate / f"kernels-{_sources_digest()}"
+        directory = candidate / f"kernels-{path.stem}-{_sources_digest(path)}"
         try:
             directory.mkdir(parents=True, exist_ok=True, mode=0o700)
             if hasattr(os, "getuid") and directory.stat().st_uid != os.getuid():
@@ -70,15 +93,14 @@ def cache_directory() -> Path:
 
 
 class _KernelLocator(UserWideCacheLocator):
-    """Puts every kernel's compiled code into `cache_directory()`, valid for exactly these sources."""
+    """Puts compiled code into the `cache_directory()` of its file, valid for exactly these sources."""
 
     def __init__(self, py_func: Callable[..., Any], py_file: str) -> None:
         super().__init__(py_func, py_file)
-        self._cache_path = str(cache_directory())
+        self._cache_path = str(cache_directory(Path(self._py_file)))
 
     def get_source_stamp(self) -> str:
-        # A kernel outside this directory may call kernels in it, never the other way round.
-        return f"{_sources_digest()}-{hashlib.sha256(Path(self._py_file).read_bytes()).hexdigest()}"
+        return _sources_digest(Path(self._py_file))
 
 
 class _KernelCacheImpl(CompileResultCacheImpl):
