@@ -10,6 +10,7 @@ from tokenizer.kernels.classes import N_CODE_POINTS
 from tokenizer.kernels.word_table import N_COLUMNS
 
 SLOT_BYTES = 8 * N_COLUMNS
+CACHE_LINE_BYTES = 64
 
 
 class CacheArrays(NamedTuple):
@@ -76,7 +77,7 @@ def new_cache(n_bytes: int) -> CacheArrays:
     On top come 4.25 MiB for single characters, of which only the pages that a text's scripts need are ever touched.
     """
     return CacheArrays(
-        slots=np.zeros((power_of_two(n_bytes // 2 // SLOT_BYTES), N_COLUMNS), np.int64),
+        slots=_new_slots(power_of_two(n_bytes // 2 // SLOT_BYTES)),
         words=np.zeros(n_bytes // 8, np.uint8),
         ids=np.zeros(n_bytes // 4 // 4, np.int32),
         isolated=np.zeros(N_CODE_POINTS, np.int32),
@@ -87,11 +88,19 @@ def new_cache(n_bytes: int) -> CacheArrays:
 def new_counter(n_slots: int, n_pool_bytes: int, n_characters: int = 0) -> CounterArrays:
     """Makes an empty word counter; `n_slots` is a power of two, half of which can be filled."""
     return CounterArrays(
-        slots=np.zeros((n_slots, N_COLUMNS), np.int64),
+        slots=_new_slots(n_slots),
         words=np.zeros(n_pool_bytes, np.uint8),
         state=np.zeros(3, np.int64),
         characters=np.zeros(n_characters, np.int64),
     )
+
+
+def _new_slots(n: int) -> npt.NDArray[np.int64]:
+    """Makes empty slots that begin at a cache line: where memory begins 16 bytes into one, every other slot has two."""
+    n_before = CACHE_LINE_BYTES // 8
+    memory = np.zeros(n * N_COLUMNS + n_before, np.int64)
+    first = -memory.ctypes.data % CACHE_LINE_BYTES // 8
+    return memory[first : first + n * N_COLUMNS].reshape(n, N_COLUMNS)
 
 
 def new_scratch(n_word_bytes: int) -> Scratch:

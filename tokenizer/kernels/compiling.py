@@ -32,10 +32,8 @@ _announced: list[bool] = []
 def _imports(path: Path) -> tuple[bytes, frozenset[Path]]:
     """Returns the source in a file, and the kernel files that it names in its imports."""
     source = path.read_bytes()
-    names = [
-        name for found in _IMPORT.findall(source) for name in (found[0] or found[1]).replace(b" ", b"").split(b",")
-    ]
-    return source, frozenset(_KERNEL_DIRECTORY / f"{name.decode()}.py" for name in names)
+    names = [name for module, modules in _IMPORT.findall(source) for name in (module or modules).split(b",")]
+    return source, frozenset(_KERNEL_DIRECTORY / f"{name.split()[0].decode()}.py" for name in names)
 
 
 def kernel_sources(path: Path) -> dict[Path, bytes]:
@@ -179,5 +177,15 @@ def trailing_zeros(typingctx: Any, value: Any) -> Any:
 
     def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         return builder.cttz(args[0], ir.Constant(ir.IntType(1), 0))
+
+    return types.int64(types.uint64), codegen
+
+
+@intrinsic
+def leading_zeros(typingctx: Any, value: Any) -> Any:
+    """Counts the zero bits above the highest set bit of a uint64; 64 for zero."""
+
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        return builder.ctlz(args[0], ir.Constant(ir.IntType(1), 0))
 
     return types.int64(types.uint64), codegen

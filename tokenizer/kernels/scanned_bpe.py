@@ -4,7 +4,7 @@
 Every kernel is `word_encoding.encode_scanned` for its scanner; its name is the scanner's.
 """
 
-from tokenizer.kernels import scanners
+from tokenizer.kernels import ascii_blocks, scanners
 from tokenizer.kernels.compiling import kernel, kernel_part
 from tokenizer.kernels.scanners_parts import skip_spaces
 from tokenizer.kernels.word_encoding import encode_scanned
@@ -19,7 +19,7 @@ def _nothing_between(data, i, end, classes):
 @kernel
 def gpt2(classes, rows, added, model, model_scratch, work, tallying):
     return encode_scanned(
-        tokenize, next_cut, scanners.next_gpt2, _nothing_between,
+        tokenize, next_cut, scanners.next_gpt2, _nothing_between, ascii_blocks.gpt2_starts,
         classes, rows, added, model, model_scratch, work, tallying,
     )  # fmt: skip
 
@@ -27,7 +27,7 @@ def gpt2(classes, rows, added, model, model_scratch, work, tallying):
 @kernel
 def gpt2_digits(classes, rows, added, model, model_scratch, work, tallying):
     return encode_scanned(
-        tokenize, next_cut, scanners.next_gpt2_digits, _nothing_between,
+        tokenize, next_cut, scanners.next_gpt2_digits, _nothing_between, ascii_blocks.no_starts,
         classes, rows, added, model, model_scratch, work, tallying,
     )  # fmt: skip
 
@@ -35,7 +35,7 @@ def gpt2_digits(classes, rows, added, model, model_scratch, work, tallying):
 @kernel
 def cl100k(classes, rows, added, model, model_scratch, work, tallying):
     return encode_scanned(
-        tokenize, next_cut, scanners.next_cl100k, _nothing_between,
+        tokenize, next_cut, scanners.next_cl100k, _nothing_between, ascii_blocks.cl100k_starts,
         classes, rows, added, model, model_scratch, work, tallying,
     )  # fmt: skip
 
@@ -43,7 +43,7 @@ def cl100k(classes, rows, added, model, model_scratch, work, tallying):
 @kernel
 def cl100k_ascii(classes, rows, added, model, model_scratch, work, tallying):
     return encode_scanned(
-        tokenize, next_cut, scanners.next_cl100k_ascii, _nothing_between,
+        tokenize, next_cut, scanners.next_cl100k_ascii, _nothing_between, ascii_blocks.cl100k_starts,
         classes, rows, added, model, model_scratch, work, tallying,
     )  # fmt: skip
 
@@ -51,7 +51,7 @@ def cl100k_ascii(classes, rows, added, model, model_scratch, work, tallying):
 @kernel
 def cl100k_tiktoken(classes, rows, added, model, model_scratch, work, tallying):
     return encode_scanned(
-        tokenize, next_cut, scanners.next_cl100k_tiktoken, _nothing_between,
+        tokenize, next_cut, scanners.next_cl100k_tiktoken, _nothing_between, ascii_blocks.cl100k_starts,
         classes, rows, added, model, model_scratch, work, tallying,
     )  # fmt: skip
 
@@ -59,7 +59,7 @@ def cl100k_tiktoken(classes, rows, added, model, model_scratch, work, tallying):
 @kernel
 def cl100k_ruby(classes, rows, added, model, model_scratch, work, tallying):
     return encode_scanned(
-        tokenize, next_cut, scanners.next_cl100k_ruby, _nothing_between,
+        tokenize, next_cut, scanners.next_cl100k_ruby, _nothing_between, ascii_blocks.cl100k_ruby_starts,
         classes, rows, added, model, model_scratch, work, tallying,
     )  # fmt: skip
 
@@ -67,7 +67,7 @@ def cl100k_ruby(classes, rows, added, model, model_scratch, work, tallying):
 @kernel
 def qwen2(classes, rows, added, model, model_scratch, work, tallying):
     return encode_scanned(
-        tokenize, next_cut, scanners.next_qwen2, _nothing_between,
+        tokenize, next_cut, scanners.next_qwen2, _nothing_between, ascii_blocks.qwen2_starts,
         classes, rows, added, model, model_scratch, work, tallying,
     )  # fmt: skip
 
@@ -75,7 +75,7 @@ def qwen2(classes, rows, added, model, model_scratch, work, tallying):
 @kernel
 def qwen2_ascii(classes, rows, added, model, model_scratch, work, tallying):
     return encode_scanned(
-        tokenize, next_cut, scanners.next_qwen2_ascii, _nothing_between,
+        tokenize, next_cut, scanners.next_qwen2_ascii, _nothing_between, ascii_blocks.qwen2_starts,
         classes, rows, added, model, model_scratch, work, tallying,
     )  # fmt: skip
 
@@ -83,7 +83,7 @@ def qwen2_ascii(classes, rows, added, model, model_scratch, work, tallying):
 @kernel
 def qwen35(classes, rows, added, model, model_scratch, work, tallying):
     return encode_scanned(
-        tokenize, next_cut, scanners.next_qwen35, _nothing_between,
+        tokenize, next_cut, scanners.next_qwen35, _nothing_between, ascii_blocks.qwen2_starts,
         classes, rows, added, model, model_scratch, work, tallying,
     )  # fmt: skip
 
@@ -91,7 +91,7 @@ def qwen35(classes, rows, added, model, model_scratch, work, tallying):
 @kernel
 def o200k(classes, rows, added, model, model_scratch, work, tallying):
     return encode_scanned(
-        tokenize, next_cut, scanners.next_o200k, _nothing_between,
+        tokenize, next_cut, scanners.next_o200k, _nothing_between, ascii_blocks.o200k_starts,
         classes, rows, added, model, model_scratch, work, tallying,
     )  # fmt: skip
 
@@ -99,7 +99,7 @@ def o200k(classes, rows, added, model, model_scratch, work, tallying):
 @kernel
 def tekken(classes, rows, added, model, model_scratch, work, tallying):
     return encode_scanned(
-        tokenize, next_cut, scanners.next_tekken, _nothing_between,
+        tokenize, next_cut, scanners.next_tekken, _nothing_between, ascii_blocks.tekken_starts,
         classes, rows, added, model, model_scratch, work, tallying,
     )  # fmt: skip
 
@@ -107,7 +107,7 @@ def tekken(classes, rows, added, model, model_scratch, work, tallying):
 @kernel
 def deepseek(classes, rows, added, model, model_scratch, work, tallying):
     return encode_scanned(
-        tokenize, next_cut, scanners.next_deepseek, _nothing_between,
+        tokenize, next_cut, scanners.next_deepseek, _nothing_between, ascii_blocks.no_starts,
         classes, rows, added, model, model_scratch, work, tallying,
     )  # fmt: skip
 
@@ -115,7 +115,7 @@ def deepseek(classes, rows, added, model, model_scratch, work, tallying):
 @kernel
 def clip(classes, rows, added, model, model_scratch, work, tallying):
     return encode_scanned(
-        tokenize, next_cut, scanners.next_clip, skip_spaces,
+        tokenize, next_cut, scanners.next_clip, skip_spaces, ascii_blocks.no_starts,
         classes, rows, added, model, model_scratch, work, tallying,
     )  # fmt: skip
 
@@ -123,7 +123,7 @@ def clip(classes, rows, added, model, model_scratch, work, tallying):
 @kernel
 def clip_openai(classes, rows, added, model, model_scratch, work, tallying):
     return encode_scanned(
-        tokenize, next_cut, scanners.next_clip_openai, skip_spaces,
+        tokenize, next_cut, scanners.next_clip_openai, skip_spaces, ascii_blocks.no_starts,
         classes, rows, added, model, model_scratch, work, tallying,
     )  # fmt: skip
 
@@ -131,7 +131,7 @@ def clip_openai(classes, rows, added, model, model_scratch, work, tallying):
 @kernel
 def nonspace(classes, rows, added, model, model_scratch, work, tallying):
     return encode_scanned(
-        tokenize, next_cut, scanners.next_nonspace, skip_spaces,
+        tokenize, next_cut, scanners.next_nonspace, skip_spaces, ascii_blocks.no_starts,
         classes, rows, added, model, model_scratch, work, tallying,
     )  # fmt: skip
 
@@ -139,6 +139,6 @@ def nonspace(classes, rows, added, model, model_scratch, work, tallying):
 @kernel
 def unicode_words(classes, rows, added, model, model_scratch, work, tallying):
     return encode_scanned(
-        tokenize, next_cut, scanners.next_unicode_words, skip_spaces,
+        tokenize, next_cut, scanners.next_unicode_words, skip_spaces, ascii_blocks.no_starts,
         classes, rows, added, model, model_scratch, work, tallying,
     )  # fmt: skip

@@ -9,7 +9,8 @@ each model's and scanner's file choose the pairs that occur.
 
 import numpy as np
 
-from tokenizer.kernels.compiling import kernel_part
+from tokenizer.kernels.ascii_blocks import BLOCK_READS
+from tokenizer.kernels.compiling import kernel_part, trailing_zeros
 from tokenizer.kernels.utf8 import add_characters
 from tokenizer.kernels.word_cache import (
     AT_BYTE,
@@ -17,12 +18,27 @@ from tokenizer.kernels.word_cache import (
     AT_ROW,
     CACHE_MISSES,
     COUNTER_TOTAL,
+    IDS_IN_SLOT,
     IN_ROW,
     count_word,
     emit_cached,
     remember,
 )
-from tokenizer.kernels.word_table import SHORT_WORD_BYTES, find, word_key
+from tokenizer.kernels.word_table import (
+    KEY_0,
+    KEY_1,
+    LENGTH,
+    LENGTH_MASK,
+    SHORT_WORD_BYTES,
+    VALUE,
+    find,
+    first_slot,
+    short_key,
+    word_key,
+)
+
+_ONE = np.uint64(1)
+_TWO = np.uint64(2)
 
 
 @kernel_part
@@ -114,14 +130,18 @@ def encode_words(tokenize, words, added, model, model_scratch, work, tallying):
 
 @kernel_part
 def encode_scanned(
-    tokenize, next_cut, next_stop, next_start, classes, rows, added, model, model_scratch, work, tallying
+    tokenize, next_cut, next_stop, next_start, word_starts, classes, rows, added, model, model_scratch, work, tallying
 ):
     """Encodes rows whose words a scanner finds; otherwise as `encode_words`. `rows` is a ragged.Ragged of bytes.
 
     `next_cut(data, at, stop, model)` says where a word may be cut without changing its ids, `stop` for nowhere.
+    `word_starts(data, i)` is one of `ascii_blocks`. Most words lie in blocks of ASCII and are in the cache, at the
+    first place looked at: they take the short way, everything else the long one.
     """
     data, offsets = rows
-    position, out = work.position, work.out
+    position, out, slots = work.position, work.out, work.cache.slots
+    slot_mask = np.uint64(slots.shape[0] - 1)
+    n_readable = data.size - BLOCK_READS - SHORT_WORD_BYTES
     o = position[AT_ID]
     n_words = 0
     for row in range(position[AT_ROW], offsets.size - 1):
@@ -136,7 +156,36 @@ def encode_scanned(
             i = end
         i = next_start(data, i, end, classes)
         while i < end:
-            stop = next_stop(data, i, end, classes)
+            block = i
+            stop = i
+            starts = np.uint64(0)
+            room = min(end - i, BLOCK_READS + 1)
+            if room > 2 and i < n_readable and data[i] < 128 and data[i + 1] < 128:
+                # Without what lies beyond the text or depends on that, and without the word at i itself.
+                starts = word_starts(data, i) & ((_TWO << np.uint64(room - 2)) - _ONE) & ~_ONE
+            while starts != np.uint64(0):
+                stop = block + trailing_zeros(starts)
+                starts &= starts - _ONE
+                w = stop - i
+                if w > SHORT_WORD_BYTES:
+                    break
+                k0, k1 = short_key(data, i, w)
+                j = first_slot(w, k0, k1, slot_mask)
+                held = slots[j, LENGTH]
+                n_ids = held >> 32
+                differs = (k0 ^ np.uint64(slots[j, KEY_0])) | (k1 ^ np.uint64(slots[j, KEY_1]))
+                if differs != np.uint64(0) or held & LENGTH_MASK != w or n_ids > IDS_IN_SLOT:
+                    break
+                value = slots[j, VALUE]
+                out[np.uint64(o)] = np.int32(value)
+                out[np.uint64(o + 1)] = np.int32(value >> 32)
+                o += n_ids
+                n_words += 1
+                i = stop
+            if stop == i:
+                if i > block:
+                    continue
+                stop = next_stop(data, i, end, classes)
             at = i
             before = o
             while at < stop:

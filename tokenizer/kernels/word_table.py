@@ -38,6 +38,18 @@ def word_key(data, at, w):
 
 
 @kernel_part
+def short_key(data, at, w):
+    """As `word_key`, without a branch, for a word of at most 16 bytes."""
+    every = ~np.uint64(0)
+    # Shifting by all 64 bits at once would be undefined.
+    half = np.uint64(4 * min(w, 8))
+    half_more = np.uint64(4 * max(w - 8, 0))
+    k0 = load_u64(data, at) & ~((every << half) << half)
+    k1 = load_u64(data, at + 8) & ~((every << half_more) << half_more)
+    return k0, k1
+
+
+@kernel_part
 def first_bytes(eight, n):
     """Returns `eight` with all but its first n bytes cleared; n in 0..8."""
     if n >= 8:
@@ -66,7 +78,8 @@ def _same_bytes(pool, p, data, at, w):
 
 
 @kernel_part
-def _first_slot(w, k0, k1, mask):
+def first_slot(w, k0, k1, mask):
+    """Returns the slot where the search for a word begins; `mask` is uint64, one less than the number of slots."""
     mixed = (k0 ^ (k1 * _MIX_2) ^ np.uint64(w)) * _MIX_1
     return (mixed >> np.uint64(32)) & mask
 
@@ -78,7 +91,7 @@ def find(slots, pool, data, at, w, k0, k1):
     The bytes `data[at:at + w]` are looked at for long words only.
     """
     mask = np.uint64(slots.shape[0] - 1)
-    j = _first_slot(w, k0, k1, mask)
+    j = first_slot(w, k0, k1, mask)
     while True:
         length = slots[j, LENGTH] & LENGTH_MASK
         if length == 0:
@@ -123,7 +136,7 @@ def rehash(slots, bigger):
         if w == 0:
             continue
         k1 = np.uint64(slots[s, KEY_1]) if w <= SHORT_WORD_BYTES else np.uint64(0)
-        j = _first_slot(w, np.uint64(slots[s, KEY_0]), k1, mask)
+        j = first_slot(w, np.uint64(slots[s, KEY_0]), k1, mask)
         while bigger[j, LENGTH] != 0:
             j = (j + np.uint64(1)) & mask
         for column in range(N_COLUMNS):

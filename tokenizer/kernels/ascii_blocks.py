@@ -1,0 +1,191 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Where pre-tokens begin in 64 bytes of ASCII at once, by arithmetic on masks with a bit per byte.
+
+A scanner that goes from word to word waits for the end of one before it can look at the next. Here a handful of vector
+comparisons classify 64 bytes, and shifts of the masks say where words begin, whatever their number.
+
+A function `<name>_starts(data, i)` belongs to the scanner `scanners.next_<name>`: a pre-token begins at byte i, and bit
+k of the result says whether one begins at i + k too, for every k up to the first place that it cannot tell, and is 0
+beyond. Whatever lies between two set bits is one pre-token. Bit 0 is always set. `data` goes on for `BLOCK_READS` bytes
+after i, whatever they are: what belongs to another text must be masked by the caller, together with the last byte of
+this one, since a byte's neighbour decides too.
+"""
+
+import numpy as np
+from llvmlite import ir
+from numba.core import types
+from numba.extending import intrinsic
+
+from tokenizer.kernels.compiling import kernel_part, leading_zeros
+
+BLOCK_READS = 64
+_ONE = np.uint64(1)
+_TWO = np.uint64(2)
+_THREE = np.uint64(3)
+_LETTERS, _UPPER, _DIGITS, _SPACES, _BLANKS, _NEWLINES, _APOSTROPHES, _SLASHES, _HIGH = range(9)
+
+
+@intrinsic
+def _classify(typingctx, array, index):
+    """Returns masks of the 64 bytes at an index, by the names above: which bytes are letters, and so on."""
+
+    def codegen(context, builder, signature, args):
+        byte, block = ir.IntType(8), ir.VectorType(ir.IntType(8), 64)
+
+        def every(value):
+            return ir.Constant(block, [value] * 64)
+
+        def below(vector, first, n):
+            return builder.icmp_unsigned("<", builder.sub(vector, every(first)), every(n))
+
+        def equal(vector, value):
+            return builder.icmp_unsigned("==", vector, every(value))
+
+        data = context.make_array(signature.args[0])(context, builder, args[0]).data
+        address = builder.gep(builder.bitcast(data, byte.as_pointer()), [args[1]])
+        text = builder.load(builder.bitcast(address, block.as_pointer()), align=1)
+        masks = [
+            below(builder.or_(text, every(0x20)), ord("a"), 26),
+            below(text, ord("A"), 26),
+            below(text, ord("0"), 10),
+            builder.or_(equal(text, 0x20), below(text, 0x09, 5)),
+            equal(text, 0x20),
+            builder.or_(equal(text, 0x0A), equal(text, 0x0D)),
+            equal(text, ord("'")),
+            equal(text, ord("/")),
+            builder.icmp_signed("<", text, every(0)),
+        ]
+        bits = [builder.bitcast(mask, ir.IntType(64)) for mask in masks]
+        return context.make_tuple(builder, signature.return_type, bits)
+
+    return types.UniTuple(types.uint64, 9)(array, types.int64), codegen
+
+
+@kernel_part
+def _lowest(mask):
+    """Returns the lowest set bit of a mask."""
+    return mask & (~mask + _ONE)
+
+
+@kernel_part
+def _below(mask):
+    """Returns the bits below the lowest set bit of a mask, all where there is none."""
+    return _lowest(mask) - _ONE
+
+
+@kernel_part
+def _up_to(mask):
+    """Returns the lowest set bit of a mask and those below, all where there is none."""
+    return _lowest(mask) | _below(mask)
+
+
+@kernel_part
+def _known(high):
+    """Returns the bits before non-ASCII bytes or the end of the block, but for the last: its neighbour decides too."""
+    return _below(high) >> _ONE
+
+
+@kernel_part
+def gpt2_starts(data, i):
+    """See above, for `next_gpt2`."""
+    masks = _classify(data, i)
+    letters, digits, spaces, blanks = masks[_LETTERS], masks[_DIGITS], masks[_SPACES], masks[_BLANKS]
+    others = ~(letters | digits | spaces | masks[_HIGH])
+    first_others = others & ~(others << _ONE)
+    first_in_run = letters & ~(letters << _ONE) | digits & ~(digits << _ONE) | first_others
+    after_blank = blanks << _ONE
+    # A run takes one blank before it along; of other white space the last is a pre-token, and what comes before it.
+    starts = first_in_run & ~after_blank | spaces & ~(spaces << _ONE & spaces >> _ONE)
+    # Where a contraction may be, the scanner has to look.
+    contractions = first_others & ~after_blank & masks[_APOSTROPHES] & letters >> _ONE
+    return starts & _known(masks[_HIGH]) & _up_to(contractions) | _ONE
+
+
+@kernel_part
+def _white_space_starts(spaces, newlines, others):
+    r"""Returns where pre-tokens of white space begin by `\s*[\r\n]+|\s+(?!\S)|\s+`, and up to where that is known.
+
+    Line ends right after `others` belong to these. A run of white space is known where its line ends come first; one
+    where others stand before a line end is left to the scanner, which counts from the beginning of the run.
+    """
+    inner = spaces & ~newlines
+    first_inner = inner & ~(inner << _ONE)
+    after_inner = (inner + first_inner) & ~inner
+    first = spaces & ~(spaces << _ONE)
+    starts = first & ~(newlines & others << _ONE) | first_inner | inner & ~(inner >> _ONE)
+    # The runs that begin before the first line end that comes too late: the last of them is the one it is in.
+    before = first & _below(after_inner & newlines)
+    is_known = after_inner & newlines == np.uint64(0)
+    if is_known:
+        return starts, ~np.uint64(0)
+    return starts, _ONE | (~np.uint64(0) >> np.uint64(leading_zeros(before)))
+
+
+@kernel_part
+def _word_starts(data, i, n_numbers, cased):
+    """As `_cl100k_starts` or, if `cased`, `_o200k_starts`, but for contractions; also returns masks for these."""
+    masks = _classify(data, i)
+    letters, digits, spaces, blanks = masks[_LETTERS], masks[_DIGITS], masks[_SPACES], masks[_BLANKS]
+    newlines = masks[_NEWLINES]
+    others = ~(letters | digits | spaces | masks[_HIGH])
+    first_others = others & ~(others << _ONE) & ~(blanks << _ONE)
+    white, known = _white_space_starts(spaces, newlines, others)
+    # One character before letters goes with them if it is not a line end and a pre-token could begin with it.
+    taken = spaces & ~newlines | first_others & ~(others >> _ONE)
+    starts = white | first_others | letters & ~(letters << _ONE) & ~(taken << _ONE)
+    if cased:
+        upper = masks[_UPPER]
+        starts |= upper & (letters & ~upper) << _ONE
+        known &= _below(masks[_SLASHES] & newlines << _ONE)
+    if n_numbers == 1:
+        starts |= digits
+    else:
+        starts |= digits & ~(digits << _ONE)
+        if n_numbers == 3:
+            known &= _up_to(digits & digits >> _ONE & digits >> _TWO & digits >> _THREE)
+    return starts & known & _known(masks[_HIGH]), first_others & masks[_APOSTROPHES], letters, masks[_APOSTROPHES]
+
+
+@kernel_part
+def _cl100k_starts(data, i, n_numbers):
+    starts, first_apostrophes, letters, _ = _word_starts(data, i, n_numbers, False)
+    return starts & _up_to(first_apostrophes & letters >> _ONE) | _ONE
+
+
+@kernel_part
+def cl100k_starts(data, i):
+    """See above, for `next_cl100k`, `next_cl100k_ascii` and `next_cl100k_tiktoken`."""
+    return _cl100k_starts(data, i, 3)
+
+
+@kernel_part
+def cl100k_ruby_starts(data, i):
+    """See above, for `next_cl100k_ruby`."""
+    return _cl100k_starts(data, i, 0)
+
+
+@kernel_part
+def qwen2_starts(data, i):
+    """See above, for `next_qwen2`, `next_qwen2_ascii` and `next_qwen35`."""
+    return _cl100k_starts(data, i, 1)
+
+
+@kernel_part
+def o200k_starts(data, i):
+    """See above, for `next_o200k`."""
+    starts, _, letters, apostrophes = _word_starts(data, i, 3, True)
+    # A contraction belongs to the word before it.
+    return starts & _below(apostrophes & letters << _ONE & letters >> _ONE) | _ONE
+
+
+@kernel_part
+def tekken_starts(data, i):
+    """See above, for `next_tekken`."""
+    starts, _, _, _ = _word_starts(data, i, 1, True)
+    return starts | _ONE
+
+
+@kernel_part
+def no_starts(data, i):
+    """See above, for scanners that have no such function."""
+    return _ONE
