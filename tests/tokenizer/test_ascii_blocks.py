@@ -6,9 +6,11 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from tokenizer import reference
 from tokenizer.kernels import ascii_blocks, scanners
 from tokenizer.kernels.ascii_blocks import BLOCK_READS
 from tokenizer.kernels.compiling import kernel
+from tokenizer.normalizers import BertNormalizer
 from tokenizer.pre_tokenizers.scanner_patterns import SCANNERS
 
 
@@ -118,3 +120,29 @@ def test_masks_of_plain_text_tell_almost_all_starts():
     for name, pair in PAIRS.items():
         told, walked = starts_in(pair, text, SCANNERS[name].classes)
         assert len(told) >= sum(start < 62 for start in walked) - 1, name
+
+
+@kernel
+def _bert(data, room, word, words, lower):
+    starts, ends, spaces = ascii_blocks.bert_words(data, 0, room)
+    ascii_blocks.copy_block(data, 0, np.uint8(0x20 if lower else 0), word)
+    words[0], words[1], words[2] = starts, ends, spaces
+
+
+@settings(max_examples=400, deadline=None)
+@given(text=HOSTILE | WORDY, lowercase=st.booleans())
+def test_words_of_bert_told_are_those_that_the_reference_finds(text, lowercase):
+    data = np.frombuffer(text.encode(), np.uint8)
+    padded = np.full(data.size + BLOCK_READS, ord("x"), np.uint8)
+    padded[: data.size] = data
+    word, masks = np.zeros(80, np.uint8), np.zeros(3, np.uint64)
+    _bert(padded, data.size, word, masks, lowercase)
+    starts, ends, spaces = ([k for k in range(64) if int(mask) >> k & 1] for mask in masks)
+    told = [word[start : end + 1].tobytes() for start, end in zip(starts, ends, strict=False)]
+    normalizer = BertNormalizer(lowercase=lowercase, strip_accents=False)
+    found = reference.pre_tokenize(reference.normalize(text, normalizer))
+    assert told == [each.encode() for each in found][: len(told)]
+    assert all(chr(data[k]) in " \t\r\n" for k in spaces)
+    # Only what a word may go on with, or the end of the block, keeps it from being told.
+    if text.isascii() and text.isprintable() and data.size < 64:
+        assert len(told) == len(found)

@@ -22,7 +22,7 @@ BLOCK_READS = 64
 _ONE = np.uint64(1)
 _TWO = np.uint64(2)
 _THREE = np.uint64(3)
-_LETTERS, _UPPER, _DIGITS, _SPACES, _BLANKS, _NEWLINES, _APOSTROPHES, _SLASHES, _HIGH = range(9)
+_LETTERS, _UPPER, _DIGITS, _SPACES, _BLANKS, _NEWLINES, _APOSTROPHES, _SLASHES, _TABS, _SIGNS, _HIGH = range(11)
 
 
 @intrinsic
@@ -53,12 +53,17 @@ def _classify(typingctx, array, index):
             builder.or_(equal(text, 0x0A), equal(text, 0x0D)),
             equal(text, ord("'")),
             equal(text, ord("/")),
+            equal(text, 0x09),
+            builder.or_(
+                builder.or_(below(text, 0x21, 15), below(text, 0x3A, 7)),
+                builder.or_(below(text, 0x5B, 6), below(text, 0x7B, 4)),
+            ),
             builder.icmp_signed("<", text, every(0)),
         ]
         bits = [builder.bitcast(mask, ir.IntType(64)) for mask in masks]
         return context.make_tuple(builder, signature.return_type, bits)
 
-    return types.UniTuple(types.uint64, 9)(array, types.int64), codegen
+    return types.UniTuple(types.uint64, 11)(array, types.int64), codegen
 
 
 @kernel_part
@@ -83,6 +88,52 @@ def _up_to(mask):
 def _known(high):
     """Returns the bits before non-ASCII bytes or the end of the block, but for the last: its neighbour decides too."""
     return _below(high) >> _ONE
+
+
+@intrinsic
+def copy_block(typingctx, array, index, added_to_upper, out):
+    """Copies 64 bytes to the beginning of `out`, adding `added_to_upper` (uint8) to each `A` to `Z`."""
+
+    def codegen(context, builder, signature, args):
+        block = ir.VectorType(ir.IntType(8), 64)
+
+        def every(value):
+            return ir.Constant(block, [value] * 64)
+
+        def pointer(position, offset):
+            data = context.make_array(signature.args[position])(context, builder, args[position]).data
+            return builder.bitcast(builder.gep(data, [offset]), block.as_pointer())
+
+        text = builder.load(pointer(0, args[1]), align=1)
+        is_upper = builder.icmp_unsigned("<", builder.sub(text, every(ord("A"))), every(26))
+        one = builder.insert_element(ir.Constant(block, ir.Undefined), args[2], ir.IntType(32)(0))
+        added = builder.shuffle_vector(one, one, ir.Constant(ir.VectorType(ir.IntType(32), 64), [0] * 64))
+        builder.store(
+            builder.add(text, builder.select(is_upper, added, every(0))), pointer(3, ir.IntType(64)(0)), align=1
+        )
+        return context.get_dummy_value()
+
+    return types.void(array, types.int64, types.uint8, out), codegen
+
+
+@kernel_part
+def bert_words(data, i, room):
+    """Returns where words begin and where their last bytes are, by BertPreTokenizer, and where white space is.
+
+    `room`, at least 1, is how many bytes of the text there are from i on. A word has its two bits or none: none if it
+    may go on, or be another one, for what comes after it.
+    """
+    masks = _classify(data, i)
+    within = ~np.uint64(0) >> np.uint64(64 - min(room, 64))
+    words = (masks[_LETTERS] | masks[_DIGITS]) & within
+    signs = masks[_SIGNS] & within
+    spaces = (masks[_BLANKS] | masks[_NEWLINES] | masks[_TABS]) & within
+    unknown = within & ~(words | signs | spaces)
+    starts = words & ~(words << _ONE) | signs
+    ends = words & ~(words >> _ONE) | signs
+    if unknown != np.uint64(0) or room >= 64:
+        ends &= _known(unknown)
+    return starts, ends, spaces
 
 
 @kernel_part

@@ -3,9 +3,10 @@
 
 import numpy as np
 
+from tokenizer.kernels.ascii_blocks import BLOCK_READS, bert_words, copy_block
 from tokenizer.kernels.bert_scanner import any_word, next_word
 from tokenizer.kernels.classes import ISOLATED, SPACE
-from tokenizer.kernels.compiling import kernel
+from tokenizer.kernels.compiling import kernel, trailing_zeros
 from tokenizer.kernels.utf8 import decode_utf8
 from tokenizer.kernels.word_cache import (
     AT_BYTE,
@@ -16,10 +17,13 @@ from tokenizer.kernels.word_cache import (
     IN_ROW,
     count_word,
     emit_cached,
+    emit_short,
     remember,
 )
 from tokenizer.kernels.word_table import SHORT_WORD_BYTES, find, long_key, spell
 from tokenizer.kernels.wordpiece import wordpiece
+
+_ONE = np.uint64(1)
 
 
 @kernel
@@ -41,6 +45,9 @@ def encode(rows, added, tables, model, work, tallying):
     slots, words, ids, state, isolated = cache.slots, cache.words, cache.ids, cache.state, cache.isolated
     word, origins, ends = scratch.word, scratch.origins, scratch.ends
     n_rows = offsets.size - 1
+    slot_mask = np.uint64(slots.shape[0] - 1)
+    added_to_upper = np.uint8(tables.upper_to_lower)
+    n_readable = data.size - BLOCK_READS
     o = position[AT_ID]
     n_words = 0
     n_misses = 0
@@ -55,6 +62,25 @@ def encode(rows, added, tables, model, work, tallying):
             o += 1
             i = end
         while i < end:
+            if i < n_readable and data[i] < 128 and data[i + 1] < 128:
+                block = i
+                starts, stops, spaces = bert_words(data, i, end - i)
+                copy_block(data, i, added_to_upper, word)
+                while stops != np.uint64(0):
+                    begin, stop = trailing_zeros(starts), trailing_zeros(stops) + 1
+                    o, is_done = emit_short(slots, slot_mask, ids, word, begin, stop - begin, out, o)
+                    if not is_done:
+                        i = block + begin
+                        break
+                    starts &= starts - _ONE
+                    stops &= stops - _ONE
+                    n_words += 1
+                    i = block + stop
+                if stops == np.uint64(0):
+                    if i == block:
+                        i += trailing_zeros(~spaces)
+                    if i > block:
+                        continue
             # A character that is a word of its own, once seen, has its id one load away.
             if data[i] < 128:
                 code_point = np.int64(data[i])

@@ -105,7 +105,8 @@ def _new_slots(n: int) -> npt.NDArray[np.int64]:
 
 def new_scratch(n_word_bytes: int) -> Scratch:
     """Makes scratch for words of up to `n_word_bytes` bytes. Pages that no word reaches are never touched."""
-    n = n_word_bytes + 16  # short words are spelled eight bytes at a time
+    # Short words are spelled eight bytes at a time, and a block of text has 64, read up to 16 bytes at a time.
+    n = max(n_word_bytes, 64) + 16
     return Scratch(
         word=np.empty(n, np.uint8),
         origins=np.empty(n, np.int64),

@@ -15,6 +15,9 @@ r"""`\p{L}`; `\p{N}`; `\s`; `[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]`; `[\p{Ll}\p{Lm}\p{
 DeepSeek's `[一-龥぀-ゟ゠-ヿ]`, in its own table, see there. For `next_unicode_words` LETTER is `\w`."""
 
 NEWLINE, RETURN, BLANK, APOSTROPHE, SLASH = 0x0A, 0x0D, 0x20, 0x27, 0x2F
+_IDEOGRAPH = 0x5000
+_FIRST_IDEOGRAPHS, _LAST_IDEOGRAPHS = np.uint8(0xE5), np.uint8(0xE8)
+"""First bytes of U+5000 to U+8FFF, all of them ideographs and of the same class in every table."""
 _CASE_BITS = np.uint64(0x2020202020202020)
 _EIGHT_BLANKS = _CASE_BITS
 # Summands that carry into the high bit of every byte that is at least `a`, past `z`.
@@ -82,14 +85,18 @@ def run_until(data, i, end, classes, mask):
 @kernel_part
 def letters_end(data, i, end, classes, mask):
     """As `run_end`, for a mask that has every ASCII letter and no other ASCII character."""
+    has_ideographs = classes[_IDEOGRAPH] & mask != 0
     while i < end:
-        if data[i] < 128 and i + 8 <= data.size:
+        b = data[i]
+        if b < 128 and i + 8 <= data.size:
             n = leading_letters(load_u64(data, i))
             i += n
             if i >= end:
                 return end
             if n < 8 and data[i] < 128:
                 return i
+        elif has_ideographs and _FIRST_IDEOGRAPHS <= b <= _LAST_IDEOGRAPHS:
+            i += 3
         else:
             kind, after = character(data, i, classes)
             if kind & mask == 0:

@@ -18,24 +18,13 @@ from tokenizer.kernels.word_cache import (
     AT_ROW,
     CACHE_MISSES,
     COUNTER_TOTAL,
-    IDS_IN_SLOT,
     IN_ROW,
     count_word,
     emit_cached,
+    emit_short,
     remember,
 )
-from tokenizer.kernels.word_table import (
-    KEY_0,
-    KEY_1,
-    LENGTH,
-    LENGTH_MASK,
-    SHORT_WORD_BYTES,
-    VALUE,
-    find,
-    first_slot,
-    short_key,
-    word_key,
-)
+from tokenizer.kernels.word_table import SHORT_WORD_BYTES, find, word_key
 
 _ONE = np.uint64(1)
 _TWO = np.uint64(2)
@@ -139,7 +128,7 @@ def encode_scanned(
     first place looked at: they take the short way, everything else the long one.
     """
     data, offsets = rows
-    position, out, slots = work.position, work.out, work.cache.slots
+    position, out, slots, ids = work.position, work.out, work.cache.slots, work.cache.ids
     slot_mask = np.uint64(slots.shape[0] - 1)
     n_readable = data.size - BLOCK_READS - SHORT_WORD_BYTES
     o = position[AT_ID]
@@ -166,20 +155,9 @@ def encode_scanned(
             while starts != np.uint64(0):
                 stop = block + trailing_zeros(starts)
                 starts &= starts - _ONE
-                w = stop - i
-                if w > SHORT_WORD_BYTES:
+                o, is_done = emit_short(slots, slot_mask, ids, data, i, stop - i, out, o)
+                if not is_done:
                     break
-                k0, k1 = short_key(data, i, w)
-                j = first_slot(w, k0, k1, slot_mask)
-                held = slots[j, LENGTH]
-                n_ids = held >> 32
-                differs = (k0 ^ np.uint64(slots[j, KEY_0])) | (k1 ^ np.uint64(slots[j, KEY_1]))
-                if differs != np.uint64(0) or held & LENGTH_MASK != w or n_ids > IDS_IN_SLOT:
-                    break
-                value = slots[j, VALUE]
-                out[np.uint64(o)] = np.int32(value)
-                out[np.uint64(o + 1)] = np.int32(value >> 32)
-                o += n_ids
                 n_words += 1
                 i = stop
             if stop == i:
@@ -190,9 +168,13 @@ def encode_scanned(
             before = o
             while at < stop:
                 cut = next_cut(data, at, stop, model)
-                o, fits = encode_word(tokenize, data, at, cut - at, model, model_scratch, work, tallying, o)
-                if not fits:
-                    return _stop(work, row, i, before, n_words)
+                is_done = False
+                if at < n_readable:
+                    o, is_done = emit_short(slots, slot_mask, ids, data, at, cut - at, out, o)
+                if not is_done:
+                    o, fits = encode_word(tokenize, data, at, cut - at, model, model_scratch, work, tallying, o)
+                    if not fits:
+                        return _stop(work, row, i, before, n_words)
                 at = cut
             n_words += 1
             i = next_start(data, stop, end, classes)

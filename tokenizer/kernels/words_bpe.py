@@ -3,7 +3,7 @@
 
 from tokenizer.kernels import word_encoding
 from tokenizer.kernels.bpe import bpe_word
-from tokenizer.kernels.bpe_pairs import may_join
+from tokenizer.kernels.bpe_crossings import character_bytes, character_value, may_cross
 from tokenizer.kernels.compiling import kernel, kernel_part
 
 _LONGEST_WHOLE = 6
@@ -21,23 +21,27 @@ def tokenize(word, w, model, model_scratch, out, o, ends):
 
 @kernel_part
 def next_cut(data, at, stop, model):
-    """Returns where the byte-level word `data[at:stop]` may be cut, `stop` for nowhere.
+    """Returns where the byte-level word `data[at:stop]` may be cut, `stop` for nowhere; see `bpe_crossings`.
 
-    A merge that reached across a cut would make a token with the two bytes beside it in it; where the vocabulary has no
-    such token, the parts are encoded as they would be in the whole. Scripts without spaces make words that never come
-    back, but their parts do: only words that begin with a character of three bytes or
-    more, or a space and one, are cut.
+    Only words that begin with a character of three bytes or more, or a space and one, are cut.
     """
     w = stop - at
-    if w <= _LONGEST_WHOLE or w <= model.longest_whole or model.suffix.size > 0:
+    if w <= max(_LONGEST_WHOLE, model.longest_whole) or not model.plain_bytes or model.suffix.size > 0:
+        return stop
+    if stop + 8 > data.size:
         return stop
     if data[at] < _THREE_BYTES and data[at + 1] < _THREE_BYTES:
         return stop
-    for q in range(at + 1, stop):
-        if data[q] >= 0xC2 and not may_join(
-            model.joins, model.byte_symbols[0, data[q - 1]], model.byte_symbols[0, data[q]]
-        ):
+    n_before = character_bytes(data[at])
+    before = character_value(data, at, n_before)
+    q = at + n_before
+    while q < stop:
+        n = character_bytes(data[q])
+        character = character_value(data, q, n)
+        if n > 1 and not may_cross(model, before, n_before, character, n):
             return q
+        before, n_before = character, n
+        q += n
     return stop
 
 

@@ -22,6 +22,7 @@ from tokenizer.models.bpe_tables import (
     Merges,
     are_ordered,
     check_ids,
+    crossings_of,
     empty_pairs,
     joins_of,
     new_bpe_scratch,
@@ -248,6 +249,9 @@ class BPE:
         byte_pairs = np.empty(1 << 16 if plain else 0, np.uint32)
         if plain:
             build_byte_pairs(byte_symbols, pairs, bits, byte_pairs)
+        crossings, partial = (
+            crossings_of(*self._words()[:2]) if plain else (np.zeros(0, np.uint64), np.zeros(0, np.uint64))
+        )
         characters, characters_known = self._characters()
         initial = np.array([*characters_known, *byte_symbols[self._rows].ravel(), *self._byte_ids, unk_id], np.int64)
         tables = BPETables(
@@ -256,6 +260,8 @@ class BPE:
             products=products,
             ordered=are_ordered(self._merges),
             joins=joins_of(self._merges, initial[initial >= 0]),
+            crossings=crossings,
+            partial=partial,
             max_ids_per_byte=self.max_ids_per_byte,
             byte_level=self.byte_level,
             plain_bytes=plain,

@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tokenizer.kernels import bpe as kernels
+from tokenizer.kernels import bpe_crossings
 from tokenizer.kernels import bpe_pairs as pairs
 from tokenizer.kernels.bpe_merging import MAX_SCANNED
 from tokenizer.models.wordpiece import MAX_ID
@@ -28,6 +29,10 @@ class BPETables(NamedTuple):
     """Whether every merge has a higher rank than those that make its parts."""
     joins: npt.NDArray[np.uint64]
     """uint64: a bit for (the hash of) every two initial symbols that some merge reaches across."""
+    crossings: npt.NDArray[np.uint64]
+    partial: npt.NDArray[np.uint64]
+    """uint64: what tokens hold on both sides of a place between two characters, see kernels.bpe_crossings; of no size
+    unless `plain_bytes`."""
     max_ids_per_byte: int
     """The most ids that a byte of a word can become."""
     byte_level: bool
@@ -208,3 +213,13 @@ def joins_of(merges: Merges, initial: npt.NDArray[np.int64]) -> npt.NDArray[np.u
     if not pairs.find_joins(*merges, firsts, lasts, joins):
         joins[:] = ~np.uint64(0)
     return joins
+
+
+def crossings_of(
+    values: npt.NDArray[np.uint8], offsets: npt.NDArray[np.int64]
+) -> tuple[npt.NDArray[np.uint64], npt.NDArray[np.uint64]]:
+    """Returns `BPETables.crossings` and `partial` for tokens with these bytes."""
+    crossings = np.zeros((1 << bpe_crossings.CROSSING_BITS) // 64, np.uint64)
+    partial = np.zeros((1 << 16) // 64, np.uint64)
+    bpe_crossings.find_crossings(values, offsets, crossings, partial)
+    return crossings, partial

@@ -1,0 +1,85 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Places between two characters that no token reaches across, for byte-level models.
+
+Scripts without spaces make words that never come back, but their parts do. A token that reaches across the place
+between two characters holds the end of the one and the beginning of the other; where the vocabulary has no such token,
+no merge joins them, so both sides can be encoded, and cached, on their own.
+
+A set of bits remembers (hashes of) what tokens hold on both sides of such a place. Most hold both characters whole. For
+the others, which begin or end inside of a character, a second set tells which two bytes can meet there at all.
+"""
+
+import numpy as np
+
+from tokenizer.kernels.compiling import kernel, kernel_part, load_u64
+
+CROSSING_BITS = 20
+_MIX_1 = np.uint64(0x9E3779B97F4A7C15)
+_MIX_2 = np.uint64(0xC2B2AE3D27D4EB4F)
+
+
+@kernel_part
+def _bit(before, after):
+    return (((np.uint64(before) * _MIX_1) ^ np.uint64(after)) * _MIX_2) >> np.uint64(64 - CROSSING_BITS)
+
+
+@kernel_part
+def _is_set(bits, bit):
+    return (bits[bit >> np.uint64(6)] >> (bit & np.uint64(63))) & np.uint64(1) != np.uint64(0)
+
+
+@kernel_part
+def _set(bits, bit):
+    bits[bit >> np.uint64(6)] |= np.uint64(1) << (bit & np.uint64(63))
+
+
+@kernel_part
+def character_bytes(lead):
+    """Returns the number of bytes of a character by its first."""
+    return 1 + np.int64(lead >= 0xC0) + np.int64(lead >= 0xE0) + np.int64(lead >= 0xF0)
+
+
+@kernel_part
+def character_value(data, at, n):
+    """Returns n bytes, 1 to 4, as one number, the first in the lowest place; `data` goes on for eight bytes."""
+    return np.int64(load_u64(data, at) & ((np.uint64(1) << np.uint64(8 * n)) - np.uint64(1)))
+
+
+@kernel
+def find_crossings(values, offsets, crossings, partial):
+    """Notes every place in a token where a character of several bytes begins that is not the first.
+
+    Args:
+      values, offsets: uint8, int64[n + 1]: the tokens' bytes; values goes on for eight bytes after them.
+      crossings: uint64[2**CROSSING_BITS / 64], zeros.
+      partial: uint64[65536 / 64], zeros: last byte before, first byte after, of places beside a broken character.
+    """
+    for token in range(offsets.size - 1):
+        begin, end = offsets[token], offsets[token + 1]
+        for q in range(begin + 1, end):
+            if values[q] < 0xC0:
+                continue
+            p = q - 1
+            while p > begin and q - p < 4 and values[p] & 0xC0 == 0x80:
+                p -= 1
+            n = character_bytes(values[q])
+            n_there = min(n, end - q)
+            _set(crossings, _bit(character_value(values, p, q - p), character_value(values, q, n_there)))
+            if n_there < n or values[p] & 0xC0 == 0x80:
+                _set(partial, np.uint64(values[q - 1]) << np.uint64(8) | np.uint64(values[q]))
+
+
+@kernel_part
+def may_cross(model, before, n_before, after, n_after):
+    """Whether a token may reach across the place between two characters, as `character_value`, of so many bytes."""
+    if _is_set(model.crossings, _bit(before, after)):
+        return True
+    last, first = np.uint64(before >> (8 * (n_before - 1))), np.uint64(after & 0xFF)
+    if not _is_set(model.partial, last << np.uint64(8) | first):
+        return False
+    for n_left in range(1, n_before + 1):
+        left = before >> (8 * (n_before - n_left))
+        for n_right in range(1, n_after + 1):
+            if _is_set(model.crossings, _bit(left, after & ((1 << (8 * n_right)) - 1))):
+                return True
+    return False
