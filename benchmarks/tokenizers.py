@@ -23,5 +23,5 @@ def load(texts: list[corpora.Corpus]) -> Iterator[tuple[str, Tokenizer]]:
     counter = Tokenizer.untrained_bert().new_word_counter()
     for corpus in texts:
         counter.update(pa.array(corpus.texts, pa.large_string()))
-    vocabulary = WordPieceTrainer(vocab_size=16_000).train(counter.to_table())
-    yield "trained, 16000", Tokenizer.for_bert(vocabulary, oov="word")
+    model = WordPieceTrainer(vocab_size=16_000).train(counter.to_table())
+    yield "trained, 16000", Tokenizer.for_bert(model.vocab, oov="word")

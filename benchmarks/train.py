@@ -58,7 +58,7 @@ def train_ours(texts: Sequence[str], vocab_size: int) -> list[str]:
     """Counts the words of `texts` and trains on the counts."""
     counter = Tokenizer.untrained_bert(lowercase=True).new_word_counter()
     counter.update(pa.array(texts, pa.large_string()))
-    return WordPieceTrainer(vocab_size=vocab_size).train(counter.to_table())
+    return list(WordPieceTrainer(vocab_size=vocab_size).train(counter.to_table()).vocab)
 
 
 def train_theirs(texts: Sequence[str], vocab_size: int) -> list[str]:

@@ -32,6 +32,8 @@ PUBLIC_MODULES = {"tokenizer", "tokenizer.trainers", "tokenizer.kernels.compilin
 PUBLIC_NAMES = {
     "tokenizer": {
         "AddedToken",
+        "BPE",
+        "BPETrainer",
         "BertNormalizer",
         "BertPreTokenizer",
         "Encoding",
@@ -40,12 +42,15 @@ PUBLIC_NAMES = {
         "TemplateProcessing",
         "Tokenizer",
         "TokenizerFileError",
+        "Trainer",
         "Truncation",
         "UNICODE_VERSIONS",
         "WordCounter",
+        "WordLevel",
         "WordPiece",
+        "WordPieceTrainer",
     },
-    "tokenizer.trainers": {"WordPieceTrainer"},
+    "tokenizer.trainers": {"BPETrainer", "Trainer", "WordPieceTrainer"},
 }
 
 

@@ -7,10 +7,15 @@ from tokenizer.counting import Tally as Tally
 from tokenizer.counting import WordCounter as WordCounter
 from tokenizer.encoding import Encoding as Encoding
 from tokenizer.errors import TokenizerFileError as TokenizerFileError
+from tokenizer.models import BPE as BPE
+from tokenizer.models import WordLevel as WordLevel
 from tokenizer.models import WordPiece as WordPiece
 from tokenizer.normalizers import BertNormalizer as BertNormalizer
 from tokenizer.post_processors import Padding as Padding
 from tokenizer.post_processors import TemplateProcessing as TemplateProcessing
 from tokenizer.post_processors import Truncation as Truncation
 from tokenizer.pre_tokenizers import BertPreTokenizer as BertPreTokenizer
+from tokenizer.trainers import BPETrainer as BPETrainer
+from tokenizer.trainers import Trainer as Trainer
+from tokenizer.trainers import WordPieceTrainer as WordPieceTrainer
 from tokenizer.unicode_data import UNICODE_VERSIONS as UNICODE_VERSIONS

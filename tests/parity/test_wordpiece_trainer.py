@@ -52,7 +52,7 @@ def hf_train(counts: Mapping[str, int], **fields: object) -> list[str]:
 def our_train(counts: Mapping[str, int], **fields: object) -> list[str]:
     words = pa.array([word.encode() for word in counts], pa.large_binary())
     table = pa.table({"word": words, "count": pa.array(counts.values(), pa.int64())})
-    return WordPieceTrainer(**{"limit_alphabet": None, "min_frequency": 0, **fields}).train(table)
+    return list(WordPieceTrainer(**{"limit_alphabet": None, "min_frequency": 0, **fields}).train(table).vocab)
 
 
 def check(counts: Mapping[str, int], *, n_runs: int = 2, **fields: object) -> list[list[str]]:

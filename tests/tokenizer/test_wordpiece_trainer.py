@@ -36,8 +36,19 @@ def table(rows: Iterable[tuple[str | bytes, int]]) -> pa.Table:
     return pa.table({"word": pa.array(words, pa.large_binary()), "count": pa.array(counts, pa.int64())})
 
 
+def fields_for(**fields: Any) -> dict[str, Any]:
+    """Adds to the first entries of the vocabulary the unknown token, which a model must have."""
+    fields = {**EVERYTHING, **fields}
+    if "[UNK]" not in fields["special_tokens"]:
+        fields["special_tokens"] = ["[UNK]", *fields["special_tokens"]]
+        fields["vocab_size"] += 1
+    return fields
+
+
 def train(word_counts: Mapping[str, int], **fields: Any) -> list[str]:
-    return WordPieceTrainer(**{**EVERYTHING, **fields}).train(table(word_counts.items()))
+    """The vocabulary, without an unknown token that the fields do not ask for."""
+    tokens = list(WordPieceTrainer(**fields_for(**fields)).train(table(word_counts.items())).vocab)
+    return tokens if "[UNK]" in fields.get("special_tokens", ()) else tokens[1:]
 
 
 # By hand
@@ -185,7 +196,8 @@ def test_only_words_and_their_total_counts_matter(rule: str, counts: dict[str, i
     random.Random(seed).shuffle(rows)
     cut = seed % len(rows)
     shuffled = pa.concat_tables([table(rows[:cut]), table([("q", 7), *rows[cut:]]).slice(1)])
-    assert WordPieceTrainer(**EVERYTHING, rule=rule).train(shuffled) == train(counts, rule=rule)
+    trained = WordPieceTrainer(**fields_for(rule=rule)).train(shuffled)
+    assert list(trained.vocab)[1:] == train(counts, rule=rule)
 
 
 positive = st.integers(1, 2**63 - 1)
@@ -256,6 +268,7 @@ def test_no_kernel_leaves_its_arrays(tmp_path: Path) -> None:
         ({"initial_alphabet": "ab", "limit_alphabet": 1}, "must be a list of strings, got the string 'ab'"),
         ({"initial_alphabet": ["a", "b"], "limit_alphabet": 1}, "2 characters, more than limit_alphabet=1"),
         ({"special_tokens": ["[UNK]", "[PAD]", "[UNK]"]}, r"be there once, got '\[UNK\]'"),
+        ({"special_tokens": ["[PAD]"]}, r"must hold the unknown token '\[UNK\]', got \['\[PAD\]'\]; add it, or name"),
         ({"special_tokens": [""]}, "must not be empty"),
         ({"special_tokens": "[UNK]"}, "special_tokens must be a list of strings"),
         ({"special_tokens": ["\ud800"]}, "lone surrogate"),
@@ -268,7 +281,7 @@ def test_bad_fields_are_refused_at_construction(fields: dict[str, Any], message:
 
 def test_a_vocabulary_too_small_for_its_alphabet_names_the_numbers_and_both_remedies() -> None:
     message = (
-        r"vocab_size=12 is smaller than the alphabet plus special tokens, 13 entries: 2 special tokens, 7 characters, "
+        r"vocab_size=12 is smaller than what the vocabulary begins with, 13 entries: 2 special tokens, 7 characters, "
         r"4 of them again with '##'; raise vocab_size to at least 13, or keep fewer characters with limit_alphabet"
     )
     with pytest.raises(ValueError, match=message):
@@ -316,3 +329,21 @@ def test_a_trainer_is_a_value() -> None:
     assert trainer.special_tokens == ("[UNK]",)
     assert eval(repr(trainer)) == trainer
     assert len({trainer, WordPieceTrainer(special_tokens=("[UNK]",), initial_alphabet=("a",))}) == 1
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_several_sizes_from_one_training_are_those_of_trainings_of_their_own(rule: str) -> None:
+    trainer = WordPieceTrainer(**fields_for(rule=rule))
+    models = trainer.train_sizes(table(HUGS.items()), [15, 12, 100])
+    assert list(models) == [15, 12, 100]
+    for size, model in models.items():
+        assert list(model.vocab) == ["[UNK]", *train(HUGS, rule=rule, vocab_size=size - 1)]
+        assert list(model.vocab.values()) == list(range(len(model.vocab)))
+
+
+def test_the_model_has_the_markers_of_its_trainer() -> None:
+    fields = {"special_tokens": ["<u>"], "unk_token": "<u>", "continuing_subword_prefix": "@"}
+    model = WordPieceTrainer(**fields).train(table(HUGS.items()))
+    assert (model.unk_token, model.continuing_subword_prefix) == ("<u>", "@")
+    assert list(model.vocab)[:7] == ["<u>", "b", "g", "h", "n", "p", "s"]
+    assert "@ug" in model.vocab

@@ -16,7 +16,10 @@ from tokenizer.kernels.pair_merging import (
     join,
     list_occurrences,
     merge_occurrences,
+    note_merge,
 )
+
+_BARRED = 2**63 - 1
 
 
 @kernel_part
@@ -94,6 +97,7 @@ def merge_most_frequent(
     pairs,
     slots,
     touched,
+    merges,
     state,
     occurrences,
     pool,
@@ -102,6 +106,10 @@ def merge_most_frequent(
     prefix,
     min_count,
     heap,
+    lengths,
+    max_length,
+    reserved_from,
+    reserved_to,
 ):
     """Merges the most frequent pair again and again; True when done, False for want of room.
 
@@ -109,6 +117,9 @@ def merge_most_frequent(
     valid entry, 0 if it has none. A pair whose count rose above QUEUED is queued anew at once, so no pair's valid entry
     is ever too low; an entry that is too high goes back with the right count when it comes to the top. An exact entry
     at the top therefore is the maximum.
+
+    A pair is barred, by a QUEUED that no count exceeds, if its token would have more than `max_length` characters or
+    is one of those from `reserved_from` up to `reserved_to`. `lengths` int32[n_tokens] are in characters of words.
     """
     while True:
         if state[N_QUEUED] + state[N_TOUCHED] > heap.shape[0]:
@@ -121,10 +132,19 @@ def merge_most_frequent(
         pair = heap[0, 1]
         left = pairs[pair, KEY] >> 32
         right = pairs[pair, KEY] & RIGHT_BITS
+        length = lengths[left] + lengths[right]
+        if length > max_length:
+            pairs[pair, QUEUED] = _BARRED
+            continue
         n_occurrences = list_occurrences(positions, pairs[pair, FIRST], occurrences)
-        if not has_room(pool, token_offsets, pairs, state, left, right, n_occurrences):
+        if not has_room(pool, token_offsets, pairs, merges, state, left, right, n_occurrences):
             return False
         merged = join(pool, token_offsets, token_slots, prefix, state, left, right)
+        if reserved_from <= merged < reserved_to:
+            pairs[pair, QUEUED] = _BARRED
+            continue
+        lengths[merged] = length
         merge_occurrences(
             positions, counts, pairs, slots, touched, state, occurrences, n_occurrences, left, right, merged
         )
+        note_merge(merges, state, left, right, merged)

@@ -19,6 +19,7 @@ from tokenizer.kernels.pair_merging import (
     join,
     list_occurrences,
     merge_occurrences,
+    note_merge,
 )
 
 NEXT_IN_ROW, PREVIOUS_IN_ROW, NEXT_IN_COLUMN, PREVIOUS_IN_COLUMN = range(4)
@@ -189,6 +190,7 @@ def merge_most_likely(
     pairs,
     slots,
     touched,
+    merges,
     state,
     occurrences,
     pool,
@@ -228,12 +230,13 @@ def merge_most_likely(
             _search_row(pairs, links, heads, best, tree, symbol_counts, row)
             continue
         n_occurrences = list_occurrences(positions, pairs[pair, FIRST], occurrences)
-        if not has_room(pool, token_offsets, pairs, state, left, right, n_occurrences):
+        if not has_room(pool, token_offsets, pairs, merges, state, left, right, n_occurrences):
             return False
         merged = join(pool, token_offsets, token_slots, prefix, state, left, right)
         count = merge_occurrences(
             positions, counts, pairs, slots, touched, state, occurrences, n_occurrences, left, right, merged
         )
+        note_merge(merges, state, left, right, merged)
         symbol_counts[left] -= count
         symbol_counts[right] -= count
         symbol_counts[merged] += count

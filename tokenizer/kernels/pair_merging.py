@@ -14,7 +14,8 @@ there are characters at most.
                                        QUEUED (what the rule in charge notes about it)
     slots:     int32[2 * capacity]     open addressing over KEY: row of `pairs` or -1; capacity is a power of two
     touched:   int32[capacity]         the pairs whose count the last merge changed
-    state:     int64[7]                the numbers that outlive a call, N_PAIRS and following
+    merges:    int32[capacity, 4]      what was merged, in order: LEFT and RIGHT symbol, their PRODUCT, N_TOKENS_AFTER
+    state:     int64[8]                the numbers that outlive a call, N_PAIRS and following
 
 Tokens are byte strings in one pool, `pool[token_offsets[id]:token_offsets[id + 1]]`; two ids never have the same bytes.
 Counts are trusted to be positive and to add up to less than 2**63 over all characters: then no sum here overflows.
@@ -27,11 +28,12 @@ import numpy as np
 
 from tokenizer.kernels.compiling import kernel, kernel_part
 
-N_CODE_POINTS = 0x110000
+CONTINUES, ENDS = 1, 2
 
 SYMBOL, PREVIOUS, NEXT, WORD, PAIR, EARLIER, LATER = range(7)
 KEY, COUNT, FIRST, STEP, QUEUED = range(5)
-N_PAIRS, N_TOUCHED, N_STEPS, N_QUEUED, N_TOKENS, ROWS_WANTED, BYTES_WANTED = range(7)
+N_PAIRS, N_TOUCHED, N_STEPS, N_QUEUED, N_TOKENS, N_MERGES, ROWS_WANTED, BYTES_WANTED = range(8)
+LEFT, RIGHT, PRODUCT, N_TOKENS_AFTER = range(4)
 
 RIGHT_BITS = 0xFFFFFFFF
 _HALF = np.uint64(32)
@@ -40,41 +42,44 @@ _FNV_BASIS = np.uint64(0xCBF29CE484222325)
 _FNV_PRIME = np.uint64(0x100000001B3)
 
 
+@kernel_part
+def _place(at, start, stop):
+    """Returns where in its word a character stands: CONTINUES unless it is the first, ENDS if it is the last."""
+    return (CONTINUES if at > start else 0) | (ENDS if at == stop - 1 else 0)
+
+
 @kernel
-def count_characters(code_points, offsets, counts, occurrences, continues):
-    """Counts every character and notes which of them continue a word.
+def count_characters(values, offsets, counts, occurrences, places):
+    """Counts every character and notes where in words it stands.
 
     Args:
-      code_points: int32[n_characters], the words one after the other.
-      offsets: int64[n_words + 1], row boundaries in `code_points`.
+      values: int32[n_characters] code points, or uint8[n_characters] bytes, the words one after the other.
+      offsets: int64[n_words + 1], row boundaries in `values`.
       counts: int64[n_words], how often each word occurred.
-      occurrences: int64[N_CODE_POINTS], added to.
-      continues: bool[N_CODE_POINTS], set where a character is not the first of some word.
+      occurrences: int64[n_distinct], added to; as long as there are values.
+      places: uint8[n_distinct], bit `place` is set where a character stands there in some word.
     """
     for word in range(counts.size):
         for at in range(offsets[word], offsets[word + 1]):
-            occurrences[code_points[at]] += counts[word]
-            if at > offsets[word]:
-                continues[code_points[at]] = True
+            occurrences[values[at]] += counts[word]
+            places[values[at]] |= 1 << _place(at, offsets[word], offsets[word + 1])
 
 
 @kernel
-def lay_out_words(code_points, offsets, initial_ids, continuing_ids, positions):
+def lay_out_words(values, offsets, ids, positions):
     """Fills `positions` with these words, in no pair's list yet, and returns how many rows they take.
 
     Args:
-      code_points: int32[n_characters], as in `count_characters`.
+      values: int32[n_characters] or uint8[n_characters], as in `count_characters`.
       offsets: int64[n_words + 1].
-      initial_ids: int32[N_CODE_POINTS], symbol of a word's first character, -1 to leave the character out.
-      continuing_ids: int32[N_CODE_POINTS], symbol of any later character, -1 to leave the character out.
+      ids: int32[4, n_distinct], symbol of each character by its place in the word, -1 to leave the character out.
       positions: int32[n_characters, 7], all -1.
     """
     n_positions = 0
     for word in range(offsets.size - 1):
         previous = -1
         for at in range(offsets[word], offsets[word + 1]):
-            ids = initial_ids if at == offsets[word] else continuing_ids
-            symbol = ids[code_points[at]]
+            symbol = ids[_place(at, offsets[word], offsets[word + 1]), values[at]]
             if symbol < 0:
                 continue
             positions[n_positions, SYMBOL] = symbol
@@ -281,10 +286,22 @@ def join(pool, token_offsets, token_slots, prefix, state, left, right):
     return np.int64(token_slots[slot])
 
 
+@kernel
+def note_merge(merges, state, left, right, merged):
+    """Writes down that these two were merged; `has_room` has seen to the room."""
+    merges[state[N_MERGES], LEFT] = left
+    merges[state[N_MERGES], RIGHT] = right
+    merges[state[N_MERGES], PRODUCT] = merged
+    merges[state[N_MERGES], N_TOKENS_AFTER] = state[N_TOKENS]
+    state[N_MERGES] += 1
+
+
 @kernel_part
-def has_room(pool, token_offsets, pairs, state, left, right, n_occurrences):
+def has_room(pool, token_offsets, pairs, merges, state, left, right, n_occurrences):
     """True if these occurrences can be merged: each makes two pairs at most, all of them with the new token."""
     size = token_offsets[left + 1] - token_offsets[left] + token_offsets[right + 1] - token_offsets[right]
     state[BYTES_WANTED] = token_offsets[state[N_TOKENS]] + size
     state[ROWS_WANTED] = state[N_PAIRS] + 2 * min(n_occurrences, state[N_TOKENS] + 1)
-    return state[BYTES_WANTED] <= pool.size and state[ROWS_WANTED] <= pairs.shape[0]
+    return (
+        state[BYTES_WANTED] <= pool.size and state[ROWS_WANTED] <= pairs.shape[0] and state[N_MERGES] < merges.shape[0]
+    )

@@ -3,7 +3,7 @@
 
 import itertools
 from collections.abc import Sequence
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -12,6 +12,7 @@ from tokenizer.kernels.merge_by_frequency import merge_most_frequent
 from tokenizer.kernels.merge_by_likelihood import merge_most_likely, rank_rows
 from tokenizer.kernels.pair_merging import (
     BYTES_WANTED,
+    N_MERGES,
     N_PAIRS,
     N_STEPS,
     N_TOKENS,
@@ -20,7 +21,9 @@ from tokenizer.kernels.pair_merging import (
     add_all,
     fill_slots,
     fill_token_slots,
+    lay_out_words,
 )
+from tokenizer.trainers.word_counts import MAX_CHARACTERS, CountedWords
 
 Rule = Literal["frequency", "likelihood"]
 """How the next pair to merge is chosen."""
@@ -47,36 +50,58 @@ def _room_for_pairs(at_least: int, pairs: Int64s, n_pairs: int) -> tuple[Int64s,
     return longer, slots, np.empty(len(longer), np.int32)
 
 
+class Merged(NamedTuple):
+    """What merging has made."""
+
+    tokens: list[bytes]
+    """The first tokens, then those that merges added to them, in order."""
+    merges: Int32s
+    """int32[n_merges, 4]: left, right, product, and how many tokens there were after it."""
+
+    def n_merges_for(self, n_tokens: int, n_first: int) -> int:
+        """Returns how many of the merges a training for `n_tokens` makes, which has `n_first` tokens to begin with."""
+        n_before = np.append(n_first, self.merges[:-1, 3])
+        return int(np.searchsorted(n_before[: len(self.merges)], n_tokens))
+
+
 def merge_pairs(
     rule: Rule,
-    positions: Int32s,
-    counts: Int64s,
-    tokens: Sequence[bytes],
-    prefix: bytes,
+    words: CountedWords,
+    ids: Int32s,
+    tokens: Sequence[str],
     *,
+    prefix: str = "",
     n_tokens: int,
     min_count: int,
-) -> list[bytes]:
-    """Returns the tokens with those that merging one pair after the other adds to them.
+    max_length: int = MAX_CHARACTERS,
+    reserved: range = range(0),
+) -> Merged:
+    """Merges one pair after the other until there are `n_tokens` tokens or no pair is left.
 
     Args:
       rule: the pair that goes first is the one of the highest count (`frequency`) or of the highest count(ab) /
         (count(a) * count(b)) (`likelihood`); ties go to the smaller left id, then to the smaller right id.
-      positions: int32[n_characters, 7], of `lay_out_words`; used up.
-      counts: int64[n_words], all positive, adding up to less than 2**63 over all characters.
+      words: as `tokenizer.trainers.word_counts` makes them.
+      ids: int32[4, n_distinct], the symbol of each character by its place in the word, -1 to leave it out.
       tokens: no two alike; a symbol is a position in them.
       prefix: taken off the right token when two are joined.
       n_tokens: stop at so many tokens, at least those there are.
       min_count: pairs below it are not merged; at least 1.
+      max_length: characters of words that a token may have at most, at least 2; `frequency` only.
+      reserved: tokens that no merge may make; `frequency` only.
     """
+    positions = np.full((words.values.size, 7), -1, np.int32)
+    positions = positions[: lay_out_words(words.values, words.offsets, ids, positions)]
+    counts = words.counts
+    encoded = [token.encode() for token in tokens]
     n_tokens = min(n_tokens, len(tokens) + len(positions))  # a merge takes one symbol away and adds one token at most
-    pool = np.frombuffer(bytearray().join(tokens), np.uint8)
+    pool = np.frombuffer(bytearray().join(encoded), np.uint8)
     token_offsets = np.zeros(n_tokens + 1, np.int64)
-    token_offsets[1 : len(tokens) + 1] = np.cumsum([len(token) for token in tokens])
+    token_offsets[1 : len(tokens) + 1] = np.cumsum([len(token) for token in encoded])
     token_slots = np.full(_power_of_two(2 * n_tokens), -1, np.int32)
     fill_token_slots(token_slots, pool, token_offsets, len(tokens))
 
-    state = np.zeros(7, np.int64)
+    state = np.zeros(8, np.int64)
     state[N_TOKENS] = len(tokens)
     pairs, slots, touched = _room_for_pairs(1024, np.empty((0, 5), np.int64), 0)
     state[N_STEPS] = -1  # what `_add_occurrence` writes into STEP: nothing counts as touched
@@ -85,31 +110,32 @@ def merge_pairs(
         pairs, slots, touched = _room_for_pairs(2 * len(pairs), pairs, state[N_PAIRS])
     state[N_STEPS] = 0
 
+    merges = np.empty((n_tokens - len(tokens) + 1, 4), np.int32)
     occurrences = np.empty(len(positions), np.int32)
-    prefix_bytes = np.frombuffer(prefix, np.uint8)
+    prefix_bytes = np.frombuffer(prefix.encode(), np.uint8)
     by_pair: npt.NDArray[Any]
     if rule == "frequency":
         by_pair = np.empty((len(pairs), 2), np.int64)
         touched[: state[N_PAIRS]] = np.arange(state[N_PAIRS])
         state[N_TOUCHED] = state[N_PAIRS]
+        others: tuple[Any, ...] = (np.ones(n_tokens, np.int32), max_length, reserved.start, reserved.stop)
     else:
         by_pair = np.empty((len(pairs), 4), np.int32)
         n_leaves = _power_of_two(n_tokens)
-        by_symbol = (
+        others = (
             np.full((2, n_tokens), -1, np.int32),
             np.full((n_leaves, 3), -1, np.int64),
             np.empty(2 * n_leaves, np.int32),
             np.zeros(n_leaves, np.int64),
         )
-        rank_rows(positions, counts, pairs, state, min_count, by_pair, *by_symbol)
-    while True:
-        arguments = (
-            *(positions, counts, pairs, slots, touched, state, occurrences),
-            *(pool, token_offsets, token_slots, prefix_bytes, min_count, by_pair),
-        )
-        is_done = merge_most_frequent(*arguments) if rule == "frequency" else merge_most_likely(*arguments, *by_symbol)
-        if is_done:
-            break
+        rank_rows(positions, counts, pairs, state, min_count, by_pair, *others)
+    merge = merge_most_frequent if rule == "frequency" else merge_most_likely
+    while not merge(
+        *(positions, counts, pairs, slots, touched, merges, state, occurrences),
+        *(pool, token_offsets, token_slots, prefix_bytes, min_count, by_pair, *others),
+    ):
+        if state[N_MERGES] == len(merges):
+            merges = _longer(merges, 2 * len(merges))
         if state[BYTES_WANTED] > len(pool):
             pool = _longer(pool, 2 * int(state[BYTES_WANTED]))
         if state[ROWS_WANTED] > len(pairs):
@@ -117,4 +143,5 @@ def merge_pairs(
             more[: len(touched)] = touched
             touched, by_pair = more, _longer(by_pair, len(pairs))
     ends = token_offsets[: state[N_TOKENS] + 1].tolist()
-    return [pool[start:stop].tobytes() for start, stop in itertools.pairwise(ends)]
+    made = [pool[start:stop].tobytes() for start, stop in itertools.pairwise(ends)]
+    return Merged(made, merges[: state[N_MERGES]])

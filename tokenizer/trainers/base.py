@@ -1,0 +1,132 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What all trainers have in common: word counts in, models out, one training for several sizes."""
+
+import abc
+import reprlib
+from collections.abc import Iterable, Sequence
+from typing import Any, Generic, TypeVar
+
+import pyarrow as pa
+
+ModelT_co = TypeVar("ModelT_co", covariant=True)
+
+
+class Trainer(abc.ABC, Generic[ModelT_co]):
+    """Learns a model from word counts; a value, whose fields are the options.
+
+    The model is a function of the words, their counts and the fields alone: rows may come in any order, and a word may
+    be spread over several of them.
+    """
+
+    vocab_size: int
+
+    def train(self, word_counts: pa.Table) -> ModelT_co:
+        """Returns the model with up to `vocab_size` entries; the order of `model.vocab` is that of the ids.
+
+        Args:
+          word_counts: columns `word` (large_binary) and `count` (int64), no nulls, rows in any order. A word that is
+            there twice counts twice; an empty word or one that occurs 0 times is as if it were not there.
+
+        Raises:
+          TypeError: if a column is missing or of another type.
+          ValueError: before any work, if there is no word; a count is negative or null; a word is null, or not UTF-8
+            where words are text; the counts times the words' lengths add up to more than `word_counts.MAX_TOTAL`; the
+            words have more than `word_counts.MAX_CHARACTERS` characters; or `vocab_size` is too small for what the
+            vocabulary begins with.
+        """
+        return self.train_sizes(word_counts, [self.vocab_size])[self.vocab_size]
+
+    @abc.abstractmethod
+    def train_sizes(self, word_counts: pa.Table, sizes: Sequence[int]) -> dict[int, ModelT_co]:
+        """Returns the model of each size, from one training; each is what `train` returns for that `vocab_size`.
+
+        Args:
+          word_counts: as in `train`.
+          sizes: what to take for `vocab_size`, which is not looked at; in any order.
+
+        Raises:
+          TypeError: as `train`.
+          ValueError: as `train`, for the smallest size; or if there is no size.
+        """
+
+
+def check_sizes(sizes: Sequence[int], n_first: int, parts: Sequence[str], remedy: str = "") -> None:
+    """Checks that every size has room for what a vocabulary begins with.
+
+    Args:
+      sizes: entries of the vocabularies.
+      n_first: entries that each of them begins with.
+      parts: says what these are.
+      remedy: says how there can be fewer.
+
+    Raises:
+      ValueError: if there is no size, or one is too small.
+    """
+    if not sizes:
+        raise ValueError("sizes must name at least one vocabulary size, got none")
+    smallest = min(sizes)
+    if smallest < max(1, n_first):
+        raise ValueError(
+            f"vocab_size={smallest!r} is smaller than what the vocabulary begins with, {n_first} entries: "
+            f"{', '.join(parts)}; raise vocab_size to at least {n_first}{remedy}"
+        )
+
+
+def freeze_strings(trainer: Any, *names: str) -> None:
+    """Makes tuples of list fields of a frozen dataclass.
+
+    Raises:
+      TypeError: if one is a string, which would be taken for a list of characters.
+    """
+    for name in names:
+        value = getattr(trainer, name)
+        if isinstance(value, str):
+            raise TypeError(f"{name} must be a list of strings, got the string {reprlib.repr(value)}")
+        object.__setattr__(trainer, name, tuple(value))
+
+
+def check_numbers(vocab_size: int, min_frequency: int) -> None:
+    """Checks the two numbers that every trainer has.
+
+    Raises:
+      ValueError: if one is out of range.
+    """
+    if vocab_size < 1:
+        raise ValueError(f"vocab_size must be at least 1, got {vocab_size!r}")
+    if min_frequency < 0:
+        raise ValueError(f"min_frequency must not be negative, got {min_frequency!r}")
+
+
+def check_tokens(name: str, tokens: Sequence[str]) -> None:
+    """Checks tokens that are to be in a vocabulary.
+
+    Raises:
+      ValueError: if one is empty or there twice.
+    """
+    for token in tokens:
+        if not token or tokens.count(token) > 1:
+            raise ValueError(f"{name} must not be empty and be there once, got {token!r}")
+
+
+def check_encodable(texts: Iterable[str]) -> None:
+    """Checks that these can be written to a file.
+
+    Raises:
+      ValueError: if one holds a lone surrogate.
+    """
+    for text in texts:
+        if any("\ud800" <= character <= "\udfff" for character in text):
+            raise ValueError(f"a vocabulary is UTF-8, which cannot hold the lone surrogate in {text!r}")
+
+
+def check_unk_token(unk_token: str, special_tokens: Sequence[str]) -> None:
+    """Checks that the unknown token will be in the vocabulary.
+
+    Raises:
+      ValueError: if it is no special token.
+    """
+    if unk_token not in special_tokens:
+        raise ValueError(
+            f"special_tokens must hold the unknown token {unk_token!r}, got {list(special_tokens)!r}; add it, or name "
+            "another with unk_token="
+        )

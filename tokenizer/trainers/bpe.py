@@ -1,0 +1,169 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`BPETrainer`: word counts -> byte pair encoding, on characters or on bytes."""
+
+import dataclasses
+from collections.abc import Sequence
+
+import numpy as np
+import pyarrow as pa
+
+from tokenizer.models.bpe import BPE
+from tokenizer.trainers import alphabet, base
+from tokenizer.trainers.merging import Merged, merge_pairs
+from tokenizer.trainers.word_counts import CountedWords, words_as_bytes, words_as_code_points
+
+BYTE_TOKENS = tuple(f"<0x{byte:02X}>" for byte in range(256))
+"""What `byte_fallback` adds to a vocabulary."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class BPETrainer(base.Trainer[BPE]):
+    """Learns the merges of byte pair encoding from word counts. The defaults are those of HF's `BpeTrainer`.
+
+    The vocabulary begins with the special tokens, then the byte tokens of `byte_fallback`, then the alphabet, then the
+    characters with the prefix, with the suffix and with both, as far as they occur; each group by code point of what is
+    written. Every word starts as its characters; then one pair of neighbours after the other is joined wherever it
+    occurs, left to right, which adds an entry to the vocabulary, until the vocabulary is full or no pair is frequent
+    enough. Ids are positions in this order.
+
+    The next pair is the first one in this total order, so the model is a function of the words and counts alone:
+
+    1. higher count(ab), how often a and b are neighbours in the words as they are divided now;
+    2. smaller id of a; 3. smaller id of b.
+
+    With `byte_level` words are bytes, UTF-8 or not. The alphabet is all 256 of them, written in GPT-2's printable
+    characters, so that its order, by code point, is that of GPT-2's vocabulary: `!` to `~`, `¡` to `¬`, `®` to `ÿ`,
+    then the others as U+0100 to U+0143.
+
+    Source: HF tokenizers 0.23 `BpeTrainer` (`models/bpe/trainer.rs`): same ids, same merges, as long as there is no
+    prefix or suffix, whose characters HF numbers in the order of a hash table; for the order a run has drawn they are
+    equal too (tests/parity/test_bpe_trainer.py).
+    Known differences: a `vocab_size` too small for the alphabet and repeated special tokens are errors; characters
+    equally frequent at the edge of `limit_alphabet` are kept by code point; counts are 64 bits wide, not 32; a pair
+    that comes back after it was merged, which takes words that hold the prefix or the suffix itself, is counted from
+    zero, where HF goes on from the count it had, and is listed once.
+
+    Args:
+      vocab_size: entries of the vocabulary at most, at least 1.
+      min_frequency: pairs that occur less often are not merged; 0 and 1 are the same.
+      special_tokens: first entries of the vocabulary, in this order. A character that is a special token is kept.
+      limit_alphabet: characters to keep at most, the most frequent first, then by code point; None keeps all. A
+        character that is left out is skipped wherever it occurs: its neighbours become neighbours of each other. Not
+        with `byte_level`.
+      initial_alphabet: characters to have in the alphabet whether they occur or not; kept before all others. Not with
+        `byte_level`.
+      continuing_subword_prefix, end_of_word_suffix: put before characters that continue a word, and after those that
+        end one; None or empty for none.
+      max_token_length: tokens of as many characters (bytes with `byte_level`) are not made, but those of two always
+        are, as in HF; markers do not count. None for no limit.
+      byte_level: whether words are bytes.
+      byte_fallback: whether the vocabulary has the 256 tokens `<0x00>` to `<0xFF>`, which no merge can make, and the
+        model uses them for unknown characters. Not with `byte_level`.
+      unk_token: the special token that the model has for unknown characters; None drops them.
+
+    Raises:
+      TypeError: if a list of strings is a string.
+      ValueError: for a value out of range, a special token that is empty, there twice or a byte token, an unknown
+        token that is no special token, an initial character that is not a single one, more initial characters than
+        `limit_alphabet`, or options that do not go together.
+    """
+
+    vocab_size: int = 30_000
+    min_frequency: int = 0
+    special_tokens: tuple[str, ...] = ()
+    limit_alphabet: int | None = None
+    initial_alphabet: tuple[str, ...] = ()
+    continuing_subword_prefix: str | None = None
+    end_of_word_suffix: str | None = None
+    max_token_length: int | None = None
+    byte_level: bool = False
+    byte_fallback: bool = False
+    unk_token: str | None = None
+
+    def __post_init__(self) -> None:
+        """Checks every field; lists become tuples."""
+        base.freeze_strings(self, "initial_alphabet", "special_tokens")
+        base.check_numbers(self.vocab_size, self.min_frequency)
+        base.check_tokens("special_tokens", self.special_tokens)
+        alphabet.check_alphabet(self.initial_alphabet, self.limit_alphabet)
+        base.check_encodable((*self.initial_alphabet, *self.special_tokens, self._prefix, self._suffix))
+        if self.unk_token is not None:
+            base.check_unk_token(self.unk_token, self.special_tokens)
+        if self.max_token_length is not None and self.max_token_length < 1:
+            raise ValueError(f"max_token_length must be at least 1 or None, got {self.max_token_length!r}")
+        if self.byte_level:
+            for name in ("limit_alphabet", "initial_alphabet", "byte_fallback"):
+                if getattr(self, name):
+                    raise ValueError(f"byte_level has every byte in its alphabet, so {name} must not be set with it")
+        if self.byte_fallback and (twice := set(self.special_tokens) & set(BYTE_TOKENS)):
+            raise ValueError(f"special_tokens must not hold byte tokens, which byte_fallback adds, got {min(twice)!r}")
+
+    @property
+    def _prefix(self) -> str:
+        return self.continuing_subword_prefix or ""
+
+    @property
+    def _suffix(self) -> str:
+        return self.end_of_word_suffix or ""
+
+    def train_sizes(self, word_counts: pa.Table, sizes: Sequence[int]) -> dict[int, BPE]:
+        """Returns the model of each size, from one training; see `Trainer.train_sizes`.
+
+        A smaller vocabulary has the first entries and the first merges of a larger one.
+
+        Cost: O(characters of the distinct words * log(pairs)), however long a word is. About 50 bytes per character
+        and 70 per distinct pair.
+        """
+        words = words_as_bytes(word_counts) if self.byte_level else words_as_code_points(word_counts)
+        first = self._first_tokens(words)
+        n_special, n_reserved = len(self.special_tokens), len(BYTE_TOKENS) if self.byte_fallback else 0
+        marks = [mark for mark in (self._prefix, self._suffix) if mark]
+        parts = [f"{n_special} special tokens", *([f"{n_reserved} byte tokens"] if n_reserved else [])]
+        remedy = "" if self.byte_level else alphabet.fewer(self.limit_alphabet)
+        base.check_sizes(sizes, len(first.tokens), [*parts, *first.parts(marks)], remedy)
+        limits = {} if self.max_token_length is None else {"max_length": max(2, self.max_token_length - 1)}
+        merged = merge_pairs(
+            "frequency",
+            words,
+            first.ids,
+            first.tokens,
+            prefix=self._prefix,
+            n_tokens=max(sizes),
+            min_count=max(1, self.min_frequency),
+            reserved=range(n_special, n_special + n_reserved),
+            **limits,
+        )
+        return self._models(merged, len(first.tokens), sizes)
+
+    def _first_tokens(self, words: CountedWords) -> alphabet.FirstTokens:
+        characters = alphabet.count_characters(words)
+        if self.byte_level:
+            kept = np.arange(256)
+        else:
+            kept = alphabet.choose_alphabet(characters, self.initial_alphabet, self.limit_alphabet)
+        return alphabet.first_tokens(
+            [*self.special_tokens, *(BYTE_TOKENS if self.byte_fallback else ())],
+            kept,
+            characters,
+            prefix=self._prefix,
+            suffix=self._suffix,
+            may_be_characters=self.special_tokens,
+        )
+
+    def _models(self, merged: Merged, n_first: int, sizes: Sequence[int]) -> dict[int, BPE]:
+        tokens = [token.decode() for token in merged.tokens]
+        pairs = [(tokens[left], tokens[right]) for left, right, *_ in merged.merges.tolist()]
+        models = {}
+        for size in sizes:
+            # A pair that came back was merged again; the model, which goes by the pair alone, has to know it once.
+            merges = list(dict.fromkeys(pairs[: merged.n_merges_for(size, n_first)]))
+            models[size] = BPE(
+                {token: position for position, token in enumerate(tokens[:size])},
+                merges,
+                unk_token=self.unk_token,
+                continuing_subword_prefix=self.continuing_subword_prefix,
+                end_of_word_suffix=self.end_of_word_suffix,
+                byte_fallback=self.byte_fallback,
+                byte_level=self.byte_level,
+            )
+        return models

@@ -1,0 +1,102 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Tables of word counts, checked and lowered to arrays."""
+
+import reprlib
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+MAX_TOTAL = 2**63 - 1
+"""What the counts, each times its word's characters, may add up to; keeps every sum of the training an int64."""
+
+MAX_CHARACTERS = 2**29
+"""What the distinct words may have in characters, all together: up to three pairs each, numbered in 31 bits."""
+
+
+class CountedWords(NamedTuple):
+    """Words that are not empty and occur, as numbers one after the other."""
+
+    values: npt.NDArray[Any]
+    """uint8[n_bytes] bytes, or int32[n_characters] code points."""
+    offsets: npt.NDArray[np.int64]
+    """int64[n_words + 1], from 0."""
+    counts: npt.NDArray[np.int64]
+    """int64[n_words], all positive."""
+
+
+def words_as_bytes(word_counts: pa.Table) -> CountedWords:
+    """Returns the checked words as bytes, in the order of the table.
+
+    Raises:
+      TypeError: if a column is missing or of another type.
+      ValueError: if there is no word, a count is negative or null, or the sums are too large; see `Trainer.train`.
+    """
+    words = _read(word_counts)
+    _check_sums(words, "bytes")
+    return words
+
+
+def words_as_code_points(word_counts: pa.Table) -> CountedWords:
+    """Returns the checked words as code points, in the order of the table.
+
+    Raises:
+      TypeError, ValueError: as `words_as_bytes`.
+      ValueError: if a word is not UTF-8.
+    """
+    data, byte_offsets, counts = _read(word_counts)
+    begins_character = (data & 0xC0) != 0x80
+    is_whole = begins_character[byte_offsets[:-1]]  # a word that begins inside a character hides in a valid whole
+    if not is_whole.all():
+        raise ValueError(_not_utf8(data, byte_offsets, int(np.argmin(is_whole))))
+    try:
+        text = data.tobytes().decode()
+    except UnicodeDecodeError as error:
+        row = int(np.searchsorted(byte_offsets, error.start, side="right")) - 1
+        raise ValueError(_not_utf8(data, byte_offsets, row)) from error
+    offsets = np.concatenate([np.zeros(1, np.int64), np.cumsum(begins_character, dtype=np.int64)])[byte_offsets]
+    words = CountedWords(np.frombuffer(text.encode("utf-32-le"), np.int32), offsets, counts)
+    _check_sums(words, "characters")
+    return words
+
+
+def _read(word_counts: pa.Table) -> CountedWords:
+    for name, expected in (("word", pa.large_binary()), ("count", pa.int64())):
+        found = word_counts.schema.field(name).type if name in word_counts.schema.names else "missing"
+        if found != expected:
+            raise TypeError(f"word_counts must have columns word: large_binary and count: int64, but {name} is {found}")
+        if nulls := word_counts[name].null_count:
+            raise ValueError(f"word_counts must not hold nulls, got {nulls} in column {name!r}")
+    lowest = pc.min(word_counts["count"]).as_py()
+    if lowest is not None and lowest < 0:
+        raise ValueError(f"word_counts: counts must not be negative, got {lowest!r}")
+    word_counts = word_counts.filter(
+        pc.and_(pc.greater(word_counts["count"], 0), pc.greater(pc.binary_length(word_counts["word"]), 0))
+    )
+    if not word_counts.num_rows:
+        raise ValueError("word_counts holds no words to learn from; is the input empty?")
+    words = word_counts["word"].combine_chunks()
+    counts = word_counts["count"].combine_chunks().to_numpy()
+    offsets = np.frombuffer(words.buffers()[1], np.int64)[words.offset : words.offset + len(words) + 1]
+    values = np.frombuffer(words.buffers()[2], np.uint8)[offsets[0] : offsets[-1]]
+    return CountedWords(values, offsets - offsets[0], counts)
+
+
+def _check_sums(words: CountedWords, unit: str) -> None:
+    if words.values.size > MAX_CHARACTERS:
+        raise ValueError(
+            f"word_counts: the words have {words.values.size} {unit}, more than {MAX_CHARACTERS}; drop the rarest words"
+        )
+    # The float is exact to many digits, so only sums close to the limit need Python's integers.
+    lengths = np.diff(words.offsets)
+    if np.dot(lengths.astype(np.float64), words.counts.astype(np.float64)) > MAX_TOTAL / 2:
+        total = sum(length * count for length, count in zip(lengths.tolist(), words.counts.tolist(), strict=True))
+        if total > MAX_TOTAL:
+            raise ValueError(f"word_counts: the counts add up to {total} {unit}, more than 2**63 - 1; scale them down")
+
+
+def _not_utf8(data: npt.NDArray[np.uint8], byte_offsets: npt.NDArray[np.int64], row: int) -> str:
+    word = data[byte_offsets[row] : byte_offsets[row + 1]].tobytes()
+    return f"word_counts: words must be UTF-8, got {reprlib.repr(word)}"
