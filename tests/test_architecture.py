@@ -34,6 +34,7 @@ PUBLIC_NAMES = {
         "AddedToken",
         "BPE",
         "BPETrainer",
+        "CharacterTrainer",
         "BertNormalizer",
         "BertPreTokenizer",
         "Encoding",
@@ -47,10 +48,11 @@ PUBLIC_NAMES = {
         "UNICODE_VERSIONS",
         "WordCounter",
         "WordLevel",
+        "WordLevelTrainer",
         "WordPiece",
         "WordPieceTrainer",
     },
-    "tokenizer.trainers": {"BPETrainer", "Trainer", "WordPieceTrainer"},
+    "tokenizer.trainers": {"BPETrainer", "CharacterTrainer", "Trainer", "WordLevelTrainer", "WordPieceTrainer"},
 }
 
 

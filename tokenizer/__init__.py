@@ -16,6 +16,8 @@ from tokenizer.post_processors import TemplateProcessing as TemplateProcessing
 from tokenizer.post_processors import Truncation as Truncation
 from tokenizer.pre_tokenizers import BertPreTokenizer as BertPreTokenizer
 from tokenizer.trainers import BPETrainer as BPETrainer
+from tokenizer.trainers import CharacterTrainer as CharacterTrainer
 from tokenizer.trainers import Trainer as Trainer
+from tokenizer.trainers import WordLevelTrainer as WordLevelTrainer
 from tokenizer.trainers import WordPieceTrainer as WordPieceTrainer
 from tokenizer.unicode_data import UNICODE_VERSIONS as UNICODE_VERSIONS

@@ -119,7 +119,8 @@ def merge_most_frequent(
     at the top therefore is the maximum.
 
     A pair is barred, by a QUEUED that no count exceeds, if its token would have more than `max_length` characters or
-    is one of those from `reserved_from` up to `reserved_to`. `lengths` int32[n_tokens] are in characters of words.
+    is one of those from `reserved_from` up to `reserved_to`. `lengths` int32[n_tokens] are in characters of words, as
+    many as there were when a token was first made, 0 for those that are not symbols yet.
     """
     while True:
         if state[N_QUEUED] + state[N_TOUCHED] > heap.shape[0]:
@@ -143,7 +144,8 @@ def merge_most_frequent(
         if reserved_from <= merged < reserved_to:
             pairs[pair, QUEUED] = _BARRED
             continue
-        lengths[merged] = length
+        if lengths[merged] == 0:
+            lengths[merged] = length
         merge_occurrences(
             positions, counts, pairs, slots, touched, state, occurrences, n_occurrences, left, right, merged
         )

@@ -3,6 +3,8 @@
 
 from tokenizer.trainers.base import Trainer
 from tokenizer.trainers.bpe import BPETrainer
+from tokenizer.trainers.characters import CharacterTrainer
+from tokenizer.trainers.wordlevel import WordLevelTrainer
 from tokenizer.trainers.wordpiece import WordPieceTrainer
 
-__all__ = ["BPETrainer", "Trainer", "WordPieceTrainer"]
+__all__ = ["BPETrainer", "CharacterTrainer", "Trainer", "WordLevelTrainer", "WordPieceTrainer"]

@@ -10,6 +10,9 @@ import pyarrow as pa
 
 ModelT_co = TypeVar("ModelT_co", covariant=True)
 
+BYTE_TOKENS = tuple(f"<0x{byte:02X}>" for byte in range(256))
+"""What `byte_fallback` adds to a vocabulary."""
+
 
 class Trainer(abc.ABC, Generic[ModelT_co]):
     """Learns a model from word counts; a value, whose fields are the options.

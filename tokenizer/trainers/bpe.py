@@ -12,19 +12,16 @@ from tokenizer.trainers import alphabet, base
 from tokenizer.trainers.merging import Merged, merge_pairs
 from tokenizer.trainers.word_counts import CountedWords, words_as_bytes, words_as_code_points
 
-BYTE_TOKENS = tuple(f"<0x{byte:02X}>" for byte in range(256))
-"""What `byte_fallback` adds to a vocabulary."""
-
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class BPETrainer(base.Trainer[BPE]):
     """Learns the merges of byte pair encoding from word counts. The defaults are those of HF's `BpeTrainer`.
 
-    The vocabulary begins with the special tokens, then the byte tokens of `byte_fallback`, then the alphabet, then the
-    characters with the prefix, with the suffix and with both, as far as they occur; each group by code point of what is
-    written. Every word starts as its characters; then one pair of neighbours after the other is joined wherever it
-    occurs, left to right, which adds an entry to the vocabulary, until the vocabulary is full or no pair is frequent
-    enough. Ids are positions in this order.
+    The vocabulary begins with the special tokens, then the user-defined symbols, then the byte tokens of
+    `byte_fallback`, then the alphabet, then the characters with the prefix, with the suffix and with both, as far as
+    they occur; the last four groups by code point of what is written. Every word starts as its characters; then one
+    pair of neighbours after the other is joined wherever it occurs, left to right, which adds an entry to the
+    vocabulary, until the vocabulary is full or no pair is frequent enough. Ids are positions in this order.
 
     The next pair is the first one in this total order, so the model is a function of the words and counts alone:
 
@@ -47,6 +44,8 @@ class BPETrainer(base.Trainer[BPE]):
       vocab_size: entries of the vocabulary at most, at least 1.
       min_frequency: pairs that occur less often are not merged; 0 and 1 are the same.
       special_tokens: first entries of the vocabulary, in this order. A character that is a special token is kept.
+      user_defined_symbols: entries that come next, in this order. Each is one token wherever it occurs, as an added
+        token is: words are cut there, what is left and right of it are words of their own, and no merge can make it.
       limit_alphabet: characters to keep at most, the most frequent first, then by code point; None keeps all. A
         character that is left out is skipped wherever it occurs: its neighbours become neighbours of each other. Not
         with `byte_level`.
@@ -63,14 +62,15 @@ class BPETrainer(base.Trainer[BPE]):
 
     Raises:
       TypeError: if a list of strings is a string.
-      ValueError: for a value out of range, a special token that is empty, there twice or a byte token, an unknown
-        token that is no special token, an initial character that is not a single one, more initial characters than
-        `limit_alphabet`, or options that do not go together.
+      ValueError: for a value out of range, a special token or user-defined symbol that is empty, there twice or a
+        byte token, an unknown token that is no special token, an initial character that is not a single one, more
+        initial characters than `limit_alphabet`, or options that do not go together.
     """
 
     vocab_size: int = 30_000
     min_frequency: int = 0
     special_tokens: tuple[str, ...] = ()
+    user_defined_symbols: tuple[str, ...] = ()
     limit_alphabet: int | None = None
     initial_alphabet: tuple[str, ...] = ()
     continuing_subword_prefix: str | None = None
@@ -82,11 +82,12 @@ class BPETrainer(base.Trainer[BPE]):
 
     def __post_init__(self) -> None:
         """Checks every field; lists become tuples."""
-        base.freeze_strings(self, "initial_alphabet", "special_tokens")
+        base.freeze_strings(self, "initial_alphabet", "special_tokens", "user_defined_symbols")
         base.check_numbers(self.vocab_size, self.min_frequency)
         base.check_tokens("special_tokens", self.special_tokens)
+        base.check_tokens("special tokens, user-defined symbols and byte tokens", self._before)
         alphabet.check_alphabet(self.initial_alphabet, self.limit_alphabet)
-        base.check_encodable((*self.initial_alphabet, *self.special_tokens, self._prefix, self._suffix))
+        base.check_encodable((*self.initial_alphabet, *self._before, self._prefix, self._suffix))
         if self.unk_token is not None:
             base.check_unk_token(self.unk_token, self.special_tokens)
         if self.max_token_length is not None and self.max_token_length < 1:
@@ -95,8 +96,11 @@ class BPETrainer(base.Trainer[BPE]):
             for name in ("limit_alphabet", "initial_alphabet", "byte_fallback"):
                 if getattr(self, name):
                     raise ValueError(f"byte_level has every byte in its alphabet, so {name} must not be set with it")
-        if self.byte_fallback and (twice := set(self.special_tokens) & set(BYTE_TOKENS)):
-            raise ValueError(f"special_tokens must not hold byte tokens, which byte_fallback adds, got {min(twice)!r}")
+
+    @property
+    def _before(self) -> tuple[str, ...]:
+        """What the vocabulary holds before the alphabet."""
+        return (*self.special_tokens, *self.user_defined_symbols, *(base.BYTE_TOKENS if self.byte_fallback else ()))
 
     @property
     def _prefix(self) -> str:
@@ -114,11 +118,15 @@ class BPETrainer(base.Trainer[BPE]):
         Cost: O(characters of the distinct words * log(pairs)), however long a word is. About 50 bytes per character
         and 70 per distinct pair.
         """
-        words = words_as_bytes(word_counts) if self.byte_level else words_as_code_points(word_counts)
+        read = words_as_bytes if self.byte_level else words_as_code_points
+        words = read(word_counts, cut_at=self.user_defined_symbols)
         first = self._first_tokens(words)
-        n_special, n_reserved = len(self.special_tokens), len(BYTE_TOKENS) if self.byte_fallback else 0
         marks = [mark for mark in (self._prefix, self._suffix) if mark]
-        parts = [f"{n_special} special tokens", *([f"{n_reserved} byte tokens"] if n_reserved else [])]
+        parts = [f"{len(self.special_tokens)} special tokens"]
+        if self.user_defined_symbols:
+            parts.append(f"{len(self.user_defined_symbols)} user-defined symbols")
+        if self.byte_fallback:
+            parts.append(f"{len(base.BYTE_TOKENS)} byte tokens")
         remedy = "" if self.byte_level else alphabet.fewer(self.limit_alphabet)
         base.check_sizes(sizes, len(first.tokens), [*parts, *first.parts(marks)], remedy)
         limits = {} if self.max_token_length is None else {"max_length": max(2, self.max_token_length - 1)}
@@ -130,7 +138,7 @@ class BPETrainer(base.Trainer[BPE]):
             prefix=self._prefix,
             n_tokens=max(sizes),
             min_count=max(1, self.min_frequency),
-            reserved=range(n_special, n_special + n_reserved),
+            reserved=range(len(self.special_tokens), len(self._before)),
             **limits,
         )
         return self._models(merged, len(first.tokens), sizes)
@@ -142,7 +150,7 @@ class BPETrainer(base.Trainer[BPE]):
         else:
             kept = alphabet.choose_alphabet(characters, self.initial_alphabet, self.limit_alphabet)
         return alphabet.first_tokens(
-            [*self.special_tokens, *(BYTE_TOKENS if self.byte_fallback else ())],
+            self._before,
             kept,
             characters,
             prefix=self._prefix,

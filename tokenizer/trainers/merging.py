@@ -118,7 +118,9 @@ def merge_pairs(
         by_pair = np.empty((len(pairs), 2), np.int64)
         touched[: state[N_PAIRS]] = np.arange(state[N_PAIRS])
         state[N_TOUCHED] = state[N_PAIRS]
-        others: tuple[Any, ...] = (np.ones(n_tokens, np.int32), max_length, reserved.start, reserved.stop)
+        lengths = np.zeros(n_tokens, np.int32)
+        lengths[ids[ids >= 0]] = 1
+        others: tuple[Any, ...] = (lengths, max_length, reserved.start, reserved.stop)
     else:
         by_pair = np.empty((len(pairs), 4), np.int32)
         n_leaves = _power_of_two(n_tokens)

@@ -1,7 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tables of word counts, checked and lowered to arrays."""
 
+import functools
+import re
 import reprlib
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -27,26 +30,31 @@ class CountedWords(NamedTuple):
     """int64[n_words], all positive."""
 
 
-def words_as_bytes(word_counts: pa.Table) -> CountedWords:
+def words_as_bytes(word_counts: pa.Table, cut_at: Sequence[str] = ()) -> CountedWords:
     """Returns the checked words as bytes, in the order of the table.
+
+    Args:
+      word_counts: as in `Trainer.train`.
+      cut_at: strings that are taken out of words; what is left and right of one are words of their own. The leftmost
+        is found first, and the longest of those that begin there.
 
     Raises:
       TypeError: if a column is missing or of another type.
       ValueError: if there is no word, a count is negative or null, or the sums are too large; see `Trainer.train`.
     """
-    words = _read(word_counts)
+    words = _read(word_counts, cut_at)
     _check_sums(words, "bytes")
     return words
 
 
-def words_as_code_points(word_counts: pa.Table) -> CountedWords:
-    """Returns the checked words as code points, in the order of the table.
+def words_as_code_points(word_counts: pa.Table, cut_at: Sequence[str] = ()) -> CountedWords:
+    """Returns the checked words as code points, in the order of the table; the arguments are those of `words_as_bytes`.
 
     Raises:
       TypeError, ValueError: as `words_as_bytes`.
       ValueError: if a word is not UTF-8.
     """
-    data, byte_offsets, counts = _read(word_counts)
+    data, byte_offsets, counts = _read(word_counts, cut_at)
     begins_character = (data & 0xC0) != 0x80
     is_whole = begins_character[byte_offsets[:-1]]  # a word that begins inside a character hides in a valid whole
     if not is_whole.all():
@@ -62,7 +70,19 @@ def words_as_code_points(word_counts: pa.Table) -> CountedWords:
     return words
 
 
-def _read(word_counts: pa.Table) -> CountedWords:
+def distinct_words(word_counts: pa.Table) -> pa.Table:
+    """Returns the checked words, which are UTF-8, each once with all its occurrences; in no particular order.
+
+    Raises:
+      TypeError, ValueError: as `words_as_code_points`.
+    """
+    words_as_code_points(word_counts)
+    used = word_counts.filter(pc.and_(pc.greater(word_counts["count"], 0), pc.not_equal(word_counts["word"], b"")))
+    summed = used.group_by("word", use_threads=False).aggregate([("count", "sum")])
+    return summed.rename_columns(["word", "count"])
+
+
+def _read(word_counts: pa.Table, cut_at: Sequence[str]) -> CountedWords:
     for name, expected in (("word", pa.large_binary()), ("count", pa.int64())):
         found = word_counts.schema.field(name).type if name in word_counts.schema.names else "missing"
         if found != expected:
@@ -72,6 +92,8 @@ def _read(word_counts: pa.Table) -> CountedWords:
     lowest = pc.min(word_counts["count"]).as_py()
     if lowest is not None and lowest < 0:
         raise ValueError(f"word_counts: counts must not be negative, got {lowest!r}")
+    if cut_at:
+        word_counts = _cut(word_counts.select(["word", "count"]), [text.encode() for text in cut_at])
     word_counts = word_counts.filter(
         pc.and_(pc.greater(word_counts["count"], 0), pc.greater(pc.binary_length(word_counts["word"]), 0))
     )
@@ -82,6 +104,20 @@ def _read(word_counts: pa.Table) -> CountedWords:
     offsets = np.frombuffer(words.buffers()[1], np.int64)[words.offset : words.offset + len(words) + 1]
     values = np.frombuffer(words.buffers()[2], np.uint8)[offsets[0] : offsets[-1]]
     return CountedWords(values, offsets - offsets[0], counts)
+
+
+def _cut(word_counts: pa.Table, cut_at: Sequence[bytes]) -> pa.Table:
+    holds_one = functools.reduce(pc.or_, [pc.match_substring(word_counts["word"], text) for text in cut_at])
+    pattern = re.compile(b"|".join(re.escape(text) for text in sorted(cut_at, key=len, reverse=True)))
+    parts: list[tuple[bytes, int]] = []
+    for row in word_counts.filter(holds_one).to_pylist():  # few words hold one
+        parts += [(part, row["count"]) for part in pattern.split(row["word"])]
+    columns = [
+        pa.array([part for part, _ in parts], pa.large_binary()),
+        pa.array([count for _, count in parts], pa.int64()),
+    ]
+    whole = word_counts.filter(pc.invert(holds_one))
+    return pa.concat_tables([whole, pa.Table.from_arrays(columns, schema=whole.schema)])
 
 
 def _check_sums(words: CountedWords, unit: str) -> None:

@@ -1,0 +1,346 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`BPETrainer` by hand, against its slow twin, and on input that must not work or must not hurt."""
+
+import random
+import re
+import time
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import assume, example, given
+from hypothesis import strategies as st
+
+from tokenizer import BPE, BPETrainer
+from tokenizer.models.bpe import BYTE_ALPHABET
+from tokenizer.trainers.reference import train_bpe
+
+HUGS = {"hug": 10, "pug": 5, "pun": 12, "bun": 4, "hugs": 5}
+BYTES = sorted(BYTE_ALPHABET)
+
+
+def table(rows: Iterable[tuple[str | bytes, int]]) -> pa.Table:
+    words, counts = [], []
+    for word, count in rows:
+        words.append(word.encode() if isinstance(word, str) else word)
+        counts.append(count)
+    return pa.table({"word": pa.array(words, pa.large_binary()), "count": pa.array(counts, pa.int64())})
+
+
+def train(word_counts: Mapping[str, int] | Mapping[bytes, int], **fields: Any) -> BPE:
+    return BPETrainer(**{"vocab_size": 10_000, **fields}).train(table(word_counts.items()))
+
+
+def learned(word_counts: Mapping[str, int] | Mapping[bytes, int], **fields: Any) -> list[str]:
+    return [" ".join(merge) for merge in train(word_counts, **fields).merges]
+
+
+# By hand
+
+
+def test_the_most_frequent_pair_is_merged_first() -> None:
+    # "u g" 10 + 5 + 5; "u n" 12 + 4; "h ug" 10 + 5; "p un" 12; "hug s" 5 and "p ug" 5, the smaller left id first.
+    model = train(HUGS)
+    assert list(model.vocab) == [*"bghnpsu", "ug", "un", "hug", "pun", "pug", "hugs", "bun"]
+    assert list(model.vocab.values()) == list(range(14))
+    assert [" ".join(merge) for merge in model.merges] == ["u g", "u n", "h ug", "p un", "p ug", "hug s", "b un"]
+
+
+def test_ties_go_to_the_smaller_left_then_the_smaller_right_id() -> None:
+    assert learned({"bd": 1, "bc": 1, "ac": 1, "ad": 1}) == ["a c", "a d", "b c", "b d"]
+
+
+def test_the_trained_model_writes_frequent_words_in_one_token() -> None:
+    model = train(HUGS, vocab_size=12)
+    assert [model.tokenize(word)[-1][1] for word in HUGS] == [3, 3, 3, 3, 4]
+    assert [len(model.tokenize(word)) for word in HUGS] == [1, 1, 1, 2, 2]
+
+
+def test_min_frequency_stops_at_rarer_pairs() -> None:
+    assert learned(HUGS, min_frequency=12) == ["u g", "u n", "h ug", "p un"]
+    assert learned(HUGS, min_frequency=13) == ["u g", "u n", "h ug"]
+
+
+def test_bytes_have_the_order_of_gpt2() -> None:
+    model = train({b" \xff\x00": 3, b"a ": 2}, byte_level=True)
+    assert list(model.vocab)[:256] == BYTES
+    assert (BYTES[0], BYTES[188], BYTES[220]) == ("!", "Ā", "Ġ")
+    # Bytes 0xff and 0x00 are "ÿ" and "Ā", in this order, both before " ", which is "Ġ".
+    assert [*model.vocab][256:] == ["ÿĀ", "ĠÿĀ", "aĠ"]
+
+
+def test_words_of_bytes_need_not_be_text() -> None:
+    assert learned({b"\xf0\x9f": 2, b"\x9f\x98": 1}, byte_level=True) == ["ð Ł", "Ł ĺ"]
+
+
+def test_end_of_word_suffix_marks_the_last_character() -> None:
+    model = train({"ab": 2, "b": 1}, end_of_word_suffix="</w>")
+    assert list(model.vocab) == ["a", "b", "b</w>", "ab</w>"]
+    assert model.end_of_word_suffix == "</w>"
+    assert [token for token, _ in model.tokenize("aab")] == [0, 3]
+
+
+def test_prefix_and_suffix_have_groups_of_their_own_after_the_alphabet() -> None:
+    model = train({"abc": 1, "a": 1}, continuing_subword_prefix="##", end_of_word_suffix="$", vocab_size=6)
+    assert list(model.vocab) == ["a", "b", "c", "##b", "a$", "##c$"]
+    model = train({"abc": 1}, continuing_subword_prefix="##", end_of_word_suffix="$")
+    assert model.merges == [("a", "##b"), ("ab", "##c$")]
+    assert list(model.vocab)[-1] == "abc$"
+
+
+def test_tokens_shorter_than_max_token_length_are_made_and_those_of_two() -> None:
+    words = {"abcdefgh": 3}
+    longest = {
+        limit: max(map(len, train(words, max_token_length=limit).vocab)) for limit in (None, 1, 2, 3, 4, 5, 8, 9)
+    }
+    assert longest == {None: 8, 1: 2, 2: 2, 3: 2, 4: 2, 5: 4, 8: 4, 9: 8}
+
+
+def test_max_token_length_counts_characters_of_words_not_markers() -> None:
+    model = train({"ééé": 3}, max_token_length=4, end_of_word_suffix="</w>", continuing_subword_prefix="##")
+    assert "ééé</w>" in model.vocab
+
+
+def test_byte_fallback_adds_byte_tokens_that_no_merge_makes() -> None:
+    model = train({"<0x41>": 9, "<0x41>x": 1}, byte_fallback=True, special_tokens=["<unk>"], unk_token="<unk>")
+    assert list(model.vocab)[:3] == ["<unk>", "<0x00>", "<0x01>"]
+    assert model.vocab["<0xFF>"] == 256
+    assert model.vocab["<0x41>"] == 1 + 0x41
+    assert all("".join(merge) != "<0x41>" for merge in model.merges)
+    assert [token for token, _ in model.tokenize("é")] == [1 + 0xC3, 1 + 0xA9]
+
+
+def test_words_are_cut_at_user_defined_symbols() -> None:
+    fields = {"special_tokens": ["<s>"], "user_defined_symbols": ["<n>", "<n>b", "é"]}
+    model = train({"a<n>ba": 3, "<n>": 2, "cc": 1, "ébé": 1, "ba": 1}, **fields)
+    assert list(model.vocab) == ["<s>", "<n>", "<n>b", "é", "a", "b", "c", "ba", "cc"]
+
+
+def test_a_special_token_that_is_learned_keeps_its_id() -> None:
+    model = train({"ab": 9, "abc": 1}, special_tokens=["ab", "c"])
+    assert list(model.vocab) == ["ab", "c", "a", "b", "abc"]
+    assert model.merges == [("a", "b"), ("ab", "c")]
+
+
+def test_a_special_token_with_a_space_is_not_the_bytes_of_a_text() -> None:
+    model = train({b"<a b>": 9}, byte_level=True, special_tokens=["<a b>"])
+    assert next(iter(model.vocab)) == "<a b>"
+    assert list(model.vocab)[-1] == "<aĠb>"
+
+
+def test_limit_alphabet_keeps_the_most_frequent_characters_then_the_lowest() -> None:
+    assert list(train({"a": 1, "b": 3, "c": 2, "d": 2, "e": 2}, limit_alphabet=3).vocab) == ["b", "c", "d"]
+    assert list(train({"axb": 5, "xab": 1}, limit_alphabet=2).vocab) == ["a", "b", "ab"]
+
+
+def test_several_sizes_are_those_of_trainings_of_their_own() -> None:
+    trainer = BPETrainer(byte_level=True, special_tokens=["<|end|>"])
+    models = trainer.train_sizes(table(HUGS.items()), [260, 257, 1000, 262])
+    assert list(models) == [260, 257, 1000, 262]
+    for size, model in models.items():
+        alone = train(HUGS, byte_level=True, special_tokens=["<|end|>"], vocab_size=size)
+        assert (model.vocab, model.merges) == (alone.vocab, alone.merges)
+        assert len(model.merges) == min(size, 264) - 257
+
+
+def test_a_merge_that_makes_no_new_token_belongs_to_every_size_that_reaches_it() -> None:
+    # "b c" 5 makes the special token; "a bc" 3 and "bc a" 2 add to the vocabulary.
+    models = BPETrainer(special_tokens=["bc"]).train_sizes(table({"abc": 3, "bca": 2}.items()), [4, 5, 6])
+    assert list(models[6].vocab) == ["bc", "a", "b", "c", "abc", "bca"]
+    assert [len(model.merges) for model in models.values()] == [0, 2, 3]
+
+
+# Against the slow twin
+
+word_counts = st.sampled_from(["ab", "#a", "<a>", "abcdeé花😀#"]).flatmap(
+    lambda alphabet: st.dictionaries(
+        st.text(alphabet, min_size=1, max_size=24),
+        st.integers(1, 4) | st.sampled_from([10**6, 2**31, 10**15]),
+        min_size=1,
+        max_size=14,
+    )
+)
+"""Words of few characters meet in many ways; words of "#" even make the same token in two ways."""
+
+fields = st.fixed_dictionaries(
+    {
+        "min_frequency": st.integers(0, 4),
+        "special_tokens": st.lists(st.sampled_from(["[UNK]", "ab", "aa", "##b", "c", "#"]), unique=True),
+        "user_defined_symbols": st.just([]) | st.lists(st.sampled_from(["<", "<a>", "éb", "bab"]), unique=True),
+        "continuing_subword_prefix": st.sampled_from(["", "", "##", "a", "é"]),
+        "end_of_word_suffix": st.sampled_from(["", "", "</w>", "a", "#"]),
+        "max_token_length": st.none() | st.integers(1, 7),
+    }
+)
+alphabets = st.fixed_dictionaries(
+    {
+        "limit_alphabet": st.none() | st.integers(3, 6),
+        "initial_alphabet": st.lists(st.sampled_from("abz花"), max_size=3),
+        "byte_fallback": st.booleans(),
+    }
+)
+
+
+def check_against_the_twin(words: Mapping[bytes, int], extra: int, **fields: Any) -> None:
+    n_first = len(train_bpe(words, vocab_size=0, **fields)[0])
+    vocabulary, merges = train_bpe(words, vocab_size=n_first + extra, **fields)
+    model = train(words, vocab_size=n_first + extra, **fields)
+    assert list(model.vocab) == vocabulary
+    assert list(model.merges) == merges
+
+
+def has_parts(words: Iterable[bytes], fields: Mapping[str, Any]) -> bool:
+    """Whether anything is left of the words when they are cut at the user-defined symbols."""
+    symbols = sorted((symbol.encode() for symbol in fields.get("user_defined_symbols", ())), key=len, reverse=True)
+    return any(any(re.split(b"|".join(map(re.escape, symbols)) or b"$", word)) for word in words)
+
+
+@given(words=word_counts, extra=st.integers(0, 40), fields=fields, alphabet=alphabets)
+@example(  # a token made twice, by two pairs, before a size is full
+    words={"##a": 2, "#": 1},
+    extra=3,
+    fields={"continuing_subword_prefix": "##", "min_frequency": 0},
+    alphabet={},
+)
+def test_characters_equal_the_slow_twin(
+    words: dict[str, int], extra: int, fields: dict[str, Any], alphabet: dict[str, Any]
+) -> None:
+    encoded = {word.encode(): count for word, count in words.items()}
+    assume(has_parts(encoded, fields))
+    check_against_the_twin(encoded, extra, **fields, **alphabet)
+
+
+@given(
+    words=st.dictionaries(st.text("ab é", max_size=20).map(str.encode) | st.binary(max_size=9), st.integers(1, 5)),
+    extra=st.integers(0, 40),
+    fields=fields,
+)
+def test_bytes_equal_the_slow_twin(words: dict[bytes, int], extra: int, fields: dict[str, Any]) -> None:
+    assume(has_parts(words, fields))
+    check_against_the_twin(words, extra, byte_level=True, **fields)
+
+
+def test_equals_the_slow_twin_when_every_table_has_to_grow() -> None:
+    rng = random.Random(7)
+    words = {bytes(rng.choices(b"abcdefghijklmnopqrstuvwxyz012345", k=12)): rng.randint(1, 3) for _ in range(150)}
+    words |= {bytes(rng.choices(b"ab", k=1500)): 1}
+    check_against_the_twin(words, 250, min_frequency=2)
+
+
+@given(words=word_counts, seed=st.integers(0, 99))
+def test_only_words_and_their_total_counts_matter(words: dict[str, int], seed: int) -> None:
+    rows: list[tuple[str, int]] = []
+    for word, count in words.items():
+        rows += [(word, count - 1), (word, 1)]  # a word twice, or with the count 0
+    rows += [("", 5), ("absent", 0)]
+    random.Random(seed).shuffle(rows)
+    cut_at = seed % len(rows)
+    shuffled = pa.concat_tables([table(rows[:cut_at]), table([("q", 7), *rows[cut_at:]]).slice(1)])
+    model, expected = BPETrainer(byte_level=True).train(shuffled), train(words, byte_level=True)
+    assert (list(model.vocab), model.merges) == (list(expected.vocab), expected.merges)
+
+
+# Large numbers
+
+
+def test_counts_are_64_bits_wide() -> None:
+    # In 32 bits, 2**32 is 0 and 2**32 + 1 is 1.
+    assert learned({"ab": 2**32 + 1, "cd": 3}) == ["a b", "c d"]
+    assert learned({"ab": 2**31, "abx": 2**31, "cd": 3}) == ["a b", "ab x", "c d"]
+    assert learned({b"ab": 2**32, b"cd": 2**32 + 1}, byte_level=True) == ["c d", "a b"]
+    assert train({"ab": 2**32, "a": 2**33}, limit_alphabet=1).vocab == {"a": 0}
+
+
+def test_the_largest_counts_that_fit_are_counted_right() -> None:
+    check_against_the_twin({b"ab": 2**62 - 2, b"ba": 1, b"c": 1}, 9)
+
+
+# Cost
+
+
+def test_one_long_word_is_not_quadratic() -> None:
+    train({b"ab": 1}, byte_level=True)  # compiles
+    word = random.Random(1).randbytes(1_000_000)
+    started = time.thread_time()
+    # A scan of the word for each merge would take 2e9 steps.
+    assert len(train({word: 1}, byte_level=True, vocab_size=2256).merges) == 2000
+    assert len(train({b"a" * 2**20: 1}, byte_level=True).merges) == 20
+    assert time.thread_time() - started < 5
+
+
+def test_one_character_has_nothing_to_merge() -> None:
+    assert train({"é": 7}).vocab == {"é": 0}
+    assert train({b"a": 7}, byte_level=True).merges == []
+
+
+# Mistakes
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"vocab_size": 0}, "vocab_size must be at least 1, got 0"),
+        ({"min_frequency": -1}, "min_frequency must not be negative, got -1"),
+        ({"limit_alphabet": 0}, "limit_alphabet must be positive or None, got 0"),
+        ({"initial_alphabet": ["ab"]}, "initial_alphabet must hold single characters, got 'ab'"),
+        ({"special_tokens": ["a", "a"]}, "special_tokens must not be empty and be there once, got 'a'"),
+        ({"special_tokens": ["a"], "user_defined_symbols": ["a"]}, "user-defined symbols and byte tokens .* got 'a'"),
+        ({"special_tokens": ["<0x0A>"], "byte_fallback": True}, "must not be empty and be there once, got '<0x0A>'"),
+        ({"user_defined_symbols": [""]}, "must not be empty"),
+        ({"user_defined_symbols": "ab"}, "user_defined_symbols must be a list of strings"),
+        ({"unk_token": "<unk>"}, r"special_tokens must hold the unknown token '<unk>', got \[\]"),
+        ({"max_token_length": 0}, "max_token_length must be at least 1 or None, got 0"),
+        ({"end_of_word_suffix": "\ud800"}, "lone surrogate"),
+        ({"byte_level": True, "limit_alphabet": 5}, "byte_level has every byte .* limit_alphabet must not be set"),
+        ({"byte_level": True, "initial_alphabet": ["a"]}, "initial_alphabet must not be set"),
+        ({"byte_level": True, "byte_fallback": True}, "byte_fallback must not be set"),
+    ],
+)
+def test_bad_fields_are_refused_at_construction(fields: dict[str, Any], message: str) -> None:
+    with pytest.raises((ValueError, TypeError), match=message):
+        BPETrainer(**fields)
+
+
+def test_a_vocabulary_too_small_for_its_alphabet_names_the_numbers_and_the_remedies() -> None:
+    message = (
+        "vocab_size=9 is smaller than what the vocabulary begins with, 11 entries: 1 special tokens, 7 characters, "
+        "3 of them again with '@'; raise vocab_size to at least 11, or keep fewer characters with limit_alphabet"
+    )
+    fields = {"special_tokens": ["<s>"], "end_of_word_suffix": "@"}
+    with pytest.raises(ValueError, match=message):
+        train({"hug": 1, "pun": 1, "bun": 1, "hugs": 1, "s": 1, "bg": 1, "n": 1}, vocab_size=9, **fields)
+    message = "vocab_size=256 is smaller .* 257 entries: 1 special tokens, 256 characters; raise vocab_size .* 257$"
+    with pytest.raises(ValueError, match=message):
+        train(HUGS, vocab_size=256, byte_level=True, special_tokens=["<s>"])
+    with pytest.raises(ValueError, match="265 entries: 0 special tokens, 2 user-defined symbols, 256 byte tokens, 7"):
+        train(HUGS, vocab_size=99, byte_fallback=True, user_defined_symbols=["x", "y"])
+    with pytest.raises(ValueError, match="sizes must name at least one vocabulary size, got none"):
+        BPETrainer().train_sizes(table(HUGS.items()), [])
+
+
+@pytest.mark.parametrize("byte_level", [False, True])
+@pytest.mark.parametrize(
+    ("rows", "message"),
+    [
+        ([], "holds no words"),
+        ([("a", 0), ("", 9)], "holds no words"),
+        ([("a", 1), ("b", -3)], "counts must not be negative, got -3"),
+        ([("ab", 2**62), ("c", 1)], r"add up to 9223372036854775809 (bytes|characters), more than 2\*\*63 - 1"),
+        ([("a", 2**63 - 1), ("b", 2**63 - 1)], "add up to 18446744073709551614"),
+    ],
+)
+def test_bad_word_counts_are_refused(byte_level: bool, rows: list[tuple[str, int]], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        BPETrainer(byte_level=byte_level).train(table(rows))
+
+
+def test_words_of_characters_must_be_text() -> None:
+    with pytest.raises(ValueError, match=r"words must be UTF-8, got b'\\xff'"):
+        train({b"\xff": 1, b"a": 2})
+
+
+def test_a_trainer_is_a_value() -> None:
+    trainer = BPETrainer(special_tokens=["<s>"], initial_alphabet=["a"])
+    assert eval(repr(trainer)) == trainer
+    assert len({trainer, BPETrainer(special_tokens=("<s>",), initial_alphabet=("a",))}) == 1

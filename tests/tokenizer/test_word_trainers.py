@@ -1,0 +1,191 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`WordLevelTrainer` and `CharacterTrainer` by hand, against their slow twins, and on input that must not work."""
+
+import random
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tokenizer import CharacterTrainer, Trainer, WordLevelTrainer
+from tokenizer.trainers.reference import train_characters, train_words
+
+TRAINERS = [WordLevelTrainer, CharacterTrainer]
+
+
+def table(rows: Iterable[tuple[str | bytes, int]]) -> pa.Table:
+    words, counts = [], []
+    for word, count in rows:
+        words.append(word.encode() if isinstance(word, str) else word)
+        counts.append(count)
+    return pa.table({"word": pa.array(words, pa.large_binary()), "count": pa.array(counts, pa.int64())})
+
+
+def train(trainer: Trainer[Any], word_counts: Mapping[str, int]) -> list[str]:
+    vocab = trainer.train(table(word_counts.items())).vocab
+    assert list(vocab.values()) == list(range(len(vocab)))
+    return list(vocab)
+
+
+# By hand
+
+
+def test_words_come_by_frequency_then_by_bytes() -> None:
+    words = {"the": 25, "é": 12, "z": 12, "roses": 24, "😀": 12, "\uffff": 12, "red": 1}
+    assert train(WordLevelTrainer(), words) == ["<unk>", "the", "roses", "z", "é", "\uffff", "😀", "red"]
+    assert train(WordLevelTrainer(vocab_size=3), words) == ["<unk>", "the", "roses"]
+    assert train(WordLevelTrainer(min_frequency=13), words) == ["<unk>", "the", "roses"]
+
+
+def test_characters_come_by_frequency_then_by_code_point() -> None:
+    words = {"aab": 3, "éb": 3, "c😀": 2}  # a 6, b 6, é 3, c 2, 😀 2
+    assert train(CharacterTrainer(), words) == ["<unk>", "a", "b", "é", "c", "😀"]
+    assert train(CharacterTrainer(vocab_size=4), words) == ["<unk>", "a", "b", "é"]
+    assert train(CharacterTrainer(min_frequency=3), words) == ["<unk>", "a", "b", "é"]
+
+
+def test_coverage_is_reached_by_the_most_frequent_characters() -> None:
+    words = {"a": 90, "b": 5, "c": 3, "d": 2}
+    kept = {part: len(train(CharacterTrainer(character_coverage=part), words)) - 1 for part in (0.5, 0.9, 0.91, 0.99)}
+    assert kept == {0.5: 1, 0.9: 1, 0.91: 2, 0.99: 4}
+
+
+def test_models_are_of_their_kind() -> None:
+    model = WordLevelTrainer(special_tokens=["[UNK]"], unk_token="[UNK]").train(table({"ab": 3, "c": 1}.items()))
+    assert [model.tokenize(word) for word in ("ab", "b")] == [[(1, 2)], [(0, 1)]]
+    characters = CharacterTrainer().train(table({"ab": 3, "c": 1}.items()))
+    assert [token for token, _ in characters.tokenize("abcd")] == [1, 2, 3, 0]
+    fallback = CharacterTrainer(byte_fallback=True).train(table({"ab": 3}.items()))
+    assert [token for token, _ in fallback.tokenize("aé")] == [257, 1 + 0xC3, 1 + 0xA9]
+
+
+def test_words_and_characters_that_are_special_tokens_keep_their_place() -> None:
+    assert train(WordLevelTrainer(special_tokens=["<unk>", "b"]), {"a": 2, "b": 9, "<unk>": 3}) == ["<unk>", "b", "a"]
+    assert train(CharacterTrainer(special_tokens=["<unk>", "b"]), {"ab": 2}) == ["<unk>", "b", "a"]
+
+
+def test_counts_are_64_bits_wide() -> None:
+    words = {"a": 3, "b": 2**32, "c": 2**32 + 1}
+    assert train(WordLevelTrainer(), words) == ["<unk>", "c", "b", "a"]
+    assert train(CharacterTrainer(), words) == ["<unk>", "c", "b", "a"]
+
+
+# Against the slow twins
+
+word_counts = st.dictionaries(st.text("abé花😀", max_size=5), st.integers(0, 4) | st.just(2**40), min_size=1)
+specials = st.lists(st.sampled_from(["<s>", "a", "花", "ab"]), unique=True).map(lambda tokens: ["<unk>", *tokens])
+
+
+@given(words=word_counts, special_tokens=specials, min_frequency=st.integers(0, 3), extra=st.integers(1, 9))
+def test_words_equal_the_slow_twin(
+    words: dict[str, int], special_tokens: list[str], min_frequency: int, extra: int
+) -> None:
+    words = {**words, "a": 1}
+    size = len(special_tokens) + extra
+    trainer = WordLevelTrainer(vocab_size=size, special_tokens=special_tokens, min_frequency=min_frequency)
+    assert train(trainer, words) == train_words(words, special_tokens, min_frequency)[:size]
+
+
+@given(
+    words=word_counts,
+    special_tokens=specials,
+    min_frequency=st.integers(0, 3),
+    character_coverage=st.sampled_from([1.0, 0.5, 0.9, 1e-9]) | st.floats(0, 1, exclude_min=True),
+    extra=st.integers(1, 9),
+)
+def test_characters_equal_the_slow_twin(
+    words: dict[str, int], special_tokens: list[str], min_frequency: int, character_coverage: float, extra: int
+) -> None:
+    words = {**words, "a": 1}
+    size = len(special_tokens) + extra
+    trainer = CharacterTrainer(
+        vocab_size=size,
+        special_tokens=special_tokens,
+        min_frequency=min_frequency,
+        character_coverage=character_coverage,
+    )
+    assert train(trainer, words) == train_characters(words, special_tokens, min_frequency, character_coverage)[:size]
+
+
+@pytest.mark.parametrize("kind", TRAINERS)
+@given(words=word_counts, seed=st.integers(0, 99))
+def test_only_words_and_their_total_counts_matter(kind: type[Trainer[Any]], words: dict[str, int], seed: int) -> None:
+    words = {**words, "q": 2}
+    rows = [(word, count - count // 2) for word, count in words.items()]
+    rows += [(word, count // 2) for word, count in words.items()] + [("", 9), ("absent", 0)]
+    random.Random(seed).shuffle(rows)
+    shuffled = pa.concat_tables([table(rows[:3]), table([("x", 7), *rows[3:]]).slice(1)])
+    assert list(kind().train(shuffled).vocab) == train(kind(), words)
+
+
+@pytest.mark.parametrize("kind", TRAINERS)
+def test_several_sizes_are_those_of_trainings_of_their_own(kind: type[Trainer[Any]]) -> None:
+    words = {"the": 25, "roses": 24, "are": 3, "red": 3}
+    models = kind().train_sizes(table(words.items()), [4, 2, 100])
+    assert list(models) == [4, 2, 100]
+    for size, model in models.items():
+        assert list(model.vocab) == train(kind(vocab_size=size), words)
+
+
+# Mistakes
+
+
+@pytest.mark.parametrize("kind", TRAINERS)
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"vocab_size": 0}, "vocab_size must be at least 1, got 0"),
+        ({"min_frequency": -1}, "min_frequency must not be negative, got -1"),
+        ({"special_tokens": ["<s>"]}, r"special_tokens must hold the unknown token '<unk>', got \['<s>'\]"),
+        ({"special_tokens": ["<unk>", "a", "a"]}, "there once, got 'a'"),
+        ({"special_tokens": "<unk>"}, "special_tokens must be a list of strings"),
+        ({"special_tokens": ["<unk>", "\ud800"]}, "lone surrogate"),
+    ],
+)
+def test_bad_fields_are_refused_at_construction(kind: type[Trainer[Any]], fields: dict[str, Any], message: str) -> None:
+    with pytest.raises((ValueError, TypeError), match=message):
+        kind(**fields)
+
+
+@pytest.mark.parametrize("coverage", [0, 1.01, float("nan")])
+def test_coverage_is_a_part_of_the_text(coverage: float) -> None:
+    with pytest.raises(ValueError, match="character_coverage must be more than 0 and at most 1, got"):
+        CharacterTrainer(character_coverage=coverage)
+
+
+def test_byte_tokens_are_not_special_tokens() -> None:
+    with pytest.raises(ValueError, match="there once, got '<0x00>'"):
+        CharacterTrainer(byte_fallback=True, special_tokens=["<unk>", "<0x00>"])
+
+
+@pytest.mark.parametrize("kind", TRAINERS)
+@pytest.mark.parametrize(
+    ("rows", "message"),
+    [
+        ([("a", 0), ("", 9)], "holds no words"),
+        ([("a", 1), ("b", -3)], "counts must not be negative, got -3"),
+        ([("a", 1), (b"\xff", 1)], r"words must be UTF-8, got b'\\xff'"),
+        ([("a", 2**63 - 1), ("b", 2**63 - 1)], "add up to 18446744073709551614 characters"),
+    ],
+)
+def test_bad_word_counts_are_refused(
+    kind: type[Trainer[Any]], rows: list[tuple[str | bytes, int]], message: str
+) -> None:
+    with pytest.raises(ValueError, match=message):
+        kind().train(table(rows))
+
+
+@pytest.mark.parametrize("kind", TRAINERS)
+def test_a_vocabulary_without_room_for_an_entry_is_refused(kind: type[Trainer[Any]]) -> None:
+    with pytest.raises(ValueError, match=r"vocab_size=1 is smaller .* 2 entries: 1 special .*raise vocab_size .* 2$"):
+        kind(vocab_size=1).train(table([("a", 1)]))
+
+
+def test_trainers_are_values() -> None:
+    for kind in TRAINERS:
+        trainer = kind(special_tokens=["<unk>"])
+        assert eval(repr(trainer)) == trainer
+        assert len({trainer, kind()}) == 1
