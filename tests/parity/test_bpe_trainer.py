@@ -1,0 +1,223 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`BPETrainer` and `WordLevelTrainer` against HF's trainers, and byte-level merges against rustbpe, gigatok and bpeasy.
+
+Ours and HF's break ties alike, by pair of ids, so ids and merges are equal with nothing left to tolerance. With a
+prefix or a suffix HF numbers the marked characters in the order of a hash table, another one in every run; the order a
+run has drawn is the beginning of its vocabulary, and given that order as special tokens ours must learn the same.
+
+rustbpe, bpeasy and gigatok break ties by pair of ids too, but number bytes by value, where GPT-2's order puts printable
+ones first. With every byte of the words replaced by the one that has its place in that order ours must learn the same.
+"""
+
+import collections
+import gzip
+import json
+import random
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+import regex
+
+from tokenizer import BPETrainer, WordLevelTrainer
+from tokenizer.models.bpe import BYTE_ALPHABET
+
+hf = pytest.importorskip("tokenizers")
+pytestmark = pytest.mark.parity
+
+GPT2 = r"'(?:[sdmt]|ll|ve|re)| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"
+"""GPT-2's pattern, which also every peer here can be given."""
+
+SEPARATOR = "\ufdd0"
+"""A noncharacter."""
+
+SORTED_BYTES = [BYTE_ALPHABET.index(character) for character in sorted(BYTE_ALPHABET)]
+"""The bytes in the order of GPT-2's vocabulary."""
+
+
+def words_of(texts: Iterable[str]) -> collections.Counter[str]:
+    pattern = regex.compile(GPT2)
+    counts: collections.Counter[str] = collections.Counter()
+    for text in texts:
+        counts.update(pattern.findall(text))
+    return counts
+
+
+def table(counts: Mapping[bytes, int]) -> pa.Table:
+    words = pa.array(list(counts), pa.large_binary())
+    return pa.table({"word": words, "count": pa.array(list(counts.values()), pa.int64())})
+
+
+def encoded(counts: Mapping[str, int]) -> dict[bytes, int]:
+    return {word.encode(): count for word, count in counts.items()}
+
+
+def documents(counts: Mapping[str, int]) -> Iterator[str]:
+    """Texts in which exactly these words stand, each followed by a character that no text should hold."""
+    assert not any(SEPARATOR in word for word in counts)
+    for word, count in counts.items():
+        for start in range(0, count, 1000):
+            yield f"{word}{SEPARATOR}" * min(1000, count - start)
+
+
+def hf_train(counts: Mapping[str, int], trainer: Any, model: Any, *, byte_level: bool = False) -> Any:
+    """Returns HF's trained tokenizer as a dictionary."""
+    pre_tokenizers = hf.pre_tokenizers
+    steps = [pre_tokenizers.Split(SEPARATOR, "removed")]
+    if byte_level:
+        steps.append(pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False))
+    tokenizer = hf.Tokenizer(model)
+    tokenizer.pre_tokenizer = pre_tokenizers.Sequence(steps)
+    tokenizer.train_from_iterator(documents(counts), trainer)
+    return json.loads(tokenizer.to_str())["model"]
+
+
+def hf_bpe(counts: Mapping[str, int], *, byte_level: bool = False, **fields: Any) -> tuple[list[str], list[Any]]:
+    if byte_level:
+        fields["initial_alphabet"] = hf.pre_tokenizers.ByteLevel.alphabet()
+    fields = {name: value for name, value in fields.items() if value is not None}
+    trainer = hf.trainers.BpeTrainer(show_progress=False, **fields)
+    trained = hf_train(counts, trainer, hf.models.BPE(), byte_level=byte_level)
+    vocabulary = sorted(trained["vocab"], key=trained["vocab"].__getitem__)
+    return vocabulary, [tuple(merge) for merge in trained["merges"]]
+
+
+def ours(counts: Mapping[str, int], **fields: Any) -> tuple[list[str], list[tuple[str, str]]]:
+    model = BPETrainer(**fields).train(table(encoded(counts)))
+    return list(model.vocab), list(model.merges)
+
+
+def random_words(rng: random.Random, alphabet: str) -> collections.Counter[str]:
+    counts: collections.Counter[str] = collections.Counter()
+    for _ in range(rng.randint(1, 40)):
+        counts["".join(rng.choices(alphabet, k=rng.randint(1, 20)))] += rng.randint(1, 6)
+    return counts
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_random_words(seed: int) -> None:
+    rng = random.Random(seed)
+    counts = random_words(rng, "abcé花😀gh"[: rng.randint(1, 8)])
+    fields = {"min_frequency": rng.randint(0, 4), "special_tokens": rng.choice([[], ["[UNK]"], ["<s>", "b", "ab"]])}
+    fields["max_token_length"] = rng.choice([None, 1, 2, 3, 4, 5, 9])
+    size = rng.randint(11, 80)
+    assert ours(counts, vocab_size=size, **fields) == hf_bpe(counts, vocab_size=size, **fields)
+    byte_fields = {"vocab_size": 250 + size, "byte_level": True, **fields}
+    assert ours(counts, **byte_fields) == hf_bpe(counts, **byte_fields)
+
+
+def test_alphabet_options() -> None:
+    counts = {"abcab": 9, "cabd": 4, "dea": 2, "fab": 1}  # a 29, b 23, c 22, d 6, e 2, f 1: no ties
+    fields = {"vocab_size": 60, "special_tokens": ["[UNK]", "f", "ab"]}
+    for limit in (3, 4, 5, None):
+        for initial in ([], ["f", "z"]):
+            options = fields | {"limit_alphabet": limit, "initial_alphabet": initial}
+            assert ours(counts, **options) == hf_bpe(counts, **options)
+    lengths = [len(ours(counts, **fields, limit_alphabet=limit)[0]) for limit in (3, 4, 5)]
+    assert lengths == sorted(set(lengths))
+
+
+@pytest.mark.parametrize("byte_level", [False, True])
+@pytest.mark.parametrize("seed", range(20))
+def test_markers(seed: int, byte_level: bool) -> None:
+    rng = random.Random(seed)
+    counts = random_words(rng, "abcé花😀gh"[: rng.randint(1, 8)])
+    fields = {"min_frequency": rng.randint(0, 4), "byte_level": byte_level}
+    fields |= rng.choice(
+        [
+            {"end_of_word_suffix": "</w>"},
+            {"continuing_subword_prefix": "##"},
+            {"continuing_subword_prefix": "@", "end_of_word_suffix": "$"},
+        ]
+    )
+    size = (256 if byte_level else 0) + rng.randint(60, 120)
+    first, _ = ours(counts, vocab_size=size, **{**fields, "min_frequency": 2**62})  # no pair is that frequent
+    theirs = hf_bpe(counts, vocab_size=size, **fields)
+    drawn = theirs[0][: len(first)]
+    assert set(drawn) == set(first)
+    n_bare = sum(len(token) == 1 for token in first)
+    assert drawn[:n_bare] == first[:n_bare]  # all but the marked characters are in a fixed order
+    assert ours(counts, vocab_size=size, special_tokens=drawn, **fields) == theirs
+
+
+def test_real_text() -> None:
+    counts = words_of(pytest.importorskip("pydoc_data.topics").topics.values())
+    fields = {"vocab_size": 4000, "special_tokens": ["<s>"]}
+    for byte_level in (False, True):
+        vocabulary, merges = ours(counts, byte_level=byte_level, **fields)
+        assert len(vocabulary) == 4000
+        assert (vocabulary, merges) == hf_bpe(counts, byte_level=byte_level, **fields)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["en", "zh", "code", "multi"])
+def test_corpora(shared_data: Path, name: str) -> None:
+    with gzip.open(shared_data / "corpus" / f"{name}.jsonl.gz", "rt", encoding="utf-8") as lines:
+        counts = words_of(json.loads(line)["text"] for line in lines)
+    # HF leaves it to chance which of equally frequent characters are at the edge of a limit, so there is none.
+    for byte_level in (False, True):
+        fields = {"vocab_size": 32_000, "min_frequency": 2, "byte_level": byte_level}
+        vocabulary, merges = ours(counts, **fields)
+        assert len(vocabulary) == 32_000
+        assert (vocabulary, merges) == hf_bpe(counts, **fields)
+
+
+def test_word_level() -> None:
+    counts = words_of(pytest.importorskip("pydoc_data.topics").topics.values())
+    for fields in ({"vocab_size": 500}, {"vocab_size": 5000, "min_frequency": 3}, {"vocab_size": 10**6}):
+        trainer = hf.trainers.WordLevelTrainer(show_progress=False, special_tokens=["<unk>", "<s>"], **fields)
+        theirs = hf_train(counts, trainer, hf.models.WordLevel(unk_token="<unk>"))["vocab"]
+        model = WordLevelTrainer(special_tokens=["<unk>", "<s>"], **fields).train(table(encoded(counts)))
+        assert dict(model.vocab) == theirs
+
+
+# Byte-level peers
+
+
+@pytest.fixture(scope="module")
+def english(shared_data: Path) -> list[str]:
+    with gzip.open(shared_data / "corpus" / "en.jsonl.gz", "rt", encoding="utf-8") as lines:
+        return [json.loads(line)["text"] for line in lines]
+
+
+def tokens(counts: Mapping[bytes, int]) -> list[bytes]:
+    """Returns what the ids of a trained vocabulary of 32,000 stand for."""
+    model = BPETrainer(vocab_size=32_000, byte_level=True).train(table(counts))
+    return [bytes(map(BYTE_ALPHABET.index, token)) for token in model.vocab]
+
+
+def tokens_in_order_of_values(counts: Mapping[str, int]) -> list[bytes]:
+    """Returns what the ids stand for when bytes are numbered by value."""
+    to_place = bytes(SORTED_BYTES)  # a byte becomes the one whose place in the alphabet is its value
+    from_place = bytes(SORTED_BYTES.index(byte) for byte in range(256))
+    swapped = {word.translate(to_place): count for word, count in encoded(counts).items()}
+    return [token.translate(from_place) for token in tokens(swapped)]
+
+
+@pytest.mark.slow
+def test_rustbpe_learns_the_same(english: list[str]) -> None:
+    rustbpe = pytest.importorskip("rustbpe")
+    peer = rustbpe.Tokenizer()
+    peer.train_from_iterator(iter(english), 32_000, pattern=GPT2)
+    theirs = sorted(peer.get_mergeable_ranks(), key=lambda entry: entry[1])
+    assert [bytes(token) for token, _ in theirs] == tokens_in_order_of_values(words_of(english))
+
+
+@pytest.mark.slow
+def test_bpeasy_learns_the_same(english: list[str]) -> None:
+    bpeasy = pytest.importorskip("bpeasy")
+    ranks = bpeasy.train_bpe(iter(english), GPT2, max_token_length=128, vocab_size=32_000)
+    assert sorted(ranks, key=ranks.__getitem__) == tokens_in_order_of_values(words_of(english))
+
+
+@pytest.mark.slow
+def test_gigatok_learns_the_same_in_either_order(english: list[str]) -> None:
+    gigatok = pytest.importorskip("gigatok")
+    data = SEPARATOR.join(english).encode()  # it cuts words by GPT-2's pattern
+    counts = words_of(english)
+    orders = {"huggingface": tokens(encoded(counts)), "raw_token_ids": tokens_in_order_of_values(counts)}
+    for order, expected in orders.items():
+        theirs, _ = gigatok.train_bpe(data, 32_000, [], tie_breaking=order, separator=SEPARATOR.encode())
+        assert [theirs[i] for i in range(256, 32_000)] == expected[256:]  # its first ids are the bytes by value
