@@ -21,8 +21,9 @@ import pyarrow as pa
 import pytest
 import regex
 
-from tokenizer import BPETrainer, WordLevelTrainer
+from tokenizer import BPETrainer, CharacterTrainer, Tokenizer, Trainer, WordLevelTrainer, WordPieceTrainer
 from tokenizer.models.bpe import BYTE_ALPHABET
+from tokenizer.pre_tokenizers import ByteLevel, WhitespaceSplit
 
 hf = pytest.importorskip("tokenizers")
 pytestmark = pytest.mark.parity
@@ -171,6 +172,29 @@ def test_word_level() -> None:
         theirs = hf_train(counts, trainer, hf.models.WordLevel(unk_token="<unk>"))["vocab"]
         model = WordLevelTrainer(special_tokens=["<unk>", "<s>"], **fields).train(table(encoded(counts)))
         assert dict(model.vocab) == theirs
+
+
+@pytest.mark.parametrize(
+    "trainer",
+    [
+        BPETrainer(vocab_size=2000, byte_level=True),
+        BPETrainer(vocab_size=2000, byte_fallback=True, limit_alphabet=50, special_tokens=["<unk>"], unk_token="<unk>"),
+        BPETrainer(vocab_size=2000, end_of_word_suffix="</w>", limit_alphabet=50),
+        CharacterTrainer(character_coverage=0.999),
+        WordLevelTrainer(vocab_size=500),
+        WordPieceTrainer(vocab_size=2000),
+    ],
+    ids=lambda trainer: type(trainer).__name__,
+)
+def test_trained_models_are_read_by_hf(trainer: Trainer[Any]) -> None:
+    texts = list(pytest.importorskip("pydoc_data.topics").topics.values())
+    is_byte_level = getattr(trainer, "byte_level", False)
+    words = words_of(texts[::2]) if is_byte_level else collections.Counter(" ".join(texts[::2]).split())
+    pre_tokenizer = ByteLevel(add_prefix_space=False) if is_byte_level else WhitespaceSplit()
+    ours = Tokenizer(model=trainer.train(table(encoded(words))), pre_tokenizer=pre_tokenizer)
+    theirs = hf.Tokenizer.from_str(ours.to_str())
+    for text in [*texts[1:20:2], "naïve 花 😀"]:
+        assert ours.encode(text).ids == theirs.encode(text).ids
 
 
 # Byte-level peers

@@ -137,7 +137,8 @@ def test_several_sizes_are_those_of_trainings_of_their_own(kind: type[Trainer[An
 @pytest.mark.parametrize(
     ("fields", "message"),
     [
-        ({"vocab_size": 0}, "vocab_size must be at least 1, got 0"),
+        ({"vocab_size": 0}, "vocab_size must be in 1..16777216, got 0"),
+        ({"vocab_size": 2**24 + 1}, "vocab_size must be in 1..16777216, got 16777217"),
         ({"min_frequency": -1}, "min_frequency must not be negative, got -1"),
         ({"special_tokens": ["<s>"]}, r"special_tokens must hold the unknown token '<unk>', got \['<s>'\]"),
         ({"special_tokens": ["<unk>", "a", "a"]}, "there once, got 'a'"),

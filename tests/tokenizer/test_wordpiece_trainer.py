@@ -260,7 +260,8 @@ def test_no_kernel_leaves_its_arrays(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("fields", "message"),
     [
-        ({"vocab_size": 0}, "vocab_size must be at least 1, got 0"),
+        ({"vocab_size": 0}, "vocab_size must be in 1..16777216, got 0"),
+        ({"vocab_size": 2**24 + 1}, "vocab_size must be in 1..16777216, got 16777217"),
         ({"min_frequency": -1}, "min_frequency must not be negative, got -1"),
         ({"rule": "likely"}, "rule must be one of frequency, likelihood, got 'likely'"),
         ({"limit_alphabet": 0}, "limit_alphabet must be positive or None, got 0"),

@@ -8,6 +8,8 @@ from typing import Any, Generic, TypeVar
 
 import pyarrow as pa
 
+from tokenizer.models.wordpiece import MAX_ID
+
 ModelT_co = TypeVar("ModelT_co", covariant=True)
 
 BYTE_TOKENS = tuple(f"<0x{byte:02X}>" for byte in range(256))
@@ -67,6 +69,7 @@ def check_sizes(sizes: Sequence[int], n_first: int, parts: Sequence[str], remedy
     """
     if not sizes:
         raise ValueError("sizes must name at least one vocabulary size, got none")
+    _check_size(max(sizes))
     smallest = min(sizes)
     if smallest < max(1, n_first):
         raise ValueError(
@@ -94,10 +97,14 @@ def check_numbers(vocab_size: int, min_frequency: int) -> None:
     Raises:
       ValueError: if one is out of range.
     """
-    if vocab_size < 1:
-        raise ValueError(f"vocab_size must be at least 1, got {vocab_size!r}")
+    _check_size(vocab_size)
     if min_frequency < 0:
         raise ValueError(f"min_frequency must not be negative, got {min_frequency!r}")
+
+
+def _check_size(vocab_size: int) -> None:
+    if not 1 <= vocab_size <= MAX_ID + 1:
+        raise ValueError(f"vocab_size must be in 1..{MAX_ID + 1}, got {vocab_size!r}")
 
 
 def check_tokens(name: str, tokens: Sequence[str]) -> None:
