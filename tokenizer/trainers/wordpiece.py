@@ -79,7 +79,8 @@ class WordPieceTrainer(base.Trainer[WordPiece]):
         """Returns the model of each size, from one training; see `Trainer.train_sizes`.
 
         Cost: O(characters of the distinct words * log(pairs)) for `frequency`; for `likelihood` each merge also walks
-        the pairs that end in one of the two merged symbols. About 50 bytes per character and 70 per distinct pair.
+        the pairs that end in one of the two merged symbols. Memory: 36 bytes per character, 68 to 136 per distinct pair
+        ever met; see docs/algorithms.md.
         """
         words = words_as_code_points(word_counts)
         characters = alphabet.count_characters(words)
