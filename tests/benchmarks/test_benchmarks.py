@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from benchmarks import corpora, encode, pipeline, report, timing
+from benchmarks import corpora, encode, pipeline, report, timing, train, trainers
 
 
 def test_timing_is_median_and_spread() -> None:
@@ -126,3 +126,28 @@ def test_no_number_is_printed_where_ids_differ(
     assert "document 0, token 0" in err
     assert out.splitlines()[-1].startswith("| x ")
     assert not any(character.isdigit() for character in out.splitlines()[-1])
+
+
+def test_no_number_is_printed_where_vocabularies_differ(capsys: pytest.CaptureFixture[str]) -> None:
+    calls: list[str] = []
+
+    def learns(*tokens: str, name: str = "") -> trainers.Train:
+        return lambda texts, vocab_size: (calls.append(name), list(tokens))[1]
+
+    expected = learns("a", "b", "c", "d")
+    peers = {
+        "sys": trainers.Peer(learns("a", "b", "c", "d", name="equal"), expected),
+        "json": trainers.Peer(learns("a", "c", "b", "d", name="another order"), expected),
+        "re": trainers.Peer(learns("d", "c", "b", "x", name="shares enough"), expected, must_share=0.75),
+        "ast": trainers.Peer(learns("d", "c", "x", "y", name="shares too little"), expected, must_share=0.75),
+        "no_such_module": trainers.Peer(learns(name="absent"), expected),
+    }
+    subject = trainers.Subject("", expected, peers)
+    measurement, row = train.measure("x", subject, corpora.Corpus("x", "made", ("text",)), 4, rounds=1)
+    assert measurement["equal"] == {"sys": True, "json": False, "re": True, "ast": False}
+    assert measurement["shared"] == {"sys": 1.0, "json": 1.0, "re": 0.75, "ast": 0.5}
+    assert measurement["seconds"].keys() == {"tokenmill", "sys", "re"}
+    assert [cell for cell in row if cell == "differs"] == ["differs"] * 2
+    assert (calls.count("another order"), calls.count("shares too little"), calls.count("absent")) == (1, 1, 0)
+    assert calls.count("equal") > 1
+    assert "the vocabulary of json differs: 4 tokens here, 4 there, 100.00% shared" in capsys.readouterr().err
