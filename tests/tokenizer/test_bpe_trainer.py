@@ -6,25 +6,17 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-import pyarrow as pa
 import pytest
 from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
+from tests.word_counts import scattered, small, table
 from tokenizer import BPE, BPETrainer
 from tokenizer.models.bpe import BYTE_ALPHABET
 from tokenizer.trainers.reference import train_bpe
 
 HUGS = {"hug": 10, "pug": 5, "pun": 12, "bun": 4, "hugs": 5}
 BYTES = sorted(BYTE_ALPHABET)
-
-
-def table(rows: Iterable[tuple[str | bytes, int]]) -> pa.Table:
-    words, counts = [], []
-    for word, count in rows:
-        words.append(word.encode() if isinstance(word, str) else word)
-        counts.append(count)
-    return pa.table({"word": pa.array(words, pa.large_binary()), "count": pa.array(counts, pa.int64())})
 
 
 def train(word_counts: Mapping[str, int] | Mapping[bytes, int], **fields: Any) -> BPE:
@@ -152,16 +144,6 @@ def test_a_merge_that_makes_no_new_token_belongs_to_every_size_that_reaches_it()
 
 # Against the slow twin
 
-word_counts = st.sampled_from(["ab", "#a", "<a>", "abcdeé花😀#"]).flatmap(
-    lambda alphabet: st.dictionaries(
-        st.text(alphabet, min_size=1, max_size=24),
-        st.integers(1, 4) | st.sampled_from([10**6, 2**31, 10**15]),
-        min_size=1,
-        max_size=14,
-    )
-)
-"""Words of few characters meet in many ways; words of "#" even make the same token in two ways."""
-
 fields = st.fixed_dictionaries(
     {
         "min_frequency": st.integers(0, 4),
@@ -195,7 +177,7 @@ def has_parts(words: Iterable[bytes], fields: Mapping[str, Any]) -> bool:
     return any(any(re.split(b"|".join(map(re.escape, symbols)) or b"$", word)) for word in words)
 
 
-@given(words=word_counts, extra=st.integers(0, 40), fields=fields, alphabet=alphabets)
+@given(words=small(), extra=st.integers(0, 40), fields=fields, alphabet=alphabets)
 @example(  # a token made twice, by two pairs, before a size is full
     words={"##a": 2, "#": 1},
     extra=3,
@@ -227,16 +209,9 @@ def test_equals_the_slow_twin_when_every_table_has_to_grow() -> None:
     check_against_the_twin(words, 250, min_frequency=2)
 
 
-@given(words=word_counts, seed=st.integers(0, 99))
+@given(words=small(), seed=st.integers(0, 99))
 def test_only_words_and_their_total_counts_matter(words: dict[str, int], seed: int) -> None:
-    rows: list[tuple[str, int]] = []
-    for word, count in words.items():
-        rows += [(word, count - 1), (word, 1)]  # a word twice, or with the count 0
-    rows += [("", 5), ("absent", 0)]
-    random.Random(seed).shuffle(rows)
-    cut_at = seed % len(rows)
-    shuffled = pa.concat_tables([table(rows[:cut_at]), table([("q", 7), *rows[cut_at:]]).slice(1)])
-    model, expected = BPETrainer(byte_level=True).train(shuffled), train(words, byte_level=True)
+    model, expected = BPETrainer(byte_level=True).train(scattered(words, seed)), train(words, byte_level=True)
     assert (list(model.vocab), model.merges) == (list(expected.vocab), expected.merges)
 
 

@@ -1,27 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
 """`WordLevelTrainer` and `CharacterTrainer` by hand, against their slow twins, and on input that must not work."""
 
-import random
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
-import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.word_counts import scattered, table
 from tokenizer import CharacterTrainer, Trainer, WordLevelTrainer
 from tokenizer.trainers.reference import train_characters, train_words
 
 TRAINERS = [WordLevelTrainer, CharacterTrainer]
-
-
-def table(rows: Iterable[tuple[str | bytes, int]]) -> pa.Table:
-    words, counts = [], []
-    for word, count in rows:
-        words.append(word.encode() if isinstance(word, str) else word)
-        counts.append(count)
-    return pa.table({"word": pa.array(words, pa.large_binary()), "count": pa.array(counts, pa.int64())})
 
 
 def train(trainer: Trainer[Any], word_counts: Mapping[str, int]) -> list[str]:
@@ -113,12 +104,8 @@ def test_characters_equal_the_slow_twin(
 @pytest.mark.parametrize("kind", TRAINERS)
 @given(words=word_counts, seed=st.integers(0, 99))
 def test_only_words_and_their_total_counts_matter(kind: type[Trainer[Any]], words: dict[str, int], seed: int) -> None:
-    words = {**words, "q": 2}
-    rows = [(word, count - count // 2) for word, count in words.items()]
-    rows += [(word, count // 2) for word, count in words.items()] + [("", 9), ("absent", 0)]
-    random.Random(seed).shuffle(rows)
-    shuffled = pa.concat_tables([table(rows[:3]), table([("x", 7), *rows[3:]]).slice(1)])
-    assert list(kind().train(shuffled).vocab) == train(kind(), words)
+    words = {word: count or 1 for word, count in words.items()} | {"q": 2}
+    assert list(kind().train(scattered(words, seed)).vocab) == train(kind(), words)
 
 
 @pytest.mark.parametrize("kind", TRAINERS)

@@ -6,7 +6,7 @@ import random
 import subprocess
 import sys
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -16,6 +16,7 @@ import pytest
 from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
+from tests.word_counts import scattered, small, table
 from tokenizer.kernels.merge_by_likelihood import compare_scores
 from tokenizer.trainers import WordPieceTrainer
 from tokenizer.trainers.reference import train_wordpiece
@@ -26,14 +27,6 @@ EVERYTHING = {"vocab_size": 10_000, "min_frequency": 0, "limit_alphabet": None, 
 
 HUGS = {"hug": 10, "pug": 5, "pun": 12, "bun": 4, "hugs": 5}
 HUGS_ALPHABET = ["b", "g", "h", "n", "p", "s", "u", "##g", "##n", "##s", "##u"]
-
-
-def table(rows: Iterable[tuple[str | bytes, int]]) -> pa.Table:
-    words, counts = [], []
-    for word, count in rows:
-        words.append(word.encode() if isinstance(word, str) else word)
-        counts.append(count)
-    return pa.table({"word": pa.array(words, pa.large_binary()), "count": pa.array(counts, pa.int64())})
 
 
 def fields_for(**fields: Any) -> dict[str, Any]:
@@ -123,19 +116,8 @@ def test_counts_are_64_bits_wide() -> None:
 # Against the slow twin
 
 
-word_counts = st.sampled_from(["ab", "#a", "#ab", "abcdeé花😀#"]).flatmap(
-    lambda alphabet: st.dictionaries(
-        st.text(alphabet, min_size=1, max_size=24),
-        st.integers(1, 4) | st.sampled_from([10**6, 2**31, 10**15]),
-        min_size=1,
-        max_size=14,
-    )
-)
-"""Words of few characters meet in many ways; words of "#" even make the same token in two ways."""
-
-
 @given(
-    word_counts=word_counts,
+    word_counts=small(),
     rule=st.sampled_from(RULES),
     extra=st.integers(0, 40),
     min_frequency=st.integers(0, 4),
@@ -187,16 +169,9 @@ def test_equals_the_slow_twin_when_every_table_has_to_grow(rule: str) -> None:
 
 
 @pytest.mark.parametrize("rule", RULES)
-@given(counts=word_counts, seed=st.integers(0, 99))
+@given(counts=small(), seed=st.integers(0, 99))
 def test_only_words_and_their_total_counts_matter(rule: str, counts: dict[str, int], seed: int) -> None:
-    rows: list[tuple[str, int]] = []
-    for word, count in counts.items():
-        rows += [(word, count - 1), (word, 1)]  # a word twice, or with the count 0
-    rows += [("", 5), ("absent", 0)]
-    random.Random(seed).shuffle(rows)
-    cut = seed % len(rows)
-    shuffled = pa.concat_tables([table(rows[:cut]), table([("q", 7), *rows[cut:]]).slice(1)])
-    trained = WordPieceTrainer(**fields_for(rule=rule)).train(shuffled)
+    trained = WordPieceTrainer(**fields_for(rule=rule)).train(scattered(counts, seed))
     assert list(trained.vocab)[1:] == train(counts, rule=rule)
 
 

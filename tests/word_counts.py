@@ -1,0 +1,40 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Word counts for tests of trainers: tables from rows, small words that meet in many ways, rows shuffled and split."""
+
+import random
+from collections.abc import Iterable, Mapping
+
+import pyarrow as pa
+from hypothesis import strategies as st
+
+
+def table(rows: Iterable[tuple[str | bytes, int]]) -> pa.Table:
+    """A table of word counts, in the order of the rows; text becomes UTF-8."""
+    words, counts = [], []
+    for word, count in rows:
+        words.append(word.encode() if isinstance(word, str) else word)
+        counts.append(count)
+    return pa.table({"word": pa.array(words, pa.large_binary()), "count": pa.array(counts, pa.int64())})
+
+
+def small() -> st.SearchStrategy[dict[str, int]]:
+    """Words of few characters, which meet in many ways; words of "#" even make the same token in two ways."""
+    return st.sampled_from(["ab", "#a", "#ab", "<a>", "abcdeé花😀#"]).flatmap(
+        lambda alphabet: st.dictionaries(
+            st.text(alphabet, min_size=1, max_size=24),
+            st.integers(1, 4) | st.sampled_from([10**6, 2**31, 10**15]),
+            min_size=1,
+            max_size=14,
+        )
+    )
+
+
+def scattered(counts: Mapping[str, int], seed: int) -> pa.Table:
+    """The same counts in another order, over several rows and chunks, with rows that must not matter."""
+    rows: list[tuple[str, int]] = []
+    for word, count in counts.items():
+        rows += [(word, count - 1), (word, 1)]  # a word twice, or with the count 0
+    rows += [("", 5), ("absent", 0)]
+    random.Random(seed).shuffle(rows)
+    cut = seed % len(rows)
+    return pa.concat_tables([table(rows[:cut]), table([("q", 7), *rows[cut:]]).slice(1)])
