@@ -16,6 +16,7 @@ from tokenizer.kernels.pair_merging import (
     N_PAIRS,
     N_STEPS,
     N_TOKENS,
+    N_TOKENS_AFTER,
     N_TOUCHED,
     ROWS_WANTED,
     add_all,
@@ -60,7 +61,7 @@ class Merged(NamedTuple):
 
     def n_merges_for(self, n_tokens: int, n_first: int) -> int:
         """Returns how many of the merges a training for `n_tokens` makes, which has `n_first` tokens to begin with."""
-        n_before = np.append(n_first, self.merges[:-1, 3])
+        n_before = np.append(n_first, self.merges[:-1, N_TOKENS_AFTER])
         return int(np.searchsorted(n_before[: len(self.merges)], n_tokens))
 
 
