@@ -45,7 +45,7 @@ def train_tokenizer(counts: pa.Table, config: TokenizerConfig) -> Tokenizer:
         special_tokens=tuple(config.train.special_tokens),
     )
     tokenizer = Tokenizer.for_bert(
-        trainer.train(counts),
+        trainer.train(counts).vocab,
         lowercase=_lowercase(config),
         strip_accents=config.strip_accents,
         oov=config.oov or "word",
