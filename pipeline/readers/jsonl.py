@@ -16,7 +16,6 @@ between values, never inside one), holds no such number and is not deep; and the
 """
 
 import json
-import re
 from collections.abc import Iterator
 from typing import Any, NoReturn
 
@@ -27,6 +26,7 @@ import pyarrow.json as pj
 
 from pipeline.config import InputConfig
 from pipeline.readers.batches import Part, Source, make_documents
+from pipeline.readers.json_survey import is_deeper, survey
 from pipeline.readers.lines import (
     Block,
     Mask,
@@ -35,7 +35,6 @@ from pipeline.readers.lines import (
     cut_lines,
     find_invalid_utf8,
     find_lines,
-    mark_lines,
     without_line_end,
 )
 from pipeline.readers.rejects import Rejects, too_large
@@ -43,14 +42,6 @@ from pipeline.readers.streams import BLANK, Stream
 
 MAX_DEPTH = 256
 """How deep arrays and objects may nest. The standard library gives up at a depth that depends on its caller."""
-
-_STRINGS = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"', re.DOTALL)
-_BEFORE_VALUE = np.zeros(256, np.bool_)
-_BEFORE_VALUE[list(b" \t\r\n:,[")] = True
-_STEPS = np.zeros(256, np.int64)
-_STEPS[list(b"[{")] = 1
-_STEPS[list(b"]}")] = -1
-_STEPPED_BYTES = 1 << 16
 
 
 def read_jsonl(stream: Stream, source: Source, config: InputConfig, block_bytes: int) -> Iterator[Part]:
@@ -188,53 +179,17 @@ def _mark_safe(data: bytes, starts: Positions, ends: Positions, nexts: Positions
     invalid = find_invalid_utf8(data, nexts)
     if invalid is not None:
         safe &= ~invalid
-    if b"\0" in data:
-        safe &= ~mark_lines(nexts, np.flatnonzero(values == 0))
-    suspects = _find_non_finite(data, values)
-    if suspects:
-        safe &= ~mark_lines(nexts, np.array(suspects, np.int64))
-    brackets = np.flatnonzero((values | 0x20) == ord("{"))  # and "[", which differs in that bit
-    for line in _find_long_runs(brackets, values, nexts):
+    marks, n_brackets = np.zeros(len(starts), np.uint8), np.empty(len(starts), np.int64)
+    survey(values, starts, nexts, marks, n_brackets)
+    safe &= marks == 0
+    # More brackets than may nest need not be in each other, nor outside of strings.
+    for line in np.flatnonzero(n_brackets > MAX_DEPTH).tolist():
         safe[line] &= not _is_too_deep(data[starts[line] : ends[line]])
     return safe
 
 
-def _find_non_finite(data: bytes, values: np.ndarray[Any, np.dtype[np.uint8]]) -> list[int]:
-    """Returns where `NaN` or `Inf` may be a value; a few more places in texts do no harm."""
-    found = []
-    for token in (b"NaN", b"Inf"):
-        places = np.flatnonzero(values[:-2] == token[0])
-        places = places[(values[places + 1] == token[1]) & (values[places + 2] == token[2])]
-        for place in places.tolist():
-            before = place - 1
-            if data[before] == ord("-"):
-                before -= 1
-            while before >= 0 and data[before] in BLANK:
-                before -= 1
-            if data[before] in b":,[":
-                found.append(place)
-    return found
-
-
-def _find_long_runs(brackets: Positions, values: np.ndarray[Any, np.dtype[np.uint8]], nexts: Positions) -> list[int]:
-    """Returns the lines with more opening brackets than may nest, texts included."""
-    if len(brackets) <= MAX_DEPTH:
-        return []
-    # Outside strings nothing else can come before a bracket; inside, it often does.
-    brackets = brackets[(brackets == 0) | _BEFORE_VALUE[values[brackets - 1]]]
-    n_brackets = np.diff(np.searchsorted(brackets, nexts), prepend=0)
-    return np.flatnonzero(n_brackets > MAX_DEPTH).tolist()
-
-
 def _is_too_deep(line: bytes) -> bool:
-    values = np.frombuffer(_STRINGS.sub(b"", line), np.uint8)
-    depth = 0
-    for start in range(0, len(values), _STEPPED_BYTES):
-        depths = depth + np.cumsum(_STEPS[values[start : start + _STEPPED_BYTES]])
-        if depths.max() > MAX_DEPTH:
-            return True
-        depth = int(depths[-1])
-    return False
+    return is_deeper(np.frombuffer(line, np.uint8), MAX_DEPTH)
 
 
 class _UnusableError(Exception):

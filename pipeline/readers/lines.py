@@ -181,13 +181,6 @@ def find_lines(data: bytes) -> tuple[Positions, Positions, Positions]:
     return starts, ends - has_return, nexts
 
 
-def mark_lines(nexts: Positions, positions: Positions) -> Mask:
-    """Returns bool[n_lines]: the lines that hold at least one of the byte positions."""
-    marks = np.zeros(len(nexts), np.bool_)
-    marks[np.searchsorted(nexts, positions, side="right")] = True
-    return marks
-
-
 def find_invalid_utf8(data: bytes, nexts: Positions) -> Mask | None:
     """Returns bool[n_lines], the lines of a block that are not valid UTF-8; None when all are.
 
