@@ -47,7 +47,8 @@ def build(texts: dict[bytes, str]) -> bytes:
                 build(base ^ byte, byte, prefix + bytes([byte]))
 
     build(0, 0, b"")
-    array = [units.get(i, 0) for i in range(free[0] + 256)]
+    # An empty unit matches no byte, not even a zero byte.
+    array = [units.get(i, 1 << 31) for i in range(free[0] + 256)]
     return struct.pack(f"<I{len(array)}I", 4 * len(array), *array) + pool
 
 

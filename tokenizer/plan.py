@@ -33,7 +33,6 @@ class EncodePlan:
     ) -> None:
         self.pool = WordCachePool(cache_bytes)
         self._normalizer = normalizer
-        self._engine, self._engine_normalizes = engines.choose(normalizer, pre_tokenizer, model, self.pool)
         raw = [t for t in added_tokens if not t.normalized]
         normalized = [t for t in added_tokens if t.normalized]
         self._raw = AddedTokenMatcher(raw, [t.content for t in raw], special) if raw else None
@@ -41,6 +40,9 @@ class EncodePlan:
         self._normalized = AddedTokenMatcher(normalized, contents, special) if normalized else None
         self._asks_for_start = _asks_for_start(pre_tokenizer)
         self._looks_at_normalized = self._normalized is not None and not self._normalized.only_counts
+        self._engine, self._engine_normalizes = engines.choose(
+            normalizer, pre_tokenizer, model, self.pool, raw=not self._looks_at_normalized
+        )
 
     def new_tally(self) -> Tally:
         """Returns an empty tally."""

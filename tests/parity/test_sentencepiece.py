@@ -18,16 +18,14 @@ import pytest
 
 spm = pytest.importorskip("sentencepiece", reason="needs the test group: sentencepiece")
 
-import numpy as np  # noqa: E402
 from hypothesis import given  # noqa: E402
 from hypothesis import strategies as st  # noqa: E402
 
 from tests import strategies  # noqa: E402
 from tokenizer.formats import sentencepiece, sentencepiece_parts, sentencepiece_text  # noqa: E402
+from tokenizer.formats.loading import from_sentencepiece  # noqa: E402
 from tokenizer.formats.sentencepiece import BPE, UNIGRAM, NormalizerSpec, SentencePieceFile, TrainerSpec  # noqa: E402
-from tokenizer.kernels import caches  # noqa: E402
-from tokenizer.kernels import sentencepiece_unigram as kernels  # noqa: E402
-from tokenizer.models.unigram import PieceType, new_unigram_scratch  # noqa: E402
+from tokenizer.models.unigram import PieceType  # noqa: E402
 from tokenizer.ragged import Ragged, text_rows  # noqa: E402
 
 pytestmark = pytest.mark.parity
@@ -48,31 +46,26 @@ def documents(shared_data: Path, corpus: str) -> Iterator[str]:
 
 
 class Ours:
-    """A model file through the normalizer and the kernel, with one word cache for all calls."""
+    """A model file as a tokenizer, with one word cache for all calls; BPE with user-defined pieces in plain Python."""
 
     def __init__(self, data: bytes) -> None:
         self.file = sentencepiece.read(data, "model")
         self.normalizer = sentencepiece_text.normalizer_of(self.file)
         self.unigram = sentencepiece_parts.unigram_of(self.file) if self.file.trainer.model_type == UNIGRAM else None
         self.bpe_fields = None if self.unigram else sentencepiece_parts.exact_parts(self.file).model
-        self.cache = caches.new_cache(1 << 22)
+        frozen = self.bpe_fields is not None and self.bpe_fields["frozen"]
+        self.tokenizer = None if frozen else from_sentencepiece(self.file, "model", 1 << 22)
 
     def normalize(self, texts: list[str]) -> Ragged:
         return self.normalizer.normalize_rows(text_rows(texts))
 
     def encode(self, texts: list[str]) -> list[list[int]]:
-        rows, unigram = self.normalize(texts), self.unigram
-        if unigram is None:
-            values = bytes(rows.values)
-            assert self.bpe_fields is not None
-            return [bpe(values[a:b].decode(), self.bpe_fields, self.file) for a, b in itertools.pairwise(rows.offsets)]
-        n = rows.max_row + 1
-        out, offsets = np.empty(rows.n_values + 2, np.int32), np.empty(rows.n_rows + 1, np.int64)
-        kernels.encode_rows(
-            rows.values, rows.offsets, unigram.splits_at_spaces, unigram.tables, new_unigram_scratch(n),
-            np.empty(kernels.LONGEST_CACHED + 1), self.cache, np.empty(n, np.int64), out, offsets,
-        )  # fmt: skip
-        return [out[a:b].tolist() for a, b in itertools.pairwise(offsets)]
+        if self.tokenizer is not None:
+            return self.tokenizer.encode_arrow(texts, add_special_tokens=False).to_pylist()
+        rows = self.normalize(texts)
+        values = bytes(rows.values)
+        assert self.bpe_fields is not None
+        return [bpe(values[a:b].decode(), self.bpe_fields, self.file) for a, b in itertools.pairwise(rows.offsets)]
 
 
 def bpe(text: str, fields: dict[str, Any], file: SentencePieceFile) -> list[int]:
@@ -294,6 +287,21 @@ def test_ids_of_trained_models(trained: tuple[Ours, Any]) -> None:
         assert_same(*trained, texts)
 
     check()
+
+
+def test_ids_of_trained_models_on_documents(trained: tuple[Ours, Any], shared_data: Path) -> None:
+    """Most of what is in them is unknown to such small models."""
+    if trained[0].tokenizer is None:
+        pytest.skip("plain Python would take minutes")
+    for corpus, n in zip(CORPORA, (20, 200, 20, 1), strict=True):
+        assert_same(*trained, [text[:50_000] for text in itertools.islice(documents(shared_data, corpus), n)])
+
+
+@pytest.mark.parametrize("unit", ["a", " ", "^", "ภาษาไทยไม่มีช่องว่าง", "玫", "\n", "ab "])
+def test_long_text_with_trained_models(trained: tuple[Ours, Any], unit: str) -> None:
+    if trained[0].tokenizer is None:
+        pytest.skip("plain Python would take minutes")
+    assert_same(*trained, [unit * (100_000 // len(unit.encode()))])
 
 
 def test_decoding_of_trained_models(trained: tuple[Ours, Any]) -> None:

@@ -16,12 +16,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests import strategies
+from tokenizer.added_tokens import no_tokens
 from tokenizer.aligned import AlignedText
+from tokenizer.engines import choose
+from tokenizer.engines.base import WordCachePool
 from tokenizer.errors import TokenizerFileError
 from tokenizer.formats import protobuf, sentencepiece, sentencepiece_parts, sentencepiece_text
 from tokenizer.formats.sentencepiece import BPE, UNIGRAM, NormalizerSpec, SentencePieceFile, TrainerSpec
-from tokenizer.kernels import caches, sentencepiece_unigram
-from tokenizer.models.unigram import PieceType, new_unigram_scratch
+from tokenizer.models.unigram import PieceType
 from tokenizer.normalizers.sentencepiece import SentencePieceNormalizer
 from tokenizer.ragged import text_rows
 
@@ -233,17 +235,18 @@ def test_broken_character_maps(blob: bytes, message: str) -> None:
         SentencePieceNormalizer(blob)
 
 
-def encode_rows(model: SentencePieceFile, texts: list[str], splits: bool) -> list[list[int]]:
-    unigram = sentencepiece_parts.unigram_of(model)
-    rows = sentencepiece_text.normalizer_of(model).normalize_rows(text_rows(texts))
-    n = rows.max_row + 1
-    out, offsets = np.empty(rows.n_values + 2, np.int32), np.empty(rows.n_rows + 1, np.int64)
-    sentencepiece_unigram.encode_rows(
-        rows.values, rows.offsets, splits, unigram.tables, new_unigram_scratch(n),
-        np.empty(sentencepiece_unigram.LONGEST_CACHED + 1), caches.new_cache(1 << 18), np.empty(n, np.int64), out,
-        offsets,
-    )  # fmt: skip
-    return [out[a:b].tolist() for a, b in itertools.pairwise(offsets)]
+def encode_rows(model: SentencePieceFile, texts: list[str], raw: bool) -> list[list[int]]:
+    """From raw bytes in parts with a cache, or normalized first and each row as a whole."""
+    normalizer = sentencepiece_text.normalizer_of(model)
+    engine, normalizes = choose(
+        normalizer, None, sentencepiece_parts.unigram_of(model), WordCachePool(1 << 18), raw=raw
+    )
+    assert normalizes == raw
+    rows = text_rows(texts)
+    if not raw:
+        rows = normalizer.normalize_rows(rows)
+    ids = engine.encode(rows, no_tokens(), np.ones(len(texts), np.bool_), None)
+    return [ids.values[a:b].tolist() for a, b in itertools.pairwise(ids.offsets)]
 
 
 @given(st.integers(0, 2**32))

@@ -1,16 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
 """From components to the engine that runs them."""
 
+import dataclasses
 from typing import Any
 
 from tokenizer.engines.base import Engine, WordCachePool
 from tokenizer.engines.bert import BertEngine
 from tokenizer.engines.models import model_runner
 from tokenizer.engines.scanned import ScannedEngine
-from tokenizer.engines.sentencepiece import SentencePieceEngine
+from tokenizer.engines.sentencepiece import RawSentencePieceEngine, WholeRowEngine
+from tokenizer.engines.sentencepiece_tables import raw_tables, sentencepiece_merges
 from tokenizer.engines.staged import StagedEngine
 from tokenizer.models import BPE, Unigram, WordPiece
-from tokenizer.normalizers import BertNormalizer
+from tokenizer.normalizers import BertNormalizer, SentencePieceNormalizer
 from tokenizer.pre_tokenizers import BertPreTokenizer
 from tokenizer.pre_tokenizers.sequence import scanner_of
 
@@ -18,17 +20,28 @@ NO_NORMALIZER = BertNormalizer(clean_text=False, handle_chinese_chars=False, str
 """A BertNormalizer that changes nothing."""
 
 
-def choose(normalizer: Any, pre_tokenizer: Any, model: Any, pool: WordCachePool) -> tuple[Engine, bool]:
-    """Returns the engine for a composition, and whether it normalizes; if not, the normalizer is a stage before it."""
+def choose(
+    normalizer: Any, pre_tokenizer: Any, model: Any, pool: WordCachePool, *, raw: bool = True
+) -> tuple[Engine, bool]:
+    """Returns the engine for a composition, and whether it normalizes; if not, the normalizer is a stage before it.
+
+    raw: whether the engine gets raw text if it wants it. Not so where added tokens are looked for in normalized text.
+    """
     if (
         isinstance(model, WordPiece)
         and isinstance(pre_tokenizer, BertPreTokenizer)
         and (normalizer is None or isinstance(normalizer, BertNormalizer))
     ):
         return BertEngine(normalizer or NO_NORMALIZER, model, pool), True
-    if isinstance(model, Unigram) and model.piece_types is not None:
-        return SentencePieceEngine(model, pool), False
     runner = model_runner(model)
+    if isinstance(normalizer, SentencePieceNormalizer) and pre_tokenizer is None and isinstance(model, (BPE, Unigram)):
+        if isinstance(model, BPE):
+            runner = dataclasses.replace(runner, tables=sentencepiece_merges(model))
+        tables = raw_tables(normalizer, model) if raw else None
+        if tables is not None and (isinstance(model, BPE) or model.piece_types is not None):
+            return RawSentencePieceEngine(normalizer, model, tables, runner, pool), True
+    if isinstance(model, Unigram) and model.piece_types is not None:
+        return WholeRowEngine(model, runner, pool), False
     scanner = scanner_of(pre_tokenizer) if pre_tokenizer is not None else None
     if isinstance(model, BPE) and scanner is not None and ScannedEngine.has_kernel(scanner):
         return ScannedEngine(scanner, pre_tokenizer, runner, pool), False

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Unigram as sentencepiece does it: a normalized row is one chain of words, and sums are in single precision."""
+"""sentencepiece's normalizer and its models: from raw bytes to ids in one pass, or whole normalized rows."""
+
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -7,71 +9,132 @@ import numpy.typing as npt
 from tokenizer.aligned import AlignedText
 from tokenizer.counting import Tally
 from tokenizer.engines.base import AlignedToken, WordCachePool
-from tokenizer.kernels import sentencepiece_unigram as kernels
-from tokenizer.kernels import word_cache
-from tokenizer.kernels.sentencepiece_unigram import LONGEST_CACHED
+from tokenizer.engines.models import ModelRunner
+from tokenizer.engines.sentencepiece_tables import (
+    RawTables,
+    RawWork,
+    new_merging_scratch,
+    new_scored_scratch,
+    scored_unigram,
+)
+from tokenizer.engines.staged import StagedEngine
+from tokenizer.kernels import caches, sentencepiece_bpe, sentencepiece_rows, sentencepiece_unigram
 from tokenizer.models import Unigram
-from tokenizer.models.unigram import SPACE, new_unigram_scratch
+from tokenizer.normalizers import SentencePieceNormalizer
 from tokenizer.ragged import Ragged
-from tokenizer.words import Words
 
-_SPACE_BYTES = SPACE.encode()
+_PADDING = 64
+"""Bytes beyond the longest text: words are read 16 at a time, and a piece may begin at the very end."""
 
 
-class SentencePieceEngine:
-    """Encodes rows that `SentencePieceNormalizer` has made. A tally counts words, but not what is unknown in them."""
+class RawSentencePieceEngine:
+    """Normalizes and encodes raw rows. What stands between two runs of spaces counts as a word in a tally."""
 
-    def __init__(self, model: Unigram, pool: WordCachePool) -> None:
+    def __init__(
+        self, normalizer: SentencePieceNormalizer, model: Any, tables: RawTables, runner: ModelRunner,
+        pool: WordCachePool,
+    ) -> None:  # fmt: skip
+        self._normalizer = normalizer
         self._model = model
+        self._tables = tables
+        self._runner = runner
         self._pool = pool
+        if isinstance(model, Unigram):
+            self._kernel = sentencepiece_unigram.encode_raw_rows
+            self._lowered: Any = scored_unigram(model)
+        else:
+            self._kernel = sentencepiece_bpe.encode_raw_rows
+            self._lowered = runner.tables
 
     @property
     def unk_id(self) -> int:
         """The unknown token, -1 where there is none."""
-        return int(self._model.tables.unk_id)
+        return self._runner.unk_id
 
     def new_tally(self) -> Tally:
-        """Returns an empty tally."""
-        return Tally(_nothing_swallowed)
+        """Returns an empty tally that knows what this model swallows."""
+        return self._runner.new_tally()
+
+    def _scratch(self, n_bytes: int) -> Any:
+        if isinstance(self._model, Unigram):
+            return new_scored_scratch(n_bytes)
+        return new_merging_scratch(n_bytes, self._lowered)
 
     def encode(
         self, rows: Ragged, added: npt.NDArray[np.int32], is_first: npt.NDArray[np.bool_], tally: Tally | None
     ) -> Ragged:
-        """Encodes rows; see `base.Engine`."""
-        if added.size and (added >= 0).any():
-            raise ValueError("added tokens cannot be cut out of texts for a sentencepiece model; it knows its own")
-        n = rows.max_row + 1
-        # A token takes at least one byte; a row may end in one more.
-        out = np.empty(rows.n_values + rows.n_rows + 2, np.int32)
-        offsets = np.zeros(rows.n_rows + 1, np.int64)
+        """Encodes raw rows; see `base.Engine`."""
+        longest = rows.max_row
+        n_bytes = self._normalizer.normalized_bytes(longest) + _PADDING
         with self._pool.borrow(rows.n_values) as cache:
-            kernels.encode_rows(
-                rows.values, rows.offsets, self._model.splits_at_spaces, self._model.tables, new_unigram_scratch(n),
-                np.empty(LONGEST_CACHED + 1), cache, np.empty(n, np.int64), out, offsets,
-            )  # fmt: skip
-        ids = out[: offsets[-1]]
-        if ids.size and ids.min() < 0:
-            raise ValueError("a text holds a character that no piece covers, and the model has no unknown piece")
-        if tally is not None:
-            text = rows.values[rows.offsets[0] : rows.offsets[-1]]
-            begins = (text[:-2] == _SPACE_BYTES[0]) & (text[1:-1] == _SPACE_BYTES[1]) & (text[2:] == _SPACE_BYTES[2])
-            tally.counter.state[word_cache.COUNTER_TOTAL] += int(begins.sum()) if text.size > 2 else 0
-        return Ragged(ids, offsets)
+            work = RawWork(
+                cache=cache,
+                tally=caches.new_counter(1, 0) if tally is None else tally.counter,
+                position=np.zeros(5, np.int64),
+                text=np.empty(n_bytes, np.uint8),
+                text_offsets=np.empty(2, np.int64),
+                noted=np.empty(3 * (longest + 1), np.int64),
+                out=np.empty(rows.n_values + 2 * n_bytes + 4 * rows.n_rows, np.int32),
+                out_offsets=np.zeros(rows.n_rows + 1, np.int64),
+            )
+            scratch = self._scratch(n_bytes)
+            while not self._kernel(rows, added, self._tables, self._lowered, scratch, work, tally is not None):
+                needed = int(work.position[sentencepiece_rows.NEEDED])
+                if needed:
+                    work.position[sentencepiece_rows.NEEDED] = 0
+                    longer = np.empty(2 * needed, np.int32)
+                    longer[: work.out.size] = work.out
+                    work = work._replace(out=longer)
+                else:
+                    assert tally is not None
+                    tally.make_room(n_bytes)
+                    work = work._replace(tally=tally.counter)
+        return Ragged(work.out[: work.out_offsets[-1]], work.out_offsets)
 
     def align(self, text: AlignedText, is_first: bool, first_word: int) -> tuple[list[AlignedToken], int]:
-        """Encodes one row with where each token came from; see `base.Engine`."""
-        tokens = []
-        begin = 0
-        for token_id, end in self._model.tokenize(text.text):
-            part = text[begin:end]
-            tokens.append(AlignedToken(token_id, part.span() if part.text else (0, 0), first_word))
-            begin = max(begin, end)
-        return tokens, first_word + 1
+        """Encodes one raw row with where each token came from; see `base.Engine`."""
+        normalized = self._normalizer.normalize_aligned(text)
+        if isinstance(self._model, Unigram):
+            return _align_whole(self._model, normalized, first_word)
+        return StagedEngine(None, self._runner, self._pool).align(normalized, is_first, first_word)
 
     def describe(self) -> tuple[str, list[str], list[str]]:
         """Returns kernel, fused components, stages beside it."""
-        return "sentencepiece_unigram.encode_rows", ["Unigram"], []
+        kernel = self._kernel.__name__
+        module = self._kernel.__module__.rpartition(".")[2]
+        return f"{module}.{kernel}", [type(self._normalizer).__name__, type(self._model).__name__], []
 
 
-def _nothing_swallowed(words: Words, counts: npt.NDArray[np.int64], characters: npt.NDArray[np.int64]) -> None:
-    """Stands where a model says what its unknown token swallows; here no word is ever counted as unknown."""
+class WholeRowEngine(StagedEngine):
+    """Encodes normalized rows with Unigram under sentencepiece's rules, each as one word."""
+
+    def __init__(self, model: Unigram, runner: ModelRunner, pool: WordCachePool) -> None:
+        super().__init__(None, runner, pool)
+        self._model = model
+
+    def encode(
+        self, rows: Ragged, added: npt.NDArray[np.int32], is_first: npt.NDArray[np.bool_], tally: Tally | None
+    ) -> Ragged:
+        """Encodes normalized rows; see `base.Engine`.
+
+        Raises:
+          ValueError: if a character is not covered and the model has no unknown piece.
+        """
+        ids = super().encode(rows, added, is_first, tally)
+        if self.unk_id < 0 and ids.values.size and ids.values.min() < 0:
+            raise ValueError("a text holds a character that no piece covers, and the model has no unknown piece")
+        return ids
+
+    def align(self, text: AlignedText, is_first: bool, first_word: int) -> tuple[list[AlignedToken], int]:
+        """Encodes one normalized row with where each token came from; see `base.Engine`."""
+        return _align_whole(self._model, text, first_word)
+
+
+def _align_whole(model: Unigram, text: AlignedText, word: int) -> tuple[list[AlignedToken], int]:
+    tokens = []
+    begin = 0
+    for token_id, end in model.tokenize(text.text):
+        part = text[begin:end]
+        tokens.append(AlignedToken(token_id, part.span() if part.text else (0, 0), word))
+        begin = max(begin, end)
+    return tokens, word + 1

@@ -14,7 +14,13 @@ _SPACE = 32
 
 
 @kernel_part
-def _offset(unit):
+def label_of(unit):
+    """The byte that leads to a unit; more than 255 where it holds a result."""
+    return unit & _LABEL
+
+
+@kernel_part
+def offset_of(unit):
     """Where the children of a unit of a darts-clone double array lie, relative to it."""
     return (unit >> 10) << ((unit & 0x200) >> 6)
 
@@ -36,7 +42,7 @@ def check_charsmap(units, results, stack, simple):
     ratio = 1.0
     n_visits = 0
     depth = 1
-    stack[0, 0] = _offset(np.int64(units[0]))
+    stack[0, 0] = offset_of(np.int64(units[0]))
     stack[0, 1] = 0
     stack[0, 2] = 0
     while depth > 0:
@@ -49,13 +55,13 @@ def check_charsmap(units, results, stack, simple):
             if place >= n:
                 continue
             unit = np.int64(units[place])
-            if (unit & _LABEL) != byte:
+            if label_of(unit) != byte:
                 continue
             # Keys may share their ends, so a unit may be met more than once; a circle is met without end.
             n_visits += 1
             if n_visits > 64 * n or depth == stack.shape[0]:
                 return 1, ratio
-            child_base = place ^ _offset(unit)
+            child_base = place ^ offset_of(unit)
             if length == 1 and byte < 128:
                 simple[first] = False
             if (unit >> 8) & 1:
@@ -101,9 +107,9 @@ def check_charsmap(units, results, stack, simple):
 
 
 @kernel_part
-def _longest_rule(data, i, end, units):
+def longest_rule(data, i, end, units):
     """Returns `(bytes of the longest key at i, where its result begins)`; 0 bytes for none."""
-    place = _offset(np.int64(units[0]))
+    place = offset_of(np.int64(units[0]))
     size = 0
     result = np.int64(0)
     j = i
@@ -113,10 +119,10 @@ def _longest_rule(data, i, end, units):
         if byte == 0 or place >= units.size:
             break  # no key holds a zero byte, and none has been checked
         unit = np.int64(units[place])
-        if (unit & _LABEL) != byte:
+        if label_of(unit) != byte:
             break
         j += 1
-        place ^= _offset(unit)
+        place ^= offset_of(unit)
         if (unit >> 8) & 1:
             size = j - i
             result = np.int64(units[place]) & 0x7FFFFFFF
@@ -124,7 +130,7 @@ def _longest_rule(data, i, end, units):
 
 
 @kernel_part
-def _longest_kept(data, i, end, tables):
+def longest_kept(data, i, end, tables):
     """Returns the bytes of the longest user-defined piece at `i`, 0 for none."""
     base = np.int64(tables.kept_root)
     size = 0
@@ -211,9 +217,9 @@ def normalize(data, offsets, tables, out, out_offsets):
             origin = 0
             result = np.int64(0)
             if tables.begins_kept[data[i]]:
-                size = _longest_kept(data, i, end, tables)
+                size = longest_kept(data, i, end, tables)
             if size == 0 and has_map:
-                size, result = _longest_rule(data, i, end, units)
+                size, result = longest_rule(data, i, end, units)
                 origin = 1 if size > 0 else 0
             if size == 0:
                 lead = data[i]

@@ -1,57 +1,61 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Unigram over whole normalized rows, exactly as sentencepiece does it, and still with a word cache.
+"""Unigram over whole rows, exactly as sentencepiece does it, and still with a word cache.
 
-Where no piece has "▁" after another character (`Unigram.splits_at_spaces`), every path passes through the place in
-front of each "▁": a row is a chain of words, and all that one word knows of those before it is one number, the sum so
-far, in single precision. That number decides how sums inside the word are rounded, and so which of two nearly equal
-paths wins. The cache holds for each word its best path by exact sums, and up to which size of the sum so far rounding
-cannot change it; beyond, or where the row's sum may begin again at zero inside the word, the word is tokenized anew
-from the sum so far.
+A row is a chain of parts (see `sentencepiece_units`): every path passes through the places between them, and all that
+a part knows of those before it is one number, the sum so far, in single precision. That number decides how sums inside
+the part are rounded, and so which of two nearly equal paths wins. The cache holds for each part its best path by exact
+sums, and below which size of the sum so far rounding cannot change it; beyond, or where the row's sum may begin again
+at zero inside the part, the part is tokenized anew from the sum so far.
 
 Why the bound holds: a sum over k pieces is rounded k times, each time by at most half a unit in the last place of a
-number no larger than the sum so far plus the largest sum inside the word; taking the larger of two sums does not
+number no larger than the sum so far plus the largest sum inside the part; taking the larger of two sums does not
 enlarge an error. So two sums that differ by more than k whole units keep their order. k is at most the number of
-characters of the word.
+characters of the part.
 """
 
 import numpy as np
 
-from tokenizer.kernels.compiling import kernel, kernel_part, load_u64, trailing_zeros
+from tokenizer.kernels import sentencepiece_rows
+from tokenizer.kernels.compiling import kernel, kernel_part
+from tokenizer.kernels.sentencepiece_cache import LONGEST_CACHED
 from tokenizer.kernels.unigram import (
-    BASE_SHIFT,
-    PIECE_MASK,
-    PIECE_SHIFT,
     REBASE_BELOW,
     emit_path,
     find_best_path,
     turn_path,
     width,
 )
-from tokenizer.kernels.utf8 import EACH_BYTE, HIGH_BITS, LOW_BITS
-from tokenizer.kernels.word_cache import CACHE_IDS_USED, CACHE_MISSES, CACHE_POOL_USED, CACHE_WORDS
-from tokenizer.kernels.word_encoding import key_of
-from tokenizer.kernels.word_table import LENGTH, SHORT_WORD_BYTES, VALUE, find, insert
 
-LONGEST_CACHED = 40
-"""Bytes; longer words do not come back often enough."""
+# A state of the trie, see engines.sentencepiece_tables.ScoredUnigram.
+_LABEL_MASK, _HAS_PIECE, _BASE_SHIFT = np.uint32(511), np.uint32(512), np.uint32(10)
 
-_FIRST_OF_SPACE = np.uint64(0xE2) * EACH_BYTE
-
-# The high half of a slot's length column: how many ids, then the largest size of the sum so far, in units of 4.
-_N_SHIFT, _N_MASK, _SAFE_SHIFT, _SAFE_UNIT = 32, 0xFFFF, 48, 4
-_IDS_IN_SLOT = 2
+_REBASE_BELOW = np.float32(REBASE_BELOW)
+_LONGEST_EXACT = 4 * LONGEST_CACHED
+"""Bytes of normalized text beyond which no safe size is looked for; few parts that short become so long."""
 
 
 @kernel_part
-def _find_exact_path(word, w, model, scratch, seconds):
+def _arrive(scratch, place, candidate, start, state):
+    """Notes a path to a place. Of equal ones the first stays; no branches, for nothing could foresee them."""
+    best = scratch.scores[place]
+    better = candidate > best
+    scratch.seconds[place] = max(scratch.seconds[place], best if better else candidate)
+    scratch.scores[place] = candidate if better else best
+    scratch.arrivals[place] = (start << 32) | state if better else scratch.arrivals[place]
+
+
+@kernel_part
+def _find_exact_path(word, w, model, scratch):
     """Finds the best path by sums in double precision that begin at 0, as `find_best_path` otherwise.
 
-    Returns up to which size of the sum so far sentencepiece finds the same path; -1 where it may find another at 0
+    Returns below which size of the sum so far sentencepiece finds the same path; -1 where it may find another at 0
     already.
     """
-    scores, pieces, starts = scratch.scores, scratch.pieces, scratch.starts
+    scores, pieces, starts, seconds = scratch.scores, scratch.pieces, scratch.starts, scratch.seconds
+    units, found_scores = model.units, model.scores
+    unk_score, root = model.unigram.unk_score, np.uint32(model.unigram.root_base)
     for q in range(w + 1):
-        starts[q] = -1
+        scores[q] = -np.inf
         seconds[q] = -np.inf
     scores[0] = 0.0
     largest = 0.0
@@ -63,45 +67,38 @@ def _find_exact_path(word, w, model, scratch, seconds):
         largest = max(largest, abs(total))
         one = i + width(word[i])
         has_single = False
-        base = np.int64(model.root_base)
-        j = i
-        while j < w:
-            byte = np.int64(word[j])
-            unit = model.units[base ^ byte]
-            if (unit & 511) != byte:
-                break
-            j += 1
-            piece = (unit >> PIECE_SHIFT) & PIECE_MASK
-            if piece != 0:
-                candidate = model.scores[piece - 1] + total
-                has_single = has_single or j == one
-                if starts[j] < 0 or candidate > scores[j]:
-                    if starts[j] >= 0:
-                        seconds[j] = scores[j]
-                    scores[j] = candidate
-                    starts[j] = i
-                    pieces[j] = piece - 1
-                elif candidate > seconds[j]:
-                    seconds[j] = candidate
-            base = unit >> BASE_SHIFT
+        if one == i + 1:
+            place = root ^ np.uint32(word[i])
+            unit = units[place]
+            if (unit & _LABEL_MASK) == word[i] and unit & _HAS_PIECE:
+                has_single = True
+                _arrive(scratch, one, found_scores[place] + total, i, np.int64(place))
+        j = i + 2
+        place = model.pairs[np.int64(word[i]) << 8 | np.int64(word[i + 1])] if j <= w else np.uint32(0)
+        if place != 0:
+            unit = units[place]
+            while True:
+                if unit & _HAS_PIECE:
+                    has_single = has_single or j == one
+                    _arrive(scratch, j, found_scores[place] + total, i, np.int64(place))
+                if j == w:
+                    break
+                place = (unit >> _BASE_SHIFT) ^ np.uint32(word[j])
+                unit = units[place]
+                if (unit & _LABEL_MASK) != word[j]:
+                    break
+                j += 1
         if not has_single:
-            candidate = model.unk_score + total
-            if starts[one] < 0 or candidate > scores[one]:
-                if starts[one] >= 0:
-                    seconds[one] = scores[one]
-                scores[one] = candidate
-                starts[one] = i
-                pieces[one] = model.unk_id
-            elif candidate > seconds[one]:
-                seconds[one] = candidate
+            _arrive(scratch, one, unk_score + total, i, np.int64(0))
         i = one
     largest = max(largest, abs(scores[w]))
     gap = np.inf
     stop = np.int64(w)
     while stop > 0:
-        if pieces[stop] == model.unk_id:
-            return np.int64(-1)  # the pieces of a fused run are not in the cache, so its sum could not be followed
         gap = min(gap, scores[stop] - seconds[stop])
+        state = scratch.arrivals[stop] & 0xFFFFFFFF
+        pieces[stop] = model.pieces[state] if state != 0 else np.int32(model.unigram.unk_id)
+        starts[stop] = scratch.arrivals[stop] >> 32
         stop = starts[stop]
     # Half as much as the argument allows. A unit in the last place of x is at most |x| / 2^23.
     safe = min(gap * 4194304.0 / n_chars, -REBASE_BELOW) - largest - 1.0
@@ -109,111 +106,73 @@ def _find_exact_path(word, w, model, scratch, seconds):
 
 
 @kernel_part
-def _word_stop(data, i, end):
-    """Returns where the word at `i` ends: in front of the next "▁"."""
-    i += width(data[i])
-    while i < end:
-        while i + 8 <= data.size:
-            # The high bit of every byte that is not the first one of "▁".
-            others = load_u64(data, i) ^ _FIRST_OF_SPACE
-            others = ((others & LOW_BITS) + LOW_BITS) | others
-            n = trailing_zeros(~others & HIGH_BITS) >> 3
-            i += n
-            if n < 8:
-                break
-        if i + 2 >= end:
-            return end
-        if data[i] == 0xE2 and data[i + 1] == 0x96 and data[i + 2] == 0x81:
-            return i
-        i += 1
-    return min(i, end)
+def _emit_pieces(word, w, model, scratch, out, o):
+    """Writes the tokens of a path turned forward: an unknown token for every unknown character, or its bytes."""
+    i = np.int64(0)
+    while i < w:
+        stop = scratch.starts[i]
+        piece = scratch.pieces[stop]
+        if piece == model.unk_id and model.byte_fallback:
+            for q in range(i, stop):
+                out[o] = model.byte_ids[word[q]]
+                o += 1
+        else:
+            out[o] = piece
+            o += 1
+        i = stop
+    return o
 
 
 @kernel_part
-def _follow(sum_so_far, out, first, last, model):
-    """Adds the scores of tokens to the sum so far, rounding as sentencepiece does."""
-    total = np.float32(sum_so_far)
+def _follow(total, out, first, last, model):
+    """Adds the scores of tokens to the sum so far, rounding as sentencepiece does.
+
+    A character in bytes scores with its first byte, the others with 0.
+    """
     for t in range(first, last):
-        total = np.float32(total + np.float32(model.scores[out[t]]))
-    return np.float64(total)
+        total = np.float32(total + model.steps[out[t]])
+    return _begin_again(total)
+
+
+@kernel_part
+def _begin_again(total):
+    return total if total >= _REBASE_BELOW else np.float32(0.0)
+
+
+@kernel_part
+def _encode_part(text, w, total, model, scratch, out, o):
+    """See `sentencepiece_rows`. The ids are those of the exact path, unless `safe` is -1."""
+    safe = np.int64(-1)
+    first = o
+    if w <= _LONGEST_EXACT:
+        safe = _find_exact_path(text, w, model, scratch)
+        turn_path(w, scratch)
+        first = _emit_pieces(text, w, model.unigram, scratch, out, o)
+        if abs(total) < safe:
+            return first, _follow(total, out, o, first, model), safe
+    find_best_path(text, w, np.float64(total), model.unigram, scratch)
+    total = _begin_again(np.float32(scratch.scores[w]))
+    turn_path(w, scratch)
+    last = _emit_pieces(text, w, model.unigram, scratch, out, first)
+    same = last - first == first - o
+    for q in range(last - first):
+        same = same and out[o + q] == out[first + q]
+        out[o + q] = out[first + q]
+    return o + last - first, total, safe if same else np.int64(-1)
+
+
+@kernel_part
+def _encode_row(text, w, model, scratch, out, o):
+    """See `sentencepiece_rows`."""
+    find_best_path(text, w, 0.0, model.unigram, scratch)
+    turn_path(w, scratch)
+    o, _ = emit_path(text, w, model.unigram, scratch, out, o, scratch.ends)
+    return o
 
 
 @kernel
-def encode_rows(data, offsets, splits, model, model_scratch, seconds, cache, ends, out, out_offsets):
-    """Tokenizes normalized rows.
-
-    Args:
-      data: uint8[n], valid UTF-8; offsets: int64[n_rows + 1] into it.
-      splits: whether rows may be cut in front of every "▁"; if not, each row is one word and the cache is not used.
-      model: models.unigram.UnigramTables made with piece types; model_scratch: UnigramScratch for the longest row.
-      seconds: float64[LONGEST_CACHED + 1]; ends: int64, for the longest row.
-      cache: kernels.caches.CacheArrays, for this kernel alone: its slots are filled in another way than others'.
-      out: int32 with room for one id per byte of the rows and 2 more; out_offsets: int64[n_rows + 1], filled.
-    """
-    slots, words, ids, state = cache.slots, cache.words, cache.ids, cache.state
-    o = np.int64(0)
-    out_offsets[0] = 0
-    for row in range(offsets.size - 1):
-        i = np.int64(offsets[row])
-        end = np.int64(offsets[row + 1])
-        total = 0.0
-        while i < end:
-            stop = _word_stop(data, i, end) if splits else end
-            w = stop - i
-            if total < REBASE_BELOW:
-                total = 0.0
-            safe = np.int64(-1)
-            if splits and w <= LONGEST_CACHED:
-                k0, k1 = key_of(data, i, w)
-                j, found = find(slots, words, data, i, w, k0, k1)
-                if found:
-                    n = (slots[j, LENGTH] >> _N_SHIFT) & _N_MASK
-                    safe = (slots[j, LENGTH] >> _SAFE_SHIFT) * _SAFE_UNIT
-                    if abs(total) < safe:
-                        value = slots[j, VALUE]
-                        if n <= _IDS_IN_SLOT:
-                            out[o] = np.int32(value)
-                            out[o + 1] = np.int32(value >> 32)
-                        else:
-                            for q in range(n):
-                                out[o + q] = ids[value + q]
-                        total = _follow(total, out, o, o + n, model)
-                        o += n
-                        i = stop
-                        continue
-                else:
-                    state[CACHE_MISSES] += 1
-                    safe = _find_exact_path(data[i:stop], w, model, model_scratch, seconds)
-                    turn_path(w, model_scratch)
-                    before = o
-                    o, _ = emit_path(data[i:stop], w, model, model_scratch, out, o, ends)
-                    n = o - before
-                    if (
-                        state[CACHE_WORDS] * 2 < slots.shape[0]
-                        and (w <= SHORT_WORD_BYTES or state[CACHE_POOL_USED] + w <= words.size)
-                        and (n <= _IDS_IN_SLOT or state[CACHE_IDS_USED] + n <= ids.size)
-                    ):
-                        state[CACHE_POOL_USED] = insert(slots, words, state[CACHE_POOL_USED], j, data, i, w, k0, k1)
-                        slots[j, LENGTH] = w | (n << _N_SHIFT) | ((max(safe, 0) // _SAFE_UNIT) << _SAFE_SHIFT)
-                        if n <= _IDS_IN_SLOT:
-                            value = np.int64(0)
-                            for q in range(n):
-                                value |= np.int64(out[before + q]) << (32 * q)
-                            slots[j, VALUE] = value
-                        else:
-                            slots[j, VALUE] = state[CACHE_IDS_USED]
-                            for q in range(n):
-                                ids[state[CACHE_IDS_USED] + q] = out[before + q]
-                            state[CACHE_IDS_USED] += n
-                        state[CACHE_WORDS] += 1
-                    if abs(total) < safe:
-                        total = _follow(total, out, before, o, model)
-                        i = stop
-                        continue
-                    o = before
-            find_best_path(data[i:stop], w, total, model, model_scratch)
-            total = model_scratch.scores[w]
-            turn_path(w, model_scratch)
-            o, _ = emit_path(data[i:stop], w, model, model_scratch, out, o, ends)
-            i = stop
-        out_offsets[row + 1] = o
+def encode_raw_rows(rows, added, tables, model, scratch, work, tallying):
+    """See `sentencepiece_rows.encode_raw_rows`; model: engines.sentencepiece_tables.ScoredUnigram, scratch likewise."""
+    return sentencepiece_rows.encode_raw_rows(
+        _encode_part, _follow, _encode_row, rows, added, tables, model, scratch, work, tallying
+    )

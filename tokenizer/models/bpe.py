@@ -220,6 +220,11 @@ class BPE:
         except (AttributeError, KeyError, TypeError, ValueError):
             raise ValueError(self._bad_merge()) from None
 
+    @property
+    def merge_ids(self) -> Merges:
+        """The merges as ids, in their order."""
+        return self._merges
+
     def _bad_merge(self) -> str:
         """Says what is wrong with the first bad merge."""
         n_prefix = len(self.prefix.encode())

@@ -120,7 +120,7 @@ class Unigram:
         if not np.isfinite(scores).all():
             i = int(np.flatnonzero(~np.isfinite(scores))[0])
             raise ValueError(f"score of piece {self.vocab[i][0]!r} must be finite, got {self.vocab[i][1]!r}")
-        if self.piece_types is not None and len(self._matching) != self._n_matching:
+        if self.piece_types is not None and len(self.matching) != self._n_matching:
             seen: set[str] = set()
             for i in self._matching_ids():
                 if self.vocab[i][0] in seen:
@@ -143,7 +143,7 @@ class Unigram:
         return sum(1 for _ in self._matching_ids())
 
     @functools.cached_property
-    def _matching(self) -> dict[str, int]:
+    def matching(self) -> dict[str, int]:
         """The pieces that match in text; of one that stands twice the last, as in HF."""
         return {self.vocab[i][0]: i for i in self._matching_ids()}
 
@@ -184,7 +184,7 @@ class Unigram:
         differently. HF's words always begin at zero. sentencepiece's do not, see kernels.sentencepiece_unigram.
         Unknown characters fuse only within a part: "▁" must be a piece too, or the unknown run must not reach a cut.
         """
-        return SPACE in self._matching and not any(SPACE in piece[1:] for piece in self._matching)
+        return SPACE in self.matching and not any(SPACE in piece[1:] for piece in self.matching)
 
     @functools.cached_property
     def splits_at_space_runs(self) -> bool:
@@ -192,12 +192,12 @@ class Unigram:
 
         The argument is that of `splits_at_spaces`; pieces of several "▁", as models of code have, stay whole.
         """
-        return SPACE in self._matching and not any(SPACE in piece.lstrip(SPACE) for piece in self._matching)
+        return SPACE in self.matching and not any(SPACE in piece.lstrip(SPACE) for piece in self.matching)
 
     @functools.cached_property
     def tables(self) -> UnigramTables:
         """The vocabulary lowered to a double-array trie."""
-        entries = sorted((piece.encode(), i) for piece, i in self._matching.items())
+        entries = sorted((piece.encode(), i) for piece, i in self.matching.items())
         units, root_base = double_array(entries)
         byte_ids = np.full(256, -1, np.int32)
         for byte, i in self._byte_ids.items():
@@ -216,13 +216,13 @@ class Unigram:
 
     @functools.cached_property
     def _longest(self) -> int:
-        return max(map(len, self._matching), default=0)
+        return max(map(len, self.matching), default=0)
 
     def _edges(self, word: str, start: int) -> Iterator[tuple[int, int, float]]:
         """Yields `(end, id, score)` of everything that may come at `start`, in characters; shorter pieces first."""
         alone = False
         for stop in range(start + 1, min(len(word), start + self._longest) + 1):
-            piece = self._matching.get(word[start:stop])
+            piece = self.matching.get(word[start:stop])
             if piece is not None:
                 alone = alone or stop == start + 1
                 yield stop, piece, float(self._scores[piece])
@@ -269,8 +269,8 @@ class Unigram:
             else:
                 run = word[start:stop]
                 spelled = [self._byte_ids.get(b, -1) for b in run.encode()] if self.byte_fallback else [-1]
-                if self.piece_types is None and run in self._matching:
-                    tokens.append((self._matching[run], stop))
+                if self.piece_types is None and run in self.matching:
+                    tokens.append((self.matching[run], stop))
                 elif min(spelled) < 0:
                     tokens.append((self.unk_id, stop))
                 else:

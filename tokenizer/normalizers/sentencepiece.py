@@ -21,7 +21,8 @@ _PROBLEMS = {
     3: "a result that lies outside of it or has no end",
     4: "a result that is not UTF-8",
 }
-_MAX_WORK = 1 << 16
+MAX_WORK = 1 << 16
+"""Bytes of the longest key of a character map, and room to walk its trie; maps that need more are refused."""
 _BYTES_PER_ROW = 6
 """A "▁" in front, and one at the end."""
 
@@ -43,6 +44,15 @@ class SentencePieceTables(NamedTuple):
     at_end: bool
     shrink: bool
     escape: bool
+
+
+class NormalizerTables(NamedTuple):
+    """The tables, and how much longer a text may get."""
+
+    steps: SentencePieceTables
+    growth: float
+    """The most bytes that a byte turns into, at least 1, before spaces become "▁"; a space in a key's result counts as
+    three."""
 
 
 class CharsMap:
@@ -118,21 +128,21 @@ class SentencePieceNormalizer(Normalizer):
     user_defined_symbols: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        self._tables  # noqa: B018  checks the map
+        self.tables  # noqa: B018  checks the map
 
     @functools.cached_property
     def _charsmap(self) -> CharsMap | None:
         return CharsMap(self.precompiled_charsmap) if self.precompiled_charsmap else None
 
     @functools.cached_property
-    def _tables(self) -> tuple[SentencePieceTables, float]:
-        """The tables, and how many bytes a byte may turn into."""
+    def tables(self) -> NormalizerTables:
+        """The normalizer lowered to arrays."""
         simple = np.ones(256, np.bool_)
-        units, results, ratio = np.empty(0, np.uint32), np.empty(0, np.uint8), 3.0
+        units, results, ratio = np.empty(0, np.uint32), np.empty(0, np.uint8), 1.0
         if self._charsmap is not None:
             units = np.array(self._charsmap.units, np.uint32)
             results = np.frombuffer(bytearray(self._charsmap.results), np.uint8)
-            problem, ratio = kernels.check_charsmap(units, results, np.empty((_MAX_WORK, 3), np.int64), simple)
+            problem, ratio = kernels.check_charsmap(units, results, np.empty((MAX_WORK, 3), np.int64), simple)
             if problem:
                 raise ValueError(f"precompiled_charsmap has {_PROBLEMS[problem]}")
         simple[128:] = False
@@ -141,7 +151,7 @@ class SentencePieceNormalizer(Normalizer):
         begins = np.zeros(256, np.bool_)
         begins[[symbol[0] for symbol in symbols]] = True
         kept, kept_root = double_array([(symbol, i) for i, symbol in enumerate(symbols)])
-        tables = SentencePieceTables(
+        steps = SentencePieceTables(
             units=read_only(units),
             results=read_only(results),
             simple=read_only(simple & ~begins),
@@ -153,15 +163,22 @@ class SentencePieceNormalizer(Normalizer):
             shrink=self.remove_extra_whitespaces,
             escape=self.escape_whitespaces,
         )
-        return tables, max(3.0, ratio)
+        return NormalizerTables(steps, ratio)
+
+    def normalized_bytes(self, n_bytes: int) -> int:
+        """Returns how long a row of `n_bytes` bytes may get."""
+        return int(n_bytes * max(3.0, self.tables.growth)) + _BYTES_PER_ROW
+
+    def maps_to_space(self, byte: int) -> bool:
+        """Whether an ASCII byte on its own turns into a space."""
+        return self._charsmap is not None and self._charsmap.longest(bytes([byte]), 0) == (1, " ")
 
     def normalize_rows(self, rows: Ragged) -> Ragged:
         """Normalizes a column of valid UTF-8 in one pass."""
-        tables, ratio = self._tables
         # Pages that the result does not reach are never touched.
-        out = np.empty(int(rows.n_values * ratio) + _BYTES_PER_ROW * rows.n_rows, np.uint8)
+        out = np.empty(self.normalized_bytes(rows.n_values) + _BYTES_PER_ROW * rows.n_rows, np.uint8)
         offsets = np.empty(rows.n_rows + 1, np.int64)
-        kernels.normalize(rows.values, rows.offsets, tables, out, offsets)
+        kernels.normalize(rows.values, rows.offsets, self.tables.steps, out, offsets)
         return unless_same(rows, rows_of(out, offsets))
 
     def normalize_aligned(self, text: AlignedText) -> AlignedText:

@@ -1,0 +1,219 @@
+# SPDX-License-Identifier: Apache-2.0
+"""From raw bytes to ids in one pass, against normalizing first and tokenizing each row as a whole in plain Python."""
+
+import dataclasses
+import itertools
+import random
+import string
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests import charsmaps
+from tokenizer.added_tokens import no_tokens
+from tokenizer.aligned import AlignedText
+from tokenizer.counting import Tally
+from tokenizer.engines import choose
+from tokenizer.engines.base import Engine, WordCachePool
+from tokenizer.models import BPE, Unigram
+from tokenizer.models.unigram import PieceType
+from tokenizer.normalizers.sentencepiece import SentencePieceNormalizer
+from tokenizer.ragged import text_rows
+
+
+def charsmap(rules: dict[str, str]) -> bytes:
+    return charsmaps.build({key.encode(): result for key, result in rules.items()})
+
+
+RULES = {
+    "A": "a", "ﬁ": "fi", "e\u0301": "é", "\n": " ", "\t": " ", "\u3000": " ", "\u200b": "", "´": " \u0301", "，": ",",
+    "\x01": "", "か\u3099": "が", "…": "...",
+}  # fmt: skip
+ALPHABET = "abAeé\u0301fi \n\t\u3000\u200b´，,\x01かが\u3099…玫瑰▁x\x00🙂\x0b"
+"""What the rules are about, characters that no piece has, and every kind of white space."""
+
+
+def engine_of(normalizer: SentencePieceNormalizer, model: object) -> Engine:
+    engine, normalizes = choose(normalizer, None, model, WordCachePool(1 << 17))
+    assert normalizes, "rows should be encoded from their raw bytes"
+    return engine
+
+
+def encode(engine: Engine, texts: list[str], tally: Tally | None = None) -> list[list[int]]:
+    ids = engine.encode(text_rows(texts), no_tokens(), np.ones(len(texts), np.bool_), tally)
+    return [ids.values[a:b].tolist() for a, b in itertools.pairwise(ids.offsets)]
+
+
+def slowly(normalizer: SentencePieceNormalizer, model: Unigram, text: str) -> list[int]:
+    return [i for i, _ in model.tokenize(normalizer.normalize_aligned(AlignedText.original(text)).text)]
+
+
+def merged_slowly(normalizer: SentencePieceNormalizer, model: BPE, text: str) -> list[int]:
+    """The best-scored piece that two neighbours make, leftmost first; a run of unknown characters is one token."""
+    ranks: dict[str, int] = {}
+    for left, right in model.merges:
+        ranks.setdefault(left + right, len(ranks))
+    pairs = set(model.merges)
+    symbols = list(normalizer.normalize_aligned(AlignedText.original(text)).text)
+    while True:
+        found = [(ranks[a + b], k) for k, (a, b) in enumerate(itertools.pairwise(symbols)) if (a, b) in pairs]
+        if not found:
+            break
+        k = min(found)[1]
+        symbols[k : k + 2] = [symbols[k] + symbols[k + 1]]
+    ids: list[int] = []
+    for symbol in symbols:
+        if symbol in model.vocab:
+            ids.append(model.vocab[symbol])
+        elif model.byte_fallback:
+            ids += [model.vocab[f"<0x{byte:02X}>"] for byte in symbol.encode()]
+        elif not ids or ids[-1] != model.vocab["<unk>"]:
+            ids.append(model.vocab["<unk>"])
+    return ids
+
+
+@st.composite
+def normalizers(draw: st.DrawFn) -> SentencePieceNormalizer:
+    rules = draw(st.dictionaries(st.sampled_from(sorted(RULES)), st.just(None), max_size=len(RULES)))
+    return SentencePieceNormalizer(
+        precompiled_charsmap=charsmap({key: RULES[key] for key in rules}) if rules else b"",
+        add_dummy_prefix=draw(st.booleans()),
+        remove_extra_whitespaces=draw(st.booleans()),
+        user_defined_symbols=tuple(draw(st.lists(st.sampled_from(["AA", "ﬁ", "ab", "，"]), max_size=2))),
+    )
+
+
+def pieces(draw: st.DrawFn, more: tuple[str, ...] = ()) -> list[str]:
+    inner = st.text("abeé\u0301fi,かが玫", min_size=1, max_size=4)
+    spaces = st.sampled_from(["", "", "▁", "▁▁"])
+    found = draw(st.lists(st.tuples(spaces, inner).map("".join), max_size=20, unique=True))
+    return sorted({*found, *more, "▁", "a", "b"})
+
+
+@st.composite
+def unigrams(draw: st.DrawFn, symbols: tuple[str, ...]) -> Unigram:
+    texts = pieces(draw, symbols)
+    scores = [draw(st.floats(-20, -1, width=32)) for _ in texts]
+    types = [PieceType.USER_DEFINED if text in symbols else PieceType.NORMAL for text in texts]
+    vocab, byte_fallback = [("<unk>", 0.0), *zip(texts, scores, strict=True)], draw(st.booleans())
+    kinds = [PieceType.UNKNOWN, *types]
+    if byte_fallback:
+        vocab += [(f"<0x{byte:02X}>", 0.0) for byte in range(256)]
+        kinds += [PieceType.BYTE] * 256
+    return Unigram(vocab, 0, byte_fallback, kinds)
+
+
+TEXTS = st.lists(st.text(ALPHABET, max_size=40), max_size=8)
+
+
+@given(st.data(), TEXTS)
+def test_unigram_rows_are_those_of_the_slow_way(data: st.DataObject, texts: list[str]) -> None:
+    normalizer = data.draw(normalizers())
+    model = data.draw(unigrams(normalizer.user_defined_symbols))
+    engine = engine_of(normalizer, model)
+    expected = [slowly(normalizer, model, text) for text in texts]
+    assert encode(engine, texts) == expected
+    # Once more, from the cache; in another order; and each alone.
+    assert encode(engine, texts[::-1]) == expected[::-1]
+    assert [encode(engine, [text])[0] for text in texts] == expected
+
+
+@given(st.data(), TEXTS)
+def test_bpe_rows_are_those_of_the_slow_way(data: st.DataObject, texts: list[str]) -> None:
+    normalizer = dataclasses.replace(data.draw(normalizers()), user_defined_symbols=())
+    whole = pieces(data.draw)
+    order = data.draw(st.permutations(whole))
+    single = sorted({c for piece in whole for c in piece})
+    tokens = ["<unk>", *[f"<0x{byte:02X}>" for byte in range(256)], *single, *[p for p in order if len(p) > 1]]
+    vocab = {token: i for i, token in enumerate(tokens)}
+    merges = [
+        (piece[:k], piece[k:]) for piece in order for k in range(1, len(piece))
+        if piece[:k] in vocab and piece[k:] in vocab
+    ]  # fmt: skip
+    fallback = data.draw(st.booleans())
+    model = BPE(vocab, merges, unk_token="<unk>", fuse_unk=True, byte_fallback=fallback)
+    engine = engine_of(normalizer, model)
+    expected = [merged_slowly(normalizer, model, text) for text in texts]
+    assert encode(engine, texts) == expected
+    assert encode(engine, texts[::-1]) == expected[::-1]
+
+
+PLAIN = SentencePieceNormalizer(charsmap(RULES))
+SMALL = Unigram(
+    [("<unk>", 0.0), *((c, -5.0 - 0.37 * i) for i, c in enumerate("▁abcdef,")), ("▁ab", -7.1), ("cd", -6.3)],
+    0, False, [2] + [1] * 10,
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("unit", ["a", " ", "玫", "é", "ab ", "▁", "\u3000", "\n", "ab" * 7 + "玫", "e\u0301"])
+def test_long_rows_of_one_thing(unit: str) -> None:
+    text = unit * (1_000_000 // len(unit.encode()))
+    engine = engine_of(PLAIN, SMALL)
+    rows = PLAIN.normalize_rows(text_rows([text]))
+    whole, normalizes = choose(PLAIN, None, SMALL, WordCachePool(1 << 17), raw=False)
+    assert not normalizes
+    expected = whole.encode(rows, no_tokens(), np.ones(1, np.bool_), None)
+    assert encode(engine, [text]) == [expected.values.tolist()]
+
+
+def test_rows_without_a_word_that_comes_twice() -> None:
+    """More distinct words than a small cache holds."""
+    chooser = random.Random(3)
+    words = [
+        "".join(chooser.choices(string.ascii_lowercase[:8] + "玫", k=chooser.randrange(1, 60))) for _ in range(9000)
+    ]
+    texts = [" ".join(words[i : i + 90]) for i in range(0, len(words), 90)]
+    assert encode(engine_of(PLAIN, SMALL), texts) == [slowly(PLAIN, SMALL, text) for text in texts]
+
+
+def test_characters_that_grow_get_the_room_they_need() -> None:
+    normalizer = SentencePieceNormalizer(charsmap({"ﷺ": "abcdef" * 9}))
+    texts = ["ﷺ" * 2000, "", "ﷺ", "a"]
+    assert encode(engine_of(normalizer, SMALL), texts) == [slowly(normalizer, SMALL, text) for text in texts]
+
+
+def test_the_tally_counts_units_with_unknown_characters() -> None:
+    engine = engine_of(PLAIN, SMALL)
+    tally = engine.new_tally()
+    encode(engine, ["ab 玫a ab\n玫A\u3000 ab", "x", "", " cd 玫玫", "ab"], tally)
+    assert tally.n_words == 9
+    words = {row["word"].decode(): row["count"] for row in tally.oov_words().to_pylist()}
+    assert words == {"▁玫a": 2, "▁x": 1, "▁玫玫": 1}
+    assert [c.tolist() for c in tally.oov_characters()] == [[ord("x"), ord("玫")], [1, 4]]
+
+
+def test_a_tally_that_fills_up_counts_everything_once() -> None:
+    words = [f"{chr(0x4E00 + i % 20000)}{'ab'[i % 2]}{i // 20000 * 'c'}" for i in range(70_000)]
+    engine = engine_of(PLAIN, SMALL)
+    tally = engine.new_tally()
+    texts = [" ".join(words[i : i + 700]) for i in range(0, len(words), 700)]
+    assert encode(engine, texts, tally) == encode(engine, texts)
+    assert tally.n_words == len(words)
+    assert tally.n_oov_characters == len(words)
+    counted = sum(tally.oov_words()["count"].to_pylist()) + tally.n_oov_words_untracked
+    assert counted == len(words)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"escape_whitespaces": False},
+        {"treat_whitespace_as_suffix": True},
+        {"user_defined_symbols": ("a b",)},
+        {"precompiled_charsmap": charsmap({"a b": "c"})},
+        {"precompiled_charsmap": charsmap({" \u0301": "c"})},
+        {"precompiled_charsmap": charsmap({" ": "_"})},
+    ],
+)
+def test_what_cannot_be_cut_at_spaces_is_normalized_first(changes: dict) -> None:
+    normalizer = SentencePieceNormalizer(**changes)
+    engine, normalizes = choose(normalizer, None, SMALL, WordCachePool(1 << 17))
+    assert not normalizes
+    texts = ["a b ab  cd", " \u0301a b"]
+    rows = normalizer.normalize_rows(text_rows(texts))
+    ids = engine.encode(rows, no_tokens(), np.ones(2, np.bool_), None)
+    assert [ids.values[a:b].tolist() for a, b in itertools.pairwise(ids.offsets)] == [
+        slowly(normalizer, SMALL, text) for text in texts
+    ]

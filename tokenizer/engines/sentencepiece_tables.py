@@ -1,0 +1,289 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the kernels know of a SentencePiece model: what every code point becomes, and which ones pieces join."""
+
+from collections.abc import Iterable
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from tokenizer.kernels import sentencepiece_units as kernels
+from tokenizer.kernels import unigram
+from tokenizer.kernels.caches import CacheArrays, CounterArrays
+from tokenizer.kernels.classes import N_CODE_POINTS
+from tokenizer.kernels.sentencepiece_bpe import build_ranked_pairs
+from tokenizer.kernels.sentencepiece_cache import ID_BITS
+from tokenizer.models import BPE, Unigram
+from tokenizer.models.bpe import BPETables, new_bpe_scratch
+from tokenizer.models.bpe_tables import PAIR_TABLE_TRIES, BPEScratch, empty_pairs, pair_bits
+from tokenizer.models.unigram import SPACE, UnigramTables
+from tokenizer.normalizers.sentencepiece import MAX_WORK, SentencePieceNormalizer, SentencePieceTables
+from tokenizer.ragged import read_only
+
+_MAX_STATES = 1 << 22
+_MAX_ID = (1 << ID_BITS) - 1
+
+
+class RawTables(NamedTuple):
+    """A normalizer and the characters of a model, for encoding raw bytes; see kernels.sentencepiece_units."""
+
+    steps: SentencePieceTables
+    kinds: npt.NDArray[np.uint8]
+    """uint8[256]: WORD, SEPARATOR or ALONE."""
+    characters: npt.NDArray[np.int32]
+    """int32[0x110000]."""
+    alone_ids: npt.NDArray[np.int32]
+    """int32[0x110000]: what a character becomes that is a part of its own, `spelled` for its bytes; -1 where that may
+    depend on its neighbours."""
+    joins: npt.NDArray[np.uint64]
+    """uint64: a bit for (the hash of) every two characters that are neighbours in a piece."""
+    apart: npt.NDArray[np.bool_]
+    """bool[128 * 128]: whether a part may end between two ASCII characters."""
+    byte_ids: npt.NDArray[np.int32]
+    """int32[256]."""
+    unk_id: int
+    spelled: int
+    """Stands for an id where a character becomes byte pieces."""
+    space_id: int
+    """The piece "▁"."""
+    ids_per_byte: float
+    """The most ids that a byte of a row can become, the "▁" in front left out."""
+
+
+class RawWork(NamedTuple):
+    """What a kernel works with and on, beside its input and its model."""
+
+    cache: CacheArrays
+    tally: CounterArrays
+    position: npt.NDArray[np.int64]
+    """int64[5], zeros to begin with; the last one says how many ids there must be room for, where there is too little.
+    """
+    text: npt.NDArray[np.uint8]
+    """uint8, room for the longest normalized row."""
+    text_offsets: npt.NDArray[np.int64]
+    """int64[2]."""
+    noted: npt.NDArray[np.int64]
+    """int64, three entries for every unit of a row: begin, end, what stands in front."""
+    out: npt.NDArray[np.int32]
+    out_offsets: npt.NDArray[np.int64]
+
+
+class ScoredUnigram(NamedTuple):
+    """A Unigram vocabulary as the kernels of sentencepiece read it."""
+
+    unigram: UnigramTables
+    steps: npt.NDArray[np.float32]
+    """float32[n_pieces]: what each id adds to the sum of a path."""
+    units: npt.NDArray[np.uint32]
+    """uint32[n]: the trie of `unigram` in half the memory: bits 0..8 the byte that leads to a state, 9 whether a piece
+    ends there, 10..31 its base."""
+    pairs: npt.NDArray[np.uint32]
+    """uint32[65536]: the state that two bytes lead to from the root, 0 for none."""
+    pieces: npt.NDArray[np.int32]
+    """int32[n]: the piece that ends in a state, -1 for none."""
+    scores: npt.NDArray[np.float32]
+    """float32[n]: its score."""
+
+
+class ScoredScratch(NamedTuple):
+    """What Viterbi remembers of every place in a part; see models.unigram.UnigramScratch."""
+
+    scores: npt.NDArray[np.float64]
+    pieces: npt.NDArray[np.int32]
+    starts: npt.NDArray[np.int64]
+    seconds: npt.NDArray[np.float64]
+    """The second best score of each place."""
+    arrivals: npt.NDArray[np.int64]
+    """`start << 32 | state` of the best piece that ends at each place; state 0 is an unknown character."""
+    ends: npt.NDArray[np.int64]
+
+
+class MergingScratch(NamedTuple):
+    """The same for merges."""
+
+    bpe: BPEScratch
+    ends: npt.NDArray[np.int64]
+
+
+def scored_unigram(model: Unigram) -> ScoredUnigram:
+    """Lowers a Unigram model under sentencepiece's rules."""
+    tables = model.tables
+    steps = tables.scores.astype(np.float32)
+    if tables.unk_id >= 0:
+        steps[tables.unk_id] = tables.unk_score
+    for byte in range(256):
+        if tables.byte_ids[byte] >= 0:
+            steps[tables.byte_ids[byte]] = 0.0 if byte & 0xC0 == 0x80 else tables.unk_score
+    pieces = ((tables.units >> unigram.PIECE_SHIFT) & unigram.PIECE_MASK).astype(np.int32) - 1
+    bases = tables.units >> unigram.BASE_SHIFT
+    units = (tables.units & 511) | ((pieces >= 0) << 9) | (bases << 10)
+    any_byte: npt.NDArray[np.int64] = np.arange(256)
+    first = any_byte ^ tables.root_base
+    second = bases[first][:, None] ^ any_byte
+    leads = ((tables.units[first] & 511) == any_byte)[:, None] & ((tables.units[second] & 511) == any_byte)
+    return ScoredUnigram(
+        unigram=tables,
+        steps=read_only(steps),
+        units=read_only(units.astype(np.uint32)),
+        pairs=read_only(np.where(leads, second, 0).astype(np.uint32).ravel()),
+        pieces=read_only(pieces),
+        scores=read_only(np.where(pieces < 0, 0, tables.scores[pieces]).astype(np.float32)),
+    )
+
+
+def new_scored_scratch(n_bytes: int) -> ScoredScratch:
+    """Makes scratch for texts of up to `n_bytes` bytes. Pages that no text reaches are never touched."""
+    n = n_bytes + 1
+    return ScoredScratch(
+        np.empty(n, np.float64), np.empty(n, np.int32), np.empty(n, np.int64), np.empty(n, np.float64),
+        np.empty(n, np.int64), np.empty(n, np.int64),
+    )  # fmt: skip
+
+
+def new_merging_scratch(n_bytes: int, tables: BPETables) -> MergingScratch:
+    """Makes scratch for texts of up to `n_bytes` bytes. Pages that no text reaches are never touched."""
+    return MergingScratch(new_bpe_scratch(n_bytes, tables), np.empty(n_bytes + 1, np.int64))
+
+
+def sentencepiece_merges(model: BPE) -> BPETables:
+    """Lowers a BPE model so that of all ways to make one piece the leftmost comes first, as in sentencepiece.
+
+    sentencepiece has no merges but pieces with scores: whatever two neighbours make the best piece merge, leftmost
+    first. In a list of merges all that make one piece stand together, but one of them stands first.
+
+    Raises:
+      ValueError: if the merges do not fit into a table.
+    """
+    tables, merges = model.tables, model.merge_ids
+    products = np.asarray(merges.products)
+    starts = np.ones(products.size, np.bool_)
+    starts[1:] = products[1:] != products[:-1]
+    ranks = (np.cumsum(starts) - 1).astype(np.int32)
+    if ranks.size == 0 or int(ranks[-1]) + 1 == ranks.size:
+        return tables
+    for bits in range(pair_bits(ranks.size), pair_bits(ranks.size) + PAIR_TABLE_TRIES):
+        slots = empty_pairs(bits)
+        if build_ranked_pairs(merges.lefts, merges.rights, ranks, slots, bits):
+            # Merges of one rank may overlap, and lists by rank do not keep them in order.
+            return tables._replace(pairs=slots, pair_bits=bits, products=products[starts], ordered=False)
+    raise ValueError("the merges do not fit into a hash table: their ids look made to collide")
+
+
+def raw_tables(normalizer: SentencePieceNormalizer, model: Any) -> RawTables | None:
+    """Returns the tables for encoding raw text, None where normalizer or model keep it from being cut.
+
+    It is cut in front of spaces. So spaces must become "▁" in front of words, no piece may have one after anything
+    else, and no key of the character map and no user-defined piece may hold a space.
+    """
+    options = normalizer.escape_whitespaces and not normalizer.treat_whitespace_as_suffix
+    if not options or any(" " in symbol for symbol in normalizer.user_defined_symbols):
+        return None
+    found = _vocabulary(model)
+    if found is None:
+        return None
+    single, pieces, unk_id, byte_ids, n_ids = found
+    if SPACE not in single or any(SPACE in piece.lstrip(SPACE) for piece in pieces) or not 0 <= unk_id <= n_ids:
+        return None
+    if n_ids >= _MAX_ID or (isinstance(model, Unigram) and model.tables.units.size >= _MAX_STATES):
+        return None
+    described = _characters(normalizer, [*single, *pieces])
+    if described is None:
+        return None
+    characters, begins, kinds = described
+    joins = np.zeros((1 << kernels.JOIN_BITS) // 64, np.uint64)
+    joined = np.zeros(N_CODE_POINTS, np.bool_)
+    points = np.frombuffer(bytearray("".join(pieces).encode("utf-32-le")), np.int32)
+    kernels.set_joins(points, np.fromiter(map(len, pieces), np.int64, len(pieces)), joins, joined)
+    spells = byte_ids is not None
+    ids = np.full(N_CODE_POINTS + 1, n_ids if spells else unk_id, np.int32)
+    ids[np.fromiter(map(ord, single), np.int64, len(single)) + 1] = list(single.values())
+    # A character is always the same where it stays alone whatever follows, and where its result is in no longer piece.
+    images = characters.astype(np.int64)
+    alone = (images > 0) & ~begins & ~joined[np.maximum(images - 1, 0)]
+    alone_ids = ids[images]
+    alone_ids[images == 0] = -1
+    if spells:
+        # Bytes are those of the character itself.
+        alone_ids[(alone_ids == n_ids) & (images != np.arange(1, N_CODE_POINTS + 1))] = -1
+    alone_ids[:128][kinds[:128] != kernels.WORD] = -1
+    alone &= alone_ids >= 0
+    characters[alone] = -1
+    apart = np.zeros(128 * 128, np.bool_)
+    kernels.set_apart(characters, joins, apart)
+    lonely = np.arange(1, 33)
+    kinds[lonely[(characters[lonely] < 0) & (kinds[lonely] == kernels.WORD)]] = kernels.ALONE
+    return RawTables(
+        steps=normalizer.tables.steps,
+        kinds=read_only(kinds),
+        characters=read_only(characters),
+        alone_ids=read_only(alone_ids),
+        joins=read_only(joins),
+        apart=read_only(apart),
+        byte_ids=read_only(np.full(256, -1, np.int32) if byte_ids is None else byte_ids),
+        unk_id=-1 if spells else unk_id,
+        spelled=n_ids,
+        space_id=single[SPACE],
+        ids_per_byte=normalizer.tables.growth,
+    )
+
+
+class _Vocabulary(NamedTuple):
+    single: dict[str, int]
+    """Ids of the pieces of one character."""
+    pieces: list[str]
+    """The longer ones."""
+    unk_id: int
+    byte_ids: npt.NDArray[np.int32] | None
+    """None where unknown characters do not become bytes."""
+    n_ids: int
+
+
+def _vocabulary(model: Any) -> _Vocabulary | None:
+    """Returns what of a model's vocabulary matches in text, None where the model is not sentencepiece's."""
+    if isinstance(model, Unigram):
+        tables: Any = model.tables
+        matching = model.matching
+        n_ids = len(model.vocab)
+        pieces = [piece for piece in matching if len(piece) > 1]
+        single = {piece: i for piece, i in matching.items() if len(piece) == 1}
+    else:
+        tables = model.tables
+        if model.drops or model.ignore_merges or model.byte_level or model.prefix or model.suffix:
+            return None
+        tokens = {i: token for token, i in model.vocab.items()}
+        pieces = [tokens[i] for i in np.unique(model.merge_ids.products).tolist()]
+        single = {token: i for token, i in model.vocab.items() if len(token) == 1}
+        n_ids = max(model.vocab.values(), default=0) + 1
+    spells = bool(model.byte_fallback)
+    if (spells and int(tables.byte_ids.min()) < 0) or (isinstance(model, BPE) and not (spells or model.fuse_unk)):
+        return None
+    return _Vocabulary(single, pieces, int(tables.unk_id), tables.byte_ids if spells else None, n_ids)
+
+
+def _characters(
+    normalizer: SentencePieceNormalizer, pieces: Iterable[str]
+) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.bool_], npt.NDArray[np.uint8]] | None:
+    """Returns what code points become, which ones begin longer keys, and what ASCII bytes are; see RawTables."""
+    steps = normalizer.tables.steps
+    characters = np.arange(1, N_CODE_POINTS + 1, dtype=np.int32)
+    dependent, begins = np.zeros(N_CODE_POINTS, np.bool_), np.zeros(N_CODE_POINTS, np.bool_)
+    kinds = np.zeros(256, np.uint8)
+    kinds[0x20] = kernels.SEPARATOR
+    if steps.units.size:
+        stack = np.empty((MAX_WORK, 3), np.int64)
+        key = np.empty(MAX_WORK, np.uint8)
+        if not kernels.describe_charsmap(steps.units, steps.results, stack, key, characters, dependent, begins):
+            return None
+        if dependent[0x20] or begins[0x20] or characters[0x20] != 0x21:
+            # Spaces with keys of their own: as good as never.
+            return None
+        for byte in range(1, 0x20):
+            if normalizer.maps_to_space(byte) and not dependent[byte] and not begins[byte]:
+                kinds[byte] = kernels.SEPARATOR
+    for symbol in normalizer.user_defined_symbols:
+        for c in symbol:
+            dependent[ord(c)] |= characters[ord(c)] != ord(c) + 1
+    characters[dependent] = 0
+    characters[[0, ord(SPACE)]] = 0
+    characters[kinds[:128].nonzero()[0]] = ord(SPACE) + 1
+    return characters, begins, kinds

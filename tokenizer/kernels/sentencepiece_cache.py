@@ -1,0 +1,124 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The word cache of SentencePiece's kernels: raw bytes of a part, and what stands in front of it, to ids.
+
+The slots are those of `word_table`, but filled in another way: up to three ids stand in the slot.
+"""
+
+import numpy as np
+
+from tokenizer.kernels.compiling import kernel_part, load_u64
+from tokenizer.kernels.word_cache import CACHE_IDS_USED, CACHE_POOL_USED, CACHE_WORDS
+from tokenizer.kernels.word_encoding import key_of
+from tokenizer.kernels.word_table import KEY_0, KEY_1, LENGTH, SHORT_WORD_BYTES, VALUE, short_key
+
+LONGEST_CACHED = 48
+"""Bytes of the longest part that the cache keeps."""
+LONGEST_WHOLE = 24
+"""Bytes of the longest unit that is looked up before it is cut into parts."""
+
+_MIX_1 = np.uint64(0x9E3779B97F4A7C15)
+_MIX_2 = np.uint64(0xC2B2AE3D27D4EB4F)
+
+# The length column of a slot: bits 0..7 bytes, 8..9 what stands in front, 10 whether an unknown token is among the
+# ids, 11 whether the part is irregular, 16..31 how many ids, 32..47 up to which sum the ids hold, in units of 4.
+FRONT_SHIFT, HAS_UNKNOWN, IRREGULAR, N_SHIFT, SAFE_SHIFT = 8, 1 << 10, 1 << 11, 16, 32
+_KEY_MASK, _N_MASK = 0x3FF, 0xFFFF
+SAFE_UNIT = 4
+ID_BITS = 21
+_ID_MASK = (1 << ID_BITS) - 1
+_IDS_IN_SLOT = 3
+
+
+@kernel_part
+def _same_bytes(pool, p, data, at, w):
+    for q in range(0, w - 7, 8):
+        if load_u64(pool, p + q) != load_u64(data, at + q):
+            return False
+    return load_u64(pool, p + w - 8) == load_u64(data, at + w - 8)
+
+
+@kernel_part
+def find_part(cache, data, at, w, front):
+    """Returns `(slot, whether it holds the part, the key)`; w is in 1..LONGEST_CACHED."""
+    slots = cache.slots
+    mask = np.uint64(slots.shape[0] - 1)
+    if w <= SHORT_WORD_BYTES and at + SHORT_WORD_BYTES <= data.size:
+        k0, k1 = short_key(data, at, w)
+    else:
+        k0, k1 = key_of(data, at, w)
+    wanted = w | (front << FRONT_SHIFT)
+    j = (((k0 ^ (k1 * _MIX_2) ^ np.uint64(wanted)) * _MIX_1) >> np.uint64(32)) & mask
+    while True:
+        found = slots[j, LENGTH]
+        if found == 0:
+            return j, False, k0, k1
+        if (found & _KEY_MASK) == wanted and slots[j, KEY_0] == np.int64(k0):
+            if w <= SHORT_WORD_BYTES:
+                if slots[j, KEY_1] == np.int64(k1):
+                    return j, True, k0, k1
+            elif _same_bytes(cache.words, slots[j, KEY_1], data, at, w):
+                return j, True, k0, k1
+        j = (j + np.uint64(1)) & mask
+
+
+@kernel_part
+def remember_part(cache, j, data, at, w, k0, k1, front, out, first, last, notes, safe):
+    """Keeps the ids `out[first:last]` of a part in the empty slot `j`, if there is room.
+
+    notes: HAS_UNKNOWN, IRREGULAR; safe: up to which sum the ids hold, at least 0.
+    """
+    slots, words, ids, state = cache.slots, cache.words, cache.ids, cache.state
+    n = last - first
+    if (
+        state[CACHE_WORDS] * 2 >= slots.shape[0]
+        or (w > SHORT_WORD_BYTES and state[CACHE_POOL_USED] + w > words.size)
+        or (n > _IDS_IN_SLOT and state[CACHE_IDS_USED] + n > ids.size)
+        or n > _N_MASK
+    ):
+        return
+    slots[j, KEY_0] = np.int64(k0)
+    slots[j, KEY_1] = np.int64(k1)
+    if w > SHORT_WORD_BYTES:
+        slots[j, KEY_1] = state[CACHE_POOL_USED]
+        for q in range(w):
+            words[state[CACHE_POOL_USED] + q] = data[at + q]
+        state[CACHE_POOL_USED] += w
+    slots[j, LENGTH] = w | (front << FRONT_SHIFT) | notes | (n << N_SHIFT) | ((safe // SAFE_UNIT) << SAFE_SHIFT)
+    if n <= _IDS_IN_SLOT:
+        value = np.int64(0)
+        for q in range(n):
+            value |= np.int64(out[first + q]) << (ID_BITS * q)
+        slots[j, VALUE] = value
+    else:
+        slots[j, VALUE] = state[CACHE_IDS_USED]
+        for q in range(n):
+            ids[state[CACHE_IDS_USED] + q] = out[first + q]
+        state[CACHE_IDS_USED] += n
+    state[CACHE_WORDS] += 1
+
+
+@kernel_part
+def emit_part(cache, j, out, o):
+    """Appends the ids of slot `j`; `out` has room for three more. Returns the new o."""
+    n = (cache.slots[j, LENGTH] >> N_SHIFT) & _N_MASK
+    value = cache.slots[j, VALUE]
+    if n <= _IDS_IN_SLOT:
+        out[o] = np.int32(value & _ID_MASK)
+        out[o + 1] = np.int32((value >> ID_BITS) & _ID_MASK)
+        out[o + 2] = np.int32(value >> (2 * ID_BITS))
+    else:
+        for q in range(n):
+            out[o + q] = cache.ids[value + q]
+    return o + n
+
+
+@kernel_part
+def fuse_unknown(out, first, last, row_first, unk_id):
+    """Makes one of every run of unknown tokens in `out[first:last]`, and of those before; returns the new end."""
+    o = first
+    for q in range(first, last):
+        if out[q] == unk_id and o > row_first and out[o - 1] == unk_id:
+            continue
+        out[o] = out[q]
+        o += 1
+    return o
