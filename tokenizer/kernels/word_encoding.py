@@ -79,11 +79,19 @@ def _stop(work, row, at, o, n_words):
 
 
 @kernel_part
-def encode_words(tokenize, words, added, model, model_scratch, work, tallying):
+def never_cut(data, at, stop, model):
+    """As `next_cut` of `encode_words`, for models whose words are not cut."""
+    return stop
+
+
+@kernel_part
+def encode_words(tokenize, next_cut, words, added, model, model_scratch, work, tallying):
     """Encodes the words of rows until they are done or the tally of unknown words is full.
 
     Args:
       tokenize: the model's function.
+      next_cut: `next_cut(data, at, stop, model)` says where a word may be cut without changing its ids, `stop` for
+        nowhere.
       words: words.Words.
       added: int32[n_rows], the id of rows that are an added token and have no words, -1 for the others; or int32[0].
       model, model_scratch: what `tokenize` wants; model_scratch is for the longest word.
@@ -107,10 +115,14 @@ def encode_words(tokenize, words, added, model, model_scratch, work, tallying):
             o += 1
             first = row_offsets[row + 1]
         for k in range(first, row_offsets[row + 1]):
-            w = stops[k] - starts[k]
-            o, fits = encode_word(tokenize, values, starts[k], w, model, model_scratch, work, tallying, o)
-            if not fits:
-                return _stop(work, row, k, o, n_words)
+            at = starts[k]
+            before = o
+            while at < stops[k]:
+                cut = next_cut(values, at, stops[k], model)
+                o, fits = encode_word(tokenize, values, at, cut - at, model, model_scratch, work, tallying, o)
+                if not fits:
+                    return _stop(work, row, k, before, n_words)
+                at = cut
             n_words += 1
         work.out_offsets[row + 1] = o
     work.tally.state[COUNTER_TOTAL] += n_words
@@ -123,7 +135,6 @@ def encode_scanned(
 ):
     """Encodes rows whose words a scanner finds; otherwise as `encode_words`. `rows` is a ragged.Ragged of bytes.
 
-    `next_cut(data, at, stop, model)` says where a word may be cut without changing its ids, `stop` for nowhere.
     `word_starts(data, i)` is one of `ascii_blocks`. Most words lie in blocks of ASCII and are in the cache, at the
     first place looked at: they take the short way, everything else the long one.
     """

@@ -1,10 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """BPE over words that something else has found."""
 
+import numpy as np
+
 from tokenizer.kernels import word_encoding
 from tokenizer.kernels.bpe import bpe_word
 from tokenizer.kernels.bpe_crossings import character_bytes, character_value, may_cross
+from tokenizer.kernels.bpe_pairs import may_join
 from tokenizer.kernels.compiling import kernel, kernel_part
+from tokenizer.kernels.utf8 import decode_utf8
 
 _LONGEST_WHOLE = 6
 """Bytes; shorter words are looked up as they are."""
@@ -45,10 +49,39 @@ def next_cut(data, at, stop, model):
     return stop
 
 
+@kernel_part
+def _symbol(data, at, model):
+    """Returns the symbol of the character at `at`, -1 if the vocabulary does not have it."""
+    if data[at] < 0x80:
+        return np.int64(model.characters[0, data[at]]) - 1
+    code_point, _ = decode_utf8(data, at)
+    return np.int64(model.characters[0, code_point]) - 1
+
+
+@kernel_part
+def _next_character_cut(data, at, stop, model):
+    """As `next_cut`, for words of characters: a row of text with "▁" for spaces may be a single word.
+
+    A word is cut in front of characters of three bytes or more, where no merge joins one with the character before it.
+    """
+    if stop - at <= max(_LONGEST_WHOLE, model.longest_whole) or model.byte_level or model.characters.shape[0] != 1:
+        return stop
+    for q in range(at + 1, stop):
+        if data[q] < _THREE_BYTES:
+            continue
+        p = q - 1
+        while data[p] & 0xC0 == 0x80:
+            p -= 1
+        left, right = _symbol(data, p, model), _symbol(data, q, model)
+        if left >= 0 and right >= 0 and not may_join(model.joins, left, right):
+            return q
+    return stop
+
+
 @kernel
 def encode(words, added, model, model_scratch, work, tallying):
     """See `word_encoding.encode_words`."""
-    return word_encoding.encode_words(tokenize, words, added, model, model_scratch, work, tallying)
+    return word_encoding.encode_words(tokenize, _next_character_cut, words, added, model, model_scratch, work, tallying)
 
 
 @kernel

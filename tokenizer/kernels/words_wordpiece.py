@@ -15,7 +15,9 @@ def tokenize(word, w, model, model_scratch, out, o, ends):
 @kernel
 def encode(words, added, model, model_scratch, work, tallying):
     """See `word_encoding.encode_words`."""
-    return word_encoding.encode_words(tokenize, words, added, model, model_scratch, work, tallying)
+    return word_encoding.encode_words(
+        tokenize, word_encoding.never_cut, words, added, model, model_scratch, work, tallying
+    )
 
 
 @kernel
