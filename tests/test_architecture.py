@@ -46,13 +46,22 @@ PUBLIC_NAMES = {
         "Trainer",
         "Truncation",
         "UNICODE_VERSIONS",
+        "Unigram",
+        "UnigramTrainer",
         "WordCounter",
         "WordLevel",
         "WordLevelTrainer",
         "WordPiece",
         "WordPieceTrainer",
     },
-    "tokenizer.trainers": {"BPETrainer", "CharacterTrainer", "Trainer", "WordLevelTrainer", "WordPieceTrainer"},
+    "tokenizer.trainers": {
+        "BPETrainer",
+        "CharacterTrainer",
+        "Trainer",
+        "UnigramTrainer",
+        "WordLevelTrainer",
+        "WordPieceTrainer",
+    },
 }
 
 

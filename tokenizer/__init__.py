@@ -8,6 +8,7 @@ from tokenizer.counting import WordCounter as WordCounter
 from tokenizer.encoding import Encoding as Encoding
 from tokenizer.errors import TokenizerFileError as TokenizerFileError
 from tokenizer.models import BPE as BPE
+from tokenizer.models import Unigram as Unigram
 from tokenizer.models import WordLevel as WordLevel
 from tokenizer.models import WordPiece as WordPiece
 from tokenizer.normalizers import BertNormalizer as BertNormalizer
@@ -18,6 +19,7 @@ from tokenizer.pre_tokenizers import BertPreTokenizer as BertPreTokenizer
 from tokenizer.trainers import BPETrainer as BPETrainer
 from tokenizer.trainers import CharacterTrainer as CharacterTrainer
 from tokenizer.trainers import Trainer as Trainer
+from tokenizer.trainers import UnigramTrainer as UnigramTrainer
 from tokenizer.trainers import WordLevelTrainer as WordLevelTrainer
 from tokenizer.trainers import WordPieceTrainer as WordPieceTrainer
 from tokenizer.unicode_data import UNICODE_VERSIONS as UNICODE_VERSIONS

@@ -1,0 +1,162 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Expectation maximization over the pieces of a Unigram training, and pruning."""
+
+import dataclasses
+import math
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tokenizer.kernels import unigram_training as kernels
+from tokenizer.models.unigram import UNKNOWN_PENALTY
+from tokenizer.trainers.unigram_seeds import Pieces
+from tokenizer.trainers.unigram_text import Int32s, Int64s, Text, lay_out, sort_suffixes
+from tokenizer.trainers.word_counts import CountedWords
+
+Float64s = npt.NDArray[np.float64]
+
+
+class Lattice(NamedTuple):
+    """All ways to cut the words of a text into pieces, see kernels.unigram_training."""
+
+    longest: Int32s
+    """int32[n]: the longest piece at each place of the text, -1 where there is none."""
+    links: Int64s
+    """int64[n_pieces]."""
+
+
+def match(text: Text, suffixes: Int32s, common: Int32s, pieces: Int32s, offsets: Int64s) -> Lattice:
+    """Finds pieces, spelled in the numbers of the text and in order, in its sorted suffixes."""
+    links = np.empty(offsets.size - 1, np.int64)
+    kernels.link_pieces(pieces, offsets, links)
+    longest = np.full(text.values.size, -1, np.int32)
+    kernels.match_pieces(text.values, suffixes, common, pieces, offsets, links, longest)
+    return Lattice(longest, links)
+
+
+def fixed_point_unit(total: int) -> int:
+    """Returns into how many parts an occurrence is cut, for `total` characters, each word's as often as it occurs.
+
+    A power of two, so that all that is expected adds up to less than 2**62 parts, and 2**40 at most.
+    """
+    return 1 << max(0, min(40, 61 - total.bit_length()))
+
+
+def expect(text: Text, lattice: Lattice, scores: Float64s, unit: int) -> Int64s:
+    """Returns how often each piece is to be expected over all paths, int64[n_pieces] in parts of 1 / `unit`."""
+    probabilities = np.empty_like(scores)
+    kernels.exponentiate(scores, probabilities)
+    n = text.longest_run + 1  # places in the longest run, its end included
+    expected = np.zeros(scores.size, np.int64)
+    kernels.expect(
+        text.starts, text.counts, lattice.longest, lattice.links, probabilities,
+        math.exp(unknown_score(scores)), float(unit), np.empty(n), np.empty(n), np.empty(n, np.int32), expected,
+    )  # fmt: skip
+    return expected
+
+
+def unknown_score(scores: Float64s) -> float:
+    """Returns the score of a character that is no piece."""
+    return float(scores.min()) - UNKNOWN_PENALTY
+
+
+@dataclasses.dataclass(frozen=True)
+class Candidates:
+    """The pieces that are left in a training, in the order of their characters, with their scores."""
+
+    text: Text
+    lattice: Lattice
+    places: Int32s
+    scores: Float64s
+    unit: int
+
+    @property
+    def n(self) -> int:
+        """How many."""
+        return self.scores.size
+
+    @property
+    def lengths(self) -> Int64s:
+        """int64[n]: characters of each piece."""
+        return self.lattice.links & kernels.LENGTH_MASK
+
+    def keep(self, is_kept: npt.NDArray[np.bool_]) -> "Candidates":
+        """Returns those where `is_kept`, bool[n], is true."""
+        n_kept = int(np.count_nonzero(is_kept))
+        if n_kept == self.n:
+            return self
+        links, new_pieces = np.empty(n_kept, np.int64), np.empty(self.n + 1, np.int32)
+        kernels.keep_pieces(self.lattice.links, is_kept, links, new_pieces)
+        new_pieces[-1] = -1  # where the longest piece is none
+        lattice = Lattice(new_pieces[self.lattice.longest], links)
+        return dataclasses.replace(self, lattice=lattice, places=self.places[is_kept], scores=self.scores[is_kept])
+
+    def reestimate(self) -> "Candidates":
+        """Runs one step of EM: drops what is expected less than half a time, and gives the others new scores."""
+        expected = expect(self.text, self.lattice, self.scores, self.unit)
+        is_kept = 2 * expected >= self.unit
+        if not is_kept.any():
+            return self
+        kept = self.keep(is_kept)
+        scores = np.empty(kept.n)
+        kernels.maximize(expected[is_kept], float(self.unit), scores)
+        return dataclasses.replace(kept, scores=scores)
+
+    def weigh(self) -> Float64s:
+        """Returns what the likelihood of the text loses without each piece, float64[n], see kernels.weigh_pieces."""
+        unknown = unknown_score(self.scores)
+        n = max(self.text.longest_run, int(self.lengths.max())) + 1
+        best, last = np.empty(n), np.empty(n, np.int32)
+        frequencies = np.zeros(self.n, np.int64)
+        kernels.count_best(
+            self.text.starts, self.text.counts, *self.lattice, self.scores, unknown, best, last, frequencies
+        )
+        losses = np.empty(self.n)
+        kernels.weigh_pieces(self.places, *self.lattice, self.scores, unknown, frequencies, best, last, losses)
+        return losses
+
+    def prune(self, losses: Float64s, size: int) -> "Candidates":
+        """Returns the `size` pieces whose loss is highest, equal ones in order, and no piece that is useless."""
+        is_kept = np.zeros(self.n, np.bool_)
+        is_kept[np.argsort(-losses, kind="stable")[:size]] = True
+        return self.keep(is_kept & (losses > -np.inf))
+
+
+def seed_candidates(
+    text: Text, suffixes: Int32s, common: Int32s, pieces: Pieces, shares: Int64s, unit: int
+) -> Candidates:
+    """Returns seed pieces, scored with the logarithms of their shares, int64[n_pieces], of the sum of these."""
+    lattice = match(text, suffixes, common, *pieces.spell(text))
+    total = (int((shares >> 32).sum()) << 32) + int((shares & 0xFFFFFFFF).sum())  # may be more than 64 bits
+    scores = np.empty(shares.size)
+    kernels.score_seeds(shares, math.log(float(total)), scores)
+    return Candidates(text, lattice, pieces.places, scores, unit)
+
+
+def expected_counts(pieces: pa.Array, scores: Float64s, alphabet: Int32s, words: CountedWords, unit: int) -> Int64s:
+    """Returns how often each piece is to be expected in these words: the E-step of EM, for any part of the words.
+
+    What the parts give, added up, is the same to the last bit however the words are divided: a path never leaves its
+    word, and what a word gives is rounded to parts of 1 / `unit` before it is added.
+
+    Args:
+      pieces: large_string[n_pieces], distinct and in the order of their UTF-8 bytes, all of characters of `alphabet`.
+      scores: float64[n_pieces], logarithms of probabilities.
+      alphabet: int32[n], code points in ascending order; words are cut at all others.
+      words: of `word_counts.words_as_code_points`, cut at the special pieces.
+      unit: of `fixed_point_unit`, for all the words there are, not just for these.
+
+    Returns:
+      int64[n_pieces], in parts of 1 / `unit`.
+    """
+    spelled = np.frombuffer("".join(pieces.to_pylist()).encode("utf-32-le"), np.int32)
+    lengths = pc.utf8_length(pieces).to_numpy()
+    offsets = np.zeros(len(pieces) + 1, np.int64)
+    np.cumsum(lengths, out=offsets[1:])
+    numbers = (np.searchsorted(alphabet, spelled) + 1).astype(np.int32)
+    text = lay_out(words, alphabet)
+    suffixes, common = sort_suffixes(text, int(lengths.max()))
+    return expect(text, match(text, suffixes, common, numbers, offsets), scores, unit)
