@@ -14,14 +14,15 @@ from typing import Any
 
 import pyarrow as pa
 
-from benchmarks import corpora, peers, report, timing
+from benchmarks import corpora, peers, report, timing, train_unigram
 from benchmarks.trainers import SUBJECTS, Subject
 
 
 def main(arguments: list[str]) -> int:
     """Runs the benchmark; returns the exit code."""
+    names = [*SUBJECTS, "unigram"]
     parser = argparse.ArgumentParser(prog="./run.sh bench train", description=__doc__)
-    parser.add_argument("--subjects", nargs="+", choices=SUBJECTS, default=list(SUBJECTS), help="only these")
+    parser.add_argument("--subjects", nargs="+", choices=names, default=names, help="only these")
     parser.add_argument("--corpora", nargs="+", metavar="NAME", help="only these: english chinese code multilingual")
     parser.add_argument("--mb", type=float, default=12, help="train on the first so many MB of each (default 12)")
     parser.add_argument("--vocab-size", type=int, default=32_000, help="entries of the vocabulary (default 32000)")
@@ -35,13 +36,18 @@ def main(arguments: list[str]) -> int:
         return 1
     os.environ.update(peers.ONE_THREAD)
     pa.set_cpu_count(1)
-    libraries = dict.fromkeys(name for subject in SUBJECTS.values() for name in subject.peers)
+    libraries = dict.fromkeys(name for subject in SUBJECTS.values() for name in subject.peers) | dict.fromkeys(
+        train_unigram.PEERS
+    )
     facts = report.machine() | report.versions("tokenmill", *libraries, "numba", "numpy", "pyarrow")
     print(report.describe(facts))
     print(f"{options.vocab_size} entries, one thread each, seconds with counting, medians of interleaved rounds;")
     print("in brackets how many times as long as ours\n")
     measurements = []
     for name in options.subjects:
+        if name == "unigram":
+            measurements += train_unigram.run(texts, options.vocab_size, options.rounds)
+            continue
         subject = SUBJECTS[name]
         missing = subject.peers.keys() - subject.installed_peers.keys()
         if missing:

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from benchmarks import corpora, encode, pipeline, report, timing, train, trainers
+from benchmarks import corpora, encode, pipeline, report, timing, train, train_unigram, trainers
 
 
 def test_timing_is_median_and_spread() -> None:
@@ -126,6 +126,33 @@ def test_no_number_is_printed_where_ids_differ(
     assert "document 0, token 0" in err
     assert out.splitlines()[-1].startswith("| x ")
     assert not any(character.isdigit() for character in out.splitlines()[-1])
+
+
+def test_no_number_is_printed_where_a_vocabulary_takes_more_tokens(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pytest.importorskip("sentencepiece")
+    rates = {"ours": 0.3, "a bit better": 0.2988, "worse": 0.4, "much better": 0.29}
+    names = {"sys": "a bit better", "json": "worse", "re": "much better"}
+    peers = {module: lambda lines, size, name=name: name for module, name in names.items()}
+    monkeypatch.setattr(train_unigram, "train_ours", lambda lines, size: "ours")
+    monkeypatch.setattr(train_unigram, "PEERS", peers)
+    monkeypatch.setattr(train_unigram, "tokens_per_byte", lambda model, lines: rates[model])
+    (measurement,) = train_unigram.run([corpora.Corpus("x", "made", ("text",))], 4, rounds=1)
+    assert measurement["equal"] == {"sys": True, "json": True, "re": False}
+    assert measurement["seconds"].keys() == {"tokenmill", "sys", "json"}
+    out, err = capsys.readouterr()
+    assert "0.2900 worse" in out
+    assert "x: 0.3000 tokens per byte here, 0.2900 with re" in err
+
+
+def test_held_out_lines_are_not_trained_on() -> None:
+    text = "\n".join(f"line {i}\r\n  " for i in range(1000))
+    train_lines, held_out = train_unigram.hold_out([text[:4000], text[4000:]])
+    assert len(held_out) == 100
+    assert set(train_lines).isdisjoint(held_out)
+    assert len(train_lines) + len(held_out) in (1000, 1001)
+    assert not any("\r" in line for line in train_lines)
 
 
 def test_no_number_is_printed_where_vocabularies_differ(capsys: pytest.CaptureFixture[str]) -> None:
