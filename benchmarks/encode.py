@@ -34,6 +34,7 @@ def main(arguments: list[str]) -> int:
         print(f"no peer to compare with: {', '.join(lacking)} is not installed; ./run.sh bench installs it")
         return 1
     pa.set_cpu_count(1)
+    peers.stay_on_one_core()
     facts = report.machine() | report.versions("tokenmill", "tokenizers", "numba", "numpy", "pyarrow")
     print(report.describe(facts))
     print("one thread each; a ratio is median over median of interleaved rounds; spread is (max - min) / median\n")

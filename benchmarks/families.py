@@ -44,6 +44,7 @@ def main(arguments: list[str]) -> int:
         print("nothing to measure: needs GPT-2's files and xlnet.model in the folder that TOKENMILL_SHARED names")
         return 1
     pa.set_cpu_count(1)
+    peers.stay_on_one_core()
     facts = report.machine() | report.versions(
         "tokenmill", "tokenizers", "tiktoken", "gigatok", "fastokens", "sentencepiece", "numba"
     )

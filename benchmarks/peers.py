@@ -19,6 +19,15 @@ ONE_THREAD = {"TOKENIZERS_PARALLELISM": "false", "RAYON_NUM_THREADS": "1"}
 os.environ.update(ONE_THREAD, HF_HUB_OFFLINE="1")
 
 
+def stay_on_one_core() -> None:
+    """Keeps this process, with whatever threads its libraries start, on the first core that it may use.
+
+    fastokens starts threads of its own whatever the environment says. Does nothing where the system cannot do it.
+    """
+    if hasattr(os, "sched_setaffinity"):
+        os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
+
+
 class HuggingFaceTokenizer:
     """`tokenizers.Tokenizer` of a `tokenizer.json`, through its fastest batch method."""
 

@@ -36,6 +36,7 @@ def main(arguments: list[str]) -> int:
         return 1
     os.environ.update(peers.ONE_THREAD)
     pa.set_cpu_count(1)
+    peers.stay_on_one_core()
     libraries = dict.fromkeys(name for subject in SUBJECTS.values() for name in subject.peers) | dict.fromkeys(
         train_unigram.PEERS
     )
