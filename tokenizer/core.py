@@ -14,33 +14,23 @@ import pyarrow as pa
 
 from tokenizer import decoders, unicode_data, unicode_tables
 from tokenizer.added_tokens import AddedToken, SpecialPolicy
+from tokenizer.composition import DEFAULT_CACHE_BYTES, Composition
 from tokenizer.counting import Tally, WordCounter
 from tokenizer.decoding import IdDecoder
 from tokenizer.encoding import EncodedToken, Encoding, EncodingBuilder, assemble
 from tokenizer.engines.choice import NO_NORMALIZER
-from tokenizer.kernels import rows as row_kernels
-from tokenizer.models import Unigram, WordPiece
-from tokenizer.normalizers import BertNormalizer, Normalizer
+from tokenizer.layout import lay_out
+from tokenizer.models import WordPiece
+from tokenizer.normalizers import BertNormalizer
 from tokenizer.plan import EncodePlan
-from tokenizer.post_processors import (
-    PLAIN_LAYOUT,
-    BertProcessing,
-    Direction,
-    Padding,
-    PostProcessor,
-    TemplateProcessing,
-    Truncation,
-    TruncationStrategy,
-    n_added,
-)
-from tokenizer.pre_tokenizers import BertPreTokenizer, PreTokenizer
+from tokenizer.post_processors import BertProcessing, n_added
+from tokenizer.pre_tokenizers import BertPreTokenizer
 from tokenizer.ragged import Ragged, list_array, null_rows, text_rows
 
-DEFAULT_CACHE_BYTES = 32 << 20
 BERT_SPECIAL_TOKENS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 
 
-class Tokenizer:
+class Tokenizer(Composition):
     """Turns text into token ids and back.
 
     Made by `from_file`, `from_str` or `for_bert`. Methods may be called from several threads at once, except the four
@@ -48,59 +38,6 @@ class Tokenizer:
 
     The text of a special token in a document is text like any other, unless `special` says otherwise.
     """
-
-    def __init__(
-        self,
-        *,
-        model: Any,
-        normalizer: Normalizer | None = None,
-        pre_tokenizer: PreTokenizer | None = None,
-        post_processor: PostProcessor | None = None,
-        decoder: Any = None,
-        added_tokens: Sequence[AddedToken] = (),
-        truncation: Truncation | None = None,
-        padding: Padding | None = None,
-        special: SpecialPolicy = "plain",
-        cache_bytes: int = DEFAULT_CACHE_BYTES,
-    ) -> None:
-        """Composes a tokenizer.
-
-        Args:
-          model: a WordPiece, BPE, Unigram or WordLevel; None for a tokenizer that only normalizes and counts words.
-          normalizer: None leaves text as it is.
-          pre_tokenizer: None makes every text one word.
-          decoder: None joins tokens with spaces, as HF does.
-          special: what becomes of the text of a special token in a document: "plain", it stays text; "split", it
-          becomes the
-            token, as in HF; "error", a ValueError. Not part of the file.
-          cache_bytes: memory of one word cache; there are as many as threads that encode at the same time.
-        """
-        self.model = model
-        self.normalizer = normalizer
-        self.pre_tokenizer = pre_tokenizer
-        self.post_processor = post_processor
-        self.decoder = decoder
-        self.added_tokens = tuple(added_tokens)
-        self.truncation = truncation
-        self.padding = padding
-        self.special = special
-        self._cache_bytes = cache_bytes
-        if special not in ("plain", "split", "error"):
-            raise ValueError(f"special must be 'plain', 'split' or 'error', got {special!r}")
-        self._check_added_tokens()
-
-    def _check_added_tokens(self) -> None:
-        vocab = _vocab_of(self.model)
-        for token in self.added_tokens:
-            if vocab.get(token.content, token.id) != token.id:
-                raise ValueError(
-                    f"added token {token.content!r} has id {token.id}, but the vocabulary gives it "
-                    f"{vocab[token.content]}"
-                )
-        owners = {i: t for t, i in vocab.items()}
-        for token in self.added_tokens:
-            if owners.setdefault(token.id, token.content) != token.content:
-                raise ValueError(f"id {token.id} belongs to {owners[token.id]!r} and to added token {token.content!r}")
 
     # Making one.
 
@@ -260,98 +197,6 @@ class Tokenizer:
         versions = repr(sorted(unicode_data.UNICODE_VERSIONS.items()))
         return hashlib.sha256(f"{self.to_str()}\n{versions}".encode()).hexdigest()
 
-    # The vocabulary.
-
-    def get_vocab(self, with_added_tokens: bool = True) -> dict[str, int]:
-        """Returns token -> id, a copy."""
-        vocab = dict(_vocab_of(self.model))
-        if with_added_tokens:
-            vocab.update((t.content, t.id) for t in self.added_tokens)
-        return vocab
-
-    def get_vocab_size(self, with_added_tokens: bool = True) -> int:
-        """Returns how many tokens there are."""
-        return len(self.get_vocab(with_added_tokens))
-
-    @functools.cached_property
-    def _token_of(self) -> dict[int, str]:
-        return {i: t for t, i in self.get_vocab().items()}
-
-    @functools.cached_property
-    def _id_of(self) -> dict[str, int]:
-        return self.get_vocab()
-
-    @property
-    def n_ids(self) -> int:
-        """One more than the largest id."""
-        return max(self._token_of, default=-1) + 1
-
-    def token_to_id(self, token: str) -> int | None:
-        """Returns the id of a token, None where there is no such token."""
-        return self._id_of.get(token)
-
-    def id_to_token(self, token_id: int) -> str | None:
-        """Returns the token of an id, None where no token has it."""
-        return self._token_of.get(token_id)
-
-    @property
-    def unk_token_id(self) -> int | None:
-        """Id of the unknown token, None where the model has none."""
-        if isinstance(self.model, Unigram):
-            return self.model.unk_id
-        unk_token = getattr(self.model, "unk_token", None)
-        return None if unk_token is None else _vocab_of(self.model).get(unk_token)
-
-    @property
-    def pad_token_id(self) -> int:
-        """Id that padding uses: the one padding was enabled with, else that of `[PAD]`, else 0."""
-        return self.padding.pad_id if self.padding else self._id_of.get("[PAD]", 0)
-
-    def num_special_tokens_to_add(self, is_pair: bool = False) -> int:
-        """Returns how many tokens the post-processor adds to a text, or to a pair."""
-        template = self._template(True)
-        return n_added(template.pair if is_pair else template.single, template.special_tokens)
-
-    # Rows of fixed length.
-
-    def enable_truncation(
-        self,
-        max_length: int,
-        stride: int = 0,
-        strategy: TruncationStrategy = "longest_first",
-        direction: Direction = "right",
-    ) -> None:
-        """Cuts rows to at most `max_length` tokens, special tokens included.
-
-        What does not fit is in `Encoding.overflowing`, each part with `stride` tokens of the one before; columns leave
-        it out.
-        """
-        self.truncation = Truncation(max_length, strategy, direction, stride)
-
-    def no_truncation(self) -> None:
-        """Leaves rows as long as they are."""
-        self.truncation = None
-
-    def enable_padding(
-        self,
-        direction: Direction = "right",
-        pad_id: int | None = None,
-        pad_type_id: int = 0,
-        pad_token: str = "[PAD]",
-        length: int | None = None,
-        pad_to_multiple_of: int | None = None,
-    ) -> None:
-        """Fills rows up to `length` tokens, or to the longest of the batch; `pad_id` None takes that of `pad_token`."""
-        if pad_id is None:
-            pad_id = self._id_of.get(pad_token)
-            if pad_id is None:
-                raise ValueError(f"the vocabulary has no padding token {pad_token!r}; pass pad_id= or pad_token=")
-        self.padding = Padding(length, direction, pad_to_multiple_of, pad_id, pad_type_id, pad_token)
-
-    def no_padding(self) -> None:
-        """Leaves rows as short as they are."""
-        self.padding = None
-
     # Encoding.
 
     @functools.cached_property
@@ -364,14 +209,6 @@ class Tokenizer:
             self.special,
             self._cache_bytes,
         )
-
-    def _require_model(self) -> Any:
-        if self.model is None:
-            raise ValueError("this tokenizer has no model; train a vocabulary first (see tokenizer.trainers)")
-        return self.model
-
-    def _template(self, add_special_tokens: bool) -> TemplateProcessing:
-        return PLAIN_LAYOUT if self.post_processor is None else self.post_processor.template(add_special_tokens)
 
     def encode_arrow(
         self, texts: Any, add_special_tokens: bool = False, tally: Tally | None = None
@@ -393,32 +230,8 @@ class Tokenizer:
         ids = self._plan.encode(rows, tally)
         template = self._template(add_special_tokens)
         if n_added(template.single, template.special_tokens) or self.truncation or self.padding:
-            ids = self._lay_out(ids, template)
+            ids = lay_out(ids, template, self.truncation, self.padding)
         return list_array(ids.values, ids.offsets, null_rows(texts))
-
-    def _lay_out(self, ids: Ragged, template: TemplateProcessing) -> Ragged:
-        names = [piece.name if piece.is_sequence else None for piece in template.single]
-        at = names.index("A")
-        before, after = (
-            np.array([i for p in pieces for i in template.special_tokens[p.name].ids], np.int32)
-            for pieces in (template.single[:at], template.single[at + 1 :])
-        )
-        n_special = before.size + after.size
-        lengths = np.diff(ids.offsets)
-        kept = lengths
-        if self.truncation:
-            # `lengths` says in one place what fits, and raises where nothing does.
-            longest = int(lengths.max(initial=0))
-            kept = np.minimum(lengths, self.truncation.lengths(longest, None, n_special)[0])
-        padded = self.padding.target(int(kept.max(initial=0)) + n_special) if self.padding else 0
-        out = np.empty(int(np.maximum(kept + n_special, padded).sum()), np.int32)
-        offsets = np.zeros(ids.n_rows + 1, np.int64)
-        row_kernels.lay_out(
-            ids.values, ids.offsets, kept, self.truncation is not None and self.truncation.direction == "left",
-            before, after, padded, self.pad_token_id, self.padding is not None and self.padding.direction == "left",
-            out, offsets,
-        )  # fmt: skip
-        return Ragged(out, offsets)
 
     def encode(self, text: str, pair: str | None = None, add_special_tokens: bool = True) -> Encoding:
         """Encodes one text, or a pair, with everything an `Encoding` has. For columns of text use `encode_arrow`."""
@@ -521,18 +334,6 @@ class Tokenizer:
             f"Tokenizer(normalizer={self.normalizer!r}, pre_tokenizer={self.pre_tokenizer!r}, model={self.model!r}, "
             f"post_processor={type(self.post_processor).__name__}, decoder={self.decoder!r})"
         )
-
-
-def _vocab_of(model: Any) -> Mapping[str, int]:
-    """Returns token -> id of any model, nothing for none; of equal Unigram pieces the first counts."""
-    if model is None:
-        return {}
-    if isinstance(model, Unigram):
-        vocab: dict[str, int] = {}
-        for i, (piece, _) in enumerate(model.vocab):
-            vocab.setdefault(piece, i)
-        return vocab
-    return model.vocab
 
 
 def _rebuild(json: str, special: SpecialPolicy, cache_bytes: int) -> Tokenizer:
