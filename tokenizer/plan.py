@@ -13,6 +13,7 @@ from tokenizer.added_tokens import AddedToken, AddedTokenMatcher, SpecialPolicy,
 from tokenizer.aligned import AlignedText
 from tokenizer.counting import Tally
 from tokenizer.engines.base import AlignedToken, WordCachePool
+from tokenizer.normalizers import SentencePieceNormalizer
 from tokenizer.pre_tokenizers import Metaspace, Sequence
 from tokenizer.ragged import Ragged, read_only, text_rows
 
@@ -36,7 +37,7 @@ class EncodePlan:
         raw = [t for t in added_tokens if not t.normalized]
         normalized = [t for t in added_tokens if t.normalized]
         self._raw = AddedTokenMatcher(raw, [t.content for t in raw], special) if raw else None
-        contents = [t.content if normalizer is None else normalizer.normalize_str(t.content) for t in normalized]
+        contents = [_normalized(normalizer, t.content) for t in normalized]
         self._normalized = AddedTokenMatcher(normalized, contents, special) if normalized else None
         self._asks_for_start = _asks_for_start(pre_tokenizer)
         self._looks_at_normalized = self._normalized is not None and not self._normalized.only_counts
@@ -139,6 +140,16 @@ class EncodePlan:
         if self._normalizer is not None and not self._engine_normalizes:
             stages = [type(self._normalizer).__name__, *stages]
         return {"kernel": kernel, "fused": fused, "stages": stages, "word_cache": self.pool.fill()}
+
+
+def _normalized(normalizer: Any, content: str) -> str:
+    """Returns what an added token looks like in normalized text."""
+    if normalizer is None:
+        return content
+    if isinstance(normalizer, SentencePieceNormalizer):
+        # Its user-defined symbols are what they are; by itself each would get a "▁" in front.
+        return content
+    return str(normalizer.normalize_str(content))
 
 
 def _first_bytes(rows: Ragged) -> npt.NDArray[np.int64]:

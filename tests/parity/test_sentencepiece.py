@@ -32,7 +32,7 @@ pytestmark = pytest.mark.parity
 
 DIFFERENCES = {
     "n-best scores of user-defined pieces": "0.1 for each byte after the first; sentencepiece counts characters there",
-    "BPE merges as a list": "ways to make one piece compete by their place in the list; by position with `ranks`",
+    "BPE merges as a list": "ways to make one piece compete by their place in the list; by position with `merge_ranks`",
 }
 MODELS = ["xlnet", "sp-test", "sp-ja"]
 CORPORA = ["en", "zh", "code", "multi"]
@@ -70,8 +70,9 @@ class Ours:
 
 def bpe(text: str, fields: dict[str, Any], file: SentencePieceFile) -> list[int]:
     """sentencepiece's BPE from the parts of a file: the lowest rank first, the leftmost among equals."""
-    vocab, frozen = fields["vocab"], sorted(fields["frozen"], key=len, reverse=True)
-    ranks = dict(zip(map(tuple, fields["merges"]), fields["ranks"], strict=True))
+    vocab = fields["vocab"]
+    frozen = sorted((piece for _, piece in file.of_type(PieceType.USER_DEFINED)), key=len, reverse=True)
+    ranks = dict(zip(map(tuple, fields["merges"]), fields["merge_ranks"], strict=True))
     symbols: list[str] = []
     while (at := sum(map(len, symbols))) < len(text):
         symbols.append(next((f for f in frozen if text.startswith(f, at)), text[at]))
@@ -370,7 +371,7 @@ def test_the_differences_are_these() -> None:
     merging = small_model([("<unk>", 0.0, 2), *((p, s, 1) for p, s in pieces)], trainer=TrainerSpec(model_type=BPE))
     fields = sentencepiece_parts.exact_parts(sentencepiece.read(merging, "model")).model
     order = [a + "+" + b for a, b in fields["merges"]]
-    if fields["ranks"][order.index("a+ba")] == fields["ranks"][order.index("ab+a")] and order.index(
+    if fields["merge_ranks"][order.index("a+ba")] == fields["merge_ranks"][order.index("ab+a")] and order.index(
         "a+ba"
     ) != order.index("ab+a"):
         seen.add("BPE merges as a list")

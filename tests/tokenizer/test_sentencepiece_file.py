@@ -286,14 +286,15 @@ def test_bpe_merges_are_in_the_order_of_scores() -> None:
     pieces = [("<unk>", 0, 2), ("ab", -1, 1), ("aba", -2, 1), ("ba", -1, 1), ("a", -9, 1), ("b", -9, 1), ("[x]", 0, 4)]
     model = make([(p, float(s), t) for p, s, t in pieces], trainer=TrainerSpec(model_type=BPE))
     assert sentencepiece_parts.bpe_merges(model) == [("a", "b"), ("b", "a"), ("a", "ba"), ("ab", "a")]
-    exact = sentencepiece_parts.exact_parts(model).model
-    assert (exact["ranks"], exact["frozen"]) == ([0, 0, 1, 1], ["[x]"])
+    exact = sentencepiece_parts.exact_parts(model)
+    assert exact.model["merge_ranks"] == [0, 0, 1, 1]
+    assert [(t["content"], t["special"]) for t in exact.added_tokens] == [("<unk>", True), ("[x]", False)]
 
 
 @pytest.mark.parametrize(
     "extra, fields, message",
     [
-        ([], {"model_type": 3}, "models of words or of characters are not supported"),
+        ([], {"model_type": 3}, "models of words are not supported"),
         ([("xy", -1.0, 1)], {"model_type": BPE}, "piece 11, 'xy', is made of 'x', which is no piece"),
         ([("c", -1.0, 5)], {"model_type": BPE}, "unused pieces of a BPE model are not supported"),
     ],

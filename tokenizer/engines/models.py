@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from tokenizer.counting import Tally
 from tokenizer.engines.base import WordCachePool, run
-from tokenizer.kernels import caches, words_bpe, words_unigram, words_wordlevel, words_wordpiece
+from tokenizer.kernels import caches, words_bpe, words_tied_bpe, words_unigram, words_wordlevel, words_wordpiece
 from tokenizer.models import BPE, Unigram, WordLevel, WordPiece
 from tokenizer.models.bpe import new_bpe_scratch
 from tokenizer.models.unigram import new_unigram_scratch
@@ -74,6 +74,11 @@ def model_runner(model: Any) -> ModelRunner:
     if isinstance(model, WordLevel):
         return ModelRunner(tables, tables.unk_id, words_wordlevel, lambda n: _NO_SCRATCH)
     if isinstance(model, BPE):
+        if model.tied_tables is not None and not model.drops:
+            return ModelRunner(
+                model.tied_tables, tables.unk_id, words_tied_bpe, lambda n: new_bpe_scratch(n, tables),
+                tables.max_ids_per_byte,
+            )  # fmt: skip
         return ModelRunner(
             tables, tables.unk_id, words_bpe, lambda n: new_bpe_scratch(n, tables), tables.max_ids_per_byte
         )

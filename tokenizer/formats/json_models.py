@@ -54,6 +54,14 @@ def _number(node: Node) -> float:
     return float(node.value)
 
 
+def _integers(node: Node) -> tuple[int, ...]:
+    values = node.as_(list, "a list")
+    if not set(map(type, values)) <= {int}:
+        i = next(i for i, value in enumerate(values) if type(value) is not int)
+        raise Node(values[i], f"{node.path}[{i}]").fail(f"expected an integer, got {json.dumps(values[i])[:80]}")
+    return tuple(values)
+
+
 def _read_wordpiece(node: Node, byte_level: bool) -> WordPiece:
     return WordPiece(
         _vocab(node),
@@ -80,6 +88,7 @@ def _read_bpe(node: Node, byte_level: bool) -> BPE:
         byte_fallback=node.child("byte_fallback", False).flag(),
         ignore_merges=node.child("ignore_merges", False).flag(),
         byte_level=byte_level,
+        merge_ranks=_optional(node.child("merge_ranks", None), _integers),
     )
 
 
@@ -104,7 +113,7 @@ def _read_unigram(node: Node, byte_level: bool) -> Unigram:
         vocab,
         unk_id=_optional(node.child("unk_id", None), Node.integer),
         byte_fallback=node.child("byte_fallback", False).flag(),
-        piece_types=_optional(node.child("piece_types", None), lambda n: tuple(item.integer() for item in n.items())),
+        piece_types=_optional(node.child("piece_types", None), _integers),
     )
 
 
@@ -118,7 +127,7 @@ _FIELDS = {
     "WordPiece": ("unk_token", "continuing_subword_prefix", "max_input_chars_per_word", "vocab", "oov_policy"),
     "BPE": (
         "dropout", "unk_token", "continuing_subword_prefix", "end_of_word_suffix", "fuse_unk", "byte_fallback",
-        "ignore_merges", "vocab", "merges",
+        "ignore_merges", "vocab", "merges", "merge_ranks",
     ),
     "Unigram": ("unk_id", "vocab", "byte_fallback", "piece_types"),
     "WordLevel": ("unk_token", "vocab"),
@@ -146,7 +155,7 @@ def write_model(model: Any) -> dict[str, Any] | None:
     if isinstance(model, WordLevel):
         return {"type": "WordLevel", "vocab": _by_id(model.vocab), "unk_token": model.unk_token}
     if isinstance(model, BPE):
-        return {
+        fields = {
             "type": "BPE",
             "dropout": model.dropout,
             "unk_token": model.unk_token,
@@ -158,6 +167,9 @@ def write_model(model: Any) -> dict[str, Any] | None:
             "vocab": _by_id(model.vocab),
             "merges": [list(merge) for merge in model.merges],
         }
+        if model.merge_ranks is not None:
+            fields["merge_ranks"] = list(model.merge_ranks)  # HF ignores it
+        return fields
     if isinstance(model, Unigram):
         fields = {
             "type": "Unigram",

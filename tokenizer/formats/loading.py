@@ -32,7 +32,7 @@ def load(path: Path, cache_bytes: int, pattern: str | None = None) -> Tokenizer:
     if data[:2] == b"\x1f\x8b":
         return _compose(bpe_files.read_clip(data, str(path)), path, cache_bytes)
     if sentencepiece.looks_like_model(data):
-        return from_sentencepiece(sentencepiece.read(data, str(path)), str(path), cache_bytes)
+        return from_sentencepiece(sentencepiece.read(data, str(path)), path, cache_bytes)
     text = files.decode(data, path)
     start = text.lstrip("\ufeff \t\r\n")
     if start.startswith("{"):
@@ -85,13 +85,13 @@ def _compose(parts: dict[str, Any], path: Path, cache_bytes: int) -> Tokenizer:
         raise TokenizerFileError(f"{path}: {error}") from error
 
 
-def from_sentencepiece(model: sentencepiece.SentencePieceFile, source: str, cache_bytes: int) -> Tokenizer:
-    """Makes a tokenizer of a SentencePiece model, which gives sentencepiece's ids; `source` is what messages call it.
+def from_sentencepiece(model: sentencepiece.SentencePieceFile, path: Path | str, cache_bytes: int) -> Tokenizer:
+    """Makes the tokenizer of a SentencePiece model.
 
     Raises:
-      TokenizerFileError: if the model holds something that is not supported.
+      TokenizerFileError: if it is of a type, or holds something, that is not supported.
     """
-    parts = exact_parts(model, source)
+    parts = exact_parts(model, str(path))
     fields = {
         "version": tokenizer_json.VERSION,
         "truncation": None,
@@ -101,13 +101,9 @@ def from_sentencepiece(model: sentencepiece.SentencePieceFile, source: str, cach
         "pre_tokenizer": parts.pre_tokenizer,
         "post_processor": None,
         "decoder": parts.decoder,
-        "model": {key: value for key, value in parts.model.items() if key not in ("ranks", "frozen")},
+        "model": parts.model,
     }
-    if parts.model.get("frozen"):
-        raise TokenizerFileError(
-            f"{source}: a BPE model with user-defined pieces ({parts.model['frozen'][0]!r}, ...) is not supported"
-        )
-    return tokenizer_json.from_fields(fields, source, cache_bytes)
+    return tokenizer_json.from_fields(fields, str(path), cache_bytes)
 
 
 def _from_vocab(text: str, path: Path, options: dict[str, bool | None], cache_bytes: int) -> Tokenizer:

@@ -5,7 +5,7 @@ Two readings of the same file:
 
 - `exact_parts`: what gives sentencepiece's ids on every text. Its normalizer is a type of ours,
 `SentencePieceNormalizer`; its
-  Unigram carries `piece_types`, its BPE `ranks`, which HF ignores.
+  Unigram carries `piece_types`, its BPE `merge_ranks`, which HF ignores.
 - `hf_parts`: HF's own types alone, as its converters choose them. HF then gives sentencepiece's ids on ordinary text,
   but not on every text: graphemes instead of longest match, double precision, words that each begin at zero, "▁" in
   the text.
@@ -15,10 +15,14 @@ import base64
 from typing import Any, NamedTuple
 
 from tokenizer.errors import TokenizerFileError
-from tokenizer.formats.sentencepiece import BPE, UNIGRAM, SentencePieceFile
+from tokenizer.formats.sentencepiece import BPE, CHAR, UNIGRAM, SentencePieceFile
 from tokenizer.models.unigram import SPACE, PieceType, Unigram
 
-_SUPPORTED = {UNIGRAM: "unigram", BPE: "bpe"}
+_SUPPORTED = {UNIGRAM: "unigram", BPE: "bpe", CHAR: "bpe"}
+"""Models of characters are BPE without merges."""
+
+
+_ALL_SPACES = (1 << 31) - 1
 
 
 class Parts(NamedTuple):
@@ -46,9 +50,8 @@ def unigram_of(model: SentencePieceFile) -> Unigram:
 def exact_parts(model: SentencePieceFile, source: str = "model") -> Parts:
     """Returns parts that give sentencepiece's ids on every text.
 
-    The pre-tokenizer is None: a normalized row is one word. User-defined pieces are no added tokens: the normalizer
-    keeps them whole, and the model knows them (`piece_types`; for BPE `frozen`, which no merge may touch, longest
-    first).
+    The pre-tokenizer is None: a normalized row is one word. The normalizer keeps user-defined pieces whole. Unigram
+    then knows them by `piece_types`; of BPE they are added tokens, cut out of the normalized text before it merges.
 
     Raises:
       TokenizerFileError: if the model is of a type, or holds something, that the parts cannot represent; says what.
@@ -67,10 +70,19 @@ def exact_parts(model: SentencePieceFile, source: str = "model") -> Parts:
     if fields["type"] == "Unigram":
         fields["piece_types"] = list(model.types)
     else:
-        fields["ranks"] = _ranks(model, fields["merges"])
-        fields["frozen"] = normalizer["user_defined_symbols"]
-    special = [_added(i, piece, True) for i, piece in model.of_type(PieceType.UNKNOWN, PieceType.CONTROL)]
-    return Parts(normalizer, None, fields, special, _decoder(model, source))
+        fields["merge_ranks"] = _ranks(model, fields["merges"])
+    return Parts(normalizer, None, fields, _added_tokens(model), _decoder(model, source))
+
+
+def _added_tokens(model: SentencePieceFile) -> list[dict[str, Any]]:
+    """Returns the pieces that are no text; and of BPE the user-defined ones, which nothing merges with.
+
+    Unigram has those among its pieces; cut out as added tokens, what follows them would get a "▁" of its own in HF.
+    """
+    tokens = [_added(i, piece, True) for i, piece in model.of_type(PieceType.UNKNOWN, PieceType.CONTROL)]
+    if model.trainer.model_type != UNIGRAM:
+        tokens += [_added(i, piece, False) for i, piece in model.of_type(PieceType.USER_DEFINED)]
+    return sorted(tokens, key=lambda token: token["id"])
 
 
 def hf_parts(model: SentencePieceFile, source: str = "model") -> Parts:
@@ -93,17 +105,17 @@ def hf_parts(model: SentencePieceFile, source: str = "model") -> Parts:
         steps.append({"type": "Replace", "pattern": {"Regex": " {2,}"}, "content": " "})
         # Spaces alone; Strip would take line ends too, and "^" means other things elsewhere.
         steps.append({"type": "Replace", "pattern": {"Regex": r"(?<![\s\S]) | (?![\s\S])"}, "content": ""})
-    scheme = "always" if spec.add_dummy_prefix else "never"
+    scheme = "never"
+    if spec.add_dummy_prefix:
+        # With user-defined pieces cut out of it a text has several beginnings, but one prefix.
+        has_cuts = model.trainer.model_type != UNIGRAM and bool(model.of_type(PieceType.USER_DEFINED))
+        scheme = "first" if has_cuts else "always"
     splits = model.trainer.model_type == UNIGRAM and unigram_of(model).splits_at_spaces
-    tokens = [_added(i, piece, True) for i, piece in model.of_type(PieceType.UNKNOWN, PieceType.CONTROL)]
-    if model.trainer.model_type == BPE:
-        # Unigram has them among its pieces; cut out as added tokens, what follows them would get a "▁" of its own.
-        tokens += [_added(i, piece, False) for i, piece in model.of_type(PieceType.USER_DEFINED)]
     return Parts(
         {"type": "Sequence", "normalizers": steps} if steps else None,
         {"type": "Metaspace", "replacement": SPACE, "prepend_scheme": scheme, "split": splits},
         _model_fields(model, source),
-        sorted(tokens, key=lambda token: token["id"]),
+        _added_tokens(model),
         _decoder(model, source),
     )
 
@@ -115,7 +127,7 @@ def _added(token_id: int, content: str, special: bool) -> dict[str, Any]:
         "single_word": False,
         "lstrip": False,
         "rstrip": False,
-        "normalized": False,
+        "normalized": not special,
         "special": special,
     }
 
@@ -123,7 +135,7 @@ def _added(token_id: int, content: str, special: bool) -> dict[str, Any]:
 def _model_fields(model: SentencePieceFile, source: str) -> dict[str, Any]:
     kind = _SUPPORTED.get(model.trainer.model_type)
     if kind is None:
-        raise TokenizerFileError(f"{source}: {model!r}: models of words or of characters are not supported")
+        raise TokenizerFileError(f"{source}: {model!r}: models of words are not supported")
     if kind == "unigram":
         return {
             "type": "Unigram",
@@ -135,6 +147,9 @@ def _model_fields(model: SentencePieceFile, source: str) -> dict[str, Any]:
         raise TokenizerFileError(f"{source}: unused pieces of a BPE model are not supported: {unused[0][1]!r}")
     if len(set(model.pieces)) != len(model.pieces):
         raise TokenizerFileError(f"{source}: a BPE model cannot have two pieces of the same text")
+    others = model.of_type(PieceType.UNKNOWN, PieceType.CONTROL)
+    if short := [piece for _, piece in others if len(piece) == 1]:
+        raise TokenizerFileError(f"{source}: a BPE model cannot have the character {short[0]!r} as a piece of no text")
     return {
         "type": "BPE",
         "dropout": None,
@@ -145,7 +160,7 @@ def _model_fields(model: SentencePieceFile, source: str) -> dict[str, Any]:
         "byte_fallback": model.trainer.byte_fallback,
         "ignore_merges": False,
         "vocab": {piece: i for i, piece in enumerate(model.pieces)},
-        "merges": [list(pair) for pair in bpe_merges(model, source)],
+        "merges": [list(pair) for pair in bpe_merges(model, source)] if model.trainer.model_type == BPE else [],
     }
 
 
@@ -154,7 +169,7 @@ def bpe_merges(model: SentencePieceFile, source: str = "model") -> list[tuple[st
 
     sentencepiece merges whatever two neighbours make a piece, best score first, leftmost first among equals. Where two
     ways to make one piece compete (`ab a ba` may become `aba ba` or `ab aba`), it takes the leftmost, and a list of
-    merges the first in the list; `ranks` in `exact_parts` gives such merges one rank, so that position decides.
+    merges the first in the list; `merge_ranks` in `exact_parts` gives such merges one rank, so that position decides.
     User-defined pieces take no part: normalization and the model cut them out before merging begins, so that nothing
     can merge into one.
 
@@ -190,5 +205,7 @@ def _decoder(model: SentencePieceFile, source: str) -> dict[str, Any]:
         steps.append({"type": "ByteFallback"})
     steps.append({"type": "Fuse"})
     if model.normalizer.add_dummy_prefix or model.normalizer.remove_extra_whitespaces:
-        steps.append({"type": "Strip", "content": " ", "start": 1, "stop": 0})
+        # Where extra spaces are removed, every piece in front of the text loses the space it begins with.
+        n_spaces = _ALL_SPACES if model.normalizer.remove_extra_whitespaces else 1
+        steps.append({"type": "Strip", "content": " ", "start": n_spaces, "stop": 0})
     return {"type": "Sequence", "decoders": steps}

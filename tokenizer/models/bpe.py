@@ -20,6 +20,7 @@ from tokenizer.models.bpe_tables import (
     WORD_PADDING,
     BPETables,
     Merges,
+    TiedBPETables,
     are_ordered,
     check_ids,
     crossings_of,
@@ -87,11 +88,15 @@ class BPE:
       fuse_unk, byte_fallback: see above.
       ignore_merges: whether a word that is an entry is that token, whatever merging would make of it. Not with dropout.
       byte_level: whether the vocabulary is written in BYTE_ALPHABET and words are bytes.
+      merge_ranks: int32[n_merges], how good each merge is, not decreasing from 0; of equally good ones the leftmost
+        pair in the word goes first, and where that makes no difference the same token comes out. None: each merge is
+        worse than the one before. This is sentencepiece's rule: any two pieces merge that make a piece, by its score.
 
     Raises:
       ValueError: if an id is not in 0..2^24-1 or occurs twice; a merge is not a pair, or it or what it makes is not
         in the vocabulary; there are 2^24-1 merges or more; dropout is not in 0..1; the unknown token is no entry
-        though a word may need it.
+        though a word may need it; `merge_ranks` do not fit the merges, or the model that has them works on bytes, has
+        a prefix or suffix, ignores merges, or does not fuse unknown tokens.
 
     Source: HF tokenizers `models/bpe/model.rs` and `word.rs`.
     """
@@ -106,6 +111,7 @@ class BPE:
     byte_fallback: bool = False
     ignore_merges: bool = False
     byte_level: bool = False
+    merge_ranks: Sequence[int] | None = None
 
     def __post_init__(self) -> None:
         check_ids(self.vocab)
@@ -119,6 +125,22 @@ class BPE:
                 "or None to drop unknown characters"
             )
         _ = self._merges
+        self._check_merge_ranks()
+
+    def _check_merge_ranks(self) -> None:
+        if self.merge_ranks is None:
+            return
+        if self.byte_level or self.prefix or self.suffix or not self.fuse_unk or self.ignore_merges:
+            raise ValueError("merge_ranks are for models of characters without markers, whose unknown tokens are fused")
+        ranks = np.asarray(self.merge_ranks, np.int64)
+        if ranks.size != len(self.merges) or (ranks.size and ranks[0] != 0) or not set(np.diff(ranks)) <= {0, 1}:
+            raise ValueError(
+                f"merge_ranks must be {len(self.merges)} numbers, 0 first, each that before it or one more"
+            )
+        shared = self._shared_ranks
+        if shared is not None and not np.array_equal(ranks[shared], ranks):
+            i = int(np.flatnonzero(ranks[shared] != ranks)[0])
+            raise ValueError(f"merge {i} makes the same token as merge {shared[i]}, but has another of merge_ranks")
 
     @classmethod
     def from_ranks(cls, ranks: Mapping[bytes, int]) -> "BPE":
@@ -151,8 +173,9 @@ class BPE:
         options = [
             f", {field.name}={getattr(self, field.name)!r}"
             for field in dataclasses.fields(self)[2:]
-            if getattr(self, field.name) not in (None, False, "")
+            if field.name != "merge_ranks" and getattr(self, field.name) not in (None, False, "")
         ]
+        options += [", sentencepiece's rules"] if self.merge_ranks is not None else []
         return f"BPE({len(self.vocab)} entries, {len(self.merges)} merges{''.join(options)})"
 
     # What follows from the fields.
@@ -244,10 +267,28 @@ class BPE:
         raise AssertionError("every merge is good")
 
     @functools.cached_property
+    def _shared_ranks(self) -> npt.NDArray[np.int32] | None:
+        """int32[n_merges]: for merges that are equally good because they make the same token, the first of them."""
+        if self.merge_ranks is None:
+            return None
+        _, first, of_merge = np.unique(self._merges.products, return_index=True, return_inverse=True)
+        return first[of_merge].astype(np.int32)
+
+    @functools.cached_property
+    def tied_tables(self) -> TiedBPETables | None:
+        """The tables where merges that make different tokens are equally good, None where none are."""
+        if self.merge_ranks is None:
+            return None
+        orders = np.asarray(self.merge_ranks, np.uint32)
+        if np.unique(orders).size == np.unique(self._merges.products).size:
+            return None
+        return TiedBPETables(self.tables, orders)
+
+    @functools.cached_property
     def tables(self) -> BPETables:
         """The model lowered to arrays."""
         lefts, rights, products = self._merges
-        pairs, bits = pair_table(lefts, rights)
+        pairs, bits = pair_table(lefts, rights, self._shared_ranks)
         unk_id = -1 if self.unk_token is None else self.vocab.get(self.unk_token, -1)
         byte_symbols = self._byte_symbols
         plain = self.byte_level and not self.prefix and int(byte_symbols[self._rows].min()) >= 0
@@ -348,7 +389,8 @@ class BPE:
     @functools.cached_property
     def ranks(self) -> dict[tuple[str, str], int]:
         """The rank of every pair that merges."""
-        return {(left, right): rank for rank, (left, right) in enumerate(self.merges)}
+        ranks = range(len(self.merges)) if self.merge_ranks is None else self.merge_ranks
+        return {(left, right): rank for rank, (left, right) in zip(ranks, self.merges, strict=True)}
 
     def tokenize(self, word: str, dropout_key: int | None = None) -> list[tuple[int, int]]:
         """Tokenizes one word in plain Python: the id of each token, and the character of the word at which it ends.

@@ -11,6 +11,7 @@ from tokenizer.kernels import bpe as kernels
 from tokenizer.kernels import bpe_crossings
 from tokenizer.kernels import bpe_pairs as pairs
 from tokenizer.kernels.bpe_merging import MAX_SCANNED
+from tokenizer.kernels.words_tied_bpe import build_ranked_pairs
 from tokenizer.models.wordpiece import MAX_ID
 
 WORD_PADDING = 16
@@ -65,6 +66,14 @@ class BPETables(NamedTuple):
     """Word table of the entries that are looked up as whole words because merging would not make them."""
     longest_whole: int
     """Bytes in the longest of them, 0 where there is none."""
+
+
+class TiedBPETables(NamedTuple):
+    """A BPE model in which different merges are equally good."""
+
+    merging: BPETables
+    orders: npt.NDArray[np.uint32]
+    """uint32[n_merges]: how good each merge is, the best first."""
 
 
 class BPEScratch(NamedTuple):
@@ -180,8 +189,10 @@ def empty_pairs(bits: int) -> npt.NDArray[np.uint64]:
     return np.full((1 << bits) + 64, -1, np.int64).view(np.uint64)
 
 
-def pair_table(lefts: npt.NDArray[np.int32], rights: npt.NDArray[np.int32]) -> tuple[npt.NDArray[np.uint64], int]:
-    """Builds the pair table of merges; returns its slots and their bits.
+def pair_table(
+    lefts: npt.NDArray[np.int32], rights: npt.NDArray[np.int32], ranks: npt.NDArray[np.int32] | None = None
+) -> tuple[npt.NDArray[np.uint64], int]:
+    """Builds the pair table of merges; returns its slots and their bits. `ranks` None: each merge's own index.
 
     Raises:
       ValueError: if it would have to be much larger than merges from training need.
@@ -189,7 +200,11 @@ def pair_table(lefts: npt.NDArray[np.int32], rights: npt.NDArray[np.int32]) -> t
     least = pair_bits(lefts.size)
     for bits in range(least, least + PAIR_TABLE_TRIES):
         slots = empty_pairs(bits)
-        if pairs.build_pairs(lefts, rights, slots, bits):
+        if ranks is None:
+            built = pairs.build_pairs(lefts, rights, slots, bits)
+        else:
+            built = build_ranked_pairs(lefts, rights, ranks, slots, bits)
+        if built:
             return slots, bits
     raise ValueError(COLLIDING)
 

@@ -1,0 +1,155 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Whole tokenizers from SentencePiece models of every type and option, against sentencepiece."""
+
+import io
+import random
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+spm = pytest.importorskip("sentencepiece", reason="needs the test group: sentencepiece")
+
+import numpy as np  # noqa: E402
+import pyarrow as pa  # noqa: E402
+from hypothesis import given, settings  # noqa: E402
+from hypothesis import strategies as st  # noqa: E402
+
+from tests import strategies  # noqa: E402
+from tests.parity import families  # noqa: E402
+from tokenizer import Tokenizer  # noqa: E402
+from tokenizer.formats import sentencepiece  # noqa: E402
+from tokenizer.formats.sentencepiece import BPE, NormalizerSpec, SentencePieceFile, TrainerSpec  # noqa: E402
+
+pytestmark = pytest.mark.parity
+
+RAW = {
+    "normalization_rule_name": "identity", "remove_extra_whitespaces": False, "allow_whitespace_only_pieces": True,
+}  # fmt: skip
+BYTES = {"byte_fallback": True, "character_coverage": 0.995}
+SYMBOLS = ["<sep>", "[MASK]", "ill", "é", "..", "mill", "\n", "▁▁", "▁▁▁", "  ", "玫"]
+OPTIONS: dict[str, dict[str, Any]] = {
+    "plain": {},
+    "llama2": {**RAW, **BYTES, "split_digits": True},
+    "gemma": {**RAW, **BYTES, "split_digits": True, "add_dummy_prefix": False, "user_defined_symbols": SYMBOLS},
+    "symbols": {"user_defined_symbols": SYMBOLS, "control_symbols": ["<ctl>", "<|im_start|>"]},
+    "no prefix": {"add_dummy_prefix": False},
+    "suffix": {"treat_whitespace_as_suffix": True},
+    "suffix with symbols": {"treat_whitespace_as_suffix": True, "user_defined_symbols": SYMBOLS},
+    "spaces kept": {"remove_extra_whitespaces": False},
+    "nfkc": {"normalization_rule_name": "nfkc", "split_by_unicode_script": False},
+    "nmt_nfkc_cf": {"normalization_rule_name": "nmt_nfkc_cf", "split_by_number": False},
+    "across spaces": {"split_by_whitespace": False},
+}
+TYPES = ["unigram", "bpe", "char"]
+PIECES = [
+    "<sep>", "[MASK]", "ill", "é", "..", "mill", "\n", "  ", "   ", " ", "\t", "▁", "<ctl>", "<s>", "<unk>", "<0x41>",
+    "É", "ab", "aba", "12", "½", "ﬁ", "玫", "瑰", "😀", "\u3000", "\u200b", "<|im_start|>", "the", " the",
+]  # fmt: skip
+
+
+def train(model_type: str, options: dict[str, Any]) -> bytes:
+    out = io.BytesIO()
+    lines = [line for text in families.sample() for line in text.split("\n") if line.strip()]
+    spm.SentencePieceTrainer.train(
+        sentence_iterator=iter(lines[:400]), model_writer=out, minloglevel=2, hard_vocab_limit=False, num_threads=1,
+        model_type=model_type, vocab_size=2000 if model_type != "char" else 900, **options,
+    )  # fmt: skip
+    return out.getvalue()
+
+
+@pytest.fixture(scope="module", params=[(t, o) for t in TYPES for o in OPTIONS], ids="-".join)
+def pair(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[Tokenizer, Any]:
+    """A model in both libraries."""
+    model_type, name = request.param
+    data = train(model_type, OPTIONS[name])
+    path = tmp_path_factory.mktemp("model") / "m.model"
+    path.write_bytes(data)
+    return Tokenizer.from_file(path), spm.SentencePieceProcessor(model_proto=data)
+
+
+def assert_same(ours: Tokenizer, theirs: Any, texts: list[str]) -> None:
+    rows = ours.encode_arrow(pa.array(texts, pa.large_string())).to_pylist()
+    for text, row, expected in zip(texts, rows, theirs.encode(texts), strict=True):
+        assert row == expected, text[:300]
+
+
+def test_ids(pair: tuple[Tokenizer, Any]) -> None:
+    ours, theirs = pair
+    assert_same(ours, theirs, families.sample())
+    assert ours.get_vocab_size() == len(theirs)
+    texts = st.one_of(strategies.texts(30), st.lists(st.sampled_from(PIECES), max_size=12).map("".join))
+
+    @given(st.lists(texts, max_size=9))
+    def check(texts: list[str]) -> None:
+        assert_same(ours, theirs, texts)
+
+    check()
+
+
+def test_one_text_and_columns_agree(pair: tuple[Tokenizer, Any]) -> None:
+    ours, theirs = pair
+    chooser = random.Random(3)
+    for _ in range(40):
+        text = "".join(chooser.choice(PIECES) for _ in range(chooser.randrange(9)))
+        encoding = ours.encode(text)
+        assert encoding.ids == theirs.encode(text)
+        assert all(0 <= a <= b <= len(text) for a, b in encoding.offsets)
+
+
+def test_a_round_trip_through_json(pair: tuple[Tokenizer, Any]) -> None:
+    ours, theirs = pair
+    again = Tokenizer.from_str(ours.to_str())
+    assert again.to_str() == ours.to_str()
+    assert_same(again, theirs, families.sample())
+
+
+def test_decoding(pair: tuple[Tokenizer, Any]) -> None:
+    ours, theirs = pair
+    for text in [*families.sample(), "a  b <sep>ill [MASK] 玫 .. x"]:
+        ids = [i for i in theirs.encode(text) if i != theirs.unk_id()]
+        assert ours.decode(ids) == theirs.decode(ids)
+
+
+@settings(max_examples=100)
+@given(st.data())
+def test_merges_that_are_equally_good(data: st.DataObject) -> None:
+    """As in models with pieces that somebody has added: the leftmost pair goes first, whatever it makes."""
+    texts = data.draw(st.lists(st.text("abc玫▁", min_size=2, max_size=5), min_size=1, max_size=20, unique=True))
+    scores = st.sampled_from([0.0, -1.0, -2.0])
+    pieces = [("<unk>", 0.0, 2), *((c, -9.0 - i, 1) for i, c in enumerate("abc玫▁"))]
+    pieces += [(text, data.draw(scores), 1) for text in texts]
+    names, values, types = zip(*pieces, strict=True)
+    spec = NormalizerSpec("identity", add_dummy_prefix=False, remove_extra_whitespaces=False)
+    proto = sentencepiece.write(SentencePieceFile(names, values, types, TrainerSpec(model_type=BPE), spec))
+    rows = data.draw(st.lists(st.text("aabbc玫 x", max_size=40), max_size=8))
+    rows.append("".join(np.random.default_rng(len(rows)).choice(list("abc玫 x"), 700)))
+    ours = load(proto)
+    assert_same(ours, spm.SentencePieceProcessor(model_proto=proto), rows)
+    for row in rows[:-1]:
+        assert [i for i, _ in ours.model.tokenize(row.replace(" ", "▁"))] == ours.encode(row).ids
+
+
+def load(proto: bytes) -> Tokenizer:
+    from tokenizer.formats import loading
+
+    return loading.from_sentencepiece(sentencepiece.read(proto, "model"), "model", 1 << 20)
+
+
+def test_a_model_with_added_pieces(tmp_path: Path) -> None:
+    """Chinese pieces appended with score 0, as tools that extend Llama's vocabulary do."""
+    model = sentencepiece.read(train("bpe", OPTIONS["llama2"]), "model")
+    have = set(model.pieces)
+    sample = "".join(families.sample())
+    han = [c for c in dict.fromkeys(sample) if "一" <= c <= "龥"]
+    words = {sample[i : i + n] for i in range(len(sample)) for n in (2, 3) if set(sample[i : i + n]) <= set(han)}
+    added = [p for p in [*han, *sorted(words)] if p not in have]
+    longer = SentencePieceFile(
+        model.pieces + tuple(added), model.scores + (0.0,) * len(added), model.types + (1,) * len(added),
+        model.trainer, model.normalizer,
+    )  # fmt: skip
+    path = tmp_path / "m.model"
+    path.write_bytes(sentencepiece.write(longer))
+    ours = Tokenizer.from_file(path)
+    assert ours.model.tied_tables is not None
+    assert_same(ours, spm.SentencePieceProcessor(model_file=str(path)), families.sample())

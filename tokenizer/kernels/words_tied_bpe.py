@@ -1,0 +1,163 @@
+# SPDX-License-Identifier: Apache-2.0
+"""BPE on characters where different merges are equally good, so that the leftmost pair goes first, whatever it makes.
+
+SentencePiece models that somebody has added pieces to have such ties: added pieces all score zero.
+"""
+
+import numpy as np
+
+from tokenizer.kernels import word_encoding
+from tokenizer.kernels.bpe_merging import link
+from tokenizer.kernels.bpe_pairs import NO_RANK, is_sparse, pair_rank, set_rank
+from tokenizer.kernels.compiling import kernel, kernel_part
+
+
+@kernel
+def build_ranked_pairs(lefts, rights, ranks, slots, bits):
+    """Fills the pair table as `bpe_pairs.build_pairs` does, with ranks int32[n] of the caller's."""
+    for i in range(lefts.size):
+        if not set_rank(slots, bits, lefts[i], rights[i], ranks[i]):
+            return False
+    return is_sparse(slots, bits)
+
+
+@kernel_part
+def _push(heap, size, item):
+    """Adds to a binary heap, smallest first; returns its new size."""
+    i = size
+    while i > 0:
+        parent = (i - 1) >> 1
+        if heap[parent] <= item:
+            break
+        heap[i] = heap[parent]
+        i = parent
+    heap[i] = item
+    return size + 1
+
+
+@kernel_part
+def _pop(heap, size):
+    """Removes the first item of a heap that has one; returns its new size."""
+    size -= 1
+    item = heap[size]
+    i = 0
+    while True:
+        child = 2 * i + 1
+        if child >= size:
+            break
+        if child + 1 < size and heap[child + 1] < heap[child]:
+            child += 1
+        if item <= heap[child]:
+            break
+        heap[i] = heap[child]
+        i = child
+    heap[i] = item
+    return size
+
+
+@kernel_part
+def _offer(n, model, orders, scratch, i, size):
+    """Notes the rank of the pair that begins at symbol i, and adds its order to the heap where it merges."""
+    after = np.int64(scratch.nexts[i])
+    rank = NO_RANK
+    if after < n:
+        rank = pair_rank(model.pairs, model.pair_bits, scratch.ids[i], scratch.ids[after])
+    scratch.ranks[i] = rank
+    if rank != NO_RANK:
+        size = _push(scratch.heap, size, np.uint64(orders[rank]) << np.uint64(32) | np.uint64(i))
+    return size
+
+
+@kernel_part
+def _symbols(word, w, model, scratch):
+    """Fills `scratch.ids` and `scratch.stops`; returns their number, and whether a character was unknown.
+
+    A run of unknown characters is one unknown token; byte tokens do not end it, as in `bpe._initial_symbols`.
+    """
+    n = 0
+    unknown = False
+    i = 0
+    while i < w:
+        code_point = np.int64(word[i])
+        stop = i + 1
+        if code_point >= 0x80:
+            code_point &= 0x1F if code_point < 0xE0 else 0x0F if code_point < 0xF0 else 0x07
+            while stop < w and (word[stop] & 0xC0) == 0x80:
+                code_point = code_point << 6 | np.int64(word[stop] & 0x3F)
+                stop += 1
+        symbol = np.int64(model.characters[0, code_point]) - 1
+        spelled = symbol < 0 and model.byte_fallback
+        if spelled:
+            for q in range(i, stop):
+                spelled = spelled and model.byte_ids[word[q]] >= 0
+        if spelled:
+            for q in range(i, stop):
+                scratch.ids[n] = model.byte_ids[word[q]]
+                scratch.stops[n] = q + 1
+                n += 1
+        elif symbol < 0 and n > 0 and scratch.ids[n - 1] == model.unk_id:
+            unknown = True
+            scratch.stops[n - 1] = stop
+        else:
+            unknown = unknown or symbol < 0
+            scratch.ids[n] = model.unk_id if symbol < 0 else symbol
+            scratch.stops[n] = stop
+            n += 1
+        i = stop
+    return n, unknown
+
+
+@kernel_part
+def tokenize(word, w, tied, scratch, out, o, ends):
+    """Tokenizes one word; see `word_encoding`. `tied` is a models.bpe_tables.TiedBPETables."""
+    model, orders = tied
+    n, unknown = _symbols(word, w, model, scratch)
+    link(0, n, scratch)
+    heap, ranks = scratch.heap, scratch.ranks
+    size = 0
+    for q in range(n):
+        size = _offer(n, model, orders, scratch, q, size)
+    while size > 0:
+        item = heap[0]
+        size = _pop(heap, size)
+        i = np.int64(item & np.uint64(0xFFFFFFFF))
+        # What has changed since and is as good now has an item of its own, which comes next.
+        if ranks[i] == NO_RANK or np.uint64(orders[ranks[i]]) != item >> np.uint64(32):
+            continue
+        gone = np.int64(scratch.nexts[i])
+        after = np.int64(scratch.nexts[gone])
+        scratch.ids[i] = model.products[ranks[i]]
+        ranks[gone] = NO_RANK
+        scratch.nexts[i] = after
+        scratch.previous[after] = i
+        size = _offer(n, model, orders, scratch, i, size)
+        before = np.int64(scratch.previous[i])
+        if before >= 0:
+            size = _offer(n, model, orders, scratch, before, size)
+    k = 0
+    i = np.int64(0)
+    while i < n:
+        following = np.int64(scratch.nexts[i])
+        out[o + k] = scratch.ids[i]
+        ends[k] = scratch.stops[following - 1]
+        k += 1
+        i = following
+    return o + k, unknown
+
+
+@kernel
+def encode(words, added, model, model_scratch, work, tallying):
+    """See `word_encoding.encode_words`."""
+    return word_encoding.encode_words(tokenize, words, added, model, model_scratch, work, tallying)
+
+
+@kernel
+def align(words, model, model_scratch, scratch, out, ends, numbers):
+    """See `word_encoding.align_words`."""
+    return word_encoding.align_words(tokenize, words, model, model_scratch, scratch, out, ends, numbers)
+
+
+@kernel
+def count_swallowed(words, counts, model, model_scratch, scratch, out, unk_id, characters):
+    """See `word_encoding.count_swallowed`."""
+    word_encoding.count_swallowed(tokenize, words, counts, model, model_scratch, scratch, out, unk_id, characters)
