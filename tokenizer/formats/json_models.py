@@ -174,7 +174,7 @@ def write_model(model: Any) -> dict[str, Any] | None:
         fields = {
             "type": "Unigram",
             "unk_id": model.unk_id,
-            "vocab": [list(entry) for entry in model.vocab],
+            "vocab": [[piece, score] for (piece, _), score in zip(model.vocab, model.scores.tolist(), strict=True)],
             "byte_fallback": model.byte_fallback,
         }
         if model.piece_types is not None:

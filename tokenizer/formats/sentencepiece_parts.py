@@ -16,7 +16,8 @@ from typing import Any, NamedTuple
 
 from tokenizer.errors import TokenizerFileError
 from tokenizer.formats.sentencepiece import BPE, CHAR, UNIGRAM, SentencePieceFile
-from tokenizer.models.unigram import SPACE, PieceType, Unigram
+from tokenizer.formats.sentencepiece_json import SPACE, hf_steps
+from tokenizer.models.unigram import PieceType, Unigram
 
 _SUPPORTED = {UNIGRAM: "unigram", BPE: "bpe", CHAR: "bpe"}
 """Models of characters are BPE without merges."""
@@ -56,8 +57,17 @@ def exact_parts(model: SentencePieceFile, source: str = "model") -> Parts:
     Raises:
       TokenizerFileError: if the model is of a type, or holds something, that the parts cannot represent; says what.
     """
+    fields = _model_fields(model, source)
+    if fields["type"] == "Unigram":
+        fields["piece_types"] = list(model.types)
+    else:
+        fields["merge_ranks"] = _ranks(model, fields["merges"])
+    return Parts(_normalizer(model), None, fields, _added_tokens(model), _decoder(model, source))
+
+
+def _normalizer(model: SentencePieceFile) -> dict[str, Any]:
     spec = model.normalizer
-    normalizer = {
+    return {
         "type": "SentencePieceNormalizer",
         "precompiled_charsmap": base64.b64encode(spec.precompiled_charsmap).decode(),
         "add_dummy_prefix": spec.add_dummy_prefix,
@@ -66,12 +76,6 @@ def exact_parts(model: SentencePieceFile, source: str = "model") -> Parts:
         "treat_whitespace_as_suffix": model.trainer.treat_whitespace_as_suffix,
         "user_defined_symbols": [piece for _, piece in model.of_type(PieceType.USER_DEFINED)],
     }
-    fields = _model_fields(model, source)
-    if fields["type"] == "Unigram":
-        fields["piece_types"] = list(model.types)
-    else:
-        fields["merge_ranks"] = _ranks(model, fields["merges"])
-    return Parts(normalizer, None, fields, _added_tokens(model), _decoder(model, source))
 
 
 def _added_tokens(model: SentencePieceFile) -> list[dict[str, Any]]:
@@ -91,33 +95,14 @@ def hf_parts(model: SentencePieceFile, source: str = "model") -> Parts:
     Raises:
       TokenizerFileError: as `exact_parts`, and for white space that HF has no words for (suffixes, unescaped spaces).
     """
-    spec = model.normalizer
-    if model.trainer.treat_whitespace_as_suffix or not spec.escape_whitespaces:
-        raise TokenizerFileError(
-            f"{source}: HF has no way to put spaces at the end of words, or to leave them unescaped"
+    is_unigram = model.trainer.model_type == UNIGRAM
+    try:
+        steps, metaspace = hf_steps(
+            _normalizer(model), is_bpe=not is_unigram, splits=is_unigram and unigram_of(model).splits_at_spaces
         )
-    steps: list[dict[str, Any]] = []
-    if spec.precompiled_charsmap:
-        steps.append(
-            {"type": "Precompiled", "precompiled_charsmap": base64.b64encode(spec.precompiled_charsmap).decode()}
-        )
-    if spec.remove_extra_whitespaces:
-        steps.append({"type": "Replace", "pattern": {"Regex": " {2,}"}, "content": " "})
-        # Spaces alone; Strip would take line ends too, and "^" means other things elsewhere.
-        steps.append({"type": "Replace", "pattern": {"Regex": r"(?<![\s\S]) | (?![\s\S])"}, "content": ""})
-    scheme = "never"
-    if spec.add_dummy_prefix:
-        # With user-defined pieces cut out of it a text has several beginnings, but one prefix.
-        has_cuts = model.trainer.model_type != UNIGRAM and bool(model.of_type(PieceType.USER_DEFINED))
-        scheme = "first" if has_cuts else "always"
-    splits = model.trainer.model_type == UNIGRAM and unigram_of(model).splits_at_spaces
-    return Parts(
-        {"type": "Sequence", "normalizers": steps} if steps else None,
-        {"type": "Metaspace", "replacement": SPACE, "prepend_scheme": scheme, "split": splits},
-        _model_fields(model, source),
-        _added_tokens(model),
-        _decoder(model, source),
-    )
+    except ValueError as error:
+        raise TokenizerFileError(f"{source}: {error}") from error
+    return Parts(steps, metaspace, _model_fields(model, source), _added_tokens(model), _decoder(model, source))
 
 
 def _added(token_id: int, content: str, special: bool) -> dict[str, Any]:

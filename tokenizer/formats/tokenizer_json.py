@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Any
 from tokenizer import pre_tokenizers
 from tokenizer.added_tokens import AddedToken
 from tokenizer.errors import TokenizerFileError
-from tokenizer.formats import components, json_roles
+from tokenizer.formats import components, json_roles, sentencepiece_json
 from tokenizer.formats.json_models import read_model, write_model
 from tokenizer.formats.json_node import Node, parse
+from tokenizer.models import Unigram
 from tokenizer.post_processors import (
     BertProcessing,
     ByteLevel,
@@ -57,6 +58,7 @@ def _read(root: Node, cache_bytes: int) -> "Tokenizer":
     from tokenizer.core import Tokenizer
 
     source = root.path
+    root = Node(sentencepiece_json.without_hf_steps(root.object(), source), source)
     root.only(
         "version", "truncation", "padding", "added_tokens", "normalizer", "pre_tokenizer", "post_processor", "decoder",
         "model",
@@ -216,6 +218,8 @@ def write(tokenizer: "Tokenizer", pretty: bool) -> str:
         "decoder": components.write(tokenizer.decoder, json_roles.DECODERS),
         "model": write_model(tokenizer.model),
     }
+    splits = isinstance(tokenizer.model, Unigram) and tokenizer.model.splits_at_spaces
+    fields = sentencepiece_json.with_hf_steps(fields, splits)
     if pretty:
         return json.dumps(fields, ensure_ascii=False, indent=2)
     return json.dumps(fields, ensure_ascii=False, separators=(",", ":"))

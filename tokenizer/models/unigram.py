@@ -148,7 +148,7 @@ class Unigram:
         return {self.vocab[i][0]: i for i in self._matching_ids()}
 
     @functools.cached_property
-    def _scores(self) -> npt.NDArray[np.float64]:
+    def scores(self) -> npt.NDArray[np.float64]:
         """float64[n]: what each piece scores where it matches."""
         scores = np.array([score for _, score in self.vocab], np.float64)
         if self.piece_types is None:
@@ -205,7 +205,7 @@ class Unigram:
         return UnigramTables(
             units=read_only(units),
             root_base=root_base,
-            scores=read_only(self._scores),
+            scores=read_only(self.scores),
             byte_ids=read_only(byte_ids),
             unk_id=-1 if self.unk_id is None else self.unk_id,
             unk_score=self._unk_score,
@@ -225,7 +225,7 @@ class Unigram:
             piece = self.matching.get(word[start:stop])
             if piece is not None:
                 alone = alone or stop == start + 1
-                yield stop, piece, float(self._scores[piece])
+                yield stop, piece, float(self.scores[piece])
         if not alone:
             yield start + 1, -1 if self.unk_id is None else self.unk_id, self._unk_score
 
