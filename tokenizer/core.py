@@ -177,19 +177,22 @@ class Tokenizer(Composition):
 
         return tokenizer_json.write(self, pretty)
 
-    def save(self, path: str | os.PathLike[str], pretty: bool = True) -> None:
-        """Writes a `tokenizer.json`, or a `vocab.txt` where the name ends in `.txt`; whole or not at all.
+    def save(self, path: str | os.PathLike[str], pretty: bool = True, *, format: str | None = None) -> None:
+        """Writes a `tokenizer.json`, or the file of the library that the model is from; whole or not at all.
+
+        Args:
+          path: the file.
+          pretty: whether a `tokenizer.json` has line breaks.
+          format: "tokenizer.json"; "vocab.txt", which holds nothing but the vocabulary of WordPiece; "vocab.json", with
+            `merges.txt` beside it; "sentencepiece"; "tiktoken", which holds no special tokens; "clip". None goes by the
+            name: `vocab.json`, or one that ends in `.txt`, `.model`, `.tiktoken`, `.gz`, else `tokenizer.json`.
 
         Raises:
-          ValueError: if the format cannot hold the vocabulary. A `vocab.txt` holds nothing but the vocabulary.
+          ValueError: if the format cannot hold this tokenizer; says what of it.
         """
-        from tokenizer.formats import files, vocab_txt
+        from tokenizer.formats import saving
 
-        target = Path(path)
-        if target.suffix == ".txt":
-            files.write_text(target, vocab_txt.write(self._require_model().vocab, str(target)))
-        else:
-            files.write_text(target, self.to_str(pretty))
+        saving.save(self, Path(path), format, pretty)
 
     @property
     def digest(self) -> str:

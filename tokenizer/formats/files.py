@@ -43,11 +43,16 @@ def read_text(path: Path) -> str:
 
 def write_text(path: Path, text: str) -> None:
     """Writes a UTF-8 file so that nobody ever sees half of it."""
+    write_bytes(path, text.encode("utf-8"))
+
+
+def write_bytes(path: Path, data: bytes) -> None:
+    """Writes a file so that nobody ever sees half of it."""
     path.parent.mkdir(parents=True, exist_ok=True)
     handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     try:
         with os.fdopen(handle, "wb") as out:
-            out.write(text.encode("utf-8"))
+            out.write(data)
             out.flush()
             os.fsync(out.fileno())
         os.chmod(name, 0o644)

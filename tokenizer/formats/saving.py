@@ -1,0 +1,204 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Writing a tokenizer in the format of the library that its model is from.
+
+Such a file holds less than a `tokenizer.json`. What stands around the model is known to whoever reads it from the
+family, so a tokenizer is written only if reading gives the same one back; else the error says which part differs.
+"""
+
+import base64
+import gzip
+import io
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tokenizer.formats import bpe_files, files, loading, sentencepiece, vocab_txt
+from tokenizer.formats.sentencepiece import BPE as BPE_MODEL
+from tokenizer.formats.sentencepiece import UNIGRAM, NormalizerSpec, SentencePieceFile, TrainerSpec
+from tokenizer.models import BPE, Unigram, WordPiece
+from tokenizer.models.bpe import BYTE_ALPHABET
+from tokenizer.models.unigram import PieceType
+from tokenizer.normalizers import SentencePieceNormalizer
+from tokenizer.pre_tokenizers.scanner_patterns import TIKTOKEN_PATTERNS, scanner_name
+from tokenizer.pre_tokenizers.sequence import scanner_of
+
+if TYPE_CHECKING:
+    from tokenizer.core import Tokenizer
+
+_VERSION_LINE = "#version: 0.2\n"
+_BY_SUFFIX = {".txt": "vocab.txt", ".model": "sentencepiece", ".tiktoken": "tiktoken", ".gz": "clip"}
+
+
+def format_of(path: Path) -> str:
+    """Returns the format that a file name stands for, `tokenizer.json` where it is none of ours."""
+    return "vocab.json" if path.name == "vocab.json" else _BY_SUFFIX.get(path.suffix, "tokenizer.json")
+
+
+def save(tokenizer: "Tokenizer", path: Path, file_format: str | None, pretty: bool) -> None:
+    """Writes a tokenizer, whole or not at all; see `Tokenizer.save`."""
+    file_format = file_format or format_of(path)
+    if file_format == "tokenizer.json":
+        files.write_text(path, tokenizer.to_str(pretty))
+        return
+    if file_format not in _WRITERS:
+        raise ValueError(f"format must be one of tokenizer.json, {', '.join(_WRITERS)}, got {file_format!r}")
+    for name, data in _WRITERS[file_format](tokenizer, str(path)).items():
+        files.write_bytes(path.with_name(name) if name else path, data)
+
+
+def _fail(source: str, file_format: str, problem: str) -> ValueError:
+    return ValueError(f"{source}: {file_format} cannot hold {problem}; save as tokenizer.json")
+
+
+def _same_again(source: str, file_format: str, tokenizer: "Tokenizer", parts: Any) -> None:
+    """Raises an error if the parts that are read back are not those of the tokenizer."""
+    from tokenizer.core import Tokenizer
+
+    again = parts if isinstance(parts, Tokenizer) else Tokenizer(**parts)
+    ours, theirs = json.loads(tokenizer.to_str()), json.loads(again.to_str())
+    for name in ours:
+        if ours[name] != theirs[name]:
+            had = json.dumps(ours[name], ensure_ascii=False)[:120]
+            raise _fail(source, file_format, f"this {name.replace('_', '-')}: {had}")
+
+
+def _vocab_txt(tokenizer: "Tokenizer", source: str) -> dict[str, bytes]:
+    model = tokenizer.model
+    if not isinstance(model, WordPiece):
+        raise _fail(source, "vocab.txt", f"{model!r}, only WordPiece")
+    return {"": vocab_txt.write(model.vocab, source).encode()}
+
+
+def _checked_bpe(tokenizer: "Tokenizer", source: str, file_format: str) -> BPE:
+    if not isinstance(tokenizer.model, BPE):
+        raise _fail(source, file_format, f"{tokenizer.model!r}, only BPE")
+    return tokenizer.model
+
+
+def _merges_text(model: BPE, source: str, file_format: str) -> str:
+    for merge in model.merges:
+        if any(c in token for token in merge for c in " \r\n") or "" in merge:
+            raise _fail(source, file_format, f"the merge {tuple(merge)!r}, whose tokens are not free of white space")
+    return "".join(f"{left} {right}\n" for left, right in model.merges)
+
+
+def _vocab_and_merges(tokenizer: "Tokenizer", source: str) -> dict[str, bytes]:
+    model = _checked_bpe(tokenizer, source, "vocab.json")
+    merges = _merges_text(model, source, "merges.txt")
+    _same_again(source, "vocab.json", tokenizer, bpe_files.vocab_and_merges(model.vocab, list(model.merges)))
+    vocab = dict(sorted(model.vocab.items(), key=lambda item: item[1]))
+    text = json.dumps(vocab, ensure_ascii=False, separators=(",", ":"))
+    return {"merges.txt": (_VERSION_LINE + merges).encode(), "": text.encode()}
+
+
+def _clip(tokenizer: "Tokenizer", source: str) -> dict[str, bytes]:
+    model = _checked_bpe(tokenizer, source, "clip")
+    packed = io.BytesIO()
+    # Neither name nor time: the same tokenizer is the same file.
+    with gzip.GzipFile(filename="", mode="wb", fileobj=packed, mtime=0) as out:
+        out.write((_VERSION_LINE + _merges_text(model, source, "clip")).encode())
+    _same_again(source, "clip", tokenizer, bpe_files.read_clip(packed.getvalue(), source))
+    return {"": packed.getvalue()}
+
+
+def tiktoken_pattern(tokenizer: "Tokenizer") -> str | None:
+    """Returns the first name of the pattern that splits text as a tokenizer does, None where none does."""
+    scanner = scanner_of(tokenizer.pre_tokenizer) if tokenizer.pre_tokenizer is not None else None
+    if scanner is None:
+        return None
+    return next((name for name, text in TIKTOKEN_PATTERNS.items() if scanner_name(text) == scanner.name), None)
+
+
+def _tiktoken(tokenizer: "Tokenizer", source: str) -> dict[str, bytes]:
+    """Writes ranks. As in tiktoken's own files special tokens are not among them."""
+    model = _checked_bpe(tokenizer, source, "tiktoken")
+    if tokenizer.normalizer is not None:
+        raise _fail(source, "tiktoken", f"the normalizer {tokenizer.normalizer!r}")
+    if tiktoken_pattern(tokenizer) is None:
+        raise _fail(source, "tiktoken", f"the pre-tokenizer {tokenizer.pre_tokenizer!r}, which is no named pattern")
+    if plain := [t.content for t in tokenizer.added_tokens if not t.special]:
+        raise _fail(source, "tiktoken", f"the added token {plain[0]!r}, which is not special")
+    special = {t.content for t in tokenizer.added_tokens}
+    order = sorted((i, t) for t, i in model.vocab.items() if t not in special)
+    of_byte = {c: b for b, c in enumerate(BYTE_ALPHABET)}
+    if not model.byte_level or any(c not in of_byte for _, token in order for c in token):
+        raise _fail(source, "tiktoken", "a vocabulary that is not byte-level")
+    ranks = {bytes(of_byte[c] for c in token): i for i, token in order}
+    try:
+        again = BPE.from_ranks(ranks)
+    except ValueError as error:
+        raise _fail(source, "tiktoken", f"this vocabulary ({error})") from error
+    options = (model.dropout, model.prefix, model.suffix, model.unk_token, model.byte_fallback)
+    if any(options) or [tuple(m) for m in model.merges] != list(again.merges):
+        raise _fail(source, "tiktoken", f"{model!r}: its merges are not in the order of the ids they make")
+    if again.tables.longest_whole and not model.ignore_merges:
+        raise _fail(source, "tiktoken", f"{model!r}, in which merges never make some token, but tiktoken would use it")
+    lines = [f"{base64.b64encode(token).decode()} {rank}\n" for token, rank in ranks.items()]
+    return {"": "".join(lines).encode()}
+
+
+def _sentencepiece(tokenizer: "Tokenizer", source: str) -> dict[str, bytes]:
+    model, normalizer = tokenizer.model, tokenizer.normalizer
+    rules = model.piece_types if isinstance(model, Unigram) else getattr(model, "merge_ranks", None)
+    if rules is None or not isinstance(normalizer, SentencePieceNormalizer):
+        raise _fail(source, "sentencepiece", f"{model!r} after {normalizer!r}: it has its own rules for both")
+    vocab = tokenizer.get_vocab() if isinstance(model, BPE) else {}
+    if isinstance(model, BPE) and sorted(vocab.values()) != list(range(len(vocab))):
+        raise _fail(source, "sentencepiece", "a gap in the ids")
+    file = _unigram_file(model, normalizer) if isinstance(model, Unigram) else _bpe_file(tokenizer, normalizer, vocab)
+    _same_again(source, "sentencepiece", tokenizer, loading.from_sentencepiece(file, source, 1 << 16))
+    return {"": sentencepiece.write(file)}
+
+
+def _specs(
+    normalizer: SentencePieceNormalizer, model_type: int, byte_fallback: bool, pieces: list[str], types: list[int]
+) -> tuple[TrainerSpec, NormalizerSpec]:
+    control = {piece: i for i, piece in enumerate(pieces) if types[i] == PieceType.CONTROL}
+    unk_id = types.index(PieceType.UNKNOWN) if PieceType.UNKNOWN in types else 0
+    trainer = TrainerSpec(
+        model_type, normalizer.treat_whitespace_as_suffix, byte_fallback, unk_id, control.get("<s>", -1),
+        control.get("</s>", -1), control.get("<pad>", -1), unk_piece=pieces[unk_id],
+    )  # fmt: skip
+    return trainer, NormalizerSpec(
+        "user_defined" if normalizer.precompiled_charsmap else "identity", normalizer.precompiled_charsmap,
+        normalizer.add_dummy_prefix, normalizer.remove_extra_whitespaces, normalizer.escape_whitespaces,
+    )  # fmt: skip
+
+
+def _unigram_file(model: Unigram, normalizer: SentencePieceNormalizer) -> SentencePieceFile:
+    pieces, scores = zip(*model.vocab, strict=True)
+    types = list(model.piece_types or ())
+    specs = _specs(normalizer, UNIGRAM, model.byte_fallback, list(pieces), types)
+    return SentencePieceFile(pieces, scores, tuple(types), *specs)
+
+
+def _bpe_file(tokenizer: "Tokenizer", normalizer: SentencePieceNormalizer, vocab: dict[str, int]) -> SentencePieceFile:
+    model = tokenizer.model
+    pieces = sorted(vocab, key=vocab.__getitem__)
+    kinds = dict.fromkeys((t.content for t in tokenizer.added_tokens if t.special), PieceType.CONTROL)
+    kinds |= dict.fromkeys(normalizer.user_defined_symbols, PieceType.USER_DEFINED)
+    if model.byte_fallback:
+        kinds |= {f"<0x{b:02X}>": PieceType.BYTE for b in range(256)}
+    if model.unk_token is not None:
+        kinds[model.unk_token] = PieceType.UNKNOWN
+    types = [int(kinds.get(piece, PieceType.NORMAL)) for piece in pieces]
+    # Only the order of scores counts: what is merged has its rank, characters come after.
+    ranks = {left + right: rank for (left, right), rank in zip(model.merges, model.merge_ranks, strict=True)}
+    last = max(ranks.values(), default=0)
+    scores = [
+        0.0 if kind != PieceType.NORMAL else -float(ranks.get(piece, last + 1 + i))
+        for i, (piece, kind) in enumerate(zip(pieces, types, strict=True))
+    ]
+    specs = _specs(normalizer, BPE_MODEL, model.byte_fallback, pieces, types)
+    return SentencePieceFile(tuple(pieces), tuple(scores), tuple(types), *specs)
+
+
+_WRITERS: dict[str, Callable[["Tokenizer", str], dict[str, bytes]]] = {
+    "vocab.txt": _vocab_txt,
+    "vocab.json": _vocab_and_merges,
+    "sentencepiece": _sentencepiece,
+    "tiktoken": _tiktoken,
+    "clip": _clip,
+}
+"""For each format what makes its files: name beside the path, empty for the path itself, and content."""
