@@ -149,18 +149,23 @@ class Tokenizer(Composition):
             if not isinstance(model, WordPiece):
                 raise ValueError(f"oov is a choice of WordPiece; the model is {model!r}")
             model = dataclasses.replace(model, oov_policy=oov)
-        return Tokenizer(
-            model=model,
-            normalizer=normalizer,
-            pre_tokenizer=self.pre_tokenizer,
-            post_processor=self.post_processor,
-            decoder=self.decoder,
-            added_tokens=self.added_tokens,
-            truncation=self.truncation,
-            padding=self.padding,
-            special=special,
-            cache_bytes=self._cache_bytes,
-        )
+        return self.replace(model=model, normalizer=normalizer, special=special)
+
+    def replace(self, **parts: Any) -> "Tokenizer":
+        """Returns a tokenizer with some arguments of the constructor replaced."""
+        kept = {
+            "model": self.model,
+            "normalizer": self.normalizer,
+            "pre_tokenizer": self.pre_tokenizer,
+            "post_processor": self.post_processor,
+            "decoder": self.decoder,
+            "added_tokens": self.added_tokens,
+            "truncation": self.truncation,
+            "padding": self.padding,
+            "special": self.special,
+            "cache_bytes": self._cache_bytes,
+        }
+        return Tokenizer(**(kept | parts))
 
     def __reduce__(self) -> tuple[Callable[..., "Tokenizer"], tuple[str, SpecialPolicy, int]]:
         # Compact, and whatever was compiled stays behind: the other process compiles or loads its own.

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Finding out what a tokenizer file is, from its content, and loading it."""
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +8,7 @@ from tokenizer.core import Tokenizer
 from tokenizer.errors import TokenizerFileError
 from tokenizer.formats import bpe_files, files, sentencepiece, tokenizer_json, vocab_txt
 from tokenizer.formats.sentencepiece_parts import exact_parts
+from tokenizer.formats.transformers_folder import load_folder
 
 
 def load(path: Path, cache_bytes: int, pattern: str | None = None) -> Tokenizer:
@@ -45,7 +45,7 @@ def load(path: Path, cache_bytes: int, pattern: str | None = None) -> Tokenizer:
         return tokenizer_json.read(text, str(path), cache_bytes)
     if pattern is not None or _looks_like_ranks(start):
         return _compose(bpe_files.read_ranks(text, str(path), pattern), path, cache_bytes)
-    return _from_vocab(text, path, {}, cache_bytes)
+    return _from_vocab(text, path, cache_bytes)
 
 
 def _looks_like_ranks(text: str) -> bool:
@@ -55,25 +55,12 @@ def _looks_like_ranks(text: str) -> bool:
 
 
 def _load_directory(path: Path, cache_bytes: int) -> Tokenizer:
-    config = path / "tokenizer_config.json"
-    for name in (
-        "tokenizer.json",
-        "vocab.txt",
-        "vocab.json",
-        "tokenizer.model",
-        "spiece.model",
-        "sentencepiece.bpe.model",
-    ):
-        file = path / name
-        if not file.is_file():
-            continue
-        if name == "vocab.txt":
-            options = _bert_options(config) if config.is_file() else {}
-            return _from_vocab(files.read_text(file), file, options, cache_bytes)
-        return load(file, cache_bytes)
-    raise TokenizerFileError(
-        f"{path}: holds none of tokenizer.json, vocab.txt, vocab.json with merges.txt, or a sentencepiece model"
-    )
+    tokenizer = load_folder(path, cache_bytes, from_sentencepiece)
+    if tokenizer is None:
+        raise TokenizerFileError(
+            f"{path}: holds none of tokenizer.json, vocab.txt, vocab.json with merges.txt, or a sentencepiece model"
+        )
+    return tokenizer
 
 
 def _compose(parts: dict[str, Any], path: Path, cache_bytes: int) -> Tokenizer:
@@ -106,35 +93,10 @@ def from_sentencepiece(model: sentencepiece.SentencePieceFile, path: Path | str,
     return tokenizer_json.from_fields(fields, str(path), cache_bytes)
 
 
-def _from_vocab(text: str, path: Path, options: dict[str, bool | None], cache_bytes: int) -> Tokenizer:
+def _from_vocab(text: str, path: Path, cache_bytes: int) -> Tokenizer:
     try:
-        return Tokenizer.for_bert(vocab_txt.read(text, str(path)), cache_bytes=cache_bytes, **options)  # type: ignore[arg-type]
+        return Tokenizer.for_bert(vocab_txt.read(text, str(path)), cache_bytes=cache_bytes)
     except TokenizerFileError:
         raise
     except ValueError as error:
         raise TokenizerFileError(f"{path}: {error}") from error
-
-
-def _bert_options(path: Path) -> dict[str, bool | None]:
-    """Reads what `transformers` notes beside a vocabulary: its names for the options of BERT's normalizer."""
-    try:
-        config = json.loads(files.read_text(path))
-    except (json.JSONDecodeError, RecursionError) as error:
-        raise TokenizerFileError(f"{path}: not JSON: {error}") from error
-    if not isinstance(config, dict):
-        raise TokenizerFileError(f"{path}: expected an object, got {type(config).__name__}")
-    names = {
-        "do_lower_case": "lowercase",
-        "strip_accents": "strip_accents",
-        "tokenize_chinese_chars": "handle_chinese_chars",
-    }
-    options: dict[str, bool | None] = {}
-    for theirs, ours in names.items():
-        if theirs in config:
-            value = config[theirs]
-            if value is None and theirs == "strip_accents":
-                continue
-            if not isinstance(value, bool):
-                raise TokenizerFileError(f"{path}: {theirs} must be true or false, got {value!r}")
-            options[ours] = value
-    return options

@@ -1,0 +1,104 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What `transformers` notes beside a vocabulary: options, special tokens by role, added tokens."""
+
+import dataclasses
+import re
+from pathlib import Path
+from typing import Any
+
+from tokenizer.added_tokens import AddedToken
+from tokenizer.errors import TokenizerFileError
+from tokenizer.formats import files
+from tokenizer.formats.json_node import Node, parse
+
+ROLES = ("bos", "eos", "unk", "sep", "pad", "cls", "mask")
+_SUFFIX = re.compile(r"(tokenizer)?(fast)?$")
+_FLAGS = ("single_word", "lstrip", "rstrip", "normalized", "special")
+
+
+@dataclasses.dataclass(frozen=True)
+class Settings:
+    """The JSON files of a folder as `transformers` saves it; all of them may be missing."""
+
+    config: Node
+    """`tokenizer_config.json`, an empty object where there is none."""
+    family: str
+    """The class of the tokenizer, or the type of the model, in small letters, without "TokenizerFast"; or empty."""
+    roles: dict[str, AddedToken]
+    """Special tokens by role; their ids are not known here."""
+    special: frozenset[str]
+    """The content of every special token."""
+    added: tuple[AddedToken, ...]
+    """Tokens with ids of their own, `added_tokens_decoder` and `added_tokens.json`."""
+
+    def flag(self, name: str, default: bool) -> bool:
+        """Returns an option that is true or false; null stands for the default."""
+        node = self.config.child(name, None)
+        return default if node.value is None else node.flag()
+
+
+def read_settings(folder: Path) -> Settings:
+    """Reads the files.
+
+    Raises:
+      TokenizerFileError: if one is not what `transformers` writes; says which and where.
+    """
+    config = _read(folder / "tokenizer_config.json")
+    tokens_map = _read(folder / "special_tokens_map.json")
+    roles: dict[str, AddedToken] = {}
+    for role in ROLES:
+        # The map is what older versions wrote; the config has the last word.
+        for node in (tokens_map, config):
+            found = node.child(f"{role}_token", None)
+            if found.value is not None:
+                roles[role] = _token(found, 0, special=True)
+    special = {token.content for token in roles.values()}
+    for node in (tokens_map, config):
+        for name in ("additional_special_tokens", "extra_special_tokens"):
+            extra = node.child(name, None)
+            if isinstance(extra.value, list):
+                special |= {_token(item, 0, special=True).content for item in extra.items()}
+    added: dict[str, AddedToken] = {}
+    plain = _read(folder / "added_tokens.json")
+    for content in plain.object():
+        token_id = plain.child(content).integer()
+        added[content] = AddedToken(token_id, content, normalized=content not in special, special=content in special)
+    decoder = config.child("added_tokens_decoder", {})
+    for number in decoder.object():
+        if not number.isdecimal():
+            raise decoder.fail(f"expected ids as keys, got {number!r}")
+        token = _token(decoder.child(number), int(number), special=False)
+        added[token.content] = token
+    special |= {t.content for t in added.values() if t.special}
+    added = {c: dataclasses.replace(t, special=True) if c in special else t for c, t in added.items()}
+    by_id = sorted(added.values(), key=lambda token: token.id)
+    return Settings(config, _family(folder, config), roles, frozenset(special), tuple(by_id))
+
+
+def _family(folder: Path, config: Node) -> str:
+    name = config.child("tokenizer_class", None)
+    if name.value is not None:
+        return _SUFFIX.sub("", name.text().lower())
+    model_type = _read(folder / "config.json").child("model_type", None)
+    return "" if model_type.value is None else model_type.text().lower().replace("-", "").replace("_", "")
+
+
+def _read(path: Path) -> Node:
+    node = parse(files.read_text(path), str(path)) if path.is_file() else Node({}, str(path))
+    node.object()
+    return node
+
+
+def _token(node: Node, token_id: int, *, special: bool) -> AddedToken:
+    """Reads a token, which is its content or an object with that and flags."""
+    try:
+        if isinstance(node.value, str):
+            return AddedToken(token_id, node.value, normalized=not special, special=special)
+        flags = {name: node.child(name, None) for name in _FLAGS}
+        values: dict[str, Any] = {name: child.flag() for name, child in flags.items() if child.value is not None}
+        values.setdefault("special", special)
+        return AddedToken(token_id, node.child("content").text(), **values)
+    except TokenizerFileError:
+        raise
+    except ValueError as error:
+        raise node.fail(str(error)) from error
