@@ -49,9 +49,12 @@ MERGES: dict[str, list[str]] = {
     "GPT2Tokenizer": [],
     "RobertaTokenizer": ["<s>", "<pad>", "</s>", "<unk>", "<mask>"],
     "Qwen2Tokenizer": [],
+    "WhisperTokenizer": ["<|startoftranscript|>", "<|notimestamps|>"],
 }
+CLIP_ENDS = ["<|startoftext|>", "<|endoftext|>"]
+FAMILIES = {"CLIPTokenizer": "clip", "OpenAIGPTTokenizer": "char bpe"}
 CASES: list[tuple[str, dict[str, Any]]] = [
-    *((name, {}) for name in [*MODELS, *MERGES, "BertTokenizer"]),
+    *((name, {}) for name in [*MODELS, *MERGES, *FAMILIES, "BertTokenizer"]),
     ("LlamaTokenizer", {"add_bos_token": True, "add_eos_token": True}),
     ("LlamaTokenizer", {"add_bos_token": False}),
     ("GPT2Tokenizer", {"add_prefix_space": True, "add_bos_token": True}),
@@ -66,6 +69,13 @@ def write_folder(folder: Path, name: str, config: dict[str, Any]) -> None:
     if name in MODELS:
         file, model_type, options = MODELS[name]
         (folder / file).write_bytes(train(model_type, options))
+    elif name in FAMILIES:
+        model = json.loads(families.family(FAMILIES[name]))["model"]
+        vocab = model["vocab"]
+        vocab |= {t: len(vocab) + i for i, t in enumerate(t for t in CLIP_ENDS if t not in vocab)}
+        merges = "".join(f"{a} {b}\n" for a, b in model["merges"])
+        (folder / "vocab.json").write_text(json.dumps(vocab), encoding="utf-8")
+        (folder / "merges.txt").write_text("#version: 0.2\n" + merges, encoding="utf-8")
     elif name in MERGES:
         gpt2().save(folder / "vocab.json")
         vocab = json.loads((folder / "vocab.json").read_text(encoding="utf-8"))
@@ -145,3 +155,17 @@ def test_broken_settings(tmp_path: Path, file: str, content: str, message: str) 
     (tmp_path / file).write_text(content, encoding="utf-8")
     with pytest.raises(TokenizerFileError, match=message):
         Tokenizer.from_file(tmp_path)
+
+
+def test_nllbs_languages_are_added_tokens(tmp_path: Path) -> None:
+    (tmp_path / "sentencepiece.bpe.model").write_bytes(train("unigram", {}))
+    config: dict[str, Any] = {"tokenizer_class": "NllbTokenizer", "src_lang": "deu_Latn"}
+    path = tmp_path / "tokenizer_config.json"
+    path.write_text(json.dumps(config), encoding="utf-8")
+    with pytest.raises(TokenizerFileError, match="the vocabulary has no lang token 'deu_Latn'"):
+        Tokenizer.from_file(tmp_path)
+    config["added_tokens_decoder"] = {"9000": {"content": "deu_Latn", "special": True}}
+    path.write_text(json.dumps(config), encoding="utf-8")
+    ours = Tokenizer.from_file(tmp_path)
+    assert [*ours.encode("Hello").ids[:1], *ours.encode("Hello").ids[-1:]] == [9000, 2]
+    assert ours.id_to_token(3) == "<unk>"
