@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a vocabulary does to a corpus, counted: exact integers that add up in any order; floats only in the summary."""
 
+from collections import Counter
 from typing import Any, Protocol, Self
 
 import numpy as np
@@ -52,6 +53,8 @@ STATISTICS = pa.schema(
         pa.field("oov_char_counts", pa.large_list(pa.int64()), nullable=False),
         pa.field("oov_words", pa.large_list(pa.large_binary()), nullable=False),
         pa.field("oov_word_counts", pa.large_list(pa.int64()), nullable=False),
+        pa.field("added_tokens", pa.large_list(pa.large_string()), nullable=False),
+        pa.field("added_token_counts", pa.large_list(pa.int64()), nullable=False),
     ]
 )
 """One row: all of a `Statistics`."""
@@ -76,6 +79,7 @@ class Tally(Protocol):
     def n_oov_characters(self) -> int: ...  # noqa: D102
 
     n_oov_words_untracked: int
+    added_token_hits: Counter[str]
 
     def oov_words(self) -> pa.Table: ...  # noqa: D102
 
@@ -142,6 +146,7 @@ class Statistics:
       token_counts: int64[vocab_size].
       length_counts: int64[LENGTH_BUCKETS], rows by number of tokens.
       min_tokens, max_tokens: of a row; -1 without rows.
+      added_tokens: how often the text of each special or other added token occurred in documents.
     """
 
     def __init__(self, vocab_size: int, unk_id: int | None) -> None:
@@ -158,6 +163,7 @@ class Statistics:
         self.token_counts = np.zeros(vocab_size, np.int64)
         self.length_counts = np.zeros(LENGTH_BUCKETS, np.int64)
         self._oov_chars: dict[int, int] = {}
+        self.added_tokens: Counter[str] = Counter()
         self._n_dropped = 0
         self._oov_words = schemas.WORD_COUNTS.empty_table()
         self._unfolded: list[pa.Table] = []
@@ -199,6 +205,7 @@ class Statistics:
         self.n_oov_chars += tally.n_oov_characters
         self.n_oov_words += listed + tally.n_oov_words_untracked
         self._n_dropped += tally.n_oov_words_untracked
+        self.added_tokens.update(tally.added_token_hits)
         self._add_chars(*tally.oov_characters())
         self._add_words(words)
 
@@ -217,6 +224,7 @@ class Statistics:
         self.length_counts += other.length_counts
         if other.max_tokens >= 0:
             self._extend_range(other.min_tokens, other.max_tokens)
+        self.added_tokens.update(other.added_tokens)
         self._add_chars(*other.oov_chars())
         self._add_words(other.oov_words())
         self._n_dropped += other.n_oov_words_dropped
@@ -243,6 +251,7 @@ class Statistics:
         used, lengths = np.flatnonzero(self.token_counts), np.flatnonzero(self.length_counts)
         chars, char_counts = self.oov_chars()
         words = self.oov_words()
+        added = sorted(self.added_tokens.items())
         values: dict[str, Any] = {name: getattr(self, name) for name in (*_COUNTERS, *_INT32S)}
         values |= {
             "vocab_size": self.token_counts.size,
@@ -255,6 +264,8 @@ class Statistics:
             "oov_char_counts": char_counts,
             "oov_words": words.column("word").combine_chunks(),
             "oov_word_counts": words.column("count").combine_chunks(),
+            "added_tokens": [token for token, _ in added],
+            "added_token_counts": [count for _, count in added],
         }
         return pa.record_batch([_one_row(values[field.name], field) for field in STATISTICS], schema=STATISTICS)
 
@@ -276,6 +287,8 @@ class Statistics:
         statistics._add_chars(values["oov_chars"].values.to_numpy(), values["oov_char_counts"].values.to_numpy())
         words = [values["oov_words"].values, values["oov_word_counts"].values]
         statistics._oov_words = pa.table(words, schema=schemas.WORD_COUNTS)
+        added = (values["added_tokens"].as_py(), values["added_token_counts"].as_py())
+        statistics.added_tokens.update(dict(zip(*added, strict=True)))
         statistics._n_dropped = values["n_oov_words_dropped"].as_py()
         return statistics
 
@@ -381,6 +394,11 @@ def summary(statistics: Statistics, vocabulary: Vocabulary) -> dict[str, Any]:
             "top_characters": _top_characters(s),
             "top_words": _top_words(s),
         },
+        # Of those of special tokens nothing has become of them unless it was asked for: text stays text.
+        "added_tokens_in_text": [
+            {"token": token, "count": count}
+            for token, count in sorted(s.added_tokens.items(), key=lambda item: (-item[1], item[0]))[:TOP]
+        ],
         "lengths": {
             "min": s.min_tokens if s.n_documents else None,
             "max": s.max_tokens if s.n_documents else None,
@@ -394,7 +412,8 @@ def summary(statistics: Statistics, vocabulary: Vocabulary) -> dict[str, Any]:
 def _one_row(value: Any, field: pa.Field) -> pa.Array:
     if not pa.types.is_large_list(field.type):
         return pa.array([value], field.type)
-    return pa.LargeListArray.from_arrays(pa.array([0, len(value)], pa.int64()), pa.array(value), type=field.type)
+    values = pa.array(value, field.type.value_type)
+    return pa.LargeListArray.from_arrays(pa.array([0, len(value)], pa.int64()), values, type=field.type)
 
 
 def _ratio(numerator: int, denominator: int) -> float | None:

@@ -37,7 +37,9 @@ Row = tuple[str, str, str]
 def _tokens(output: str, found: Mapping[str, Any]) -> list[Row]:
     totals, stats = found["totals"], _read_json(output, manifest.STATS)
     rejected = totals["rejected"]
-    return [
+    added = stats["added_tokens_in_text"]
+    in_text = ", ".join(f"{token['token']} {token['count']:,}" for token in added[:3])
+    rows = [
         ("documents", f"{totals['n_documents']:,}", f"of {totals['n_records']:,} records"),
         ("rejected", f"{sum(rejected.values()):,}", _listed(rejected)),
         ("bytes", f"{totals['n_bytes']:,}", megabytes(totals["n_bytes"])),
@@ -47,6 +49,9 @@ def _tokens(output: str, found: Mapping[str, Any]) -> list[Row]:
         ("tokens per word", _ratio(stats["tokens_per_word"]), ""),
         ("bytes per token", _ratio(stats["bytes_per_token"]), ""),
     ]
+    if added:
+        rows.append(("added tokens in text", f"{sum(token['count'] for token in added):,}", in_text))
+    return rows
 
 
 def _counts(output: str, found: Mapping[str, Any]) -> list[Row]:

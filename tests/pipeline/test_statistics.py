@@ -19,7 +19,8 @@ VOCAB = ["[PAD]", "[UNK]", "a", "b", "c"]
 class FakeTally:
     """A tally with given words and characters, as the tokenizer would count them."""
 
-    def __init__(self, n_words=0, words=None, chars=None, untracked=0):
+    def __init__(self, n_words=0, words=None, chars=None, untracked=0, added=None):
+        self.added_token_hits = collections.Counter(added or {})
         self.n_words = n_words
         self.n_oov_words_untracked = untracked
         self._words = dict(sorted((words or {}).items()))
@@ -64,6 +65,7 @@ tallies = st.builds(
     word_counts,
     st.dictionaries(st.integers(0, 0x10FFFF), st.integers(1, 9), max_size=4),
     st.integers(0, 3),
+    st.dictionaries(texts, st.integers(1, 9), max_size=3),
 )
 all_statistics = st.builds(counted, documents_lists, tallies)
 
@@ -86,6 +88,7 @@ def test_counts_equal_a_count_in_plain_python(documents, tally):
     assert s.n_oov_words_dropped == tally.n_oov_words_untracked
     assert s.oov_words().to_pydict() == {"word": list(tally._words), "count": list(tally._words.values())}
     assert dict(zip(*(part.tolist() for part in s.oov_chars()), strict=True)) == tally._chars
+    assert s.added_tokens == tally.added_token_hits
 
 
 @given(documents_lists, st.integers(0, 8))
@@ -184,6 +187,7 @@ def test_summary_by_hand():
                 {"word": "z", "count": 1},
             ],
         },
+        "added_tokens_in_text": [],
         "lengths": {
             "min": 0,
             "max": 4,
@@ -238,3 +242,10 @@ def test_other_files_are_refused():
         Statistics.from_bytes(b"something else")
     with pytest.raises(ValueError, match="not one row of statistics"):
         Statistics.from_arrow(pa.record_batch({"a": [1]}))
+
+
+def test_the_summary_counts_special_tokens_in_text():
+    s = counted([("a", [2])], FakeTally(added={"[SEP]": 2, "<b>": 5, "<a>": 5}))
+    assert summary(s, FakeVocabulary())["added_tokens_in_text"] == [
+        {"token": "<a>", "count": 5}, {"token": "<b>", "count": 5}, {"token": "[SEP]", "count": 2},
+    ]  # fmt: skip

@@ -401,3 +401,11 @@ def test_rejects_are_cut_into_row_groups_by_rows_alone(work, monkeypatch):
     (entry,) = job.tokenize()
     metadata = pq.ParquetFile(job.output / entry.rejects.file).metadata
     assert [metadata.row_group(i).num_rows for i in range(metadata.num_row_groups)] == [2, 1]
+
+
+def test_special_tokens_in_documents_stay_text_and_are_counted(work):
+    job = work()
+    job.run()
+    stats = json.loads((job.output / "stats.json").read_text(encoding="utf-8"))
+    assert stats["added_tokens_in_text"] == [{"token": "[PAD]", "count": 2}]
+    assert stats["vocabulary"]["top_tokens"][0]["token"] != "[PAD]"
