@@ -39,6 +39,7 @@ PUBLIC_NAMES = {
         "BertPreTokenizer",
         "Encoding",
         "Padding",
+        "Sampling",
         "Tally",
         "TemplateProcessing",
         "Tokenizer",

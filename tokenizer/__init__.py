@@ -16,6 +16,7 @@ from tokenizer.post_processors import Padding as Padding
 from tokenizer.post_processors import TemplateProcessing as TemplateProcessing
 from tokenizer.post_processors import Truncation as Truncation
 from tokenizer.pre_tokenizers import BertPreTokenizer as BertPreTokenizer
+from tokenizer.sampling import Sampling as Sampling
 from tokenizer.trainers import BPETrainer as BPETrainer
 from tokenizer.trainers import CharacterTrainer as CharacterTrainer
 from tokenizer.trainers import Trainer as Trainer

@@ -26,6 +26,7 @@ from tokenizer.plan import EncodePlan
 from tokenizer.post_processors import BertProcessing, n_added
 from tokenizer.pre_tokenizers import BertPreTokenizer
 from tokenizer.ragged import Ragged, list_array, null_rows, text_rows
+from tokenizer.sampling import Sampling
 
 BERT_SPECIAL_TOKENS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 
@@ -219,27 +220,51 @@ class Tokenizer(Composition):
         )
 
     def encode_arrow(
-        self, texts: Any, add_special_tokens: bool = False, tally: Tally | None = None
+        self,
+        texts: Any,
+        add_special_tokens: bool = False,
+        tally: Tally | None = None,
+        *,
+        sampling: Sampling | None = None,
+        first_row: int = 0,
     ) -> pa.LargeListArray:
         """Encodes a text column: the fast path, with no Python object per text or token.
 
         Args:
           texts: pa.Array or pa.ChunkedArray of string, large_string, string_view or a dictionary of those.
           add_special_tokens: whether to lay rows out by the post-processor's single template.
-          tally: counts what is met, see `new_tally`; one per thread.
+          tally: counts what is met, see `new_tally`; one per thread. Not with `sampling`.
+          sampling: how to draw tokens at random, BPE and Unigram only; None for the one best way.
+          first_row: number of the first text in its corpus, for `sampling`: rows then do not depend on batches.
 
         Returns:
           One row of int32 ids per text, in order; truncated and padded if that is enabled. Null for null.
 
         Raises:
           TypeError: if `texts` is not a text column.
+          ValueError: if sampling is asked for with a tally, or of a model that is neither BPE nor Unigram.
         """
         rows = text_rows(texts)
-        ids = self._plan.encode(rows, tally)
+        if sampling is not None and tally is not None:
+            raise ValueError("a tally counts the best way only; pass either tally= or sampling=")
+        ids = (
+            self._plan.encode(rows, tally) if sampling is None else self._plan.encode_sampled(rows, sampling, first_row)
+        )
         template = self._template(add_special_tokens)
         if n_added(template.single, template.special_tokens) or self.truncation or self.padding:
             ids = lay_out(ids, template, self.truncation, self.padding)
         return list_array(ids.values, ids.offsets, null_rows(texts))
+
+    def nbest_encode(self, text: str, n: int) -> list[list[int]]:
+        """Returns the ids of the `n` best ways to cut a text, best first, fewer where there are fewer.
+
+        For Unigram models of sentencepiece; no special tokens. Scores are summed in double precision. Slow: plain
+        Python, time and memory grow with `n` times the length of the text.
+
+        Raises:
+          ValueError: if the model is another, `n` is not positive, or a character is not covered.
+        """
+        return self._plan.nbest(text, n)
 
     def encode(self, text: str, pair: str | None = None, add_special_tokens: bool = True) -> Encoding:
         """Encodes one text, or a pair, with everything an `Encoding` has. For columns of text use `encode_arrow`."""

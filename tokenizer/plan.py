@@ -13,9 +13,12 @@ from tokenizer.added_tokens import AddedToken, AddedTokenMatcher, SpecialPolicy,
 from tokenizer.aligned import AlignedText
 from tokenizer.counting import Tally
 from tokenizer.engines.base import AlignedToken, WordCachePool
+from tokenizer.engines.staged import StagedEngine, whole_rows
+from tokenizer.models import BPE, Unigram
 from tokenizer.normalizers import SentencePieceNormalizer
 from tokenizer.pre_tokenizers import Metaspace, Sequence
 from tokenizer.ragged import Ragged, read_only, text_rows
+from tokenizer.sampling import Sampling, encode_sampled
 
 _START_BYTES = 256
 
@@ -34,6 +37,7 @@ class EncodePlan:
     ) -> None:
         self.pool = WordCachePool(cache_bytes)
         self._normalizer = normalizer
+        self._model = model
         raw = [t for t in added_tokens if not t.normalized]
         normalized = [t for t in added_tokens if t.normalized]
         self._raw = AddedTokenMatcher(raw, [t.content for t in raw], special) if raw else None
@@ -51,10 +55,48 @@ class EncodePlan:
 
     def encode(self, rows: Ragged, tally: Tally | None = None) -> Ragged:
         """Encodes rows of UTF-8 into ids, int32, without special tokens of a template."""
+        segments, tokens, is_first, row_segments = self._prepared(rows, tally)
+        ids = self._engine.encode(segments, read_only(tokens), is_first, tally)
+        return ids if row_segments is None else Ragged(ids.values, ids.offsets[row_segments])
+
+    def encode_sampled(self, rows: Ragged, sampling: Sampling, first_row: int) -> Ragged:
+        """Encodes rows as `encode` does, but at random; the first one is number `first_row` of its corpus.
+
+        Raises:
+          ValueError: if the model is neither BPE nor Unigram.
+        """
+        if not isinstance(self._model, BPE | Unigram):
+            raise ValueError(f"sampling is for BPE and Unigram; the model is {self._model!r}")
+        segments, tokens, is_first, row_segments = self._prepared(rows, None, normalize=True)
+        n_parts = np.ones(rows.n_rows, np.int64) if row_segments is None else np.diff(row_segments)
+        of_row = np.repeat(np.arange(rows.n_rows), n_parts)
+        parts = np.arange(of_row.size) - np.repeat(np.cumsum(n_parts) - n_parts, n_parts)
+        added = tokens if tokens.size else np.full(segments.n_rows, -1, np.int32)
+        engine = self._engine
+        # sentencepiece's own rules take a row for one word.
+        words = engine.words(segments, is_first) if isinstance(engine, StagedEngine) else whole_rows(segments)
+        ids = encode_sampled(self._model, words, added, sampling.keys(of_row + first_row, parts), sampling)
+        return ids if row_segments is None else Ragged(ids.values, ids.offsets[row_segments])
+
+    def nbest(self, text: str, n: int) -> list[list[int]]:
+        """Returns the ids of the `n` best ways to cut a text; see `Tokenizer.nbest_encode`."""
+        if not isinstance(self._model, Unigram) or self._model.piece_types is None:
+            raise ValueError(f"n-best is for Unigram models of sentencepiece; the model is {self._model!r}")
+        normalized = text if self._normalizer is None else self._normalizer.normalize_str(text)
+        return [[i for i, _ in found.pieces] for found in self._model.nbest(normalized, n)] if normalized else [[]]
+
+    def _prepared(
+        self, rows: Ragged, tally: Tally | None, normalize: bool = False
+    ) -> tuple[Ragged, npt.NDArray[np.int32], npt.NDArray[np.bool_], npt.NDArray[np.int64] | None]:
+        """Cuts rows at added tokens, and normalizes them if asked or if the engine does not.
+
+        Returns:
+          The segments, which are tokens, which begin a document, and which belong to each row.
+        """
         hits = None if tally is None else tally.added_token_hits
         segments, tokens, row_segments = self._cut(self._raw, rows, no_tokens(), None, hits)
         is_first = read_only(_starts_document(rows, segments, row_segments))
-        if self._normalizer is not None and (self._looks_at_normalized or not self._engine_normalizes):
+        if self._normalizer is not None and (normalize or self._looks_at_normalized or not self._engine_normalizes):
             before = segments
             segments = self._normalizer.normalize_rows(before)
             if self._asks_for_start and segments is not before:
@@ -65,8 +107,7 @@ class EncodePlan:
             if cut is not None:
                 is_first = read_only(_starts_document(before, segments, cut) & np.repeat(is_first, np.diff(cut)))
                 row_segments = cut if row_segments is None else cut[row_segments]
-        ids = self._engine.encode(segments, read_only(tokens), is_first, tally)
-        return ids if row_segments is None else Ragged(ids.values, ids.offsets[row_segments])
+        return segments, tokens, is_first, row_segments
 
     def _keeps_start(self, before: Ragged, after: Ragged) -> npt.NDArray[np.bool_]:
         """Returns which rows begin with what they began with before normalization.

@@ -207,6 +207,85 @@ def _added() -> hf.Tokenizer:
     return tokenizer
 
 
+def _pre_tokenized(*steps: pre_tokenizers.PreTokenizer, **options: object) -> hf.Tokenizer:
+    """Byte-level BPE behind the steps of a model whose pre-tokenizer is no single pattern."""
+    tokenizer = hf.Tokenizer(models.BPE(**options))
+    tokenizer.pre_tokenizer = pre_tokenizers.Sequence([*steps])
+    tokenizer.decoder = decoders.ByteLevel()
+    trainer = trainers.BpeTrainer(
+        vocab_size=700, initial_alphabet=pre_tokenizers.ByteLevel.alphabet(), special_tokens=["<|endoftext|>"],
+        show_progress=False,
+    )  # fmt: skip
+    return _train(tokenizer, trainer)
+
+
+def _splits(*patterns: str) -> list[pre_tokenizers.PreTokenizer]:
+    return [pre_tokenizers.Split(Regex(pattern), "isolated") for pattern in patterns]
+
+
+_BYTES = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
+_GPT2 = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=True)
+_BLOOM = r" ?[^(\s|[.,!?…。，、।۔،])]+"
+_DEEPSEEK_LLM = (
+    r"[\r\n]", r"\s?[A-Za-zµÀ-ÖØ-öø-ƺƼ-ƿǄ-ʓʕ-ʯͰ-ͳͶͷͻ-ͽͿΆΈ-ΊΌΎ-ΡΣ-ϵϷ-ҁҊ-ԯԱ-ՖႠ-ჅᎠ-Ᏽᏸ-ᏽ]+",
+    r"\s?[!-/:-~！-／：-～‘-‟　-。]+", r"\s+$", r"[一-龥ࠀ-一가-퟿]+",
+)  # fmt: skip
+_DEEPSEEK_CODER = (r"[\r\n]", r"\s?\p{L}+", r"\s?\p{P}+", r"[一-龥ࠀ-一가-퟿]+")
+_TEKKEN = (
+    rf"[^\r\n\p{{L}}\p{{N}}]?{_UPPER}*{_LOWER}+|[^\r\n\p{{L}}\p{{N}}]?{_UPPER}+{_LOWER}*|"
+    r"\p{N}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+"
+)
+_QWEN35 = (
+    r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?[\p{L}\p{M}]+|\p{N}| ?[^\s\p{L}\p{M}\p{N}]+[\r\n]*|"
+    r"\s*[\r\n]+|\s+(?!\S)|\s+"
+)
+_SEED = _QWEN2.replace(r"\p{N}|", r"\p{N}{1}|").replace(r"[^\s\p{L}\p{N}]+[\r\n]*", r"[^\s\p{L}\p{N}\r\n]+")
+_BAILING = r"'(?i:[sdmt]|ll|ve|re)|[^\r\n\p{L}\p{N}]?+\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]++[\r\n]*|\s*[\r\n]|\s+(?!\S)|\s+"
+
+
+def _falcon() -> hf.Tokenizer:
+    return _pre_tokenized(
+        pre_tokenizers.Punctuation("contiguous"), _GPT2, pre_tokenizers.Digits(individual_digits=False),
+        pre_tokenizers.Split(Regex("[0-9][0-9][0-9]"), "isolated"),
+    )  # fmt: skip
+
+
+def _modernbert() -> hf.Tokenizer:
+    tokenizer = _byte_level(normalizer=normalizers.NFC())
+    tokenizer.add_special_tokens(["[CLS]", "[SEP]", hf.AddedToken("[MASK]", lstrip=True)])
+    tokenizer.add_tokens([hf.AddedToken(" " * n, normalized=False) for n in (2, 4, 8)])
+    tokenizer.post_processor = processors.TemplateProcessing(
+        single="[CLS] $A [SEP]",
+        pair="[CLS] $A [SEP] $B [SEP]",
+        special_tokens=[(t, tokenizer.token_to_id(t)) for t in ("[CLS]", "[SEP]")],
+    )
+    return tokenizer
+
+
+def _whisper() -> hf.Tokenizer:
+    tokenizer = _byte_level()
+    tokenizer.add_special_tokens(["<|startoftranscript|>", "<|notimestamps|>"])
+    tokenizer.add_tokens([hf.AddedToken(f"<|{n}.00|>", normalized=False) for n in range(3)])
+    start = "<|startoftranscript|> <|notimestamps|>"
+    tokenizer.post_processor = processors.TemplateProcessing(
+        single=f"{start} $A <|endoftext|>",
+        pair=f"{start} $A $B <|endoftext|>",
+        special_tokens=[(t, tokenizer.token_to_id(t)) for t in (*start.split(), "<|endoftext|>")],
+    )
+    return tokenizer
+
+
+def _albert() -> hf.Tokenizer:
+    tokenizer = _unigram()
+    tokenizer.normalizer = normalizers.Sequence(
+        [
+            normalizers.Replace("``", '"'), normalizers.Replace("''", '"'), normalizers.NFKD(),
+            normalizers.StripAccents(), normalizers.Lowercase(), normalizers.Replace(Regex(" {2,}"), " "),
+        ]
+    )  # fmt: skip
+    return tokenizer
+
+
 FAMILIES: dict[str, Callable[[], hf.Tokenizer]] = {
     "gpt2": _byte_level,
     "roberta": _roberta,
@@ -226,6 +305,19 @@ FAMILIES: dict[str, Callable[[], hf.Tokenizer]] = {
     "metaspace first": _metaspace_first,
     "word level": _wordlevel,
     "wordpiece": _wordpiece_with_other_parts,
+    "starcoder": lambda: _pre_tokenized(pre_tokenizers.Digits(individual_digits=True), _GPT2),
+    "falcon": _falcon,
+    "bloom": lambda: _pre_tokenized(*_splits(_BLOOM), _BYTES),
+    "viking": lambda: _pre_tokenized(*_splits(_BLOOM, r"\p{N}"), _BYTES),
+    "deepseek llm": lambda: _pre_tokenized(*_splits(*_DEEPSEEK_LLM), pre_tokenizers.Digits(True), _BYTES),
+    "deepseek coder": lambda: _pre_tokenized(*_splits(*_DEEPSEEK_CODER), pre_tokenizers.Digits(True), _BYTES),
+    "tekken": lambda: _byte_level(_TEKKEN, ignore_merges=True),
+    "qwen3.5": lambda: _byte_level(_QWEN35, normalizer=normalizers.NFC()),
+    "seed coder": lambda: _byte_level(_SEED),
+    "bailing": lambda: _byte_level(_BAILING),
+    "modernbert": _modernbert,
+    "whisper": _whisper,
+    "albert": _albert,
 }
 """How to make a tokenizer of each family."""
 

@@ -19,6 +19,7 @@ from tokenizer import pre_tokenizers as ours
 from tokenizer import unicode_category_data
 from tokenizer.aligned import AlignedText
 from tokenizer.kernels.scanners_parts import LETTER, LOWER, MARK, NUMBER, SIGN, SPACE, UPPER
+from tokenizer.models.bpe import BYTE_ALPHABET
 from tokenizer.pre_tokenizers import patterns, tables
 from tokenizer.pre_tokenizers.scanner_patterns import (
     DEEPSEEK_PATTERNS,
@@ -309,10 +310,15 @@ def test_components_equal_hf(kind: str, text: str) -> None:
             check(name, text)
 
 
-@pytest.mark.parametrize("text", ["a!! b123456 1234.5", "x 12 345", "don't ... 1234567"])
-def test_falcons_pre_tokenizer_on_ascii(text: str) -> None:
-    # After ByteLevel the steps of HF see its alphabet, ours the text: the same where bytes are spelled as themselves.
-    check("Falcon", text)
+@given(text=texts(30))
+@example(text="a!! b123456 1234.5 don't ò½ ²³ ٣٤٥٦ １２３")
+def test_steps_after_byte_level_see_bytes_spelled(text: str) -> None:
+    falcon, hf_falcon = BYTE_LEVEL["Falcon"]
+    found = [(p.text, (p.starts[0], p.stops[-1])) for p in falcon.split_aligned(AlignedText.original(text), True)]
+    assert found == hf_falcon.pre_tokenize_str(text)
+    words = falcon.split_rows(text_rows([text]), np.array([True]))
+    spelled = [words.word(i) for i in range(words.n_words)]
+    assert spelled == [bytes(map(BYTE_ALPHABET.index, piece)) for piece, _ in found]
 
 
 @pytest.mark.parametrize(

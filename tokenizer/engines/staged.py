@@ -10,6 +10,7 @@ from tokenizer.aligned import AlignedText
 from tokenizer.counting import Tally
 from tokenizer.engines.base import AlignedToken, WordCachePool
 from tokenizer.engines.models import ModelRunner
+from tokenizer.pre_tokenizers.spelled_bytes import unspell
 from tokenizer.ragged import Ragged, read_only
 from tokenizer.words import Words
 
@@ -49,7 +50,8 @@ class StagedEngine:
             pieces = [text] if text.text else []
         else:
             pieces = self._pre_tokenizer.split_aligned(text, is_first)
-        encoded = [piece.text.encode() for piece in pieces]
+        spelled = self._pre_tokenizer is not None and self._pre_tokenizer.spells_bytes
+        encoded = [unspell(piece.text) if spelled else piece.text.encode() for piece in pieces]
         offsets = np.zeros(len(pieces) + 1, np.int64)
         np.cumsum([len(e) for e in encoded], out=offsets[1:])
         values = read_only(np.frombuffer(bytearray().join(encoded), np.uint8))
@@ -61,7 +63,8 @@ class StagedEngine:
             piece, data = pieces[word], encoded[word]
             # The characters a token touches, whole or in part; a token that ends where it begins belongs to the one
             # before.
-            first, last = (_character_of(data, min(i, len(data) - 1)) for i in (begin, max(begin, end - 1)))
+            ends = (min(i, len(data) - 1) for i in (begin, max(begin, end - 1)))
+            first, last = ends if spelled else (_character_of(data, i) for i in ends)
             if end == begin and tokens:
                 span = tokens[-1].span
             else:

@@ -132,6 +132,11 @@ class PreTokenizer(abc.ABC):
         """Whether it changes no character, so that one text can be cut as a column is."""
         return True
 
+    @property
+    def spells_bytes(self) -> bool:
+        """Whether `split_aligned` returns bytes spelled in GPT-2's alphabet, as steps after a `ByteLevel` see them."""
+        return False
+
     @abc.abstractmethod
     def split_pieces(self, pieces: Pieces) -> Pieces:
         """Cuts every word of a column further."""

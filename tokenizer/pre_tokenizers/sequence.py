@@ -2,12 +2,14 @@
 """`Sequence`: one pre-tokenizer after the other, and which compositions are one scanner."""
 
 import dataclasses
+import functools
 
 from tokenizer.aligned import AlignedText
 from tokenizer.pre_tokenizers.byte_level import ByteLevel
 from tokenizer.pre_tokenizers.characters import BertPreTokenizer, Digits, Whitespace, WhitespaceSplit
 from tokenizer.pre_tokenizers.pieces import Pieces, PreTokenizer, cut_aligned, run_scanner
 from tokenizer.pre_tokenizers.scanner_patterns import DEEPSEEK_PATTERNS, SCANNERS, Scanner, spelled
+from tokenizer.pre_tokenizers.spelled_bytes import spell, split_spelled
 from tokenizer.pre_tokenizers.split import Split
 
 
@@ -41,16 +43,35 @@ class Sequence(PreTokenizer):
         scanner = scanner_of(self)
         if scanner is not None:
             return run_scanner(pieces, scanner)
-        for part in self.pretokenizers:
+        n = self._n_before_spelling
+        for part in _flat(self)[:n]:
+            pieces = part.split_pieces(pieces)
+        return split_spelled(pieces, self._split_spelled) if self.spells_bytes else pieces
+
+    @functools.cached_property
+    def _n_before_spelling(self) -> int:
+        """How many steps come before text is spelled in bytes: up to a `ByteLevel` that others follow."""
+        steps = _flat(self)
+        return next((i + 1 for i, step in enumerate(steps) if isinstance(step, ByteLevel)), len(steps))
+
+    @property
+    def spells_bytes(self) -> bool:
+        """See `PreTokenizer`."""
+        return self._n_before_spelling < len(_flat(self))
+
+    def _split_spelled(self, pieces: Pieces) -> Pieces:
+        for part in _flat(self)[self._n_before_spelling :]:
             pieces = part.split_pieces(pieces)
         return pieces
 
     def split_aligned_pieces(self, text: AlignedText, is_first: bool) -> list[AlignedText]:
         """See `PreTokenizer`."""
-        if self.keeps_text:
+        if self.keeps_text and not self.spells_bytes:
             return cut_aligned(text, self.split_pieces, is_first=is_first)
         parts = [(text, is_first)]
-        for step in self.pretokenizers:
+        for i, step in enumerate(_flat(self)):
+            if i == self._n_before_spelling:
+                parts = [(spell(part), first) for part, first in parts]
             cut = [(piece, first) for part, first in parts for piece in step.split_aligned_pieces(part, first)]
             parts = [(piece, first and piece.starts[0] == 0) for piece, first in cut]
         return [part for part, _ in parts]

@@ -1,0 +1,121 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Subword regularization: a text becomes tokens in one of many ways, drawn at random but the same for the same seed."""
+
+import dataclasses
+import math
+
+import numpy as np
+import numpy.typing as npt
+
+from tokenizer.kernels import caches, words_sampled
+from tokenizer.models import BPE, Unigram
+from tokenizer.models.bpe import new_bpe_scratch
+from tokenizer.models.unigram import new_unigram_scratch
+from tokenizer.ragged import Ragged
+from tokenizer.words import Words
+
+
+@dataclasses.dataclass(frozen=True)
+class Sampling:
+    """How to draw tokens.
+
+    What a row becomes depends on `seed`, on the number of the row in its corpus and on its text, not on batches,
+    threads or rows before it.
+
+    Args:
+      seed: 0..2^64-1.
+      alpha: for Unigram: a way to cut a text has a probability proportional to exp(alpha * its score); 0 makes all
+        equally likely.
+      nbest_size: for Unigram: from how many of the best ways to draw; negative for all, 0 and 1 for the best alone.
+        Numbers above 1 are slow: plain Python, time and memory grow with them times the length of the text.
+      dropout: for BPE: the probability with which each chance to merge is passed over, 0..1; None takes the model's.
+
+    Raises:
+      ValueError: if a value is out of its range.
+
+    Source: sentencepiece `SampleEncode` for Unigram, HF `BPE.dropout`; the random numbers are our own.
+    """
+
+    seed: int = 0
+    alpha: float = 0.1
+    nbest_size: int = -1
+    dropout: float | None = None
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.seed < 1 << 64:
+            raise ValueError(f"seed must be in 0..2^64-1, got {self.seed!r}")
+        if not (math.isfinite(self.alpha) and self.alpha >= 0):
+            raise ValueError(f"alpha must be a number of at least 0, got {self.alpha!r}")
+        if self.dropout is not None and not 0 <= self.dropout <= 1:
+            raise ValueError(f"dropout must be in 0..1, got {self.dropout!r}")
+
+    def keys(self, rows: npt.NDArray[np.int64], parts: npt.NDArray[np.int64]) -> npt.NDArray[np.uint64]:
+        """Returns uint64[n], what the draws of a part of a row depend on."""
+        seed = np.full(rows.size, self.seed, np.uint64)
+        return _mixed(_mixed(seed + _ODD * rows.astype(np.uint64)) + _ODD * parts.astype(np.uint64))
+
+
+_ODD = np.uint64(0x9E3779B97F4A7C15)
+
+
+def _mixed(z: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
+    """SplitMix64's last steps: a bijection that leaves no pattern."""
+    z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return z ^ (z >> np.uint64(31))
+
+
+def encode_sampled(
+    model: BPE | Unigram, words: Words, added: npt.NDArray[np.int32], keys: npt.NDArray[np.uint64], sampling: Sampling
+) -> Ragged:
+    """Tokenizes the words of rows at random.
+
+    Args:
+      model: what to tokenize with.
+      words: of the rows; Unigram under sentencepiece's rules takes whole rows.
+      added: int32[n_rows], the id of rows that are an added token, -1 for the others.
+      keys: uint64[n_rows], see `Sampling.keys`.
+      sampling: how.
+
+    Raises:
+      ValueError: if a character is not covered and the model has no unknown token.
+    """
+    n_bytes = int((words.stops - words.starts).sum())
+    word_bytes = words.max_word + 16
+    offsets = np.zeros(added.size + 1, np.int64)
+    scratch = caches.new_scratch(word_bytes)
+    if isinstance(model, BPE):
+        rate = model.dropout if sampling.dropout is None else sampling.dropout
+        # As models.bpe: HF compares float32 with multiples of 2**-24.
+        threshold = int(np.ceil(np.float32(rate or 0) * np.float32(1 << 24)))
+        tables = model.tables._replace(dropout_threshold=threshold)
+        out = np.empty(n_bytes * model.max_ids_per_byte + added.size, np.int32)
+        words_sampled.drop(words, added, keys, tables, new_bpe_scratch(word_bytes, tables), scratch, out, offsets)
+        return Ragged(out[: offsets[-1]], offsets)
+    if sampling.nbest_size >= 0:
+        return _from_best(model, words, added, keys, sampling)
+    out = np.empty(n_bytes + added.size, np.int32)
+    alpha = float(sampling.alpha)
+    if not words_sampled.sample(
+        words, added, keys, model.tables, alpha, new_unigram_scratch(word_bytes), scratch, out, offsets
+    ):
+        raise ValueError("a text holds a character that no piece covers, and the model has no unknown piece")
+    return Ragged(out[: offsets[-1]], offsets)
+
+
+def _from_best(
+    model: Unigram, words: Words, added: npt.NDArray[np.int32], keys: npt.NDArray[np.uint64], sampling: Sampling
+) -> Ragged:
+    rows: list[list[int]] = []
+    for row, token in enumerate(added.tolist()):
+        ids = [token] if token >= 0 else []
+        first, last = (int(words.row_offsets[row + i]) for i in (0, 1)) if token < 0 else (0, 0)
+        for k in range(first, last):
+            # A seed of its own for every word, as the kernels have.
+            seed = int(sampling.keys(keys[row : row + 1].view(np.int64), np.array([k - first]))[0])
+            found = model.sample(words.word(k).decode(), sampling.alpha, seed, sampling.nbest_size)
+            ids += [token_id for token_id, _ in found]
+        rows.append(ids)
+    offsets = np.zeros(len(rows) + 1, np.int64)
+    np.cumsum([len(ids) for ids in rows], out=offsets[1:])
+    return Ragged(np.array([i for ids in rows for i in ids], np.int32), offsets)
