@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """From components to the engine that runs them."""
 
-import dataclasses
 from typing import Any
 
 from tokenizer.engines.base import Engine, WordCachePool
@@ -9,7 +8,7 @@ from tokenizer.engines.bert import BertEngine
 from tokenizer.engines.models import model_runner
 from tokenizer.engines.scanned import ScannedEngine
 from tokenizer.engines.sentencepiece import RawSentencePieceEngine, WholeRowEngine
-from tokenizer.engines.sentencepiece_tables import raw_tables, sentencepiece_merges
+from tokenizer.engines.sentencepiece_tables import raw_tables
 from tokenizer.engines.staged import StagedEngine
 from tokenizer.models import BPE, Unigram, WordPiece
 from tokenizer.normalizers import BertNormalizer, SentencePieceNormalizer
@@ -34,11 +33,9 @@ def choose(
     ):
         return BertEngine(normalizer or NO_NORMALIZER, model, pool), True
     runner = model_runner(model)
-    if isinstance(normalizer, SentencePieceNormalizer) and pre_tokenizer is None and isinstance(model, (BPE, Unigram)):
-        if isinstance(model, BPE):
-            runner = dataclasses.replace(runner, tables=sentencepiece_merges(model))
-        tables = raw_tables(normalizer, model) if raw else None
-        if tables is not None and (isinstance(model, BPE) or model.piece_types is not None):
+    if raw and isinstance(normalizer, SentencePieceNormalizer) and pre_tokenizer is None and _is_sentencepiece(model):
+        tables = raw_tables(normalizer, model)
+        if tables is not None:
             return RawSentencePieceEngine(normalizer, model, tables, runner, pool), True
     if isinstance(model, Unigram) and model.piece_types is not None:
         return WholeRowEngine(model, runner, pool), False
@@ -46,3 +43,10 @@ def choose(
     if isinstance(model, BPE) and scanner is not None and ScannedEngine.has_kernel(scanner):
         return ScannedEngine(scanner, pre_tokenizer, runner, pool), False
     return StagedEngine(pre_tokenizer, runner, pool), False
+
+
+def _is_sentencepiece(model: Any) -> bool:
+    """Whether a model works by sentencepiece's rules, and these are in the kernels for raw text."""
+    if isinstance(model, BPE):
+        return model.merge_ranks is not None and model.tied_tables is None
+    return isinstance(model, Unigram) and model.piece_types is not None

@@ -11,11 +11,10 @@ from tokenizer.kernels import sentencepiece_units as kernels
 from tokenizer.kernels import unigram
 from tokenizer.kernels.caches import CacheArrays, CounterArrays
 from tokenizer.kernels.classes import N_CODE_POINTS
-from tokenizer.kernels.sentencepiece_bpe import build_ranked_pairs
 from tokenizer.kernels.sentencepiece_cache import ID_BITS
 from tokenizer.models import BPE, Unigram
 from tokenizer.models.bpe import BPETables, new_bpe_scratch
-from tokenizer.models.bpe_tables import PAIR_TABLE_TRIES, BPEScratch, empty_pairs, pair_bits
+from tokenizer.models.bpe_tables import BPEScratch
 from tokenizer.models.unigram import SPACE, UnigramTables
 from tokenizer.normalizers.sentencepiece import MAX_WORK, SentencePieceNormalizer, SentencePieceTables
 from tokenizer.ragged import read_only
@@ -143,30 +142,6 @@ def new_scored_scratch(n_bytes: int) -> ScoredScratch:
 def new_merging_scratch(n_bytes: int, tables: BPETables) -> MergingScratch:
     """Makes scratch for texts of up to `n_bytes` bytes. Pages that no text reaches are never touched."""
     return MergingScratch(new_bpe_scratch(n_bytes, tables), np.empty(n_bytes + 1, np.int64))
-
-
-def sentencepiece_merges(model: BPE) -> BPETables:
-    """Lowers a BPE model so that of all ways to make one piece the leftmost comes first, as in sentencepiece.
-
-    sentencepiece has no merges but pieces with scores: whatever two neighbours make the best piece merge, leftmost
-    first. In a list of merges all that make one piece stand together, but one of them stands first.
-
-    Raises:
-      ValueError: if the merges do not fit into a table.
-    """
-    tables, merges = model.tables, model.merge_ids
-    products = np.asarray(merges.products)
-    starts = np.ones(products.size, np.bool_)
-    starts[1:] = products[1:] != products[:-1]
-    ranks = (np.cumsum(starts) - 1).astype(np.int32)
-    if ranks.size == 0 or int(ranks[-1]) + 1 == ranks.size:
-        return tables
-    for bits in range(pair_bits(ranks.size), pair_bits(ranks.size) + PAIR_TABLE_TRIES):
-        slots = empty_pairs(bits)
-        if build_ranked_pairs(merges.lefts, merges.rights, ranks, slots, bits):
-            # Merges of one rank may overlap, and lists by rank do not keep them in order.
-            return tables._replace(pairs=slots, pair_bits=bits, products=products[starts], ordered=False)
-    raise ValueError("the merges do not fit into a hash table: their ids look made to collide")
 
 
 def raw_tables(normalizer: SentencePieceNormalizer, model: Any) -> RawTables | None:

@@ -148,7 +148,8 @@ def tokenize(word, w, tied, scratch, out, o, ends):
 @kernel
 def encode(words, added, model, model_scratch, work, tallying):
     """See `word_encoding.encode_words`."""
-    return word_encoding.encode_words(tokenize, words, added, model, model_scratch, work, tallying)
+    never_cut = word_encoding.never_cut
+    return word_encoding.encode_words(tokenize, never_cut, words, added, model, model_scratch, work, tallying)
 
 
 @kernel

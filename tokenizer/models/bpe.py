@@ -304,7 +304,8 @@ class BPE:
             pairs=pairs,
             pair_bits=bits,
             products=products,
-            ordered=are_ordered(self._merges),
+            # Merges of one rank may overlap, and lists by rank do not keep them in order.
+            ordered=self.merge_ranks is None and are_ordered(self._merges),
             joins=joins_of(self._merges, initial[initial >= 0]),
             crossings=crossings,
             partial=partial,
