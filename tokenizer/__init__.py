@@ -3,8 +3,10 @@
 
 from tokenizer.added_tokens import AddedToken as AddedToken
 from tokenizer.core import Tokenizer as Tokenizer
+from tokenizer.counting import WORD_COUNTS as WORD_COUNTS
 from tokenizer.counting import Tally as Tally
-from tokenizer.counting import WordCounter as WordCounter
+from tokenizer.counting import add_word_counts as add_word_counts
+from tokenizer.counting import count_characters as count_characters
 from tokenizer.encoding import Encoding as Encoding
 from tokenizer.errors import TokenizerFileError as TokenizerFileError
 from tokenizer.models import BPE as BPE
@@ -24,3 +26,4 @@ from tokenizer.trainers import UnigramTrainer as UnigramTrainer
 from tokenizer.trainers import WordLevelTrainer as WordLevelTrainer
 from tokenizer.trainers import WordPieceTrainer as WordPieceTrainer
 from tokenizer.unicode_data import UNICODE_VERSIONS as UNICODE_VERSIONS
+from tokenizer.word_counter import WordCounter as WordCounter

@@ -12,10 +12,11 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from tokenizer import decoders, unicode_data, unicode_tables
+from tokenizer import decoders, unicode_data
 from tokenizer.added_tokens import AddedToken, SpecialPolicy
 from tokenizer.composition import DEFAULT_CACHE_BYTES, Composition
-from tokenizer.counting import Tally, WordCounter
+from tokenizer.compositions import named_normalizer, named_pre_tokenizer, parts_for
+from tokenizer.counting import Tally
 from tokenizer.decoding import IdDecoder
 from tokenizer.encoding import EncodedToken, Encoding, EncodingBuilder, assemble
 from tokenizer.engines.choice import NO_NORMALIZER
@@ -27,6 +28,8 @@ from tokenizer.post_processors import BertProcessing, n_added
 from tokenizer.pre_tokenizers import BertPreTokenizer
 from tokenizer.ragged import Ragged, list_array, null_rows, text_rows
 from tokenizer.sampling import Sampling
+from tokenizer.trainers.base import Trainer
+from tokenizer.word_counter import WordCounter, count_texts, read_lines
 
 BERT_SPECIAL_TOKENS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 
@@ -34,8 +37,9 @@ BERT_SPECIAL_TOKENS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 class Tokenizer(Composition):
     """Turns text into token ids and back.
 
-    Made by `from_file`, `from_str` or `for_bert`. Methods may be called from several threads at once, except the four
-    that change it: `enable_truncation`, `no_truncation`, `enable_padding`, `no_padding`.
+    Made by `from_file`, `from_str` or `for_bert`. Methods may be called from several threads at once, except those
+    that change it: `enable_truncation`, `no_truncation`, `enable_padding`, `no_padding`, `train`,
+    `train_from_iterator`.
 
     The text of a special token in a document is text like any other, unless `special` says otherwise.
     """
@@ -334,18 +338,91 @@ class Tokenizer(Composition):
         return self._plan.new_tally()
 
     def new_word_counter(self) -> WordCounter:
-        """Returns an empty counter of normalized pre-tokens; needs no model.
+        """Returns an empty counter of normalized pre-tokens, as a vocabulary is trained on; needs no model.
+
+        Special and other added tokens are text to it, as they are to HF's trainers.
+        """
+        return WordCounter(self.normalizer, self.pre_tokenizer)
+
+    # Training.
+
+    @classmethod
+    def untrained(
+        cls,
+        normalizer: str,
+        pre_tokenizer: str,
+        *,
+        lowercase: bool = False,
+        strip_accents: bool | None = None,
+        byte_level: bool = False,
+        user_defined_symbols: Sequence[str] = (),
+    ) -> "Tokenizer":
+        """Composes a normalizer and a pre-tokenizer by name, without a model; see `compositions` for the names."""
+        return cls(
+            model=None,
+            normalizer=named_normalizer(normalizer, lowercase, strip_accents, user_defined_symbols),
+            pre_tokenizer=named_pre_tokenizer(pre_tokenizer, byte_level),
+        )
+
+    def with_model(
+        self, model: Any, special_tokens: Sequence[str] = (), user_defined_symbols: Sequence[str] = ()
+    ) -> "Tokenizer":
+        """Returns this normalizer and pre-tokenizer with another model, and the decoder and layout that go with it.
+
+        Args:
+          model: a WordPiece, BPE, Unigram or WordLevel, as trainers return it. A Unigram model follows HF's rules
+            instead of sentencepiece's, unless `SentencePieceNormalizer` makes its text.
+          special_tokens: entries of its vocabulary that mark places.
+          user_defined_symbols: entries that are kept whole in text.
+        """
+        parts = parts_for(model, self.normalizer, self.pre_tokenizer, special_tokens, user_defined_symbols)
+        return Tokenizer(
+            model=parts.model,
+            normalizer=self.normalizer,
+            pre_tokenizer=self.pre_tokenizer,
+            post_processor=parts.post_processor,
+            decoder=parts.decoder,
+            added_tokens=parts.added_tokens,
+            truncation=self.truncation,
+            padding=self.padding,
+            special=self.special,
+            cache_bytes=self._cache_bytes,
+        )
+
+    def train_from_iterator(self, iterator: Iterable[str | Iterable[str]], trainer: Trainer[Any]) -> "Tokenizer":
+        """Trains a vocabulary on texts, puts the model in place of the one there is, and returns this tokenizer.
+
+        Words are counted in batches of a few megabytes; in memory are the distinct words. Not to be called while
+        another thread uses this tokenizer.
+
+        Args:
+          iterator: texts, or batches of texts as HF takes them.
+          trainer: one of `tokenizer.trainers`, whose special tokens become special tokens here.
 
         Raises:
-          ValueError: if the pre-tokenizer is not BertPreTokenizer, or the normalizer neither BertNormalizer nor None.
+          TypeError: if there is something else than a str in it. ValueError: what `trainer.train` raises.
         """
-        normalizer = self.normalizer or NO_NORMALIZER
-        if not isinstance(self.pre_tokenizer, BertPreTokenizer) or not isinstance(normalizer, BertNormalizer):
-            raise ValueError(
-                "words are counted after BertNormalizer and BertPreTokenizer only, "
-                f"got {self.normalizer!r} and {self.pre_tokenizer!r}"
-            )
-        return WordCounter(unicode_tables.bert_tables(**normalizer.options()))
+        return self._become_trained(count_texts(self.new_word_counter(), iterator), trainer)
+
+    def train(
+        self, files: str | os.PathLike[str] | Sequence[str | os.PathLike[str]], trainer: Trainer[Any]
+    ) -> "Tokenizer":
+        """Trains on the lines of text files in UTF-8, otherwise as `train_from_iterator`.
+
+        As in HF a line keeps its line end.
+
+        Raises:
+          OSError: if a file cannot be read. ValueError: if one is not UTF-8, or what `trainer.train` raises.
+        """
+        return self._become_trained(count_texts(self.new_word_counter(), read_lines(files)), trainer)
+
+    def _become_trained(self, counts: pa.Table, trainer: Trainer[Any]) -> "Tokenizer":
+        tokens = (getattr(trainer, name, ()) for name in ("special_tokens", "user_defined_symbols"))
+        trained = self.with_model(trainer.train(counts), *tokens)
+        # Everything that was compiled for the old model goes with it.
+        self.__dict__.clear()
+        self.__dict__.update(trained.__dict__)
+        return self
 
     def explain(self) -> str:
         """Says which stages run fused in a compiled kernel, which beside it, and how full the word cache is."""

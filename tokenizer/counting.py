@@ -1,19 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Counting words at encoding speed: `WordCounter` for training vocabularies, `Tally` for what an encoding met."""
+"""Tables of word counts, and `Tally`: what an encoding met."""
 
 from collections import Counter
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tokenizer.kernels import bert_wordpiece, caches, word_cache, word_table
+from tokenizer.kernels import caches, word_cache, word_counting, word_table
 from tokenizer.kernels.classes import N_CODE_POINTS
-from tokenizer.ragged import byte_rows, text_rows
-from tokenizer.unicode_tables import BertTables
+from tokenizer.ragged import byte_rows, read_only
 from tokenizer.words import Words
 
 CountSwallowed = Callable[[Words, npt.NDArray[np.int64], npt.NDArray[np.int64]], None]
@@ -27,8 +25,9 @@ WORD_COUNTS = pa.schema(
 )
 """Distinct words, as UTF-8 bytes, with how often each occurred; ordered by word bytes."""
 
-_FIRST_SLOTS = 1 << 15
-_FIRST_POOL_BYTES = 1 << 18
+MAX_COUNT = (1 << 63) - 1
+"""What counts may add up to."""
+
 _TALLY_SLOTS = 1 << 16
 _TALLY_POOL_BYTES = 1 << 20
 MAX_TALLY_WORDS = 1 << 16
@@ -49,67 +48,42 @@ def word_count_table(counter: caches.CounterArrays) -> pa.Table:
     return pa.Table.from_arrays([words, pa.array(counts)], schema=WORD_COUNTS).sort_by("word")
 
 
-def add_word_counts(tables: list[pa.Table]) -> pa.Table:
-    """Adds up tables of `WORD_COUNTS`, word by word."""
-    merged = pa.concat_tables(tables).group_by("word", use_threads=False).aggregate([("count", "sum")])
-    columns = [merged["word"].combine_chunks(), merged["count_sum"].combine_chunks()]
-    return pa.Table.from_arrays(columns, schema=WORD_COUNTS).sort_by("word")
+def add_word_counts(tables: Sequence[pa.Table]) -> pa.Table:
+    """Adds up tables of `WORD_COUNTS`, word by word.
 
-
-class WordCounter:
-    """Counts the normalized pre-tokens of text columns. Not for use by several threads at once.
-
-    It grows with the number of distinct words; a caller that must bound its memory looks at `n_bytes` between updates,
-    takes the counts away with `to_table` and goes on after `clear`. One update adds at most the words of one column.
+    Raises:
+      OverflowError: if the counts do not add up within 63 bits.
     """
+    merged = pa.concat_tables([WORD_COUNTS.empty_table(), *tables])
+    words = merged["word"].combine_chunks()
+    order = pc.sort_indices(words)
+    words = words.take(order)
+    counts = merged["count"].combine_chunks().take(order).to_numpy()
+    # The float is exact to many digits, so only sums close to the limit need Python's integers.
+    if counts.sum(dtype=np.float64) > MAX_COUNT / 2 and (total := sum(counts.tolist())) > MAX_COUNT:
+        raise OverflowError(f"the counts of {len(words)} words add up to {total}, more than 2**63 - 1")
+    begins = np.ones(len(words), np.bool_)
+    if len(words) > 1:
+        begins[1:] = pc.not_equal(words[1:], words[:-1]).to_numpy(zero_copy_only=False)
+    starts = np.flatnonzero(begins)
+    if starts.size < len(words):
+        words, counts = words.take(pa.array(starts)), np.add.reduceat(counts, starts)
+    return pa.Table.from_arrays([words, pa.array(counts)], schema=WORD_COUNTS)
 
-    def __init__(self, tables: BertTables) -> None:
-        self._tables = tables
-        self.clear()
 
-    def clear(self) -> None:
-        """Forgets everything counted so far."""
-        self._counter = caches.new_counter(_FIRST_SLOTS, _FIRST_POOL_BYTES)
+def count_characters(word_counts: pa.Table, characters: npt.NDArray[np.int64]) -> None:
+    """Adds to `characters`, int64[0x110000], how often each code point occurs in a table of `WORD_COUNTS`.
 
-    @property
-    def n_words(self) -> int:
-        """Words counted, every occurrence."""
-        return int(self._counter.state[word_cache.COUNTER_TOTAL])
-
-    @property
-    def n_distinct(self) -> int:
-        """Distinct words."""
-        return int(self._counter.state[word_cache.COUNTER_WORDS])
-
-    @property
-    def n_bytes(self) -> int:
-        """Memory held, in bytes."""
-        return self._counter.slots.nbytes + self._counter.words.nbytes
-
-    def update(self, texts: Any) -> None:
-        """Counts the words of a text column; nulls have none."""
-        rows = text_rows(texts)
-        word_bytes = int(rows.max_row * self._tables.max_bytes_ratio) + 16
-        scratch = caches.new_scratch(word_bytes)
-        position = np.zeros(4, np.int64)
-        while not bert_wordpiece.count_words(rows.values, rows.offsets, self._tables, self._counter, scratch, position):
-            self._grow(word_bytes)
-
-    def _grow(self, word_bytes: int) -> None:
-        slots, words, state, characters = self._counter
-        if state[word_cache.COUNTER_WORDS] * 2 >= slots.shape[0]:
-            bigger = np.zeros((slots.shape[0] * 2, slots.shape[1]), np.int64)
-            word_table.rehash(slots, bigger)
-            slots = bigger
-        if state[word_cache.COUNTER_POOL_USED] + word_bytes > words.size:
-            longer = np.zeros(words.size * 2 + word_bytes, np.uint8)
-            longer[: words.size] = words
-            words = longer
-        self._counter = caches.CounterArrays(slots, words, state, characters)
-
-    def to_table(self) -> pa.Table:
-        """Returns the counts, a table of `WORD_COUNTS`."""
-        return word_count_table(self._counter)
+    Raises:
+      ValueError: if a word is not UTF-8.
+    """
+    try:
+        word_counts["word"].cast(pa.large_string())
+    except pa.ArrowInvalid as error:
+        raise ValueError(f"words to count the characters of must be UTF-8: {error}") from error
+    rows = byte_rows(word_counts["word"])
+    counts = word_counts["count"].combine_chunks().to_numpy()
+    word_counting.count_characters(rows.values, rows.offsets, read_only(counts), characters)
 
 
 class Tally:

@@ -16,11 +16,9 @@ from tokenizer.engines.base import AlignedToken, WordCachePool
 from tokenizer.engines.staged import StagedEngine, whole_rows
 from tokenizer.models import BPE, Unigram
 from tokenizer.normalizers import SentencePieceNormalizer
-from tokenizer.pre_tokenizers import Metaspace, Sequence
+from tokenizer.normalizing import NormalizingStage
 from tokenizer.ragged import Ragged, read_only, text_rows
 from tokenizer.sampling import Sampling, encode_sampled
-
-_START_BYTES = 256
 
 
 class EncodePlan:
@@ -43,7 +41,7 @@ class EncodePlan:
         self._raw = AddedTokenMatcher(raw, [t.content for t in raw], special) if raw else None
         contents = [_normalized(normalizer, t.content) for t in normalized]
         self._normalized = AddedTokenMatcher(normalized, contents, special) if normalized else None
-        self._asks_for_start = _asks_for_start(pre_tokenizer)
+        self._stage = NormalizingStage(normalizer, pre_tokenizer)
         self._looks_at_normalized = self._normalized is not None and not self._normalized.only_counts
         self._engine, self._engine_normalizes = engines.choose(
             normalizer, pre_tokenizer, model, self.pool, raw=not self._looks_at_normalized
@@ -97,10 +95,7 @@ class EncodePlan:
         segments, tokens, row_segments = self._cut(self._raw, rows, no_tokens(), None, hits)
         is_first = read_only(_starts_document(rows, segments, row_segments))
         if self._normalizer is not None and (normalize or self._looks_at_normalized or not self._engine_normalizes):
-            before = segments
-            segments = self._normalizer.normalize_rows(before)
-            if self._asks_for_start and segments is not before:
-                is_first = read_only(is_first & self._keeps_start(before, segments))
+            segments, is_first = self._stage.run(segments, is_first)
         if self._normalized is not None:
             before = segments
             segments, tokens, cut = self._cut(self._normalized, segments, tokens, None, hits)
@@ -108,19 +103,6 @@ class EncodePlan:
                 is_first = read_only(_starts_document(before, segments, cut) & np.repeat(is_first, np.diff(cut)))
                 row_segments = cut if row_segments is None else cut[row_segments]
         return segments, tokens, is_first, row_segments
-
-    def _keeps_start(self, before: Ragged, after: Ragged) -> npt.NDArray[np.bool_]:
-        """Returns which rows begin with what they began with before normalization.
-
-        A pre-tokenizer that treats the start of a document differently takes, as in HF, a text whose first characters
-        were removed for one that starts later. Only rows whose first character changed are looked at closely.
-        """
-        keeps = np.ones(before.n_rows, np.bool_)
-        for row in np.flatnonzero(_first_bytes(before) != _first_bytes(after)).tolist():
-            data = bytes(before.values[before.offsets[row] : before.offsets[row + 1]][:_START_BYTES])
-            aligned = self._normalizer.normalize_aligned(AlignedText.original(data.decode("utf-8", "ignore")))
-            keeps[row] = not aligned.text or aligned.starts[0] == 0
-        return keeps
 
     def _cut(
         self,
@@ -191,23 +173,6 @@ def _normalized(normalizer: Any, content: str) -> str:
         # Its user-defined symbols are what they are; by itself each would get a "▁" in front.
         return content
     return str(normalizer.normalize_str(content))
-
-
-def _first_bytes(rows: Ragged) -> npt.NDArray[np.int64]:
-    """Returns the first up to four bytes of each row as one number, int64[n_rows]."""
-    found = np.zeros(rows.n_rows, np.int64)
-    lengths = np.diff(rows.offsets)
-    for i in range(4):
-        there = lengths > i
-        found[there] |= rows.values[rows.offsets[:-1][there] + i].astype(np.int64) << (8 * i)
-    return found
-
-
-def _asks_for_start(pre_tokenizer: Any) -> bool:
-    """Whether a pre-tokenizer treats the start of a document differently."""
-    if isinstance(pre_tokenizer, Sequence):
-        return any(_asks_for_start(part) for part in pre_tokenizer.pretokenizers)
-    return isinstance(pre_tokenizer, Metaspace) and pre_tokenizer.prepend_scheme == "first"
 
 
 def _starts_document(

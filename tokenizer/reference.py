@@ -9,8 +9,10 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 
 from tokenizer import unicode_data
+from tokenizer.aligned import AlignedText
 from tokenizer.models import WordPiece
-from tokenizer.normalizers import BertNormalizer
+from tokenizer.normalizers import BertNormalizer, Normalizer
+from tokenizer.pre_tokenizers import PreTokenizer
 
 
 @functools.cache
@@ -146,6 +148,36 @@ def encode(text: str, normalizer: BertNormalizer, model: WordPiece) -> list[int]
 def count_words(texts: Iterable[str], normalizer: BertNormalizer) -> Counter[str]:
     """Counts the normalized pre-tokens of texts."""
     return Counter(word for text in texts for word in pre_tokenize(normalize(text, normalizer)))
+
+
+def count_pre_tokens(
+    texts: Iterable[str], normalizer: Normalizer | None, pre_tokenizer: PreTokenizer | None
+) -> Counter[str]:
+    """Counts the normalized pre-tokens of texts, one text after the other, as `Tokenizer.encode` finds them."""
+    counts: Counter[str] = Counter()
+    for text in texts:
+        aligned = AlignedText.original(text)
+        if normalizer is not None:
+            aligned = normalizer.normalize_aligned(aligned)
+        if not aligned.text:
+            continue
+        keeps_start = aligned.starts[0] == 0
+        pieces = [aligned] if pre_tokenizer is None else pre_tokenizer.split_aligned(aligned, keeps_start)
+        counts.update(piece.text for piece in pieces)
+    return counts
+
+
+def sentencepiece_words(text: str, at_end: bool) -> list[str]:
+    """Cuts a text that `SentencePieceNormalizer` made before every "▁", or after it where white space is a suffix."""
+    words = [""]
+    for char in text:
+        if at_end:
+            words[-1] += char
+        if char == "\u2581":
+            words.append("")
+        if not at_end:
+            words[-1] += char
+    return [word for word in words if word]
 
 
 def swallowed_characters(words: Mapping[str, int], model: WordPiece) -> Counter[str]:

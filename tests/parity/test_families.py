@@ -1,6 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """Whole tokenizers of every family against HF tokenizers: loaded from HF's file, they give the same of everything."""
 
+import gzip
+import itertools
+import json
+from collections import Counter
+from pathlib import Path
+
 import pytest
 
 hf = pytest.importorskip("tokenizers", reason="needs the test group: HF tokenizers")
@@ -138,3 +144,40 @@ def test_the_differences_are_these() -> None:
     if ours.encode_arrow(pa.array(["\u00b4"])).to_pylist() != [theirs.encode("\u00b4", add_special_tokens=False).ids]:
         seen.add("a start that normalizes to white space")
     assert seen == set(DIFFERENCES)
+
+
+def test_word_counts_are_those_of_hf(pair: tuple[Tokenizer, "hf.Tokenizer"]) -> None:
+    ours, theirs = pair
+    assert_same_word_counts(ours, theirs, families.sample())
+
+
+@pytest.mark.parametrize("corpus", ["en", "zh", "multi", "code"])
+def test_word_counts_on_real_text(corpus: str, shared_data: Path) -> None:
+    with gzip.open(shared_data / "corpus" / f"{corpus}.jsonl.gz", "rt", encoding="utf-8") as lines:
+        texts = [json.loads(line)["text"] for line in itertools.islice(lines, 200)]
+    for name in ("gpt2", "roberta", "llama3", "o200k", "t5", "word level", "wordpiece"):
+        text = families.family(name)
+        assert_same_word_counts(Tokenizer.from_str(text), hf.Tokenizer.from_str(text), texts)
+
+
+def assert_same_word_counts(ours: Tokenizer, theirs: "hf.Tokenizer", texts: list[str]) -> None:
+    """Compares with what HF's trainers are fed; byte-level pre-tokens are spelled back to bytes."""
+    counter = ours.new_word_counter()
+    counter.update(pa.array(texts, pa.large_string()))
+    found = {row["word"]: row["count"] for row in counter.to_table().to_pylist()}
+    is_byte_level = "ByteLevel" in json.dumps(json.loads(theirs.to_str())["pre_tokenizer"])
+    expected: Counter[bytes] = Counter()
+    for text in texts:
+        normalized = theirs.normalizer.normalize_str(text) if theirs.normalizer else text
+        words = [normalized] if normalized else []
+        if theirs.pre_tokenizer is not None:
+            words = [word for word, _ in theirs.pre_tokenizer.pre_tokenize_str(normalized)]
+        expected.update(bytes(map(_BYTE_OF.__getitem__, word)) if is_byte_level else word.encode() for word in words)
+    assert found == expected
+
+
+_BYTE_OF = {
+    char: byte for byte, char in enumerate(chr(b) if 33 <= b <= 126 or 161 <= b <= 172 or b >= 174 else None
+    for b in range(256)) if char
+}  # fmt: skip
+_BYTE_OF |= {chr(256 + i): b for i, b in enumerate(b for b in range(256) if b not in _BYTE_OF.values())}

@@ -1,13 +1,38 @@
 # SPDX-License-Identifier: Apache-2.0
 """Word counting against its slow twin."""
 
+from collections import Counter
+
+import numpy as np
 import pyarrow as pa
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from tests import strategies
 from tokenizer import Tokenizer, reference
-from tokenizer.counting import WORD_COUNTS, add_word_counts
+from tokenizer import normalizers as nm
+from tokenizer import pre_tokenizers as pt
+from tokenizer.counting import WORD_COUNTS, add_word_counts, count_characters
+from tokenizer.pre_tokenizers.scanner_patterns import TIKTOKEN_PATTERNS
+
+COMPOSITIONS = {
+    "gpt2": (None, pt.ByteLevel(add_prefix_space=False)),
+    "prefix space": (nm.NFC(), pt.ByteLevel(add_prefix_space=True)),
+    "cl100k": (None, pt.Split(TIKTOKEN_PATTERNS["llama3"], "isolated", is_regex=True)),
+    "o200k": (None, pt.Split(TIKTOKEN_PATTERNS["o200k_base"], "isolated", is_regex=True)),
+    "unknown pattern": (None, pt.Split(r"\p{Lu}\p{Ll}+|\s+", "removed", invert=True, is_regex=True)),
+    "metaspace": (nm.NFKC(), pt.Metaspace()),
+    "metaspace first": (nm.Strip(), pt.Metaspace(prepend_scheme="first")),
+    "t5": (nm.Nmt(), pt.Sequence((pt.WhitespaceSplit(), pt.Metaspace()))),
+    "word level": (nm.Lowercase(), pt.Whitespace()),
+    "several steps": (
+        nm.BertNormalizer(), pt.Sequence((pt.WhitespaceSplit(), pt.Punctuation(), pt.Digits(individual_digits=True)))
+    ),
+    "bert words, another normalizer": (nm.NFD(), pt.BertPreTokenizer()),
+    "no pre-tokenizer": (nm.Sequence((nm.Prepend("\u2581"), nm.Replace(" ", "\u2581"))), None),
+    "nothing": (None, None),
+}  # fmt: skip
 
 
 def counts(table: pa.Table) -> dict[str, int]:
@@ -52,3 +77,79 @@ def test_counts_of_parts_add_up(parts: list[list[str]]) -> None:
         whole.update(pa.array(part, pa.string()))
         tables.append(counter.to_table())
     assert add_word_counts(tables).equals(whole.to_table())
+
+
+@pytest.mark.parametrize("name", COMPOSITIONS)
+def test_counts_after_any_composition_equal_the_reference(name: str) -> None:
+    normalizer, pre_tokenizer = COMPOSITIONS[name]
+    tokenizer = Tokenizer(model=None, normalizer=normalizer, pre_tokenizer=pre_tokenizer)
+
+    @given(st.lists(st.lists(strategies.texts(), max_size=5), max_size=3))
+    def check(batches: list[list[str]]) -> None:
+        counter = tokenizer.new_word_counter()
+        for batch in batches:
+            counter.update(pa.array(batch, pa.large_string()))
+        expected = reference.count_pre_tokens([t for b in batches for t in b], normalizer, pre_tokenizer)
+        assert counts(counter.to_table()) == expected
+        assert counter.n_words == expected.total()
+
+    check()
+
+
+@given(st.lists(strategies.texts(), max_size=5), st.booleans(), st.booleans())
+def test_sentencepiece_text_is_cut_at_its_spaces(texts: list[str], at_end: bool, shrink: bool) -> None:
+    normalizer = nm.SentencePieceNormalizer(treat_whitespace_as_suffix=at_end, remove_extra_whitespaces=shrink)
+    counter = Tokenizer(model=None, normalizer=normalizer).new_word_counter()
+    counter.update(pa.array(texts, pa.string()))
+    expected: dict[str, int] = {}
+    for text in texts:
+        for word in reference.sentencepiece_words(normalizer.normalize_str(text), at_end):
+            expected[word] = expected.get(word, 0) + 1
+    assert counts(counter.to_table()) == expected
+
+
+@pytest.mark.parametrize("name", ["gpt2", "metaspace", "word level"])
+def test_a_counter_after_any_composition_grows(name: str) -> None:
+    normalizer, pre_tokenizer = COMPOSITIONS[name]
+    counter = Tokenizer(model=None, normalizer=normalizer, pre_tokenizer=pre_tokenizer).new_word_counter()
+    long = "x" * 300
+    texts = [" ".join(f"{long}{i:x}" for i in range(40_000))] * 2 + [long * 4000]
+    counter.update(pa.array(texts))
+    assert counts(counter.to_table()) == reference.count_pre_tokens(texts, normalizer, pre_tokenizer)
+
+
+def test_a_tokenizer_without_a_model_survives_its_file() -> None:
+    for normalizer, pre_tokenizer in COMPOSITIONS.values():
+        tokenizer = Tokenizer(model=None, normalizer=normalizer, pre_tokenizer=pre_tokenizer)
+        again = Tokenizer.from_str(tokenizer.to_str())
+        assert (again.model, again.normalizer, again.pre_tokenizer) == (None, normalizer, pre_tokenizer)
+
+
+def test_counts_add_up_to_63_bits() -> None:
+    def table(*values: int) -> pa.Table:
+        words = pa.array([b"a"] * len(values), pa.large_binary())
+        return pa.table([words, pa.array(values, pa.int64())], schema=WORD_COUNTS)
+
+    most = (1 << 63) - 1
+    assert add_word_counts([table(most - 5), table(5)])["count"].to_pylist() == [most]
+    with pytest.raises(OverflowError, match=f"the counts of 3 words add up to {most + 1}"):
+        add_word_counts([table(most - 5, 5), table(1)])
+    assert add_word_counts([]).num_rows == 0
+
+
+@given(st.dictionaries(strategies.texts(20), st.integers(1, 1 << 40), max_size=8))
+def test_characters_are_counted_as_often_as_their_words(words: dict[str, int]) -> None:
+    columns = [pa.array([word.encode() for word in words], pa.large_binary()), pa.array(words.values(), pa.int64())]
+    characters = np.zeros(0x110000, np.int64)
+    count_characters(pa.table(columns, schema=WORD_COUNTS), characters)
+    expected: Counter[int] = Counter()
+    for word, count in words.items():
+        for character in word:
+            expected[ord(character)] += count
+    assert {int(c): int(characters[c]) for c in np.flatnonzero(characters)} == expected
+
+
+def test_characters_of_what_is_not_utf8_are_refused() -> None:
+    table = pa.table([pa.array([b"a\xff"], pa.large_binary()), pa.array([1], pa.int64())], schema=WORD_COUNTS)
+    with pytest.raises(ValueError, match="words to count the characters of must be UTF-8"):
+        count_characters(table, np.zeros(0x110000, np.int64))

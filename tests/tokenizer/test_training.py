@@ -1,0 +1,133 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Training without a pipeline: texts or files in, a tokenizer that works."""
+
+import pytest
+
+from tokenizer import Tokenizer, compositions
+from tokenizer import normalizers as nm
+from tokenizer import pre_tokenizers as pt
+from tokenizer.trainers import BPETrainer, CharacterTrainer, UnigramTrainer, WordLevelTrainer, WordPieceTrainer
+
+TEXTS = ["The mill grinds text.", "The miller's mill, the mill!\n", "字字 mill"] * 3
+SENTENCEPIECE = ("<unk>", "<s>", "</s>")
+
+
+def made() -> list[tuple[Tokenizer, object]]:
+    metaspace = {"special_tokens": SENTENCEPIECE, "unk_token": "<unk>"}
+    return [
+        (Tokenizer.untrained_bert(), WordPieceTrainer(vocab_size=80)),
+        (Tokenizer.untrained("none", "gpt2", byte_level=True), BPETrainer(vocab_size=280, byte_level=True)),
+        (
+            Tokenizer.untrained("none", "o200k_base", byte_level=True),
+            BPETrainer(vocab_size=280, byte_level=True, special_tokens=("<|endoftext|>",)),
+        ),
+        (Tokenizer.untrained("nfkc", "metaspace"), BPETrainer(vocab_size=60, **metaspace)),
+        (
+            Tokenizer.untrained("nfkc", "whitespace_metaspace"),
+            BPETrainer(vocab_size=320, byte_fallback=True, **metaspace),
+        ),
+        (
+            Tokenizer.untrained("nmt_nfkc", "whitespace_metaspace"),
+            UnigramTrainer(vocab_size=60, hard_vocab_limit=False, character_coverage=1.0),
+        ),
+        (Tokenizer.untrained("nfkc", "whitespace"), WordLevelTrainer(vocab_size=20)),
+        (Tokenizer.untrained("nfc", "metaspace"), CharacterTrainer(vocab_size=40)),
+        # The last one is what HF has no parts for.
+        (
+            Tokenizer.untrained("sentencepiece", "none"),
+            UnigramTrainer(vocab_size=60, hard_vocab_limit=False, character_coverage=1.0),
+        ),
+    ]
+
+
+@pytest.mark.parametrize("case", range(len(made())))
+def test_trained_on_texts(case: int) -> None:
+    tokenizer, trainer = made()[case]
+    returned = tokenizer.train_from_iterator(TEXTS, trainer)
+    assert returned is tokenizer
+    assert tokenizer.get_vocab_size() <= trainer.vocab_size
+    assert [token.content for token in tokenizer.added_tokens if token.special] == list(
+        getattr(trainer, "special_tokens", SENTENCEPIECE)
+    )
+    ids = tokenizer.encode("The mill", add_special_tokens=False).ids
+    assert tokenizer.unk_token_id not in ids
+    assert tokenizer.decode(ids).lower() == "the mill"
+    # The same from batches, from other orders, and from its file.
+    again, trainer = made()[case]
+    assert (
+        again.train_from_iterator((TEXTS[i : i + 2] for i in (4, 6, 2, 8, 0)), trainer).to_str() == tokenizer.to_str()
+    )
+    assert Tokenizer.from_str(tokenizer.to_str()).encode("The mill", add_special_tokens=False).ids == ids
+
+
+@pytest.mark.parametrize("case", range(len(made()) - 1))
+def test_hf_reads_what_was_trained(case: int) -> None:
+    hf = pytest.importorskip("tokenizers", reason="needs the test group: HF tokenizers")
+    tokenizer, trainer = made()[case]
+    tokenizer.train_from_iterator(TEXTS, trainer)
+    theirs = hf.Tokenizer.from_str(tokenizer.to_str())
+    for text in [*TEXTS, "unknown  ☃ words"]:
+        assert tokenizer.encode(text).ids == theirs.encode(text).ids
+        assert tokenizer.decode(tokenizer.encode(text).ids) == theirs.decode(theirs.encode(text).ids)
+
+
+def test_training_replaces_the_model_and_all_that_was_compiled_for_it() -> None:
+    tokenizer = Tokenizer.for_bert(["[UNK]", "old"])
+    assert tokenizer.encode("old mill").tokens == ["old", "[UNK]"]
+    tokenizer.train_from_iterator(["mill mill"], WordPieceTrainer(vocab_size=20, special_tokens=("[UNK]",)))
+    assert tokenizer.encode("old mill").tokens == ["[UNK]", "mill"]
+    assert tokenizer.token_to_id("old") is None
+
+
+def test_user_defined_symbols_are_kept_whole() -> None:
+    trainer = BPETrainer(vocab_size=40, special_tokens=("<unk>",), user_defined_symbols=("<tab>",), unk_token="<unk>")
+    tokenizer = Tokenizer.untrained("nfkc", "metaspace").train_from_iterator(["a<tab>b a<tab>c"] * 3, trainer)
+    assert "<tab>" in tokenizer.encode("x a<tab>b").tokens
+    assert [(token.content, token.special) for token in tokenizer.added_tokens] == [("<unk>", True), ("<tab>", False)]
+
+
+def test_files_are_read_line_by_line(tmp_path) -> None:
+    first, second = tmp_path / "a.txt", tmp_path / "b.txt"
+    first.write_bytes(b"The mill\r\ngrinds\n")
+    second.write_bytes("字\n".encode())
+    tokenizer = Tokenizer.untrained("none", "none").train([first, str(second)], WordLevelTrainer(vocab_size=9))
+    assert list(tokenizer.get_vocab()) == ["<unk>", "The mill\r\n", "grinds\n", "字\n"]
+    one = Tokenizer.untrained("none", "none").train(first, WordLevelTrainer(vocab_size=9))
+    assert list(one.get_vocab()) == ["<unk>", "The mill\r\n", "grinds\n"]
+    (tmp_path / "c.txt").write_bytes(b"\xff")
+    with pytest.raises(ValueError, match=r"c\.txt' is not UTF-8: invalid start byte at byte 0"):
+        Tokenizer.untrained("none", "none").train(tmp_path / "c.txt", WordLevelTrainer())
+    with pytest.raises(FileNotFoundError):
+        Tokenizer.untrained("none", "none").train(tmp_path / "d.txt", WordLevelTrainer())
+
+
+def test_bad_input_leaves_the_tokenizer_as_it_was() -> None:
+    tokenizer = Tokenizer.for_bert(["[UNK]", "old"])
+    with pytest.raises(TypeError, match="texts to train on must be str, got int"):
+        tokenizer.train_from_iterator(["a", [3]], WordPieceTrainer())
+    with pytest.raises(ValueError, match="no words"):
+        tokenizer.train_from_iterator([], WordPieceTrainer())
+    with pytest.raises(ValueError, match="vocab_size=5 is smaller than"):
+        tokenizer.train_from_iterator(["abcdef"], WordPieceTrainer(vocab_size=5))
+    assert tokenizer.encode("old").tokens == ["old"]
+
+
+def test_components_by_name() -> None:
+    assert compositions.named_normalizer("none") is None
+    assert compositions.named_normalizer("nfc") == nm.NFC()
+    assert compositions.named_normalizer("bert", lowercase=True) == nm.BertNormalizer(lowercase=True)
+    assert compositions.named_normalizer("none", lowercase=True) == nm.Lowercase()
+    assert compositions.named_normalizer("nfkc", True, True) == nm.Sequence(
+        (nm.NFKC(), nm.NFD(), nm.StripAccents(), nm.Lowercase())
+    )
+    protected = compositions.named_normalizer("sentencepiece", lowercase=True, user_defined_symbols=["<t>"])
+    assert protected == nm.Sequence((nm.Lowercase(), nm.SentencePieceNormalizer(user_defined_symbols=("<t>",))))
+    assert compositions.named_pre_tokenizer("gpt2", byte_level=True) == pt.ByteLevel(add_prefix_space=False)
+    assert compositions.named_pre_tokenizer("none", byte_level=True) == pt.ByteLevel(False, use_regex=False)
+    cl100k = compositions.named_pre_tokenizer("cl100k_base", byte_level=True)
+    assert isinstance(cl100k, pt.Sequence)
+    assert cl100k.is_fast
+    with pytest.raises(ValueError, match="there is no normalizer 'nfcc'; choose one of bert, nfc, nfkc, nmt_nfkc"):
+        compositions.named_normalizer("nfcc")
+    with pytest.raises(ValueError, match="there is no pre-tokenizer 'gpt9'; choose one of bert, cl100k_base"):
+        compositions.named_pre_tokenizer("gpt9")

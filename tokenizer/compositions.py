@@ -1,0 +1,157 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Compositions by name, before there is a model and once there is one: what training begins and ends with."""
+
+import dataclasses
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from tokenizer import decoders
+from tokenizer import normalizers as nm
+from tokenizer import pre_tokenizers as pt
+from tokenizer.added_tokens import AddedToken
+from tokenizer.models import BPE, Unigram, WordPiece
+from tokenizer.models.unigram import PieceType
+from tokenizer.post_processors import BertProcessing, PostProcessor
+from tokenizer.pre_tokenizers.scanner_patterns import TIKTOKEN_PATTERNS
+
+_SPECIAL_TYPES = (PieceType.UNKNOWN, PieceType.CONTROL)
+_BYTE_LEVEL = pt.ByteLevel(add_prefix_space=False, use_regex=False)
+
+
+def _nmt_nfkc() -> nm.Normalizer:
+    """HF's parts for sentencepiece's `nmt_nfkc`: white space and controls, then NFKC."""
+    return nm.Sequence((nm.Nmt(), nm.NFKC()))
+
+
+_NORMALIZERS: Mapping[str, Callable[[], nm.Normalizer | None]] = {
+    "nfc": nm.NFC,
+    "nfkc": nm.NFKC,
+    "nmt_nfkc": _nmt_nfkc,
+    "sentencepiece": nm.SentencePieceNormalizer,
+    "none": lambda: None,
+}
+_PRE_TOKENIZERS: Mapping[str, Callable[[], pt.PreTokenizer | None]] = {
+    "bert": pt.BertPreTokenizer,
+    "whitespace": pt.Whitespace,
+    "whitespace_split": pt.WhitespaceSplit,
+    "metaspace": pt.Metaspace,
+    "whitespace_metaspace": lambda: pt.Sequence((pt.WhitespaceSplit(), pt.Metaspace())),
+    "gpt2": lambda: pt.ByteLevel(add_prefix_space=False),
+    "none": lambda: None,
+}
+
+
+def named_normalizer(
+    name: str, lowercase: bool = False, strip_accents: bool | None = None, user_defined_symbols: Sequence[str] = ()
+) -> nm.Normalizer | None:
+    """Returns a normalizer by name.
+
+    Args:
+      name: "bert", "nfc", "nfkc", "nmt_nfkc" (sentencepiece's default, from HF's parts), "sentencepiece" (what
+        sentencepiece does with white space, and nothing else), "none".
+      lowercase: whether letters become small.
+      strip_accents: whether accents go; None for as `lowercase` says for "bert", else for no.
+      user_defined_symbols: what "sentencepiece" leaves as it is.
+
+    Raises:
+      ValueError: for another name.
+    """
+    if name == "bert":
+        return nm.BertNormalizer(strip_accents=strip_accents, lowercase=lowercase)
+    steps = [_named("normalizer", name, {"bert": nm.BertNormalizer, **_NORMALIZERS})]
+    if strip_accents:
+        steps += [nm.NFD(), nm.StripAccents()]
+    if lowercase:
+        steps.append(nm.Lowercase())
+    # What sentencepiece makes of white space must be the last word.
+    if name == "sentencepiece":
+        steps = [*steps[1:], nm.SentencePieceNormalizer(user_defined_symbols=tuple(user_defined_symbols))]
+    steps = [step for step in steps if step is not None]
+    return nm.Sequence(tuple(steps)) if len(steps) > 1 else next(iter(steps), None)
+
+
+def named_pre_tokenizer(name: str, byte_level: bool = False) -> pt.PreTokenizer | None:
+    """Returns a pre-tokenizer by name.
+
+    Args:
+      name: "bert", "whitespace", "whitespace_split", "metaspace", "whitespace_metaspace" (one "▁" for white
+        space of any length, as sentencepiece has it), "none", or a pattern of byte-level models: "gpt2",
+        "cl100k_base", "o200k_base", "llama3", "qwen", "tekken", ...
+      byte_level: whether a byte-level model follows, which HF tells by a last step of its own.
+
+    Raises:
+      ValueError: for another name.
+    """
+    patterns = {
+        key: (lambda key=key: pt.Split(TIKTOKEN_PATTERNS[key], "isolated", is_regex=True)) for key in TIKTOKEN_PATTERNS
+    }
+    found = _named("pre-tokenizer", name, {**patterns, **_PRE_TOKENIZERS})
+    if not byte_level or isinstance(found, pt.ByteLevel):
+        return found
+    return _BYTE_LEVEL if found is None else pt.Sequence((found, _BYTE_LEVEL))
+
+
+def _named(kind: str, name: str, known: Mapping[str, Callable[[], Any]]) -> Any:
+    if name not in known:
+        raise ValueError(f"there is no {kind} {name!r}; choose one of {', '.join(sorted(known))}")
+    return known[name]()
+
+
+@dataclasses.dataclass(frozen=True)
+class ModelParts:
+    """What belongs to a model that has just been trained."""
+
+    model: Any
+    decoder: Any
+    post_processor: PostProcessor | None
+    added_tokens: tuple[AddedToken, ...]
+
+
+def parts_for(
+    model: Any,
+    normalizer: nm.Normalizer | None,
+    pre_tokenizer: pt.PreTokenizer | None,
+    special_tokens: Sequence[str],
+    user_defined_symbols: Sequence[str] = (),
+) -> ModelParts:
+    """Returns a model as a tokenizer with these parts takes it, and the decoder, layout and added tokens for it.
+
+    A Unigram model keeps sentencepiece's rules where `SentencePieceNormalizer` makes its text, and follows HF's after
+    any other; its special and user-defined pieces are those that training made. `[CLS]` and `[SEP]` are put around
+    texts where a WordPiece vocabulary has both.
+    """
+    spaces_are_visible = _has(normalizer, nm.SentencePieceNormalizer) or _has(pre_tokenizer, pt.Metaspace)
+    if isinstance(model, Unigram):
+        kinds = list(zip(model.piece_types or (), (piece for piece, _ in model.vocab), strict=False))
+        special_tokens = special_tokens or [piece for kind, piece in kinds if kind in _SPECIAL_TYPES]
+        user_defined_symbols = [piece for kind, piece in kinds if kind == PieceType.USER_DEFINED]
+        if not _has(normalizer, nm.SentencePieceNormalizer):
+            model = dataclasses.replace(model, piece_types=None)
+        ids = {piece: i for i, (piece, _) in reversed(list(enumerate(model.vocab)))}
+    else:
+        ids = dict(model.vocab)
+    decoder: Any = None
+    post_processor: PostProcessor | None = None
+    if isinstance(model, WordPiece):
+        decoder = decoders.WordPiece(model.continuing_subword_prefix)
+        if "[CLS]" in ids and "[SEP]" in ids:
+            post_processor = BertProcessing(("[SEP]", ids["[SEP]"]), ("[CLS]", ids["[CLS]"]))
+    elif isinstance(model, BPE) and model.byte_level:
+        decoder = decoders.ByteLevel()
+    elif spaces_are_visible and getattr(model, "byte_fallback", False):
+        decoder = decoders.Sequence(
+            (decoders.Replace("\u2581", " "), decoders.ByteFallback(), decoders.Fuse(), decoders.Strip(" ", 1, 0))
+        )
+    elif spaces_are_visible:
+        decoder = decoders.Metaspace()
+    elif isinstance(model, BPE) and model.end_of_word_suffix:
+        decoder = decoders.BPEDecoder(model.end_of_word_suffix)
+    added = [AddedToken(ids[token], token) for token in special_tokens if token in ids]
+    if not _has(normalizer, nm.SentencePieceNormalizer):  # whose models keep them whole themselves
+        added += [AddedToken(ids[token], token, special=False) for token in user_defined_symbols if token in ids]
+    return ModelParts(model, decoder, post_processor, tuple(sorted(added, key=lambda token: token.id)))
+
+
+def _has(component: Any, kind: type) -> bool:
+    parts = getattr(component, "normalizers", None) or getattr(component, "pretokenizers", None) or ()
+    return isinstance(component, kind) or any(_has(part, kind) for part in parts)

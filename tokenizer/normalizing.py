@@ -1,0 +1,61 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The normalizer as a step of its own, over rows that may be parts of documents."""
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from tokenizer.aligned import AlignedText
+from tokenizer.pre_tokenizers import Metaspace, Sequence
+from tokenizer.ragged import Ragged, read_only
+
+_START_BYTES = 256
+
+
+class NormalizingStage:
+    """Normalizes rows, and knows which of them still begin where their document begins."""
+
+    def __init__(self, normalizer: Any, pre_tokenizer: Any) -> None:
+        """Prepares a stage; `normalizer` may be None."""
+        self._normalizer = normalizer
+        self._asks_for_start = _asks_for_start(pre_tokenizer)
+
+    def run(self, rows: Ragged, is_first: npt.NDArray[np.bool_]) -> tuple[Ragged, npt.NDArray[np.bool_]]:
+        """Returns the rows normalized, and which of them are at the start of their document, bool[n_rows]."""
+        if self._normalizer is None:
+            return rows, is_first
+        normalized = self._normalizer.normalize_rows(rows)
+        if self._asks_for_start and normalized is not rows:
+            is_first = read_only(is_first & self._keeps_start(rows, normalized))
+        return normalized, is_first
+
+    def _keeps_start(self, before: Ragged, after: Ragged) -> npt.NDArray[np.bool_]:
+        """Returns which rows begin with what they began with before normalization.
+
+        A pre-tokenizer that treats the start of a document differently takes, as in HF, a text whose first characters
+        were removed for one that starts later. Only rows whose first character changed are looked at closely.
+        """
+        keeps = np.ones(before.n_rows, np.bool_)
+        for row in np.flatnonzero(_first_bytes(before) != _first_bytes(after)).tolist():
+            data = bytes(before.values[before.offsets[row] : before.offsets[row + 1]][:_START_BYTES])
+            aligned = self._normalizer.normalize_aligned(AlignedText.original(data.decode("utf-8", "ignore")))
+            keeps[row] = not aligned.text or aligned.starts[0] == 0
+        return keeps
+
+
+def _first_bytes(rows: Ragged) -> npt.NDArray[np.int64]:
+    """Returns the first up to four bytes of each row as one number, int64[n_rows]."""
+    found = np.zeros(rows.n_rows, np.int64)
+    lengths = np.diff(rows.offsets)
+    for i in range(4):
+        there = lengths > i
+        found[there] |= rows.values[rows.offsets[:-1][there] + i].astype(np.int64) << (8 * i)
+    return found
+
+
+def _asks_for_start(pre_tokenizer: Any) -> bool:
+    """Whether a pre-tokenizer treats the start of a document differently."""
+    if isinstance(pre_tokenizer, Sequence):
+        return any(_asks_for_start(part) for part in pre_tokenizer.pretokenizers)
+    return isinstance(pre_tokenizer, Metaspace) and pre_tokenizer.prepend_scheme == "first"
