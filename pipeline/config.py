@@ -18,8 +18,11 @@ from pathlib import Path
 from typing import Annotated, Any, Literal, Self, get_args
 
 import yaml
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
-from pydantic_core import ErrorDetails, PydanticCustomError
+from pydantic import Field, ValidationError, model_validator
+from pydantic_core import ErrorDetails
+
+from pipeline.sections import NonEmpty, Section, mistake
+from pipeline.train_config import CountsConfig, TrainConfig
 
 MIB = 1 << 20
 
@@ -32,18 +35,11 @@ Job = Literal["run", "count", "train", "tokenize"]
 BYTE_TOKENS = tuple(f"<0x{byte:02X}>" for byte in range(256))
 """The vocabulary entries that the OOV policy `byte` emits."""
 
-_NonEmpty = Annotated[str, Field(min_length=1)]
 
-
-class _Section(BaseModel):
-    # Strict: `vocab_size: "8000"` or `lowercase: 1` is a mistake to report, not a value to guess.
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, use_attribute_docstrings=True)
-
-
-class InputConfig(_Section):
+class InputConfig(Section):
     """Where documents come from and how to find them in a file."""
 
-    paths: Annotated[list[_NonEmpty], Field(min_length=1)]
+    paths: Annotated[list[NonEmpty], Field(min_length=1)] = []
     """Files or glob patterns, local or of any filesystem Beam knows (`gs://`, `s3://`, `hdfs://`)."""
     format: Literal["auto", "jsonl", "text", "parquet"] = "auto"
     """`auto` decides per file by its name without the compression suffix."""
@@ -51,9 +47,9 @@ class InputConfig(_Section):
     """`auto` decides per file by its first bytes."""
     document: Literal["line", "file", "blank_line"] = "line"
     """For `text`: a document per line, per file, or separated by blank lines."""
-    text_field: _NonEmpty = "text"
+    text_field: NonEmpty = "text"
     """For `jsonl` and `parquet`: the field that holds the text."""
-    id_field: _NonEmpty | None = "id"
+    id_field: NonEmpty | None = "id"
     """The field that holds the document's id; where absent or null the id is `name:offset`."""
     split_bytes: Annotated[int, Field(ge=1)] = 32 * MIB
     """Large uncompressed files are cut at multiples of this; small files are grouped up to it."""
@@ -63,39 +59,11 @@ class InputConfig(_Section):
     @model_validator(mode="after")
     def _check_document(self) -> Self:
         if self.document != "line" and self.format in ("jsonl", "parquet"):
-            raise _mistake("document", self.document, f"applies to format text, but format is {self.format!r}")
+            raise mistake("document", self.document, f"applies to format text, but format is {self.format!r}")
         return self
 
 
-class TrainConfig(_Section):
-    """A vocabulary to train on the input before tokenizing it."""
-
-    model: Literal["wordpiece"] = "wordpiece"
-    vocab_size: Annotated[int, Field(ge=1, le=10_000_000)] = 30_000
-    """Entries of the vocabulary at most, special tokens and alphabet included."""
-    rule: Literal["frequency", "likelihood"] = "frequency"
-    """`frequency`: the most frequent pair merges first (HF); `likelihood`: count(ab) / (count(a) * count(b))."""
-    min_frequency: Annotated[int, Field(ge=1)] = 2
-    """Pairs that occur less often are not merged."""
-    limit_alphabet: Annotated[int, Field(ge=1)] | None = 1000
-    """Characters to keep at most, the most frequent first; null keeps all of them."""
-    special_tokens: list[_NonEmpty] = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
-    """First entries of the vocabulary, in this order."""
-
-    @model_validator(mode="after")
-    def _check_special_tokens(self) -> Self:
-        tokens = self.special_tokens
-        if len(set(tokens)) < len(tokens):
-            twice = sorted({token for token in tokens if tokens.count(token) > 1})
-            raise _mistake("special_tokens", tokens, f"must name each token once; {', '.join(twice)} occurs again")
-        if "[UNK]" not in tokens:
-            raise _mistake("special_tokens", tokens, "must contain '[UNK]', the unknown token")
-        if self.vocab_size < len(tokens):
-            raise _mistake("vocab_size", self.vocab_size, f"must leave room for the {len(tokens)} special tokens")
-        return self
-
-
-class TruncationConfig(_Section):
+class TruncationConfig(Section):
     """Rows longer than `max_length` tokens are cut."""
 
     max_length: Annotated[int, Field(ge=1)]
@@ -104,7 +72,7 @@ class TruncationConfig(_Section):
     """The end that is cut off."""
 
 
-class PaddingConfig(_Section):
+class PaddingConfig(Section):
     """Rows shorter than `length` tokens are filled with the padding token."""
 
     length: Annotated[int, Field(ge=1)]
@@ -113,10 +81,10 @@ class PaddingConfig(_Section):
     """The end that is filled."""
 
 
-class TokenizerConfig(_Section):
+class TokenizerConfig(Section):
     """Either `file`: a tokenizer as it is on disk, or `train`: one learned from the input."""
 
-    file: _NonEmpty | None = None
+    file: NonEmpty | None = None
     """A `vocab.txt`, a `tokenizer.json`, or a directory that holds one of them."""
     train: TrainConfig | None = None
     lowercase: bool | None = None
@@ -133,7 +101,7 @@ class TokenizerConfig(_Section):
     @model_validator(mode="after")
     def _check_lengths(self) -> Self:
         if self.padding and self.truncation and self.padding.length < self.truncation.max_length:
-            raise _mistake(
+            raise mistake(
                 "padding.length",
                 self.padding.length,
                 f"must be at least truncation.max_length, which is {self.truncation.max_length}",
@@ -144,7 +112,7 @@ class TokenizerConfig(_Section):
     def _check_special_tokens(self) -> Self:
         if self.train is None:
             return self
-        tokens = self.train.special_tokens
+        tokens = self.train.tokens
         needed = {"padding": ["[PAD]"] if self.padding else []}
         needed["add_special_tokens"] = ["[CLS]", "[SEP]"] if self.add_special_tokens else []
         needed["oov: byte"] = list(BYTE_TOKENS) if self.oov == "byte" else []
@@ -152,14 +120,14 @@ class TokenizerConfig(_Section):
             if missing := [name for name in names if name not in tokens]:
                 more = f" and {len(missing) - 2} more" if len(missing) > 2 else ""
                 listed = ", ".join(missing[:2]) + more
-                raise _mistake("train.special_tokens", tokens, f"must contain {listed} because `{why}` needs them")
+                raise mistake("train.special_tokens", tokens, f"must contain {listed} because `{why}` needs them")
         return self
 
 
-class OutputConfig(_Section):
+class OutputConfig(Section):
     """What is written and where."""
 
-    path: _NonEmpty
+    path: NonEmpty
     """A folder, made if it is not there."""
     format: Literal["parquet", "tfrecord"] = "parquet"
     compression: Literal["auto", "none", "gzip", "zstd"] = "auto"
@@ -171,14 +139,15 @@ class OutputConfig(_Section):
     def _check_compression(self) -> Self:
         known = {"parquet": ("auto", "none", "zstd"), "tfrecord": ("auto", "none", "gzip")}[self.format]
         if self.compression not in known:
-            raise _mistake("compression", self.compression, f"{self.format} allows {', '.join(known)}")
+            raise mistake("compression", self.compression, f"{self.format} allows {', '.join(known)}")
         return self
 
 
-class Config(_Section):
+class Config(Section):
     """One job: what to compute. Where and how to run it is said on the command line."""
 
-    input: InputConfig
+    input: InputConfig = InputConfig()
+    counts: CountsConfig = CountsConfig()
     tokenizer: TokenizerConfig = TokenizerConfig()
     output: OutputConfig
 
@@ -206,6 +175,7 @@ def load_config(path: str, overrides: Sequence[str] = (), job: Job | None = None
     problems: list[str] = []
     for override in overrides:
         problems += _apply_override(tree, override)
+    problems += _missing_input(tree, job)
     if job is not None:
         problems += _missing_for_job(tree, job)
     try:
@@ -223,6 +193,18 @@ def json_schema() -> dict[str, Any]:
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema, "title": "TokenMill config"}
 
 
+def _missing_input(tree: dict[str, Any], job: Job | None) -> list[str]:
+    """Returns what is missing of `input`, which only a training on counts that exist can do without."""
+    section: Any = tree.get("tokenizer")
+    train = section.get("train") if isinstance(section, dict) else None
+    if isinstance(train, dict) and train.get("counts") is not None and job in (None, "train"):
+        return []
+    if "input" not in tree:
+        return ["input: required but missing"]
+    found = tree["input"]
+    return ["input.paths: required but missing"] if isinstance(found, dict) and "paths" not in found else []
+
+
 def _missing_for_job(tree: dict[str, Any], job: Job) -> list[str]:
     """Returns what `job` needs of `tokenizer.file` and `tokenizer.train` and the config, still unchecked, lacks."""
     section = tree.get("tokenizer")
@@ -233,6 +215,11 @@ def _missing_for_job(tree: dict[str, Any], job: Job) -> list[str]:
         return ["tokenizer: give file, a tokenizer on disk, or train, a vocabulary to learn from the input"]
     if job == "train" and "train" not in keys:
         return ["tokenizer.train: required by the job train, for example `train: {vocab_size: 8000}`"]
+    train = section.get("train") if isinstance(section, dict) else None
+    if job == "run" and isinstance(train, dict):
+        for key, is_several in (("vocab_size", isinstance(train.get("vocab_size"), list)), ("by", train.get("by"))):
+            if is_several:
+                return [f"tokenizer.train.{key}: makes several vocabularies, the job run tokenizes with one; use train"]
     if job == "tokenize" and "file" not in keys:
         instead = "; to train and tokenize in one go use the job run" if "train" in keys else ""
         return [f"tokenizer.file: required by the job tokenize{instead}"]
@@ -312,11 +299,6 @@ def _apply_override(tree: dict[str, Any], override: str) -> list[str]:
     return []
 
 
-def _mistake(path: str, value: object, allowed: str) -> PydanticCustomError:
-    """A mistake that involves several keys; `path` is relative to the section that found it."""
-    return PydanticCustomError("cross_check", "{allowed}", {"path": path, "value": value, "allowed": allowed})
-
-
 def _describe(details: ErrorDetails) -> str:
     """Returns one line for one of pydantic's errors: where, what was found, what is allowed, what may be meant."""
     location = [str(part) for part in details["loc"]]
@@ -340,6 +322,9 @@ def _describe(details: ErrorDetails) -> str:
 
 
 _EXPECTED = {
+    "greater_than": "must be greater than {gt}",
+    "less_than": "must be less than {lt}",
+    "float_type": "must be a number",
     "int_type": "must be an integer",
     "int_from_float": "must be an integer",
     "bool_type": "must be true or false",
@@ -367,22 +352,22 @@ def _did_you_mean(value: object, allowed: Sequence[str]) -> str:
     return f"; did you mean {near[0]!r}?" if near else ""
 
 
-def _model_of(annotation: Any) -> type[_Section] | None:
+def _model_of(annotation: Any) -> type[Section] | None:
     """Returns the section class inside an annotation such as `TrainConfig | None`."""
     candidates = (annotation, *get_args(annotation))
-    return next((c for c in candidates if isinstance(c, type) and issubclass(c, _Section)), None)
+    return next((c for c in candidates if isinstance(c, type) and issubclass(c, Section)), None)
 
 
 def _keys_of(location: Sequence[str]) -> list[str]:
     """Returns the keys of the section at `location`; none when it is not a section."""
-    model: type[_Section] | None = Config
+    model: type[Section] | None = Config
     for name in location:
         field = model.model_fields.get(name) if model else None
         model = _model_of(field.annotation) if field else None
     return list(model.model_fields) if model else []
 
 
-def _all_paths(model: type[_Section], prefix: str = "") -> Iterator[str]:
+def _all_paths(model: type[Section], prefix: str = "") -> Iterator[str]:
     for name, field in model.model_fields.items():
         yield prefix + name
         if section := _model_of(field.annotation):

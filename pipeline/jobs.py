@@ -15,11 +15,12 @@ from typing import Any
 
 import apache_beam as beam
 
-from pipeline import counting, ledger, manifest, planning, progress, tokenizing
-from pipeline.counting import PartitionCounts
+from pipeline import count_finishing, counting, counts, ledger, manifest, planning, progress, tokenizing
+from pipeline.count_finishing import PartitionCounts
 from pipeline.ledger import BooksError, FileRecord
 from pipeline.planning import JobPlan
 from pipeline.splits import Split
+from pipeline.training import Vocabulary
 from pipeline.transforms import CountSplits, MergeCounts, TokenizeSplits, TrainVocabulary, compiled_tokenizer
 from tokenizer import Tokenizer
 
@@ -31,30 +32,40 @@ def build(pipeline: beam.Pipeline, plan: JobPlan) -> Any:
 
 def count(pipeline: beam.Pipeline, plan: JobPlan) -> Any:
     """Counts words: input -> counts/."""
-    counts = _count(pipeline, plan)
-    return counts | "Finish" >> beam.Map(_finish_counting, None, plan.job, plan.config.output.path)
+    counted = _count(pipeline, plan)
+    return counted | "Finish" >> beam.Map(_finish_counting, None, plan.job, plan.config.output.path)
 
 
 def train(pipeline: beam.Pipeline, plan: JobPlan) -> Any:
-    """Trains a vocabulary: input -> counts/ -> vocab/."""
-    counts = _count(pipeline, plan)
-    tokenizer = counts | "TrainVocabulary" >> TrainVocabulary(plan.config.tokenizer, plan.config.output.path)
-    return counts | "Finish" >> beam.Map(
-        _finish_counting, beam.pvalue.AsSingleton(tokenizer), plan.job, plan.config.output.path
+    """Trains vocabularies: input -> counts/ -> vocab/, or from counts that exist."""
+    counted = _count(pipeline, plan)
+    return counted | "Finish" >> beam.Map(
+        _finish_counting, beam.pvalue.AsSingleton(_train(counted, plan)), plan.job, plan.config.output.path
     )
 
 
 def tokenize(pipeline: beam.Pipeline, plan: JobPlan) -> Any:
     """Tokenizes with a tokenizer that exists: input -> shards."""
     tokenizer = pipeline | "Tokenizer" >> beam.Create([plan.tokenizer_json]).with_output_types(str)
-    return _tokenize(pipeline, plan, tokenizer, None)
+    return _tokenize(pipeline, plan, tokenizer)
 
 
 def run(pipeline: beam.Pipeline, plan: JobPlan) -> Any:
     """Trains a vocabulary and tokenizes with it, in one graph: input -> counts/ -> vocab/ -> shards."""
-    counts = _count(pipeline, plan)
-    tokenizer = counts | "TrainVocabulary" >> TrainVocabulary(plan.config.tokenizer, plan.config.output.path)
-    return _tokenize(pipeline, plan, tokenizer, counts)
+    counted = _count(pipeline, plan)
+    vocabularies = _train(counted, plan)
+    tokenizer = vocabularies | "Tokenizer" >> beam.Map(_tokenizer_of).with_output_types(str)
+    return _tokenize(pipeline, plan, tokenizer, counted, vocabularies)
+
+
+def _train(counted: Any, plan: JobPlan) -> Any:
+    folder = plan.counts_given or plan.config.output.path
+    return counted | "TrainVocabulary" >> TrainVocabulary(plan.config.tokenizer, folder)
+
+
+def _tokenizer_of(vocabularies: Sequence[str]) -> str:
+    (vocabulary,) = vocabularies
+    return Vocabulary.from_json(vocabulary).tokenizer_json
 
 
 def _splits(pipeline: beam.Pipeline, plan: JobPlan, label: str) -> Any:
@@ -68,27 +79,31 @@ def _splits(pipeline: beam.Pipeline, plan: JobPlan, label: str) -> Any:
 
 
 def _count(pipeline: beam.Pipeline, plan: JobPlan) -> Any:
-    """Returns one list, the finished counts artifact as `PartitionCounts` in JSON; an earlier run may have made it."""
+    """Returns one list, the finished counts artifact as `PartitionCounts` in JSON; an earlier run may have made it.
+
+    It is empty where a vocabulary is trained on counts of another folder.
+    """
     finished = plan.finished_counts()
-    if finished is not None:
-        descriptors = [counts.to_json() for counts in finished]
-        return pipeline | "FinishedCounts" >> beam.Create([descriptors]).with_output_types(list[str])
-    if plan.counting_json is None:
+    if finished is None and plan.counting_json is None and plan.counts_given is None:
         raise ValueError(f"the job {plan.name} does not count words")
-    output = plan.config.output.path
-    key = counting.count_key(plan.config.input, plan.counting_json)
-    counts = _splits(pipeline, plan, "Count") | "CountSplits" >> CountSplits(
-        plan.config.input, output, plan.counting_json
+    if finished is not None or plan.counting_json is None:
+        descriptors = [each.to_json() for each in finished or []]
+        return pipeline | "FinishedCounts" >> beam.Create([descriptors]).with_output_types(list[str])
+    config, output = plan.config, plan.config.output.path
+    key = counting.count_key(config.input, config.counts, plan.counting_json)
+    counted = _splits(pipeline, plan, "Count") | "CountSplits" >> CountSplits(
+        config.input, output, plan.counting_json, config.counts
     )
-    return counts | "MergeCounts" >> MergeCounts(output, key)
+    return counted | "MergeCounts" >> MergeCounts(output, key, plan.counting_json, config.counts)
 
 
-def _tokenize(pipeline: beam.Pipeline, plan: JobPlan, tokenizer: Any, counts: Any) -> Any:
+def _tokenize(pipeline: beam.Pipeline, plan: JobPlan, tokenizer: Any, counted: Any = None, trained: Any = None) -> Any:
     ids = _splits(pipeline, plan, "Tokenize") | "TokenizeSplits" >> TokenizeSplits(
         plan.config, len(plan.splits), beam.pvalue.AsSingleton(tokenizer)
     )
     # A job that has not trained has no counts: an empty list says so.
-    partitions: Any = beam.pvalue.AsSingleton(counts) if counts is not None else []
+    partitions: Any = beam.pvalue.AsSingleton(counted) if counted is not None else []
+    vocabularies: Any = beam.pvalue.AsSingleton(trained) if trained is not None else []
     return (
         pipeline
         | "Once" >> beam.Create([plan.plan_path])
@@ -98,6 +113,7 @@ def _tokenize(pipeline: beam.Pipeline, plan: JobPlan, tokenizer: Any, counts: An
             beam.pvalue.AsList(ids),
             beam.pvalue.AsSingleton(tokenizer),
             partitions,
+            vocabularies,
             plan.config,
             plan.job,
         ).with_output_types(str)
@@ -105,7 +121,13 @@ def _tokenize(pipeline: beam.Pipeline, plan: JobPlan, tokenizer: Any, counts: An
 
 
 def _finish_tokenizing(
-    plan_path: str, ids: Sequence[str], tokenizer_json: str, partitions: Sequence[str], config: Any, job: manifest.Job
+    plan_path: str,
+    ids: Sequence[str],
+    tokenizer_json: str,
+    partitions: Sequence[str],
+    vocabularies: Sequence[str],
+    config: Any,
+    job: manifest.Job,
 ) -> str:
     _enter_finishing()
     splits = sorted(map(Split.from_json, planning.read_plan(plan_path)), key=lambda split: split.index)
@@ -113,29 +135,39 @@ def _finish_tokenizing(
         raise BooksError(f"{len(splits)} splits were planned, and the {len(ids)} that are done are not these")
     output = config.output.path
     files = _counts_files(partitions, output)
+    files += [_write_record(output, Vocabulary.from_json(text)) for text in vocabularies]
     tokenizing.finish_output(config, job, splits, compiled_tokenizer(tokenizer_json), files=files)
-    counting.delete_staged(output)
+    count_finishing.delete_staged(output)
     return job.digest
 
 
-def _finish_counting(partitions: Sequence[str], tokenizer_json: str | None, job: manifest.Job, output: str) -> str:
+def _finish_counting(
+    partitions: Sequence[str], vocabularies: Sequence[str] | None, job: manifest.Job, output: str
+) -> str:
     _enter_finishing()
     files = _counts_files(partitions, output)
     tokenizer = None
-    if tokenizer_json is not None:
-        trained = Tokenizer.from_str(tokenizer_json)
-        files += tokenizing.write_vocabulary(output, trained)
-        tokenizer = {"digest": trained.digest, "vocab_size": trained.n_ids}
+    for vocabulary in map(Vocabulary.from_json, vocabularies or ()):
+        trained = Tokenizer.from_str(vocabulary.tokenizer_json)
+        files += tokenizing.write_vocabulary(output, trained, vocabulary.folder)
+        files.append(_write_record(output, vocabulary))
+        if not vocabulary.folder:
+            tokenizer = {"digest": trained.digest, "vocab_size": trained.n_ids}
     manifest.publish(output, job, [], manifest.build(job, [], [], tokenizer=tokenizer, files=files))
-    counting.delete_staged(output)
+    count_finishing.delete_staged(output)
     return job.digest
+
+
+def _write_record(output: str, vocabulary: Vocabulary) -> FileRecord:
+    folder = f"{manifest.VOCABULARY}/{vocabulary.folder}" if vocabulary.folder else manifest.VOCABULARY
+    return tokenizing.write_file(output, f"{folder}/{manifest.TRAINING_NAME}", ledger.to_json(vocabulary.record))
 
 
 def _counts_files(partitions: Sequence[str], output: str) -> list[FileRecord]:
     if not partitions:
         return []
     files = [PartitionCounts.from_json(text).file for text in partitions]
-    return [*files, ledger.describe(output, counting.TOTALS_NAME)]
+    return [*files, *(ledger.describe(output, name) for name in (counts.REPORT_NAME, counts.ALPHABET_NAME))]
 
 
 def _enter_finishing() -> None:

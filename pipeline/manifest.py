@@ -35,7 +35,8 @@ PLAN = f"{ledger.LEDGER}/plan.jsonl"
 """The splits, for the workers of a running job."""
 VOCABULARY = "vocab"
 TOKENIZER = f"{VOCABULARY}/tokenizer.json"
-VOCAB_TXT = f"{VOCABULARY}/vocab.txt"
+TRAINING_NAME = "training.json"
+"""Beside every tokenizer.json that was trained: how."""
 TOKEN_COUNTS = f"{VOCABULARY}/token_counts.parquet"
 COUNTS = "counts"
 COUNTING = "_counts"
@@ -44,8 +45,12 @@ Mode = Literal["new", "resume", "overwrite"]
 
 _NUMBERED = re.compile(r"(tokens|rejects)-(\d{5,})-of-(\d{5,})(\.[a-z.]+)")
 _LEDGER_FILE = re.compile(rf"{ledger.LEDGER}/[0-9a-f]{{16}}\.(json|arrow)")
-_COUNTS_FILE = re.compile(rf"{COUNTS}/(counts-\d{{5,}}-of-\d{{5,}}\.parquet|counts\.json)")
-_OWN_FILES = {MANIFEST, STATS, PLAN, TOKENIZER, VOCAB_TXT, TOKEN_COUNTS}
+_COUNTS_FILE = re.compile(rf"{COUNTS}/(counts-\d{{5,}}-of-\d{{5,}}\.parquet|counts\.json|alphabet\.parquet)")
+_VOCABULARY_FILE = re.compile(
+    rf"{VOCABULARY}/([\w.%-]+/){{0,2}}"
+    r"(tokenizer\.json|training\.json|vocab\.txt|vocab\.json|merges\.txt|tokenizer\.model|token_counts\.parquet)"
+)
+_OWN_FILES = {MANIFEST, STATS, PLAN}
 _FOLDERS = ("", ledger.REJECTED, VOCABULARY, COUNTS, ledger.LEDGER)
 
 
@@ -62,15 +67,18 @@ class Job:
         return hashlib.sha256(to_json(self.parts)).hexdigest()
 
     @classmethod
-    def of(cls, name: str, config: Config, tokenizer: str | None) -> Self:
+    def of(cls, name: str, config: Config, tokenizer: str | None, counts: str | None = None) -> Self:
         """Returns the job of a config.
 
         Args:
           name: of the job, for example "tokenize".
           config: its config; where input, tokenizer and output lie does not matter, what is made of them does.
           tokenizer: digest of the tokenizer; None for a job that trains one, which the config then decides.
+          counts: digest of the counts that it trains on; None where it counts itself.
         """
-        places = {"input": {"paths"}, "tokenizer": {"file"}, "output": {"path"}}
+        places: Any = {
+            "input": {"paths": True}, "tokenizer": {"file": True, "train": {"counts": True}}, "output": {"path": True}
+        }  # fmt: skip
         versions = {"pyarrow": pa.__version__, "tokenmill": VERSION}
         if config.output.compression == "gzip":
             versions["zlib"] = zlib.ZLIB_RUNTIME_VERSION
@@ -79,6 +87,7 @@ class Job:
             "format_version": SHARD_FORMAT_VERSION,
             "job": name,
             "tokenizer": tokenizer,
+            **({"counts": counts} if counts is not None else {}),
             "unicode": dict(UNICODE_VERSIONS),
             "versions": versions,
         }
@@ -131,7 +140,8 @@ def prepare_output(output: str, job: Job, mode: Mode, *, n_splits: int = 0, suff
             _remove(output, [MANIFEST, STATS])
         else:
             # The manifest first, for it would lie; the record of the job last, or nobody would know what is ours.
-            own = [name for name in _files(output, _FOLDERS) if _is_own(name, earlier_plans)]
+            names = [*_files(output, _FOLDERS), *_listed_files(output)]
+            own = [name for name in names if _is_own(name, earlier_plans)]
             _remove(output, [MANIFEST, *own, JOB])
             storage.delete_tree(storage.join(output, COUNTING))
         storage.delete_tree(storage.join(output, ledger.TEMPORARY))
@@ -372,6 +382,14 @@ def _files(output: str, folders: Iterable[str]) -> Iterator[str]:
             yield f"{folder}/{name}" if folder else name
 
 
+def _listed_files(output: str) -> list[str]:
+    """Returns the files that the manifest of a folder lists beside shards; vocabularies may lie deeper."""
+    try:
+        return [str(record["file"]) for record in read(output)["files"]]
+    except (ValueError, KeyError, TypeError):
+        return []
+
+
 def _is_shard_or_rejects(name: str, plans: Iterable[_Plan]) -> bool:
     folder, _, base = name.rpartition("/")
     match = _NUMBERED.fullmatch(base)
@@ -391,6 +409,7 @@ def _is_own(name: str, plans: Iterable[_Plan]) -> bool:
         or _is_shard_or_rejects(name, plans)
         or _LEDGER_FILE.fullmatch(name) is not None
         or _COUNTS_FILE.fullmatch(name) is not None
+        or _VOCABULARY_FILE.fullmatch(name) is not None
     )
 
 

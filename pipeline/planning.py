@@ -5,9 +5,10 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from pipeline import counting, ledger, manifest, progress, storage, writers
+from pipeline import count_finishing, counting, ledger, manifest, progress, storage, training, writers
 from pipeline.config import Config, Job
-from pipeline.counting import PartitionCounts
+from pipeline.count_finishing import PartitionCounts
+from pipeline.counts import open_counts
 from pipeline.splits import Split, plan_splits
 from pipeline.vocabulary import counting_tokenizer, load_tokenizer
 
@@ -44,6 +45,12 @@ class JobPlan:
         return self.counting_json is not None
 
     @property
+    def counts_given(self) -> str | None:
+        """The folder of counts to train on, where they are not counted by this job."""
+        train = self.config.tokenizer.train
+        return train.counts if train is not None and self.name in ("run", "train") else None
+
+    @property
     def tokenizes(self) -> bool:
         """Whether shards are written."""
         return self.name in ("run", "tokenize")
@@ -71,8 +78,8 @@ class JobPlan:
         """Returns the counts artifact where an earlier run of this job has finished it; it is read to make sure."""
         if self.counting_json is None:
             return None
-        key = counting.count_key(self.config.input, self.counting_json)
-        return counting.load_finished(self.splits, self.config.output.path, key)
+        key = counting.count_key(self.config.input, self.config.counts, self.counting_json)
+        return count_finishing.load_finished(self.splits, self.config.output.path, key)
 
 
 def plan_job(name: Job, config: Config) -> JobPlan:
@@ -83,11 +90,16 @@ def plan_job(name: Job, config: Config) -> JobPlan:
       OSError: when all that is wrong is that files cannot be read.
     """
     tokenizes = name in ("run", "tokenize")
-    trains = config.tokenizer.train is not None and name in ("run", "train")
+    train = config.tokenizer.train if name in ("run", "train") else None
+    trains = train is not None
     problems: list[Exception] = []
-    tokenizer_json = counting_json = digest = None
+    tokenizer_json = counting_json = digest = counts_digest = None
     try:
-        if trains or not tokenizes:
+        if train is not None and train.counts is not None:
+            artifact = open_counts(train.counts)
+            training.check_counts(artifact, config.tokenizer)
+            counts_digest = artifact.digest
+        elif trains or not tokenizes:
             counting_json = counting_tokenizer(config.tokenizer).to_str()
         else:
             tokenizer = load_tokenizer(config.tokenizer)
@@ -96,10 +108,13 @@ def plan_job(name: Job, config: Config) -> JobPlan:
         kind = OSError if isinstance(error, OSError) else ValueError
         problems.append(kind(f"tokenizer.file: {error}" if config.tokenizer.file else f"tokenizer: {error}"))
     name = "tokenize" if name == "run" and not trains else name
-    job = manifest.Job.of(name, config, digest)
+    job = manifest.Job.of(name, config, digest, counts_digest)
     splits: list[Split] = []
     try:
-        splits = plan_splits(config.input, job.digest)
+        if tokenizes or counting_json is not None:
+            splits = plan_splits(config.input, job.digest)
+        if counting_json is not None:
+            counting.check_sources(splits, config.counts)
     except (OSError, ValueError) as error:
         problems.append(error)
     if problems:

@@ -9,7 +9,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from pipeline import counting, manifest, storage
+from pipeline import counts, manifest, storage
 from pipeline.display import duration, megabytes
 
 
@@ -26,7 +26,7 @@ def summarize(output: str, seconds: float) -> RenderableType:
     table.add_column(style="bold", no_wrap=True)
     table.add_column(justify="right", no_wrap=True)
     table.add_column(style="dim", overflow="fold")
-    for row in [*rows, _speed(found, rows, seconds)]:
+    for row in [*rows, _speed(rows, seconds)]:
         table.add_row(*row)
     return Group(Text(f"{found['job']}: done", style="bold green"), table, *_files(output, found))
 
@@ -55,7 +55,19 @@ def _tokens(output: str, found: Mapping[str, Any]) -> list[Row]:
 
 
 def _counts(output: str, found: Mapping[str, Any]) -> list[Row]:
-    totals = _read_json(output, counting.TOTALS_NAME)["totals"]
+    names = {record["file"] for record in found["files"]}
+    rows = _counted(_read_json(output, counts.REPORT_NAME)) if counts.REPORT_NAME in names else []
+    for name in sorted(names):
+        folder, _, base = name.rpartition("/")
+        if base == manifest.TRAINING_NAME:
+            record = _read_json(output, name)
+            of = f"tokens of {record['model']}, from {record['n_distinct_words']:,} distinct words"
+            rows.append((f"{folder}/", f"{record['vocab_size']:,}", of))
+    return rows
+
+
+def _counted(report: Mapping[str, Any]) -> list[Row]:
+    totals, pruned = report["totals"], report["pruned"]
     rejected = totals["rejected"]
     rows = [
         ("documents", f"{totals['n_documents']:,}", f"of {totals['n_records']:,} records"),
@@ -63,14 +75,20 @@ def _counts(output: str, found: Mapping[str, Any]) -> list[Row]:
         ("bytes", f"{totals['n_bytes']:,}", megabytes(totals["n_bytes"])),
         ("words", f"{totals['n_words']:,}", f"{totals['n_distinct_words']:,} distinct"),
     ]
-    if found["tokenizer"] is not None:
-        rows.append(("vocabulary", f"{found['tokenizer']['vocab_size']:,}", "tokens"))
+    if report["labels"]:
+        rows.append(("groups", f"{len(report['groups']):,}", f"by {', '.join(report['labels'])}"))
+    if pruned["bound"]:
+        left_out = (
+            f"distinct left out, {pruned['n_occurrences']:,} occurrences, none more than {pruned['bound']:,} times"
+        )
+        rows.append(("pruned", f"{pruned['n_words']:,}", left_out))
     return rows
 
 
-def _speed(found: Mapping[str, Any], rows: Iterable[Row], seconds: float) -> Row:
-    n_bytes = next(int(number.replace(",", "")) for name, number, _ in rows if name == "bytes")
-    return ("time", duration(seconds), f"{n_bytes / 1e6 / max(seconds, 1e-9):.1f} MB/s, start and end included")
+def _speed(rows: Iterable[Row], seconds: float) -> Row:
+    n_bytes = next((int(number.replace(",", "")) for name, number, _ in rows if name == "bytes"), None)
+    speed = f"{n_bytes / 1e6 / max(seconds, 1e-9):.1f} MB/s, start and end included" if n_bytes is not None else ""
+    return ("time", duration(seconds), speed)
 
 
 def _files(output: str, found: Mapping[str, Any]) -> list[Text]:

@@ -23,7 +23,7 @@ from pipeline.splits import Piece, Split
 from pipeline.statistics import Statistics
 from pipeline.writers import TokenizerInfo
 from pipeline.writers.parquet import RowGroups
-from tokenizer import Padding, Tokenizer, Truncation
+from tokenizer import Padding, Tokenizer, Truncation, WordPiece
 from tokenizer.kernels.compiling import kernel
 
 OnBatch = Callable[[int, int, int, int], None]
@@ -307,8 +307,8 @@ def finish_output(
         entries.append(entry)
     written = [
         *write_vocabulary(output, tokenizer),
-        _write(output, manifest.TOKEN_COUNTS, _to_parquet(statistics.token_counts(total, tokenizer))),
-        _write(output, manifest.STATS, ledger.to_json(statistics.summary(total, tokenizer))),
+        write_file(output, manifest.TOKEN_COUNTS, _to_parquet(statistics.token_counts(total, tokenizer))),
+        write_file(output, manifest.STATS, ledger.to_json(statistics.summary(total, tokenizer))),
         *files,
     ]
     described = {
@@ -332,9 +332,18 @@ def _check_statistics(totals: Mapping[str, Any], counted: Statistics) -> None:
             )
 
 
-def write_vocabulary(output: str, tokenizer: Tokenizer) -> list[FileRecord]:
-    """Writes `vocab/tokenizer.json` and, where lines can hold the vocabulary, `vocab/vocab.txt`."""
-    files = [_write(output, manifest.TOKENIZER, tokenizer.to_str(pretty=True).encode())]
+def write_vocabulary(output: str, tokenizer: Tokenizer, folder: str = "") -> list[FileRecord]:
+    """Writes `vocab/tokenizer.json` and, of WordPiece, `vocab/vocab.txt`, where lines can hold the vocabulary.
+
+    Args:
+      output: the output folder.
+      tokenizer: what to write.
+      folder: where below `vocab/`, where there are several.
+    """
+    base = f"{manifest.VOCABULARY}/{folder}/" if folder else f"{manifest.VOCABULARY}/"
+    files = [write_file(output, f"{base}tokenizer.json", tokenizer.to_str(pretty=True).encode())]
+    if not isinstance(tokenizer.model, WordPiece):
+        return files
     with tempfile.TemporaryDirectory() as directory:
         path = os.path.join(directory, "vocab.txt")
         try:
@@ -342,11 +351,12 @@ def write_vocabulary(output: str, tokenizer: Tokenizer) -> list[FileRecord]:
         except ValueError:
             return files
         with open(path, "rb") as handle:
-            files.append(_write(output, manifest.VOCAB_TXT, handle.read()))
+            files.append(write_file(output, f"{base}vocab.txt", handle.read()))
     return files
 
 
-def _write(output: str, name: str, data: bytes) -> FileRecord:
+def write_file(output: str, name: str, data: bytes) -> FileRecord:
+    """Writes a file of the output folder, whole or not at all, and returns its record."""
     storage.write_atomic(storage.join(output, name), data)
     return ledger.describe(output, name)
 

@@ -5,7 +5,7 @@ Two families. The jobs use the first, in which only split descriptors and names 
 
 - `TokenizeSplits`: a split -> a committed shard, in one fused step;
 - `CountSplits`, `MergeCounts`: splits -> the counts artifact;
-- `TrainVocabulary`: the counts artifact -> a tokenizer.
+- `TrainVocabulary`: the counts artifact -> tokenizers.
 
 The second exchanges columns, `pa.RecordBatch` of a few megabytes, and can be put together freely. Beam fuses
 neighbours, so batches between them cost nothing; a shuffle in between pays for every byte:
@@ -31,15 +31,22 @@ from apache_beam.typehints import Tuple
 from apache_beam.utils.windowed_value import WindowedValue
 
 from pipeline import arrow_coder as arrow_coder  # noqa: PLC0414  # registers the coder, here and in every worker
-from pipeline import counting, progress, schemas
+from pipeline import count_finishing, counting, progress, schemas
 from pipeline.config import Config, InputConfig, TokenizerConfig
-from pipeline.counting import PartitionCounts, SplitCounts
+from pipeline.count_finishing import PartitionCounts
+from pipeline.count_partitions import N_PARTITIONS, partitions_of
+from pipeline.counting import SplitCounts
+from pipeline.counts import open_counts
 from pipeline.planning import COUNTING_STAGE, MERGING_STAGE, TOKENIZING_STAGE, TRAINING_STAGE
 from pipeline.readers import read_split
 from pipeline.splits import Split
 from pipeline.tokenizing import padded_spans, tokenize_split
-from pipeline.vocabulary import train_tokenizer
-from tokenizer import Tokenizer, WordCounter
+from pipeline.train_config import CountsConfig
+from pipeline.training import train_vocabularies
+from tokenizer import Tokenizer, WordCounter, add_word_counts
+
+COUNTS = CountsConfig()
+"""The `counts` section by default: every word is kept, whatever its source."""
 
 TokenizerText = str | beam.pvalue.AsSingleton
 """A `tokenizer.json` as text, or a side input that holds one."""
@@ -145,6 +152,9 @@ class CountSplits(beam.PTransform):
     output: str
     tokenizer: str
     """Its normalizer and pre-tokenizer say what a word is."""
+    counts: CountsConfig = COUNTS
+    n_partitions: int = N_PARTITIONS
+    """As for `MergeCounts`."""
 
     def expand(self, splits: Any) -> Any:  # noqa: D102
         return splits | "CountSplit" >> beam.ParDo(_CountSplitsFn(self)).with_output_types(str)
@@ -153,14 +163,17 @@ class CountSplits(beam.PTransform):
 class _CountSplitsFn(beam.DoFn):
     def __init__(self, parameters: CountSplits) -> None:
         self._input, self._output, self._tokenizer = parameters.input, parameters.output, parameters.tokenizer
-        self._key = counting.count_key(parameters.input, parameters.tokenizer)
+        self._counts, self._n_partitions = parameters.counts, parameters.n_partitions
+        self._key = counting.count_key(parameters.input, parameters.counts, parameters.tokenizer)
         self._report = _Report(CountSplits, COUNTING_STAGE)
 
     def process(self, element: str) -> Iterator[str]:
         split = Split.from_json(element)
         tokenizer = compiled_tokenizer(self._tokenizer)
         with self._report.of(split) as on_batch:
-            counts = counting.count_split(split, self._input, self._output, tokenizer, self._key, on_batch=on_batch)
+            counts = counting.count_split(
+                split, self._input, self._output, tokenizer, self._key, self._counts, self._n_partitions, on_batch
+            )
         yield counts.to_json()
 
 
@@ -169,71 +182,104 @@ class MergeCounts(beam.PTransform):
     """Merges the counts of all splits into the counts artifact, a hash partition per element of work.
 
     Input: `SplitCounts` as JSON. Output: one list, the `PartitionCounts` of the finished artifact as JSON, in order.
-    Memory: the distinct words of one partition, twice, per worker. Counter: words-out, the distinct ones.
+    Memory: bounded, see `count_merging`; disk: all counts of splits, and a partition once more. With `max_words` the
+    partitions are merged twice, for what is dropped must be known first. Counter: words-out, the distinct ones.
     """
 
     output: str
     key: str
-    n_partitions: int = counting.N_PARTITIONS
+    tokenizer: str
+    """As for `CountSplits`."""
+    counts: CountsConfig = COUNTS
+    n_partitions: int = N_PARTITIONS
 
     def expand(self, counts: Any) -> Any:  # noqa: D102
-        merge = beam.ParDo(_MergePartitionFn(self.output, self.n_partitions), beam.pvalue.AsList(counts))
-        partitions = (
-            counts.pipeline
-            | "Partitions" >> beam.Create(list(range(self.n_partitions)))
-            | "MergePartition" >> merge.with_output_types(str)
-        )
-        inputs = beam.pvalue.AsList(counts), beam.pvalue.AsList(partitions)
+        splits = beam.pvalue.AsList(counts)
+        numbers = counts.pipeline | "Partitions" >> beam.Create(list(range(self.n_partitions)))
+        bound: Any = self.counts.min_count - 1
+        if self.counts.max_words is not None:
+            histograms = numbers | "Histogram" >> beam.Map(
+                _histogram, splits, self.output, self.counts.min_count
+            ).with_output_types(list[tuple[int, int]])
+            found = (
+                counts.pipeline
+                | "ForBound" >> beam.Create([self.counts])
+                | "FindBound" >> beam.Map(_find_bound, beam.pvalue.AsList(histograms)).with_output_types(int)
+            )
+            bound = beam.pvalue.AsSingleton(found)
+        merge = beam.ParDo(_MergePartitionFn(self), splits, bound)
+        partitions = numbers | "MergePartition" >> merge.with_output_types(str)
         return (
             counts.pipeline
             | "Once" >> beam.Create([None])
-            | "FinishCounts" >> beam.Map(_finish_counts, *inputs, self.output, self.key).with_output_types(list[str])
+            | "FinishCounts"
+            >> beam.Map(_finish_counts, splits, beam.pvalue.AsList(partitions), self).with_output_types(list[str])
         )
 
 
+def _histogram(partition: int, splits: Sequence[str], output: str, min_count: int) -> list[tuple[int, int]]:
+    _enter_stage(MERGING_STAGE)
+    counts = map(SplitCounts.from_json, splits)
+    return count_finishing.histogram_partition(partition, counts, output, min_count)
+
+
+def _find_bound(config: CountsConfig, histograms: Sequence[Sequence[tuple[int, int]]]) -> int:
+    return count_finishing.find_bound(histograms, config)
+
+
 class _MergePartitionFn(beam.DoFn):
-    def __init__(self, output: str, n_partitions: int) -> None:
-        self._output, self._n_partitions = output, n_partitions
+    def __init__(self, parameters: MergeCounts) -> None:
+        self._parameters = parameters
         self._words = Metrics.counter(MergeCounts, "words-out")
 
-    def process(self, element: int, splits: Sequence[str]) -> Iterator[str]:
+    def process(self, element: int, splits: Sequence[str], bound: int) -> Iterator[str]:
         _enter_stage(MERGING_STAGE)
-        counts = map(SplitCounts.from_json, splits)
-        merged = counting.merge_partition(element, self._n_partitions, counts, self._output)
+        merged = count_finishing.merge_partition(
+            element,
+            self._parameters.n_partitions,
+            map(SplitCounts.from_json, splits),
+            self._parameters.output,
+            self._parameters.counts.by,
+            bound,
+        )
         self._words.inc(merged.file.rows or 0)
         yield merged.to_json()
 
 
-def _finish_counts(_: None, splits: Sequence[str], partitions: Sequence[str], output: str, key: str) -> list[str]:
-    finished = counting.finish_counts(
+def _finish_counts(_: None, splits: Sequence[str], partitions: Sequence[str], parameters: MergeCounts) -> list[str]:
+    finished = count_finishing.finish_counts(
         [SplitCounts.from_json(text) for text in splits],
         [PartitionCounts.from_json(text) for text in partitions],
-        output,
-        key,
+        parameters.output,
+        parameters.key,
+        parameters.tokenizer,
+        parameters.counts.by,
     )
     return [counts.to_json() for counts in finished]
 
 
 @dataclasses.dataclass
 class TrainVocabulary(beam.PTransform):
-    """Trains a vocabulary on the counts artifact.
+    """Trains vocabularies on a counts artifact.
 
-    Input: one list of `PartitionCounts` as JSON. Output: one `tokenizer.json` as text, with the truncation and padding
-    that the config asks for. Memory: all distinct words of the corpus, on one worker. Deterministic: a function of the
-    counts and the config.
+    Input: one element, whatever it is, once the artifact is finished. Output: one list of `training.Vocabulary` as
+    JSON: each a `tokenizer.json` as text, with the truncation and padding that the config asks for, and its training
+    record. Memory: all distinct words of the artifact, on one worker. Deterministic: a function of the counts and the
+    config.
     """
 
     config: TokenizerConfig
-    output: str
+    counts: str
+    """The folder of the artifact."""
 
-    def expand(self, counts: Any) -> Any:  # noqa: D102
-        return counts | "Train" >> beam.Map(_train, self.config, self.output).with_output_types(str)
+    def expand(self, finished: Any) -> Any:  # noqa: D102
+        return finished | "Train" >> beam.Map(_train, self).with_output_types(list[str])
 
 
-def _train(partitions: Sequence[str], config: TokenizerConfig, output: str) -> str:
+def _train(_: Any, parameters: TrainVocabulary) -> list[str]:
     _enter_stage(TRAINING_STAGE)
-    counts = counting.load_counts([PartitionCounts.from_json(text) for text in partitions], output)
-    return train_tokenizer(counts, config).to_str()
+    vocabularies = train_vocabularies(open_counts(parameters.counts), parameters.config)
+    return [vocabulary.to_json() for vocabulary in vocabularies]
 
 
 # Batch by batch: pieces for graphs of your own.
@@ -351,7 +397,7 @@ class CountWords(beam.PTransform):
     """
 
     tokenizer: TokenizerText
-    n_partitions: int = counting.N_PARTITIONS
+    n_partitions: int = N_PARTITIONS
 
     def expand(self, documents: Any) -> Any:  # noqa: D102
         count = beam.ParDo(_CountWordsFn(self.n_partitions), self.tokenizer)
@@ -389,12 +435,12 @@ class _CountWordsFn(beam.DoFn):
             return
         counts = self._counter.to_table()
         self._counter = None
-        for partition, batch in enumerate(counting.partitions_of(counts, self._n_partitions)):
+        for partition, batch in enumerate(partitions_of(counts, self._n_partitions)):
             if batch.num_rows:
                 yield partition, batch
 
 
 def _add_up(_: int, batches: Iterable[pa.RecordBatch]) -> pa.RecordBatch:
-    merged = counting.add_up([pa.Table.from_batches([batch]) for batch in batches]).combine_chunks()
+    merged = add_word_counts([pa.Table.from_batches([batch]) for batch in batches])
     Metrics.counter(CountWords, "words-out").inc(merged.num_rows)
     return merged.to_batches()[0]

@@ -1,11 +1,24 @@
 # SPDX-License-Identifier: Apache-2.0
 """The `tokenizer` section of a config to a `Tokenizer`: loaded from a file, or trained on word counts. No Beam here."""
 
+import dataclasses
+import functools
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
 import pyarrow as pa
 
 from pipeline.config import TokenizerConfig
-from tokenizer import Tokenizer
-from tokenizer.trainers import WordPieceTrainer
+from pipeline.train_config import TrainConfig
+from tokenizer import Tokenizer, WordPiece
+from tokenizer.trainers import (
+    BPETrainer,
+    CharacterTrainer,
+    Trainer,
+    UnigramTrainer,
+    WordLevelTrainer,
+    WordPieceTrainer,
+)
 
 
 def load_tokenizer(config: TokenizerConfig) -> Tokenizer:
@@ -20,11 +33,11 @@ def load_tokenizer(config: TokenizerConfig) -> Tokenizer:
     tokenizer = Tokenizer.from_file(
         config.file, lowercase=config.lowercase, strip_accents=config.strip_accents, oov=config.oov
     )
-    return _shape_rows(tokenizer, config)
+    return shape_rows(tokenizer, config)
 
 
-def train_tokenizer(counts: pa.Table, config: TokenizerConfig) -> Tokenizer:
-    """Returns the tokenizer that `config.train` describes, with a vocabulary trained on `counts`.
+def train_tokenizer(counts: pa.Table, config: TokenizerConfig) -> dict[int, Tokenizer]:
+    """Returns the tokenizers that `config.train` describes, one for each size, from one training on `counts`.
 
     Deterministic: a function of the counts and the config.
 
@@ -37,34 +50,69 @@ def train_tokenizer(counts: pa.Table, config: TokenizerConfig) -> Tokenizer:
     """
     if config.train is None:
         raise ValueError("tokenizer.train must be given to train a vocabulary")
-    trainer = WordPieceTrainer(
-        vocab_size=config.train.vocab_size,
-        min_frequency=config.train.min_frequency,
-        rule=config.train.rule,
-        limit_alphabet=config.train.limit_alphabet,
-        special_tokens=tuple(config.train.special_tokens),
+    train = config.train
+    if not counts.num_rows:
+        raise ValueError("there are no words to train on: the input holds no text, or all of it was left out")
+    models = _trainer(train).train_sizes(counts, train.sizes)
+    untrained = counting_tokenizer(config)
+    tokenizers = {}
+    for size in train.sizes:
+        model = models[size]
+        if isinstance(model, WordPiece):
+            model = dataclasses.replace(model, oov_policy=config.oov or "word")
+        tokenizers[size] = untrained.with_model(model, train.tokens, train.user_defined_symbols or ())
+    return tokenizers
+
+
+def _unigram_trainer(special_tokens: Sequence[str], unk_token: str, **options: Any) -> UnigramTrainer:
+    """Makes pieces of the special tokens, their ids in the order of the list."""
+    return UnigramTrainer(
+        unk_id=special_tokens.index(unk_token),
+        unk_piece=unk_token,
+        bos_id=-1,
+        eos_id=-1,
+        control_symbols=tuple(token for token in special_tokens if token != unk_token),
+        **options,
     )
-    tokenizer = Tokenizer.for_bert(
-        trainer.train(counts).vocab,
-        lowercase=_lowercase(config),
-        strip_accents=config.strip_accents,
-        oov=config.oov or "word",
-    )
-    return _shape_rows(tokenizer, config)
+
+
+_TRAINERS: Mapping[str, Callable[..., Trainer[Any]]] = {
+    "wordpiece": WordPieceTrainer,
+    "bpe": BPETrainer,
+    "byte_level_bpe": functools.partial(BPETrainer, byte_level=True),
+    "unigram": _unigram_trainer,
+    "wordlevel": WordLevelTrainer,
+    "char": CharacterTrainer,
+}
+
+
+def _trainer(train: TrainConfig) -> Trainer[Any]:
+    return _TRAINERS[train.model](vocab_size=max(train.sizes), **train.trainer_options)
 
 
 def counting_tokenizer(config: TokenizerConfig) -> Tokenizer:
-    """Returns what says what a word is: the tokenizer of `config.file`, or BERT's, before there is a vocabulary."""
+    """Returns what says what a word is, before there is a vocabulary.
+
+    It is the tokenizer of `config.file`; or what `config.train` is to be trained on; BERT's without either.
+    """
     if config.file is not None:
         return load_tokenizer(config)
-    return Tokenizer.untrained_bert(lowercase=_lowercase(config), strip_accents=config.strip_accents)
+    if config.train is None:
+        lowercase = True if config.lowercase is None else config.lowercase
+        return Tokenizer.untrained_bert(lowercase=lowercase, strip_accents=config.strip_accents)
+    train = config.train
+    is_bert = train.normalizer == "bert"
+    return Tokenizer.untrained(
+        train.normalizer or "none",
+        train.pre_tokenizer or "none",
+        lowercase=is_bert if config.lowercase is None else config.lowercase,
+        strip_accents=config.strip_accents,
+        byte_level=train.model == "byte_level_bpe",
+        user_defined_symbols=train.user_defined_symbols or (),
+    )
 
 
-def _lowercase(config: TokenizerConfig) -> bool:
-    return True if config.lowercase is None else config.lowercase
-
-
-def _shape_rows(tokenizer: Tokenizer, config: TokenizerConfig) -> Tokenizer:
+def shape_rows(tokenizer: Tokenizer, config: TokenizerConfig) -> Tokenizer:
     """Makes `tokenizer` truncate and pad as `config` says, and not as its file did; returns it."""
     tokenizer.no_truncation()
     tokenizer.no_padding()

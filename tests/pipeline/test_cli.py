@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from pipeline import cli, counting, tokenizing
+from pipeline import cli, count_finishing, tokenizing
 from pipeline.display import megabytes
 
 ROOT = Path(__file__).parents[2]
@@ -184,7 +184,7 @@ def test_count_and_train_say_what_they_did(capsys, write_config):
     lines = [" ".join(line.split()) for line in capsys.readouterr().out.splitlines()]
     assert lines[0] == "train: done"
     assert "words 21 16 distinct" in lines
-    assert "vocabulary 60 tokens" in lines
+    assert "vocab/ 60 tokens of wordpiece, from 16 distinct words" in lines
     assert lines[-1] == "counts/, vocab/, manifest.json"
     assert cli.main(["count", config, "--overwrite"]) == 0
     lines = [" ".join(line.split()) for line in capsys.readouterr().out.splitlines()]
@@ -231,8 +231,10 @@ def test_a_stopped_job_says_how_to_go_on(capsys, write_config, monkeypatch, work
 
 
 def test_unbalanced_books_fail_the_job(capsys, write_config, monkeypatch):
-    merge = counting.merge_partition
-    monkeypatch.setattr(counting, "merge_partition", lambda p, n, splits, out: merge(p, n, list(splits)[1:], out))
+    merge = count_finishing.merge_partition
+    monkeypatch.setattr(
+        count_finishing, "merge_partition", lambda p, n, splits, *rest: merge(p, n, list(splits)[1:], *rest)
+    )
     assert cli.main(["count", write_config(), "--workers", "1"]) == 1
     assert re.search(
         r"^tokenmill: failed: counts: the words of all splits are 21, the sum of all counts is \d+$",

@@ -122,8 +122,8 @@ def test_every_mistake_is_reported_at_once(write):
             "tokenizer.padding: 3: must be a section with the keys length, side",
             "tokenizer.vocab_size: unknown key here; did you mean 'tokenizer.train.vocab_size'?",
             "output.compression: 'zstd': tfrecord allows auto, none, gzip",
-            "extra: unknown key; allowed: input, tokenizer, output",
-            "x: unknown key; allowed: input, tokenizer, output",
+            "extra: unknown key; allowed: input, counts, tokenizer, output",
+            "x: unknown key; allowed: input, counts, tokenizer, output",
         ]
     )
 
@@ -226,8 +226,8 @@ def test_count_needs_no_tokenizer(write):
 @pytest.mark.parametrize(
     ("content", "expected"),
     [
-        (b"", r"a config is a mapping with input, tokenizer, output; found nothing"),
-        (b"- a\n", r"a config is a mapping with input, tokenizer, output; found a list"),
+        (b"", r"a config is a mapping with input, counts, tokenizer, output; found nothing"),
+        (b"- a\n", r"a config is a mapping with input, counts, tokenizer, output; found a list"),
         (
             b"input: {paths: [a]}\noutput: {path: out}\ninput: {}\n",
             r"line 3: key 'input' is given twice, first in line 1",
@@ -310,3 +310,73 @@ def test_loading_imports_neither_beam_nor_the_engine(write):
     )
     root = Path(__file__).parents[2]
     assert subprocess.run([sys.executable, "-c", code, write(MINIMAL)], cwd=root, check=False).returncode == 0
+
+
+@pytest.mark.parametrize(
+    ("train", "expected"),
+    [
+        ("{model: bpe, rule: frequency}", "rule: 'frequency': is an option of wordpiece, but model is 'bpe'"),
+        ("{shrinking_factor: 0.5}", "shrinking_factor: 0.5: is an option of unigram, but model is 'wordpiece'"),
+        ("{model: bert}", "model: 'bert': allowed: wordpiece, bpe, byte_level_bpe, unigram, wordlevel, char"),
+        ("{vocab_size: []}", "vocab_size: []: must have at least 1 element"),
+        ("{vocab_size: [8, '9']}", "vocab_size: [8, '9']: must be an integer"),
+        ("{vocab_size: [8000, 0]}", "vocab_size: [8000, 0]: must be at least 1"),
+        ("{vocab_size: [8000, 8000]}", "vocab_size: [8000, 8000]: must name each size once"),
+        ("{vocab_size: [8000, 4]}", "vocab_size: [8000, 4]: must leave room for the 5 special tokens"),
+        ("{model: unigram, shrinking_factor: 1.0}", "shrinking_factor: 1.0: must be less than 1.0"),
+        ("{model: unigram, character_coverage: 0.0}", "character_coverage: 0.0: must be greater than 0.0"),
+        ("{model: bpe, special_tokens: [a]}", "special_tokens: ['a']: must contain '<unk>', the unknown token"),
+        ("{pre_tokenizer: gpt3}", None),
+        (
+            "{model: unigram, normalizer: sentencepiece}",
+            "pre_tokenizer: 'whitespace_metaspace': must be none: normalizer sentencepiece cuts words itself",
+        ),
+    ],
+)
+def test_options_of_training_follow_the_model(write, train, expected):
+    (problem,) = problems_of(
+        write(f"input: {{paths: [a]}}\ntokenizer: {{train: {train}}}\noutput: {{path: out}}"), job="train"
+    )
+    if expected is None:
+        assert problem.startswith("tokenizer.train.pre_tokenizer: 'gpt3': allowed: bert, whitespace, ")
+        assert problem.endswith("did you mean 'gpt2'?")
+    else:
+        assert problem == f"tokenizer.train.{expected}"
+
+
+def test_what_is_not_given_follows_the_model():
+    assert TrainConfig().limit_alphabet == 1000
+    assert TrainConfig(limit_alphabet=None).limit_alphabet is None
+    unigram = TrainConfig(model="unigram")
+    assert (unigram.normalizer, unigram.pre_tokenizer) == ("nmt_nfkc", "whitespace_metaspace")
+    assert unigram.trainer_options["character_coverage"] == 0.9995
+    assert unigram.limit_alphabet is None
+    assert TrainConfig(model="byte_level_bpe").tokens == ["<|endoftext|>"]
+    assert TrainConfig(vocab_size=[9000, 8000]).sizes == [9000, 8000]
+
+
+@pytest.mark.parametrize(
+    ("counts", "expected"),
+    [
+        ("{by: [lang]}", "counts.by.0: 'lang': allowed: source"),
+        ("{sources: {a: b}}", "counts.sources: {'a': 'b'}: needs `by: [source]`"),
+        ("{min_count: 0}", "counts.min_count: 0: must be at least 1"),
+        ("{max_words: 0}", "counts.max_words: 0: must be at least 1"),
+    ],
+)
+def test_what_word_counts_keep(write, counts, expected):
+    path = write(f"input: {{paths: [a]}}\ncounts: {counts}\noutput: {{path: out}}")
+    assert problems_of(path, job="count") == [expected]
+
+
+@pytest.mark.parametrize("key", ["vocab_size: [8000]", "by: source"])
+def test_the_job_run_tokenizes_with_one_vocabulary(write, key):
+    path = write(f"input: {{paths: [a]}}\ntokenizer: {{train: {{{key}}}}}\noutput: {{path: out}}")
+    (problem,) = problems_of(path, job="run")
+    assert problem.endswith("makes several vocabularies, the job run tokenizes with one; use train")
+
+
+def test_a_training_on_counts_needs_no_input(write):
+    path = write("tokenizer: {train: {counts: a}}\noutput: {path: out}")
+    assert load_config(path, job="train").tokenizer.train.counts == "a"
+    assert problems_of(path, job="run") == ["input: required but missing"]

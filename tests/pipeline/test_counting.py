@@ -2,8 +2,11 @@
 """Counting: every word once, in one partition, however the input is cut, however often a step is repeated."""
 
 import dataclasses
+import itertools
 import json
+import tempfile
 from collections import Counter
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -12,26 +15,23 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline import counting, schemas
+from pipeline import count_finishing, count_merging, counting, counts, ledger, schemas
 from pipeline.config import InputConfig
-from pipeline.counting import (
-    N_PARTITIONS,
+from pipeline.count_finishing import (
     PartitionCounts,
-    SplitCounts,
-    Totals,
-    add_up,
-    count_key,
-    count_split,
+    find_bound,
     finish_counts,
-    load_counts,
+    histogram_partition,
     load_finished,
     merge_partition,
-    partition_of,
-    partitions_of,
 )
+from pipeline.count_partitions import N_PARTITIONS, partition_of, partitions_of
+from pipeline.counting import SplitCounts, Totals, check_sources, count_key, count_split
+from pipeline.counts import open_counts
 from pipeline.ledger import BooksError
 from pipeline.splits import plan_splits
-from tokenizer import Tokenizer
+from pipeline.train_config import CountsConfig
+from tokenizer import Tokenizer, add_word_counts
 
 TOKENIZER = Tokenizer.untrained_bert()
 WORDS = ["mill", "token", "naïve", "字", "a" * 200, "x1", "é"]
@@ -49,11 +49,16 @@ def write_corpus(folder, n_documents=60):
     return InputConfig(paths=[str(folder / "*.jsonl")], split_bytes=700), dict(expected)
 
 
-def count_all(config, output, *, key="k"):
+def count_all(config, output, *, key="k", **options):
+    asked = CountsConfig(**options)
     splits = plan_splits(config, "salt")
-    counts = [count_split(split, config, output, TOKENIZER, key) for split in splits]
-    partitions = [merge_partition(p, N_PARTITIONS, counts, output) for p in range(N_PARTITIONS)]
-    return splits, counts, finish_counts(counts, partitions, output, key)
+    counts = [count_split(split, config, output, TOKENIZER, key, asked) for split in splits]
+    histograms = []
+    if asked.max_words is not None:
+        histograms = [histogram_partition(p, counts, output, asked.min_count) for p in range(N_PARTITIONS)]
+    bound = find_bound(histograms, asked)
+    partitions = [merge_partition(p, N_PARTITIONS, counts, output, asked.by, bound) for p in range(N_PARTITIONS)]
+    return splits, counts, finish_counts(counts, partitions, output, key, TOKENIZER.to_str(), asked.by)
 
 
 def as_dict(table: pa.Table) -> dict[bytes, int]:
@@ -69,7 +74,7 @@ def test_counts_every_word_once_and_balances(tmp_path):
     config, expected = write_corpus(tmp_path / "in")
     splits, _, partitions = count_all(config, str(tmp_path / "out"))
     assert len(splits) > 3
-    table = load_counts(partitions, str(tmp_path / "out"))
+    table = open_counts(str(tmp_path / "out")).load()
     assert as_dict(table) == expected
     assert table["word"].to_pylist() == sorted(expected)
     report = json.loads((tmp_path / "out/counts/counts.json").read_text())
@@ -95,9 +100,9 @@ def test_artifact_is_text_that_any_reader_understands(tmp_path):
     config, expected = write_corpus(tmp_path / "in")
     count_all(config, str(tmp_path / "out"))
     rows = {}
-    for path in sorted((tmp_path / "out/counts").glob("*.parquet")):
+    for path in sorted((tmp_path / "out/counts").glob("counts-*.parquet")):
         table = pq.read_table(path)
-        assert table.schema.remove_metadata().equals(counting.ARTIFACT)
+        assert table.schema.remove_metadata().equals(counts.artifact_schema(()))
         rows |= dict(zip(table["word"].to_pylist(), table["count"].to_pylist(), strict=True))
     assert rows == {word.decode(): n for word, n in expected.items()}
 
@@ -109,7 +114,7 @@ def test_same_bytes_for_other_splits_and_emptied_counters(tmp_path, monkeypatch)
     assert artifact(tmp_path / "one") == artifact(tmp_path / "two")
     # A counter that is emptied after each batch, and a merge that adds up batch by batch.
     monkeypatch.setattr(counting, "MAX_COUNTER_BYTES", 0)
-    monkeypatch.setattr(counting, "_MERGE_BYTES", 0)
+    monkeypatch.setattr(count_merging, "MERGE_BYTES", 0)
     count_all(config, str(tmp_path / "three"))
     assert artifact(tmp_path / "one") == artifact(tmp_path / "three")
 
@@ -144,7 +149,7 @@ def test_finished_counts_are_known_again(tmp_path):
     output = str(tmp_path / "out")
     assert load_finished(plan_splits(config, "salt"), output, "k") is None
     splits, _, partitions = count_all(config, output)
-    counting.delete_staged(output)
+    count_finishing.delete_staged(output)
     assert [p.name for p in (tmp_path / "out/_counts").iterdir()] == ["done.json"]
     assert load_finished(splits, output, "k") == partitions
     assert load_finished(splits, output, "other") is None
@@ -160,12 +165,12 @@ def test_a_lost_word_fails_the_job(tmp_path):
     # One split missing where partitions were merged.
     short = [merge_partition(p, N_PARTITIONS, counts[1:], output) for p in range(N_PARTITIONS)]
     with pytest.raises(BooksError, match=r"counts: the words of all splits are \d+, the sum of all counts is \d+"):
-        finish_counts(counts, short, output, "k")
+        finish_counts(counts, short, output, "k", TOKENIZER.to_str())
     lying = dataclasses.replace(counts[0], totals=dataclasses.replace(counts[0].totals, n_records=1))
     n_words = sum(split.totals.n_words for split in counts)
     assert n_words == sum(p.n_words for p in partitions)
     with pytest.raises(BooksError, match="counts: records read"):
-        finish_counts([lying, *counts[1:]], partitions, output, "k")
+        finish_counts([lying, *counts[1:]], partitions, output, "k", TOKENIZER.to_str())
     assert len(splits) == len(counts)
 
 
@@ -191,9 +196,8 @@ def test_what_stops_a_count_leaves_nothing(tmp_path):
 def test_empty_input(tmp_path):
     (tmp_path / "a.jsonl").write_text("\n")
     config = InputConfig(paths=[str(tmp_path / "a.jsonl")])
-    _, _, partitions = count_all(config, str(tmp_path / "out"))
-    assert as_dict(load_counts(partitions, str(tmp_path / "out"))) == {}
-    assert load_counts([], str(tmp_path / "out")).num_rows == 0
+    count_all(config, str(tmp_path / "out"))
+    assert as_dict(open_counts(str(tmp_path / "out")).load()) == {}
 
 
 def test_descriptors_survive_json(tmp_path):
@@ -201,18 +205,18 @@ def test_descriptors_survive_json(tmp_path):
     _, counts, partitions = count_all(config, str(tmp_path / "out"))
     assert SplitCounts.from_json(counts[0].to_json()) == counts[0]
     assert PartitionCounts.from_json(partitions[0].to_json()) == partitions[0]
-    with pytest.raises(ValueError, match="not a descriptor of format 1"):
-        SplitCounts.from_json(partitions[0].to_json().replace('"format_version": 1', '"format_version": 2'))
+    with pytest.raises(ValueError, match="not a descriptor of format 2"):
+        SplitCounts.from_json(partitions[0].to_json().replace('"format_version": 2', '"format_version": 1'))
     with pytest.raises(ValueError, match="not a descriptor"):
         SplitCounts.from_json("[]")
 
 
 def test_key_follows_what_decides_a_count():
     config = InputConfig(paths=["a"])
-    key = count_key(config, TOKENIZER.to_str())
-    assert key == count_key(InputConfig(paths=["b"], split_bytes=1), TOKENIZER.to_str())
-    assert key != count_key(InputConfig(paths=["a"], text_field="body"), TOKENIZER.to_str())
-    assert key != count_key(config, Tokenizer.untrained_bert(lowercase=False).to_str())
+    key = count_key(config, CountsConfig(), TOKENIZER.to_str())
+    assert key == count_key(InputConfig(paths=["b"], split_bytes=1), CountsConfig(), TOKENIZER.to_str())
+    assert key != count_key(InputConfig(paths=["a"], text_field="body"), CountsConfig(), TOKENIZER.to_str())
+    assert key != count_key(config, CountsConfig(), Tokenizer.untrained_bert(lowercase=False).to_str())
 
 
 def test_totals_add_up():
@@ -264,6 +268,158 @@ def test_partitioning_and_adding_up_lose_nothing(parts, n_partitions):
         batches = list(partitions_of(whole, n_partitions))
         assert len(batches) == n_partitions
         tables += [pa.Table.from_batches([batch]) for batch in batches]
-    merged = add_up(tables)
+    merged = add_word_counts(tables)
     assert as_dict(merged) == dict(expected)
     assert merged["word"].to_pylist() == sorted(expected)
+
+
+# Groups, pruning, characters: what else the artifact holds.
+
+
+def write_sources(folder) -> tuple[InputConfig, dict[str, Counter[str]]]:
+    texts = {"en/a.txt": "the mill\nthe mill grinds\n", "en/b.txt": "the end\n", "zh/c.txt": "字 字 the\n"}
+    counts: dict[str, Counter[str]] = {}
+    for name, text in texts.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(text, encoding="utf-8")
+        counts[name] = Counter(text.split())
+    return InputConfig(paths=[str(folder / "**/*.txt")]), counts
+
+
+def groups_of(output) -> dict[tuple[str, ...], dict[str, int]]:
+    artifact_ = open_counts(str(output))
+    return {
+        group: {word.decode(): n for word, n in as_dict(artifact_.load([group])).items()} for group in artifact_.groups
+    }
+
+
+def test_counts_by_source(tmp_path, monkeypatch):
+    config, expected = write_sources(tmp_path / "in")
+    count_all(config, str(tmp_path / "files"), by=["source"])
+    assert groups_of(tmp_path / "files") == {(name,): dict(counts_) for name, counts_ in expected.items()}
+    sources = {"english": "en/*", "other": "*"}
+    count_all(config, str(tmp_path / "labels"), by=["source"], sources=sources)
+    english = expected["en/a.txt"] + expected["en/b.txt"]
+    assert groups_of(tmp_path / "labels") == {("english",): dict(english), ("other",): dict(expected["zh/c.txt"])}
+    report = json.loads((tmp_path / "labels/counts/counts.json").read_text())
+    totals = {tuple(group.pop("labels")): group for group in report["groups"]}
+    assert totals["english",] == {
+        "n_documents": 3, "n_text_bytes": 30, "n_chars": 30, "n_words": 7, "n_distinct_words": 4
+    }  # fmt: skip
+    assert totals["other",] == {"n_documents": 1, "n_text_bytes": 11, "n_chars": 7, "n_words": 3, "n_distinct_words": 2}
+    # All groups together are what is counted without them.
+    count_all(config, str(tmp_path / "whole"))
+    whole = open_counts(str(tmp_path / "whole"))
+    assert open_counts(str(tmp_path / "labels")).load().equals(whole.load())
+    assert np.array_equal(open_counts(str(tmp_path / "labels")).alphabet(), whole.alphabet())
+    # Neither emptied counters nor other splits change a byte.
+    monkeypatch.setattr(counting, "MAX_COUNTER_BYTES", 0)
+    count_all(config.model_copy(update={"split_bytes": 5}), str(tmp_path / "again"), by=["source"], sources=sources)
+    assert artifact(tmp_path / "again") == artifact(tmp_path / "labels")
+
+
+def test_every_file_needs_a_source(tmp_path):
+    config, _ = write_sources(tmp_path / "in")
+    splits = plan_splits(config, "salt")
+    check_sources(splits, CountsConfig(by=["source"]))
+    with pytest.raises(ValueError, match=r"counts\.sources: the file 'zh/c\.txt' matches no pattern; add one for it"):
+        check_sources(splits, CountsConfig(by=["source"], sources={"a": "en/*"}))
+
+
+def test_too_many_sources_are_refused(tmp_path, monkeypatch):
+    config, _ = write_sources(tmp_path / "in")
+    monkeypatch.setattr(counting, "MAX_GROUPS", 2)
+    with pytest.raises(ValueError, match=r"counts\.by: the input has 3 sources, at most 2 are allowed"):
+        check_sources(plan_splits(config, "salt"), CountsConfig(by=["source"]))
+
+
+def test_words_left_out_are_reported(tmp_path):
+    config, expected = write_corpus(tmp_path / "in")
+    n_words = sum(expected.values())
+    ordered = sorted(expected.values(), reverse=True)
+    count_all(config, str(tmp_path / "all"))
+    for options, bound in (
+        ({"min_count": ordered[2]}, ordered[2] - 1),
+        ({"max_words": 3}, ordered[3]),
+        ({"max_words": 3, "min_count": ordered[1]}, ordered[1] - 1),
+        ({"max_words": 100}, 0),
+    ):
+        output = tmp_path / f"{options}"
+        count_all(config, str(output), **options)
+        kept = {word: n for word, n in expected.items() if n > bound}
+        assert as_dict(open_counts(str(output)).load()) == kept
+        report = json.loads((output / "counts/counts.json").read_text())
+        n_left_out = n_words - sum(kept.values())
+        assert report["pruned"] == {
+            "bound": bound, "n_words": len(expected) - len(kept), "n_occurrences": n_left_out
+        }  # fmt: skip
+        assert report["totals"]["n_words"] == n_words
+        # Characters are counted before anything is left out.
+        assert np.array_equal(open_counts(str(output)).alphabet(), open_counts(str(tmp_path / "all")).alphabet())
+
+
+@given(st.lists(st.integers(1, 6), max_size=20), st.integers(1, 20), st.integers(1, 4), st.integers(1, 5))
+def test_bound_is_the_smallest_that_keeps_no_more_words(counts_, max_words, min_count, n_parts):
+    parts = [Counter(counts_[i::n_parts]) for i in range(n_parts)]
+    histograms = [sorted((c, n) for c, n in part.items() if c >= min_count) for part in parts]
+    bound = find_bound(histograms, CountsConfig(max_words=max_words, min_count=min_count))
+    fitting = [b for b in range(min_count - 1, 8) if sum(c > b for c in counts_) <= max_words]
+    assert bound == fitting[0]
+
+
+def test_characters_are_counted_exactly(tmp_path):
+    config, expected = write_corpus(tmp_path / "in")
+    count_all(config, str(tmp_path / "out"))
+    characters: Counter[str] = Counter()
+    for word, n in expected.items():
+        for character in word.decode():
+            characters[character] += n
+    rows = pq.read_table(tmp_path / "out/counts/alphabet.parquet").to_pylist()
+    assert rows == [{"character": c, "code_point": ord(c), "count": characters[c]} for c in sorted(characters)]
+
+
+@given(st.lists(st.integers(0, 40), max_size=30), st.integers(1, 9), st.data())
+def test_files_are_the_same_whatever_blocks_words_come_in(lengths, group_rows, data):
+    words = sorted({b"%03d" % i + b"x" * length for i, length in enumerate(lengths)})
+    columns = [pa.array(words, pa.large_binary()), pa.array(range(1, len(words) + 1), pa.int64())]
+    table = pa.table(columns, schema=schemas.WORD_COUNTS)
+    cuts = sorted(data.draw(st.lists(st.integers(0, len(words)), max_size=5)))
+    written = []
+    with pytest.MonkeyPatch.context() as patch, tempfile.TemporaryDirectory() as folder:
+        patch.setattr(counts, "ROW_GROUP_ROWS", group_rows)
+        patch.setattr(counts, "ROW_GROUP_BYTES", 100)
+        for bounds in ([0, len(words)], [0, *cuts, len(words)]):
+            with ledger.Staging(folder, "a") as staging:
+                file = staging.create("a.parquet")
+                writer = counts.PartitionWriter(file, ["source"], bound=2)
+                writer.add_group(("s",), (table.slice(a, b - a) for a, b in itertools.pairwise(bounds)))
+                writer.finish()
+                written.append(Path(file.path).read_bytes())
+    assert written[0] == written[1]
+    read = pq.read_table(pa.BufferReader(written[0]))
+    assert read["word"].to_pylist() == [word.decode() for word in words[2:]]
+    assert read["source"].to_pylist() == ["s"] * len(words[2:])
+
+
+def test_what_is_no_artifact_is_refused(tmp_path):
+    with pytest.raises(ValueError, match=r"holds no finished word counts: there is no counts/counts\.json in it"):
+        open_counts(str(tmp_path))
+    config, _ = write_corpus(tmp_path / "in")
+    count_all(config, str(tmp_path / "out"))
+    assert open_counts(str(tmp_path / "out/counts/")).output == str(tmp_path / "out")
+    report = tmp_path / "out/counts/counts.json"
+    text = report.read_text()
+    report.write_text(text.replace('"format_version": 2', '"format_version": 1'))
+    with pytest.raises(ValueError, match="is of format 1, this TokenMill reads 2; count again"):
+        open_counts(str(tmp_path / "out"))
+    report.write_text("{")
+    with pytest.raises(ValueError, match="is not JSON"):
+        open_counts(str(tmp_path / "out"))
+    report.write_text(text)
+    path = tmp_path / "out/counts/counts-00003-of-00016.parquet"
+    path.write_bytes(path.read_bytes()[:-1])
+    with pytest.raises(ValueError, match=r"holds counts that are damaged: counts/counts-00003-of-00016\.parquet"):
+        open_counts(str(tmp_path / "out")).check_files()
+    path.unlink()
+    with pytest.raises(ValueError, match=r"incomplete counts: counts/counts-00003-of-00016\.parquet is missing"):
+        open_counts(str(tmp_path / "out"))

@@ -8,10 +8,11 @@ import pyarrow.parquet as pq
 import pytest
 
 from pipeline import counting, jobs, manifest, tokenizing
-from pipeline.config import Config, InputConfig, OutputConfig, TokenizerConfig, TrainConfig
+from pipeline.config import Config, InputConfig, OutputConfig, TokenizerConfig
 from pipeline.ledger import BooksError
 from pipeline.planning import plan_job, prepare
 from pipeline.runners import choose_runner, open_runner
+from pipeline.train_config import TrainConfig
 from pipeline.verify import verify
 from tokenizer import Tokenizer
 
@@ -45,7 +46,11 @@ def final_names(config, tmp_path):
     return sorted(str(path) for path in paths if not str(path).startswith("_"))
 
 
-COUNTS = ["counts/counts.json", *(f"counts/counts-{p:05d}-of-00016.parquet" for p in range(16))]
+COUNTS = [
+    "counts/alphabet.parquet",
+    "counts/counts.json",
+    *(f"counts/counts-{p:05d}-of-00016.parquet" for p in range(16)),
+]
 RESULTS = ["manifest.json", "stats.json"]
 VOCABULARY = ["vocab/tokenizer.json", "vocab/vocab.txt"]
 TOKEN_COUNTS = "vocab/token_counts.parquet"
@@ -62,7 +67,7 @@ def test_count(config, tmp_path):
 
 def test_train(training, tmp_path):
     found = execute("train", training)
-    assert final_names(training, tmp_path) == sorted([*COUNTS, *VOCABULARY, "manifest.json"])
+    assert final_names(training, tmp_path) == sorted([*COUNTS, *VOCABULARY, "vocab/training.json", "manifest.json"])
     trained = Tokenizer.from_file(tmp_path / "out/vocab/tokenizer.json")
     assert found["tokenizer"] == {"digest": trained.digest, "vocab_size": 60}
     assert {"mill", "tokens"} <= trained.get_vocab().keys()
@@ -151,9 +156,9 @@ def test_books_that_do_not_balance_fail_the_job(config, monkeypatch, tmp_path):
         tokenizing.tokenize_split(split, config, Tokenizer.from_str(tokenizer), len(plan.splits))
     ids = [split.id for split in plan.splits]
     with pytest.raises(BooksError, match="4 splits were planned, and the 3 that are done are not these"):
-        jobs._finish_tokenizing(plan.plan_path, ids[1:], tokenizer, [], config, plan.job)
+        jobs._finish_tokenizing(plan.plan_path, ids[1:], tokenizer, [], [], config, plan.job)
     assert not (tmp_path / "out/manifest.json").exists()
-    jobs._finish_tokenizing(plan.plan_path, ids, tokenizer, [], config, plan.job)
+    jobs._finish_tokenizing(plan.plan_path, ids, tokenizer, [], [], config, plan.job)
     assert (tmp_path / "out/manifest.json").exists()
 
 

@@ -4,10 +4,11 @@
 import pytest
 
 from pipeline import manifest, planning
-from pipeline.config import Config, InputConfig, OutputConfig, TokenizerConfig, TrainConfig
+from pipeline.config import Config, InputConfig, OutputConfig, TokenizerConfig
 from pipeline.planning import plan_job, prepare, read_plan
 from pipeline.progress import Stage
 from pipeline.splits import Split
+from pipeline.train_config import TrainConfig
 
 
 @pytest.fixture

@@ -13,11 +13,14 @@ import pytest
 from apache_beam.testing.util import assert_that, equal_to
 
 from pipeline import counting, ledger, manifest, progress, schemas, transforms
-from pipeline.config import Config, InputConfig, OutputConfig, TokenizerConfig, TrainConfig
-from pipeline.counting import PartitionCounts, SplitCounts
+from pipeline.config import Config, InputConfig, OutputConfig, TokenizerConfig
+from pipeline.count_finishing import PartitionCounts
+from pipeline.counting import SplitCounts
 from pipeline.runners import choose_runner, open_runner
 from pipeline.splits import plan_splits
 from pipeline.tokenizing import tokenizer_info
+from pipeline.train_config import CountsConfig, TrainConfig
+from pipeline.training import Vocabulary
 from pipeline.transforms import (
     CountSplits,
     CountWords,
@@ -236,10 +239,10 @@ def test_count_merge_and_train(corpus, tmp_path):
     tokenizer = TokenizerConfig(train=TrainConfig(vocab_size=60, min_frequency=1), oov="char", lowercase=True)
     output = str(tmp_path)
     untrained = Tokenizer.untrained_bert().to_str()
-    key = counting.count_key(corpus, untrained)
+    key = counting.count_key(corpus, CountsConfig(), untrained)
     with running() as pipeline:
-        counts = pipeline | beam.Create(splits_of(corpus)) | CountSplits(corpus, output, untrained)
-        partitions = counts | MergeCounts(output, key, n_partitions=3)
+        counts = pipeline | beam.Create(splits_of(corpus)) | CountSplits(corpus, output, untrained, n_partitions=3)
+        partitions = counts | MergeCounts(output, key, untrained, n_partitions=3)
         trained = partitions | TrainVocabulary(tokenizer, output)
         for name, found in (("counts", counts), ("partitions", partitions), ("trained", trained)):
             assert_that(found, save_to(tmp_path / f"{name}.json"), label=name)
@@ -249,6 +252,7 @@ def test_count_merge_and_train(corpus, tmp_path):
     assert {SplitCounts.from_json(text).counter for text in counts} == {key}
     files = [PartitionCounts.from_json(text).file.file for text in partitions]
     assert files == [f"counts/counts-{p:05d}-of-00003.parquet" for p in range(3)]
+    (trained,) = (Vocabulary.from_json(text).tokenizer_json for text in trained)
     vocab = Tokenizer.from_str(trained).get_vocab()
     assert {"tokens", "mill", "[UNK]", "玫"} <= vocab.keys()
     assert json.loads(trained)["normalizer"]["lowercase"] is True

@@ -5,10 +5,20 @@ import pyarrow as pa
 import pytest
 
 from pipeline import schemas
-from pipeline.config import PaddingConfig, TokenizerConfig, TrainConfig, TruncationConfig
-from pipeline.vocabulary import counting_tokenizer, load_tokenizer, train_tokenizer
+from pipeline.config import PaddingConfig, TokenizerConfig, TruncationConfig
+from pipeline.train_config import TrainConfig
+from pipeline.vocabulary import counting_tokenizer, load_tokenizer, shape_rows, train_tokenizer
 
 TEXTS = pa.array(["Mills, Ⰻx"])
+
+
+def trained(config: TokenizerConfig):
+    """The only tokenizer that a section describes."""
+    ((size, tokenizer),) = train_tokenizer(COUNTS, config).items()
+    assert size == config.train.vocab_size
+    return shape_rows(tokenizer, config)
+
+
 COUNTS = pa.table(
     [pa.array([b"ab", b"abc", b"b"], pa.large_binary()), pa.array([5, 3, 2], pa.int64())], schema=schemas.WORD_COUNTS
 )
@@ -46,13 +56,13 @@ def test_row_shape_of_the_file_does_not_count(tiny_vocab_file, tmp_path):
 
 def test_train_as_the_config_says():
     train = TrainConfig(vocab_size=9, min_frequency=1, special_tokens=["[UNK]", "[PAD]"])
-    tokenizer = train_tokenizer(COUNTS, TokenizerConfig(train=train))
+    tokenizer = trained(TokenizerConfig(train=train))
     assert list(tokenizer.get_vocab()) == ["[UNK]", "[PAD]", "a", "b", "c", "##b", "##c", "ab", "abc"]
     assert tokenizer.normalizer.lowercase is True
-    other = train_tokenizer(COUNTS, TokenizerConfig(train=train, lowercase=False, oov="char", strip_accents=True))
+    other = trained(TokenizerConfig(train=train, lowercase=False, oov="char", strip_accents=True))
     assert (other.normalizer.lowercase, other.normalizer.strip_accents) == (False, True)
     assert other.model.oov_policy == "char"
-    padded = train_tokenizer(COUNTS, TokenizerConfig(train=train, padding=PaddingConfig(length=3)))
+    padded = trained(TokenizerConfig(train=train, padding=PaddingConfig(length=3)))
     assert ids(padded, pa.array(["abc"])) == [8, 1, 1]
 
 
@@ -67,7 +77,7 @@ def test_train_as_the_config_says():
 )
 def test_every_key_changes_what_is_trained(changes, expected):
     base = {"vocab_size": 9, "min_frequency": 1, "special_tokens": ["[UNK]", "[PAD]"]}
-    tokenizer = train_tokenizer(COUNTS, TokenizerConfig(train=TrainConfig(**(base | changes))))
+    tokenizer = trained(TokenizerConfig(train=TrainConfig(**(base | changes))))
     whole = [token for token in tokenizer.get_vocab() if len(token) > 1 and token[0] not in "[#"]
     assert whole == expected
 

@@ -1,0 +1,21 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What every section of a config is made of."""
+
+from typing import Annotated
+
+from pydantic import BaseModel, ConfigDict, Field
+from pydantic_core import PydanticCustomError
+
+NonEmpty = Annotated[str, Field(min_length=1)]
+
+
+class Section(BaseModel):
+    """A section: unknown keys are mistakes."""
+
+    # Strict: `vocab_size: "8000"` or `lowercase: 1` is a mistake to report, not a value to guess.
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, use_attribute_docstrings=True)
+
+
+def mistake(path: str, value: object, allowed: str) -> PydanticCustomError:
+    """Returns a mistake that involves several keys; `path` is relative to the section that found it."""
+    return PydanticCustomError("cross_check", "{allowed}", {"path": path, "value": value, "allowed": allowed})
