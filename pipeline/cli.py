@@ -14,6 +14,7 @@ import time
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
+from pipeline import counts_cli
 from pipeline.runners import MODES
 
 # The rest is imported by the command that needs it: `--help` must not wait for Beam, Arrow or kernels.
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 JOBS = {
     "run": "train a vocabulary where the config says so, then tokenize: all of it as one graph",
     "count": "count the words of the input",
-    "train": "count, then train a vocabulary",
+    "train": "count, or take counts that exist, then train vocabularies",
     "tokenize": "tokenize with a tokenizer that exists",
 }
 
@@ -50,6 +51,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         return _DONE if exit_.code is None else int(exit_.code)
     options.beam_args = arguments[end + 1 :]
     try:
+        if options.command.__module__ == counts_cli.__name__:
+            with _mistakes():
+                options.command(options)
+            return _DONE
         return int(options.command(options))
     except _Mistake as mistake:
         for line in str(mistake).splitlines():
@@ -100,6 +105,8 @@ def _parser() -> argparse.ArgumentParser:
     verify.add_argument("target", metavar="FOLDER|CONFIG", help="an output folder, or its config")
     _add_set(verify)
     verify.set_defaults(command=_verify)
+
+    counts_cli.add_parser(commands)
 
     schema = commands.add_parser("schema", help="print the JSON Schema of a config, for editors")
     schema.set_defaults(command=_schema)

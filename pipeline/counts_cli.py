@@ -1,0 +1,141 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`tokenmill counts`: looks at counts artifacts, adds them up, takes one from another. It parses and reports."""
+
+import argparse
+import re
+from fractions import Fraction
+from typing import TYPE_CHECKING, Any
+
+# The rest is imported by the command that needs it: `--help` must not wait for Arrow or kernels.
+if TYPE_CHECKING:
+    from pipeline.count_arithmetic import Term
+    from pipeline.counts import CountsArtifact
+
+_NAMED = re.compile(r"([\w.-]+)=(.+)")
+
+
+def add_parser(commands: Any) -> None:
+    """Adds the command to a parser's commands."""
+    parser = commands.add_parser("counts", help="show, merge, weight and subtract word counts that exist")
+    actions = parser.add_subparsers(title="actions", metavar="ACTION", required=True)
+
+    show = actions.add_parser("show", help="what counts are of, how many, and the most frequent words")
+    show.add_argument("counts", metavar="FOLDER", help="an output folder with counts, or the folder counts in it")
+    show.add_argument("--top", type=_natural, default=10, metavar="N", help="most frequent words to show (10)")
+    show.set_defaults(command=_show)
+
+    merge = actions.add_parser(
+        "merge",
+        help="add counts up, weighted by source or by temperature",
+        description="Adds counts up. NAME=FOLDER makes NAME the source of counts that have none. A weight w turns the "
+        "count n of a word into floor(n * w + 1/2).",
+    )
+    merge.add_argument("counts", nargs="+", metavar="[NAME=]FOLDER", help="counts of the same kind of words")
+    merge.add_argument("--out", required=True, metavar="FOLDER", help="where the sum goes; must not hold counts")
+    merge.add_argument(
+        "--weight", action="append", default=[], type=_weight, metavar="SOURCE=W",
+        help="multiply the counts of a source by W, as in 2, 0.5 or 1/3; may be repeated",
+    )  # fmt: skip
+    merge.add_argument(
+        "--temperature", type=float, metavar="T",
+        help="make the share of each source proportional to the T-th root of its words; the total stays",
+    )  # fmt: skip
+    merge.set_defaults(command=_merge)
+
+    subtract = actions.add_parser("subtract", help="take away counts of a part that has been counted before")
+    subtract.add_argument("counts", metavar="FOLDER", help="counts of the whole")
+    subtract.add_argument("part", metavar="PART", help="counts of a part of it")
+    subtract.add_argument("--out", required=True, metavar="FOLDER", help="where the rest goes; must not hold counts")
+    subtract.set_defaults(command=_subtract)
+
+
+def _natural(text: str) -> int:
+    if not text.isdecimal():
+        raise argparse.ArgumentTypeError(f"must be a number, got {text!r}")
+    return int(text)
+
+
+def _weight(text: str) -> tuple[str, Fraction]:
+    name, equals, number = text.rpartition("=")
+    try:
+        weight = Fraction(number)
+    except (ValueError, ZeroDivisionError):
+        weight = Fraction(-1)
+    if not equals or not name or weight < 0:
+        raise argparse.ArgumentTypeError(f"must look like SOURCE=W with a W of at least 0, as in en=0.5, got {text!r}")
+    return name, weight
+
+
+def _show(options: argparse.Namespace) -> None:
+    from pipeline.count_arithmetic import top_words
+    from pipeline.counts import open_counts
+
+    artifact = open_counts(options.counts)
+    for line in describe(artifact):
+        print(line)
+    for word, count in top_words(artifact, options.top) if options.top else ():
+        print(f"{count:>16,}  {word!r}")
+
+
+def describe(artifact: "CountsArtifact") -> list[str]:
+    """Returns what an artifact holds, a line for each thing."""
+    report = artifact.report
+    totals, pruned, words = report["totals"], report["pruned"], artifact.words
+    lines = [
+        f"digest           {artifact.digest}",
+        f"normalizer       {_type_of(words['normalizer'])}",
+        f"pre-tokenizer    {_type_of(words['pre_tokenizer'])}",
+        f"documents        {totals['n_documents']:,}",
+        f"bytes of text    {totals['n_text_bytes']:,}",
+        f"characters       {totals['n_chars']:,}, {report['alphabet']['rows']:,} distinct in words",
+        f"words            {totals['n_words']:,}, {totals['n_distinct_words']:,} distinct",
+    ]
+    if pruned["bound"]:
+        lines.append(
+            f"left out         {pruned['n_words']:,} distinct, {pruned['n_occurrences']:,} occurrences, none more than "
+            f"{pruned['bound']:,} times"
+        )
+    if artifact.labels:
+        lines.append(f"by               {', '.join(artifact.labels)}")
+    for group in report["groups"] if artifact.labels else ():
+        share = group["n_words"] / max(1, totals["n_words"])
+        lines.append(f"  {', '.join(group['labels'])}: {group['n_words']:,} words, {share:.2%}")
+    return lines
+
+
+def _type_of(component: Any) -> str:
+    if component is None:
+        return "none"
+    parts = component.get("normalizers") or component.get("pretokenizers") or ()
+    return f"{component['type']}({', '.join(map(_type_of, parts))})" if parts else str(component["type"])
+
+
+def _merge(options: argparse.Namespace) -> None:
+    from pipeline import count_arithmetic
+
+    terms = [_term(text) for text in options.counts]
+    count_arithmetic.check_terms(terms)
+    weights = count_arithmetic.weights_of(terms, dict(options.weight), options.temperature)
+    _report(count_arithmetic.merge(terms, options.out, weights), options.out)
+
+
+def _subtract(options: argparse.Namespace) -> None:
+    from pipeline import count_arithmetic
+
+    whole, part = _term(options.counts), _term(options.part)
+    count_arithmetic.check_terms([whole, part])
+    _report(count_arithmetic.subtract(whole, part, options.out), options.out)
+
+
+def _term(text: str) -> "Term":
+    from pipeline.count_arithmetic import Term
+    from pipeline.counts import open_counts
+
+    named = _NAMED.fullmatch(text)
+    return Term(open_counts(named[2]), named[1]) if named else Term(open_counts(text))
+
+
+def _report(artifact: "CountsArtifact", output: str) -> None:
+    for line in describe(artifact):
+        print(line)
+    print(f"in {output}")

@@ -1,0 +1,222 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Vocabularies of every model from the command line: the same bytes however they are counted, or one clear message."""
+
+import json
+import random
+import re
+import shutil
+
+import pytest
+
+from pipeline import cli
+from tokenizer import Tokenizer
+from tokenizer.reference import count_words
+
+MODELS = {
+    "wordpiece": {"vocab_size": [220, 300], "min_frequency": 1},
+    "bpe": {"vocab_size": [220, 300], "byte_fallback": False, "min_frequency": 1},
+    "byte_level_bpe": {"vocab_size": [300, 350], "pre_tokenizer": "o200k_base"},
+    "unigram": {"vocab_size": [120, 135], "character_coverage": 1.0},
+    "wordlevel": {"vocab_size": [20, 60]},
+    "char": {"vocab_size": [20, 60]},
+}
+
+
+def sections(corpus, train, **more):
+    return {"input": {"paths": [str(corpus / "*.jsonl")]}, "tokenizer": {"train": train}} | more
+
+
+def results(job):
+    """The vocabularies and the counts; not the manifest, which names files and sizes of the input."""
+    return {name: data for name, data in job.files().items() if name.startswith("vocab/") or name.endswith(".parquet")}
+
+
+@pytest.fixture
+def shuffled(corpus, tmp_path):
+    """The same documents in another order, spread over files of other sizes."""
+    lines = [line for name in ("a.jsonl", "d.jsonl") for line in (corpus / name).read_bytes().splitlines(True)]
+    random.Random(3).shuffle(lines)
+    folder = tmp_path / "shuffled"
+    folder.mkdir()
+    for i, (start, stop) in enumerate(((0, 11), (11, 90), (90, len(lines)))):
+        (folder / f"{i}.jsonl").write_bytes(b"".join(lines[start:stop]))
+    return folder
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_the_same_vocabularies_from_any_order_split_and_worker(corpus, shuffled, make_job, model):
+    train = {"model": model} | MODELS[model]
+    reference = make_job("reference", **sections(corpus, train))
+    assert reference.run("train", "--mode", "inline") == 0
+    assert reference.run("verify") == 0
+    expected = results(reference)
+    for size in MODELS[model]["vocab_size"]:
+        tokenizer = Tokenizer.from_str(expected[f"vocab/{size}/tokenizer.json"].decode())
+        assert 0 < tokenizer.n_ids <= size
+        record = json.loads(expected[f"vocab/{size}/training.json"])
+        assert (record["model"], record["vocab_size"]) == (model, tokenizer.n_ids)
+        assert record["tokenizer_digest"] == tokenizer.digest
+        assert record["coverage"][-1] == {"share": 1.0, "top_words": record["n_distinct_words"]}
+    other = make_job("other", **sections(shuffled, train))
+    # Processes take seconds to start; which model is trained is all the same to them.
+    mode = "processes" if model == "bpe" else "threads"
+    assert other.run("train", "--workers", "2", "--mode", mode, "--set", "input.split_bytes=700") == 0
+    assert results(other) == expected
+    # Every size of several is what it is alone.
+    size = MODELS[model]["vocab_size"][0]
+    alone = make_job("alone", **sections(corpus, train | {"vocab_size": size}))
+    assert alone.run("train", "--mode", "inline") == 0
+    assert results(alone)["vocab/tokenizer.json"] == expected[f"vocab/{size}/tokenizer.json"]
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_run_trains_and_tokenizes(corpus, make_job, model):
+    train = {"model": model} | MODELS[model] | {"vocab_size": MODELS[model]["vocab_size"][1]}
+    job = make_job("run", **sections(corpus, train))
+    assert job.run("run", "--mode", "inline") == 0
+    assert job.run("verify") == 0
+    assert "vocab/training.json" in job.files()
+    tokenizer = Tokenizer.from_file(job.output / "vocab/tokenizer.json")
+    texts = {document["doc_id"]: document["input_ids"] for document in job.rows()}
+    lines = [json.loads(line) for line in (corpus / "a.jsonl").read_text().splitlines()]
+    assert all(texts[line["id"]] == tokenizer.encode(line["text"], add_special_tokens=False).ids for line in lines)
+
+
+def test_counts_are_counted_once_and_trained_on_often(corpus, make_job):
+    counted = make_job("counted", **sections(corpus, {"model": "bpe"}))
+    assert counted.run("count", "--mode", "inline") == 0
+    shutil.copytree(counted.output / "counts", counted.output.parent / "kept/counts")
+    given = str(counted.output.parent / "kept")
+    for model in ("bpe", "char"):  # whose words are the same
+        train = {"model": model, "vocab_size": 220}
+        direct = make_job(f"direct-{model}", **sections(corpus, train))
+        assert direct.run("train", "--mode", "inline") == 0
+        job = make_job(f"given-{model}", tokenizer={"train": train | {"counts": given}})
+        assert job.run("train", "--mode", "inline") == 0
+        assert job.run("verify") == 0
+        names = [name for name in direct.files() if name.startswith("vocab/")]
+        assert {name: job.files()[name] for name in names} == {name: direct.files()[name] for name in names}
+        assert not any(name.startswith("counts/") for name in job.files())
+        # Where the counts lie does not matter, what is in them does.
+        assert job.manifest()["config"]["tokenizer"]["train"].get("counts") is None
+        assert job.manifest()["counts"] == json.loads(job.files()["vocab/training.json"])["counts_digest"]
+    both = make_job("both", **sections(corpus, {"model": "bpe", "vocab_size": 220, "counts": given}))
+    assert both.run("run", "--mode", "inline") == 0
+    assert both.run("verify") == 0
+    trained = (counted.output.parents[1] / "direct-bpe/out/vocab/tokenizer.json").read_bytes()
+    assert both.files()["vocab/tokenizer.json"] == trained
+
+
+def test_a_vocabulary_for_each_source(corpus, make_job):
+    train = {"vocab_size": [180, 200], "by": "source"}
+    labels = {"by": ["source"], "sources": {"first/1": "a*", "rest": "*"}}
+    job = make_job("by", **sections(corpus, train, counts=labels))
+    assert job.run("train", "--mode", "inline") == 0
+    assert job.run("verify") == 0
+    for folder, name in (("first%2F1", "a"), ("rest", "d")):
+        single = {"input": {"paths": [str(corpus / f"{name}.jsonl")]}, "tokenizer": {"train": train | {"by": None}}}
+        alone = make_job(name, **single)
+        assert alone.run("train", "--mode", "inline") == 0
+        for size in (180, 200):
+            assert job.files()[f"vocab/{folder}/{size}/tokenizer.json"] == alone.files()[f"vocab/{size}/tokenizer.json"]
+    assert json.loads(job.files()["vocab/rest/180/training.json"])["label"] == "rest"
+    # The next job in the folder takes the old vocabularies away.
+    assert job.run("train", "--mode", "inline", "--overwrite", "--set", "tokenizer.train.vocab_size=200") == 0
+    assert sorted(name for name in job.files() if name.startswith("vocab/rest/")) == [
+        f"vocab/rest/{name}" for name in ("tokenizer.json", "training.json", "vocab.txt")
+    ]
+
+
+def test_counts_are_merged_shown_and_subtracted(corpus, make_job, capsys, tmp_path):
+    for name in ("a", "d"):
+        job = make_job(name, input={"paths": [str(corpus / f"{name}.jsonl")]})
+        assert job.run("count", "--mode", "inline") == 0
+    whole = make_job("whole", **sections(corpus, {}))
+    assert whole.run("count", "--mode", "inline") == 0
+    a, d = (str(tmp_path / name / "out") for name in ("a", "d"))
+    assert cli.main(["counts", "merge", a, d, "--out", str(tmp_path / "sum")]) == 0
+    parquet = "counts/counts-00003-of-00016.parquet"
+    assert (tmp_path / "sum" / parquet).read_bytes() == whole.files()[parquet]
+    assert cli.main(["counts", "subtract", str(tmp_path / "sum"), d, "--out", str(tmp_path / "left")]) == 0
+    assert (tmp_path / "left" / parquet).read_bytes() == (tmp_path / "a/out" / parquet).read_bytes()
+    assert cli.main(["counts", "merge", f"x={a}", f"y={d}", "--weight", "x=1/2", "--out", str(tmp_path / "w")]) == 0
+    capsys.readouterr()
+    assert cli.main(["counts", "show", str(tmp_path / "w"), "--top", "2"]) == 0
+    lines = [" ".join(line.split()) for line in capsys.readouterr().out.splitlines()]
+    assert "normalizer BertNormalizer" in lines
+    assert "by source" in lines
+    texts = [json.loads(line)["text"] for line in (corpus / "d.jsonl").read_text().splitlines()]
+    n_words = sum(count_words(texts, Tokenizer.untrained_bert().normalizer).values())
+    assert any(line.startswith(f"y: {n_words:,} words, ") for line in lines)
+    assert lines[-2].endswith("'and'") or lines[-2].endswith("','")
+    train = make_job("train", tokenizer={"train": {"vocab_size": 200, "counts": str(tmp_path / "w"), "by": "source"}})
+    assert train.run("train", "--mode", "inline") == 0
+    assert {"vocab/x/tokenizer.json", "vocab/y/tokenizer.json"} < train.files().keys()
+
+
+@pytest.mark.parametrize("model", ["bpe", "wordpiece"])
+def test_counts_far_above_32_bits_give_the_same_vocabulary(corpus, make_job, tmp_path, model):
+    train = {"model": model, "vocab_size": 300, "min_frequency": 1}
+    job = make_job("few", **sections(corpus, train))
+    assert job.run("train", "--mode", "inline") == 0
+    large = str(tmp_path / "large")
+    # 2^33: a word that is there twice, and a pair that is there once, are beyond 32 bits.
+    weights = ["--weight", f"x={1 << 33}"]
+    assert cli.main(["counts", "merge", f"x={job.output}", *weights, "--out", large]) == 0
+    many = make_job("many", tokenizer={"train": train | {"counts": large}})
+    assert many.run("train", "--mode", "inline") == 0
+    assert many.files()["vocab/tokenizer.json"] == job.files()["vocab/tokenizer.json"]
+
+
+@pytest.mark.parametrize(
+    ("train", "message"),
+    [
+        ({"vocab_size": 30}, "vocab_size=30 is smaller than what the vocabulary begins with"),
+        ({"model": "byte_level_bpe", "vocab_size": 200}, "vocab_size=200 is smaller than what the vocabulary begins"),
+        ({"model": "bpe", "vocab_size": 12, "byte_fallback": True}, "vocab_size=12 is smaller than"),
+    ],
+)
+def test_a_size_that_is_too_small(corpus, make_job, capsys, train, message):
+    assert make_job("job", **sections(corpus, train)).run("train", "--mode", "inline") == 1
+    assert f"tokenmill: failed: {message}" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("text", ["", "   \n"])
+def test_no_text_at_all(make_job, tmp_path, capsys, text):
+    (tmp_path / "a.txt").write_text(text)
+    job = make_job("job", input={"paths": [str(tmp_path / "a.txt")]}, tokenizer={"train": {}})
+    assert job.run("train", "--mode", "inline") == 1
+    assert "failed: there are no words to train on: the input holds no text" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_one_single_character_is_a_vocabulary(make_job, tmp_path, model):
+    (tmp_path / "a.txt").write_text("a\n")
+    train = {"model": model, "vocab_size": 270}
+    if model == "unigram":
+        train |= {"hard_vocab_limit": False}
+    elif model == "wordpiece":
+        train |= {"min_frequency": 1}
+    job = make_job("job", input={"paths": [str(tmp_path / "a.txt")]}, tokenizer={"train": train})
+    assert job.run("train", "--mode", "inline") == 0
+    tokenizer = Tokenizer.from_file(job.output / "vocab/tokenizer.json")
+    assert tokenizer.decode(tokenizer.encode("a", add_special_tokens=False).ids).strip() == "a"
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        (["tokenizer.lowercase=false"], r"holds counts of other words \(normalizer: .*true.* there, .*false.* asked"),
+        (["tokenizer.train.pre_tokenizer=whitespace"], r"holds counts of other words \(pre_tokenizer: "),
+        (["tokenizer.train.by=source"], r"tokenizer\.train\.by: .* holds no counts by source; count with counts\.by"),
+        (["tokenizer.train.counts=/no/such/folder"], "'/no/such/folder' holds no finished word counts"),
+    ],
+)
+def test_counts_that_do_not_suit(corpus, make_job, capsys, settings, message):
+    counted = make_job("counted", **sections(corpus, {}))
+    assert counted.run("count", "--mode", "inline") == 0
+    job = make_job("job", tokenizer={"train": {"vocab_size": 200, "counts": str(counted.output)}})
+    arguments = [argument for setting in settings for argument in ("--set", setting)]
+    assert job.run("train", "--mode", "inline", *arguments) == 2
+    assert re.search(message, capsys.readouterr().err)
+    assert not job.output.exists()
