@@ -1,0 +1,162 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The count job: how fast it reads, and how much memory it takes, on text and on words that are all different.
+
+Text is the corpora of the other benchmarks, repeated. The distinct words are made: ten letters each, every tenth of
+them there twice. Each job is a process of its own, so its start-up is in its time; processor time is that of all its
+processes. Before a number is printed the counts are compared: those of text must be the same bytes for one worker and
+for two, those of the made words what was made.
+"""
+
+import argparse
+import dataclasses
+import json
+import os
+import resource
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from benchmarks import corpora, report, timing
+
+_WORDS_PER_DOCUMENT = 2_000
+_DOCUMENTS_AT_ONCE = 500
+_LETTERS = 10
+
+
+def main(arguments: list[str]) -> int:
+    """Runs the benchmark; returns the exit code."""
+    parser = argparse.ArgumentParser(prog="./run.sh bench count", description=__doc__)
+    parser.add_argument("--mb", type=float, default=500, help="size of the text (default 500)")
+    parser.add_argument("--distinct", type=float, default=5, help="millions of distinct words (default 5)")
+    parser.add_argument("--workers", type=int, nargs="*", default=[1, 2], help="workers of each run (default 1 2)")
+    parser.add_argument(
+        "--pre-tokenizers", nargs="*", default=["bert", "cl100k_base", "whitespace_metaspace"], metavar="NAME",
+        help="what words of the text are (default: bert cl100k_base whitespace_metaspace)",
+    )  # fmt: skip
+    parser.add_argument("--folder", help="where to put input and outputs, thrice the input (default: temporary)")
+    parser.add_argument("--save", action="store_true", help="keep the raw samples under benchmarks/results/")
+    options = parser.parse_args(arguments)
+    facts = report.machine() | report.versions("tokenmill", "apache-beam", "pyarrow", "numba", "numpy")
+    print(report.describe(facts))
+    with tempfile.TemporaryDirectory(dir=options.folder, prefix="tokenmill-bench-") as folder:
+        measurements, rows = _measure(options, Path(folder))
+    header = ["input", "words are", "workers", "seconds", "MB/s", "CPU seconds", "MB per CPU second",
+              "largest process MiB", "distinct"]  # fmt: skip
+    print("\n" + report.table(header, rows))
+    if options.save:
+        print(f"\nraw samples: {report.save('count', facts, measurements)}")
+    return int(any(not measurement["equal"] for measurement in measurements))
+
+
+def _measure(options: argparse.Namespace, folder: Path) -> tuple[list[dict[str, Any]], list[list[str]]]:
+    measurements: list[dict[str, Any]] = []
+    rows: list[list[str]] = []
+
+    def add(name: str, words: str, workers: int, n_bytes: int, counted: _Counted, equal: bool) -> None:
+        run, cpu, counts = counted
+        facts = {"input": name, "pre_tokenizer": words, "workers": workers, "n_bytes": n_bytes, "equal": equal}
+        facts |= {"cpu_seconds": cpu, "totals": counts["totals"], "pruned": counts["pruned"]}
+        measurements.append(facts | dataclasses.asdict(run))
+        if not equal:
+            rows.append([name, words, str(workers), "counts differ", "-", "-", "-", "-", "-"])
+            return
+        speeds = [
+            f"{run.seconds:.1f}",
+            f"{n_bytes / run.seconds / 1e6:.1f}",
+            f"{cpu:.1f}",
+            f"{n_bytes / cpu / 1e6:.1f}",
+        ]
+        memory = f"{run.largest_process_bytes / 2**20:.0f}"
+        distinct = f"{counts['totals']['n_distinct_words'] + counts['pruned']['n_words']:,}"
+        rows.append([name, words, str(workers), *speeds, memory, distinct])
+
+    warm_up = corpora.write_jsonl(corpora.load(), folder / "warm-up", 100_000, 1)
+    if options.mb:
+        files = corpora.write_jsonl(corpora.load(), folder / "text", int(options.mb * 1e6), max(options.workers))
+        n_bytes = sum(path.stat().st_size for path in files)
+        for words in options.pre_tokenizers:
+            _count(folder, f"{warm_up[0].parent}", words, 1)
+            digests = set()
+            for workers in options.workers:
+                counted = _count(folder, f"{folder / 'text'}", words, workers)
+                digests.add(counted.counts["digest"])
+                add("text", words, workers, n_bytes, counted, len(digests) == 1)
+    if options.distinct:
+        path = folder / "distinct" / "words.jsonl"
+        n_words, n_twice = write_distinct(path, int(options.distinct * 1e6))
+        for workers in options.workers:
+            limit = n_twice + n_words // 100  # fewer than there are, so that what occurs once must go
+            counted = _count(folder, str(path.parent), "whitespace", workers, max_words=limit)
+            counts = counted.counts
+            expected = {"bound": 1, "n_words": n_words - n_twice, "n_occurrences": n_words - n_twice}
+            equal = counts["totals"]["n_distinct_words"] == n_twice and counts["pruned"] == expected
+            add("distinct words", f"whitespace, max_words {limit:,}", workers, path.stat().st_size, counted, equal)
+            print(f"distinct words: left out {counts['pruned']}, kept {counts['totals']['n_distinct_words']:,}")
+    return measurements, rows
+
+
+class _Counted(NamedTuple):
+    run: timing.ProcessRun
+    cpu_seconds: float
+    counts: Any
+
+
+def _count(folder: Path, source: str, words: str, workers: int, max_words: int | None = None) -> _Counted:
+    output = Path(tempfile.mkdtemp(dir=folder, prefix="out-"))
+    config = folder / "count.yaml"
+    normalizer = "bert" if words == "bert" else "none"
+    content = {
+        "input": {"paths": [f"{source}/*.jsonl"]},
+        "counts": {"max_words": max_words},
+        "tokenizer": {"train": {"normalizer": normalizer, "pre_tokenizer": words}, "lowercase": words == "bert"},
+        "output": {"path": str(output)},
+    }
+    config.write_text(json.dumps(content), encoding="utf-8")  # JSON is YAML
+    command = [sys.executable, "-m", "pipeline.cli", "count", str(config), "--workers", str(workers)]
+    # A worker per process, so that the memory of one can be told.
+    command += ["--mode", "processes"] if workers > 1 else []
+    before = _cpu_of_children()
+    run = timing.run_process(command, environment=os.environ, log=folder / "count.log")
+    counts = json.loads((output / "counts" / "counts.json").read_text(encoding="utf-8"))
+    return _Counted(run, _cpu_of_children() - before, counts)
+
+
+def _cpu_of_children() -> float:
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
+
+
+def write_distinct(path: Path, n_words: int) -> tuple[int, int]:
+    """Writes JSON lines of `n_words` different words, every tenth of them twice; returns both numbers."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    n_twice = n_words // 10
+    n_all = n_words + n_twice
+    step = _WORDS_PER_DOCUMENT * _DOCUMENTS_AT_ONCE
+    with path.open("wb") as file:
+        for first in range(0, n_all, step):
+            numbers = np.arange(first, min(first + step, n_all))
+            letters = _spell(np.where(numbers < n_words, numbers, (numbers - n_words) * 10))
+            for start in range(0, len(letters), _WORDS_PER_DOCUMENT):
+                text = letters[start : start + _WORDS_PER_DOCUMENT].tobytes().decode().rstrip()
+                file.write(b'{"text": "%s"}\n' % text.encode())
+    return n_words, n_twice
+
+
+def _spell(numbers: Any) -> Any:
+    """Returns a word of ten letters and a space for each number, all different, in no order: uint8[n, 11]."""
+    mixed = numbers.astype(np.uint64)
+    mask = np.uint64((1 << 40) - 1)
+    for factor in (0x9E3779B97F, 0xC2B2AE3D27):  # odd, so that no two numbers become one
+        mixed = (mixed * np.uint64(factor)) & mask
+        mixed ^= mixed >> np.uint64(19)
+    letters = np.full((len(numbers), _LETTERS + 1), ord(" "), np.uint8)
+    for i in range(_LETTERS):
+        letters[:, i] = ord("a") + ((mixed >> np.uint64(4 * i)) & np.uint64(15)).astype(np.uint8)
+    return letters
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
