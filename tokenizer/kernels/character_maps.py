@@ -7,7 +7,7 @@ from tokenizer.kernels.compiling import kernel, kernel_part, load_u64, store_u64
 from tokenizer.kernels.utf8 import EACH_BYTE, HIGH_BITS, LOW_BITS, decode_utf8
 
 _FROM_UPPER_A, _PAST_UPPER_Z = np.uint64(0x80 - ord("A")) * EACH_BYTE, np.uint64(0x80 - ord("[")) * EACH_BYTE
-_ZERO = np.uint64(0)
+_ZERO, _ONE = np.uint64(0), np.uint64(1)
 
 
 @kernel_part
@@ -26,24 +26,26 @@ def _upper_case(eight):
 
 @kernel
 def measure(data, start, stop, tables):
-    """Finds out whether characters change at all, and by how many bytes the text grows at most.
+    """Finds out how many characters change, and by how many bytes the text grows at most.
 
     Args:
       data: uint8[n], valid UTF-8, of which `data[start:stop]` counts.
       tables: normalizers.tables.CharacterMap.
 
     Returns:
-      (whether a character changes, bytes added by those that grow).
+      (characters that change, bytes added by those that grow).
     """
-    changed = False
+    changed = 0
     added = 0
     i = start
     while i < stop:
         if i + 8 <= stop:
             eight = load_u64(data, i)
-            if tables.lower_ascii and _upper_case(eight) != _ZERO:
-                changed = True
             others = _not_plain(eight, tables)
+            if tables.lower_ascii:
+                # Bytes before the first that is not plain; where all are, all of them.
+                before = ((others & (_ZERO - others)) - _ONE) & (_upper_case(eight) << np.uint64(2))
+                changed += np.int64(((before >> np.uint64(7)) * EACH_BYTE) >> np.uint64(56))
             if others == _ZERO:
                 i += 8
                 continue
@@ -60,7 +62,7 @@ def measure(data, start, stop, tables):
         else:
             code_point, i = decode_utf8(data, i)
         if tables.replacements[code_point] != 0:
-            changed = True
+            changed += 1
             added += np.int64(tables.growth[code_point])
     return changed, added
 

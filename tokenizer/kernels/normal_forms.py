@@ -194,9 +194,20 @@ def _compose(scratch, n, tables):
     return w
 
 
+@kernel_part
+def _differ(data, start, stop, out, first, past):
+    """Whether `data[start:stop]` and `out[first:past]` are different."""
+    if stop - start != past - first:
+        return True
+    while start < stop and data[start] == out[first]:
+        start += 1
+        first += 1
+    return start < stop
+
+
 @kernel
 def normalize(data, offsets, tables, scratch, out, out_offsets):
-    """Normalizes rows.
+    """Normalizes rows; returns how many characters the pieces have that changed.
 
     Args:
       data: uint8[n], valid UTF-8; offsets: int64[n_rows + 1] into it.
@@ -205,6 +216,7 @@ def normalize(data, offsets, tables, scratch, out, out_offsets):
       out: uint8 with room for the rows and what `measure` adds; out_offsets: int64[n_rows + 1], filled.
     """
     o = 0
+    changed = 0
     out_offsets[0] = 0
     for row in range(offsets.size - 1):
         i = offsets[row]
@@ -239,6 +251,7 @@ def normalize(data, offsets, tables, scratch, out, out_offsets):
                 continue
             o = copy_bytes(data, copied, cut, out, o)
             n = 0
+            n_characters = 0
             i = cut
             while i < end:
                 here = i
@@ -250,14 +263,19 @@ def normalize(data, offsets, tables, scratch, out, out_offsets):
                 if here > cut and tables.kinds[code_point] == INERT:
                     i = here
                     break
+                n_characters += 1
                 n = _decompose(code_point, tables, scratch, n)
             _order(scratch, n)
             if tables.composes:
                 n = _compose(scratch, n, tables)
+            first = o
             for r in range(n):
                 o = write_utf8(np.int64(scratch.characters[r]), out, o)
+            if _differ(data, cut, i, out, first, o):
+                changed += n_characters
             copied = i
             cut = i
             last_class = 0
         o = copy_bytes(data, copied, end, out, o)
         out_offsets[row + 1] = o
+    return changed

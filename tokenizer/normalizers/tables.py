@@ -98,9 +98,15 @@ def ascii_range(kept: npt.NDArray[np.bool_]) -> tuple[np.uint64, np.uint64]:
     return np.uint64((0x80 - best[0]) * _EACH_BYTE), np.uint64((0x7F - best[1]) * _EACH_BYTE)
 
 
-def _steps(unchanged: npt.NDArray[np.bool_]) -> npt.NDArray[np.uint8]:
-    """Finds the first bytes whose characters are all unchanged, bool[0x110000]."""
+def first_byte_steps(unchanged: npt.NDArray[np.bool_], *, with_ascii: bool = False) -> npt.NDArray[np.uint8]:
+    """Returns the bytes of a character, by its first byte, where all that begin so are unchanged, bool[0x110000].
+
+    Returns:
+      uint8[256]; 0 where they are not all, and for ASCII unless asked for.
+    """
     steps = np.zeros(256, np.uint8)
+    if with_ascii:
+        steps[:128] = unchanged[:128]
     for first in (*range(0xC2, 0xE0), *range(0xE0, 0xF5)):
         n_bytes = 2 if first < 0xE0 else 3 if first < 0xF0 else 4
         n_following = 1 << (6 * (n_bytes - 1))
@@ -125,7 +131,7 @@ def character_map(changes: Mapping[int, str]) -> CharacterMap:
     return CharacterMap(
         read_only(replacements), np.frombuffer(bytes(pool), np.uint8), read_only(growth), lower_ascii,
         *ascii_range(kept),
-        _steps(replacements == 0),
+        first_byte_steps(replacements == 0),
     )  # fmt: skip
 
 
@@ -138,7 +144,8 @@ def code_points(runs: str) -> npt.NDArray[np.bool_]:
     return member
 
 
-def _mapping(pairs: str) -> dict[int, str]:
+def mapping_of(pairs: str) -> dict[int, str]:
+    """Returns the texts of code points in a map like those of the generated data."""
     split = (pair.split("=") for pair in pairs.split())
     return {int(c, 16): "".join(chr(int(x, 16)) for x in to.split(".")) for c, to in split}
 
@@ -146,13 +153,18 @@ def _mapping(pairs: str) -> dict[int, str]:
 @functools.cache
 def compatibility() -> dict[int, str]:
     """Returns the full decompositions of NFKD, Hangul left out."""
-    return unicode_tables.decompositions() | _mapping(data.COMPATIBILITY)
+    return unicode_tables.decompositions() | mapping_of(data.COMPATIBILITY)
 
 
 @functools.cache
 def compositions() -> dict[tuple[str, str], str]:
     """Returns what pairs of characters compose into, Hangul left out."""
-    pairs = (pair.split("=") for pair in data.COMPOSITIONS.split())
+    return compositions_of(data.COMPOSITIONS)
+
+
+def compositions_of(text: str) -> dict[tuple[str, str], str]:
+    """Returns the compositions in a list like that of the generated data."""
+    pairs = (pair.split("=") for pair in text.split())
     return {
         (chr(int(a, 16)), chr(int(b, 16))): chr(int(to, 16))
         for (a, _, b), to in ((p.partition("."), to) for p, to in pairs)
@@ -167,23 +179,42 @@ def decompose(char: str, compatible: bool) -> str:
 
 @functools.lru_cache(maxsize=4)
 def normal_form(compatible: bool, composes: bool) -> NormalForm:
-    """Lowers a normal form."""
-    mapping = compatibility() if compatible else unicode_tables.decompositions()
-    combining = unicode_tables.combining_classes()
+    """Lowers a normal form of the Unicode version of HF tokenizers."""
+    canonical = unicode_tables.decompositions()
+    mapping = compatibility() if compatible else canonical
+    return lower_normal_form(mapping, canonical, unicode_tables.combining_classes(), compositions(), composes)
+
+
+def lower_normal_form(
+    mapping: Mapping[int, str],
+    canonical: Mapping[int, str],
+    combining: npt.NDArray[np.uint8],
+    composed: Mapping[tuple[str, str], str],
+    composes: bool,
+) -> NormalForm:
+    """Lowers a normal form of some version of Unicode; Hangul is left out of all of these.
+
+    Args:
+      mapping: the full decompositions of the form.
+      canonical: the full canonical decompositions.
+      combining: uint8[0x110000], canonical combining classes.
+      composed: what pairs of characters compose into.
+      composes: whether they are to.
+    """
     kinds = np.zeros(N_CODE_POINTS, np.uint8)
     kinds[combining > 0] = normal_forms.ORDERED
     decompositions, growth = np.zeros(N_CODE_POINTS, np.int32), np.zeros(N_CODE_POINTS, np.int8)
     parts: list[int] = []
     is_second = np.zeros(N_CODE_POINTS, np.bool_)
-    composites = set(compositions().values())
-    is_second[[ord(second) for _, second in compositions()]] = True
+    composites = set(composed.values())
+    is_second[[ord(second) for _, second in composed]] = True
     for code_point, text in mapping.items():
         decompositions[code_point] = len(parts) << 5 | len(text)
         parts += map(ord, text)
         growth[code_point] = max(0, len(text.encode()) - len(chr(code_point).encode()))
         # A composite stays as it is, unless the first of what it is made of combines with what is before, or its
         # compatibility decomposition is another.
-        stays = composes and chr(code_point) in composites and text == unicode_tables.decompose(code_point)
+        stays = composes and chr(code_point) in composites and text == canonical.get(code_point)
         if not stays or combining[ord(text[0])] or is_second[ord(text[0])]:
             kinds[code_point] = normal_forms.OTHER
     # Syllables without a trailing consonant have two jamos of three bytes, the others three.
@@ -193,7 +224,7 @@ def normal_form(compatible: bool, composes: bool) -> NormalForm:
     if composes:
         kinds[is_second] = normal_forms.OTHER
         kinds[0x1161 : 0x1161 + 21] = kinds[0x11A8 : 0x11A8 + 27] = normal_forms.OTHER
-        for (first, second), composite in compositions().items():
+        for (first, second), composite in composed.items():
             pair = ord(first) << 21 | ord(second)
             slot = _pair_slot(pair)
             while pairs[slot]:
@@ -204,7 +235,7 @@ def normal_form(compatible: bool, composes: bool) -> NormalForm:
     return NormalForm(
         read_only(kinds), read_only(combining), read_only(decompositions), read_only(np.array(parts, np.int32)),
         read_only(growth), composes, read_only(is_second),
-        _steps((kinds == normal_forms.INERT) & (growth == 0)), read_only(pairs),
+        first_byte_steps((kinds == normal_forms.INERT) & (growth == 0)), read_only(pairs),
     )  # fmt: skip
 
 
@@ -258,5 +289,5 @@ def chars_map(precompiled_charsmap: bytes) -> CharsMap:
     kept = (places[:128] == 0) & (np.arange(128) >= 0x20) & (np.arange(128) < 0x7F)
     return CharsMap(
         read_only(units), pool, read_only(places), graphemes(), *ascii_range(kept),
-        _steps((places == 0) & (graphemes() == precompiled.ANY)),
+        first_byte_steps((places == 0) & (graphemes() == precompiled.ANY)),
     )  # fmt: skip

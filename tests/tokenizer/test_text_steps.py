@@ -1,0 +1,362 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Text steps: each kernel against its slow twin, and both against the libraries whose answers they must give."""
+
+import html
+import itertools
+import re
+import unicodedata
+
+import ftfy
+import numpy as np
+import pyarrow as pa
+import pytest
+import regex
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.strategies import text_columns, texts
+from tokenizer.aligned import AlignedText
+from tokenizer.ragged import text_rows
+from tokenizer.text import TextChain, TextStep, parse_steps, tables
+from tokenizer.text.base import Edges, n_changed, replaced
+from tokenizer.text.emoji import describe, emoji_pattern
+
+ALL = [chr(c) for c in range(0x110000) if not 0xD800 <= c < 0xE000]
+KNOWN = [c for c in ALL if unicodedata.category(c) != "Cn"]
+"""Characters that this Python's Unicode knows."""
+
+CONFIGS = [
+    "nfc", "nfd", "nfkc", "nfkd", "lowercase", "casefold", "control_characters", {"control_characters":
+    {"replacement": False}}, "zero_width", {"zero_width": {"joiners": True}}, "bidi", "punctuation",
+    {"punctuation": {"quotes": False, "dashes": False}}, "full_width", "tatweel", "ascii_digits",
+    {"strip_accents": "none"}, {"strip_accents": "latin-only"}, {"strip_accents": "all"},
+    "whitespace", {"whitespace": {"newlines": "space"}}, {"whitespace": {"newlines": "paragraphs"}},
+    {"whitespace": {"strip": False}}, {"whitespace": {"collapse": False}}, {"whitespace": {"python": True}},
+    "repeated_punctuation", {"repeated_punctuation": 1}, "isolate_digits", {"isolate_digits": {"runs": True}},
+    {"emoji": "isolate"}, {"emoji": "describe"}, {"emoji": "drop"}, {"emoji": "keep"},
+    "html_entities", "ftfy", "mojibake", {"regex": {"pattern": r"(\w)\1+", "replace": r"<\1>"}},
+]  # fmt: skip
+
+_MORE = [
+    "  ", "\n\n", "\r\n", " \n ", "\t", "!!!!", "?!?!", "......", "12", "٣٤", "a1b", "é", "e\u0301", "ñ\u0303",
+    "Ă\ufe0f",     "👨\u200d👩\u200d👧", "🇩🇪🇫", "1\ufe0f\u20e3", "#\u20e3", "👋🏽", "☺\ufe0f", "☺\ufe0e", "©",
+    "🏴\U000e0067\U000e0062\U000e007f",
+    "&amp;", "&lt", "&notit;", "&#x41;", "&#xD800;", "&#128;", "&", "<b>", "schÃ¶n", "â€œ", "“”‘’", "ﬁ",
+    "ｶﾞ", "\x1b[0m", "Ą", "°",
+        "वि", "ไทย", "שָ", "Ａ！０", "…", "—", "aaaa", "ΑΣ", "ـــ", "\u202e", "\ufffd", "a" * 9, "x " * 5,
+]  # fmt: skip
+
+
+def hostile() -> st.SearchStrategy[str]:
+    return st.one_of(texts(), st.lists(st.one_of(st.sampled_from(_MORE), texts(6)), max_size=12).map("".join))
+
+
+def known_to_python(text: str) -> str:
+    """Leaves out what Python's older Unicode knows nothing about; it is compared in a test of its own."""
+    return "".join(c for c in text if unicodedata.category(c) != "Cn")
+
+
+def one_step(config: object) -> TextStep:
+    (step,) = parse_steps([config])  # type: ignore[list-item]
+    return step
+
+
+@pytest.mark.parametrize("config", CONFIGS, ids=str)
+@given(rows=st.lists(hostile(), max_size=5), begins=st.booleans(), ends=st.booleans(), skip=st.integers(0, 2))
+def test_kernel_agrees_with_its_slow_twin(config: object, rows: list[str], begins: bool, ends: bool, skip: int) -> None:
+    rows = [known_to_python(row) for row in rows]
+    step = one_step(config)
+    ragged = text_rows(pa.array(rows, pa.large_string()).slice(min(skip, len(rows))))
+    rows = rows[skip:]
+    applied = step.apply_rows(ragged, Edges(np.full(len(rows), begins), np.full(len(rows), ends)))
+    edits = [step.edits(row, begins, ends) for row in rows]
+    found = [
+        applied.rows.values[a:b].tobytes().decode()
+        for a, b in zip(applied.rows.offsets[:-1], applied.rows.offsets[1:], strict=True)
+    ]
+    assert found == [replaced(row, e) for row, e in zip(rows, edits, strict=True)]
+    assert applied.n_chars_changed == sum(map(n_changed, edits))
+    if not any(edits):
+        assert applied.rows is ragged
+
+
+@pytest.mark.parametrize("config", CONFIGS, ids=str)
+def test_text_that_needs_nothing_is_returned_as_it_is(config: object) -> None:
+    column = pa.array(["plain words, nothing more.", "", None, "two"], pa.large_string())
+    if isinstance(config, dict) and "regex" in config:
+        column = pa.array(["plain words"], pa.large_string())
+    after, (report,) = TextChain.from_config([config]).apply(column)  # type: ignore[list-item]
+    assert after is column
+    assert (report.n_documents_changed, report.n_chars_changed) == (0, 0)
+    assert report.n_chars == report.n_chars_after
+
+
+@given(column=text_columns())
+def test_columns_of_every_kind_keep_their_rows_and_nulls(column: pa.Array) -> None:
+    chain = TextChain.from_config(["nfkc", "whitespace", {"emoji": "describe"}, "html_entities"])
+    after, reports = chain.apply(column)
+    values = column.to_pylist()
+    expected = []
+    for value in values:
+        for step in chain.steps:
+            value = None if value is None else replaced(value, step.edits(value))
+        expected.append(value)
+    if all(value is None or known_to_python(value) == value for value in values):
+        assert after.to_pylist() == expected
+    assert [i for i, v in enumerate(after.to_pylist()) if v is None] == [i for i, v in enumerate(values) if v is None]
+    assert len(reports) == 4
+    for one, following in itertools.pairwise(reports):
+        assert one.n_chars_after == following.n_chars
+
+
+def test_reports_count_documents_and_characters() -> None:
+    chain = TextChain.from_config([{"strip_accents": "all"}, "whitespace", "lowercase"])
+    after, reports = chain.apply(pa.array(["Résumé  resume", "resumé", "x"]))
+    assert after.to_pylist() == ["resume resume", "resume", "x"]
+    counts = [(r.step, r.n_documents, r.n_documents_changed, r.n_chars_changed) for r in reports]
+    assert counts == [("strip_accents", 3, 2, 3), ("whitespace", 3, 1, 2), ("lowercase", 3, 1, 1)]
+    assert [(r.n_chars, r.n_chars_after) for r in reports] == [(21, 21), (21, 20), (20, 20)]
+
+
+# Normal forms, case: over all of Unicode.
+
+
+@pytest.mark.parametrize("form", ["NFC", "NFD", "NFKC", "NFKD"])
+def test_normal_forms_are_those_of_unicodedata_on_every_code_point(form: str) -> None:
+    after, _ = TextChain.from_config([form.lower()]).apply(pa.array(KNOWN))
+    assert after.to_pylist() == [unicodedata.normalize(form, c) for c in KNOWN]
+
+
+@pytest.mark.parametrize("form", ["NFC", "NFD", "NFKC", "NFKD"])
+def test_normal_forms_are_those_of_the_newest_unicode_too(form: str) -> None:
+    newest = pytest.importorskip("unicodedata2")
+    assert newest.unidata_version == tables.UNICODE_VERSION
+    after, _ = TextChain.from_config([form.lower()]).apply(pa.array(ALL))
+    assert after.to_pylist() == [newest.normalize(form, c) for c in ALL]
+
+
+@pytest.mark.parametrize("form", ["NFC", "NFD", "NFKC", "NFKD"])
+def test_normal_forms_keep_the_conformance_identities(form: str) -> None:
+    """NormalizationTest.txt demands these of columns that are the forms of one string, here of every decomposition."""
+    changing = [c for c in KNOWN if any(unicodedata.normalize(f, c) != c for f in ("NFC", "NFD", "NFKC", "NFKD"))]
+    marks = ["\u0301", "\u0323", "\u0345", "\u3099", "\u094d", "\u11a8"]
+    sources = [c + marks[i % 6] + marks[(i * 7 + 3) % 6] for i, c in enumerate(changing)]
+    chain = TextChain.from_config([form.lower()])
+    columns = {f: [unicodedata.normalize(f, s) for s in sources] for f in ("NFC", "NFD", "NFKC", "NFKD")}
+    for column in (sources, columns["NFC"], columns["NFD"]):
+        assert chain.apply(pa.array(column))[0].to_pylist() == columns[form]
+    if "K" in form:
+        for column in (columns["NFKC"], columns["NFKD"]):
+            assert chain.apply(pa.array(column))[0].to_pylist() == columns[form]
+
+
+def test_case_folding_is_that_of_python_on_every_code_point() -> None:
+    after, _ = TextChain.from_config(["casefold"]).apply(pa.array(KNOWN))
+    assert after.to_pylist() == [c.casefold() for c in KNOWN]
+
+
+def test_lower_case_is_that_of_python_on_every_code_point() -> None:
+    after, _ = TextChain.from_config(["lowercase"]).apply(pa.array(KNOWN))
+    assert after.to_pylist() == [c.lower() for c in KNOWN]
+
+
+def test_digits_of_all_scripts_become_those_of_ascii() -> None:
+    after, _ = TextChain.from_config(["ascii_digits"]).apply(pa.array(KNOWN))
+    expected = [str(unicodedata.digit(c)) if unicodedata.category(c) == "Nd" else c for c in KNOWN]
+    assert after.to_pylist() == expected
+
+
+def test_white_space_is_that_of_python() -> None:
+    assert {c for c in ALL if c.isspace()} == tables.PYTHON_SPACES
+    assert set(re.findall(r"\s", "".join(ALL))) == tables.PYTHON_SPACES
+
+
+def test_full_width_forms_become_what_nfkc_makes_of_them() -> None:
+    wide = [c for c in KNOWN if unicodedata.decomposition(c).startswith("<wide>")]
+    after, _ = TextChain.from_config(["full_width"]).apply(pa.array(wide))
+    assert after.to_pylist() == [unicodedata.normalize("NFKC", c) for c in wide]
+
+
+# Accents.
+
+
+def classical(text: str) -> str:
+    return "".join(c for c in unicodedata.normalize("NFD", text) if unicodedata.category(c) != "Mn")
+
+
+@given(text=hostile().map(known_to_python))
+def test_stripping_all_accents_is_the_classical_recipe_up_to_normalization(text: str) -> None:
+    after = TextChain.from_config([{"strip_accents": "all"}, "nfc"]).apply(pa.array([text]))[0][0].as_py()
+    assert after == unicodedata.normalize("NFC", classical(text))
+
+
+def test_latin_only_leaves_other_scripts_alone() -> None:
+    spared = ["हिन्दी", "ไทยที่นี่", "שָׁלוֹם", "مُحَمَّد", "がぎぐパピ", "Ёлка й", "ά", "1️⃣"]
+    chain = TextChain.from_config([{"strip_accents": "latin-only"}])
+    assert chain.apply(pa.array(spared))[0].to_pylist() == spared
+    assert chain.apply(pa.array(["Việt Nam, Ångström, a\u0323\u0301"]))[0].to_pylist() == ["Viet Nam, Angstrom, a"]
+
+
+def test_words_that_collapse_into_one_another_are_listed_with_the_plain_one() -> None:
+    chain = TextChain.from_config([{"strip_accents": "all"}])
+    _, (first,) = chain.apply(pa.array(["mā má mǎ mà ma ma", "résumé resume; résume\u0301"]))
+    assert [(m.word, dict(m.sources)) for m in first.merged] == [
+        ("ma", {"mā": 1, "má": 1, "mǎ": 1, "mà": 1, "ma": 2}),
+        ("resume", {"résumé": 2, "resume": 1}),
+    ]
+    _, (second,) = chain.apply(pa.array(["mā"]))
+    assert dict((first + second).merged[0].sources)["mā"] == 2
+    assert type(first).from_json((first + second).to_json()) == first + second
+
+
+# Clean-up, markup, mojibake.
+
+
+@given(text=hostile())
+def test_entities_are_those_of_html_unescape(text: str) -> None:
+    assert TextChain.from_config(["html_entities"]).apply(pa.array([text]))[0].to_pylist() == [html.unescape(text)]
+
+
+def test_every_named_entity_is_found_with_and_without_its_semicolon() -> None:
+    sources = [f"a&{name}b{extra}" for name in html.entities.html5 for extra in ("", ";", "=")]
+    after, _ = TextChain.from_config(["html_entities"]).apply(pa.array(sources))
+    assert after.to_pylist() == [html.unescape(source) for source in sources]
+
+
+@given(text=st.one_of(hostile(), st.text(st.characters(codec="utf-8", max_codepoint=0x17F), max_size=30)))
+def test_ftfy_is_ftfy(text: str) -> None:
+    assert TextChain.from_config(["ftfy"]).apply(pa.array([text]))[0].to_pylist() == [ftfy.fix_text(text)]
+    lines = [ftfy.fix_encoding(line) for line in text.splitlines(keepends=True)]
+    assert TextChain.from_config(["mojibake"]).apply(pa.array([text]))[0].to_pylist() == ["".join(lines)]
+
+
+@given(text=st.text(st.sampled_from([c for c in KNOWN if ord(c) < 0x600]), max_size=40), encoding=st.sampled_from(
+    ["latin-1", "cp1252", "cp1251", "cp1253", "macroman", "cp437"]))  # fmt: skip
+def test_mojibake_is_mended_as_ftfy_does(text: str, encoding: str) -> None:
+    broken = text.encode().decode(encoding, "replace")
+    assert TextChain.from_config(["ftfy"]).apply(pa.array([broken]))[0].to_pylist() == [ftfy.fix_text(broken)]
+
+
+def test_lines_that_ftfy_is_not_asked_about_are_lines_it_leaves_alone() -> None:
+    from tokenizer.text.mojibake import active_characters
+
+    quiet = [c for c in KNOWN if not active_characters(True)[ord(c)]]
+    assert len(quiet) > 100_000
+    assert [c for c in quiet if ord(c) < 0x3000 and ftfy.fix_text(f"a{c}b {c}{c}") != f"a{c}b {c}{c}"] == []
+    for n in range(0, len(quiet), 1000):
+        line = "".join(quiet[n : n + 1000]).replace("\n", "")
+        assert ftfy.fix_text(line) == line
+
+
+def test_greek_and_cyrillic_letters_alone_are_never_taken_for_mojibake() -> None:
+    from tokenizer.text.mojibake import active_characters
+
+    letters = [c for c in map(chr, range(0x370, 0x530)) if not active_characters(False)[ord(c)]]
+    assert len(letters) > 300
+    beside = [*letters, "a", "Z", " ", "1"]
+    for first in letters:
+        text = "".join(first + second + "q" for second in beside)
+        assert not ftfy.badness.is_bad(text), first
+
+
+def openai_clean(text: str) -> str:
+    """What OpenAI's CLIP does to a text before it is split: basic_clean, whitespace_clean, lower-case."""
+    text = html.unescape(html.unescape(ftfy.fix_text(text))).strip()
+    return re.sub(r"\s+", " ", text).strip().lower()
+
+
+@given(text=hostile())
+def test_clip_cleans_as_openai_does(text: str) -> None:
+    chain = TextChain.from_config(["basic_clean", "whitespace_clean"])
+    cleaned = chain.apply(pa.array([text]))[0][0].as_py()
+    assert cleaned.lower() == openai_clean(text)
+
+
+# Emoji.
+
+
+@given(text=hostile())
+def test_an_emoji_is_never_cut_where_its_grapheme_goes_on(text: str) -> None:
+    ends = {0}
+    for cluster in regex.findall(r"\X", text):
+        ends.add(max(ends) + len(cluster))
+    for unit in emoji_pattern().finditer(text):
+        assert unit.end() in ends
+
+
+@pytest.mark.parametrize(
+    ("unit", "name"),
+    [
+        ("😀", ":grinning_face:"),
+        ("👨\u200d👩\u200d👧", ":man_woman_girl:"),
+        ("🇩🇪", ":flag_de:"),
+        ("1\ufe0f\u20e3", ":keycap_1:"),
+        ("👋🏽", ":waving_hand_sign_emoji_modifier_fitzpatrick_type-4:"),
+        ("☺\ufe0f", ":white_smiling_face:"),
+        ("🏴\U000e0067\U000e0062\U000e007f", ":waving_black_flag_gb:"),
+    ],
+)
+def test_emoji_are_units_and_have_names(unit: str, name: str) -> None:
+    def run(mode: str, text: str) -> str:
+        return TextChain.from_config([{"emoji": mode}]).apply(pa.array([text]))[0][0].as_py()
+
+    assert describe(unit) == name
+    assert run("isolate", f"a{unit}{unit}b") == f"a {unit} {unit} b"
+    assert run("isolate", run("isolate", f"a{unit}b")) == f"a {unit} b"
+    assert run("describe", f"a{unit}b") == f"a{name}b"
+    assert run("drop", f"a{unit}b") == "ab"
+    assert run("keep", f"a{unit}b") == f"a{unit}b"
+
+
+# Regular expressions, chains, configs.
+
+
+def test_a_document_on_which_an_expression_takes_too_long_is_rejected_and_counted() -> None:
+    chain = TextChain.from_config(
+        ["lowercase", {"regex": {"pattern": "(?:(?:x|xx)+)+[yz]", "seconds": 0.05}}, "lowercase"]
+    )
+    after, reports = chain.apply(pa.array(["Fine xxy", "x" * 60, None]))
+    assert after.to_pylist() == ["fine ", None, None]
+    assert [r.n_documents_rejected for r in reports] == [0, 1, 0]
+    assert reports[1].n_documents_changed == 1
+
+
+@given(text=hostile().map(known_to_python))
+def test_a_chain_knows_where_each_character_came_from(text: str) -> None:
+    chain = TextChain.from_config(["nfkc", "whitespace", {"emoji": "isolate"}, "html_entities", "lowercase"])
+    aligned = chain.apply_aligned(AlignedText.original(text))
+    assert aligned.text == chain.apply(pa.array([text]))[0][0].as_py()
+    assert all(0 <= a <= b <= len(text) for a, b in zip(aligned.starts, aligned.stops, strict=True))
+    assert aligned.starts == sorted(aligned.starts)
+
+
+def test_a_step_reads_back_from_its_config() -> None:
+    for config in CONFIGS:
+        step = one_step(config)
+        assert one_step(step.to_config()) == step
+
+
+@pytest.mark.parametrize(
+    ("config", "message"),
+    [
+        ("nfx", r"normalize\[0\]: unknown step 'nfx'; did you mean 'nf.*'\? allowed: "),
+        ({"nfc": {}}, "nfc has no options"),
+        (
+            {"whitespace": {"newline": "keep"}},
+            "whitespace: unknown option 'newline'; allowed: collapse, strip, newlines",
+        ),
+        ({"whitespace": {"collapse": 1}}, "whitespace.collapse: must be bool, got 1"),
+        ({"whitespace": {"newlines": "drop"}}, "newlines must be space, keep or paragraphs, got 'drop'"),
+        ({"strip_accents": "latin"}, "mode must be none, latin-only or all, got 'latin'"),
+        ({"regex": {"replace": "x"}}, "regex: pattern is required"),
+        ({"regex": "("}, "is no regular expression"),
+        ({"regex": {"pattern": "a", "replace": r"\1"}}, "is no group of pattern"),
+        ({"regex": {"pattern": "a", "seconds": 0.0}}, "seconds must be more than 0"),
+        ({"emoji": "smile"}, "mode must be isolate, describe, drop or keep"),
+        ({"repeated_punctuation": 0}, "most must be from 1 to 1000, got 0"),
+        (7, "must be the name of a step"),
+    ],
+)
+def test_a_mistake_in_a_config_says_what_is_allowed(config: object, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        parse_steps([config])  # type: ignore[list-item]

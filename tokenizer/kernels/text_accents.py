@@ -1,0 +1,171 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Accents: found, and the words that lose them."""
+
+import numpy as np
+
+from tokenizer.kernels.compiling import kernel, kernel_part
+from tokenizer.kernels.text_edit_lists import add_edit
+from tokenizer.kernels.utf8 import decode_utf8, past_ascii
+
+MARK, LATIN = 1, 2
+"""What a character is: one that goes where its base is to lose accents; a base of the Latin script."""
+
+_PRIME = np.uint64(0x100000001B3)
+
+
+@kernel_part
+def _character(data, i):
+    """Returns the character at `i` and where the next one is."""
+    if data[i] < 128:
+        return np.int64(data[i]), i + 1
+    return decode_utf8(data, i)
+
+
+@kernel
+def find_accents(data, offsets, kinds, texts, steps, only_latin, edits):
+    """Finds characters with accents, and accents.
+
+    Args:
+      data: uint8[n], valid UTF-8; offsets: int64[n_rows + 1] into it.
+      kinds: uint8[0x110000], MARK, LATIN or neither.
+      texts: int32[0x110000], number of the text that takes the place of a character, 0 where it stays; text 0 is empty.
+      steps: uint8[256]: bytes of the character, by its first byte, where all that begin so stay and are not Latin.
+      only_latin: whether marks stay after bases of other scripts.
+      edits: int64[room, 3], filled as far as it reaches.
+
+    Returns:
+      How many edits there are.
+    """
+    n = 0
+    for row in range(offsets.size - 1):
+        i = offsets[row]
+        end = offsets[row + 1]
+        after_latin = not only_latin
+        while i < end:
+            if data[i] < 128:
+                i = past_ascii(data, i, end)
+                while i < end and data[i] < 128:
+                    i += 1
+                last = data[i - 1] | 0x20
+                after_latin = not only_latin or 0x61 <= last <= 0x7A
+                continue
+            step = np.int64(steps[data[i]])
+            if step > 0:
+                i += step
+                after_latin = not only_latin
+                continue
+            start = i
+            code_point, i = decode_utf8(data, i)
+            if kinds[code_point] == MARK:
+                if after_latin:
+                    n = add_edit(edits, n, start, i, 0)
+                continue
+            after_latin = not only_latin or kinds[code_point] == LATIN
+            if texts[code_point] > 0:
+                n = add_edit(edits, n, start, i, texts[code_point])
+    return n
+
+
+@kernel
+def find_edited_words(data, offsets, edits, is_word, words):
+    """Finds the words that edits touch.
+
+    Args:
+      data: uint8[n], valid UTF-8; offsets: int64[n_rows + 1] into it.
+      edits: int64[n_edits, 3], in order.
+      is_word: bool[0x110000], what words are made of.
+      words: int64[n_edits, 2], filled: where they start and stop.
+
+    Returns:
+      How many there are.
+    """
+    n = 0
+    row = 0
+    stop = np.int64(-1)
+    for e in range(edits.shape[0]):
+        if edits[e, 0] < stop:
+            continue
+        while offsets[row + 1] <= edits[e, 0]:
+            row += 1
+        start = edits[e, 0]
+        while start > offsets[row]:
+            before = start - 1
+            while data[before] & 0xC0 == 0x80:
+                before -= 1
+            code_point, _ = _character(data, before)
+            if not is_word[code_point]:
+                break
+            start = before
+        stop = edits[e, 1]
+        while stop < offsets[row + 1]:
+            code_point, following = _character(data, stop)
+            if not is_word[code_point]:
+                break
+            stop = following
+        words[n, 0] = start
+        words[n, 1] = stop
+        n += 1
+    return n
+
+
+@kernel_part
+def _hash(data, start, stop):
+    found = np.uint64(0xCBF29CE484222325)
+    for i in range(start, stop):
+        found = (found ^ np.uint64(data[i])) * _PRIME
+    return found
+
+
+@kernel
+def index_words(words, word_offsets, slots):
+    """Makes a hash table of different words.
+
+    Args:
+      words, word_offsets: uint8[n] and int64[n_words + 1].
+      slots: int64[power of two, more than n_words], zero; filled with numbers of words, plus one.
+    """
+    mask = slots.size - 1
+    for word in range(word_offsets.size - 1):
+        slot = np.int64(_hash(words, word_offsets[word], word_offsets[word + 1]) & np.uint64(mask))
+        while slots[slot] != 0:
+            slot = (slot + 1) & mask
+        slots[slot] = word + 1
+
+
+@kernel
+def count_listed_words(data, offsets, is_word, words, word_offsets, slots, longest, counts):
+    """Counts the words of rows that are in a list.
+
+    Args:
+      data: uint8[n], valid UTF-8; offsets: int64[n_rows + 1] into it.
+      is_word: bool[0x110000], what words are made of.
+      words, word_offsets, slots: see `index_words`; longest: bytes of the longest of them.
+      counts: int64[n_words], added to.
+    """
+    mask = slots.size - 1
+    for row in range(offsets.size - 1):
+        i = offsets[row]
+        end = offsets[row + 1]
+        while i < end:
+            start = i
+            code_point, i = _character(data, i)
+            if not is_word[code_point]:
+                continue
+            while i < end:
+                code_point, following = _character(data, i)
+                if not is_word[code_point]:
+                    break
+                i = following
+            if i - start > longest:
+                continue
+            slot = np.int64(_hash(data, start, i) & np.uint64(mask))
+            while slots[slot] != 0:
+                word = slots[slot] - 1
+                if word_offsets[word + 1] - word_offsets[word] == i - start:
+                    k = 0
+                    while k < i - start and words[word_offsets[word] + k] == data[start + k]:
+                        k += 1
+                    if k == i - start:
+                        counts[word] += 1
+                        break
+                slot = (slot + 1) & mask

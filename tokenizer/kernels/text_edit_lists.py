@@ -1,0 +1,60 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Edits found in rows of text, applied: most text steps find edits with a kernel of their own and share this one."""
+
+import numpy as np
+
+from tokenizer.kernels.compiling import kernel, kernel_part
+from tokenizer.kernels.utf8 import copy_bytes
+
+
+@kernel_part
+def add_edit(edits, n, start, stop, text):
+    """Notes an edit if there is room; returns how many there are.
+
+    Args:
+      edits: int64[room, 3], `start, stop, text` in rows.
+      n: how many there are already.
+      start, stop: bytes that go; text: number of the text that takes their place.
+    """
+    if n < edits.shape[0]:
+        edits[n, 0] = start
+        edits[n, 1] = stop
+        edits[n, 2] = text
+    return n + 1
+
+
+@kernel
+def apply_edits(data, offsets, edits, pool, pool_offsets, out, out_offsets):
+    """Applies edits to rows.
+
+    Args:
+      data: uint8[n], valid UTF-8; offsets: int64[n_rows + 1] into it.
+      edits: int64[n_edits, 3], in order, without overlap; see `add_edit`. None reaches over the end of a row, and
+        insertions are not at the ends of rows.
+      pool, pool_offsets: uint8[m] and int64[n_texts + 1], the new texts.
+      out: uint8 with room for the result; out_offsets: int64[n_rows + 1], filled.
+
+    Returns:
+      Characters replaced or removed, and those put in where nothing was.
+    """
+    changed = 0
+    o = 0
+    e = 0
+    out_offsets[0] = 0
+    for row in range(offsets.size - 1):
+        i = offsets[row]
+        end = offsets[row + 1]
+        while e < edits.shape[0] and edits[e, 0] < end:
+            start, stop, text = edits[e, 0], edits[e, 1], edits[e, 2]
+            o = copy_bytes(data, i, start, out, o)
+            for q in range(start, stop):
+                changed += np.int64((data[q] & 0xC0) != 0x80)
+            for q in range(pool_offsets[text], pool_offsets[text + 1]):
+                changed += np.int64(start == stop and (pool[q] & 0xC0) != 0x80)
+                out[o] = pool[q]
+                o += 1
+            i = stop
+            e += 1
+        o = copy_bytes(data, i, end, out, o)
+        out_offsets[row + 1] = o
+    return changed

@@ -1,0 +1,122 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Emoji as whole grapheme clusters: families, flags, skin tones, keycaps."""
+
+import numpy as np
+
+from tokenizer.kernels.compiling import kernel, kernel_part
+from tokenizer.kernels.text_edit_lists import add_edit
+from tokenizer.kernels.text_runs import is_member_before
+from tokenizer.kernels.utf8 import decode_utf8, past_ascii
+
+PICTOGRAPH, PRESENTED, FLAG, EXTEND, JOINER, EMOJI_STYLE, TEXT_STYLE, MODIFIER = 1, 2, 4, 8, 16, 32, 64, 128
+"""Bits of what a character is: an extended pictograph; an emoji by itself; a regional indicator; what joins the
+character before it; U+200D; U+FE0F; U+FE0E; a skin tone."""
+
+UNITS, ISOLATE = 0, 1
+"""What `find_emoji` notes: the units themselves, or the places where a space must be put."""
+SPACE = 1
+_KEYCAP = 0x20E3
+
+
+@kernel_part
+def _is_keycap_base(byte):
+    return 0x30 <= byte <= 0x39 or byte == 0x23 or byte == 0x2A
+
+
+@kernel_part
+def _past_extenders(data, i, end, classes, joins):
+    """Returns where the characters end that join the one before; with `joins`, pictographs after U+200D among them."""
+    after_joiner = False
+    while i < end and data[i] >= 128:
+        code_point, following = decode_utf8(data, i)
+        kind = classes[code_point]
+        if kind & (EXTEND | JOINER) == 0 and not (joins and after_joiner and kind & PICTOGRAPH):
+            break
+        after_joiner = kind & JOINER != 0
+        i = following
+    return i
+
+
+@kernel_part
+def unit_end(data, i, end, classes):
+    """Returns where the emoji ends that begins at the character at `i`, -1 where none does."""
+    if data[i] < 128:
+        if not _is_keycap_base(data[i]) or i + 1 >= end or data[i + 1] < 128:
+            return -1
+        code_point, following = decode_utf8(data, i + 1)
+        if classes[code_point] & EMOJI_STYLE and following < end and data[following] >= 128:
+            code_point, following = decode_utf8(data, following)
+        return _past_extenders(data, following, end, classes, False) if code_point == _KEYCAP else -1
+    code_point, following = decode_utf8(data, i)
+    kind = classes[code_point]
+    after = 0
+    second = following
+    if following < end and data[following] >= 128:
+        code_point, second = decode_utf8(data, following)
+        after = classes[code_point]
+    if kind & FLAG:
+        return _past_extenders(data, second if after & FLAG else following, end, classes, False)
+    if (kind & PRESENTED and after & TEXT_STYLE == 0) or (kind & PICTOGRAPH and after & (EMOJI_STYLE | MODIFIER)):
+        return _past_extenders(data, following, end, classes, True)
+    return -1
+
+
+@kernel
+def find_emoji(data, offsets, classes, is_space, steps, mode, edits):
+    """Finds emoji.
+
+    Args:
+      data: uint8[n], valid UTF-8; offsets: int64[n_rows + 1] into it.
+      classes: uint8[0x110000], the bits above; is_space: bool[0x110000], beside which no space is needed.
+      steps: uint8[256]: bytes of the character, by its first byte, where none that begins so begins or ends an emoji;
+        else 0.
+      mode: UNITS or ISOLATE.
+      edits: int64[room, 3], filled as far as it reaches.
+
+    Returns:
+      How many edits there are.
+    """
+    n = 0
+    for row in range(offsets.size - 1):
+        first = offsets[row]
+        end = offsets[row + 1]
+        i = first
+        last = first  # where the last unit ended
+        inserted = np.int64(-1)
+        while i < end:
+            if data[i] < 128:
+                i = past_ascii(data, i, end)
+                while i < end and data[i] < 128:
+                    i += 1
+                continue
+            step = np.int64(steps[data[i]])
+            if step > 0:
+                i += step
+                continue
+            start = i
+            # A keycap shows by what follows its digit.
+            stop = np.int64(-1)
+            if i > last and _is_keycap_base(data[i - 1]):
+                stop = unit_end(data, i - 1, end, classes)
+                start = i - 1
+            if stop < 0:
+                start = i
+                stop = unit_end(data, i, end, classes)
+            if stop < 0:
+                _, i = decode_utf8(data, i)
+                continue
+            if mode == UNITS:
+                n = add_edit(edits, n, start, stop, 0)
+            else:
+                if start > first and start != inserted and not is_member_before(data, start, is_space):
+                    n = add_edit(edits, n, start, start, SPACE)
+                if stop < end:
+                    code_point = np.int64(data[stop])
+                    if code_point >= 128:
+                        code_point, _ = decode_utf8(data, stop)
+                    if not is_space[code_point]:
+                        n = add_edit(edits, n, stop, stop, SPACE)
+                        inserted = stop
+            last = stop
+            i = stop
+    return n

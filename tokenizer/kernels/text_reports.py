@@ -1,0 +1,50 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What reports of text steps count: characters, and rows that are not what they were."""
+
+import numpy as np
+
+from tokenizer.kernels.compiling import kernel, load_u64
+from tokenizer.kernels.utf8 import EACH_BYTE, HIGH_BITS
+
+_SEVEN, _FIFTY_SIX = np.uint64(7), np.uint64(56)
+
+
+@kernel
+def count_characters(data, start, stop):
+    """Counts the characters of `data[start:stop]`, uint8[n], valid UTF-8."""
+    n = stop - start
+    i = start
+    while i + 8 <= stop:
+        eight = load_u64(data, i)
+        # Bytes that go on a character have the highest bit set and the next one not.
+        following = eight & ~(eight << np.uint64(1)) & HIGH_BITS
+        n -= np.int64(((following >> _SEVEN) * EACH_BYTE) >> _FIFTY_SIX)
+        i += 8
+    while i < stop:
+        n -= np.int64((data[i] & 0xC0) == 0x80)
+        i += 1
+    return n
+
+
+@kernel
+def compare_rows(before, before_offsets, after, after_offsets, changed):
+    """Finds the rows that differ.
+
+    Args:
+      before, before_offsets: uint8[n] and int64[n_rows + 1]; after, after_offsets: likewise.
+      changed: bool[n_rows], set where they differ.
+    """
+    for row in range(changed.size):
+        start, stop = before_offsets[row], before_offsets[row + 1]
+        other = after_offsets[row]
+        if stop - start != after_offsets[row + 1] - other:
+            changed[row] = True
+            continue
+        i = start
+        while i + 8 <= stop and load_u64(before, i) == load_u64(after, other):
+            i += 8
+            other += 8
+        while i < stop and before[i] == after[other]:
+            i += 1
+            other += 1
+        changed[row] = i < stop

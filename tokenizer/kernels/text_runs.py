@@ -1,0 +1,134 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Characters that are repeated, and characters that are to stand alone."""
+
+import numpy as np
+
+from tokenizer.kernels.compiling import kernel, kernel_part, load_u64, trailing_zeros
+from tokenizer.kernels.text_edit_lists import add_edit
+from tokenizer.kernels.utf8 import EACH_BYTE, HIGH_BITS, LOW_BITS, decode_utf8
+
+NOTHING, SPACE = 0, 1
+"""Numbers of the texts that edits put in."""
+
+_EIGHT = np.uint64(8)
+_FROM_ZERO, _PAST_NINE = np.uint64(0x80 - ord("0")) * EACH_BYTE, np.uint64(0x80 - ord(":")) * EACH_BYTE
+
+
+@kernel_part
+def _character(data, i):
+    """Returns the character at `i` and where the next one is."""
+    if data[i] < 128:
+        return np.int64(data[i]), i + 1
+    return decode_utf8(data, i)
+
+
+@kernel_part
+def is_member_before(data, i, table):
+    """Whether the character that ends at `i` is in a table, bool[0x110000]."""
+    last = i - 1
+    while data[last] & 0xC0 == 0x80:
+        last -= 1
+    code_point, _ = _character(data, last)
+    return table[code_point]
+
+
+@kernel_part
+def _is_same(data, i, other, n_bytes):
+    k = 0
+    while k < n_bytes and data[i + k] == data[other + k]:
+        k += 1
+    return k == n_bytes
+
+
+@kernel
+def find_repeated(data, offsets, counted, most, whole, edits):
+    """Finds characters that occur more than `most` times in a row.
+
+    Args:
+      data: uint8[n], valid UTF-8; offsets: int64[n_rows + 1] into it.
+      counted: bool[0x110000], the characters to look at.
+      most: 1 or more.
+      whole: whether the edit is the whole run, or what is too much of it.
+      edits: int64[room, 3], filled as far as it reaches.
+
+    Returns:
+      How many edits there are.
+    """
+    n = 0
+    for row in range(offsets.size - 1):
+        i = offsets[row]
+        end = offsets[row + 1]
+        while i < end:
+            if i + 9 <= end:
+                eight = load_u64(data, i)
+                # 0x80 in bytes that are equal to the next one, or above, or not ASCII: all others begin no run.
+                other = eight ^ load_u64(data, i + 1)
+                look = (~(((other & LOW_BITS) + LOW_BITS) | other) | eight) & HIGH_BITS
+                if look == np.uint64(0):
+                    i += 8
+                    continue
+                i += trailing_zeros(look) >> 3
+            code_point, following = _character(data, i)
+            n_bytes = following - i
+            count = 1
+            stop = following
+            while stop + n_bytes <= end and _is_same(data, i, stop, n_bytes):
+                stop += n_bytes
+                count += 1
+            if count > most and counted[code_point]:
+                n = add_edit(edits, n, i if whole else i + most * n_bytes, stop, NOTHING)
+            i = stop
+    return n
+
+
+@kernel
+def find_isolated(data, offsets, isolated, is_space, steps, each, edits):
+    """Finds where spaces must be put so that digits stand alone.
+
+    Args:
+      data: uint8[n], valid UTF-8; offsets: int64[n_rows + 1] into it.
+      isolated: bool[0x110000], the digits; those of ASCII must be among them.
+      is_space: bool[0x110000], beside which no space is needed.
+      steps: uint8[256]: bytes of the character, by its first byte, where none that begins so is a digit; else 0.
+      each: whether digits stand apart from one another, too.
+      edits: int64[room, 3], filled as far as it reaches.
+
+    Returns:
+      How many edits there are.
+    """
+    n = 0
+    for row in range(offsets.size - 1):
+        i = offsets[row]
+        end = offsets[row + 1]
+        while i < end:
+            if i + 8 <= end:
+                eight = load_u64(data, i)
+                low = eight & LOW_BITS
+                look = (((low + _FROM_ZERO) & ~(low + _PAST_NINE)) | eight) & HIGH_BITS
+                if look == np.uint64(0):
+                    i += 8
+                    continue
+                i += trailing_zeros(look) >> 3
+            step = np.int64(steps[data[i]])
+            if step > 0:
+                while step > 0 and i < end:
+                    i += step
+                    step = np.int64(steps[data[i]]) if i < end and data[i] >= 128 else 0
+                continue
+            code_point, following = _character(data, i)
+            if not isolated[code_point]:
+                i = following
+                continue
+            if i > offsets[row] and not is_member_before(data, i, is_space):
+                n = add_edit(edits, n, i, i, SPACE)
+            i = following
+            while i < end:
+                code_point, following = _character(data, i)
+                if not isolated[code_point]:
+                    if not is_space[code_point]:
+                        n = add_edit(edits, n, i, i, SPACE)
+                    break
+                if each:
+                    n = add_edit(edits, n, i, i, SPACE)
+                i = following
+    return n

@@ -1,0 +1,156 @@
+# SPDX-License-Identifier: Apache-2.0
+"""White space: runs of it put in order, and cut off at the ends of documents."""
+
+import numpy as np
+
+from tokenizer.kernels.compiling import kernel, kernel_part, load_u64, trailing_zeros
+from tokenizer.kernels.text_edit_lists import add_edit
+from tokenizer.kernels.utf8 import EACH_BYTE, HIGH_BITS, LOW_BITS, decode_utf8
+
+AS_SPACE, KEEP, PARAGRAPHS = 0, 1, 2
+"""What becomes of line breaks: nothing special; all stay; two at most stay."""
+NOTHING, SPACE, BREAK, TWO_BREAKS = 0, 1, 2, 3
+"""Numbers of the texts that edits put in."""
+
+_PAST_SPACE = np.uint64(0x21) * EACH_BYTE
+_SPACES = np.uint64(0x20) * EACH_BYTE
+_EIGHT = np.uint64(8)
+_ZERO = np.uint64(0)
+
+
+@kernel_part
+def _character(data, i):
+    """Returns the character at `i` and where the next one is."""
+    if data[i] < 128:
+        return np.int64(data[i]), i + 1
+    return decode_utf8(data, i)
+
+
+@kernel_part
+def _run_end(data, i, end, is_space):
+    while i < end:
+        code_point, following = _character(data, i)
+        if not is_space[code_point]:
+            break
+        i = following
+    return i
+
+
+@kernel_part
+def _run_start(data, i, start, is_space):
+    """Returns where the white space that ends at `i` begins."""
+    while i > start:
+        last = i - 1
+        while data[last] & 0xC0 == 0x80:
+            last -= 1
+        code_point, _ = _character(data, last)
+        if not is_space[code_point]:
+            break
+        i = last
+    return i
+
+
+@kernel_part
+def _is_break(code_point):
+    return code_point == 0x0A or code_point == 0x0D or code_point == 0x85 or 0x2028 <= code_point <= 0x2029
+
+
+@kernel_part
+def _collapse(data, start, stop, breaks, edits, n):
+    """Notes the edits for one run of white space inside a row."""
+    n_breaks = 0
+    if breaks != AS_SPACE:
+        i = start
+        while i < stop:
+            code_point, following = _character(data, i)
+            if _is_break(code_point) and not (code_point == 0x0D and following < stop and data[following] == 0x0A):
+                n_breaks += 1
+            i = following
+    if n_breaks == 0:
+        if stop - start == 1 and data[start] == 0x20:
+            return n
+        return add_edit(edits, n, start, stop, SPACE)
+    if breaks == PARAGRAPHS and n_breaks > 2:
+        return add_edit(edits, n, start, stop, TWO_BREAKS)
+    i = start
+    gone = start  # what is from here to `i` goes
+    while i < stop:
+        code_point, following = _character(data, i)
+        if _is_break(code_point) and not (code_point == 0x0D and following < stop and data[following] == 0x0A):
+            if gone < i:
+                n = add_edit(edits, n, gone, i, NOTHING)
+            if code_point != 0x0A:
+                n = add_edit(edits, n, i, following, BREAK)
+            gone = following
+        i = following
+    return add_edit(edits, n, gone, stop, NOTHING) if gone < stop else n
+
+
+@kernel
+def find_whitespace(data, offsets, begins, ends, is_space, steps, collapse, breaks, strip, edits):
+    """Finds the edits that put white space in order.
+
+    Args:
+      data: uint8[n], valid UTF-8; offsets: int64[n_rows + 1] into it.
+      begins, ends: bool[n_rows], whether a row begins where its document does, and ends where it ends.
+      is_space: bool[0x110000].
+      steps: uint8[256]: bytes of the character, by its first byte, where none that begins so is white space; else 0.
+      collapse: whether runs become one; breaks: see above; strip: whether documents lose theirs at both ends.
+      edits: int64[room, 3], filled as far as it reaches.
+
+    Returns:
+      How many edits there are.
+    """
+    n = 0
+    for row in range(offsets.size - 1):
+        i = offsets[row]
+        end = offsets[row + 1]
+        tail = end
+        if strip and begins[row]:
+            i = _run_end(data, i, end, is_space)
+            if i > offsets[row]:
+                n = add_edit(edits, n, offsets[row], i, NOTHING)
+        if strip and ends[row]:
+            tail = _run_start(data, end, i, is_space)
+        after_space = False
+        while collapse and i < tail:
+            if i + 8 <= tail:
+                eight = load_u64(data, i)
+                # 0x80 in bytes up to 0x20, in spaces, and in what needs a closer look.
+                low = ~((eight | HIGH_BITS) - _PAST_SPACE) & HIGH_BITS & ~eight
+                other = eight ^ _SPACES
+                space = ~(((other & LOW_BITS) + LOW_BITS) | other) & HIGH_BITS
+                doubled = space & (space << _EIGHT)
+                look = (low & ~space) | (eight & HIGH_BITS) | doubled
+                if after_space:
+                    look |= space & np.uint64(0x80)
+                if look == _ZERO:
+                    after_space = (space >> np.uint64(63)) != _ZERO
+                    i += 8
+                    continue
+                skipped = trailing_zeros(look) >> 3
+                if skipped > 0:
+                    i += skipped
+                    after_space = data[i - 1] == 0x20
+            step = np.int64(steps[data[i]])
+            if step > 0:
+                i += step
+                after_space = False
+                while i < tail and steps[data[i]] > 1:
+                    i += np.int64(steps[data[i]])
+                continue
+            code_point, following = _character(data, i)
+            if not is_space[code_point]:
+                i = following
+                after_space = False
+                continue
+            if code_point == 0x20 and not after_space and following < tail and steps[data[following]] > 0:
+                i = following  # one space, then a word
+                continue
+            start = i - 1 if after_space else i
+            i = _run_end(data, i, tail, is_space)
+            n = _collapse(data, start, i, breaks, edits, n)
+            after_space = False
+        if tail < end:
+            n = add_edit(edits, n, tail, end, NOTHING)
+    return n

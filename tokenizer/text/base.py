@@ -1,0 +1,191 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What every text step is: a column of text in, a column of text out, and a report of what it changed."""
+
+import abc
+import dataclasses
+from collections.abc import Mapping
+from typing import Any, NamedTuple, Self
+
+import numpy as np
+import numpy.typing as npt
+
+from tokenizer.kernels import text_reports
+from tokenizer.ragged import Ragged, read_only
+
+
+class Edit(NamedTuple):
+    """A replacement in one text: `text[start:stop]` becomes `new`. An insertion has `start == stop`."""
+
+    start: int
+    stop: int
+    new: str
+
+
+@dataclasses.dataclass(frozen=True)
+class MergedWords:
+    """Words that a step has made the same."""
+
+    word: str
+    """What they became."""
+    sources: Mapping[str, int]
+    """What they were, and how often."""
+
+
+@dataclasses.dataclass(frozen=True)
+class StepReport:
+    """What one step did to documents. All numbers are exact; reports of the same step add up."""
+
+    step: str
+    """The step as a config writes it."""
+    n_documents: int = 0
+    n_documents_changed: int = 0
+    n_documents_rejected: int = 0
+    """Documents that the step gave up; they are null in its output."""
+    n_chars: int = 0
+    """Characters of the documents before the step."""
+    n_chars_after: int = 0
+    n_chars_changed: int = 0
+    """Characters replaced or removed, and those put in where nothing was."""
+    merged: tuple[MergedWords, ...] = ()
+    """Words that became one word, the most frequent first; see `StripAccents`."""
+    n_merged_not_listed: int = 0
+    """Occurrences of changed words that `merged` has no room for."""
+
+    def __add__(self, other: Self) -> Self:
+        if self.step != other.step:
+            raise ValueError(f"reports of different steps do not add up: {self.step!r} and {other.step!r}")
+        names = [field.name for field in dataclasses.fields(self) if field.name.startswith("n_")]
+        sums: dict[str, Any] = {name: getattr(self, name) + getattr(other, name) for name in names}
+        merged, n_dropped = add_merged(self.merged, other.merged)
+        sums["n_merged_not_listed"] += n_dropped
+        return dataclasses.replace(self, **sums, merged=merged)
+
+    def to_json(self) -> dict[str, Any]:
+        """Returns this as plain JSON."""
+        fields = dataclasses.asdict(self)
+        fields["merged"] = [{"word": m.word, "sources": dict(sorted(m.sources.items()))} for m in self.merged]
+        return fields
+
+    @classmethod
+    def from_json(cls, fields: Mapping[str, Any]) -> Self:
+        """Returns what `to_json` made `fields` of."""
+        return cls(**{**fields, "merged": tuple(MergedWords(**merged) for merged in fields["merged"])})
+
+
+MAX_MERGED_SOURCES = 1 << 14
+"""Different changed words that a report keeps; the rarest go first, of equals the last in the order of code points."""
+
+
+def add_merged(first: tuple[MergedWords, ...], second: tuple[MergedWords, ...]) -> tuple[tuple[MergedWords, ...], int]:
+    """Adds up lists of merged words; returns the sum and how many occurrences had to be left out of it."""
+    counts: dict[tuple[str, str], int] = {}
+    for merged in (*first, *second):
+        for source, n in merged.sources.items():
+            counts[merged.word, source] = counts.get((merged.word, source), 0) + n
+    ordered = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
+    words: dict[str, dict[str, int]] = {}
+    for (word, source), n in ordered[:MAX_MERGED_SOURCES]:
+        words.setdefault(word, {})[source] = n
+    listed = sorted(words.items(), key=lambda item: (-sum(item[1].values()), item[0]))
+    return tuple(MergedWords(*item) for item in listed), sum(n for _, n in ordered[MAX_MERGED_SOURCES:])
+
+
+class Edges(NamedTuple):
+    """Where documents begin and end, when rows are parts of documents."""
+
+    begins: npt.NDArray[np.bool_]
+    """bool[n_rows]: whether the row begins where its document begins."""
+    ends: npt.NDArray[np.bool_]
+
+    @classmethod
+    def of_whole(cls, n_rows: int) -> Self:
+        """Returns the edges of rows that are documents."""
+        every = np.ones(n_rows, np.bool_)
+        return cls(every, every)
+
+
+class Applied(NamedTuple):
+    """What a step made of rows."""
+
+    rows: Ragged
+    """The rows that went in, the same object, where nothing changed."""
+    n_chars_changed: int
+    rejected: tuple[int, ...] = ()
+    """Rows that the step gave up; they are empty now."""
+    merged: tuple[MergedWords, ...] = ()
+    n_merged_not_listed: int = 0
+
+
+class TextStep(abc.ABC):
+    """Text to text, one step of a chain. Steps are frozen dataclasses; their fields are the options in a config."""
+
+    name: str
+    """What a config calls it."""
+
+    @abc.abstractmethod
+    def edits(self, text: str, begins: bool = True, ends: bool = True) -> list[Edit]:
+        """Returns what the step does to one text: the slow twin of `apply_rows`, in plain Python.
+
+        Edits are in order and do not overlap. One that replaces a text by itself is left out.
+
+        Args:
+          text: of a document, or a part of one.
+          begins, ends: whether it begins where its document begins, and ends where it ends.
+        """
+
+    @abc.abstractmethod
+    def apply_rows(self, rows: Ragged, edges: Edges) -> Applied:
+        """Applies the step to rows of valid UTF-8, values uint8[n]."""
+
+    def to_config(self) -> str | dict[str, Any]:
+        """Returns the step as a config writes it, options at their defaults left out."""
+        options = {
+            field.name: getattr(self, field.name)
+            for field in dataclasses.fields(self)  # type: ignore[arg-type]
+            if getattr(self, field.name) != field.default
+        }
+        return {self.name: options} if options else self.name
+
+
+def replaced(text: str, edits: list[Edit]) -> str:
+    """Returns a text after edits."""
+    parts: list[str] = []
+    at = 0
+    for start, stop, new in edits:
+        parts += text[at:start], new
+        at = stop
+    return "".join([*parts, text[at:]])
+
+
+def n_changed(edits: list[Edit]) -> int:
+    """Returns how many characters edits change."""
+    return sum(stop - start or len(new) for start, stop, new in edits)
+
+
+def n_characters(rows: Ragged) -> int:
+    """Returns how many characters rows have."""
+    return int(text_reports.count_characters(rows.values, rows.offsets[0], rows.offsets[-1]))
+
+
+def changed_rows(before: Ragged, after: Ragged) -> npt.NDArray[np.bool_]:
+    """Returns which rows are not what they were, bool[n_rows]."""
+    changed = np.zeros(before.n_rows, np.bool_)
+    if before is not after:
+        text_reports.compare_rows(before.values, before.offsets, after.values, after.offsets, changed)
+    return changed
+
+
+def join_rows(rows: Ragged, new: Mapping[int, bytes]) -> Ragged:
+    """Returns rows, some of which are replaced: row number -> bytes, in ascending order."""
+    parts: list[bytes | memoryview] = []
+    view = memoryview(rows.values)  # type: ignore[arg-type]
+    at = int(rows.offsets[0])
+    lengths = np.diff(rows.offsets)
+    for row, data in new.items():
+        parts += view[at : int(rows.offsets[row])], data
+        at = int(rows.offsets[row + 1])
+        lengths[row] = len(data)
+    parts.append(view[at : int(rows.offsets[-1])])
+    offsets = np.zeros(rows.n_rows + 1, np.int64)
+    np.cumsum(lengths, out=offsets[1:])
+    return Ragged(read_only(np.frombuffer(bytearray().join(parts), np.uint8)), offsets)

@@ -1,0 +1,190 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Steps that look at one character at a time: case, clean-up, typography, digits of other scripts."""
+
+import abc
+import dataclasses
+import functools
+
+import numpy as np
+
+from tokenizer import unicode_tables
+from tokenizer.kernels import character_maps
+from tokenizer.normalizers.tables import SPARE_BYTES, CharacterMap, mapping_of
+from tokenizer.normalizers.tables import character_map as lower_map
+from tokenizer.ragged import Ragged, read_only
+from tokenizer.text import tables
+from tokenizer.text.base import Applied, Edges, Edit, TextStep
+from tokenizer.unicode_text_data import FULL_WIDTH
+
+
+class CharacterStep(TextStep):
+    """A step that looks at one character at a time: each stays, goes, or turns into others."""
+
+    @abc.abstractmethod
+    def changes(self) -> dict[int, str]:
+        """Returns what changes, and into what: at most 31 bytes."""
+
+    def edits(self, text: str, begins: bool = True, ends: bool = True) -> list[Edit]:
+        """Returns what the step does to one text; see `TextStep`."""
+        changes = _changes(self)
+        return [Edit(i, i + 1, changes[ord(c)]) for i, c in enumerate(text) if ord(c) in changes]
+
+    def apply_rows(self, rows: Ragged, edges: Edges) -> Applied:
+        """Applies the step to rows; see `TextStep`."""
+        mapping = _character_map(self)
+        n_changed, added = character_maps.measure(rows.values, rows.offsets[0], rows.offsets[-1], mapping)
+        if not n_changed:
+            return Applied(rows, 0)
+        out = np.empty(rows.n_values + added + SPARE_BYTES, np.uint8)
+        offsets = np.empty(rows.n_rows + 1, np.int64)
+        character_maps.map_characters(rows.values, rows.offsets, mapping, out, offsets)
+        return Applied(Ragged(read_only(out[: offsets[-1]]), offsets), int(n_changed))
+
+
+@functools.lru_cache(maxsize=64)
+def _changes(step: CharacterStep) -> dict[int, str]:
+    return step.changes()
+
+
+@functools.lru_cache(maxsize=64)
+def _character_map(step: CharacterStep) -> CharacterMap:
+    return lower_map(_changes(step))
+
+
+@dataclasses.dataclass(frozen=True)
+class Lowercase(CharacterStep):
+    """Full lower-case mappings, as `str.lower` of one character at a time: a final sigma becomes σ like any other."""
+
+    name = "lowercase"
+
+    def changes(self) -> dict[int, str]:
+        """Returns what changes; see `CharacterStep`."""
+        return unicode_tables.lowercase()
+
+
+@dataclasses.dataclass(frozen=True)
+class CaseFold(CharacterStep):
+    """Full default case folding.
+
+    Source: `str.casefold`; the same on every character that Python knows.
+    """
+
+    name = "casefold"
+
+    def changes(self) -> dict[int, str]:
+        """Returns what changes; see `CharacterStep`."""
+        return tables.case_folds()
+
+
+_CONTROLS = [*range(9), 0x0B, 0x0C, *range(0x0E, 0x20), *range(0x7F, 0x85), *range(0x86, 0xA0)]
+_NONCHARACTERS = [*range(0xFDD0, 0xFDF0), *(plane << 16 | low for plane in range(17) for low in (0xFFFE, 0xFFFF))]
+
+
+@dataclasses.dataclass(frozen=True)
+class ControlCharacters(CharacterStep):
+    """Removes control characters (Cc), noncharacters and U+FFFD; tab, line feed, carriage return, U+0085 stay."""
+
+    name = "control_characters"
+
+    replacement: bool = True
+    """Removes U+FFFD, which stands where a decoder met what it could not read."""
+
+    def changes(self) -> dict[int, str]:
+        """Returns what changes; see `CharacterStep`."""
+        return dict.fromkeys([*_CONTROLS, *_NONCHARACTERS, *([0xFFFD] if self.replacement else [])], "")
+
+
+@dataclasses.dataclass(frozen=True)
+class ZeroWidth(CharacterStep):
+    """Removes characters without width: U+200B, U+2060-2064, U+FEFF, U+00AD, U+180E, U+034F."""
+
+    name = "zero_width"
+
+    joiners: bool = False
+    """Removes U+200C and U+200D too, which Persian, the scripts of India and emoji are spelled with."""
+
+    def changes(self) -> dict[int, str]:
+        """Returns what changes; see `CharacterStep`."""
+        removed = [0x200B, *range(0x2060, 0x2065), 0xFEFF, 0xAD, 0x180E, 0x34F]
+        return dict.fromkeys([*removed, *((0x200C, 0x200D) if self.joiners else ())], "")
+
+
+@dataclasses.dataclass(frozen=True)
+class Bidi(CharacterStep):
+    """Removes the marks, embeddings, overrides and isolates of bidirectional text, and the deprecated U+206A-206F."""
+
+    name = "bidi"
+
+    def changes(self) -> dict[int, str]:
+        """Returns what changes; see `CharacterStep`."""
+        return dict.fromkeys([0x61C, 0x200E, 0x200F, *range(0x202A, 0x202F), *range(0x2066, 0x2070)], "")
+
+
+_DASHES = "\u2010\u2011\u2012\u2013\u2014\u2015\u2043\u2212\u2e3a\u2e3b\ufe31\ufe32\ufe58\ufe63\uff0d"
+_SINGLE_QUOTES = "\u2018\u2019\u201a\u201b\u2039\u203a\u2032\u02bc\uff07"
+_DOUBLE_QUOTES = "\u201c\u201d\u201e\u201f\u00ab\u00bb\u2033\u301d\u301e\u301f\uff02"
+
+
+@dataclasses.dataclass(frozen=True)
+class Punctuation(CharacterStep):
+    """Turns dashes into `-`, quotes into `'` and `"`, ellipses into dots."""
+
+    name = "punctuation"
+
+    dashes: bool = True
+    """Hyphens, dashes and the minus sign."""
+    quotes: bool = True
+    """Curly, low, angle and full-width quotes, primes, and the apostrophe U+02BC."""
+    ellipses: bool = True
+    """`…` becomes `...`, `‥` becomes `..`."""
+
+    def changes(self) -> dict[int, str]:
+        """Returns what changes; see `CharacterStep`."""
+        changes: dict[int, str] = {}
+        if self.dashes:
+            changes |= dict.fromkeys(map(ord, _DASHES), "-")
+        if self.quotes:
+            changes |= dict.fromkeys(map(ord, _SINGLE_QUOTES), "'") | dict.fromkeys(map(ord, _DOUBLE_QUOTES), '"')
+        if self.ellipses:
+            changes |= {0x2026: "...", 0x2025: ".."}
+        return changes
+
+
+@dataclasses.dataclass(frozen=True)
+class FullWidth(CharacterStep):
+    """Turns full-width forms (Ａ！０ and the ideographic space) into what they are forms of.
+
+    Source: the decompositions that UnicodeData.txt tags `<wide>`. Half-width katakana, of which two make one, are for
+    NFKC.
+    """
+
+    name = "full_width"
+
+    def changes(self) -> dict[int, str]:
+        """Returns what changes; see `CharacterStep`."""
+        return mapping_of(FULL_WIDTH)
+
+
+@dataclasses.dataclass(frozen=True)
+class Tatweel(CharacterStep):
+    """Removes U+0640, which stretches Arabic words and means nothing."""
+
+    name = "tatweel"
+
+    def changes(self) -> dict[int, str]:
+        """Returns what changes; see `CharacterStep`."""
+        return {0x640: ""}
+
+
+@dataclasses.dataclass(frozen=True)
+class AsciiDigits(CharacterStep):
+    """Turns the decimal digits of all scripts (०-९, ٠-٩, ０-９) into those of ASCII.
+
+    Source: `unicodedata.digit` of general category Nd; superscripts, fractions and numerals stay.
+    """
+
+    name = "ascii_digits"
+
+    def changes(self) -> dict[int, str]:
+        """Returns what changes; see `CharacterStep`."""
+        return tables.digit_values()

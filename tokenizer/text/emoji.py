@@ -1,0 +1,138 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Emoji: as units of whole grapheme clusters, which are isolated, described, dropped or kept."""
+
+import dataclasses
+import functools
+from typing import Literal
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow.compute as pc
+import regex
+
+from tokenizer.kernels import text_edits
+from tokenizer.kernels import text_emoji as kernels
+from tokenizer.kernels.classes import N_CODE_POINTS
+from tokenizer.normalizers.tables import first_byte_steps
+from tokenizer.ragged import Ragged, read_only, string_array
+from tokenizer.text import tables
+from tokenizer.text.base import Applied, Edges, Edit, TextStep
+from tokenizer.text.edits import apply_edits, found_edits
+
+Mode = Literal["isolate", "describe", "drop", "keep"]
+
+
+@functools.cache
+def emoji_classes() -> npt.NDArray[np.uint8]:
+    """Returns what characters are to emoji, uint8[0x110000]: bits of `kernels.text_emoji`."""
+    classes = np.zeros(N_CODE_POINTS, np.uint8)
+    classes[tables.members("EXTENDED_PICTOGRAPHIC")] |= kernels.PICTOGRAPH
+    classes[tables.members("EMOJI_PRESENTATION")] |= kernels.PRESENTED
+    classes[tables.members("GRAPHEME_EXTEND")] |= kernels.EXTEND
+    classes[0x1F1E6:0x1F200] = kernels.FLAG
+    classes[0x1F3FB:0x1F400] |= kernels.MODIFIER
+    classes[0x200D] = kernels.JOINER
+    classes[0xFE0F] |= kernels.EMOJI_STYLE
+    classes[0xFE0E] |= kernels.TEXT_STYLE
+    return read_only(classes)
+
+
+@functools.cache
+def emoji_steps() -> npt.NDArray[np.uint8]:
+    """Returns the bytes of characters by their first byte where none that begins so matters, uint8[256]."""
+    begins = emoji_classes() & (kernels.PICTOGRAPH | kernels.PRESENTED | kernels.FLAG | kernels.EMOJI_STYLE) != 0
+    begins[0x20E3] = True
+    return first_byte_steps(~begins)
+
+
+def _class(bits: int) -> str:
+    return "".join(map(regex.escape, map(chr, np.flatnonzero(emoji_classes() & bits).tolist())))
+
+
+@functools.cache
+def emoji_pattern() -> "regex.Pattern[str]":
+    """Returns the definition of a unit, as a regular expression.
+
+    A flag; a keycap; or a pictograph that is shown as emoji by itself or by U+FE0F or a skin tone after it, with all
+    that joins it into one grapheme cluster.
+    """
+    flag, extend, pictograph = (_class(bits) for bits in (kernels.FLAG, kernels.EXTEND, kernels.PICTOGRAPH))
+    presented, modifier = _class(kernels.PRESENTED), _class(kernels.MODIFIER)
+    more = f"[{extend}\u200d]*"
+    return regex.compile(
+        f"[{flag}][{flag}]?{more}|[0-9#*]\ufe0f?\u20e3{more}"
+        f"|(?:[{presented}](?!\ufe0e)|[{pictograph}](?=[\ufe0f{modifier}]))(?:[{extend}]|\u200d[{pictograph}]?)*"
+    )
+
+
+def describe(unit: str) -> str:
+    """Returns `:names_of_its_characters:`.
+
+    The rule: a flag is `:flag_` and its letters `:`; a keycap is `:keycap_` and its character `:`; for all others the
+    Unicode names of the pictographs and skin tones in it, lower-case, joined by `_`, as are their words; the letters of
+    a tag sequence follow. A character without a name is `u+` and its code point.
+    """
+    letters = "".join(chr(ord("a") + ord(c) - 0x1F1E6) for c in unit if 0x1F1E6 <= ord(c) < 0x1F200)
+    if letters:
+        return f":flag_{letters}:"
+    if "\u20e3" in unit and unit[0] < "\x80":
+        return f":keycap_{unit[0]}:"
+    names = [
+        tables.emoji_names().get(c, f"u+{ord(c):x}").lower().replace(" ", "_")
+        for c in unit
+        if emoji_classes()[ord(c)] & (kernels.PICTOGRAPH | kernels.PRESENTED | kernels.MODIFIER)
+    ]
+    tags = "".join(chr(ord(c) - 0xE0000) for c in unit if 0xE0020 < ord(c) < 0xE007F)
+    return f":{'_'.join([*names, *([tags] if tags else [])])}:"
+
+
+@dataclasses.dataclass(frozen=True)
+class Emoji(TextStep):
+    """Does something to emoji: families, flags, skin tones and keycaps as one each.
+
+    `isolate` puts spaces around each, where there is no white space already; `describe` writes `:names:` in their
+    place, see `describe`; `drop` removes them; `keep` does nothing. A pictograph that is followed by U+FE0E, or that is
+    text unless U+FE0F follows, as © is, is no emoji.
+    """
+
+    name = "emoji"
+
+    mode: Mode = "isolate"
+
+    def __post_init__(self) -> None:
+        if self.mode not in ("isolate", "describe", "drop", "keep"):
+            raise ValueError(f"mode must be isolate, describe, drop or keep, got {self.mode!r}")
+
+    def edits(self, text: str, begins: bool = True, ends: bool = True) -> list[Edit]:
+        """Returns what the step does to one text; see `TextStep`."""
+        if self.mode == "keep":
+            return []
+        units = [found.span() for found in emoji_pattern().finditer(text)]
+        if self.mode != "isolate":
+            return [Edit(a, b, describe(text[a:b]) if self.mode == "describe" else "") for a, b in units]
+        places = sorted({place for unit in units for place in unit} - {0, len(text)})
+        return [Edit(i, i, " ") for i in places if not tables.SPACES & set(text[i - 1 : i + 1])]
+
+    def apply_rows(self, rows: Ragged, edges: Edges) -> Applied:
+        """Applies the step to rows; see `TextStep`."""
+        if self.mode == "keep":
+            return Applied(rows, 0)
+        if self.mode == "isolate":
+            return apply_edits(rows, find_emoji(rows, kernels.ISOLATE), ("", " "))
+        edits = find_emoji(rows, kernels.UNITS)
+        if self.mode == "drop" or not len(edits):
+            return apply_edits(rows, edits, ("",))
+        starts, stops = np.ascontiguousarray(edits[:, 0]), np.ascontiguousarray(edits[:, 1])
+        values, offsets = np.empty(int((stops - starts).sum()), np.uint8), np.empty(len(edits) + 1, np.int64)
+        text_edits.gather(rows.values, starts, stops, values, offsets)
+        units = pc.dictionary_encode(string_array(values, offsets))
+        edits[:, 2] = units.indices.to_numpy()
+        return apply_edits(rows, edits, [describe(unit) for unit in units.dictionary.to_pylist()])
+
+
+def find_emoji(rows: Ragged, mode: int = kernels.UNITS) -> npt.NDArray[np.int64]:
+    """Returns the emoji of rows, int64[n, 3]: where they start and stop, and a number; see `kernels.text_emoji`."""
+    spaces = tables.table_of(tables.SPACES)
+    return found_edits(
+        lambda edits: kernels.find_emoji(rows.values, rows.offsets, emoji_classes(), spaces, emoji_steps(), mode, edits)
+    )

@@ -1,0 +1,64 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Unicode's four normal forms as text steps."""
+
+import dataclasses
+import unicodedata
+from typing import Literal
+
+import numpy as np
+
+from tokenizer.kernels import normal_forms
+from tokenizer.normalizers.tables import SPARE_BYTES, piece_scratch
+from tokenizer.ragged import Ragged, read_only
+from tokenizer.text import tables
+from tokenizer.text.base import Applied, Edges, Edit, TextStep
+
+Form = Literal["NFC", "NFD", "NFKC", "NFKD"]
+
+
+@dataclasses.dataclass(frozen=True)
+class NormalForm(TextStep):
+    """A normal form, of the Unicode version of `tables`. Text that is normal already is only looked at.
+
+    Source: `unicodedata.normalize`; the same on all text whose characters Python knows.
+    """
+
+    form: Form = "NFC"
+
+    @property
+    def name(self) -> str:  # type: ignore[override]
+        """What a config calls it."""
+        return self.form.lower()
+
+    def to_config(self) -> str:
+        """Returns the step as a config writes it."""
+        return self.name
+
+    def edits(self, text: str, begins: bool = True, ends: bool = True) -> list[Edit]:
+        """Returns what the step does to one text; see `TextStep`.
+
+        A piece runs from an inert character up to the next; what changes in it counts as a whole.
+        """
+        kinds = tables.normal_form("K" in self.form, self.form.endswith("C")).kinds
+        cuts = [i for i, c in enumerate(text) if i == 0 or kinds[ord(c)] == normal_forms.INERT]
+        edits = []
+        for start, stop in zip(cuts, [*cuts[1:], len(text)], strict=False):
+            new = unicodedata.normalize(self.form, text[start:stop])
+            if new != text[start:stop]:
+                edits.append(Edit(start, stop, new))
+        return edits
+
+    def apply_rows(self, rows: Ragged, edges: Edges) -> Applied:
+        """Applies the step to rows; see `TextStep`."""
+        form = tables.normal_form("K" in self.form, self.form.endswith("C"))
+        changes, added = normal_forms.measure(rows.values, rows.offsets[0], rows.offsets[-1], form)
+        if not changes:
+            return Applied(rows, 0)
+        # U+FDFA has three bytes and decomposes into 18 characters, the most for its bytes; each has a byte at least.
+        scratch = piece_scratch(min(6 * rows.max_row, rows.max_row + added))
+        out = np.empty(rows.n_values + added + SPARE_BYTES, np.uint8)
+        offsets = np.empty(rows.n_rows + 1, np.int64)
+        n_changed = normal_forms.normalize(rows.values, rows.offsets, form, scratch, out, offsets)
+        if not n_changed:
+            return Applied(rows, 0)
+        return Applied(Ragged(read_only(out[: offsets[-1]]), offsets), int(n_changed))

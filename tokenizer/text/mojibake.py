@@ -1,0 +1,159 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Text that was decoded with the wrong encoding, and other damage, mended with ftfy.
+
+ftfy takes lines one by one. Most lines it cannot change, and that can be told without calling it, exactly:
+
+- what it does to single characters, it does to those of `_touched_alone`;
+- normalization (NFC) changes nothing where every character is inert;
+- its search for mojibake begins with an expression, `ftfy.badness.BADNESS_RE`, each of whose alternatives needs a
+  character of `_suspicious`, and goes no further without a match.
+
+A line without any of these is left as it is. The lists are made of ftfy's own tables; the test compares with ftfy.
+"""
+
+import dataclasses
+import functools
+import re
+from collections.abc import Callable, Iterable
+
+import numpy as np
+import numpy.typing as npt
+
+from tokenizer.kernels import normal_forms, text_candidates
+from tokenizer.normalizers.tables import first_byte_steps
+from tokenizer.ragged import Ragged, read_only
+from tokenizer.text import tables
+from tokenizer.text.base import Edit
+from tokenizer.text.row_steps import RowStep
+
+
+def _touched_alone() -> set[int]:
+    """Returns the characters that ftfy looks for one by one: references, ends of lines, control characters, ..."""
+    from ftfy import chardata
+
+    touched = {ord("&"), ord("\r"), 0x1B, *range(0x80, 0xA0), 0x2028, 0x2029, 0x2BC, *range(0x2018, 0x2020)}
+    return touched | chardata.LIGATURES.keys() | chardata.WIDTH_MAP.keys() | chardata.CONTROL_CHARS.keys()
+
+
+def _suspicious() -> set[int]:
+    """Returns the characters of which mojibake has at least one.
+
+    Greek and Cyrillic letters are part of some mojibake, but never without one of the others; U+0402 stands for those
+    alternatives that are made of Cyrillic letters alone.
+    """
+    from ftfy import badness
+
+    def expand(category: str) -> set[int]:
+        ranged = re.findall("(.)-(.)", badness.MOJIBAKE_CATEGORIES[category], re.DOTALL)
+        runs = (range(ord(first), ord(last) + 1) for first, last in ranged)
+        return {c for run in runs for c in run} | set(map(ord, badness.MOJIBAKE_CATEGORIES[category]))
+
+    found = set().union(*map(expand, badness.MOJIBAKE_CATEGORIES)) | set(map(ord, badness.BADNESS_RE.pattern))
+    harmless = expand("lower_common") | expand("upper_common")
+    return {c for c in found - harmless | {0x402} if c >= 0x80}
+
+
+@functools.cache
+def active_characters(fixes_all: bool) -> npt.NDArray[np.bool_]:
+    """Returns the characters without which ftfy leaves a line alone, bool[0x110000].
+
+    Args:
+      fixes_all: for `fix_text`; else for `fix_encoding`.
+    """
+    active = np.zeros(0x110000, np.bool_)
+    active[list(_suspicious())] = True
+    if fixes_all:
+        active[list(_touched_alone())] = True
+        active |= tables.normal_form(False, True).kinds != normal_forms.INERT
+    return read_only(active)
+
+
+@functools.cache
+def _active_steps(fixes_all: bool) -> npt.NDArray[np.uint8]:
+    return first_byte_steps(~active_characters(fixes_all), with_ascii=True)
+
+
+@functools.cache
+def _is_active(fixes_all: bool) -> Callable[[str], object]:
+    runs: list[list[int]] = []
+    for c in np.flatnonzero(active_characters(fixes_all)).tolist():
+        if 0xD800 <= c < 0xE000:
+            continue
+        if runs and runs[-1][1] == c - 1:
+            runs[-1][1] = c
+        else:
+            runs.append([c, c])
+    return re.compile("[" + "".join(rf"\U{a:08x}-\U{b:08x}" for a, b in runs) + "]").search
+
+
+class _FtfyStep(RowStep):
+    def candidates(self, rows: Ragged) -> Iterable[int]:
+        """Returns the rows that ftfy may change."""
+        fixes_all = isinstance(self, Ftfy)
+        found = np.zeros(rows.n_rows, np.bool_)
+        text_candidates.find_characters(
+            rows.values, rows.offsets, active_characters(fixes_all), _active_steps(fixes_all), found
+        )
+        return np.flatnonzero(found).tolist()
+
+
+def _trimmed(start: int, old: str, new: str) -> Edit:
+    """Returns the edit that makes `new` of `old`, without what both begin and end with."""
+    n = min(len(old), len(new))
+    head = next((i for i in range(n) if old[i] != new[i]), n)
+    tail = next((i for i in range(n - head) if old[-1 - i] != new[-1 - i]), n - head)
+    return Edit(start + head, start + len(old) - tail, new[head : len(new) - tail])
+
+
+@dataclasses.dataclass(frozen=True)
+class Ftfy(_FtfyStep):
+    """All that ftfy does: mojibake, HTML entities where there is no `<`, quotes, widths, ligatures, NFC, ...
+
+    Source: `ftfy.fix_text` with its defaults; the same on every text. In the report a line that changed counts from the
+    first to the last character that did.
+    """
+
+    name = "ftfy"
+
+    def edits(self, text: str, begins: bool = True, ends: bool = True) -> list[Edit]:
+        """Returns what the step does to one text; see `TextStep`."""
+        import ftfy
+
+        is_active = _is_active(True)
+        config = ftfy.TextFixerConfig(explain=False)
+        edits: list[Edit] = []
+        at = 0
+        for line in text.split("\n"):
+            segment = text[at : at + len(line) + 1]
+            if config.unescape_html and "<" in segment:
+                # From the first `<` on, ftfy takes a text for HTML, in which entities are in their place.
+                config = config._replace(unescape_html=False)
+            if is_active(segment):
+                fixed = ftfy.fix_text(segment, config)
+                edits += [_trimmed(at, segment, fixed)] if fixed != segment else []
+            at += len(segment)
+        return edits
+
+
+@dataclasses.dataclass(frozen=True)
+class Mojibake(_FtfyStep):
+    """Mends text that was decoded with the wrong encoding, line by line, and nothing else.
+
+    Source: `ftfy.fix_encoding` of every line.
+    """
+
+    name = "mojibake"
+
+    def edits(self, text: str, begins: bool = True, ends: bool = True) -> list[Edit]:
+        """Returns what the step does to one text; see `TextStep`."""
+        import ftfy
+
+        is_active = _is_active(False)
+        edits: list[Edit] = []
+        at = 0
+        for line in text.splitlines(keepends=True):
+            if is_active(line):
+                fixed = ftfy.fix_encoding(line)
+                edits += [_trimmed(at, line, fixed)] if fixed != line else []
+            at += len(line)
+        return edits

@@ -1,0 +1,157 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Steps that only Python can take: HTML entities, regular expressions. Rows that cannot need them are not touched."""
+
+import abc
+import dataclasses
+import functools
+import html
+import re
+from collections.abc import Iterable, Iterator
+
+import numpy as np
+import numpy.typing as npt
+import regex
+
+from tokenizer.kernels import text_candidates
+from tokenizer.ragged import Ragged, read_only
+from tokenizer.text.base import Applied, Edges, Edit, TextStep, join_rows, n_changed, replaced
+
+
+class RowStep(TextStep):
+    """A step that runs in Python, for the rows that may need it."""
+
+    @abc.abstractmethod
+    def candidates(self, rows: Ragged) -> Iterable[int]:
+        """Returns, in order, the numbers of rows that the step may change; it changes no other."""
+
+    def apply_rows(self, rows: Ragged, edges: Edges) -> Applied:
+        """Applies the step to rows; see `TextStep`."""
+        new: dict[int, bytes] = {}
+        rejected = []
+        n = 0
+        for row in self.candidates(rows):
+            text = rows.values[rows.offsets[row] : rows.offsets[row + 1]].tobytes().decode()
+            try:
+                edits = self.edits(text, bool(edges.begins[row]), bool(edges.ends[row]))
+            except TimeoutError:
+                new[row] = b""
+                rejected.append(row)
+                continue
+            if edits:
+                new[row] = replaced(text, edits).encode()
+                n += n_changed(edits)
+        return Applied(join_rows(rows, new) if new else rows, n, tuple(rejected))
+
+
+def rows_with(rows: Ragged, first: int, second: npt.NDArray[np.bool_]) -> list[int]:
+    """Returns the rows in which a byte `first` stands before one of the set `second`, bool[256]."""
+    found = np.zeros(rows.n_rows, np.bool_)
+    text_candidates.find_pairs(rows.values, rows.offsets, first, read_only(second), found)
+    return np.flatnonzero(found).tolist()
+
+
+_REFERENCE = re.compile(r"&(?:#[0-9]+;?|#[xX][0-9a-fA-F]+;?|[^\t\n\f <&#;]{1,32};?)")
+
+
+@functools.cache
+def _begins_reference() -> npt.NDArray[np.bool_]:
+    """Returns the bytes that may follow `&`: names of entities begin with a letter of ASCII."""
+    table = np.zeros(256, np.bool_)
+    table[[ord("#"), *range(ord("A"), ord("Z") + 1), *range(ord("a"), ord("z") + 1)]] = True
+    return table
+
+
+@dataclasses.dataclass(frozen=True)
+class HtmlEntities(RowStep):
+    """Replaces the character references of HTML: `&eacute;`, `&#233;`, `&#xE9;`, and by HTML's rules `&eacute` too.
+
+    Source: `html.unescape`, the same on every text.
+    """
+
+    name = "html_entities"
+
+    def edits(self, text: str, begins: bool = True, ends: bool = True) -> list[Edit]:
+        """Returns what the step does to one text; see `TextStep`."""
+        found = ((match.start(), match.end(), html.unescape(match[0])) for match in _REFERENCE.finditer(text))
+        return [Edit(*edit) for edit in found if edit[2] != text[edit[0] : edit[1]]]
+
+    def candidates(self, rows: Ragged) -> Iterable[int]:
+        """Returns the rows with something like a reference."""
+        return rows_with(rows, ord("&"), _begins_reference())
+
+
+MAX_PATTERN_CHARS = 10_000
+
+
+@functools.lru_cache(maxsize=256)
+def compile_pattern(pattern: str) -> "regex.Pattern[str]":
+    r"""Compiles a regular expression of the package `regex`, version 1 (Unicode, `\p{...}`, sets).
+
+    Raises:
+      ValueError: if it is none, or longer than `MAX_PATTERN_CHARS`.
+    """
+    if not pattern or len(pattern) > MAX_PATTERN_CHARS:
+        raise ValueError(f"a pattern must have from 1 to {MAX_PATTERN_CHARS} characters, this has {len(pattern)}")
+    try:
+        return regex.compile(pattern, regex.V1)
+    except regex.error as error:
+        raise ValueError(f"pattern {pattern!r} is no regular expression: {error}") from None
+
+
+def find_matches(pattern: str, text: str, seconds: float) -> Iterator["regex.Match[str]"]:
+    """Yields the matches of a pattern from left to right, those of nothing left out.
+
+    Raises:
+      TimeoutError: when `seconds`, of processor time and for each started megabyte of text, are over.
+    """
+    limit = seconds * (1 + len(text) // 1_000_000)
+    for match in compile_pattern(pattern).finditer(text, concurrent=True, timeout=limit):
+        if match.end() > match.start():
+            yield match
+
+
+_ESCAPE = re.compile(r"(\\(?:([1-9][0-9]?)|g<(\w+)>|.?))", re.DOTALL)
+
+
+@dataclasses.dataclass(frozen=True)
+class Regex(RowStep):
+    r"""Removes or replaces what a regular expression matches.
+
+    A document on which the expression takes too long is rejected: it is null in the result, and counted.
+    """
+
+    name = "regex"
+
+    pattern: str = ""
+    """Of the package `regex`, version 1. Matches of nothing are passed over."""
+    replace: str = ""
+    r"""What takes the place of a match; `\1` and `\g<name>` stand for groups, `\\` for a backslash."""
+    seconds: float = 5.0
+    """Processor time for a document, for each started megabyte of it."""
+
+    def __post_init__(self) -> None:
+        compiled = compile_pattern(self.pattern)
+        if not 0 < self.seconds <= 3600:
+            raise ValueError(f"seconds must be more than 0 and at most 3600, got {self.seconds!r}")
+        for escape, number, name in _ESCAPE.findall(self.replace):
+            known = int(number) <= compiled.groups if number else name in compiled.groupindex or escape == r"\\"
+            if not known:
+                raise ValueError(f"replace {self.replace!r}: {escape!r} is no group of pattern {self.pattern!r}")
+
+    def edits(self, text: str, begins: bool = True, ends: bool = True) -> list[Edit]:
+        """Returns what the step does to one text; see `TextStep`.
+
+        Raises:
+          TimeoutError: if the expression takes too long.
+        """
+        is_template = "\\" in self.replace
+        edits = []
+        for match in find_matches(self.pattern, text, self.seconds):
+            new = match.expand(self.replace) if is_template else self.replace
+            if new != match[0]:
+                edits.append(Edit(match.start(), match.end(), new))
+        return edits
+
+    def candidates(self, rows: Ragged) -> Iterable[int]:
+        """Returns the rows that are not empty."""
+        return np.flatnonzero(np.diff(rows.offsets)).tolist()

@@ -1,0 +1,89 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Steps about characters side by side: repeated punctuation, digits that stand alone."""
+
+import dataclasses
+import functools
+import re
+import string
+
+import numpy as np
+import numpy.typing as npt
+
+from tokenizer.kernels import text_runs as kernels
+from tokenizer.normalizers.tables import first_byte_steps
+from tokenizer.ragged import Ragged, read_only
+from tokenizer.text import tables
+from tokenizer.text.base import Edges, Edit
+from tokenizer.text.edits import EditingStep
+
+
+@functools.cache
+def punctuation() -> npt.NDArray[np.bool_]:
+    """Returns which code points are punctuation, bool[0x110000]: general categories P and the symbols of ASCII."""
+    table = tables.members("PUNCTUATION").copy()
+    table[[ord(c) for c in string.punctuation]] = True
+    return read_only(table)
+
+
+@functools.cache
+def digits() -> npt.NDArray[np.bool_]:
+    """Returns which code points are decimal digits, bool[0x110000]: general category Nd."""
+    table = np.zeros(0x110000, np.bool_)
+    for zero in np.flatnonzero(tables.members("ZEROS")).tolist():
+        table[zero : zero + 10] = True
+    return read_only(table)
+
+
+@functools.cache
+def digit_steps() -> npt.NDArray[np.uint8]:
+    """Returns the bytes of characters by their first byte where none that begins so is a digit, uint8[256]."""
+    return first_byte_steps(~digits())
+
+
+@dataclasses.dataclass(frozen=True)
+class RepeatedPunctuation(EditingStep):
+    """Cuts runs of one and the same punctuation character: `!!!!!!` becomes `!!!`."""
+
+    name = "repeated_punctuation"
+
+    most: int = 3
+    """Characters that stay of a run."""
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.most <= 1000:
+            raise ValueError(f"most must be from 1 to 1000, got {self.most!r}")
+
+    def edits(self, text: str, begins: bool = True, ends: bool = True) -> list[Edit]:
+        """Returns what the step does to one text; see `TextStep`."""
+        runs = (run.span() for run in re.finditer(r"(.)\1*", text, re.DOTALL) if punctuation()[ord(run[1])])
+        return [Edit(start + self.most, stop, "") for start, stop in runs if stop - start > self.most]
+
+    def find_edits(self, rows: Ragged, edges: Edges, edits: npt.NDArray[np.int64]) -> int:
+        """Finds the edits of rows; see `EditingStep`."""
+        return kernels.find_repeated(rows.values, rows.offsets, punctuation(), self.most, False, edits)
+
+
+@dataclasses.dataclass(frozen=True)
+class IsolateDigits(EditingStep):
+    """Puts spaces around digits, where there is no white space and no end of a row already."""
+
+    name = "isolate_digits"
+    texts = ("", " ")
+
+    runs: bool = False
+    """Around runs of digits, not each digit."""
+
+    def edits(self, text: str, begins: bool = True, ends: bool = True) -> list[Edit]:
+        """Returns what the step does to one text; see `TextStep`."""
+        edits = []
+        for i in range(1, len(text)):
+            pair = text[i - 1 : i + 1]
+            n_digits = sum(bool(digits()[ord(c)]) for c in pair)
+            if (n_digits == 1 or (n_digits == 2 and not self.runs)) and not tables.SPACES & set(pair):
+                edits.append(Edit(i, i, " "))
+        return edits
+
+    def find_edits(self, rows: Ragged, edges: Edges, edits: npt.NDArray[np.int64]) -> int:
+        """Finds the edits of rows; see `EditingStep`."""
+        spaces = tables.table_of(tables.SPACES)
+        return kernels.find_isolated(rows.values, rows.offsets, digits(), spaces, digit_steps(), not self.runs, edits)
