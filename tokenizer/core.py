@@ -13,7 +13,8 @@ import numpy as np
 import pyarrow as pa
 
 from tokenizer import decoders, unicode_data
-from tokenizer.added_tokens import AddedToken, SpecialPolicy
+from tokenizer.added_tokens import AddedToken, Segments, SpecialPolicy
+from tokenizer.aligned import AlignedText
 from tokenizer.composition import DEFAULT_CACHE_BYTES, Composition
 from tokenizer.compositions import named_normalizer, named_pre_tokenizer, parts_for
 from tokenizer.counting import Tally
@@ -156,6 +157,19 @@ class Tokenizer(Composition):
             model = dataclasses.replace(model, oov_policy=oov)
         return self.replace(model=model, normalizer=normalizer, special=special)
 
+    def with_special_tokens(self, contents: Sequence[str]) -> "Tokenizer":
+        """Returns this tokenizer with special tokens added; those it has not yet get the next free ids, in order."""
+        added = {token.content for token in self.added_tokens}
+        tokens = list(self.added_tokens)
+        n_ids = self.n_ids
+        for content in contents:
+            if content in added:
+                continue
+            token_id = self.token_to_id(content)
+            tokens.append(AddedToken(n_ids if token_id is None else token_id, content))
+            n_ids += token_id is None
+        return self.replace(added_tokens=tokens)
+
     def replace(self, **parts: Any) -> "Tokenizer":
         """Returns a tokenizer with some arguments of the constructor replaced."""
         kept = {
@@ -248,16 +262,31 @@ class Tokenizer(Composition):
           TypeError: if `texts` is not a text column.
           ValueError: if sampling is asked for with a tally, or of a model that is neither BPE nor Unigram.
         """
-        rows = text_rows(texts)
-        if sampling is not None and tally is not None:
-            raise ValueError("a tally counts the best way only; pass either tally= or sampling=")
-        ids = (
-            self._plan.encode(rows, tally) if sampling is None else self._plan.encode_sampled(rows, sampling, first_row)
-        )
+        if sampling is not None:
+            if tally is not None:
+                raise ValueError("a tally counts the best way only; pass either tally= or sampling=")
+            ids = self._plan.encode_sampled(text_rows(texts), sampling, first_row)
+            return self._laid_out(ids, add_special_tokens, null_rows(texts))
+        return self.encode_segments(text_rows(texts), add_special_tokens, tally, null_rows(texts))
+
+    def encode_segments(
+        self,
+        text: Ragged | Segments,
+        add_special_tokens: bool = False,
+        tally: Tally | None = None,
+        nulls: pa.Array | None = None,
+    ) -> pa.LargeListArray:
+        """Encodes rows of valid UTF-8, or rows that are cut into segments, some of which are tokens already.
+
+        As `encode_arrow`; null where `nulls` is true.
+        """
+        return self._laid_out(self._plan.encode(text, tally), add_special_tokens, nulls)
+
+    def _laid_out(self, ids: Ragged, add_special_tokens: bool, nulls: pa.Array | None) -> pa.LargeListArray:
         template = self._template(add_special_tokens)
         if n_added(template.single, template.special_tokens) or self.truncation or self.padding:
             ids = lay_out(ids, template, self.truncation, self.padding)
-        return list_array(ids.values, ids.offsets, null_rows(texts))
+        return list_array(ids.values, ids.offsets, nulls)
 
     def nbest_encode(self, text: str, n: int) -> list[list[int]]:
         """Returns the ids of the `n` best ways to cut a text, best first, fewer where there are fewer.
@@ -275,6 +304,16 @@ class Tokenizer(Composition):
         builder = self._encode(text, pair, add_special_tokens)
         return self._build(builder, self.padding.target(len(builder.ids)) if self.padding else 0)
 
+    def encode_aligned(self, parts: list[tuple[AlignedText, int]], add_special_tokens: bool = True) -> Encoding:
+        """Encodes one text that is given in parts, each with the id it has if it is a token already, else -1.
+
+        Offsets are those of the text that the parts say they come from.
+        """
+        trims = self.post_processor.trims if self.post_processor else ()
+        template = self._template(add_special_tokens)
+        builder = assemble(template, [self._aligned(parts)], self.truncation, trims)
+        return self._build(builder, self.padding.target(len(builder.ids)) if self.padding else 0)
+
     def encode_batch(self, inputs: Iterable[str | tuple[str, str]], add_special_tokens: bool = True) -> list[Encoding]:
         """Encodes texts or pairs; the same as `encode` for each, but padding may follow the longest."""
         pairs = (item if isinstance(item, tuple) else (item, None) for item in inputs)
@@ -290,7 +329,10 @@ class Tokenizer(Composition):
     def _tokens(self, text: str) -> list[EncodedToken]:
         if not isinstance(text, str):
             raise TypeError(f"text must be a str, got {type(text).__name__}")
-        found = self._plan.align(text)
+        return self._aligned([(AlignedText.original(text), -1)])
+
+    def _aligned(self, parts: list[tuple[AlignedText, int]]) -> list[EncodedToken]:
+        found = self._plan.align(parts)
         return [EncodedToken(token.id, self._token_of[token.id], token.span, token.word) for token in found]
 
     def _build(self, builder: EncodingBuilder, length: int) -> Encoding:

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tokenizer import engines
-from tokenizer.added_tokens import AddedToken, AddedTokenMatcher, SpecialPolicy, no_tokens
+from tokenizer.added_tokens import AddedToken, AddedTokenMatcher, Segments, SpecialPolicy, no_tokens
 from tokenizer.aligned import AlignedText
 from tokenizer.counting import Tally
 from tokenizer.engines.base import AlignedToken, WordCachePool
@@ -51,9 +51,14 @@ class EncodePlan:
         """Returns an empty tally."""
         return self._engine.new_tally()
 
-    def encode(self, rows: Ragged, tally: Tally | None = None) -> Ragged:
-        """Encodes rows of UTF-8 into ids, int32, without special tokens of a template."""
-        segments, tokens, is_first, row_segments = self._prepared(rows, tally)
+    def encode(self, text: Ragged | Segments, tally: Tally | None = None) -> Ragged:
+        """Encodes rows of UTF-8 into ids, int32, without special tokens of a template.
+
+        Args:
+          text: rows, or rows that are cut into segments already, some of which are tokens.
+          tally: counts what is met.
+        """
+        segments, tokens, is_first, row_segments = self._prepared(text, tally)
         ids = self._engine.encode(segments, read_only(tokens), is_first, tally)
         return ids if row_segments is None else Ragged(ids.values, ids.offsets[row_segments])
 
@@ -84,7 +89,7 @@ class EncodePlan:
         return [[i for i, _ in found.pieces] for found in self._model.nbest(normalized, n)] if normalized else [[]]
 
     def _prepared(
-        self, rows: Ragged, tally: Tally | None, normalize: bool = False
+        self, text: Ragged | Segments, tally: Tally | None, normalize: bool = False
     ) -> tuple[Ragged, npt.NDArray[np.int32], npt.NDArray[np.bool_], npt.NDArray[np.int64] | None]:
         """Cuts rows at added tokens, and normalizes them if asked or if the engine does not.
 
@@ -92,7 +97,10 @@ class EncodePlan:
           The segments, which are tokens, which begin a document, and which belong to each row.
         """
         hits = None if tally is None else tally.added_token_hits
-        segments, tokens, row_segments = self._cut(self._raw, rows, no_tokens(), None, hits)
+        rows, tokens, row_segments = text if isinstance(text, Segments) else (text, no_tokens(), None)
+        segments, tokens, cut = self._cut(self._raw, rows, tokens, None, hits)
+        if cut is not None:
+            row_segments = cut if row_segments is None else cut[row_segments]
         is_first = read_only(_starts_document(rows, segments, row_segments))
         if self._normalizer is not None and (normalize or self._looks_at_normalized or not self._engine_normalizes):
             segments, is_first = self._stage.run(segments, is_first)
@@ -121,21 +129,28 @@ class EncodePlan:
         # Where a row is a token, nothing in it is looked for: its segments become one again.
         return _keep_whole(rows, tokens, found.rows.offsets, found.tokens, found.row_segments)
 
-    def align(self, text: str) -> list[AlignedToken]:
-        """Encodes one text and finds where each token came from."""
-        whole = AlignedText.original(text)
+    def align(self, parts: list[tuple[AlignedText, int]]) -> list[AlignedToken]:
+        """Encodes one text and finds where each token came from.
+
+        Args:
+          parts: of the text, each with the id it has if it is a token, else -1.
+        """
         tokens: list[AlignedToken] = []
         word = 0
-        for segment, token_id in self._segments(whole, self._raw):
+        segments = [
+            (segment, token_id, i == 0 and j == 0)
+            for i, (part, part_id) in enumerate(parts)
+            for j, (segment, token_id) in enumerate(
+                self._segments(part, self._raw) if part_id < 0 else [(part, part_id)]
+            )
+        ]
+        for segment, token_id, starts_text in segments:
             if token_id >= 0:
                 tokens.append(AlignedToken(token_id, segment.span(), word))
                 word += 1
                 continue
             if self._normalizer is not None and (self._looks_at_normalized or not self._engine_normalizes):
-                starts_text = segment.starts[:1] == [0]
                 segment = self._normalizer.normalize_aligned(segment)
-            else:
-                starts_text = segment.starts[:1] == [0]
             first = True
             for part, part_id in self._segments(segment, self._normalized):
                 if part_id >= 0:

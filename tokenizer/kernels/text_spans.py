@@ -1,0 +1,284 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Spans found in rows of text: numbers, URLs, e-mail addresses, runs of white space, literals; and which of them win."""
+
+import numpy as np
+
+from tokenizer.kernels.compiling import kernel, kernel_part, load_u64, trailing_zeros
+from tokenizer.kernels.text_edit_lists import add_edit
+from tokenizer.kernels.utf8 import EACH_BYTE, HIGH_BITS, LOW_BITS, decode_utf8
+
+LOCAL, DOMAIN, LETTER, URL, URL_END = 1, 2, 4, 8, 16
+"""Bits of what a byte may be: of the local part of an address, of a label of its domain, a letter of ASCII; of a URL,
+and at its end."""
+
+_FROM_ZERO, _PAST_NINE = np.uint64(0x80 - ord("0")) * EACH_BYTE, np.uint64(0x80 - ord(":")) * EACH_BYTE
+_ATS = np.uint64(ord("@")) * EACH_BYTE
+
+
+@kernel_part
+def _character(data, i):
+    """Returns the character at `i` and where the next one is."""
+    if data[i] < 128:
+        return np.int64(data[i]), i + 1
+    return decode_utf8(data, i)
+
+
+@kernel_part
+def _past_digits(data, i, end, digits):
+    while i < end:
+        code_point, following = _character(data, i)
+        if not digits[code_point]:
+            break
+        i = following
+    return i
+
+
+@kernel
+def find_numbers(data, offsets, digits, steps, edits):
+    """Finds numbers: decimal digits, with a point or comma between some of them.
+
+    Args:
+      data: uint8[n], valid UTF-8; offsets: int64[n_rows + 1] into it.
+      digits: bool[0x110000], those of ASCII among them.
+      steps: uint8[256]: bytes of the character, by its first byte, where none that begins so is a digit; else 0.
+      edits: int64[room, 3], filled as far as it reaches: start, stop, 0.
+
+    Returns:
+      How many there are.
+    """
+    n = 0
+    for row in range(offsets.size - 1):
+        i = offsets[row]
+        end = offsets[row + 1]
+        while i < end:
+            if i + 8 <= end:
+                eight = load_u64(data, i)
+                low = eight & LOW_BITS
+                look = (((low + _FROM_ZERO) & ~(low + _PAST_NINE)) | eight) & HIGH_BITS
+                if look == np.uint64(0):
+                    i += 8
+                    continue
+                i += trailing_zeros(look) >> 3
+            step = np.int64(steps[data[i]])
+            if step > 0:
+                i += step
+                continue
+            start = i
+            i = _past_digits(data, i, end, digits)
+            if i == start:
+                _, i = _character(data, i)
+                continue
+            while i < end and (data[i] == 0x2E or data[i] == 0x2C):
+                stop = _past_digits(data, i + 1, end, digits)
+                if stop == i + 1:
+                    break
+                i = stop
+            n = add_edit(edits, n, start, i, 0)
+    return n
+
+
+@kernel_part
+def _past_scheme(data, i, end):
+    """Returns where `http://`, `https://`, `ftp://` or `www.` ends that begins at `i`, in any case; else -1."""
+    first = data[i] | 0x20
+    if first == 0x77:
+        is_www = i + 4 <= end and data[i + 1] | 0x20 == 0x77 and data[i + 2] | 0x20 == 0x77 and data[i + 3] == 0x2E
+        return i + 4 if is_www else -1
+    if first == 0x68:
+        if i + 4 > end or data[i + 1] | 0x20 != 0x74 or data[i + 2] | 0x20 != 0x74 or data[i + 3] | 0x20 != 0x70:
+            return -1
+        i += 4
+        if i < end and data[i] | 0x20 == 0x73:
+            i += 1
+    elif first == 0x66:
+        if i + 3 > end or data[i + 1] | 0x20 != 0x74 or data[i + 2] | 0x20 != 0x70:
+            return -1
+        i += 3
+    else:
+        return -1
+    return i + 3 if i + 3 <= end and data[i] == 0x3A and data[i + 1] == 0x2F and data[i + 2] == 0x2F else -1
+
+
+@kernel
+def find_urls(data, offsets, bytes_are, edits):
+    """Finds URLs.
+
+    Args:
+      data: uint8[n], valid UTF-8; offsets: int64[n_rows + 1] into it.
+      bytes_are: uint8[256], bits above.
+      edits: int64[room, 3], filled as far as it reaches: start, stop, 0.
+
+    Returns:
+      How many there are.
+    """
+    n = 0
+    for row in range(offsets.size - 1):
+        i = offsets[row]
+        end = offsets[row + 1]
+        while i < end:
+            first = data[i] | 0x20
+            if first != 0x68 and first != 0x77 and first != 0x66:
+                i += 1
+                continue
+            body = np.int64(_past_scheme(data, i, end))
+            if body < 0:
+                i += 1
+                continue
+            stop = body
+            while stop < end and bytes_are[data[stop]] & URL:
+                stop += 1
+            while stop > body and bytes_are[data[stop - 1]] & URL_END == 0:
+                stop -= 1
+            if stop == body:
+                i += 1
+                continue
+            n = add_edit(edits, n, i, stop, 0)
+            i = stop
+    return n
+
+
+@kernel
+def find_emails(data, offsets, bytes_are, edits):
+    """Finds e-mail addresses.
+
+    Args:
+      data: uint8[n], valid UTF-8; offsets: int64[n_rows + 1] into it.
+      bytes_are: uint8[256], bits above.
+      edits: int64[room, 3], filled as far as it reaches: start, stop, 0.
+
+    Returns:
+      How many there are.
+    """
+    n = 0
+    for row in range(offsets.size - 1):
+        i = offsets[row]
+        end = offsets[row + 1]
+        last = i  # where the last address ended
+        while i < end:
+            if i + 8 <= end:
+                other = load_u64(data, i) ^ _ATS
+                hits = ~(((other & LOW_BITS) + LOW_BITS) | other) & HIGH_BITS
+                if hits == np.uint64(0):
+                    i += 8
+                    continue
+                i += trailing_zeros(hits) >> 3
+            elif data[i] != 0x40:
+                i += 1
+                continue
+            start = i
+            while start > last and bytes_are[data[start - 1]] & LOCAL:
+                start -= 1
+            best = np.int64(-1)
+            j = i + 1
+            while start < i and j < end:
+                label = j
+                while j < end and bytes_are[data[j]] & DOMAIN:
+                    j += 1
+                if j == label or j >= end or data[j] != 0x2E:
+                    break
+                j += 1
+                stop = j
+                while stop < end and bytes_are[data[stop]] & LETTER:
+                    stop += 1
+                if stop >= j + 2:
+                    best = stop
+            if best >= 0:
+                n = add_edit(edits, n, start, best, 0)
+                last = best
+                i = best
+            else:
+                i += 1
+    return n
+
+
+@kernel
+def find_runs(data, offsets, members, steps, least, edits):
+    """Finds runs of at least `least` characters of a set.
+
+    Args:
+      data: uint8[n], valid UTF-8; offsets: int64[n_rows + 1] into it.
+      members: bool[0x110000].
+      steps: uint8[256]: bytes of the character, by its first byte, ASCII too, where none that begins so is a member.
+      least: characters.
+      edits: int64[room, 3], filled as far as it reaches: start, stop, 0.
+
+    Returns:
+      How many there are.
+    """
+    n = 0
+    for row in range(offsets.size - 1):
+        i = offsets[row]
+        end = offsets[row + 1]
+        while i < end:
+            step = np.int64(steps[data[i]])
+            if step > 0:
+                i += step
+                continue
+            start = i
+            count = 0
+            following = i
+            while i < end:
+                code_point, following = _character(data, i)
+                if not members[code_point]:
+                    break
+                count += 1
+                i = following
+            if count >= least:
+                n = add_edit(edits, n, start, i, 0)
+            i = max(i, following)
+    return n
+
+
+@kernel
+def find_literal(data, offsets, literal, edits):
+    """Finds a text, from the left, none overlapping another.
+
+    Time is bytes times the length of the literal at worst.
+
+    Args:
+      data: uint8[n], valid UTF-8; offsets: int64[n_rows + 1] into it.
+      literal: uint8[1 or more].
+      edits: int64[room, 3], filled as far as it reaches: start, stop, 0.
+
+    Returns:
+      How many there are.
+    """
+    n = 0
+    firsts = np.uint64(literal[0]) * EACH_BYTE
+    for row in range(offsets.size - 1):
+        i = offsets[row]
+        end = offsets[row + 1]
+        while i + literal.size <= end:
+            if i + 8 <= end:
+                other = load_u64(data, i) ^ firsts
+                hits = ~(((other & LOW_BITS) + LOW_BITS) | other) & HIGH_BITS
+                if hits == np.uint64(0):
+                    i += 8
+                    continue
+                i += trailing_zeros(hits) >> 3
+                if i + literal.size > end:
+                    break
+            k = 0
+            while k < literal.size and data[i + k] == literal[k]:
+                k += 1
+            if k == literal.size:
+                n = add_edit(edits, n, i, i + k, 0)
+                i += k
+            else:
+                i += 1
+    return n
+
+
+@kernel
+def select_leftmost(spans, taken):
+    """Takes spans that do not overlap one taken before.
+
+    Args:
+      spans: int64[n, 3], ordered by start, then by rule: start, stop, rule.
+      taken: bool[n], filled.
+    """
+    last = np.int64(-1)
+    for i in range(spans.shape[0]):
+        taken[i] = spans[i, 0] >= last
+        if taken[i]:
+            last = spans[i, 1]

@@ -1,0 +1,211 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Special spans: what patterns and literals find in raw text becomes a token of its own, before anything else happens.
+
+Text is cut at spans, as it is at added tokens; no character stands for them in between, so none that a document holds
+can be taken for one. What is between two spans goes through the steps and the tokenizer by itself.
+"""
+
+import dataclasses
+import difflib
+from collections.abc import Iterable, Sequence
+from typing import Literal, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from tokenizer.kernels import added_matching, text_edits, text_spans
+from tokenizer.ragged import Ragged, read_only
+from tokenizer.text.base import Edges
+from tokenizer.text.row_steps import compile_pattern, find_matches
+from tokenizer.text.span_finders import LEAST, NAMED, definition, find_literal
+
+Named = Literal["number", "url", "email", "emoji", "repeated", "whitespace"]
+
+RESERVED = frozenset(
+    "[PAD] [UNK] [CLS] [SEP] [MASK] <pad> <unk> <s> </s> <mask> <bos> <eos> <|endoftext|> <|startoftext|>".split()
+)
+"""Tokens that have a function already; a span must not share one."""
+
+
+@dataclasses.dataclass(frozen=True)
+class SpanRule:
+    """What becomes which token: exactly one of `find`, `regex` and `literal`."""
+
+    token: str
+    """The token, of this rule alone."""
+    find: Named | None = None
+    """A pattern by name; see `span_finders.definition`."""
+    regex: str | None = None
+    """A regular expression of the package `regex`, version 1; matches of nothing are passed over."""
+    literal: str | None = None
+    least: int | None = None
+    """For `repeated` and `whitespace`: characters in a row, 4 and 2 if not given."""
+    keep_source: bool = False
+    """Keeps the text of each span, so that decoding gives it back."""
+    seconds: float = 5.0
+    """For `regex`: processor time for a document, for each started megabyte; one that takes longer is rejected."""
+
+    def __post_init__(self) -> None:
+        if not self.token or self.token in RESERVED:
+            raise ValueError(f"token {self.token!r} has a function already; choose one that is this span's own")
+        given = [name for name in ("find", "regex", "literal") if getattr(self, name) is not None]
+        if len(given) != 1:
+            raise ValueError(f"span {self.token!r} must have one of find, regex and literal, got {given}")
+        if self.find is not None and self.find not in NAMED:
+            near = difflib.get_close_matches(str(self.find), NAMED, n=1)
+            hint = f"; did you mean {near[0]!r}?" if near else ""
+            raise ValueError(f"span {self.token!r}: find must be one of {', '.join(NAMED)}, got {self.find!r}{hint}")
+        if self.regex is not None:
+            compile_pattern(self.regex)
+        if self.literal == "":
+            raise ValueError(f"span {self.token!r}: literal must not be empty")
+        if self.least is not None and (self.find not in LEAST or not 1 <= self.least <= 1000):
+            raise ValueError(
+                f"span {self.token!r}: least goes with {' and '.join(LEAST)} and is from 1 to 1000, got {self.least!r}"
+            )
+        if self.find == "repeated" and self.least == 1:
+            raise ValueError(f"span {self.token!r}: one character is not repeated; least must be at least 2")
+        if not 0 < self.seconds <= 3600:
+            raise ValueError(f"span {self.token!r}: seconds must be more than 0 and at most 3600, got {self.seconds!r}")
+
+    @property
+    def n_least(self) -> int:
+        """Characters in a row, where that means something."""
+        return self.least or LEAST.get(self.find or "", 1)
+
+
+class CutText(NamedTuple):
+    """Documents cut at spans."""
+
+    rows: Ragged
+    """Parts of documents; those that are a span are empty."""
+    rules: npt.NDArray[np.int32]
+    """int32[n_parts]: number of the rule for parts that are a span, -1 for text."""
+    documents: npt.NDArray[np.int64]
+    """int64[n_documents + 1]: the parts of each document, at least one."""
+    sources: npt.NDArray[np.int64]
+    """int64[n_spans, 2]: where the spans, in order, are in the values of the documents, in bytes."""
+    rejected: npt.NDArray[np.bool_]
+    """bool[n_documents]: those on which an expression took too long; they are one empty part."""
+
+    @property
+    def edges(self) -> Edges:
+        """Which parts begin and end their documents."""
+        begins, ends = np.zeros(self.rules.size, np.bool_), np.zeros(self.rules.size, np.bool_)
+        begins[self.documents[:-1]] = True
+        ends[self.documents[1:] - 1] = True
+        return Edges(begins, ends)
+
+
+class SpanFinder:
+    """Finds spans. Immutable; may be used by several threads.
+
+    Each rule finds its matches by itself, from left to right, without overlap. Of matches that overlap, the one that
+    begins first wins, of those that begin at the same place the one whose rule is listed first; the others are dropped.
+    """
+
+    def __init__(self, rules: Iterable[SpanRule]) -> None:
+        """Takes rules in order.
+
+        Raises:
+          ValueError: if two have the same token.
+        """
+        self.rules = tuple(rules)
+        tokens = [rule.token for rule in self.rules]
+        if twice := [token for i, token in enumerate(tokens) if token in tokens[:i]]:
+            raise ValueError(f"token {twice[0]!r} belongs to two spans; each must have its own")
+
+    def find_text(self, text: str) -> list[tuple[int, int, int]]:
+        """Returns the spans of one text as (start, stop, number of the rule), in characters: the slow twin of `cut`.
+
+        Raises:
+          TimeoutError: if an expression takes too long.
+        """
+        found = []
+        for number, rule in enumerate(self.rules):
+            if rule.regex is not None:
+                spans = [match.span() for match in find_matches(rule.regex, text, rule.seconds)]
+            elif rule.literal is not None:
+                spans, at = [], text.find(rule.literal)
+                while at >= 0:
+                    spans.append((at, at + len(rule.literal)))
+                    at = text.find(rule.literal, spans[-1][1])
+            else:
+                spans = [match.span() for match in definition(rule.find or "", rule.n_least).finditer(text)]
+            found += [(start, number, stop) for start, stop in spans]
+        taken: list[tuple[int, int, int]] = []
+        for start, number, stop in sorted(found):
+            if not taken or start >= taken[-1][1]:
+                taken.append((start, stop, number))
+        return taken
+
+    def cut(self, rows: Ragged) -> CutText | None:
+        """Cuts rows of valid UTF-8 at their spans; None where there is none and nothing is rejected."""
+        found, rejected = [np.empty((0, 3), np.int64)], np.zeros(rows.n_rows, np.bool_)
+        for number, rule in enumerate(self.rules):
+            if rule.regex is not None:
+                spans = self._find_regex(rows, rule, rejected)
+            elif rule.literal is not None:
+                spans = find_literal(rows, rule.literal)
+            else:
+                spans = NAMED[rule.find or ""](rows, rule.n_least)
+            spans[:, 2] = number
+            found.append(spans)
+        spans = np.concatenate(found)
+        if not len(spans) and not rejected.any():
+            return None
+        spans = spans[np.lexsort((spans[:, 2], spans[:, 0]))]
+        taken = np.empty(len(spans), np.bool_)
+        text_spans.select_leftmost(spans, taken)
+        spans = spans[taken]
+        in_rows = np.searchsorted(rows.offsets, spans[:, 0], side="right") - 1
+        kept = ~rejected[in_rows]
+        return self._cut(rows, spans[kept], in_rows[kept], rejected)
+
+    def _cut(
+        self,
+        rows: Ragged,
+        spans: npt.NDArray[np.int64],
+        in_rows: npt.NDArray[np.int64],
+        rejected: npt.NDArray[np.bool_],
+    ) -> CutText:
+        n = len(spans)
+        offsets, rules = np.empty(rows.n_rows + 2 * n + 1, np.int64), np.empty(rows.n_rows + 2 * n, np.int32)
+        documents = np.empty(rows.n_rows + 1, np.int64)
+        starts, stops, numbers = (np.ascontiguousarray(spans[:, i]) for i in range(3))
+        n_parts = added_matching.cut_segments(
+            rows.offsets,
+            starts,
+            stops,
+            numbers.astype(np.int32),
+            in_rows.astype(np.int32),
+            n,
+            offsets,
+            rules,
+            documents,
+        )
+        rules, starts, stops = rules[:n_parts], offsets[:n_parts].copy(), offsets[1 : n_parts + 1].copy()
+        is_empty = (rules >= 0) | np.repeat(rejected, np.diff(documents))
+        stops[is_empty] = starts[is_empty]
+        values, part_offsets = np.empty(int((stops - starts).sum()), np.uint8), np.empty(n_parts + 1, np.int64)
+        text_edits.gather(rows.values, starts, stops, values, part_offsets)
+        return CutText(Ragged(read_only(values), part_offsets), rules, documents, spans[:, :2], rejected)
+
+    @staticmethod
+    def _find_regex(rows: Ragged, rule: SpanRule, rejected: npt.NDArray[np.bool_]) -> npt.NDArray[np.int64]:
+        """Returns the matches of an expression, int64[n, 3]; notes documents that take too long."""
+        found: list[npt.NDArray[np.int64]] = [np.empty((0, 3), np.int64)]
+        for row in np.flatnonzero((np.diff(rows.offsets) > 0) & ~rejected).tolist():
+            data = rows.values[rows.offsets[row] : rows.offsets[row + 1]]
+            try:
+                matches = find_matches(rule.regex or "", data.tobytes().decode(), rule.seconds)
+                spans: Sequence[tuple[int, int]] = [match.span() for match in matches]
+            except TimeoutError:
+                rejected[row] = True
+                continue
+            if spans:
+                # Where each character begins, and the end.
+                places = np.append(np.flatnonzero((data & 0xC0) != 0x80), data.size) + rows.offsets[row]
+                edges = places[np.array(spans, np.int64)]
+                found.append(np.column_stack((edges, np.zeros(len(edges), np.int64))))
+        return np.concatenate(found)

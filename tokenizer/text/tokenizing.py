@@ -1,0 +1,226 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`TextTokenizer`: a tokenizer with what happens to text before it, spans first, then steps."""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from tokenizer import decoders
+from tokenizer.added_tokens import Segments
+from tokenizer.aligned import AlignedText
+from tokenizer.core import Tokenizer
+from tokenizer.counting import Tally
+from tokenizer.encoding import Encoding
+from tokenizer.kernels import text_edits
+from tokenizer.ragged import Ragged, null_rows, string_array, text_rows
+from tokenizer.text.base import StepReport, TextStep
+from tokenizer.text.chain import TextChain, parse_steps
+from tokenizer.text.spans import CutText, SpanFinder, SpanRule
+
+
+class PreparedText(NamedTuple):
+    """Documents that spans have been cut from and steps have been applied to."""
+
+    rows: Ragged
+    """Documents, or parts of them where `cut` is given."""
+    cut: CutText | None
+    """Where documents were cut; its rows are those before the steps. None where there was no span."""
+    reports: list[StepReport]
+    n_spans: Mapping[str, int]
+    """How many spans became each token."""
+    rejected: npt.NDArray[np.bool_]
+    """bool[n_documents]: those that a step or a span gave up; they are empty."""
+
+    def texts(self) -> pa.LargeStringArray:
+        """Returns the rows as a text column: what words are counted of."""
+        first = int(self.rows.offsets[0])
+        return string_array(self.rows.values[first : self.rows.offsets[-1]], self.rows.offsets - first)
+
+
+class EncodedText(NamedTuple):
+    """What `TextTokenizer.encode_arrow` returns."""
+
+    ids: pa.LargeListArray
+    """One row of int32 ids per text; null for null and for what was rejected."""
+    sources: pa.LargeListArray | None
+    """One row of texts per text, those of its spans in order, null for rules that do not keep them; None where no
+    rule does."""
+    prepared: PreparedText
+
+
+class TextTokenizer:
+    """A tokenizer, the spans that become tokens of their own, and the steps that text goes through.
+
+    Spans are found in the text as it is. What lies between them goes through the steps, then through the tokenizer,
+    each part by itself, as text beside an added token does. May be used by several threads, as `Tokenizer` may.
+    """
+
+    def __init__(
+        self,
+        tokenizer: Tokenizer,
+        *,
+        normalize: Iterable[str | Mapping[str, Any] | TextStep] = (),
+        spans: Iterable[SpanRule | Mapping[str, Any]] = (),
+    ) -> None:
+        """Puts them together.
+
+        Args:
+          tokenizer: tokens of spans that it does not have get the next free ids, in the order of the rules; see
+            `tokenizer` for the one that has them.
+          normalize: steps, in order; see `TextChain`.
+          spans: rules, in order; see `SpanFinder`.
+
+        Raises:
+          ValueError: if one of them is not what it must be, or a token has a function in the tokenizer already.
+        """
+        self.chain = TextChain(
+            step for entry in normalize for step in ([entry] if isinstance(entry, TextStep) else parse_steps([entry]))
+        )
+        self.finder = SpanFinder(rule if isinstance(rule, SpanRule) else SpanRule(**rule) for rule in spans)
+        tokens = [rule.token for rule in self.finder.rules]
+        if tokens and tokenizer.model is not None:
+            check_span_tokens(tokenizer, tokens)
+            tokenizer = tokenizer.with_special_tokens(tokens)
+        self.tokenizer = tokenizer
+        self._ids = np.array([tokenizer.token_to_id(token) for token in tokens if tokenizer.model], np.int32)
+        self._rule_of_id = {int(token_id): number for number, token_id in enumerate(self._ids)}
+
+    def prepare(self, texts: Any) -> PreparedText:
+        """Finds spans in a text column and applies the steps to what lies between.
+
+        Raises:
+          TypeError: if `texts` is not a text column.
+        """
+        rows = text_rows(texts)
+        cut = self.finder.cut(rows) if self.finder.rules else None
+        if cut is None:
+            result = self.chain.apply_rows(rows)
+            return PreparedText(result.rows, None, result.reports, self._counted(()), result.rejected)
+        result = self.chain.apply_rows(cut.rows, cut.edges, cut.documents)
+        counted = self._counted(cut.rules[cut.rules >= 0].tolist())
+        return PreparedText(result.rows, cut, result.reports, counted, result.rejected | cut.rejected)
+
+    def _counted(self, rules: Iterable[int]) -> dict[str, int]:
+        counts = Counter(rules)
+        return {rule.token: counts[number] for number, rule in enumerate(self.finder.rules)}
+
+    def encode_arrow(self, texts: Any, add_special_tokens: bool = False, tally: Tally | None = None) -> EncodedText:
+        """Encodes a text column; see `Tokenizer.encode_arrow`.
+
+        Raises:
+          TypeError: if `texts` is not a text column.
+        """
+        prepared = self.prepare(texts)
+        nulls = null_rows(texts)
+        if prepared.rejected.any():
+            nulls = pa.array(prepared.rejected | (False if nulls is None else nulls.to_numpy(zero_copy_only=False)))
+        ids = self.encode_prepared(prepared, add_special_tokens, tally, nulls)
+        return EncodedText(ids, self._sources(text_rows(texts), prepared), prepared)
+
+    def encode_prepared(
+        self,
+        prepared: PreparedText,
+        add_special_tokens: bool = False,
+        tally: Tally | None = None,
+        nulls: pa.Array | None = None,
+    ) -> pa.LargeListArray:
+        """Encodes what `prepare` returned; null where `nulls` is true."""
+        cut = prepared.cut
+        segments = None
+        if cut is not None:
+            tokens = np.where(cut.rules >= 0, self._ids[cut.rules], np.int32(-1)).astype(np.int32)
+            segments = Segments(prepared.rows, tokens, cut.documents)
+        return self.tokenizer.encode_segments(segments or prepared.rows, add_special_tokens, tally, nulls)
+
+    def _sources(self, rows: Ragged, prepared: PreparedText) -> pa.LargeListArray | None:
+        if not any(rule.keep_source for rule in self.finder.rules):
+            return None
+        if prepared.cut is None:
+            return pa.array([[]] * rows.n_rows, pa.large_list(pa.large_string()))
+        cut = prepared.cut
+        rules = cut.rules[cut.rules >= 0]
+        starts, stops = np.ascontiguousarray(cut.sources[:, 0]), np.ascontiguousarray(cut.sources[:, 1])
+        values, offsets = np.empty(int((stops - starts).sum()), np.uint8), np.empty(len(starts) + 1, np.int64)
+        text_edits.gather(rows.values, starts, stops, values, offsets)
+        is_dropped = ~np.array([rule.keep_source for rule in self.finder.rules], np.bool_)[rules]
+        n_before = np.concatenate(([0], np.cumsum(cut.rules >= 0)))[cut.documents]
+        return pa.LargeListArray.from_arrays(pa.array(n_before), string_array(values, offsets, pa.array(is_dropped)))
+
+    def encode(self, text: str, add_special_tokens: bool = True) -> Encoding:
+        """Encodes one text with everything an `Encoding` has; offsets are characters of the text as it was given.
+
+        Raises:
+          TimeoutError: if an expression takes too long.
+        """
+        if not isinstance(text, str):
+            raise TypeError(f"text must be a str, got {type(text).__name__}")
+        whole = AlignedText.original(text)
+        parts: list[tuple[AlignedText, int]] = []
+        at = 0
+        for start, stop, rule in [*self.finder.find_text(text), (len(text), len(text), -1)]:
+            if at < start:
+                between = self.chain.apply_aligned(whole[at:start], at == 0, start == len(text))
+                parts.append((between, -1))
+            if rule >= 0:
+                parts.append((whole[start:stop], int(self._ids[rule])))
+            at = stop
+        return self.tokenizer.encode_aligned(parts, add_special_tokens)
+
+    def decode(self, ids: Sequence[int], sources: Sequence[str | None] = (), skip_special_tokens: bool = True) -> str:
+        """Decodes a row of ids; spans become their sources, those without one their token or nothing.
+
+        Args:
+          ids: the row.
+          sources: the texts of its spans, in order; may be shorter.
+          skip_special_tokens: whether tokens without a text are left out, spans without a source among them.
+        """
+        texts = iter(sources)
+        joint = " " if _puts_spaces(self.tokenizer) else ""
+        parts: list[str] = []
+        chunk: list[int] = []
+        for token_id in [*ids, -1]:
+            if token_id >= 0 and token_id not in self._rule_of_id:
+                chunk.append(token_id)
+                continue
+            if chunk:
+                parts.append(self._decode_chunk(chunk, not parts or bool(joint), skip_special_tokens))
+                chunk = []
+            if token_id >= 0:
+                source = next(texts, None)
+                token = self.finder.rules[self._rule_of_id[token_id]].token
+                parts.append(source if source is not None else "" if skip_special_tokens else token)
+        return joint.join(part for part in parts if part)
+
+    def _decode_chunk(self, ids: list[int], begins: bool, skip_special_tokens: bool) -> str:
+        """Decodes ids; those that do not begin a text without what a decoder does at the beginning of one."""
+        if begins:
+            return self.tokenizer.decode(ids, skip_special_tokens)
+        before = self.tokenizer.decode(ids[:1], skip_special_tokens)
+        return self.tokenizer.decode([ids[0], *ids], skip_special_tokens)[len(before) :]
+
+
+def _puts_spaces(tokenizer: Tokenizer) -> bool:
+    """Whether the decoder of a tokenizer puts spaces between words that are not in its tokens."""
+    return tokenizer.decoder is None or isinstance(tokenizer.decoder, decoders.WordPiece)
+
+
+def check_span_tokens(tokenizer: Tokenizer, tokens: Iterable[str]) -> None:
+    """Raises ValueError if a token has a function in a tokenizer: unknown token, padding, a place in its template."""
+    taken = (
+        {tokenizer.id_to_token(tokenizer.unk_token_id): "the unknown token"}
+        if tokenizer.unk_token_id is not None
+        else {}
+    )
+    if tokenizer.padding is not None:
+        taken[tokenizer.padding.pad_token] = "the padding token"
+    if tokenizer.post_processor is not None:
+        template = tokenizer.post_processor.template(True)
+        for special in template.special_tokens.values():
+            taken |= dict.fromkeys(special.tokens, "part of the template")
+    for token in tokens:
+        if token in taken:
+            raise ValueError(f"span token {token!r} is {taken[token]} of the tokenizer; choose one of its own")
