@@ -22,6 +22,7 @@ from pydantic import Field, ValidationError, model_validator
 from pydantic_core import ErrorDetails
 
 from pipeline.sections import NonEmpty, Section, mistake
+from pipeline.text_config import Spans, Steps, TextOptions
 from pipeline.train_config import CountsConfig, TrainConfig
 
 MIB = 1 << 20
@@ -150,6 +151,15 @@ class Config(Section):
     counts: CountsConfig = CountsConfig()
     tokenizer: TokenizerConfig = TokenizerConfig()
     output: OutputConfig
+    normalize: Steps = []
+    """What happens to text before the tokenizer sees it: named steps, in order."""
+    spans: Spans = []
+    """What is found in raw text and becomes a token of its own, before anything else happens."""
+
+    @property
+    def text(self) -> TextOptions:
+        """What happens to text before the tokenizer sees it."""
+        return TextOptions(tuple(self.normalize), tuple(self.spans))
 
 
 class ConfigError(ValueError):

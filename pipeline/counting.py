@@ -22,6 +22,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, Self
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -32,7 +33,9 @@ from pipeline.count_partitions import N_PARTITIONS, partitions_of
 from pipeline.counts import Group
 from pipeline.ledger import BooksError, FileRecord
 from pipeline.readers import ReadBatch, read_split
+from pipeline.rejecting import without_rejected
 from pipeline.splits import Piece, Split
+from pipeline.text_config import TextOptions
 from pipeline.train_config import CountsConfig
 from tokenizer import Tokenizer, WordCounter
 
@@ -124,7 +127,12 @@ class SplitCounts:
         return cls(pieces=pieces, totals=totals, groups=groups, batches=batches, file=file, **fields)
 
 
-def count_key(input_config: InputConfig, counts: CountsConfig, tokenizer_json: str) -> str:
+def count_key(
+    input_config: InputConfig,
+    counts: CountsConfig,
+    tokenizer_json: str,
+    text: TextOptions = TextOptions(),  # noqa: B008
+) -> str:
     """Returns the digest of what decides a split's counts beside its bytes: how it is read, what a word is."""
     words = artifact.describe_words(tokenizer_json)
     decides = {
@@ -133,6 +141,7 @@ def count_key(input_config: InputConfig, counts: CountsConfig, tokenizer_json: s
         "counts": counts.model_dump(),
         "normalizer": words["normalizer"],
         "pre_tokenizer": words["pre_tokenizer"],
+        **({"text": text.parts()} if text else {}),
     }
     return hashlib.sha256(json.dumps(decides, sort_keys=True).encode()).hexdigest()
 
@@ -178,6 +187,7 @@ def count_split(
     counts_config: CountsConfig | None = None,
     n_partitions: int = N_PARTITIONS,
     on_batch: OnBatch | None = None,
+    text: TextOptions = TextOptions(),  # noqa: B008
 ) -> SplitCounts:
     """Counts the words of one split into `_counts/`, or returns what an earlier attempt has committed there.
 
@@ -193,6 +203,7 @@ def count_split(
       counts_config: the `counts` section; None for its defaults.
       n_partitions: hash partitions.
       on_batch: called after each batch; what it raises stops the count.
+      text: what happens to text before it is counted; spans are no words.
 
     Raises:
       OSError: if a file of the split cannot be read.
@@ -206,11 +217,18 @@ def count_split(
     with ledger.Staging(output, split.id) as staging:
         staged = staging.create(name)
         totals = Totals(rejected={})
+        before = text.wrap(tokenizer) if text else None
         options = pa.ipc.IpcWriteOptions(compression="zstd")
         with pa.ipc.new_file(staged, schemas.WORD_COUNTS, options=options) as writer:
             counters = _Counters(tokenizer, writer, n_partitions)
             for batch in read_split(split, input_config):
-                counters.update(batch, labels)
+                texts, pieces = batch.documents.column("text"), batch.documents.column("piece").to_numpy()
+                if before is not None:
+                    prepared = before.prepare(texts)
+                    texts, batch = prepared.texts(), without_rejected(batch, prepared.rejected, split)
+                    if prepared.cut is not None:
+                        pieces = np.repeat(pieces, np.diff(prepared.cut.documents))
+                counters.update(batch.documents, texts, pieces, labels)
                 read = _totals_of(batch)
                 totals += read
                 if on_batch is not None:
@@ -237,17 +255,27 @@ class _Counters:
         self.totals: dict[Group, GroupTotals] = {}
         self.batches: list[tuple[int, int]] = []
 
-    def update(self, batch: ReadBatch, labels: Sequence[Group]) -> None:
-        """Counts the documents of a batch; `labels` are those of each piece of the split."""
-        for group, texts in _by_group(batch.documents, labels):
+    def update(
+        self, documents: pa.RecordBatch, texts: pa.Array, pieces: npt.NDArray[np.int32], labels: Sequence[Group]
+    ) -> None:
+        """Counts words in texts, which are documents or what steps and spans left of them.
+
+        Args:
+          documents: `schemas.DOCUMENTS`, for the totals.
+          texts: what words are counted in; pieces: int32[len(texts)], which piece of the split each is of.
+          labels: those of each piece.
+        """
+        for group, of_group in _by_group(documents.column("text"), documents.column("piece").to_numpy(), labels):
             self.numbers.setdefault(group, len(self.numbers))
-            if group not in self._counters:
-                self._counters[group] = self._tokenizer.new_word_counter()
-            self._counters[group].update(texts)
-            read = GroupTotals(group, len(texts), *_text_sizes(texts))
+            read = GroupTotals(group, len(of_group), *_text_sizes(of_group))
             self.totals[group] = self.totals.get(group, GroupTotals(group)) + read
-            if sum(counter.n_bytes for counter in self._counters.values()) > MAX_COUNTER_BYTES:
-                self.empty()
+        for group, of_group in _by_group(texts, pieces, labels):
+            if group in self.numbers:  # else all its documents were given up, and nothing is left of them
+                if group not in self._counters:
+                    self._counters[group] = self._tokenizer.new_word_counter()
+                self._counters[group].update(of_group)
+        if sum(counter.n_bytes for counter in self._counters.values()) > MAX_COUNTER_BYTES:
+            self.empty()
 
     def empty(self) -> None:
         """Writes what is counted and forgets it."""
@@ -269,13 +297,13 @@ def _piece_labels(split: Split, counts: CountsConfig) -> list[Group]:
     return [(source_of(piece.name, counts),) for piece in split.pieces]
 
 
-def _by_group(documents: pa.RecordBatch, labels: Sequence[Group]) -> Iterator[tuple[Group, pa.Array]]:
-    """Yields the texts of each group in a batch."""
-    texts = documents.column("text")
+def _by_group(
+    texts: pa.Array, pieces: npt.NDArray[np.int32], labels: Sequence[Group]
+) -> Iterator[tuple[Group, pa.Array]]:
+    """Yields the texts of each group; `pieces` says which piece of the split each text is of."""
     if len(set(labels)) == 1:
         yield labels[0], texts
         return
-    pieces = documents.column("piece").to_numpy()
     by_group: dict[Group, list[int]] = {}
     for piece in np.unique(pieces).tolist():
         by_group.setdefault(labels[piece], []).append(piece)

@@ -60,7 +60,7 @@ def run(pipeline: beam.Pipeline, plan: JobPlan) -> Any:
 
 def _train(counted: Any, plan: JobPlan) -> Any:
     folder = plan.counts_given or plan.config.output.path
-    return counted | "TrainVocabulary" >> TrainVocabulary(plan.config.tokenizer, folder)
+    return counted | "TrainVocabulary" >> TrainVocabulary(plan.config.tokenizer, folder, plan.config.text.tokens)
 
 
 def _tokenizer_of(vocabularies: Sequence[str]) -> str:
@@ -90,9 +90,9 @@ def _count(pipeline: beam.Pipeline, plan: JobPlan) -> Any:
         descriptors = [each.to_json() for each in finished or []]
         return pipeline | "FinishedCounts" >> beam.Create([descriptors]).with_output_types(list[str])
     config, output = plan.config, plan.config.output.path
-    key = counting.count_key(config.input, config.counts, plan.counting_json)
+    key = counting.count_key(config.input, config.counts, plan.counting_json, config.text)
     counted = _splits(pipeline, plan, "Count") | "CountSplits" >> CountSplits(
-        config.input, output, plan.counting_json, config.counts
+        config.input, output, plan.counting_json, config.counts, text=config.text
     )
     return counted | "MergeCounts" >> MergeCounts(output, key, plan.counting_json, config.counts)
 

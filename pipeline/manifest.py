@@ -91,6 +91,8 @@ class Job:
             "unicode": dict(UNICODE_VERSIONS),
             "versions": versions,
         }
+        if config.text:
+            parts["text"] = config.text.parts()
         return cls(json.loads(to_json(parts)))
 
 

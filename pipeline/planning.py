@@ -78,7 +78,7 @@ class JobPlan:
         """Returns the counts artifact where an earlier run of this job has finished it; it is read to make sure."""
         if self.counting_json is None:
             return None
-        key = counting.count_key(self.config.input, self.config.counts, self.counting_json)
+        key = counting.count_key(self.config.input, self.config.counts, self.counting_json, self.config.text)
         return count_finishing.load_finished(self.splits, self.config.output.path, key)
 
 
@@ -102,7 +102,7 @@ def plan_job(name: Job, config: Config) -> JobPlan:
         elif trains or not tokenizes:
             counting_json = counting_tokenizer(config.tokenizer).to_str()
         else:
-            tokenizer = load_tokenizer(config.tokenizer)
+            tokenizer = config.text.wrap(load_tokenizer(config.tokenizer)).tokenizer
             tokenizer_json, digest = tokenizer.to_str(), tokenizer.digest
     except (OSError, ValueError) as error:
         kind = OSError if isinstance(error, OSError) else ValueError

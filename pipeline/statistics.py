@@ -9,6 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pipeline import schemas
+from pipeline.text_counts import TextCounts
 from tokenizer.kernels.compiling import kernel
 
 EXACT_LENGTHS = 4096
@@ -37,6 +38,7 @@ _COUNTERS = (
     "n_oov_chars",
     "n_oov_words",
 )
+_STRINGS = ("text",)
 _INT32S = ("unk_id", "min_tokens", "max_tokens")
 
 STATISTICS = pa.schema(
@@ -44,6 +46,8 @@ STATISTICS = pa.schema(
         *(pa.field(name, pa.int64(), nullable=False) for name in ("vocab_size", *_COUNTERS, "n_oov_words_dropped")),
         # -1 where no row has been counted, or no token is the unknown one.
         *(pa.field(name, pa.int32(), nullable=False) for name in _INT32S),
+        # `TextCounts` as JSON.
+        *(pa.field(name, pa.large_string(), nullable=False) for name in _STRINGS),
         # Sparse: only what occurred, in ascending order of ids, buckets, code points, word bytes.
         pa.field("token_ids", pa.large_list(pa.int32()), nullable=False),
         pa.field("token_counts", pa.large_list(pa.int64()), nullable=False),
@@ -147,6 +151,7 @@ class Statistics:
       length_counts: int64[LENGTH_BUCKETS], rows by number of tokens.
       min_tokens, max_tokens: of a row; -1 without rows.
       added_tokens: how often the text of each special or other added token occurred in documents.
+      text: what steps and spans did before that.
     """
 
     def __init__(self, vocab_size: int, unk_id: int | None) -> None:
@@ -162,6 +167,7 @@ class Statistics:
         self.min_tokens = self.max_tokens = -1
         self.token_counts = np.zeros(vocab_size, np.int64)
         self.length_counts = np.zeros(LENGTH_BUCKETS, np.int64)
+        self.text = TextCounts()
         self._oov_chars: dict[int, int] = {}
         self.added_tokens: Counter[str] = Counter()
         self._n_dropped = 0
@@ -225,6 +231,7 @@ class Statistics:
         if other.max_tokens >= 0:
             self._extend_range(other.min_tokens, other.max_tokens)
         self.added_tokens.update(other.added_tokens)
+        self.text += other.text
         self._add_chars(*other.oov_chars())
         self._add_words(other.oov_words())
         self._n_dropped += other.n_oov_words_dropped
@@ -256,6 +263,7 @@ class Statistics:
         values |= {
             "vocab_size": self.token_counts.size,
             "n_oov_words_dropped": self.n_oov_words_dropped,
+            "text": self.text.to_json(),
             "token_ids": used.astype(np.int32),
             "token_counts": self.token_counts[used],
             "length_buckets": lengths.astype(np.int32),
@@ -282,6 +290,7 @@ class Statistics:
         statistics = cls(values["vocab_size"].as_py(), None)
         for name in (*_COUNTERS, *_INT32S):
             setattr(statistics, name, values[name].as_py())
+        statistics.text = TextCounts.from_json(values["text"].as_py())
         statistics.token_counts[values["token_ids"].values.to_numpy()] = values["token_counts"].values.to_numpy()
         statistics.length_counts[values["length_buckets"].values.to_numpy()] = values["length_counts"].values.to_numpy()
         statistics._add_chars(values["oov_chars"].values.to_numpy(), values["oov_char_counts"].values.to_numpy())
@@ -406,6 +415,7 @@ def summary(statistics: Statistics, vocabulary: Vocabulary) -> dict[str, Any]:
             "percentiles": {f"p{percent}": length_percentile(s, percent) for percent in PERCENTILES},
             "histogram": _histogram(s),
         },
+        **({"text": s.text.summary()} if s.text.steps or s.text.spans else {}),
     }
 
 

@@ -19,8 +19,10 @@ from pipeline.config import Config
 from pipeline.ledger import BooksError, FileRecord, LedgerEntry
 from pipeline.manifest import Job
 from pipeline.readers import ReadBatch, read_split
+from pipeline.rejecting import timed_out
 from pipeline.splits import Piece, Split
 from pipeline.statistics import Statistics
+from pipeline.text_counts import TextCounts
 from pipeline.writers import TokenizerInfo
 from pipeline.writers.parquet import RowGroups
 from tokenizer import Padding, Tokenizer, Truncation, WordPiece
@@ -88,9 +90,9 @@ def tokenize_split(
     with ledger.Staging(output, split.id) as staging:
         attempt = _Attempt(split, config, tokenizer, info, staging, n_splits)
         for batch in read_split(split, config.input):
-            n_tokens = attempt.add(batch)
+            n_documents, n_tokens = attempt.add(batch)
             if on_batch is not None:
-                on_batch(batch.n_bytes, batch.documents.num_rows, batch.n_records - batch.documents.num_rows, n_tokens)
+                on_batch(batch.n_bytes, n_documents, batch.n_records - n_documents, n_tokens)
         entry = attempt.finish()
         staging.commit(entry)
     return entry
@@ -114,6 +116,7 @@ class _Attempt:
         self._tokenizer = tokenizer
         self._info = info
         self._staging = staging
+        self._text = config.text.wrap(tokenizer) if config.text else None
         self._tally = tokenizer.new_tally()
         self._statistics = Statistics(info.vocab_size, tokenizer.unk_token_id)
         self._shard = staging.create(ledger.shard_name(split.index, n_splits, writers.suffix(config.output)))
@@ -121,18 +124,19 @@ class _Attempt:
         self._rejects = _Rejects(staging, ledger.rejects_name(split.index, n_splits), split.pieces)
         self._n_records = self._n_bytes = self._n_skipped_bytes = self._n_document_bytes = 0
 
-    def add(self, batch: ReadBatch) -> int:
-        """Tokenizes and writes the documents of a batch; returns how many tokens they have."""
-        n_before = self._statistics.n_tokens
+    def add(self, batch: ReadBatch) -> tuple[int, int]:
+        """Tokenizes and writes the documents of a batch; returns how many they are, and how many tokens they have."""
+        n_before = self._statistics.n_documents, self._statistics.n_tokens
         self._n_records += batch.n_records
         self._n_bytes += batch.n_bytes
         self._n_skipped_bytes += batch.n_skipped_bytes
-        self._n_document_bytes += pc.sum(batch.documents.column("n_bytes")).as_py() or 0
         for documents in self._slices(batch.documents):
-            self._writer.write(self._tokenize(documents))
+            tokens, documents = self._tokenize(documents)
+            self._n_document_bytes += pc.sum(documents.column("n_bytes")).as_py() or 0
+            self._writer.write(tokens)
         if batch.rejects is not None:
             self._rejects.write(batch.rejects)
-        return self._statistics.n_tokens - n_before
+        return self._statistics.n_documents - n_before[0], self._statistics.n_tokens - n_before[1]
 
     def finish(self) -> LedgerEntry:
         """Finishes the files and returns the entry to commit.
@@ -179,10 +183,24 @@ class _Attempt:
         for start in range(0, documents.num_rows, n_rows):
             yield documents.slice(start, n_rows)
 
-    def _tokenize(self, documents: pa.RecordBatch) -> pa.RecordBatch:
-        """Returns the documents as `schemas.TOKENS`, counted."""
+    def _encode(self, documents: pa.RecordBatch) -> tuple[pa.Array, pa.LargeListArray, pa.RecordBatch]:
+        """Returns the texts that were tokenized, their tokens, and the documents without those that are rejected."""
+        add_special_tokens = self._config.tokenizer.add_special_tokens
         text = documents.column("text")
-        rows = self._tokenizer.encode_arrow(text, self._config.tokenizer.add_special_tokens, self._tally)
+        if self._text is None:
+            return text, self._tokenizer.encode_arrow(text, add_special_tokens, self._tally), documents
+        prepared = self._text.prepare(text)
+        self._statistics.text += TextCounts.of(prepared.reports, prepared.n_spans)
+        text, rows = prepared.documents(), self._text.encode_prepared(prepared, add_special_tokens, self._tally)
+        if prepared.rejected.any():
+            self._rejects.write(timed_out(documents, prepared.rejected, self._split))
+            kept = pa.array(~prepared.rejected)
+            text, rows, documents = text.filter(kept), rows.filter(kept), documents.filter(kept)
+        return text, rows, documents
+
+    def _tokenize(self, documents: pa.RecordBatch) -> tuple[pa.RecordBatch, pa.RecordBatch]:
+        """Returns the documents as `schemas.TOKENS`, counted, and those of the documents that these are."""
+        text, rows, documents = self._encode(documents)
         offsets, ids = rows.offsets.to_numpy(), rows.values.to_numpy()
         starts, stops = offsets[:-1], offsets[1:]
         padding = self._tokenizer.padding
@@ -192,7 +210,7 @@ class _Attempt:
             padded_spans(ids, offsets, padding.pad_id, padding.direction == "left", starts, stops)
         n_oov = self._statistics.update(text, ids, starts, stops)
         columns = [documents.column("doc_id"), rows, pa.array((stops - starts).astype(np.int32)), pa.array(n_oov)]
-        return pa.RecordBatch.from_arrays(columns, schema=schemas.TOKENS)
+        return pa.RecordBatch.from_arrays(columns, schema=schemas.TOKENS), documents
 
     def _check_lengths(self, documents: pa.RecordBatch, n_ids: np.ndarray, length: int) -> None:
         if (n_ids != length).any():

@@ -2,7 +2,7 @@
 """Vocabularies from a counts artifact, one for each size and source asked for, each with a training record. No Beam."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Self
 
@@ -68,8 +68,12 @@ def check_counts(artifact: CountsArtifact, config: TokenizerConfig) -> None:
     artifact.check_files()
 
 
-def train_vocabularies(artifact: CountsArtifact, config: TokenizerConfig) -> Iterator[Vocabulary]:
+def train_vocabularies(
+    artifact: CountsArtifact, config: TokenizerConfig, span_tokens: Sequence[str] = ()
+) -> Iterator[Vocabulary]:
     """Yields every vocabulary that `config.train` asks for: by label, then by size as they are listed.
+
+    `span_tokens` are special tokens beside those of the config.
 
     Deterministic: a function of the counts and the config. Memory: the distinct words that one of them is trained on.
 
@@ -82,7 +86,7 @@ def train_vocabularies(artifact: CountsArtifact, config: TokenizerConfig) -> Ite
     for label, groups in _grouped(artifact, train):
         counts = artifact.load(groups)
         try:
-            trained = train_tokenizer(counts, config)
+            trained = train_tokenizer(counts, config, span_tokens)
         except ValueError as error:
             raise ValueError(f"{label}: {error}" if label is not None else str(error)) from error
         for size in train.sizes:

@@ -40,6 +40,7 @@ from pipeline.counts import open_counts
 from pipeline.planning import COUNTING_STAGE, MERGING_STAGE, TOKENIZING_STAGE, TRAINING_STAGE
 from pipeline.readers import read_split
 from pipeline.splits import Split
+from pipeline.text_config import TextOptions
 from pipeline.tokenizing import padded_spans, tokenize_split
 from pipeline.train_config import CountsConfig
 from pipeline.training import train_vocabularies
@@ -155,6 +156,8 @@ class CountSplits(beam.PTransform):
     counts: CountsConfig = COUNTS
     n_partitions: int = N_PARTITIONS
     """As for `MergeCounts`."""
+    text: TextOptions = dataclasses.field(default_factory=TextOptions)
+    """What happens to text before that."""
 
     def expand(self, splits: Any) -> Any:  # noqa: D102
         return splits | "CountSplit" >> beam.ParDo(_CountSplitsFn(self)).with_output_types(str)
@@ -164,7 +167,8 @@ class _CountSplitsFn(beam.DoFn):
     def __init__(self, parameters: CountSplits) -> None:
         self._input, self._output, self._tokenizer = parameters.input, parameters.output, parameters.tokenizer
         self._counts, self._n_partitions = parameters.counts, parameters.n_partitions
-        self._key = counting.count_key(parameters.input, parameters.counts, parameters.tokenizer)
+        self._key = counting.count_key(parameters.input, parameters.counts, parameters.tokenizer, parameters.text)
+        self._text = parameters.text
         self._report = _Report(CountSplits, COUNTING_STAGE)
 
     def process(self, element: str) -> Iterator[str]:
@@ -172,7 +176,15 @@ class _CountSplitsFn(beam.DoFn):
         tokenizer = compiled_tokenizer(self._tokenizer)
         with self._report.of(split) as on_batch:
             counts = counting.count_split(
-                split, self._input, self._output, tokenizer, self._key, self._counts, self._n_partitions, on_batch
+                split,
+                self._input,
+                self._output,
+                tokenizer,
+                self._key,
+                self._counts,
+                self._n_partitions,
+                on_batch,
+                self._text,
             )
         yield counts.to_json()
 
@@ -271,6 +283,8 @@ class TrainVocabulary(beam.PTransform):
     config: TokenizerConfig
     counts: str
     """The folder of the artifact."""
+    span_tokens: Sequence[str] = ()
+    """Tokens of spans, special tokens like those of the config."""
 
     def expand(self, finished: Any) -> Any:  # noqa: D102
         return finished | "Train" >> beam.Map(_train, self).with_output_types(list[str])
@@ -278,7 +292,7 @@ class TrainVocabulary(beam.PTransform):
 
 def _train(_: Any, parameters: TrainVocabulary) -> list[str]:
     _enter_stage(TRAINING_STAGE)
-    vocabularies = train_vocabularies(open_counts(parameters.counts), parameters.config)
+    vocabularies = train_vocabularies(open_counts(parameters.counts), parameters.config, tuple(parameters.span_tokens))
     return [vocabulary.to_json() for vocabulary in vocabularies]
 
 

@@ -36,7 +36,7 @@ def load_tokenizer(config: TokenizerConfig) -> Tokenizer:
     return shape_rows(tokenizer, config)
 
 
-def train_tokenizer(counts: pa.Table, config: TokenizerConfig) -> dict[int, Tokenizer]:
+def train_tokenizer(counts: pa.Table, config: TokenizerConfig, span_tokens: Sequence[str] = ()) -> dict[int, Tokenizer]:
     """Returns the tokenizers that `config.train` describes, one for each size, from one training on `counts`.
 
     Deterministic: a function of the counts and the config.
@@ -44,6 +44,7 @@ def train_tokenizer(counts: pa.Table, config: TokenizerConfig) -> dict[int, Toke
     Args:
       counts: `schemas.WORD_COUNTS`.
       config: the section, with `train`.
+      span_tokens: special tokens beside those of the config.
 
     Raises:
       ValueError: if there is no `train`, or it cannot be done, as with an alphabet larger than the vocabulary.
@@ -53,14 +54,14 @@ def train_tokenizer(counts: pa.Table, config: TokenizerConfig) -> dict[int, Toke
     train = config.train
     if not counts.num_rows:
         raise ValueError("there are no words to train on: the input holds no text, or all of it was left out")
-    models = _trainer(train).train_sizes(counts, train.sizes)
+    models = _trainer(train, span_tokens).train_sizes(counts, train.sizes)
     untrained = counting_tokenizer(config)
     tokenizers = {}
     for size in train.sizes:
         model = models[size]
         if isinstance(model, WordPiece):
             model = dataclasses.replace(model, oov_policy=config.oov or "word")
-        tokenizers[size] = untrained.with_model(model, train.tokens, train.user_defined_symbols or ())
+        tokenizers[size] = untrained.with_model(model, (*train.tokens, *span_tokens), train.user_defined_symbols or ())
     return tokenizers
 
 
@@ -86,8 +87,10 @@ _TRAINERS: Mapping[str, Callable[..., Trainer[Any]]] = {
 }
 
 
-def _trainer(train: TrainConfig) -> Trainer[Any]:
-    return _TRAINERS[train.model](vocab_size=max(train.sizes), **train.trainer_options)
+def _trainer(train: TrainConfig, span_tokens: Sequence[str]) -> Trainer[Any]:
+    options = dict(train.trainer_options)
+    options["special_tokens"] = tuple(dict.fromkeys([*options["special_tokens"], *span_tokens]))
+    return _TRAINERS[train.model](vocab_size=max(train.sizes), **options)
 
 
 def counting_tokenizer(config: TokenizerConfig) -> Tokenizer:

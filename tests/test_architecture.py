@@ -27,7 +27,7 @@ TOKENIZER_NEEDS = {"tokenizer", "numpy", "pyarrow", "numba", "llvmlite", "regex"
 TOKENIZER_NEEDS |= {"cloudpickle", "cython_runtime", "yaml"}
 
 # What pipeline may import of tokenizer. The last one is no tokenizer: it is how either package compiles a kernel.
-PUBLIC_MODULES = {"tokenizer", "tokenizer.trainers", "tokenizer.kernels.compiling"}
+PUBLIC_MODULES = {"tokenizer", "tokenizer.text", "tokenizer.trainers", "tokenizer.kernels.compiling"}
 
 PUBLIC_NAMES = {
     "tokenizer": {
@@ -65,6 +65,19 @@ PUBLIC_NAMES = {
         "UnigramTrainer",
         "WordLevelTrainer",
         "WordPieceTrainer",
+    },
+    "tokenizer.text": {
+        "EncodedText",
+        "PRESETS",
+        "PreparedText",
+        "STEPS",
+        "SpanRule",
+        "StepReport",
+        "TextChain",
+        "TextStep",
+        "TextTokenizer",
+        "UNICODE_VERSION",
+        "parse_steps",
     },
 }
 

@@ -160,6 +160,8 @@ class Tokenizer(Composition):
     def with_special_tokens(self, contents: Sequence[str]) -> "Tokenizer":
         """Returns this tokenizer with special tokens added; those it has not yet get the next free ids, in order."""
         added = {token.content for token in self.added_tokens}
+        if added.issuperset(contents):
+            return self
         tokens = list(self.added_tokens)
         n_ids = self.n_ids
         for content in contents:

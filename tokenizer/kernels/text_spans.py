@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Spans found in rows of text: numbers, URLs, e-mail addresses, runs of white space, literals; and which of them win."""
+"""Spans found in rows: numbers, URLs, e-mail addresses, runs of white space, literals; and which of them win."""
 
 import numpy as np
 

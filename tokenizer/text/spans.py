@@ -7,8 +7,8 @@ can be taken for one. What is between two spans goes through the steps and the t
 
 import dataclasses
 import difflib
-from collections.abc import Iterable, Sequence
-from typing import Literal, NamedTuple
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Literal, NamedTuple, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -67,6 +67,26 @@ class SpanRule:
             raise ValueError(f"span {self.token!r}: one character is not repeated; least must be at least 2")
         if not 0 < self.seconds <= 3600:
             raise ValueError(f"span {self.token!r}: seconds must be more than 0 and at most 3600, got {self.seconds!r}")
+
+    @classmethod
+    def from_config(cls, fields: Mapping[str, Any]) -> Self:
+        """Returns the rule of an entry of a config's `spans`.
+
+        Raises:
+          ValueError: naming what is wrong with it, and what is allowed.
+        """
+        known = {field.name: field for field in dataclasses.fields(cls)}
+        for key, value in fields.items():
+            if key not in known:
+                near = difflib.get_close_matches(str(key), known, n=1)
+                hint = f"; did you mean {near[0]!r}?" if near else ""
+                raise ValueError(f"unknown key {key!r}{hint} allowed: {', '.join(known)}")
+            kinds = {"least": (int,), "seconds": (int, float), "keep_source": (bool,)}.get(key, (str,))
+            if type(value) not in kinds:
+                raise ValueError(f"{key} must be {kinds[-1].__name__}, got {value!r}")
+        if "token" not in fields:
+            raise ValueError("token is required")
+        return cls(**fields)
 
     @property
     def n_least(self) -> int:

@@ -37,8 +37,14 @@ class PreparedText(NamedTuple):
 
     def texts(self) -> pa.LargeStringArray:
         """Returns the rows as a text column: what words are counted of."""
-        first = int(self.rows.offsets[0])
-        return string_array(self.rows.values[first : self.rows.offsets[-1]], self.rows.offsets - first)
+        return self._column(self.rows.offsets)
+
+    def documents(self) -> pa.LargeStringArray:
+        """Returns a text for each document: what is left of it without its spans."""
+        return self._column(self.rows.offsets if self.cut is None else self.rows.offsets[self.cut.documents])
+
+    def _column(self, offsets: npt.NDArray[np.int64]) -> pa.LargeStringArray:
+        return string_array(self.rows.values[offsets[0] : offsets[-1]], offsets - offsets[0])
 
 
 class EncodedText(NamedTuple):
@@ -80,7 +86,7 @@ class TextTokenizer:
         self.chain = TextChain(
             step for entry in normalize for step in ([entry] if isinstance(entry, TextStep) else parse_steps([entry]))
         )
-        self.finder = SpanFinder(rule if isinstance(rule, SpanRule) else SpanRule(**rule) for rule in spans)
+        self.finder = SpanFinder(rule if isinstance(rule, SpanRule) else SpanRule.from_config(rule) for rule in spans)
         tokens = [rule.token for rule in self.finder.rules]
         if tokens and tokenizer.model is not None:
             check_span_tokens(tokenizer, tokens)

@@ -1,0 +1,123 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The sections `normalize` and `spans` of a config: what happens to text before a tokenizer sees it.
+
+The library that knows steps and spans is imported by who has some: reading a config must stay light.
+"""
+
+import unicodedata
+from collections.abc import Mapping
+from dataclasses import dataclass
+from importlib import metadata
+from typing import TYPE_CHECKING, Annotated, Any
+
+from pydantic import AfterValidator, WithJsonSchema
+from pydantic_core import PydanticCustomError
+
+if TYPE_CHECKING:
+    from tokenizer import Tokenizer
+    from tokenizer.text import TextTokenizer
+
+Entry = str | dict[str, Any]
+
+
+def _mistake(index: int, value: object, error: Exception) -> PydanticCustomError:
+    allowed = str(error).removeprefix("normalize[0]: ").removeprefix("SpanRule.__init__() ")
+    return PydanticCustomError("cross_check", "{allowed}", {"path": str(index), "value": value, "allowed": allowed})
+
+
+def _check_steps(entries: list[Entry]) -> list[Entry]:
+    if not entries:
+        return entries
+    from tokenizer.text import parse_steps
+
+    for i, entry in enumerate(entries):
+        try:
+            parse_steps([entry])
+        except ValueError as error:
+            raise _mistake(i, entry, error) from None
+    return entries
+
+
+def _check_spans(entries: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    if not entries:
+        return entries
+    from tokenizer.text import SpanRule
+
+    tokens: dict[str, int] = {}
+    for i, entry in enumerate(entries):
+        try:
+            rule = SpanRule.from_config(entry)
+            if rule.token in tokens:
+                raise ValueError(f"token {rule.token!r} belongs to spans.{tokens[rule.token]} already; give it its own")
+        except ValueError as error:
+            raise _mistake(i, entry, error) from None
+        tokens[rule.token] = i
+    return entries
+
+
+class _StepSchema:
+    """Says in the JSON Schema which steps there are."""
+
+    def __get_pydantic_json_schema__(self, core_schema: Any, handler: Any) -> dict[str, Any]:
+        from tokenizer.text import PRESETS, STEPS
+
+        options = {"type": "object", "minProperties": 1, "maxProperties": 1, "propertyNames": {"enum": sorted(STEPS)}}
+        return {"type": "array", "items": {"anyOf": [{"enum": sorted([*PRESETS, *STEPS])}, options]}}
+
+
+_SPAN_SCHEMA = {
+    "type": "object",
+    "properties": {
+        "token": {"type": "string"},
+        "find": {"enum": ["number", "url", "email", "emoji", "repeated", "whitespace"]},
+        "regex": {"type": "string"},
+        "literal": {"type": "string"},
+        "least": {"type": "integer", "minimum": 1},
+        "seconds": {"type": "number", "exclusiveMinimum": 0},
+    },
+    "required": ["token"],
+    "additionalProperties": False,
+}
+
+Steps = Annotated[list[Entry], AfterValidator(_check_steps), _StepSchema()]
+"""A list of steps, each a name or one name with its options; see docs/text.md."""
+Spans = Annotated[
+    list[dict[str, Any]], AfterValidator(_check_spans), WithJsonSchema({"type": "array", "items": _SPAN_SCHEMA})
+]
+"""A list of spans, each with its token and one of `find`, `regex`, `literal`; see docs/text.md."""
+
+
+@dataclass(frozen=True)
+class TextOptions:
+    """Both sections, as the steps of a job take them: plain, and small enough to travel."""
+
+    normalize: tuple[Entry, ...] = ()
+    spans: tuple[Mapping[str, Any], ...] = ()
+
+    def __bool__(self) -> bool:
+        return bool(self.normalize or self.spans)
+
+    @property
+    def tokens(self) -> list[str]:
+        """Tokens of the spans, in order."""
+        return [span["token"] for span in self.spans]
+
+    def wrap(self, tokenizer: "Tokenizer") -> "TextTokenizer":
+        """Returns a tokenizer with what happens to text before it.
+
+        Raises:
+          ValueError: if the token of a span has another function in it.
+        """
+        from tokenizer.text import TextTokenizer
+
+        return TextTokenizer(tokenizer, normalize=self.normalize, spans=self.spans)
+
+    def parts(self) -> dict[str, Any]:
+        """Returns, as plain JSON, all that decides what becomes of text: the sections and versions of what does it."""
+        if not self:
+            return {}
+        from tokenizer.text import UNICODE_VERSION
+
+        versions = {name: metadata.version(name) for name in ("ftfy", "regex")}
+        versions |= {"unicode": UNICODE_VERSION, "unicodedata": unicodedata.unidata_version}
+        return {"normalize": list(self.normalize), "spans": [dict(span) for span in self.spans], "versions": versions}

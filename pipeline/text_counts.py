@@ -1,0 +1,76 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What text steps and spans did to the documents of a split, or of many: counts that add up."""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Self
+
+from tokenizer.text import StepReport
+
+TOP = 100
+"""Words in the summary that others became, the most frequent first."""
+
+
+@dataclass(frozen=True)
+class TextCounts:
+    """Reports of steps, in order, and how often each span was found. Sums of counts are counts."""
+
+    steps: tuple[StepReport, ...] = ()
+    spans: Mapping[str, int] = field(default_factory=dict)
+
+    def __add__(self, other: Self) -> Self:
+        if not self.steps and not self.spans:
+            return other
+        if not other.steps and not other.spans:
+            return self
+        steps = tuple(ours + theirs for ours, theirs in zip(self.steps, other.steps, strict=True))
+        return replace(self, steps=steps, spans={token: n + other.spans[token] for token, n in self.spans.items()})
+
+    @classmethod
+    def of(cls, reports: Sequence[StepReport], spans: Mapping[str, int]) -> Self:
+        """Returns the counts of one batch."""
+        return cls(tuple(reports), dict(spans))
+
+    def to_json(self) -> str:
+        """Returns this as JSON; the same text for equal counts."""
+        return json.dumps(
+            {"steps": [step.to_json() for step in self.steps], "spans": list(self.spans.items())}, sort_keys=True
+        )
+
+    @classmethod
+    def from_json(cls, text: str) -> Self:
+        """Returns what `to_json` made `text` of.
+
+        Raises:
+          ValueError: if it is something else.
+        """
+        try:
+            fields = json.loads(text)
+            return cls(tuple(StepReport.from_json(step) for step in fields["steps"]), dict(fields["spans"]))
+        except (TypeError, KeyError) as error:
+            raise ValueError(f"not counts of text steps: {error!r}") from error
+
+    def summary(self) -> dict[str, Any]:
+        """Returns what a person wants to know, for stats.json."""
+        return {"steps": [_summary(step) for step in self.steps], "spans": dict(self.spans)}
+
+
+def _summary(report: StepReport) -> dict[str, Any]:
+    found: dict[str, Any] = {
+        "step": report.step,
+        "documents": report.n_documents,
+        "documents_changed": report.n_documents_changed,
+        "documents_rejected": report.n_documents_rejected,
+        "characters": report.n_chars,
+        "characters_after": report.n_chars_after,
+        "characters_changed": report.n_chars_changed,
+    }
+    if report.merged:
+        several = [merged for merged in report.merged if len(merged.sources) > 1]
+        found["words_merged"] = len(several)
+        found["occurrences_not_listed"] = report.n_merged_not_listed
+        found["top_merged_words"] = [
+            {"word": merged.word, "sources": dict(sorted(merged.sources.items()))} for merged in several[:TOP]
+        ]
+    return found
