@@ -3,7 +3,7 @@
 #
 #   ./run.sh                                          the quickstart: a corpus becomes a vocabulary, shards and statistics
 #   ./run.sh test [pytest options]                    linters, type checker, the whole test suite
-#   ./run.sh bench [NAME] [options]                    count, encode, families, pipeline, train: benchmarks against other libraries
+#   ./run.sh bench [NAME] [options]                    count, encode, families, pipeline, text, train: benchmarks
 #   ./run.sh COMMAND ...                              any tokenmill command: run, count, train, tokenize, inspect, verify
 #
 # The first run makes .venv beside this file and installs what locks/ names; later runs start at once and use no network.
@@ -180,15 +180,15 @@ run_tests() {
 run_benchmarks() {
   cd -- "$root"
   case ${1:-all} in
-    count | encode | families | pipeline | train) exec "$venv/bin/python" -m "benchmarks.$1" "${@:2}" ;;
+    count | encode | families | pipeline | text | train) exec "$venv/bin/python" -m "benchmarks.$1" "${@:2}" ;;
     all)
       local name
-      for name in count encode families pipeline train; do
+      for name in count encode families pipeline text train; do
         step "$name"
         "$venv/bin/python" -m "benchmarks.$name" "${@:2}"
       done
       ;;
-    *) fail "unknown benchmark '$1'; there are count, encode, families, pipeline and train" ;;
+    *) fail "unknown benchmark '$1'; there are count, encode, families, pipeline, text and train" ;;
   esac
 }
 

@@ -26,7 +26,8 @@ KNOWN = [c for c in ALL if unicodedata.category(c) != "Cn"]
 """Characters that this Python's Unicode knows."""
 
 CONFIGS = [
-    "nfc", "nfd", "nfkc", "nfkd", "lowercase", "casefold", "control_characters", {"control_characters":
+    "nfc", "nfd", "nfkc", "nfkd", "lowercase", {"lowercase": {"final_sigma": True}},
+    "casefold", "control_characters", {"control_characters":
     {"replacement": False}}, "zero_width", {"zero_width": {"joiners": True}}, "bidi", "punctuation",
     {"punctuation": {"quotes": False, "dashes": False}}, "full_width", "tatweel", "ascii_digits",
     {"strip_accents": "none"}, {"strip_accents": "latin-only"}, {"strip_accents": "all"},
@@ -158,6 +159,13 @@ def test_case_folding_is_that_of_python_on_every_code_point() -> None:
 def test_lower_case_is_that_of_python_on_every_code_point() -> None:
     after, _ = TextChain.from_config(["lowercase"]).apply(pa.array(KNOWN))
     assert after.to_pylist() == [c.lower() for c in KNOWN]
+
+
+@given(text=hostile().map(known_to_python))
+def test_lower_case_with_final_sigma_is_that_of_python(text: str) -> None:
+    text = text.replace("x", "Σ")
+    after, _ = TextChain.from_config([{"lowercase": {"final_sigma": True}}]).apply(pa.array([text, "ΑΣ ΑΣΑ Σ. ΑΣ'"]))
+    assert after.to_pylist() == [text.lower(), "ΑΣ ΑΣΑ Σ. ΑΣ'".lower()]
 
 
 def test_digits_of_all_scripts_become_those_of_ascii() -> None:

@@ -102,8 +102,8 @@ def _clip_parts(vocab: Mapping[str, int], merges: list[tuple[str, str]]) -> dict
 def read_clip(data: bytes, source: str) -> dict[str, Any]:
     """Returns the parts of CLIP's tokenizer from OpenAI's gzip of merges.
 
-    Source: OpenAI CLIP `simple_tokenizer.py`, which besides mends text with ftfy and HTML entities; that is not done
-    here.
+    Its normalizer is that of HF. OpenAI's `simple_tokenizer.py`, the source of all else, mends text with ftfy and HTML
+    entities: `tokenizer.text.TextTokenizer.for_clip` does, too.
     """
     try:
         with gzip.open(io.BytesIO(data)) as handle:

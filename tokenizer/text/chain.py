@@ -50,7 +50,9 @@ PRESETS: dict[str, tuple[TextStep, ...]] = {
     "basic_clean": (Ftfy(), HtmlEntities(), HtmlEntities(), _STRIP),
     "whitespace_clean": (Whitespace(newlines="space", python=True),),
 }
-"""Names without options, and the steps they stand for. The last two are CLIP's functions of these names."""
+"""Names without options, and the steps they stand for. Those with `clean` are CLIP's functions of these names, and
+`clip` is all that it does to a text before it is split."""
+PRESETS["clip"] = (*PRESETS["basic_clean"], *PRESETS["whitespace_clean"], Lowercase(final_sigma=True))
 
 _MAIN_OPTION = {"strip_accents": "mode", "emoji": "mode", "repeated_punctuation": "most", "regex": "pattern"}
 """The option that a config may give without its name: `strip_accents: all`."""

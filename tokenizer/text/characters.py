@@ -4,17 +4,20 @@
 import abc
 import dataclasses
 import functools
+import itertools
 
 import numpy as np
 
 from tokenizer import unicode_tables
-from tokenizer.kernels import character_maps
-from tokenizer.normalizers.tables import SPARE_BYTES, CharacterMap, mapping_of
+from tokenizer.kernels import character_maps, text_candidates
+from tokenizer.normalizers.tables import SPARE_BYTES, CharacterMap, first_byte_steps, mapping_of
 from tokenizer.normalizers.tables import character_map as lower_map
 from tokenizer.ragged import Ragged, read_only
 from tokenizer.text import tables
-from tokenizer.text.base import Applied, Edges, Edit, TextStep
+from tokenizer.text.base import Applied, Edges, Edit, TextStep, join_rows, replaced
 from tokenizer.unicode_text_data import FULL_WIDTH
+
+_SIGMA = "Σ"
 
 
 class CharacterStep(TextStep):
@@ -53,9 +56,39 @@ def _character_map(step: CharacterStep) -> CharacterMap:
 
 @dataclasses.dataclass(frozen=True)
 class Lowercase(CharacterStep):
-    """Full lower-case mappings, as `str.lower` of one character at a time: a final sigma becomes σ like any other."""
+    """Full lower-case mappings.
+
+    Source: `str.lower`; without `final_sigma`, of one character at a time, as HF tokenizers lower-cases.
+    """
 
     name = "lowercase"
+
+    final_sigma: bool = False
+    """A capital sigma at the end of a word becomes ς, not σ; Python's Unicode decides what the end of a word is."""
+
+    def edits(self, text: str, begins: bool = True, ends: bool = True) -> list[Edit]:
+        """Returns what the step does to one text; see `TextStep`."""
+        edits = super().edits(text, begins, ends)
+        if not self.final_sigma or _SIGMA not in text:
+            return edits
+        lowered, places = text.lower(), [0, *itertools.accumulate(len(c.lower()) for c in text)]
+        return [Edit(i, j, lowered[places[i]] if text[i] == _SIGMA else new) for i, j, new in edits]
+
+    def apply_rows(self, rows: Ragged, edges: Edges) -> Applied:
+        """Applies the step to rows; see `TextStep`."""
+        applied = super().apply_rows(rows, edges)
+        if not self.final_sigma or applied.rows is rows:
+            return applied
+        found = np.zeros(rows.n_rows, np.bool_)
+        wanted = tables.table_of(frozenset(_SIGMA))
+        text_candidates.find_characters(
+            rows.values, rows.offsets, wanted, first_byte_steps(~wanted, with_ascii=True), found
+        )
+        new = {}
+        for row in np.flatnonzero(found).tolist():
+            text = rows.values[rows.offsets[row] : rows.offsets[row + 1]].tobytes().decode()
+            new[row] = replaced(text, self.edits(text)).encode()
+        return applied._replace(rows=join_rows(applied.rows, new)) if new else applied
 
     def changes(self) -> dict[int, str]:
         """Returns what changes; see `CharacterStep`."""

@@ -95,6 +95,17 @@ class TextTokenizer:
         self._ids = np.array([tokenizer.token_to_id(token) for token in tokens if tokenizer.model], np.int32)
         self._rule_of_id = {int(token_id): number for number, token_id in enumerate(self._ids)}
 
+    @classmethod
+    def for_clip(cls, tokenizer: Tokenizer) -> "TextTokenizer":
+        """Returns CLIP's tokenizer with the clean-up of OpenAI's code in place of that of HF's: ftfy, HTML, lower-case.
+
+        Source: OpenAI CLIP `simple_tokenizer.py`; the same ids but for what tests/tokenizer/test_text_clip.py lists.
+
+        Args:
+          tokenizer: CLIP's, from its gzip of merges or any other of its files.
+        """
+        return cls(tokenizer.replace(normalizer=None), normalize=["clip"])
+
     def prepare(self, texts: Any) -> PreparedText:
         """Finds spans in a text column and applies the steps to what lies between.
 
