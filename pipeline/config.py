@@ -156,6 +156,16 @@ class Config(Section):
     spans: Spans = []
     """What is found in raw text and becomes a token of its own, before anything else happens."""
 
+    @model_validator(mode="after")
+    def _check_sources(self) -> Self:
+        if self.text.keeps_sources:
+            if self.output.format != "parquet":
+                raise _mistake("output.format", self.output.format, "spans with keep_source need parquet")
+            truncation = self.tokenizer.truncation
+            if truncation is not None and truncation.side == "left":
+                raise _mistake("tokenizer.truncation.side", "left", "spans with keep_source need right")
+        return self
+
     @property
     def text(self) -> TextOptions:
         """What happens to text before the tokenizer sees it."""

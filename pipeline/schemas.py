@@ -42,6 +42,10 @@ TOKENS = pa.schema(
 )
 """Tokenized rows on their way to a writer; Parquet shards store exactly these columns."""
 
+SPAN_SOURCES = pa.field("span_sources", pa.large_list(pa.field("element", pa.string())), nullable=False)
+"""The texts of a row's spans in order, null for those that do not keep them: a last column after those of TOKENS, where
+a span of the config has `keep_source`."""
+
 WORD_COUNTS = pa.schema(
     [
         # UTF-8 bytes of a normalized pre-token.

@@ -73,6 +73,7 @@ _SPAN_SCHEMA = {
         "regex": {"type": "string"},
         "literal": {"type": "string"},
         "least": {"type": "integer", "minimum": 1},
+        "keep_source": {"type": "boolean"},
         "seconds": {"type": "number", "exclusiveMinimum": 0},
     },
     "required": ["token"],
@@ -96,6 +97,11 @@ class TextOptions:
 
     def __bool__(self) -> bool:
         return bool(self.normalize or self.spans)
+
+    @property
+    def keeps_sources(self) -> bool:
+        """Whether a span keeps its text."""
+        return any(span.get("keep_source") for span in self.spans)
 
     @property
     def tokens(self) -> list[str]:

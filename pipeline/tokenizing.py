@@ -120,7 +120,9 @@ class _Attempt:
         self._tally = tokenizer.new_tally()
         self._statistics = Statistics(info.vocab_size, tokenizer.unk_token_id)
         self._shard = staging.create(ledger.shard_name(split.index, n_splits, writers.suffix(config.output)))
-        self._writer = writers.open_writer(cast(BinaryIO, self._shard), config.output, info)
+        self._writer = writers.open_writer(
+            cast(BinaryIO, self._shard), config.output, info, with_sources=config.text.keeps_sources
+        )
         self._rejects = _Rejects(staging, ledger.rejects_name(split.index, n_splits), split.pieces)
         self._n_records = self._n_bytes = self._n_skipped_bytes = self._n_document_bytes = 0
 
@@ -183,24 +185,28 @@ class _Attempt:
         for start in range(0, documents.num_rows, n_rows):
             yield documents.slice(start, n_rows)
 
-    def _encode(self, documents: pa.RecordBatch) -> tuple[pa.Array, pa.LargeListArray, pa.RecordBatch]:
-        """Returns the texts that were tokenized, their tokens, and the documents without those that are rejected."""
+    def _encode(
+        self, documents: pa.RecordBatch
+    ) -> tuple[pa.Array, pa.LargeListArray, pa.LargeListArray | None, pa.RecordBatch]:
+        """Returns the texts that were tokenized, their tokens, the sources of their spans, and the documents left."""
         add_special_tokens = self._config.tokenizer.add_special_tokens
         text = documents.column("text")
         if self._text is None:
-            return text, self._tokenizer.encode_arrow(text, add_special_tokens, self._tally), documents
+            return text, self._tokenizer.encode_arrow(text, add_special_tokens, self._tally), None, documents
         prepared = self._text.prepare(text)
         self._statistics.text += TextCounts.of(prepared.reports, prepared.n_spans)
+        sources = self._text.sources(text, prepared)
         text, rows = prepared.documents(), self._text.encode_prepared(prepared, add_special_tokens, self._tally)
         if prepared.rejected.any():
             self._rejects.write(timed_out(documents, prepared.rejected, self._split))
             kept = pa.array(~prepared.rejected)
             text, rows, documents = text.filter(kept), rows.filter(kept), documents.filter(kept)
-        return text, rows, documents
+            sources = sources.filter(kept) if sources is not None else None
+        return text, rows, sources, documents
 
     def _tokenize(self, documents: pa.RecordBatch) -> tuple[pa.RecordBatch, pa.RecordBatch]:
         """Returns the documents as `schemas.TOKENS`, counted, and those of the documents that these are."""
-        text, rows, documents = self._encode(documents)
+        text, rows, sources, documents = self._encode(documents)
         offsets, ids = rows.offsets.to_numpy(), rows.values.to_numpy()
         starts, stops = offsets[:-1], offsets[1:]
         padding = self._tokenizer.padding
@@ -210,7 +216,10 @@ class _Attempt:
             padded_spans(ids, offsets, padding.pad_id, padding.direction == "left", starts, stops)
         n_oov = self._statistics.update(text, ids, starts, stops)
         columns = [documents.column("doc_id"), rows, pa.array((stops - starts).astype(np.int32)), pa.array(n_oov)]
-        return pa.RecordBatch.from_arrays(columns, schema=schemas.TOKENS), documents
+        if sources is None:
+            return pa.RecordBatch.from_arrays(columns, schema=schemas.TOKENS), documents
+        columns.append(sources.cast(schemas.SPAN_SOURCES.type))
+        return pa.RecordBatch.from_arrays(columns, schema=schemas.TOKENS.append(schemas.SPAN_SOURCES)), documents
 
     def _check_lengths(self, documents: pa.RecordBatch, n_ids: np.ndarray, length: int) -> None:
         if (n_ids != length).any():

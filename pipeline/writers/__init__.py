@@ -20,17 +20,26 @@ def suffix(output: OutputConfig) -> str:
     return f".{output.format}" + (".gz" if output.compression == "gzip" else "")
 
 
-def open_writer(handle: BinaryIO, output: OutputConfig, tokenizer: TokenizerInfo) -> ShardWriter:
+def open_writer(
+    handle: BinaryIO, output: OutputConfig, tokenizer: TokenizerInfo, *, with_sources: bool = False
+) -> ShardWriter:
     """Returns a writer of the format that `output` names.
 
     Args:
       handle: open for writing, at its start; stays open when the writer closes.
       output: format, compression, size of row groups.
       tokenizer: what the shard says about where its ids come from.
+      with_sources: whether rows have `schemas.SPAN_SOURCES`, which only Parquet holds.
     """
     if output.format == "parquet":
         compression = "zstd" if output.compression == "auto" else output.compression
-        return ParquetWriter(handle, tokenizer, compression=compression, row_group_tokens=output.row_group_tokens)
+        return ParquetWriter(
+            handle,
+            tokenizer,
+            compression=compression,
+            row_group_tokens=output.row_group_tokens,
+            with_sources=with_sources,
+        )
     return TFRecordWriter(handle, padding_side=tokenizer.padding_side, gzip=output.compression == "gzip")
 
 
@@ -43,7 +52,8 @@ def read_rows(handle: BinaryIO, name: str, first_row: int = 0) -> Iterator[pa.Re
       first_row: to begin with; Parquet skips to its row group, TFRecord reads what stands before it.
 
     Yields:
-      doc_id: string, input_ids: large_list<int32>, n_tokens: int32, and for Parquet n_oov: int32.
+      doc_id: string, input_ids: large_list<int32>, n_tokens: int32, and for Parquet n_oov: int32; and
+      `schemas.SPAN_SOURCES` where the shard has it.
 
     Raises:
       ValueError: if the name has another ending, or the file is not what TokenMill writes; says where.

@@ -45,10 +45,11 @@ class ShardWriter(Protocol):
         """Writes what is still in memory and the end of the file; leaves the handle open."""
 
 
-def check_schema(batch: pa.RecordBatch) -> None:
-    """Raises TypeError unless `batch` has the schema `schemas.TOKENS`."""
-    if not batch.schema.equals(schemas.TOKENS):
-        raise TypeError(f"a shard takes rows of {schemas.TOKENS.names}, got {batch.schema.to_string()!r}")
+def check_schema(batch: pa.RecordBatch, extra: pa.Field | None = None) -> None:
+    """Raises TypeError unless `batch` has the schema `schemas.TOKENS`, or that and `extra`."""
+    expected = schemas.TOKENS if extra is None else schemas.TOKENS.append(extra)
+    if not batch.schema.equals(expected):
+        raise TypeError(f"a shard takes rows of {expected.names}, got {batch.schema.to_string()!r}")
 
 
 def skip_rows(batches: Iterable[pa.RecordBatch], n_rows: int) -> Iterator[pa.RecordBatch]:

@@ -3,7 +3,7 @@
 
 import json
 from collections.abc import Iterator, Sequence
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 import numpy as np
 import pyarrow as pa
@@ -20,6 +20,11 @@ ELEMENT = pa.field("element", pa.int32(), nullable=False)
 # 32-bit offsets: `datasets` calls a large_list by another type name, and a row group never needs more.
 SCHEMA = schemas.TOKENS.set(1, pa.field("input_ids", pa.list_(ELEMENT), nullable=False))
 """What a Parquet shard holds."""
+
+SCHEMA_WITH_SOURCES = SCHEMA.append(
+    pa.field("span_sources", pa.list_(pa.field("element", pa.string())), nullable=False)
+)
+"""What it holds where spans keep their sources."""
 
 MAX_ROWS = 1 << 20
 """Rows of a row group, however few tokens they have: empty documents take memory too."""
@@ -92,6 +97,7 @@ class ParquetWriter:
         *,
         compression: str = "zstd",
         row_group_tokens: int = 4 << 20,
+        with_sources: bool = False,
     ) -> None:
         """Starts a shard.
 
@@ -100,13 +106,15 @@ class ParquetWriter:
           tokenizer: described in the metadata.
           compression: "zstd" (level 1) or "none".
           row_group_tokens: ids of a row group, padding included, unless one row alone has more.
+          with_sources: whether rows have `schemas.SPAN_SOURCES`.
         """
+        self._schema = SCHEMA_WITH_SOURCES if with_sources else SCHEMA
         self.n_rows = 0
         self.n_tokens = 0
         self._groups = RowGroups((min(row_group_tokens, _MAX_TOKENS), MAX_ROWS, MAX_DOC_ID_BYTES))
         self._writer = pq.ParquetWriter(
             handle,
-            SCHEMA,
+            self._schema,
             compression=compression,
             # Ids as they are, at zstd's fastest level: 364 MB/s here against 262 with a dictionary and level 3, and no
             # larger. BYTE_STREAM_SPLIT would reach 474, but not all readers in use know it for integers.
@@ -116,7 +124,7 @@ class ParquetWriter:
             store_schema=False,
         )
         self._writer.add_key_value_metadata(
-            {"huggingface": _hf_metadata(), "tokenmill": _tokenmill_metadata(tokenizer)}
+            {"huggingface": _hf_metadata(with_sources), "tokenmill": _tokenmill_metadata(tokenizer)}
         )
 
     def write(self, batch: pa.RecordBatch) -> None:
@@ -126,7 +134,8 @@ class ParquetWriter:
           TypeError: if the batch has another schema.
           ValueError: if a row has 2**31 ids or more.
         """
-        check_schema(batch)
+        with_sources = self._schema is SCHEMA_WITH_SOURCES
+        check_schema(batch, schemas.SPAN_SOURCES if with_sources else None)
         n_ids = np.diff(batch.column(1).offsets.to_numpy())
         if n_ids.size and n_ids.max() > _MAX_TOKENS:
             row = int(n_ids.argmax())
@@ -135,6 +144,8 @@ class ParquetWriter:
                 f"({_MAX_TOKENS}); turn truncation on"
             )
         n_doc_id = pc.binary_length(batch.column(0)).to_numpy().astype(np.int64)
+        if with_sources:
+            n_doc_id += _source_bytes(batch.column(4))
         for group in self._groups.add(batch, (n_ids, np.ones(batch.num_rows, np.int64), n_doc_id)):
             self._write_group(group)
 
@@ -149,7 +160,10 @@ class ParquetWriter:
         offsets = rows.offsets.to_numpy()
         ids = rows.values.slice(offsets[0], offsets[-1] - offsets[0])
         narrow = pa.ListArray.from_arrays(pa.array((offsets - offsets[0]).astype(np.int32)), ids, type=SCHEMA.types[1])
-        table = pa.table([group.column(0), narrow, group.column(2), group.column(3)], schema=SCHEMA)
+        columns = [group.column(0), narrow, group.column(2), group.column(3)]
+        if self._schema is SCHEMA_WITH_SOURCES:
+            columns.append(group.column(4).cast(self._schema.types[4]))
+        table = pa.table(columns, schema=self._schema)
         self._writer.write_table(table, row_group_size=max(1, table.num_rows))
         self.n_rows += table.num_rows
         self.n_tokens += pc.sum(table.column("n_tokens")).as_py()
@@ -158,33 +172,45 @@ class ParquetWriter:
 def read_parquet(handle: BinaryIO, name: str, first_row: int = 0) -> Iterator[pa.RecordBatch]:
     """Reads a shard back from row `first_row` on, as batches of `schemas.TOKENS`, one row group in memory.
 
+    With `schemas.SPAN_SOURCES` where the shard has it.
+
     Raises:
       ValueError: if the file is not a Parquet file, is damaged, or has other columns.
     """
     try:
         file = open_parquet(handle)
-        if not file.schema_arrow.equals(SCHEMA):
+        with_sources = file.schema_arrow.equals(SCHEMA_WITH_SOURCES)
+        schema = schemas.TOKENS.append(schemas.SPAN_SOURCES) if with_sources else schemas.TOKENS
+        if not with_sources and not file.schema_arrow.equals(SCHEMA):
             raise ValueError(f"{name}: columns must be {SCHEMA.names}, found {file.schema_arrow.to_string()!r}")
         for group in range(file.num_row_groups):
             n_rows = file.metadata.row_group(group).num_rows
             if first_row < n_rows:
                 for batch in skip_rows(file.read_row_group(group, use_threads=False).to_batches(), first_row):
-                    yield batch.cast(schemas.TOKENS)
+                    yield batch.cast(schema)
             first_row = max(0, first_row - n_rows)
     except (pa.ArrowException, OSError) as error:
         raise ValueError(f"{name}: not a whole Parquet file: {error}") from error
 
 
-def _hf_metadata() -> str:
+def _source_bytes(sources: pa.LargeListArray) -> np.ndarray:
+    """Returns how many bytes the sources of each row have, and eight for each, int64[n]."""
+    sizes = pc.fill_null(pc.binary_length(sources.values), 0).to_numpy().astype(np.int64) + 8
+    return np.diff(np.concatenate(([0], np.cumsum(sizes)))[sources.offsets.to_numpy()])
+
+
+def _hf_metadata(with_sources: bool) -> str:
     def value(dtype: str) -> dict[str, str]:
         return {"dtype": dtype, "_type": "Value"}
 
-    features = {
+    features: dict[str, Any] = {
         "doc_id": value("string"),
         "input_ids": {"feature": value("int32"), "_type": "List"},
         "n_tokens": value("int32"),
         "n_oov": value("int32"),
     }
+    if with_sources:
+        features["span_sources"] = {"feature": value("string"), "_type": "List"}
     return json.dumps({"info": {"features": features}})
 
 

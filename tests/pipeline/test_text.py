@@ -157,6 +157,53 @@ def test_a_document_on_which_an_expression_takes_too_long_is_in_the_rejects(make
     assert (totals["n_documents"], totals["rejected"]) == (6, {"text_timeout": 1})
 
 
+def test_spans_that_keep_their_source_are_in_the_shards_and_decode(make, tiny_vocab_file: Path) -> None:
+    spans = [{"token": "[URL]", "find": "url", "keep_source": True}, {"token": "[NUM]", "find": "number"}]
+    config = make(normalize=[], spans=spans, split_bytes=1 << 20)
+    execute("tokenize", config)
+    table = pq.read_table(next(Path(config.output.path).glob("tokens-*")))
+    assert table["span_sources"].to_pylist() == [[None], ["http://a.mill/x"], [], [None], []]
+    library = TextTokenizer(Tokenizer.from_file(tiny_vocab_file, oov="contain"), spans=spans)
+    ids, sources = table["input_ids"][1].as_py(), table["span_sources"][1].as_py()
+    assert library.decode(ids, sources).endswith(" http://a.mill/x")
+    datasets = pytest.importorskip("datasets")
+    found = datasets.Features.from_dict(
+        json.loads(pq.read_schema(next(Path(config.output.path).glob("tokens-*"))).metadata[b"huggingface"])["info"][
+            "features"
+        ]
+    )
+    assert "span_sources" in found
+    assert "span_sources" not in pq.read_table(next(iter(shards_without(make)))).column_names
+
+
+def shards_without(make) -> list[Path]:
+    config = make("plain")
+    execute("tokenize", config)
+    return sorted(Path(config.output.path).glob("tokens-*"))
+
+
+@pytest.mark.parametrize(
+    ("sections", "message"),
+    [
+        ({"output": {"path": "x", "format": "tfrecord"}}, "spans with keep_source need parquet"),
+        (
+            {"tokenizer": {"file": "x", "truncation": {"max_length": 3, "side": "left"}}},
+            "spans with keep_source need right",
+        ),
+    ],
+)
+def test_sources_need_a_shard_that_holds_them_in_order(sections: dict, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        Config.model_validate(
+            {
+                "input": {"paths": ["a"]},
+                "output": {"path": "b"},
+                "spans": [{"token": "[URL]", "find": "url", "keep_source": True}],
+                **sections,
+            }
+        )
+
+
 def test_padded_rows_hold_the_same_tokens(make) -> None:
     config = make("padded")
     padded = config.model_copy(

@@ -136,7 +136,7 @@ class TextTokenizer:
         if prepared.rejected.any():
             nulls = pa.array(prepared.rejected | (False if nulls is None else nulls.to_numpy(zero_copy_only=False)))
         ids = self.encode_prepared(prepared, add_special_tokens, tally, nulls)
-        return EncodedText(ids, self._sources(text_rows(texts), prepared), prepared)
+        return EncodedText(ids, self.sources(texts, prepared), prepared)
 
     def encode_prepared(
         self,
@@ -153,7 +153,9 @@ class TextTokenizer:
             segments = Segments(prepared.rows, tokens, cut.documents)
         return self.tokenizer.encode_segments(segments or prepared.rows, add_special_tokens, tally, nulls)
 
-    def _sources(self, rows: Ragged, prepared: PreparedText) -> pa.LargeListArray | None:
+    def sources(self, texts: Any, prepared: PreparedText) -> pa.LargeListArray | None:
+        """Returns the texts of spans, one row for each of `texts`, which `prepared` was made of; see `EncodedText`."""
+        rows = text_rows(texts)
         if not any(rule.keep_source for rule in self.finder.rules):
             return None
         if prepared.cut is None:
