@@ -110,6 +110,25 @@ def test_columns_of_every_kind_keep_their_rows_and_nulls(column: pa.Array) -> No
         assert one.n_chars_after == following.n_chars
 
 
+@given(rows=st.lists(st.one_of(st.just("plain words"), hostile()), max_size=9), cuts=st.sets(st.integers(1, 8)))
+def test_a_chain_is_its_steps_one_after_the_other_reports_and_all(rows: list[str], cuts: set[int]) -> None:
+    """Steps that are about rare characters run on the rows that have some; nobody may notice."""
+    config = ["nfc", "control_characters", "zero_width", "tatweel", "lowercase", "full_width", "punctuation", "nfkd"]
+    ragged = text_rows(pa.array(rows, pa.large_string()))
+    documents = np.array(sorted({0, len(rows)} | {cut for cut in cuts if cut < len(rows)}), np.int64)
+    edges = Edges(np.isin(np.arange(len(rows)), documents[:-1]), np.isin(np.arange(len(rows)) + 1, documents[1:]))
+    result = TextChain.from_config(config).apply_rows(ragged, edges, documents)
+    part, reports = ragged, []
+    for step in config:
+        found = TextChain.from_config([step]).apply_rows(part, edges, documents)
+        part = found.rows
+        reports += found.reports
+    assert [result.rows.values[a:b].tobytes() for a, b in itertools.pairwise(result.rows.offsets)] == [
+        part.values[a:b].tobytes() for a, b in itertools.pairwise(part.offsets)
+    ]
+    assert result.reports == reports
+
+
 def test_reports_count_documents_and_characters() -> None:
     chain = TextChain.from_config([{"strip_accents": "all"}, "whitespace", "lowercase"])
     after, reports = chain.apply(pa.array(["Résumé  resume", "resumé", "x"]))

@@ -6,6 +6,8 @@ import numpy as np
 from tokenizer.kernels.compiling import kernel, load_u64, trailing_zeros
 from tokenizer.kernels.utf8 import EACH_BYTE, HIGH_BITS, LOW_BITS, decode_utf8
 
+_FROM_SPACE = np.uint64(0x80 - 0x20) * EACH_BYTE
+
 
 @kernel
 def find_pairs(data, offsets, first, second, found):
@@ -37,7 +39,7 @@ def find_pairs(data, offsets, first, second, found):
 
 
 @kernel
-def find_characters(data, offsets, wanted, steps, found):
+def find_characters(data, offsets, wanted, steps, prints, found):
     """Finds rows that hold one of a set of characters.
 
     Args:
@@ -45,15 +47,28 @@ def find_characters(data, offsets, wanted, steps, found):
       wanted: bool[0x110000].
       steps: uint8[256]: bytes of the character, by its first byte, ASCII too, where none that begins so is wanted;
         else 0.
+      prints: whether none of the printing characters of ASCII is wanted.
       found: bool[n_rows], set.
     """
     for row in range(found.size):
         i = offsets[row]
         end = offsets[row + 1]
         while i < end:
+            if i + 8 <= end:
+                # 0x80 in bytes below space, in U+007F, in what is not ASCII.
+                eight = load_u64(data, i)
+                low = eight & LOW_BITS
+                look = (~(low + _FROM_SPACE) | (low + EACH_BYTE) | eight) & HIGH_BITS
+                if prints and look == np.uint64(0):
+                    i += 8
+                    continue
+                if prints:
+                    i += trailing_zeros(look) >> 3
             step = np.int64(steps[data[i]])
             if step > 0:
                 i += step
+                while i < end and data[i] >= 128 and steps[data[i]] > 0:
+                    i += np.int64(steps[data[i]])
                 continue
             code_point = np.int64(data[i])
             if code_point < 128:

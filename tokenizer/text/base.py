@@ -9,7 +9,8 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 import numpy.typing as npt
 
-from tokenizer.kernels import text_reports
+from tokenizer.kernels import text_candidates, text_reports
+from tokenizer.normalizers.tables import first_byte_steps
 from tokenizer.ragged import Ragged, read_only
 
 
@@ -137,6 +138,10 @@ class TextStep(abc.ABC):
     def apply_rows(self, rows: Ragged, edges: Edges) -> Applied:
         """Applies the step to rows of valid UTF-8, values uint8[n]."""
 
+    def active(self) -> npt.NDArray[np.bool_] | None:
+        """Returns the characters without which a text stays as it is, bool[0x110000]; None where it is not so easy."""
+        return None
+
     def to_config(self) -> str | dict[str, Any]:
         """Returns the step as a config writes it, options at their defaults left out."""
         options = {
@@ -145,6 +150,28 @@ class TextStep(abc.ABC):
             if getattr(self, field.name) != field.default
         }
         return {self.name: options} if options else self.name
+
+
+class CharacterSet(NamedTuple):
+    """Some characters, and what it takes to find them fast."""
+
+    members: npt.NDArray[np.bool_]
+    """bool[0x110000]."""
+    steps: npt.NDArray[np.uint8]
+    """uint8[256]: bytes of a character, by its first byte, where none that begins so is a member; else 0."""
+    prints: bool
+    """Whether none of the printing characters of ASCII is a member."""
+
+    @classmethod
+    def of(cls, members: npt.NDArray[np.bool_]) -> Self:
+        """Returns the set of the code points that are true."""
+        return cls(read_only(members), first_byte_steps(~members, with_ascii=True), not members[0x20:0x7F].any())
+
+    def rows_with(self, rows: Ragged) -> npt.NDArray[np.bool_]:
+        """Returns which rows hold a member, bool[n_rows]."""
+        found = np.zeros(rows.n_rows, np.bool_)
+        text_candidates.find_characters(rows.values, rows.offsets, self.members, self.steps, self.prints, found)
+        return found
 
 
 def replaced(text: str, edits: list[Edit]) -> str:

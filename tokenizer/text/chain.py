@@ -3,6 +3,7 @@
 
 import dataclasses
 import difflib
+import itertools
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -11,9 +12,20 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from tokenizer.aligned import AlignedText
-from tokenizer.ragged import Ragged, null_rows, string_array, text_rows
+from tokenizer.kernels import text_edits
+from tokenizer.ragged import Ragged, null_rows, read_only, string_array, text_rows
 from tokenizer.text.accents import StripAccents
-from tokenizer.text.base import Edges, Edit, StepReport, TextStep, changed_rows, join_rows, n_characters, replaced
+from tokenizer.text.base import (
+    CharacterSet,
+    Edges,
+    Edit,
+    StepReport,
+    TextStep,
+    changed_rows,
+    join_rows,
+    n_characters,
+    replaced,
+)
 from tokenizer.text.characters import (
     AsciiDigits,
     Bidi,
@@ -120,6 +132,8 @@ class TextChain:
 
     def __init__(self, steps: Iterable[TextStep]) -> None:
         self.steps = tuple(steps)
+        self._stretches = _stretches(self.steps)
+        self._stretches = _stretches(self.steps)
 
     @classmethod
     def from_config(cls, entries: Iterable[str | Mapping[str, Any]]) -> "TextChain":
@@ -162,34 +176,35 @@ class TextChain:
           documents: int64[n_documents + 1], the rows of each document, at least one each; None where every row is one.
         """
         edges = edges or Edges.of_whole(rows.n_rows)
-        n_documents = rows.n_rows if documents is None else documents.size - 1
-        rejected = np.zeros(n_documents, np.bool_)
-        reports = []
+        owners = np.arange(rows.n_rows)
+        if documents is not None:
+            owners = np.repeat(np.arange(documents.size - 1), np.diff(documents))
+        rejected = np.zeros(rows.n_rows if documents is None else documents.size - 1, np.bool_)
+        reports: list[StepReport] = []
+        names = iter(self.names())
         n_chars = n_characters(rows)
-        for name, step in zip(self.names(), self.steps, strict=True):
-            before = rows
-            applied = step.apply_rows(before, edges)
-            rows = applied.rows
-            n_changed, n_rejected = 0, 0
-            n_before = n_chars
-            if rows is not before:
-                n_changed = int(_of_documents(changed_rows(before, rows), documents).sum())
-            if applied.rejected:
-                gave_up = np.zeros(before.n_rows, np.bool_)
-                gave_up[list(applied.rejected)] = True
-                fresh = _of_documents(gave_up, documents)
-                n_rejected = int(fresh.sum())
-                n_changed -= n_rejected
-                rejected |= fresh
-                rows = _emptied(rows, fresh, documents)
-            if rows is not before:
-                n_chars = n_characters(rows)
-            reports.append(
-                StepReport(
-                    name, n_documents, n_changed, n_rejected, n_before, n_chars, applied.n_chars_changed,
-                    applied.merged, applied.n_merged_not_listed,
+        for steps, active in self._stretches:
+            part, part_edges, part_owners, n_others = rows, edges, owners, 0
+            taken = None if active is None else np.flatnonzero(active.rows_with(rows))
+            if taken is not None and 2 * taken.size <= rows.n_rows:
+                part = _taken(rows, taken)
+                part_edges, part_owners = Edges(edges.begins[taken], edges.ends[taken]), owners[taken]
+                n_others = n_chars - n_characters(part)
+            whole = part
+            for step in steps:
+                before, n_before = part, n_chars
+                part, report, gave_up = _apply(step, next(names), before, part_edges, part_owners, rejected.size)
+                rejected[gave_up] = True
+                n_chars = n_chars if part is before else n_others + n_characters(part)
+                reports.append(dataclasses.replace(report, n_chars=n_before, n_chars_after=n_chars))
+            if whole is rows:
+                rows = part
+            elif taken is not None and part is not whole:
+                changed = np.flatnonzero(changed_rows(whole, part)).tolist()
+                offsets = part.offsets
+                rows = join_rows(
+                    rows, {int(taken[i]): part.values[offsets[i] : offsets[i + 1]].tobytes() for i in changed}
                 )
-            )  # fmt: skip
         return ChainResult(rows, reports, rejected)
 
     def apply_aligned(self, text: AlignedText, begins: bool = True, ends: bool = True) -> AlignedText:
@@ -215,13 +230,50 @@ def _edited(text: AlignedText, edits: list[Edit]) -> AlignedText:
     return AlignedText(replaced(text.text, edits), starts + text.starts[at:], stops + text.stops[at:])
 
 
-def _of_documents(of_rows: npt.NDArray[np.bool_], documents: npt.NDArray[np.int64] | None) -> npt.NDArray[np.bool_]:
-    """Returns which documents have a row that is true, bool[n_documents]."""
-    if documents is None:
-        return of_rows
-    return np.logical_or.reduceat(of_rows, documents[:-1]) if documents.size > 1 else of_rows[:0]
+def _apply(
+    step: TextStep, name: str, rows: Ragged, edges: Edges, owners: npt.NDArray[np.int64], n_documents: int
+) -> tuple[Ragged, StepReport, npt.NDArray[np.int64]]:
+    """Applies one step; returns rows, a report without counts of characters, and the documents that are rejected."""
+    applied = step.apply_rows(rows, edges)
+    after = applied.rows
+    changed = np.unique(owners[changed_rows(rows, after)])
+    gave_up = np.unique(owners[list(applied.rejected)])
+    if gave_up.size:
+        after = join_rows(after, dict.fromkeys(np.flatnonzero(np.isin(owners, gave_up)).tolist(), b""))
+        changed = np.setdiff1d(changed, gave_up)
+    report = StepReport(
+        name,
+        n_documents,
+        changed.size,
+        gave_up.size,
+        n_chars_changed=applied.n_chars_changed,
+        merged=applied.merged,
+        n_merged_not_listed=applied.n_merged_not_listed,
+    )
+    return after, report, gave_up
 
 
-def _emptied(rows: Ragged, gone: npt.NDArray[np.bool_], documents: npt.NDArray[np.int64] | None) -> Ragged:
-    of_rows = gone if documents is None else np.repeat(gone, np.diff(documents))
-    return join_rows(rows, dict.fromkeys(np.flatnonzero(of_rows).tolist(), b""))
+def _stretches(steps: Sequence[TextStep]) -> list[tuple[list[TextStep], CharacterSet | None]]:
+    """Cuts a chain into stretches of steps that all leave rows alone which have none of some characters.
+
+    Most rows have none of the characters that a clean-up is about: one look for them all is cheaper than one for each
+    step. Where a printing character of ASCII is among them most rows would have it, and there is no set.
+    """
+    stretches: list[tuple[list[TextStep], CharacterSet | None]] = []
+    for rare, group in itertools.groupby(steps, key=lambda step: _is_rare(step.active())):
+        together = list(group)
+        actives = [active for step in together if (active := step.active()) is not None]
+        stretches.append((together, CharacterSet.of(np.logical_or.reduce(actives)) if rare and actives[1:] else None))
+    return stretches
+
+
+def _is_rare(active: npt.NDArray[np.bool_] | None) -> bool:
+    return active is not None and not active[0x20:0x7F].any()
+
+
+def _taken(rows: Ragged, numbers: npt.NDArray[np.int64]) -> Ragged:
+    """Returns some rows, one after the other."""
+    starts, stops = rows.offsets[:-1][numbers], rows.offsets[1:][numbers]
+    out, offsets = np.empty(int((stops - starts).sum()), np.uint8), np.empty(numbers.size + 1, np.int64)
+    text_edits.gather(rows.values, starts, stops, out, offsets)
+    return Ragged(read_only(out), offsets)

@@ -7,14 +7,15 @@ import functools
 import itertools
 
 import numpy as np
+import numpy.typing as npt
 
 from tokenizer import unicode_tables
-from tokenizer.kernels import character_maps, text_candidates
-from tokenizer.normalizers.tables import SPARE_BYTES, CharacterMap, first_byte_steps, mapping_of
+from tokenizer.kernels import character_maps
+from tokenizer.normalizers.tables import SPARE_BYTES, CharacterMap, mapping_of
 from tokenizer.normalizers.tables import character_map as lower_map
 from tokenizer.ragged import Ragged, read_only
 from tokenizer.text import tables
-from tokenizer.text.base import Applied, Edges, Edit, TextStep, join_rows, replaced
+from tokenizer.text.base import Applied, CharacterSet, Edges, Edit, TextStep, join_rows, replaced
 from tokenizer.unicode_text_data import FULL_WIDTH
 
 _SIGMA = "Σ"
@@ -26,6 +27,10 @@ class CharacterStep(TextStep):
     @abc.abstractmethod
     def changes(self) -> dict[int, str]:
         """Returns what changes, and into what: at most 31 bytes."""
+
+    def active(self) -> npt.NDArray[np.bool_]:
+        """Returns the characters that change; see `TextStep`."""
+        return _character_map(self).replacements != 0
 
     def edits(self, text: str, begins: bool = True, ends: bool = True) -> list[Edit]:
         """Returns what the step does to one text; see `TextStep`."""
@@ -79,11 +84,7 @@ class Lowercase(CharacterStep):
         applied = super().apply_rows(rows, edges)
         if not self.final_sigma or applied.rows is rows:
             return applied
-        found = np.zeros(rows.n_rows, np.bool_)
-        wanted = tables.table_of(frozenset(_SIGMA))
-        text_candidates.find_characters(
-            rows.values, rows.offsets, wanted, first_byte_steps(~wanted, with_ascii=True), found
-        )
+        found = CharacterSet.of(tables.table_of(frozenset(_SIGMA))).rows_with(rows)
         new = {}
         for row in np.flatnonzero(found).tolist():
             text = rows.values[rows.offsets[row] : rows.offsets[row + 1]].tobytes().decode()

@@ -6,6 +6,7 @@ import unicodedata
 from typing import Literal
 
 import numpy as np
+import numpy.typing as npt
 
 from tokenizer.kernels import normal_forms
 from tokenizer.normalizers.tables import SPARE_BYTES, piece_scratch
@@ -33,6 +34,11 @@ class NormalForm(TextStep):
     def to_config(self) -> str:
         """Returns the step as a config writes it."""
         return self.name
+
+    def active(self) -> npt.NDArray[np.bool_]:
+        """Returns the characters that are not inert; see `TextStep`."""
+        form = tables.normal_form("K" in self.form, self.form.endswith("C"))
+        return form.kinds != normal_forms.INERT
 
     def edits(self, text: str, begins: bool = True, ends: bool = True) -> list[Edit]:
         """Returns what the step does to one text; see `TextStep`.

@@ -19,11 +19,10 @@ from collections.abc import Callable, Iterable
 import numpy as np
 import numpy.typing as npt
 
-from tokenizer.kernels import normal_forms, text_candidates
-from tokenizer.normalizers.tables import first_byte_steps
+from tokenizer.kernels import normal_forms
 from tokenizer.ragged import Ragged, read_only
 from tokenizer.text import tables
-from tokenizer.text.base import Edit
+from tokenizer.text.base import CharacterSet, Edit
 from tokenizer.text.row_steps import RowStep
 
 
@@ -69,8 +68,8 @@ def active_characters(fixes_all: bool) -> npt.NDArray[np.bool_]:
 
 
 @functools.cache
-def _active_steps(fixes_all: bool) -> npt.NDArray[np.uint8]:
-    return first_byte_steps(~active_characters(fixes_all), with_ascii=True)
+def _active_set(fixes_all: bool) -> CharacterSet:
+    return CharacterSet.of(active_characters(fixes_all))
 
 
 @functools.cache
@@ -90,11 +89,7 @@ class _FtfyStep(RowStep):
     def candidates(self, rows: Ragged) -> Iterable[int]:
         """Returns the rows that ftfy may change."""
         fixes_all = isinstance(self, Ftfy)
-        found = np.zeros(rows.n_rows, np.bool_)
-        text_candidates.find_characters(
-            rows.values, rows.offsets, active_characters(fixes_all), _active_steps(fixes_all), found
-        )
-        return np.flatnonzero(found).tolist()
+        return np.flatnonzero(_active_set(fixes_all).rows_with(rows)).tolist()
 
 
 def _trimmed(start: int, old: str, new: str) -> Edit:
