@@ -53,13 +53,14 @@ def test_yaml_snippets_are_configs(document: Path, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("config", CONFIGS, ids=name_of)
 def test_configs_load_for_their_job(config: Path) -> None:
-    job = "run" if config.stem == "quickstart" else config.stem.partition("-")[0]
+    job = "run" if config.stem in ("quickstart", "text") else config.stem.partition("-")[0]
     loaded = load_config(str(config), job=job)
     assert loaded.output.path.startswith("build/")
 
 
 def test_every_job_has_a_config() -> None:
-    assert {config.stem.partition("-")[0] for config in CONFIGS} == {"quickstart", "count", "train", "tokenize"}
+    kinds = {config.stem.partition("-")[0] for config in CONFIGS}
+    assert kinds == {"quickstart", "text", "count", "train", "tokenize"}
 
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=name_of)
