@@ -2,6 +2,7 @@
 """Special spans: found where their slow twin finds them, one token each, and nothing else changes."""
 
 import itertools
+import unicodedata
 
 import pyarrow as pa
 import pytest
@@ -133,6 +134,36 @@ def test_steps_see_what_lies_between_spans_and_only_documents_are_stripped(text:
         at = stop
     assert prepared.texts().to_pylist() == expected * 2
     assert [report.n_documents for report in prepared.reports] == [2, 2]
+
+
+@pytest.fixture(scope="module")
+def metaspace() -> Tokenizer:
+    letters = [chr(c) for c in range(32, 127)]
+    vocab = {c: i for i, c in enumerate(["<x>", "▁", "▁the", *letters, "th", "the"])}
+    merges = [("t", "h"), ("th", "e"), ("▁", "the")]
+    return Tokenizer(
+        model=BPE(vocab, merges, unk_token="<x>"),
+        pre_tokenizer=pre_tokenizers.Metaspace(prepend_scheme="first", split=True),
+        decoder=decoders.Metaspace(prepend_scheme="first"),
+    )
+
+
+CHAIN = ["nfkc", "whitespace", "html_entities", "punctuation", {"emoji": "isolate"}, "lowercase"]
+
+
+@pytest.mark.parametrize("kind", ["bert", "byte_level", "metaspace"])
+@given(text=hostile(), rules=st.one_of(st.just([]), rule_lists()))
+def test_one_text_has_the_ids_of_the_column_and_offsets_into_the_raw_text(
+    kind: str, text: str, rules: list[SpanRule], request: pytest.FixtureRequest
+) -> None:
+    text = "".join(c for c in text if unicodedata.category(c) != "Cn")
+    tok = TextTokenizer(request.getfixturevalue(kind), normalize=CHAIN, spans=rules)
+    encoding = tok.encode(text, add_special_tokens=False)
+    assert tok.encode_arrow(pa.array(["the", text])).ids[1].as_py() == encoding.ids
+    assert all(0 <= start <= stop <= len(text) for start, stop in encoding.offsets)
+    ids = {tok.tokenizer.token_to_id(rule.token) for rule in rules}
+    at_spans = [span for i, span in zip(encoding.ids, encoding.offsets, strict=True) if i in ids]
+    assert at_spans == [(start, stop) for start, stop, _ in tok.finder.find_text(text)]
 
 
 @given(text=hostile(), rules=rule_lists())

@@ -5,20 +5,12 @@ import numpy as np
 
 from tokenizer.kernels.compiling import kernel, kernel_part
 from tokenizer.kernels.text_edit_lists import add_edit
-from tokenizer.kernels.utf8 import decode_utf8, past_ascii
+from tokenizer.kernels.utf8 import decode_utf8, next_character, past_ascii
 
 MARK, LATIN = 1, 2
 """What a character is: one that goes where its base is to lose accents; a base of the Latin script."""
 
 _PRIME = np.uint64(0x100000001B3)
-
-
-@kernel_part
-def _character(data, i):
-    """Returns the character at `i` and where the next one is."""
-    if data[i] < 128:
-        return np.int64(data[i]), i + 1
-    return decode_utf8(data, i)
 
 
 @kernel
@@ -92,13 +84,13 @@ def find_edited_words(data, offsets, edits, is_word, words):
             before = start - 1
             while data[before] & 0xC0 == 0x80:
                 before -= 1
-            code_point, _ = _character(data, before)
+            code_point, _ = next_character(data, before)
             if not is_word[code_point]:
                 break
             start = before
         stop = edits[e, 1]
         while stop < offsets[row + 1]:
-            code_point, following = _character(data, stop)
+            code_point, following = next_character(data, stop)
             if not is_word[code_point]:
                 break
             stop = following
@@ -148,11 +140,11 @@ def count_listed_words(data, offsets, is_word, words, word_offsets, slots, longe
         end = offsets[row + 1]
         while i < end:
             start = i
-            code_point, i = _character(data, i)
+            code_point, i = next_character(data, i)
             if not is_word[code_point]:
                 continue
             while i < end:
-                code_point, following = _character(data, i)
+                code_point, following = next_character(data, i)
                 if not is_word[code_point]:
                     break
                 i = following

@@ -5,7 +5,7 @@ import numpy as np
 
 from tokenizer.kernels.compiling import kernel, kernel_part, load_u64, trailing_zeros
 from tokenizer.kernels.text_edit_lists import add_edit
-from tokenizer.kernels.utf8 import EACH_BYTE, HIGH_BITS, LOW_BITS, decode_utf8
+from tokenizer.kernels.utf8 import EACH_BYTE, HIGH_BITS, LOW_BITS, next_character
 
 NOTHING, SPACE = 0, 1
 """Numbers of the texts that edits put in."""
@@ -15,20 +15,12 @@ _FROM_ZERO, _PAST_NINE = np.uint64(0x80 - ord("0")) * EACH_BYTE, np.uint64(0x80 
 
 
 @kernel_part
-def _character(data, i):
-    """Returns the character at `i` and where the next one is."""
-    if data[i] < 128:
-        return np.int64(data[i]), i + 1
-    return decode_utf8(data, i)
-
-
-@kernel_part
 def is_member_before(data, i, table):
     """Whether the character that ends at `i` is in a table, bool[0x110000]."""
     last = i - 1
     while data[last] & 0xC0 == 0x80:
         last -= 1
-    code_point, _ = _character(data, last)
+    code_point, _ = next_character(data, last)
     return table[code_point]
 
 
@@ -68,7 +60,7 @@ def find_repeated(data, offsets, counted, most, whole, edits):
                     i += 8
                     continue
                 i += trailing_zeros(look) >> 3
-            code_point, following = _character(data, i)
+            code_point, following = next_character(data, i)
             n_bytes = following - i
             count = 1
             stop = following
@@ -115,7 +107,7 @@ def find_isolated(data, offsets, isolated, is_space, steps, each, edits):
                     i += step
                     step = np.int64(steps[data[i]]) if i < end and data[i] >= 128 else 0
                 continue
-            code_point, following = _character(data, i)
+            code_point, following = next_character(data, i)
             if not isolated[code_point]:
                 i = following
                 continue
@@ -123,7 +115,7 @@ def find_isolated(data, offsets, isolated, is_space, steps, each, edits):
                 n = add_edit(edits, n, i, i, SPACE)
             i = following
             while i < end:
-                code_point, following = _character(data, i)
+                code_point, following = next_character(data, i)
                 if not isolated[code_point]:
                     if not is_space[code_point]:
                         n = add_edit(edits, n, i, i, SPACE)

@@ -5,7 +5,7 @@ import numpy as np
 
 from tokenizer.kernels.compiling import kernel, kernel_part, load_u64, trailing_zeros
 from tokenizer.kernels.text_edit_lists import add_edit
-from tokenizer.kernels.utf8 import EACH_BYTE, HIGH_BITS, LOW_BITS, decode_utf8
+from tokenizer.kernels.utf8 import EACH_BYTE, HIGH_BITS, LOW_BITS, next_character
 
 LOCAL, DOMAIN, LETTER, URL, URL_END = 1, 2, 4, 8, 16
 """Bits of what a byte may be: of the local part of an address, of a label of its domain, a letter of ASCII; of a URL,
@@ -16,17 +16,9 @@ _ATS = np.uint64(ord("@")) * EACH_BYTE
 
 
 @kernel_part
-def _character(data, i):
-    """Returns the character at `i` and where the next one is."""
-    if data[i] < 128:
-        return np.int64(data[i]), i + 1
-    return decode_utf8(data, i)
-
-
-@kernel_part
 def _past_digits(data, i, end, digits):
     while i < end:
-        code_point, following = _character(data, i)
+        code_point, following = next_character(data, i)
         if not digits[code_point]:
             break
         i = following
@@ -66,7 +58,7 @@ def find_numbers(data, offsets, digits, steps, edits):
             start = i
             i = _past_digits(data, i, end, digits)
             if i == start:
-                _, i = _character(data, i)
+                _, i = next_character(data, i)
                 continue
             while i < end and (data[i] == 0x2E or data[i] == 0x2C):
                 stop = _past_digits(data, i + 1, end, digits)
@@ -218,7 +210,7 @@ def find_runs(data, offsets, members, steps, least, edits):
             count = 0
             following = i
             while i < end:
-                code_point, following = _character(data, i)
+                code_point, following = next_character(data, i)
                 if not members[code_point]:
                     break
                 count += 1

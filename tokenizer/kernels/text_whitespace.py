@@ -5,7 +5,7 @@ import numpy as np
 
 from tokenizer.kernels.compiling import kernel, kernel_part, load_u64, trailing_zeros
 from tokenizer.kernels.text_edit_lists import add_edit
-from tokenizer.kernels.utf8 import EACH_BYTE, HIGH_BITS, LOW_BITS, decode_utf8
+from tokenizer.kernels.utf8 import EACH_BYTE, HIGH_BITS, LOW_BITS, next_character
 
 AS_SPACE, KEEP, PARAGRAPHS = 0, 1, 2
 """What becomes of line breaks: nothing special; all stay; two at most stay."""
@@ -19,17 +19,9 @@ _ZERO = np.uint64(0)
 
 
 @kernel_part
-def _character(data, i):
-    """Returns the character at `i` and where the next one is."""
-    if data[i] < 128:
-        return np.int64(data[i]), i + 1
-    return decode_utf8(data, i)
-
-
-@kernel_part
 def _run_end(data, i, end, is_space):
     while i < end:
-        code_point, following = _character(data, i)
+        code_point, following = next_character(data, i)
         if not is_space[code_point]:
             break
         i = following
@@ -43,7 +35,7 @@ def _run_start(data, i, start, is_space):
         last = i - 1
         while data[last] & 0xC0 == 0x80:
             last -= 1
-        code_point, _ = _character(data, last)
+        code_point, _ = next_character(data, last)
         if not is_space[code_point]:
             break
         i = last
@@ -62,7 +54,7 @@ def _collapse(data, start, stop, breaks, edits, n):
     if breaks != AS_SPACE:
         i = start
         while i < stop:
-            code_point, following = _character(data, i)
+            code_point, following = next_character(data, i)
             if _is_break(code_point) and not (code_point == 0x0D and following < stop and data[following] == 0x0A):
                 n_breaks += 1
             i = following
@@ -75,7 +67,7 @@ def _collapse(data, start, stop, breaks, edits, n):
     i = start
     gone = start  # what is from here to `i` goes
     while i < stop:
-        code_point, following = _character(data, i)
+        code_point, following = next_character(data, i)
         if _is_break(code_point) and not (code_point == 0x0D and following < stop and data[following] == 0x0A):
             if gone < i:
                 n = add_edit(edits, n, gone, i, NOTHING)
@@ -139,7 +131,7 @@ def find_whitespace(data, offsets, begins, ends, is_space, steps, collapse, brea
                 while i < tail and steps[data[i]] > 1:
                     i += np.int64(steps[data[i]])
                 continue
-            code_point, following = _character(data, i)
+            code_point, following = next_character(data, i)
             if not is_space[code_point]:
                 i = following
                 after_space = False

@@ -72,6 +72,14 @@ def decode_utf8(data, i):
 
 
 @kernel_part
+def next_character(data, i):
+    """Returns the code point at `i` and the index of the next one."""
+    if data[i] < 128:
+        return np.int64(data[i]), i + 1
+    return decode_utf8(data, i)
+
+
+@kernel_part
 def add_characters(data, i, end, count, characters):
     """Adds `count` to `characters[c]` for every character c of `data[i:end]`; int64[0x110000]."""
     while i < end:
