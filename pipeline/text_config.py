@@ -55,16 +55,19 @@ def _check_spans(entries: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return entries
 
 
-class _StepSchema:
-    """Says in the JSON Schema which steps there are."""
-
-    def __get_pydantic_json_schema__(self, core_schema: Any, handler: Any) -> dict[str, Any]:
-        from tokenizer.text import PRESETS, STEPS
-
-        options = {"type": "object", "minProperties": 1, "maxProperties": 1, "propertyNames": {"enum": sorted(STEPS)}}
-        return {"type": "array", "items": {"anyOf": [{"enum": sorted([*PRESETS, *STEPS])}, options]}}
-
-
+_PRESETS = ["basic_clean", "clip", "default", "nfc", "nfd", "nfkc", "nfkd", "whitespace_clean"]
+_STEPS = [
+    "ascii_digits", "bidi", "casefold", "control_characters", "emoji", "ftfy", "full_width", "html_entities",
+    "isolate_digits", "lowercase", "mojibake", "punctuation", "regex", "repeated_punctuation", "strip_accents",
+    "tatweel", "whitespace", "zero_width",
+]  # fmt: skip
+"""What editors are told; a test compares both with the library."""
+_STEP_SCHEMA = {
+    "anyOf": [
+        {"enum": sorted([*_PRESETS, *_STEPS])},
+        {"type": "object", "minProperties": 1, "maxProperties": 1, "propertyNames": {"enum": _STEPS}},
+    ]
+}
 _SPAN_SCHEMA = {
     "type": "object",
     "properties": {
@@ -80,7 +83,7 @@ _SPAN_SCHEMA = {
     "additionalProperties": False,
 }
 
-Steps = Annotated[list[Entry], AfterValidator(_check_steps), _StepSchema()]
+Steps = Annotated[list[Entry], AfterValidator(_check_steps), WithJsonSchema({"type": "array", "items": _STEP_SCHEMA})]
 """A list of steps, each a name or one name with its options; see docs/text.md."""
 Spans = Annotated[
     list[dict[str, Any]], AfterValidator(_check_spans), WithJsonSchema({"type": "array", "items": _SPAN_SCHEMA})

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """`normalize` and `spans` of a config: in every job, in the books, in the statistics."""
 
+import dataclasses
 import json
 from pathlib import Path
 
@@ -15,7 +16,7 @@ from pipeline.runners import choose_runner, open_runner
 from pipeline.text_counts import TextCounts
 from pipeline.verify import verify
 from tokenizer import Tokenizer
-from tokenizer.text import StepReport, TextTokenizer
+from tokenizer.text import PRESETS, STEPS, SpanRule, StepReport, TextTokenizer
 
 TEXTS = [
     "The  mill grinds 12 texts &amp; tokens.",
@@ -275,5 +276,9 @@ def test_a_mistake_is_reported_with_its_place(tmp_path: Path, lines: str, proble
 
 def test_editors_learn_the_names_of_steps_and_spans() -> None:
     schema = json_schema()["properties"]
-    assert "html_entities" in json.dumps(schema["normalize"])
-    assert "repeated" in json.dumps(schema["spans"])
+    names, options = schema["normalize"]["items"]["anyOf"]
+    assert names["enum"] == sorted([*PRESETS, *STEPS])
+    assert options["propertyNames"]["enum"] == sorted(STEPS)
+    properties = schema["spans"]["items"]["properties"]
+    assert set(properties) == {field.name for field in dataclasses.fields(SpanRule)}
+    assert SpanRule("[X]", find=properties["find"]["enum"][0]).find == "number"
