@@ -16,6 +16,7 @@ from tokenizer.core import Tokenizer
 from tokenizer.counting import Tally
 from tokenizer.encoding import Encoding
 from tokenizer.kernels import text_edits
+from tokenizer.normalizers import SentencePieceNormalizer
 from tokenizer.ragged import Ragged, null_rows, string_array, text_rows
 from tokenizer.text.base import StepReport, TextStep
 from tokenizer.text.chain import TextChain, parse_steps
@@ -192,13 +193,16 @@ class TextTokenizer:
     def decode(self, ids: Sequence[int], sources: Sequence[str | None] = (), skip_special_tokens: bool = True) -> str:
         """Decodes a row of ids; spans become their sources, those without one their token or nothing.
 
+        Where tokens hold all white space, as those of byte-level BPE do, this gives back what was tokenized. Where they
+        do not, as in WordPiece, a space stands on both sides of a span.
+
         Args:
           ids: the row.
           sources: the texts of its spans, in order; may be shorter.
           skip_special_tokens: whether tokens without a text are left out, spans without a source among them.
         """
         texts = iter(sources)
-        joint = " " if _puts_spaces(self.tokenizer) else ""
+        joint = " " if _loses_spaces(self.tokenizer) else ""
         parts: list[str] = []
         chunk: list[int] = []
         for token_id in [*ids, -1]:
@@ -222,9 +226,14 @@ class TextTokenizer:
         return self.tokenizer.decode([ids[0], *ids], skip_special_tokens)[len(before) :]
 
 
-def _puts_spaces(tokenizer: Tokenizer) -> bool:
-    """Whether the decoder of a tokenizer puts spaces between words that are not in its tokens."""
-    return tokenizer.decoder is None or isinstance(tokenizer.decoder, decoders.WordPiece)
+def _loses_spaces(tokenizer: Tokenizer) -> bool:
+    """Whether white space at the ends of a text is not in its tokens: then decoding puts a space beside a span."""
+    return (
+        tokenizer.decoder is None
+        or isinstance(tokenizer.decoder, decoders.WordPiece)
+        or isinstance(tokenizer.normalizer, SentencePieceNormalizer)
+        or bool(getattr(tokenizer.model, "end_of_word_suffix", None))
+    )
 
 
 def check_span_tokens(tokenizer: Tokenizer, tokens: Iterable[str]) -> None:
