@@ -160,10 +160,10 @@ class Config(Section):
     def _check_sources(self) -> Self:
         if self.text.keeps_sources:
             if self.output.format != "parquet":
-                raise _mistake("output.format", self.output.format, "spans with keep_source need parquet")
+                raise mistake("output.format", self.output.format, "spans with keep_source need parquet")
             truncation = self.tokenizer.truncation
             if truncation is not None and truncation.side == "left":
-                raise _mistake("tokenizer.truncation.side", "left", "spans with keep_source need right")
+                raise mistake("tokenizer.truncation.side", "left", "spans with keep_source need right")
         return self
 
     @property
