@@ -15,6 +15,9 @@ from tokenizer.kernels import added_matching
 from tokenizer.kernels.byte_trie import build_trie
 from tokenizer.ragged import Ragged
 
+MAX_ID = (1 << 24) - 1
+"""As for the tokens of a model."""
+
 SpecialPolicy = Literal["plain", "split", "error"]
 """What becomes of a special token's text in a document: it stays text, it becomes the token, or it is an error."""
 
@@ -44,8 +47,8 @@ class AddedToken:
     def __post_init__(self) -> None:
         if not self.content:
             raise ValueError(f"added token {self.id} has no content")
-        if self.id < 0:
-            raise ValueError(f"added token {self.content!r} has id {self.id}; ids are not negative")
+        if not 0 <= self.id <= MAX_ID:
+            raise ValueError(f"added token {self.content!r} has id {self.id}; ids must be in 0..{MAX_ID}")
 
 
 class Segments(NamedTuple):

@@ -336,6 +336,10 @@ def _cut_longest(n_first: int, n_second: int, room: int) -> tuple[int, int]:
     return (long, short) if n_first > n_second else (short, long)
 
 
+MAX_PADDED = 1 << 24
+"""Tokens; a file that asks for longer rows asks for all memory."""
+
+
 @dataclasses.dataclass(frozen=True)
 class Padding:
     """Shortest row, in tokens.
@@ -356,6 +360,8 @@ class Padding:
             raise ValueError(f"length must not be negative, got {self.length!r}")
         if self.pad_to_multiple_of is not None and self.pad_to_multiple_of < 1:
             raise ValueError(f"pad_to_multiple_of must be positive, got {self.pad_to_multiple_of!r}")
+        if max(self.length or 0, self.pad_to_multiple_of or 0) > MAX_PADDED:
+            raise ValueError(f"rows are padded to at most {MAX_PADDED} tokens, got {self!r}")
         _check_direction(self.direction)
 
     def target(self, longest: int) -> int:

@@ -26,6 +26,8 @@ from tokenizer.pre_tokenizers.scanner_patterns import TIKTOKEN_PATTERNS
 
 CLIP_SUFFIX = "</w>"
 _CLIP_START, _CLIP_END = "<|startoftext|>", "<|endoftext|>"
+_MAX_CLIP_BYTES = 32 << 20
+"""OpenAI's file unpacks to three megabytes."""
 _N_CLIP_MERGES = 49152 - 256 - 2
 _CLIP_PATTERN = r"'s|'t|'re|'ve|'m|'ll|'d|[\p{L}]+|[\p{N}]|[^\s\p{L}\p{N}]+"
 _BYTE_ORDER = sorted(BYTE_ALPHABET, key=lambda c: (ord(c) > 0xFF, ord(c)))
@@ -107,11 +109,11 @@ def read_clip(data: bytes, source: str) -> dict[str, Any]:
     """
     try:
         with gzip.open(io.BytesIO(data)) as handle:
-            raw = handle.read(files.MAX_FILE_BYTES + 1)
+            raw = handle.read(_MAX_CLIP_BYTES + 1)
     except (OSError, EOFError, zlib.error) as error:
         raise TokenizerFileError(f"{source}: broken gzip: {error}") from error
-    if len(raw) > files.MAX_FILE_BYTES:
-        raise TokenizerFileError(f"{source}: unpacks to more than {files.MAX_FILE_BYTES} bytes")
+    if len(raw) > _MAX_CLIP_BYTES:
+        raise TokenizerFileError(f"{source}: unpacks to more than {_MAX_CLIP_BYTES} bytes")
     try:
         text = raw.decode("utf-8")
     except UnicodeDecodeError as error:
@@ -161,8 +163,12 @@ def read_ranks(text: str, source: str, pattern: str | None) -> dict[str, Any]:
         if token in ranks:
             raise TokenizerFileError(f"{source}, line {number + 1}: token {token!r} stands twice")
         ranks[token] = value
+    try:
+        model = BPE.from_ranks(ranks)
+    except ValueError as error:
+        raise TokenizerFileError(f"{source}: {error}") from error
     return {
-        "model": BPE.from_ranks(ranks),
+        "model": model,
         "pre_tokenizer": pre_tokenizers.Sequence(
             (
                 pre_tokenizers.Split(TIKTOKEN_PATTERNS[pattern], "isolated", is_regex=True),

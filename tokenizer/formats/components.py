@@ -10,6 +10,8 @@ from typing import Any
 from tokenizer.formats.json_node import Node
 
 _REQUIRED = object()
+_MAX_DEPTH = 32
+"""Sequences in sequences; real files have two."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -45,6 +47,8 @@ def read(node: Node, table: Table) -> Any:
     """
     if node.value is None:
         return None
+    if node.path.count("].") > _MAX_DEPTH:
+        raise node.fail(f"nested more than {_MAX_DEPTH} deep, which no tokenizer is")
     name = node.child("type").text()
     spec = node.child("type").one_of(dict(table))
     fields = (*spec.fields, *spec.legacy)

@@ -2,9 +2,14 @@
 """JSON from strangers: values that know where they stand, so that every complaint names the place."""
 
 import json
+import re
 from typing import Any
 
 from tokenizer.errors import TokenizerFileError
+
+_MAX_INTEGER = (1 << 63) - 1
+_SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
+"""Escapes that may be half of a character; most files have none."""
 
 
 class Node:
@@ -33,8 +38,11 @@ class Node:
         return str(self.as_(str, "a string"))
 
     def integer(self) -> int:
-        """Returns an integer."""
-        return int(self.as_(int, "an integer"))
+        """Returns an integer of 64 bits."""
+        value = int(self.as_(int, "an integer"))
+        if abs(value) > _MAX_INTEGER:
+            raise self.fail(f"must fit into 64 bits, got {str(value)[:80]}")
+        return value
 
     def flag(self) -> bool:
         """Returns true or false."""
@@ -69,10 +77,13 @@ def parse(text: str, source: str) -> Node:
     """Parses JSON in which no object names a field twice.
 
     Raises:
-      TokenizerFileError: if it is not that, or nests too deeply.
+      TokenizerFileError: if it is not that, nests too deeply, or holds half of a surrogate pair, which is no text.
     """
     try:
-        return Node(json.loads(text, object_pairs_hook=_unique), source)
+        value = json.loads(text, object_pairs_hook=_unique)
+        if _SURROGATE.search(text):
+            json.dumps(value, ensure_ascii=False).encode()
+        return Node(value, source)
     except (ValueError, RecursionError) as error:
         raise TokenizerFileError(f"{source}: not JSON: {str(error)[:200] or 'nested too deeply'}") from error
 

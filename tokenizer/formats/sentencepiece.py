@@ -177,18 +177,26 @@ def looks_like_model(data: bytes) -> bool:
     return len(data) > 4 and data[0] == 0x0A and 0x0A in data[2:4]
 
 
+MAX_MODEL_BYTES = 32 << 20
+"""The largest known model has five megabytes."""
+
+
 def read(data: bytes, source: str) -> SentencePieceFile:
     """Reads the bytes of a `.model`; `source` is what messages call it.
 
     Raises:
       TokenizerFileError: if it is broken, or no model sentencepiece would load.
     """
+    if len(data) > MAX_MODEL_BYTES:
+        raise TokenizerFileError(f"{source}: longer than {MAX_MODEL_BYTES} bytes, which no sentencepiece model is")
     pieces, scores, types, rest = _read_pieces(data, source)
     specs: dict[int, list[Field]] = {2: [], 3: [], 5: []}
     others = []
     for field in protobuf.read_fields(data[rest:], source):
         if field.number == 1:
             piece, score, kind = _read_piece(field.as_bytes(source), f"{source}: piece {len(pieces)}")
+            if not piece:
+                raise TokenizerFileError(f"{source}: piece {len(pieces)} is empty")
             pieces.append(piece)
             scores.append(score)
             types.append(kind)

@@ -99,6 +99,8 @@ def _read_post_processor(node: Node) -> Any:
          "Sequence": Sequence, "TemplateProcessing": TemplateProcessing}
     )  # fmt: skip
     if kind is Sequence:
+        if "].processors[" in node.path:
+            raise node.fail("a Sequence in a Sequence in a Sequence, which no tokenizer has")
         node.only("type", "processors")
         try:
             return Sequence(tuple(_read_post_processor(item) for item in node.child("processors").items()))

@@ -20,6 +20,9 @@ from tokenizer.pre_tokenizers.tables import ranges
 MATCH_SECONDS = 60.0
 """How long one pattern may work on one text before it is given up: a pattern is data, and some never end."""
 
+_MAX_PATTERN, _MAX_TRANSLATED = 10_000, 1_000_000
+"""Characters of a pattern, as it is and translated; real ones have hundreds. Longer ones take minutes to compile."""
+
 _MAJOR = {
     "L": "Lu Ll Lt Lm Lo",
     "M": "Mn Mc Me",
@@ -246,9 +249,14 @@ def translate(pattern: str) -> str:
     """Rewrites a pattern of Oniguruma's Ruby dialect for `regex`, version 1.
 
     Raises:
-      ValueError: where it holds what cannot be translated.
+      ValueError: where it holds what cannot be translated, or is far too long.
     """
-    return _Translation(pattern).run()
+    if len(pattern) > _MAX_PATTERN:
+        raise ValueError(f"pattern {pattern[:80]!r}... has {len(pattern)} characters, allowed are {_MAX_PATTERN}")
+    translated = _Translation(pattern).run()
+    if len(translated) > _MAX_TRANSLATED:
+        raise ValueError(f"pattern {pattern[:80]!r}... names too many characters to be compiled")
+    return translated
 
 
 @functools.lru_cache(maxsize=64)
@@ -262,6 +270,8 @@ def compiled(pattern: str) -> "regex.Pattern[str]":
         return regex.compile(translate(pattern), regex.V1 | regex.UNICODE)
     except regex.error as error:
         raise ValueError(f"pattern {pattern!r} is no regular expression: {error}") from None
+    except RecursionError:
+        raise ValueError(f"pattern {pattern[:80]!r}... nests too deeply") from None
 
 
 def find_segments(pattern: str, text: str) -> list[tuple[int, int, bool]]:
