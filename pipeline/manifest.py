@@ -48,7 +48,7 @@ _LEDGER_FILE = re.compile(rf"{ledger.LEDGER}/[0-9a-f]{{16}}\.(json|arrow)")
 _COUNTS_FILE = re.compile(rf"{COUNTS}/(counts-\d{{5,}}-of-\d{{5,}}\.parquet|counts\.json|alphabet\.parquet)")
 _VOCABULARY_FILE = re.compile(
     rf"{VOCABULARY}/([\w.%-]+/){{0,2}}"
-    r"(tokenizer\.json|training\.json|vocab\.txt|vocab\.json|merges\.txt|tokenizer\.model|token_counts\.parquet)"
+    r"(tokenizer\.json|training\.json|vocab\.txt|vocab\.json|merges\.txt|vocab\.tiktoken|tokenizer\.model|token_counts\.parquet)"
 )
 _OWN_FILES = {MANIFEST, STATS, PLAN}
 _FOLDERS = ("", ledger.REJECTED, VOCABULARY, COUNTS, ledger.LEDGER)

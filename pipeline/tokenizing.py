@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """One split from reader to committed shard, and many committed splits to a finished output folder. No Beam here."""
 
+import contextlib
 import functools
 import io
 import os
@@ -25,7 +26,7 @@ from pipeline.statistics import Statistics
 from pipeline.text_counts import TextCounts
 from pipeline.writers import TokenizerInfo
 from pipeline.writers.parquet import RowGroups
-from tokenizer import Padding, Tokenizer, Truncation, WordPiece
+from tokenizer import Padding, Tokenizer, Truncation
 from tokenizer.kernels.compiling import kernel
 
 OnBatch = Callable[[int, int, int, int], None]
@@ -359,8 +360,11 @@ def _check_statistics(totals: Mapping[str, Any], counted: Statistics) -> None:
             )
 
 
+_NATIVE_FILES = ("vocab.txt", "vocab.json", "tokenizer.model", "vocab.tiktoken")
+
+
 def write_vocabulary(output: str, tokenizer: Tokenizer, folder: str = "") -> list[FileRecord]:
-    """Writes `vocab/tokenizer.json` and, of WordPiece, `vocab/vocab.txt`, where lines can hold the vocabulary.
+    """Writes `vocab/tokenizer.json` and the native files that can hold the tokenizer, `merges.txt` beside `vocab.json`.
 
     Args:
       output: the output folder.
@@ -369,16 +373,13 @@ def write_vocabulary(output: str, tokenizer: Tokenizer, folder: str = "") -> lis
     """
     base = f"{manifest.VOCABULARY}/{folder}/" if folder else f"{manifest.VOCABULARY}/"
     files = [write_file(output, f"{base}tokenizer.json", tokenizer.to_str(pretty=True).encode())]
-    if not isinstance(tokenizer.model, WordPiece):
-        return files
     with tempfile.TemporaryDirectory() as directory:
-        path = os.path.join(directory, "vocab.txt")
-        try:
-            tokenizer.save(path)
-        except ValueError:
-            return files
-        with open(path, "rb") as handle:
-            files.append(write_file(output, f"{base}vocab.txt", handle.read()))
+        for name in _NATIVE_FILES:
+            with contextlib.suppress(ValueError):  # of another family, or one that the format has no words for
+                tokenizer.save(os.path.join(directory, name))
+        for name in sorted(os.listdir(directory)):
+            with open(os.path.join(directory, name), "rb") as handle:
+                files.append(write_file(output, base + name, handle.read()))
     return files
 
 
