@@ -54,8 +54,11 @@ def main(argv: Sequence[str] | None = None) -> int:
         if options.command.__module__ == counts_cli.__name__:
             with _mistakes():
                 options.command(options)
-            return _DONE
-        return int(options.command(options))
+            code = _DONE
+        else:
+            code = int(options.command(options))
+        sys.stdout.flush()  # here, and not when the interpreter ends, a reader that has gone is no error
+        return code
     except _Mistake as mistake:
         for line in str(mistake).splitlines():
             _say(line)
@@ -64,8 +67,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         _say("stopped")
         return _STOPPED
     except BrokenPipeError:
-        # The reader of our stdout has gone, as `| head` does; there is nobody left to tell.
-        sys.stderr.close()
+        # The reader of our stdout has gone, as `| head` does; what is still in the buffer goes nowhere.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return _DONE
 
 
