@@ -111,6 +111,12 @@ def _parser() -> argparse.ArgumentParser:
 
     counts_cli.add_parser(commands)
 
+    workers = commands.add_parser("workers", help="serve workers to a runner elsewhere: --environment_type=EXTERNAL")
+    workers.add_argument("--host", default="localhost", help="address to listen on; who reaches it can run code")
+    workers.add_argument("--port", type=_natural, default=50000, metavar="N", help="port (50000); 0: a free one")
+    workers.add_argument("--debug", action="store_true", help="show Beam's log")
+    workers.set_defaults(command=_workers)
+
     schema = commands.add_parser("schema", help="print the JSON Schema of a config, for editors")
     schema.set_defaults(command=_schema)
     return parser
@@ -285,6 +291,17 @@ def _verify(options: argparse.Namespace) -> int:
     verdict = "proven" if report.is_proven else f"{n_problems} {'problem' if n_problems == 1 else 'problems'}"
     print(f"{output}: {verdict}; read {read} in {seconds:.1f} s")
     return _DONE if report.is_proven else _FAILED
+
+
+def _workers(options: argparse.Namespace) -> int:
+    from pipeline.runners import configure_logging
+
+    configure_logging(debug=options.debug)
+    from pipeline.external_workers import serve
+
+    with _mistakes():
+        serve(options.host, options.port, debug=options.debug)
+    return _DONE
 
 
 def _schema(options: argparse.Namespace) -> int:

@@ -20,7 +20,7 @@ import subprocess
 import sys
 import threading
 import traceback
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
 from apache_beam.portability.api import beam_fn_api_pb2, beam_runner_api_pb2
@@ -71,7 +71,12 @@ class _Harness(sdk_worker.SdkHarness):
             self._responses.put(response)
 
 
-def start_harness(worker_id: str, control_address: str, on_error: Callable[[Exception], None]) -> threading.Thread:
+def start_harness(
+    worker_id: str,
+    control_address: str,
+    on_error: Callable[[Exception], None],
+    capabilities: Iterable[str] = FNAPI_RUNNER_CAPABILITIES,
+) -> threading.Thread:
     """Starts the worker `worker_id` in a thread; `on_error` hears of it when it cannot go on."""
 
     def run() -> None:
@@ -81,7 +86,7 @@ def start_harness(worker_id: str, control_address: str, on_error: Callable[[Exce
                 worker_id=worker_id,
                 state_cache_size=_STATE_CACHE_BYTES,
                 data_buffer_time_limit_ms=0,  # by size only: a timer would cut elements in half
-                runner_capabilities=FNAPI_RUNNER_CAPABILITIES,
+                runner_capabilities=frozenset(capabilities),
             ).run()
         except Exception as error:  # nobody waits for this thread, but somebody for its answers
             on_error(error)
@@ -121,17 +126,8 @@ class ProcessPool:
         self._closing = threading.Event()
         self._handlers: list[list[PoolWorkerHandler]] = [[] for _ in range(n_processes)]
         self._n_started = 0
-        # -P: the working directory must not decide which `tokenizer` or `pipeline` is imported; PYTHONPATH does.
-        command = [sys.executable, "-P", "-m", _PROGRAM]
-        environment = os.environ | _ONE_THREAD | {"PYTHONPATH": os.pathsep.join(_import_paths())}
-        # A group of their own: Ctrl-C is for the driver, which then ends its workers.
-        group = 0 if os.name == "posix" else None
-        self._processes = [
-            subprocess.Popen(command, stdin=subprocess.PIPE, env=environment, text=True, process_group=group)
-            for _ in range(n_processes)
-        ]
+        self._processes = [spawn_worker_process(options, debug=debug) for _ in range(n_processes)]
         for i, process in enumerate(self._processes):
-            self._send(i, {"options": dict(options), "debug": debug})
             threading.Thread(target=self._watch, args=(i, process), daemon=True).start()
 
     def start(self, handler: "PoolWorkerHandler") -> None:
@@ -139,7 +135,7 @@ class ProcessPool:
         i = self._n_started % len(self._processes)
         self._n_started += 1
         self._handlers[i].append(handler)
-        self._send(i, {"worker_id": handler.worker_id, "control_address": handler.control_address})
+        start_worker_in(self._processes[i], handler.worker_id, handler.control_address, FNAPI_RUNNER_CAPABILITIES)
 
     def stop(self, handler: "PoolWorkerHandler") -> None:
         """Does nothing: the thread ends with its connection, the process with the pool."""
@@ -156,13 +152,6 @@ class ProcessPool:
             with contextlib.suppress(BrokenPipeError):
                 process.stdin.close()  # type: ignore[union-attr]  # stdin=PIPE
 
-    def _send(self, i: int, message: Mapping[str, Any]) -> None:
-        stdin = self._processes[i].stdin
-        assert stdin is not None
-        with contextlib.suppress(BrokenPipeError):  # it died: `_watch` tells the job
-            stdin.write(json.dumps(message) + "\n")
-            stdin.flush()
-
     def _watch(self, i: int, process: "subprocess.Popen[str]") -> None:
         code = process.wait()
         if self._closing.is_set():
@@ -175,6 +164,36 @@ class ProcessPool:
                 handler.abort(RuntimeError(self.failure))
             if self._closing.wait(0.2):
                 return
+
+
+def spawn_worker_process(options: Mapping[str, Any], *, debug: bool = False) -> "subprocess.Popen[str]":
+    """Starts a process for workers, of this Python and these packages, that knows the pipeline options `options`."""
+    # -P: the working directory must not decide which `tokenizer` or `pipeline` is imported; PYTHONPATH does.
+    command = [sys.executable, "-P", "-m", _PROGRAM]
+    environment = os.environ | _ONE_THREAD | {"PYTHONPATH": os.pathsep.join(_import_paths())}
+    # A group of their own: Ctrl-C is for the driver, which then ends its workers.
+    group = 0 if os.name == "posix" else None
+    process = subprocess.Popen(command, stdin=subprocess.PIPE, env=environment, text=True, process_group=group)
+    _send(process, {"options": dict(options), "debug": debug})
+    return process
+
+
+def start_worker_in(
+    process: "subprocess.Popen[str]", worker_id: str, control_address: str, capabilities: Iterable[str]
+) -> None:
+    """Starts a worker thread in a process of `spawn_worker_process`, for the runner at `control_address`.
+
+    `capabilities` are that runner's: a worker must not use a shortcut of the protocol that its runner does not know.
+    """
+    worker = {"worker_id": worker_id, "control_address": control_address, "capabilities": sorted(capabilities)}
+    _send(process, worker)
+
+
+def _send(process: "subprocess.Popen[str]", message: Mapping[str, Any]) -> None:
+    assert process.stdin is not None
+    with contextlib.suppress(BrokenPipeError):  # it died, which whoever watches it tells the job
+        process.stdin.write(json.dumps(message) + "\n")
+        process.stdin.flush()
 
 
 def _describe_death(code: int) -> str:

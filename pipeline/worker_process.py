@@ -23,7 +23,7 @@ def main() -> None:
 
     for line in sys.stdin:
         worker = json.loads(line)
-        start_harness(worker["worker_id"], worker["control_address"], _give_up)
+        start_harness(worker["worker_id"], worker["control_address"], _give_up, worker["capabilities"])
     # Bundles may still run in daemon threads; what they wrote is committed or it does not count.
     os._exit(0)
 

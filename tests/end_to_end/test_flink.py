@@ -1,0 +1,80 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A real Flink cluster with two task managers, each with workers in a network of its own, writes the same bytes.
+
+Runs where there are Java 11 or later and the jars: `pytest -m flink tests/end_to_end/test_flink.py` fetches those
+once, through Maven, into `build/flink`.
+"""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from tests.end_to_end import flink_cluster
+
+pytestmark = [pytest.mark.flink, pytest.mark.slow, pytest.mark.xdist_group("flink")]
+
+
+@pytest.fixture(scope="module")
+def cluster(request, tmp_path_factory):
+    chosen = "flink" in request.config.getoption("markexpr").replace("not flink", "")
+    if not chosen and not (flink_cluster.FOLDER / "complete").exists():
+        pytest.skip("needs Flink's jars in build/flink; -m flink fetches them through Maven")
+    try:
+        with flink_cluster.start(tmp_path_factory.mktemp("flink")) as started:
+            yield started
+    except flink_cluster.NotHereError as why:
+        pytest.skip(str(why))
+
+
+def sections(corpus):
+    paths = [str(corpus / "*.jsonl*"), str(corpus / "*.txt"), str(corpus / "*.parquet")]
+    training = {"train": {"vocab_size": 300, "min_frequency": 1}, "oov": "contain"}
+    return {"input": {"paths": paths, "split_bytes": 4000}, "tokenizer": training}
+
+
+def submit(job, cluster):
+    command = [sys.executable, "-m", "pipeline", "run", str(job.config), "--", *cluster.beam_options()]
+    return subprocess.Popen(command, cwd=flink_cluster.ROOT, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+
+
+def n_workers_started(cluster):
+    return [log.read_text().count("started worker") for log in cluster.pool_logs]
+
+
+def test_flink_with_two_task_managers_gives_the_same_bytes(cluster, corpus, make_job):
+    reference = make_job("reference", **sections(corpus))
+    assert reference.run("run", "--mode", "inline") == 0
+    job = make_job("flink", **sections(corpus))
+    done = submit(job, cluster)
+    _, messages = done.communicate(timeout=300)
+    assert done.returncode == 0, messages
+    assert job.files() == reference.files()
+    started = n_workers_started(cluster)
+    assert all(started), f"workers that each pool was asked for: {started}"
+
+
+def test_the_work_of_a_killed_worker_is_done_again(cluster, corpus, make_job):
+    reference = make_job("reference", **sections(corpus))
+    assert reference.run("run", "--mode", "inline") == 0
+    before = sum(n_workers_started(cluster))
+    job = make_job("killed", **sections(corpus))
+    done = submit(job, cluster)
+    # As soon as anything is on disk the workers are at it; one of them, wherever it is, dies.
+    folders = [job.output / "_counts", job.output / "_ledger"]
+    deadline = time.monotonic() + 120
+    while not any(folder.is_dir() and any(folder.iterdir()) for folder in folders):
+        assert done.poll() is None, done.communicate()
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+    victim = next(worker for workers in cluster.workers() for worker in workers)
+    os.kill(victim.pid, signal.SIGKILL)
+    assert not (job.output / "manifest.json").exists()
+    _, messages = done.communicate(timeout=300)
+    assert done.returncode == 0, messages
+    assert job.files() == reference.files()
+    assert sum(n_workers_started(cluster)) > before + flink_cluster.N_TASK_MANAGERS
+    assert job.run("verify") == 0

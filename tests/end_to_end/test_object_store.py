@@ -1,0 +1,112 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Jobs whose input and output are in an object store: S3's protocol through Beam's filesystem, against a local server.
+
+A store has no directories and no rename: Beam copies and deletes. So a kill may leave a shard under its final name whose
+ledger entry is missing, and never an entry whose shard is not there.
+"""
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+boto3 = pytest.importorskip("boto3", reason="needs the extra aws")
+moto_server = pytest.importorskip("moto.server", reason="needs moto, a local S3 server")
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture(scope="module")
+def server():
+    """Yields the address of an S3 server whose one bucket is named `bucket`."""
+    running = moto_server.ThreadedMotoServer(port=0, verbose=False)
+    running.start()
+    host, port = running.get_host_and_port()
+    yield f"http://{host}:{port}"
+    running.stop()
+
+
+@pytest.fixture
+def store(server, monkeypatch):
+    """A client of an empty bucket, with what it takes to reach it in the environment, as on a real machine."""
+    for name, value in {
+        "AWS_ACCESS_KEY_ID": "test",
+        "AWS_SECRET_ACCESS_KEY": "test",
+        "AWS_DEFAULT_REGION": "us-east-1",
+        "AWS_EC2_METADATA_DISABLED": "true",
+    }.items():
+        monkeypatch.setenv(name, value)
+    client = boto3.client("s3", endpoint_url=server)
+    client.create_bucket(Bucket="bucket")
+    yield client
+    for key in objects(client):
+        client.delete_object(Bucket="bucket", Key=key)
+    client.delete_bucket(Bucket="bucket")
+
+
+def objects(client, prefix=""):
+    """The objects below `prefix`, by name."""
+    pages = client.get_paginator("list_objects_v2").paginate(Bucket="bucket", Prefix=prefix)
+    keys = [each["Key"] for page in pages for each in page.get("Contents", [])]
+    return {key[len(prefix) :]: client.get_object(Bucket="bucket", Key=key)["Body"].read() for key in keys}
+
+
+def visible(files):
+    return {name: data for name, data in files.items() if not name.startswith("_")}
+
+
+def upload(client, corpus):
+    for path in sorted(corpus.iterdir()):
+        client.upload_file(str(path), "bucket", f"corpus/{path.name}")
+
+
+def sections(paths, vocab):
+    return {"input": {"paths": paths, "split_bytes": 4000}, "tokenizer": {"file": str(vocab)}}
+
+
+NAMES = ("*.jsonl*", "*.txt", "*.parquet")
+
+
+@pytest.mark.parametrize("mode", ["threads", "processes"])
+def test_a_job_from_store_to_store_writes_the_same_bytes(server, store, corpus, make_job, tiny_vocab_file, mode):
+    local = make_job("local", **sections([str(corpus / name) for name in NAMES], tiny_vocab_file))
+    assert local.run("tokenize", "--mode", "inline") == 0
+    upload(store, corpus)
+    remote = make_job("remote", **sections([f"s3://bucket/corpus/{name}" for name in NAMES], tiny_vocab_file))
+    arguments = ["--set", "output.path=s3://bucket/out", "--workers", "2", "--mode", mode]
+    beam_options = ["--", f"--s3_endpoint_url={server}"]
+    assert remote.run("tokenize", *arguments, *beam_options) == 0
+    written = objects(store, "out/")
+    assert visible(written) == local.files()
+    assert not [name for name in written if name.endswith(".tmp") or name.startswith("_tmp/")]
+
+
+def test_a_killed_job_goes_on_where_it_was(server, store, corpus, make_job, tiny_vocab_file, monkeypatch):
+    local = make_job("local", **sections([str(corpus / name) for name in NAMES], tiny_vocab_file))
+    assert local.run("tokenize", "--mode", "inline") == 0
+    upload(store, corpus)
+    remote = make_job("remote", **sections([f"s3://bucket/corpus/{name}" for name in NAMES], tiny_vocab_file))
+    monkeypatch.setenv("AWS_ENDPOINT_URL", server)  # the other way to name a server
+    arguments = ["tokenize", str(remote.config), "--set", "output.path=s3://bucket/out", "--workers", "1"]
+    process = subprocess.Popen([sys.executable, "-m", "pipeline", *arguments], cwd=ROOT, stderr=subprocess.DEVNULL)
+    deadline = time.monotonic() + 60
+    while len([name for name in objects(store, "out/_ledger/") if name.endswith(".json")]) < 2:
+        assert process.poll() is None
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+    os.kill(process.pid, signal.SIGKILL)
+    process.wait()
+    left = objects(store, "out/")
+    assert "manifest.json" not in left
+    kept = {name: data for name, data in left.items() if name.startswith("_ledger/") and name.endswith(".json")}
+    with contextlib.chdir(ROOT):
+        assert remote.run(arguments[0], *arguments[2:], "--resume") == 0
+    finished = objects(store, "out/")
+    assert visible(finished) == local.files()
+    assert all(finished[name] == data for name, data in kept.items())
+    assert not [name for name in finished if name.endswith(".tmp") or name.startswith("_tmp/")]
