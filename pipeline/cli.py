@@ -14,7 +14,7 @@ import time
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from pipeline import counts_cli
+from pipeline import counts_cli, storage
 from pipeline.runners import MODES
 
 # The rest is imported by the command that needs it: `--help` must not wait for Beam, Arrow or kernels.
@@ -50,6 +50,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except SystemExit as exit_:
         return _DONE if exit_.code is None else int(exit_.code)
     options.beam_args = arguments[end + 1 :]
+    storage.configure(options.beam_args)
     try:
         if options.command.__module__ == counts_cli.__name__:
             with _mistakes():
@@ -250,7 +251,7 @@ def _inspect(options: argparse.Namespace) -> int:
 
 def _find_shard(options: argparse.Namespace) -> str:
     """Returns the shard itself, or the first one with rows of an output folder."""
-    from pipeline import manifest, storage
+    from pipeline import manifest
 
     if options.target.endswith((".parquet", ".tfrecord", ".tfrecord.gz")):
         if not storage.exists(options.target):

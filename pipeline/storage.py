@@ -12,6 +12,7 @@ import os
 import shutil
 import stat
 import uuid
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, BinaryIO, cast
 
@@ -24,6 +25,19 @@ class FileStat:
     n_bytes: int
     version: str
     """Changes when the file does: size and time of the last change, or a checksum where a store knows no time."""
+
+
+_beam_args: tuple[str, ...] | None = None
+"""Options for Beam's filesystems that they have not been given yet."""
+
+
+def configure(beam_args: Sequence[str]) -> None:
+    """Takes Beam's options, some of which are for its filesystems, as `--s3_endpoint_url=...`.
+
+    Beam hands them on when a pipeline is built, which is after its input has been looked at.
+    """
+    global _beam_args  # noqa: PLW0603  # Beam keeps them for the whole process too
+    _beam_args = tuple(beam_args)
 
 
 def is_remote(path: str) -> bool:
@@ -205,8 +219,16 @@ def _sync_directory(path: str) -> None:
 
 
 def _file_systems() -> Any:
+    global _beam_args  # noqa: PLW0603  # applied once, by whoever opens the first remote path
     from apache_beam.io.filesystems import FileSystems
+    from apache_beam.options.pipeline_options import PipelineOptions
+    from apache_beam.options.value_provider import RuntimeValueProvider
 
+    if _beam_args is None and FileSystems._pipeline_options is None and not RuntimeValueProvider.runtime_options:
+        _beam_args = ()  # S3's filesystem (Beam 2.77) refuses to work without any options
+    if _beam_args is not None:
+        FileSystems.set_options(PipelineOptions(list(_beam_args)))
+        _beam_args = None
     return FileSystems
 
 

@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Jobs whose input and output are in an object store: S3's protocol through Beam's filesystem, against a local server.
 
-A store has no directories and no rename: Beam copies and deletes. So a kill may leave a shard under its final name whose
-ledger entry is missing, and never an entry whose shard is not there.
+A store has no directories and no rename: Beam copies and deletes. So a kill may leave a shard under its final name
+whose ledger entry is missing, and never an entry whose shard is not there.
+
+Beam (2.77) makes a client of boto3 for every operation on S3, which takes longer than the operation: few splits here.
 """
 
 import contextlib
@@ -17,6 +19,8 @@ import pytest
 
 boto3 = pytest.importorskip("boto3", reason="needs the extra aws")
 moto_server = pytest.importorskip("moto.server", reason="needs moto, a local S3 server")
+
+pytestmark = pytest.mark.slow
 
 ROOT = Path(__file__).parents[2]
 
@@ -66,7 +70,7 @@ def upload(client, corpus):
 
 
 def sections(paths, vocab):
-    return {"input": {"paths": paths, "split_bytes": 4000}, "tokenizer": {"file": str(vocab)}}
+    return {"input": {"paths": paths, "split_bytes": 1 << 20}, "tokenizer": {"file": str(vocab)}}
 
 
 NAMES = ("*.jsonl*", "*.txt", "*.parquet")
