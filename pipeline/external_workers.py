@@ -52,7 +52,7 @@ class ExternalWorkers(beam_fn_api_pb2_grpc.BeamFnExternalWorkerPoolServicer):
             with self._lock:
                 self._processes[request.worker_id] = process
             threading.Thread(target=self._watch, args=(request.worker_id, process), daemon=True).start()
-            start_worker_in(process, request.worker_id, request.control_endpoint.url, capabilities)
+            start_worker_in(process, request.worker_id, request.control_endpoint.url, capabilities, is_only=True)
         except Exception as error:
             _log.warning("worker %s could not be started: %r", request.worker_id, error)
             return beam_fn_api_pb2.StartWorkerResponse(error=f"{type(error).__name__}: {error}")
@@ -78,12 +78,12 @@ class ExternalWorkers(beam_fn_api_pb2_grpc.BeamFnExternalWorkerPoolServicer):
             _end(process)
 
     def _watch(self, worker_id: str, process: "subprocess.Popen[str]") -> None:
-        code = process.wait()
+        code = process.wait()  # zero where the runner closed the connection, as some do in place of asking for an end
         with self._lock:
             died = self._processes.get(worker_id) is process
             if died:
                 del self._processes[worker_id]
-        if died:  # nobody stopped it; its runner notices by the connection and asks for another
+        if died and code:  # nobody stopped it; its runner notices by the connection and may ask for another
             _log.warning("worker %s ended by itself: exit code %d", worker_id, code)
 
 

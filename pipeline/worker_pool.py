@@ -179,14 +179,20 @@ def spawn_worker_process(options: Mapping[str, Any], *, debug: bool = False) -> 
 
 
 def start_worker_in(
-    process: "subprocess.Popen[str]", worker_id: str, control_address: str, capabilities: Iterable[str]
+    process: "subprocess.Popen[str]",
+    worker_id: str,
+    control_address: str,
+    capabilities: Iterable[str],
+    *,
+    is_only: bool = False,
 ) -> None:
     """Starts a worker thread in a process of `spawn_worker_process`, for the runner at `control_address`.
 
     `capabilities` are that runner's: a worker must not use a shortcut of the protocol that its runner does not know.
+    With `is_only` the process ends with this worker.
     """
-    worker = {"worker_id": worker_id, "control_address": control_address, "capabilities": sorted(capabilities)}
-    _send(process, worker)
+    worker = {"worker_id": worker_id, "control_address": control_address}
+    _send(process, worker | {"capabilities": sorted(capabilities), "is_only": is_only})
 
 
 def _send(process: "subprocess.Popen[str]", message: Mapping[str, Any]) -> None:

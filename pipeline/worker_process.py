@@ -8,6 +8,7 @@ so no worker outlives its driver, however the driver ended.
 import json
 import os
 import sys
+import threading
 import traceback
 
 from pipeline.runners import configure_logging
@@ -23,7 +24,9 @@ def main() -> None:
 
     for line in sys.stdin:
         worker = json.loads(line)
-        start_harness(worker["worker_id"], worker["control_address"], _give_up, worker["capabilities"])
+        thread = start_harness(worker["worker_id"], worker["control_address"], _give_up, worker["capabilities"])
+        if worker["is_only"]:
+            threading.Thread(target=_end_with, args=(thread,), daemon=True).start()
     # Bundles may still run in daemon threads; what they wrote is committed or it does not count.
     os._exit(0)
 
@@ -41,6 +44,11 @@ def _prepare(options: dict[str, object]) -> None:
     RuntimeValueProvider.set_runtime_options(options)
     FileSystems.set_options(parsed)
     pickler.set_library(parsed.view_as(SetupOptions).pickle_library)
+
+
+def _end_with(thread: threading.Thread) -> None:
+    thread.join()
+    os._exit(0)
 
 
 def _give_up(error: Exception) -> None:
