@@ -15,6 +15,7 @@ import pytest
 # The modules that wire Beam; everything else in pipeline/ is plain functions over Arrow columns.
 BEAM_MODULES = {
     "pipeline.arrow_coder",
+    "pipeline.external_workers",
     "pipeline.jobs",
     "pipeline.runners",
     "pipeline.transforms",
