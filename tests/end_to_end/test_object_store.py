@@ -8,8 +8,6 @@ Beam (2.77) makes a client of boto3 for every operation on S3, which takes longe
 """
 
 import contextlib
-import os
-import signal
 import subprocess
 import sys
 import time
@@ -48,16 +46,20 @@ def store(server, monkeypatch):
     client = boto3.client("s3", endpoint_url=server)
     client.create_bucket(Bucket="bucket")
     yield client
-    for key in objects(client):
+    for key in keys(client):
         client.delete_object(Bucket="bucket", Key=key)
     client.delete_bucket(Bucket="bucket")
 
 
-def objects(client, prefix=""):
-    """The objects below `prefix`, by name."""
+def keys(client, prefix=""):
     pages = client.get_paginator("list_objects_v2").paginate(Bucket="bucket", Prefix=prefix)
-    keys = [each["Key"] for page in pages for each in page.get("Contents", [])]
-    return {key[len(prefix) :]: client.get_object(Bucket="bucket", Key=key)["Body"].read() for key in keys}
+    return [each["Key"] for page in pages for each in page.get("Contents", [])]
+
+
+def objects(client, prefix):
+    """The objects below `prefix`, by name; nobody may be writing there, since what is listed could be gone."""
+    names = keys(client, prefix)
+    return {key[len(prefix) :]: client.get_object(Bucket="bucket", Key=key)["Body"].read() for key in names}
 
 
 def visible(files):
@@ -97,14 +99,16 @@ def test_a_killed_job_goes_on_where_it_was(server, store, corpus, make_job, tiny
     remote = make_job("remote", **sections([f"s3://bucket/corpus/{name}" for name in NAMES], tiny_vocab_file))
     monkeypatch.setenv("AWS_ENDPOINT_URL", server)  # the other way to name a server
     arguments = ["tokenize", str(remote.config), "--set", "output.path=s3://bucket/out", "--workers", "1"]
-    process = subprocess.Popen([sys.executable, "-m", "pipeline", *arguments], cwd=ROOT, stderr=subprocess.DEVNULL)
-    deadline = time.monotonic() + 60
-    while len([name for name in objects(store, "out/_ledger/") if name.endswith(".json")]) < 2:
-        assert process.poll() is None
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
-    os.kill(process.pid, signal.SIGKILL)
-    process.wait()
+    command = [sys.executable, "-m", "pipeline", *arguments]
+    with subprocess.Popen(command, cwd=ROOT, stderr=subprocess.DEVNULL) as process:
+        try:
+            deadline = time.monotonic() + 60
+            while len([name for name in keys(store, "out/_ledger/") if name.endswith(".json")]) < 2:
+                assert process.poll() is None
+                assert time.monotonic() < deadline
+                time.sleep(0.02)
+        finally:
+            process.kill()
     left = objects(store, "out/")
     assert "manifest.json" not in left
     kept = {name: data for name, data in left.items() if name.startswith("_ledger/") and name.endswith(".json")}
