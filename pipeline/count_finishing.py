@@ -150,7 +150,7 @@ def finish_counts(
       BooksError: if the counts do not sum up to the words read.
     """
     partitions = sorted(partitions, key=lambda counts: counts.partition)
-    totals = sum((split.totals for split in splits), Totals(rejected={}))
+    totals = sum((split.totals for split in splits), Totals(rejected={}, filtered={}))
     n_counted = sum(counts.n_words for counts in partitions)
     if n_counted != totals.n_words:
         raise BooksError(f"counts: the words of all splits are {totals.n_words}, the sum of all counts is {n_counted}")

@@ -60,10 +60,13 @@ class Totals:
     n_documents: int = 0
     rejected: Mapping[str, int] | None = None
     """Records by the reason they were rejected for."""
+    filtered: Mapping[str, int] | None = None
+    """Documents by the rule that left them out."""
     n_bytes: int = 0
-    """Bytes read: of documents, of rejected records and skipped ones."""
+    """Bytes read: of documents, of rejected and filtered records and skipped ones."""
     n_document_bytes: int = 0
     n_rejected_bytes: int = 0
+    n_filtered_bytes: int = 0
     n_skipped_bytes: int = 0
     n_text_bytes: int = 0
     """Bytes of the texts alone, as UTF-8."""
@@ -73,9 +76,13 @@ class Totals:
 
     def __add__(self, other: "Totals") -> "Totals":
         ours, theirs = asdict(self), asdict(other)
-        rejected = Counter(ours.pop("rejected") or {}) + Counter(theirs.pop("rejected") or {})
-        sums = {name: ours[name] + theirs[name] for name in ours}
-        return Totals(rejected=dict(sorted(rejected.items())), **sums)
+        rejected = _add(ours.pop("rejected"), theirs.pop("rejected"))
+        filtered = _add(ours.pop("filtered"), theirs.pop("filtered"))
+        return Totals(rejected=rejected, filtered=filtered, **{name: ours[name] + theirs[name] for name in ours})
+
+
+def _add(ours: Mapping[str, int] | None, theirs: Mapping[str, int] | None) -> dict[str, int]:
+    return dict(sorted((Counter(ours or {}) + Counter(theirs or {})).items()))
 
 
 @dataclass(frozen=True)
@@ -216,7 +223,7 @@ def count_split(
     # Under a name of its own, so that two attempts never write into one file.
     with ledger.Staging(output, split.id) as staging:
         staged = staging.create(name)
-        totals = Totals(rejected={})
+        totals = Totals(rejected={}, filtered={})
         before = text.wrap(tokenizer) if text else None
         options = pa.ipc.IpcWriteOptions(compression="zstd")
         with pa.ipc.new_file(staged, schemas.WORD_COUNTS, options=options) as writer:
@@ -339,13 +346,14 @@ def check_totals(where: str, totals: Totals) -> None:
       BooksError: naming `where`, with both numbers.
     """
     n_rejected = sum((totals.rejected or {}).values())
-    kept = totals.n_document_bytes + totals.n_rejected_bytes + totals.n_skipped_bytes
-    if totals.n_records != totals.n_documents + n_rejected:
-        raise BooksError(
-            f"{where}: records read {totals.n_records} != documents + rejected {totals.n_documents + n_rejected}"
-        )
+    n_made = totals.n_documents + n_rejected + sum((totals.filtered or {}).values())
+    kept = totals.n_document_bytes + totals.n_rejected_bytes + totals.n_filtered_bytes + totals.n_skipped_bytes
+    if totals.n_records != n_made:
+        raise BooksError(f"{where}: records read {totals.n_records} != documents + rejected + filtered {n_made}")
     if totals.n_bytes != kept:
-        raise BooksError(f"{where}: bytes read {totals.n_bytes} != bytes of documents + rejected + skipped {kept}")
+        raise BooksError(
+            f"{where}: bytes read {totals.n_bytes} != bytes of documents + rejected + filtered + skipped {kept}"
+        )
 
 
 def _descriptor_name(split_id: str) -> str:

@@ -19,11 +19,15 @@ from typing import Any, BinaryIO, Self
 import pyarrow.compute as pc
 
 from pipeline import storage
+from pipeline.accounts import PieceCounts
 from pipeline.splits import Piece, Split
 from pipeline.statistics import Statistics
 
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
 """Version of the ledger's files."""
+
+INPUT_COUNTS = tuple(name for name in PieceCounts.__slots__ if name != "sha256")
+"""What is counted for each file of a split, and for the split as a whole."""
 
 LEDGER = "_ledger"
 TEMPORARY = "_tmp"
@@ -98,6 +102,8 @@ class LedgerEntry:
     n_words: int
     n_tokens: int
     n_oov_tokens: int
+    inputs: tuple[PieceCounts, ...]
+    """What was read of each piece, in the order of `pieces`; the counts above are their sums."""
     shard: FileRecord
     rejects: FileRecord | None
     statistics: FileRecord
@@ -111,7 +117,8 @@ class LedgerEntry:
 
     def to_json(self) -> bytes:
         """Returns this as JSON; the same bytes for equal entries."""
-        return to_json({"format_version": FORMAT_VERSION, **asdict(self)})
+        inputs = [counts.to_record() for counts in self.inputs]
+        return to_json({"format_version": FORMAT_VERSION, **asdict(self), "inputs": inputs})
 
     @classmethod
     def from_json(cls, data: bytes) -> Self:
@@ -126,6 +133,7 @@ class LedgerEntry:
             if version != FORMAT_VERSION:
                 raise ValueError(f"ledger entry of format {version!r}, this TokenMill reads {FORMAT_VERSION}")
             fields["pieces"] = tuple(Piece(**piece) for piece in fields["pieces"])
+            fields["inputs"] = tuple(PieceCounts(**counts) for counts in fields["inputs"])
             for name in ("shard", "rejects", "statistics"):
                 fields[name] = FileRecord(**fields[name]) if fields[name] is not None else None
             return cls(**fields)
@@ -342,11 +350,30 @@ def imbalances(entry: LedgerEntry, statistics: Statistics | None = None) -> list
         if statistics.unk_id >= 0:
             unknown = int(statistics.token_counts[statistics.unk_id])
             equations.append(("count of the unknown token", unknown, "unknown tokens", entry.n_oov_tokens))
-    return [
+    lines = [
         f"split {entry.split_id}: {left} {left_number} != {right} {right_number}"
         for left, left_number, right, right_number in equations
         if left_number != right_number
     ]
+    return [*lines, *_imbalances_of_inputs(entry)]
+
+
+def _imbalances_of_inputs(entry: LedgerEntry) -> list[str]:
+    """Returns what does not hold for a file of the split, and between the split and the sums of its files."""
+    where = f"split {entry.split_id}"
+    if len(entry.inputs) != len(entry.pieces):
+        return [f"{where}: {len(entry.inputs)} inputs are counted, of {len(entry.pieces)} pieces"]
+    lines = [
+        f"{where}, {piece.name!r}: {problem}"
+        for piece, counts in zip(entry.pieces, entry.inputs, strict=True)
+        for problem in counts.imbalances()
+    ]
+    total = sum(entry.inputs, PieceCounts())
+    for name in INPUT_COUNTS:
+        ours, theirs = getattr(entry, name), getattr(total, name) or type(getattr(entry, name))()
+        if ours != theirs:
+            lines.append(f"{where}: {name} {ours} != sum over its files {theirs}")
+    return lines
 
 
 def check_balance(entry: LedgerEntry, statistics: Statistics | None = None) -> None:

@@ -6,6 +6,7 @@ nothing about where files lie, so it is the same bytes wherever the same job ran
 """
 
 import hashlib
+import itertools
 import json
 import re
 import zlib
@@ -16,9 +17,10 @@ from typing import Any, Literal, Self
 import pyarrow as pa
 
 from pipeline import ledger, storage
+from pipeline.accounts import PieceCounts
 from pipeline.config import Config
 from pipeline.ledger import BooksError, FileRecord, LedgerEntry, to_json
-from pipeline.splits import Split
+from pipeline.splits import Piece, Split
 from pipeline.writers import FORMAT_VERSION as SHARD_FORMAT_VERSION
 from tokenizer import UNICODE_VERSIONS
 
@@ -253,53 +255,32 @@ def balance(totals: Mapping[str, Any]) -> list[dict[str, Any]]:
     return [{"left": left, "right": right} for left, right in lines]
 
 
-def check_inputs(entries: Sequence[LedgerEntry]) -> None:
-    """Checks that every byte of every uncompressed file of lines was read once.
-
-    A split counts its bytes as one sum, so files that share a split are checked together, and so are the splits that
-    share a file; together with files of other kinds they cannot be.
+def check_inputs(entries: Iterable[LedgerEntry]) -> None:
+    """Checks file by file that the books balance, and that every byte of an uncompressed file of lines was read once.
 
     Raises:
-      BooksError: naming the first file of every group whose sizes are not the bytes read of it.
+      BooksError: naming every file of which that is not so.
     """
-    groups = _Groups(len(entries))
-    first_split: dict[str, int] = {}
-    for i, entry in enumerate(entries):
-        for piece in entry.pieces:
-            groups.join(i, first_split.setdefault(piece.path, i))
-    n_read = [0] * len(entries)
-    sizes: list[dict[str, int]] = [{} for _ in entries]
-    unknown = set()
-    for i, entry in enumerate(entries):
-        group = groups.of(i)
-        n_read[group] += entry.n_bytes
-        for piece in entry.pieces:
-            sizes[group][piece.path] = piece.n_bytes
-            if piece.compression != "none" or piece.format == "parquet":
-                unknown.add(group)
     wrong = []
-    for group, files in enumerate(sizes):
-        if group not in unknown and sum(files.values()) != n_read[group]:
-            more = f" and {len(files) - 1} more" if len(files) > 1 else ""
-            wrong.append(f"{next(iter(files))!r}{more}: {n_read[group]} bytes read of {sum(files.values())}")
+    for piece, _, counts in _files_of(entries):
+        wrong += [f"{piece.path!r}: {problem}" for problem in counts.imbalances()]
+        is_stored_as_read = piece.compression == "none" and piece.format != "parquet"
+        if is_stored_as_read and counts.n_bytes != piece.n_bytes:
+            wrong.append(f"{piece.path!r}: {counts.n_bytes} bytes read of {piece.n_bytes}")
     if wrong:
         raise BooksError("\n".join(wrong))
 
 
-class _Groups:
-    """Numbers that belong together; a group is known by its smallest."""
+def _files_of(entries: Iterable[LedgerEntry]) -> Iterator[tuple[Piece, str, PieceCounts]]:
+    """Yields a piece of every file in the order of the plan, the checksum of the file, and what was made of it.
 
-    def __init__(self, n: int) -> None:
-        self._parent = list(range(n))
-
-    def of(self, i: int) -> int:
-        while self._parent[i] != i:
-            self._parent[i] = i = self._parent[self._parent[i]]
-        return i
-
-    def join(self, i: int, j: int) -> None:
-        low, high = sorted((self.of(i), self.of(j)))
-        self._parent[high] = low
+    There is a checksum where one split read the whole file. The pieces of a file are neighbours in the plan.
+    """
+    pieces = ((piece, counts) for entry in entries for piece, counts in zip(entry.pieces, entry.inputs, strict=True))
+    for _, group in itertools.groupby(pieces, key=lambda each: (each[0].path, each[0].name)):
+        first, *others = group
+        total = sum((counts for _, counts in others), first[1])
+        yield first[0], "" if others else first[1].sha256, total
 
 
 def result_files(output: str) -> Iterator[str]:
@@ -338,14 +319,16 @@ def _record(file: FileRecord) -> dict[str, Any]:
 
 
 def _inputs(entries: Iterable[LedgerEntry]) -> list[dict[str, Any]]:
-    files: dict[str, dict[str, Any]] = {}
-    for entry in entries:
-        for piece in entry.pieces:
-            record = {"name": piece.name, "n_bytes": piece.n_bytes, "format": piece.format}
-            if piece.compression != "none":
-                record["compression"] = piece.compression
-            files.setdefault(piece.path, record)
-    return list(files.values())
+    files = []
+    for piece, sha256, counts in _files_of(entries):
+        record = {"name": piece.name, "n_bytes": piece.n_bytes, "format": piece.format}
+        if piece.compression != "none":
+            record["compression"] = piece.compression
+        if sha256:
+            record["sha256"] = sha256
+        read = {name: value for name, value in counts.to_record().items() if name != "sha256"}
+        files.append({**record, "read": read})
+    return files
 
 
 def _read_job(output: str) -> tuple[Job, list[_Plan]] | None:

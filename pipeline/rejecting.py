@@ -18,9 +18,8 @@ REASON = "text_timeout"
 _DETAIL = "a regular expression of normalize or spans did not finish in its time"
 
 
-def timed_out(documents: pa.RecordBatch, rejected: npt.NDArray[np.bool_], split: Split) -> pa.RecordBatch:
-    """Returns the documents that took too long, bool[n], as `schemas.REJECTS`."""
-    gone = documents.filter(pa.array(rejected))
+def timed_out(gone: pa.RecordBatch, split: Split) -> pa.RecordBatch:
+    """Returns the documents that took too long, `schemas.DOCUMENTS`, as `schemas.REJECTS`."""
     n = gone.num_rows
     columns: list[Any] = [
         pa.array([split.pieces[i].path for i in gone.column("piece").to_pylist()], pa.string()),
@@ -37,7 +36,8 @@ def without_rejected(batch: ReadBatch, rejected: npt.NDArray[np.bool_], split: S
     """Returns a batch whose documents that took too long, bool[n], are among its rejects."""
     if not rejected.any():
         return batch
-    rejects = [timed_out(batch.documents, rejected, split), *([] if batch.rejects is None else [batch.rejects])]
+    gone = batch.documents.filter(pa.array(rejected))
+    rejects = [timed_out(gone, split), *([] if batch.rejects is None else [batch.rejects])]
     table = pa.Table.from_batches(rejects).combine_chunks()
     return dataclasses.replace(
         batch, documents=batch.documents.filter(pa.array(~rejected)), rejects=table.to_batches()[0]

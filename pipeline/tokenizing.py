@@ -15,12 +15,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from pipeline import ledger, manifest, schemas, statistics, storage, writers
+from pipeline import ledger, manifest, rejecting, schemas, statistics, storage, writers
+from pipeline.accounts import Accounts, PieceCounts
 from pipeline.config import Config
 from pipeline.ledger import BooksError, FileRecord, LedgerEntry
 from pipeline.manifest import Job
 from pipeline.readers import ReadBatch, read_split
-from pipeline.rejecting import timed_out
 from pipeline.splits import Piece, Split
 from pipeline.statistics import Statistics
 from pipeline.text_counts import TextCounts
@@ -125,18 +125,14 @@ class _Attempt:
             cast(BinaryIO, self._shard), config.output, info, with_sources=config.text.keeps_sources
         )
         self._rejects = _Rejects(staging, ledger.rejects_name(split.index, n_splits), split.pieces)
-        self._n_records = self._n_bytes = self._n_skipped_bytes = self._n_document_bytes = 0
+        self._accounts = Accounts(len(split.pieces))
 
     def add(self, batch: ReadBatch) -> tuple[int, int]:
         """Tokenizes and writes the documents of a batch; returns how many they are, and how many tokens they have."""
         n_before = self._statistics.n_documents, self._statistics.n_tokens
-        self._n_records += batch.n_records
-        self._n_bytes += batch.n_bytes
-        self._n_skipped_bytes += batch.n_skipped_bytes
+        self._accounts.add(batch.pieces)
         for documents in self._slices(batch.documents):
-            tokens, documents = self._tokenize(documents)
-            self._n_document_bytes += pc.sum(documents.column("n_bytes")).as_py() or 0
-            self._writer.write(tokens)
+            self._writer.write(self._tokenize(documents))
         if batch.rejects is not None:
             self._rejects.write(batch.rejects)
         return self._statistics.n_documents - n_before[0], self._statistics.n_tokens - n_before[1]
@@ -152,24 +148,27 @@ class _Attempt:
         counted = self._statistics
         file = self._staging.create(ledger.statistics_name(self._split.id))
         file.write(counted.to_bytes())
+        inputs = self._accounts.finish()
+        read = sum(inputs, PieceCounts())
         entry = LedgerEntry(
             split_id=self._split.id,
             index=self._split.index,
             tokenizer=self._info.digest,
             pieces=self._split.pieces,
-            n_records=self._n_records,
+            n_records=read.n_records,
             n_documents=counted.n_documents,
             rejected=dict(sorted(self._rejects.reasons.items())),
-            filtered={},
-            n_bytes=self._n_bytes,
-            n_document_bytes=self._n_document_bytes,
+            filtered=dict(read.filtered or {}),
+            n_bytes=read.n_bytes,
+            n_document_bytes=read.n_document_bytes,
             n_rejected_bytes=self._rejects.n_bytes,
-            n_filtered_bytes=0,
-            n_skipped_bytes=self._n_skipped_bytes,
+            n_filtered_bytes=read.n_filtered_bytes,
+            n_skipped_bytes=read.n_skipped_bytes,
             n_chars=counted.n_chars,
             n_words=counted.n_words,
             n_tokens=counted.n_tokens,
             n_oov_tokens=counted.n_oov_tokens,
+            inputs=inputs,
             shard=self._shard.finish(rows=self._writer.n_rows, tokens=self._writer.n_tokens),
             rejects=self._rejects.finish(),
             statistics=file.finish(),
@@ -199,14 +198,16 @@ class _Attempt:
         sources = self._text.sources(text, prepared)
         text, rows = prepared.documents(), self._text.encode_prepared(prepared, add_special_tokens, self._tally)
         if prepared.rejected.any():
-            self._rejects.write(timed_out(documents, prepared.rejected, self._split))
+            gone = documents.filter(pa.array(prepared.rejected))
+            self._rejects.write(rejecting.timed_out(gone, self._split))
+            self._accounts.reject(gone, rejecting.REASON)
             kept = pa.array(~prepared.rejected)
             text, rows, documents = text.filter(kept), rows.filter(kept), documents.filter(kept)
             sources = sources.filter(kept) if sources is not None else None
         return text, rows, sources, documents
 
-    def _tokenize(self, documents: pa.RecordBatch) -> tuple[pa.RecordBatch, pa.RecordBatch]:
-        """Returns the documents as `schemas.TOKENS`, counted, and those of the documents that these are."""
+    def _tokenize(self, documents: pa.RecordBatch) -> pa.RecordBatch:
+        """Returns the documents as `schemas.TOKENS`, counted; without those that text steps gave up."""
         text, rows, sources, documents = self._encode(documents)
         offsets, ids = rows.offsets.to_numpy(), rows.values.to_numpy()
         starts, stops = offsets[:-1], offsets[1:]
@@ -218,9 +219,9 @@ class _Attempt:
         n_oov = self._statistics.update(text, ids, starts, stops)
         columns = [documents.column("doc_id"), rows, pa.array((stops - starts).astype(np.int32)), pa.array(n_oov)]
         if sources is None:
-            return pa.RecordBatch.from_arrays(columns, schema=schemas.TOKENS), documents
+            return pa.RecordBatch.from_arrays(columns, schema=schemas.TOKENS)
         columns.append(sources.cast(schemas.SPAN_SOURCES.type))
-        return pa.RecordBatch.from_arrays(columns, schema=schemas.TOKENS.append(schemas.SPAN_SOURCES)), documents
+        return pa.RecordBatch.from_arrays(columns, schema=schemas.TOKENS.append(schemas.SPAN_SOURCES))
 
     def _check_lengths(self, documents: pa.RecordBatch, n_ids: np.ndarray, length: int) -> None:
         if (n_ids != length).any():

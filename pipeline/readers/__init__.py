@@ -2,8 +2,10 @@
 """Readers: the bytes of a split become batches of documents, and rejects with a reason. No Beam here."""
 
 import contextlib
+import dataclasses
+import hashlib
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 from pipeline import storage
 from pipeline.config import InputConfig
@@ -42,25 +44,33 @@ def read_split(split: "Split", input: InputConfig, batch_bytes: int = BATCH_BYTE
     batcher = Batcher(batch_bytes)
     for index, piece in enumerate(split.pieces):
         for part in _read_piece(index, piece, input, batch_bytes):
-            yield from batcher.add(part)
+            yield from batcher.add(dataclasses.replace(part, piece=index))
     yield from batcher.flush()
 
 
 def _read_piece(index: int, piece: "Piece", config: InputConfig, batch_bytes: int) -> Iterator[Part]:
     source = Source(index, piece.name, piece.path)
+    digest = hashlib.sha256()
     with contextlib.closing(storage.open_read(piece.path)) as handle:
-        if piece.format == "parquet":
-            yield from read_row_groups(handle, source, range(piece.start, piece.stop), config, batch_bytes)
-            return
-        by_paragraph = piece.format == "text" and config.document == "blank_line"
-        stream = Stream(handle, piece, by_paragraph)
-        if piece.format == "jsonl":
-            yield from read_jsonl(stream, source, config, batch_bytes)
-            return
-        reader = TextReader(source, config.max_document_bytes, batch_bytes)
-        if config.document == "file":
-            yield from reader.read_file(stream)
-        elif config.document == "blank_line":
-            yield from reader.read_paragraphs(stream)
-        else:
-            yield from reader.read_lines(stream)
+        yield from _read_open(handle, source, piece, config, batch_bytes, digest)
+    yield Part(None, None, 0, 0, sha256=digest.hexdigest())
+
+
+def _read_open(
+    handle: BinaryIO, source: Source, piece: "Piece", config: InputConfig, batch_bytes: int, digest: Any
+) -> Iterator[Part]:
+    if piece.format == "parquet":
+        yield from read_row_groups(handle, source, range(piece.start, piece.stop), config, batch_bytes, digest)
+        return
+    by_paragraph = piece.format == "text" and config.document == "blank_line"
+    stream = Stream(handle, piece, by_paragraph, digest)
+    if piece.format == "jsonl":
+        yield from read_jsonl(stream, source, config, batch_bytes)
+        return
+    reader = TextReader(source, config.max_document_bytes, batch_bytes)
+    if config.document == "file":
+        yield from reader.read_file(stream)
+    elif config.document == "blank_line":
+        yield from reader.read_paragraphs(stream)
+    else:
+        yield from reader.read_lines(stream)

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a reader makes of a stretch of a file, and how stretches are put together into batches of even size."""
 
+import dataclasses
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -9,6 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pipeline import schemas
+from pipeline.accounts import PieceCounts, count_part
 from pipeline.readers.lines import Positions
 
 
@@ -38,6 +40,8 @@ class ReadBatch:
     """Documents and rejects."""
     n_skipped_bytes: int
     """Bytes of no record: blank lines, byte order marks."""
+    pieces: tuple[tuple[int, PieceCounts], ...] = ()
+    """What the batch holds of each piece, by the index of the piece; the checksum is with the last of it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +52,10 @@ class Part:
     rejects: pa.RecordBatch | None
     n_bytes: int
     n_skipped_bytes: int
+    piece: int = 0
+    """Index of the file in its split."""
+    sha256: str = ""
+    """Of all bytes read of the piece; with its last part, which holds nothing else."""
 
 
 def make_documents(
@@ -82,6 +90,7 @@ class Batcher:
         self._batch_bytes = batch_bytes
         self._parts: list[Part] = []
         self._size = 0
+        self._counts: dict[int, PieceCounts] = {}
 
     def add(self, part: Part) -> Iterator[ReadBatch]:
         """Takes the next part; yields the batch before it if both together are too large.
@@ -89,13 +98,17 @@ class Batcher:
         Raises:
           RuntimeError: when documents, rejects and skipped bytes do not add up to the bytes of the part.
         """
-        _check_books(part)
+        counts = _count(part)
         # Everything counts, so that a file of empty documents or of nothing but rejects fills batches, too.
         size = sum(batch.nbytes for batch in (part.documents, part.rejects) if batch is not None)
-        if self._parts and self._size + size > self._batch_bytes:
+        if self._parts and size and self._size + size > self._batch_bytes:
             yield from self.flush()
         self._parts.append(part)
         self._size += size
+        before = self._counts.get(part.piece)
+        self._counts[part.piece] = (
+            counts if before is None else dataclasses.replace(before + counts, sha256=part.sha256)
+        )
 
     def flush(self) -> Iterator[ReadBatch]:
         """Yields what is left, if anything."""
@@ -112,8 +125,9 @@ class Batcher:
             n_bytes=sum(part.n_bytes for part in self._parts),
             n_records=documents.num_rows + n_rejects,
             n_skipped_bytes=sum(part.n_skipped_bytes for part in self._parts),
+            pieces=tuple(self._counts.items()),
         )
-        self._parts, self._size = [], 0
+        self._parts, self._size, self._counts = [], 0, {}
 
 
 def _concatenate(batches: list[pa.RecordBatch | None]) -> pa.RecordBatch | None:
@@ -123,12 +137,8 @@ def _concatenate(batches: list[pa.RecordBatch | None]) -> pa.RecordBatch | None:
     return present[0] if len(present) == 1 else pa.concat_batches(present)
 
 
-def _check_books(part: Part) -> None:
-    n_bytes = part.n_skipped_bytes
-    for batch in (part.documents, part.rejects):
-        if batch is not None and batch.num_rows:
-            n_bytes += pc.sum(batch.column("n_bytes")).as_py()
-    if n_bytes != part.n_bytes:
-        raise RuntimeError(
-            f"{part.n_bytes} bytes were read, but {n_bytes} are accounted for; this is a bug in a reader"
-        )
+def _count(part: Part) -> PieceCounts:
+    counts = count_part(part.documents, part.rejects, part.n_bytes, part.n_skipped_bytes, part.sha256)
+    if wrong := counts.imbalances():
+        raise RuntimeError(f"{'; '.join(wrong)}; this is a bug in a reader")
+    return counts

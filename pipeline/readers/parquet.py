@@ -2,7 +2,7 @@
 """Parquet: one text column, a few rows at a time, whatever Arrow type of text it is stored as."""
 
 from collections.abc import Iterator
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 import numpy as np
 import pyarrow as pa
@@ -42,7 +42,7 @@ def measure_row_groups(handle: BinaryIO, config: InputConfig) -> list[int]:
 
 
 def read_row_groups(
-    handle: BinaryIO, source: Source, groups: range, config: InputConfig, batch_bytes: int
+    handle: BinaryIO, source: Source, groups: range, config: InputConfig, batch_bytes: int, digest: Any = None
 ) -> Iterator[Part]:
     """Yields the documents and rejects of a run of row groups.
 
@@ -55,6 +55,7 @@ def read_row_groups(
       groups: a run of row groups.
       config: which columns, and how large a text may be.
       batch_bytes: of text that a part may hold, unless one text alone holds more.
+      digest: of `hashlib`, takes the bytes of all texts, one after another; None: nobody asks.
 
     Raises:
       OSError: when reading fails for another reason than damage in the file.
@@ -66,7 +67,7 @@ def read_row_groups(
             f"{source.path!r} has {metadata.num_row_groups} row groups, but had {groups.stop} or more when the job was "
             "planned; start the job again once the file no longer changes"
         )
-    reader = _Reader(source, config, batch_bytes)
+    reader = _Reader(source, config, batch_bytes, digest)
     first_row = sum(metadata.row_group(group).num_rows for group in range(groups.start))
     for group in groups:
         row, n_rows = first_row, metadata.row_group(group).num_rows
@@ -89,10 +90,11 @@ def read_row_groups(
 
 
 class _Reader:
-    def __init__(self, source: Source, config: InputConfig, batch_bytes: int) -> None:
+    def __init__(self, source: Source, config: InputConfig, batch_bytes: int, digest: Any) -> None:
         self._source = source
         self._config = config
         self._batch_bytes = batch_bytes
+        self._digest = digest
 
     def choose_columns(self, schema: pa.Schema) -> list[str]:
         fields = (self._config.text_field, self._config.id_field)
@@ -120,6 +122,8 @@ class _Reader:
             start = stop
 
     def _make_part(self, texts: pa.Array, ids: pa.Array | None, sizes: Positions, first_row: int) -> Part:
+        if self._digest is not None:
+            _add_texts(self._digest, texts)
         rejects = Rejects(self._source.path)
         is_null = texts.is_null().to_numpy(zero_copy_only=False)
         is_large = sizes > self._config.max_document_bytes
@@ -161,6 +165,16 @@ def _is_utf8(data: pa.Buffer) -> bool:
     except UnicodeDecodeError:
         return False
     return True
+
+
+def _add_texts(digest: Any, texts: pa.Array) -> None:
+    """Adds the bytes of large_string[n] to a digest; what may lie below a null is not among them."""
+    if texts.null_count:
+        texts = texts.drop_null()
+    _, offsets, values = texts.buffers()
+    if values is not None and len(texts):
+        bounds = np.frombuffer(offsets, np.int64)[texts.offset : texts.offset + len(texts) + 1]
+        digest.update(memoryview(values)[bounds[0] : bounds[-1]])
 
 
 def _measure(texts: pa.Array) -> Positions:

@@ -6,11 +6,12 @@ start to the first one at or after its stop; neighbouring ranges agree on where 
 """
 
 import bz2
+import itertools
 import re
 import zlib
 from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, BinaryIO, Protocol
+from typing import TYPE_CHECKING, Any, BinaryIO, Protocol
 
 import zstandard
 
@@ -80,15 +81,17 @@ class Stream:
     After `chunks` is exhausted `damage` says whether, and why, the stream ended early.
     """
 
-    def __init__(self, handle: BinaryIO, piece: "Piece", paragraphs: bool = False) -> None:
+    def __init__(self, handle: BinaryIO, piece: "Piece", paragraphs: bool = False, digest: Any = None) -> None:
         """Opens the stream; `handle` is the file, uncompressed as stored, and stays the caller's.
 
         Args:
           handle: seekable; nobody else moves it while the stream is read.
           piece: which file and range; a compressed file is read whole.
           paragraphs: whether records are separated by blank lines instead of line ends.
+          digest: of `hashlib`, takes all bytes that are read, a byte order mark too; None: nobody asks.
         """
         self.damage: Damage | None = None
+        self._digest = digest
         if piece.compression == "none":
             self.offset, stop = _record_range(handle, piece, paragraphs)
             self._source = _read_range(handle, piece, self.offset, stop)
@@ -103,12 +106,15 @@ class Stream:
         if self.offset == 0 and self._first.startswith(BYTE_ORDER_MARK):
             self.n_skipped = self.offset = len(BYTE_ORDER_MARK)
             self._first = self._first[self.n_skipped :]
+            if digest is not None:
+                digest.update(BYTE_ORDER_MARK)
 
     def chunks(self) -> Iterator[bytes]:
         """Yields the bytes in order; no chunk is empty."""
-        if self._first:
-            yield self._first
-        yield from self._source
+        for chunk in itertools.chain((self._first,) if self._first else (), self._source):
+            if self._digest is not None:
+                self._digest.update(chunk)
+            yield chunk
 
     def _undo(self, outputs: Iterator[bytes]) -> Iterator[bytes]:
         parts: list[bytes] = []

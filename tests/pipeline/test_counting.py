@@ -82,9 +82,11 @@ def test_counts_every_word_once_and_balances(tmp_path):
         "n_records": 62,
         "n_documents": 60,
         "rejected": {"not_json": 1, "null_text": 1},
+        "filtered": {},
         "n_bytes": (tmp_path / "in/a.jsonl").stat().st_size,
         "n_document_bytes": (tmp_path / "in/a.jsonl").stat().st_size - len('{"text": null}\n\nno json\n'),
         "n_rejected_bytes": len('{"text": null}\nno json\n'),
+        "n_filtered_bytes": 0,
         "n_skipped_bytes": 1,
         "n_text_bytes": 0,
         "n_chars": 0,
@@ -222,7 +224,7 @@ def test_key_follows_what_decides_a_count():
 def test_totals_add_up():
     one = Totals(n_records=3, n_documents=1, rejected={"b": 1, "a": 1}, n_bytes=5)
     two = Totals(n_records=2, n_documents=1, rejected={"b": 1}, n_bytes=7, n_words=4)
-    both = Totals(n_records=5, n_documents=2, rejected={"a": 1, "b": 2}, n_bytes=12, n_words=4)
+    both = Totals(n_records=5, n_documents=2, rejected={"a": 1, "b": 2}, filtered={}, n_bytes=12, n_words=4)
     assert one + two == two + one == both
     assert list((two + one).rejected) == ["a", "b"]
 

@@ -13,12 +13,23 @@ import pyarrow.parquet as pq
 import pytest
 
 from pipeline import ledger, storage
+from pipeline.accounts import PieceCounts
 from pipeline.ledger import BooksError, FileRecord, LedgerEntry, StagedFile, Staging
 from pipeline.splits import Piece, Split
 from pipeline.statistics import Statistics
 
 PIECE = Piece("/corpus/a.jsonl", "a.jsonl", 100, "100-7", "jsonl", "none", 0, 100)
 SPLIT = Split(2, "0123456789abcdef", (PIECE,))
+READ = PieceCounts(
+    n_records=5,
+    n_documents=3,
+    rejected={"not_json": 2},
+    n_bytes=100,
+    n_document_bytes=70,
+    n_rejected_bytes=25,
+    n_skipped_bytes=5,
+    sha256="aa",
+)
 
 
 def entry_of(**changes):
@@ -41,6 +52,7 @@ def entry_of(**changes):
         n_words=8,
         n_tokens=9,
         n_oov_tokens=1,
+        inputs=(READ,),
         shard=FileRecord("tokens-00002-of-00004.parquet", 5, hashlib.sha256(b"shard").hexdigest(), 3, 9),
         rejects=FileRecord("rejected/rejects-00002-of-00004.parquet", 7, hashlib.sha256(b"rejects").hexdigest(), 2),
         statistics=FileRecord("_ledger/0123456789abcdef.arrow", 2, hashlib.sha256(b"st").hexdigest()),
@@ -93,7 +105,7 @@ def test_other_json_is_not_an_entry(data):
 
 def test_an_entry_of_another_format_is_refused():
     fields = json.loads(entry_of().to_json())
-    with pytest.raises(ValueError, match="ledger entry of format 99, this TokenMill reads 1"):
+    with pytest.raises(ValueError, match="ledger entry of format 99, this TokenMill reads 2"):
         LedgerEntry.from_json(json.dumps(fields | {"format_version": 99}).encode())
 
 
@@ -304,7 +316,22 @@ def test_entries_are_checked_against_statistics():
 def test_a_balance_names_all_that_is_wrong():
     with pytest.raises(BooksError) as raised:
         ledger.check_balance(entry_of(n_records=6, n_bytes=99))
-    assert len(str(raised.value).splitlines()) == 2
+    assert [line.partition(" != ")[0].partition(": ")[2] for line in str(raised.value).splitlines()] == [
+        "records read 6",
+        "bytes read 99",
+        "n_records 6",
+        "n_bytes 99",
+    ]
+
+
+def test_the_books_of_a_file_must_balance_and_be_the_split_s():
+    lost = dataclasses.replace(READ, n_documents=2)
+    with pytest.raises(BooksError, match=r"'a\.jsonl': records read 5 != documents \+ rejected \+ filtered 4"):
+        ledger.check_balance(entry_of(inputs=(lost,)))
+    with pytest.raises(BooksError, match=r"rejected .* != sum over its files"):
+        ledger.check_balance(entry_of(inputs=(dataclasses.replace(READ, rejected={"not_object": 2}),)))
+    with pytest.raises(BooksError, match="0 inputs are counted, of 1 pieces"):
+        ledger.check_balance(entry_of(inputs=()))
 
 
 def test_describe_reads_back_what_was_written(tmp_path):

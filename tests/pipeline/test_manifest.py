@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from pipeline import manifest
+from pipeline.accounts import PieceCounts
 from pipeline.config import Config
 from pipeline.ledger import BooksError, FileRecord, LedgerEntry
 from pipeline.manifest import Job, prepare_output, publish
@@ -27,6 +28,26 @@ def pieces(*sizes, **changes):
     return tuple(
         dataclasses.replace(Piece(f"/c/{name}", name, n, "v", "jsonl", "none", 0, n), **changes) for name, n in sizes
     )
+
+
+def read_of(split, n_bytes, n_rejected):
+    """Yields what was read of each piece: all but the last to its end, the rejects at the end of the last."""
+    for i, piece in enumerate(split.pieces):
+        is_last = i == len(split.pieces) - 1
+        n_read = n_bytes if is_last else piece.n_bytes
+        n_bytes -= n_read
+        n_bad = n_rejected if is_last else 0
+        n_documents = (n_read - n_bad) // 10
+        yield PieceCounts(
+            n_records=n_documents + n_bad,
+            n_documents=n_documents,
+            rejected={"not_json": n_bad} if n_bad else None,
+            n_bytes=n_read,
+            n_document_bytes=10 * n_documents,
+            n_rejected_bytes=n_bad,
+            n_skipped_bytes=n_read - n_bad - 10 * n_documents,
+            sha256=piece.name,
+        )
 
 
 def entry_of(split, n_bytes, n_rejected=0, suffix=".parquet", n_splits=2):
@@ -51,6 +72,7 @@ def entry_of(split, n_bytes, n_rejected=0, suffix=".parquet", n_splits=2):
         n_words=n_documents,
         n_tokens=2 * n_documents,
         n_oov_tokens=0,
+        inputs=tuple(read_of(split, n_bytes, n_rejected)),
         shard=FileRecord(f"tokens-{number}{suffix}", 99, "aa", n_documents, 2 * n_documents),
         rejects=FileRecord(f"rejected/rejects-{number}.parquet", 7, "bb", n_rejected) if n_rejected else None,
         statistics=FileRecord(f"_ledger/{split.id}.arrow", 3, "cc"),
@@ -231,9 +253,18 @@ def built():
 
 def test_the_manifest_says_what_was_made_of_what():
     found = built()
-    assert found["inputs"] == [
-        {"name": n, "n_bytes": b, "format": "jsonl"} for n, b in [("a", 100), ("b", 40), ("c", 13)]
+    assert [{**each, "read": each["read"]["n_bytes"]} for each in found["inputs"]] == [
+        {"name": n, "n_bytes": b, "format": "jsonl", "sha256": n, "read": b}
+        for n, b in [("a", 100), ("b", 40), ("c", 13)]
     ]
+    assert found["inputs"][2]["read"] == {
+        "n_records": 4,
+        "n_documents": 1,
+        "rejected": {"not_json": 3},
+        "n_bytes": 13,
+        "n_document_bytes": 10,
+        "n_rejected_bytes": 3,
+    }
     assert found["shards"][1] == {
         "file": "tokens-00001-of-00002.parquet",
         "n_bytes": 99,
@@ -323,13 +354,20 @@ def test_every_byte_of_a_cut_file_is_read_once():
             cut(*n_read)
 
 
-def test_files_that_share_splits_are_checked_together():
+def test_files_that_share_a_split_are_checked_one_by_one():
     first = Split(0, "0" * 16, pieces(("a", 30), ("b", 20)))
     second = Split(1, "1" * 16, pieces(("c", 10)))
     manifest.check_inputs([entry_of(first, 50), entry_of(second, 10)])
     with pytest.raises(BooksError) as raised:
         manifest.check_inputs([entry_of(first, 49), entry_of(second, 11)])
-    assert str(raised.value).splitlines() == ["'/c/a' and 1 more: 49 bytes read of 50", "'/c/c': 11 bytes read of 10"]
+    assert str(raised.value).splitlines() == ["'/c/b': 19 bytes read of 20", "'/c/c': 11 bytes read of 10"]
+
+
+def test_the_books_of_a_file_balance():
+    entry = entry_of(Split(0, "0" * 16, pieces(("a", 30))), 30)
+    wrong = dataclasses.replace(entry, inputs=(dataclasses.replace(entry.inputs[0], filtered={"short": 1}),))
+    with pytest.raises(BooksError, match=r"^'/c/a': records read 3 != documents \+ rejected \+ filtered 4$"):
+        manifest.check_inputs([wrong])
 
 
 @pytest.mark.parametrize("changes", [{"compression": "gzip"}, {"format": "parquet"}])

@@ -1,0 +1,140 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What was read of each file of a split, and what became of it: the lowest level at which the books balance."""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+
+@dataclass(frozen=True, slots=True)
+class PieceCounts:
+    """What a split read of one of its pieces, or a batch of a piece. All numbers are exact; sums of them are counts."""
+
+    n_records: int = 0
+    n_documents: int = 0
+    rejected: Mapping[str, int] | None = None
+    """Records by the reason they were rejected for; None for none."""
+    filtered: Mapping[str, int] | None = None
+    """Documents by the rule that left them out; None for none."""
+    n_bytes: int = 0
+    """Bytes read: of the decompressed stream; for Parquet, of the text."""
+    n_document_bytes: int = 0
+    n_rejected_bytes: int = 0
+    n_filtered_bytes: int = 0
+    n_skipped_bytes: int = 0
+    sha256: str = ""
+    """Of the `n_bytes` bytes that were read; "" of a part of a piece and of sums."""
+
+    def __add__(self, other: "PieceCounts") -> "PieceCounts":
+        return PieceCounts(
+            **{name: getattr(self, name) + getattr(other, name) for name in _NUMBERS},
+            rejected=_sum(self.rejected, other.rejected),
+            filtered=_sum(self.filtered, other.filtered),
+        )
+
+    def imbalances(self) -> list[str]:
+        """Returns every identity that does not hold, with both numbers."""
+        n_made = self.n_documents + _total(self.rejected) + _total(self.filtered)
+        n_kept = self.n_document_bytes + self.n_rejected_bytes + self.n_filtered_bytes + self.n_skipped_bytes
+        lines = []
+        if self.n_records != n_made:
+            lines.append(f"records read {self.n_records} != documents + rejected + filtered {n_made}")
+        if self.n_bytes != n_kept:
+            lines.append(f"bytes read {self.n_bytes} != bytes of documents + rejected + filtered + skipped {n_kept}")
+        return lines
+
+    def to_record(self) -> dict[str, Any]:
+        """Returns what is not zero or empty, as plain JSON: of a million small files most of it is."""
+        return {name: value for name in self.__slots__ if (value := getattr(self, name))}
+
+
+_NUMBERS = [name for name in PieceCounts.__slots__ if name.startswith("n_")]
+
+
+class Accounts:
+    """Adds up what a split reads and what is made of it, piece by piece."""
+
+    def __init__(self, n_pieces: int) -> None:
+        """Starts at nothing, for pieces 0 to `n_pieces` - 1."""
+        self._counts = [PieceCounts() for _ in range(n_pieces)]
+        self._checksums = [""] * n_pieces
+
+    def add(self, pieces: Iterable[tuple[int, PieceCounts]]) -> None:
+        """Adds what a batch holds of each piece: `readers.ReadBatch.pieces`."""
+        for piece, counts in pieces:
+            self._counts[piece] += counts
+            self._checksums[piece] = counts.sha256 or self._checksums[piece]
+
+    def filter(self, documents: pa.RecordBatch, rule: str) -> None:
+        """Moves documents that were read to those that `rule` leaves out.
+
+        Args:
+          documents: of `schemas.DOCUMENTS`; the ones that are left out.
+          rule: its name.
+        """
+        for piece, n, n_bytes in _by_piece(documents):
+            self._counts[piece] += PieceCounts(
+                n_documents=-n, n_document_bytes=-n_bytes, filtered={rule: n}, n_filtered_bytes=n_bytes
+            )
+
+    def reject(self, documents: pa.RecordBatch, reason: str) -> None:
+        """Moves documents that were read to the records that are rejected for `reason`; as `filter`."""
+        for piece, n, n_bytes in _by_piece(documents):
+            self._counts[piece] += PieceCounts(
+                n_documents=-n, n_document_bytes=-n_bytes, rejected={reason: n}, n_rejected_bytes=n_bytes
+            )
+
+    def finish(self) -> tuple[PieceCounts, ...]:
+        """Returns the counts of every piece, in order."""
+        return tuple(
+            PieceCounts(
+                **{name: getattr(counts, name) for name in PieceCounts.__slots__ if name != "sha256"}, sha256=sha
+            )
+            for counts, sha in zip(self._counts, self._checksums, strict=True)
+        )
+
+
+def _by_piece(documents: pa.RecordBatch) -> Iterator[tuple[int, int, int]]:
+    """Yields each piece that documents are of, with how many they are, and their bytes."""
+    pieces, sizes = documents.column("piece").to_numpy(), documents.column("n_bytes").to_numpy()
+    for piece in np.unique(pieces).tolist():
+        is_of = pieces == piece
+        yield piece, int(is_of.sum()), int(sizes[is_of].sum())
+
+
+def count_part(
+    documents: pa.RecordBatch | None, rejects: pa.RecordBatch | None, n_bytes: int, n_skipped_bytes: int, sha256: str
+) -> PieceCounts:
+    """Returns the counts of one stretch of a file."""
+    n_documents = n_rejects = n_document_bytes = n_rejected_bytes = 0
+    rejected: dict[str, int] | None = None
+    if documents is not None and documents.num_rows:
+        n_documents, n_document_bytes = documents.num_rows, pc.sum(documents.column("n_bytes")).as_py()
+    if rejects is not None and rejects.num_rows:
+        n_rejects, n_rejected_bytes = rejects.num_rows, pc.sum(rejects.column("n_bytes")).as_py()
+        rejected = dict(Counter(rejects.column("reason").to_pylist()))
+    return PieceCounts(
+        n_records=n_documents + n_rejects,
+        n_documents=n_documents,
+        rejected=rejected,
+        n_bytes=n_bytes,
+        n_document_bytes=n_document_bytes,
+        n_rejected_bytes=n_rejected_bytes,
+        n_skipped_bytes=n_skipped_bytes,
+        sha256=sha256,
+    )
+
+
+def _sum(left: Mapping[str, int] | None, right: Mapping[str, int] | None) -> Mapping[str, int] | None:
+    if not left or not right:
+        return left or right
+    return dict(sorted((Counter(left) + Counter(right)).items()))
+
+
+def _total(counts: Mapping[str, int] | None) -> int:
+    return sum(counts.values()) if counts else 0
