@@ -3,7 +3,8 @@
 #
 #   ./run.sh                                          the quickstart: a corpus becomes a vocabulary, shards and statistics
 #   ./run.sh test [pytest options]                    linters, type checker, the whole test suite
-#   ./run.sh bench [NAME] [options]                    count, encode, families, pipeline, text, train: benchmarks
+#   ./run.sh bench [NAME] [options]                    count, encode, families, pipeline, text, train: benchmarks against others;
+#                                                      hostile, kills, scale: what breaks other programs
 #   ./run.sh COMMAND ...                              any tokenmill command: run, count, train, tokenize, inspect, verify
 #
 # The first run makes .venv beside this file and installs what locks/ names; later runs start at once and use no network.
@@ -180,7 +181,7 @@ run_tests() {
 run_benchmarks() {
   cd -- "$root"
   case ${1:-all} in
-    count | encode | families | pipeline | text | train) exec "$venv/bin/python" -m "benchmarks.$1" "${@:2}" ;;
+    count | encode | families | hostile | kills | pipeline | scale | text | train) exec "$venv/bin/python" -m "benchmarks.$1" "${@:2}" ;;
     all)
       local name
       for name in count encode families pipeline text train; do
@@ -188,7 +189,7 @@ run_benchmarks() {
         "$venv/bin/python" -m "benchmarks.$name" "${@:2}"
       done
       ;;
-    *) fail "unknown benchmark '$1'; there are count, encode, families, pipeline, text and train" ;;
+    *) fail "unknown benchmark '$1'; there are count, encode, families, pipeline, text, train; hostile, kills, scale" ;;
   esac
 }
 

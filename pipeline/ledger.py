@@ -234,8 +234,7 @@ class Staging:
         """Gives the files their final names, in the order they were created; all must be finished."""
         for file in self._files:
             destination = storage.join(self._output, file.name)
-            if not storage.is_remote(destination):
-                os.makedirs(os.path.dirname(destination), exist_ok=True)
+            storage.make_directory(os.path.dirname(destination))
             storage.rename(file.path, destination)
         self._files = []
 

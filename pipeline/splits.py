@@ -6,6 +6,7 @@ workers or the order in which a store lists its files.
 """
 
 import hashlib
+import itertools
 import json
 import os
 from collections import Counter
@@ -41,6 +42,7 @@ FORMATS: dict[str, Format] = {
 
 _COMPRESSION_SUFFIXES = (".gz", ".zst", ".zstd", ".bz2")
 _REMOTE_THREADS = 32
+_TASK_FILES = 256
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,10 +113,13 @@ def plan_splits(input: InputConfig, salt: str) -> list[Split]:
     problems: list[Exception] = []
     files = _match_all(input.paths, problems)
     if any(storage.is_remote(file.path) for _, file in files):
+        # A task per file would be a million futures at once, a kilobyte each.
+        n_files = max(1, min(_TASK_FILES, len(files) // (4 * _REMOTE_THREADS)))
+        tasks = [files[start : start + n_files] for start in range(0, len(files), n_files)]
         with ThreadPoolExecutor(_REMOTE_THREADS) as pool:
-            cut = list(pool.map(lambda each: _cut_file(each[0], each[1], input), files))
+            cut = list(itertools.chain.from_iterable(pool.map(lambda task: _cut_files(task, input), tasks)))
     else:
-        cut = [_cut_file(each[0], each[1], input) for each in files]
+        cut = _cut_files(files, input)
     problems += [each for each in cut if isinstance(each, Exception)]
     if problems:
         raise _summarize(problems)
@@ -162,6 +167,10 @@ def _relative_name(path: str, directory: str) -> str:
     if directory and path.startswith(f"{directory.rstrip('/')}/"):
         return path[len(directory) :].lstrip("/")
     return path.lstrip("/")
+
+
+def _cut_files(files: Iterable[tuple[str, storage.FileStat]], config: InputConfig) -> list[list[Piece] | Exception]:
+    return [_cut_file(name, file, config) for name, file in files]
 
 
 def _cut_file(name: str, file: storage.FileStat, config: InputConfig) -> list[Piece] | Exception:

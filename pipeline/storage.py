@@ -85,8 +85,19 @@ def create(path: str) -> BinaryIO:
     """Returns a new file to write to, its directories made; end it with `finish`."""
     if is_remote(path):
         return cast(BinaryIO, _file_systems().create(path, compression_type=_uncompressed()))
-    os.makedirs(os.path.dirname(path) or ".", exist_ok=True)
+    make_directory(os.path.dirname(path) or ".")
     return open(path, "wb")
+
+
+def make_directory(path: str) -> None:
+    """Makes a directory and those above it, durable on return; remote ones need no making."""
+    if is_remote(path) or os.path.isdir(path):
+        return
+    above = os.path.dirname(path) or "."
+    make_directory(above)
+    # Another attempt may make it at the same time.
+    os.makedirs(path, exist_ok=True)
+    _sync_directory(above)
 
 
 def finish(handle: BinaryIO) -> None:

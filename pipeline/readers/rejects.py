@@ -18,6 +18,7 @@ REASONS = {
     "too_large": "the record has more than input.max_document_bytes bytes",
     "text_timeout": "a regular expression of normalize or spans took too long on the text",
     "truncated_stream": "the compressed file ends early; everything before this last, partial record was used",
+    "bomb": "the compressed file gives over 1000 times its size; everything before this last, partial record was used",
     "corrupt_stream": "the file is damaged; everything before this last, partial record or these rows was used",
 }
 """Every reason a reject can have, with what it means."""

@@ -28,6 +28,12 @@ BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 BLANK = b" \t\r"
 """The bytes a blank line may hold."""
 
+MAX_EXPANSION = 1000
+"""A compressed file that gives more than this many bytes for one of its own is a bomb: text gives 3 to 30."""
+
+FREE_BYTES = 1 << 28
+"""What a compressed file may expand to whatever its size."""
+
 _COMPRESSED_BYTES = 1 << 16
 # One zstd block of four bytes may expand to 128 KiB, so that 1 KiB of a bomb gives 32 MiB, and no more is asked for.
 _ZSTD_BYTES = 1 << 10
@@ -335,14 +341,15 @@ def decompress(handle: BinaryIO, compression: str) -> Iterator[bytes]:
     """Yields what a compressed file expands to, all its members, down to the last byte before any damage.
 
     Raises:
-      _StreamError: after the last byte that could be decompressed, when the file is cut short or damaged.
+      _StreamError: after the last byte that could be decompressed, when the file is cut short or damaged, and where it
+        expands to more than `FREE_BYTES` and `MAX_EXPANSION` times what was read of it.
       OSError: when reading fails.
     """
     handle.seek(0)
     position = 0  # of the end of `data`
     data = b""
     member: _Member | None = None
-    n_members = member_start = n_yielded = 0
+    n_members = member_start = n_yielded = n_expanded = 0
     while True:
         if not data:
             data = handle.read(_COMPRESSED_BYTES)
@@ -361,7 +368,13 @@ def decompress(handle: BinaryIO, compression: str) -> Iterator[bytes]:
         try:
             for output in member.feed(data):
                 n_yielded += len(output)
+                n_expanded += len(output)
                 yield output
+                if n_expanded > max(FREE_BYTES, MAX_EXPANSION * position):
+                    detail = (
+                        f"{position} bytes of {compression} give more than {n_expanded}, over {MAX_EXPANSION} times"
+                    )
+                    raise _StreamError("bomb", detail)
         except _ERRORS:
             damaged_at = yield from _salvage(handle, compression, member_start, fed_from, n_yielded)
             raise _StreamError("corrupt_stream", f"{compression} data is damaged at byte {damaged_at}") from None

@@ -251,6 +251,21 @@ def test_a_bomb_is_just_too_large(tmp_path, kind):
     assert peak < 100 << 20
 
 
+@pytest.mark.parametrize("kind", ["zstd", "bz2"])  # gzip cannot give more than 1032 times
+def test_a_bomb_is_left_where_it_has_given_too_much(tmp_path, kind, monkeypatch):
+    monkeypatch.setattr(streams, "FREE_BYTES", 1 << 22)
+    path = tmp_path / "a.txt"
+    path.write_bytes(compress(kind, b"a\n" + bytes(80_000_000)))
+    texts, rejects = read(path)
+    assert texts == ["a"]
+    (row,) = rejects
+    assert row["reason"] == "bomb"
+    assert row["n_bytes"] < 70_000_000
+    assert row["detail"].startswith(f"{min(path.stat().st_size, 1 << 16)} bytes of {kind} give more than ")
+    monkeypatch.setattr(streams, "FREE_BYTES", 1 << 27)
+    assert [row["reason"] for row in read(path)[1]] == []
+
+
 def test_a_zstd_file_that_needs_too_much_memory_is_refused_before_work(tmp_path):
     parameters = zstandard.ZstdCompressionParameters(window_log=28, compression_level=1)
     compressor = zstandard.ZstdCompressor(compression_params=parameters).compressobj()

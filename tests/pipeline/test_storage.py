@@ -246,6 +246,16 @@ def test_local_files_are_synced_before_and_after_their_rename(tmp_path, monkeypa
     assert events == ["sync file", "rename", "sync directory"]
 
 
+def test_new_directories_are_synced_into_those_above(tmp_path, monkeypatch):
+    synced = []
+    monkeypatch.setattr(storage, "_sync_directory", synced.append)
+    path = str(tmp_path / "a/b/c.txt")
+    storage.finish(storage.create(path))
+    assert synced == [str(tmp_path), str(tmp_path / "a")]
+    storage.finish(storage.create(path))
+    assert len(synced) == 2
+
+
 def test_local_files_need_no_beam(tmp_path):
     code = (
         "import sys; from pipeline import readers, splits, storage; from pipeline.config import InputConfig\n"

@@ -1,0 +1,158 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Runs the tokenize job over thousands of hostile inputs: none may crash it, hang it or unbalance its books.
+
+An input either is refused before any work, with a ValueError or OSError that says why, or it is tokenized and
+`verify` proves what was written. Anything else is a problem, printed with the number that makes the input again. The
+exit code is 1 if there is one.
+"""
+
+import argparse
+import collections
+import os
+import shutil
+import signal
+import struct
+import sys
+import tempfile
+import time
+import traceback
+from collections.abc import Iterator
+from pathlib import Path
+
+from benchmarks import hostile_inputs
+
+SECONDS = 10.0
+"""An input that takes longer hangs."""
+
+_MEMORY_BYTES = 8 << 30
+_WARM_UP = range(-12, 0)
+"""Inputs to run before the fork, so that no input waits for kernels to be loaded."""
+
+
+def main(arguments: list[str]) -> int:
+    """Runs the inputs; returns the exit code."""
+    parser = argparse.ArgumentParser(prog="./run.sh bench hostile", description=__doc__)
+    parser.add_argument("--n", type=int, default=10_000, help="inputs (default 10,000)")
+    parser.add_argument("--first", type=int, default=0, help="number of the first input (default 0)")
+    parser.add_argument("--keep", metavar="FOLDER", help="make the first input there, run nothing")
+    options = parser.parse_args(arguments)
+    if options.keep:
+        print(hostile_inputs.make(options.first, Path(options.keep)))
+        return 0
+    started = time.monotonic()
+    outcomes: collections.Counter[str] = collections.Counter()
+    n_problems = 0
+    slowest = (0.0, -1)
+    with tempfile.TemporaryDirectory(prefix="tokenmill-hostile-") as folder:
+        for number, outcome, seconds in run(range(options.first, options.first + options.n), Path(folder)):
+            slowest = max(slowest, (seconds, number))
+            first_line = outcome.partition("\n")[0]
+            is_problem = not first_line.startswith(("proven", "refused"))
+            outcomes[first_line.partition(": ")[0] if is_problem else first_line] += 1
+            if is_problem:
+                n_problems += 1
+                print(f"input {number}: {outcome}", flush=True)
+    for outcome, n in sorted(outcomes.items()):
+        print(f"{n:6}  {outcome}")
+    n = sum(outcomes.values())
+    print(
+        f"{n} inputs in {time.monotonic() - started:.0f} s, {n_problems} problems; the slowest, {slowest[1]}, took "
+        f"{slowest[0]:.1f} s"
+    )
+    return 1 if n_problems or n < options.n else 0
+
+
+def run(numbers: range, folder: Path) -> Iterator[tuple[int, str, float]]:
+    """Yields for every input its number, what came of it ("proven: kind", "refused: kind" or a problem), and seconds.
+
+    The inputs run in a fork of this process; one that dies or hangs is named, and another fork goes on after it.
+    """
+    for number in _WARM_UP:
+        run_one(number, folder / "first")
+        shutil.rmtree(folder / "first")
+    left = list(numbers)
+    while left:
+        reader, writer = os.pipe()
+        process = os.fork()
+        if not process:
+            os.close(reader)
+            _work(left, folder, writer)
+        os.close(writer)
+        while left:
+            started = time.monotonic()
+            message = _receive(reader, SECONDS)
+            seconds = time.monotonic() - started
+            if message is None or not message:
+                os.kill(process, signal.SIGKILL)
+                yield (
+                    left.pop(0),
+                    f"hang: longer than {SECONDS} s" if message is None else "crash: the process died",
+                    seconds,
+                )
+                break
+            yield left.pop(0), message, seconds
+        os.close(reader)
+        os.waitpid(process, 0)
+
+
+def _receive(reader: int, seconds: float) -> str | None:
+    """Returns the next message; "" when the writer is gone, None when nothing comes in time."""
+    import select
+
+    if not select.select([reader], [], [], seconds)[0]:
+        return None
+    head = os.read(reader, 4)
+    if len(head) < 4:
+        return ""
+    left, parts = struct.unpack("<I", head)[0], []
+    while left and (part := os.read(reader, left)):
+        parts.append(part)
+        left -= len(part)
+    return b"".join(parts).decode(errors="replace")
+
+
+def _work(numbers: list[int], folder: Path, writer: int) -> None:
+    import resource
+
+    resource.setrlimit(resource.RLIMIT_AS, (_MEMORY_BYTES, _MEMORY_BYTES))
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    for number in numbers:
+        place = folder / str(number)
+        try:
+            outcome = run_one(number, place)
+        except BaseException:
+            outcome = f"problem: {traceback.format_exc()[-3000:]}"
+        shutil.rmtree(place, ignore_errors=True)
+        data = outcome.encode(errors="replace")
+        os.write(writer, struct.pack("<I", len(data)) + data)
+    os._exit(0)
+
+
+def run_one(number: int, folder: Path) -> str:
+    """Makes and runs one input; returns "proven: kind", "refused: kind" or what is wrong."""
+    from pipeline import planning, tokenizing, verify
+    from pipeline.config import load_config
+    from pipeline.transforms import compiled_tokenizer
+
+    made = hostile_inputs.make(number, folder)
+    try:
+        config = load_config(made["config"], [f"output.path={folder / 'out'}"], "tokenize")
+        plan = planning.plan_job("tokenize", config)
+    except (ValueError, OSError) as error:
+        return f"refused: {made['kind']}" if str(error).strip() else f"silent: {type(error).__name__} without a message"
+    planning.prepare(plan, "new")
+    tokenizer = compiled_tokenizer(plan.tokenizer_json or "")
+    try:
+        for split in plan.splits:
+            tokenizing.tokenize_split(split, config, tokenizer, len(plan.splits))
+    except ValueError as error:
+        if "tokenizer.padding.length" in str(error):  # which asks for what the config lacks
+            return f"refused: {made['kind']}"
+        raise
+    tokenizing.finish_output(config, plan.job, plan.splits, tokenizer)
+    report = verify.verify(config.output.path)
+    return f"proven: {made['kind']}" if report.is_proven else f"not proven: {made['kind']}: {report.problems[:5]}"
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
