@@ -182,6 +182,7 @@ def _execute(options: argparse.Namespace, plan: "JobPlan", settings: "RunnerSett
     import apache_beam as beam
 
     from pipeline import display, jobs, planning, progress
+    from pipeline.limits import RejectLimits
     from pipeline.runners import open_runner
 
     mode: Mode = "resume" if options.resume else "overwrite" if options.overwrite else "new"
@@ -195,7 +196,7 @@ def _execute(options: argparse.Namespace, plan: "JobPlan", settings: "RunnerSett
         )
         pipeline = beam.Pipeline(runner=runner, options=runner_options)
         jobs.build(pipeline, plan)
-        watched = progress.Progress(plan.stages())
+        watched = progress.Progress(plan.stages(), RejectLimits.of(plan.config.input))
         if settings.in_process:
             stack.enter_context(progress.reporting_to(watched))
             source: progress.Source = watched

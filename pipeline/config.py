@@ -56,6 +56,10 @@ class InputConfig(Section):
     """Large uncompressed files are cut at multiples of this; small files are grouped up to it."""
     max_document_bytes: Annotated[int, Field(ge=1, le=1 << 30)] = 64 * MIB
     """Longer records are rejected with the reason `too_large`."""
+    max_rejected: Annotated[int, Field(ge=0)] | None = None
+    """The job stops once more records than this are rejected; null: never. It can be raised and the job resumed."""
+    max_rejected_fraction: Annotated[float, Field(ge=0, le=1)] | None = None
+    """The same as a share of the records read, once they are 10,000 and at the end."""
 
     @model_validator(mode="after")
     def _check_document(self) -> Self:

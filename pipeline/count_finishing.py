@@ -25,6 +25,7 @@ from pipeline.count_merging import merge_runs
 from pipeline.counting import GroupTotals, SplitCounts, Totals
 from pipeline.counts import Group, GroupRows, PartitionWriter, Pruning
 from pipeline.ledger import BooksError, FileRecord
+from pipeline.limits import RejectLimits
 from pipeline.splits import Split
 from pipeline.train_config import CountsConfig
 
@@ -140,6 +141,7 @@ def finish_counts(
     key: str,
     tokenizer_json: str,
     labels: Sequence[str] = (),
+    limits: RejectLimits | None = None,
 ) -> list[PartitionCounts]:
     """Proves that no word was lost on the way, and writes counts/alphabet.parquet and counts/counts.json.
 
@@ -148,9 +150,12 @@ def finish_counts(
 
     Raises:
       BooksError: if the counts do not sum up to the words read.
+      ValueError: if more records were rejected than `limits` allow.
     """
     partitions = sorted(partitions, key=lambda counts: counts.partition)
     totals = sum((split.totals for split in splits), Totals(rejected={}, filtered={}))
+    if limits is not None:
+        limits.check(totals.n_records, sum((totals.rejected or {}).values()), is_all=True)
     n_counted = sum(counts.n_words for counts in partitions)
     if n_counted != totals.n_words:
         raise BooksError(f"counts: the words of all splits are {totals.n_words}, the sum of all counts is {n_counted}")

@@ -32,6 +32,7 @@ from pipeline.config import InputConfig
 from pipeline.count_partitions import N_PARTITIONS, partitions_of
 from pipeline.counts import Group
 from pipeline.ledger import BooksError, FileRecord
+from pipeline.limits import RejectLimits
 from pipeline.readers import ReadBatch, read_split
 from pipeline.rejecting import without_rejected
 from pipeline.splits import Piece, Split
@@ -144,7 +145,7 @@ def count_key(
     words = artifact.describe_words(tokenizer_json)
     decides = {
         "format_version": FORMAT_VERSION,
-        "input": input_config.model_dump(exclude={"paths", "split_bytes"}),
+        "input": input_config.model_dump(exclude={"paths", "split_bytes", "max_rejected", "max_rejected_fraction"}),
         "counts": counts.model_dump(),
         "normalizer": words["normalizer"],
         "pre_tokenizer": words["pre_tokenizer"],
@@ -215,6 +216,7 @@ def count_split(
     Raises:
       OSError: if a file of the split cannot be read.
       BooksError: if what was read is not what was counted.
+      ValueError: if this split alone has more rejected records than the job may have.
     """
     if committed := _load_committed(output, split, key):
         return committed
@@ -238,6 +240,7 @@ def count_split(
                 counters.update(batch.documents, texts, pieces, labels)
                 read = _totals_of(batch)
                 totals += read
+                RejectLimits.of(input_config).check(totals.n_records, sum((totals.rejected or {}).values()))
                 if on_batch is not None:
                     on_batch(read.n_bytes, read.n_documents, read.n_records - read.n_documents, 0)
             counters.empty()

@@ -18,6 +18,7 @@ import apache_beam as beam
 from pipeline import count_finishing, counting, counts, ledger, manifest, planning, progress, tokenizing
 from pipeline.count_finishing import PartitionCounts
 from pipeline.ledger import BooksError, FileRecord
+from pipeline.limits import RejectLimits
 from pipeline.planning import JobPlan
 from pipeline.splits import Split
 from pipeline.training import Vocabulary
@@ -94,7 +95,8 @@ def _count(pipeline: beam.Pipeline, plan: JobPlan) -> Any:
     counted = _splits(pipeline, plan, "Count") | "CountSplits" >> CountSplits(
         config.input, output, plan.counting_json, config.counts, text=config.text
     )
-    return counted | "MergeCounts" >> MergeCounts(output, key, plan.counting_json, config.counts)
+    limits = RejectLimits.of(plan.config.input)
+    return counted | "MergeCounts" >> MergeCounts(output, key, plan.counting_json, config.counts, limits=limits)
 
 
 def _tokenize(pipeline: beam.Pipeline, plan: JobPlan, tokenizer: Any, counted: Any = None, trained: Any = None) -> Any:

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from pipeline import storage
+from pipeline.limits import RejectLimits
 from pipeline.splits import Split
 
 _POLL_SECONDS = 1.0
@@ -90,17 +91,20 @@ class _Counts:
     n_bytes: int = 0
     n_tokens: int = 0
     n_rejected: int = 0
+    n_documents: int = 0
 
 
 class Progress:
     """What workers in this process have done. Safe to use from several threads."""
 
-    def __init__(self, stages: Iterable[Stage] = ()) -> None:
+    def __init__(self, stages: Iterable[Stage] = (), limits: RejectLimits | None = None) -> None:
         """Starts at nothing.
 
         Args:
           stages: whose length is known.
+          limits: of rejected records, of all splits of a stage together.
         """
+        self._limits = limits
         self._stages = {stage.name: stage for stage in stages}
         self._lock = threading.Lock()
         self._stage = next(iter(self._stages), "starting")
@@ -116,11 +120,14 @@ class Progress:
         with self._lock:
             self._enter(stage)
 
-    def advance(self, stage: str, split_id: str, n_bytes: int, n_rejected: int, n_tokens: int) -> None:
+    def advance(
+        self, stage: str, split_id: str, n_bytes: int, n_rejected: int, n_tokens: int, n_documents: int = 0
+    ) -> None:
         """Adds a batch of a split.
 
         Raises:
           Cancelled: if the job is to stop; the split must not be committed.
+          ValueError: if more records of all splits were rejected than the limits allow.
         """
         if self._cancelled.is_set():
             raise Cancelled("the job was stopped")
@@ -130,6 +137,11 @@ class Progress:
                 counts.n_bytes += n_bytes
                 counts.n_rejected += n_rejected
                 counts.n_tokens += n_tokens
+                counts.n_documents += n_documents
+            total = self._totals[stage]
+            n_records, n_rejected = total.n_documents + total.n_rejected, total.n_rejected
+        if self._limits is not None:
+            self._limits.check(n_records, n_rejected)
 
     def finish(self, stage: str, split_id: str) -> None:
         """Says that a split is committed, by this run or an earlier one."""

@@ -19,6 +19,7 @@ from pipeline import ledger, manifest, rejecting, schemas, statistics, storage, 
 from pipeline.accounts import Accounts, PieceCounts
 from pipeline.config import Config
 from pipeline.ledger import BooksError, FileRecord, LedgerEntry
+from pipeline.limits import RejectLimits
 from pipeline.manifest import Job
 from pipeline.readers import ReadBatch, read_split
 from pipeline.splits import Piece, Split
@@ -80,7 +81,8 @@ def tokenize_split(
 
     Raises:
       OSError: if a file cannot be read or written.
-      ValueError: if the tokenizer is not what the config says, or a row is longer than rows are padded to.
+      ValueError: if the tokenizer is not what the config says, a row is longer than rows are padded to, or this split
+        alone has more rejected records than the job may have.
       BooksError: if the counts of what was read, made and written do not agree; nothing is committed then.
     """
     info = tokenizer_info(tokenizer)
@@ -88,12 +90,14 @@ def tokenize_split(
     committed = ledger.load_committed(output, split, n_splits=n_splits, suffix=suffix, tokenizer=info.digest)
     if committed is not None:
         return committed
+    limits = RejectLimits.of(config.input)
     with ledger.Staging(output, split.id) as staging:
         attempt = _Attempt(split, config, tokenizer, info, staging, n_splits)
         for batch in read_split(split, config.input):
-            n_documents, n_tokens = attempt.add(batch)
+            n_documents, n_rejected, n_tokens = attempt.add(batch)
+            limits.check(attempt.n_records, attempt.n_rejected)
             if on_batch is not None:
-                on_batch(batch.n_bytes, n_documents, batch.n_records - n_documents, n_tokens)
+                on_batch(batch.n_bytes, n_documents, n_rejected, n_tokens)
         entry = attempt.finish()
         staging.commit(entry)
     return entry
@@ -126,16 +130,28 @@ class _Attempt:
         )
         self._rejects = _Rejects(staging, ledger.rejects_name(split.index, n_splits), split.pieces)
         self._accounts = Accounts(len(split.pieces))
+        self.n_records = 0
 
-    def add(self, batch: ReadBatch) -> tuple[int, int]:
-        """Tokenizes and writes the documents of a batch; returns how many they are, and how many tokens they have."""
-        n_before = self._statistics.n_documents, self._statistics.n_tokens
+    @property
+    def n_rejected(self) -> int:
+        """Records rejected so far, by readers and by text steps."""
+        return self._rejects.n_rows
+
+    def add(self, batch: ReadBatch) -> tuple[int, int, int]:
+        """Tokenizes and writes the documents of a batch.
+
+        Returns:
+          How many documents were written, how many records rejected, and how many tokens there are.
+        """
+        before = self._statistics.n_documents, self.n_rejected, self._statistics.n_tokens
         self._accounts.add(batch.pieces)
+        self.n_records += batch.n_records
         for documents in self._slices(batch.documents):
             self._writer.write(self._tokenize(documents))
         if batch.rejects is not None:
             self._rejects.write(batch.rejects)
-        return self._statistics.n_documents - n_before[0], self._statistics.n_tokens - n_before[1]
+        after = self._statistics.n_documents, self.n_rejected, self._statistics.n_tokens
+        return after[0] - before[0], after[1] - before[1], after[2] - before[2]
 
     def finish(self) -> LedgerEntry:
         """Finishes the files and returns the entry to commit.
@@ -237,7 +253,7 @@ class _Rejects:
 
     def __init__(self, staging: ledger.Staging, name: str, pieces: Iterable[Piece]) -> None:
         self.reasons: Counter[str] = Counter()
-        self.n_bytes = 0
+        self.n_rows = self.n_bytes = 0
         self._staging = staging
         self._name = name
         self._names = {piece.path: piece.name for piece in pieces}
@@ -252,6 +268,7 @@ class _Rejects:
         if self._writer is None:
             self._file = self._staging.create(self._name)
             self._writer = pq.ParquetWriter(self._file, schemas.REJECTS, compression="zstd", store_schema=False)
+        self.n_rows += rejects.num_rows
         self.n_bytes += pc.sum(rejects.column("n_bytes")).as_py()
         self.reasons.update(rejects.column("reason").to_pylist())
         source = pa.array([self._names[path] for path in rejects.column("source").to_pylist()], pa.string())
@@ -270,7 +287,7 @@ class _Rejects:
         for group in self._groups.rest():
             self._writer.write_table(group)
         self._writer.close()
-        return self._file.finish(rows=sum(self.reasons.values()))
+        return self._file.finish(rows=self.n_rows)
 
 
 def tokenizer_info(tokenizer: Tokenizer) -> TokenizerInfo:
@@ -323,6 +340,7 @@ def finish_output(
 
     Raises:
       BooksError: if a split is not committed, or anything does not add up; there is no manifest then.
+      ValueError: if more records were rejected than the config allows; there is no manifest then, either.
     """
     output, info = config.output.path, tokenizer_info(tokenizer)
     entries = []
@@ -349,6 +367,8 @@ def finish_output(
     }
     built = manifest.build(job, splits, entries, tokenizer=described, files=written)
     _check_statistics(built["totals"], total)
+    rejected = sum(built["totals"]["rejected"].values())
+    RejectLimits.of(config.input).check(built["totals"]["n_records"], rejected, is_all=True)
     manifest.publish(output, job, splits, built, suffix=writers.suffix(config.output))
     return built, total
 

@@ -37,6 +37,7 @@ from pipeline.count_finishing import PartitionCounts
 from pipeline.count_partitions import N_PARTITIONS, partitions_of
 from pipeline.counting import SplitCounts
 from pipeline.counts import open_counts
+from pipeline.limits import RejectLimits
 from pipeline.planning import COUNTING_STAGE, MERGING_STAGE, TOKENIZING_STAGE, TRAINING_STAGE
 from pipeline.readers import read_split
 from pipeline.splits import Split
@@ -89,7 +90,7 @@ class _Report:
             for i, number in enumerate((n_bytes, n_documents, n_rejected, n_tokens)):
                 totals[i] += number
             if watcher is not None:
-                watcher.advance(self._stage, split.id, n_bytes, n_rejected, n_tokens)
+                watcher.advance(self._stage, split.id, n_bytes, n_rejected, n_tokens, n_documents)
 
         yield on_batch
         for counter, number in zip(self._counters, totals, strict=True):
@@ -204,6 +205,7 @@ class MergeCounts(beam.PTransform):
     """As for `CountSplits`."""
     counts: CountsConfig = COUNTS
     n_partitions: int = N_PARTITIONS
+    limits: RejectLimits = RejectLimits()  # noqa: RUF009  # frozen
 
     def expand(self, counts: Any) -> Any:  # noqa: D102
         splits = beam.pvalue.AsList(counts)
@@ -266,6 +268,7 @@ def _finish_counts(_: None, splits: Sequence[str], partitions: Sequence[str], pa
         parameters.key,
         parameters.tokenizer,
         parameters.counts.by,
+        parameters.limits,
     )
     return [counts.to_json() for counts in finished]
 

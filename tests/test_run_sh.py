@@ -276,7 +276,10 @@ def test_unknown_benchmark_is_named(checkout: Checkout) -> None:
     checkout.add_python("python3")
     code, _, err = checkout.run("bench", "speed")
     assert code == 1
-    assert "unknown benchmark 'speed'; there are count, encode, families, pipeline, text, train; hostile, kills, scale" in err
+    assert (
+        "unknown benchmark 'speed'; there are count, encode, families, pipeline, text, train; hostile, kills, scale"
+        in err
+    )
 
 
 def test_help_needs_no_installation(checkout: Checkout) -> None:

@@ -99,6 +99,36 @@ def test_the_same_rejects_when_words_are_counted(make_job, tiny_vocab_file, tmp_
         assert totals[name] == tokenized.manifest()["totals"][name], name
 
 
+@pytest.mark.parametrize("limit", ["max_rejected=5", "max_rejected_fraction=0.4"])
+@pytest.mark.parametrize("command", ["tokenize", "count"])
+def test_too_many_rejects_stop_the_job_and_a_higher_limit_resumes_it(
+    make_job, tiny_vocab_file, tmp_path, capsys, limit, command
+):
+    lines = [b'{"text": "the mill"}\n', b"not json\n"] * 6
+    (tmp_path / "a.jsonl").write_bytes(b"".join(lines))
+    (tmp_path / "b.jsonl").write_bytes(b'{"text": "the mill"}\n')
+    sections = {"input": {"paths": [str(tmp_path / "?.jsonl")], "split_bytes": 40}}
+    if command == "tokenize":
+        sections["tokenizer"] = tokenizer(tiny_vocab_file)
+    job = make_job("job", **sections)
+    assert job.run(command, "--workers", "1", "--set", f"input.{limit}") == 1
+    error = capsys.readouterr().err
+    assert "records read were rejected, more than input.max_rejected" in error
+    assert "raise the limit and go on with --resume" in error
+    assert not (job.output / "manifest.json").exists()
+    name = limit.partition("=")[0]
+    assert (
+        job.run(command, "--workers", "1", "--resume", "--set", f"input.{name}={6 if name == 'max_rejected' else 0.6}")
+        == 0
+    )
+    unlimited = make_job("unlimited", **sections)
+    assert unlimited.run(command, "--workers", "1") == 0
+    assert {n: d for n, d in job.files().items() if n != "manifest.json"} == {
+        n: d for n, d in unlimited.files().items() if n != "manifest.json"
+    }
+    assert job.manifest() == unlimited.manifest()
+
+
 def test_compressed_files_that_end_early_or_are_damaged(make_job, tiny_vocab_file, tmp_path):
     lines = b"".join(b'{"id": "%d", "text": "the mill grinds %d"}\n' % (i, i * i) for i in range(20_000))
     whole = gzip.compress(lines, mtime=0)
