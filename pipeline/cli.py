@@ -108,6 +108,14 @@ def _parser() -> argparse.ArgumentParser:
     verify = commands.add_parser("verify", help="read an output folder again and prove its manifest")
     verify.add_argument("target", metavar="FOLDER|CONFIG", help="an output folder, or its config")
     _add_set(verify)
+    verify.add_argument(
+        "--deep",
+        type=_share,
+        nargs="?",
+        const=0.01,
+        metavar="SHARE",
+        help="also tokenize this share of the splits again, from the input, and compare (0.01; at least 3 splits)",
+    )
     verify.set_defaults(command=_verify)
 
     counts_cli.add_parser(commands)
@@ -138,6 +146,16 @@ def _positive(text: str) -> int:
     if not text.isdecimal() or int(text) < 1:
         raise argparse.ArgumentTypeError(f"must be a number of at least 1, got {text!r}")
     return int(text)
+
+
+def _share(text: str) -> float:
+    try:
+        share = float(text)
+    except ValueError:
+        share = -1.0
+    if not 0 <= share <= 1:
+        raise argparse.ArgumentTypeError(f"must be a number from 0 to 1, got {text!r}")
+    return share
 
 
 def _natural(text: str) -> int:
@@ -285,6 +303,12 @@ def _verify(options: argparse.Namespace) -> int:
     with _mistakes():
         output = _find_output(options)
         report = verify.verify(output)
+        again = None
+        if options.deep is not None and report.is_proven:
+            from pipeline.deep import verify_deep
+
+            again = verify_deep(output, options.deep)
+            report.problems += again.problems
     for problem in report.problems:
         print(problem)
     seconds = time.monotonic() - started
@@ -292,6 +316,9 @@ def _verify(options: argparse.Namespace) -> int:
     n_problems = len(report.problems)
     verdict = "proven" if report.is_proven else f"{n_problems} {'problem' if n_problems == 1 else 'problems'}"
     print(f"{output}: {verdict}; read {read} in {seconds:.1f} s")
+    if again is not None:
+        done = f"{again.n_files:,} splits, {megabytes(again.n_bytes)}, {again.n_rows:,} rows, {again.n_tokens:,} tokens"
+        print(f"{output}: tokenized again: {done}")
     return _DONE if report.is_proven else _FAILED
 
 

@@ -1,0 +1,134 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Proves a sample of an output folder from its input: reads splits again, tokenizes them again, compares all of it."""
+
+import hashlib
+import math
+import tempfile
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pyarrow as pa
+
+from pipeline import ledger, manifest, storage, writers
+from pipeline.config import Config
+from pipeline.ledger import LedgerEntry
+from pipeline.splits import Split
+from pipeline.tokenizing import tokenize_split, tokenizer_info
+from pipeline.verify import VerifyReport
+from tokenizer import Tokenizer
+
+SAMPLE = 0.01
+"""The share of splits to do again unless told otherwise."""
+
+LEAST_SPLITS = 3
+"""How many splits are done again at least, if there are as many."""
+
+
+def verify_deep(output: str, share: float = SAMPLE) -> VerifyReport:
+    """Tokenizes a sample of the splits again, from the input files where the ledger says they are.
+
+    Compared are the shard, the rejects, the statistics, and what was read of every file with its checksum. The sample
+    is the same each time: the splits whose ids have the smallest hashes. A new attempt is made in a temporary folder,
+    a split at a time; where its shard has other bytes, both are read, one split in memory, and compared row by row.
+
+    Args:
+      output: a finished output folder that `verify` proves.
+      share: of the splits, from 0 to 1; at least `LEAST_SPLITS` are taken.
+
+    Raises:
+      OSError: if the folder cannot be read at all.
+    """
+    report = VerifyReport()
+    try:
+        found = manifest.read(output)
+        config, tokenizer = _job_of(output, found)
+        if tokenizer_info(tokenizer).digest != found["tokenizer"]["digest"]:
+            raise ValueError(
+                f"{manifest.TOKENIZER}: this TokenMill makes tokenizer {tokenizer_info(tokenizer).digest} of it, the "
+                f"manifest's is {found['tokenizer']['digest']}; only the version that wrote the folder can do it again"
+            )
+    except (ValueError, KeyError, TypeError) as error:
+        report.problems.append(f"cannot tokenize again: {error}")
+        return report
+    ids = [record["split"] for record in found["shards"]]
+    for split_id in sample(ids, share):
+        entry = ledger.read_entry(output, split_id)
+        if entry is None:
+            report.problems.append(f"{ledger.entry_name(split_id)}: missing, or not a ledger entry")
+        else:
+            report.problems += _do_again(output, entry, config, tokenizer, len(ids))
+            report.n_files += 1
+            report.n_bytes += entry.n_bytes
+            report.n_rows += entry.n_documents
+            report.n_tokens += entry.n_tokens
+    return report
+
+
+def sample(ids: Sequence[str], share: float) -> list[str]:
+    """Returns the ids to look at: the same ones each time, those of a smaller share among those of a larger one."""
+    n = min(len(ids), max(LEAST_SPLITS, math.ceil(share * len(ids))))
+    chosen = set(sorted(ids, key=lambda split_id: hashlib.sha256(split_id.encode()).digest())[:n])
+    return [split_id for split_id in ids if split_id in chosen]
+
+
+def _job_of(output: str, found: Mapping[str, Any]) -> tuple[Config, Tokenizer]:
+    """Returns the config of a folder, with places of no meaning where it has none, and its tokenizer."""
+    if found["tokenizer"] is None or not found["shards"]:
+        raise ValueError("the job wrote no shards")
+    sections = {name: dict(section) for name, section in found["config"].items()}
+    sections["input"]["paths"] = [output]
+    sections["output"]["path"] = output
+    with storage.open_read(storage.join(output, manifest.TOKENIZER)) as handle:
+        return Config.model_validate(sections), Tokenizer.from_str(handle.read().decode())
+
+
+def _do_again(output: str, entry: LedgerEntry, config: Config, tokenizer: Tokenizer, n_splits: int) -> list[str]:
+    where = f"split {entry.split_id}"
+    for piece in entry.pieces:
+        try:
+            versions = [file.version for file in storage.match(piece.path)]
+        except OSError as error:
+            return [f"{where}: {error}"]
+        if versions != [piece.version]:
+            state = "has changed since" if versions else "is not there any more"
+            return [f"{where}: {piece.path!r} {state}; it cannot be read again"]
+    with tempfile.TemporaryDirectory(prefix="tokenmill-deep-") as folder:
+        elsewhere = config.model_copy(update={"output": config.output.model_copy(update={"path": folder})})
+        try:
+            again = tokenize_split(Split(entry.index, entry.split_id, entry.pieces), elsewhere, tokenizer, n_splits)
+        except (ValueError, OSError) as error:
+            return [f"{where}: {error}"]
+        lines = [
+            f"{where}: {name} is {getattr(again, name)} when it is done again, recorded {getattr(entry, name)}"
+            for name in (*ledger.INPUT_COUNTS, "n_chars", "n_words", "n_tokens", "n_oov_tokens")
+            if getattr(again, name) != getattr(entry, name)
+        ]
+        for piece, ours, theirs in zip(entry.pieces, again.inputs, entry.inputs, strict=True):
+            if ours.sha256 != theirs.sha256:
+                lines.append(f"{where}: {piece.path!r} is read as sha256 {ours.sha256}, recorded {theirs.sha256}")
+        if again.shard.sha256 != entry.shard.sha256:
+            lines += _compare_rows(folder, output, entry.shard.file)
+        return lines
+
+
+def _compare_rows(again: str, output: str, name: str) -> list[str]:
+    """Returns the first row of a shard that differs; other bytes alone may be another version of a library."""
+    try:
+        ours, theirs = (_read(storage.join(folder, name), name) for folder in (again, output))
+    except (ValueError, OSError) as error:
+        return [f"{name}: {error}"]
+    if ours.num_rows != theirs.num_rows:
+        return [f"{name}: {theirs.num_rows} rows, {ours.num_rows} when it is done again"]
+    for column in ours.column_names:
+        if ours[column].equals(theirs[column]):
+            continue
+        pairs = enumerate(zip(ours[column], theirs[column], strict=True))
+        row = next(row for row, (mine, other) in pairs if not mine.equals(other))
+        document = theirs["doc_id"][row].as_py() if "doc_id" in theirs.column_names else row
+        return [f"{name}: {column} of row {row}, document {document!r}, is not what its text gives"]
+    return []
+
+
+def _read(path: str, name: str) -> pa.Table:
+    with storage.open_read(path) as handle:
+        return pa.Table.from_batches(list(writers.read_rows(handle, name)))
