@@ -397,8 +397,10 @@ def _salvage(
     handle.seek(member_start)
     position = member_start
     while True:
-        data = _read_exactly(handle, min(_COMPRESSED_BYTES, fed_from - position) or _COMPRESSED_BYTES)
-        step = len(data) if position < fed_from else 1
+        # Fed byte by byte a decoder may wait for more where it failed on a longer stretch: then the end is reached.
+        is_before = position < fed_from
+        data = _read_exactly(handle, min(_COMPRESSED_BYTES, fed_from - position) if is_before else _COMPRESSED_BYTES)
+        step = len(data) if is_before else 1
         for start in range(0, len(data), step):
             try:
                 for output in member.feed(data[start : start + step]):

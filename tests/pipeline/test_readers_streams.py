@@ -228,6 +228,14 @@ def test_compression_is_told_by_the_bytes_not_the_name(tmp_path, kind):
     assert read(named) == (["BZh9 is how a bz2 file begins"], [])
 
 
+def test_damage_that_a_decoder_sees_in_one_piece_but_not_byte_by_byte(tmp_path):
+    path = tmp_path / "a.txt"
+    path.write_bytes(bytes.fromhex("28b52ffd2005010000"))  # an empty last block where five bytes were promised
+    texts, rejects = read(path)
+    assert texts == []
+    assert [(row["reason"], row["detail"]) for row in rejects] == [("corrupt_stream", "zstd data is damaged at byte 9")]
+
+
 def test_an_explicit_compression_that_is_wrong_is_reported(tmp_path):
     path = tmp_path / "a.txt"
     path.write_bytes(b"plain\n")
