@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from pipeline.manifest import Mode
     from pipeline.planning import JobPlan
     from pipeline.runners import RunnerSettings
+    from pipeline.verify import VerifyReport
 
 JOBS = {
     "run": "train a vocabulary where the config says so, then tokenize: all of it as one graph",
@@ -117,6 +118,11 @@ def _parser() -> argparse.ArgumentParser:
         help="also tokenize this share of the splits again, from the input, and compare (0.01; at least 3 splits)",
     )
     verify.set_defaults(command=_verify)
+
+    replay = commands.add_parser("replay", help="tokenize the rejected records of a finished job again, after a fix")
+    replay.add_argument("config", metavar="CONFIG", help="of the job; in input its fields and limits may have changed")
+    _add_set(replay)
+    replay.set_defaults(command=_replay)
 
     counts_cli.add_parser(commands)
 
@@ -303,6 +309,7 @@ def _verify(options: argparse.Namespace) -> int:
     with _mistakes():
         output = _find_output(options)
         report = verify.verify(output)
+        _verify_replay(output, report)
         again = None
         if options.deep is not None and report.is_proven:
             from pipeline.deep import verify_deep
@@ -333,6 +340,26 @@ def _workers(options: argparse.Namespace) -> int:
     return _DONE
 
 
+def _replay(options: argparse.Namespace) -> int:
+    from pipeline.config import load_config
+    from pipeline.ledger import BooksError
+    from pipeline.replay import replay
+
+    with _mistakes():
+        config = load_config(options.config, options.overrides)
+        try:
+            totals = replay(config)["totals"]
+        except BooksError as error:
+            _say(f"failed: {error}")
+            return _FAILED
+    rejected = sum(totals["rejected"].values())
+    print(
+        f"{config.output.path}: {totals['n_documents'] + rejected:,} rejected records read again: "
+        f"{totals['n_documents']:,} documents in replay/, {rejected:,} rejected again"
+    )
+    return _DONE
+
+
 def _schema(options: argparse.Namespace) -> int:
     import json
 
@@ -340,6 +367,26 @@ def _schema(options: argparse.Namespace) -> int:
 
     print(json.dumps(json_schema(), indent=2))
     return _DONE
+
+
+def _verify_replay(output: str, report: "VerifyReport") -> None:
+    """Adds the proof of a replay, where there is one."""
+    from pipeline import manifest, replay, storage, verify
+    from pipeline.ledger import BooksError
+
+    folder = storage.join(output, manifest.REPLAY)
+    if not report.is_proven or not storage.exists(storage.join(folder, manifest.MANIFEST)):
+        return
+    replayed = verify.verify(folder)
+    replayed.problems = [f"{manifest.REPLAY}/{problem}" for problem in replayed.problems]
+    report.merge(replayed)
+    found = manifest.read(folder)
+    try:
+        if found["replay_of"] != replay.manifest_digest(output):
+            raise BooksError(f"{manifest.REPLAY}: of another run of the job; run tokenmill replay again")
+        replay.check_books(manifest.read(output), found)
+    except BooksError as error:
+        report.problems.append(str(error))
 
 
 @contextlib.contextmanager

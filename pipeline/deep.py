@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Proves a sample of an output folder from its input: reads splits again, tokenizes them again, compares all of it."""
 
+import copy
 import hashlib
 import math
 import tempfile
@@ -75,7 +76,7 @@ def _job_of(output: str, found: Mapping[str, Any]) -> tuple[Config, Tokenizer]:
     """Returns the config of a folder, with places of no meaning where it has none, and its tokenizer."""
     if found["tokenizer"] is None or not found["shards"]:
         raise ValueError("the job wrote no shards")
-    sections = {name: dict(section) for name, section in found["config"].items()}
+    sections = copy.deepcopy(found["config"])
     sections["input"]["paths"] = [output]
     sections["output"]["path"] = output
     with storage.open_read(storage.join(output, manifest.TOKENIZER)) as handle:

@@ -42,6 +42,8 @@ TRAINING_NAME = "training.json"
 TOKEN_COUNTS = f"{VOCABULARY}/token_counts.parquet"
 COUNTS = "counts"
 COUNTING = "_counts"
+REPLAY = "replay"
+"""The folder in an output folder where rejected records lie that were tokenized later."""
 
 Mode = Literal["new", "resume", "overwrite"]
 
@@ -152,6 +154,8 @@ def prepare_output(output: str, job: Job, mode: Mode, *, n_splits: int = 0, suff
             own = [name for name in names if _is_own(name, earlier_plans)]
             _remove(output, [MANIFEST, *own, JOB])
             storage.delete_tree(storage.join(output, COUNTING))
+            if _read_job(storage.join(output, REPLAY)) is not None:
+                storage.delete_tree(storage.join(output, REPLAY))
         storage.delete_tree(storage.join(output, ledger.TEMPORARY))
     _write_job(output, job, plans)
 
@@ -180,7 +184,7 @@ def build(
         raise BooksError(f"{len(splits)} splits were planned, but the ledger's {len(entries)} entries are not theirs")
     for entry in entries:
         ledger.check_balance(entry)
-    check_inputs(entries)
+    check_inputs(entries, is_whole="replay_of" not in job.parts)
     totals = add_up(entries)
     return {
         "format_version": FORMAT_VERSION,
@@ -259,32 +263,37 @@ def balance(totals: Mapping[str, Any]) -> list[dict[str, Any]]:
     return [{"left": left, "right": right} for left, right in lines]
 
 
-def check_inputs(entries: Iterable[LedgerEntry]) -> None:
+def check_inputs(entries: Iterable[LedgerEntry], *, is_whole: bool = True) -> None:
     """Checks file by file that the books balance, and that every byte of an uncompressed file of lines was read once.
+
+    Args:
+      entries: of all splits, in the order of the plan.
+      is_whole: whether all of each file is to be read, or, as in a replay, the ranges of the pieces.
 
     Raises:
       BooksError: naming every file of which that is not so.
     """
     wrong = []
-    for piece, _, counts in _files_of(entries):
+    for pieces, counts in _files_of(entries):
+        piece = pieces[0]
         wrong += [f"{piece.path!r}: {problem}" for problem in counts.imbalances()]
         is_stored_as_read = piece.compression == "none" and piece.format != "parquet"
-        if is_stored_as_read and counts.n_bytes != piece.n_bytes:
-            wrong.append(f"{piece.path!r}: {counts.n_bytes} bytes read of {piece.n_bytes}")
+        n_expected = piece.n_bytes if is_whole else sum(each.stop - each.start for each in pieces)
+        if is_stored_as_read and counts.n_bytes != n_expected:
+            wrong.append(f"{piece.path!r}: {counts.n_bytes} bytes read of {n_expected}")
     if wrong:
         raise BooksError("\n".join(wrong))
 
 
-def _files_of(entries: Iterable[LedgerEntry]) -> Iterator[tuple[Piece, str, PieceCounts]]:
-    """Yields a piece of every file in the order of the plan, the checksum of the file, and what was made of it.
+def _files_of(entries: Iterable[LedgerEntry]) -> Iterator[tuple[list[Piece], PieceCounts]]:
+    """Yields the pieces of every file in the order of the plan, and what was made of them.
 
-    There is a checksum where one split read the whole file. The pieces of a file are neighbours in the plan.
+    There is a checksum where the file is one piece. The pieces of a file are neighbours in the plan.
     """
     pieces = ((piece, counts) for entry in entries for piece, counts in zip(entry.pieces, entry.inputs, strict=True))
     for _, group in itertools.groupby(pieces, key=lambda each: (each[0].path, each[0].name)):
-        first, *others = group
-        total = sum((counts for _, counts in others), first[1])
-        yield first[0], "" if others else first[1].sha256, total
+        (first, total), *others = group
+        yield [first, *(piece for piece, _ in others)], sum((counts for _, counts in others), total)
 
 
 def result_files(output: str) -> Iterator[str]:
@@ -324,12 +333,12 @@ def _record(file: FileRecord) -> dict[str, Any]:
 
 def _inputs(entries: Iterable[LedgerEntry]) -> list[dict[str, Any]]:
     files = []
-    for piece, sha256, counts in _files_of(entries):
+    for (piece, *_), counts in _files_of(entries):
         record = {"name": piece.name, "n_bytes": piece.n_bytes, "format": piece.format}
         if piece.compression != "none":
             record["compression"] = piece.compression
-        if sha256:
-            record["sha256"] = sha256
+        if counts.sha256:
+            record["sha256"] = counts.sha256
         read = {name: value for name, value in counts.to_record().items() if name != "sha256"}
         files.append({**record, "read": read})
     return files

@@ -124,7 +124,7 @@ def plan_splits(input: InputConfig, salt: str) -> list[Split]:
     if problems:
         raise _summarize(problems)
     groups = _group((each for each in cut if not isinstance(each, Exception)), input.split_bytes)
-    return _name_splits(groups, salt)
+    return name_splits(groups, salt)
 
 
 def _match_all(patterns: Iterable[str], problems: list[Exception]) -> list[tuple[str, storage.FileStat]]:
@@ -252,7 +252,8 @@ def _group(files: Iterable[list[Piece]], split_bytes: int) -> Iterator[list[Piec
         yield group
 
 
-def _name_splits(groups: Iterable[list[Piece]], salt: str) -> list[Split]:
+def name_splits(groups: Iterable[list[Piece]], salt: str) -> list[Split]:
+    """Returns splits that read these pieces, in this order, with ids that depend on them and on `salt`."""
     splits = []
     n_same: Counter[str] = Counter()
     for index, pieces in enumerate(groups):

@@ -8,6 +8,7 @@ import os
 import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, BinaryIO, cast
 
 import numpy as np
@@ -65,7 +66,12 @@ def padded_spans(ids: Any, offsets: Any, pad_id: int, is_left: bool, starts: Any
 
 
 def tokenize_split(
-    split: Split, config: Config, tokenizer: Tokenizer, n_splits: int, on_batch: OnBatch | None = None
+    split: Split,
+    config: Config,
+    tokenizer: Tokenizer,
+    n_splits: int,
+    on_batch: OnBatch | None = None,
+    wanted: "Wanted | None" = None,
 ) -> LedgerEntry:
     """Reads, tokenizes, writes and commits one split; or returns its entry, without work, if that is done already.
 
@@ -78,6 +84,7 @@ def tokenize_split(
       tokenizer: compiled, with the truncation and padding of the config; may be shared by threads.
       n_splits: of the plan.
       on_batch: called after each batch; what it raises stops the attempt.
+      wanted: the documents to tokenize; None: all.
 
     Raises:
       OSError: if a file cannot be read or written.
@@ -94,13 +101,23 @@ def tokenize_split(
     with ledger.Staging(output, split.id) as staging:
         attempt = _Attempt(split, config, tokenizer, info, staging, n_splits)
         for batch in read_split(split, config.input):
-            n_documents, n_rejected, n_tokens = attempt.add(batch)
+            n_documents, n_rejected, n_tokens = attempt.add(batch, wanted)
             limits.check(attempt.n_records, attempt.n_rejected)
             if on_batch is not None:
                 on_batch(batch.n_bytes, n_documents, n_rejected, n_tokens)
         entry = attempt.finish()
         staging.commit(entry)
     return entry
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """Which documents of a split are to be tokenized."""
+
+    rule: str
+    """By which the others are filtered."""
+    offsets: Mapping[int, np.ndarray]
+    """By the index of a piece the offsets of its documents; of a piece that is not named, all."""
 
 
 class _Attempt:
@@ -137,7 +154,7 @@ class _Attempt:
         """Records rejected so far, by readers and by text steps."""
         return self._rejects.n_rows
 
-    def add(self, batch: ReadBatch) -> tuple[int, int, int]:
+    def add(self, batch: ReadBatch, wanted: "Wanted | None" = None) -> tuple[int, int, int]:
         """Tokenizes and writes the documents of a batch.
 
         Returns:
@@ -146,12 +163,22 @@ class _Attempt:
         before = self._statistics.n_documents, self.n_rejected, self._statistics.n_tokens
         self._accounts.add(batch.pieces)
         self.n_records += batch.n_records
-        for documents in self._slices(batch.documents):
+        chosen = batch.documents if wanted is None else self._choose(batch.documents, wanted)
+        for documents in self._slices(chosen):
             self._writer.write(self._tokenize(documents))
         if batch.rejects is not None:
             self._rejects.write(batch.rejects)
         after = self._statistics.n_documents, self.n_rejected, self._statistics.n_tokens
         return after[0] - before[0], after[1] - before[1], after[2] - before[2]
+
+    def _choose(self, documents: pa.RecordBatch, wanted: "Wanted") -> pa.RecordBatch:
+        """Returns the documents that are wanted; the others are booked as filtered."""
+        pieces, offsets = documents.column("piece").to_numpy(), documents.column("offset").to_numpy()
+        is_wanted = np.ones(documents.num_rows, np.bool_)
+        for piece, at in wanted.offsets.items():
+            is_wanted &= (pieces != piece) | np.isin(offsets, at)
+        self._accounts.filter(documents.filter(pa.array(~is_wanted)), wanted.rule)
+        return documents.filter(pa.array(is_wanted))
 
     def finish(self) -> LedgerEntry:
         """Finishes the files and returns the entry to commit.
