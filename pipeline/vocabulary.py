@@ -33,6 +33,8 @@ def load_tokenizer(config: TokenizerConfig) -> Tokenizer:
     tokenizer = Tokenizer.from_file(
         config.file, lowercase=config.lowercase, strip_accents=config.strip_accents, oov=config.oov
     )
+    if tokenizer.model is None:
+        raise ValueError(f"{config.file!r} has no model, so no text can be tokenized with it; train a vocabulary first")
     return shape_rows(tokenizer, config)
 
 

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The tokenizer section becomes a tokenizer: every key of it shows in the result."""
 
+import json
+
 import pyarrow as pa
 import pytest
 
@@ -8,6 +10,7 @@ from pipeline import schemas
 from pipeline.config import PaddingConfig, TokenizerConfig, TruncationConfig
 from pipeline.train_config import TrainConfig
 from pipeline.vocabulary import counting_tokenizer, load_tokenizer, shape_rows, train_tokenizer
+from tokenizer import Tokenizer
 
 TEXTS = pa.array(["Mills, Ⰻx"])
 
@@ -52,6 +55,21 @@ def test_row_shape_of_the_file_does_not_count(tiny_vocab_file, tmp_path):
     tokenizer.enable_truncation(1)
     tokenizer.save(tmp_path / "tokenizer.json")
     assert ids(load_tokenizer(TokenizerConfig(file=str(tmp_path / "tokenizer.json")))) == [7, 13, 17, 1]
+
+
+@pytest.mark.parametrize(
+    "model, problem",
+    [
+        (None, "tokenizer.json' has no model, so no text can be tokenized with it"),
+        ({"max_input_chars_per_word": 1 << 63}, "must fit into 64 bits, got 9223372036854775808"),
+    ],
+)
+def test_a_tokenizer_that_cannot_tokenize_is_refused_before_any_text(tiny_vocab_file, tmp_path, model, problem):
+    parts = json.loads(Tokenizer.from_file(tiny_vocab_file).to_str())
+    parts["model"] = model and {**parts["model"], **model}
+    (tmp_path / "tokenizer.json").write_text(json.dumps(parts))
+    with pytest.raises(ValueError, match=problem):
+        load_tokenizer(TokenizerConfig(file=str(tmp_path / "tokenizer.json")))
 
 
 def test_train_as_the_config_says():

@@ -121,7 +121,7 @@ MODEL = {"type": "WordPiece", "vocab": {"[UNK]": 0}}
         ({"model": MODEL | {"vocab": {"[UNK]": "0"}}}, "must be an integer"),
         ({"model": MODEL | {"vocab": {"[UNK]": 0, "a": 0}}}, r"id 0 belongs to two tokens, '\[UNK\]' and 'a'"),
         ({"model": MODEL | {"vocab": {}}}, "no unknown token"),
-        ({"model": MODEL | {"max_input_chars_per_word": 0}}, "max_input_chars_per_word must be positive, got 0"),
+        ({"model": MODEL | {"max_input_chars_per_word": 0}}, r"must be positive and below 2\*\*63, got 0"),
         ({"model": MODEL | {"oov_policy": "guess"}}, "oov must be one of word, contain, char, byte, got 'guess'"),
         ({"model": MODEL | {"oov_policy": "byte"}}, "needs byte tokens"),
         ({"model": MODEL | {"new": 1}}, "model: field 'new' is not supported"),

@@ -68,8 +68,10 @@ class WordPiece:
     def __post_init__(self) -> None:
         if self.oov_policy not in OOV_POLICIES:
             raise ValueError(f"oov must be one of {', '.join(OOV_POLICIES)}, got {self.oov_policy!r}")
-        if self.max_input_chars_per_word < 1:
-            raise ValueError(f"max_input_chars_per_word must be positive, got {self.max_input_chars_per_word!r}")
+        if not 1 <= self.max_input_chars_per_word < 1 << 63:  # kernels count in int64
+            raise ValueError(
+                f"max_input_chars_per_word must be positive and below 2**63, got {self.max_input_chars_per_word!r}"
+            )
         if self.unk_token not in self.vocab:
             raise ValueError(
                 f"the vocabulary has no unknown token {self.unk_token!r}; add it, or name another with unk_token="
