@@ -1,12 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
 """kill -9 anywhere, start again with --resume: the same bytes as a run that nobody disturbed."""
 
+import errno
+import os
 import signal
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+
+from pipeline import storage
 
 ROOT = Path(__file__).parents[2]
 
@@ -106,3 +110,34 @@ def test_new_files_are_added_and_changed_ones_redone(make_job, sections, corpus)
     fresh = make_job("fresh", **sections)
     assert fresh.run("tokenize", *options) == 0
     assert job.files() == fresh.files()
+
+
+@pytest.mark.parametrize("n_files", [4, 9, 14])
+def test_a_disk_that_is_full_leaves_nothing_half_written(
+    make_job, corpus, tiny_vocab_file, capsys, monkeypatch, n_files
+):
+    sections = {
+        "input": {"paths": [str(corpus / "*")], "split_bytes": 6000},
+        "tokenizer": {"file": str(tiny_vocab_file)},
+    }
+    undisturbed = make_job("undisturbed", **sections)
+    assert undisturbed.run("tokenize", "--mode", "inline") == 0
+    files = undisturbed.files()
+    finish, n_left = storage.finish, n_files
+
+    def finish_or_fail(handle):
+        nonlocal n_left
+        n_left -= 1
+        if n_left < 0:
+            handle.close()
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        finish(handle)
+
+    monkeypatch.setattr(storage, "finish", finish_or_fail)
+    job = make_job("job", **sections)
+    assert job.run("tokenize", "--mode", "inline") == 1
+    assert "tokenmill: failed: [Errno 28] No space left on device" in capsys.readouterr().err
+    assert all(files[name] == data for name, data in job.files().items())
+    monkeypatch.undo()
+    assert job.run("tokenize", "--mode", "inline", "--resume") == 0
+    assert job.files() == files
