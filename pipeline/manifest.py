@@ -27,7 +27,7 @@ from tokenizer import UNICODE_VERSIONS
 VERSION = "0.1.0"
 """Version of TokenMill, which may decide what is written."""
 
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
 """Version of the manifest."""
 
 MANIFEST = "manifest.json"
@@ -318,7 +318,13 @@ def read(output: str) -> dict[str, Any]:
             manifest = json.loads(handle.read())
         except ValueError as error:
             raise ValueError(f"{path!r} is not a manifest: {error}") from error
-    if not isinstance(manifest, dict) or manifest.get("format_version") != FORMAT_VERSION:
+    version = manifest.get("format_version") if isinstance(manifest, dict) else None
+    if isinstance(version, int) and version != FORMAT_VERSION:
+        raise ValueError(
+            f"{path!r} has format {version}, this TokenMill reads {FORMAT_VERSION}: use the TokenMill that wrote the "
+            "folder, or run the job again with --overwrite"
+        )
+    if version != FORMAT_VERSION:
         raise ValueError(f"{path!r} is not a manifest of format {FORMAT_VERSION}")
     return manifest
 

@@ -1,20 +1,29 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Documents that a text step or a span gave up: moved from the documents of a batch to its rejects."""
+"""Rejects of a split: documents that a text step or a span gave up are among them, and all of them are a file."""
 
 import dataclasses
+from collections import Counter
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.parquet as pq
 
-from pipeline import schemas
+from pipeline import ledger, schemas
+from pipeline.ledger import FileRecord
 from pipeline.readers import ReadBatch
 from pipeline.readers.rejects import SAMPLE_BYTES
-from pipeline.splits import Split
+from pipeline.splits import Piece, Split
+from pipeline.writers.parquet import RowGroups
 
 REASON = "text_timeout"
+
+_REJECT_LIMITS = (1 << 16, 64 << 20)
+"""Rows of a row group of rejects, and bytes of their strings."""
+
 _DETAIL = "a regular expression of normalize or spans did not finish in its time"
 
 
@@ -42,3 +51,52 @@ def without_rejected(batch: ReadBatch, rejected: npt.NDArray[np.bool_], split: S
     return dataclasses.replace(
         batch, documents=batch.documents.filter(pa.array(~rejected)), rejects=table.to_batches()[0]
     )
+
+
+class RejectsFile:
+    """The rejects of a split, a file only if there are any. Sources are names, not paths: the same bytes anywhere."""
+
+    def __init__(self, staging: ledger.Staging, name: str, pieces: Iterable[Piece]) -> None:
+        """Creates no file yet.
+
+        Args:
+          staging: of the attempt.
+          name: `ledger.rejects_name` of the split.
+          pieces: of the split.
+        """
+        self.reasons: Counter[str] = Counter()
+        self.n_rows = self.n_bytes = 0
+        self._staging = staging
+        self._name = name
+        self._names = {piece.path: piece.name for piece in pieces}
+        self._file: ledger.StagedFile | None = None
+        self._writer: pq.ParquetWriter | None = None
+        self._groups = RowGroups(_REJECT_LIMITS)
+
+    def write(self, rejects: pa.RecordBatch) -> None:
+        """Appends rows of `schemas.REJECTS`."""
+        if rejects.num_rows == 0:
+            return
+        if self._writer is None:
+            self._file = self._staging.create(self._name)
+            self._writer = pq.ParquetWriter(self._file, schemas.REJECTS, compression="zstd", store_schema=False)
+        self.n_rows += rejects.num_rows
+        self.n_bytes += pc.sum(rejects.column("n_bytes")).as_py()
+        self.reasons.update(rejects.column("reason").to_pylist())
+        source = pa.array([self._names[path] for path in rejects.column("source").to_pylist()], pa.string())
+        rejects = rejects.set_column(0, schemas.REJECTS.field(0), source)
+        n_string_bytes = sum(
+            pc.binary_length(rejects.column(name)).to_numpy().astype(np.int64)
+            for name in ("source", "detail", "sample")
+        )
+        for group in self._groups.add(rejects, (np.ones(rejects.num_rows, np.int64), n_string_bytes)):
+            self._writer.write_table(group)
+
+    def finish(self) -> FileRecord | None:
+        """Finishes the file; None if there is none."""
+        if self._file is None or self._writer is None:
+            return None
+        for group in self._groups.rest():
+            self._writer.write_table(group)
+        self._writer.close()
+        return self._file.finish(rows=self.n_rows)

@@ -6,14 +6,12 @@ import functools
 import io
 import os
 import tempfile
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, BinaryIO, cast
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from pipeline import ledger, manifest, rejecting, schemas, statistics, storage, writers
@@ -23,11 +21,10 @@ from pipeline.ledger import BooksError, FileRecord, LedgerEntry
 from pipeline.limits import RejectLimits
 from pipeline.manifest import Job
 from pipeline.readers import ReadBatch, read_split
-from pipeline.splits import Piece, Split
+from pipeline.splits import Split
 from pipeline.statistics import Statistics
 from pipeline.text_counts import TextCounts
 from pipeline.writers import TokenizerInfo
-from pipeline.writers.parquet import RowGroups
 from tokenizer import Padding, Tokenizer, Truncation
 from tokenizer.kernels.compiling import kernel
 
@@ -36,9 +33,6 @@ OnBatch = Callable[[int, int, int, int], None]
 
 _PADDED_IDS = 4 << 20
 """Ids of padded rows to hold at a time: padding may turn 4 MiB of short documents into gigabytes."""
-
-_REJECT_LIMITS = (1 << 16, 64 << 20)
-"""Rows of a row group of rejects, and bytes of their strings."""
 
 
 @kernel
@@ -145,7 +139,7 @@ class _Attempt:
         self._writer = writers.open_writer(
             cast(BinaryIO, self._shard), config.output, info, with_sources=config.text.keeps_sources
         )
-        self._rejects = _Rejects(staging, ledger.rejects_name(split.index, n_splits), split.pieces)
+        self._rejects = rejecting.RejectsFile(staging, ledger.rejects_name(split.index, n_splits), split.pieces)
         self._accounts = Accounts(len(split.pieces))
         self.n_records = 0
 
@@ -273,48 +267,6 @@ class _Attempt:
                 f"document {documents.column('doc_id')[row].as_py()!r} has {n_ids[row]} tokens, more than "
                 f"tokenizer.padding.length {length}; raise it, or set tokenizer.truncation"
             )
-
-
-class _Rejects:
-    """The rejects of a split, a file only if there are any. Sources are names, not paths: the same bytes anywhere."""
-
-    def __init__(self, staging: ledger.Staging, name: str, pieces: Iterable[Piece]) -> None:
-        self.reasons: Counter[str] = Counter()
-        self.n_rows = self.n_bytes = 0
-        self._staging = staging
-        self._name = name
-        self._names = {piece.path: piece.name for piece in pieces}
-        self._file: ledger.StagedFile | None = None
-        self._writer: pq.ParquetWriter | None = None
-        self._groups = RowGroups(_REJECT_LIMITS)
-
-    def write(self, rejects: pa.RecordBatch) -> None:
-        """Appends rows of `schemas.REJECTS`."""
-        if rejects.num_rows == 0:
-            return
-        if self._writer is None:
-            self._file = self._staging.create(self._name)
-            self._writer = pq.ParquetWriter(self._file, schemas.REJECTS, compression="zstd", store_schema=False)
-        self.n_rows += rejects.num_rows
-        self.n_bytes += pc.sum(rejects.column("n_bytes")).as_py()
-        self.reasons.update(rejects.column("reason").to_pylist())
-        source = pa.array([self._names[path] for path in rejects.column("source").to_pylist()], pa.string())
-        rejects = rejects.set_column(0, schemas.REJECTS.field(0), source)
-        n_string_bytes = sum(
-            pc.binary_length(rejects.column(name)).to_numpy().astype(np.int64)
-            for name in ("source", "detail", "sample")
-        )
-        for group in self._groups.add(rejects, (np.ones(rejects.num_rows, np.int64), n_string_bytes)):
-            self._writer.write_table(group)
-
-    def finish(self) -> FileRecord | None:
-        """Finishes the file; None if there is none."""
-        if self._file is None or self._writer is None:
-            return None
-        for group in self._groups.rest():
-            self._writer.write_table(group)
-        self._writer.close()
-        return self._file.finish(rows=self.n_rows)
 
 
 def tokenizer_info(tokenizer: Tokenizer) -> TokenizerInfo:

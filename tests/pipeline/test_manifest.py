@@ -404,6 +404,9 @@ def test_reading_says_why_there_is_no_manifest(tmp_path):
     prepare_output(str(tmp_path), JOB, "new")
     with pytest.raises(ValueError, match="its job has not finished"):
         manifest.read(str(tmp_path))
-    (tmp_path / "manifest.json").write_text('{"format_version": 99}')
-    with pytest.raises(ValueError, match="is not a manifest of format 1"):
+    (tmp_path / "manifest.json").write_text("[]")
+    with pytest.raises(ValueError, match=f"is not a manifest of format {manifest.FORMAT_VERSION}"):
+        manifest.read(str(tmp_path))
+    (tmp_path / "manifest.json").write_text('{"format_version": 1}')
+    with pytest.raises(ValueError, match="has format 1, this TokenMill reads 2: use the"):
         manifest.read(str(tmp_path))

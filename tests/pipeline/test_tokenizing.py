@@ -11,7 +11,7 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
-from pipeline import ledger, manifest, readers, tokenizing, writers
+from pipeline import ledger, manifest, readers, rejecting, tokenizing, writers
 from pipeline.config import Config
 from pipeline.ledger import BooksError
 from pipeline.manifest import Job
@@ -395,7 +395,7 @@ def test_a_file_that_shrinks_while_it_is_read_is_an_error(work, corpus):
 
 
 def test_rejects_are_cut_into_row_groups_by_rows_alone(work, monkeypatch):
-    monkeypatch.setattr(tokenizing, "_REJECT_LIMITS", (2, 1 << 20))
+    monkeypatch.setattr(rejecting, "_REJECT_LIMITS", (2, 1 << 20))
     job = work(split_bytes=10**6)
     (entry,) = job.tokenize()
     metadata = pq.ParquetFile(job.output / entry.rejects.file).metadata

@@ -335,7 +335,7 @@ def test_files_that_lie_among_the_results_are_found(folder, name):
     assert folder.problems() == [f"{name}: lies among the results, but the manifest does not list it"]
 
 
-@pytest.mark.parametrize("data", [b"", b"[]", b"{}", b'{"format_version": 1}', b'{"format_version": 1, "files": [3]}'])
+@pytest.mark.parametrize("data", [b"", b"[]", b"{}", b'{"format_version": 2}', b'{"format_version": 2, "files": [3]}'])
 def test_a_manifest_of_something_else_is_a_problem(folder, data):
     (folder.path / "manifest.json").write_bytes(data)
     (problem,) = folder.problems()
