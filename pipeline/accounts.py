@@ -65,29 +65,10 @@ class Accounts:
         self._checksums = [""] * n_pieces
 
     def add(self, pieces: Iterable[tuple[int, PieceCounts]]) -> None:
-        """Adds what a batch holds of each piece: `readers.ReadBatch.pieces`."""
+        """Adds what a batch holds of each piece, `readers.ReadBatch.pieces`, or what is moved."""
         for piece, counts in pieces:
             self._counts[piece] += counts
             self._checksums[piece] = counts.sha256 or self._checksums[piece]
-
-    def filter(self, documents: pa.RecordBatch, rule: str) -> None:
-        """Moves documents that were read to those that `rule` leaves out.
-
-        Args:
-          documents: of `schemas.DOCUMENTS`; the ones that are left out.
-          rule: its name.
-        """
-        for piece, n, n_bytes in _by_piece(documents):
-            self._counts[piece] += PieceCounts(
-                n_documents=-n, n_document_bytes=-n_bytes, filtered={rule: n}, n_filtered_bytes=n_bytes
-            )
-
-    def reject(self, documents: pa.RecordBatch, reason: str) -> None:
-        """Moves documents that were read to the records that are rejected for `reason`; as `filter`."""
-        for piece, n, n_bytes in _by_piece(documents):
-            self._counts[piece] += PieceCounts(
-                n_documents=-n, n_document_bytes=-n_bytes, rejected={reason: n}, n_rejected_bytes=n_bytes
-            )
 
     def finish(self) -> tuple[PieceCounts, ...]:
         """Returns the counts of every piece, in order."""
@@ -97,6 +78,31 @@ class Accounts:
             )
             for counts, sha in zip(self._counts, self._checksums, strict=True)
         )
+
+
+Moves = tuple[tuple[int, PieceCounts], ...]
+"""By the index of a piece, what is to be added to its counts."""
+
+
+def filtered(documents: pa.RecordBatch, rule: str) -> Moves:
+    """Returns what moves documents that were read to those that a rule leaves out.
+
+    Args:
+      documents: of `schemas.DOCUMENTS`; the ones that are left out.
+      rule: its name.
+    """
+    return tuple(
+        (piece, PieceCounts(n_documents=-n, n_document_bytes=-size, filtered={rule: n}, n_filtered_bytes=size))
+        for piece, n, size in _by_piece(documents)
+    )
+
+
+def rejected(documents: pa.RecordBatch, reason: str) -> Moves:
+    """Returns what moves documents that were read to the records that are rejected for a reason; as `filtered`."""
+    return tuple(
+        (piece, PieceCounts(n_documents=-n, n_document_bytes=-size, rejected={reason: n}, n_rejected_bytes=size))
+        for piece, n, size in _by_piece(documents)
+    )
 
 
 def _by_piece(documents: pa.RecordBatch) -> Iterator[tuple[int, int, int]]:

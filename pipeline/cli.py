@@ -343,7 +343,7 @@ def _workers(options: argparse.Namespace) -> int:
 def _replay(options: argparse.Namespace) -> int:
     from pipeline.config import load_config
     from pipeline.ledger import BooksError
-    from pipeline.replay import replay
+    from pipeline.replay import COMMITTED, replay
 
     with _mistakes():
         config = load_config(options.config, options.overrides)
@@ -353,9 +353,12 @@ def _replay(options: argparse.Namespace) -> int:
             _say(f"failed: {error}")
             return _FAILED
     rejected = sum(totals["rejected"].values())
+    filtered = {rule: n for rule, n in totals["filtered"].items() if rule != COMMITTED}
+    n_records = totals["n_documents"] + rejected + sum(filtered.values())
+    left_out = "".join(f", {n:,} left out by {rule}" for rule, n in filtered.items())
     print(
-        f"{config.output.path}: {totals['n_documents'] + rejected:,} rejected records read again: "
-        f"{totals['n_documents']:,} documents in replay/, {rejected:,} rejected again"
+        f"{config.output.path}: {n_records:,} rejected records read again: "
+        f"{totals['n_documents']:,} documents in replay/, {rejected:,} rejected again{left_out}"
     )
     return _DONE
 

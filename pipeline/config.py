@@ -60,6 +60,10 @@ class InputConfig(Section):
     """The job stops once more records than this are rejected; null: never. It can be raised and the job resumed."""
     max_rejected_fraction: Annotated[float, Field(ge=0, le=1)] | None = None
     """The same as a share of the records read, once they are 10,000 and at the end."""
+    sample: Annotated[float, Field(gt=0, le=1)] | None = None
+    """The fraction of the documents to use, chosen by hash; null: all. A smaller sample is part of a larger one."""
+    sample_seed: Annotated[int, Field(ge=0)] = 0
+    """Picks one of many samples."""
 
     @model_validator(mode="after")
     def _check_document(self) -> Self:

@@ -49,8 +49,8 @@ MAX_COUNTER_BYTES = 256 << 20
 MAX_GROUPS = 4096
 """Sources a corpus may be counted by."""
 
-OnBatch = Callable[[int, int, int, int], None]
-"""Hears of progress: bytes read, documents, rejected records and tokens of one batch."""
+OnBatch = Callable[[int, int, int, int, int], None]
+"""Hears of progress: bytes read, documents, rejected records, tokens and filtered documents of one batch."""
 
 
 @dataclass(frozen=True)
@@ -242,7 +242,7 @@ def count_split(
                 totals += read
                 RejectLimits.of(input_config).check(totals.n_records, sum((totals.rejected or {}).values()))
                 if on_batch is not None:
-                    on_batch(read.n_bytes, read.n_documents, read.n_records - read.n_documents, 0)
+                    on_batch(read.n_bytes, read.n_documents, sum((read.rejected or {}).values()), 0, batch.n_filtered)
             counters.empty()
         groups = tuple(counters.totals[group] for group in counters.numbers)
         totals += Totals(n_words=sum(group.n_words for group in groups))
@@ -327,15 +327,17 @@ def _text_sizes(texts: pa.Array) -> tuple[int, int]:
 
 
 def _totals_of(batch: ReadBatch) -> Totals:
-    documents, rejects = batch.documents, batch.rejects
+    documents, rejects, read = batch.documents, batch.rejects, batch.counts
     reasons = pc.value_counts(rejects.column("reason")).to_pylist() if rejects is not None else []
     return Totals(
         n_records=batch.n_records,
         n_documents=documents.num_rows,
         rejected={found["values"]: found["counts"] for found in reasons},
+        filtered=read.filtered,
         n_bytes=batch.n_bytes,
         n_document_bytes=pc.sum(documents.column("n_bytes")).as_py() or 0,
         n_rejected_bytes=(pc.sum(rejects.column("n_bytes")).as_py() or 0) if rejects is not None else 0,
+        n_filtered_bytes=read.n_filtered_bytes,
         n_skipped_bytes=batch.n_skipped_bytes,
         n_text_bytes=pc.sum(pc.binary_length(documents.column("text"))).as_py() or 0,
         n_chars=pc.sum(pc.utf8_length(documents.column("text"))).as_py() or 0,

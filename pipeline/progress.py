@@ -91,7 +91,7 @@ class _Counts:
     n_bytes: int = 0
     n_tokens: int = 0
     n_rejected: int = 0
-    n_documents: int = 0
+    n_records: int = 0
 
 
 class Progress:
@@ -121,9 +121,9 @@ class Progress:
             self._enter(stage)
 
     def advance(
-        self, stage: str, split_id: str, n_bytes: int, n_rejected: int, n_tokens: int, n_documents: int = 0
+        self, stage: str, split_id: str, n_bytes: int, n_rejected: int, n_tokens: int, n_records: int = 0
     ) -> None:
-        """Adds a batch of a split.
+        """Adds a batch of a split; `n_records` are all that were read, rejected and filtered ones too.
 
         Raises:
           Cancelled: if the job is to stop; the split must not be committed.
@@ -137,11 +137,11 @@ class Progress:
                 counts.n_bytes += n_bytes
                 counts.n_rejected += n_rejected
                 counts.n_tokens += n_tokens
-                counts.n_documents += n_documents
+                counts.n_records += n_records
             total = self._totals[stage]
-            n_records, n_rejected = total.n_documents + total.n_rejected, total.n_rejected
+            found = total.n_records, total.n_rejected
         if self._limits is not None:
-            self._limits.check(n_records, n_rejected)
+            self._limits.check(*found)
 
     def finish(self, stage: str, split_id: str) -> None:
         """Says that a split is committed, by this run or an earlier one."""

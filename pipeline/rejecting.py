@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from pipeline import ledger, schemas
+from pipeline.accounts import rejected
 from pipeline.ledger import FileRecord
 from pipeline.readers import ReadBatch
 from pipeline.readers.rejects import SAMPLE_BYTES
@@ -41,15 +42,18 @@ def timed_out(gone: pa.RecordBatch, split: Split) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(columns, schema=schemas.REJECTS)
 
 
-def without_rejected(batch: ReadBatch, rejected: npt.NDArray[np.bool_], split: Split) -> ReadBatch:
+def without_rejected(batch: ReadBatch, is_rejected: npt.NDArray[np.bool_], split: Split) -> ReadBatch:
     """Returns a batch whose documents that took too long, bool[n], are among its rejects."""
-    if not rejected.any():
+    if not is_rejected.any():
         return batch
-    gone = batch.documents.filter(pa.array(rejected))
+    gone = batch.documents.filter(pa.array(is_rejected))
     rejects = [timed_out(gone, split), *([] if batch.rejects is None else [batch.rejects])]
     table = pa.Table.from_batches(rejects).combine_chunks()
     return dataclasses.replace(
-        batch, documents=batch.documents.filter(pa.array(~rejected)), rejects=table.to_batches()[0]
+        batch,
+        documents=batch.documents.filter(pa.array(~is_rejected)),
+        rejects=table.to_batches()[0],
+        pieces=(*batch.pieces, *rejected(gone, REASON)),
     )
 
 

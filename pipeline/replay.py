@@ -17,8 +17,9 @@ from pipeline.config import Config
 from pipeline.ledger import BooksError, LedgerEntry
 from pipeline.manifest import REPLAY, Job
 from pipeline.parquet_file import open_parquet
+from pipeline.readers import Wanted
 from pipeline.splits import MAX_PIECES, Piece, name_splits
-from pipeline.tokenizing import Wanted, finish_output, tokenize_split
+from pipeline.tokenizing import finish_output, tokenize_split
 from tokenizer import Tokenizer
 
 COMMITTED = "committed"

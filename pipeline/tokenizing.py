@@ -7,7 +7,6 @@ import io
 import os
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, BinaryIO, cast
 
 import numpy as np
@@ -15,12 +14,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from pipeline import ledger, manifest, rejecting, schemas, statistics, storage, writers
-from pipeline.accounts import Accounts, PieceCounts
+from pipeline.accounts import Accounts, PieceCounts, rejected
 from pipeline.config import Config
 from pipeline.ledger import BooksError, FileRecord, LedgerEntry
 from pipeline.limits import RejectLimits
 from pipeline.manifest import Job
-from pipeline.readers import ReadBatch, read_split
+from pipeline.readers import ReadBatch, Wanted, read_split
 from pipeline.splits import Split
 from pipeline.statistics import Statistics
 from pipeline.text_counts import TextCounts
@@ -28,8 +27,8 @@ from pipeline.writers import TokenizerInfo
 from tokenizer import Padding, Tokenizer, Truncation
 from tokenizer.kernels.compiling import kernel
 
-OnBatch = Callable[[int, int, int, int], None]
-"""Hears of progress: bytes read, documents, rejected records and tokens of one batch."""
+OnBatch = Callable[[int, int, int, int, int], None]
+"""Hears of progress: bytes read, documents, rejected records, tokens and filtered documents of one batch."""
 
 _PADDED_IDS = 4 << 20
 """Ids of padded rows to hold at a time: padding may turn 4 MiB of short documents into gigabytes."""
@@ -65,7 +64,7 @@ def tokenize_split(
     tokenizer: Tokenizer,
     n_splits: int,
     on_batch: OnBatch | None = None,
-    wanted: "Wanted | None" = None,
+    wanted: Wanted | None = None,
 ) -> LedgerEntry:
     """Reads, tokenizes, writes and commits one split; or returns its entry, without work, if that is done already.
 
@@ -94,24 +93,14 @@ def tokenize_split(
     limits = RejectLimits.of(config.input)
     with ledger.Staging(output, split.id) as staging:
         attempt = _Attempt(split, config, tokenizer, info, staging, n_splits)
-        for batch in read_split(split, config.input):
-            n_documents, n_rejected, n_tokens = attempt.add(batch, wanted)
+        for batch in read_split(split, config.input, wanted=wanted):
+            n_documents, n_rejected, n_tokens = attempt.add(batch)
             limits.check(attempt.n_records, attempt.n_rejected)
             if on_batch is not None:
-                on_batch(batch.n_bytes, n_documents, n_rejected, n_tokens)
+                on_batch(batch.n_bytes, n_documents, n_rejected, n_tokens, batch.n_filtered)
         entry = attempt.finish()
         staging.commit(entry)
     return entry
-
-
-@dataclass(frozen=True)
-class Wanted:
-    """Which documents of a split are to be tokenized."""
-
-    rule: str
-    """By which the others are filtered."""
-    offsets: Mapping[int, np.ndarray]
-    """By the index of a piece the offsets of its documents; of a piece that is not named, all."""
 
 
 class _Attempt:
@@ -148,7 +137,7 @@ class _Attempt:
         """Records rejected so far, by readers and by text steps."""
         return self._rejects.n_rows
 
-    def add(self, batch: ReadBatch, wanted: "Wanted | None" = None) -> tuple[int, int, int]:
+    def add(self, batch: ReadBatch) -> tuple[int, int, int]:
         """Tokenizes and writes the documents of a batch.
 
         Returns:
@@ -157,22 +146,12 @@ class _Attempt:
         before = self._statistics.n_documents, self.n_rejected, self._statistics.n_tokens
         self._accounts.add(batch.pieces)
         self.n_records += batch.n_records
-        chosen = batch.documents if wanted is None else self._choose(batch.documents, wanted)
-        for documents in self._slices(chosen):
+        for documents in self._slices(batch.documents):
             self._writer.write(self._tokenize(documents))
         if batch.rejects is not None:
             self._rejects.write(batch.rejects)
         after = self._statistics.n_documents, self.n_rejected, self._statistics.n_tokens
         return after[0] - before[0], after[1] - before[1], after[2] - before[2]
-
-    def _choose(self, documents: pa.RecordBatch, wanted: "Wanted") -> pa.RecordBatch:
-        """Returns the documents that are wanted; the others are booked as filtered."""
-        pieces, offsets = documents.column("piece").to_numpy(), documents.column("offset").to_numpy()
-        is_wanted = np.ones(documents.num_rows, np.bool_)
-        for piece, at in wanted.offsets.items():
-            is_wanted &= (pieces != piece) | np.isin(offsets, at)
-        self._accounts.filter(documents.filter(pa.array(~is_wanted)), wanted.rule)
-        return documents.filter(pa.array(is_wanted))
 
     def finish(self) -> LedgerEntry:
         """Finishes the files and returns the entry to commit.
@@ -237,7 +216,7 @@ class _Attempt:
         if prepared.rejected.any():
             gone = documents.filter(pa.array(prepared.rejected))
             self._rejects.write(rejecting.timed_out(gone, self._split))
-            self._accounts.reject(gone, rejecting.REASON)
+            self._accounts.add(rejected(gone, rejecting.REASON))
             kept = pa.array(~prepared.rejected)
             text, rows, documents = text.filter(kept), rows.filter(kept), documents.filter(kept)
             sources = sources.filter(kept) if sources is not None else None

@@ -76,21 +76,22 @@ class _Report:
 
     def __init__(self, transform: type[beam.PTransform], stage: str) -> None:
         self._stage = stage
-        names = ("bytes-in", "documents-in", "documents-rejected", "tokens-out")
+        names = ("bytes-in", "documents-in", "documents-rejected", "tokens-out", "documents-filtered")
         self._counters = [Metrics.counter(transform, name) for name in names]
         self._done = Metrics.counter(transform, "splits-done")
 
     @contextlib.contextmanager
     def of(self, split: Split) -> Iterator[counting.OnBatch]:
         """Yields what is to be called after each batch of `split`."""
-        totals = [0, 0, 0, 0]
+        totals = [0, 0, 0, 0, 0]
         watcher = progress.current()
 
-        def on_batch(n_bytes: int, n_documents: int, n_rejected: int, n_tokens: int) -> None:
-            for i, number in enumerate((n_bytes, n_documents, n_rejected, n_tokens)):
+        def on_batch(n_bytes: int, n_documents: int, n_rejected: int, n_tokens: int, n_filtered: int) -> None:
+            for i, number in enumerate((n_bytes, n_documents, n_rejected, n_tokens, n_filtered)):
                 totals[i] += number
             if watcher is not None:
-                watcher.advance(self._stage, split.id, n_bytes, n_rejected, n_tokens, n_documents)
+                n_records = n_documents + n_rejected + n_filtered
+                watcher.advance(self._stage, split.id, n_bytes, n_rejected, n_tokens, n_records)
 
         yield on_batch
         for counter, number in zip(self._counters, totals, strict=True):
@@ -115,7 +116,8 @@ class TokenizeSplits(beam.PTransform):
 
     Input: splits as JSON. Output: the id of each split, once its shard and ledger entry are on disk. A split that is
     committed already costs the reading of its files. Memory: one batch, its tokens and a row group per worker.
-    Counters: bytes-in, documents-in, documents-rejected, tokens-out, splits-done. Bad documents go to `rejected/`.
+    Counters: bytes-in, documents-in, documents-rejected, documents-filtered, tokens-out, splits-done. Bad documents go
+    to `rejected/`.
     """
 
     config: Config
@@ -147,7 +149,7 @@ class CountSplits(beam.PTransform):
 
     Input: splits as JSON. Output: `SplitCounts` as JSON. Memory: one batch and at most
     `counting.MAX_COUNTER_BYTES` of distinct words per worker. Counters: bytes-in, documents-in, documents-rejected,
-    splits-done.
+    documents-filtered, splits-done.
     """
 
     input: InputConfig

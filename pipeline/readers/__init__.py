@@ -11,9 +11,11 @@ from pipeline import storage
 from pipeline.config import InputConfig
 from pipeline.readers.batches import Batcher, Part, Source
 from pipeline.readers.batches import ReadBatch as ReadBatch
+from pipeline.readers.choosing import Wanted as Wanted
 from pipeline.readers.jsonl import read_jsonl
 from pipeline.readers.parquet import read_row_groups
 from pipeline.readers.rejects import REASONS as REASONS
+from pipeline.readers.sampling import sample_batch
 from pipeline.readers.streams import Stream
 from pipeline.readers.text import TextReader
 
@@ -23,16 +25,20 @@ if TYPE_CHECKING:  # pipeline.splits imports the readers
 BATCH_BYTES = 4 << 20
 
 
-def read_split(split: "Split", input: InputConfig, batch_bytes: int = BATCH_BYTES) -> Iterator[ReadBatch]:
+def read_split(
+    split: "Split", input: InputConfig, batch_bytes: int = BATCH_BYTES, wanted: Wanted | None = None
+) -> Iterator[ReadBatch]:
     """Yields the documents and rejects of a split, in the order of its pieces and of the records in each.
 
     Small files share batches. The same split gives the same rows whatever `batch_bytes` is; only where batches end
-    differs. For every batch `n_bytes` is the sum of the bytes of its documents, of its rejects and of what was skipped.
+    differs. For every batch `n_bytes` is the sum of the bytes of its documents, its rejects, what was filtered and what
+    was skipped.
 
     Args:
       split: what to read, as planned.
       input: how to find documents in it.
       batch_bytes: size of a batch, all columns counted; a document that is larger comes alone.
+      wanted: the documents to give, before a sample is taken of them; None: all.
 
     Raises:
       OSError: when a file cannot be read or is shorter than it was when the split was planned.
@@ -41,9 +47,17 @@ def read_split(split: "Split", input: InputConfig, batch_bytes: int = BATCH_BYTE
     """
     if batch_bytes < 1:
         raise ValueError(f"batch_bytes must be positive, got {batch_bytes!r}")
+    names = [piece.name for piece in split.pieces]
+    for batch in _read_pieces(split, input, batch_bytes):
+        if wanted is not None:
+            batch = wanted.choose(batch)
+        yield batch if input.sample is None else sample_batch(batch, input.sample, input.sample_seed, names)
+
+
+def _read_pieces(split: "Split", config: InputConfig, batch_bytes: int) -> Iterator[ReadBatch]:
     batcher = Batcher(batch_bytes)
     for index, piece in enumerate(split.pieces):
-        for part in _read_piece(index, piece, input, batch_bytes):
+        for part in _read_piece(index, piece, config, batch_bytes):
             yield from batcher.add(dataclasses.replace(part, piece=index))
     yield from batcher.flush()
 

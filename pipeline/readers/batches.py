@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pipeline import schemas
-from pipeline.accounts import PieceCounts, count_part
+from pipeline.accounts import PieceCounts, count_part, filtered
 from pipeline.readers.lines import Positions
 
 
@@ -37,11 +37,30 @@ class ReadBatch:
     n_bytes: int
     """Bytes of the decompressed stream consumed; for Parquet, bytes of the text."""
     n_records: int
-    """Documents and rejects."""
+    """Documents, rejects and what was filtered."""
     n_skipped_bytes: int
     """Bytes of no record: blank lines, byte order marks."""
     pieces: tuple[tuple[int, PieceCounts], ...] = ()
-    """What the batch holds of each piece, by the index of the piece; the checksum is with the last of it."""
+    """What the batch holds of each piece, by the index of the piece, and what was moved since: sums of them count. The
+    checksum is with the last of a piece."""
+
+    @property
+    def counts(self) -> PieceCounts:
+        """What the batch holds of all pieces."""
+        return sum((counts for _, counts in self.pieces), PieceCounts())
+
+    @property
+    def n_filtered(self) -> int:
+        """Documents that rules left out."""
+        return sum(sum(counts.filtered.values()) for _, counts in self.pieces if counts.filtered)
+
+    def leave_out(self, is_kept: np.ndarray, rule: str) -> "ReadBatch":
+        """Returns the batch without the documents, bool[n], that `rule` does not keep; they count as filtered."""
+        if is_kept.all():
+            return self
+        gone = self.documents.filter(pa.array(~is_kept))
+        kept = self.documents.filter(pa.array(is_kept))
+        return dataclasses.replace(self, documents=kept, pieces=(*self.pieces, *filtered(gone, rule)))
 
 
 @dataclass(frozen=True, slots=True)

@@ -115,6 +115,22 @@ def test_text_steps_are_the_same_in_a_replay_and_what_they_gave_up_is_read_again
     assert job.run("verify", "--deep") == 0
 
 
+def test_a_sample_leaves_out_records_of_a_replay_too(job, capsys):
+    assert job.run("tokenize", "--workers", "1", "--overwrite", "--set", "input.sample=0.5") == 0
+    n_before = len(job.rows())
+    limit = "input.max_document_bytes=100000"
+    assert job.run("replay", "--set", limit) == 2
+    assert "input.sample: 0.5 there, None now" in capsys.readouterr().err
+    assert job.run("replay", "--set", limit, "--set", "input.sample=0.5") == 0
+    rows = replayed(job)
+    said = f"15 rejected records read again: {len(rows)} documents in replay/, 3 rejected again, "
+    assert said + f"{12 - len(rows)} left out by sample" in capsys.readouterr().out
+    assert job.run("verify", "--deep") == 0
+    assert job.run("tokenize", "--workers", "1", "--overwrite", "--set", limit, "--set", "input.sample=0.5") == 0
+    assert len(job.rows()) == n_before + len(rows)
+    assert 0 < len(rows) < 12
+
+
 def test_a_replay_that_is_not_of_this_job_or_has_lost_records_is_found(job, capsys):
     assert job.run("replay", "--set", "input.max_document_bytes=100000") == 0
     path = job.output / "replay/manifest.json"

@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from pipeline import schemas
-from pipeline.accounts import Accounts, PieceCounts
+from pipeline.accounts import Accounts, PieceCounts, filtered, rejected
 from pipeline.config import InputConfig
 from pipeline.readers import read_split
 from pipeline.splits import plan_splits
@@ -80,8 +80,8 @@ def two_accounts():
 
 def test_filtered_documents_move_from_one_account_to_the_other():
     accounts = two_accounts()
-    accounts.filter(DOCUMENTS, "short")
-    accounts.filter(DOCUMENTS.slice(0, 0), "long")
+    accounts.add(filtered(DOCUMENTS, "short"))
+    accounts.add(filtered(DOCUMENTS.slice(0, 0), "long"))
     first, second = accounts.finish()
     found = first.n_documents, first.filtered, first.n_document_bytes, first.n_filtered_bytes
     assert found == (1, {"short": 2}, 3, 3)
@@ -93,7 +93,7 @@ def test_filtered_documents_move_from_one_account_to_the_other():
 
 def test_documents_given_up_later_move_to_the_rejected():
     accounts = two_accounts()
-    accounts.reject(DOCUMENTS.slice(1), "text_timeout")
+    accounts.add(rejected(DOCUMENTS.slice(1), "text_timeout"))
     first, second = accounts.finish()
     assert (first.n_documents, first.rejected, first.n_rejected_bytes) == (2, {"text_timeout": 1}, 2)
     assert (second.n_documents, second.rejected, second.n_rejected_bytes) == (0, {"text_timeout": 1}, 4)

@@ -193,7 +193,7 @@ def test_count_and_train_say_what_they_did(capsys, write_config):
 
 
 def test_a_failed_job_is_one_message(capsys, write_config, monkeypatch):
-    def fail(*_):
+    def fail(*_, **__):
         raise ValueError("disk: on fire\nsecond line")
 
     monkeypatch.setattr(tokenizing, "read_split", fail)
@@ -216,7 +216,7 @@ def test_a_failed_job_is_one_message(capsys, write_config, monkeypatch):
 
 @pytest.mark.parametrize("workers", ["1", "2"])
 def test_a_stopped_job_says_how_to_go_on(capsys, write_config, monkeypatch, workers):
-    def stop(*_):
+    def stop(*_, **__):
         raise KeyboardInterrupt
 
     # Where the signal finds the main thread: in a worker of its own, or waiting for others.

@@ -101,7 +101,7 @@ def test_every_mistake_is_reported_at_once(write):
     )
     problems = problems_of(path, ["output.path.x=3", "foo", "a..b=1", "input.text_field=[", "x=1"], "run")
     keys = "paths, format, compression, document, text_field, id_field, split_bytes, max_document_bytes, "
-    keys += "max_rejected, max_rejected_fraction"
+    keys += "max_rejected, max_rejected_fraction, sample, sample_seed"
     assert sorted(problems) == sorted(
         [
             "--set output.path.x=3: output.path is 'out', which has no keys",

@@ -188,10 +188,10 @@ def test_what_stops_a_count_leaves_nothing(tmp_path):
     with pytest.raises(KeyboardInterrupt):
         count_split(split, config, str(tmp_path / "out"), TOKENIZER, "k", on_batch=stop)
     assert len(heard) == 1
-    n_bytes, n_documents, n_rejected, n_tokens = heard[0]
+    n_bytes, n_documents, n_rejected, n_tokens, n_filtered = heard[0]
     assert n_bytes >= 700
     assert n_documents > 5
-    assert (n_rejected, n_tokens) == (0, 0)
+    assert (n_rejected, n_tokens, n_filtered) == (0, 0, 0)
     assert [p for p in (tmp_path / "out").rglob("*") if p.is_file()] == []
 
 
@@ -425,3 +425,14 @@ def test_what_is_no_artifact_is_refused(tmp_path):
     path.unlink()
     with pytest.raises(ValueError, match=r"incomplete counts: counts/counts-00003-of-00016\.parquet is missing"):
         open_counts(str(tmp_path / "out"))
+
+
+def test_only_the_sample_is_counted(tmp_path):
+    write_corpus(tmp_path / "in")
+    config = InputConfig(paths=[str(tmp_path / "in/*.jsonl")], sample=0.5)
+    (split,) = plan_splits(config, "")
+    key = count_key(config, CountsConfig(), TOKENIZER.to_str())
+    totals = count_split(split, config, str(tmp_path / "out"), TOKENIZER, key).totals
+    assert totals.filtered["sample"] + totals.n_documents == 60
+    assert 0 < totals.n_filtered_bytes < totals.n_document_bytes * 3
+    assert key != count_key(config.model_copy(update={"sample": 0.6}), CountsConfig(), TOKENIZER.to_str())

@@ -118,7 +118,7 @@ def test_run_with_a_tokenizer_is_tokenize(config, tmp_path):
 def test_resume_repeats_no_work(training, monkeypatch):
     before = execute("run", training)
 
-    def refuse(*_):
+    def refuse(*_, **__):
         raise AssertionError("read again")
 
     monkeypatch.setattr(counting, "read_split", refuse)
@@ -130,11 +130,11 @@ def test_a_failed_job_leaves_no_manifest_and_resumes(training, monkeypatch, tmp_
     reads = []
     read_split = tokenizing.read_split
 
-    def fail_on_the_third(split, *rest):
+    def fail_on_the_third(split, *rest, **named):
         reads.append(split.id)
         if len(reads) == 3:
             raise ValueError("bad disk")
-        return read_split(split, *rest)
+        return read_split(split, *rest, **named)
 
     monkeypatch.setattr(tokenizing, "read_split", fail_on_the_third)
     with pytest.raises(ValueError, match="bad disk"):

@@ -33,6 +33,6 @@ def test_no_limit_is_none():
 
 def test_splits_of_one_process_are_counted_together():
     progress = Progress([Stage("s", "f", {"a": 1, "b": 1})], RejectLimits(max_rejected=3))
-    progress.advance("s", "a", 10, 2, 0, 5)
+    progress.advance("s", "a", 10, 2, 0, 7)
     with pytest.raises(ValueError, match="4 of 14 records"):
-        progress.advance("s", "b", 10, 2, 0, 5)
+        progress.advance("s", "b", 10, 2, 0, 7)

@@ -194,7 +194,7 @@ def test_bytes_do_not_depend_on_where_or_how_often(work, corpus, tmp_path, tiny_
 def test_bytes_do_not_depend_on_batches(work, monkeypatch, output):
     whole = work(split_bytes=10**6, **output)
     whole.tokenize()
-    monkeypatch.setattr(tokenizing, "read_split", lambda split, config: readers.read_split(split, config, 50))
+    monkeypatch.setattr(tokenizing, "read_split", lambda split, config, **_: readers.read_split(split, config, 50))
     pieces = work("pieces", split_bytes=10**6, **output)
     pieces.tokenize()
     assert pieces.files() == whole.files()
@@ -280,6 +280,7 @@ def test_progress_is_told_and_may_stop_the_work(work):
         entry.n_documents,
         len(BAD_LINES),
         entry.n_tokens,
+        0,
     ]
 
     def stop(*_):
@@ -292,7 +293,7 @@ def test_progress_is_told_and_may_stop_the_work(work):
 
 
 def test_books_that_do_not_balance_are_not_committed(work, monkeypatch):
-    def lossy(split, config):
+    def lossy(split, config, **_):
         for batch in readers.read_split(split, config):
             yield dataclasses.replace(batch, documents=batch.documents.slice(1))
 

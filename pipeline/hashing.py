@@ -1,0 +1,43 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A 64-bit key per document, a function of a seed and of where the document stands: for samples and for shuffles.
+
+The key is the same on every machine, in every run and however the corpus is cut into splits. It is no cryptographic
+hash: whoever can choose file names can choose keys.
+"""
+
+import hashlib
+from collections.abc import Sequence
+
+import numpy as np
+import pyarrow as pa
+
+SAMPLING, SHUFFLING = "sample", "shuffle"
+"""What keys are for. Keys of different purposes are independent, or a sample would be the head of the shuffle."""
+
+
+def document_keys(purpose: str, seed: int, names: Sequence[str], documents: pa.RecordBatch) -> np.ndarray:
+    """Returns uint64[n], the keys of documents.
+
+    Args:
+      purpose: `SAMPLING` or `SHUFFLING`.
+      seed: of the config.
+      names: of the pieces of the split, `Piece.name`.
+      documents: `schemas.DOCUMENTS`.
+    """
+    pieces = np.array([_hash_name(purpose, seed, name) for name in names], np.uint64)
+    offsets = documents.column("offset").to_numpy().astype(np.uint64)
+    return _mix(_mix(offsets) ^ pieces[documents.column("piece").to_numpy()])
+
+
+def _hash_name(purpose: str, seed: int, name: str) -> int:
+    # A file name need not be UTF-8 to be hashed; the lengths of the first two are fixed by the spaces.
+    data = f"{purpose} {seed} {name}".encode("utf-8", "surrogatepass")
+    return int.from_bytes(hashlib.blake2b(data, digest_size=8).digest(), "little")
+
+
+def _mix(values: np.ndarray) -> np.ndarray:
+    """Returns a bijection of uint64 that spreads every bit over all of them: the finalizer of SplitMix64."""
+    values = values + np.uint64(0x9E3779B97F4A7C15)
+    values = (values ^ (values >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    values = (values ^ (values >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return values ^ (values >> np.uint64(31))
