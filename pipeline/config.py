@@ -21,6 +21,7 @@ import yaml
 from pydantic import Field, ValidationError, model_validator
 from pydantic_core import ErrorDetails
 
+from pipeline.output_config import KEEPS_COLUMNS, ONE, SEVERAL, OutputConfig
 from pipeline.sections import NonEmpty, Section, mistake
 from pipeline.text_config import Spans, Steps, TextOptions
 from pipeline.train_config import CountsConfig, TrainConfig
@@ -133,25 +134,6 @@ class TokenizerConfig(Section):
         return self
 
 
-class OutputConfig(Section):
-    """What is written and where."""
-
-    path: NonEmpty
-    """A folder, made if it is not there."""
-    format: Literal["parquet", "tfrecord"] = "parquet"
-    compression: Literal["auto", "none", "gzip", "zstd"] = "auto"
-    """`auto`: zstd for Parquet, none for TFRecord. TFRecord knows none and gzip; Parquet none and zstd."""
-    row_group_tokens: Annotated[int, Field(ge=1)] = 4 * MIB
-    """Parquet: no row group holds more tokens than this, unless one document alone does."""
-
-    @model_validator(mode="after")
-    def _check_compression(self) -> Self:
-        known = {"parquet": ("auto", "none", "zstd"), "tfrecord": ("auto", "none", "gzip")}[self.format]
-        if self.compression not in known:
-            raise mistake("compression", self.compression, f"{self.format} allows {', '.join(known)}")
-        return self
-
-
 class Config(Section):
     """One job: what to compute. Where and how to run it is said on the command line."""
 
@@ -167,8 +149,10 @@ class Config(Section):
     @model_validator(mode="after")
     def _check_sources(self) -> Self:
         if self.text.keeps_sources:
-            if self.output.format != "parquet":
-                raise mistake("output.format", self.output.format, "spans with keep_source need parquet")
+            if other := [name for name in self.output.formats if name not in KEEPS_COLUMNS]:
+                raise mistake("output.format", other[0], f"spans with keep_source need {' or '.join(KEEPS_COLUMNS)}")
+            if self.output.packing is not None:
+                raise mistake("output.packing", "given", "spans with keep_source need rows that are documents")
             truncation = self.tokenizer.truncation
             if truncation is not None and truncation.side == "left":
                 raise mistake("tokenizer.truncation.side", "left", "spans with keep_source need right")
@@ -178,6 +162,20 @@ class Config(Section):
     def text(self) -> TextOptions:
         """What happens to text before the tokenizer sees it."""
         return TextOptions(tuple(self.normalize), tuple(self.spans))
+
+    @model_validator(mode="after")
+    def _check_packing(self) -> Self:
+        packing, train = self.output.packing, self.tokenizer.train
+        if packing is None:
+            return self
+        if self.tokenizer.padding is not None:
+            raise mistake("tokenizer.padding", "given", "packing fills sequences up by itself; remove it")
+        for name in ("separator", "pad_token"):
+            token = getattr(packing, name)
+            if train is not None and token is not None and token not in (*train.tokens, *self.text.tokens):
+                allowed = "must be one of tokenizer.train.special_tokens, which are " + ", ".join(train.tokens)
+                raise mistake(f"output.packing.{name}", token, allowed)
+        return self
 
 
 class ConfigError(ValueError):
@@ -329,7 +327,7 @@ def _apply_override(tree: dict[str, Any], override: str) -> list[str]:
 
 def _describe(details: ErrorDetails) -> str:
     """Returns one line for one of pydantic's errors: where, what was found, what is allowed, what may be meant."""
-    location = [str(part) for part in details["loc"]]
+    location = [str(part) for part in details["loc"] if part not in (ONE, SEVERAL)]
     path = ".".join(location)
     context: dict[str, Any] = details.get("ctx", {})
     kind, value = details["type"], details["input"]

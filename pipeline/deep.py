@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Proves a sample of an output folder from its input: reads splits again, tokenizes them again, compares all of it."""
 
+import contextlib
 import copy
 import hashlib
 import math
@@ -101,14 +102,21 @@ def _do_again(output: str, entry: LedgerEntry, config: Config, tokenizer: Tokeni
             return [f"{where}: {error}"]
         lines = [
             f"{where}: {name} is {getattr(again, name)} when it is done again, recorded {getattr(entry, name)}"
-            for name in (*ledger.INPUT_COUNTS, "n_chars", "n_words", "n_tokens", "n_oov_tokens")
+            for name in (*ledger.INPUT_COUNTS, "n_chars", "n_words", "n_tokens", "n_oov_tokens", "packing")
             if getattr(again, name) != getattr(entry, name)
         ]
         for piece, ours, theirs in zip(entry.pieces, again.inputs, entry.inputs, strict=True):
             if ours.sha256 != theirs.sha256:
                 lines.append(f"{where}: {piece.path!r} is read as sha256 {ours.sha256}, recorded {theirs.sha256}")
-        if again.shard.sha256 != entry.shard.sha256:
-            lines += _compare_rows(folder, output, entry.shard.file)
+        files = (entry.shard, *entry.companions)
+        changed = {
+            theirs.file
+            for ours, theirs in zip((again.shard, *again.companions), files, strict=True)
+            if ours.sha256 != theirs.sha256
+        }
+        for file in files:
+            if file.rows is not None and {file.file, writers.index_name(file.file)} & changed:
+                lines += _compare_rows(folder, output, file.file)
         return lines
 
 
@@ -131,5 +139,8 @@ def _compare_rows(again: str, output: str, name: str) -> list[str]:
 
 
 def _read(path: str, name: str) -> pa.Table:
-    with storage.open_read(path) as handle:
-        return pa.Table.from_batches(list(writers.read_rows(handle, name)))
+    index_name = writers.index_name(path)
+    with contextlib.ExitStack() as stack:
+        handle = stack.enter_context(storage.open_read(path))
+        index = stack.enter_context(storage.open_read(index_name)) if index_name is not None else None
+        return pa.Table.from_batches(list(writers.read_rows(handle, name, index=index)))

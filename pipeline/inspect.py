@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Rows of a shard as text, with the boundaries of its tokens visible: `be|##rt|st`."""
 
+import contextlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -25,6 +26,7 @@ class Row:
     number: int
     """Counted from 0 within the shard."""
     doc_id: str
+    """Empty where the format has none; of a packed sequence the numbers of its documents."""
     ids: list[int]
     """As stored: padding included."""
     n_tokens: int
@@ -37,8 +39,8 @@ def rows(shard_path: str, start: int = 0, count: int = 10) -> Iterator[Row]:
     """Yields `count` rows of a shard from row `start` on, fewer where it ends before.
 
     Args:
-      shard_path: ends in .parquet, .tfrecord or .tfrecord.gz.
-      start: first row, from 0. Parquet skips to its row group; TFRecord reads everything before it.
+      shard_path: of a file with rows, as `writers.read_rows` takes it.
+      start: first row, from 0. TFRecord and MDS read everything before it.
       count: how many.
 
     Raises:
@@ -48,10 +50,14 @@ def rows(shard_path: str, start: int = 0, count: int = 10) -> Iterator[Row]:
     if start < 0 or count < 0:
         raise ValueError(f"start and count must not be negative, got {start!r} and {count!r}")
     number = start
-    with storage.open_read(shard_path) as handle:
-        for batch in writers.read_rows(handle, shard_path, start):
+    with contextlib.ExitStack() as stack:
+        handle = stack.enter_context(storage.open_read(shard_path))
+        index_path = writers.index_name(shard_path)
+        index = stack.enter_context(storage.open_read(index_path)) if index_path is not None else None
+        for batch in writers.read_rows(handle, shard_path, start, index):
             for row in batch.slice(0, start + count - number).to_pylist():
-                yield Row(number, row["doc_id"], row["input_ids"], row["n_tokens"], row.get("n_oov"))
+                doc_id = row.get("doc_id", "") or ", ".join(f"#{n}" for n in row.get("documents", ()))
+                yield Row(number, doc_id, row["input_ids"], row["n_tokens"], row.get("n_oov"))
                 number += 1
             if number == start + count:
                 return

@@ -12,7 +12,7 @@ import io
 import json
 import os
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, BinaryIO, Self
 
@@ -105,12 +105,18 @@ class LedgerEntry:
     inputs: tuple[PieceCounts, ...]
     """What was read of each piece, in the order of `pieces`; the counts above are their sums."""
     shard: FileRecord
+    """The rows in the first format."""
     rejects: FileRecord | None
     statistics: FileRecord
+    companions: tuple[FileRecord, ...] = ()
+    """What belongs to the shard beside its first file: its index, and the same rows in other formats."""
+    packing: Mapping[str, int] | None = None
+    """`packing.COUNTS` where rows are packed sequences; None where they are documents."""
 
     def files(self) -> Iterator[FileRecord]:
         """Yields the files this entry names."""
         yield self.shard
+        yield from self.companions
         if self.rejects is not None:
             yield self.rejects
         yield self.statistics
@@ -136,6 +142,7 @@ class LedgerEntry:
             fields["inputs"] = tuple(PieceCounts(**counts) for counts in fields["inputs"])
             for name in ("shard", "rejects", "statistics"):
                 fields[name] = FileRecord(**fields[name]) if fields[name] is not None else None
+            fields["companions"] = tuple(FileRecord(**file) for file in fields["companions"])
             return cls(**fields)
         except (TypeError, KeyError, AttributeError) as error:
             raise ValueError(f"not a ledger entry: {error!r}") from error
@@ -249,7 +256,9 @@ class Staging:
         storage.write_atomic(storage.join(self._output, entry_name(entry.split_id)), entry.to_json())
 
 
-def load_committed(output: str, split: Split, *, n_splits: int, suffix: str, tokenizer: str) -> LedgerEntry | None:
+def load_committed(
+    output: str, split: Split, *, n_splits: int, suffix: str, tokenizer: str, companions: Sequence[str] = ()
+) -> LedgerEntry | None:
     """Returns the entry of a split that needs no work: committed, of the same input, and all its files as recorded.
 
     Reads the split's files, to compute their checksums again.
@@ -260,12 +269,14 @@ def load_committed(output: str, split: Split, *, n_splits: int, suffix: str, tok
       n_splits: of the plan; decides the names of shards.
       suffix: of shards.
       tokenizer: digest of the tokenizer.
+      companions: suffixes of the other files of a shard.
     """
     entry = read_entry(output, split.id)
     if (
         entry is None
         or (entry.split_id, entry.pieces, entry.tokenizer) != (split.id, split.pieces, tokenizer)
-        or entry.shard.file != shard_name(split.index, n_splits, suffix)
+        or [file.file for file in (entry.shard, *entry.companions)]
+        != [shard_name(split.index, n_splits, each) for each in (suffix, *companions)]
         or (entry.rejects is not None and entry.rejects.file != rejects_name(split.index, n_splits))
         or any(problem(output, file) for file in entry.files())
     ):
@@ -330,8 +341,7 @@ def imbalances(entry: LedgerEntry, statistics: Statistics | None = None) -> list
             entry.n_documents + n_rejected + n_filtered,
         ),
         ("bytes read", entry.n_bytes, "bytes of documents + rejected + filtered + skipped", kept_bytes),
-        ("rows of the shard", entry.shard.rows, "documents", entry.n_documents),
-        ("tokens of the shard", entry.shard.tokens, "tokens", entry.n_tokens),
+        *_shard_equations(entry),
         ("rows of rejects", entry.rejects.rows if entry.rejects else 0, "rejected", n_rejected),
     ]
     if statistics is not None:
@@ -373,6 +383,25 @@ def _imbalances_of_inputs(entry: LedgerEntry) -> list[str]:
         if ours != theirs:
             lines.append(f"{where}: {name} {ours} != sum over its files {theirs}")
     return lines
+
+
+def _shard_equations(entry: LedgerEntry) -> list[tuple[str, int | None, str, int]]:
+    packing = entry.packing
+    rows, n_rows = ("documents", entry.n_documents) if packing is None else ("sequences", packing["n_sequences"])
+    tokens, n_tokens = "tokens", entry.n_tokens
+    equations: list[tuple[str, int | None, str, int]] = []
+    if packing is not None:
+        tokens, n_tokens = "tokens + separators", n_tokens + packing["n_separators"]
+        equations += [
+            ("documents packed", packing["n_documents"], "documents", entry.n_documents),
+            ("tokens packed", packing["n_tokens"], "tokens", entry.n_tokens),
+        ]
+    for file in (entry.shard, *entry.companions):
+        if file.rows is not None or file is entry.shard:
+            which = "the shard" if file is entry.shard else file.file
+            equations.append((f"rows of {which}", file.rows, rows, n_rows))
+            equations.append((f"tokens of {which}", file.tokens, tokens, n_tokens))
+    return equations
 
 
 def check_balance(entry: LedgerEntry, statistics: Statistics | None = None) -> None:

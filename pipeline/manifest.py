@@ -22,6 +22,7 @@ from pipeline.config import Config
 from pipeline.ledger import BooksError, FileRecord, LedgerEntry, to_json
 from pipeline.splits import Piece, Split
 from pipeline.writers import FORMAT_VERSION as SHARD_FORMAT_VERSION
+from pipeline.writers import mds
 from tokenizer import UNICODE_VERSIONS
 
 VERSION = "0.1.0"
@@ -32,6 +33,8 @@ FORMAT_VERSION = 2
 
 MANIFEST = "manifest.json"
 STATS = "stats.json"
+MDS_INDEX = mds.INDEX
+"""Where shards are MDS: what `streaming` looks for."""
 JOB = f"{ledger.LEDGER}/job.json"
 PLAN = f"{ledger.LEDGER}/plan.jsonl"
 """The splits, for the workers of a running job."""
@@ -54,7 +57,7 @@ _VOCABULARY_FILE = re.compile(
     rf"{VOCABULARY}/([\w.%-]+/){{0,2}}"
     r"(tokenizer\.json|training\.json|vocab\.txt|vocab\.json|merges\.txt|vocab\.tiktoken|tokenizer\.model|token_counts\.parquet)"
 )
-_OWN_FILES = {MANIFEST, STATS, PLAN}
+_OWN_FILES = {MANIFEST, STATS, MDS_INDEX, PLAN}
 _FOLDERS = ("", ledger.REJECTED, VOCABULARY, COUNTS, ledger.LEDGER)
 
 
@@ -112,7 +115,9 @@ class _Plan:
     suffix: str
 
 
-def prepare_output(output: str, job: Job, mode: Mode, *, n_splits: int = 0, suffix: str = "") -> None:
+def prepare_output(
+    output: str, job: Job, mode: Mode, *, n_splits: int = 0, suffix: str = "", companions: Sequence[str] = ()
+) -> None:
     """Makes sure that a folder may be written to, and says in it what will be; creates it where it is absent.
 
     Args:
@@ -122,12 +127,13 @@ def prepare_output(output: str, job: Job, mode: Mode, *, n_splits: int = 0, suff
         earlier job of TokenMill left, and nothing else. An empty or absent folder is fine in every mode.
       n_splits: of the plan; 0 for a job without shards.
       suffix: of shards.
+      companions: suffixes of the other files of a shard.
 
     Raises:
       ValueError: if the folder holds something else; says what, and what to do.
     """
     found = _read_job(output)
-    plan = [_Plan(n_splits, suffix)] if n_splits else []
+    plan = [_Plan(n_splits, each) for each in (suffix, *companions)] if n_splits else []
     plans = plan
     if found is None:
         _refuse_foreign_files(output, mode)
@@ -147,7 +153,7 @@ def prepare_output(output: str, job: Job, mode: Mode, *, n_splits: int = 0, suff
                     f"{'; '.join(differences)}; overwrite them, or choose another folder"
                 )
             plans = [*(each for each in earlier_plans if each not in plan), *plan]
-            _remove(output, [MANIFEST, STATS])
+            _remove(output, [MANIFEST, STATS, MDS_INDEX])
         else:
             # The manifest first, for it would lie; the record of the job last, or nobody would know what is ours.
             names = [*_files(output, _FOLDERS), *_listed_files(output)]
@@ -167,6 +173,7 @@ def build(
     *,
     tokenizer: Mapping[str, Any] | None = None,
     files: Iterable[FileRecord] = (),
+    packing: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
     """Returns the manifest of a finished job.
 
@@ -176,6 +183,7 @@ def build(
       entries: of every split, in the order of the plan.
       tokenizer: what is to be said of the tokenizer, plain JSON.
       files: what the job wrote beside shards and rejects.
+      packing: what is to be said of packing, plain JSON; None where rows are documents.
 
     Raises:
       BooksError: if a split or the whole does not balance, or bytes of an input file were left out or read twice.
@@ -193,6 +201,8 @@ def build(
         "tokenizer": dict(tokenizer) if tokenizer is not None else None,
         "inputs": _inputs(entries),
         "shards": [{**_record(entry.shard), "split": entry.split_id} for entry in entries],
+        "companions": [{**_record(file), "split": entry.split_id} for entry in entries for file in entry.companions],
+        "packing": dict(packing) if packing is not None else None,
         "rejects": [{**_record(entry.rejects), "split": entry.split_id} for entry in entries if entry.rejects],
         "files": [_record(file) for file in sorted(files, key=lambda file: file.file)],
         "totals": totals,
@@ -200,16 +210,24 @@ def build(
     }
 
 
-def publish(output: str, job: Job, splits: Sequence[Split], manifest: Mapping[str, Any], *, suffix: str = "") -> None:
+def publish(
+    output: str,
+    job: Job,
+    splits: Sequence[Split],
+    manifest: Mapping[str, Any],
+    *,
+    suffix: str = "",
+    companions: Sequence[str] = (),
+) -> None:
     """Makes a folder complete: removes what earlier plans left, then writes the manifest.
 
     Only files that TokenMill's own records name are removed: shards and rejects of a plan that was made for this
     folder, and ledger entries.
     """
     found = _read_job(output)
-    plan = [_Plan(len(splits), suffix)] if splits else []
+    plan = [_Plan(len(splits), each) for each in (suffix, *companions)] if splits else []
     plans = found[1] if found is not None else plan
-    keep = {record["file"] for kind in ("shards", "rejects") for record in manifest[kind]}
+    keep = {record["file"] for kind in ("shards", "companions", "rejects") for record in manifest[kind]}
     keep |= {name(split.id) for split in splits for name in (ledger.entry_name, ledger.statistics_name)}
     for name in _files(output, ("", ledger.REJECTED, ledger.LEDGER)):
         if name not in keep and (_is_shard_or_rejects(name, plans) or _LEDGER_FILE.fullmatch(name)):
@@ -233,7 +251,11 @@ def add_up(entries: Iterable[LedgerEntry]) -> dict[str, Any]:
                 totals[kind][reason] = totals[kind].get(reason, 0) + n
         totals["shard_rows"] += entry.shard.rows
         totals["shard_tokens"] += entry.shard.tokens
-        totals["shard_bytes"] += entry.shard.n_bytes
+        totals["shard_bytes"] += entry.shard.n_bytes + sum(file.n_bytes for file in entry.companions)
+        if entry.packing is not None:
+            packing = totals.setdefault("packing", dict.fromkeys(entry.packing, 0))
+            for name, n in entry.packing.items():
+                packing[name] += n
         if entry.rejects is not None:
             totals["reject_rows"] += entry.rejects.rows
             totals["reject_bytes"] += entry.rejects.n_bytes
@@ -254,13 +276,26 @@ def balance(totals: Mapping[str, Any]) -> list[dict[str, Any]]:
             {**_pick(totals, "n_documents"), "rejected": rejected, "filtered": filtered},
         ),
         (_pick(totals, "n_bytes"), _pick(totals, *byte_terms)),
-        (_pick(totals, "shard_rows"), _pick(totals, "n_documents")),
-        (_pick(totals, "shard_tokens"), _pick(totals, "n_tokens")),
+        *_shard_balance(totals),
         (_pick(totals, "reject_rows"), {"rejected": rejected}),
     ]
     if wrong := [f"{left} != {right}" for left, right in lines if sum(left.values()) != sum(right.values())]:
         raise BooksError("\n".join(wrong))
     return [{"left": left, "right": right} for left, right in lines]
+
+
+def _shard_balance(totals: Mapping[str, Any]) -> list[tuple[dict[str, int], dict[str, int]]]:
+    packing = totals.get("packing")
+    if packing is None:
+        return [
+            (_pick(totals, "shard_rows"), _pick(totals, "n_documents")),
+            (_pick(totals, "shard_tokens"), _pick(totals, "n_tokens")),
+        ]
+    return [
+        (_pick(totals, "shard_rows"), _pick(packing, "n_sequences")),
+        (_pick(totals, "shard_tokens"), {**_pick(totals, "n_tokens"), **_pick(packing, "n_separators")}),
+        ({"packed_documents": packing["n_documents"]}, _pick(totals, "n_documents")),
+    ]
 
 
 def check_inputs(entries: Iterable[LedgerEntry], *, is_whole: bool = True) -> None:

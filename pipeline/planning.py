@@ -9,6 +9,7 @@ from pipeline import count_finishing, counting, ledger, manifest, progress, stor
 from pipeline.config import Config, Job
 from pipeline.count_finishing import PartitionCounts
 from pipeline.counts import open_counts
+from pipeline.packing import packing_tokens
 from pipeline.splits import Split, plan_splits
 from pipeline.vocabulary import counting_tokenizer, load_tokenizer
 
@@ -104,6 +105,8 @@ def plan_job(name: Job, config: Config) -> JobPlan:
         else:
             tokenizer = config.text.wrap(load_tokenizer(config.tokenizer)).tokenizer
             tokenizer_json, digest = tokenizer.to_str(), tokenizer.digest
+            if config.output.packing is not None:
+                packing_tokens(config.output.packing, tokenizer)
     except (OSError, ValueError) as error:
         kind = OSError if isinstance(error, OSError) else ValueError
         problems.append(kind(f"tokenizer.file: {error}" if config.tokenizer.file else f"tokenizer: {error}"))
@@ -130,8 +133,8 @@ def prepare(plan: JobPlan, mode: manifest.Mode) -> None:
       ValueError: when the folder holds something else than `mode` allows.
     """
     output = plan.config.output
-    n_splits, suffix = (len(plan.splits), writers.suffix(output)) if plan.tokenizes else (0, "")
-    manifest.prepare_output(output.path, plan.job, mode, n_splits=n_splits, suffix=suffix)
+    n_splits, (suffix, *companions) = (len(plan.splits), writers.suffixes(output)) if plan.tokenizes else (0, ("",))
+    manifest.prepare_output(output.path, plan.job, mode, n_splits=n_splits, suffix=suffix, companions=companions)
     _delete_half_written(output.path)
     # The largest first: dealt out in turn, they leave the small ones to even out the ends.
     ordered = sorted(plan.splits, key=lambda split: (-split.n_bytes, split.index))

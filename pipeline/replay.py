@@ -58,8 +58,8 @@ def replay(config: Config) -> Mapping[str, Any]:
     splits = name_splits([[piece for piece, _ in group] for group in groups], job.digest)
     folder = storage.join(output, REPLAY)
     inside = config.model_copy(update={"output": config.output.model_copy(update={"path": folder})})
-    suffix = writers.suffix(config.output)
-    manifest.prepare_output(folder, job, "overwrite", n_splits=len(splits), suffix=suffix)
+    suffix, *companions = writers.suffixes(config.output)
+    manifest.prepare_output(folder, job, "overwrite", n_splits=len(splits), suffix=suffix, companions=companions)
     for split, group in zip(splits, groups, strict=True):
         wanted = {i: offsets for i, (_, offsets) in enumerate(group) if offsets is not None}
         tokenize_split(split, inside, tokenizer, len(splits), wanted=Wanted(COMMITTED, wanted))

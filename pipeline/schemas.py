@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Every Arrow schema that crosses a stage or reaches disk, with units."""
 
+from collections.abc import Iterable, Sequence
+
 import pyarrow as pa
 
 DOCUMENTS = pa.schema(
@@ -43,8 +45,45 @@ TOKENS = pa.schema(
 """Tokenized rows on their way to a writer; Parquet shards store exactly these columns."""
 
 SPAN_SOURCES = pa.field("span_sources", pa.large_list(pa.field("element", pa.string())), nullable=False)
-"""The texts of a row's spans in order, null for those that do not keep them: a last column after those of TOKENS, where
-a span of the config has `keep_source`."""
+"""The texts of a row's spans in order, null for those that do not keep them: a column after those of TOKENS, where a
+span of the config has `keep_source`."""
+
+BOUNDARIES = ("segment_ids", "positions", "cu_seqlens")
+"""Columns that say where documents begin in a packed sequence, in the order they are stored in."""
+
+
+def packed(boundaries: Sequence[str]) -> pa.Schema:
+    """Returns the schema of packed sequences: several documents in a row.
+
+    A segment is what a sequence holds of one document, its separator included.
+
+    Args:
+      boundaries: of `BOUNDARIES`, each at most once; the order does not matter.
+    """
+    fields = [
+        pa.field("input_ids", pa.large_list(pa.field("element", pa.int32(), nullable=False)), nullable=False),
+        # Tokens in the row, separators included, padding not.
+        pa.field("n_tokens", pa.int32(), nullable=False),
+        # For each segment the number of its document in the shard, counted from 0.
+        pa.field("documents", pa.large_list(pa.field("element", pa.int64(), nullable=False)), nullable=False),
+        # Per token: segment_ids 1, 2, ... and 0 for padding; positions from 0 in each segment, 0 for padding.
+        # Per segment: cu_seqlens, where each begins, and after the last where it ends.
+        *(
+            pa.field(name, pa.large_list(pa.field("element", pa.int32(), nullable=False)), nullable=False)
+            for name in BOUNDARIES
+            if name in boundaries
+        ),
+    ]
+    return pa.schema(fields)
+
+
+def rows(names: Iterable[str]) -> pa.Schema:
+    """Returns the schema of the rows of a shard that has these columns: packed sequences, or `TOKENS` and more."""
+    names = list(names)
+    if "documents" in names:
+        return packed(names)
+    return TOKENS.append(SPAN_SOURCES) if SPAN_SOURCES.name in names else TOKENS
+
 
 WORD_COUNTS = pa.schema(
     [

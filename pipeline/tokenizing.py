@@ -7,7 +7,8 @@ import io
 import os
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, BinaryIO, cast
+from dataclasses import asdict
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -19,11 +20,13 @@ from pipeline.config import Config
 from pipeline.ledger import BooksError, FileRecord, LedgerEntry
 from pipeline.limits import RejectLimits
 from pipeline.manifest import Job
+from pipeline.packing import packing_summary, packing_tokens
 from pipeline.readers import ReadBatch, Wanted, read_split
+from pipeline.sharding import Shard
 from pipeline.splits import Split
 from pipeline.statistics import Statistics
 from pipeline.text_counts import TextCounts
-from pipeline.writers import TokenizerInfo
+from pipeline.writers import TokenizerInfo, mds
 from tokenizer import Padding, Tokenizer, Truncation
 from tokenizer.kernels.compiling import kernel
 
@@ -86,8 +89,10 @@ def tokenize_split(
       BooksError: if the counts of what was read, made and written do not agree; nothing is committed then.
     """
     info = tokenizer_info(tokenizer)
-    output, suffix = config.output.path, writers.suffix(config.output)
-    committed = ledger.load_committed(output, split, n_splits=n_splits, suffix=suffix, tokenizer=info.digest)
+    output, (suffix, *companions) = config.output.path, writers.suffixes(config.output)
+    committed = ledger.load_committed(
+        output, split, n_splits=n_splits, suffix=suffix, tokenizer=info.digest, companions=companions
+    )
     if committed is not None:
         return committed
     limits = RejectLimits.of(config.input)
@@ -124,10 +129,9 @@ class _Attempt:
         self._text = config.text.wrap(tokenizer) if config.text else None
         self._tally = tokenizer.new_tally()
         self._statistics = Statistics(info.vocab_size, tokenizer.unk_token_id)
-        self._shard = staging.create(ledger.shard_name(split.index, n_splits, writers.suffix(config.output)))
-        self._writer = writers.open_writer(
-            cast(BinaryIO, self._shard), config.output, info, with_sources=config.text.keeps_sources
-        )
+        self._schema = schemas.rows([schemas.SPAN_SOURCES.name] if config.text.keeps_sources else [])
+        packing = packing_tokens(config.output.packing, tokenizer) if config.output.packing is not None else None
+        self._shard = Shard(staging, split.index, n_splits, config.output, info, packing, self._schema)
         self._rejects = rejecting.RejectsFile(staging, ledger.rejects_name(split.index, n_splits), split.pieces)
         self._accounts = Accounts(len(split.pieces))
         self.n_records = 0
@@ -147,7 +151,7 @@ class _Attempt:
         self._accounts.add(batch.pieces)
         self.n_records += batch.n_records
         for documents in self._slices(batch.documents):
-            self._writer.write(self._tokenize(documents))
+            self._shard.write(self._tokenize(documents))
         if batch.rejects is not None:
             self._rejects.write(batch.rejects)
         after = self._statistics.n_documents, self.n_rejected, self._statistics.n_tokens
@@ -159,7 +163,7 @@ class _Attempt:
         Raises:
           BooksError: if it does not balance.
         """
-        self._writer.close()
+        shard, *companions = self._shard.finish()
         self._statistics.add_tally(self._tally)
         counted = self._statistics
         file = self._staging.create(ledger.statistics_name(self._split.id))
@@ -185,7 +189,9 @@ class _Attempt:
             n_tokens=counted.n_tokens,
             n_oov_tokens=counted.n_oov_tokens,
             inputs=inputs,
-            shard=self._shard.finish(rows=self._writer.n_rows, tokens=self._writer.n_tokens),
+            shard=shard,
+            companions=tuple(companions),
+            packing=self._shard.packing,
             rejects=self._rejects.finish(),
             statistics=file.finish(),
         )
@@ -234,10 +240,9 @@ class _Attempt:
             padded_spans(ids, offsets, padding.pad_id, padding.direction == "left", starts, stops)
         n_oov = self._statistics.update(text, ids, starts, stops)
         columns = [documents.column("doc_id"), rows, pa.array((stops - starts).astype(np.int32)), pa.array(n_oov)]
-        if sources is None:
-            return pa.RecordBatch.from_arrays(columns, schema=schemas.TOKENS)
-        columns.append(sources.cast(schemas.SPAN_SOURCES.type))
-        return pa.RecordBatch.from_arrays(columns, schema=schemas.TOKENS.append(schemas.SPAN_SOURCES))
+        if sources is not None:
+            columns.append(sources.cast(schemas.SPAN_SOURCES.type))
+        return pa.RecordBatch.from_arrays(columns, schema=self._schema)
 
     def _check_lengths(self, documents: pa.RecordBatch, n_ids: np.ndarray, length: int) -> None:
         if (n_ids != length).any():
@@ -313,7 +318,8 @@ def finish_output(
     written = [
         *write_vocabulary(output, tokenizer),
         write_file(output, manifest.TOKEN_COUNTS, _to_parquet(statistics.token_counts(total, tokenizer))),
-        write_file(output, manifest.STATS, ledger.to_json(statistics.summary(total, tokenizer))),
+        write_file(output, manifest.STATS, ledger.to_json(summarize(total, tokenizer, entries))),
+        *_write_mds_index(config, info, entries),
         *files,
     ]
     described = {
@@ -322,12 +328,15 @@ def finish_output(
         "special_ids": dict(info.special_ids),
         "unk_id": tokenizer.unk_token_id,
         "pad_id": tokenizer.padding.pad_id if tokenizer.padding is not None else None,
+        "token_dtype": info.token_dtype.name,
     }
-    built = manifest.build(job, splits, entries, tokenizer=described, files=written)
+    packed = asdict(packing_tokens(config.output.packing, tokenizer)) if config.output.packing is not None else None
+    built = manifest.build(job, splits, entries, tokenizer=described, files=written, packing=packed)
     _check_statistics(built["totals"], total)
     rejected = sum(built["totals"]["rejected"].values())
     RejectLimits.of(config.input).check(built["totals"]["n_records"], rejected, is_all=True)
-    manifest.publish(output, job, splits, built, suffix=writers.suffix(config.output))
+    suffix, *companions = writers.suffixes(config.output)
+    manifest.publish(output, job, splits, built, suffix=suffix, companions=companions)
     return built, total
 
 
@@ -337,6 +346,26 @@ def _check_statistics(totals: Mapping[str, Any], counted: Statistics) -> None:
             raise BooksError(
                 f"{name} of the ledger {totals[name]} != {name} of the statistics {getattr(counted, name)}"
             )
+
+
+def summarize(total: Statistics, vocabulary: statistics.Vocabulary, entries: Sequence[LedgerEntry]) -> dict[str, Any]:
+    """Returns what stats.json says: of the statistics of all splits and, where rows are packed, of packing."""
+    summary = statistics.summary(total, vocabulary)
+    packing = manifest.add_up(entries).get("packing")
+    return summary if packing is None else {**summary, "packing": packing_summary(packing)}
+
+
+def _write_mds_index(config: Config, info: TokenizerInfo, entries: Iterable[LedgerEntry]) -> list[FileRecord]:
+    if "mds" not in config.output.formats:
+        return []
+    schema = schemas.TOKENS if config.output.packing is None else schemas.packed(config.output.packing.boundaries)
+    shards = [
+        (file.file, file.n_bytes, file.rows or 0)
+        for entry in entries
+        for file in (entry.shard, *entry.companions)
+        if file.file.endswith(".mds")
+    ]
+    return [write_file(config.output.path, manifest.MDS_INDEX, mds.make_index(shards, mds.columns_of(schema, info)))]
 
 
 _NATIVE_FILES = ("vocab.txt", "vocab.json", "tokenizer.model", "vocab.tiktoken")

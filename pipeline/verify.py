@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Proves a manifest: reads everything in an output folder again and counts again, trusting no number on the way."""
 
+import contextlib
 import json
 import os
 from collections.abc import Mapping, Sequence
@@ -13,8 +14,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from pipeline import ledger, manifest, schemas, statistics, storage, writers
+from pipeline import ledger, manifest, schemas, statistics, storage, tokenizing, writers
 from pipeline.ledger import FileRecord, LedgerEntry
+from pipeline.packing import packed
 from pipeline.parquet_file import open_parquet
 from pipeline.statistics import Statistics
 from tokenizer import UNICODE_VERSIONS, Tokenizer
@@ -74,6 +76,9 @@ def _check_folder(output: str, found: Mapping[str, Any], report: VerifyReport) -
 
     entries = []
     rejects = {record["split"]: record for record in found["rejects"]}
+    companions: dict[str, list[Mapping[str, Any]]] = {}
+    for record in found["companions"]:
+        companions.setdefault(record["split"], []).append(record)
     for record in found["shards"]:
         entry = ledger.read_entry(output, record["split"])
         if entry is None:
@@ -82,6 +87,15 @@ def _check_folder(output: str, found: Mapping[str, Any], report: VerifyReport) -
             continue
         entries.append(entry)
         report.problems += _differences(entry, record, rejects.pop(record["split"], None))
+        beside = tuple(map(_file_record, companions.pop(entry.split_id, [])))
+        if beside != entry.companions:
+            name = ledger.entry_name(entry.split_id)
+            report.problems.append(f"{name}: records {entry.companions}, the manifest {beside}")
+    report.problems += [
+        f"{record['file']}: listed, but its split {split} has no shard"
+        for split, records in companions.items()
+        for record in records
+    ]
     report.problems += [
         f"{record['file']}: listed, but its split {split} has no shard" for split, record in rejects.items()
     ]
@@ -99,7 +113,7 @@ def _check_folder(output: str, found: Mapping[str, Any], report: VerifyReport) -
     _check_totals(found, entries, report)
     _check_tokenizer(output, found, report)
     if is_counted and total is not None:
-        _check_statistics(output, total, report)
+        _check_statistics(output, total, entries, report)
 
 
 def _check_file(output: str, record: FileRecord, report: VerifyReport) -> bool:
@@ -113,7 +127,7 @@ def _check_file(output: str, record: FileRecord, report: VerifyReport) -> bool:
 
 
 def _check_stray_files(output: str, found: Mapping[str, Any], report: VerifyReport) -> None:
-    listed = {record["file"] for kind in ("shards", "rejects") for record in found[kind]}
+    listed = {record["file"] for kind in ("shards", "companions", "rejects") for record in found[kind]}
     listed |= {
         name(record["split"]) for record in found["shards"] for name in (ledger.entry_name, ledger.statistics_name)
     }
@@ -157,10 +171,14 @@ def _check_split(output: str, entry: LedgerEntry, found: Mapping[str, Any]) -> t
         report.problems.append(f"{name}: made by tokenizer {entry.tokenizer}, the manifest's is {tokenizer['digest']}")
     if entry.rejects is not None and _check_file(output, entry.rejects, report):
         _check_rejects(output, entry, entry.rejects, report)
-    if _check_file(output, entry.shard, report):
-        counted = _count_shard(output, entry, tokenizer, found["config"]["tokenizer"]["padding"], report)
-        if counted is not None and recorded is not None:
-            _compare_counts(entry, counted, recorded, report)
+    files = (entry.shard, *entry.companions)
+    whole = {file.file for file in files if _check_file(output, file, report)}
+    for file in files:
+        is_rows = file is entry.shard or file.rows is not None
+        if is_rows and {file.file, writers.index_name(file.file) or file.file} <= whole:
+            counted = _count_shard(output, entry, file, found, report)
+            if counted is not None and recorded is not None:
+                _compare_counts(entry, file, counted, recorded, report)
     return report, recorded
 
 
@@ -183,21 +201,26 @@ def _check_rejects(output: str, entry: LedgerEntry, record: FileRecord, report: 
 
 
 def _count_shard(
-    output: str,
-    entry: LedgerEntry,
-    tokenizer: Mapping[str, Any],
-    padding: Mapping[str, Any] | None,
-    report: VerifyReport,
+    output: str, entry: LedgerEntry, file: FileRecord, found: Mapping[str, Any], report: VerifyReport
 ) -> Statistics | None:
-    """Returns the tokens of a shard counted again; None if it cannot be read to its end."""
-    name = entry.shard.file
+    """Returns the tokens of the rows in one format counted again; None if they cannot be read to their end."""
+    name, tokenizer = file.file, found["tokenizer"]
+    # A format without padding is read as it is; packed sequences are padded by themselves.
+    padding = found["config"]["tokenizer"]["padding"] if writers.keeps_padding(name) else None
     counted = Statistics(tokenizer["vocab_size"], tokenizer["unk_id"])
     try:
-        with storage.open_read(storage.join(output, name)) as handle:
+        with contextlib.ExitStack() as stack:
+            handle = stack.enter_context(storage.open_read(storage.join(output, name)))
+            index_name = writers.index_name(name)
+            index = index_name and stack.enter_context(storage.open_read(storage.join(output, index_name)))
             if name.endswith(".parquet"):
                 _check_metadata(handle, name, tokenizer, report)
                 handle.seek(0)
-            for batch in writers.read_rows(handle, name):
+            if entry.packing is not None:
+                batches = writers.read_rows(handle, name, index=index or None)
+                packed.count(batches, name, entry, found, counted, report.problems)
+                return _close_count(counted, entry, file, report)
+            for batch in writers.read_rows(handle, name, index=index or None):
                 row = counted.n_documents
                 ids, starts, stops = token_spans(batch, padding, tokenizer["pad_id"], f"{name}, row {row} and on")
                 # A shard has no text; what the statistics say of text is not looked at here.
@@ -209,11 +232,18 @@ def _count_shard(
         message = str(error)
         report.problems.append(message if message.startswith(name) else f"{name}: {message}")
         return None
-    report.n_rows += counted.n_documents
-    report.n_tokens += counted.n_tokens
+    return _close_count(counted, entry, file, report)
+
+
+def _close_count(counted: Statistics, entry: LedgerEntry, file: FileRecord, report: VerifyReport) -> Statistics:
+    """Compares what a file was found to hold with its record."""
+    name = file.file
+    if file is entry.shard:
+        report.n_rows += counted.n_documents
+        report.n_tokens += counted.n_tokens
     for what, n_found, recorded in (
-        ("rows", counted.n_documents, entry.shard.rows),
-        ("tokens", counted.n_tokens, entry.shard.tokens),
+        ("rows", counted.n_documents, file.rows),
+        ("tokens", counted.n_tokens, file.tokens),
         ("unknown tokens", counted.n_oov_tokens, entry.n_oov_tokens),
     ):
         if n_found != recorded:
@@ -272,14 +302,18 @@ def _check_metadata(handle: Any, name: str, tokenizer: Mapping[str, Any], report
         report.problems.append(f"{name}: made by tokenizer {digest}, the manifest's is {tokenizer['digest']}")
 
 
-def _compare_counts(entry: LedgerEntry, counted: Statistics, recorded: Statistics, report: VerifyReport) -> None:
+def _compare_counts(
+    entry: LedgerEntry, file: FileRecord, counted: Statistics, recorded: Statistics, report: VerifyReport
+) -> None:
     name = entry.statistics.file
-    for what in ("token_counts", "length_counts"):
+    # Packed sequences without boundaries do not tell how long documents are.
+    has_lengths = entry.packing is None or writers.keeps_padding(file.file)
+    for what in ("token_counts", "length_counts") if has_lengths else ("token_counts",):
         ours, theirs = getattr(counted, what), getattr(recorded, what)
         wrong = np.flatnonzero(ours != theirs)
         if wrong.size:
             i = int(wrong[0])
-            report.problems.append(f"{name}: {what}[{i}] is {theirs[i]}, {entry.shard.file} has {ours[i]}")
+            report.problems.append(f"{name}: {what}[{i}] is {theirs[i]}, {file.file} has {ours[i]}")
 
 
 def _check_totals(found: Mapping[str, Any], entries: Sequence[LedgerEntry], report: VerifyReport) -> None:
@@ -315,7 +349,7 @@ def _check_tokenizer(output: str, found: Mapping[str, Any], report: VerifyReport
         )
 
 
-def _check_statistics(output: str, total: Statistics, report: VerifyReport) -> None:
+def _check_statistics(output: str, total: Statistics, entries: Sequence[LedgerEntry], report: VerifyReport) -> None:
     """Checks token_counts.parquet and stats.json against the statistics of all splits."""
     try:
         with storage.open_read(storage.join(output, manifest.TOKEN_COUNTS)) as handle:
@@ -332,7 +366,7 @@ def _check_statistics(output: str, total: Statistics, report: VerifyReport) -> N
     except (pa.ArrowException, OSError, ValueError) as error:
         report.problems.append(str(error))
         return
-    if said != ledger.to_json(statistics.summary(total, _Tokens(table.column("token").to_pylist()))):
+    if said != ledger.to_json(tokenizing.summarize(total, _Tokens(table.column("token").to_pylist()), entries)):
         report.problems.append(f"{manifest.STATS}: not the summary of the splits' statistics")
 
 

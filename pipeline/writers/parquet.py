@@ -12,25 +12,16 @@ import pyarrow.parquet as pq
 
 from pipeline import schemas
 from pipeline.parquet_file import open_parquet
-from pipeline.writers.base import FORMAT_VERSION, TokenizerInfo, check_schema, skip_rows
+from pipeline.writers.base import TokenizerInfo, check_schema, skip_rows
 
-ELEMENT = pa.field("element", pa.int32(), nullable=False)
-"""What stands in the list, under the name that the Parquet format prescribes."""
-
-# 32-bit offsets: `datasets` calls a large_list by another type name, and a row group never needs more.
-SCHEMA = schemas.TOKENS.set(1, pa.field("input_ids", pa.list_(ELEMENT), nullable=False))
-"""What a Parquet shard holds."""
-
-SCHEMA_WITH_SOURCES = SCHEMA.append(
-    pa.field("span_sources", pa.list_(pa.field("element", pa.string())), nullable=False)
-)
-"""What it holds where spans keep their sources."""
+DICTIONARY_COLUMNS = ("n_tokens", "n_oov")
+"""Columns of few distinct values."""
 
 MAX_ROWS = 1 << 20
 """Rows of a row group, however few tokens they have: empty documents take memory too."""
 
 MAX_DOC_ID_BYTES = 64 << 20
-"""Bytes of all document ids of a row group."""
+"""Bytes of all document ids of a row group, and of the sources of spans."""
 
 _MAX_TOKENS = (1 << 31) - 1
 
@@ -84,6 +75,24 @@ class RowGroups:
         return group
 
 
+def group_weights(batch: pa.RecordBatch) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Returns for each row, int64[n] each, what row groups are limited by: ids, rows, bytes of strings."""
+    n_ids = np.diff(batch.column("input_ids").offsets.to_numpy())
+    ones = np.ones(batch.num_rows, np.int64)
+    n_bytes = np.zeros_like(ones)
+    if "doc_id" in batch.schema.names:
+        n_bytes += pc.binary_length(batch.column("doc_id")).to_numpy()
+    if schemas.SPAN_SOURCES.name in batch.schema.names:
+        n_bytes += _source_bytes(batch.column(schemas.SPAN_SOURCES.name))
+    return n_ids, ones, n_bytes
+
+
+def _source_bytes(sources: pa.LargeListArray) -> np.ndarray:
+    """Returns how many bytes the sources of each row have, and eight for each, int64[n]."""
+    sizes = pc.fill_null(pc.binary_length(sources.values), 0).to_numpy().astype(np.int64) + 8
+    return np.diff(np.concatenate(([0], np.cumsum(sizes)))[sources.offsets.to_numpy()])
+
+
 class ParquetWriter:
     """Writes one Parquet shard; holds one row group in memory.
 
@@ -95,58 +104,55 @@ class ParquetWriter:
         handle: BinaryIO,
         tokenizer: TokenizerInfo,
         *,
+        schema: pa.Schema = schemas.TOKENS,
         compression: str = "zstd",
         row_group_tokens: int = 4 << 20,
-        with_sources: bool = False,
     ) -> None:
         """Starts a shard.
 
         Args:
           handle: open for writing; stays open.
           tokenizer: described in the metadata.
+          schema: of the rows.
           compression: "zstd" (level 1) or "none".
           row_group_tokens: ids of a row group, padding included, unless one row alone has more.
-          with_sources: whether rows have `schemas.SPAN_SOURCES`.
         """
-        self._schema = SCHEMA_WITH_SOURCES if with_sources else SCHEMA
         self.n_rows = 0
         self.n_tokens = 0
+        self._schema = schema
+        # 32-bit offsets: `datasets` calls a large_list by another type name, and a row group never needs more.
+        self._stored = stored_schema(schema)
         self._groups = RowGroups((min(row_group_tokens, _MAX_TOKENS), MAX_ROWS, MAX_DOC_ID_BYTES))
         self._writer = pq.ParquetWriter(
             handle,
-            self._schema,
+            self._stored,
             compression=compression,
             # Ids as they are, at zstd's fastest level: 364 MB/s here against 262 with a dictionary and level 3, and no
             # larger. BYTE_STREAM_SPLIT would reach 474, but not all readers in use know it for integers.
             compression_level=1 if compression == "zstd" else None,
-            use_dictionary=["n_tokens", "n_oov"],
+            use_dictionary=[name for name in DICTIONARY_COLUMNS if name in schema.names],
             # The Arrow schema that pyarrow would add repeats what the Parquet schema says, in a form of its own.
             store_schema=False,
         )
-        self._writer.add_key_value_metadata(
-            {"huggingface": _hf_metadata(with_sources), "tokenmill": _tokenmill_metadata(tokenizer)}
-        )
+        self._writer.add_key_value_metadata({"huggingface": _hf_metadata(schema), "tokenmill": tokenizer.to_json()})
 
     def write(self, batch: pa.RecordBatch) -> None:
-        """Appends rows of `schemas.TOKENS`.
+        """Appends rows of the schema.
 
         Raises:
           TypeError: if the batch has another schema.
           ValueError: if a row has 2**31 ids or more.
         """
-        with_sources = self._schema is SCHEMA_WITH_SOURCES
-        check_schema(batch, schemas.SPAN_SOURCES if with_sources else None)
-        n_ids = np.diff(batch.column(1).offsets.to_numpy())
+        check_schema(batch, self._schema)
+        weights = group_weights(batch)
+        n_ids = weights[0]
         if n_ids.size and n_ids.max() > _MAX_TOKENS:
             row = int(n_ids.argmax())
             raise ValueError(
                 f"document {batch.column(0)[row].as_py()!r} has {n_ids[row]} ids, more than a Parquet list can hold "
                 f"({_MAX_TOKENS}); turn truncation on"
             )
-        n_doc_id = pc.binary_length(batch.column(0)).to_numpy().astype(np.int64)
-        if with_sources:
-            n_doc_id += _source_bytes(batch.column(4))
-        for group in self._groups.add(batch, (n_ids, np.ones(batch.num_rows, np.int64), n_doc_id)):
+        for group in self._groups.add(batch, weights):
             self._write_group(group)
 
     def close(self) -> None:
@@ -156,33 +162,28 @@ class ParquetWriter:
         self._writer.close()
 
     def _write_group(self, group: pa.Table) -> None:
-        rows = group.column(1).chunk(0)
-        offsets = rows.offsets.to_numpy()
-        ids = rows.values.slice(offsets[0], offsets[-1] - offsets[0])
-        narrow = pa.ListArray.from_arrays(pa.array((offsets - offsets[0]).astype(np.int32)), ids, type=SCHEMA.types[1])
-        columns = [group.column(0), narrow, group.column(2), group.column(3)]
-        if self._schema is SCHEMA_WITH_SOURCES:
-            columns.append(group.column(4).cast(self._schema.types[4]))
-        table = pa.table(columns, schema=self._schema)
+        columns = [
+            _narrow(column.chunk(0), field.type) if pa.types.is_list(field.type) else column
+            for field, column in zip(self._stored, group.columns, strict=True)
+        ]
+        table = pa.table(columns, schema=self._stored)
         self._writer.write_table(table, row_group_size=max(1, table.num_rows))
         self.n_rows += table.num_rows
         self.n_tokens += pc.sum(table.column("n_tokens")).as_py()
 
 
 def read_parquet(handle: BinaryIO, name: str, first_row: int = 0) -> Iterator[pa.RecordBatch]:
-    """Reads a shard back from row `first_row` on, as batches of `schemas.TOKENS`, one row group in memory.
-
-    With `schemas.SPAN_SOURCES` where the shard has it.
+    """Reads a shard back from row `first_row` on, one row group in memory: `schemas.rows` of its columns.
 
     Raises:
       ValueError: if the file is not a Parquet file, is damaged, or has other columns.
     """
     try:
         file = open_parquet(handle)
-        with_sources = file.schema_arrow.equals(SCHEMA_WITH_SOURCES)
-        schema = schemas.TOKENS.append(schemas.SPAN_SOURCES) if with_sources else schemas.TOKENS
-        if not with_sources and not file.schema_arrow.equals(SCHEMA):
-            raise ValueError(f"{name}: columns must be {SCHEMA.names}, found {file.schema_arrow.to_string()!r}")
+        found = file.schema_arrow
+        schema = schemas.rows(found.names)
+        if not found.equals(stored_schema(schema)):
+            raise ValueError(f"{name}: columns must be {schema.names}, found {found.to_string()!r}")
         for group in range(file.num_row_groups):
             n_rows = file.metadata.row_group(group).num_rows
             if first_row < n_rows:
@@ -193,33 +194,26 @@ def read_parquet(handle: BinaryIO, name: str, first_row: int = 0) -> Iterator[pa
         raise ValueError(f"{name}: not a whole Parquet file: {error}") from error
 
 
-def _source_bytes(sources: pa.LargeListArray) -> np.ndarray:
-    """Returns how many bytes the sources of each row have, and eight for each, int64[n]."""
-    sizes = pc.fill_null(pc.binary_length(sources.values), 0).to_numpy().astype(np.int64) + 8
-    return np.diff(np.concatenate(([0], np.cumsum(sizes)))[sources.offsets.to_numpy()])
+def _narrow(lists: pa.LargeListArray, type_: pa.ListType) -> pa.ListArray:
+    offsets = lists.offsets.to_numpy()
+    values = lists.values.slice(offsets[0], offsets[-1] - offsets[0])
+    return pa.ListArray.from_arrays(pa.array((offsets - offsets[0]).astype(np.int32)), values, type=type_)
 
 
-def _hf_metadata(with_sources: bool) -> str:
-    def value(dtype: str) -> dict[str, str]:
-        return {"dtype": dtype, "_type": "Value"}
-
-    features: dict[str, Any] = {
-        "doc_id": value("string"),
-        "input_ids": {"feature": value("int32"), "_type": "List"},
-        "n_tokens": value("int32"),
-        "n_oov": value("int32"),
+def stored_schema(schema: pa.Schema) -> pa.Schema:
+    """Returns a schema with lists of 32-bit offsets, under the name that the Parquet format prescribes."""
+    lists = {
+        field.name: pa.list_(pa.field("element", field.type.value_type, nullable=field.type.value_field.nullable))
+        for field in schema
+        if pa.types.is_large_list(field.type)
     }
-    if with_sources:
-        features["span_sources"] = {"feature": value("string"), "_type": "List"}
-    return json.dumps({"info": {"features": features}})
+    return pa.schema([pa.field(each.name, lists.get(each.name, each.type), nullable=False) for each in schema])
 
 
-def _tokenmill_metadata(tokenizer: TokenizerInfo) -> str:
-    record = {
-        "format_version": FORMAT_VERSION,
-        "padding_side": tokenizer.padding_side,
-        "special_ids": dict(tokenizer.special_ids),
-        "tokenizer": tokenizer.digest,
-        "vocab_size": tokenizer.vocab_size,
-    }
-    return json.dumps(record, sort_keys=True, ensure_ascii=False)
+def _hf_metadata(schema: pa.Schema) -> str:
+    def feature(type_: pa.DataType) -> dict[str, Any]:
+        if pa.types.is_large_list(type_):
+            return {"feature": feature(type_.value_type), "_type": "List"}
+        return {"dtype": str(type_), "_type": "Value"}
+
+    return json.dumps({"info": {"features": {field.name: feature(field.type) for field in schema}}})

@@ -131,6 +131,19 @@ def test_a_sample_leaves_out_records_of_a_replay_too(job, capsys):
     assert 0 < len(rows) < 12
 
 
+def test_a_replay_writes_what_the_job_writes(job):
+    settings = ["--set", "output.format=[mds, megatron, parquet]", "--set", "output.packing={length: 16}"]
+    assert job.run("tokenize", "--workers", "1", "--overwrite", *settings) == 0
+    assert job.run("replay", "--set", "input.max_document_bytes=100000", *settings) == 0
+    names = {path.name.partition("-of-")[2].partition(".")[2] for path in job.output.glob("replay/tokens-*")}
+    assert names == {"mds", "bin", "idx", "parquet"}
+    assert (job.output / "replay/index.json").exists()
+    assert job.run("verify", "--deep") == 0
+    # Another replay, of fewer shards, leaves none of these behind.
+    assert job.run("replay", *settings) == 0
+    assert job.run("verify") == 0
+
+
 def test_a_replay_that_is_not_of_this_job_or_has_lost_records_is_found(job, capsys):
     assert job.run("replay", "--set", "input.max_document_bytes=100000") == 0
     path = job.output / "replay/manifest.json"

@@ -381,3 +381,59 @@ def test_a_training_on_counts_needs_no_input(write):
     path = write("tokenizer: {train: {counts: a}}\noutput: {path: out}")
     assert load_config(path, job="train").tokenizer.train.counts == "a"
     assert problems_of(path, job="run") == ["input: required but missing"]
+
+
+@pytest.mark.parametrize(
+    ("output", "expected"),
+    [
+        ("format: [parquet, parquet]", "output.format: ['parquet', 'parquet']: must name each format once"),
+        (
+            "format: [parquet, megatrn]",
+            "output.format.1: 'megatrn': allowed: parquet, tfrecord, arrow, mds, megatron, ",
+        ),
+        ("format: []", "output.format: []: must have at least 1 element"),
+        ("format: [parquet, mds], compression: zstd", "output.compression: 'zstd': mds allows auto, none"),
+        (
+            "format: tfrecord, packing: {length: 8}",
+            "output.format: 'tfrecord': TFRecord holds documents only; packing ",
+        ),
+        ("packing: {length: 0}", "output.packing.length: 0: must be at least 1"),
+        ("packing: {strategy: best_fit}", "output.packing.length: required but missing"),
+        (
+            "packing: {length: 8, strategy: bestfit}",
+            "output.packing.strategy: 'bestfit': allowed: concatenate, best_fit",
+        ),
+        ("packing: {length: 8, boundaries: []}", "output.packing.boundaries: []: must have at least 1 element"),
+        (
+            "packing: {length: 8, boundaries: [positions, positions]}",
+            "output.packing.boundaries: ['positions', 'positions']: must name each column once",
+        ),
+        (
+            "packing: {length: 8, incomplete: short, pad_token: x}",
+            "output.packing.pad_token: 'x': nothing is padded where incomplete is 'short'; remove one",
+        ),
+    ],
+)
+def test_mistakes_in_formats_and_packing_are_named(write, output, expected):
+    path = write("input: {paths: [a]}\ntokenizer: {file: v}\noutput: {path: out, " + output + "}")
+    (problem,) = problems_of(path, [], "tokenize")
+    assert problem.startswith(expected)
+
+
+def test_packing_needs_tokens_that_training_gives_and_no_padding(write):
+    packed = "output: {path: out, packing: {length: 8, separator: <eos>}}"
+    path = write("input: {paths: [a]}\ntokenizer: {train: {vocab_size: 90}}\n" + packed)
+    assert problems_of(path, [], "run")[0].startswith(
+        "output.packing.separator: '<eos>': must be one of tokenizer.train.special_tokens, which are [PAD], "
+    )
+    path = write("input: {paths: [a]}\ntokenizer: {file: v, padding: {length: 8}}\n" + packed)
+    assert problems_of(path, [], "run") == [
+        "tokenizer.padding: 'given': packing fills sequences up by itself; remove it"
+    ]
+
+
+@pytest.mark.parametrize("value", ["0", "1.5", "x"])
+def test_a_sample_is_a_fraction(write, value):
+    path = write("input: {paths: [a], sample: " + value + "}\ntokenizer: {file: v}\noutput: {path: out}")
+    (problem,) = problems_of(path, [], "tokenize")
+    assert problem.startswith("input.sample: ")

@@ -4,12 +4,15 @@
 import json
 import os
 
+import numpy as np
+import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
 from pipeline import ledger, manifest, planning, tokenizing, verify
 from pipeline.config import Config
 from pipeline.deep import sample, verify_deep
+from pipeline.writers.flat import MegatronWriter
 from tokenizer import Tokenizer
 
 
@@ -18,7 +21,15 @@ def _no_fsync(monkeypatch):
     monkeypatch.setattr(os, "fsync", lambda descriptor: None)
 
 
-@pytest.fixture(params=["parquet", "tfrecord"])
+OUTPUTS = [
+    {"format": "parquet"},
+    {"format": "tfrecord"},
+    {"format": ["arrow", "mds", "megatron", "memmap"]},
+    {"format": ["memmap", "parquet"], "packing": {"length": 8, "separator": "[SEP]"}},
+]
+
+
+@pytest.fixture(params=OUTPUTS)
 def folder(request, tmp_path, tiny_vocab_file):
     """Returns a finished output folder of five splits."""
     for i in range(5):
@@ -28,7 +39,7 @@ def folder(request, tmp_path, tiny_vocab_file):
         {
             "input": {"paths": [str(tmp_path / "*.jsonl")], "split_bytes": 100},
             "tokenizer": {"file": str(tiny_vocab_file)},
-            "output": {"path": str(tmp_path / "out"), "format": request.param},
+            "output": {"path": str(tmp_path / "out"), **request.param},
         }
     )
     make(config)
@@ -77,6 +88,27 @@ def test_wrong_ids_with_balanced_books_are_found(folder, tmp_path, tiny_vocab_fi
     assert problem.startswith(
         "tokens-00000-of-00001.parquet: input_ids of row 0, document '3.jsonl:0', is not what its"
     )
+
+
+def test_wrong_ids_in_a_second_format_are_found(folder, tmp_path, tiny_vocab_file, monkeypatch):
+    out = tmp_path / "lie"
+    config = Config.model_validate(
+        {
+            "input": {"paths": [str(folder / "3.jsonl")]},
+            "tokenizer": {"file": str(tiny_vocab_file)},
+            "output": {"path": str(out), "format": ["parquet", "megatron"]},
+        }
+    )
+    write = MegatronWriter.write
+
+    def swapped(self, batch):
+        write(self, batch.take(pa.array(np.arange(batch.num_rows)[::-1])))
+
+    monkeypatch.setattr(MegatronWriter, "write", swapped)
+    make(config)
+    monkeypatch.undo()
+    (problem,) = verify_deep(str(out)).problems
+    assert problem.startswith("tokens-00000-of-00001.bin: input_ids of row 0, ")
 
 
 def test_inputs_that_have_changed_or_gone_are_named(folder):

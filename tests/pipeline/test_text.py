@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 
 import apache_beam as beam
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
@@ -42,13 +43,20 @@ def corpus(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def make(corpus: Path, tiny_vocab_file: Path, tmp_path: Path):
-    def build(output: str = "out", *, split_bytes: int = 100, train: bool = False, **sections: object) -> Config:
+    def build(
+        output: str = "out",
+        *,
+        split_bytes: int = 100,
+        train: bool = False,
+        format: object = "parquet",
+        **sections: object,
+    ) -> Config:
         vocabulary = {"train": {"vocab_size": 80, "min_frequency": 1}} if train else {"file": str(tiny_vocab_file)}
         return Config.model_validate(
             {
                 "input": {"paths": [str(corpus / "*.jsonl")], "split_bytes": split_bytes},
                 "tokenizer": {**vocabulary, "oov": "contain"},
-                "output": {"path": str(tmp_path / output)},
+                "output": {"path": str(tmp_path / output), "format": format},
                 "normalize": NORMALIZE,
                 "spans": SPANS,
                 **sections,
@@ -174,6 +182,19 @@ def test_spans_that_keep_their_source_are_in_the_shards_and_decode(make, tiny_vo
     assert "span_sources" not in pq.read_table(next(iter(shards_without(make)))).column_names
 
 
+def test_arrow_shards_hold_the_sources_of_spans_too(make) -> None:
+    spans = [{"token": "[URL]", "find": "url", "keep_source": True}]
+    config = make(normalize=[], spans=spans, split_bytes=1 << 20, format=["arrow", "parquet"])
+    execute("tokenize", config)
+    (path,) = Path(config.output.path).glob("tokens-*.arrow")
+    with pa.ipc.open_file(path) as file:
+        found = file.read_all()
+    assert found["span_sources"].to_pylist() == [[], ["http://a.mill/x"], [], [], []]
+    (path,) = Path(config.output.path).glob("tokens-*.parquet")
+    assert pq.read_table(path).to_pylist() == found.to_pylist()
+    assert verify(config.output.path).is_proven
+
+
 def shards_without(make) -> list[Path]:
     config = make("plain")
     execute("tokenize", config)
@@ -183,7 +204,12 @@ def shards_without(make) -> list[Path]:
 @pytest.mark.parametrize(
     ("sections", "message"),
     [
-        ({"output": {"path": "x", "format": "tfrecord"}}, "spans with keep_source need parquet"),
+        ({"output": {"path": "x", "format": "tfrecord"}}, "spans with keep_source need parquet or arrow"),
+        (
+            {"output": {"path": "x", "format": ["arrow", "mds"]}},
+            "spans with keep_source need parquet or arrow",
+        ),
+        ({"output": {"path": "x", "packing": {"length": 8}}}, "spans with keep_source need rows that are documents"),
         (
             {"tokenizer": {"file": "x", "truncation": {"max_length": 3, "side": "left"}}},
             "spans with keep_source need right",

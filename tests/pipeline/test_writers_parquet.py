@@ -67,7 +67,7 @@ def test_read_rows_gives_the_batches_back_in_the_schema_of_the_pipeline():
 
 
 def test_columns_are_those_of_the_pipeline_schema():
-    assert parquet.SCHEMA.names == schemas.TOKENS.names
+    assert parquet.stored_schema(schemas.TOKENS).names == schemas.TOKENS.names
 
 
 @given(
@@ -180,7 +180,7 @@ def test_compression_is_zstd_unless_told_otherwise():
 
 def test_other_schemas_are_refused():
     batch = token_rows(ROWS)
-    narrow = batch.set_column(1, "input_ids", batch.column(1).cast(parquet.SCHEMA.types[1]))
+    narrow = batch.set_column(1, "input_ids", batch.column(1).cast(parquet.stored_schema(schemas.TOKENS).types[1]))
     with pytest.raises(TypeError, match="a shard takes rows of"):
         shard([narrow])
 
