@@ -42,12 +42,14 @@ def _tokens(output: str, found: Mapping[str, Any]) -> list[Row]:
     rows = [
         ("documents", f"{totals['n_documents']:,}", f"of {totals['n_records']:,} records"),
         ("rejected", f"{sum(rejected.values()):,}", _listed(rejected)),
+        *_filtered(totals["filtered"]),
         ("bytes", f"{totals['n_bytes']:,}", megabytes(totals["n_bytes"])),
         ("words", f"{totals['n_words']:,}", f"{totals['n_chars']:,} characters"),
         ("tokens", f"{totals['n_tokens']:,}", _vocabulary(found, stats)),
         ("unknown tokens", f"{totals['n_oov_tokens']:,}", _share(stats["oov"]["share_of_tokens"], "of tokens")),
         ("tokens per word", _ratio(stats["tokens_per_word"]), ""),
         ("bytes per token", _ratio(stats["bytes_per_token"]), ""),
+        *_packing(stats),
     ]
     if added:
         rows.append(("added tokens in text", f"{sum(token['count'] for token in added):,}", in_text))
@@ -72,6 +74,7 @@ def _counted(report: Mapping[str, Any]) -> list[Row]:
     rows = [
         ("documents", f"{totals['n_documents']:,}", f"of {totals['n_records']:,} records"),
         ("rejected", f"{sum(rejected.values()):,}", _listed(rejected)),
+        *_filtered(totals["filtered"]),
         ("bytes", f"{totals['n_bytes']:,}", megabytes(totals["n_bytes"])),
         ("words", f"{totals['n_words']:,}", f"{totals['n_distinct_words']:,} distinct"),
     ]
@@ -94,7 +97,7 @@ def _speed(rows: Iterable[Row], seconds: float) -> Row:
 def _files(output: str, found: Mapping[str, Any]) -> list[Text]:
     """Returns a line for each kind of file that the job left."""
     lines = []
-    for kind in ("shards", "rejects"):
+    for kind in ("shards", "companions", "rejects"):
         names = [record["file"] for record in found[kind]]
         if names:
             n_bytes = sum(record["n_bytes"] for record in found[kind])
@@ -118,6 +121,19 @@ def _share(share: float | None, of: str) -> str:
 
 def _ratio(ratio: float | None) -> str:
     return f"{ratio:.3f}" if ratio is not None else "-"
+
+
+def _filtered(rules: Mapping[str, int]) -> list[Row]:
+    return [("filtered", f"{sum(rules.values()):,}", _listed(rules))] if rules else []
+
+
+def _packing(stats: Mapping[str, Any]) -> list[Row]:
+    packing = stats.get("packing")
+    if packing is None:
+        return []
+    split = _share(packing["share_of_documents_split"], "of documents split")
+    padding = _share(packing["share_of_padding"], "padding")
+    return [("sequences", f"{packing['sequences']:,}", f"{padding}, {split}")]
 
 
 def _listed(reasons: Mapping[str, int]) -> str:

@@ -255,3 +255,17 @@ def test_damaged_bytes_never_crash_a_reader(format_):
         which[int(rng.integers(len(which)))] ^= int(rng.integers(1, 256))
         with contextlib.suppress(ValueError):
             back(format_, [bytes(file) for file in damaged])
+
+
+def test_packed_parquet_is_read_by_datasets_with_exact_types(tmp_path, monkeypatch):
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    monkeypatch.setenv("HF_HOME", str(tmp_path / "home"))
+    datasets = pytest.importorskip("datasets")
+    rows = packed_rows(ROWS)
+    (tmp_path / "a.parquet").write_bytes(shard("parquet", [rows], schema=PACKED)[0])
+    loaded = datasets.load_dataset(
+        "parquet", data_files=[str(tmp_path / "a.parquet")], split="train", cache_dir=str(tmp_path / "cache")
+    )
+    assert loaded.features["documents"] == datasets.List(datasets.Value("int64"))
+    assert loaded.features["cu_seqlens"] == datasets.List(datasets.Value("int32"))
+    assert loaded.to_list() == rows.to_pylist()
