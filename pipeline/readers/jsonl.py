@@ -1,18 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-r"""JSON Lines: columns by pyarrow for lines it is safe with, the standard library for the others.
+r"""JSON Lines: a kernel for the lines that it is sure of, the standard library for the others.
 
 A line is a document if it is one JSON value by RFC 8259, in UTF-8, an object, nests at most 256 deep, and its text
 field is a string that UTF-8 can express. Of a name that occurs twice in an object the last one counts. `_parse_line`
-decides that for one line. The fast path never decides otherwise, because it is given only lines for which pyarrow's
-answer is known to be the same, and hands back whatever pyarrow does not take. pyarrow on its own
-
-- ends the process when the first value is `null`;
-- accepts several values on a line and values over several lines, `NaN`, `Inf`, `Infinity`, invalid UTF-8 wherever it
-  does not look, any depth; ends at a NUL byte;
-- refuses `1e999`, half surrogate pairs in fields nobody asked for, a name twice, a change of type between lines.
-
-So a line takes the fast path if it is valid UTF-8 without NUL, begins with `{` and ends with `}` (a line break is then
-between values, never inside one), holds no such number and is not deep; and there must be a row for each line.
+decides that for one line, and says what is wrong with it. The kernel never decides otherwise: it takes nothing but
+documents, and leaves to `_parse_line` what is wrong, and names with escapes.
 """
 
 import json
@@ -21,12 +13,10 @@ from typing import Any, NoReturn
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
-import pyarrow.json as pj
 
 from pipeline.config import InputConfig
 from pipeline.readers.batches import Part, Source, make_documents
-from pipeline.readers.json_survey import is_deeper, survey
+from pipeline.readers.json_kernels import is_deeper, parse_lines
 from pipeline.readers.lines import (
     Block,
     Mask,
@@ -77,21 +67,19 @@ class _Parser:
     def __init__(self, source: Source, config: InputConfig) -> None:
         self._source = source
         self._config = config
-        text = pa.field(config.text_field, pa.string())
-        if config.id_field is None or config.id_field == config.text_field:
-            self._schemas = [pa.schema([text])]
-        else:
-            # Files keep to one type of id, so the one that fitted last is tried first.
-            self._schemas = [
-                pa.schema([text, pa.field(config.id_field, id_type)]) for id_type in (pa.string(), pa.int64())
-            ]
+        id_name = config.id_field or ""
+        self._names = tuple(np.frombuffer(name.encode(), np.uint8) for name in (config.text_field, id_name))
+        self._scratch = np.zeros(MAX_DEPTH, np.uint8), np.zeros(6, np.int64)
 
     def parse(self, block: Block) -> Part:
         data = block.data
         starts, ends, nexts = find_lines(data)
         rejects = Rejects(self._source.path)
-        is_fast = _mark_safe(data, starts, ends, nexts, self._config.max_document_bytes)
-        texts, ids, rows = self._parse_columns(data, starts, nexts, np.flatnonzero(is_fast))
+        wanted = nexts - starts <= self._config.max_document_bytes
+        invalid = find_invalid_utf8(data, nexts)
+        if invalid is not None:
+            wanted &= ~invalid
+        texts, ids, rows = self._parse_columns(data, starts, ends, wanted)
 
         n_skipped = 0
         slow_texts: list[str] = []
@@ -126,66 +114,27 @@ class _Parser:
         return Part(documents, rejects.to_batch(), len(data), n_skipped)
 
     def _parse_columns(
-        self, data: bytes, starts: Positions, nexts: Positions, rows: Positions
+        self, data: bytes, starts: Positions, ends: Positions, wanted: Mask
     ) -> tuple[pa.Array, pa.Array, Positions]:
-        """Parses the lines `rows`; returns texts, ids and the lines that they are of: those with a text."""
-        table = self._read_table(_gather_lines(data, starts, nexts, rows), len(rows)) if len(rows) else None
-        if table is None:
-            return pa.array([], pa.string()), pa.array([], pa.string()), rows[:0]
-        if table.column(0).null_count:
-            # Missing or null, which the slow path tells apart.
-            has_text = table.column(0).is_valid()
-            rows = rows[has_text.to_numpy()]
-            table = table.filter(has_text)
-        texts = table.column(0).combine_chunks()
-        if self._config.id_field is None:
-            return texts, pa.nulls(len(rows), pa.string()), rows
-        ids = table.column(table.num_columns - 1).combine_chunks()
-        return texts, pc.cast(ids, pa.string()), rows
-
-    def _read_table(self, data: bytes, n_lines: int) -> pa.Table | None:
-        """Returns a row for each line; None when pyarrow refuses one, or finds more or less than one value in it."""
-        for schema in self._schemas:
-            try:
-                table = pj.read_json(
-                    pa.py_buffer(data),
-                    read_options=pj.ReadOptions(use_threads=False, block_size=len(data) + 1),
-                    parse_options=pj.ParseOptions(explicit_schema=schema, unexpected_field_behavior="ignore"),
-                )
-            except pa.ArrowInvalid:
-                continue
-            if table.num_rows != n_lines:
-                return None
-            self._schemas.sort(key=lambda each: each is not schema)
-            return table
-        return None
+        """Parses lines that are wanted; returns texts, ids and the lines that they are of: what the kernel took."""
+        n_lines = len(starts)
+        values = np.frombuffer(data, np.uint8)
+        texts, ids = np.empty(len(data), np.uint8), np.empty(len(data) if self._names[1].size else 0, np.uint8)
+        text_offsets, id_offsets = np.zeros(n_lines + 1, np.int32), np.zeros(n_lines + 1, np.int32)
+        has_id, rows = np.empty(n_lines, np.bool_), np.empty(n_lines, np.int64)
+        lines = starts, ends, wanted
+        n = parse_lines(values, lines, self._names, self._scratch, texts, text_offsets, ids, id_offsets, has_id, rows)
+        return (
+            _strings(texts, text_offsets[: n + 1]),
+            _strings(ids, id_offsets[: n + 1], has_id[:n]) if ids.size else pa.nulls(n, pa.string()),
+            rows[:n],
+        )
 
 
-def _gather_lines(data: bytes, starts: Positions, nexts: Positions, rows: Positions) -> bytes:
-    if len(rows) == len(starts):
-        return data
-    first = np.flatnonzero(np.diff(rows, prepend=-2) != 1)
-    last = np.append(first[1:], len(rows)) - 1
-    view = memoryview(data)
-    runs = zip(starts[rows[first]].tolist(), nexts[rows[last]].tolist(), strict=True)
-    return b"".join([view[start:stop] for start, stop in runs])
-
-
-def _mark_safe(data: bytes, starts: Positions, ends: Positions, nexts: Positions, max_bytes: int) -> Mask:
-    """Returns bool[n_lines]: the lines that the fast path may parse, none of them too large."""
-    values = np.frombuffer(data, np.uint8)
-    safe = (nexts - starts <= max_bytes) & (ends > starts)
-    safe &= (values[starts] == ord("{")) & (values[ends - 1] == ord("}"))
-    invalid = find_invalid_utf8(data, nexts)
-    if invalid is not None:
-        safe &= ~invalid
-    marks, n_brackets = np.zeros(len(starts), np.uint8), np.empty(len(starts), np.int64)
-    survey(values, starts, nexts, marks, n_brackets)
-    safe &= marks == 0
-    # More brackets than may nest need not be in each other, nor outside of strings.
-    for line in np.flatnonzero(n_brackets > MAX_DEPTH).tolist():
-        safe[line] &= not _is_too_deep(data[starts[line] : ends[line]])
-    return safe
+def _strings(data: np.ndarray, offsets: np.ndarray, valid: Mask | None = None) -> pa.StringArray:
+    bitmap = None if valid is None else pa.py_buffer(np.packbits(valid, bitorder="little"))
+    buffers = [bitmap, pa.py_buffer(offsets), pa.py_buffer(data[: offsets[-1]])]
+    return pa.Array.from_buffers(pa.string(), len(offsets) - 1, buffers)
 
 
 def _is_too_deep(line: bytes) -> bool:

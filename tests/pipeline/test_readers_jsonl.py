@@ -5,7 +5,6 @@ import json
 import tracemalloc
 from pathlib import Path
 
-import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -302,7 +301,7 @@ def test_both_paths_agree_on_every_line(tmp_path, lines):
     path = write(tmp_path, b"\n".join(lines))
     fast = read(path, compression="none")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(jsonl, "_mark_safe", lambda data, starts, *_: np.zeros(len(starts), np.bool_))
+        patch.setattr(jsonl, "parse_lines", lambda *_: 0)
         assert read(path, compression="none") == fast
 
 

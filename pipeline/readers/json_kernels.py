@@ -1,0 +1,440 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Lines of JSON, checked to the last byte and stripped of all but two fields, 64 bytes of a string at a time.
+
+The slow twin is `jsonl._parse_line`, which decides what a document is. The kernels take a line only where they are sure
+to agree with it; whatever is rare or wrong they leave to it.
+
+Source: RFC 8259.
+"""
+
+import numpy as np
+from llvmlite import ir
+from numba.core import types
+from numba.extending import intrinsic
+
+from tokenizer.kernels.compiling import kernel, kernel_part, trailing_zeros
+
+_BLOCK = 64
+_ZERO = np.uint64(0)
+_ABSENT, _STRING, _NUMBER, _NULL, _OTHER = range(5)
+"""What a field of a line is."""
+_TEXT, _ID = 1, 2
+"""Which field a value is of, added up where it is both."""
+_VALUE, _FIRST_VALUE, _NAME, _FIRST_NAME, _NEXT = range(5)
+"""What may come: a value; one, or the end of an array; a name; one, or the end of an object; a comma, or an end."""
+
+
+@intrinsic
+def _special_in_string(typingctx, array, index):
+    """Returns the mask of quotes, backslashes and control characters among the 64 bytes at an index."""
+
+    def codegen(context, builder, signature, args):
+        block = ir.VectorType(ir.IntType(8), 64)
+        data = context.make_array(signature.args[0])(context, builder, args[0]).data
+        address = builder.bitcast(builder.gep(data, [args[1]]), block.as_pointer())
+        text = builder.load(address, align=1)
+        quotes = builder.icmp_unsigned("==", text, ir.Constant(block, [0x22] * 64))
+        backslashes = builder.icmp_unsigned("==", text, ir.Constant(block, [0x5C] * 64))
+        controls = builder.icmp_unsigned("<", text, ir.Constant(block, [0x20] * 64))
+        return builder.bitcast(builder.or_(builder.or_(quotes, backslashes), controls), ir.IntType(64))
+
+    return types.uint64(array, types.int64), codegen
+
+
+@intrinsic
+def _copy_block(typingctx, source, index, target, at):
+    """Copies 64 bytes; returns the mask of the backslashes among them."""
+
+    def codegen(context, builder, signature, args):
+        block = ir.VectorType(ir.IntType(8), 64)
+
+        def address(array, place):
+            data = context.make_array(signature.args[array])(context, builder, args[array]).data
+            return builder.bitcast(builder.gep(data, [args[place]]), block.as_pointer())
+
+        text = builder.load(address(0, 1), align=1)
+        builder.store(text, address(2, 3), align=1)
+        backslashes = builder.icmp_unsigned("==", text, ir.Constant(block, [0x5C] * 64))
+        return builder.bitcast(backslashes, ir.IntType(64))
+
+    return types.uint64(source, types.int64, target, types.int64), codegen
+
+
+@kernel_part
+def _skip_blanks(data, i, stop):
+    while i < stop and (data[i] == 0x20 or data[i] == 0x09 or data[i] == 0x0D):
+        i += 1
+    return i
+
+
+@kernel_part
+def _hex_value(b):
+    """Returns the value of a hexadecimal digit, -1 for any other byte."""
+    if 0x30 <= b <= 0x39:
+        return np.int64(b) - 0x30
+    lower = np.int64(b) | 0x20
+    return lower - 0x57 if 0x61 <= lower <= 0x66 else np.int64(-1)
+
+
+@kernel_part
+def _four_digits(data, i, stop):
+    """Returns the number that four hexadecimal digits at i are, -1 where they are not."""
+    if i + 4 > stop:
+        return np.int64(-1)
+    value = np.int64(0)
+    for k in range(4):
+        digit = _hex_value(data[i + k])
+        if digit < 0:
+            return np.int64(-1)
+        value = value << 4 | digit
+    return value
+
+
+@kernel_part
+def _end_of_string(data, i, stop):
+    """Returns the place of the quote that ends the string whose content begins at i; -1 where there is no such string.
+
+    Checks escapes, and that there are no control characters.
+    """
+    while i < stop:
+        if i + _BLOCK <= data.size:
+            marks = _special_in_string(data, i)
+            if marks == _ZERO:
+                i += _BLOCK
+                continue
+            i += trailing_zeros(marks)
+            if i >= stop:
+                break
+        b = data[i]
+        if b == 0x22:
+            return i
+        if b < 0x20:
+            break
+        if b != 0x5C:
+            i += 1
+            continue
+        if i + 1 >= stop:
+            break
+        escape = data[i + 1]
+        if escape == 0x75:
+            if _four_digits(data, i + 2, stop) < 0:
+                break
+            i += 6
+        elif (
+            escape == 0x22
+            or escape == 0x5C
+            or escape == 0x2F
+            or escape == 0x62
+            or escape == 0x66
+            or escape == 0x6E
+            or escape == 0x72
+            or escape == 0x74
+        ):
+            i += 2
+        else:
+            break
+    return np.int64(-1)
+
+
+@kernel_part
+def _skip_digits(data, i, stop):
+    while i < stop and 0x30 <= data[i] <= 0x39:
+        i += 1
+    return i
+
+
+@kernel_part
+def _end_of_number(data, i, stop):
+    """Returns where the number at i ends; -1 where there is none."""
+    if i < stop and data[i] == 0x2D:
+        i += 1
+    first = i
+    i = _skip_digits(data, i, stop)
+    if i == first or (data[first] == 0x30 and i > first + 1):
+        return np.int64(-1)
+    if i < stop and data[i] == 0x2E:
+        first = i + 1
+        i = _skip_digits(data, first, stop)
+        if i == first:
+            return np.int64(-1)
+    if i < stop and data[i] | 0x20 == 0x65:
+        i += 1
+        if i < stop and (data[i] == 0x2B or data[i] == 0x2D):
+            i += 1
+        first = i
+        i = _skip_digits(data, first, stop)
+        if i == first:
+            return np.int64(-1)
+    return i
+
+
+@kernel_part
+def _end_of_literal(data, i, stop):
+    """Returns where `true`, `false` or `null` at i ends; -1 where none of them is."""
+    if i + 4 <= stop:
+        a, b, c, d = data[i], data[i + 1], data[i + 2], data[i + 3]
+        if a == 0x74 and b == 0x72 and c == 0x75 and d == 0x65:
+            return i + 4
+        if a == 0x6E and b == 0x75 and c == 0x6C and d == 0x6C:
+            return i + 4
+        if i + 5 <= stop and a == 0x66 and b == 0x61 and c == 0x6C and d == 0x73 and data[i + 4] == 0x65:
+            return i + 5
+    return np.int64(-1)
+
+
+@kernel_part
+def _is_name(data, start, stop, name):
+    if stop - start != name.size:
+        return False
+    for k in range(name.size):  # noqa: SIM110  # numba has no all()
+        if data[start + k] != name[k]:
+            return False
+    return True
+
+
+@kernel_part
+def _has_backslash(data, start, stop):
+    for i in range(start, stop):  # noqa: SIM110
+        if data[i] == 0x5C:
+            return True
+    return False
+
+
+@kernel_part
+def _find_fields(data, i, stop, text_name, id_name, stack, fields):
+    """Whether `data[i:stop]` is one JSON object and nothing else; finds its two fields.
+
+    Args:
+      data, i, stop: the line, in valid UTF-8.
+      text_name, id_name: the names of the fields, uint8; an empty `id_name` for none.
+      stack: uint8[max_depth], scratch: the brackets that are open.
+      fields: int64[6], filled: kind, start and stop of the text, then of the id; of a string, what its quotes hold.
+
+    Returns:
+      False also for a name with an escape, which may be one of the two, and for more depth than `stack` has.
+    """
+    fields[0] = fields[3] = _ABSENT
+    depth = 0
+    expected = _VALUE
+    field = 0
+    while True:
+        i = _skip_blanks(data, i, stop)
+        if i >= stop:
+            return depth == 0 and expected == _NEXT
+        b = data[i]
+        if expected == _NEXT:
+            if depth == 0:
+                return False
+            if b == 0x2C:
+                expected = _NAME if stack[depth - 1] == 0x7B else _VALUE
+            elif b == stack[depth - 1] + 2:  # the two brackets of a kind
+                depth -= 1
+            else:
+                return False
+            i += 1
+        elif (b == 0x7D and expected == _FIRST_NAME) or (b == 0x5D and expected == _FIRST_VALUE):
+            depth -= 1
+            expected = _NEXT
+            i += 1
+        elif expected in (_NAME, _FIRST_NAME):
+            end = _end_of_string(data, i + 1, stop) if b == 0x22 else np.int64(-1)
+            if end < 0:
+                return False
+            field = 0
+            if depth == 1:
+                if _has_backslash(data, i + 1, end):
+                    return False
+                if _is_name(data, i + 1, end, text_name):
+                    field |= _TEXT
+                if id_name.size > 0 and _is_name(data, i + 1, end, id_name):
+                    field |= _ID
+            i = _skip_blanks(data, end + 1, stop)
+            if i >= stop or data[i] != 0x3A:
+                return False
+            i += 1
+            expected = _VALUE
+        else:
+            start = i
+            kind = _OTHER
+            expected = _NEXT
+            if b == 0x22:
+                kind = _STRING
+                start = i + 1
+                end = _end_of_string(data, start, stop)
+                i = end + 1
+            elif b == 0x7B or (b == 0x5B and depth > 0):
+                if depth == stack.size:
+                    return False
+                stack[depth] = b
+                depth += 1
+                expected = _FIRST_NAME if b == 0x7B else _FIRST_VALUE
+                i = end = i + 1
+            elif depth == 0:
+                return False
+            elif b == 0x2D or 0x30 <= b <= 0x39:
+                kind = _NUMBER
+                i = end = _end_of_number(data, i, stop)
+            else:
+                if b == 0x6E:
+                    kind = _NULL
+                i = end = _end_of_literal(data, i, stop)
+            if end < 0:
+                return False
+            if field & _TEXT:
+                fields[0], fields[1], fields[2] = kind, start, end
+            if field & _ID:
+                fields[3], fields[4], fields[5] = kind, start, end
+            field = 0
+
+
+@kernel_part
+def _put_character(out, at, code):
+    """Writes a code point in UTF-8; returns where the next goes."""
+    if code < 0x80:
+        out[at] = code
+        return at + 1
+    if code < 0x800:
+        out[at] = 0xC0 | code >> 6
+        out[at + 1] = 0x80 | code & 0x3F
+        return at + 2
+    if code < 0x10000:
+        out[at] = 0xE0 | code >> 12
+        out[at + 1] = 0x80 | code >> 6 & 0x3F
+        out[at + 2] = 0x80 | code & 0x3F
+        return at + 3
+    out[at] = 0xF0 | code >> 18
+    out[at + 1] = 0x80 | code >> 12 & 0x3F
+    out[at + 2] = 0x80 | code >> 6 & 0x3F
+    out[at + 3] = 0x80 | code & 0x3F
+    return at + 4
+
+
+@kernel_part
+def _unescape(data, i, stop, out, at):
+    """Writes what a checked string means; returns where the next goes, -1 if there is half a surrogate pair in it."""
+    while i < stop:
+        if i + _BLOCK <= data.size and at + _BLOCK <= out.size:
+            backslashes = _copy_block(data, i, out, at)
+            n = trailing_zeros(backslashes)
+            if n >= stop - i:
+                return at + stop - i
+            i += n
+            at += n
+            if n == _BLOCK:
+                continue
+        elif data[i] != 0x5C:
+            out[at] = data[i]
+            i += 1
+            at += 1
+            continue
+        escape = data[i + 1]
+        if escape != 0x75:
+            code = np.int64(escape)
+            if escape == 0x62:
+                code = np.int64(0x08)
+            elif escape == 0x66:
+                code = np.int64(0x0C)
+            elif escape == 0x6E:
+                code = np.int64(0x0A)
+            elif escape == 0x72:
+                code = np.int64(0x0D)
+            elif escape == 0x74:
+                code = np.int64(0x09)
+            out[at] = code
+            at += 1
+            i += 2
+            continue
+        code = _four_digits(data, i + 2, stop)
+        i += 6
+        if 0xD800 <= code < 0xE000:
+            low = np.int64(-1)
+            if code < 0xDC00 and i + 6 <= stop and data[i] == 0x5C and data[i + 1] == 0x75:
+                low = _four_digits(data, i + 2, stop)
+            if not 0xDC00 <= low < 0xE000:
+                return np.int64(-1)
+            code = 0x10000 + ((code - 0xD800) << 10) + (low - 0xDC00)
+            i += 6
+        at = _put_character(out, at, code)
+    return at
+
+
+@kernel_part
+def _put_id(data, fields, ids, at):
+    """Writes the id of a line; returns where the next goes, -1 if it is no string and no number."""
+    kind, start, stop = fields[3], fields[4], fields[5]
+    if kind in (_ABSENT, _NULL):
+        return at
+    if kind == _STRING:
+        return _unescape(data, start, stop, ids, at)
+    if kind != _NUMBER:
+        return np.int64(-1)
+    if stop - start == 2 and data[start] == 0x2D and data[start + 1] == 0x30:
+        start += 1  # the integer -0 is 0
+    for i in range(start, stop):
+        ids[at] = data[i]
+        at += 1
+    return at
+
+
+@kernel
+def parse_lines(data, lines, names, scratch, texts, text_offsets, ids, id_offsets, has_id, rows):
+    """Takes text and id out of lines.
+
+    Args:
+      data: uint8, the lines.
+      lines: starts, ends: int64[n_lines] each, a line without its line end; wanted: bool[n_lines], which lines to look
+        at, all of them in valid UTF-8.
+      names: uint8 each, of the fields for text and id; an empty one for no id.
+      scratch: uint8[max_depth] and int64[6].
+      texts: uint8[data.size], filled with the texts of the lines taken.
+      text_offsets: int32[n_lines + 1], filled with where each begins.
+      ids, id_offsets: as texts; numbers as they are written, nothing where there is none.
+      has_id: bool[n_lines], filled.
+      rows: int64[n_lines], filled with the lines taken.
+
+    Returns:
+      How many lines were taken. The others are no documents, or need a closer look.
+    """
+    starts, ends, wanted = lines
+    text_name, id_name = names
+    stack, fields = scratch
+    n = 0
+    text_offsets[0] = id_offsets[0] = 0
+    for row in range(starts.size):
+        if not wanted[row] or not _find_fields(data, starts[row], ends[row], text_name, id_name, stack, fields):
+            continue
+        if fields[0] != _STRING:
+            continue
+        text_end = _unescape(data, fields[1], fields[2], texts, np.int64(text_offsets[n]))
+        if text_end < 0:
+            continue
+        id_end = _put_id(data, fields, ids, np.int64(id_offsets[n]))
+        if id_end < 0:
+            continue
+        has_id[n] = fields[3] == _STRING or fields[3] == _NUMBER
+        rows[n] = row
+        n += 1
+        text_offsets[n] = text_end
+        id_offsets[n] = id_end
+    return n
+
+
+@kernel
+def is_deeper(line, max_depth):
+    """Whether arrays and objects of a line, uint8, nest more than `max_depth` deep; brackets in strings count not."""
+    depth = 0
+    i = 0
+    while i < line.size:
+        b = line[i]
+        if b == 0x22:
+            i += 1
+            while i < line.size and line[i] != 0x22:
+                i += 2 if line[i] == 0x5C else 1
+        elif b == 0x7B or b == 0x5B:
+            depth += 1
+            if depth > max_depth:
+                return True
+        elif b == 0x7D or b == 0x5D:
+            depth -= 1
+        i += 1
+    return False
