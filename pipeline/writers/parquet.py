@@ -8,14 +8,11 @@ from typing import Any, BinaryIO
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from pipeline import schemas
 from pipeline.parquet_file import open_parquet
-from pipeline.writers.base import TokenizerInfo, check_schema, skip_rows
-
-DICTIONARY_COLUMNS = ("n_tokens", "n_oov")
-"""Columns of few distinct values."""
+from pipeline.writers.base import FORMAT_VERSION, TokenizerInfo, check_schema, skip_rows
+from pipeline.writers.parquet_format import ParquetFileWriter
 
 MAX_ROWS = 1 << 20
 """Rows of a row group, however few tokens they have: empty documents take memory too."""
@@ -94,10 +91,7 @@ def _source_bytes(sources: pa.LargeListArray) -> np.ndarray:
 
 
 class ParquetWriter:
-    """Writes one Parquet shard; holds one row group in memory.
-
-    The two small counts are dictionary-encoded; ids and document ids stand as they are, compressed.
-    """
+    """Writes one Parquet shard; holds one row group in memory."""
 
     def __init__(
         self,
@@ -123,18 +117,13 @@ class ParquetWriter:
         # 32-bit offsets: `datasets` calls a large_list by another type name, and a row group never needs more.
         self._stored = stored_schema(schema)
         self._groups = RowGroups((min(row_group_tokens, _MAX_TOKENS), MAX_ROWS, MAX_DOC_ID_BYTES))
-        self._writer = pq.ParquetWriter(
+        self._writer = ParquetFileWriter(
             handle,
             self._stored,
             compression=compression,
-            # Ids as they are, at zstd's fastest level: 364 MB/s here against 262 with a dictionary and level 3, and no
-            # larger. BYTE_STREAM_SPLIT would reach 474, but not all readers in use know it for integers.
-            compression_level=1 if compression == "zstd" else None,
-            use_dictionary=[name for name in DICTIONARY_COLUMNS if name in schema.names],
-            # The Arrow schema that pyarrow would add repeats what the Parquet schema says, in a form of its own.
-            store_schema=False,
+            metadata={"huggingface": _hf_metadata(schema), "tokenmill": tokenizer.to_json()},
+            created_by=f"tokenmill version {FORMAT_VERSION}",
         )
-        self._writer.add_key_value_metadata({"huggingface": _hf_metadata(schema), "tokenmill": tokenizer.to_json()})
 
     def write(self, batch: pa.RecordBatch) -> None:
         """Appends rows of the schema.
@@ -167,7 +156,7 @@ class ParquetWriter:
             for field, column in zip(self._stored, group.columns, strict=True)
         ]
         table = pa.table(columns, schema=self._stored)
-        self._writer.write_table(table, row_group_size=max(1, table.num_rows))
+        self._writer.write_row_group(table)
         self.n_rows += table.num_rows
         self.n_tokens += pc.sum(table.column("n_tokens")).as_py()
 
