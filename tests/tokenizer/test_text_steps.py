@@ -250,6 +250,18 @@ def test_every_named_entity_is_found_with_and_without_its_semicolon() -> None:
     assert after.to_pylist() == [html.unescape(source) for source in sources]
 
 
+def test_references_of_thousands_of_digits_are_read_as_all_others() -> None:
+    # Beyond 4300 digits Python refuses to read a number, and html.unescape fails.
+    for digits in ("65", "0065", "128", "0", "1114111", "1114112", "55296", "99999999", "0" * 300 + "65", "9" * 300):
+        for text in (f"a&#{digits};b", f"a&#{digits}b"):
+            assert TextChain.from_config(["html_entities"]).apply(pa.array([text]))[0].to_pylist() == [
+                html.unescape(text)
+            ]
+    huge = [f"a&#{'1' * 5000};b", f"a&#{'0' * 5000}65;b", f"a&#x{'0' * 5000}41;b"]
+    after, _ = TextChain.from_config(["html_entities"]).apply(pa.array(huge))
+    assert after.to_pylist() == ["a\ufffdb", "aAb", "aAb"]
+
+
 @given(text=st.one_of(hostile(), st.text(st.characters(codec="utf-8", max_codepoint=0x17F), max_size=30)))
 def test_ftfy_is_ftfy(text: str) -> None:
     assert TextChain.from_config(["ftfy"]).apply(pa.array([text]))[0].to_pylist() == [ftfy.fix_text(text)]

@@ -51,6 +51,18 @@ def rows_with(rows: Ragged, first: int, second: npt.NDArray[np.bool_]) -> list[i
 
 
 _REFERENCE = re.compile(r"&(?:#[0-9]+;?|#[xX][0-9a-fA-F]+;?|[^\t\n\f <&#;]{1,32};?)")
+_MOST_DIGITS = 7
+"""No code point has more; HTML reads larger numbers as U+FFFD."""
+
+
+def _unescaped(reference: str) -> str:
+    """Returns what a reference stands for, as `html.unescape`, which fails on numbers of thousands of digits."""
+    if reference[1] == "#" and reference[2] not in "xX":
+        digits = reference[2:].rstrip(";").lstrip("0")
+        if len(digits) > _MOST_DIGITS:
+            return "\ufffd"
+        reference = f"&#{digits or 0};"
+    return html.unescape(reference)
 
 
 @functools.cache
@@ -65,14 +77,14 @@ def _begins_reference() -> npt.NDArray[np.bool_]:
 class HtmlEntities(RowStep):
     """Replaces the character references of HTML: `&eacute;`, `&#233;`, `&#xE9;`, and by HTML's rules `&eacute` too.
 
-    Source: `html.unescape`, the same on every text.
+    Source: `html.unescape`, the same on every text that it can read.
     """
 
     name = "html_entities"
 
     def edits(self, text: str, begins: bool = True, ends: bool = True) -> list[Edit]:
         """Returns what the step does to one text; see `TextStep`."""
-        found = ((match.start(), match.end(), html.unescape(match[0])) for match in _REFERENCE.finditer(text))
+        found = ((match.start(), match.end(), _unescaped(match[0])) for match in _REFERENCE.finditer(text))
         return [Edit(*edit) for edit in found if edit[2] != text[edit[0] : edit[1]]]
 
     def candidates(self, rows: Ragged) -> Iterable[int]:
