@@ -252,6 +252,8 @@ def test_a_token_that_has_a_function_in_this_tokenizer_is_refused(tiny_vocab: li
         ({"find": "numbers"}, "find must be one of number, url, .*did you mean 'number'"),
         ({"regex": "("}, "is no regular expression"),
         ({"literal": ""}, "literal must not be empty"),
+        ({"literal": "\ud800"}, r"span '\[X\]': literal must be text, but holds the lone surrogate '\\ud800'"),
+        ({"regex": "(" * 4000 + "a" + ")" * 4000}, "nests too deeply"),
         ({"find": "number", "least": 3}, "least goes with repeated and whitespace"),
         ({"find": "repeated", "least": 1}, "one character is not repeated"),
         ({"regex": "a", "seconds": 0}, "seconds must be more than 0"),
@@ -260,6 +262,22 @@ def test_a_token_that_has_a_function_in_this_tokenizer_is_refused(tiny_vocab: li
 def test_a_mistake_in_a_rule_says_what_is_allowed(fields: dict, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         SpanRule("[X]", **fields)
+
+
+def test_mistakes_in_what_a_config_says_of_a_rule() -> None:
+    for fields, message in (
+        ({"tokn": "[X]"}, r"^unknown key 'tokn'; did you mean 'token'\?; allowed: token, find, "),
+        ({"xyz": 1}, "^unknown key 'xyz'; allowed: token, find, "),
+        ({"token": "\ud800", "literal": "a"}, r"^token must be text, but holds the lone surrogate '\\ud800'$"),
+        ({"find": "number"}, "^token is required$"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            SpanRule.from_config(fields)
+
+
+def test_a_mistake_in_a_step_says_which_one_it_is(bert: Tokenizer) -> None:
+    with pytest.raises(ValueError, match=r"^normalize\[1\]: unknown step 'nfx'"):
+        TextTokenizer(bert, normalize=["nfc", "nfx"])
 
 
 def test_two_spans_never_share_a_token() -> None:

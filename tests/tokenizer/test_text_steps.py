@@ -378,7 +378,10 @@ def test_a_step_reads_back_from_its_config() -> None:
 @pytest.mark.parametrize(
     ("config", "message"),
     [
-        ("nfx", r"normalize\[0\]: unknown step 'nfx'; did you mean 'nf.*'\? allowed: "),
+        ("nfx", r"normalize\[0\]: unknown step 'nfx'; did you mean 'nf.*'\?; allowed: "),
+        ("xyz", "unknown step 'xyz'; allowed: ascii_digits, "),
+        ({"lowercase": True}, "lowercase: options must be a mapping of final_sigma, got True"),
+        ({"bidi": "all"}, "bidi has no options, got 'all'"),
         ({"nfc": {}}, "nfc has no options"),
         (
             {"whitespace": {"newline": "keep"}},
@@ -391,6 +394,8 @@ def test_a_step_reads_back_from_its_config() -> None:
         ({"regex": "("}, "is no regular expression"),
         ({"regex": {"pattern": "a", "replace": r"\1"}}, "is no group of pattern"),
         ({"regex": {"pattern": "a", "seconds": 0.0}}, "seconds must be more than 0"),
+        ({"regex": "(" * 4000 + "a" + ")" * 4000}, "nests too deeply"),
+        ({"regex": {"pattern": "a", "replace": "\ud800"}}, r"replace of pattern 'a' must be text, .*'\\ud800'"),
         ({"emoji": "smile"}, "mode must be isolate, describe, drop or keep"),
         ({"repeated_punctuation": 0}, "most must be from 1 to 1000, got 0"),
         (7, "must be the name of a step"),

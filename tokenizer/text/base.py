@@ -184,6 +184,14 @@ def replaced(text: str, edits: list[Edit]) -> str:
     return "".join([*parts, text[at:]])
 
 
+def check_encodable(name: str, text: str) -> None:
+    """Raises ValueError if a text of a config holds half of a surrogate pair, which is no character."""
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise ValueError(f"{name} must be text, but holds the lone surrogate {text[error.start]!r}") from None
+
+
 def n_changed(edits: list[Edit]) -> int:
     """Returns how many characters edits change."""
     return sum(stop - start or len(new) for start, stop, new in edits)

@@ -70,8 +70,8 @@ _MAIN_OPTION = {"strip_accents": "mode", "emoji": "mode", "repeated_punctuation"
 """The option that a config may give without its name: `strip_accents: all`."""
 
 
-def parse_steps(entries: Iterable[str | Mapping[str, Any]]) -> list[TextStep]:
-    """Returns the steps of a config's `normalize` list: names, or mappings from one name to its options.
+def parse_steps(entries: Iterable[str | Mapping[str, Any] | TextStep]) -> list[TextStep]:
+    """Returns the steps of a config's `normalize` list: names, or mappings from one name to its options; or steps.
 
     Raises:
       ValueError: naming the entry, and what is allowed.
@@ -79,7 +79,7 @@ def parse_steps(entries: Iterable[str | Mapping[str, Any]]) -> list[TextStep]:
     steps: list[TextStep] = []
     for i, entry in enumerate(entries):
         try:
-            steps += _parse(entry)
+            steps += [entry] if isinstance(entry, TextStep) else _parse(entry)
         except (ValueError, TypeError) as error:
             raise ValueError(f"normalize[{i}]: {error}") from None
     return steps
@@ -100,11 +100,14 @@ def _parse(entry: str | Mapping[str, Any]) -> Sequence[TextStep]:
         known = sorted([*PRESETS, *STEPS])
         near = difflib.get_close_matches(name, known, n=1)
         hint = f"; did you mean {near[0]!r}?" if near else ""
-        raise ValueError(f"unknown step {name!r}{hint} allowed: {', '.join(known)}")
+        raise ValueError(f"unknown step {name!r}{hint}; allowed: {', '.join(known)}")
     step = STEPS[name]
-    if not isinstance(options, Mapping):
-        options = {} if options is None else {_MAIN_OPTION.get(name, ""): options}
     fields = {field.name: field for field in dataclasses.fields(step)}  # type: ignore[arg-type]
+    if not isinstance(options, Mapping):
+        if options is not None and name not in _MAIN_OPTION:
+            allowed = f": options must be a mapping of {', '.join(fields)}" if fields else " has no options"
+            raise ValueError(f"{name}{allowed}, got {options!r}")
+        options = {} if options is None else {_MAIN_OPTION[name]: options}
     for key, value in options.items():
         if key not in fields:
             raise ValueError(f"{name}: unknown option {key!r}; allowed: {', '.join(fields) or 'none'}")
@@ -132,7 +135,6 @@ class TextChain:
 
     def __init__(self, steps: Iterable[TextStep]) -> None:
         self.steps = tuple(steps)
-        self._stretches = _stretches(self.steps)
         self._stretches = _stretches(self.steps)
 
     @classmethod

@@ -14,7 +14,7 @@ import regex
 
 from tokenizer.kernels import text_candidates
 from tokenizer.ragged import Ragged, read_only
-from tokenizer.text.base import Applied, Edges, Edit, TextStep, join_rows, n_changed, replaced
+from tokenizer.text.base import Applied, Edges, Edit, TextStep, check_encodable, join_rows, n_changed, replaced
 
 
 class RowStep(TextStep):
@@ -100,7 +100,7 @@ def compile_pattern(pattern: str) -> "regex.Pattern[str]":
     r"""Compiles a regular expression of the package `regex`, version 1 (Unicode, `\p{...}`, sets).
 
     Raises:
-      ValueError: if it is none, or longer than `MAX_PATTERN_CHARS`.
+      ValueError: if it is none, longer than `MAX_PATTERN_CHARS`, or nests or repeats more than can be compiled.
     """
     if not pattern or len(pattern) > MAX_PATTERN_CHARS:
         raise ValueError(f"a pattern must have from 1 to {MAX_PATTERN_CHARS} characters, this has {len(pattern)}")
@@ -108,6 +108,8 @@ def compile_pattern(pattern: str) -> "regex.Pattern[str]":
         return regex.compile(pattern, regex.V1)
     except regex.error as error:
         raise ValueError(f"pattern {pattern!r} is no regular expression: {error}") from None
+    except (RecursionError, MemoryError):
+        raise ValueError(f"pattern {pattern[:80]!r}... nests too deeply, or repeats something too often") from None
 
 
 def find_matches(pattern: str, text: str, seconds: float) -> Iterator["regex.Match[str]"]:
@@ -143,6 +145,7 @@ class Regex(RowStep):
 
     def __post_init__(self) -> None:
         compiled = compile_pattern(self.pattern)
+        check_encodable(f"replace of pattern {self.pattern!r}", self.replace)
         if not 0 < self.seconds <= 3600:
             raise ValueError(f"seconds must be more than 0 and at most 3600, got {self.seconds!r}")
         for escape, number, name in _ESCAPE.findall(self.replace):

@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from tokenizer.kernels import added_matching, text_edits, text_spans
 from tokenizer.ragged import Ragged, read_only
-from tokenizer.text.base import Edges
+from tokenizer.text.base import Edges, check_encodable
 from tokenizer.text.row_steps import compile_pattern, find_matches
 from tokenizer.text.span_finders import LEAST, NAMED, definition, find_literal
 
@@ -46,6 +46,7 @@ class SpanRule:
     """For `regex`: processor time for a document, for each started megabyte; one that takes longer is rejected."""
 
     def __post_init__(self) -> None:
+        check_encodable("token", self.token)
         if not self.token or self.token in RESERVED:
             raise ValueError(f"token {self.token!r} has a function already; choose one that is this span's own")
         given = [name for name in ("find", "regex", "literal") if getattr(self, name) is not None]
@@ -59,6 +60,7 @@ class SpanRule:
             compile_pattern(self.regex)
         if self.literal == "":
             raise ValueError(f"span {self.token!r}: literal must not be empty")
+        check_encodable(f"span {self.token!r}: literal", self.literal or "")
         if self.least is not None and (self.find not in LEAST or not 1 <= self.least <= 1000):
             raise ValueError(
                 f"span {self.token!r}: least goes with {' and '.join(LEAST)} and is from 1 to 1000, got {self.least!r}"
@@ -80,7 +82,7 @@ class SpanRule:
             if key not in known:
                 near = difflib.get_close_matches(str(key), known, n=1)
                 hint = f"; did you mean {near[0]!r}?" if near else ""
-                raise ValueError(f"unknown key {key!r}{hint} allowed: {', '.join(known)}")
+                raise ValueError(f"unknown key {key!r}{hint}; allowed: {', '.join(known)}")
             kinds = {"least": (int,), "seconds": (int, float), "keep_source": (bool,)}.get(key, (str,))
             if type(value) not in kinds:
                 raise ValueError(f"{key} must be {kinds[-1].__name__}, got {value!r}")

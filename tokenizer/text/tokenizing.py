@@ -84,9 +84,7 @@ class TextTokenizer:
         Raises:
           ValueError: if one of them is not what it must be, or a token has a function in the tokenizer already.
         """
-        self.chain = TextChain(
-            step for entry in normalize for step in ([entry] if isinstance(entry, TextStep) else parse_steps([entry]))
-        )
+        self.chain = TextChain(parse_steps(normalize))
         self.finder = SpanFinder(rule if isinstance(rule, SpanRule) else SpanRule.from_config(rule) for rule in spans)
         tokens = [rule.token for rule in self.finder.rules]
         if tokens and tokenizer.model is not None:
