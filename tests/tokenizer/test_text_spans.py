@@ -2,6 +2,7 @@
 """Special spans: found where their slow twin finds them, one token each, and nothing else changes."""
 
 import itertools
+import re
 import unicodedata
 
 import pyarrow as pa
@@ -211,6 +212,12 @@ def test_the_leftmost_span_wins_then_the_rule_that_is_listed_first() -> None:
     assert SpanFinder([one, two, three]).find_text("xabcd bcd") == [(1, 4, 1), (6, 9, 0)]
     assert SpanFinder([three, two, one]).find_text("xabcd bcd") == [(1, 4, 1), (6, 9, 0)]
     assert SpanFinder([three, one]).find_text("bcd") == [(0, 3, 0)]
+
+
+@given(text=st.text("a1@.-c ", max_size=30).map(lambda text: text.replace("c", "com")))
+def test_an_address_is_found_by_the_plain_definition(text: str) -> None:
+    plain = [match.span() for match in re.finditer(r"[\w.%+-]+@(?:[A-Za-z0-9-]+\.)+[A-Za-z]{2,}", text, re.ASCII)]
+    assert [span[:2] for span in SpanFinder([SpanRule("[X]", find="email")]).find_text(text)] == plain
 
 
 def test_spans_of_tokens_that_a_tokenizer_has_use_them_and_others_get_the_next_ids(bert: Tokenizer) -> None:

@@ -148,6 +148,14 @@ def test_normal_forms_are_those_of_unicodedata_on_every_code_point(form: str) ->
 
 
 @pytest.mark.parametrize("form", ["NFC", "NFD", "NFKC", "NFKD"])
+@given(marks=st.lists(st.sampled_from("\u0300\u0316\u0344\u0f73\u0591\u3099ab\u00c0\u1e69ﬁ\uac00\u11a8"), min_size=1))
+def test_slow_twins_of_normal_forms_take_no_longer_for_marks_out_of_order(form: str, marks: list[str]) -> None:
+    text = "".join(marks) * (1 + 150 // len(marks))
+    step = one_step(form.lower())
+    assert replaced(text, step.edits(text)) == unicodedata.normalize(form, text)
+
+
+@pytest.mark.parametrize("form", ["NFC", "NFD", "NFKC", "NFKD"])
 def test_normal_forms_are_those_of_the_newest_unicode_too(form: str) -> None:
     newest = pytest.importorskip("unicodedata2")
     assert newest.unidata_version == tables.UNICODE_VERSION
@@ -267,6 +275,29 @@ def test_ftfy_is_ftfy(text: str) -> None:
     assert TextChain.from_config(["ftfy"]).apply(pa.array([text]))[0].to_pylist() == [ftfy.fix_text(text)]
     lines = [ftfy.fix_encoding(line) for line in text.splitlines(keepends=True)]
     assert TextChain.from_config(["mojibake"]).apply(pa.array([text]))[0].to_pylist() == ["".join(lines)]
+
+
+def test_ftfy_takes_long_lines_in_parts() -> None:
+    # A million characters at once; only what comes after a `<` is taken for HTML.
+    text = "&amp;“" + "a" * 1_100_000 + "<&amp;”\n&amp;”"
+    assert TextChain.from_config(["ftfy"]).apply(pa.array([text]))[0].to_pylist() == [ftfy.fix_text(text)]
+
+
+@pytest.mark.parametrize(
+    "marks",
+    [
+        "\u0300\u0316",
+        "\u0f73",  # of class 0, but its decomposition is \u0f71\u0f72
+        "\u0300\u0316".encode().decode("cp1252"),
+        "&#768;&#790;",
+    ],
+    ids=ascii,
+)
+def test_a_document_of_combining_marks_on_which_ftfy_would_take_minutes_is_rejected(marks: str) -> None:
+    texts = ["a" + marks * 200_000, "“", "“\n" * 2000 + "a" + marks * 400, "“" + "x" * 20_000 + marks * 400]
+    after, (report,) = TextChain.from_config(["ftfy"]).apply(pa.array(texts))
+    assert after.to_pylist() == [None, *map(ftfy.fix_text, texts[1:])]
+    assert report.n_documents_rejected == 1
 
 
 @given(text=st.text(st.sampled_from([c for c in KNOWN if ord(c) < 0x600]), max_size=40), encoding=st.sampled_from(

@@ -14,7 +14,7 @@ A line without any of these is left as it is. The lists are made of ftfy's own t
 import dataclasses
 import functools
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 
 import numpy as np
 import numpy.typing as npt
@@ -24,6 +24,12 @@ from tokenizer.ragged import Ragged, read_only
 from tokenizer.text import tables
 from tokenizer.text.base import CharacterSet, Edit
 from tokenizer.text.row_steps import RowStep
+
+_MAX_SEGMENT = 1_000_000
+"""Characters that ftfy takes at once, its `max_decode_length`."""
+_LONG_SEGMENT = 10_000
+"""Characters of a line that cannot take long, whatever they are."""
+_MOST_MARKS = 1000
 
 
 def _touched_alone() -> set[int]:
@@ -92,6 +98,39 @@ class _FtfyStep(RowStep):
         return np.flatnonzero(_active_set(fixes_all).rows_with(rows)).tolist()
 
 
+def _segments(text: str) -> Iterator[tuple[int, str]]:
+    """Yields what ftfy takes at once, with its place: lines, or parts of lines that are longer than its limit."""
+    at = 0
+    for line in text.split("\n"):
+        end = min(at + len(line) + 1, len(text))
+        while at < end:
+            stop = min(end, at + _MAX_SEGMENT)
+            yield at, text[at:stop]
+            at = stop
+
+
+@functools.cache
+def _begins_with_mark() -> npt.NDArray[np.bool_]:
+    """Returns the characters whose canonical decompositions begin with a mark that has a place in an order."""
+    classes = tables.combining()
+    marks = classes != 0
+    for code_point, decomposed in tables.canonical().items():
+        marks[code_point] |= classes[ord(decomposed[0])] != 0
+    return read_only(marks)
+
+
+def _check_marks(text: str) -> None:
+    """Checks that `unicodedata.normalize`, which sorts the marks of a character by insertion, will not take for ever.
+
+    Raises:
+      TimeoutError: if more than `_MOST_MARKS` of them stand in a row.
+    """
+    points = np.frombuffer(text.encode("utf-32-le", "surrogatepass"), np.uint32)
+    others = np.flatnonzero(~_begins_with_mark()[points])
+    if np.diff(others, prepend=-1, append=points.size).max() > _MOST_MARKS + 1:
+        raise TimeoutError(f"more than {_MOST_MARKS} combining marks in a row, which ftfy would take too long to sort")
+
+
 def _trimmed(start: int, old: str, new: str) -> Edit:
     """Returns the edit that makes `new` of `old`, without what both begin and end with."""
     n = min(len(old), len(new))
@@ -106,27 +145,33 @@ class Ftfy(_FtfyStep):
 
     Source: `ftfy.fix_text` with its defaults; the same on every text. In the report a line that changed counts from the
     first to the last character that did.
+    Known difference: a document with a line of more than `_LONG_SEGMENT` characters, more than `_MOST_MARKS` of which
+    are, or become, combining marks in a row, is rejected: it is null in the result, and counted. ftfy takes time with
+    the square of their number, minutes for a megabyte.
     """
 
     name = "ftfy"
 
     def edits(self, text: str, begins: bool = True, ends: bool = True) -> list[Edit]:
-        """Returns what the step does to one text; see `TextStep`."""
+        """Returns what the step does to one text; see `TextStep`.
+
+        Raises:
+          TimeoutError: if it has too many combining marks in a row.
+        """
         import ftfy
 
         is_active = _is_active(True)
         config = ftfy.TextFixerConfig(explain=False)
         edits: list[Edit] = []
-        at = 0
-        for line in text.split("\n"):
-            segment = text[at : at + len(line) + 1]
+        for at, segment in _segments(text):
             if config.unescape_html and "<" in segment:
                 # From the first `<` on, ftfy takes a text for HTML, in which entities are in their place.
                 config = config._replace(unescape_html=False)
             if is_active(segment):
+                if len(segment) > _LONG_SEGMENT:
+                    _check_marks(ftfy.fix_text(segment, config._replace(normalization=None)))
                 fixed = ftfy.fix_text(segment, config)
                 edits += [_trimmed(at, segment, fixed)] if fixed != segment else []
-            at += len(segment)
         return edits
 
 
