@@ -10,6 +10,9 @@ from typing import Any
 import pytest
 
 from tokenizer import Tokenizer, TokenizerFileError
+from tokenizer.formats import sentencepiece
+from tokenizer.formats.sentencepiece import SentencePieceFile, TrainerSpec
+from tokenizer.models.unigram import PieceType
 
 WORDS = {"type": "WordLevel", "vocab": {"[UNK]": 0}, "unk_token": "[UNK]"}
 
@@ -36,6 +39,14 @@ def bpe(vocab: dict[str, int], merges: list[list[str]]) -> bytes:
 
 def lone_surrogate(**fields: Any) -> bytes:
     return tokenizer_json(**fields).replace(b"@", b"\\ud800")
+
+
+def bpe_model(pieces: list[str]) -> bytes:
+    types = [PieceType.UNKNOWN] + [PieceType.NORMAL] * len(pieces)
+    scores = tuple(-float(i) for i in range(len(types)))
+    return sentencepiece.write(
+        SentencePieceFile(("<unk>", *pieces), scores, tuple(map(int, types)), TrainerSpec(sentencepiece.BPE))
+    )
 
 
 FILES: dict[str, tuple[bytes, str]] = {
@@ -67,6 +78,9 @@ FILES: dict[str, tuple[bytes, str]] = {
     "a gzip bomb": (gzip.compress(b"#version: 0.2\n" + b"a b\n" * 10_000_000, 1), "unpacks to more than 33554432"),
     "empty pieces": (b"\x0a\x02\x0a\x00" * 1_000_000, "piece 0 is empty"),
     "pieces without end": (b"\x0a\x03\x0a\x01a" * 8_000_000, "longer than 33554432 bytes"),
+    "pieces that are the beginnings of one another": (
+        bpe_model(["a" * n for n in range(1, 3000)]), "can be made in more ways than training leaves",
+    ),
     "a negative rank": (
         b"".join(base64.b64encode(bytes([i])) + b" %d\n" % (i - 5) for i in range(256)), r"must be in 0\.\.16777215",
     ),
@@ -80,6 +94,43 @@ def test_a_hostile_file_is_refused(tmp_path: Path, name: str) -> None:
     path.write_bytes(data)
     with pytest.raises(TokenizerFileError, match=message):
         Tokenizer.from_file(path, pattern="r50k_base" if "rank" in name else None)
+
+
+FOLDERS: dict[str, tuple[dict[str, Any], str]] = {
+    "as many made-up tokens as memory holds": (
+        {"tokenizer_class": "T5Tokenizer", "extra_ids": 10**12},
+        r"tokenizer_config.json.extra_ids: must be in 0\.\.65536, got 1000000000000",
+    ),
+    "an id of thousands of digits": (
+        {"added_tokens_decoder": {"1" * 5000: {"content": "x"}}}, "expected ids as keys, got '111",
+    ),
+    "an id of other digits": ({"added_tokens_decoder": {"٣": {"content": "x"}}}, "expected ids as keys, got '٣'"),
+    "an added token of no text": (
+        {"added_tokens_decoder": {"7": {"content": ""}}}, r"added_tokens_decoder.7: added token 7 has no content",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", FOLDERS)
+def test_a_hostile_folder_is_refused(tmp_path: Path, name: str) -> None:
+    config, message = FOLDERS[name]
+    (tmp_path / "tokenizer_config.json").write_text(json.dumps(config))
+    (tmp_path / "spiece.model").write_bytes(bpe_model(["a"]))
+    with pytest.raises(TokenizerFileError, match=message):
+        Tokenizer.from_file(tmp_path)
+
+
+def test_an_empty_token_of_added_tokens_json_is_refused_by_name(tmp_path: Path) -> None:
+    (tmp_path / "added_tokens.json").write_text('{"": 7}')
+    (tmp_path / "spiece.model").write_bytes(bpe_model(["a"]))
+    with pytest.raises(TokenizerFileError, match=r"added_tokens.json.: added token 7 has no content"):
+        Tokenizer.from_file(tmp_path)
+
+
+def test_one_long_piece_takes_no_longer_for_its_length(tmp_path: Path) -> None:
+    path = tmp_path / "tokenizer.model"
+    path.write_bytes(bpe_model(["▁", "a", "aa", "a" * 2_000_000]))
+    assert Tokenizer.from_file(path).encode("aaa").tokens == ["▁", "aa", "a"]
 
 
 def test_a_whole_character_written_as_two_escapes_is_text() -> None:

@@ -30,8 +30,9 @@ class Node:
         return self.value
 
     def object(self) -> dict[str, Any]:
-        """Returns the fields of an object."""
-        return dict(self.as_(dict, "an object"))
+        """Returns the fields of an object, not a copy: every access to a field asks for them."""
+        fields: dict[str, Any] = self.as_(dict, "an object")
+        return fields
 
     def text(self) -> str:
         """Returns a string."""

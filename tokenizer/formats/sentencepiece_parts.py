@@ -4,14 +4,15 @@
 Two readings of the same file:
 
 - `exact_parts`: what gives sentencepiece's ids on every text. Its normalizer is a type of ours,
-`SentencePieceNormalizer`; its
-  Unigram carries `piece_types`, its BPE `merge_ranks`, which HF ignores.
+  `SentencePieceNormalizer`; its Unigram carries `piece_types`, its BPE `merge_ranks`, which HF ignores.
 - `hf_parts`: HF's own types alone, as its converters choose them. HF then gives sentencepiece's ids on ordinary text,
   but not on every text: graphemes instead of longest match, double precision, words that each begin at zero, "▁" in
   the text.
 """
 
 import base64
+import itertools
+import reprlib
 from typing import Any, NamedTuple
 
 from tokenizer.errors import TokenizerFileError
@@ -24,6 +25,10 @@ _SUPPORTED = {UNIGRAM: "unigram", BPE: "bpe", CHAR: "bpe"}
 
 
 _ALL_SPACES = (1 << 31) - 1
+_MAX_MERGES = 1 << 21
+"""Merges of a BPE model; the largest known vocabulary, of 256,000 pieces, has half a million."""
+_MAX_READ = 1 << 32
+"""Characters looked at to find them, a few seconds; a real vocabulary takes a thousandth."""
 
 
 class Parts(NamedTuple):
@@ -160,7 +165,7 @@ def bpe_merges(model: SentencePieceFile, source: str = "model") -> list[tuple[st
 
     Raises:
       TokenizerFileError: if a piece is made of characters that are no pieces: sentencepiece merges those too, merges
-        cannot.
+        cannot; or if there are so many ways to make pieces, or long pieces, as no training leaves.
     """
     ids = {piece: i for i, piece in model.of_type(PieceType.NORMAL)}
     for piece, i in ids.items():
@@ -169,9 +174,24 @@ def bpe_merges(model: SentencePieceFile, source: str = "model") -> list[tuple[st
             raise TokenizerFileError(
                 f"{source}: piece {i}, {piece!r}, is made of {missing!r}, which is no piece; merges cannot express that"
             )
-    merges = []
-    for piece, _ in sorted(ids.items(), key=lambda item: (-model.scores[item[1]], item[1])):
-        merges += [(piece[:k], piece[k:]) for k in range(1, len(piece)) if piece[:k] in ids and piece[k:] in ids]
+    # One string for each piece, however many merges name it; and no look at what cannot be a piece by its length.
+    pieces = {piece: piece for piece in ids}
+    lengths = {len(piece) for piece in ids}
+    ascending = sorted(lengths)
+    merges: list[tuple[str, str]] = []
+    n_read = 0
+    for piece, i in sorted(ids.items(), key=lambda item: (-model.scores[item[1]], item[1])):
+        for k in itertools.takewhile(len(piece).__gt__, ascending):
+            if len(piece) - k not in lengths:
+                continue
+            left, right = pieces.get(piece[:k]), pieces.get(piece[k:])
+            n_read += len(piece)
+            if left is not None and right is not None:
+                merges.append((left, right))
+        if n_read > _MAX_READ or len(merges) > _MAX_MERGES:
+            raise TokenizerFileError(
+                f"{source}: piece {i}, {reprlib.repr(piece)}, can be made in more ways than training leaves"
+            )
     return merges
 
 

@@ -22,6 +22,8 @@ from tokenizer.post_processors import RobertaProcessing, SpecialToken, TemplateP
 from tokenizer.pre_tokenizers.scanner_patterns import TIKTOKEN_PATTERNS
 
 MODEL_NAMES = ("tokenizer.model", "spiece.model", "spm.model", "sentencepiece.bpe.model", "sentencepiece.model")
+_MAX_EXTRA_IDS = 1 << 16
+"""T5 has a hundred; a file shall not decide how many tokens are made up."""
 _BERT = {"unk": "[UNK]", "sep": "[SEP]", "pad": "[PAD]", "cls": "[CLS]", "mask": "[MASK]"}
 _ANGLES = {"bos": "<s>", "eos": "</s>", "unk": "<unk>", "pad": "<pad>"}
 _ROBERTA = _ANGLES | {"sep": "</s>", "cls": "<s>", "mask": "<mask>"}
@@ -95,8 +97,8 @@ def load_folder(folder: Path, cache_bytes: int, read_model: Callable[[SentencePi
     Returns:
       The tokenizer, None where there is none of them.
     """
-    settings = read_settings(folder)
     try:
+        settings = read_settings(folder)
         if (path := folder / "tokenizer.json").is_file():
             tokenizer = tokenizer_json.read(files.read_text(path), str(path), cache_bytes)
             return _with_added(tokenizer, settings, settings.roles)
@@ -260,7 +262,9 @@ def _sentencepiece(
     pieces = set(model.pieces)
     last = [t for t in family.last if t not in pieces]
     if settings.family in ("t5", "mt5"):
-        n_extra = settings.config.child("extra_ids", 100).integer()
+        n_extra = (node := settings.config.child("extra_ids", 100)).integer()
+        if not 0 <= n_extra <= _MAX_EXTRA_IDS:
+            raise node.fail(f"must be in 0..{_MAX_EXTRA_IDS}, got {n_extra!r}")
         last = [t for t in (f"<extra_id_{i}>" for i in reversed(range(n_extra))) if t not in pieces]
     if family.first or last:
         model = _rearranged(model, family, last)

@@ -3,6 +3,7 @@
 
 import dataclasses
 import re
+import reprlib
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,8 @@ from tokenizer.formats.json_node import Node, parse
 
 ROLES = ("bos", "eos", "unk", "sep", "pad", "cls", "mask")
 _SUFFIX = re.compile(r"(tokenizer)?(fast)?$")
+_MOST_DIGITS = 19
+"""Of an id of 64 bits."""
 _FLAGS = ("single_word", "lstrip", "rstrip", "normalized", "special")
 
 
@@ -62,11 +65,11 @@ def read_settings(folder: Path) -> Settings:
     plain = _read(folder / "added_tokens.json")
     for content in plain.object():
         token_id = plain.child(content).integer()
-        added[content] = AddedToken(token_id, content, normalized=content not in special, special=content in special)
+        added[content] = _token(Node(content, f"{plain.path}.{content}"), token_id, special=content in special)
     decoder = config.child("added_tokens_decoder", {})
     for number in decoder.object():
-        if not number.isdecimal():
-            raise decoder.fail(f"expected ids as keys, got {number!r}")
+        if not (number.isascii() and number.isdecimal() and len(number) <= _MOST_DIGITS):
+            raise decoder.fail(f"expected ids as keys, got {reprlib.repr(number)}")
         token = _token(decoder.child(number), int(number), special=False)
         added[token.content] = token
     special |= {t.content for t in added.values() if t.special}
