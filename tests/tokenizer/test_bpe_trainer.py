@@ -11,7 +11,7 @@ from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
 from tests.word_counts import scattered, small, table
-from tokenizer import BPE, BPETrainer
+from tokenizer import BPE, BPETrainer, UnigramTrainer
 from tokenizer.models.bpe import BYTE_ALPHABET
 from tokenizer.trainers.reference import train_bpe
 
@@ -247,6 +247,13 @@ def test_one_character_has_nothing_to_merge() -> None:
     assert train({b"a": 7}, byte_level=True).merges == []
 
 
+def test_many_symbols_take_no_longer_than_few() -> None:
+    symbols = [f"<{i}>" for i in range(50_000)]
+    model = train({f"ab<{i}>ab": 1 for i in range(1000)}, user_defined_symbols=symbols, vocab_size=60_000)
+    assert [*model.vocab][50_000:] == ["a", "b", "ab"]
+    assert UnigramTrainer(user_defined_symbols=symbols).user_defined_symbols[-1] == "<49999>"
+
+
 # Mistakes
 
 
@@ -254,13 +261,16 @@ def test_one_character_has_nothing_to_merge() -> None:
     ("fields", "message"),
     [
         ({"vocab_size": 0}, "vocab_size must be in 1..16777216, got 0"),
+        ({"vocab_size": "8000"}, "vocab_size must be an integer, got '8000'"),
+        ({"vocab_size": 8000.0}, "vocab_size must be an integer, got 8000.0"),
+        ({"limit_alphabet": True}, "limit_alphabet must be an integer, got True"),
         ({"vocab_size": 2**24 + 1}, "vocab_size must be in 1..16777216, got 16777217"),
         ({"min_frequency": -1}, "min_frequency must not be negative, got -1"),
         ({"limit_alphabet": 0}, "limit_alphabet must be positive or None, got 0"),
         ({"initial_alphabet": ["ab"]}, "initial_alphabet must hold single characters, got 'ab'"),
-        ({"special_tokens": ["a", "a"]}, "special_tokens must not be empty and be there once, got 'a'"),
+        ({"special_tokens": ["a", "a"]}, "special_tokens must each be there once, got 'a' twice"),
         ({"special_tokens": ["a"], "user_defined_symbols": ["a"]}, "user-defined symbols and byte tokens .* got 'a'"),
-        ({"special_tokens": ["<0x0A>"], "byte_fallback": True}, "must not be empty and be there once, got '<0x0A>'"),
+        ({"special_tokens": ["<0x0A>"], "byte_fallback": True}, "must each be there once, got '<0x0A>' twice"),
         ({"user_defined_symbols": [""]}, "must not be empty"),
         ({"user_defined_symbols": "ab"}, "user_defined_symbols must be a list of strings"),
         ({"unk_token": "<unk>"}, r"special_tokens must hold the unknown token '<unk>', got \[\]"),
@@ -295,6 +305,8 @@ def test_a_vocabulary_too_small_for_its_alphabet_names_the_numbers_and_the_remed
     ):
         with pytest.raises(ValueError, match=message):
             BPETrainer().train_sizes(table(HUGS.items()), sizes)
+    with pytest.raises(TypeError, match="a vocabulary size must be an integer, got 300"):
+        BPETrainer().train_sizes(table(HUGS.items()), [300, 300.0])  # type: ignore[list-item]
 
 
 @pytest.mark.parametrize("byte_level", [False, True])

@@ -2,10 +2,12 @@
 """What all trainers have in common: word counts in, models out, one training for several sizes."""
 
 import abc
+import dataclasses
 import reprlib
 from collections.abc import Iterable, Sequence
 from typing import Any, Generic, TypeVar
 
+import numpy as np
 import pyarrow as pa
 
 from tokenizer.models.wordpiece import MAX_ID
@@ -65,11 +67,14 @@ def check_sizes(sizes: Sequence[int], n_first: int, parts: Sequence[str], remedy
       remedy: says how there can be fewer.
 
     Raises:
+      TypeError: if a size is no integer.
       ValueError: if there is no size, or one is too small.
     """
     if not sizes:
         raise ValueError("sizes must name at least one vocabulary size, got none")
-    _check_size(max(sizes))
+    for size in sizes:
+        _check_integer("a vocabulary size", size)
+    check_size(max(sizes))
     smallest = min(sizes)
     if smallest < max(1, n_first):
         raise ValueError(
@@ -91,18 +96,40 @@ def freeze_strings(trainer: Any, *names: str) -> None:
         object.__setattr__(trainer, name, tuple(value))
 
 
+def check_integers(trainer: Any) -> None:
+    """Checks that the fields of a dataclass that are to be integers are, those of numpy too.
+
+    Raises:
+      TypeError: if one is of another type.
+    """
+    for field in dataclasses.fields(trainer):
+        value = getattr(trainer, field.name)
+        if field.type is int or (field.type == int | None and value is not None):
+            _check_integer(field.name, value)
+
+
+def _check_integer(name: str, value: Any) -> None:
+    if isinstance(value, bool) or not isinstance(value, (int, np.integer)):
+        raise TypeError(f"{name} must be an integer, got {value!r}")
+
+
 def check_numbers(vocab_size: int, min_frequency: int) -> None:
-    """Checks the two numbers that every trainer has.
+    """Checks the two numbers that most trainers have.
 
     Raises:
       ValueError: if one is out of range.
     """
-    _check_size(vocab_size)
+    check_size(vocab_size)
     if min_frequency < 0:
         raise ValueError(f"min_frequency must not be negative, got {min_frequency!r}")
 
 
-def _check_size(vocab_size: int) -> None:
+def check_size(vocab_size: int) -> None:
+    """Checks the size of a vocabulary.
+
+    Raises:
+      ValueError: if it is out of range.
+    """
     if not 1 <= vocab_size <= MAX_ID + 1:
         raise ValueError(f"vocab_size must be in 1..{MAX_ID + 1}, got {vocab_size!r}")
 
@@ -113,9 +140,13 @@ def check_tokens(name: str, tokens: Sequence[str]) -> None:
     Raises:
       ValueError: if one is empty or there twice.
     """
+    seen: set[str] = set()
     for token in tokens:
-        if not token or tokens.count(token) > 1:
-            raise ValueError(f"{name} must not be empty and be there once, got {token!r}")
+        if not token:
+            raise ValueError(f"{name} must not be empty, got {token!r}; leave it out")
+        if token in seen:
+            raise ValueError(f"{name} must each be there once, got {token!r} twice")
+        seen.add(token)
 
 
 def check_encodable(texts: Iterable[str]) -> None:

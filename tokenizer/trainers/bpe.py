@@ -61,7 +61,7 @@ class BPETrainer(base.Trainer[BPE]):
       unk_token: the special token that the model has for unknown characters; None drops them.
 
     Raises:
-      TypeError: if a list of strings is a string.
+      TypeError: if a list of strings is a string, or a number no integer.
       ValueError: for a value out of range, a special token or user-defined symbol that is empty, there twice or a
         byte token, an unknown token that is no special token, an initial character that is not a single one, more
         initial characters than `limit_alphabet`, or options that do not go together.
@@ -83,6 +83,7 @@ class BPETrainer(base.Trainer[BPE]):
     def __post_init__(self) -> None:
         """Checks every field; lists become tuples."""
         base.freeze_strings(self, "initial_alphabet", "special_tokens", "user_defined_symbols")
+        base.check_integers(self)
         base.check_numbers(self.vocab_size, self.min_frequency)
         base.check_tokens("special_tokens", self.special_tokens)
         base.check_tokens("special tokens, user-defined symbols and byte tokens", self._before)

@@ -33,7 +33,7 @@ class CharacterTrainer(base.Trainer[BPE]):
       unk_token: the special token that the model has for unknown characters; None drops them.
 
     Raises:
-      TypeError: if `special_tokens` is a string.
+      TypeError: if `special_tokens` is a string, or a number no integer.
       ValueError: for a value out of range, a special token that is empty, there twice or a byte token, or an unknown
         token that is no special token.
     """
@@ -48,6 +48,7 @@ class CharacterTrainer(base.Trainer[BPE]):
     def __post_init__(self) -> None:
         """Checks every field; lists become tuples."""
         base.freeze_strings(self, "special_tokens")
+        base.check_integers(self)
         base.check_numbers(self.vocab_size, self.min_frequency)
         if not 0 < self.character_coverage <= 1:
             raise ValueError(f"character_coverage must be more than 0 and at most 1, got {self.character_coverage!r}")

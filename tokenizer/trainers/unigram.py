@@ -7,11 +7,19 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from tokenizer.kernels import unigram_training_suffixes as kernels
 from tokenizer.models.unigram import PieceType, Unigram
-from tokenizer.trainers.base import BYTE_TOKENS, Trainer, check_encodable, check_sizes, check_tokens, freeze_strings
+from tokenizer.trainers.base import (
+    BYTE_TOKENS,
+    Trainer,
+    check_encodable,
+    check_integers,
+    check_size,
+    check_sizes,
+    check_tokens,
+    freeze_strings,
+)
 from tokenizer.trainers.unigram_em import Candidates, fixed_point_unit, seed_candidates
 from tokenizer.trainers.unigram_seeds import Alphabet, Pieces, choose_alphabet, find_seeds
 from tokenizer.trainers.unigram_text import lay_out, sort_suffixes
@@ -85,7 +93,7 @@ class UnigramTrainer(Trainer[Unigram]):
       hard_vocab_limit: too few pieces for `vocab_size` are an error; else the vocabulary is smaller.
 
     Raises:
-      TypeError: for a string where a list is expected.
+      TypeError: for a string where a list is expected, or a number that is no integer where one is.
       ValueError: for a value out of range, an id or a piece that is there twice.
     """
 
@@ -118,8 +126,8 @@ class UnigramTrainer(Trainer[Unigram]):
     def __post_init__(self) -> None:
         """Checks every field; lists become tuples."""
         freeze_strings(self, "control_symbols", "user_defined_symbols")
-        if self.vocab_size < 1:
-            raise ValueError(f"vocab_size must be at least 1, got {self.vocab_size!r}")
+        check_integers(self)
+        check_size(self.vocab_size)
         for name in ("character_coverage", "shrinking_factor"):
             value = getattr(self, name)
             if not 0 < value <= 1 or (name == "shrinking_factor" and value == 1):
@@ -175,13 +183,11 @@ class UnigramTrainer(Trainer[Unigram]):
         kinds |= symbols
         if self.byte_fallback:
             kinds |= dict.fromkeys(BYTE_TOKENS, PieceType.BYTE)
-        free = 0
+        taken = set(ids.values())
+        free = (i for i in itertools.count() if i not in taken)
         for piece in kinds:
             if piece not in ids:
-                while free in ids.values():
-                    free += 1
-                ids[piece] = free
-                free += 1
+                ids[piece] = next(free)
         return {ids[piece]: (piece, kind) for piece, kind in kinds.items()}
 
     def train_sizes(self, word_counts: pa.Table, sizes: Sequence[int]) -> dict[int, Unigram]:
@@ -207,10 +213,7 @@ class UnigramTrainer(Trainer[Unigram]):
         """
         special = self._special_pieces()
         distinct = distinct_words(word_counts)
-        texts = [piece for piece, kind in special.values() if kind != PieceType.BYTE]
-        if self.byte_fallback and pc.any(pc.match_substring(distinct["word"], "<0x")).as_py():
-            texts += BYTE_TOKENS
-        words = words_as_code_points(distinct, texts)
+        words = words_as_code_points(distinct, [piece for piece, _ in special.values()])
         weight = self._check(words)
         alphabet = self._choose_alphabet(words, special)
         check_sizes(

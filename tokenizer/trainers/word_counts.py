@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tables of word counts, checked and lowered to arrays."""
 
-import functools
-import re
 import reprlib
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -12,11 +10,18 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from tokenizer.added_tokens import AddedToken, AddedTokenMatcher
+from tokenizer.kernels import text_edits
+from tokenizer.ragged import Ragged, read_only
+
 MAX_TOTAL = 2**63 - 1
 """What the counts, each times its word's characters, may add up to; keeps every sum of the training an int64."""
 
 MAX_CHARACTERS = 2**29
 """What the distinct words may have in characters, all together: up to three pairs each, numbered in 31 bits."""
+
+
+_NO_WORDS = "word_counts holds no words to learn from; is the input empty?"
 
 
 class CountedWords(NamedTuple):
@@ -92,32 +97,34 @@ def _read(word_counts: pa.Table, cut_at: Sequence[str]) -> CountedWords:
     lowest = pc.min(word_counts["count"]).as_py()
     if lowest is not None and lowest < 0:
         raise ValueError(f"word_counts: counts must not be negative, got {lowest!r}")
-    if cut_at:
-        word_counts = _cut(word_counts.select(["word", "count"]), [text.encode() for text in cut_at])
     word_counts = word_counts.filter(
         pc.and_(pc.greater(word_counts["count"], 0), pc.greater(pc.binary_length(word_counts["word"]), 0))
     )
     if not word_counts.num_rows:
-        raise ValueError("word_counts holds no words to learn from; is the input empty?")
+        raise ValueError(_NO_WORDS)
     words = word_counts["word"].combine_chunks()
     counts = word_counts["count"].combine_chunks().to_numpy()
     offsets = np.frombuffer(words.buffers()[1], np.int64)[words.offset : words.offset + len(words) + 1]
     values = np.frombuffer(words.buffers()[2], np.uint8)[offsets[0] : offsets[-1]]
-    return CountedWords(values, offsets - offsets[0], counts)
+    found = CountedWords(values, offsets - offsets[0], counts)
+    if cut_at:
+        found = _cut(found, cut_at)
+        if not found.counts.size:
+            raise ValueError(_NO_WORDS)
+    return found
 
 
-def _cut(word_counts: pa.Table, cut_at: Sequence[bytes]) -> pa.Table:
-    holds_one = functools.reduce(pc.or_, [pc.match_substring(word_counts["word"], text) for text in cut_at])
-    pattern = re.compile(b"|".join(re.escape(text) for text in sorted(cut_at, key=len, reverse=True)))
-    parts: list[tuple[bytes, int]] = []
-    for row in word_counts.filter(holds_one).to_pylist():  # few words hold one
-        parts += [(part, row["count"]) for part in pattern.split(row["word"])]
-    columns = [
-        pa.array([part for part, _ in parts], pa.large_binary()),
-        pa.array([count for _, count in parts], pa.int64()),
-    ]
-    whole = word_counts.filter(pc.invert(holds_one))
-    return pa.concat_tables([whole, pa.Table.from_arrays(columns, schema=whole.schema)])
+def _cut(words: CountedWords, cut_at: Sequence[str]) -> CountedWords:
+    matcher = AddedTokenMatcher([AddedToken(i, text) for i, text in enumerate(cut_at)], cut_at, "split")
+    segments = matcher.cut(Ragged(words.values, words.offsets))
+    if segments is None:
+        return words
+    starts, stops = segments.rows.offsets[:-1], segments.rows.offsets[1:]
+    is_part = (segments.tokens < 0) & (starts < stops)
+    starts, stops = starts[is_part], stops[is_part]
+    values, offsets = np.empty(int((stops - starts).sum()), np.uint8), np.empty(starts.size + 1, np.int64)
+    text_edits.gather(words.values, starts, stops, values, offsets)
+    return CountedWords(read_only(values), offsets, np.repeat(words.counts, np.diff(segments.row_segments))[is_part])
 
 
 def _check_sums(words: CountedWords, unit: str) -> None:

@@ -29,7 +29,7 @@ class WordLevelTrainer(base.Trainer[WordLevel]):
       unk_token: the special token that the model has for unknown words.
 
     Raises:
-      TypeError: if `special_tokens` is a string.
+      TypeError: if `special_tokens` is a string, or a number no integer.
       ValueError: for a value out of range, a special token that is empty or there twice, or an unknown token that is
         no special token.
     """
@@ -42,6 +42,7 @@ class WordLevelTrainer(base.Trainer[WordLevel]):
     def __post_init__(self) -> None:
         """Checks every field; lists become tuples."""
         base.freeze_strings(self, "special_tokens")
+        base.check_integers(self)
         base.check_numbers(self.vocab_size, self.min_frequency)
         base.check_tokens("special_tokens", self.special_tokens)
         base.check_encodable(self.special_tokens)

@@ -51,6 +51,7 @@ class WordPieceTrainer(base.Trainer[WordPiece]):
       unk_token: the special token that the model has for unknown words.
 
     Raises:
+      TypeError: if a list of strings is a string, or a number no integer.
       ValueError: for a value out of range, a special token that is empty or there twice, an unknown token that is no
         special token, an initial character that is not a single one, more initial characters than `limit_alphabet`.
     """
@@ -67,6 +68,7 @@ class WordPieceTrainer(base.Trainer[WordPiece]):
     def __post_init__(self) -> None:
         """Checks every field; lists become tuples."""
         base.freeze_strings(self, "initial_alphabet", "special_tokens")
+        base.check_integers(self)
         base.check_numbers(self.vocab_size, self.min_frequency)
         if self.rule not in get_args(Rule):
             raise ValueError(f"rule must be one of {', '.join(get_args(Rule))}, got {self.rule!r}")
