@@ -26,6 +26,8 @@ MAX_COUNT = (1 << 63) - 1
 
 _TOTALS = ("n_documents", "n_text_bytes", "n_chars", "n_words")
 _WEIGHT_DIGITS = 6
+_MAX_POWER = 1e300
+"""Far enough from infinity for what is computed with it."""
 _MAX_SHOWN = 300
 
 
@@ -129,8 +131,17 @@ def weights_of(
     if temperature is not None:
         if not 0 < temperature < math.inf:
             raise ValueError(f"temperature must be a positive number, got {temperature!r}")
-        powers = {group: n ** (1 / temperature) for group, n in n_words.items() if n}
-        total, power = sum(n_words.values()), math.fsum(powers.values())
+        total = sum(n_words.values())
+        try:
+            powers = {group: n ** (1 / temperature) for group, n in n_words.items() if n}
+            power = math.fsum(powers.values())
+        except OverflowError:
+            power = math.inf
+        if power * total > _MAX_POWER:
+            raise ValueError(
+                f"temperature {temperature!r} is too low for {max(n_words.values())} words of one source; take a "
+                "higher one, 1 keeps the shares as they are"
+            )
         for group, value in powers.items():
             weights[group] = Fraction(f"{total * value / power / n_words[group]:.{_WEIGHT_DIGITS}e}")
     for group in weights:
@@ -235,7 +246,7 @@ def weighted(table: pa.Table, weight: Fraction) -> pa.Table:
         return table
     numbers = table["count"].combine_chunks().to_numpy()
     n, d = weight.numerator, weight.denominator
-    if int(numbers.max(initial=0)) * n * 2 + d <= MAX_COUNT:
+    if 2 * (int(numbers.max(initial=0)) * n + d) <= MAX_COUNT:
         scaled = (numbers * (2 * n) + d) // (2 * d)
     else:
         exact = [_scale(number, weight) for number in numbers.tolist()]

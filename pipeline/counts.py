@@ -307,7 +307,7 @@ class CountsArtifact:
                     continue
                 table = file.read_row_group(i, ["word", "count"], use_threads=False)
                 lowest = pc.min(table["count"]).as_py()
-                if lowest < 0:
+                if lowest is not None and lowest < 0:
                     raise ValueError(f"{name}: counts must not be negative, got {lowest}")
                 yield table.cast(schemas.WORD_COUNTS)
 

@@ -7,7 +7,7 @@ from fractions import Fraction
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from pipeline import counts, ledger, schemas
@@ -117,6 +117,8 @@ def test_temperature_evens_out_the_sources(tmp_path):
 
 
 @given(st.lists(st.integers(1, (1 << 63) - 1), max_size=5), st.fractions(0, 1, max_denominator=1000))
+@example(numbers=[7], weight=Fraction(1, 5 * 10**18))
+@example(numbers=[(1 << 62) // 3], weight=Fraction(1, (1 << 62) + 1))
 def test_weights_round_half_up(numbers, weight):
     words = pa.array([b"%d" % i for i in range(len(numbers))], pa.large_binary())
     table = pa.table([words, pa.array(numbers, pa.int64())], schema=schemas.WORD_COUNTS)
@@ -159,6 +161,8 @@ def test_labels_must_be_of_one_kind(tmp_path):
         ({"y": Fraction(1)}, None, "there is no source 'y' to weight; there are x"),
         ({"x": Fraction(-1)}, None, r"weights must not be negative, got x=-1\.0"),
         ({}, 0.0, r"temperature must be a positive number, got 0\.0"),
+        ({}, 0.0005, r"temperature 0\.0005 is too low for 9 words of one source; take a higher one"),
+        ({}, 5e-324, "temperature 5e-324 is too low for 9 words"),
         ({}, float("nan"), "temperature must be a positive number, got nan"),
     ],
 )
