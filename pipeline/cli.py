@@ -190,7 +190,7 @@ def _run_job(options: argparse.Namespace) -> int:
         raise
     except KeyboardInterrupt:
         return _report_stop()
-    except Exception as error:
+    except Exception as error:  # a runner, its workers and any file system may fail with anything; the user gets a line
         return _report_failure(error, options.debug)
 
     from rich.console import Console
@@ -231,7 +231,8 @@ def _execute(options: argparse.Namespace, plan: "JobPlan", settings: "RunnerSett
             result = pipeline.run()
             state = result.wait_until_finish()
         except BaseException:
-            watched.cancel()  # workers that live in this process stop at their next batch
+            # Ctrl-C too: workers that live in this process go on unless told, and stop at their next batch.
+            watched.cancel()
             raise
         if state != "DONE":
             raise RuntimeError(f"{settings} ended the job in state {state}; its own log says why")

@@ -53,7 +53,7 @@ class ExternalWorkers(beam_fn_api_pb2_grpc.BeamFnExternalWorkerPoolServicer):
                 self._processes[request.worker_id] = process
             threading.Thread(target=self._watch, args=(request.worker_id, process), daemon=True).start()
             start_worker_in(process, request.worker_id, request.control_endpoint.url, capabilities, is_only=True)
-        except Exception as error:
+        except Exception as error:  # whatever it is, the runner waits for an answer
             _log.warning("worker %s could not be started: %r", request.worker_id, error)
             return beam_fn_api_pb2.StartWorkerResponse(error=f"{type(error).__name__}: {error}")
         _log.info("started worker %s, process %d", request.worker_id, process.pid)

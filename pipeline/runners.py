@@ -153,7 +153,7 @@ def open_runner(
         environment = stack.enter_context(environment_of(pool))
         try:
             yield _fn_api_runner(environment), options
-        except Exception as error:
+        except Exception as error:  # of what kind depends on where the runner noticed that its worker has gone
             if pool.failure is not None:
                 raise RuntimeError(pool.failure) from error
             raise

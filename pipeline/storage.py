@@ -144,7 +144,7 @@ def write_atomic(path: str, data: bytes) -> None:
         finally:
             finish(handle)
         rename(staged, path)
-    except BaseException:
+    except BaseException:  # an interrupt leaves no half-written file either
         delete(staged)
         raise
 

@@ -57,6 +57,6 @@ def write_bytes(path: Path, data: bytes) -> None:
             os.fsync(out.fileno())
         os.chmod(name, 0o644)
         os.replace(name, path)
-    except BaseException:
-        os.unlink(name)
+    except BaseException:  # an interrupt leaves no half-written file either
+        Path(name).unlink(missing_ok=True)
         raise
