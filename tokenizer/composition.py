@@ -67,6 +67,8 @@ class Composition:
         self._check_added_tokens()
 
     def _check_added_tokens(self) -> None:
+        if not self.added_tokens:
+            return
         vocab = vocab_of(self.model)
         for token in self.added_tokens:
             if vocab.get(token.content, token.id) != token.id:
@@ -74,7 +76,8 @@ class Composition:
                     f"added token {token.content!r} has id {token.id}, but the vocabulary gives it "
                     f"{vocab[token.content]}"
                 )
-        owners = {i: t for t, i in vocab.items()}
+        taken = {token.id for token in self.added_tokens}.intersection(vocab.values())
+        owners = {i: t for t, i in vocab.items() if i in taken}
         for token in self.added_tokens:
             if owners.setdefault(token.id, token.content) != token.content:
                 raise ValueError(f"id {token.id} belongs to {owners[token.id]!r} and to added token {token.content!r}")
@@ -185,8 +188,6 @@ def vocab_of(model: Any) -> Mapping[str, int]:
     if model is None:
         return {}
     if isinstance(model, Unigram):
-        vocab: dict[str, int] = {}
-        for i, (piece, _) in enumerate(model.vocab):
-            vocab.setdefault(piece, i)
-        return vocab
+        ids = range(len(model.vocab) - 1, -1, -1)
+        return dict(zip((piece for piece, _ in reversed(model.vocab)), ids, strict=True))
     return model.vocab

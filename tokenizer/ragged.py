@@ -62,6 +62,8 @@ def text_rows(array: Any) -> Ragged:
       TypeError: if it holds anything else.
     """
     if isinstance(array, (list, tuple)):
+        if all(isinstance(text, str) for text in array):
+            return _encoded([text.encode() for text in array])
         array = pa.array(array, pa.large_string())
     if isinstance(array, pa.ChunkedArray):
         array = pa.concat_arrays(array.chunks) if array.num_chunks else pa.array([], array.type)
@@ -124,12 +126,25 @@ def _rows(array: pa.Array, offset_dtype: npt.DTypeLike, value_dtype: npt.DTypeLi
     return Ragged(_buffer(values, value_dtype), rows)
 
 
+def _encoded(texts: list[bytes]) -> Ragged:
+    offsets = np.zeros(len(texts) + 1, np.int64)
+    np.cumsum([len(text) for text in texts], out=offsets[1:])
+    return Ragged(read_only(np.frombuffer(b"".join(texts), np.uint8)), offsets)
+
+
 def list_array(
     values: npt.NDArray[np.int32], offsets: npt.NDArray[np.int64], nulls: pa.Array | None = None
 ) -> pa.LargeListArray:
     """Wraps ids and row boundaries as an Arrow column of int32 lists, without a copy; null where `nulls` is true."""
     element = pa.field("element", pa.int32(), nullable=False)
-    return pa.LargeListArray.from_arrays(pa.array(offsets), pa.array(values), type=pa.large_list(element), mask=nulls)
+    return pa.LargeListArray.from_arrays(
+        _array(offsets, pa.int64()), _array(values, pa.int32()), type=pa.large_list(element), mask=nulls
+    )
+
+
+def _array(values: npt.NDArray[Any], kind: pa.DataType) -> pa.Array:
+    # As `pa.array` does it, which imports pandas, where there is one, to see whether it was given one of its objects.
+    return pa.Array.from_buffers(kind, values.size, [None, pa.py_buffer(np.ascontiguousarray(values))])
 
 
 def string_array(

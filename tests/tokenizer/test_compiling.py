@@ -1,16 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a compiled kernel's place in the cache depends on."""
+"""What a compiled kernel's place in the cache depends on, and what calling one starts."""
 
 import ast
+import concurrent.futures
+import os
+import pickle
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 import pipeline
-import tokenizer.kernels
-from tokenizer.kernels import compiling
+from tokenizer.kernels import compiling, word_table
 
-KERNELS = Path(tokenizer.kernels.__file__).parent
+KERNELS = Path(compiling.__file__).parent
 
 
 def imported_kernels(path):
@@ -36,10 +40,7 @@ def closure(path):
 
 
 KERNEL_FILES = sorted(
-    path
-    for folder in (KERNELS, Path(pipeline.__file__).parent, Path(__file__).parent)
-    for path in folder.rglob("*.py")
-    if path != Path(__file__)
+    path for folder in (KERNELS, Path(pipeline.__file__).parent, Path(__file__).parent) for path in folder.rglob("*.py")
 )
 
 
@@ -69,3 +70,56 @@ def test_an_edit_renames_the_caches_of_the_files_that_use_it_and_of_no_others(tm
     compiling._imports.cache_clear()
     compiling._sources_digest.cache_clear()
     assert {name for name in before if before[name] != after[name]} == {"utf8", "scanner", "fused"}
+
+
+def run(program, cache=None):
+    environment = os.environ | ({"TOKENMILL_CACHE_DIR": str(cache)} if cache else {})
+    return subprocess.run(
+        [sys.executable, "-c", program], env=environment, check=True, capture_output=True, text=True
+    ).stdout.split()
+
+
+def test_loading_a_compiled_kernel_imports_nothing_that_is_for_compiling(tmp_path):
+    # Most of what numba imports to compile is its own numpy; the rest are other packages' extensions of numba.
+    program = (
+        "import sys; from tokenizer.kernels import byte_trie; import numpy as np; "
+        "trie = byte_trie.build_trie([b'ab'], np.zeros(1, np.int32), np.zeros(1, np.int64), 1); "
+        "print(trie.node_ids.size, 'numba.np.arraymath' in sys.modules)"
+    )
+    assert run(program, tmp_path) == ["3", "True"]
+    assert run(program, tmp_path) == ["3", "False"]
+
+
+def test_encoding_does_not_import_pandas():
+    pytest.importorskip("pandas", reason="needs pandas, which pyarrow imports where it finds it")
+    program = (
+        "import sys; from tokenizer import Tokenizer; import pyarrow as pa; "
+        "tok = Tokenizer.for_bert(['[UNK]', 'mill', '##s']); "
+        "column = pa.StringArray.from_buffers(1, pa.py_buffer(b'\\0\\0\\0\\0\\5\\0\\0\\0'), pa.py_buffer(b'mills')); "
+        "print(tok.encode_arrow(column).to_pylist() == [tok.encode('mills').ids], "
+        "'pandas' in sys.modules)"
+    )
+    assert run(program) == ["True", "False"]
+
+
+@compiling.kernel
+def double(n):
+    """Returns 2n."""
+    return n + n
+
+
+@compiling.kernel
+def quadruple(n):
+    """Returns 4n."""
+    return double(double(n))
+
+
+def test_kernels_call_kernels_from_any_thread():
+    with concurrent.futures.ThreadPoolExecutor(4) as pool:
+        assert list(pool.map(quadruple, range(40))) == [4 * n for n in range(40)]
+
+
+def test_kernels_are_pickled_by_name():
+    kernel = word_table.rehash
+    assert pickle.loads(pickle.dumps(kernel)) is kernel
+    assert kernel.__doc__

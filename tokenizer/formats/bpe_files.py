@@ -49,17 +49,13 @@ def read_merges(text: str, source: str) -> list[tuple[str, str]]:
     lines = text.split("\n")
     if lines and lines[-1] == "":
         lines.pop()
+    n_skipped = int(bool(lines) and lines[0].startswith("#version"))
     merges = []
-    for number, line in enumerate(lines):
-        line = line.removesuffix("\r")
-        if number == 0 and line.startswith("#version"):
-            continue
-        left, space, right = line.partition(" ")
-        if not (left and space and right) or " " in right:
-            raise TokenizerFileError(
-                f"{source}, line {number + 1}: expected two tokens with a space between, got {line!r}"
-            )
-        merges.append((left, right))
+    for number, line in enumerate(lines[n_skipped:], n_skipped + 1):
+        tokens = tuple(line.removesuffix("\r").split(" "))
+        if len(tokens) != 2 or "" in tokens:
+            raise TokenizerFileError(f"{source}, line {number}: expected two tokens with a space between, got {line!r}")
+        merges.append(tokens)
     return merges
 
 

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Models in `tokenizer.json`."""
 
+import itertools
 import json
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -94,8 +95,12 @@ def _read_bpe(node: Node, byte_level: bool) -> BPE:
 
 def _merges(node: Node) -> list[tuple[str, str]]:
     """Reads merges as pairs, or as in older files as two tokens with a space between them."""
+    values = node.as_(list, "a list")
+    are_pairs = set(map(type, values)) <= {list} and set(map(len, values)) <= {2}
+    if are_pairs and set(map(type, itertools.chain.from_iterable(values))) <= {str}:
+        return list(map(tuple, values))
     merges = []
-    for i, merge in enumerate(node.as_(list, "a list")):
+    for i, merge in enumerate(values):
         pair = merge.split(" ") if isinstance(merge, str) else merge
         if not isinstance(pair, list) or len(pair) != 2 or not all(isinstance(part, str) for part in pair):
             raise Node(merge, f"{node.path}[{i}]").fail(f"expected two tokens, got {json.dumps(merge)[:80]}")
@@ -106,9 +111,12 @@ def _merges(node: Node) -> list[tuple[str, str]]:
 def _read_unigram(node: Node, byte_level: bool) -> Unigram:
     vocab = []
     for i, entry in enumerate(node.child("vocab").as_(list, "a list")):
-        if not isinstance(entry, list) or len(entry) != 2 or not isinstance(entry[0], str):
+        if not isinstance(entry, list) or len(entry) != 2 or type(entry[0]) is not str:
             raise Node(entry, f"{node.path}.vocab[{i}]").fail(f"expected [piece, score], got {json.dumps(entry)[:80]}")
-        vocab.append((entry[0], _number(Node(entry[1], f"{node.path}.vocab[{i}][1]"))))
+        piece, score = entry
+        if type(score) is not float:
+            score = _number(Node(score, f"{node.path}.vocab[{i}][1]"))
+        vocab.append((piece, score))
     return Unigram(
         vocab,
         unk_id=_optional(node.child("unk_id", None), Node.integer),

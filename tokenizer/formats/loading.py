@@ -26,8 +26,11 @@ def load(path: Path, cache_bytes: int, pattern: str | None = None) -> Tokenizer:
       OSError: if it cannot be read; TokenizerFileError: if it is broken, not supported, or the directory holds nothing
         known.
     """
-    if path.is_dir():
-        return _load_directory(path, cache_bytes)
+    with files.without_collecting():
+        return _load_directory(path, cache_bytes) if path.is_dir() else _load_file(path, cache_bytes, pattern)
+
+
+def _load_file(path: Path, cache_bytes: int, pattern: str | None) -> Tokenizer:
     data = files.read_bytes(path)
     if data[:2] == b"\x1f\x8b":
         return _compose(bpe_files.read_clip(data, str(path)), path, cache_bytes)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from tokenizer import pre_tokenizers
 from tokenizer.added_tokens import AddedToken
 from tokenizer.errors import TokenizerFileError
-from tokenizer.formats import components, json_roles, sentencepiece_json
+from tokenizer.formats import components, files, json_roles, sentencepiece_json
 from tokenizer.formats.json_models import read_model, write_model
 from tokenizer.formats.json_node import Node, parse
 from tokenizer.models import Unigram
@@ -46,7 +46,8 @@ def read(text: str, source: str, cache_bytes: int) -> "Tokenizer":
     Raises:
       TokenizerFileError: if it is not JSON, lacks a field, or holds a value or part that is not supported.
     """
-    return _read(parse(text, source), cache_bytes)
+    with files.without_collecting():
+        return _read(parse(text, source), cache_bytes)
 
 
 def from_fields(fields: dict[str, Any], source: str, cache_bytes: int) -> "Tokenizer":

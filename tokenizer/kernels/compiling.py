@@ -13,13 +13,14 @@ import os
 import re
 import sys
 import tempfile
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numba
 from llvmlite import ir
-from numba.core import types
+from numba.core import entrypoints, types
 from numba.core.caching import CompileResultCacheImpl, FunctionCache, UserWideCacheLocator
 from numba.extending import intrinsic
 
@@ -109,10 +110,15 @@ class _KernelCache(FunctionCache):
     _impl_class = _KernelCacheImpl
 
     def load_overload(self, sig: Any, target_context: Any) -> Any:
-        found = super().load_overload(sig, target_context)
-        if found is None:
-            _announce()
-        return found
+        # numba would first import all that it knows how to compile, which takes longer than loading what is compiled.
+        with self._guard_against_spurious_io_errors():
+            found = self._load_overload(sig, target_context)
+            if found is not None:
+                return found
+        _announce()
+        entrypoints.init_all()
+        target_context.refresh()
+        return None
 
 
 def _announce() -> None:
@@ -124,20 +130,64 @@ def _announce() -> None:
         )
 
 
+class Kernel:
+    """A function that is compiled, or loaded from the cache, when it is first called.
+
+    There are hundreds of them and a process needs a few, so numba hears of each only when it is called, or when
+    another kernel that calls it is compiled.
+    """
+
+    def __init__(self, function: Callable[..., Any], *, is_part: bool) -> None:
+        functools.update_wrapper(self, function)
+        self._function = function
+        self._is_part = is_part
+
+    @functools.cached_property
+    def _dispatcher(self) -> Any:
+        with _making:
+            made = self.__dict__.get("_dispatcher")
+            return self._make_dispatcher() if made is None else made
+
+    def _make_dispatcher(self) -> Any:
+        if self._is_part:
+            return numba.njit(nogil=True, forceinline=True, _nrt=False)(self._function)
+        dispatcher = numba.njit(nogil=True, _nrt=False)(self._function)
+        dispatcher._cache = _KernelCache(self._function)
+        # Other packages' extensions of numba are for compiling only, see _KernelCache.
+        dispatcher._compilation_chain_init_hook = _do_nothing
+        return dispatcher
+
+    def __call__(self, *args: Any) -> Any:
+        """Runs it."""
+        return self._dispatcher(*args)
+
+    @property
+    def _numba_type_(self) -> Any:
+        """What numba asks of a global that it does not know."""
+        return self._dispatcher._numba_type_
+
+    def __reduce__(self) -> str:
+        return self.__qualname__  # by name, like any function
+
+
+_making = threading.RLock()
+
+
+def _do_nothing() -> None: ...
+
+
 def kernel(function: Callable[..., Any]) -> Any:
     """Compiles `function` on first call: no Python objects, releases the GIL, cached on disk.
 
     It must not allocate arrays. In return there is no reference counting in it: with counting on, every use of an array
     inside a loop is an atomic operation, and the BERT kernel runs at a tenth of its speed.
     """
-    dispatcher = numba.njit(nogil=True, _nrt=False)(function)
-    dispatcher._cache = _KernelCache(function)
-    return dispatcher
+    return Kernel(function, is_part=False)
 
 
 def kernel_part(function: Callable[..., Any]) -> Any:
     """Compiles `function` for use inside a `kernel` only, always inlined."""
-    return numba.njit(nogil=True, forceinline=True, _nrt=False)(function)
+    return Kernel(function, is_part=True)
 
 
 @intrinsic
