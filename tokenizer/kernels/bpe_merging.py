@@ -18,6 +18,7 @@ from numba.extending import intrinsic
 
 from tokenizer.kernels.bpe_pairs import NO_KEY, NO_RANK, may_join, pair_rank
 from tokenizer.kernels.compiling import kernel, kernel_part, trailing_zeros
+from tokenizer.kernels.heap import pop, push
 
 MAX_SCANNED = 256
 """Stretches of more symbols than this are not scanned for the smallest key."""
@@ -164,7 +165,7 @@ def _merge_by_rank(start, end, model, scratch):
                     i = before
                     before = np.int64(scratch.previous[i])
                 while ranks[i] == rank:
-                    before = _merge_at(model, scratch, i, rank)
+                    before = merge_at(model, scratch, i, rank)
                     if before >= start:
                         n_listed = _list_pair(start, end, model, scratch, before, n_listed)
                     ranks[i] = NO_RANK
@@ -177,40 +178,6 @@ def _merge_by_rank(start, end, model, scratch):
 
 
 @kernel_part
-def _push(heap, size, item):
-    """Adds to a binary heap, smallest first; returns its new size."""
-    i = size
-    while i > 0:
-        parent = (i - 1) >> 1
-        if heap[parent] <= item:
-            break
-        heap[i] = heap[parent]
-        i = parent
-    heap[i] = item
-    return size + 1
-
-
-@kernel_part
-def _pop(heap, size):
-    """Removes the first item of a heap that has one; returns its new size."""
-    size -= 1
-    item = heap[size]
-    i = 0
-    while True:
-        child = 2 * i + 1
-        if child >= size:
-            break
-        if child + 1 < size and heap[child + 1] < heap[child]:
-            child += 1
-        if item <= heap[child]:
-            break
-        heap[i] = heap[child]
-        i = child
-    heap[i] = item
-    return size
-
-
-@kernel_part
 def _push_pair(end, model, scratch, i, size):
     """Notes the rank of the pair that begins at symbol i, and adds it to the heap where it merges."""
     after = np.int64(scratch.nexts[i])
@@ -219,12 +186,12 @@ def _push_pair(end, model, scratch, i, size):
         rank = pair_rank(model.pairs, model.pair_bits, scratch.ids[i], scratch.ids[after])
     scratch.ranks[i] = rank
     if rank != NO_RANK:
-        size = _push(scratch.heap, size, np.uint64(rank) << np.uint64(32) | np.uint64(i))
+        size = push(scratch.heap, size, np.uint64(rank) << np.uint64(32) | np.uint64(i))
     return size
 
 
 @kernel_part
-def _merge_at(model, scratch, i, rank):
+def merge_at(model, scratch, i, rank):
     """Merges symbol i with its right neighbour; returns the symbol before i."""
     gone = np.int64(scratch.nexts[i])
     after = np.int64(scratch.nexts[gone])
@@ -244,12 +211,12 @@ def merge_with_heap(start, end, model, scratch):
         size = _push_pair(end, model, scratch, q, size)
     while size > 0:
         item = heap[0]
-        size = _pop(heap, size)
+        size = pop(heap, size)
         i = np.int64(item & np.uint64(0xFFFFFFFF))
         rank = np.uint32(item >> np.uint64(32))
         if ranks[i] != rank:
             continue
-        before = _merge_at(model, scratch, i, rank)
+        before = merge_at(model, scratch, i, rank)
         size = _push_pair(end, model, scratch, i, size)
         if before >= start:
             size = _push_pair(end, model, scratch, before, size)
@@ -318,20 +285,20 @@ def merge_dropping(n, model, scratch, key):
         size = _push_pair(n, model, scratch, q, size)
     while size > 0:
         item = heap[0]
-        size = _pop(heap, size)
+        size = pop(heap, size)
         n_draws += 1
         if _random(key, n_draws) < threshold:
             skipped[n_skipped] = item
             n_skipped += 1
             continue
         for q in range(n_skipped):
-            size = _push(heap, size, skipped[q])
+            size = push(heap, size, skipped[q])
         n_skipped = 0
         i = np.int64(item & np.uint64(0xFFFFFFFF))
         rank = np.uint32(item >> np.uint64(32))
         if ranks[i] != rank:
             continue
-        before = _merge_at(model, scratch, i, rank)
+        before = merge_at(model, scratch, i, rank)
         if before >= 0:
             size = _push_pair(n, model, scratch, before, size)
         size = _push_pair(n, model, scratch, i, size)

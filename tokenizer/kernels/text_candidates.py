@@ -4,6 +4,7 @@
 import numpy as np
 
 from tokenizer.kernels.compiling import kernel, load_u64, trailing_zeros
+from tokenizer.kernels.text_parts import find_byte
 from tokenizer.kernels.utf8 import EACH_BYTE, HIGH_BITS, LOW_BITS, decode_utf8
 
 _FROM_SPACE = np.uint64(0x80 - 0x20) * EACH_BYTE
@@ -18,21 +19,12 @@ def find_pairs(data, offsets, first, second, found):
       first: the byte, of ASCII; second: bool[256].
       found: bool[n_rows], set.
     """
-    firsts = np.uint64(first) * EACH_BYTE
     for row in range(found.size):
         i = offsets[row]
         end = offsets[row + 1]
         while i + 1 < end:
-            if i + 8 <= end:
-                other = load_u64(data, i) ^ firsts
-                hits = ~(((other & LOW_BITS) + LOW_BITS) | other) & HIGH_BITS
-                if hits == np.uint64(0):
-                    i += 8
-                    continue
-                i += trailing_zeros(hits) >> 3
-                if i + 1 == end:
-                    break
-            if data[i] == first and second[data[i + 1]]:
+            i = find_byte(data, i, end - 1, first)
+            if i < end - 1 and second[data[i + 1]]:
                 found[row] = True
                 break
             i += 1

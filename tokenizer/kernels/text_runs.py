@@ -5,22 +5,17 @@ import numpy as np
 
 from tokenizer.kernels.compiling import kernel, kernel_part, load_u64, trailing_zeros
 from tokenizer.kernels.text_edit_lists import add_edit
-from tokenizer.kernels.utf8 import EACH_BYTE, HIGH_BITS, LOW_BITS, next_character
+from tokenizer.kernels.text_parts import character_before, to_digit, zero_bytes
+from tokenizer.kernels.utf8 import HIGH_BITS, next_character
 
 NOTHING, SPACE = 0, 1
 """Numbers of the texts that edits put in."""
-
-_EIGHT = np.uint64(8)
-_FROM_ZERO, _PAST_NINE = np.uint64(0x80 - ord("0")) * EACH_BYTE, np.uint64(0x80 - ord(":")) * EACH_BYTE
 
 
 @kernel_part
 def is_member_before(data, i, table):
     """Whether the character that ends at `i` is in a table, bool[0x110000]."""
-    last = i - 1
-    while data[last] & 0xC0 == 0x80:
-        last -= 1
-    code_point, _ = next_character(data, last)
+    code_point, _ = next_character(data, character_before(data, i))
     return table[code_point]
 
 
@@ -54,8 +49,7 @@ def find_repeated(data, offsets, counted, most, whole, edits):
             if i + 9 <= end:
                 eight = load_u64(data, i)
                 # 0x80 in bytes that are equal to the next one, or above, or not ASCII: all others begin no run.
-                other = eight ^ load_u64(data, i + 1)
-                look = (~(((other & LOW_BITS) + LOW_BITS) | other) | eight) & HIGH_BITS
+                look = (zero_bytes(eight ^ load_u64(data, i + 1)) | eight) & HIGH_BITS
                 if look == np.uint64(0):
                     i += 8
                     continue
@@ -93,14 +87,9 @@ def find_isolated(data, offsets, isolated, is_space, steps, each, edits):
         i = offsets[row]
         end = offsets[row + 1]
         while i < end:
-            if i + 8 <= end:
-                eight = load_u64(data, i)
-                low = eight & LOW_BITS
-                look = (((low + _FROM_ZERO) & ~(low + _PAST_NINE)) | eight) & HIGH_BITS
-                if look == np.uint64(0):
-                    i += 8
-                    continue
-                i += trailing_zeros(look) >> 3
+            i = to_digit(data, i, end)
+            if i == end:
+                break
             step = np.int64(steps[data[i]])
             if step > 0:
                 while step > 0 and i < end:

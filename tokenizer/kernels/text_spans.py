@@ -3,26 +3,14 @@
 
 import numpy as np
 
-from tokenizer.kernels.compiling import kernel, kernel_part, load_u64, trailing_zeros
+from tokenizer.kernels.compiling import kernel, kernel_part
 from tokenizer.kernels.text_edit_lists import add_edit
-from tokenizer.kernels.utf8 import EACH_BYTE, HIGH_BITS, LOW_BITS, next_character
+from tokenizer.kernels.text_parts import find_byte, run_end, to_digit
+from tokenizer.kernels.utf8 import next_character
 
 LOCAL, DOMAIN, LETTER, URL, URL_END = 1, 2, 4, 8, 16
 """Bits of what a byte may be: of the local part of an address, of a label of its domain, a letter of ASCII; of a URL,
 and at its end."""
-
-_FROM_ZERO, _PAST_NINE = np.uint64(0x80 - ord("0")) * EACH_BYTE, np.uint64(0x80 - ord(":")) * EACH_BYTE
-_ATS = np.uint64(ord("@")) * EACH_BYTE
-
-
-@kernel_part
-def _past_digits(data, i, end, digits):
-    while i < end:
-        code_point, following = next_character(data, i)
-        if not digits[code_point]:
-            break
-        i = following
-    return i
 
 
 @kernel
@@ -43,25 +31,20 @@ def find_numbers(data, offsets, digits, steps, edits):
         i = offsets[row]
         end = offsets[row + 1]
         while i < end:
-            if i + 8 <= end:
-                eight = load_u64(data, i)
-                low = eight & LOW_BITS
-                look = (((low + _FROM_ZERO) & ~(low + _PAST_NINE)) | eight) & HIGH_BITS
-                if look == np.uint64(0):
-                    i += 8
-                    continue
-                i += trailing_zeros(look) >> 3
+            i = to_digit(data, i, end)
+            if i == end:
+                break
             step = np.int64(steps[data[i]])
             if step > 0:
                 i += step
                 continue
             start = i
-            i = _past_digits(data, i, end, digits)
+            i = run_end(data, i, end, digits)
             if i == start:
                 _, i = next_character(data, i)
                 continue
             while i < end and (data[i] == 0x2E or data[i] == 0x2C):
-                stop = _past_digits(data, i + 1, end, digits)
+                stop = run_end(data, i + 1, end, digits)
                 if stop == i + 1:
                     break
                 i = stop
@@ -146,17 +129,10 @@ def find_emails(data, offsets, bytes_are, edits):
         i = offsets[row]
         end = offsets[row + 1]
         last = i  # where the last address ended
-        while i < end:
-            if i + 8 <= end:
-                other = load_u64(data, i) ^ _ATS
-                hits = ~(((other & LOW_BITS) + LOW_BITS) | other) & HIGH_BITS
-                if hits == np.uint64(0):
-                    i += 8
-                    continue
-                i += trailing_zeros(hits) >> 3
-            elif data[i] != 0x40:
-                i += 1
-                continue
+        while True:
+            i = find_byte(data, i, end, 0x40)
+            if i == end:
+                break
             start = i
             while start > last and bytes_are[data[start - 1]] & LOCAL:
                 start -= 1
@@ -236,20 +212,13 @@ def find_literal(data, offsets, literal, edits):
       How many there are.
     """
     n = 0
-    firsts = np.uint64(literal[0]) * EACH_BYTE
     for row in range(offsets.size - 1):
         i = offsets[row]
         end = offsets[row + 1]
         while i + literal.size <= end:
-            if i + 8 <= end:
-                other = load_u64(data, i) ^ firsts
-                hits = ~(((other & LOW_BITS) + LOW_BITS) | other) & HIGH_BITS
-                if hits == np.uint64(0):
-                    i += 8
-                    continue
-                i += trailing_zeros(hits) >> 3
-                if i + literal.size > end:
-                    break
+            i = find_byte(data, i, end, literal[0])
+            if i + literal.size > end:
+                break
             k = 0
             while k < literal.size and data[i + k] == literal[k]:
                 k += 1

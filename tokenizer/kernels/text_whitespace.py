@@ -5,7 +5,8 @@ import numpy as np
 
 from tokenizer.kernels.compiling import kernel, kernel_part, load_u64, trailing_zeros
 from tokenizer.kernels.text_edit_lists import add_edit
-from tokenizer.kernels.utf8 import EACH_BYTE, HIGH_BITS, LOW_BITS, next_character
+from tokenizer.kernels.text_parts import character_before, run_end, zero_bytes
+from tokenizer.kernels.utf8 import EACH_BYTE, HIGH_BITS, next_character
 
 AS_SPACE, KEEP, PARAGRAPHS = 0, 1, 2
 """What becomes of line breaks: nothing special; all stay; two at most stay."""
@@ -19,22 +20,10 @@ _ZERO = np.uint64(0)
 
 
 @kernel_part
-def _run_end(data, i, end, is_space):
-    while i < end:
-        code_point, following = next_character(data, i)
-        if not is_space[code_point]:
-            break
-        i = following
-    return i
-
-
-@kernel_part
 def _run_start(data, i, start, is_space):
     """Returns where the white space that ends at `i` begins."""
     while i > start:
-        last = i - 1
-        while data[last] & 0xC0 == 0x80:
-            last -= 1
+        last = character_before(data, i)
         code_point, _ = next_character(data, last)
         if not is_space[code_point]:
             break
@@ -99,7 +88,7 @@ def find_whitespace(data, offsets, begins, ends, is_space, steps, collapse, brea
         end = offsets[row + 1]
         tail = end
         if strip and begins[row]:
-            i = _run_end(data, i, end, is_space)
+            i = run_end(data, i, end, is_space)
             if i > offsets[row]:
                 n = add_edit(edits, n, offsets[row], i, NOTHING)
         if strip and ends[row]:
@@ -110,8 +99,7 @@ def find_whitespace(data, offsets, begins, ends, is_space, steps, collapse, brea
                 eight = load_u64(data, i)
                 # 0x80 in bytes up to 0x20, in spaces, and in what needs a closer look.
                 low = ~((eight | HIGH_BITS) - _PAST_SPACE) & HIGH_BITS & ~eight
-                other = eight ^ _SPACES
-                space = ~(((other & LOW_BITS) + LOW_BITS) | other) & HIGH_BITS
+                space = zero_bytes(eight ^ _SPACES)
                 doubled = space & (space << _EIGHT)
                 look = (low & ~space) | (eight & HIGH_BITS) | doubled
                 if after_space:
@@ -140,7 +128,7 @@ def find_whitespace(data, offsets, begins, ends, is_space, steps, collapse, brea
                 i = following  # one space, then a word
                 continue
             start = i - 1 if after_space else i
-            i = _run_end(data, i, tail, is_space)
+            i = run_end(data, i, tail, is_space)
             n = _collapse(data, start, i, breaks, edits, n)
             after_space = False
         if tail < end:

@@ -7,9 +7,10 @@ SentencePiece models that somebody has added pieces to have such ties: added pie
 import numpy as np
 
 from tokenizer.kernels import word_encoding
-from tokenizer.kernels.bpe_merging import link
+from tokenizer.kernels.bpe_merging import link, merge_at
 from tokenizer.kernels.bpe_pairs import NO_RANK, is_sparse, pair_rank, set_rank
 from tokenizer.kernels.compiling import kernel, kernel_part
+from tokenizer.kernels.heap import pop, push
 
 
 @kernel
@@ -22,40 +23,6 @@ def build_ranked_pairs(lefts, rights, ranks, slots, bits):
 
 
 @kernel_part
-def _push(heap, size, item):
-    """Adds to a binary heap, smallest first; returns its new size."""
-    i = size
-    while i > 0:
-        parent = (i - 1) >> 1
-        if heap[parent] <= item:
-            break
-        heap[i] = heap[parent]
-        i = parent
-    heap[i] = item
-    return size + 1
-
-
-@kernel_part
-def _pop(heap, size):
-    """Removes the first item of a heap that has one; returns its new size."""
-    size -= 1
-    item = heap[size]
-    i = 0
-    while True:
-        child = 2 * i + 1
-        if child >= size:
-            break
-        if child + 1 < size and heap[child + 1] < heap[child]:
-            child += 1
-        if item <= heap[child]:
-            break
-        heap[i] = heap[child]
-        i = child
-    heap[i] = item
-    return size
-
-
-@kernel_part
 def _offer(n, model, orders, scratch, i, size):
     """Notes the rank of the pair that begins at symbol i, and adds its order to the heap where it merges."""
     after = np.int64(scratch.nexts[i])
@@ -64,7 +31,7 @@ def _offer(n, model, orders, scratch, i, size):
         rank = pair_rank(model.pairs, model.pair_bits, scratch.ids[i], scratch.ids[after])
     scratch.ranks[i] = rank
     if rank != NO_RANK:
-        size = _push(scratch.heap, size, np.uint64(orders[rank]) << np.uint64(32) | np.uint64(i))
+        size = push(scratch.heap, size, np.uint64(orders[rank]) << np.uint64(32) | np.uint64(i))
     return size
 
 
@@ -119,19 +86,13 @@ def tokenize(word, w, tied, scratch, out, o, ends):
         size = _offer(n, model, orders, scratch, q, size)
     while size > 0:
         item = heap[0]
-        size = _pop(heap, size)
+        size = pop(heap, size)
         i = np.int64(item & np.uint64(0xFFFFFFFF))
         # What has changed since and is as good now has an item of its own, which comes next.
         if ranks[i] == NO_RANK or np.uint64(orders[ranks[i]]) != item >> np.uint64(32):
             continue
-        gone = np.int64(scratch.nexts[i])
-        after = np.int64(scratch.nexts[gone])
-        scratch.ids[i] = model.products[ranks[i]]
-        ranks[gone] = NO_RANK
-        scratch.nexts[i] = after
-        scratch.previous[after] = i
+        before = merge_at(model, scratch, i, ranks[i])
         size = _offer(n, model, orders, scratch, i, size)
-        before = np.int64(scratch.previous[i])
         if before >= 0:
             size = _offer(n, model, orders, scratch, before, size)
     k = 0

@@ -1,0 +1,62 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Parts that the kernels of text steps share: runs of characters; bytes found eight at a time."""
+
+import numpy as np
+
+from tokenizer.kernels.compiling import kernel_part, load_u64, trailing_zeros
+from tokenizer.kernels.utf8 import EACH_BYTE, HIGH_BITS, LOW_BITS, next_character
+
+_FROM_ZERO, _PAST_NINE = np.uint64(0x80 - ord("0")) * EACH_BYTE, np.uint64(0x80 - ord(":")) * EACH_BYTE
+
+
+@kernel_part
+def run_end(data, i, end, members):
+    """Returns where the characters of a set, bool[0x110000], that stand at `i` end, `end` at most."""
+    while i < end:
+        code_point, following = next_character(data, i)
+        if not members[code_point]:
+            break
+        i = following
+    return i
+
+
+@kernel_part
+def character_before(data, i):
+    """Returns where the character that ends at `i` begins."""
+    i -= 1
+    while data[i] & 0xC0 == 0x80:
+        i -= 1
+    return i
+
+
+@kernel_part
+def zero_bytes(eight):
+    """Returns 0x80 in the bytes of a word of eight that are 0, and 0 in the others."""
+    return ~(((eight & LOW_BITS) + LOW_BITS) | eight) & HIGH_BITS
+
+
+@kernel_part
+def find_byte(data, i, end, byte):
+    """Returns where a byte occurs first from `i` on, `end` if it does not occur before it."""
+    every = np.uint64(byte) * EACH_BYTE
+    while i + 8 <= end:
+        hits = zero_bytes(load_u64(data, i) ^ every)
+        if hits != np.uint64(0):
+            return i + (trailing_zeros(hits) >> 3)
+        i += 8
+    while i < end and data[i] != byte:
+        i += 1
+    return i
+
+
+@kernel_part
+def to_digit(data, i, end):
+    """Returns the first place from `i` on that may be one of a digit: ASCII's, no ASCII, or one of the last seven."""
+    while i + 8 <= end:
+        eight = load_u64(data, i)
+        low = eight & LOW_BITS
+        look = (((low + _FROM_ZERO) & ~(low + _PAST_NINE)) | eight) & HIGH_BITS
+        if look != np.uint64(0):
+            return i + (trailing_zeros(look) >> 3)
+        i += 8
+    return i
