@@ -7,7 +7,6 @@ import re
 import subprocess
 import sys
 import threading
-import time
 from pathlib import Path
 
 import pytest
@@ -44,16 +43,17 @@ def write_config(tiny_corpus, tiny_vocab_file, tmp_path):
     return write
 
 
-def test_help_is_fast_and_complete(capsys):
-    started = time.perf_counter()
+def test_help_waits_for_no_library_and_is_complete(capsys):
     done = subprocess.run(
-        [sys.executable, "-m", "pipeline", "--help"], cwd=ROOT, capture_output=True, text=True, check=False
-    )
-    seconds = time.perf_counter() - started
+        [sys.executable, "-X", "importtime", "-m", "pipeline", "--help"],
+        cwd=ROOT, capture_output=True, text=True, check=False,
+    )  # fmt: skip
     assert done.returncode == 0
+    imported = {line.rpartition("|")[2].strip().partition(".")[0] for line in done.stderr.splitlines()}
+    assert "argparse" in imported
+    assert imported.isdisjoint({"apache_beam", "numba", "numpy", "pyarrow", "pydantic", "rich", "yaml"})
     for command in ("run", "count", "train", "tokenize", "inspect", "verify", "schema"):
         assert re.search(rf"^ +{command} ", done.stdout, re.MULTILINE)
-    assert seconds < 1  # measured: 0.05; a machine under load must not make this red
     assert cli.main(["run", "--help"]) == 0
     text = capsys.readouterr().out
     for option in ("--set", "--resume", "--overwrite", "--workers", "--mode", "--debug"):

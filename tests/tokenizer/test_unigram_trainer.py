@@ -3,13 +3,9 @@
 
 import itertools
 import math
-import os
 import random
-import subprocess
-import sys
 from collections import Counter
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -403,20 +399,6 @@ def test_one_word_of_a_million_characters_is_a_word() -> None:
     model = train({word: 1}, vocab_size=1000)
     assert len(model.vocab) == 1000
     assert [piece for piece, _ in learned(train({"a" * 1_000_000: 1}, vocab_size=12))] == ["a", "a" * 16]
-
-
-@pytest.mark.slow
-def test_no_kernel_leaves_its_arrays(tmp_path: Path) -> None:
-    """The properties again, with numba's bounds checks, which are off when compiled for speed."""
-    done = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", __file__, "-k", "twin or sorted or shards"],
-        env={**os.environ, "NUMBA_BOUNDSCHECK": "1", "TOKENMILL_CACHE_DIR": str(tmp_path)},
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-    )
-    assert done.returncode == 0, done.stdout
 
 
 # Mistakes
