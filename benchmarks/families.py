@@ -30,7 +30,7 @@ from tokenizer.models.bpe import BYTE_ALPHABET
 Encode = Callable[[Sequence[str]], Any]
 ToIds = Callable[[Any], list[list[int]]]
 
-_GPT2_PATTERN = r"""'(?:[sdmt]|ll|ve|re)| ?\p{L}++| ?\p{N}++| ?[^\s\p{L}\p{N}]++|\s++$|\s+(?!\S)|\s"""
+GPT2_PATTERN = r"""'(?:[sdmt]|ll|ve|re)| ?\p{L}++| ?\p{N}++| ?[^\s\p{L}\p{N}]++|\s++$|\s+(?!\S)|\s"""
 
 
 def main(arguments: list[str]) -> int:
@@ -56,7 +56,7 @@ def main(arguments: list[str]) -> int:
     equal = measure("GPT-2", gpt2, _bpe_peers(vocab, gpt2), texts, options.rounds)
     models = {"XLNet, Unigram": vocab / "xlnet.model"}
     if _has("sentencepiece"):
-        models |= {name: _train(name, spec, texts) for name, spec in _TRAINED.items()}
+        models |= {name: train(name, spec, texts) for name, spec in TRAINED.items()}
     for name, path in models.items():
         tok = Tokenizer.from_file(path)
         equal &= measure(name, tok, _sentencepiece_peers(path), texts, options.rounds, {"tokenizers"})
@@ -77,7 +77,7 @@ def _bpe_peers(vocab: Path, tok: Tokenizer) -> dict[str, tuple[Encode, ToIds]]:
 
         tokens = json.loads((vocab / "gpt2-vocab.json").read_text(encoding="utf-8"))
         ranks = {bytes(map(BYTE_ALPHABET.index, t)): i for t, i in tokens.items() if t != "<|endoftext|>"}
-        encoding = tiktoken.Encoding("gpt2", pat_str=_GPT2_PATTERN, mergeable_ranks=ranks, special_tokens={})
+        encoding = tiktoken.Encoding("gpt2", pat_str=GPT2_PATTERN, mergeable_ranks=ranks, special_tokens={})
         found["tiktoken"] = (lambda texts: [encoding.encode_ordinary(t) for t in texts], list)
     if _has("gigatok"):
         import gigatok
@@ -97,7 +97,7 @@ def _bpe_peers(vocab: Path, tok: Tokenizer) -> dict[str, tuple[Encode, ToIds]]:
 
 
 # What Llama 2 and Mistral, T5 and XLM-R were trained with, but for the texts and the size of T5's and XLM-R's.
-_TRAINED: dict[str, dict[str, Any]] = {
+TRAINED: dict[str, dict[str, Any]] = {
     "like T5, Unigram": {"model_type": "unigram", "normalization_rule_name": "nmt_nfkc"},
     "like Llama 2, BPE": {
         "model_type": "bpe", "normalization_rule_name": "identity", "byte_fallback": True, "split_digits": True,
@@ -107,7 +107,7 @@ _TRAINED: dict[str, dict[str, Any]] = {
 _TRAINING_BYTES, _LINE_CHARACTERS = 3_000_000, 2000
 
 
-def _train(name: str, options: dict[str, Any], texts: list[corpora.Corpus]) -> Path:
+def train(name: str, options: dict[str, Any], texts: list[corpora.Corpus]) -> Path:
     """Trains a model of 32000 pieces on the first 3 MB of each corpus with sentencepiece; a second time it is there."""
     import sentencepiece
 

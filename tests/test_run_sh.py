@@ -277,7 +277,7 @@ def test_unknown_benchmark_is_named(checkout: Checkout) -> None:
     code, _, err = checkout.run("bench", "speed")
     assert code == 1
     assert (
-        "unknown benchmark 'speed'; there are count, encode, families, pipeline, text, train; hostile, kills, scale"
+        "unknown benchmark 'speed'; there are count, encode, families, load, pipeline, text, train; hostile, kills, scale"
         in err
     )
 

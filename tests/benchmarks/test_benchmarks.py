@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from benchmarks import corpora, encode, pipeline, report, timing, train, train_unigram, trainers
+from benchmarks import corpora, encode, load, pipeline, report, timing, train, train_unigram, trainers
 
 
 def test_timing_is_median_and_spread() -> None:
@@ -178,3 +178,25 @@ def test_no_number_is_printed_where_vocabularies_differ(capsys: pytest.CaptureFi
     assert (calls.count("another order"), calls.count("shares too little"), calls.count("absent")) == (1, 1, 0)
     assert calls.count("equal") > 1
     assert "the vocabulary of json differs: 4 tokens here, 4 there, 100.00% shared" in capsys.readouterr().err
+
+
+def test_a_library_that_loads_other_ids_gets_no_number(tiny_vocab_file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    right = {"imports": "import json", "load": "ids = json.loads(open(paths[0]).read())"}
+    wrong = {"imports": "import re", "load": "ids = [options['id']]"}
+    monkeypatch.setattr(load, "_PEERS", {"json": right, "re": wrong})
+    monkeypatch.setattr(load, "TEXT", "the mill")
+    ids = tiny_vocab_file.with_name("ids")
+    ids.write_text("[5, 7]", encoding="utf-8")
+    programs = {"tokenmill": ([tiny_vocab_file], {}), "json": ([ids], {}), "re": ([], {"id": 5})}
+    measurement = load.measure(load.Case("tiny", programs), rounds=1)
+    assert measurement["differ"] == ["re"]
+    row = load.row_of(measurement, ["tokenmill", "json", "re", "absent"])
+    assert row[0] == "tiny"
+    assert row[3:5] == ["ids differ", "-"]
+    assert all(" = " in cell for cell in row[1:3])
+    assert row[2].endswith("x)")
+
+
+def test_a_library_that_fails_to_load_is_shown() -> None:
+    with pytest.raises(RuntimeError, match=r"(?s)import json: .*out of luck"):
+        load._run({"imports": "import json", "load": "raise ValueError('out of luck')"}, [], {})

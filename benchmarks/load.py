@@ -1,0 +1,224 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Loading: a fresh process imports the library, loads a tokenizer's file and encodes one text; compiled code cached.
+
+Ours encodes the text twice, as a column and by itself, since these are different kernels. Peers load the file that is
+their own: `tokenizers` a `tokenizer.json`, sentencepiece its model, tiktoken ranks or GPT-2's two files. Needs the
+larger data folder. The ids of the text are compared first.
+"""
+
+import argparse
+import dataclasses
+import hashlib
+import importlib.util
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from benchmarks import corpora, families, peers, report, timing, tokenizers
+from tokenizer import Tokenizer
+from tokenizer.formats import bpe_files
+from tokenizer.pre_tokenizers.scanner_patterns import TIKTOKEN_PATTERNS
+from tokenizer.trainers import BPETrainer
+
+TEXT = "The mill grinds text into tokens; it's 2026."
+LIMIT = 0.5
+"""Processor seconds until a tokenizer is to be ready."""
+
+# Both parts of a program read `paths`, `text` and `options`; the second leaves the ids in `ids`. The column of text is
+# made by hand: `pa.array` imports pandas, where there is one, which is pyarrow's affair.
+_PROGRAM = """
+import json, sys, time
+paths, text, options = json.loads(sys.argv[1])
+seconds, started = time.perf_counter(), time.process_time()
+{imports}
+imported = time.process_time()
+{load}
+ready, seconds = time.process_time(), time.perf_counter() - seconds
+print(json.dumps([imported - started, ready - started, seconds, list(ids)]))
+"""
+_OURS = {
+    "imports": "import pyarrow as pa\nfrom tokenizer import Tokenizer",
+    "load": """
+data = text.encode()
+ends = len(data).to_bytes(8, sys.byteorder)
+column = pa.LargeStringArray.from_buffers(1, pa.py_buffer(bytes(8) + ends), pa.py_buffer(data))
+tok = Tokenizer.from_file(paths[0], **options)
+ids = tok.encode_arrow(column)[0].as_py()
+assert ids == tok.encode(text, add_special_tokens=False).ids
+""",
+}
+_PEERS = {
+    "tokenizers": {
+        "imports": "from tokenizers import Tokenizer",
+        "load": "ids = Tokenizer.from_file(paths[0]).encode(text, add_special_tokens=False).ids",
+    },
+    "sentencepiece": {
+        "imports": "import sentencepiece",
+        "load": "ids = sentencepiece.SentencePieceProcessor(model_file=paths[0]).encode(text)",
+    },
+    "tiktoken": {
+        "imports": "import tiktoken, tiktoken.load",
+        "load": """
+if len(paths) == 2:
+    ranks = tiktoken.load.data_gym_to_mergeable_bpe_ranks(paths[1], paths[0])
+else:
+    ranks = tiktoken.load.load_tiktoken_bpe(paths[0])
+ids = tiktoken.Encoding("", pat_str=options["pattern"], mergeable_ranks=ranks, special_tokens={}).encode_ordinary(text)
+""",
+    },
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class Case:
+    """A tokenizer: the files and options of each library that loads it."""
+
+    name: str
+    programs: dict[str, tuple[list[Path], dict[str, Any]]]
+    """`tokenmill` first."""
+
+
+def main(arguments: list[str]) -> int:
+    """Runs the benchmark; returns the exit code."""
+    parser = argparse.ArgumentParser(prog="./run.sh bench load", description=__doc__)
+    parser.add_argument("--rounds", type=int, default=7, help="interleaved rounds (default 7)")
+    parser.add_argument("--save", action="store_true", help="keep the raw samples under benchmarks/results/")
+    options = parser.parse_args(arguments)
+    shared = corpora.shared_folder()
+    if shared is None:
+        print("nothing to measure: needs the vocabularies in the folder that TOKENMILL_SHARED names")
+        return 1
+    facts = report.machine() | report.versions("tokenmill", "numba", "numpy", "pyarrow", *_PEERS)
+    peers.stay_on_one_core()
+    print(report.describe(facts))
+    print("processor seconds of a fresh process on one core: import + load and encode = ready; medians of interleaved")
+    print(f"rounds; ours are to be at most {LIMIT}; in brackets how many times as long as ours\n")
+    with tempfile.TemporaryDirectory() as folder:
+        measurements = [measure(case, options.rounds) for case in cases(shared / "vocab", Path(folder))]
+    names = ["tokenmill", *_PEERS]
+    rows = [row_of(measurement, names) for measurement in measurements]
+    print(report.table(["tokenizer", *names, "wall-clock of ours"], rows))
+    if options.save:
+        print(f"\nraw samples: {report.save('load', facts, measurements)}")
+    return int(not all(measurement["equal"] for measurement in measurements))
+
+
+def cases(vocab: Path, folder: Path) -> Iterator[Case]:
+    """The tokenizers of the larger data folder, and one like cl100k, trained once; `folder` is for files of peers."""
+    gpt2 = [vocab / "gpt2-vocab.json", vocab / "gpt2-merges.txt"]
+    ours = folder / "gpt2"
+    ours.mkdir()
+    for path in gpt2:
+        (ours / path.name.removeprefix("gpt2-")).write_bytes(path.read_bytes())
+    tok = Tokenizer(**bpe_files.load_vocab_and_merges(*gpt2))
+    yield Case(
+        "GPT-2",
+        {"tokenmill": ([ours], {})} | _for_hf(tok, ours) | {"tiktoken": (gpt2, {"pattern": families.GPT2_PATTERN})},
+    )
+    ranks = _ranks()
+    pattern = "cl100k_base"
+    tok = Tokenizer.from_file(ranks, pattern=pattern)
+    yield Case(
+        "like cl100k, ranks",
+        {
+            "tokenmill": ([ranks], {"pattern": pattern}),
+            "tiktoken": ([ranks], {"pattern": TIKTOKEN_PATTERNS[pattern]}),
+        },
+    )
+    theirs = _for_hf(tok, folder / "cl100k")
+    yield Case("like cl100k, tokenizer.json", {"tokenmill": theirs["tokenizers"]} | theirs)
+    clip = vocab / "clip_bpe_simple_vocab_16e6.txt.gz"
+    yield Case("CLIP", {"tokenmill": ([clip], {})} | _for_hf(Tokenizer.from_file(clip), folder / "clip"))
+    for name, lowercase in tokenizers.BERT_VOCABULARIES.items():
+        path, options = vocab / f"{name}.txt", {"lowercase": lowercase}
+        tok = Tokenizer.from_file(path, lowercase=lowercase)
+        yield Case(name, {"tokenmill": ([path], options)} | _for_hf(tok, folder / name))
+    models = {name: vocab / f"{name}.model" for name in ("xlnet", "sp-test", "sp-ja")}
+    if importlib.util.find_spec("sentencepiece") is not None:
+        texts = corpora.load()
+        models |= {name: families.train(name, spec, texts) for name, spec in families.TRAINED.items()}
+    for name, path in models.items():
+        yield Case(name, {"tokenmill": ([path], {}), "sentencepiece": ([path], {})})
+
+
+def _for_hf(tok: Tokenizer, folder: Path) -> dict[str, tuple[list[Path], dict[str, Any]]]:
+    folder.mkdir(exist_ok=True)
+    path = folder / "for-peers.json"
+    path.write_text(peers.for_peers(tok.to_str()), encoding="utf-8")
+    return {"tokenizers": ([path], {})}
+
+
+def _ranks() -> Path:
+    """Trains 100256 tokens on the corpora, as many as cl100k has ranks; a second time they are there."""
+    texts = corpora.load()
+    key = hashlib.sha256(repr([text.digest for text in texts]).encode()).hexdigest()[:16]
+    path = corpora.REPOSITORY / "build" / f"cl100k-{key}.tiktoken"
+    if not path.is_file():
+        print("training a vocabulary like cl100k ...", flush=True)
+        tok = Tokenizer.untrained("none", "cl100k_base", byte_level=True)
+        trainer = BPETrainer(vocab_size=100_256, byte_level=True)
+        tok.train_from_iterator((text for corpus in texts for text in corpus.texts), trainer)
+        tok.save(path)
+    return path
+
+
+def measure(case: Case, rounds: int) -> dict[str, Any]:
+    """Loads with every library that is there, compares the ids, and times those whose ids are ours."""
+    programs = {
+        name: (_OURS if name == "tokenmill" else _PEERS[name], paths, options)
+        for name, (paths, options) in case.programs.items()
+        if name == "tokenmill" or importlib.util.find_spec(name) is not None
+    }
+    ids = {name: _run(*program)[3] for name, program in programs.items()}  # compiles what is not compiled
+    differ = [name for name in programs if ids[name] != ids["tokenmill"]]
+    samples: dict[str, list[list[float]]] = {name: [] for name in programs if name not in differ}
+    for _ in range(rounds):
+        for name, taken in samples.items():
+            taken.append(_run(*programs[name])[:3])
+    return {"tokenizer": case.name, "equal": not differ, "differ": differ, "samples": samples}
+
+
+def _run(program: dict[str, str], paths: list[Path], options: dict[str, Any]) -> list[Any]:
+    argument = json.dumps([list(map(str, paths)), TEXT, options])
+    command = [sys.executable, "-c", _PROGRAM.format(**program), argument]
+    done = subprocess.run(command, check=False, env=_environment(), capture_output=True, text=True)
+    if done.returncode:
+        raise RuntimeError(f"{program['imports']}: {done.stderr[-2000:]}")
+    measured: list[Any] = json.loads(done.stdout)
+    return measured
+
+
+def _environment() -> dict[str, str]:
+    # tiktoken would read its copy of the file; and Python is to keep its compiled sources as it does everywhere else.
+    kept = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+    return kept | {"TIKTOKEN_CACHE_DIR": ""}
+
+
+def row_of(measurement: dict[str, Any], names: list[str]) -> list[str]:
+    """Returns the cells of a tokenizer: `import + load = ready`, and in brackets how many times as long as ours."""
+    cells = [measurement["tokenizer"]]
+    medians = {
+        name: [timing.Timing(tuple(column)).median for column in zip(*samples, strict=True)]
+        for name, samples in measurement["samples"].items()
+    }
+    ours = medians["tokenmill"]
+    for name in names:
+        if name in measurement["differ"]:
+            cells.append("ids differ")
+        elif name not in medians:
+            cells.append("-")
+        else:
+            imported, ready, _ = medians[name]
+            cell = f"{imported:.2f} + {ready - imported:.2f} = {ready:.2f}"
+            remark = f" ({ready / ours[1]:.1f}x)" if name != "tokenmill" else " too slow" if ready > LIMIT else ""
+            cells.append(cell + remark)
+    return [*cells, f"{ours[2]:.2f}"]
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
