@@ -2,40 +2,32 @@
 """`Tokenizer`: composes normalizer, pre-tokenizer, model, post-processor and decoder, under HF's method names."""
 
 import dataclasses
-import functools
 import hashlib
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 
 from tokenizer import decoders, unicode_data
-from tokenizer.added_tokens import AddedToken, Segments, SpecialPolicy
-from tokenizer.aligned import AlignedText
-from tokenizer.composition import DEFAULT_CACHE_BYTES, Composition
+from tokenizer.added_tokens import AddedToken, SpecialPolicy
+from tokenizer.composition import DEFAULT_CACHE_BYTES
 from tokenizer.compositions import named_normalizer, named_pre_tokenizer, parts_for
-from tokenizer.counting import Tally
-from tokenizer.decoding import IdDecoder
-from tokenizer.encoding import EncodedToken, Encoding, EncodingBuilder, assemble
+from tokenizer.decoding import Decoder
+from tokenizer.encoder import Encoder
 from tokenizer.engines.choice import NO_NORMALIZER
-from tokenizer.layout import lay_out
 from tokenizer.models import WordPiece
 from tokenizer.normalizers import BertNormalizer
-from tokenizer.plan import EncodePlan
-from tokenizer.post_processors import BertProcessing, n_added
+from tokenizer.post_processors import BertProcessing
 from tokenizer.pre_tokenizers import BertPreTokenizer
-from tokenizer.ragged import Ragged, list_array, null_rows, text_rows
-from tokenizer.sampling import Sampling
 from tokenizer.trainers.base import Trainer
 from tokenizer.word_counter import WordCounter, count_texts, read_lines
 
 BERT_SPECIAL_TOKENS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 
 
-class Tokenizer(Composition):
+class Tokenizer(Encoder, Decoder):
     """Turns text into token ids and back.
 
     Made by `from_file`, `from_str` or `for_bert`. Methods may be called from several threads at once, except those
@@ -226,160 +218,7 @@ class Tokenizer(Composition):
         versions = repr(sorted(unicode_data.UNICODE_VERSIONS.items()))
         return hashlib.sha256(f"{self.to_str()}\n{versions}".encode()).hexdigest()
 
-    # Encoding.
-
-    @functools.cached_property
-    def _plan(self) -> EncodePlan:
-        return EncodePlan(
-            self.normalizer,
-            self.pre_tokenizer,
-            self._require_model(),
-            self.added_tokens,
-            self.special,
-            self._cache_bytes,
-        )
-
-    def encode_arrow(
-        self,
-        texts: Any,
-        add_special_tokens: bool = False,
-        tally: Tally | None = None,
-        *,
-        sampling: Sampling | None = None,
-        first_row: int = 0,
-    ) -> pa.LargeListArray:
-        """Encodes a text column: the fast path, with no Python object per text or token.
-
-        Args:
-          texts: pa.Array or pa.ChunkedArray of string, large_string, string_view or a dictionary of those.
-          add_special_tokens: whether to lay rows out by the post-processor's single template.
-          tally: counts what is met, see `new_tally`; one per thread. Not with `sampling`.
-          sampling: how to draw tokens at random, BPE and Unigram only; None for the one best way.
-          first_row: number of the first text in its corpus, for `sampling`: rows then do not depend on batches.
-
-        Returns:
-          One row of int32 ids per text, in order; truncated and padded if that is enabled. Null for null.
-
-        Raises:
-          TypeError: if `texts` is not a text column.
-          ValueError: if sampling is asked for with a tally, or of a model that is neither BPE nor Unigram.
-        """
-        if sampling is not None:
-            if tally is not None:
-                raise ValueError("a tally counts the best way only; pass either tally= or sampling=")
-            ids = self._plan.encode_sampled(text_rows(texts), sampling, first_row)
-            return self._laid_out(ids, add_special_tokens, null_rows(texts))
-        return self.encode_segments(text_rows(texts), add_special_tokens, tally, null_rows(texts))
-
-    def encode_segments(
-        self,
-        text: Ragged | Segments,
-        add_special_tokens: bool = False,
-        tally: Tally | None = None,
-        nulls: pa.Array | None = None,
-    ) -> pa.LargeListArray:
-        """Encodes rows of valid UTF-8, or rows that are cut into segments, some of which are tokens already.
-
-        As `encode_arrow`; null where `nulls` is true.
-        """
-        return self._laid_out(self._plan.encode(text, tally), add_special_tokens, nulls)
-
-    def _laid_out(self, ids: Ragged, add_special_tokens: bool, nulls: pa.Array | None) -> pa.LargeListArray:
-        template = self._template(add_special_tokens)
-        if n_added(template.single, template.special_tokens) or self.truncation or self.padding:
-            ids = lay_out(ids, template, self.truncation, self.padding)
-        return list_array(ids.values, ids.offsets, nulls)
-
-    def nbest_encode(self, text: str, n: int) -> list[list[int]]:
-        """Returns the ids of the `n` best ways to cut a text, best first, fewer where there are fewer.
-
-        For Unigram models of sentencepiece; no special tokens. Scores are summed in double precision. Slow: plain
-        Python, time and memory grow with `n` times the length of the text.
-
-        Raises:
-          ValueError: if the model is another, `n` is not positive, or a character is not covered.
-        """
-        return self._plan.nbest(text, n)
-
-    def encode(self, text: str, pair: str | None = None, add_special_tokens: bool = True) -> Encoding:
-        """Encodes one text, or a pair, with everything an `Encoding` has. For columns of text use `encode_arrow`."""
-        builder = self._encode(text, pair, add_special_tokens)
-        return self._build(builder, self.padding.target(len(builder.ids)) if self.padding else 0)
-
-    def encode_aligned(self, parts: list[tuple[AlignedText, int]], add_special_tokens: bool = True) -> Encoding:
-        """Encodes one text that is given in parts, each with the id it has if it is a token already, else -1.
-
-        Offsets are those of the text that the parts say they come from.
-        """
-        trims = self.post_processor.trims if self.post_processor else ()
-        template = self._template(add_special_tokens)
-        builder = assemble(template, [self._aligned(parts)], self.truncation, trims)
-        return self._build(builder, self.padding.target(len(builder.ids)) if self.padding else 0)
-
-    def encode_batch(self, inputs: Iterable[str | tuple[str, str]], add_special_tokens: bool = True) -> list[Encoding]:
-        """Encodes texts or pairs; the same as `encode` for each, but padding may follow the longest."""
-        pairs = (item if isinstance(item, tuple) else (item, None) for item in inputs)
-        builders = [self._encode(text, pair, add_special_tokens) for text, pair in pairs]
-        target = self.padding.target(max((len(b.ids) for b in builders), default=0)) if self.padding else 0
-        return [self._build(builder, target) for builder in builders]
-
-    def _encode(self, text: str, pair: str | None, add_special_tokens: bool) -> EncodingBuilder:
-        sequences = [self._tokens(text)] if pair is None else [self._tokens(text), self._tokens(pair)]
-        trims = self.post_processor.trims if self.post_processor else ()
-        return assemble(self._template(add_special_tokens), sequences, self.truncation, trims)
-
-    def _tokens(self, text: str) -> list[EncodedToken]:
-        if not isinstance(text, str):
-            raise TypeError(f"text must be a str, got {type(text).__name__}")
-        return self._aligned([(AlignedText.original(text), -1)])
-
-    def _aligned(self, parts: list[tuple[AlignedText, int]]) -> list[EncodedToken]:
-        found = self._plan.align(parts)
-        return [EncodedToken(token.id, self._token_of[token.id], token.span, token.word) for token in found]
-
-    def _build(self, builder: EncodingBuilder, length: int) -> Encoding:
-        if self.padding is None:
-            return builder.build()
-        pad = (self.padding.pad_id, self.padding.pad_token, self.padding.pad_type_id)
-        return builder.build_padded(length, pad, self.padding.direction == "left")
-
-    # Decoding.
-
-    @functools.cached_property
-    def _id_decoder(self) -> IdDecoder:
-        decoder = self.decoder
-        if isinstance(decoder, decoders.WordPiece) and getattr(self.model, "oov_policy", None) == "byte":
-            # HF's WordPiece has no byte tokens of its own making.
-            decoder = dataclasses.replace(decoder, byte_tokens=True)
-        return IdDecoder(self._token_of, [t.id for t in self.added_tokens if t.special], decoder)
-
-    def decode(self, ids: Sequence[int], skip_special_tokens: bool = True) -> str:
-        """Decodes one row of ids; bytes that are not UTF-8 become U+FFFD.
-
-        Raises:
-          ValueError: if an id belongs to no token.
-        """
-        values = np.asarray(ids, np.int64)
-        rows = Ragged(values, np.array([0, values.size], np.int64))
-        return self._id_decoder.decode_rows(rows, skip_special_tokens)[0]
-
-    def decode_batch(self, batch: Iterable[Sequence[int]], skip_special_tokens: bool = True) -> list[str]:
-        """Decodes rows of ids, each as `decode` does."""
-        return [self.decode(ids, skip_special_tokens) for ids in batch]
-
-    def decode_arrow(self, ids: Any, skip_special_tokens: bool = True) -> pa.LargeStringArray:
-        """Decodes a list column of ids, each row as `decode` does; null for null.
-
-        Raises:
-          TypeError: if it is not a list column of integers. ValueError: if an id belongs to no token.
-        """
-        return self._id_decoder.decode_arrow(ids, skip_special_tokens)
-
-    # Counting, explaining.
-
-    def new_tally(self) -> Tally:
-        """Returns an empty tally for `encode_arrow`: words met, words and characters the unknown token swallowed."""
-        return self._plan.new_tally()
+    # Training.
 
     def new_word_counter(self) -> WordCounter:
         """Returns an empty counter of normalized pre-tokens, as a vocabulary is trained on; needs no model.
@@ -387,8 +226,6 @@ class Tokenizer(Composition):
         Special and other added tokens are text to it, as they are to HF's trainers.
         """
         return WordCounter(self.normalizer, self.pre_tokenizer)
-
-    # Training.
 
     @classmethod
     def untrained(
@@ -467,6 +304,8 @@ class Tokenizer(Composition):
         self.__dict__.clear()
         self.__dict__.update(trained.__dict__)
         return self
+
+    # Explaining.
 
     def explain(self) -> str:
         """Says which stages run fused in a compiled kernel, which beside it, and how full the word cache is."""

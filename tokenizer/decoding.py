@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Ids back to text, a column at a time: every token's text is known beforehand, a kernel joins them."""
+"""`Decoder`: ids back to text, a column at a time; every token's text is known beforehand, a kernel joins them."""
 
+import dataclasses
+import functools
 import itertools
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -10,6 +12,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from tokenizer import decoders
+from tokenizer.composition import Composition
 from tokenizer.kernels import rows as kernels
 from tokenizer.ragged import Ragged, id_rows, null_rows, read_only, string_array
 
@@ -127,3 +130,37 @@ class IdDecoder:
 def _mask(ids: Any) -> npt.NDArray[np.bool_] | None:
     nulls = null_rows(ids)
     return None if nulls is None else nulls.to_numpy(zero_copy_only=False)
+
+
+class Decoder(Composition):
+    """The half of a tokenizer that turns ids into text."""
+
+    @functools.cached_property
+    def _id_decoder(self) -> IdDecoder:
+        decoder = self.decoder
+        if isinstance(decoder, decoders.WordPiece) and getattr(self.model, "oov_policy", None) == "byte":
+            # HF's WordPiece has no byte tokens of its own making.
+            decoder = dataclasses.replace(decoder, byte_tokens=True)
+        return IdDecoder(self._token_of, [t.id for t in self.added_tokens if t.special], decoder)
+
+    def decode(self, ids: Sequence[int], skip_special_tokens: bool = True) -> str:
+        """Decodes one row of ids; bytes that are not UTF-8 become U+FFFD.
+
+        Raises:
+          ValueError: if an id belongs to no token.
+        """
+        values = np.asarray(ids, np.int64)
+        rows = Ragged(values, np.array([0, values.size], np.int64))
+        return self._id_decoder.decode_rows(rows, skip_special_tokens)[0]
+
+    def decode_batch(self, batch: Iterable[Sequence[int]], skip_special_tokens: bool = True) -> list[str]:
+        """Decodes rows of ids, each as `decode` does."""
+        return [self.decode(ids, skip_special_tokens) for ids in batch]
+
+    def decode_arrow(self, ids: Any, skip_special_tokens: bool = True) -> pa.LargeStringArray:
+        """Decodes a list column of ids, each row as `decode` does; null for null.
+
+        Raises:
+          TypeError: if it is not a list column of integers. ValueError: if an id belongs to no token.
+        """
+        return self._id_decoder.decode_arrow(ids, skip_special_tokens)
