@@ -41,9 +41,15 @@ def engine_of(normalizer: SentencePieceNormalizer, model: object) -> Engine:
     return engine
 
 
-def encode(engine: Engine, texts: list[str], tally: Tally | None = None) -> list[list[int]]:
-    ids = engine.encode(text_rows(texts), no_tokens(), np.ones(len(texts), np.bool_), tally)
-    return [ids.values[a:b].tolist() for a, b in itertools.pairwise(ids.offsets)]
+def encode(engine: Engine, texts: list[str], tally: Tally | None = None, more: str = "") -> list[list[int]]:
+    """Encodes rows in front of another one, `more`, whose ids are left out."""
+    rows = text_rows([*texts, more])
+    ids = engine.encode(rows, no_tokens(), np.ones(rows.n_rows, np.bool_), tally)
+    return [ids.values[a:b].tolist() for a, b in itertools.pairwise(ids.offsets)][:-1]
+
+
+FAR = " " * 100
+"""With this behind them texts are far enough from the end of the column to be read in blocks of 64 bytes."""
 
 
 def slowly(normalizer: SentencePieceNormalizer, model: Unigram, text: str) -> list[int]:
@@ -105,7 +111,8 @@ def unigrams(draw: st.DrawFn, symbols: tuple[str, ...]) -> Unigram:
     return Unigram(vocab, 0, byte_fallback, kinds)
 
 
-TEXTS = st.lists(st.text(ALPHABET, max_size=40), max_size=8)
+# Longer ones are of few characters, so that units come back.
+TEXTS = st.lists(st.one_of(st.text(ALPHABET, max_size=40), st.text("ab \n\té玫x\x01", max_size=150)), max_size=8)
 
 
 @given(st.data(), TEXTS)
@@ -115,8 +122,10 @@ def test_unigram_rows_are_those_of_the_slow_way(data: st.DataObject, texts: list
     engine = engine_of(normalizer, model)
     expected = [slowly(normalizer, model, text) for text in texts]
     assert encode(engine, texts) == expected
-    # Once more, from the cache; in another order; and each alone.
+    # Once more, from the cache; in another order; in blocks; and each alone.
     assert encode(engine, texts[::-1]) == expected[::-1]
+    assert encode(engine, texts, more=FAR) == expected
+    assert encode(engine, texts[::-1], more=FAR) == expected[::-1]
     assert [encode(engine, [text])[0] for text in texts] == expected
 
 
@@ -139,7 +148,8 @@ def test_bpe_rows_are_those_of_the_slow_way(data: st.DataObject, texts: list[str
     engine = engine_of(normalizer, model)
     expected = [merged_slowly(normalizer, model, text) for text in texts]
     assert encode(engine, texts) == expected
-    assert encode(engine, texts[::-1]) == expected[::-1]
+    assert encode(engine, texts[::-1], more=FAR) == expected[::-1]
+    assert encode(engine, texts, more=FAR) == expected
 
 
 PLAIN = SentencePieceNormalizer(charsmap(RULES))

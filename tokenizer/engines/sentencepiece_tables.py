@@ -11,7 +11,9 @@ from tokenizer.kernels import sentencepiece_units as kernels
 from tokenizer.kernels import unigram
 from tokenizer.kernels.caches import CacheArrays, CounterArrays
 from tokenizer.kernels.classes import N_CODE_POINTS
+from tokenizer.kernels.sentencepiece_blocks import BLOCK_BYTES
 from tokenizer.kernels.sentencepiece_cache import ID_BITS
+from tokenizer.kernels.sentencepiece_sums import SUM_UNIT
 from tokenizer.models import BPE, Unigram
 from tokenizer.models.bpe import BPETables, new_bpe_scratch
 from tokenizer.models.bpe_tables import BPEScratch
@@ -29,6 +31,10 @@ class RawTables(NamedTuple):
     steps: SentencePieceTables
     kinds: npt.NDArray[np.uint8]
     """uint8[256]: WORD, SEPARATOR or ALONE."""
+    block_separators: tuple[np.uint64, ...]
+    """For each of `sentencepiece_blocks.BLOCK_BYTES` all ones where it is a SEPARATOR, else 0."""
+    block_alone: tuple[np.uint64, ...]
+    """The same for ALONE, but 0 where it is not a unit of its own behind every ASCII character."""
     characters: npt.NDArray[np.int32]
     """int32[0x110000]."""
     alone_ids: npt.NDArray[np.int32]
@@ -45,6 +51,8 @@ class RawTables(NamedTuple):
     """Stands for an id where a character becomes byte pieces."""
     space_id: int
     """The piece "▁"."""
+    alone_cost: int
+    """What such a character, or the piece "▁", adds to the bound of a sum at most; see kernels.sentencepiece_sums."""
     ids_per_byte: float
     """The most ids that a byte of a row can become, the "▁" in front left out."""
 
@@ -187,9 +195,12 @@ def raw_tables(normalizer: SentencePieceNormalizer, model: Any) -> RawTables | N
     kernels.set_apart(characters, joins, apart)
     lonely = np.arange(1, 33)
     kinds[lonely[(characters[lonely] < 0) & (kinds[lonely] == kernels.WORD)]] = kernels.ALONE
+    ends_units = not normalizer.remove_extra_whitespaces and bool((characters[0x21:0x80] != 0).all())
     return RawTables(
         steps=normalizer.tables.steps,
         kinds=read_only(kinds),
+        block_separators=_block_masks(kinds[list(BLOCK_BYTES)] == kernels.SEPARATOR),
+        block_alone=_block_masks((kinds[list(BLOCK_BYTES)] == kernels.ALONE) & ends_units),
         characters=read_only(characters),
         alone_ids=read_only(alone_ids),
         joins=read_only(joins),
@@ -198,8 +209,21 @@ def raw_tables(normalizer: SentencePieceNormalizer, model: Any) -> RawTables | N
         unk_id=-1 if spells else unk_id,
         spelled=n_ids,
         space_id=single[SPACE],
+        alone_cost=_largest_cost(model, list(single.values())),
         ids_per_byte=normalizer.tables.growth,
     )
+
+
+def _block_masks(are: npt.NDArray[np.bool_]) -> tuple[np.uint64, ...]:
+    return tuple(~np.uint64(0) if is_one else np.uint64(0) for is_one in are.tolist())
+
+
+def _largest_cost(model: Any, ids: list[int]) -> int:
+    """Returns what one of these pieces, or an unknown character, adds to the bound of a sum at most."""
+    if not isinstance(model, Unigram):
+        return 0
+    largest = max(np.abs(model.tables.scores[ids]).max(), abs(model.tables.unk_score))
+    return int(min(largest, 1e9)) // SUM_UNIT + 2
 
 
 class _Vocabulary(NamedTuple):

@@ -20,10 +20,10 @@ _MIX_1 = np.uint64(0x9E3779B97F4A7C15)
 _MIX_2 = np.uint64(0xC2B2AE3D27D4EB4F)
 
 # The length column of a slot: bits 0..7 bytes, 8..9 what stands in front, 10 whether an unknown token is among the
-# ids, 11 whether the part is irregular, 16..31 how many ids, 32..47 up to which sum the ids hold, in units of 4.
-FRONT_SHIFT, HAS_UNKNOWN, IRREGULAR, N_SHIFT, SAFE_SHIFT = 8, 1 << 10, 1 << 11, 16, 32
-_KEY_MASK, _N_MASK = 0x3FF, 0xFFFF
-SAFE_UNIT = 4
+# ids, 11 whether the part is irregular, 16..31 how many ids, 32..47 up to which sum the ids hold, 48..62 what they add
+# to the bound of the sum, both in units of SUM_UNIT.
+FRONT_SHIFT, HAS_UNKNOWN, IRREGULAR, N_SHIFT, _SAFE_SHIFT, _COST_SHIFT = 8, 1 << 10, 1 << 11, 16, 32, 48
+_KEY_MASK, _N_MASK, _SAFE_MASK, _MAX_COST = 0x3FF, 0xFFFF, 0xFFFF, 0x7FFF
 ID_BITS = 21
 _ID_MASK = (1 << ID_BITS) - 1
 _IDS_IN_SLOT = 3
@@ -38,6 +38,11 @@ def _same_bytes(pool, p, data, at, w):
 
 
 @kernel_part
+def _first_slot(k0, k1, wanted, mask):
+    return (((k0 ^ (k1 * _MIX_2) ^ np.uint64(wanted)) * _MIX_1) >> np.uint64(32)) & mask
+
+
+@kernel_part
 def find_part(cache, data, at, w, front):
     """Returns `(slot, whether it holds the part, the key)`; w is in 1..LONGEST_CACHED."""
     slots = cache.slots
@@ -47,7 +52,7 @@ def find_part(cache, data, at, w, front):
     else:
         k0, k1 = key_of(data, at, w)
     wanted = w | (front << FRONT_SHIFT)
-    j = (((k0 ^ (k1 * _MIX_2) ^ np.uint64(wanted)) * _MIX_1) >> np.uint64(32)) & mask
+    j = _first_slot(k0, k1, wanted, mask)
     while True:
         found = slots[j, LENGTH]
         if found == 0:
@@ -62,10 +67,22 @@ def find_part(cache, data, at, w, front):
 
 
 @kernel_part
-def remember_part(cache, j, data, at, w, k0, k1, front, out, first, last, notes, safe):
+def safe_of(notes):
+    """Returns up to which bound of the sum so far the ids of a slot hold; notes is its length column."""
+    return (notes >> _SAFE_SHIFT) & _SAFE_MASK
+
+
+@kernel_part
+def cost_of_slot(notes):
+    """Returns what the ids of a slot add to the bound."""
+    return notes >> _COST_SHIFT
+
+
+@kernel_part
+def remember_part(cache, j, data, at, w, k0, k1, front, out, first, last, notes, safe, cost):
     """Keeps the ids `out[first:last]` of a part in the empty slot `j`, if there is room.
 
-    notes: HAS_UNKNOWN, IRREGULAR; safe: up to which sum the ids hold, at least 0.
+    notes: HAS_UNKNOWN, IRREGULAR; safe: up to which bound the ids hold, in 0.._SAFE_MASK; cost: what they add to it.
     """
     slots, words, ids, state = cache.slots, cache.words, cache.ids, cache.state
     n = last - first
@@ -74,6 +91,7 @@ def remember_part(cache, j, data, at, w, k0, k1, front, out, first, last, notes,
         or (w > SHORT_WORD_BYTES and state[CACHE_POOL_USED] + w > words.size)
         or (n > _IDS_IN_SLOT and state[CACHE_IDS_USED] + n > ids.size)
         or n > _N_MASK
+        or cost > _MAX_COST
     ):
         return
     slots[j, KEY_0] = np.int64(k0)
@@ -83,7 +101,9 @@ def remember_part(cache, j, data, at, w, k0, k1, front, out, first, last, notes,
         for q in range(w):
             words[state[CACHE_POOL_USED] + q] = data[at + q]
         state[CACHE_POOL_USED] += w
-    slots[j, LENGTH] = w | (front << FRONT_SHIFT) | notes | (n << N_SHIFT) | ((safe // SAFE_UNIT) << SAFE_SHIFT)
+    slots[j, LENGTH] = (
+        w | (front << FRONT_SHIFT) | notes | (n << N_SHIFT) | (safe << _SAFE_SHIFT) | (cost << _COST_SHIFT)
+    )
     if n <= _IDS_IN_SLOT:
         value = np.int64(0)
         for q in range(n):
@@ -110,6 +130,39 @@ def emit_part(cache, j, out, o):
         for q in range(n):
             out[o + q] = cache.ids[value + q]
     return o + n
+
+
+@kernel_part
+def emit_short(cache, slot_mask, data, at, w, front, bound, out, o):
+    """Appends the ids of a part of up to 16 bytes that is in the cache, has no unknown token, and holds for the bound.
+
+    This is the way that almost every unit takes, so it does nothing else. `slot_mask` is uint64, one less than there
+    are slots; `data` is readable for 16 bytes after `at`. Returns `(o, new bound, True)`, or `(o, bound, False)`.
+    """
+    slots = cache.slots
+    k0, k1 = short_key(data, at, w)
+    wanted = w | (front << FRONT_SHIFT)
+    j = _first_slot(k0, k1, wanted, slot_mask)
+    while True:
+        notes = slots[j, LENGTH]
+        differs = (k0 ^ np.uint64(slots[j, KEY_0])) | (k1 ^ np.uint64(slots[j, KEY_1]))
+        if differs == np.uint64(0) and notes & (_KEY_MASK | HAS_UNKNOWN | IRREGULAR) == wanted:
+            break
+        if notes == 0:
+            return o, bound, False
+        j = (j + np.uint64(1)) & slot_mask
+    n = (notes >> N_SHIFT) & _N_MASK
+    if bound >= safe_of(notes) or n == 0:
+        return o, bound, False
+    value = slots[j, VALUE]
+    if n > _IDS_IN_SLOT:
+        for q in range(n):
+            out[o + q] = cache.ids[value + q]
+    else:
+        out[np.uint64(o)] = np.int32(value & _ID_MASK)
+        out[np.uint64(o + 1)] = np.int32((value >> ID_BITS) & _ID_MASK)
+        out[np.uint64(o + 2)] = np.int32(value >> (2 * ID_BITS))
+    return o + n, bound + cost_of_slot(notes), True
 
 
 @kernel_part

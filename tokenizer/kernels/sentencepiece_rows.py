@@ -8,25 +8,29 @@ A model is three `kernel_part`s, passed by name and inlined:
 - `follow(total, out, first, last, model) -> total` adds the scores of ids to the sum so far;
 - `encode_row(text, w, model, scratch, out, o) -> o` encodes a whole normalized row, unknown tokens fused.
 
-`safe` is below which size of the sum so far the ids are always these, -1 for none; models without sums give `ALWAYS`.
+`safe` is below which bound of the sum so far (see `sentencepiece_sums`) the ids are always these, -1 for none; models
+without sums give `ALWAYS`.
 """
 
 import numpy as np
 
-from tokenizer.kernels.compiling import kernel_part
+from tokenizer.kernels.compiling import kernel_part, trailing_zeros
 from tokenizer.kernels.sentencepiece import normalize
+from tokenizer.kernels.sentencepiece_blocks import BLOCK_READS, block_units
 from tokenizer.kernels.sentencepiece_cache import (
     HAS_UNKNOWN,
     IRREGULAR,
     LONGEST_CACHED,
     LONGEST_WHOLE,
-    SAFE_SHIFT,
-    SAFE_UNIT,
+    cost_of_slot,
     emit_part,
+    emit_short,
     find_part,
     fuse_unknown,
     remember_part,
+    safe_of,
 )
+from tokenizer.kernels.sentencepiece_sums import MAX_BOUND, catch_up, cost_of, exactly, follow_one
 from tokenizer.kernels.sentencepiece_units import (
     ALONE,
     FRONT,
@@ -40,20 +44,17 @@ from tokenizer.kernels.sentencepiece_units import (
     part_stop,
     unit_stop,
 )
-from tokenizer.kernels.unigram import REBASE_BELOW
 from tokenizer.kernels.word_cache import AT_BYTE, AT_ID, AT_ROW, CACHE_MISSES, COUNTER_TOTAL, IN_ROW, count_word
 from tokenizer.kernels.word_encoding import key_of
-from tokenizer.kernels.word_table import LENGTH
+from tokenizer.kernels.word_table import LENGTH, SHORT_WORD_BYTES
 
-ALWAYS = 65535 * 4
-"""The largest `safe`: more than any sum."""
+ALWAYS = 65535
+"""The largest `safe`: more than any bound."""
 
 NEEDED = 4
 """Cell of `position`; the others are those of `word_cache`."""
 _SPARE_IDS = 2048
 """A part is written twice where rounding may decide, and a cached one stores three ids whatever it has."""
-
-_NO_REBASE = np.int64(-REBASE_BELOW)
 
 _UNSPACED = 0xE1
 """First byte of characters of three bytes and more, but those of the scripts of India, which have spaces. Units that
@@ -88,13 +89,21 @@ def _emit_alone(data, i, after, token, tables, out, o):
 
 
 @kernel_part
+def _remember_alone(cache, data, i, out, first, last, cost):
+    """Keeps the ids of the byte at `i`, a unit of its own, where `emit_short` finds them."""
+    j, found, k0, k1 = find_part(cache, data, i, 1, INSIDE)
+    if not found:
+        remember_part(cache, j, data, i, 1, k0, k1, INSIDE, out, first, last, 0, max(MAX_BOUND - cost, 0), cost)
+
+
+@kernel_part
 def _encode_part(
-    encode_part, follow, data, at, stop, front, ends_unit, tables, model, scratch, work, row_first, total, o
+    encode_part, follow, data, at, stop, front, ends_unit, tables, model, scratch, work, row_first, sums, o
 ):
     """Encodes one part, from the cache or from the model.
 
-    Returns `(o, total, safe, whether it is regular, whether an unknown token is in it)`; safe is -1 where the sum so
-    far decided.
+    Returns `(o, sums, safe, cost, whether it is regular, whether an unknown token is in it)`; safe and cost as in the
+    cache, safe is -1 where the sum so far decided.
     """
     cache, out, text = work.cache, work.out, work.text
     w = stop - at
@@ -105,40 +114,48 @@ def _encode_part(
         if found:
             notes = cache.slots[j, LENGTH]
             if notes & IRREGULAR:
-                return o, total, np.int64(-1), False, False
-            safe = (notes >> SAFE_SHIFT) * SAFE_UNIT
-            if abs(total) < safe:
+                return o, sums, np.int64(-1), np.int64(0), False, False
+            safe, cost = safe_of(notes), cost_of_slot(notes)
+            if sums[2] >= safe or notes & HAS_UNKNOWN:
+                sums = catch_up(follow, sums, out, o, model)
+            if sums[2] < safe:
                 o = emit_part(cache, j, out, o)
-                total = follow(total, out, before, o, model)
-                if notes & HAS_UNKNOWN:
-                    return fuse_unknown(out, before, o, row_first, tables.unk_id), total, safe, True, True
-                return o, total, safe, True, False
+                if notes & HAS_UNKNOWN == 0:
+                    return o, (sums[0], sums[1], sums[2] + cost), safe, cost, True, False
+                total = follow(sums[0], out, before, o, model)
+                o = fuse_unknown(out, before, o, row_first, tables.unk_id)
+                return o, exactly(total, o), safe, cost, True, True
     cache.state[CACHE_MISSES] += 1
     n, regular = normalize_part(data, at, stop, front, ends_unit, tables, text)
     if not regular:
         if cached and not found:
-            remember_part(cache, j, data, at, w, k0, k1, front, out, o, o, IRREGULAR, 0)
-        return o, total, np.int64(-1), False, False
+            remember_part(cache, j, data, at, w, k0, k1, front, out, o, o, IRREGULAR, 0, 0)
+        return o, sums, np.int64(-1), np.int64(0), False, False
     safe = np.int64(ALWAYS)
-    total_before = total
+    sums = catch_up(follow, sums, out, o, model)
+    total_before = sums[0]
+    total = total_before
+    cost = np.int64(0)
     if n > 0:
         o, total, safe = encode_part(text, n, total, model, scratch, out, o)
+        if safe < ALWAYS:
+            cost = cost_of(total - total_before)
     unknown = tables.unk_id >= 0 and _has_unknown(out, before, o, tables.unk_id)
     if cached and not found:
         notes = HAS_UNKNOWN if unknown else 0
-        remember_part(cache, j, data, at, w, k0, k1, front, out, before, o, notes, max(safe, 0))
-    if abs(total_before) >= safe:
+        remember_part(cache, j, data, at, w, k0, k1, front, out, before, o, notes, max(safe, 0), cost)
+    if sums[2] >= safe:
         safe = np.int64(-1)
     if unknown:
         o = fuse_unknown(out, before, o, row_first, tables.unk_id)
-    return o, total, safe, True, unknown
+    return o, exactly(total, o), safe, cost, True, unknown
 
 
 @kernel_part
 def _encode_unit(
-    encode_part, follow, data, first, stop, front, ends_unit, tables, model, scratch, work, row_first, total, o
+    encode_part, follow, data, first, stop, front, ends_unit, tables, model, scratch, work, row_first, sums, o
 ):
-    """Encodes one unit; returns `(o, total, whether it is regular, whether an unknown token is in it)`."""
+    """Encodes one unit; returns `(o, sums, whether it is regular, whether an unknown token is in it)`."""
     cache, out = work.cache, work.out
     w = stop - first
     lead = first
@@ -150,15 +167,13 @@ def _encode_unit(
         j, found, k0, k1 = find_part(cache, data, first, w, front)
         if found:
             notes = cache.slots[j, LENGTH]
-            if abs(total) < (notes >> SAFE_SHIFT) * SAFE_UNIT and notes & (HAS_UNKNOWN | IRREGULAR) == 0:
-                before = o
-                o = emit_part(cache, j, out, o)
-                return o, follow(total, out, before, o, model), True, False
+            if sums[2] < safe_of(notes) and notes & (HAS_UNKNOWN | IRREGULAR) == 0:
+                return emit_part(cache, j, out, o), (sums[0], sums[1], sums[2] + cost_of_slot(notes)), True, False
     before = o
-    total_before = total
+    sums_before = sums
     unknown = False
-    safe_whole = np.int64(ALWAYS)
-    largest = np.float32(0.0)
+    # Up to which bound the whole unit holds, and how much its parts have added to the bound so far.
+    safe_whole, added = np.int64(ALWAYS), np.int64(0)
     n_parts = 0
     at = first
     here = front
@@ -170,45 +185,49 @@ def _encode_unit(
         if end == after and token >= 0 and (here != FRONT or not _joins_space(code_point, tables)):
             if here == FRONT:
                 out[o] = tables.space_id
-                total = follow(total, out, o, o + 1, model)
+                sums = follow_one(follow, sums, out, o, o + 1, tables.alone_cost, model)
+                added += tables.alone_cost
                 o += 1
             here = INSIDE
             before_token = o
             o = _emit_alone(data, at, end, token, tables, out, o)
-            total = follow(total, out, before_token, o, model)
+            added += tables.alone_cost
             if token == tables.unk_id:
                 unknown = True
+                sums = catch_up(follow, sums, out, before_token, model)
+                total = follow(sums[0], out, before_token, o, model)
                 o = before_token
                 if o == row_first or out[o - 1] != token:
                     o += 1
-            largest = max(largest, abs(total - total_before))
+                sums = exactly(total, o)
+            else:
+                sums = follow_one(follow, sums, out, before_token, o, tables.alone_cost, model)
             at = end
             code_point = following
             after = after_following
             continue
         part_first = o
-        ahead = np.int64(min(largest, ALWAYS)) + 2  # rounded up, and what rounding may add
-        o, total, safe, regular, has_unknown = _encode_part(
+        o, sums, safe, cost, regular, has_unknown = _encode_part(
             encode_part, follow, data, at, end, here, ends_unit and end == stop, tables, model, scratch, work,
-            row_first, total, o,
+            row_first, sums, o,
         )  # fmt: skip
         if not regular:
-            return before, total_before, False, False
+            return before, sums_before, False, False
         unknown = unknown or has_unknown
-        safe_whole = min(safe_whole, safe - ahead)
-        largest = max(largest, abs(total - total_before))
+        safe_whole = min(safe_whole, safe - added)
+        added += cost
         if o > part_first or here == INSIDE:
             here = INSIDE
         at = end
         code_point = following
         after = after_following
     # Between the parts a sum may begin again at zero; no whole unit is kept for sums that come near.
-    safe_whole = min(safe_whole, _NO_REBASE - np.int64(min(largest, ALWAYS)) - 2)
+    safe_whole = min(safe_whole, MAX_BOUND - added)
     if whole and n_parts > 1 and not unknown and not found and safe_whole > 0 and o > before:
         j, found, k0, k1 = find_part(cache, data, first, w, front)
         if not found:
-            remember_part(cache, j, data, first, w, k0, k1, front, out, before, o, 0, safe_whole)
-    return o, total, True, unknown
+            remember_part(cache, j, data, first, w, k0, k1, front, out, before, o, 0, safe_whole, added)
+    return o, sums, True, unknown
 
 
 @kernel_part
@@ -243,6 +262,9 @@ def encode_raw_rows(encode_part, follow, encode_row, rows, added, tables, model,
     data, offsets = rows
     position, out, noted = work.position, work.out, work.noted
     kinds, shrink = tables.kinds, tables.steps.shrink
+    next_front = FRONT if shrink else INSIDE
+    slot_mask = np.uint64(work.cache.slots.shape[0] - 1)
+    n_readable = data.size - BLOCK_READS - SHORT_WORD_BYTES
     o = position[AT_ID]
     for row in range(position[AT_ROW], offsets.size - 1):
         if position[IN_ROW] != 0:
@@ -265,34 +287,66 @@ def encode_raw_rows(encode_part, follow, encode_row, rows, added, tables, model,
             o += 1
             i = end
         row_first = o
-        total = np.float32(0.0)
+        sums = exactly(np.float32(0.0), o)
         n_words = 0
         n_noted = 0
         regular = True
         front = FRONT if tables.steps.prefix else START if shrink else INSIDE
         while i < end:
-            first = i
             kind = kinds[data[i]]
-            if kind == SEPARATOR:
-                if shrink:
-                    i += 1
-                    if front == INSIDE:
-                        front = FRONT
+            if kind == SEPARATOR and shrink:
+                i += 1
+                if front == INSIDE:
+                    front = FRONT
+                continue
+            if i < n_readable and data[i] < _UNSPACED:
+                # Most units lie in one block and are in the cache.
+                block = i
+                starts, ends = block_units(data, i, end - i, tables, shrink)
+                bound = sums[2]
+                is_done = True
+                while ends != np.uint64(0) and is_done:
+                    first = block + trailing_zeros(starts)
+                    stop = block + trailing_zeros(ends) + 1
+                    starts &= starts - np.uint64(1)
+                    ends &= ends - np.uint64(1)
+                    is_done = stop - first <= SHORT_WORD_BYTES
+                    if is_done:
+                        o, bound, is_done = emit_short(
+                            work.cache, slot_mask, data, first, stop - first, front, bound, out, o
+                        )
+                    if is_done:
+                        n_words += kinds[data[first]] != ALONE
+                        i = stop
+                        front = next_front
+                sums = (sums[0], sums[1], bound)
+                if is_done and i > block:
                     continue
+                if not is_done:
+                    i = first
+                    kind = kinds[data[i]]
+            first = i
+            if kind == SEPARATOR:
                 while i < end and kinds[data[i]] == SEPARATOR:
                     i += 1
                 kind = kinds[data[i]] if i < end else ALONE
             if kind == ALONE and i == first:
                 if front == FRONT:
                     out[o] = tables.space_id
-                    total = follow(total, out, o, o + 1, model)
+                    sums = follow_one(follow, sums, out, o, o + 1, tables.alone_cost, model)
                     o += 1
                 alone = o
                 o = _emit_alone(data, i, i + 1, tables.alone_ids[data[i]], tables, out, o)
-                total = follow(total, out, alone, o, model)
                 i += 1
-                if out[alone] == tables.unk_id:
+                if out[alone] != tables.unk_id:
+                    sums = follow_one(follow, sums, out, alone, o, tables.alone_cost, model)
+                    if front == INSIDE:
+                        _remember_alone(work.cache, data, i - 1, out, alone, o, tables.alone_cost)
+                else:
+                    sums = catch_up(follow, sums, out, alone, model)
+                    total = follow(sums[0], out, alone, o, model)
                     o = fuse_unknown(out, alone, o, row_first, tables.unk_id)
+                    sums = exactly(total, o)
                     if tallying:
                         noted[3 * n_noted], noted[3 * n_noted + 1], noted[3 * n_noted + 2] = i - 1, i, INSIDE
                         n_noted += 1
@@ -300,9 +354,9 @@ def encode_raw_rows(encode_part, follow, encode_row, rows, added, tables, model,
                 continue
             stop = i if kind == ALONE else unit_stop(data, i, end, tables)
             before = o
-            o, total, regular, unknown = _encode_unit(
+            o, sums, regular, unknown = _encode_unit(
                 encode_part, follow, data, first, stop, front, stop == end or kinds[data[stop]] == SEPARATOR,
-                tables, model, scratch, work, row_first, total, o,
+                tables, model, scratch, work, row_first, sums, o,
             )  # fmt: skip
             if not regular:
                 break

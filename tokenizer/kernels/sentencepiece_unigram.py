@@ -18,6 +18,7 @@ import numpy as np
 from tokenizer.kernels import sentencepiece_rows
 from tokenizer.kernels.compiling import kernel, kernel_part
 from tokenizer.kernels.sentencepiece_cache import LONGEST_CACHED
+from tokenizer.kernels.sentencepiece_sums import SUM_UNIT
 from tokenizer.kernels.unigram import (
     REBASE_BELOW,
     emit_path,
@@ -149,7 +150,7 @@ def _encode_part(text, w, total, model, scratch, out, o):
         turn_path(w, scratch)
         first = _emit_pieces(text, w, model.unigram, scratch, out, o)
         if abs(total) < safe:
-            return first, _follow(total, out, o, first, model), safe
+            return first, _follow(total, out, o, first, model), safe // SUM_UNIT
     find_best_path(text, w, np.float64(total), model.unigram, scratch)
     total = _begin_again(np.float32(scratch.scores[w]))
     turn_path(w, scratch)
@@ -158,7 +159,7 @@ def _encode_part(text, w, total, model, scratch, out, o):
     for q in range(last - first):
         same = same and out[o + q] == out[first + q]
         out[o + q] = out[first + q]
-    return o + last - first, total, safe if same else np.int64(-1)
+    return o + last - first, total, safe // SUM_UNIT if same else np.int64(-1)
 
 
 @kernel_part
