@@ -21,8 +21,9 @@ import yaml
 from pydantic import Field, ValidationError, model_validator
 from pydantic_core import ErrorDetails
 
+from pipeline.language_config import LanguagesConfig
 from pipeline.output_config import KEEPS_COLUMNS, ONE, SEVERAL, OutputConfig
-from pipeline.sections import NonEmpty, Section, mistake
+from pipeline.sections import NonEmpty, Section, did_you_mean, mistake
 from pipeline.text_config import Spans, Steps, TextOptions
 from pipeline.train_config import CountsConfig, TrainConfig
 
@@ -145,6 +146,8 @@ class Config(Section):
     """What happens to text before the tokenizer sees it: named steps, in order."""
     spans: Spans = []
     """What is found in raw text and becomes a token of its own, before anything else happens."""
+    languages: LanguagesConfig | None = None
+    """Languages of documents: rules for their text, filters, a column of shards; null does without."""
 
     @model_validator(mode="after")
     def _check_sources(self) -> Self:
@@ -161,7 +164,8 @@ class Config(Section):
     @property
     def text(self) -> TextOptions:
         """What happens to text before the tokenizer sees it."""
-        return TextOptions(tuple(self.normalize), tuple(self.spans))
+        languages = self.languages.options if self.languages is not None else None
+        return TextOptions(tuple(self.normalize), tuple(self.spans), languages)
 
     @model_validator(mode="after")
     def _check_packing(self) -> Self:
@@ -339,7 +343,7 @@ def _describe(details: ErrorDetails) -> str:
         return f"{'.'.join([*location, context['path']])}: {_short(context['value'])}: {context['allowed']}"
     if kind == "literal_error":
         allowed = re.findall(r"'([^']*)'", context["expected"])
-        return f"{path}: {_short(value)}: allowed: {', '.join(allowed)}{_did_you_mean(value, allowed)}"
+        return f"{path}: {_short(value)}: allowed: {', '.join(allowed)}{did_you_mean(value, allowed)}"
     if kind == "list_type" and isinstance(value, str):
         return f"{path}: {_short(value)}: must be a list; write [{value!r}]"
     if kind == "model_type":
@@ -371,11 +375,6 @@ def _describe_unknown_key(location: list[str]) -> str:
     if elsewhere := [key for key in _all_paths(Config) if key.rpartition(".")[2] == name]:
         return f"{path}: unknown key here; did you mean {elsewhere[0]!r}?"
     return f"{path}: unknown key; allowed: {_listed(siblings)}"
-
-
-def _did_you_mean(value: object, allowed: Sequence[str]) -> str:
-    near = difflib.get_close_matches(str(value).lower(), allowed, n=1)
-    return f"; did you mean {near[0]!r}?" if near else ""
 
 
 def _model_of(annotation: Any) -> type[Section] | None:

@@ -27,7 +27,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pipeline import counts as artifact
-from pipeline import ledger, manifest, schemas, storage
+from pipeline import languages, ledger, manifest, schemas, storage
 from pipeline.config import InputConfig
 from pipeline.count_partitions import N_PARTITIONS, partitions_of
 from pipeline.counts import Group
@@ -231,9 +231,11 @@ def count_split(
         with pa.ipc.new_file(staged, schemas.WORD_COUNTS, options=options) as writer:
             counters = _Counters(tokenizer, writer, n_partitions)
             for batch in read_split(split, input_config):
+                if text.languages is not None:
+                    batch, _ = languages.tell_languages(batch, text.languages)
                 texts, pieces = batch.documents.column("text"), batch.documents.column("piece").to_numpy()
                 if before is not None:
-                    prepared = before.prepare(texts)
+                    prepared = languages.prepare(before, batch.documents)
                     texts, batch = prepared.texts(), without_rejected(batch, prepared.rejected, split)
                     if prepared.cut is not None:
                         pieces = np.repeat(pieces, np.diff(prepared.cut.documents))

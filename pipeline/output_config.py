@@ -11,7 +11,7 @@ Format = Literal["parquet", "tfrecord", "arrow", "mds", "megatron", "memmap"]
 """What shards can be."""
 
 KEEPS_COLUMNS: tuple[Format, ...] = ("parquet", "arrow")
-"""Formats with room for the columns that spans add to rows."""
+"""Formats with room for the columns that spans and languages add to rows."""
 
 ONE, SEVERAL = "<one>", "<several>"
 """Where a mistake is in a value that may be one or a list; no part of a path that a user would write."""

@@ -82,8 +82,20 @@ def rows(names: Iterable[str]) -> pa.Schema:
     names = list(names)
     if "documents" in names:
         return packed(names)
-    return TOKENS.append(SPAN_SOURCES) if SPAN_SOURCES.name in names else TOKENS
+    sources = [SPAN_SOURCES] if SPAN_SOURCES.name in names else []
+    languages = LANGUAGES if LANGUAGES.names[0] in names else []
+    return pa.schema([*TOKENS, *sources, *languages])
 
+
+LANGUAGES = pa.schema(
+    [
+        # ISO 639 code, `und` where it cannot be told.
+        pa.field("lang", pa.string(), nullable=False),
+        pa.field("lang_confidence", pa.float32(), nullable=False),
+        pa.field("lang_mixed", pa.bool_(), nullable=False),
+    ]
+)
+"""Last columns of rows where a config has `languages`."""
 
 WORD_COUNTS = pa.schema(
     [

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """What every section of a config is made of."""
 
+import difflib
+from collections.abc import Iterable
 from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -14,6 +16,12 @@ class Section(BaseModel):
 
     # Strict: `vocab_size: "8000"` or `lowercase: 1` is a mistake to report, not a value to guess.
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True, use_attribute_docstrings=True)
+
+
+def did_you_mean(value: object, allowed: Iterable[str]) -> str:
+    """Returns the end of a message that names the allowed value nearest to `value`; "" where none is near."""
+    near = difflib.get_close_matches(str(value).lower(), list(allowed), n=1)
+    return f"; did you mean {near[0]!r}?" if near else ""
 
 
 def mistake(path: str, value: object, allowed: str) -> PydanticCustomError:

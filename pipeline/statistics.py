@@ -9,6 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pipeline import schemas
+from pipeline.languages import LanguageCounts
 from pipeline.text_counts import TextCounts
 from tokenizer.kernels.compiling import kernel
 
@@ -38,7 +39,7 @@ _COUNTERS = (
     "n_oov_chars",
     "n_oov_words",
 )
-_STRINGS = ("text",)
+_STRINGS = ("text", "languages")
 _INT32S = ("unk_id", "min_tokens", "max_tokens")
 
 STATISTICS = pa.schema(
@@ -46,7 +47,7 @@ STATISTICS = pa.schema(
         *(pa.field(name, pa.int64(), nullable=False) for name in ("vocab_size", *_COUNTERS, "n_oov_words_dropped")),
         # -1 where no row has been counted, or no token is the unknown one.
         *(pa.field(name, pa.int32(), nullable=False) for name in _INT32S),
-        # `TextCounts` as JSON.
+        # `TextCounts` and `LanguageCounts` as JSON.
         *(pa.field(name, pa.large_string(), nullable=False) for name in _STRINGS),
         # Sparse: only what occurred, in ascending order of ids, buckets, code points, word bytes.
         pa.field("token_ids", pa.large_list(pa.int32()), nullable=False),
@@ -152,6 +153,7 @@ class Statistics:
       min_tokens, max_tokens: of a row; -1 without rows.
       added_tokens: how often the text of each special or other added token occurred in documents.
       text: what steps and spans did before that.
+      languages: how much of this each language has.
     """
 
     def __init__(self, vocab_size: int, unk_id: int | None) -> None:
@@ -168,6 +170,7 @@ class Statistics:
         self.token_counts = np.zeros(vocab_size, np.int64)
         self.length_counts = np.zeros(LENGTH_BUCKETS, np.int64)
         self.text = TextCounts()
+        self.languages = LanguageCounts()
         self._oov_chars: dict[int, int] = {}
         self.added_tokens: Counter[str] = Counter()
         self._n_dropped = 0
@@ -232,6 +235,7 @@ class Statistics:
             self._extend_range(other.min_tokens, other.max_tokens)
         self.added_tokens.update(other.added_tokens)
         self.text += other.text
+        self.languages += other.languages
         self._add_chars(*other.oov_chars())
         self._add_words(other.oov_words())
         self._n_dropped += other.n_oov_words_dropped
@@ -264,6 +268,7 @@ class Statistics:
             "vocab_size": self.token_counts.size,
             "n_oov_words_dropped": self.n_oov_words_dropped,
             "text": self.text.to_json(),
+            "languages": self.languages.to_json(),
             "token_ids": used.astype(np.int32),
             "token_counts": self.token_counts[used],
             "length_buckets": lengths.astype(np.int32),
@@ -291,6 +296,7 @@ class Statistics:
         for name in (*_COUNTERS, *_INT32S):
             setattr(statistics, name, values[name].as_py())
         statistics.text = TextCounts.from_json(values["text"].as_py())
+        statistics.languages = LanguageCounts.from_json(values["languages"].as_py())
         statistics.token_counts[values["token_ids"].values.to_numpy()] = values["token_counts"].values.to_numpy()
         statistics.length_counts[values["length_buckets"].values.to_numpy()] = values["length_counts"].values.to_numpy()
         statistics._add_chars(values["oov_chars"].values.to_numpy(), values["oov_char_counts"].values.to_numpy())
@@ -416,6 +422,7 @@ def summary(statistics: Statistics, vocabulary: Vocabulary) -> dict[str, Any]:
             "histogram": _histogram(s),
         },
         **({"text": s.text.summary()} if s.text.steps or s.text.spans else {}),
+        **({"languages": s.languages.summary()} if s.languages.languages else {}),
     }
 
 

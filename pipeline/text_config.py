@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The sections `normalize` and `spans` of a config: what happens to text before a tokenizer sees it.
+"""The sections `normalize`, `spans` and `languages` of a config: what happens to text before a tokenizer sees it.
 
 The library that knows steps and spans is imported by who has some: reading a config must stay light.
 """
 
 import unicodedata
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, field
 from importlib import metadata
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -58,8 +58,8 @@ def _check_spans(entries: list[dict[str, Any]]) -> list[dict[str, Any]]:
 _PRESETS = ["basic_clean", "clip", "default", "nfc", "nfd", "nfkc", "nfkd", "whitespace_clean"]
 _STEPS = [
     "ascii_digits", "bidi", "casefold", "control_characters", "emoji", "ftfy", "full_width", "html_entities",
-    "isolate_digits", "lowercase", "mojibake", "punctuation", "regex", "repeated_punctuation", "strip_accents",
-    "tatweel", "whitespace", "zero_width",
+    "isolate_digits", "lowercase", "mojibake", "punctuation", "regex", "repeated_punctuation", "segment",
+    "strip_accents", "tatweel", "whitespace", "zero_width",
 ]  # fmt: skip
 """What editors are told; a test compares both with the library."""
 _STEP_SCHEMA = {
@@ -92,19 +92,37 @@ Spans = Annotated[
 
 
 @dataclass(frozen=True)
+class LanguageOptions:
+    """The section `languages` of a config, plain, and small enough to travel."""
+
+    threshold: float = 0.5
+    keep: tuple[str, ...] = ()
+    drop: tuple[str, ...] = ()
+    drop_mixed: bool = False
+    rules: Mapping[str, tuple[str | dict[str, Any], ...]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
 class TextOptions:
-    """Both sections, as the steps of a job take them: plain, and small enough to travel."""
+    """These sections, as the steps of a job take them: plain, and small enough to travel."""
 
     normalize: tuple[Entry, ...] = ()
     spans: tuple[Mapping[str, Any], ...] = ()
+    languages: LanguageOptions | None = None
 
     def __bool__(self) -> bool:
-        return bool(self.normalize or self.spans)
+        return bool(self.normalize or self.spans or self.languages)
 
     @property
     def keeps_sources(self) -> bool:
         """Whether a span keeps its text."""
         return any(span.get("keep_source") for span in self.spans)
+
+    @property
+    def columns(self) -> list[str]:
+        """Columns that these add to rows, which not all formats keep; see `schemas.rows`."""
+        sources = ["span_sources"] if self.keeps_sources else []
+        return [*sources, "lang", "lang_confidence", "lang_mixed"] if self.languages is not None else sources
 
     @property
     def tokens(self) -> list[str]:
@@ -117,6 +135,13 @@ class TextOptions:
         Raises:
           ValueError: if the token of a span has another function in it.
         """
+        if self.languages is not None:
+            from tokenizer.languages import LanguageTextTokenizer
+
+            rules, threshold = self.languages.rules, self.languages.threshold
+            return LanguageTextTokenizer(
+                tokenizer, rules=rules, normalize=self.normalize, spans=self.spans, threshold=threshold
+            )
         from tokenizer.text import TextTokenizer
 
         return TextTokenizer(tokenizer, normalize=self.normalize, spans=self.spans)
@@ -129,4 +154,8 @@ class TextOptions:
 
         versions = {name: metadata.version(name) for name in ("ftfy", "regex")}
         versions |= {"unicode": UNICODE_VERSION, "unicodedata": unicodedata.unidata_version}
-        return {"normalize": list(self.normalize), "spans": [dict(span) for span in self.spans], "versions": versions}
+        parts = {"normalize": list(self.normalize), "spans": [dict(span) for span in self.spans], "versions": versions}
+        if self.languages is not None:
+            versions["py3langid"] = metadata.version("py3langid")
+            parts["languages"] = asdict(self.languages)
+        return parts

@@ -12,11 +12,13 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from pipeline import ledger, manifest, rejecting, schemas, statistics, storage, writers
+from pipeline import languages, ledger, manifest, rejecting, schemas, statistics, storage, writers
 from pipeline.accounts import Accounts, PieceCounts, rejected
 from pipeline.config import Config
+from pipeline.languages import LanguageCounts
 from pipeline.ledger import BooksError, FileRecord, LedgerEntry
 from pipeline.limits import RejectLimits
 from pipeline.manifest import Job
@@ -99,10 +101,10 @@ def tokenize_split(
     with ledger.Staging(output, split.id) as staging:
         attempt = _Attempt(split, config, tokenizer, info, staging, n_splits)
         for batch in read_split(split, config.input, wanted=wanted):
-            n_documents, n_rejected, n_tokens = attempt.add(batch)
+            done = attempt.add(batch)
             limits.check(attempt.n_records, attempt.n_rejected)
             if on_batch is not None:
-                on_batch(batch.n_bytes, n_documents, n_rejected, n_tokens, batch.n_filtered)
+                on_batch(batch.n_bytes, *done)
         entry = attempt.finish()
         staging.commit(entry)
     return entry
@@ -129,7 +131,7 @@ class _Attempt:
         self._text = config.text.wrap(tokenizer) if config.text else None
         self._tally = tokenizer.new_tally()
         self._statistics = Statistics(info.vocab_size, tokenizer.unk_token_id)
-        self._schema = schemas.rows([schemas.SPAN_SOURCES.name] if config.text.keeps_sources else [])
+        self._schema = schemas.rows(config.text.columns)
         packing = packing_tokens(config.output.packing, tokenizer) if config.output.packing is not None else None
         self._shard = Shard(staging, split.index, n_splits, config.output, info, packing, self._schema)
         self._rejects = rejecting.RejectsFile(staging, ledger.rejects_name(split.index, n_splits), split.pieces)
@@ -141,12 +143,16 @@ class _Attempt:
         """Records rejected so far, by readers and by text steps."""
         return self._rejects.n_rows
 
-    def add(self, batch: ReadBatch) -> tuple[int, int, int]:
+    def add(self, batch: ReadBatch) -> tuple[int, int, int, int]:
         """Tokenizes and writes the documents of a batch.
 
         Returns:
-          How many documents were written, how many records rejected, and how many tokens there are.
+          How many documents were written, how many records rejected, how many tokens there are, and how many documents
+          were filtered.
         """
+        if self._config.text.languages is not None:
+            batch, left_out = languages.tell_languages(batch, self._config.text.languages)
+            self._statistics.languages += left_out
         before = self._statistics.n_documents, self.n_rejected, self._statistics.n_tokens
         self._accounts.add(batch.pieces)
         self.n_records += batch.n_records
@@ -155,7 +161,7 @@ class _Attempt:
         if batch.rejects is not None:
             self._rejects.write(batch.rejects)
         after = self._statistics.n_documents, self.n_rejected, self._statistics.n_tokens
-        return after[0] - before[0], after[1] - before[1], after[2] - before[2]
+        return after[0] - before[0], after[1] - before[1], after[2] - before[2], batch.n_filtered
 
     def finish(self) -> LedgerEntry:
         """Finishes the files and returns the entry to commit.
@@ -215,7 +221,7 @@ class _Attempt:
         text = documents.column("text")
         if self._text is None:
             return text, self._tokenizer.encode_arrow(text, add_special_tokens, self._tally), None, documents
-        prepared = self._text.prepare(text)
+        prepared = languages.prepare(self._text, documents)
         self._statistics.text += TextCounts.of(prepared.reports, prepared.n_spans)
         sources = self._text.sources(text, prepared)
         text, rows = prepared.documents(), self._text.encode_prepared(prepared, add_special_tokens, self._tally)
@@ -242,6 +248,17 @@ class _Attempt:
         columns = [documents.column("doc_id"), rows, pa.array((stops - starts).astype(np.int32)), pa.array(n_oov)]
         if sources is not None:
             columns.append(sources.cast(schemas.SPAN_SOURCES.type))
+        if self._config.languages is not None:
+            columns += [documents.column(field.name).cast(field.type) for field in schemas.LANGUAGES]
+            self._statistics.languages += LanguageCounts.of(
+                documents,
+                documents=np.ones(documents.num_rows, np.int64),
+                mixed=documents.column("lang_mixed").to_numpy(zero_copy_only=False).astype(np.int64),
+                bytes=pc.binary_length(text).to_numpy().astype(np.int64),
+                characters=pc.utf8_length(text).to_numpy().astype(np.int64),
+                tokens=stops - starts,
+                oov_tokens=n_oov,
+            )
         return pa.RecordBatch.from_arrays(columns, schema=self._schema)
 
     def _check_lengths(self, documents: pa.RecordBatch, n_ids: np.ndarray, length: int) -> None:

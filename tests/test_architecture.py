@@ -28,7 +28,14 @@ TOKENIZER_NEEDS = {"tokenizer", "numpy", "pyarrow", "numba", "llvmlite", "regex"
 TOKENIZER_NEEDS |= {"cloudpickle", "cython_runtime", "yaml"}
 
 # What pipeline may import of tokenizer. The last one is no tokenizer: it is how either package compiles a kernel.
-PUBLIC_MODULES = {"tokenizer", "tokenizer.text", "tokenizer.trainers", "tokenizer.kernels.compiling"}
+PUBLIC_MODULES = {
+    "tokenizer",
+    "tokenizer.fidelity",
+    "tokenizer.languages",
+    "tokenizer.text",
+    "tokenizer.trainers",
+    "tokenizer.kernels.compiling",
+}
 
 PUBLIC_NAMES = {
     "tokenizer": {
@@ -66,6 +73,19 @@ PUBLIC_NAMES = {
         "UnigramTrainer",
         "WordLevelTrainer",
         "WordPieceTrainer",
+    },
+    "tokenizer.languages": {
+        "DEFAULT",
+        "LanguageTextTokenizer",
+        "LanguageTokenizers",
+        "Languages",
+        "RULES",
+        "RoutedText",
+        "SCRIPTS",
+        "UNKNOWN",
+        "identify",
+        "language_codes",
+        "script_name",
     },
     "tokenizer.text": {
         "EncodedText",

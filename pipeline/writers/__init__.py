@@ -104,8 +104,8 @@ def read_rows(
 
     Yields:
       doc_id: string, input_ids: large_list<int32>, n_tokens: int32; Parquet and Arrow also n_oov: int32, and
-      `schemas.SPAN_SOURCES` where the shard has it; or packed sequences. Megatron and memory maps keep no document ids
-      and no boundaries: doc_id is empty.
+      `schemas.SPAN_SOURCES` and `schemas.LANGUAGES` where the shard has them; or packed sequences. Megatron and memory
+      maps keep no document ids and no boundaries: doc_id is empty.
 
     Raises:
       ValueError: if the name has another ending, or the file is not what TokenMill writes; says where.

@@ -203,6 +203,6 @@ def _hf_metadata(schema: pa.Schema) -> str:
     def feature(type_: pa.DataType) -> dict[str, Any]:
         if pa.types.is_large_list(type_):
             return {"feature": feature(type_.value_type), "_type": "List"}
-        return {"dtype": str(type_), "_type": "Value"}
+        return {"dtype": "float32" if type_ == pa.float32() else str(type_), "_type": "Value"}
 
     return json.dumps({"info": {"features": {field.name: feature(field.type) for field in schema}}})

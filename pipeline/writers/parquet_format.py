@@ -27,13 +27,19 @@ _PAGE_STRING_BYTES = 1 << 20
 _MAX_DICTIONARY_VALUE = 1 << 20
 """Larger numbers stand as they are: what counts them has an entry for every number up to the largest."""
 
-_INT32, _INT64, _BYTE_ARRAY = 1, 2, 6
+_BOOLEAN, _INT32, _INT64, _FLOAT, _BYTE_ARRAY = 0, 1, 2, 4, 6
 _PLAIN, _RLE, _RLE_DICTIONARY = 0, 3, 8
 _REQUIRED, _OPTIONAL, _REPEATED = 0, 1, 2
 _UTF8, _LIST = 0, 3
 _DATA_PAGE, _DICTIONARY_PAGE = 0, 2
 _CODECS = {"none": 0, "zstd": 6}
-_PHYSICAL = {pa.int32(): _INT32, pa.int64(): _INT64, pa.string(): _BYTE_ARRAY}
+_PHYSICAL = {
+    pa.bool_(): _BOOLEAN,
+    pa.int32(): _INT32,
+    pa.int64(): _INT64,
+    pa.float32(): _FLOAT,
+    pa.string(): _BYTE_ARRAY,
+}
 
 
 @dataclass
@@ -50,7 +56,10 @@ class _Chunk:
 
 
 class ParquetFileWriter:
-    """Writes columns of `int32`, `int64` and `string`, and of lists of these; only strings in lists may be null."""
+    """Writes columns of `int32`, `int64`, `float`, `bool` and `string`, and of lists of these.
+
+    Only strings in lists may be null.
+    """
 
     def __init__(
         self,
@@ -136,10 +145,11 @@ class ParquetFileWriter:
         offsets, elements = _elements(array) if is_list else (None, array)
         if pa.types.is_string(elements.type):
             valid = elements.is_valid().to_numpy(zero_copy_only=False) if elements.null_count else None
-            values: _Strings | _Integers = _Strings(elements.drop_null() if valid is not None else elements)
+            values: _Values = _Strings(elements.drop_null() if valid is not None else elements)
+        elif pa.types.is_boolean(elements.type):
+            valid, values = None, _Bits(elements)
         else:
-            valid = None
-            values = _Integers(elements.to_numpy())
+            valid, values = None, _Numbers(elements.to_numpy())
             if not is_list:
                 chunk.statistics = values.statistics()
         if values.dictionary is not None:
@@ -189,12 +199,13 @@ class ParquetFileWriter:
         self._n_written += len(data)
 
 
-class _Integers:
+class _Numbers:
     """Numbers of one column and row group: indices into their dictionary where that is smaller, else as they are."""
 
     def __init__(self, values: np.ndarray) -> None:
         self._values = values
-        self._range = (int(values.min()), int(values.max())) if values.size else None
+        is_whole = values.size and values.dtype != np.float32
+        self._range = (int(values.min()), int(values.max())) if is_whole else None
         self._indices: np.ndarray | None = None
         self.dictionary: np.ndarray | None = None
         if self._range is not None and values.dtype == np.int32:
@@ -205,7 +216,7 @@ class _Integers:
         return _PLAIN if self.dictionary is None else _RLE_DICTIONARY
 
     def statistics(self) -> Struct | None:
-        """Returns the least and the largest of them; None where there are none."""
+        """Returns the least and the largest of them; None where there are none, and for fractions."""
         if self._range is None:
             return None
         low, high = (np.array(value, self._values.dtype).tobytes() for value in self._range)
@@ -240,6 +251,19 @@ class _Integers:
         self._indices[self.dictionary] = np.arange(self.dictionary.size, dtype=dtype)
 
 
+class _Bits:
+    """Yes or no in one column and row group, a bit each."""
+
+    dictionary = None
+    encoding = _PLAIN
+
+    def __init__(self, values: pa.BooleanArray) -> None:
+        self._values = values.to_numpy(zero_copy_only=False)
+
+    def encode(self, start: int, stop: int) -> list[Any]:
+        return [np.packbits(self._values[start:stop], bitorder="little")]
+
+
 class _Strings:
     """Strings of one column and row group, each after its length."""
 
@@ -257,8 +281,11 @@ class _Strings:
         return [out]
 
 
+_Values = _Strings | _Numbers | _Bits
+
+
 def _pages(
-    array: pa.Array, offsets: np.ndarray | None, valid: np.ndarray | None, values: "_Strings | _Integers"
+    array: pa.Array, offsets: np.ndarray | None, valid: np.ndarray | None, values: _Values
 ) -> Iterator[tuple[int, int, list[bytes]]]:
     """Yields for each page its entries, how many of them are values, and its encoded levels."""
     if offsets is None:
@@ -277,7 +304,7 @@ def _pages(
         yield n_entries, n_values, levels
 
 
-def _flat_pages(n_rows: int, values: "_Strings | _Integers") -> Iterator[tuple[int, int]]:
+def _flat_pages(n_rows: int, values: _Values) -> Iterator[tuple[int, int]]:
     start = 0
     while start < n_rows:
         stop = min(n_rows, start + _PAGE_ENTRIES)
@@ -303,7 +330,9 @@ def _check_type(field: pa.Field) -> None:
     leaf = field.type.value_type if is_list else field.type
     may_be_null = is_list and pa.types.is_string(leaf)
     if leaf not in _PHYSICAL or field.nullable or (is_list and field.type.value_field.nullable and not may_be_null):
-        raise TypeError(f"Parquet shards have no columns as {field}: int32, int64, string or lists of these, not null")
+        raise TypeError(
+            f"Parquet shards have no columns as {field}: int32, int64, float, bool, string or lists of these, not null"
+        )
 
 
 def _describe_schema(schema: pa.Schema) -> list[Struct]:

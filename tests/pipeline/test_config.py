@@ -123,8 +123,8 @@ def test_every_mistake_is_reported_at_once(write):
             "tokenizer.padding: 3: must be a section with the keys length, side",
             "tokenizer.vocab_size: unknown key here; did you mean 'tokenizer.train.vocab_size'?",
             "output.compression: 'zstd': tfrecord allows auto, none, gzip",
-            "extra: unknown key; allowed: input, counts, tokenizer, output, normalize, spans",
-            "x: unknown key; allowed: input, counts, tokenizer, output, normalize, spans",
+            "extra: unknown key; allowed: input, counts, tokenizer, output, normalize, spans, languages",
+            "x: unknown key; allowed: input, counts, tokenizer, output, normalize, spans, languages",
         ]
     )
 
@@ -227,8 +227,14 @@ def test_count_needs_no_tokenizer(write):
 @pytest.mark.parametrize(
     ("content", "expected"),
     [
-        (b"", r"a config is a mapping with input, counts, tokenizer, output, normalize, spans; found nothing"),
-        (b"- a\n", r"a config is a mapping with input, counts, tokenizer, output, normalize, spans; found a list"),
+        (
+            b"",
+            r"a config is a mapping with input, counts, tokenizer, output, normalize, spans, languages; found nothing",
+        ),
+        (
+            b"- a\n",
+            r"a config is a mapping with input, counts, tokenizer, output, normalize, spans, languages; found a list",
+        ),
         (
             b"input: {paths: [a]}\noutput: {path: out}\ninput: {}\n",
             r"line 3: key 'input' is given twice, first in line 1",

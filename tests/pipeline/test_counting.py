@@ -222,9 +222,9 @@ def test_key_follows_what_decides_a_count():
 
 
 def test_totals_add_up():
-    one = Totals(n_records=3, n_documents=1, rejected={"b": 1, "a": 1}, n_bytes=5)
-    two = Totals(n_records=2, n_documents=1, rejected={"b": 1}, n_bytes=7, n_words=4)
-    both = Totals(n_records=5, n_documents=2, rejected={"a": 1, "b": 2}, filtered={}, n_bytes=12, n_words=4)
+    one = Totals(n_records=3, n_documents=1, rejected={"b": 1, "a": 1}, filtered={"x": 2}, n_bytes=5)
+    two = Totals(n_records=2, n_documents=1, rejected={"b": 1}, filtered={"x": 3}, n_bytes=7, n_words=4)
+    both = Totals(n_records=5, n_documents=2, rejected={"a": 1, "b": 2}, filtered={"x": 5}, n_bytes=12, n_words=4)
     assert one + two == two + one == both
     assert list((two + one).rejected) == ["a", "b"]
 

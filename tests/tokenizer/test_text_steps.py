@@ -34,6 +34,7 @@ CONFIGS = [
     "whitespace", {"whitespace": {"newlines": "space"}}, {"whitespace": {"newlines": "paragraphs"}},
     {"whitespace": {"strip": False}}, {"whitespace": {"collapse": False}}, {"whitespace": {"python": True}},
     "repeated_punctuation", {"repeated_punctuation": 1}, "isolate_digits", {"isolate_digits": {"runs": True}},
+    {"segment": "han"}, {"segment": "japanese"}, {"segment": "thai"}, {"segment": "all"},
     {"emoji": "isolate"}, {"emoji": "describe"}, {"emoji": "drop"}, {"emoji": "keep"},
     "html_entities", "ftfy", "mojibake", {"regex": {"pattern": r"(\w)\1+", "replace": r"<\1>"}},
 ]  # fmt: skip
@@ -43,7 +44,7 @@ _MORE = [
     "Ă\ufe0f",     "👨\u200d👩\u200d👧", "🇩🇪🇫", "1\ufe0f\u20e3", "#\u20e3", "👋🏽", "☺\ufe0f", "☺\ufe0e", "©",
     "🏴\U000e0067\U000e0062\U000e007f",
     "&amp;", "&lt", "&notit;", "&#x41;", "&#xD800;", "&#128;", "&", "<b>", "schÃ¶n", "â€œ", "“”‘’", "ﬁ",
-    "ｶﾞ", "\x1b[0m", "Ą", "°",
+    "漢字", "かな", "カー", "漢か", "ーa", "เด็ก", "ไทย1", "น้ำa", "ๆ", "漢\u0301", "\x1b[0m", "Ą", "°",
         "वि", "ไทย", "שָ", "Ａ！０", "…", "—", "aaaa", "ΑΣ", "ـــ", "\u202e", "\ufffd", "a" * 9, "x " * 5,
 ]  # fmt: skip
 

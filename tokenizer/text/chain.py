@@ -42,11 +42,12 @@ from tokenizer.text.forms import NormalForm
 from tokenizer.text.mojibake import Ftfy, Mojibake
 from tokenizer.text.row_steps import HtmlEntities, Regex
 from tokenizer.text.runs import IsolateDigits, RepeatedPunctuation
+from tokenizer.text.segments import Segment
 from tokenizer.text.whitespace import Whitespace
 
 _CLASSES: tuple[type[TextStep], ...] = (
     Lowercase, CaseFold, StripAccents, ControlCharacters, Whitespace, Punctuation, RepeatedPunctuation, ZeroWidth, Bidi,
-    FullWidth, Tatweel, HtmlEntities, Ftfy, Mojibake, Emoji, AsciiDigits, IsolateDigits, Regex,
+    FullWidth, Tatweel, HtmlEntities, Ftfy, Mojibake, Emoji, AsciiDigits, IsolateDigits, Segment, Regex,
 )  # fmt: skip
 STEPS: dict[str, type[TextStep]] = {step.name: step for step in _CLASSES}
 """Steps with options, by name."""
@@ -66,7 +67,13 @@ PRESETS: dict[str, tuple[TextStep, ...]] = {
 `clip` is all that it does to a text before it is split."""
 PRESETS["clip"] = (*PRESETS["basic_clean"], *PRESETS["whitespace_clean"], Lowercase(final_sigma=True))
 
-_MAIN_OPTION = {"strip_accents": "mode", "emoji": "mode", "repeated_punctuation": "most", "regex": "pattern"}
+_MAIN_OPTION = {
+    "strip_accents": "mode",
+    "emoji": "mode",
+    "segment": "mode",
+    "repeated_punctuation": "most",
+    "regex": "pattern",
+}
 """The option that a config may give without its name: `strip_accents: all`."""
 
 

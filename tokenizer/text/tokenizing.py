@@ -2,7 +2,7 @@
 """`TextTokenizer`: a tokenizer with what happens to text before it, spans first, then steps."""
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -19,7 +19,7 @@ from tokenizer.kernels import text_edits
 from tokenizer.normalizers import SentencePieceNormalizer
 from tokenizer.ragged import Ragged, null_rows, string_array, text_rows
 from tokenizer.text.base import StepReport, TextStep
-from tokenizer.text.chain import TextChain, parse_steps
+from tokenizer.text.chain import ChainResult, TextChain, parse_steps
 from tokenizer.text.spans import CutText, SpanFinder, SpanRule
 
 
@@ -111,14 +111,21 @@ class TextTokenizer:
         Raises:
           TypeError: if `texts` is not a text column.
         """
-        rows = text_rows(texts)
+        return self.prepare_rows(text_rows(texts), self.chain.apply_rows)
+
+    def prepare_rows(self, rows: Ragged, apply: Callable[..., ChainResult]) -> PreparedText:
+        """Finds spans in rows and applies steps to what lies between; `apply` is as `TextChain.apply_rows`."""
         cut = self.finder.cut(rows) if self.finder.rules else None
         if cut is None:
-            result = self.chain.apply_rows(rows)
+            result = apply(rows)
             return PreparedText(result.rows, None, result.reports, self._counted(()), result.rejected)
-        result = self.chain.apply_rows(cut.rows, cut.edges, cut.documents)
+        result = apply(cut.rows, cut.edges, cut.documents)
         counted = self._counted(cut.rules[cut.rules >= 0].tolist())
         return PreparedText(result.rows, cut, result.reports, counted, result.rejected | cut.rejected)
+
+    def chain_for(self, text: str) -> TextChain:
+        """Returns the steps that one text goes through."""
+        return self.chain
 
     def _counted(self, rules: Iterable[int]) -> dict[str, int]:
         counts = Counter(rules)
@@ -176,12 +183,12 @@ class TextTokenizer:
         """
         if not isinstance(text, str):
             raise TypeError(f"text must be a str, got {type(text).__name__}")
-        whole = AlignedText.original(text)
+        whole, chain = AlignedText.original(text), self.chain_for(text)
         parts: list[tuple[AlignedText, int]] = []
         at = 0
         for start, stop, rule in [*self.finder.find_text(text), (len(text), len(text), -1)]:
             if at < start:
-                between = self.chain.apply_aligned(whole[at:start], at == 0, start == len(text))
+                between = chain.apply_aligned(whole[at:start], at == 0, start == len(text))
                 parts.append((between, -1))
             if rule >= 0:
                 parts.append((whole[start:stop], int(self._ids[rule])))

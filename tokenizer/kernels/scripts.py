@@ -1,0 +1,74 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which scripts documents are written in: one pass over the bytes of a column, ASCII eight bytes at a time."""
+
+import numpy as np
+
+from tokenizer.kernels.compiling import kernel, load_u64
+from tokenizer.kernels.utf8 import EACH_BYTE, HIGH_BITS, decode_utf8
+
+NO_SCRIPT, LATIN, HAN, KANA, HANGUL = range(5)
+"""Numbers of scripts that kernels know; hiragana and katakana are one."""
+
+TOTAL, FIRST, N_FIRST, SECOND, N_SECOND, N_KANA = range(6)
+"""Columns of what `count_scripts` fills."""
+
+N_COLUMNS = 6
+
+_CASE = np.uint64(0x20) * EACH_BYTE
+_FROM_A, _PAST_Z = np.uint64(0x80 - ord("a")) * EACH_BYTE, np.uint64(0x80 - ord("{")) * EACH_BYTE
+
+
+@kernel
+def count_scripts(data, offsets, script_of, counts, found):
+    """Counts the characters of each script in each row, and says which two have most.
+
+    Han and kana are one script to this end; of equals the one with the smaller number wins.
+
+    Args:
+      data: uint8[n], valid UTF-8; offsets: int64[n_rows + 1] into it.
+      script_of: uint8[0x110000], the script of each character, NO_SCRIPT where it has none. Of ASCII the letters are
+        LATIN and the others NO_SCRIPT.
+      counts: int64[n_scripts], scratch.
+      found: int64[n_rows, N_COLUMNS], filled: characters with a script; the first script and its characters, the second
+        and its characters, NO_SCRIPT and 0 where there is none; characters of kana.
+    """
+    for row in range(offsets.size - 1):
+        for script in range(counts.size):
+            counts[script] = 0
+        latin = np.uint64(0)
+        i = offsets[row]
+        end = offsets[row + 1]
+        while i < end:
+            if i + 8 <= end:
+                eight = load_u64(data, i)
+                if (eight & HIGH_BITS) == np.uint64(0):
+                    eight |= _CASE
+                    letters = ((eight + _FROM_A) & ~(eight + _PAST_Z) & HIGH_BITS) >> np.uint64(7)
+                    latin += (letters * EACH_BYTE) >> np.uint64(56)
+                    i += 8
+                    continue
+            if data[i] < 128:
+                counts[script_of[data[i]]] += 1
+                i += 1
+                continue
+            code_point, i = decode_utf8(data, i)
+            counts[script_of[code_point]] += 1
+        counts[LATIN] += np.int64(latin)
+        kana = counts[KANA]
+        counts[HAN] += kana
+        counts[KANA] = 0
+        total, first, n_first, second, n_second = 0, 0, 0, 0, 0
+        for script in range(1, counts.size):
+            n = counts[script]
+            total += n
+            if n > n_first:
+                second, n_second = first, n_first
+                first, n_first = script, n
+            elif n > n_second:
+                second, n_second = script, n
+        found[row, TOTAL] = total
+        found[row, FIRST] = first
+        found[row, N_FIRST] = n_first
+        found[row, SECOND] = second
+        found[row, N_SECOND] = n_second
+        found[row, N_KANA] = kana

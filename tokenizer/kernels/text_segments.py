@@ -1,0 +1,64 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Where units of scripts that are written without spaces begin."""
+
+import numpy as np
+
+from tokenizer.kernels.compiling import kernel
+from tokenizer.kernels.text_edit_lists import add_edit
+from tokenizer.kernels.utf8 import decode_utf8, past_ascii
+
+OTHER, HIRAGANA, KATAKANA, HAN, THAI = range(5)
+"""Kinds of characters. Those of kana stand together with their like, those of the last two each for itself."""
+
+SPACE = 1
+"""Number of the text that edits put in."""
+
+
+@kernel
+def find_segments(data, offsets, kinds, joins, leads, is_space, edits):
+    """Finds where spaces must be put so that units stand apart.
+
+    Args:
+      data: uint8[n], valid UTF-8; offsets: int64[n_rows + 1] into it.
+      kinds: uint8[0x110000]; ASCII is OTHER.
+      joins: bool[0x110000], characters that belong to the one before them.
+      leads: bool[0x110000], characters that belong to the one after them.
+      is_space: bool[0x110000], beside which no space is needed.
+      edits: int64[room, 3], filled as far as it reaches.
+
+    Returns:
+      How many edits there are.
+    """
+    n = 0
+    for row in range(offsets.size - 1):
+        start = offsets[row]
+        end = offsets[row + 1]
+        i = start
+        before = np.int64(32)
+        kind_before = np.int64(OTHER)
+        while i < end:
+            if data[i] < 128:
+                code_point = np.int64(data[i])
+                if kind_before == OTHER:
+                    after = past_ascii(data, i, end)
+                    if after > i:
+                        before = np.int64(data[after - 1])
+                        i = after
+                        continue
+                following = i + 1
+            else:
+                code_point, following = decode_utf8(data, i)
+            kind = np.int64(kinds[code_point])
+            if joins[code_point] and i > start and not is_space[before]:
+                # Of the same kind as what it belongs to.
+                kind = kind_before
+            elif (
+                i > start
+                and not (is_space[before] or is_space[code_point] or leads[before])
+                and (kind != kind_before or kind >= HAN)
+            ):
+                n = add_edit(edits, n, i, i, SPACE)
+            before = code_point
+            kind_before = kind
+            i = following
+    return n

@@ -1,0 +1,140 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The statistical identifier: py3langid's model, a file of its wheel, run by a kernel over columns.
+
+Source: py3langid 0.4, `LanguageIdentifier.classify` with `norm_probs=True` after `set_languages`; the same languages,
+and confidences to six digits.
+"""
+
+import functools
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from tokenizer.kernels import language_scores, text_edits
+from tokenizer.ragged import Ragged, read_only
+from tokenizer.text.base import Edges, join_rows
+from tokenizer.text.characters import Lowercase
+from tokenizer.text.forms import NormalForm
+
+_PIECES = 1 << 12
+"""Pieces scored at a time: 142 scores each."""
+
+
+class Model(NamedTuple):
+    """Arrays of the kernel; see `language_scores.score_pieces`. About 110 MB, shared by all threads."""
+
+    classes: tuple[str, ...]
+    moves: npt.NDArray[np.uint32]
+    bases: npt.NDArray[np.int64]
+    outputs: npt.NDArray[np.int32]
+    weights: npt.NDArray[np.float32]
+    priors: npt.NDArray[np.float32]
+    logs: npt.NDArray[np.float32]
+
+
+@functools.cache
+def load_model() -> Model:
+    """Returns the model, read once per process: a third of a second."""
+    from py3langid.langid import MODEL_FILE, LanguageIdentifier
+
+    found = LanguageIdentifier.from_model_file(MODEL_FILE)
+    return Model(
+        tuple(found.nb_classes),
+        read_only(np.asarray(found.tk_nextmove, np.uint32)),
+        read_only(np.asarray(found.tk_row, np.int64) << 8),
+        read_only(np.asarray(found.tk_output, np.int32)),
+        read_only(np.ascontiguousarray(found.nb_ptc, np.float32)),
+        read_only(np.ascontiguousarray(found.nb_pc, np.float32)),
+        read_only(np.log1p(np.arange(language_scores.ROOM + 1, dtype=np.float32))),
+    )
+
+
+@functools.cache
+def _small_letters() -> npt.NDArray[np.bool_]:
+    """Returns which characters a text in capitals does not have, bool[0x110000]."""
+    return read_only(
+        np.array([chr(c).islower() or (chr(c).istitle() and not chr(c).isupper()) for c in range(0x110000)])
+    )
+
+
+class Guesses(NamedTuple):
+    """The likeliest languages of pieces of text."""
+
+    classes: npt.NDArray[np.int64]
+    """int64[n]: numbers of `Model.classes`."""
+    confidence: npt.NDArray[np.float64]
+    """float64[n]: share of all languages that were allowed; equal shares where nothing was found."""
+
+
+def as_seen(rows: Ragged) -> Ragged:
+    """Returns rows as the model was trained on text: in NFC, and in small letters if all letters are capitals."""
+    found = np.empty(rows.n_rows, np.bool_)
+    language_scores.has_any(rows.values, rows.offsets[:-1].copy(), rows.offsets[1:].copy(), _small_letters(), found)
+    capitals = np.flatnonzero(~found)
+    if capitals.size:
+        lower = Lowercase(final_sigma=True)
+        taken = take_rows(rows, capitals)
+        small = lower.apply_rows(taken, Edges.of_whole(taken.n_rows)).rows
+        if small is not taken:
+            new = {
+                int(row): small.values[small.offsets[i] : small.offsets[i + 1]].tobytes()
+                for i, row in enumerate(capitals)
+            }
+            rows = join_rows(rows, new)
+    return NormalForm("NFC").apply_rows(rows, Edges.of_whole(rows.n_rows)).rows
+
+
+def take_rows(rows: Ragged, taken: npt.NDArray[np.int64]) -> Ragged:
+    """Returns some of the rows."""
+    return take_pieces(rows, rows.offsets[taken], rows.offsets[taken + 1])
+
+
+def take_pieces(rows: Ragged, starts: npt.NDArray[np.int64], stops: npt.NDArray[np.int64]) -> Ragged:
+    """Returns pieces of the values of rows as rows."""
+    starts, stops = np.ascontiguousarray(starts), np.ascontiguousarray(stops)
+    values, offsets = np.empty(int((stops - starts).sum()), np.uint8), np.empty(starts.size + 1, np.int64)
+    text_edits.gather(rows.values, starts, stops, values, offsets)
+    return Ragged(read_only(values), offsets)
+
+
+def guess(rows: Ragged, allowed: npt.NDArray[np.bool_]) -> Guesses:
+    """Guesses the languages of rows of valid UTF-8, each of at most `SAMPLE_BYTES` bytes.
+
+    Args:
+      rows: pieces of text.
+      allowed: bool[n_rows, n_classes], the languages that each may be in; at least one.
+    """
+    model = load_model()
+    rows = as_seen(rows)
+    classes, confidence = np.empty(rows.n_rows, np.int64), np.empty(rows.n_rows, np.float64)
+    counts, touched = np.zeros(len(model.weights), np.int32), np.empty(language_scores.ROOM, np.int32)
+    for first in range(0, rows.n_rows, _PIECES):
+        part = slice(first, min(rows.n_rows, first + _PIECES))
+        starts, stops = rows.offsets[part].copy(), rows.offsets[1:][part].copy()
+        scores = np.empty((starts.size, len(model.classes)), np.float32)
+        language_scores.score_pieces(
+            rows.values, starts, stops, model.moves, model.bases, model.outputs, model.weights, model.priors,
+            model.logs, counts, touched, scores, np.empty(starts.size, np.int64),
+        )  # fmt: skip
+        shares = _shares(scores, stops - starts, allowed[part], model.classes)
+        classes[part] = shares.argmax(axis=1)
+        confidence[part] = shares.max(axis=1)
+    return Guesses(classes, confidence)
+
+
+def _shares(
+    scores: npt.NDArray[np.float32],
+    n_bytes: npt.NDArray[np.int64],
+    allowed: npt.NDArray[np.bool_],
+    classes: tuple[str, ...],
+) -> npt.NDArray[np.float64]:
+    """Returns scores as shares of one, those of a language with several classes in the first of them."""
+    scaled = np.where(allowed, scores.astype(np.float64) / np.sqrt(np.maximum(n_bytes, 1))[:, None], -np.inf)
+    shares = np.exp(scaled - scaled.max(axis=1, keepdims=True))
+    shares /= shares.sum(axis=1, keepdims=True)
+    for i, name in enumerate(classes):
+        if (first := classes.index(name)) < i:
+            shares[:, first] += shares[:, i]
+            shares[:, i] = 0
+    return shares

@@ -1,0 +1,192 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A column in several languages, each document by the rule of its own, rows in the order they came."""
+
+import dataclasses
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from tokenizer.core import Tokenizer
+from tokenizer.kernels import text_edits
+from tokenizer.languages.identifying import Languages, identify, language_codes
+from tokenizer.languages.rules import DEFAULT, RULES
+from tokenizer.ragged import Ragged, read_only, text_rows
+from tokenizer.text import PreparedText, SpanRule, TextChain, TextStep, TextTokenizer, parse_steps
+from tokenizer.text.base import Edges, StepReport
+from tokenizer.text.chain import ChainResult
+
+Steps = Sequence[str | Mapping[str, Any] | TextStep]
+
+
+class Router:
+    """Which rule each language takes: its own, else `default`."""
+
+    def __init__(self, names: Iterable[str]) -> None:
+        """Takes the languages that have a rule.
+
+        Raises:
+          ValueError: if one is not a code that `identify` gives, or there is none for `default`.
+        """
+        self.names = (DEFAULT, *sorted({*names} - {DEFAULT}))
+        if unknown := [name for name in self.names[1:] if name not in language_codes()]:
+            raise ValueError(f"{unknown[0]!r} is no language that is told apart; known: {', '.join(language_codes())}")
+        self._rule_of = np.array([self.names.index(c) if c in self.names else 0 for c in language_codes()], np.int64)
+
+    def rules(self, languages: Languages) -> npt.NDArray[np.int64]:
+        """Returns the rule of each document, int64[n], numbers of `names`."""
+        return self._rule_of[languages.codes.indices.to_numpy(zero_copy_only=False)]
+
+
+class LanguageTextTokenizer(TextTokenizer):
+    """One tokenizer for all languages, steps for each. May be used by several threads.
+
+    Languages are told of the raw text, then spans are cut, then what lies between goes through the steps of all
+    languages and those of its own.
+    """
+
+    def __init__(
+        self,
+        tokenizer: Tokenizer,
+        *,
+        rules: Mapping[str, Steps] = RULES,
+        normalize: Steps = (),
+        spans: Iterable[SpanRule | Mapping[str, Any]] = (),
+        threshold: float = 0.5,
+    ) -> None:
+        """Puts them together; see `TextTokenizer`.
+
+        Args:
+          tokenizer: of all languages.
+          rules: steps by language, in place of those of `RULES` where both have one.
+          normalize: steps of all languages, before those.
+          spans: of all languages.
+          threshold: see `identify`.
+
+        Raises:
+          ValueError: if one of them is not what it must be.
+        """
+        super().__init__(tokenizer, normalize=normalize, spans=spans)
+        merged = {**RULES, **rules}
+        self.router = Router(merged)
+        self.threshold = threshold
+        self.chains = [TextChain([*self.chain.steps, *_steps(merged[name])]) for name in self.router.names]
+
+    def prepare(self, texts: Any, languages: Languages | None = None) -> PreparedText:
+        """Finds spans in a text column and applies to each document the steps of its language.
+
+        Args:
+          texts: the column.
+          languages: of its rows, if they are known already.
+        """
+        rules = self.router.rules(languages or identify(texts, self.threshold))
+        return self.prepare_rows(text_rows(texts), lambda *parts: self._route(rules, *parts))
+
+    def chain_for(self, text: str) -> TextChain:
+        """Returns the steps of one text."""
+        return self.chains[int(self.router.rules(identify([text], self.threshold))[0])]
+
+    def _route(
+        self,
+        rules: npt.NDArray[np.int64],
+        rows: Ragged,
+        edges: Edges | None = None,
+        documents: npt.NDArray[np.int64] | None = None,
+    ) -> ChainResult:
+        edges = edges or Edges.of_whole(rows.n_rows)
+        if documents is None:
+            documents = np.arange(rows.n_rows + 1)
+        n_parts = np.diff(documents)
+        owners = np.repeat(rules, n_parts)
+        reports: list[StepReport] = []
+        rejected = np.zeros(rules.size, np.bool_)
+        parts: list[tuple[npt.NDArray[np.int64], Ragged]] = []
+        is_same = True
+        for number, chain in enumerate(self.chains):
+            taken = np.flatnonzero(owners == number)
+            mine = rows if taken.size == rows.n_rows else _taken(rows, taken)
+            whose = np.concatenate(([0], np.cumsum(n_parts[rules == number])))
+            result = chain.apply_rows(mine, Edges(edges.begins[taken], edges.ends[taken]), whose)
+            names = (f"{self.router.names[number]}.{report.step}" for report in result.reports)
+            reports += [dataclasses.replace(r, step=name) for r, name in zip(result.reports, names, strict=True)]
+            rejected[rules == number] = result.rejected
+            is_same &= result.rows is mine
+            parts.append((taken, result.rows))
+        return ChainResult(rows if is_same else _put_back(parts, rows.n_rows), reports, rejected)
+
+
+def _steps(entries: Steps) -> list[TextStep]:
+    return [step for entry in entries for step in ([entry] if isinstance(entry, TextStep) else parse_steps([entry]))]
+
+
+def _taken(rows: Ragged, taken: npt.NDArray[np.int64]) -> Ragged:
+    return _gathered(rows.values, rows.offsets[taken], rows.offsets[taken + 1])
+
+
+def _gathered(values: npt.NDArray[np.uint8], starts: npt.NDArray[np.int64], stops: npt.NDArray[np.int64]) -> Ragged:
+    out, offsets = np.empty(int((stops - starts).sum()), np.uint8), np.empty(starts.size + 1, np.int64)
+    text_edits.gather(values, starts, stops, out, offsets)
+    return Ragged(read_only(out), offsets)
+
+
+def _put_back(parts: list[tuple[npt.NDArray[np.int64], Ragged]], n_rows: int) -> Ragged:
+    """Returns rows that were dealt out in their old order."""
+    starts, stops = np.empty(n_rows, np.int64), np.empty(n_rows, np.int64)
+    at = 0
+    for taken, rows in parts:
+        starts[taken] = rows.offsets[:-1] + at
+        stops[taken] = rows.offsets[1:] + at
+        at += rows.values.size
+    return _gathered(read_only(np.concatenate([rows.values for _, rows in parts])), starts, stops)
+
+
+class RoutedText(NamedTuple):
+    """What `LanguageTokenizers.encode_arrow` returns."""
+
+    ids: pa.LargeListArray
+    """One row of int32 ids per text, of the vocabulary of its rule; null for null and for what was rejected."""
+    rules: pa.DictionaryArray
+    """dictionary<int32, string>[n]: the rule of each row, which names its tokenizer."""
+    languages: Languages
+
+
+class LanguageTokenizers:
+    """A tokenizer for each language: one pass over a mixed column. May be used by several threads."""
+
+    def __init__(self, tokenizers: Mapping[str, Tokenizer | TextTokenizer], threshold: float = 0.5) -> None:
+        """Takes tokenizers by language, one of them for `default`; see `Router`.
+
+        Raises:
+          ValueError: if there is none for `default`, or a language is not known.
+        """
+        if DEFAULT not in tokenizers:
+            raise ValueError(f"tokenizers must have one for {DEFAULT!r}, got {', '.join(tokenizers) or 'none'}")
+        self.router = Router(tokenizers)
+        self.threshold = threshold
+        self.tokenizers = {
+            name: t if isinstance(t, TextTokenizer) else TextTokenizer(t) for name, t in tokenizers.items()
+        }
+
+    def encode_arrow(self, texts: Any, add_special_tokens: bool = False) -> RoutedText:
+        """Encodes a text column, each row by the tokenizer of its language.
+
+        Raises:
+          TypeError: if `texts` is not a text column.
+        """
+        if isinstance(texts, (list, tuple)):
+            texts = pa.array(texts, pa.large_string())
+        if isinstance(texts, pa.ChunkedArray):
+            texts = texts.combine_chunks()
+        languages = identify(texts, self.threshold)
+        rules = self.router.rules(languages)
+        parts, places = [], []
+        for number, name in enumerate(self.router.names):
+            taken = np.flatnonzero(rules == number)
+            if taken.size or not number:
+                parts.append(self.tokenizers[name].encode_arrow(texts.take(pa.array(taken)), add_special_tokens).ids)
+                places.append(taken)
+        ids = pa.concat_arrays(parts).take(pa.array(np.argsort(np.concatenate(places))))
+        names = pa.DictionaryArray.from_arrays(pa.array(rules.astype(np.int32)), pa.array(self.router.names))
+        return RoutedText(ids, names, languages)

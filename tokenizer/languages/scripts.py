@@ -1,0 +1,62 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Scripts of characters and of documents, in one version of Unicode."""
+
+import functools
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from tokenizer import unicode_script_data as data
+from tokenizer.kernels import scripts
+from tokenizer.normalizers import tables
+from tokenizer.ragged import Ragged, read_only
+
+UNICODE_VERSION = data.UNICODE_VERSION
+
+_KANA = ("HIRAGANA", "KATAKANA")
+_FIRST = ("LATIN", "HAN", "HIRAGANA", "HANGUL")
+_OTHERS = sorted(name for name in vars(data) if name.isupper() and "_" not in name)
+
+SCRIPTS = (
+    "",
+    *(name.capitalize() for name in _FIRST),
+    *(n.capitalize() for n in _OTHERS if n not in (*_FIRST, *_KANA)),
+)
+"""Names of scripts by their numbers, as Unicode writes them, in one word. `Hiragana` stands for katakana, too."""
+
+
+@functools.cache
+def script_table() -> npt.NDArray[np.uint8]:
+    """Returns the script of each code point, uint8[0x110000], numbers of `SCRIPTS`; 0 where it has none."""
+    table = np.zeros(0x110000, np.uint8)
+    for number, name in enumerate(SCRIPTS):
+        if number:
+            table[tables.code_points(getattr(data, name.upper()))] = number
+    table[tables.code_points(data.KATAKANA)] = scripts.KANA
+    return read_only(table)
+
+
+def script_name(code_point: int) -> str:
+    """Returns the script of a character, `Common` where it has none; kana are `Hiragana`."""
+    return SCRIPTS[script_table()[code_point]] or "Common"
+
+
+class ScriptCounts(NamedTuple):
+    """What documents are written in; each an int64[n_rows]. Han and kana are one script to this end."""
+
+    total: npt.NDArray[np.int64]
+    """Characters that have a script."""
+    first: npt.NDArray[np.int64]
+    """The script with most characters, a number of `SCRIPTS`; 0 where there is none."""
+    n_first: npt.NDArray[np.int64]
+    second: npt.NDArray[np.int64]
+    n_second: npt.NDArray[np.int64]
+    n_kana: npt.NDArray[np.int64]
+
+
+def count_scripts(rows: Ragged) -> ScriptCounts:
+    """Counts the scripts of rows of valid UTF-8."""
+    found = np.empty((rows.n_rows, scripts.N_COLUMNS), np.int64)
+    scripts.count_scripts(rows.values, rows.offsets, script_table(), np.zeros(len(SCRIPTS), np.int64), found)
+    return ScriptCounts(*(np.ascontiguousarray(found[:, i]) for i in range(scripts.N_COLUMNS)))

@@ -1,0 +1,98 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Scripts that are written without spaces, cut into units: a step."""
+
+import dataclasses
+import functools
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from tokenizer import unicode_script_data as scripts
+from tokenizer.kernels import text_segments as kernels
+from tokenizer.kernels.text_segments import HAN, HIRAGANA, KATAKANA, OTHER, THAI
+from tokenizer.normalizers.tables import code_points
+from tokenizer.ragged import Ragged, read_only
+from tokenizer.text import tables
+from tokenizer.text.base import Edges, Edit
+from tokenizer.text.edits import EditingStep
+
+_MODES = {
+    "han": {HAN: "HAN"},
+    "japanese": {HAN: "HAN", HIRAGANA: "HIRAGANA", KATAKANA: "KATAKANA"},
+    "thai": {THAI: "THAI"},
+}
+_MODES["all"] = {kind: name for kinds in list(_MODES.values()) for kind, name in kinds.items()}
+
+_LONG_VOWEL = 0x30FC
+_THAI_LEADING = range(0x0E40, 0x0E45)
+_THAI_FOLLOWING = (0x0E2F, 0x0E30, 0x0E32, 0x0E33, 0x0E45, 0x0E46)
+_THAI_OTHERS = (0x0E4F, *range(0x0E50, 0x0E5C))
+"""Digits, and signs that stand for themselves."""
+
+
+class SegmentTables(NamedTuple):
+    """What a mode knows of characters."""
+
+    kinds: npt.NDArray[np.uint8]
+    """uint8[0x110000]: numbers of `kernels.text_segments`."""
+    joins: npt.NDArray[np.bool_]
+    """bool[0x110000]: characters that belong to the one before them."""
+    leads: npt.NDArray[np.bool_]
+    """bool[0x110000]: characters that belong to the one after them."""
+
+
+@functools.cache
+def segment_tables(mode: str) -> SegmentTables:
+    """Lowers a mode to tables."""
+    kinds = np.zeros(0x110000, np.uint8)
+    for kind, name in _MODES[mode].items():
+        kinds[code_points(getattr(scripts, name))] = kind
+    joins, leads = tables.members("GRAPHEME_EXTEND").copy(), np.zeros(0x110000, np.bool_)
+    if THAI in _MODES[mode]:
+        joins[list(_THAI_FOLLOWING)] = leads[list(_THAI_LEADING)] = True
+        kinds[list(_THAI_OTHERS)] = OTHER
+    if KATAKANA in _MODES[mode]:
+        joins[_LONG_VOWEL] = True
+    return SegmentTables(read_only(kinds), read_only(joins), read_only(leads))
+
+
+@dataclasses.dataclass(frozen=True)
+class Segment(EditingStep):
+    """Puts spaces between units of scripts that have none, where there is no white space already.
+
+    `han`: each Chinese character stands alone. `japanese`: and runs of hiragana and of katakana, with their ー. `thai`:
+    clusters, a consonant with the vowel before it and the vowels, marks, ๆ and ฯ after it. `all`: all of them. Marks
+    stay with what they stand on, and other characters are cut off from these only.
+    """
+
+    name = "segment"
+    texts = ("", " ")
+
+    mode: str = "all"
+
+    def __post_init__(self) -> None:
+        if self.mode not in _MODES:
+            raise ValueError(f"mode must be one of {', '.join(_MODES)}, got {self.mode!r}")
+
+    def edits(self, text: str, begins: bool = True, ends: bool = True) -> list[Edit]:
+        """Returns what the step does to one text; see `TextStep`."""
+        kinds, joins, leads = segment_tables(self.mode)
+        edits = []
+        kind_before = OTHER
+        for i, c in enumerate(text):
+            before = text[i - 1] if i else " "
+            kind = int(kinds[ord(c)])
+            if joins[ord(c)] and before not in tables.SPACES:
+                kind = kind_before
+            elif before not in tables.SPACES and c not in tables.SPACES and not leads[ord(before)]:
+                units = kind >= HAN or kind_before >= HAN
+                if units or kind != kind_before:
+                    edits.append(Edit(i, i, " "))
+            kind_before = kind
+        return edits
+
+    def find_edits(self, rows: Ragged, edges: Edges, edits: npt.NDArray[np.int64]) -> int:
+        """Finds the edits of rows; see `EditingStep`."""
+        spaces = tables.table_of(tables.SPACES)
+        return kernels.find_segments(rows.values, rows.offsets, *segment_tables(self.mode), spaces, edits)
