@@ -132,6 +132,13 @@ def _parser() -> argparse.ArgumentParser:
     workers.add_argument("--debug", action="store_true", help="show Beam's log")
     workers.set_defaults(command=_workers)
 
+    fidelity = commands.add_parser("fidelity", help="measure what steps, tokenizer and OOV policy lose of the input")
+    fidelity.add_argument("config", metavar="CONFIG", help="a YAML file with tokenizer.file")
+    _add_set(fidelity)
+    fidelity.add_argument("--documents", type=_positive, default=1000, metavar="N", help="at most (1000)")
+    fidelity.add_argument("--json", action="store_true", help="print all of it as JSON")
+    fidelity.set_defaults(command=_fidelity)
+
     schema = commands.add_parser("schema", help="print the JSON Schema of a config, for editors")
     schema.set_defaults(command=_schema)
     return parser
@@ -361,6 +368,23 @@ def _replay(options: argparse.Namespace) -> int:
         f"{config.output.path}: {n_records:,} rejected records read again: "
         f"{totals['n_documents']:,} documents in replay/, {rejected:,} rejected again{left_out}"
     )
+    return _DONE
+
+
+def _fidelity(options: argparse.Namespace) -> int:
+    from pipeline import fidelity, ledger
+    from pipeline.config import load_config
+
+    with _mistakes():
+        report = fidelity.measure(load_config(options.config, options.overrides, "tokenize"), options.documents)
+    if options.json:
+        sys.stdout.write(ledger.to_json(report).decode())
+        return _DONE
+    from rich.console import Console
+
+    console = Console(highlight=False)
+    for part in fidelity.render(report):
+        console.print(part, soft_wrap=isinstance(part, str), markup=False)
     return _DONE
 
 
