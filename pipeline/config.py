@@ -150,6 +150,12 @@ class Config(Section):
     """Languages of documents: rules for their text, filters, a column of shards; null does without."""
 
     @model_validator(mode="after")
+    def _check_labels(self) -> Self:
+        if "lang" in self.counts.by and self.languages is None:
+            raise mistake("counts.by", self.counts.by, "lang needs the section `languages`; `languages: {}` is enough")
+        return self
+
+    @model_validator(mode="after")
     def _check_sources(self) -> Self:
         if self.text.keeps_sources:
             if other := [name for name in self.output.formats if name not in KEEPS_COLUMNS]:
@@ -362,6 +368,7 @@ _EXPECTED = {
     "string_too_short": "must not be empty",
     "list_type": "must be a list",
     "too_short": "must have at least {min_length} element",
+    "too_long": "must have at most {max_length} element",
     "greater_than_equal": "must be at least {ge}",
     "less_than_equal": "must be at most {le}",
 }

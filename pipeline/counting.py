@@ -221,7 +221,7 @@ def count_split(
     if committed := _load_committed(output, split, key):
         return committed
     name = f"{manifest.COUNTING}/{split.id}.arrow"
-    labels = _piece_labels(split, counts_config or CountsConfig())
+    grouping = _Grouping(split, counts_config or CountsConfig())
     # Under a name of its own, so that two attempts never write into one file.
     with ledger.Staging(output, split.id) as staging:
         staged = staging.create(name)
@@ -233,13 +233,13 @@ def count_split(
             for batch in read_split(split, input_config):
                 if text.languages is not None:
                     batch, _ = languages.tell_languages(batch, text.languages)
-                texts, pieces = batch.documents.column("text"), batch.documents.column("piece").to_numpy()
+                texts, numbers = batch.documents.column("text"), grouping.numbers(batch.documents)
                 if before is not None:
                     prepared = languages.prepare(before, batch.documents)
                     texts, batch = prepared.texts(), without_rejected(batch, prepared.rejected, split)
                     if prepared.cut is not None:
-                        pieces = np.repeat(pieces, np.diff(prepared.cut.documents))
-                counters.update(batch.documents, texts, pieces, labels)
+                        numbers = np.repeat(numbers, np.diff(prepared.cut.documents))
+                counters.update(batch.documents, texts, numbers, grouping)
                 read = _totals_of(batch)
                 totals += read
                 RejectLimits.of(input_config).check(totals.n_records, sum((totals.rejected or {}).values()))
@@ -268,20 +268,20 @@ class _Counters:
         self.batches: list[tuple[int, int]] = []
 
     def update(
-        self, documents: pa.RecordBatch, texts: pa.Array, pieces: npt.NDArray[np.int32], labels: Sequence[Group]
+        self, documents: pa.RecordBatch, texts: pa.Array, numbers: npt.NDArray[np.int32], grouping: "_Grouping"
     ) -> None:
         """Counts words in texts, which are documents or what steps and spans left of them.
 
         Args:
           documents: `schemas.DOCUMENTS`, for the totals.
-          texts: what words are counted in; pieces: int32[len(texts)], which piece of the split each is of.
-          labels: those of each piece.
+          texts: what words are counted in; numbers: int32[len(texts)], as `grouping.numbers` gives them.
+          grouping: of the split.
         """
-        for group, of_group in _by_group(documents.column("text"), documents.column("piece").to_numpy(), labels):
+        for group, of_group in _by_group(documents.column("text"), grouping.numbers(documents), grouping.labels):
             self.numbers.setdefault(group, len(self.numbers))
             read = GroupTotals(group, len(of_group), *_text_sizes(of_group))
             self.totals[group] = self.totals.get(group, GroupTotals(group)) + read
-        for group, of_group in _by_group(texts, pieces, labels):
+        for group, of_group in _by_group(texts, numbers, grouping.labels):
             if group in self.numbers:  # else all its documents were given up, and nothing is left of them
                 if group not in self._counters:
                     self._counters[group] = self._tokenizer.new_word_counter()
@@ -303,24 +303,40 @@ class _Counters:
         self._counters = {}
 
 
-def _piece_labels(split: Split, counts: CountsConfig) -> list[Group]:
-    if "source" not in counts.by:
-        return [()] * len(split.pieces)
-    return [(source_of(piece.name, counts),) for piece in split.pieces]
+class _Grouping:
+    """Which group each document is of: a number for each, and the labels of the numbers."""
+
+    def __init__(self, split: Split, counts: CountsConfig) -> None:
+        self._is_by_language = "lang" in counts.by
+        self.labels: Sequence[Group]
+        if self._is_by_language:
+            self.labels = languages.labels()
+        elif "source" in counts.by:
+            self.labels = [(source_of(piece.name, counts),) for piece in split.pieces]
+        else:
+            self.labels = [()] * len(split.pieces)
+
+    def numbers(self, documents: pa.RecordBatch) -> npt.NDArray[np.int32]:
+        """Returns int32[n]: of each document, where its labels are in `labels`."""
+        if self._is_by_language:
+            codes: npt.NDArray[np.int32] = documents.column("lang").indices.to_numpy(zero_copy_only=False)
+            return codes
+        pieces: npt.NDArray[np.int32] = documents.column("piece").to_numpy()
+        return pieces
 
 
 def _by_group(
-    texts: pa.Array, pieces: npt.NDArray[np.int32], labels: Sequence[Group]
+    texts: pa.Array, numbers: npt.NDArray[np.int32], labels: Sequence[Group]
 ) -> Iterator[tuple[Group, pa.Array]]:
-    """Yields the texts of each group; `pieces` says which piece of the split each text is of."""
+    """Yields the texts of each group; `numbers` says where the labels of each text are."""
     if len(set(labels)) == 1:
         yield labels[0], texts
         return
     by_group: dict[Group, list[int]] = {}
-    for piece in np.unique(pieces).tolist():
-        by_group.setdefault(labels[piece], []).append(piece)
-    for group, numbers in by_group.items():
-        yield group, texts if len(by_group) == 1 else texts.filter(pa.array(np.isin(pieces, numbers)))
+    for number in np.unique(numbers).tolist():
+        by_group.setdefault(labels[number], []).append(number)
+    for group, mine in by_group.items():
+        yield group, texts if len(by_group) == 1 else texts.filter(pa.array(np.isin(numbers, mine)))
 
 
 def _text_sizes(texts: pa.Array) -> tuple[int, int]:

@@ -47,6 +47,13 @@ def tell_languages(batch: ReadBatch, options: LanguageOptions) -> tuple[ReadBatc
     return left, LanguageCounts.of(gone, filtered=np.ones(gone.num_rows, np.int64))
 
 
+def labels() -> list[tuple[str]]:
+    """Returns the labels that counts by language may have, in the order of the numbers in the column `lang`."""
+    from tokenizer.languages import language_codes
+
+    return [(code,) for code in language_codes()]
+
+
 def prepare(before: "TextTokenizer", documents: pa.RecordBatch) -> "PreparedText":
     """Returns documents after spans and steps, those of their languages where these have been told."""
     text = documents.column("text")

@@ -12,7 +12,7 @@ from pipeline.sections import NonEmpty, Section, mistake
 
 MAX_VOCAB_SIZE = 10_000_000
 
-Label = Literal["source"]
+Label = Literal["source", "lang"]
 Model = Literal["wordpiece", "bpe", "byte_level_bpe", "unigram", "wordlevel", "char"]
 NormalizerName = Literal["bert", "nfc", "nfkc", "nmt_nfkc", "sentencepiece", "none"]
 PreTokenizerName = Literal[
@@ -25,7 +25,7 @@ class CountsConfig(Section):
     """What word counts keep."""
 
     by: Annotated[list[Label], Field(max_length=1)] = []
-    """`[source]`: counts for every source instead of for the whole input."""
+    """`[source]` or `[lang]`: counts for every source, or every language, instead of for the whole input."""
     sources: dict[NonEmpty, NonEmpty] = {}
     """Label: pattern of file names as in the manifest; the first that matches counts. Without any, each file is one."""
     min_count: Annotated[int, Field(ge=1)] = 1
@@ -112,7 +112,7 @@ class TrainConfig(Section):
     counts: NonEmpty | None = None
     """For the job `train`: a folder with word counts to train on, instead of the input."""
     by: Label | None = None
-    """A vocabulary for each source of the counts instead of one for all."""
+    """A vocabulary for each source, or language, of the counts instead of one for all."""
     normalizer: NormalizerName | None = None
     """What is done to text; default: bert for wordpiece, nmt_nfkc for unigram, none for byte_level_bpe, else nfkc."""
     pre_tokenizer: PreTokenizerName | None = None

@@ -365,7 +365,9 @@ def test_what_is_not_given_follows_the_model():
 @pytest.mark.parametrize(
     ("counts", "expected"),
     [
-        ("{by: [lang]}", "counts.by.0: 'lang': allowed: source"),
+        ("{by: [language]}", "counts.by.0: 'language': allowed: source, lang; did you mean 'lang'?"),
+        ("{by: [source, lang]}", "counts.by: ['source', 'lang']: must have at most 1 element"),
+        ("{by: [lang]}", "counts.by: ['lang']: lang needs the section `languages`; `languages: {}` is enough"),
         ("{sources: {a: b}}", "counts.sources: {'a': 'b'}: needs `by: [source]`"),
         ("{min_count: 0}", "counts.min_count: 0: must be at least 1"),
         ("{max_words: 0}", "counts.max_words: 0: must be at least 1"),
