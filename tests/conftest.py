@@ -11,6 +11,7 @@ same every time, so that a red run is red again.
 import json
 import os
 import tempfile
+import zipfile
 from pathlib import Path
 
 import hypothesis
@@ -46,6 +47,18 @@ def shared_data() -> Path:
     if not path.is_dir():
         pytest.skip(f"needs the larger test data, which is not at {path}; set TOKENMILL_SHARED")
     return path
+
+
+@pytest.fixture(scope="session")
+def declarations(shared_data: Path) -> dict[str, str]:
+    """The Universal Declaration of Human Rights by language: the public domain collection `udhr2.zip` of NLTK."""
+    path = shared_data / "corpus" / "udhr2.zip"
+    if not path.is_file():
+        pytest.skip(f"needs the Universal Declaration in many languages, which is not at {path}")
+    with zipfile.ZipFile(path) as archive:
+        return {
+            Path(name).stem: archive.read(name).decode() for name in sorted(archive.namelist()) if name.endswith(".txt")
+        }
 
 
 @pytest.fixture(scope="session")

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """What is lost: steps on examples counted by hand, OOV policies on the Universal Declaration in all languages."""
 
-import zipfile
 from pathlib import Path
 
 import pyarrow as pa
@@ -96,18 +95,6 @@ def test_contained_mode_loses_the_least_possible(column: list[str]) -> None:
 def test_costs_of_a_model_without_policies_are_refused() -> None:
     with pytest.raises(ValueError, match="OOV policies are WordPiece's"):
         oov_costs(Tokenizer.untrained_bert(), ["a"])
-
-
-@pytest.fixture(scope="session")
-def declarations(shared_data: Path) -> dict[str, str]:
-    """The Universal Declaration of Human Rights by language: the public domain collection `udhr2.zip` of NLTK."""
-    path = shared_data / "corpus" / "udhr2.zip"
-    if not path.is_file():
-        pytest.skip(f"needs the Universal Declaration in many languages, which is not at {path}")
-    with zipfile.ZipFile(path) as archive:
-        return {
-            Path(name).stem: archive.read(name).decode() for name in sorted(archive.namelist()) if name.endswith(".txt")
-        }
 
 
 @pytest.mark.parity
