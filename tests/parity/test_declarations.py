@@ -11,15 +11,15 @@ pytestmark = pytest.mark.parity
 VERSIONS = dict(
     pair.split("=")
     for pair in """
-    afr=af amh=am arb=ar azj_latn=az bel=be bul=bg ben=bn bre=br bos_latn=bs cat=ca ces=cs cym=cy dan=da deu=de
+    afr=af amh=am arb=ar azj_latn=az bel=be bul=bg ben=bn bre=br bos_latn=bs cat=ca ces=cs cym=cy dan=da deu_1996=de
     deu_1901=de ell_monotonic=el ell_polytonic=el eng=en epo=eo spa=es est=et eus=eu pes_1=fa pes_2=fa fin=fi fra=fr
     fri=fy gle=ga gla=gd glg=gl guj=gu hau_NG=ha heb=he hin=hi hrv=hr hat_kreyol=ht hun=hu hye=hy ind=id ibo=ig
     isl=is ita=it jpn=ja jav=jv kat=ka kaz=kk khm=km kan=kn kor=ko kir=ky lat=la lug=lg lin=ln lao=lo lit=lt lav=lv
     plt=mg mkd=mk mal=ml khk=mn mar=mr mya=my nep=ne nld=nl nob=no pan=pa pol=pl pbu=ps por_BR=pt por_PT=pt quz=qu
-    ron=ro rus=ru san=sa slk=sk slv=sl som=so als=sq srp_cyrl=sr swe=sv swh=sw tam=ta tha=th tgl=tl tur=tr
+    ron_2006=ro rus=ru san=sa slk=sk slv=sl som=so als=sq srp_cyrl=sr swe=sv swh=sw tam=ta tha=th tgl=tl tur=tr
     uig_arab=ug ukr=uk urd=ur uzn_latn=uz uzn_cyrl=uz vie=vi xho=xh yor=yo cmn_hans=zh cmn_hant=zh zul=zu ace=ace
     bcl=bcl nso=nso kin=rw sme=se sna=sn sot=st fao=fo ltz=lb wln=wa mlt=mt nno=nn lnc=oc tgk=tg tuk_latn=tk tat=tt
-    vec=vec gug=gug pcm=pcm srp_latn=sr bod=bo dzo=dz div=dv chr=chr iii=ii tir=ti ydd=yi
+    vec=vec gug=gug pcm=pcm srp_latn=sr bod=bo dzo=dz div=dv chr_cased=chr iii=ii tir=ti ydd=yi
 """.split()
 )
 
