@@ -1,0 +1,148 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Columns of a file that can be read from any row to any row, and nothing else of them.
+
+Arrow's own files are read a record batch at a time; a merge of many sorted runs needs a few rows of each. A column is
+stored as its buffers are in memory, one after another: for each level of it, from the outside in,
+
+- where values may be null: uint8[n], 1 for a value;
+- of lists and strings: int64[n + 1], where each begins in the next level, from 0;
+- of numbers: the values.
+
+All is little-endian. Only where the buffers begin must be kept beside the file.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+ReadAt = Callable[[int, int], bytes]
+"""Returns the bytes of a file: from a position on, how many."""
+
+
+def write_columns(file: Any, columns: Sequence[pa.Array], schema: pa.Schema) -> tuple[int, ...]:
+    """Appends columns of one length to a file.
+
+    Args:
+      file: open for writing, with `tell`.
+      columns: of numbers, strings, and lists of these.
+      schema: of the columns.
+
+    Returns:
+      Where each buffer begins, for `read_columns`.
+    """
+    positions: list[int] = []
+    for field, column in zip(schema, columns, strict=True):
+        for buffer in _buffers(column, field):
+            positions.append(file.tell())
+            file.write(np.ascontiguousarray(buffer).view(np.uint8))
+    return tuple(positions)
+
+
+def read_columns(read: ReadAt, positions: Sequence[int], schema: pa.Schema, start: int, stop: int) -> pa.RecordBatch:
+    """Returns rows `start` to `stop` of columns; reads two positions of each level of lists and the values, no more.
+
+    Args:
+      read: of the file.
+      positions: as `write_columns` returned them.
+      schema: of the columns.
+      start: the first row.
+      stop: behind the last row; at most as many as there are.
+
+    Raises:
+      ValueError: if the file does not hold such columns there.
+    """
+    remaining = iter(positions)
+    columns = [_read(read, remaining, field, start, stop) for field in schema]
+    batch = pa.record_batch(columns, schema=schema)
+    batch.validate()
+    return batch
+
+
+def read_numbers(read: ReadAt, position: int, dtype: Any, start: int, stop: int) -> np.ndarray:
+    """Returns values `start` to `stop` of a buffer of numbers that begins at `position`."""
+    dtype = np.dtype(dtype)
+    data = read(position + start * dtype.itemsize, (stop - start) * dtype.itemsize)
+    if len(data) != (stop - start) * dtype.itemsize:
+        raise ValueError(f"{len(data)} bytes from {position + start * dtype.itemsize} on: the file is cut off")
+    return np.frombuffer(data, dtype)
+
+
+def row_bytes(batch: pa.RecordBatch) -> np.ndarray:
+    """Returns int64[n], how many bytes each row takes in a file of columns."""
+    total = np.zeros(batch.num_rows, np.int64)
+    for field, column in zip(batch.schema, batch.columns, strict=True):
+        total += _sizes(column, field)
+    return total
+
+
+def _is_list(type_: pa.DataType) -> bool:
+    return bool(pa.types.is_list(type_) or pa.types.is_large_list(type_))
+
+
+def _element(type_: pa.DataType) -> pa.Field:
+    """Returns what a list or a string is made of."""
+    return type_.value_field if _is_list(type_) else pa.field("byte", pa.uint8(), nullable=False)
+
+
+def _is_bytes(type_: pa.DataType) -> bool:
+    tests = (pa.types.is_string, pa.types.is_large_string, pa.types.is_binary, pa.types.is_large_binary)
+    return any(test(type_) for test in tests)
+
+
+def children(array: pa.Array) -> tuple[np.ndarray, pa.Array]:
+    """Returns (offsets int64[n + 1], the values that they point into) of lists or strings."""
+    if _is_list(array.type):
+        return array.offsets.to_numpy(zero_copy_only=False).astype(np.int64), array.values
+    is_large = pa.types.is_large_string(array.type) or pa.types.is_large_binary(array.type)
+    _, offsets, data = array.buffers()
+    if offsets is None or not len(array):
+        return np.zeros(len(array) + 1, np.int64), pa.array([], pa.uint8())
+    numbers = np.frombuffer(offsets, np.int64 if is_large else np.int32)[array.offset : array.offset + len(array) + 1]
+    values = pa.array(np.frombuffer(data, np.uint8)) if data is not None else pa.array([], pa.uint8())
+    return numbers.astype(np.int64), values
+
+
+def _buffers(array: pa.Array, field: pa.Field) -> Iterator[np.ndarray]:
+    if field.nullable:
+        yield array.is_valid().to_numpy(zero_copy_only=False).astype(np.uint8)
+    elif array.null_count:
+        raise ValueError(f"column {field.name!r} must not hold nulls")
+    if not _is_list(field.type) and not _is_bytes(field.type):
+        values = array.fill_null(0) if array.null_count else array
+        yield values.to_numpy()
+        return
+    offsets, values = children(array)
+    yield offsets - offsets[0]
+    yield from _buffers(values.slice(offsets[0], offsets[-1] - offsets[0]), _element(field.type))
+
+
+def _read(read: ReadAt, positions: Iterator[int], field: pa.Field, start: int, stop: int) -> pa.Array:
+    validity = None
+    if field.nullable:
+        is_valid = read_numbers(read, next(positions), np.uint8, start, stop).astype(np.bool_)
+        validity = pa.py_buffer(np.packbits(is_valid, bitorder="little"))
+    n = stop - start
+    if not _is_list(field.type) and not _is_bytes(field.type):
+        values = read_numbers(read, next(positions), field.type.to_pandas_dtype(), start, stop)
+        return pa.Array.from_buffers(field.type, n, [validity, pa.py_buffer(values)])
+    offsets = read_numbers(read, next(positions), np.int64, start, stop + 1)
+    if offsets[0] < 0 or (np.diff(offsets) < 0).any():
+        raise ValueError(f"column {field.name!r}: rows {start} to {stop} do not begin in order")
+    child = _read(read, positions, _element(field.type), int(offsets[0]), int(offsets[-1]))
+    is_narrow = field.type in (pa.string(), pa.binary()) or pa.types.is_list(field.type)
+    relative = pa.py_buffer((offsets - offsets[0]).astype(np.int32 if is_narrow else np.int64))
+    if _is_list(field.type):
+        return pa.Array.from_buffers(field.type, n, [validity, relative], children=[child])
+    return pa.Array.from_buffers(field.type, n, [validity, relative, child.buffers()[1]])
+
+
+def _sizes(array: pa.Array, field: pa.Field) -> np.ndarray:
+    n_own = int(field.nullable)
+    if not _is_list(field.type) and not _is_bytes(field.type):
+        return np.full(len(array), n_own + field.type.bit_width // 8, np.int64)
+    offsets, values = children(array)
+    values = values.slice(offsets[0], offsets[-1] - offsets[0])
+    ends = np.cumsum(_sizes(values, _element(field.type)))
+    return np.diff(np.concatenate([np.zeros(1, np.int64), ends])[offsets - offsets[0]]) + n_own + 8

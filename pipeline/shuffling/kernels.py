@@ -1,0 +1,57 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What is added up over documents in any order; the slow twins are in `pipeline.shuffling.reference`."""
+
+from typing import Any
+
+import numpy as np
+
+from tokenizer.kernels.compiling import kernel, kernel_part
+
+_STEP = np.uint64(0x9E3779B97F4A7C15)
+_FIRST = np.uint64(0xBF58476D1CE4E5B9)
+_SECOND = np.uint64(0x94D049BB133111EB)
+
+
+@kernel_part
+def mix(value: Any) -> Any:
+    """Returns a bijection of uint64: the finalizer of SplitMix64."""
+    value = value + _STEP
+    value = (value ^ (value >> np.uint64(30))) * _FIRST
+    value = (value ^ (value >> np.uint64(27))) * _SECOND
+    return value ^ (value >> np.uint64(31))
+
+
+@kernel
+def add_values(values: Any, starts: Any, stops: Any, firsts: Any, hashes: Any) -> None:
+    """Adds to the hash of each row those of its values, each a hash of the value and of its place in the row.
+
+    A row may come in parts, in any order: the hash of the whole is the sum of theirs.
+
+    Args:
+      values: int32 or uint8.
+      starts: int64[n], where each row begins in `values`.
+      stops: int64[n], where it ends.
+      firsts: int64[n], the place in the row of its first value: 0 where the row is whole.
+      hashes: uint64[n], added to, modulo 2**64.
+    """
+    for row in range(starts.size):
+        total = hashes[row]
+        shift = firsts[row] - starts[row]
+        for i in range(starts[row], stops[row]):
+            total += mix((np.uint64(i + shift) << np.uint64(32)) + np.uint64(values[i]))
+        hashes[row] = total
+
+
+@kernel
+def fingerprint(keys: Any, hashes: Any, lengths: Any) -> Any:
+    """Returns the sum modulo 2**64 of a hash of each row's key, of its values and of their number.
+
+    Args:
+      keys: uint64[n].
+      hashes: uint64[n], of the values: see `add_values`.
+      lengths: int64[n], how many values each row has.
+    """
+    total = np.uint64(0)
+    for row in range(keys.size):
+        total += mix(keys[row] ^ mix(hashes[row] + np.uint64(lengths[row])))
+    return total

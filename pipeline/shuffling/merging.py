@@ -1,0 +1,105 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Sorted runs into one sequence, by ranges of keys, in bounded memory; the slow twin is `reference.merge`.
+
+Only keys and sizes of rows are compared and sorted; the rows themselves are read when it is known which are next. So
+what is held of them is what is put out next, however many runs there are, and however long their rows.
+"""
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from pipeline.shuffling.runs import RunReader
+
+N_KEYS = 1 << 64
+
+BUCKET_ROWS = 1 << 18
+"""Rows whose keys are sorted together, give or take what hashes vary by: 40 bytes each."""
+
+PIECE_BYTES = 8 << 20
+"""Bytes of rows that are put out together, unless one row alone has more; held three times."""
+
+MAX_PIECE_ROWS = 1 << 16
+
+
+def shard_range(index: int, n_shards: int) -> tuple[int, int]:
+    """Returns the keys of a shard, from the first to below the second: an even share of all keys."""
+    low, high = ((i * N_KEYS + n_shards - 1) // n_shards for i in (index, index + 1))
+    return low, high
+
+
+def merge_range(
+    runs: Sequence[RunReader],
+    low: int,
+    high: int,
+    *,
+    bucket_rows: int = BUCKET_ROWS,
+    piece_bytes: int = PIECE_BYTES,
+) -> Iterator[tuple[np.ndarray, pa.RecordBatch]]:
+    """Yields the rows of all runs with keys from `low` to below `high`, by key, and the keys, uint64[n].
+
+    Rows of one key are in the order of the runs, and in a run in its order. What is yielded does not depend on
+    `bucket_rows` and `piece_bytes`, save for where batches end.
+
+    Args:
+      runs: each ordered by key.
+      low: the first key, from 0.
+      high: at most 2**64.
+      bucket_rows: rows to sort the keys of at once, about.
+      piece_bytes: bytes of a batch, unless one row has more.
+    """
+    starts = np.array([run.find(low) for run in runs], np.int64)
+    ends = np.array([run.find(high) for run in runs], np.int64)
+    n_buckets = max(1, -(-int((ends - starts).sum()) // bucket_rows))
+    for bucket in range(1, n_buckets + 1):
+        stops = ends
+        if bucket < n_buckets:
+            key = low + (high - low) * bucket // n_buckets
+            stops = np.array([run.find(key) for run in runs], np.int64)
+        yield from _merge_bucket(runs, starts, stops, piece_bytes)
+        starts = stops
+
+
+def _merge_bucket(
+    runs: Sequence[RunReader], starts: np.ndarray, stops: np.ndarray, piece_bytes: int
+) -> Iterator[tuple[np.ndarray, pa.RecordBatch]]:
+    used = np.flatnonzero(stops > starts)
+    if not used.size:
+        return
+    spans = [(runs[i], int(starts[i]), int(stops[i])) for i in used.tolist()]
+    keys = np.concatenate([run.keys(start, stop) for run, start, stop in spans])
+    sizes = np.concatenate([run.sizes(start, stop) for run, start, stop in spans])
+    counts = (stops - starts)[used]
+    run_of = np.repeat(np.arange(used.size), counts)
+    order = np.argsort(keys, kind="stable")
+    at = np.array([start for _, start, _ in spans])
+    # Where the rows of each run begin among all of the bucket, those that are out not counted.
+    before = np.cumsum(counts) - counts
+    for first, last in _pieces(sizes[order], piece_bytes):
+        chosen = order[first:last]
+        n_of = np.bincount(run_of[chosen], minlength=used.size)
+        parts = [spans[i][0].rows(int(at[i]), int(at[i] + n_of[i])) for i in np.flatnonzero(n_of)]
+        # The rows of a run come in its order, so those of this piece are neighbours in it.
+        shifts = np.cumsum(n_of) - n_of - before
+        yield keys[chosen], _take(parts, chosen + shifts[run_of[chosen]])
+        at += n_of
+        before += n_of
+
+
+def _pieces(sizes: np.ndarray, piece_bytes: int) -> Iterator[tuple[int, int]]:
+    ends = np.cumsum(sizes)
+    start = 0
+    while start < sizes.size:
+        had = int(ends[start - 1]) if start else 0
+        stop = int(np.searchsorted(ends, had + piece_bytes, side="right"))
+        stop = max(start + 1, min(stop, start + MAX_PIECE_ROWS))
+        yield start, stop
+        start = stop
+
+
+def _take(parts: Sequence[pa.RecordBatch], rows: np.ndarray) -> pa.RecordBatch:
+    indices: Any = pa.array(rows)
+    columns = [pa.concat_arrays([part.column(i) for part in parts]).take(indices) for i in range(parts[0].num_columns)]
+    return pa.record_batch(columns, schema=parts[0].schema)

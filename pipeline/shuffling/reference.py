@@ -1,0 +1,31 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The slow twins of this package, in plain Python."""
+
+from collections.abc import Iterable, Sequence
+
+_MASK = (1 << 64) - 1
+
+
+def mix(value: int) -> int:
+    """Returns a bijection of the integers below 2**64; see the kernel."""
+    value = (value + 0x9E3779B97F4A7C15) & _MASK
+    value = ((value ^ (value >> 30)) * 0xBF58476D1CE4E5B9) & _MASK
+    value = ((value ^ (value >> 27)) * 0x94D049BB133111EB) & _MASK
+    return value ^ (value >> 31)
+
+
+def fingerprint(rows: Iterable[tuple[int, Sequence[int]]]) -> int:
+    """Returns the sum over rows, each a key and its values; see `kernels.add_values` and `kernels.fingerprint`."""
+    total = 0
+    for key, values in rows:
+        of_values = sum(mix((place << 32) + value) for place, value in enumerate(values)) & _MASK
+        total += mix(key ^ mix((of_values + len(values)) & _MASK))
+    return total & _MASK
+
+
+def merge(runs: Iterable[Sequence[tuple[int, object]]], low: int, high: int) -> list[tuple[int, object]]:
+    """Returns the rows, each a key and what belongs to it, with keys from `low` to below `high`, by key.
+
+    Rows of one key are in the order of the runs, and in a run in its order; see `merging.merge_range`.
+    """
+    return sorted((row for run in runs for row in run if low <= row[0] < high), key=lambda row: row[0])

@@ -1,0 +1,176 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The documents of a split as sorted runs in a file: what a shuffle leaves between its two steps.
+
+A run holds the documents of a stretch of the split, ordered by key; documents of one key stay in the order in which
+they were read. Its columns can be read from any row to any row (`columns`), so a merge reads of each run what it needs.
+"""
+
+import math
+from collections import OrderedDict
+from collections.abc import Sequence
+from typing import BinaryIO, Self
+
+import numpy as np
+import pyarrow as pa
+
+from pipeline import storage
+from pipeline.ledger import FileRecord, StagedFile
+from pipeline.shuffling.books import Run, SplitRuns, Sums, sum_rows
+from pipeline.shuffling.columns import read_columns, read_numbers, row_bytes, write_columns
+
+RUN_BYTES = 32 << 20
+"""Bytes of the documents that are sorted together, and what a writer of runs holds about three times."""
+
+_HEAD = pa.schema(
+    [
+        pa.field("key", pa.uint64(), nullable=False),
+        # How many bytes the row takes in the file.
+        pa.field("size", pa.int64(), nullable=False),
+    ]
+)
+_OPEN_FILES = 64
+
+
+class RunsWriter:
+    """Writes the documents of one split as sorted runs; holds those of one run."""
+
+    def __init__(self, file: StagedFile, padding_side: str | None, run_bytes: int = RUN_BYTES) -> None:
+        """Starts a file.
+
+        Args:
+          file: open for writing, at its start.
+          padding_side: of the rows; None where they are not padded.
+          run_bytes: a run is sorted and written when its documents take as many bytes, and has at most one batch more.
+        """
+        self.sums = Sums()
+        self.runs: list[Run] = []
+        self._file = file
+        self._padding_side = padding_side
+        self._run_bytes = run_bytes
+        self._pending: list[tuple[np.ndarray, np.ndarray, pa.RecordBatch]] = []
+        self._n_pending = 0
+
+    def write(self, keys: np.ndarray, batch: pa.RecordBatch) -> None:
+        """Appends documents.
+
+        Args:
+          keys: uint64[n].
+          batch: `schemas.TOKENS`, perhaps with more columns, the same in every call.
+        """
+        if not batch.num_rows:
+            return
+        self.sums += sum_rows(keys, batch, self._padding_side)
+        sizes = row_bytes(batch)
+        self._pending.append((keys, sizes, batch))
+        self._n_pending += int(sizes.sum())
+        if self._n_pending >= self._run_bytes:
+            self._write_run()
+
+    def finish(self) -> FileRecord:
+        """Writes the last run and finishes the file."""
+        if self._pending:
+            self._write_run()
+        return self._file.finish(rows=self.sums.n_documents, tokens=self.sums.n_tokens)
+
+    def _write_run(self) -> None:
+        keys = np.concatenate([keys for keys, _, _ in self._pending])
+        sizes = np.concatenate([sizes for _, sizes, _ in self._pending])
+        schema = self._pending[0][2].schema
+        table = pa.Table.from_batches([batch for _, _, batch in self._pending])
+        self._pending, self._n_pending = [], 0
+        order = np.argsort(keys, kind="stable")
+        positions = list(write_columns(self._file, [pa.array(keys[order]), pa.array(sizes[order])], _HEAD))
+        for i, field in enumerate(schema):  # a column at a time: each is copied to be sorted
+            column = pa.concat_arrays(table.column(i).chunks).take(pa.array(order))
+            positions += write_columns(self._file, [column], pa.schema([field]))
+        self.runs.append(Run(keys.size, tuple(positions)))
+
+
+class RunFiles:
+    """The files of runs of one folder, open while they are read; as many as the system surely allows."""
+
+    def __init__(self) -> None:
+        self._handles: OrderedDict[str, BinaryIO] = OrderedDict()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for handle in self._handles.values():
+            handle.close()
+        self._handles.clear()
+
+    def read(self, path: str, position: int, n_bytes: int) -> bytes:
+        """Returns bytes of a file, fewer at its end.
+
+        Raises:
+          OSError: if it cannot be read.
+        """
+        handle = self._handles.pop(path, None) or storage.open_read(path)
+        self._handles[path] = handle
+        if len(self._handles) > _OPEN_FILES:
+            self._handles.popitem(last=False)[1].close()
+        handle.seek(position)
+        return handle.read(n_bytes)
+
+
+class RunReader:
+    """Reads rows of one run."""
+
+    def __init__(self, files: RunFiles, path: str, run: Run, schema: pa.Schema) -> None:
+        """Opens nothing yet.
+
+        Args:
+          files: that the run's is one of.
+          path: of the file.
+          run: in it.
+          schema: of its rows, without key and size.
+        """
+        self.n_rows = run.n_rows
+        self._files = files
+        self._path = path
+        self._positions = run.positions
+        self._schema = schema
+
+    def find(self, key: int) -> int:
+        """Returns the first row whose key is at least `key`, at most 2**64; the number of rows where there is none.
+
+        Keys are hashes, so a row is about where its key is among all keys: one reading is nearly always enough.
+        """
+        guess, reach = key * self.n_rows >> 64, 64 + 4 * math.isqrt(self.n_rows)
+        while True:
+            low, high = max(0, guess - reach), min(self.n_rows, guess + reach)
+            keys = self.keys(low, high)
+            is_not_before = low == 0 or int(keys[0]) < key
+            is_not_behind = high == self.n_rows or int(keys[-1]) >= key
+            if is_not_before and is_not_behind:
+                return low + (int(np.searchsorted(keys, np.uint64(key))) if key < 1 << 64 else keys.size)
+            reach *= 4
+
+    def keys(self, start: int, stop: int) -> np.ndarray:
+        """Returns the keys, uint64, of rows `start` to `stop`, ascending."""
+        return read_numbers(self._read, self._positions[0], np.uint64, start, stop)
+
+    def sizes(self, start: int, stop: int) -> np.ndarray:
+        """Returns the bytes, int64, of rows `start` to `stop`."""
+        return read_numbers(self._read, self._positions[1], np.int64, start, stop)
+
+    def rows(self, start: int, stop: int) -> pa.RecordBatch:
+        """Returns rows `start` to `stop`."""
+        return read_columns(self._read, self._positions[2:], self._schema, start, stop)
+
+    def _read(self, position: int, n_bytes: int) -> bytes:
+        return self._files.read(self._path, position, n_bytes)
+
+
+def open_runs(files: RunFiles, paths: Sequence[str], splits: Sequence[SplitRuns], schema: pa.Schema) -> list[RunReader]:
+    """Returns the runs of all splits, in the order in which their documents were read.
+
+    Args:
+      files: to read with.
+      paths: of the splits' files.
+      splits: in any order.
+      schema: of rows.
+    """
+    pairs = sorted(zip(paths, splits, strict=True), key=lambda pair: pair[1].index)
+    return [RunReader(files, path, run, schema) for path, split in pairs for run in split.runs]
