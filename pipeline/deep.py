@@ -31,7 +31,8 @@ def verify_deep(output: str, share: float = SAMPLE) -> VerifyReport:
 
     Compared are the shard, the rejects, the statistics, and what was read of every file with its checksum. The sample
     is the same each time: the splits whose ids have the smallest hashes. A new attempt is made in a temporary folder,
-    a split at a time; where its shard has other bytes, both are read, one split in memory, and compared row by row.
+    a split at a time; where its shard has other bytes, both are read, one split in memory, and compared row by row. Of
+    a job that shuffles, the sums of the split's documents are compared, which `verify` finds again in the shards.
 
     Args:
       output: a finished output folder that `verify` proves.
@@ -52,7 +53,7 @@ def verify_deep(output: str, share: float = SAMPLE) -> VerifyReport:
     except (ValueError, KeyError, TypeError) as error:
         report.problems.append(f"cannot tokenize again: {error}")
         return report
-    ids = [record["split"] for record in found["shards"]]
+    ids = manifest.split_ids(found)
     for split_id in sample(ids, share):
         entry = ledger.read_entry(output, split_id)
         if entry is None:
@@ -108,6 +109,11 @@ def _do_again(output: str, entry: LedgerEntry, config: Config, tokenizer: Tokeni
         for piece, ours, theirs in zip(entry.pieces, again.inputs, entry.inputs, strict=True):
             if ours.sha256 != theirs.sha256:
                 lines.append(f"{where}: {piece.path!r} is read as sha256 {ours.sha256}, recorded {theirs.sha256}")
+        if entry.runs is not None:
+            now, then = (each.runs["sums"] if each.runs else None for each in (again, entry))
+            if now != then:
+                lines.append(f"{where}: its documents have the sums {now} when it is done again, recorded {then}")
+            return lines
         files = (entry.shard, *entry.companions)
         changed = {
             theirs.file

@@ -20,9 +20,19 @@ from pipeline.count_finishing import PartitionCounts
 from pipeline.ledger import BooksError, FileRecord
 from pipeline.limits import RejectLimits
 from pipeline.planning import JobPlan
+from pipeline.shuffling.shards import plan_shards
 from pipeline.splits import Split
 from pipeline.training import Vocabulary
-from pipeline.transforms import CountSplits, MergeCounts, TokenizeSplits, TrainVocabulary, compiled_tokenizer
+from pipeline.transforms import (
+    CountSplits,
+    FindMergedShards,
+    MergeCounts,
+    MergeShards,
+    SortSplits,
+    TokenizeSplits,
+    TrainVocabulary,
+    compiled_tokenizer,
+)
 from tokenizer import Tokenizer
 
 
@@ -100,9 +110,11 @@ def _count(pipeline: beam.Pipeline, plan: JobPlan) -> Any:
 
 
 def _tokenize(pipeline: beam.Pipeline, plan: JobPlan, tokenizer: Any, counted: Any = None, trained: Any = None) -> Any:
-    ids = _splits(pipeline, plan, "Tokenize") | "TokenizeSplits" >> TokenizeSplits(
-        plan.config, len(plan.splits), beam.pvalue.AsSingleton(tokenizer)
-    )
+    splits, text = _splits(pipeline, plan, "Tokenize"), beam.pvalue.AsSingleton(tokenizer)
+    if plan.shards():
+        ids = _shuffle(pipeline, plan, splits, text)
+    else:
+        ids = splits | "TokenizeSplits" >> TokenizeSplits(plan.config, len(plan.splits), text)
     # A job that has not trained has no counts: an empty list says so.
     partitions: Any = beam.pvalue.AsSingleton(counted) if counted is not None else []
     vocabularies: Any = beam.pvalue.AsSingleton(trained) if trained is not None else []
@@ -122,6 +134,15 @@ def _tokenize(pipeline: beam.Pipeline, plan: JobPlan, tokenizer: Any, counted: A
     )
 
 
+def _shuffle(pipeline: beam.Pipeline, plan: JobPlan, splits: Any, text: Any) -> Any:
+    """Returns the ids of all shards."""
+    config, planned = plan.config, plan.shards()
+    shards = pipeline | "PlanShards" >> beam.Create(planned) | "SpreadShards" >> beam.Reshuffle()
+    merged = shards | "FindMergedShards" >> FindMergedShards(config, plan.plan_path, text)
+    sort = SortSplits(config, len(plan.splits), text, beam.pvalue.AsList(merged), len(planned))
+    return shards | "MergeShards" >> MergeShards(config, text, beam.pvalue.AsList(splits | "SortSplits" >> sort))
+
+
 def _finish_tokenizing(
     plan_path: str,
     ids: Sequence[str],
@@ -133,8 +154,12 @@ def _finish_tokenizing(
 ) -> str:
     _enter_finishing()
     splits = sorted(map(Split.from_json, planning.read_plan(plan_path)), key=lambda split: split.index)
-    if sorted(ids) != sorted(split.id for split in splits):
-        raise BooksError(f"{len(splits)} splits were planned, and the {len(ids)} that are done are not these")
+    planned = [split.id for split in splits]
+    if config.output.shuffle is not None:
+        planned = [shard.id for shard in plan_shards(config.output.shuffle, splits, job.digest)]
+    if sorted(ids) != sorted(planned):
+        kind = "splits" if config.output.shuffle is None else "shards"
+        raise BooksError(f"{len(planned)} {kind} were planned, and the {len(ids)} that are done are not these")
     output = config.output.path
     files = _counts_files(partitions, output)
     files += [_write_record(output, Vocabulary.from_json(text)) for text in vocabularies]

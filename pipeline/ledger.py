@@ -14,7 +14,7 @@ import os
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any, BinaryIO, Self
+from typing import Any, BinaryIO, Protocol, Self
 
 import pyarrow.compute as pc
 
@@ -112,6 +112,8 @@ class LedgerEntry:
     """What belongs to the shard beside its first file: its index, and the same rows in other formats."""
     packing: Mapping[str, int] | None = None
     """`packing.COUNTS` where rows are packed sequences; None where they are documents."""
+    runs: Mapping[str, Any] | None = None
+    """Where the job shuffles, what `shuffling.books.SplitRuns` says of the runs, which are then the shard's file."""
 
     def files(self) -> Iterator[FileRecord]:
         """Yields the files this entry names."""
@@ -257,7 +259,15 @@ class Staging:
 
 
 def load_committed(
-    output: str, split: Split, *, n_splits: int, suffix: str, tokenizer: str, companions: Sequence[str] = ()
+    output: str,
+    split: Split,
+    *,
+    n_splits: int,
+    suffix: str,
+    tokenizer: str,
+    companions: Sequence[str] = (),
+    runs: str | None = None,
+    are_merged: bool = False,
 ) -> LedgerEntry | None:
     """Returns the entry of a split that needs no work: committed, of the same input, and all its files as recorded.
 
@@ -270,15 +280,17 @@ def load_committed(
       suffix: of shards.
       tokenizer: digest of the tokenizer.
       companions: suffixes of the other files of a shard.
+      runs: the name of the file with the sorted runs, where the job shuffles: the split has no other shard.
+      are_merged: whether all shards are merged already, so that runs may be gone.
     """
     entry = read_entry(output, split.id)
+    names = [shard_name(split.index, n_splits, each) for each in (suffix, *companions)] if runs is None else [runs]
     if (
         entry is None
         or (entry.split_id, entry.pieces, entry.tokenizer) != (split.id, split.pieces, tokenizer)
-        or [file.file for file in (entry.shard, *entry.companions)]
-        != [shard_name(split.index, n_splits, each) for each in (suffix, *companions)]
+        or [file.file for file in (entry.shard, *entry.companions)] != names
         or (entry.rejects is not None and entry.rejects.file != rejects_name(split.index, n_splits))
-        or any(problem(output, file) for file in entry.files())
+        or any(problem(output, file) for file in entry.files() if not (are_merged and file is entry.shard))
     ):
         return None
     return entry
@@ -341,7 +353,8 @@ def imbalances(entry: LedgerEntry, statistics: Statistics | None = None) -> list
             entry.n_documents + n_rejected + n_filtered,
         ),
         ("bytes read", entry.n_bytes, "bytes of documents + rejected + filtered + skipped", kept_bytes),
-        *_shard_equations(entry),
+        *shard_equations(entry),
+        *_run_equations(entry),
         ("rows of rejects", entry.rejects.rows if entry.rejects else 0, "rejected", n_rejected),
     ]
     if statistics is not None:
@@ -385,11 +398,40 @@ def _imbalances_of_inputs(entry: LedgerEntry) -> list[str]:
     return lines
 
 
-def _shard_equations(entry: LedgerEntry) -> list[tuple[str, int | None, str, int]]:
+Equations = list[tuple[str, int | None, str, int]]
+"""What must be equal: a name and a number, and another name and number."""
+
+
+class Written(Protocol):
+    """An entry of a shard: what is in it, and in which files."""
+
+    @property
+    def shard(self) -> FileRecord:
+        """The rows in the first format."""
+
+    @property
+    def companions(self) -> tuple[FileRecord, ...]:
+        """What belongs to the shard beside its first file."""
+
+    @property
+    def packing(self) -> Mapping[str, int] | None:
+        """`packing.COUNTS`, or None."""
+
+    @property
+    def n_documents(self) -> int:
+        """Documents, packed or not."""
+
+    @property
+    def n_tokens(self) -> int:
+        """Tokens of the documents."""
+
+
+def shard_equations(entry: Written) -> Equations:
+    """Returns what must hold between the documents of a shard and its files."""
     packing = entry.packing
     rows, n_rows = ("documents", entry.n_documents) if packing is None else ("sequences", packing["n_sequences"])
     tokens, n_tokens = "tokens", entry.n_tokens
-    equations: list[tuple[str, int | None, str, int]] = []
+    equations: Equations = []
     if packing is not None:
         tokens, n_tokens = "tokens + separators", n_tokens + packing["n_separators"]
         equations += [
@@ -402,6 +444,17 @@ def _shard_equations(entry: LedgerEntry) -> list[tuple[str, int | None, str, int
             equations.append((f"rows of {which}", file.rows, rows, n_rows))
             equations.append((f"tokens of {which}", file.tokens, tokens, n_tokens))
     return equations
+
+
+def _run_equations(entry: LedgerEntry) -> Equations:
+    if entry.runs is None:
+        return []
+    sums = entry.runs["sums"]
+    return [
+        ("documents sorted", sums["n_documents"], "documents", entry.n_documents),
+        ("tokens sorted", sums["n_tokens"], "tokens", entry.n_tokens),
+        ("unknown tokens sorted", sums["n_oov_tokens"], "unknown tokens", entry.n_oov_tokens),
+    ]
 
 
 def check_balance(entry: LedgerEntry, statistics: Statistics | None = None) -> None:

@@ -20,6 +20,7 @@ from pipeline import ledger, storage
 from pipeline.accounts import PieceCounts
 from pipeline.config import Config
 from pipeline.ledger import BooksError, FileRecord, LedgerEntry, to_json
+from pipeline.shuffling.shards import RUNS, ShardEntry, add_sums, check_sums, keys_name
 from pipeline.splits import Piece, Split
 from pipeline.writers import FORMAT_VERSION as SHARD_FORMAT_VERSION
 from pipeline.writers import mds
@@ -51,7 +52,7 @@ REPLAY = "replay"
 Mode = Literal["new", "resume", "overwrite"]
 
 _NUMBERED = re.compile(r"(tokens|rejects)-(\d{5,})-of-(\d{5,})(\.[a-z.]+)")
-_LEDGER_FILE = re.compile(rf"{ledger.LEDGER}/[0-9a-f]{{16}}\.(json|arrow)")
+_LEDGER_FILE = re.compile(rf"{ledger.LEDGER}/[0-9a-f]{{16}}\.(json|arrow|keys)")
 _COUNTS_FILE = re.compile(rf"{COUNTS}/(counts-\d{{5,}}-of-\d{{5,}}\.parquet|counts\.json|alphabet\.parquet)")
 _VOCABULARY_FILE = re.compile(
     rf"{VOCABULARY}/([\w.%-]+/){{0,2}}"
@@ -113,10 +114,26 @@ class _Plan:
 
     n_splits: int
     suffix: str
+    """"" where only rejects are so many."""
+
+
+def _plans(n_splits: int, n_shards: int | None, suffixes: Sequence[str]) -> list[_Plan]:
+    if not n_splits:
+        return []
+    if n_shards is None:
+        return [_Plan(n_splits, suffix) for suffix in suffixes]
+    return [_Plan(n_splits, ""), *(_Plan(n_shards, suffix) for suffix in suffixes)]
 
 
 def prepare_output(
-    output: str, job: Job, mode: Mode, *, n_splits: int = 0, suffix: str = "", companions: Sequence[str] = ()
+    output: str,
+    job: Job,
+    mode: Mode,
+    *,
+    n_splits: int = 0,
+    suffix: str = "",
+    companions: Sequence[str] = (),
+    n_shards: int | None = None,
 ) -> None:
     """Makes sure that a folder may be written to, and says in it what will be; creates it where it is absent.
 
@@ -128,12 +145,13 @@ def prepare_output(
       n_splits: of the plan; 0 for a job without shards.
       suffix: of shards.
       companions: suffixes of the other files of a shard.
+      n_shards: where the job shuffles, how many shards it writes; None for one per split.
 
     Raises:
       ValueError: if the folder holds something else; says what, and what to do.
     """
     found = _read_job(output)
-    plan = [_Plan(n_splits, each) for each in (suffix, *companions)] if n_splits else []
+    plan = _plans(n_splits, n_shards, (suffix, *companions))
     plans = plan
     if found is None:
         _refuse_foreign_files(output, mode)
@@ -162,6 +180,7 @@ def prepare_output(
             storage.delete_tree(storage.join(output, COUNTING))
             if _read_job(storage.join(output, REPLAY)) is not None:
                 storage.delete_tree(storage.join(output, REPLAY))
+            storage.delete_tree(storage.join(output, RUNS))
         storage.delete_tree(storage.join(output, ledger.TEMPORARY))
     _write_job(output, job, plans)
 
@@ -174,6 +193,7 @@ def build(
     tokenizer: Mapping[str, Any] | None = None,
     files: Iterable[FileRecord] = (),
     packing: Mapping[str, Any] | None = None,
+    shards: Sequence[ShardEntry] | None = None,
 ) -> dict[str, Any]:
     """Returns the manifest of a finished job.
 
@@ -184,25 +204,37 @@ def build(
       tokenizer: what is to be said of the tokenizer, plain JSON.
       files: what the job wrote beside shards and rejects.
       packing: what is to be said of packing, plain JSON; None where rows are documents.
+      shards: of a job that shuffles, in order; None where every split is a shard.
 
     Raises:
-      BooksError: if a split or the whole does not balance, or bytes of an input file were left out or read twice.
+      BooksError: if a split, a shard or the whole does not balance, or bytes of an input file were left out or read
+        twice.
     """
     if [(split.id, split.pieces) for split in splits] != [(entry.split_id, entry.pieces) for entry in entries]:
         raise BooksError(f"{len(splits)} splits were planned, but the ledger's {len(entries)} entries are not theirs")
     for entry in entries:
         ledger.check_balance(entry)
     check_inputs(entries, is_whole="replay_of" not in job.parts)
-    totals = add_up(entries)
+    shuffle = None
+    if shards is not None:
+        if wrong := [line for shard in shards for line in shard.imbalances()]:
+            raise BooksError("\n".join(wrong))
+        check_sums(entries, shards)
+        shuffle = {"splits": [entry.split_id for entry in entries], "sums": add_sums(shards).to_record()}
+    totals = add_up(entries, shards)
+    written: list[tuple[ledger.Written, dict[str, str]]] = [(entry, {"split": entry.split_id}) for entry in entries]
+    if shards is not None:
+        written = [(shard, {"entry": shard.shard_id}) for shard in shards]
     return {
         "format_version": FORMAT_VERSION,
         **{name: value for name, value in job.parts.items() if name != "format_version"},
         "job_digest": job.digest,
         "tokenizer": dict(tokenizer) if tokenizer is not None else None,
         "inputs": _inputs(entries),
-        "shards": [{**_record(entry.shard), "split": entry.split_id} for entry in entries],
-        "companions": [{**_record(file), "split": entry.split_id} for entry in entries for file in entry.companions],
+        "shards": [{**_record(entry.shard), **of} for entry, of in written],
+        "companions": [{**_record(file), **of} for entry, of in written for file in entry.companions],
         "packing": dict(packing) if packing is not None else None,
+        "shuffle": shuffle,
         "rejects": [{**_record(entry.rejects), "split": entry.split_id} for entry in entries if entry.rejects],
         "files": [_record(file) for file in sorted(files, key=lambda file: file.file)],
         "totals": totals,
@@ -218,6 +250,7 @@ def publish(
     *,
     suffix: str = "",
     companions: Sequence[str] = (),
+    n_shards: int | None = None,
 ) -> None:
     """Makes a folder complete: removes what earlier plans left, then writes the manifest.
 
@@ -225,20 +258,35 @@ def publish(
     folder, and ledger entries.
     """
     found = _read_job(output)
-    plan = [_Plan(len(splits), each) for each in (suffix, *companions)] if splits else []
+    plan = _plans(len(splits), n_shards, (suffix, *companions))
     plans = found[1] if found is not None else plan
     keep = {record["file"] for kind in ("shards", "companions", "rejects") for record in manifest[kind]}
     keep |= {name(split.id) for split in splits for name in (ledger.entry_name, ledger.statistics_name)}
+    keep |= shard_files(manifest)
     for name in _files(output, ("", ledger.REJECTED, ledger.LEDGER)):
         if name not in keep and (_is_shard_or_rejects(name, plans) or _LEDGER_FILE.fullmatch(name)):
             storage.delete(storage.join(output, name))
     storage.delete_tree(storage.join(output, ledger.TEMPORARY))
     _write_job(output, job, plan)
     storage.write_atomic(storage.join(output, MANIFEST), to_json(manifest))
+    # A job that is finished needs its runs no more; until here every attempt to go on would.
+    storage.delete_tree(storage.join(output, RUNS))
 
 
-def add_up(entries: Iterable[LedgerEntry]) -> dict[str, Any]:
-    """Returns the sums of all that entries count."""
+def split_ids(manifest: Mapping[str, Any]) -> list[str]:
+    """Returns the ids of all splits of a job, in the order of the plan."""
+    shuffle = manifest["shuffle"]
+    return [record["split"] for record in manifest["shards"]] if shuffle is None else list(shuffle["splits"])
+
+
+def shard_files(manifest: Mapping[str, Any]) -> set[str]:
+    """Returns the names of what lies in the ledger for the shards of a job that shuffles; none of another."""
+    ids = [record["entry"] for record in manifest["shards"] if "entry" in record]
+    return {name(shard_id) for shard_id in ids for name in (ledger.entry_name, keys_name)}
+
+
+def add_up(entries: Iterable[LedgerEntry], shards: Iterable[ShardEntry] | None = None) -> dict[str, Any]:
+    """Returns the sums of all that entries count; what is in shards is counted by `shards` where there are any."""
     counters = {name: 0 for name in LedgerEntry.__dataclass_fields__ if name.startswith("n_")}
     totals: dict[str, Any] = {**counters, "n_splits": 0, "rejected": {}, "filtered": {}}
     totals |= {"shard_rows": 0, "shard_tokens": 0, "shard_bytes": 0, "reject_rows": 0, "reject_bytes": 0}
@@ -249,17 +297,24 @@ def add_up(entries: Iterable[LedgerEntry]) -> dict[str, Any]:
         for kind in ("rejected", "filtered"):
             for reason, n in getattr(entry, kind).items():
                 totals[kind][reason] = totals[kind].get(reason, 0) + n
-        totals["shard_rows"] += entry.shard.rows
-        totals["shard_tokens"] += entry.shard.tokens
-        totals["shard_bytes"] += entry.shard.n_bytes + sum(file.n_bytes for file in entry.companions)
-        if entry.packing is not None:
-            packing = totals.setdefault("packing", dict.fromkeys(entry.packing, 0))
-            for name, n in entry.packing.items():
-                packing[name] += n
+        if shards is None:
+            _add_shard(totals, entry)
         if entry.rejects is not None:
             totals["reject_rows"] += entry.rejects.rows
             totals["reject_bytes"] += entry.rejects.n_bytes
+    for shard in shards or ():
+        _add_shard(totals, shard)
     return totals
+
+
+def _add_shard(totals: dict[str, Any], entry: ledger.Written) -> None:
+    totals["shard_rows"] += entry.shard.rows
+    totals["shard_tokens"] += entry.shard.tokens
+    totals["shard_bytes"] += entry.shard.n_bytes + sum(file.n_bytes for file in entry.companions)
+    if entry.packing is not None:
+        packing = totals.setdefault("packing", dict.fromkeys(entry.packing, 0))
+        for name, n in entry.packing.items():
+            packing[name] += n
 
 
 def balance(totals: Mapping[str, Any]) -> list[dict[str, Any]]:

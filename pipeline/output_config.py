@@ -43,6 +43,15 @@ class PackingConfig(Section):
         return self
 
 
+class ShuffleConfig(Section):
+    """Documents are written in the order of a hash of the seed, the name of their file and their offset in it."""
+
+    seed: Annotated[int, Field(ge=0)] = 0
+    """Picks one of many orders."""
+    shards: Annotated[int, Field(ge=1, le=1 << 20)] | None = None
+    """How many shards are written; null: one for every 32 MiB of the input, as it is stored."""
+
+
 _COMPRESSIONS = {
     "parquet": ("auto", "none", "zstd"),
     "tfrecord": ("auto", "none", "gzip"),
@@ -73,6 +82,8 @@ class OutputConfig(Section):
     """Parquet: no row group holds more tokens than this, unless one document alone does."""
     packing: PackingConfig | None = None
     """Rows are sequences of one length; null: rows are documents."""
+    shuffle: ShuffleConfig | None = None
+    """The documents of the whole input are shuffled; null: shards are in the order of the input, one per split."""
 
     @property
     def formats(self) -> tuple[Format, ...]:

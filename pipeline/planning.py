@@ -10,6 +10,7 @@ from pipeline.config import Config, Job
 from pipeline.count_finishing import PartitionCounts
 from pipeline.counts import open_counts
 from pipeline.packing import packing_tokens
+from pipeline.shuffling.shards import PlannedShard, plan_shards
 from pipeline.splits import Split, plan_splits
 from pipeline.vocabulary import counting_tokenizer, load_tokenizer
 
@@ -17,6 +18,7 @@ COUNTING_STAGE = "counting"
 MERGING_STAGE = "merging"
 TRAINING_STAGE = "training"
 TOKENIZING_STAGE = "tokenizing"
+SHUFFLING_STAGE = "shuffling"
 FINISHING_STAGE = "finishing"
 
 PLAN_NAME = f"{ledger.LEDGER}/plan.jsonl"
@@ -73,7 +75,15 @@ class JobPlan:
             stages.append(progress.Stage.of(COUNTING_STAGE, manifest.COUNTING, self.splits))
         if self.tokenizes:
             stages.append(progress.Stage.of(TOKENIZING_STAGE, ledger.LEDGER, self.splits))
+            if shards := self.shards():
+                lengths = {shard.id: shard.n_planned for shard in shards}
+                stages.append(progress.Stage(SHUFFLING_STAGE, ledger.LEDGER, lengths))
         return stages
+
+    def shards(self) -> list[PlannedShard]:
+        """Returns the shards, where the job shuffles; none where every split is one."""
+        shuffle = self.config.output.shuffle
+        return plan_shards(shuffle, self.splits, self.job.digest) if shuffle is not None and self.tokenizes else []
 
     def finished_counts(self) -> list[PartitionCounts] | None:
         """Returns the counts artifact where an earlier run of this job has finished it; it is read to make sure."""
@@ -134,7 +144,15 @@ def prepare(plan: JobPlan, mode: manifest.Mode) -> None:
     """
     output = plan.config.output
     n_splits, (suffix, *companions) = (len(plan.splits), writers.suffixes(output)) if plan.tokenizes else (0, ("",))
-    manifest.prepare_output(output.path, plan.job, mode, n_splits=n_splits, suffix=suffix, companions=companions)
+    manifest.prepare_output(
+        output.path,
+        plan.job,
+        mode,
+        n_splits=n_splits,
+        suffix=suffix,
+        companions=companions,
+        n_shards=len(plan.shards()) or None,
+    )
     _delete_half_written(output.path)
     # The largest first: dealt out in turn, they leave the small ones to even out the ends.
     ordered = sorted(plan.splits, key=lambda split: (-split.n_bytes, split.index))

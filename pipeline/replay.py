@@ -18,8 +18,9 @@ from pipeline.ledger import BooksError, LedgerEntry
 from pipeline.manifest import REPLAY, Job
 from pipeline.parquet_file import open_parquet
 from pipeline.readers import Wanted
+from pipeline.shuffling.shards import plan_shards, runs_of
 from pipeline.splits import MAX_PIECES, Piece, name_splits
-from pipeline.tokenizing import finish_output, tokenize_split
+from pipeline.tokenizing import finish_output, merge_planned, tokenize_split
 from tokenizer import Tokenizer
 
 COMMITTED = "committed"
@@ -59,10 +60,23 @@ def replay(config: Config) -> Mapping[str, Any]:
     folder = storage.join(output, REPLAY)
     inside = config.model_copy(update={"output": config.output.model_copy(update={"path": folder})})
     suffix, *companions = writers.suffixes(config.output)
-    manifest.prepare_output(folder, job, "overwrite", n_splits=len(splits), suffix=suffix, companions=companions)
+    shuffle = config.output.shuffle
+    shards = plan_shards(shuffle, splits, job.digest) if shuffle is not None else []
+    manifest.prepare_output(
+        folder,
+        job,
+        "overwrite",
+        n_splits=len(splits),
+        suffix=suffix,
+        companions=companions,
+        n_shards=len(shards) or None,
+    )
+    entries = []
     for split, group in zip(splits, groups, strict=True):
         wanted = {i: offsets for i, (_, offsets) in enumerate(group) if offsets is not None}
-        tokenize_split(split, inside, tokenizer, len(splits), wanted=Wanted(COMMITTED, wanted))
+        entries.append(tokenize_split(split, inside, tokenizer, len(splits), wanted=Wanted(COMMITTED, wanted)))
+    for shard in shards:
+        merge_planned(shard, [runs_of(entry) for entry in entries], inside, tokenizer)
     built, _ = finish_output(inside, job, splits, tokenizer)
     check_books(found, built)
     return built

@@ -80,6 +80,9 @@ class Shard:
             for file, writer in zip(self._files, self._writer_of, strict=True)
         )
 
+    runs = None
+    """What is written is a shard, not the runs of a shuffle."""
+
     @property
     def packing(self) -> Mapping[str, int] | None:
         """What packing counted, complete once the shard is finished; None without packing."""

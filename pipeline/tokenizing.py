@@ -22,9 +22,13 @@ from pipeline.languages import LanguageCounts
 from pipeline.ledger import BooksError, FileRecord, LedgerEntry
 from pipeline.limits import RejectLimits
 from pipeline.manifest import Job
-from pipeline.packing import packing_summary, packing_tokens
+from pipeline.packing import PackingTokens, packing_summary, packing_tokens
 from pipeline.readers import ReadBatch, Wanted, read_split
 from pipeline.sharding import Shard
+from pipeline.shuffling.books import SplitRuns
+from pipeline.shuffling.shards import PlannedShard, ShardEntry, merge_shard, plan_shards, recorded_digest, runs_name
+from pipeline.shuffling.shards import read_entry as read_shard_entry
+from pipeline.shuffling.sorting import SortedSplit
 from pipeline.splits import Split
 from pipeline.statistics import Statistics
 from pipeline.text_counts import TextCounts
@@ -70,11 +74,13 @@ def tokenize_split(
     n_splits: int,
     on_batch: OnBatch | None = None,
     wanted: Wanted | None = None,
+    *,
+    are_merged: bool = False,
 ) -> LedgerEntry:
     """Reads, tokenizes, writes and commits one split; or returns its entry, without work, if that is done already.
 
     Every attempt writes the same bytes, so it may be repeated and may run twice at once. Holds one batch of text, its
-    tokens and one row group.
+    tokens and one row group. Where the job shuffles, what is written are sorted runs, and one run is held.
 
     Args:
       split: of the plan.
@@ -83,6 +89,7 @@ def tokenize_split(
       n_splits: of the plan.
       on_batch: called after each batch; what it raises stops the attempt.
       wanted: the documents to tokenize; None: all.
+      are_merged: whether, in a job that shuffles, all shards are merged, so that a committed split needs no runs.
 
     Raises:
       OSError: if a file cannot be read or written.
@@ -93,7 +100,14 @@ def tokenize_split(
     info = tokenizer_info(tokenizer)
     output, (suffix, *companions) = config.output.path, writers.suffixes(config.output)
     committed = ledger.load_committed(
-        output, split, n_splits=n_splits, suffix=suffix, tokenizer=info.digest, companions=companions
+        output,
+        split,
+        n_splits=n_splits,
+        suffix=suffix,
+        tokenizer=info.digest,
+        companions=companions,
+        runs=runs_name(split.id) if config.output.shuffle is not None else None,
+        are_merged=are_merged,
     )
     if committed is not None:
         return committed
@@ -132,8 +146,12 @@ class _Attempt:
         self._tally = tokenizer.new_tally()
         self._statistics = Statistics(info.vocab_size, tokenizer.unk_token_id)
         self._schema = schemas.rows(config.text.columns)
-        packing = packing_tokens(config.output.packing, tokenizer) if config.output.packing is not None else None
-        self._shard = Shard(staging, split.index, n_splits, config.output, info, packing, self._schema)
+        self._shard: Shard | SortedSplit
+        if config.output.shuffle is not None:
+            self._shard = SortedSplit(staging, split, config.output.shuffle.seed, info.padding_side)
+        else:
+            packing = output_packing(config, tokenizer)
+            self._shard = Shard(staging, split.index, n_splits, config.output, info, packing, self._schema)
         self._rejects = rejecting.RejectsFile(staging, ledger.rejects_name(split.index, n_splits), split.pieces)
         self._accounts = Accounts(len(split.pieces))
         self.n_records = 0
@@ -157,7 +175,11 @@ class _Attempt:
         self._accounts.add(batch.pieces)
         self.n_records += batch.n_records
         for documents in self._slices(batch.documents):
-            self._shard.write(self._tokenize(documents))
+            tokens, kept = self._tokenize(documents)
+            if isinstance(self._shard, SortedSplit):
+                self._shard.add(kept, tokens)
+            else:
+                self._shard.write(tokens)
         if batch.rejects is not None:
             self._rejects.write(batch.rejects)
         after = self._statistics.n_documents, self.n_rejected, self._statistics.n_tokens
@@ -198,6 +220,7 @@ class _Attempt:
             shard=shard,
             companions=tuple(companions),
             packing=self._shard.packing,
+            runs=self._shard.runs,
             rejects=self._rejects.finish(),
             statistics=file.finish(),
         )
@@ -234,8 +257,8 @@ class _Attempt:
             sources = sources.filter(kept) if sources is not None else None
         return text, rows, sources, documents
 
-    def _tokenize(self, documents: pa.RecordBatch) -> pa.RecordBatch:
-        """Returns the documents as `schemas.TOKENS`, counted; without those that text steps gave up."""
+    def _tokenize(self, documents: pa.RecordBatch) -> tuple[pa.RecordBatch, pa.RecordBatch]:
+        """Returns the rows of the documents, counted, and the documents; without those that text steps gave up."""
         text, rows, sources, documents = self._encode(documents)
         offsets, ids = rows.offsets.to_numpy(), rows.values.to_numpy()
         starts, stops = offsets[:-1], offsets[1:]
@@ -259,7 +282,7 @@ class _Attempt:
                 tokens=stops - starts,
                 oov_tokens=n_oov,
             )
-        return pa.RecordBatch.from_arrays(columns, schema=self._schema)
+        return pa.RecordBatch.from_arrays(columns, schema=self._schema), documents
 
     def _check_lengths(self, documents: pa.RecordBatch, n_ids: np.ndarray, length: int) -> None:
         if (n_ids != length).any():
@@ -324,6 +347,7 @@ def finish_output(
     """
     output, info = config.output.path, tokenizer_info(tokenizer)
     entries = []
+    shards = _read_shards(config, job, splits) if config.output.shuffle is not None else None
     total = Statistics(info.vocab_size, tokenizer.unk_token_id)
     for split in splits:
         entry = ledger.read_entry(output, split.id)
@@ -335,8 +359,8 @@ def finish_output(
     written = [
         *write_vocabulary(output, tokenizer),
         write_file(output, manifest.TOKEN_COUNTS, _to_parquet(statistics.token_counts(total, tokenizer))),
-        write_file(output, manifest.STATS, ledger.to_json(summarize(total, tokenizer, entries))),
-        *_write_mds_index(config, info, entries),
+        write_file(output, manifest.STATS, ledger.to_json(summarize(total, tokenizer, entries, shards))),
+        *_write_mds_index(config, info, entries if shards is None else shards),
         *files,
     ]
     described = {
@@ -347,14 +371,50 @@ def finish_output(
         "pad_id": tokenizer.padding.pad_id if tokenizer.padding is not None else None,
         "token_dtype": info.token_dtype.name,
     }
-    packed = asdict(packing_tokens(config.output.packing, tokenizer)) if config.output.packing is not None else None
-    built = manifest.build(job, splits, entries, tokenizer=described, files=written, packing=packed)
+    packing = output_packing(config, tokenizer)
+    packed = asdict(packing) if packing is not None else None
+    built = manifest.build(job, splits, entries, tokenizer=described, files=written, packing=packed, shards=shards)
     _check_statistics(built["totals"], total)
     rejected = sum(built["totals"]["rejected"].values())
     RejectLimits.of(config.input).check(built["totals"]["n_records"], rejected, is_all=True)
     suffix, *companions = writers.suffixes(config.output)
-    manifest.publish(output, job, splits, built, suffix=suffix, companions=companions)
+    n_shards = len(shards) if shards is not None else None
+    manifest.publish(output, job, splits, built, suffix=suffix, companions=companions, n_shards=n_shards)
     return built, total
+
+
+def output_packing(config: Config, tokenizer: Tokenizer) -> PackingTokens | None:
+    """Returns the ids that packing adds; None where rows are documents."""
+    return packing_tokens(config.output.packing, tokenizer) if config.output.packing is not None else None
+
+
+def merge_planned(
+    planned: PlannedShard,
+    splits: Sequence[SplitRuns],
+    config: Config,
+    tokenizer: Tokenizer,
+    on_rows: OnBatch | None = None,
+) -> ShardEntry:
+    """Merges, writes and commits one shard of a job that shuffles; see `shuffling.shards.merge_shard`."""
+    info, packing = tokenizer_info(tokenizer), output_packing(config, tokenizer)
+    return merge_shard(planned, splits, config.output, info, schemas.rows(config.text.columns), packing, on_rows)
+
+
+def _read_shards(config: Config, job: Job, splits: Sequence[Split]) -> list[ShardEntry]:
+    """Returns the entries of all shards of a job that shuffles.
+
+    Raises:
+      BooksError: if a shard is not committed, or was merged from other runs.
+    """
+    assert config.output.shuffle is not None
+    runs = recorded_digest(config.output.path, splits)
+    shards = []
+    for planned in plan_shards(config.output.shuffle, splits, job.digest):
+        entry = read_shard_entry(config.output.path, planned.id)
+        if entry is None or entry.runs != runs:
+            raise BooksError(f"shard {planned.id} has not been merged from the runs that the ledger records")
+        shards.append(entry)
+    return shards
 
 
 def _check_statistics(totals: Mapping[str, Any], counted: Statistics) -> None:
@@ -365,14 +425,19 @@ def _check_statistics(totals: Mapping[str, Any], counted: Statistics) -> None:
             )
 
 
-def summarize(total: Statistics, vocabulary: statistics.Vocabulary, entries: Sequence[LedgerEntry]) -> dict[str, Any]:
+def summarize(
+    total: Statistics,
+    vocabulary: statistics.Vocabulary,
+    entries: Sequence[LedgerEntry],
+    shards: Sequence[ShardEntry] | None = None,
+) -> dict[str, Any]:
     """Returns what stats.json says: of the statistics of all splits and, where rows are packed, of packing."""
     summary = statistics.summary(total, vocabulary)
-    packing = manifest.add_up(entries).get("packing")
+    packing = manifest.add_up(entries, shards).get("packing")
     return summary if packing is None else {**summary, "packing": packing_summary(packing)}
 
 
-def _write_mds_index(config: Config, info: TokenizerInfo, entries: Iterable[LedgerEntry]) -> list[FileRecord]:
+def _write_mds_index(config: Config, info: TokenizerInfo, entries: Iterable[ledger.Written]) -> list[FileRecord]:
     if "mds" not in config.output.formats:
         return []
     schema = schemas.TOKENS if config.output.packing is None else schemas.packed(config.output.packing.boundaries)

@@ -4,6 +4,7 @@
 Two families. The jobs use the first, in which only split descriptors and names cross the runner:
 
 - `TokenizeSplits`: a split -> a committed shard, in one fused step;
+- `SortSplits`, `FindMergedShards`, `MergeShards`: the same in two steps, where the documents are shuffled;
 - `CountSplits`, `MergeCounts`: splits -> the counts artifact;
 - `TrainVocabulary`: the counts artifact -> tokenizers.
 
@@ -18,6 +19,7 @@ process. All transforms are deterministic, make no assumption on order or batchi
 
 import contextlib
 import dataclasses
+import json
 import threading
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
@@ -38,11 +40,20 @@ from pipeline.count_partitions import N_PARTITIONS, partitions_of
 from pipeline.counting import SplitCounts
 from pipeline.counts import open_counts
 from pipeline.limits import RejectLimits
-from pipeline.planning import COUNTING_STAGE, MERGING_STAGE, TOKENIZING_STAGE, TRAINING_STAGE
+from pipeline.planning import (
+    COUNTING_STAGE,
+    MERGING_STAGE,
+    SHUFFLING_STAGE,
+    TOKENIZING_STAGE,
+    TRAINING_STAGE,
+    read_plan,
+)
 from pipeline.readers import read_split
+from pipeline.shuffling.books import SplitRuns
+from pipeline.shuffling.shards import PlannedShard, load_committed, recorded_digest, runs_of
 from pipeline.splits import Split
 from pipeline.text_config import TextOptions
-from pipeline.tokenizing import padded_spans, tokenize_split
+from pipeline.tokenizing import merge_planned, padded_spans, tokenize_split
 from pipeline.train_config import CountsConfig
 from pipeline.training import train_vocabularies
 from tokenizer import Tokenizer, WordCounter, add_word_counts
@@ -81,8 +92,8 @@ class _Report:
         self._done = Metrics.counter(transform, "splits-done")
 
     @contextlib.contextmanager
-    def of(self, split: Split) -> Iterator[counting.OnBatch]:
-        """Yields what is to be called after each batch of `split`."""
+    def of(self, split_id: str) -> Iterator[counting.OnBatch]:
+        """Yields what is to be called after each batch of a split, or of a shard."""
         totals = [0, 0, 0, 0, 0]
         watcher = progress.current()
 
@@ -91,14 +102,14 @@ class _Report:
                 totals[i] += number
             if watcher is not None:
                 n_records = n_documents + n_rejected + n_filtered
-                watcher.advance(self._stage, split.id, n_bytes, n_rejected, n_tokens, n_records)
+                watcher.advance(self._stage, split_id, n_bytes, n_rejected, n_tokens, n_records)
 
         yield on_batch
         for counter, number in zip(self._counters, totals, strict=True):
             counter.inc(number)
         self._done.inc()
         if watcher is not None:
-            watcher.finish(self._stage, split.id)
+            watcher.finish(self._stage, split_id)
 
 
 def _enter_stage(stage: str) -> None:
@@ -138,9 +149,108 @@ class _TokenizeSplitsFn(beam.DoFn):
     def process(self, element: str, tokenizer_json: str) -> Iterator[str]:
         split = Split.from_json(element)
         tokenizer = compiled_tokenizer(tokenizer_json)
-        with self._report.of(split) as on_batch:
+        with self._report.of(split.id) as on_batch:
             entry = tokenize_split(split, self._config, tokenizer, self._n_splits, on_batch)
         yield entry.split_id
+
+
+@dataclasses.dataclass
+class SortSplits(beam.PTransform):
+    """Tokenizes splits into committed runs of sorted documents: the first step of a shuffle.
+
+    Input: splits as JSON. Output: `SplitRuns` of each as JSON. Memory: one batch, its tokens and a run, about three
+    times, per worker. Counters as of `TokenizeSplits`.
+    """
+
+    config: Config
+    n_splits: int
+    tokenizer: TokenizerText
+    merged: Any
+    """Side input: the ids of shards that are merged already."""
+    n_shards: int
+
+    def expand(self, splits: Any) -> Any:  # noqa: D102
+        fn = _SortSplitsFn(self.config, self.n_splits, self.n_shards)
+        return splits | "SortSplit" >> beam.ParDo(fn, self.tokenizer, self.merged).with_output_types(str)
+
+
+class _SortSplitsFn(beam.DoFn):
+    def __init__(self, config: Config, n_splits: int, n_shards: int) -> None:
+        self._config = config
+        self._n_splits = n_splits
+        self._n_shards = n_shards
+        self._report = _Report(SortSplits, TOKENIZING_STAGE)
+
+    def process(self, element: str, tokenizer_json: str, merged: Sequence[str]) -> Iterator[str]:
+        split = Split.from_json(element)
+        tokenizer = compiled_tokenizer(tokenizer_json)
+        are_merged = len(merged) == self._n_shards
+        with self._report.of(split.id) as on_batch:
+            entry = tokenize_split(split, self._config, tokenizer, self._n_splits, on_batch, are_merged=are_merged)
+        yield json.dumps(runs_of(entry).to_record())
+
+
+@dataclasses.dataclass
+class FindMergedShards(beam.PTransform):
+    """Finds the shards of a shuffle that an earlier run has merged of just what the ledger records.
+
+    Input: planned shards. Output: the ids of those that are on disk as recorded. Memory: small; reads the files.
+    """
+
+    config: Config
+    plan_path: str
+    tokenizer: TokenizerText
+
+    def expand(self, shards: Any) -> Any:  # noqa: D102
+        recorded = (
+            shards.pipeline
+            | "ForRecorded" >> beam.Create([self.plan_path])
+            | "ReadRecorded" >> beam.Map(_recorded_runs, self.config.output.path).with_output_types(str)
+        )
+        find = beam.FlatMap(_find_merged, self.config, beam.pvalue.AsSingleton(recorded), self.tokenizer)
+        return shards | "FindMerged" >> find.with_output_types(str)
+
+
+def _recorded_runs(plan_path: str, output: str) -> str:
+    splits = sorted(map(Split.from_json, read_plan(plan_path)), key=lambda split: split.index)
+    return recorded_digest(output, splits) or ""
+
+
+def _find_merged(shard: PlannedShard, config: Config, runs: str, tokenizer_json: str) -> Iterator[str]:
+    digest = compiled_tokenizer(tokenizer_json).digest
+    if runs and load_committed(shard, runs, config.output, digest) is not None:
+        yield shard.id
+
+
+@dataclasses.dataclass
+class MergeShards(beam.PTransform):
+    """Merges the runs of all splits into committed shards, each a range of hashes: the second step of a shuffle.
+
+    Input: planned shards. Output: the id of each once its files and its entry are on disk. Memory: bounded, see
+    `shuffling.merging`, and what the writers hold. Counters: bytes-in, documents-in, tokens-out, splits-done.
+    """
+
+    config: Config
+    tokenizer: TokenizerText
+    runs: Any
+    """Side input: `SplitRuns` of all splits as JSON."""
+
+    def expand(self, shards: Any) -> Any:  # noqa: D102
+        fn = _MergeShardsFn(self.config)
+        return shards | "MergeShard" >> beam.ParDo(fn, self.tokenizer, self.runs).with_output_types(str)
+
+
+class _MergeShardsFn(beam.DoFn):
+    def __init__(self, config: Config) -> None:
+        self._config = config
+        self._report = _Report(MergeShards, SHUFFLING_STAGE)
+
+    def process(self, element: PlannedShard, tokenizer_json: str, runs: Sequence[str]) -> Iterator[str]:
+        splits = [SplitRuns.from_record(json.loads(text)) for text in runs]
+        tokenizer = compiled_tokenizer(tokenizer_json)
+        with self._report.of(element.id) as on_rows:
+            entry = merge_planned(element, splits, self._config, tokenizer, on_rows)
+        yield entry.shard_id
 
 
 @dataclasses.dataclass
@@ -177,7 +287,7 @@ class _CountSplitsFn(beam.DoFn):
     def process(self, element: str) -> Iterator[str]:
         split = Split.from_json(element)
         tokenizer = compiled_tokenizer(self._tokenizer)
-        with self._report.of(split) as on_batch:
+        with self._report.of(split.id) as on_batch:
             counts = counting.count_split(
                 split,
                 self._input,

@@ -2,12 +2,13 @@
 """Proves a manifest: reads everything in an output folder again and counts again, trusting no number on the way."""
 
 import contextlib
+import itertools
 import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -18,8 +19,13 @@ from pipeline import ledger, manifest, schemas, statistics, storage, tokenizing,
 from pipeline.ledger import FileRecord, LedgerEntry
 from pipeline.packing import packed
 from pipeline.parquet_file import open_parquet
+from pipeline.shuffling.proof import RowsProof, check_shards
+from pipeline.shuffling.shards import ShardEntry
+from pipeline.shuffling.shards import read_entry as read_shard_entry
 from pipeline.statistics import Statistics
 from tokenizer import UNICODE_VERSIONS, Tokenizer
+
+_Entry = TypeVar("_Entry", LedgerEntry, ShardEntry)
 
 
 @dataclass
@@ -51,7 +57,8 @@ def verify(output: str) -> VerifyReport:
     Proven are: size and sha256 of every file; rows, tokens and unknown tokens of every shard, counted again; that every
     id is in the vocabulary; framing and checksums of TFRecord; rejects by reason; that entries of the ledger balance,
     agree with their shards and add up to the totals; statistics and token counts; the tokenizer; and that no other
-    shard lies among these.
+    shard lies among these. Of a job that shuffles: that keys ascend throughout, that every document has its key, and
+    that the documents of all shards are those of all splits.
 
     Reads shards in as many threads as there are processors, each in bounded memory.
 
@@ -74,32 +81,7 @@ def _check_folder(output: str, found: Mapping[str, Any], report: VerifyReport) -
         _check_file(output, FileRecord(**record), report)
     _check_stray_files(output, found, report)
 
-    entries = []
-    rejects = {record["split"]: record for record in found["rejects"]}
-    companions: dict[str, list[Mapping[str, Any]]] = {}
-    for record in found["companions"]:
-        companions.setdefault(record["split"], []).append(record)
-    for record in found["shards"]:
-        entry = ledger.read_entry(output, record["split"])
-        if entry is None:
-            report.problems.append(f"{ledger.entry_name(record['split'])}: missing, or not a ledger entry")
-            _check_file(output, _file_record(record), report)
-            continue
-        entries.append(entry)
-        report.problems += _differences(entry, record, rejects.pop(record["split"], None))
-        beside = tuple(map(_file_record, companions.pop(entry.split_id, [])))
-        if beside != entry.companions:
-            name = ledger.entry_name(entry.split_id)
-            report.problems.append(f"{name}: records {entry.companions}, the manifest {beside}")
-    report.problems += [
-        f"{record['file']}: listed, but its split {split} has no shard"
-        for split, records in companions.items()
-        for record in records
-    ]
-    report.problems += [
-        f"{record['file']}: listed, but its split {split} has no shard" for split, record in rejects.items()
-    ]
-
+    entries, shards = _read_entries(output, found, report)
     total: Statistics | None = None
     is_counted = bool(entries)
     with ThreadPoolExecutor(min(8, os.cpu_count() or 1)) as pool:
@@ -110,10 +92,54 @@ def _check_folder(output: str, found: Mapping[str, Any], report: VerifyReport) -
                 is_counted = False
             else:
                 total = recorded if total is None else total.merge(recorded)
-    _check_totals(found, entries, report)
+        if shards is not None:
+            parts = pool.map(lambda shard: _check_shard(output, shard, found), shards)
+            _compare_shards(parts, total if is_counted else None, found, report)
+            report.problems += check_shards(found, entries, shards)
+    _check_totals(found, entries, shards, report)
     _check_tokenizer(output, found, report)
     if is_counted and total is not None:
-        _check_statistics(output, total, entries, report)
+        _check_statistics(output, total, entries, shards, report)
+
+
+def _read_entries(
+    output: str, found: Mapping[str, Any], report: VerifyReport
+) -> tuple[list[LedgerEntry], list[ShardEntry] | None]:
+    """Returns the entries of all splits and, of a job that shuffles, of all shards; compared with the manifest."""
+    rejects = {record["split"]: record for record in found["rejects"]}
+    listed: dict[str, list[Mapping[str, Any]]] = {}
+    for record in (*found["shards"], *found["companions"]):
+        listed.setdefault(record["entry" if found["shuffle"] else "split"], []).append(record)
+    entries = []
+    for split_id in found["shuffle"]["splits"] if found["shuffle"] else list(listed):
+        entry = _found(ledger.read_entry(output, split_id), split_id, report)
+        rejected = rejects.pop(split_id, None)
+        if entry is not None:
+            entries.append(entry)
+            report.problems += _differences(entry.split_id, (entry.rejects,), [rejected] if rejected else [None])
+    shards: list[ShardEntry] | None = [] if found["shuffle"] else None
+    written: dict[str, LedgerEntry | ShardEntry] = {entry.split_id: entry for entry in entries}
+    if shards is not None:
+        found_shards = (_found(read_shard_entry(output, shard_id), shard_id, report) for shard_id in listed)
+        shards += [shard for shard in found_shards if shard is not None]
+        written = {shard.shard_id: shard for shard in shards}
+    for entry_id, records in listed.items():
+        if entry_id in written:
+            files = (written[entry_id].shard, *written[entry_id].companions)
+            report.problems += _differences(entry_id, files, records)
+        else:
+            for record in records:
+                _check_file(output, _file_record(record), report)
+    report.problems += [
+        f"{record['file']}: listed, but its split {split} has no shard" for split, record in rejects.items()
+    ]
+    return entries, shards
+
+
+def _found(entry: _Entry | None, entry_id: str, report: VerifyReport) -> _Entry | None:
+    if entry is None:
+        report.problems.append(f"{ledger.entry_name(entry_id)}: missing, or not a ledger entry")
+    return entry
 
 
 def _check_file(output: str, record: FileRecord, report: VerifyReport) -> bool:
@@ -129,25 +155,27 @@ def _check_file(output: str, record: FileRecord, report: VerifyReport) -> bool:
 def _check_stray_files(output: str, found: Mapping[str, Any], report: VerifyReport) -> None:
     listed = {record["file"] for kind in ("shards", "companions", "rejects") for record in found[kind]}
     listed |= {
-        name(record["split"]) for record in found["shards"] for name in (ledger.entry_name, ledger.statistics_name)
+        name(split) for split in manifest.split_ids(found) for name in (ledger.entry_name, ledger.statistics_name)
     }
+    listed |= manifest.shard_files(found)
     strays = [name for name in manifest.result_files(output) if name not in listed]
     report.problems += [f"{name}: lies among the results, but the manifest does not list it" for name in strays]
 
 
 def _file_record(listed: Mapping[str, Any]) -> FileRecord:
-    return FileRecord(**{name: value for name, value in listed.items() if name != "split"})
+    return FileRecord(**{name: value for name, value in listed.items() if name not in ("split", "entry")})
 
 
-def _differences(entry: LedgerEntry, shard: Mapping[str, Any], rejects: Mapping[str, Any] | None) -> list[str]:
-    """Returns where the ledger and the manifest say different things of a split's files."""
-    name = ledger.entry_name(entry.split_id)
-    lines = []
-    for ours, theirs in ((entry.shard, shard), (entry.rejects, rejects)):
-        listed = _file_record(theirs) if theirs else None
-        if ours != listed:
-            lines.append(f"{name}: records {ours}, the manifest {listed}")
-    return lines
+def _differences(
+    entry_id: str, files: Sequence[FileRecord | None], listed: Sequence[Mapping[str, Any] | None]
+) -> list[str]:
+    """Returns where the ledger and the manifest say different things of the files of a split or a shard."""
+    records = [_file_record(each) if each else None for each in listed]
+    return [
+        f"{ledger.entry_name(entry_id)}: records {ours}, the manifest {theirs}"
+        for ours, theirs in itertools.zip_longest(files, records)
+        if ours != theirs
+    ]
 
 
 def _check_split(output: str, entry: LedgerEntry, found: Mapping[str, Any]) -> tuple[VerifyReport, Statistics | None]:
@@ -171,15 +199,66 @@ def _check_split(output: str, entry: LedgerEntry, found: Mapping[str, Any]) -> t
         report.problems.append(f"{name}: made by tokenizer {entry.tokenizer}, the manifest's is {tokenizer['digest']}")
     if entry.rejects is not None and _check_file(output, entry.rejects, report):
         _check_rejects(output, entry, entry.rejects, report)
+    if entry.runs is None:  # else what it wrote has become a part of every shard
+        for file, counted in _count_files(output, entry, found, report):
+            if recorded is not None:
+                _compare_counts(entry, file, counted, recorded, report)
+    return report, recorded
+
+
+def _check_shard(
+    output: str, entry: ShardEntry, found: Mapping[str, Any]
+) -> tuple[VerifyReport, ShardEntry, list[tuple[FileRecord, Statistics]]]:
+    """Returns what is wrong with a shard of a shuffle, and what its files were found to hold."""
+    report = VerifyReport()
+    report.problems += entry.imbalances()
+    if entry.tokenizer != found["tokenizer"]["digest"]:
+        name = ledger.entry_name(entry.shard_id)
+        report.problems.append(
+            f"{name}: made by tokenizer {entry.tokenizer}, the manifest's is {found['tokenizer']['digest']}"
+        )
+    if not _check_file(output, entry.keys, report):
+        return report, entry, []
+    return report, entry, list(_count_files(output, entry, found, report))
+
+
+def _compare_shards(
+    parts: Iterable[tuple[VerifyReport, ShardEntry, list[tuple[FileRecord, Statistics]]]],
+    recorded: Statistics | None,
+    found: Mapping[str, Any],
+    report: VerifyReport,
+) -> None:
+    """Compares the tokens of all shards in their first format with the statistics of all splits."""
+    total = Statistics(found["tokenizer"]["vocab_size"], found["tokenizer"]["unk_id"])
+    n_counted, file = 0, ""
+    for part, entry, counts in parts:
+        report.merge(part)
+        if counts and counts[0][0] is entry.shard:
+            total.merge(counts[0][1])
+            n_counted, file = n_counted + 1, entry.shard.file
+    if recorded is None or n_counted != len(found["shards"]):
+        return
+    has_lengths = found["packing"] is None or writers.keeps_padding(file)
+    for what in ("token_counts", "length_counts") if has_lengths else ("token_counts",):
+        ours, theirs = getattr(total, what), getattr(recorded, what)
+        if wrong := np.flatnonzero(ours != theirs).tolist():
+            report.problems.append(
+                f"the shards have {ours[wrong[0]]} in {what}[{wrong[0]}], the splits {theirs[wrong[0]]}"
+            )
+
+
+def _count_files(
+    output: str, entry: LedgerEntry | ShardEntry, found: Mapping[str, Any], report: VerifyReport
+) -> Iterator[tuple[FileRecord, Statistics]]:
+    """Checks the files of a split or a shard; yields those with rows, with their tokens counted again."""
     files = (entry.shard, *entry.companions)
     whole = {file.file for file in files if _check_file(output, file, report)}
     for file in files:
         is_rows = file is entry.shard or file.rows is not None
         if is_rows and {file.file, writers.index_name(file.file) or file.file} <= whole:
             counted = _count_shard(output, entry, file, found, report)
-            if counted is not None and recorded is not None:
-                _compare_counts(entry, file, counted, recorded, report)
-    return report, recorded
+            if counted is not None:
+                yield file, counted
 
 
 def _check_rejects(output: str, entry: LedgerEntry, record: FileRecord, report: VerifyReport) -> None:
@@ -201,7 +280,7 @@ def _check_rejects(output: str, entry: LedgerEntry, record: FileRecord, report: 
 
 
 def _count_shard(
-    output: str, entry: LedgerEntry, file: FileRecord, found: Mapping[str, Any], report: VerifyReport
+    output: str, entry: LedgerEntry | ShardEntry, file: FileRecord, found: Mapping[str, Any], report: VerifyReport
 ) -> Statistics | None:
     """Returns the tokens of the rows in one format counted again; None if they cannot be read to their end."""
     name, tokenizer = file.file, found["tokenizer"]
@@ -216,9 +295,14 @@ def _count_shard(
             if name.endswith(".parquet"):
                 _check_metadata(handle, name, tokenizer, report)
                 handle.seek(0)
+            proof = stack.enter_context(RowsProof(output, entry)) if isinstance(entry, ShardEntry) else None
             if entry.packing is not None:
                 batches = writers.read_rows(handle, name, index=index or None)
-                packed.count(batches, name, entry, found, counted, report.problems)
+                hashes = np.zeros(entry.n_documents, np.uint64) if proof is not None else None
+                lengths = packed.count(batches, name, entry, found, counted, report.problems, hashes)
+                if proof is not None and hashes is not None and lengths is not None:
+                    proof.add_documents(hashes, lengths)
+                    report.problems += proof.problems(name, has_doc_ids=False)
                 return _close_count(counted, entry, file, report)
             for batch in writers.read_rows(handle, name, index=index or None):
                 row = counted.n_documents
@@ -228,6 +312,10 @@ def _count_shard(
                 _check_column(f"{name}: n_tokens", row, batch.column("n_tokens").to_numpy(), stops - starts, report)
                 if "n_oov" in batch.schema.names:
                     _check_column(f"{name}: n_oov", row, batch.column("n_oov").to_numpy(), n_oov, report)
+                if proof is not None:
+                    proof.add(ids, starts, stops, batch.column("doc_id") if writers.keeps_padding(name) else None)
+            if proof is not None:
+                report.problems += proof.problems(name, has_doc_ids=writers.keeps_padding(name))
     except ValueError as error:
         message = str(error)
         report.problems.append(message if message.startswith(name) else f"{name}: {message}")
@@ -235,7 +323,9 @@ def _count_shard(
     return _close_count(counted, entry, file, report)
 
 
-def _close_count(counted: Statistics, entry: LedgerEntry, file: FileRecord, report: VerifyReport) -> Statistics:
+def _close_count(
+    counted: Statistics, entry: LedgerEntry | ShardEntry, file: FileRecord, report: VerifyReport
+) -> Statistics:
     """Compares what a file was found to hold with its record."""
     name = file.file
     if file is entry.shard:
@@ -316,8 +406,13 @@ def _compare_counts(
             report.problems.append(f"{name}: {what}[{i}] is {theirs[i]}, {file.file} has {ours[i]}")
 
 
-def _check_totals(found: Mapping[str, Any], entries: Sequence[LedgerEntry], report: VerifyReport) -> None:
-    totals = manifest.add_up(entries)
+def _check_totals(
+    found: Mapping[str, Any],
+    entries: Sequence[LedgerEntry],
+    shards: Sequence[ShardEntry] | None,
+    report: VerifyReport,
+) -> None:
+    totals = manifest.add_up(entries, shards)
     for name in sorted({*totals, *found["totals"]}):
         ours, theirs = totals.get(name), found["totals"].get(name)
         if ours != theirs:
@@ -349,7 +444,13 @@ def _check_tokenizer(output: str, found: Mapping[str, Any], report: VerifyReport
         )
 
 
-def _check_statistics(output: str, total: Statistics, entries: Sequence[LedgerEntry], report: VerifyReport) -> None:
+def _check_statistics(
+    output: str,
+    total: Statistics,
+    entries: Sequence[LedgerEntry],
+    shards: Sequence[ShardEntry] | None,
+    report: VerifyReport,
+) -> None:
     """Checks token_counts.parquet and stats.json against the statistics of all splits."""
     try:
         with storage.open_read(storage.join(output, manifest.TOKEN_COUNTS)) as handle:
@@ -366,7 +467,7 @@ def _check_statistics(output: str, total: Statistics, entries: Sequence[LedgerEn
     except (pa.ArrowException, OSError, ValueError) as error:
         report.problems.append(str(error))
         return
-    if said != ledger.to_json(tokenizing.summarize(total, _Tokens(table.column("token").to_pylist()), entries)):
+    if said != ledger.to_json(tokenizing.summarize(total, _Tokens(table.column("token").to_pylist()), entries, shards)):
         report.problems.append(f"{manifest.STATS}: not the summary of the splits' statistics")
 
 

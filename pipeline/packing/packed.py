@@ -8,7 +8,8 @@ import numpy as np
 import pyarrow as pa
 
 from pipeline import schemas
-from pipeline.ledger import LedgerEntry
+from pipeline.ledger import Written
+from pipeline.shuffling.kernels import add_values
 from pipeline.statistics import Statistics, count_rows
 from pipeline.writers.base import ragged
 
@@ -16,23 +17,29 @@ from pipeline.writers.base import ragged
 def count(
     batches: Iterable[pa.RecordBatch],
     name: str,
-    entry: LedgerEntry,
+    entry: Written,
     found: Mapping[str, Any],
     counted: Statistics,
     problems: list[str],
-) -> None:
+    hashes: np.ndarray | None = None,
+) -> np.ndarray | None:
     """Counts a packed shard.
 
-    Memory: 8 bytes per document of the shard.
+    Memory: 8 bytes per document of the shard, 16 with `hashes`.
 
     Args:
       batches: of the shard, as `writers.read_rows` yields them.
       name: of the file, for messages.
-      entry: of the split.
+      entry: of the shard.
       found: the manifest.
       counted: empty; filled with sequences as rows, with tokens without separators, and with the lengths of documents
         where the shard has boundaries.
       problems: added to.
+      hashes: uint64[n_documents], zeros; filled with a hash of each document's tokens (`kernels.add_values` of
+        `shuffling`), where the shard has boundaries.
+
+    Returns:
+      int64[n_documents], the tokens of each document; None where the shard has no boundaries.
 
     Raises:
       ValueError: if a sequence is not as the config says.
@@ -66,6 +73,9 @@ def count(
                 sizes = segment_sizes(batch, column)
                 if sizes.size != numbers.size or sizes.sum() != n_tokens.sum():
                     raise ValueError(f"{where}: {column} are not {numbers.size} segments of {n_tokens.sum()} tokens")
+        if hashes is not None:
+            is_token = position < np.repeat(n_tokens, np.diff(offsets))
+            _hash_segments(ids[is_token], numbers, sizes, lengths, hashes)
         np.add.at(lengths, numbers, sizes)
     n_separators = (entry.packing or {})["n_separators"]
     if separator_id is not None:
@@ -74,6 +84,8 @@ def count(
         counted.token_counts[separator_id] -= n_separators
         counted.n_oov_tokens -= n_separators if separator_id == counted.unk_id else 0
         lengths -= 1
+        if hashes is not None and has_documents:
+            hashes -= _hash_separators(separator_id, lengths)
     if has_documents:
         if lengths.size and lengths.min() < 0:
             raise ValueError(f"{name}: document {int(lengths.argmin())} is in no sequence")
@@ -82,6 +94,32 @@ def count(
         nothing = np.zeros(int(lengths.sum()), np.int32)
         scratch = np.zeros(1, np.int64)
         count_rows(nothing, ends - lengths, ends, -1, scratch, counted.length_counts, np.empty(lengths.size, np.int32))
+    return lengths if has_documents else None
+
+
+def _hash_segments(
+    ids: np.ndarray, numbers: np.ndarray, sizes: np.ndarray, lengths: np.ndarray, hashes: np.ndarray
+) -> None:
+    """Adds the hashes of segments, int32 `ids` one after another, to those of their documents.
+
+    The segments of a document come in its order, so each begins behind the `lengths` that are there already.
+    """
+    ends = np.cumsum(sizes)
+    order = np.argsort(numbers, kind="stable")
+    before = np.cumsum(sizes[order]) - sizes[order]
+    is_first = np.diff(numbers[order], prepend=-1) != 0
+    firsts = np.empty(numbers.size, np.int64)
+    firsts[order] = before - np.repeat(before[is_first], np.diff(np.append(np.flatnonzero(is_first), numbers.size)))
+    found = np.zeros(numbers.size, np.uint64)
+    add_values(ids, ends - sizes, ends, firsts + lengths[numbers], found)
+    np.add.at(hashes, numbers, found)
+
+
+def _hash_separators(separator_id: int, places: np.ndarray) -> np.ndarray:
+    """Returns uint64[n], what separators add to the hashes of documents; `places` are those behind their tokens."""
+    found, rows = np.zeros(places.size, np.uint64), np.arange(places.size)
+    add_values(np.full(places.size, separator_id, np.int32), rows, rows + 1, places, found)
+    return found
 
 
 def segment_sizes(batch: pa.RecordBatch, column: str) -> np.ndarray:

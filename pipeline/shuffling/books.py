@@ -5,7 +5,7 @@ The sum over the splits must be that over the shards. It is no cryptographic che
 but no mistake of a program is likely to leave it as it was: each document enters with its key, every id with its place.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, Self
 
@@ -79,14 +79,18 @@ class SplitRuns:
 
     def to_record(self) -> dict[str, Any]:
         """Returns plain JSON."""
-        runs = [[run.n_rows, *run.positions] for run in self.runs]
-        return {**asdict(self), "runs": runs, "sums": self.sums.to_record()}
+        return {**asdict(self), **describe_runs(self.runs, self.sums)}
 
     @classmethod
     def from_record(cls, record: Mapping[str, Any]) -> Self:
         """Returns what `to_record` made `record` of."""
         runs = tuple(Run(n_rows, tuple(positions)) for n_rows, *positions in record["runs"])
         return cls(**{**record, "runs": runs, "sums": Sums.from_record(record["sums"])})
+
+
+def describe_runs(runs: Iterable[Run], sums: Sums) -> dict[str, Any]:
+    """Returns what the entry of a split says of its runs, plain JSON."""
+    return {"runs": [[run.n_rows, *run.positions] for run in runs], "sums": sums.to_record()}
 
 
 def sum_rows(keys: np.ndarray, batch: pa.RecordBatch, padding_side: str | None) -> Sums:

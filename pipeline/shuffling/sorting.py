@@ -1,0 +1,53 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The first step of a shuffle: the documents of one split, tokenized, as sorted runs."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import pyarrow as pa
+
+from pipeline import ledger
+from pipeline.hashing import SHUFFLING, document_keys
+from pipeline.ledger import FileRecord
+from pipeline.shuffling.books import describe_runs
+from pipeline.shuffling.runs import RunsWriter
+from pipeline.shuffling.shards import runs_name
+from pipeline.splits import Split
+
+
+class SortedSplit:
+    """Stands where an unshuffled job has the shard of a split; holds one run."""
+
+    packing = None
+    """Runs are not packed, shards are."""
+
+    def __init__(self, staging: ledger.Staging, split: Split, seed: int, padding_side: str | None) -> None:
+        """Creates the file.
+
+        Args:
+          staging: of the attempt.
+          split: whose documents come.
+          seed: of the shuffle.
+          padding_side: of the rows; None where they are not padded.
+        """
+        self._writer = RunsWriter(staging.create(runs_name(split.id)), padding_side)
+        self._names = [piece.name for piece in split.pieces]
+        self._seed = seed
+
+    def add(self, documents: pa.RecordBatch, tokens: pa.RecordBatch) -> None:
+        """Appends documents.
+
+        Args:
+          documents: `schemas.DOCUMENTS`.
+          tokens: `schemas.TOKENS`, a row for each of them.
+        """
+        self._writer.write(document_keys(SHUFFLING, self._seed, self._names, documents), tokens)
+
+    def finish(self) -> tuple[FileRecord, ...]:
+        """Finishes the file and returns its record."""
+        return (self._writer.finish(),)
+
+    @property
+    def runs(self) -> Mapping[str, Any]:
+        """What the entry of the split says of its runs, complete once they are finished."""
+        return describe_runs(self._writer.runs, self._writer.sums)
