@@ -4,40 +4,11 @@
 import errno
 import os
 import signal
-import subprocess
-import sys
-from pathlib import Path
 
 import pytest
 
 from pipeline import storage
-
-ROOT = Path(__file__).parents[2]
-
-# The n-th time that a file is about to get its final name the process is killed, as by a power cut.
-KILLED = """
-import os, signal, sys
-from pipeline import storage
-from pipeline.cli import main
-
-n_left = int(sys.argv[1])
-rename = storage.rename
-
-def rename_or_die(source, destination):
-    global n_left
-    n_left -= 1
-    if n_left == 0:
-        os.kill(os.getpid(), signal.SIGKILL)
-    rename(source, destination)
-
-storage.rename = rename_or_die
-sys.exit(main(sys.argv[2:]))
-"""
-
-
-def run_killed(n_renames: int, *arguments: str) -> int:
-    command = [sys.executable, "-c", KILLED, str(n_renames), *arguments]
-    return subprocess.run(command, cwd=ROOT, capture_output=True, timeout=100, check=False).returncode
+from tests.killing import run_killed
 
 
 @pytest.fixture

@@ -1,0 +1,132 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Shuffled jobs through the command line: the same bytes in every mode, however they are cut, killed and resumed."""
+
+import json
+import signal
+
+import pyarrow.parquet as pq
+import pytest
+
+from tests.killing import run_killed
+
+N_SHARDS = 5
+
+
+@pytest.fixture
+def sections(corpus, tiny_vocab_file, tmp_path):
+    def make(name="out", split_bytes=6000, **output):
+        shuffle = {"seed": 7, "shards": N_SHARDS}
+        return {
+            "input": {"paths": [str(corpus / "*")], "split_bytes": split_bytes},
+            "tokenizer": {"file": str(tiny_vocab_file)},
+            "output": {"path": str(tmp_path / name / "out"), "shuffle": shuffle, **output},
+        }
+
+    return make
+
+
+def shards(job):
+    return {name: data for name, data in job.files().items() if name.startswith("tokens-")}
+
+
+def test_shards_are_the_same_bytes_in_every_mode_and_however_the_input_is_cut(make_job, sections):
+    reference = make_job("reference", **sections("reference"))
+    assert reference.run("tokenize", "--mode", "inline") == 0
+    assert reference.run("verify", "--deep") == 0
+    files = reference.files()
+    assert len(shards(reference)) == N_SHARDS
+    assert len(reference.rows()) == 360
+    assert not (reference.output / "_runs").exists()
+    for name, arguments in (
+        ("threads", ["--workers", "2", "--mode", "threads"]),
+        ("repeated", ["--workers", "1", "--", "--direct_runner_bundle_repeat=1"]),
+        ("processes", ["--workers", "2", "--mode", "processes"]),
+    ):
+        job = make_job(name, **sections(name))
+        assert job.run("tokenize", *arguments) == 0
+        assert job.files() == files, name
+    for split_bytes in (1500, 1 << 25):
+        job = make_job(f"cut-{split_bytes}", **sections(f"cut-{split_bytes}", split_bytes))
+        assert job.run("tokenize", "--workers", "2") == 0
+        assert shards(job) == shards(reference)
+    other = make_job("other", **sections("other", shuffle={"seed": 8, "shards": N_SHARDS}))
+    assert other.run("tokenize", "--workers", "1") == 0
+    ids, others = ([row["doc_id"] for row in job.rows()] for job in (reference, other))
+    assert ids != others
+    assert sorted(ids) == sorted(others)
+
+
+def test_a_vocabulary_is_trained_and_what_it_makes_is_shuffled_and_packed(make_job, sections):
+    found = []
+    for split_bytes in (3000, 50_000):
+        name = f"cut-{split_bytes}"
+        packing = {"length": 32, "separator": "[SEP]"}
+        job = make_job(name, **sections(name, split_bytes, packing=packing, format=["parquet", "megatron"]))
+        arguments = ["--set", "tokenizer.file=null", "--set", "tokenizer.train.vocab_size=300", "--workers", "2"]
+        assert job.run("run", *arguments) == 0
+        assert job.run("verify", *arguments[:4]) == 0
+        found.append(shards(job))
+    assert found[0] == found[1]
+    assert len(found[0]) == 3 * N_SHARDS
+
+
+def test_killed_in_both_steps_and_resumed(make_job, sections):
+    undisturbed = make_job("undisturbed", **sections("undisturbed", 12_000))
+    assert undisturbed.run("tokenize", "--workers", "1") == 0
+    killed = make_job("killed", **sections("killed", 12_000))
+    n_shards = []
+    # While splits are sorted, between the files and the entry of a shard, and before the manifest.
+    for n_renames, workers in ((7, "1"), (17, "2"), (8, "1"), (16, "1")):
+        code = run_killed(n_renames, "tokenize", str(killed.config), "--resume", "--workers", workers)
+        assert code == -signal.SIGKILL
+        assert not (killed.output / "manifest.json").exists()
+        assert any(killed.output.glob("_runs/*"))
+        n_shards.append(len(list(killed.output.glob("tokens-*"))))
+    assert n_shards[0] == 0
+    assert 0 < n_shards[1] < n_shards[3] == N_SHARDS
+    assert killed.run("tokenize", "--resume", "--workers", "2") == 0
+    assert killed.files() == undisturbed.files()
+    assert not (killed.output / "_tmp").exists()
+    assert not (killed.output / "_runs").exists()
+    assert killed.run("verify") == 0
+    # Killed behind the manifest, with runs left: the folder is complete, and tidied up by whoever comes next.
+    (killed.output / "_runs").mkdir()
+    (killed.output / "_runs/0123456789abcdef.run").write_bytes(b"left")
+    assert killed.run("verify") == 0
+    assert killed.run("tokenize", "--resume", "--workers", "1") == 0
+    assert killed.files() == undisturbed.files()
+    assert not (killed.output / "_runs").exists()
+
+
+def test_rejected_records_are_replayed_into_shuffled_shards(make_job, tiny_vocab_file, tmp_path):
+    lines = [json.dumps({"id": f"{i}", "text": "the mill " * (40 if i % 3 else 1)}) for i in range(60)]
+    (tmp_path / "a.jsonl").write_text("\n".join([*lines, "not json"]))
+    job = make_job(
+        "job",
+        input={"paths": [str(tmp_path / "a.jsonl")], "max_document_bytes": 100, "split_bytes": 3000},
+        tokenizer={"file": str(tiny_vocab_file)},
+        output={"path": str(tmp_path / "job/out"), "shuffle": {"shards": 2}},
+    )
+    assert job.run("tokenize", "--workers", "1") == 0
+    assert job.run("replay", "--set", "input.max_document_bytes=100000") == 0
+    assert job.run("verify", "--deep") == 0
+    tables = [pq.read_table(path) for path in sorted(job.output.glob("replay/tokens-*.parquet"))]
+    ids = [int(doc_id) for table in tables for doc_id in table["doc_id"].to_pylist()]
+    assert sorted(ids) == [i for i in range(60) if i % 3]
+    assert ids != sorted(ids)
+
+
+def test_spans_keep_their_sources_through_a_shuffle(make_job, sections, tmp_path):
+    texts = [f"the mill http://a.b/{i} grinds" if i % 2 else "text" for i in range(50)]
+    (tmp_path / "a.jsonl").write_text(
+        "\n".join(json.dumps({"id": f"{i}", "text": each}) for i, each in enumerate(texts))
+    )
+    given = sections("job", 300, format=["parquet", "arrow"])
+    given["input"]["paths"] = [str(tmp_path / "a.jsonl")]
+    job = make_job("job", **given, spans=[{"token": "[URL]", "find": "url", "keep_source": True}])
+    arguments = ["--set", "tokenizer.file=null", "--set", "tokenizer.train.vocab_size=50", "--workers", "1"]
+    assert job.run("run", *arguments) == 0
+    assert job.run("verify", *arguments[:4]) == 0
+    for row in job.rows():
+        i = int(row["doc_id"])
+        assert row["span_sources"] == ([f"http://a.b/{i}"] if i % 2 else [])
