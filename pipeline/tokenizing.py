@@ -148,7 +148,7 @@ class _Attempt:
         self._schema = schemas.rows(config.text.columns)
         self._shard: Shard | SortedSplit
         if config.output.shuffle is not None:
-            self._shard = SortedSplit(staging, split, config.output.shuffle.seed, info.padding_side)
+            self._shard = SortedSplit(staging, split, config.output.shuffle, info.padding_side)
         else:
             packing = output_packing(config, tokenizer)
             self._shard = Shard(staging, split.index, n_splits, config.output, info, packing, self._schema)

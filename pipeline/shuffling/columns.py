@@ -139,10 +139,21 @@ def _read(read: ReadAt, positions: Iterator[int], field: pa.Field, start: int, s
 
 
 def _sizes(array: pa.Array, field: pa.Field) -> np.ndarray:
-    n_own = int(field.nullable)
-    if not _is_list(field.type) and not _is_bytes(field.type):
-        return np.full(len(array), n_own + field.type.bit_width // 8, np.int64)
+    width = _width(field)
+    if width is not None:
+        return np.full(len(array), width, np.int64)
+    n_own, element = int(field.nullable) + 8, _element(field.type)
     offsets, values = children(array)
+    width = _width(element)
+    if width is not None:  # no need to look at what is most of all bytes
+        return np.diff(offsets) * width + n_own
     values = values.slice(offsets[0], offsets[-1] - offsets[0])
-    ends = np.cumsum(_sizes(values, _element(field.type)))
-    return np.diff(np.concatenate([np.zeros(1, np.int64), ends])[offsets - offsets[0]]) + n_own + 8
+    ends = np.cumsum(_sizes(values, element))
+    return np.diff(np.concatenate([np.zeros(1, np.int64), ends])[offsets - offsets[0]]) + n_own
+
+
+def _width(field: pa.Field) -> int | None:
+    """Returns the bytes of each value; None where they are not all of one size."""
+    if _is_list(field.type) or _is_bytes(field.type):
+        return None
+    return int(field.nullable) + int(field.type.bit_width) // 8

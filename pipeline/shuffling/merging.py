@@ -18,10 +18,8 @@ N_KEYS = 1 << 64
 BUCKET_ROWS = 1 << 18
 """Rows whose keys are sorted together, give or take what hashes vary by: 40 bytes each."""
 
-PIECE_BYTES = 8 << 20
-"""Bytes of rows that are put out together, unless one row alone has more; held three times."""
-
 MAX_PIECE_ROWS = 1 << 16
+"""Rows that are put out together, however short they are."""
 
 
 def shard_range(index: int, n_shards: int) -> tuple[int, int]:
@@ -35,8 +33,8 @@ def merge_range(
     low: int,
     high: int,
     *,
+    piece_bytes: int,
     bucket_rows: int = BUCKET_ROWS,
-    piece_bytes: int = PIECE_BYTES,
 ) -> Iterator[tuple[np.ndarray, pa.RecordBatch]]:
     """Yields the rows of all runs with keys from `low` to below `high`, by key, and the keys, uint64[n].
 
@@ -47,8 +45,8 @@ def merge_range(
       runs: each ordered by key.
       low: the first key, from 0.
       high: at most 2**64.
+      piece_bytes: bytes of a batch, unless one row has more; three times as many are held.
       bucket_rows: rows to sort the keys of at once, about.
-      piece_bytes: bytes of a batch, unless one row has more.
     """
     starts = np.array([run.find(low) for run in runs], np.int64)
     ends = np.array([run.find(high) for run in runs], np.int64)

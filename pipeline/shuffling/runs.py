@@ -18,9 +18,6 @@ from pipeline.ledger import FileRecord, StagedFile
 from pipeline.shuffling.books import Run, SplitRuns, Sums, sum_rows
 from pipeline.shuffling.columns import read_columns, read_numbers, row_bytes, write_columns
 
-RUN_BYTES = 32 << 20
-"""Bytes of the documents that are sorted together, and what a writer of runs holds about three times."""
-
 _HEAD = pa.schema(
     [
         pa.field("key", pa.uint64(), nullable=False),
@@ -32,9 +29,9 @@ _OPEN_FILES = 64
 
 
 class RunsWriter:
-    """Writes the documents of one split as sorted runs; holds those of one run."""
+    """Writes the documents of one split as sorted runs; holds those of one run about three times."""
 
-    def __init__(self, file: StagedFile, padding_side: str | None, run_bytes: int = RUN_BYTES) -> None:
+    def __init__(self, file: StagedFile, padding_side: str | None, run_bytes: int) -> None:
         """Starts a file.
 
         Args:
@@ -76,12 +73,12 @@ class RunsWriter:
         keys = np.concatenate([keys for keys, _, _ in self._pending])
         sizes = np.concatenate([sizes for _, sizes, _ in self._pending])
         schema = self._pending[0][2].schema
-        table = pa.Table.from_batches([batch for _, _, batch in self._pending])
+        columns = [[batch.column(i) for _, _, batch in self._pending] for i in range(len(schema))]
         self._pending, self._n_pending = [], 0
         order = np.argsort(keys, kind="stable")
         positions = list(write_columns(self._file, [pa.array(keys[order]), pa.array(sizes[order])], _HEAD))
-        for i, field in enumerate(schema):  # a column at a time: each is copied to be sorted
-            column = pa.concat_arrays(table.column(i).chunks).take(pa.array(order))
+        for field in schema:  # a column at a time, forgotten before the next: each is copied twice to be sorted
+            column = pa.concat_arrays(columns.pop(0)).take(pa.array(order))
             positions += write_columns(self._file, [column], pa.schema([field]))
         self.runs.append(Run(keys.size, tuple(positions)))
 

@@ -191,9 +191,9 @@ def merge_shard(
         paths = [storage.join(output.path, runs_name(split.split_id)) for split in splits]
         shard = Shard(staging, planned.index, planned.n_shards, output, info, packing, schema)
         keys_file = staging.create(keys_name(planned.id))
-        for keys, rows in merge_range(
-            open_runs(files, paths, splits, schema), *shard_range(planned.index, planned.n_shards)
-        ):
+        opened = open_runs(files, paths, splits, schema)
+        low, high = shard_range(planned.index, planned.n_shards)
+        for keys, rows in merge_range(opened, low, high, piece_bytes=_piece_bytes(output)):
             found = sum_rows(keys, rows, info.padding_side)
             sums += found
             shard.write(rows)
@@ -218,6 +218,11 @@ def merge_shard(
         staging.publish()
     storage.write_atomic(storage.join(output.path, ledger.entry_name(planned.id)), entry.to_json())
     return entry
+
+
+def _piece_bytes(output: OutputConfig) -> int:
+    # What is held is then what a worker held while it sorted, the rows that writers hold included.
+    return max(1, (output.shuffle or ShuffleConfig()).run_bytes // 4)
 
 
 def load_committed(planned: PlannedShard, runs: str, output: OutputConfig, tokenizer: str) -> ShardEntry | None:

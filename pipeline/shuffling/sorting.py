@@ -9,6 +9,7 @@ import pyarrow as pa
 from pipeline import ledger
 from pipeline.hashing import SHUFFLING, document_keys
 from pipeline.ledger import FileRecord
+from pipeline.output_config import ShuffleConfig
 from pipeline.shuffling.books import describe_runs
 from pipeline.shuffling.runs import RunsWriter
 from pipeline.shuffling.shards import runs_name
@@ -21,18 +22,18 @@ class SortedSplit:
     packing = None
     """Runs are not packed, shards are."""
 
-    def __init__(self, staging: ledger.Staging, split: Split, seed: int, padding_side: str | None) -> None:
+    def __init__(self, staging: ledger.Staging, split: Split, config: ShuffleConfig, padding_side: str | None) -> None:
         """Creates the file.
 
         Args:
           staging: of the attempt.
           split: whose documents come.
-          seed: of the shuffle.
+          config: the section.
           padding_side: of the rows; None where they are not padded.
         """
-        self._writer = RunsWriter(staging.create(runs_name(split.id)), padding_side)
+        self._writer = RunsWriter(staging.create(runs_name(split.id)), padding_side, config.run_bytes)
         self._names = [piece.name for piece in split.pieces]
-        self._seed = seed
+        self._seed = config.seed
 
     def add(self, documents: pa.RecordBatch, tokens: pa.RecordBatch) -> None:
         """Appends documents.

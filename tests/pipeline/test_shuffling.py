@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The global shuffle of a job: complete, in the order of the keys, the same however it is cut, resumed and proven."""
 
+import functools
 import json
 import os
 import shutil
@@ -18,6 +19,7 @@ from pipeline.ledger import BooksError
 from pipeline.manifest import Job
 from pipeline.readers import read_split
 from pipeline.shuffling import shards as shuffled
+from pipeline.shuffling.merging import merge_range
 from pipeline.splits import plan_splits
 from pipeline.tokenizing import finish_output, merge_planned, tokenize_split
 from pipeline.verify import verify
@@ -163,12 +165,16 @@ def test_shards_do_not_depend_on_how_the_input_is_cut(work, packing):
 
 
 def test_shards_do_not_depend_on_how_much_is_held_at_a_time(work, monkeypatch):
-    job = work("usual")
-    job.run()
-    monkeypatch.setattr("pipeline.shuffling.runs.RunsWriter.__init__.__defaults__", (100,), raising=False)
-    monkeypatch.setattr("pipeline.shuffling.merging.merge_range.__kwdefaults__", {"bucket_rows": 7, "piece_bytes": 200})
-    little = work("little")
-    little.run()
+    job = work("usual", split_bytes=1 << 20)
+    (first, *_) = job.prepare() or job.sort()
+    assert len(first.runs["runs"]) == 1
+    job.merge([first])
+    monkeypatch.setattr(merge_range, "__kwdefaults__", {"bucket_rows": 7})
+    monkeypatch.setattr("pipeline.tokenizing.read_split", functools.partial(read_split, batch_bytes=500))
+    little = work("little", split_bytes=1 << 20, shuffle={"seed": 3, "shards": 4, "run_bytes": 1000})
+    (first, *_) = little.prepare() or little.sort()
+    assert len(first.runs["runs"]) > 1
+    little.merge([first])
     assert little.shards() == job.shards()
 
 
