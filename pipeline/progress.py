@@ -263,11 +263,11 @@ class FolderProgress:
         # Another attempt may be replacing it, or the job may just have tidied up: it is only a number on the screen.
         with contextlib.suppress(OSError, ValueError, AttributeError), storage.open_read(path) as handle:
             entry = json.loads(handle.read())
-            entry = entry.get("totals", entry)
+            entry = entry.get("totals", entry.get("sums", entry))
             total = self._totals[stage.name]
-            total.n_bytes += entry["n_bytes"]
+            total.n_bytes += entry.get("n_bytes", stage.splits[split_id])  # a shard of a shuffle reads no input
             total.n_tokens += entry.get("n_tokens", 0)
-            total.n_rejected += sum(entry["rejected"].values())
+            total.n_rejected += sum(entry.get("rejected", {}).values())
 
 
 # The innermost is the one that counts; a list, because threads that did not enter the block must see it too.

@@ -124,3 +124,11 @@ def test_folder_says_what_is_done_whoever_did_it(tmp_path):
     source.refresh()
     assert source.snapshot() == Snapshot("tokenizing", 400, 400, 90, 20, 3)
     assert FolderProgress(str(tmp_path / "none"), []).snapshot() == Snapshot("starting")
+
+
+def test_shards_of_a_shuffle_count_with_their_share_of_the_input(tmp_path):
+    source = FolderProgress(str(tmp_path), [TOKENIZE, Stage("shuffling", "_ledger", {"c": 200, "d": 200})])
+    (tmp_path / "_ledger").mkdir()
+    (tmp_path / "_ledger/c.json").write_text(json.dumps({"shard_id": "c", "sums": {"n_tokens": 7}}))
+    source.refresh()
+    assert source.snapshot() == Snapshot("shuffling", 200, 400, 200, 7, 0)
