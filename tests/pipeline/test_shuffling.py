@@ -14,6 +14,7 @@ import pytest
 
 from pipeline import ledger, manifest, writers
 from pipeline.config import Config
+from pipeline.deep import verify_deep
 from pipeline.hashing import SHUFFLING, document_keys
 from pipeline.ledger import BooksError
 from pipeline.manifest import Job
@@ -475,6 +476,24 @@ def test_verify_finds_shards_and_splits_that_do_not_belong_together(work):
     assert any("tokens of all splits" in problem for problem in verify(str(job.output)).problems)
     (Path(job.output) / f"_ledger/{shards[1].shard_id}.json").unlink()
     assert any("missing, or not a ledger entry" in problem for problem in verify(str(job.output)).problems)
+
+
+def test_verify_deep_finds_documents_that_are_not_those_of_the_input(work):
+    job = work()
+    job.run()
+    assert verify_deep(str(job.output), 1.0).problems == []
+    path = job.output / f"_ledger/{job.splits[1].id}.json"
+    entry = json.loads(path.read_text())
+    entry["runs"]["sums"]["doc_ids"] = "0" * 16
+    path.write_bytes(ledger.to_json(entry))
+    (problem,) = verify_deep(str(job.output), 1.0).problems
+    assert problem.startswith(f"split {job.splits[1].id}: its documents have the sums")
+
+
+@pytest.mark.parametrize("shuffle", [{"seed": -1}, {"shards": 0}, {"run_bytes": 0}, {"shard": 3}, 7])
+def test_mistakes_in_the_section_are_refused(work, shuffle):
+    with pytest.raises(ValueError, match=r"shuffle"):
+        work(shuffle=shuffle)
 
 
 def test_an_entry_of_a_shard_is_read_back_or_refused(work):
