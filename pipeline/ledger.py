@@ -287,7 +287,8 @@ def load_committed(
     names = [shard_name(split.index, n_splits, each) for each in (suffix, *companions)] if runs is None else [runs]
     if (
         entry is None
-        or (entry.split_id, entry.pieces, entry.tokenizer) != (split.id, split.pieces, tokenizer)
+        or (entry.split_id, entry.index, entry.pieces, entry.tokenizer)
+        != (split.id, split.index, split.pieces, tokenizer)
         or [file.file for file in (entry.shard, *entry.companions)] != names
         or (entry.rejects is not None and entry.rejects.file != rejects_name(split.index, n_splits))
         or any(problem(output, file) for file in entry.files() if not (are_merged and file is entry.shard))

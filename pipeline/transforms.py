@@ -244,9 +244,12 @@ class _MergeShardsFn(beam.DoFn):
     def __init__(self, config: Config) -> None:
         self._config = config
         self._report = _Report(MergeShards, SHUFFLING_STAGE)
+        self._read: tuple[Sequence[str], list[SplitRuns]] = [], []
 
     def process(self, element: PlannedShard, tokenizer_json: str, runs: Sequence[str]) -> Iterator[str]:
-        splits = [SplitRuns.from_record(json.loads(text)) for text in runs]
+        if self._read[0] != runs:  # the same for every shard
+            self._read = runs, [SplitRuns.from_record(json.loads(text)) for text in runs]
+        splits = self._read[1]
         tokenizer = compiled_tokenizer(tokenizer_json)
         with self._report.of(element.id) as on_rows:
             entry = merge_planned(element, splits, self._config, tokenizer, on_rows)

@@ -8,7 +8,7 @@ what it was, and a job that is finished needs its runs no more.
 import hashlib
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Self
 
 import pyarrow as pa
@@ -280,9 +280,9 @@ def recorded_digest(output: str, splits: Iterable[Split]) -> str | None:
     found = []
     for split in splits:
         entry = ledger.read_entry(output, split.id)
-        if entry is None or entry.runs is None or entry.pieces != split.pieces:
+        if entry is None or entry.runs is None or (entry.index, entry.pieces) != (split.index, split.pieces):
             return None
-        found.append(replace(runs_of(entry), index=split.index))
+        found.append(runs_of(entry))
     return runs_digest(found)
 
 

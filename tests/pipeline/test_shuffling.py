@@ -303,11 +303,16 @@ def test_a_lost_shard_of_a_finished_job_is_merged_again_from_splits_that_are_sor
     assert verify(str(job.output)).problems == []
 
 
-def test_new_input_makes_all_shards_again_and_leaves_none_behind(work, tmp_path):
+@pytest.mark.parametrize("is_finished", [True, False])
+@pytest.mark.parametrize("name", ["0.jsonl", "c.jsonl"])
+def test_new_input_makes_all_shards_again_and_leaves_none_behind(work, tmp_path, is_finished, name):
     job = work()
-    job.run()
+    job.prepare()
+    job.merge(job.sort())
+    if is_finished:
+        job.finish()
     before = job.shards()
-    (tmp_path / "c.jsonl").write_text(json.dumps({"id": "new", "text": "the mill"}))
+    (tmp_path / name).write_text(json.dumps({"id": "new", "text": "the mill"}))
     again = work()
     again.prepare("resume")
     again.merge(again.sort())
