@@ -167,7 +167,7 @@ def merge_shard(
     """Merges, writes and commits one shard; or returns its entry, without work, if that is done already.
 
     Every attempt writes the same bytes, so it may be repeated and may run twice at once. Holds what `merge_range` and
-    the writers hold, and about 300 bytes for every run.
+    the writers hold, and about 2 kB for every run.
 
     Args:
       planned: which shard.
