@@ -6,7 +6,7 @@ stored as its buffers are in memory, one after another: for each level of it, fr
 
 - where values may be null: uint8[n], 1 for a value;
 - of lists and strings: int64[n + 1], where each begins in the next level, from 0;
-- of numbers: the values.
+- of numbers: the values; of truth values uint8, 1 for true.
 
 All is little-endian. Only where the buffers begin must be kept beside the file.
 """
@@ -26,7 +26,7 @@ def write_columns(file: Any, columns: Sequence[pa.Array], schema: pa.Schema) -> 
 
     Args:
       file: open for writing, with `tell`.
-      columns: of numbers, strings, and lists of these.
+      columns: of numbers, truth values, strings, and lists of these.
       schema: of the columns.
 
     Returns:
@@ -110,8 +110,8 @@ def _buffers(array: pa.Array, field: pa.Field) -> Iterator[np.ndarray]:
     elif array.null_count:
         raise ValueError(f"column {field.name!r} must not hold nulls")
     if not _is_list(field.type) and not _is_bytes(field.type):
-        values = array.fill_null(0) if array.null_count else array
-        yield values.to_numpy()
+        values = array.fill_null(False if pa.types.is_boolean(field.type) else 0) if array.null_count else array
+        yield values.to_numpy(zero_copy_only=False)
         return
     offsets, values = children(array)
     yield offsets - offsets[0]
@@ -124,6 +124,9 @@ def _read(read: ReadAt, positions: Iterator[int], field: pa.Field, start: int, s
         is_valid = read_numbers(read, next(positions), np.uint8, start, stop).astype(np.bool_)
         validity = pa.py_buffer(np.packbits(is_valid, bitorder="little"))
     n = stop - start
+    if pa.types.is_boolean(field.type):
+        is_true = read_numbers(read, next(positions), np.uint8, start, stop).astype(np.bool_)
+        return pa.Array.from_buffers(field.type, n, [validity, pa.py_buffer(np.packbits(is_true, bitorder="little"))])
     if not _is_list(field.type) and not _is_bytes(field.type):
         values = read_numbers(read, next(positions), field.type.to_pandas_dtype(), start, stop)
         return pa.Array.from_buffers(field.type, n, [validity, pa.py_buffer(values)])
@@ -156,4 +159,4 @@ def _width(field: pa.Field) -> int | None:
     """Returns the bytes of each value; None where they are not all of one size."""
     if _is_list(field.type) or _is_bytes(field.type):
         return None
-    return int(field.nullable) + int(field.type.bit_width) // 8
+    return int(field.nullable) + max(1, int(field.type.bit_width) // 8)

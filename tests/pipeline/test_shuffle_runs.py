@@ -18,9 +18,16 @@ from pipeline.shuffling.books import SplitRuns, Sums, sum_doc_ids, sum_rows, sum
 from pipeline.shuffling.merging import N_KEYS, merge_range, shard_range
 from pipeline.shuffling.runs import RunFiles, RunReader, RunsWriter, open_runs
 
-WIDE = schemas.TOKENS.append(
-    pa.field("span_sources", pa.large_list(pa.field("element", pa.string())), nullable=False)
-).append(pa.field("note", pa.string()))
+WIDE = pa.schema(
+    [
+        *schemas.TOKENS,
+        pa.field("span_sources", pa.large_list(pa.field("element", pa.string())), nullable=False),
+        pa.field("note", pa.string()),
+        pa.field("share", pa.float32(), nullable=False),
+        pa.field("is_mixed", pa.bool_(), nullable=False),
+        pa.field("is_known", pa.bool_()),
+    ]
+)
 
 # Few keys, so that there are equal ones, and the ends of all of them.
 KEYS = st.sampled_from([0, 1, 5, 1 << 62, 1 << 63, (1 << 63) + 1, N_KEYS - 2, N_KEYS - 1]) | st.integers(0, N_KEYS - 1)
@@ -49,6 +56,9 @@ def make_batch(rows, schema=WIDE):
         "n_oov": [row[2].count(7) for row in rows],
         "span_sources": [row[3] for row in rows],
         "note": [row[4] for row in rows],
+        "share": [len(row[2]) / 4 for row in rows],
+        "is_mixed": [len(row[1]) % 2 == 0 for row in rows],
+        "is_known": [None if row[4] is None else row[4] == "n" for row in rows],
     }
     return pa.record_batch([pa.array(values[field.name], field.type) for field in schema], schema=schema)
 
