@@ -116,17 +116,21 @@ def test_rejected_records_are_replayed_into_shuffled_shards(make_job, tiny_vocab
     assert ids != sorted(ids)
 
 
-def test_spans_keep_their_sources_through_a_shuffle(make_job, sections, tmp_path):
-    texts = [f"the mill http://a.b/{i} grinds" if i % 2 else "text" for i in range(50)]
+def test_sources_of_spans_and_languages_stay_with_their_documents(make_job, sections, tmp_path):
+    texts = [f"the mill grinds, see http://a.b/{i}" if i % 2 else "Привет, мир: это проверка" for i in range(50)]
     (tmp_path / "a.jsonl").write_text(
         "\n".join(json.dumps({"id": f"{i}", "text": each}) for i, each in enumerate(texts))
     )
     given = sections("job", 300, format=["parquet", "arrow"])
     given["input"]["paths"] = [str(tmp_path / "a.jsonl")]
-    job = make_job("job", **given, spans=[{"token": "[URL]", "find": "url", "keep_source": True}])
+    spans = [{"token": "[URL]", "find": "url", "keep_source": True}]
+    job = make_job("job", **given, spans=spans, languages={"threshold": 0})
     arguments = ["--set", "tokenizer.file=null", "--set", "tokenizer.train.vocab_size=50", "--workers", "1"]
     assert job.run("run", *arguments) == 0
     assert job.run("verify", *arguments[:4]) == 0
     for row in job.rows():
         i = int(row["doc_id"])
         assert row["span_sources"] == ([f"http://a.b/{i}"] if i % 2 else [])
+        assert (row["lang"] == "ru") == (i % 2 == 0)
+        assert row["lang_confidence"] >= 0
+        assert row["lang_mixed"] is False
