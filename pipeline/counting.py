@@ -18,8 +18,9 @@ import hashlib
 import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
-from typing import Any, Self
+from dataclasses import asdict, dataclass, replace
+from functools import partial
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -27,18 +28,22 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pipeline import counts as artifact
-from pipeline import languages, ledger, manifest, schemas, storage
+from pipeline import isolating, languages, ledger, manifest, schemas, storage
 from pipeline.config import InputConfig
 from pipeline.count_partitions import N_PARTITIONS, partitions_of
 from pipeline.counts import Group
 from pipeline.ledger import BooksError, FileRecord
 from pipeline.limits import RejectLimits
 from pipeline.readers import ReadBatch, read_split
+from pipeline.rejecting import REASON as TEXT_TIMEOUT
 from pipeline.rejecting import without_rejected
 from pipeline.splits import Piece, Split
 from pipeline.text_config import TextOptions
 from pipeline.train_config import CountsConfig
-from tokenizer import Tokenizer, WordCounter
+from tokenizer import ScannedTexts, Tokenizer, WordCounter
+
+if TYPE_CHECKING:
+    from tokenizer.text import TextTokenizer
 
 FORMAT_VERSION = 2
 """Version of the files in `_counts/`."""
@@ -233,13 +238,7 @@ def count_split(
             for batch in read_split(split, input_config):
                 if text.languages is not None:
                     batch, _ = languages.tell_languages(batch, text.languages)
-                texts, numbers = batch.documents.column("text"), grouping.numbers(batch.documents)
-                if before is not None:
-                    prepared = languages.prepare(before, batch.documents)
-                    texts, batch = prepared.texts(), without_rejected(batch, prepared.rejected, split)
-                    if prepared.cut is not None:
-                        numbers = np.repeat(numbers, np.diff(prepared.cut.documents))
-                counters.update(batch.documents, texts, numbers, grouping)
+                batch = _count_batch(batch, before, counters, grouping, split)
                 read = _totals_of(batch)
                 totals += read
                 RejectLimits.of(input_config).check(totals.n_records, sum((totals.rejected or {}).values()))
@@ -256,11 +255,53 @@ def count_split(
     return counts
 
 
+def _count_batch(
+    batch: ReadBatch, before: "TextTokenizer | None", counters: "_Counters", grouping: "_Grouping", split: Split
+) -> ReadBatch:
+    """Counts the words of a batch and returns it; documents that are given up on the way are among its rejects then."""
+    while True:
+        try:
+            return _count_all(batch, before, counters.update, grouping, split)
+        except isolating.GAVE_UP:
+            attempt = partial(_scan_documents, batch, before, counters, grouping, split)
+            reasons = isolating.find_given_up(attempt, batch.documents)
+            if not reasons.any():
+                raise
+            for reason in (isolating.TIMEOUT, isolating.MEMORY):
+                batch = without_rejected(batch, reasons == reason, reason, split)
+                reasons = reasons[reasons != reason]
+
+
+def _scan_documents(
+    batch: ReadBatch,
+    before: "TextTokenizer | None",
+    counters: "_Counters",
+    grouping: "_Grouping",
+    split: Split,
+    documents: pa.RecordBatch,
+) -> None:
+    _count_all(replace(batch, documents=documents), before, counters.scan, grouping, split)
+
+
+def _count_all(
+    batch: ReadBatch, before: "TextTokenizer | None", count: Callable[..., object], grouping: "_Grouping", split: Split
+) -> ReadBatch:
+    texts, numbers = batch.documents.column("text"), grouping.numbers(batch.documents)
+    if before is not None:
+        prepared = languages.prepare(before, batch.documents)
+        texts, batch = prepared.texts(), without_rejected(batch, prepared.rejected, TEXT_TIMEOUT, split)
+        if prepared.cut is not None:
+            numbers = np.repeat(numbers, np.diff(prepared.cut.documents))
+    count(batch.documents, texts, numbers, grouping)
+    return batch
+
+
 class _Counters:
     """A counter for each group of a split, all of them emptied into a file when they grow too large."""
 
     def __init__(self, tokenizer: Tokenizer, writer: pa.ipc.RecordBatchFileWriter, n_partitions: int) -> None:
         self._tokenizer, self._writer, self._n_partitions = tokenizer, writer, n_partitions
+        self._scanner = tokenizer.new_word_counter()
         self._counters: dict[Group, WordCounter] = {}
         self.numbers: dict[Group, int] = {}
         """Groups in the order in which they were met."""
@@ -276,18 +317,28 @@ class _Counters:
           documents: `schemas.DOCUMENTS`, for the totals.
           texts: what words are counted in; numbers: int32[len(texts)], as `grouping.numbers` gives them.
           grouping: of the split.
+
+        Raises:
+          TimeoutError, MemoryError: if the pre-tokenizer gives a text up; nothing is counted then.
         """
+        scanned = self.scan(documents, texts, numbers, grouping)
         for group, of_group in _by_group(documents.column("text"), grouping.numbers(documents), grouping.labels):
             self.numbers.setdefault(group, len(self.numbers))
             read = GroupTotals(group, len(of_group), *_text_sizes(of_group))
             self.totals[group] = self.totals.get(group, GroupTotals(group)) + read
-        for group, of_group in _by_group(texts, numbers, grouping.labels):
+        for group, of_group in scanned:
             if group in self.numbers:  # else all its documents were given up, and nothing is left of them
                 if group not in self._counters:
                     self._counters[group] = self._tokenizer.new_word_counter()
-                self._counters[group].update(of_group)
+                self._counters[group].add(of_group)
         if sum(counter.n_bytes for counter in self._counters.values()) > MAX_COUNTER_BYTES:
             self.empty()
+
+    def scan(
+        self, documents: pa.RecordBatch, texts: pa.Array, numbers: npt.NDArray[np.int32], grouping: "_Grouping"
+    ) -> list[tuple[Group, ScannedTexts]]:
+        """Does what may fail of `update`, and changes nothing."""
+        return [(group, self._scanner.scan(of)) for group, of in _by_group(texts, numbers, grouping.labels)]
 
     def empty(self) -> None:
         """Writes what is counted and forgets it."""

@@ -14,6 +14,7 @@ import pyarrow.parquet as pq
 
 from pipeline import ledger, schemas
 from pipeline.accounts import rejected
+from pipeline.isolating import MEMORY, TIMEOUT
 from pipeline.ledger import FileRecord
 from pipeline.readers import ReadBatch
 from pipeline.readers.rejects import SAMPLE_BYTES
@@ -21,39 +22,44 @@ from pipeline.splits import Piece, Split
 from pipeline.writers.parquet import RowGroups
 
 REASON = "text_timeout"
+"""For documents that a text step or a span gave up."""
 
 _REJECT_LIMITS = (1 << 16, 64 << 20)
 """Rows of a row group of rejects, and bytes of their strings."""
 
-_DETAIL = "a regular expression of normalize or spans did not finish in its time"
+_DETAILS = {
+    REASON: "a regular expression of normalize or spans did not finish in its time",
+    TIMEOUT: "a regular expression of the tokenizer did not finish in its time",
+    MEMORY: "there was not enough memory to tokenize the text",
+}
 
 
-def timed_out(gone: pa.RecordBatch, split: Split) -> pa.RecordBatch:
-    """Returns the documents that took too long, `schemas.DOCUMENTS`, as `schemas.REJECTS`."""
+def as_rejects(gone: pa.RecordBatch, reason: str, split: Split) -> pa.RecordBatch:
+    """Returns documents that are given up for a reason, `schemas.DOCUMENTS`, as `schemas.REJECTS`."""
     n = gone.num_rows
     columns: list[Any] = [
         pa.array([split.pieces[i].path for i in gone.column("piece").to_pylist()], pa.string()),
         gone.column("offset"),
         gone.column("n_bytes"),
-        pa.repeat(pa.scalar(REASON, pa.string()), n),
-        pa.repeat(pa.scalar(_DETAIL, pa.string()), n),
+        pa.repeat(pa.scalar(reason, pa.string()), n),
+        pa.repeat(pa.scalar(_DETAILS[reason], pa.string()), n),
         pc.binary_slice(gone.column("text").cast(pa.binary()), 0, SAMPLE_BYTES),
     ]
     return pa.RecordBatch.from_arrays(columns, schema=schemas.REJECTS)
 
 
-def without_rejected(batch: ReadBatch, is_rejected: npt.NDArray[np.bool_], split: Split) -> ReadBatch:
-    """Returns a batch whose documents that took too long, bool[n], are among its rejects."""
+def without_rejected(batch: ReadBatch, is_rejected: npt.NDArray[np.bool_], reason: str, split: Split) -> ReadBatch:
+    """Returns a batch whose documents that are given up for a reason, bool[n], are among its rejects."""
     if not is_rejected.any():
         return batch
     gone = batch.documents.filter(pa.array(is_rejected))
-    rejects = [timed_out(gone, split), *([] if batch.rejects is None else [batch.rejects])]
+    rejects = [as_rejects(gone, reason, split), *([] if batch.rejects is None else [batch.rejects])]
     table = pa.Table.from_batches(rejects).combine_chunks()
     return dataclasses.replace(
         batch,
         documents=batch.documents.filter(pa.array(~is_rejected)),
         rejects=table.to_batches()[0],
-        pieces=(*batch.pieces, *rejected(gone, REASON)),
+        pieces=(*batch.pieces, *rejected(gone, reason)),
     )
 
 

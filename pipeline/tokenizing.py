@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from pipeline import languages, ledger, manifest, rejecting, schemas, statistics, storage, writers
+from pipeline import isolating, languages, ledger, manifest, rejecting, schemas, statistics, storage, writers
 from pipeline.accounts import Accounts, PieceCounts, rejected
 from pipeline.config import Config
 from pipeline.languages import LanguageCounts
@@ -240,22 +240,48 @@ class _Attempt:
         self, documents: pa.RecordBatch
     ) -> tuple[pa.Array, pa.LargeListArray, pa.LargeListArray | None, pa.RecordBatch]:
         """Returns the texts that were tokenized, their tokens, the sources of their spans, and the documents left."""
+        while True:
+            try:
+                return self._encode_all(documents)
+            except isolating.GAVE_UP:
+                reasons = isolating.find_given_up(self._try_encoding, documents)
+                if not reasons.any():
+                    raise
+                for reason in (isolating.TIMEOUT, isolating.MEMORY):
+                    self._reject(documents.filter(pa.array(reasons == reason)), reason)
+                documents = documents.filter(pa.array(reasons == ""))
+
+    def _encode_all(
+        self, documents: pa.RecordBatch
+    ) -> tuple[pa.Array, pa.LargeListArray, pa.LargeListArray | None, pa.RecordBatch]:
+        """Does what `_encode` says, but for documents that the tokenizer gives up: then it changes nothing."""
         add_special_tokens = self._config.tokenizer.add_special_tokens
         text = documents.column("text")
         if self._text is None:
             return text, self._tokenizer.encode_arrow(text, add_special_tokens, self._tally), None, documents
         prepared = languages.prepare(self._text, documents)
+        rows = self._text.encode_prepared(prepared, add_special_tokens, self._tally)
         self._statistics.text += TextCounts.of(prepared.reports, prepared.n_spans)
         sources = self._text.sources(text, prepared)
-        text, rows = prepared.documents(), self._text.encode_prepared(prepared, add_special_tokens, self._tally)
+        text = prepared.documents()
         if prepared.rejected.any():
-            gone = documents.filter(pa.array(prepared.rejected))
-            self._rejects.write(rejecting.timed_out(gone, self._split))
-            self._accounts.add(rejected(gone, rejecting.REASON))
+            self._reject(documents.filter(pa.array(prepared.rejected)), rejecting.REASON)
             kept = pa.array(~prepared.rejected)
             text, rows, documents = text.filter(kept), rows.filter(kept), documents.filter(kept)
             sources = sources.filter(kept) if sources is not None else None
         return text, rows, sources, documents
+
+    def _try_encoding(self, documents: pa.RecordBatch) -> None:
+        add_special_tokens = self._config.tokenizer.add_special_tokens
+        if self._text is None:
+            self._tokenizer.encode_arrow(documents.column("text"), add_special_tokens)
+        else:
+            self._text.encode_prepared(languages.prepare(self._text, documents), add_special_tokens)
+
+    def _reject(self, gone: pa.RecordBatch, reason: str) -> None:
+        if gone.num_rows:
+            self._rejects.write(rejecting.as_rejects(gone, reason, self._split))
+            self._accounts.add(rejected(gone, reason))
 
     def _tokenize(self, documents: pa.RecordBatch) -> tuple[pa.RecordBatch, pa.RecordBatch]:
         """Returns the rows of the documents, counted, and the documents; without those that text steps gave up."""

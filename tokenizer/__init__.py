@@ -26,4 +26,5 @@ from tokenizer.trainers import UnigramTrainer as UnigramTrainer
 from tokenizer.trainers import WordLevelTrainer as WordLevelTrainer
 from tokenizer.trainers import WordPieceTrainer as WordPieceTrainer
 from tokenizer.unicode_data import UNICODE_VERSIONS as UNICODE_VERSIONS
+from tokenizer.word_counter import ScannedTexts as ScannedTexts
 from tokenizer.word_counter import WordCounter as WordCounter

@@ -56,10 +56,16 @@ class EncodePlan:
 
         Args:
           text: rows, or rows that are cut into segments already, some of which are tokens.
-          tally: counts what is met.
+          tally: counts what is met; nothing where a pattern is given up.
+
+        Raises:
+          TimeoutError: if a pattern that no scanner covers does not finish on a row.
         """
-        segments, tokens, is_first, row_segments = self._prepared(text, tally)
+        hits: Counter[str] | None = None if tally is None else Counter()
+        segments, tokens, is_first, row_segments = self._prepared(text, hits)
         ids = self._engine.encode(segments, read_only(tokens), is_first, tally)
+        if tally is not None and hits:
+            tally.added_token_hits.update(hits)
         return ids if row_segments is None else Ragged(ids.values, ids.offsets[row_segments])
 
     def encode_sampled(self, rows: Ragged, sampling: Sampling, first_row: int) -> Ragged:
@@ -89,14 +95,13 @@ class EncodePlan:
         return [[i for i, _ in found.pieces] for found in self._model.nbest(normalized, n)] if normalized else [[]]
 
     def _prepared(
-        self, text: Ragged | Segments, tally: Tally | None, normalize: bool = False
+        self, text: Ragged | Segments, hits: Counter[str] | None, normalize: bool = False
     ) -> tuple[Ragged, npt.NDArray[np.int32], npt.NDArray[np.bool_], npt.NDArray[np.int64] | None]:
         """Cuts rows at added tokens, and normalizes them if asked or if the engine does not.
 
         Returns:
           The segments, which are tokens, which begin a document, and which belong to each row.
         """
-        hits = None if tally is None else tally.added_token_hits
         rows, tokens, row_segments = text if isinstance(text, Segments) else (text, no_tokens(), None)
         segments, tokens, cut = self._cut(self._raw, rows, tokens, None, hits)
         if cut is not None:

@@ -67,10 +67,21 @@ class WordCounter:
         return self._counter.slots.nbytes + self._counter.words.nbytes
 
     def update(self, texts: Any) -> None:
-        """Counts the words of a text column; nulls have none."""
-        batch = self._scan.start(text_rows(texts))
-        while not batch.count(self._counter):
-            self._grow(batch.word_bytes)
+        """Counts the words of a text column; nulls have none.
+
+        Raises:
+          TimeoutError: if a pattern that no scanner covers does not finish on a text; nothing is counted then.
+        """
+        self.add(self.scan(texts))
+
+    def scan(self, texts: Any) -> "ScannedTexts":
+        """Does what may fail of `update`; what it returns is for `add`, once."""
+        return self._scan.start(text_rows(texts))
+
+    def add(self, scanned: "ScannedTexts") -> None:
+        """Counts the words of texts that `scan` has looked at."""
+        while not scanned.count(self._counter):
+            self._grow(scanned.word_bytes)
 
     def _grow(self, word_bytes: int) -> None:
         slots, words, state, characters = self._counter
@@ -124,7 +135,7 @@ def read_lines(files: str | os.PathLike[str] | Iterable[str | os.PathLike[str]])
                 raise ValueError(f"{os.fspath(path)!r} is not UTF-8: {error.reason} at byte {error.start}") from error
 
 
-class _Batch(Protocol):
+class ScannedTexts(Protocol):
     """The words of one column, to be counted."""
 
     @property
@@ -136,7 +147,7 @@ class _Batch(Protocol):
 
 
 class _Scan(Protocol):
-    def start(self, rows: Ragged) -> _Batch:
+    def start(self, rows: Ragged) -> ScannedTexts:
         """Returns what counts the words of rows."""
 
 
@@ -146,7 +157,7 @@ class _BertScan:
     def __init__(self, normalizer: BertNormalizer) -> None:
         self._tables = unicode_tables.bert_tables(**normalizer.options())
 
-    def start(self, rows: Ragged) -> _Batch:
+    def start(self, rows: Ragged) -> ScannedTexts:
         return _BertBatch(rows, self._tables)
 
 
@@ -172,7 +183,7 @@ class _StagedScan:
             pre_tokenizer = Split(SPACE, "merged_with_previous" if at_end else "merged_with_next")
         self._pre_tokenizer = pre_tokenizer
 
-    def start(self, rows: Ragged) -> _Batch:
+    def start(self, rows: Ragged) -> ScannedTexts:
         rows, is_first = self._stage.run(rows, read_only(np.ones(rows.n_rows, np.bool_)))
         words = whole_rows(rows) if self._pre_tokenizer is None else self._pre_tokenizer.split_rows(rows, is_first)
         return _StagedBatch(Words(*map(read_only, words)))

@@ -17,6 +17,8 @@ REASONS = {
     "lone_surrogate": "the text or the id holds half of a surrogate pair, which no UTF-8 can express",
     "too_large": "the record has more than input.max_document_bytes bytes",
     "text_timeout": "a regular expression of normalize or spans took too long on the text, or ftfy would",
+    "tokenizer_timeout": "a regular expression of the tokenizer took too long on the text",
+    "out_of_memory": "there was not enough memory to tokenize the text",
     "truncated_stream": "the compressed file ends early; everything before this last, partial record was used",
     "bomb": "the compressed file gives over 1000 times its size; everything before this last, partial record was used",
     "corrupt_stream": "the file is damaged; everything before this last, partial record or these rows was used",

@@ -17,8 +17,11 @@ import regex
 from tokenizer import unicode_category_data, unicode_data
 from tokenizer.pre_tokenizers.tables import ranges
 
-MATCH_SECONDS = 60.0
-"""How long one pattern may work on one text before it is given up: a pattern is data, and some never end."""
+MATCH_SECONDS = 10.0
+"""How long one pattern may work on one text before it is given up: a pattern is data, and some never end.
+
+Processor time, for each started megabyte of the text.
+"""
 
 _MAX_PATTERN, _MAX_TRANSLATED = 10_000, 1_000_000
 """Characters of a pattern, as it is and translated; real ones have hundreds. Longer ones take minutes to compile."""
@@ -280,19 +283,20 @@ def find_segments(pattern: str, text: str) -> list[tuple[int, int, bool]]:
     A match of nothing counts, except right after another match: Oniguruma's way, not that of Python.
 
     Raises:
-      TimeoutError: after `MATCH_SECONDS`.
+      TimeoutError: after `MATCH_SECONDS` for each started megabyte.
     """
     search = compiled(pattern).search
-    deadline = time.monotonic() + MATCH_SECONDS
+    seconds = MATCH_SECONDS * (1 + len(text) // 1_000_000)
+    deadline = time.process_time() + seconds
     found: list[tuple[int, int, bool]] = []
     between, position, last_match = 0, 0, -1
     while position <= len(text):
         try:
-            match = search(text, position, concurrent=True, timeout=max(deadline - time.monotonic(), 0.001))
+            match = search(text, position, concurrent=True, timeout=max(deadline - time.process_time(), 0.001))
         except TimeoutError:
             raise TimeoutError(
-                f"pattern {pattern!r} did not finish on a text of {len(text)} characters within {MATCH_SECONDS:g} "
-                "seconds; it backtracks too much"
+                f"pattern {pattern!r} did not finish on a text of {len(text)} characters within {seconds:g} seconds; "
+                "it backtracks too much"
             ) from None
         if match is None:
             break

@@ -1,0 +1,48 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which documents of a batch a tokenizer gives up: found by halving the batch, so that the others lose nothing.
+
+A tokenizer file is data, and its patterns may take for ever on some text; a document may take more memory than there
+is. Kernels neither wait nor grow, so this is rare: what it costs is paid by batches that fail.
+"""
+
+from collections.abc import Callable
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+GAVE_UP = (TimeoutError, MemoryError)
+"""What a tokenizer raises on a document that it gives up."""
+
+TIMEOUT, MEMORY = "tokenizer_timeout", "out_of_memory"
+"""Reasons for rejects."""
+
+
+def find_given_up(work: Callable[[pa.RecordBatch], object], documents: pa.RecordBatch) -> npt.NDArray[np.object_]:
+    """Returns for each document the reason it is given up for, "" where it is not; `work` has failed on all of them.
+
+    Args:
+      work: tokenizes documents and leaves nothing behind; raises one of `GAVE_UP` if it gives one of them up.
+      documents: one or more.
+    """
+    reasons = np.full(documents.num_rows, "", object)
+
+    def search(start: int, stop: int) -> None:
+        try:
+            work(documents.slice(start, stop - start))
+        except GAVE_UP as error:
+            if stop - start > 1:
+                halve(start, stop)
+            else:
+                reasons[start] = TIMEOUT if isinstance(error, TimeoutError) else MEMORY
+
+    def halve(start: int, stop: int) -> None:
+        middle = (start + stop) // 2
+        search(start, middle)
+        search(middle, stop)
+
+    if documents.num_rows > 1:
+        halve(0, documents.num_rows)
+    else:
+        search(0, documents.num_rows)
+    return reasons
