@@ -22,9 +22,12 @@ import sys
 import tempfile
 import time
 import traceback
+from collections.abc import Sequence
 from pathlib import Path
 
-JOBS = ("run", "tokenize", "count", "train")
+JOBS = ("run", "tokenize", "shuffle", "count", "train")
+"""`shuffle` is the job `tokenize` with `output.shuffle`."""
+
 MODES = {
     "inline": ["--mode", "inline"],
     "threads": ["--mode", "threads", "--workers", "2"],
@@ -32,6 +35,7 @@ MODES = {
 }
 _WEIGHTS = (4, 4, 2)
 _MOST_KILLS = 3
+_N_SHARDS = 6
 _PATIENCE_SECONDS = 300
 _WORDS = (
     "the mill grinds text into tokens déjà vu naïve 玫瑰 花 東京 привет мир שלום 🎉 3Ⰻ7 don't f(x) 1999 résumé".split()
@@ -59,10 +63,11 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--n", type=int, default=200, help="kills to make (default 200)")
     parser.add_argument("--seed", type=int, default=0, help="of the moments, jobs and modes (default 0)")
     parser.add_argument("--modes", nargs="*", default=list(MODES), choices=list(MODES), help="default: all")
+    parser.add_argument("--jobs", nargs="*", default=list(JOBS), choices=JOBS, help="default: all")
     parser.add_argument("--folder", help="where to work (default: temporary)")
     options = parser.parse_args(arguments)
     with tempfile.TemporaryDirectory(dir=options.folder, prefix="tokenmill-kills-") as folder:
-        outcome = run(options.n, options.seed, Path(folder), options.modes)
+        outcome = run(options.n, options.seed, Path(folder), options.modes, options.jobs)
     n_kills = sum(outcome.kills.values())
     for name, n in sorted(outcome.kills.items()):
         print(f"{n:5} kills  {name}")
@@ -75,7 +80,7 @@ def main(arguments: list[str]) -> int:
     return 1 if outcome.problems or n_kills < options.n else 0
 
 
-def run(n_kills: int, seed: int, folder: Path, modes: list[str]) -> Outcome:
+def run(n_kills: int, seed: int, folder: Path, modes: list[str], jobs: Sequence[str] = JOBS) -> Outcome:
     """Makes `n_kills` kills.
 
     Args:
@@ -83,6 +88,7 @@ def run(n_kills: int, seed: int, folder: Path, modes: list[str]) -> Outcome:
       seed: of everything that is random here, but not of what the scheduler does.
       folder: to work in.
       modes: keys of `MODES`.
+      jobs: of `JOBS`.
     """
     rng = random.Random(seed)
     corpus = _write_corpus(folder / "corpus", random.Random(0))
@@ -94,7 +100,7 @@ def run(n_kills: int, seed: int, folder: Path, modes: list[str]) -> Outcome:
     chosen = [mode for mode in MODES if mode in modes]
     n_rounds = 0
     while sum(outcome.kills.values()) < n_kills and not outcome.problems:
-        job, mode = rng.choice(JOBS), rng.choices(chosen, weights)[0]
+        job, mode = rng.choice(jobs), rng.choices(chosen, weights)[0]
         if (job, mode) not in seconds:
             output = folder / f"undisturbed-{job}-{mode}"
             started = time.monotonic()
@@ -185,13 +191,12 @@ def _import_all() -> None:
 def _start(job: str, mode: str, corpus: Path, output: Path, folder: Path) -> int:
     """Starts a job in a process group of its own, as a fork; returns its process id."""
     config = folder / f"{output.name}.json"
-    tokenizer = (
-        {"file": str(folder / "vocab.txt")} if job == "tokenize" else {"train": {"vocab_size": 200, "min_frequency": 1}}
-    )
+    is_given = job in ("tokenize", "shuffle")
+    tokenizer = {"file": str(folder / "vocab.txt")} if is_given else {"train": {"vocab_size": 200, "min_frequency": 1}}
     sections = {
         "input": {"paths": [str(corpus / "*")], "split_bytes": 20_000},
         "tokenizer": tokenizer,
-        "output": {"path": str(output)},
+        "output": {"path": str(output), "shuffle": {"shards": _N_SHARDS} if job == "shuffle" else None},
     }
     config.write_text(json.dumps(sections))
     process = os.fork()
@@ -207,7 +212,7 @@ def _start(job: str, mode: str, corpus: Path, output: Path, folder: Path) -> int
         os.dup2(log, 2)
         from pipeline import cli
 
-        code = cli.main([job, str(config), "--resume", *MODES[mode]])
+        code = cli.main(["tokenize" if job == "shuffle" else job, str(config), "--resume", *MODES[mode]])
     except BaseException:
         traceback.print_exc()
     finally:
@@ -261,20 +266,25 @@ def _final_files(output: Path) -> dict[str, bytes]:
 def _inconsistencies(output: Path, wanted: dict[str, bytes]) -> list[str]:
     """Returns what is wrong in a folder whose job was killed: every final name must show the final bytes."""
     from pipeline import ledger
+    from pipeline.shuffling import shards
 
     lines = [
         f"{name}: not as an undisturbed run writes it"
         for name, data in _final_files(output).items()
         if wanted.get(name) != data
     ]
-    for path in (output / ledger.LEDGER).glob("*.json"):
-        if len(path.stem) != 16:
-            continue
-        entry = ledger.read_entry(str(output), path.stem)
-        if entry is None:
-            lines.append(f"{path.name}: cannot be read")
-        else:
-            lines += [problem for file in entry.files() if (problem := ledger.problem(str(output), file))]
+    names = [path.stem for path in (output / ledger.LEDGER).glob("*.json") if len(path.stem) == 16]
+    splits = [ledger.read_entry(str(output), name) for name in names]
+    merged = [shards.read_entry(str(output), name) for name in names]
+    # Runs are needed until every shard is merged of them.
+    needs_runs = sum(entry is not None for entry in merged) < _N_SHARDS
+    for name, *entries in zip(names, splits, merged, strict=True):
+        files = [file for entry in entries if entry is not None for file in entry.files()]
+        if not files:
+            lines.append(f"{name}.json: cannot be read")
+        for file in files:
+            if needs_runs or not file.file.startswith(f"{shards.RUNS}/"):
+                lines += [problem] if (problem := ledger.problem(str(output), file)) else []
     return lines
 
 
