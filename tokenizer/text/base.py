@@ -3,7 +3,8 @@
 
 import abc
 import dataclasses
-from collections.abc import Mapping
+import difflib
+from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple, Self
 
 import numpy as np
@@ -182,6 +183,12 @@ def replaced(text: str, edits: list[Edit]) -> str:
         parts += text[at:start], new
         at = stop
     return "".join([*parts, text[at:]])
+
+
+def nearest(name: str, allowed: Iterable[str]) -> str:
+    """Returns a question for the end of a message: whether the allowed name that is most like this one was meant."""
+    near = difflib.get_close_matches(name, list(allowed), n=1)
+    return f"; did you mean {near[0]!r}?" if near else ""
 
 
 def check_encodable(name: str, text: str) -> None:

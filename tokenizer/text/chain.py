@@ -2,7 +2,6 @@
 """`TextChain`: steps one after the other, by name as in a config, each with its report."""
 
 import dataclasses
-import difflib
 import itertools
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -24,6 +23,7 @@ from tokenizer.text.base import (
     changed_rows,
     join_rows,
     n_characters,
+    nearest,
     replaced,
 )
 from tokenizer.text.characters import (
@@ -105,9 +105,7 @@ def _parse(entry: str | Mapping[str, Any]) -> Sequence[TextStep]:
         return PRESETS[name]
     if name not in STEPS:
         known = sorted([*PRESETS, *STEPS])
-        near = difflib.get_close_matches(name, known, n=1)
-        hint = f"; did you mean {near[0]!r}?" if near else ""
-        raise ValueError(f"unknown step {name!r}{hint}; allowed: {', '.join(known)}")
+        raise ValueError(f"unknown step {name!r}{nearest(name, known)}; allowed: {', '.join(known)}")
     step = STEPS[name]
     fields = {field.name: field for field in dataclasses.fields(step)}  # type: ignore[arg-type]
     if not isinstance(options, Mapping):

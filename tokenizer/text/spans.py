@@ -6,7 +6,6 @@ can be taken for one. What is between two spans goes through the steps and the t
 """
 
 import dataclasses
-import difflib
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Literal, NamedTuple, Self
 
@@ -15,7 +14,7 @@ import numpy.typing as npt
 
 from tokenizer.kernels import added_matching, text_edits, text_spans
 from tokenizer.ragged import Ragged, read_only
-from tokenizer.text.base import Edges, check_encodable
+from tokenizer.text.base import Edges, check_encodable, nearest
 from tokenizer.text.row_steps import compile_pattern, find_matches
 from tokenizer.text.span_finders import LEAST, NAMED, definition, find_literal
 
@@ -53,9 +52,8 @@ class SpanRule:
         if len(given) != 1:
             raise ValueError(f"span {self.token!r} must have one of find, regex and literal, got {given}")
         if self.find is not None and self.find not in NAMED:
-            near = difflib.get_close_matches(str(self.find), NAMED, n=1)
-            hint = f"; did you mean {near[0]!r}?" if near else ""
-            raise ValueError(f"span {self.token!r}: find must be one of {', '.join(NAMED)}, got {self.find!r}{hint}")
+            allowed, hint = ", ".join(NAMED), nearest(str(self.find), NAMED)
+            raise ValueError(f"span {self.token!r}: find must be one of {allowed}, got {self.find!r}{hint}")
         if self.regex is not None:
             compile_pattern(self.regex)
         if self.literal == "":
@@ -80,9 +78,7 @@ class SpanRule:
         known = {field.name: field for field in dataclasses.fields(cls)}
         for key, value in fields.items():
             if key not in known:
-                near = difflib.get_close_matches(str(key), known, n=1)
-                hint = f"; did you mean {near[0]!r}?" if near else ""
-                raise ValueError(f"unknown key {key!r}{hint}; allowed: {', '.join(known)}")
+                raise ValueError(f"unknown key {key!r}{nearest(str(key), known)}; allowed: {', '.join(known)}")
             kinds = {"least": (int,), "seconds": (int, float), "keep_source": (bool,)}.get(key, (str,))
             if type(value) not in kinds:
                 raise ValueError(f"{key} must be {kinds[-1].__name__}, got {value!r}")
