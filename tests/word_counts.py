@@ -29,6 +29,18 @@ def small() -> st.SearchStrategy[dict[str, int]]:
     )
 
 
+def small_marked() -> st.SearchStrategy[dict[str, int]]:
+    """Words as `Metaspace` makes them, of few characters and of several scripts."""
+    return st.sampled_from(["ab", "▁ab", "▁abcd花カ1é\u0301б<"]).flatmap(
+        lambda alphabet: st.dictionaries(
+            st.text(alphabet, min_size=1, max_size=14),
+            st.integers(1, 4) | st.sampled_from([50, 2**33, 10**15]),
+            min_size=1,
+            max_size=14,
+        )
+    )
+
+
 def scattered(counts: Mapping[str, int], seed: int) -> pa.Table:
     """The same counts in another order, over several rows and chunks, with rows that must not matter."""
     rows: list[tuple[str, int]] = []
