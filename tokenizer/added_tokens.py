@@ -13,10 +13,8 @@ import numpy.typing as npt
 from tokenizer import unicode_tables
 from tokenizer.kernels import added_matching
 from tokenizer.kernels.byte_trie import build_trie
+from tokenizer.models.ids import MAX_ID
 from tokenizer.ragged import Ragged
-
-MAX_ID = (1 << 24) - 1
-"""As for the tokens of a model."""
 
 SpecialPolicy = Literal["plain", "split", "error"]
 """What becomes of a special token's text in a document: it stays text, it becomes the token, or it is an error."""

@@ -55,8 +55,7 @@ def text_rows(array: Any) -> Ragged:
 
     Args:
       array: pa.Array or pa.ChunkedArray of string, large_string, string_view or a dictionary of those, or a list of
-      str.
-        Nulls count as empty rows.
+        str. Nulls count as empty rows.
 
     Raises:
       TypeError: if it holds anything else.

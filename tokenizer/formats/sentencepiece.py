@@ -15,7 +15,8 @@ from typing import Any
 from tokenizer.errors import TokenizerFileError
 from tokenizer.formats import files, protobuf
 from tokenizer.formats.protobuf import Field
-from tokenizer.models.unigram import MAX_ID, PieceType
+from tokenizer.models.ids import MAX_ID
+from tokenizer.models.unigram import PieceType
 
 UNIGRAM, BPE, WORD, CHAR = 1, 2, 3, 4
 """Values of `TrainerSpec.model_type`."""

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The arrays that BPE and WordLevel kernels read and write, and how to make them."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -12,7 +12,6 @@ from tokenizer.kernels import bpe_crossings
 from tokenizer.kernels import bpe_pairs as pairs
 from tokenizer.kernels.bpe_merging import MAX_SCANNED
 from tokenizer.kernels.words_tied_bpe import build_ranked_pairs
-from tokenizer.models.wordpiece import MAX_ID
 
 WORD_PADDING = 16
 """Bytes that kernels may read beyond the start of a word."""
@@ -116,29 +115,6 @@ class Merges(NamedTuple):
     lefts: npt.NDArray[np.int32]
     rights: npt.NDArray[np.int32]
     products: npt.NDArray[np.int32]
-
-
-def check_ids(vocab: Mapping[str, int]) -> npt.NDArray[np.int64]:
-    """Returns the ids of a vocabulary, in its order.
-
-    Raises:
-      ValueError: if one is no integer in 0..2^24-1, or belongs to two tokens.
-    """
-    try:
-        ids = np.array(list(vocab.values()) or np.zeros(0, np.int64))
-    except OverflowError:  # beyond 64 bits
-        ids = np.array(["?"])
-    if ids.dtype != np.int64 or ids.min(initial=0) < 0 or ids.max(initial=0) > MAX_ID:
-        for token, token_id in vocab.items():
-            if not isinstance(token_id, int) or not 0 <= token_id <= MAX_ID:
-                raise ValueError(f"id of token {token!r} must be in 0..{MAX_ID}, got {token_id!r}")
-        ids = np.fromiter(vocab.values(), np.int64, len(vocab))
-    if int(np.bincount(ids).max(initial=0)) > 1:
-        owners: dict[int, str] = {}
-        for token, token_id in vocab.items():
-            if owners.setdefault(token_id, token) != token:
-                raise ValueError(f"id {token_id} belongs to two tokens, {owners[token_id]!r} and {token!r}")
-    return ids
 
 
 def utf8_words(

@@ -13,10 +13,8 @@ import numpy as np
 import numpy.typing as npt
 
 from tokenizer.kernels import unigram as kernels
+from tokenizer.models.ids import MAX_ID
 from tokenizer.ragged import read_only
-
-MAX_ID = (1 << 24) - 1
-"""Ids beyond this are refused: a state of the trie has no room for them."""
 
 UNKNOWN_PENALTY = 10.0
 """An unknown character scores this much less than the worst piece."""

@@ -9,7 +9,8 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from tokenizer.models.bpe_tables import check_ids, utf8_words, word_table
+from tokenizer.models.bpe_tables import utf8_words, word_table
+from tokenizer.models.ids import check_ids
 
 
 class WordLevelTables(NamedTuple):

@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from tokenizer.kernels import wordpiece as kernels
 from tokenizer.kernels.byte_trie import ByteTrie, build_trie
+from tokenizer.models.ids import check_ids
 
 OOV_POLICIES = {
     "word": kernels.OOV_WORD,
@@ -19,9 +20,6 @@ OOV_POLICIES = {
     "byte": kernels.OOV_BYTE,
 }
 """Name of each policy for what is not in the vocabulary, and its number in the kernels."""
-
-MAX_ID = (1 << 24) - 1
-"""Ids beyond this are refused: tables are as long as the largest id, and no file shall decide how long that is."""
 
 
 class WordPieceTables(NamedTuple):
@@ -53,8 +51,7 @@ class WordPiece:
 
     Raises:
       ValueError: if an id is not in 0..2^24-1 or occurs twice, the unknown token is no entry, the policy has no such
-      name,
-        or it is `byte` and the vocabulary has no byte token at all.
+        name, or it is `byte` and the vocabulary has no byte token at all.
 
     Source: HF tokenizers `models/wordpiece/mod.rs` for `word`; tokenizer/reference.py for the others.
     """
@@ -76,12 +73,7 @@ class WordPiece:
             raise ValueError(
                 f"the vocabulary has no unknown token {self.unk_token!r}; add it, or name another with unk_token="
             )
-        owners: dict[int, str] = {}
-        for token, token_id in self.vocab.items():
-            if not 0 <= token_id <= MAX_ID:
-                raise ValueError(f"id of token {token!r} must be in 0..{MAX_ID}, got {token_id!r}")
-            if owners.setdefault(token_id, token) != token:
-                raise ValueError(f"id {token_id} belongs to two tokens, {owners[token_id]!r} and {token!r}")
+        check_ids(self.vocab)
         if self.oov_policy == "byte" and not any(f"<0x{b:02X}>" in self.vocab for b in range(256)):
             raise ValueError(
                 "oov 'byte' needs byte tokens <0x00>..<0xFF> in the vocabulary, which has none; "

@@ -10,7 +10,7 @@ from typing import Any, Generic, TypeVar
 import numpy as np
 import pyarrow as pa
 
-from tokenizer.models.wordpiece import MAX_ID
+from tokenizer.models.ids import MAX_ID
 
 ModelT_co = TypeVar("ModelT_co", covariant=True)
 

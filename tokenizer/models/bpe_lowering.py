@@ -1,0 +1,132 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How a BPE model becomes the arrays that its kernels read."""
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+
+from tokenizer.kernels import bpe as kernels
+from tokenizer.kernels.bpe_pairs import build_byte_pairs
+from tokenizer.models.bpe_ranks import MergesOfIds
+from tokenizer.models.bpe_tables import (
+    WORD_PADDING,
+    BPETables,
+    are_ordered,
+    crossings_of,
+    joins_of,
+    new_bpe_scratch,
+    offsets_of,
+    pair_table,
+    utf8_words,
+    word_table,
+)
+from tokenizer.models.bpe_twin import BYTE_ALPHABET
+
+if TYPE_CHECKING:
+    from tokenizer.models.bpe import BPE
+
+_ALPHABET = np.array([ord(c) for c in BYTE_ALPHABET], np.int32)
+_N_CODE_POINTS = 0x110000
+
+
+def lower(model: "BPE") -> BPETables:
+    """Lowers a model to arrays."""
+    lefts, rights, products = model.merge_ids
+    pairs, bits = pair_table(lefts, rights, model.shared_ranks)
+    unk_id = -1 if model.unk_token is None else model.vocab.get(model.unk_token, -1)
+    byte_symbols = model.byte_symbols
+    plain = model.byte_level and not model.prefix and int(byte_symbols[model.symbol_rows].min()) >= 0
+    byte_pairs = np.empty(1 << 16 if plain else 0, np.uint32)
+    if plain:
+        build_byte_pairs(byte_symbols, pairs, bits, byte_pairs)
+    crossings, partial = crossings_of(*_words(model)[:2]) if plain else (np.zeros(0, np.uint64), np.zeros(0, np.uint64))
+    characters, characters_known = _characters(model)
+    initial = np.array([*characters_known, *byte_symbols[model.symbol_rows].ravel(), *model.byte_ids, unk_id], np.int64)
+    tables = BPETables(
+        pairs=pairs,
+        pair_bits=bits,
+        products=products,
+        # Merges of one rank may overlap, and lists by rank do not keep them in order.
+        ordered=model.merge_ranks is None and are_ordered(model.merge_ids),
+        joins=joins_of(model.merge_ids, initial[initial >= 0]),
+        crossings=crossings,
+        partial=partial,
+        max_ids_per_byte=model.max_ids_per_byte,
+        byte_level=model.byte_level,
+        plain_bytes=plain,
+        byte_symbols=byte_symbols,
+        byte_pairs=byte_pairs,
+        alphabet=_ALPHABET,
+        characters=characters,
+        prefix=np.frombuffer(bytearray(model.prefix.encode()), np.uint8),
+        suffix=np.frombuffer(bytearray(model.suffix.encode()), np.uint8),
+        byte_ids=np.array(model.byte_ids, np.int32),
+        byte_fallback=model.byte_fallback,
+        unk_id=unk_id,
+        fuse_unk=model.fuse_unk,
+        # HF draws float32, which are multiples of 2**-24, and compares them with the float32 of this.
+        dropout_threshold=int(np.ceil(np.float32(model.dropout or 0) * np.float32(1 << 24))),
+        whole_slots=np.zeros((1, 4), np.int64),
+        whole_pool=np.zeros(0, np.uint8),
+        longest_whole=0,
+    )
+    return _with_whole_words(model, tables) if model.ignore_merges else tables
+
+
+def _characters(model: "BPE") -> tuple[npt.NDArray[np.int32], list[int]]:
+    """Returns the table of characters, and the ids in it."""
+    if model.byte_level:
+        return np.zeros((0, _N_CODE_POINTS), np.int32), []
+    rows = model.symbol_rows
+    characters = np.zeros((rows[-1] + 1, _N_CODE_POINTS), np.int32)
+    initial = []
+    for row in rows:
+        before = model.prefix if row & kernels.CONTINUES else ""
+        after = model.suffix if row & kernels.ENDS else ""
+        n = len(before) + 1 + len(after)
+        for token, token_id in model.vocab.items():
+            if len(token) == n and token.startswith(before) and token.endswith(after):
+                characters[row, ord(token[len(before)])] = token_id + 1
+                initial.append(token_id)
+    return characters, initial
+
+
+def _with_whole_words(model: "BPE", tables: BPETables) -> BPETables:
+    """Adds the word table: of the entries that merging would not make, which are few or none."""
+    values, offsets, ids = _words(model)
+    lengths = np.diff(offsets)
+    if isinstance(model.merges, MergesOfIds):
+        # Every token that has a pair is made by it; that is how the pair was found.
+        made = np.zeros(int(ids.max()) + 1, np.bool_)
+        made[tables.products] = True
+        unmerged = ~made[ids] & (lengths > 1)
+    else:
+        longest = int(lengths.max(initial=1))
+        scratch = new_bpe_scratch(longest, tables)
+        unmerged = np.empty(ids.size, np.bool_)
+        n_ids = longest * model.max_ids_per_byte
+        out, ends = np.empty(n_ids, np.int32), np.empty(n_ids, np.int64)
+        kernels.find_unmerged(values, offsets, ids, tables, scratch, out, ends, unmerged)
+    values = np.append(values[:-WORD_PADDING][np.repeat(unmerged, lengths)], np.zeros(WORD_PADDING, np.uint8))
+    lengths, ids = lengths[unmerged], ids[unmerged]
+    slots, pool = word_table(values, offsets_of(lengths), ids)
+    return tables._replace(whole_slots=slots, whole_pool=pool, longest_whole=int(lengths.max(initial=0)))
+
+
+def _words(model: "BPE") -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.int64], npt.NDArray[np.int32]]:
+    """Returns the entries that a word can be equal to: padded bytes, offsets, ids."""
+    ids = np.fromiter(model.vocab.values(), np.int32, len(model.vocab))
+    if not model.byte_level:
+        return utf8_words(list(model.vocab), ids)
+    # A byte-level word has as many bytes as the entry has characters.
+    lengths = np.fromiter(map(len, model.vocab), np.int64, len(model.vocab))
+    points = np.frombuffer("".join(model.vocab).encode("utf-32-le"), np.uint32)
+    byte_of = np.full(0x145, -1, np.int16)
+    byte_of[_ALPHABET] = np.arange(256)
+    spelled = byte_of[np.minimum(points, 0x144)]
+    foreign = np.zeros(ids.size, np.bool_)
+    foreign[np.repeat(np.arange(ids.size), lengths)[spelled < 0]] = True
+    kept = ~foreign & (lengths > 0)
+    values = spelled[np.repeat(kept, lengths)].astype(np.uint8)
+    return np.append(values, np.zeros(WORD_PADDING, np.uint8)), offsets_of(lengths[kept]), ids[kept]

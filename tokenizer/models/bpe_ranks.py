@@ -1,0 +1,72 @@
+# SPDX-License-Identifier: Apache-2.0
+"""tiktoken's vocabularies: the merges that are implied by the ranks of tokens."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import overload
+
+import numpy as np
+import numpy.typing as npt
+
+from tokenizer.kernels import bpe as kernels
+from tokenizer.models.bpe_tables import (
+    COLLIDING,
+    PAIR_TABLE_TRIES,
+    BPETables,
+    Merges,
+    empty_pairs,
+    new_bpe_scratch,
+    pair_bits,
+)
+
+
+class MergesOfIds(Sequence[tuple[str, str]]):
+    """The merges found in a tiktoken vocabulary, spelled out only for who looks at them."""
+
+    def __init__(self, merges: Merges, tokens: Mapping[int, str]) -> None:
+        self.ids, self._tokens = merges, tokens
+
+    def __len__(self) -> int:
+        return self.ids.lefts.size
+
+    @overload
+    def __getitem__(self, index: int) -> tuple[str, str]: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[tuple[str, str]]: ...
+    def __getitem__(self, index: int | slice) -> tuple[str, str] | list[tuple[str, str]]:
+        if isinstance(index, slice):
+            return [self[i] for i in range(*index.indices(len(self)))]
+        return self._tokens[int(self.ids.lefts[index])], self._tokens[int(self.ids.rights[index])]
+
+    def __iter__(self) -> Iterator[tuple[str, str]]:
+        tokens = self._tokens
+        for left, right in zip(self.ids.lefts.tolist(), self.ids.rights.tolist(), strict=True):
+            yield tokens[left], tokens[right]
+
+
+def merges_of_ranks(
+    values: npt.NDArray[np.uint8], offsets: npt.NDArray[np.int64], ids: npt.NDArray[np.int64], single: BPETables
+) -> Merges:
+    """Returns the merge that makes each token of more than one byte, where there is one, in the order of ids.
+
+    Args:
+      values, offsets: uint8[n] and int64[n_tokens + 1], the bytes of the tokens, padded.
+      ids: int64[n_tokens], which are ranks too.
+      single: of the model of the tokens of one byte, which merges nothing.
+
+    Raises:
+      ValueError: if the ids look made to collide.
+    """
+    lengths = np.diff(offsets)
+    by_rank = np.argsort(ids)
+    ranks = np.empty(ids.size, np.int32)
+    ranks[by_rank] = np.arange(ids.size, dtype=np.int32)
+    by_length = np.argsort(lengths, kind="stable")
+    lefts, rights = np.empty(ids.size, np.int32), np.empty(ids.size, np.int32)
+    no_merges = single._replace(ordered=False, products=ids[by_rank].astype(np.int32))
+    scratch = new_bpe_scratch(int(lengths.max()), no_merges)
+    for bits in range(pair_bits(ids.size), pair_bits(ids.size) + PAIR_TABLE_TRIES):
+        tables = no_merges._replace(pairs=empty_pairs(bits), pair_bits=bits)
+        if kernels.recover_merges(values, offsets, ranks, by_length, tables, scratch, lefts, rights):
+            made = by_rank[lefts[by_rank] >= 0]
+            return Merges(lefts[made], rights[made], ids[made].astype(np.int32))
+    raise ValueError(COLLIDING)
