@@ -20,6 +20,7 @@ from tokenizer.ragged import text_rows
 from tokenizer.text import TextChain, TextStep, parse_steps, tables
 from tokenizer.text.base import Edges, n_changed, replaced
 from tokenizer.text.emoji import describe, emoji_pattern
+from tokenizer.text.row_steps import n_elements
 
 ALL = [chr(c) for c in range(0x110000) if not 0xD800 <= c < 0xE000]
 KNOWN = [c for c in ALL if unicodedata.category(c) != "Cn"]
@@ -401,6 +402,23 @@ def test_a_chain_knows_where_each_character_came_from(text: str) -> None:
     assert aligned.starts == sorted(aligned.starts)
 
 
+@pytest.mark.parametrize(
+    ("pattern", "expected"),
+    [
+        ("abc", 3),
+        (r"\(a\{3}", 5),
+        ("a{3}b{2,5}c*d{,4}", 12),
+        ("[a{9}(]{4}", 4),
+        ("[[a-z]--[aeiou]]{2}", 2),
+        ("(?:ab){3}", 15),  # counted too high: `?` and `:` are no elements, a group is one more
+        ("(a{2}){3}", 9),
+        ("a){3}", 4),
+    ],
+)
+def test_repetitions_of_a_pattern_are_counted_as_they_are_compiled(pattern: str, expected: int) -> None:
+    assert n_elements(pattern) == expected
+
+
 def test_a_step_reads_back_from_its_config() -> None:
     for config in CONFIGS:
         step = one_step(config)
@@ -427,6 +445,7 @@ def test_a_step_reads_back_from_its_config() -> None:
         ({"regex": {"pattern": "a", "replace": r"\1"}}, "is no group of pattern"),
         ({"regex": {"pattern": "a", "seconds": 0.0}}, "seconds must be more than 0"),
         ({"regex": "(" * 4000 + "a" + ")" * 4000}, "nests too deeply"),
+        ({"regex": "(?:(?:a{1000}){1000}){1000}"}, r"repeats its parts to 1003003000 elements, allowed are 100000"),
         ({"regex": {"pattern": "a", "replace": "\ud800"}}, r"replace of pattern 'a' must be text, .*'\\ud800'"),
         ({"emoji": "smile"}, "mode must be isolate, describe, drop or keep"),
         ({"repeated_punctuation": 0}, "most must be from 1 to 1000, got 0"),

@@ -93,6 +93,30 @@ class HtmlEntities(RowStep):
 
 
 MAX_PATTERN_CHARS = 10_000
+MAX_PATTERN_ELEMENTS = 100_000
+"""Elements of a pattern with its repetitions written out, as `regex` does in memory: 100 to 500 bytes each."""
+
+_ELEMENT = re.compile(r"\\.|\{([0-9]{1,9})(?:,[0-9]*)?\}|.", re.DOTALL)
+
+
+def n_elements(pattern: str) -> int:
+    """Returns about how many elements a pattern has when every `x{n}` and `x{n,m}` is written as n times x."""
+    groups, last, sets = [0], 0, 0
+    for element in _ELEMENT.finditer(pattern):
+        text = element[0]
+        sets += (text == "[") - (text == "]" and sets > 0)
+        if sets > 0:
+            continue
+        if text == "(":
+            groups.append(0)
+        elif element[1] is not None:
+            n = max(1, int(element[1]))
+            groups[-1] += last * (n - 1)
+            last *= n
+        else:
+            last = groups.pop() + 1 if text == ")" and len(groups) > 1 else 1
+            groups[-1] += last
+    return sum(groups)
 
 
 @functools.lru_cache(maxsize=256)
@@ -104,6 +128,11 @@ def compile_pattern(pattern: str) -> "regex.Pattern[str]":
     """
     if not pattern or len(pattern) > MAX_PATTERN_CHARS:
         raise ValueError(f"a pattern must have from 1 to {MAX_PATTERN_CHARS} characters, this has {len(pattern)}")
+    if n_elements(pattern) > MAX_PATTERN_ELEMENTS:
+        raise ValueError(
+            f"pattern {pattern[:80]!r} repeats its parts to {n_elements(pattern)} elements, allowed are "
+            f"{MAX_PATTERN_ELEMENTS}; lower the numbers in braces"
+        )
     try:
         return regex.compile(pattern, regex.V1)
     except regex.error as error:
