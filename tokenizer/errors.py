@@ -5,6 +5,16 @@ ValueError
   TokenizerFileError   a tokenizer file that is broken, or holds what TokenMill cannot represent
 """
 
+_MAX_CHARS = 800
+
 
 class TokenizerFileError(ValueError):
-    """A tokenizer file cannot be used; the message names the file, the place in it and the value."""
+    """A tokenizer file cannot be used; the message names the file, the place in it and the value.
+
+    The middle of a long message is left out: a file decides how long a value is.
+    """
+
+    def __init__(self, message: str) -> None:
+        if len(message) > _MAX_CHARS:
+            message = f"{message[: _MAX_CHARS // 2]} [...] {message[-_MAX_CHARS // 2 :]}"
+        super().__init__(message)

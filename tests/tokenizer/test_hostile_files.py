@@ -81,6 +81,18 @@ FILES: dict[str, tuple[bytes, str]] = {
     "pieces that are the beginnings of one another": (
         bpe_model(["a" * n for n in range(1, 3000)]), "can be made in more ways than training leaves",
     ),
+    "a long token twice": (b"[UNK]\n" + b"a" * 10**6 + b"\nb\n" + b"a" * 10**6, "stands already on line 2"),
+    "an id that is a long text": (
+        bpe({"a": "9" * 10**6}, []), "id of 'a' must be an integer",  # type: ignore[dict-item]
+    ),
+    "a merge of long tokens": (bpe({"a": 0}, [["a", "b" * 10**6]]), "merge 0 is of 'a' and 'bbb"),
+    "a long special token": (
+        tokenizer_json(added_tokens=[{"id": 2**40, "content": "x" * 10**6}]), "has id 1099511627776",
+    ),
+    "a rank that stands twice": (
+        b"YQ== 0\n" + base64.b64encode(b"b" * 10**6) + b" 1\n" + base64.b64encode(b"b" * 10**6) + b" 2\n",
+        "stands twice",
+    ),
     "a negative rank": (
         b"".join(base64.b64encode(bytes([i])) + b" %d\n" % (i - 5) for i in range(256)), r"must be in 0\.\.16777215",
     ),
@@ -92,8 +104,9 @@ def test_a_hostile_file_is_refused(tmp_path: Path, name: str) -> None:
     data, message = FILES[name]
     path = tmp_path / "file"
     path.write_bytes(data)
-    with pytest.raises(TokenizerFileError, match=message):
+    with pytest.raises(TokenizerFileError, match=message) as caught:
         Tokenizer.from_file(path, pattern="r50k_base" if "rank" in name else None)
+    assert len(str(caught.value)) < 1000, "a message is for people"
 
 
 FOLDERS: dict[str, tuple[dict[str, Any], str]] = {
@@ -118,6 +131,14 @@ def test_a_hostile_folder_is_refused(tmp_path: Path, name: str) -> None:
     (tmp_path / "spiece.model").write_bytes(bpe_model(["a"]))
     with pytest.raises(TokenizerFileError, match=message):
         Tokenizer.from_file(tmp_path)
+
+
+def test_a_long_line_of_merges_is_not_repeated(tmp_path: Path) -> None:
+    (tmp_path / "vocab.json").write_text('{"a": 0}')
+    (tmp_path / "merges.txt").write_text("a" * 10**6 + "\n")
+    with pytest.raises(TokenizerFileError, match=r"merges\.txt, line 1: expected two tokens with a space") as caught:
+        Tokenizer.from_file(tmp_path)
+    assert len(str(caught.value)) < 1000
 
 
 def test_an_empty_token_of_added_tokens_json_is_refused_by_name(tmp_path: Path) -> None:
