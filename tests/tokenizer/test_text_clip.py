@@ -11,7 +11,7 @@ import ftfy
 import pyarrow as pa
 import pytest
 import regex
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from tests.strategies import texts
@@ -102,8 +102,7 @@ _PIECES = [
 @given(text=st.one_of(texts(), st.lists(st.one_of(st.sampled_from(_PIECES), texts(5)), max_size=8).map("".join)))
 def test_ids_are_those_of_openai_with_its_clean_up(text: str, small: Tokenizer) -> None:
     ours = TextTokenizer.for_clip(small)
-    if differs(text):
-        return
+    assume(not differs(text))
     expected = SimpleTokenizer(small).encode(text)
     assert ours.encode_arrow(pa.array([text])).ids[0].as_py() == expected
     assert ours.encode(text, add_special_tokens=False).ids == expected
