@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """`Composition`: the parts of a tokenizer, its vocabulary, and the length of its rows."""
 
-import functools
-from collections.abc import Mapping, Sequence
+import dataclasses
+from collections.abc import Iterable, Mapping, Sequence
+from functools import cached_property
 from typing import Any
 
 from tokenizer.added_tokens import AddedToken, SpecialPolicy
@@ -21,10 +22,15 @@ from tokenizer.post_processors import (
 from tokenizer.pre_tokenizers import PreTokenizer
 
 DEFAULT_CACHE_BYTES = 32 << 20
+_PARTS = frozenset({"model", "normalizer", "pre_tokenizer", "decoder", "added_tokens", "special"})
+"""Attributes that something is compiled from."""
 
 
 class Composition:
     """What a tokenizer is made of; `Tokenizer` is one that encodes and decodes."""
+
+    _is_made = False
+    """Whether all parts are there."""
 
     def __init__(
         self,
@@ -57,13 +63,35 @@ class Composition:
         self.pre_tokenizer = pre_tokenizer
         self.post_processor = post_processor
         self.decoder = decoder
-        self.added_tokens = tuple(added_tokens)
+        self.added_tokens: tuple[AddedToken, ...] = tuple(added_tokens)
         self.truncation = truncation
         self.padding = padding
         self.special = special
         self._cache_bytes = cache_bytes
-        if special not in ("plain", "split", "error"):
-            raise ValueError(f"special must be 'plain', 'split' or 'error', got {special!r}")
+        self._check()
+        self._is_made = True
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        """Puts another part in place; what was compiled for the old one goes with it.
+
+        Raises:
+          ValueError: if it does not fit the other parts.
+        """
+        old = self.__dict__.get(name)
+        object.__setattr__(self, name, tuple(value) if name == "added_tokens" else value)
+        if name not in _PARTS or not self._is_made:
+            return
+        try:
+            self._check()
+        except ValueError:
+            object.__setattr__(self, name, old)
+            raise
+        for key in [key for key in self.__dict__ if isinstance(getattr(type(self), key, None), cached_property)]:
+            del self.__dict__[key]
+
+    def _check(self) -> None:
+        if self.special not in ("plain", "split", "error"):
+            raise ValueError(f"special must be 'plain', 'split' or 'error', got {self.special!r}")
         self._check_added_tokens()
 
     def _check_added_tokens(self) -> None:
@@ -91,15 +119,58 @@ class Composition:
             vocab.update((t.content, t.id) for t in self.added_tokens)
         return vocab
 
+    def get_added_tokens_decoder(self) -> dict[int, AddedToken]:
+        """Returns id -> token of the added tokens, by id."""
+        return {token.id: token for token in sorted(self.added_tokens, key=lambda token: token.id)}
+
+    def add_tokens(self, tokens: Iterable[str | AddedToken]) -> int:
+        """Adds tokens that are cut out of text before anything else looks at it; returns how many are new or changed.
+
+        Args:
+          tokens: a str gets the id it has, or else the next one after all others, and is looked for in normalized
+            text. An `AddedToken` must have the id it has, or one that is free.
+
+        Raises:
+          ValueError: if an id belongs to another token.
+        """
+        return self._add(tokens, are_special=False)
+
+    def add_special_tokens(self, tokens: Iterable[str | AddedToken]) -> int:
+        """Adds tokens that mark places, or says that tokens do; otherwise as `add_tokens`.
+
+        A str is looked for in text as it is. Whether that makes a token of it, `special` says.
+        """
+        return self._add(tokens, are_special=True)
+
+    def _add(self, tokens: Iterable[str | AddedToken], are_special: bool) -> int:
+        if isinstance(tokens, str):
+            raise TypeError(f"expected a list of tokens, got one str, {tokens!r}")
+        added = {token.content: token for token in self.added_tokens}
+        n_ids, n_new = self.n_ids, 0
+        for token in tokens:
+            if isinstance(token, str):
+                if not token:
+                    continue  # as HF does
+                known = added[token].id if token in added else self.token_to_id(token)
+                token_id = n_ids if known is None else known
+                token = AddedToken(token_id, token, normalized=not are_special, special=are_special)
+            elif are_special:
+                token = dataclasses.replace(token, special=True)
+            n_ids = max(n_ids, token.id + 1)
+            n_new += added.get(token.content) != token
+            added[token.content] = token
+        self.added_tokens = tuple(added.values())
+        return n_new
+
     def get_vocab_size(self, with_added_tokens: bool = True) -> int:
         """Returns how many tokens there are."""
         return len(self.get_vocab(with_added_tokens))
 
-    @functools.cached_property
+    @cached_property
     def _token_of(self) -> dict[int, str]:
         return {i: t for t, i in self.get_vocab().items()}
 
-    @functools.cached_property
+    @cached_property
     def _id_of(self) -> dict[str, int]:
         return self.get_vocab()
 

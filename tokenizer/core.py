@@ -30,9 +30,9 @@ BERT_SPECIAL_TOKENS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 class Tokenizer(Encoder, Decoder):
     """Turns text into token ids and back.
 
-    Made by `from_file`, `from_str` or `for_bert`. Methods may be called from several threads at once, except those
-    that change it: `enable_truncation`, `no_truncation`, `enable_padding`, `no_padding`, `train`,
-    `train_from_iterator`.
+    Made by `from_file`, `from_str` or `for_bert`. Its parts are attributes, and may be replaced. Methods may be called
+    from several threads at once, but not while it is changed: by setting a part, `add_tokens`, `add_special_tokens`,
+    `enable_truncation`, `no_truncation`, `enable_padding`, `no_padding`, `train` or `train_from_iterator`.
 
     The text of a special token in a document is text like any other, unless `special` says otherwise.
     """
@@ -82,6 +82,13 @@ class Tokenizer(Encoder, Decoder):
         from tokenizer.formats import tokenizer_json
 
         return tokenizer_json.read(json, "tokenizer.json", DEFAULT_CACHE_BYTES)
+
+    @classmethod
+    def from_buffer(cls, buffer: bytes) -> "Tokenizer":
+        """Loads the bytes of a `tokenizer.json`, otherwise as `from_str`."""
+        from tokenizer.formats import files
+
+        return cls.from_str(files.decode(buffer, Path("tokenizer.json")))
 
     @classmethod
     def for_bert(
@@ -154,15 +161,9 @@ class Tokenizer(Encoder, Decoder):
         added = {token.content for token in self.added_tokens}
         if added.issuperset(contents):
             return self
-        tokens = list(self.added_tokens)
-        n_ids = self.n_ids
-        for content in contents:
-            if content in added:
-                continue
-            token_id = self.token_to_id(content)
-            tokens.append(AddedToken(n_ids if token_id is None else token_id, content))
-            n_ids += token_id is None
-        return self.replace(added_tokens=tokens)
+        extended = self.replace()
+        extended.add_special_tokens(content for content in contents if content not in added)
+        return extended
 
     def replace(self, **parts: Any) -> "Tokenizer":
         """Returns a tokenizer with some arguments of the constructor replaced."""

@@ -2,16 +2,19 @@
 """`Encoder`: the half of a tokenizer that turns text into ids."""
 
 import functools
-from collections.abc import Iterable
+import itertools
+from collections.abc import Iterable, Sequence
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
 from tokenizer.added_tokens import Segments
 from tokenizer.aligned import AlignedText
+from tokenizer.assembling import EncodedToken, assemble
 from tokenizer.composition import Composition
 from tokenizer.counting import Tally
-from tokenizer.encoding import EncodedToken, Encoding, EncodingBuilder, assemble
+from tokenizer.encoding import Encoding
 from tokenizer.layout import lay_out
 from tokenizer.plan import EncodePlan
 from tokenizer.post_processors import n_added
@@ -99,44 +102,137 @@ class Encoder(Composition):
         """
         return self._plan.nbest(text, n)
 
-    def encode(self, text: str, pair: str | None = None, add_special_tokens: bool = True) -> Encoding:
-        """Encodes one text, or a pair, with everything an `Encoding` has. For columns of text use `encode_arrow`."""
-        builder = self._encode(text, pair, add_special_tokens)
-        return self._build(builder, self.padding.target(len(builder.ids)) if self.padding else 0)
+    def encode(
+        self,
+        sequence: str | Sequence[str],
+        pair: str | Sequence[str] | None = None,
+        is_pretokenized: bool = False,
+        add_special_tokens: bool = True,
+    ) -> Encoding:
+        """Encodes one text, or a pair, with everything an `Encoding` has. For columns of text use `encode_arrow`.
+
+        Args:
+          sequence: the text.
+          pair: a second text, None for none.
+          is_pretokenized: whether a text is a list of words instead, each of which is encoded like a text of its own.
+            Offsets are then those in the word, `word_ids` say which one.
+          add_special_tokens: whether to lay tokens out as the post-processor says.
+
+        Raises:
+          TypeError: if a text is something else. ValueError: if it cannot be truncated the way it is to be.
+        """
+        encoding = self._encode(sequence, pair, is_pretokenized, add_special_tokens)
+        return self._padded([encoding])[0]
 
     def encode_aligned(self, parts: list[tuple[AlignedText, int]], add_special_tokens: bool = True) -> Encoding:
         """Encodes one text that is given in parts, each with the id it has if it is a token already, else -1.
 
         Offsets are those of the text that the parts say they come from.
         """
-        trims = self.post_processor.trims if self.post_processor else ()
-        template = self._template(add_special_tokens)
-        builder = assemble(template, [self._aligned(parts)], self.truncation, trims)
-        return self._build(builder, self.padding.target(len(builder.ids)) if self.padding else 0)
+        return self._padded([self._assembled([self._aligned(parts)], add_special_tokens)])[0]
 
-    def encode_batch(self, inputs: Iterable[str | tuple[str, str]], add_special_tokens: bool = True) -> list[Encoding]:
-        """Encodes texts or pairs; the same as `encode` for each, but padding may follow the longest."""
-        pairs = (item if isinstance(item, tuple) else (item, None) for item in inputs)
-        builders = [self._encode(text, pair, add_special_tokens) for text, pair in pairs]
-        target = self.padding.target(max((len(b.ids) for b in builders), default=0)) if self.padding else 0
-        return [self._build(builder, target) for builder in builders]
+    def encode_batch(
+        self, input: Iterable[Any], is_pretokenized: bool = False, add_special_tokens: bool = True
+    ) -> list[Encoding]:
+        """Encodes texts or pairs; the same as `encode` for each, but padding may follow the longest.
 
-    def _encode(self, text: str, pair: str | None, add_special_tokens: bool) -> EncodingBuilder:
-        sequences = [self._tokens(text)] if pair is None else [self._tokens(text), self._tokens(pair)]
-        trims = self.post_processor.trims if self.post_processor else ()
-        return assemble(self._template(add_special_tokens), sequences, self.truncation, trims)
+        Args:
+          input: texts, or pairs of them: a tuple or list of two.
+          is_pretokenized: whether a text is a list or tuple of words.
+          add_special_tokens: as for `encode`.
+        """
+        pairs = [_text_and_pair(item, is_pretokenized) for item in input]
+        return self._padded([self._encode(*pair, is_pretokenized, add_special_tokens) for pair in pairs])
 
-    def _tokens(self, text: str) -> list[EncodedToken]:
-        if not isinstance(text, str):
-            raise TypeError(f"text must be a str, got {type(text).__name__}")
-        return self._aligned([(AlignedText.original(text), -1)])
+    def encode_batch_fast(
+        self, input: Iterable[Any], is_pretokenized: bool = False, add_special_tokens: bool = True
+    ) -> list[Encoding]:
+        """Encodes texts or pairs as `encode_batch`, but for ids only: through columns, many times as fast.
+
+        As in HF `tokens` are empty, offsets (0, 0) and `word_ids` None, but for what the post-processor adds.
+        """
+        pairs = [_text_and_pair(item, is_pretokenized) for item in input]
+        sequences = [sequence for pair in pairs for sequence in pair if sequence is not None]
+        words = [_words(sequence, is_pretokenized) for sequence in sequences]
+        ids = self._plan.encode(text_rows(list(itertools.chain.from_iterable(words))))
+        stops = ids.offsets[np.cumsum([len(part) for part in words], dtype=np.int64)].tolist() if words else []
+        values = ids.values.tolist()
+        starts = itertools.chain([int(ids.offsets[0])], stops)
+        tokens = iter(
+            [[EncodedToken(i, "", (0, 0), None) for i in values[a:b]] for a, b in zip(starts, stops, strict=False)]
+        )
+        taken = [list(itertools.islice(tokens, 1 if second is None else 2)) for _, second in pairs]
+        return self._padded([self._assembled(found, add_special_tokens) for found in taken])
+
+    def post_process(
+        self, encoding: Encoding, pair: Encoding | None = None, add_special_tokens: bool = True
+    ) -> Encoding:
+        """Truncates, lays out and pads what `encode` returned without special tokens.
+
+        Raises:
+          ValueError: if an encoding is truncated or padded, or has special tokens; or as `encode`.
+        """
+        sequences = []
+        for part in (encoding,) if pair is None else (encoding, pair):
+            if any(part.special_tokens_mask) or part.overflowing:
+                raise ValueError(
+                    "post_process is for encodings without special tokens, truncation and padding; encode with "
+                    f"add_special_tokens=False and both disabled, got {part!r}"
+                )
+            columns = part.ids, part.tokens, part.offsets, part.word_ids
+            sequences.append([EncodedToken(*token) for token in zip(*columns, strict=True)])
+        return self._padded([self._assembled(sequences, add_special_tokens)])[0]
+
+    def _encode(
+        self,
+        sequence: str | Sequence[str],
+        pair: str | Sequence[str] | None,
+        is_pretokenized: bool,
+        add_special_tokens: bool,
+    ) -> Encoding:
+        sequences = []
+        for text in (sequence,) if pair is None else (sequence, pair):
+            words = [self._aligned([(AlignedText.original(word), -1)]) for word in _words(text, is_pretokenized)]
+            if is_pretokenized:
+                words = [[token._replace(word=i) for token in tokens] for i, tokens in enumerate(words)]
+            sequences.append(list(itertools.chain.from_iterable(words)))
+        return self._assembled(sequences, add_special_tokens)
 
     def _aligned(self, parts: list[tuple[AlignedText, int]]) -> list[EncodedToken]:
         found = self._plan.align(parts)
         return [EncodedToken(token.id, self._token_of[token.id], token.span, token.word) for token in found]
 
-    def _build(self, builder: EncodingBuilder, length: int) -> Encoding:
-        if self.padding is None:
-            return builder.build()
-        pad = (self.padding.pad_id, self.padding.pad_token, self.padding.pad_type_id)
-        return builder.build_padded(length, pad, self.padding.direction == "left")
+    def _assembled(self, sequences: list[list[EncodedToken]], add_special_tokens: bool) -> Encoding:
+        trims = self.post_processor.trims if self.post_processor else ()
+        return assemble(self._template(add_special_tokens), sequences, self.truncation, trims)
+
+    def _padded(self, encodings: list[Encoding]) -> list[Encoding]:
+        padding = self.padding
+        if padding is not None:
+            target = padding.target(max(map(len, encodings), default=0))
+            for encoding in encodings:
+                encoding.pad(target, padding.direction, padding.pad_id, padding.pad_type_id, padding.pad_token)
+        return encodings
+
+
+def _text_and_pair(item: Any, is_pretokenized: bool) -> tuple[Any, Any]:
+    """Returns what stands in a batch as a text and its pair, None for none.
+
+    A list or tuple of two is a pair, but of two words it is one text that is pre-tokenized.
+    """
+    if isinstance(item, list | tuple):
+        is_text = is_pretokenized and all(isinstance(word, str) for word in item)
+        if not is_text and len(item) == 2 and None not in item:
+            return item[0], item[1]
+    return item, None
+
+
+def _words(text: Any, is_pretokenized: bool) -> list[str]:
+    """Returns the words of a pre-tokenized text, or a text as its only word."""
+    if not is_pretokenized:
+        if not isinstance(text, str):
+            raise TypeError(f"text must be a str, got {type(text).__name__}")
+        return [text]
+    if not isinstance(text, list | tuple) or not all(isinstance(word, str) for word in text):
+        raise TypeError(f"pre-tokenized text must be a list or tuple of str, got {text!r:.80}")
+    return list(text)

@@ -1,20 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`Encoding`: the tokens of one text or pair, with HF's attributes, and how it is put together."""
+"""`Encoding`: the tokens of one text or pair, with HF's attributes and ways between them."""
 
-import copy
 import dataclasses
 import functools
-from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterable
+from typing import Any
 
-from tokenizer.post_processors import TemplateProcessing, Truncation, n_added, trim_offsets
-
-_SEQUENCES = "AB"
+from tokenizer.post_processors import Direction, Padding, Truncation
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass
 class Encoding:
     """What `Tokenizer.encode` returns; all lists among the fields have one entry per token.
+
+    `pad`, `truncate` and `set_sequence_id` change it.
 
     Source: HF tokenizers `Encoding`, same names and meaning.
     """
@@ -30,10 +29,8 @@ class Encoding:
     """First character of the token in its text and the one after its last; (0, 0) for added tokens."""
     word_ids: list[int | None]
     """Number of the pre-token in its text; None for added tokens."""
-    sequence_ids: list[int | None]
-    """0 for the text, 1 for its pair; None for added tokens."""
     sequence_ranges: dict[int, tuple[int, int]] = dataclasses.field(default_factory=dict)
-    """Which tokens are those of the text, key 0, and of its pair, key 1."""
+    """Which tokens are those of the text, key 0, and of its pair, key 1; empty where that is not known any more."""
     overflow: Callable[[], list["Encoding"]] = dataclasses.field(default=list, repr=False, compare=False)
     """Makes `overflowing`: of two long texts there may be very many parts, and few ask for them."""
 
@@ -53,22 +50,39 @@ class Encoding:
         """2 for a pair, else 1."""
         return len(self.sequence_ranges) or 1
 
+    @property
+    def sequence_ids(self) -> list[int | None]:
+        """0 for tokens of the text, 1 for those of its pair; None for added tokens."""
+        ids: list[int | None] = [None] * len(self.ids)
+        for sequence in range(self.n_sequences):
+            places = self._range(sequence)
+            ids[places.start : places.stop] = [sequence] * len(places)
+        return ids
+
+    @property
+    def words(self) -> list[int | None]:
+        """The old name of `word_ids`."""
+        return self.word_ids
+
     def _range(self, sequence_index: int) -> range:
         """Returns the tokens of a sequence; as in HF all, if there is none of that number."""
         return range(*self.sequence_ranges.get(sequence_index, (0, len(self.ids))))
 
     def token_to_sequence(self, token_index: int) -> int | None:
         """Returns the number of the sequence that a token belongs to, None for none."""
-        found = (i for i, (first, last) in self.sequence_ranges.items() if first <= token_index < last)
-        return next(found, None)
+        ranges = self.sequence_ranges or {0: (0, len(self.ids) + 1)}  # one too many, as in HF
+        return next((i for i, (first, last) in ranges.items() if first <= token_index < last), None)
 
     def token_to_chars(self, token_index: int) -> tuple[int, int] | None:
         """Returns which characters of its text a token stands for, None for an added token."""
-        return None if self.token_to_sequence(token_index) is None else self.offsets[token_index]
+        return self.offsets[token_index] if self._is_of_a_text(token_index) else None
 
     def token_to_word(self, token_index: int) -> int | None:
         """Returns the number of the word that a token is part of, None for an added token."""
-        return None if self.token_to_sequence(token_index) is None else self.word_ids[token_index]
+        return self.word_ids[token_index] if self._is_of_a_text(token_index) else None
+
+    def _is_of_a_text(self, token_index: int) -> bool:
+        return token_index < len(self.ids) and self.token_to_sequence(token_index) is not None
 
     def word_to_tokens(self, word_index: int, sequence_index: int = 0) -> tuple[int, int] | None:
         """Returns the first token of a word and the one after its last, None where no token is part of it."""
@@ -98,168 +112,101 @@ class Encoding:
         token_index = self.char_to_token(char_pos, sequence_index)
         return None if token_index is None else self.token_to_word(token_index)
 
+    # Changing it. Lists are replaced, never changed: encodings share them.
 
-class EncodedToken(NamedTuple):
-    """One token of a text."""
-
-    id: int
-    text: str
-    offsets: tuple[int, int]
-    word: int
-
-
-class EncodingBuilder:
-    """Collects tokens from left to right."""
-
-    def __init__(self) -> None:
-        self.ids: list[int] = []
-        self.tokens: list[str] = []
-        self.type_ids: list[int] = []
-        self.special_tokens_mask: list[int] = []
-        self.offsets: list[tuple[int, int]] = []
-        self.word_ids: list[int | None] = []
-        self.sequence_ids: list[int | None] = []
-        self.sequence_ranges: dict[int, tuple[int, int]] = {}
-        self.overflowing: list[EncodingBuilder] = []
-        self.pieces: list[EncodingBuilder] = []
-        """What this was joined from, where `overflowing` is yet to be made of what overflows there."""
-
-    def begin(self, sequence: int) -> None:
-        """Says that a sequence begins here: one without tokens has its place too."""
-        self.sequence_ranges[sequence] = (len(self.ids), len(self.ids))
-
-    def add(
-        self, token_id: int, token: str, type_id: int, offsets: tuple[int, int], word: int | None, sequence: int | None
+    def pad(
+        self,
+        length: int,
+        direction: Direction = "right",
+        pad_id: int = 0,
+        pad_type_id: int = 0,
+        pad_token: str = "[PAD]",
     ) -> None:
-        """Appends a token; one without a sequence is an added one."""
-        if sequence is not None:
-            first, _ = self.sequence_ranges.get(sequence, (len(self.ids), 0))
-            self.sequence_ranges[sequence] = (first, len(self.ids) + 1)
-        self.ids.append(token_id)
-        self.tokens.append(token)
-        self.type_ids.append(type_id)
-        self.special_tokens_mask.append(int(sequence is None))
-        self.offsets.append(offsets)
-        self.word_ids.append(word)
-        self.sequence_ids.append(sequence)
-
-    def append(self, other: "EncodingBuilder") -> None:
-        """Appends what another collected. The parts that overflow are combined, each of one with each of the other.
-
-        Source: HF tokenizers `Encoding::merge_with`, in whose order the parts are and in which they have parts in turn.
-        """
-        overflowing = [part._joined(end) for part in self.overflowing for end in (other, *other.overflowing)]
-        overflowing += [self._joined(end) for end in other.overflowing]
-        self._extend(other)
-        self.overflowing = overflowing
-
-    def _extend(self, other: "EncodingBuilder") -> None:
-        n = len(self.ids)
-        self.sequence_ranges = self.sequence_ranges | {
-            sequence: (first + n, last + n) for sequence, (first, last) in other.sequence_ranges.items()
-        }
-        self.ids = self.ids + other.ids
-        self.tokens = self.tokens + other.tokens
-        self.type_ids = self.type_ids + other.type_ids
-        self.special_tokens_mask = self.special_tokens_mask + other.special_tokens_mask
-        self.offsets = self.offsets + other.offsets
-        self.word_ids = self.word_ids + other.word_ids
-        self.sequence_ids = self.sequence_ids + other.sequence_ids
-
-    @classmethod
-    def join(cls, pieces: list["EncodingBuilder"]) -> "EncodingBuilder":
-        """Returns what `append` of each piece makes, with `overflowing` left for when it is asked for."""
-        joined = cls()
-        for piece in pieces:
-            joined._extend(piece)
-        joined.pieces = pieces
-        return joined
-
-    def _overflow(self, length: int, pad: tuple[int, str, int], pad_left: bool) -> list[Encoding]:
-        whole = self
-        if self.pieces:
-            whole = EncodingBuilder()
-            for piece in self.pieces:
-                whole.append(piece)
-        return [part.build_padded(length, pad, pad_left) for part in whole.overflowing]
-
-    def _joined(self, end: "EncodingBuilder") -> "EncodingBuilder":
-        joined = copy.copy(self)  # appending replaces lists and never changes them
-        joined.append(end)
-        return joined
-
-    def build(self) -> Encoding:
-        """Returns the encoding as it is."""
-        return self.build_padded(0, (0, "", 0), False)
-
-    def build_padded(self, length: int, pad: tuple[int, str, int], pad_left: bool) -> Encoding:
-        """Returns the encoding, it and what overflows filled up to `length` with `pad` (id, token, type id)."""
-        pad_id, pad_token, pad_type_id = pad
+        """Fills it, and what overflows, up to `length` tokens."""
+        padding = Padding(length, direction, None, pad_id, pad_type_id, pad_token)
+        self._set_overflow(functools.partial(_pad_all, self.overflow, padding))
         n_padding = max(0, length - len(self.ids))
-        shift = n_padding if pad_left else 0
+        fillers: tuple[list[Any], ...] = ([pad_id], [pad_token], [pad_type_id], [0], [1], [(0, 0)], [None])
+        for name, filler in zip(_PER_TOKEN, fillers, strict=True):
+            filling = filler * n_padding
+            setattr(self, name, filling + getattr(self, name) if direction == "left" else getattr(self, name) + filling)
+        self.sequence_ranges = _shifted(self.sequence_ranges, n_padding if direction == "left" else 0)
 
-        def padded(values: list[Any], filler: Any) -> list[Any]:
-            filling = [filler] * n_padding
-            return filling + values if pad_left else values + filling
+    def truncate(self, max_length: int, stride: int = 0, direction: Direction = "right") -> None:
+        """Cuts it to `max_length` tokens; the rest is `overflowing`, in parts that share `stride` tokens.
 
-        return Encoding(
-            ids=padded(self.ids, pad_id),
-            tokens=padded(self.tokens, pad_token),
-            type_ids=padded(self.type_ids, pad_type_id),
-            attention_mask=padded([1] * len(self.ids), 0),
-            special_tokens_mask=padded(self.special_tokens_mask, 1),
-            offsets=padded(self.offsets, (0, 0)),
-            word_ids=padded(self.word_ids, None),
-            sequence_ids=padded(self.sequence_ids, None),
-            sequence_ranges={i: (first + shift, last + shift) for i, (first, last) in self.sequence_ranges.items()},
-            overflow=functools.partial(self._overflow, length, pad, pad_left),
-        )
+        What overflowed before is gone, and so is which tokens are those of a pair.
 
-
-def assemble(
-    template: TemplateProcessing,
-    sequences: Sequence[Sequence[EncodedToken]],
-    truncation: Truncation | None = None,
-    trims: tuple[bool, ...] = (),
-) -> EncodingBuilder:
-    """Truncates a text or a pair, trims the offsets, and puts special tokens around it.
-
-    Args:
-      template: the layout; one without special tokens where none are wanted.
-      sequences: the tokens of the text, and of its pair if there is one.
-      truncation: what is too long goes to `overflowing`.
-      trims: `add_prefix_space` for each time that `trim_offsets` is to run.
-
-    Raises:
-      ValueError: if the text cannot be truncated that way.
-    """
-    pieces = template.single if len(sequences) == 1 else template.pair
-    parts = [[(0, len(tokens))] for tokens in sequences]
-    if truncation:
-        n_second = len(sequences[1]) if len(sequences) > 1 else None
-        kept = truncation.lengths(len(sequences[0]), n_second, n_added(pieces, template.special_tokens))
-        parts = [truncation.parts(len(tokens), n) for tokens, n in zip(sequences, kept, strict=False)]
-    joined: list[EncodingBuilder] = []
-    for piece in pieces:
-        if piece.is_sequence:
-            i = _SEQUENCES.index(piece.name)
-            cut = [_part(sequences[i][first:last], i, piece.type_id, trims) for first, last in parts[i]]
-            cut[0].overflowing = cut[1:]
-            joined.append(cut[0])
+        Raises:
+          ValueError: if `stride` is not less than `max_length`.
+        """
+        truncation = Truncation(max_length, "longest_first", direction, stride)
+        if max_length >= len(self.ids):
+            return
+        if max_length == 0:
+            parts = [self._part(0, 0), dataclasses.replace(self)]
         else:
-            special = EncodingBuilder()
-            for token_id, token in zip(*template.special_tokens[piece.name], strict=True):
-                special.add(token_id, token, piece.type_id, (0, 0), None, None)
-            joined.append(special)
-    return EncodingBuilder.join(joined)
+            parts = [self._part(*part) for part in truncation.parts(len(self.ids), max_length)]
+        for name in (*_PER_TOKEN, "sequence_ranges"):
+            setattr(self, name, getattr(parts[0], name))
+        self._set_overflow(functools.partial(list, parts[1:]))
+
+    @staticmethod
+    def merge(encodings: Iterable["Encoding"], growing_offsets: bool = True) -> "Encoding":
+        """Returns encodings one after the other, what overflows combined: each part of one with each of the next.
+
+        Of several that hold the same sequence, the tokens of the last one count as that sequence.
+
+        Args:
+          encodings: what to join.
+          growing_offsets: whether offsets go on where those of the one before end; else each are those of its text.
+        """
+        merged = Encoding([], [], [], [], [], [], [])
+        for encoding in encodings:
+            merged = merged._followed_by(encoding, growing_offsets)
+        return merged
+
+    def set_sequence_id(self, sequence_id: int) -> None:
+        """Says that all tokens belong to the sequence of that number."""
+        self.sequence_ranges = self.sequence_ranges | {sequence_id: (0, len(self.ids))}
+
+    def _set_overflow(self, overflow: Callable[[], list["Encoding"]]) -> None:
+        vars(self).pop("overflowing", None)
+        self.overflow = overflow
+
+    def _part(self, first: int, last: int) -> "Encoding":
+        return Encoding(*(getattr(self, name)[first:last] for name in _PER_TOKEN))
+
+    def _followed_by(self, other: "Encoding", growing_offsets: bool) -> "Encoding":
+        joined = {name: getattr(self, name) + getattr(other, name) for name in _PER_TOKEN}
+        if growing_offsets and self.offsets:
+            shift = self.offsets[-1][1]
+            joined["offsets"] = self.offsets + [(first + shift, last + shift) for first, last in other.offsets]
+        ranges = self.sequence_ranges | _shifted(other.sequence_ranges, len(self.ids))
+        copies = dataclasses.replace(self), dataclasses.replace(other)
+        overflow = functools.partial(_combine, *copies, growing_offsets)
+        return Encoding(**joined, sequence_ranges=ranges, overflow=overflow)
 
 
-def _part(tokens: Sequence[EncodedToken], sequence: int, type_id: int, trims: tuple[bool, ...]) -> EncodingBuilder:
-    offsets = [token.offsets for token in tokens]
-    for add_prefix_space in trims:
-        offsets = trim_offsets([token.text for token in tokens], offsets, add_prefix_space)
-    builder = EncodingBuilder()
-    builder.begin(sequence)
-    for token, span in zip(tokens, offsets, strict=True):
-        builder.add(token.id, token.text, type_id, span, token.word, sequence)
-    return builder
+_PER_TOKEN = ("ids", "tokens", "type_ids", "attention_mask", "special_tokens_mask", "offsets", "word_ids")
+
+
+def _pad_all(overflow: Callable[[], list[Encoding]], padding: Padding) -> list[Encoding]:
+    parts = [dataclasses.replace(part) for part in overflow()]
+    for part in parts:
+        part.pad(padding.length or 0, padding.direction, padding.pad_id, padding.pad_type_id, padding.pad_token)
+    return parts
+
+
+def _combine(first: Encoding, second: Encoding, growing_offsets: bool) -> list[Encoding]:
+    """Returns the parts of a merged encoding that overflow.
+
+    Source: HF tokenizers `Encoding::merge_with`, in whose order they are and in which they have parts in turn.
+    """
+    ends = second.overflowing
+    parts = [part._followed_by(end, growing_offsets) for part in first.overflowing for end in (second, *ends)]
+    return parts + [first._followed_by(end, growing_offsets) for end in ends]
+
+
+def _shifted(ranges: dict[int, tuple[int, int]], n: int) -> dict[int, tuple[int, int]]:
+    return {sequence: (first + n, last + n) for sequence, (first, last) in ranges.items()}

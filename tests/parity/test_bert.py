@@ -106,7 +106,10 @@ def test_everything_an_encoding_has_on_hostile_text(
     text: str, pair: str | None, special: bool, lowercase: bool
 ) -> None:
     ours = Tokenizer.for_bert(SMALL_VOCAB, lowercase=lowercase)
-    got, expected = ours.encode(text, pair, special), as_hf(ours).encode(text, pair, add_special_tokens=special)
+    got, expected = (
+        ours.encode(text, pair, add_special_tokens=special),
+        as_hf(ours).encode(text, pair, add_special_tokens=special),
+    )
     for name in ATTRIBUTES:
         assert getattr(got, name) == getattr(expected, name), name
 
@@ -140,9 +143,9 @@ def test_truncation_and_padding(
         expected = theirs.encode(text, pair, add_special_tokens=special)
     except BaseException:  # HF panics, or raises a bare Exception
         with pytest.raises(ValueError, match=r"max_length|truncation"):
-            ours.encode(text, pair, special)
+            ours.encode(text, pair, add_special_tokens=special)
         return
-    got = ours.encode(text, pair, special)
+    got = ours.encode(text, pair, add_special_tokens=special)
     for name in ATTRIBUTES:
         assert getattr(got, name) == getattr(expected, name), name
     if pair is None:

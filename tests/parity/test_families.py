@@ -73,7 +73,10 @@ def test_everything_an_encoding_has(pair: tuple[Tokenizer, "hf.Tokenizer"]) -> N
     unk_id = ours.model.unk_id if isinstance(ours.model, Unigram) else None
 
     def check(text: str, other: str | None, special: bool) -> None:
-        got, expected = ours.encode(text, other, special), theirs.encode(text, other, add_special_tokens=special)
+        got, expected = (
+            ours.encode(text, other, add_special_tokens=special),
+            theirs.encode(text, other, add_special_tokens=special),
+        )
         for name in ATTRIBUTES:
             if name == "tokens" and unk_id is not None:
                 # For an unknown piece HF's Unigram gives the text, we the unknown token; see DIFFERENCES.

@@ -19,7 +19,8 @@ from tokenizers import processors as theirs  # noqa: E402
 from tests import strategies  # noqa: E402
 from tokenizer import Tokenizer  # noqa: E402
 from tokenizer import post_processors as ours  # noqa: E402
-from tokenizer.encoding import EncodedToken, Encoding, EncodingBuilder, assemble  # noqa: E402
+from tokenizer.assembling import EncodedToken, assemble  # noqa: E402
+from tokenizer.encoding import Encoding  # noqa: E402
 from tokenizer.models.bpe import BYTE_ALPHABET  # noqa: E402
 from tokenizer.post_processors import TemplatePiece, Truncation  # noqa: E402
 
@@ -199,8 +200,8 @@ def test_everything(name: str) -> None:
                 with pytest.raises(ValueError, match=r"stride|truncation"):
                     assemble(layout, tokens, cut, processor.trims)
             return
-        builder = assemble(layout, tokens, cut, processor.trims)
-        got = builder.build_padded(length or 0, (7, "!", 3), side == "left")
+        got = assemble(layout, tokens, cut, processor.trims)
+        got.pad(length or 0, side, 7, 3, "!")
         keeps_types = {p.name: p.type_id for p in pieces if p.is_sequence}.items() <= {"A": 0, "B": 1}.items()
         assert_same(got, expected, set(), set() if keeps_types else {"type_ids"})
 
@@ -218,7 +219,7 @@ def test_without_a_post_processor(text: str, pair: str, truncation: Truncation |
             with pytest.raises(ValueError, match=r"stride|truncation"):
                 assemble(ours.PLAIN_LAYOUT, [encoded(RAW[False], t) for t in inputs], truncation)
             continue
-        got = assemble(ours.PLAIN_LAYOUT, [encoded(RAW[False], t) for t in inputs], truncation).build()
+        got = assemble(ours.PLAIN_LAYOUT, [encoded(RAW[False], t) for t in inputs], truncation)
         assert_same(got, expected, set(ATTRIBUTES[-2:]) if len(inputs) == 1 else set(), {*ATTRIBUTES[-2:]})
 
 
@@ -278,7 +279,7 @@ def test_bert(text: str, pair: str | None, special: bool, cut: Truncation | None
             with pytest.raises(ValueError, match=r"stride|truncation"):
                 assemble(layout, tokens, cut)
         return
-    assert_same(assemble(layout, tokens, cut).build(), expected, set(), set())
+    assert_same(assemble(layout, tokens, cut), expected, set(), set())
 
 
 def test_the_differences_are_these() -> None:
@@ -290,8 +291,7 @@ def test_the_differences_are_these() -> None:
         tokenizer = processed(RAW[False], other)
         tokenizer.enable_truncation(4)
         layout, trims = (processor.template(False), processor.trims) if processor else (ours.PLAIN_LAYOUT, ())
-        builder: EncodingBuilder = assemble(layout, tokens, cut, trims)
-        return builder.build(), tokenizer.encode("aaaa", "tttttt", add_special_tokens=False)
+        return assemble(layout, tokens, cut, trims), tokenizer.encode("aaaa", "tttttt", add_special_tokens=False)
 
     got, expected = on_both(*PAIRS["roberta"])
     assert got.type_ids == expected.type_ids == got.overflowing[0].type_ids

@@ -5,19 +5,20 @@ import pickle
 
 import pytest
 
-from tokenizer.encoding import EncodedToken, Encoding, assemble
+from tokenizer.assembling import EncodedToken, assemble
+from tokenizer.encoding import Encoding
 from tokenizer.post_processors import PLAIN_LAYOUT, BertProcessing, RobertaProcessing, Truncation
 
 LAYOUT = BertProcessing(("[SEP]", 3), ("[CLS]", 2)).template()
 # "unable  to" and "so be it"
 TEXT = [EncodedToken(10, "un", (0, 2), 0), EncodedToken(11, "##able", (2, 6), 0), EncodedToken(12, "to", (8, 10), 1)]
 PAIR = [EncodedToken(20 + i, t, (3 * i, 3 * i + 2), i) for i, t in enumerate(("so", "be", "it"))]
-PAD = (9, "[PAD]", 5)
+PAD = (9, 5, "[PAD]")
 
 
 @pytest.fixture
 def pair() -> Encoding:
-    return assemble(LAYOUT, [TEXT, PAIR]).build()
+    return assemble(LAYOUT, [TEXT, PAIR])
 
 
 def test_layout_of_a_pair(pair: Encoding) -> None:
@@ -47,14 +48,15 @@ def test_from_characters(pair: Encoding) -> None:
 
 
 def test_an_empty_text_has_its_place() -> None:
-    encoding = assemble(LAYOUT, [[], []]).build()
+    encoding = assemble(LAYOUT, [[], []])
     assert encoding.n_sequences == 2
     assert encoding.sequence_ranges == {0: (1, 1), 1: (2, 2)}
     assert encoding.char_to_token(0) is None
 
 
 def test_what_overflows_is_laid_out_too() -> None:
-    encoding = assemble(LAYOUT, [PAIR], Truncation(4, stride=1)).build_padded(5, PAD, pad_left=False)
+    encoding = assemble(LAYOUT, [PAIR], Truncation(4, stride=1))
+    encoding.pad(5, "right", *PAD)
     assert encoding.tokens == ["[CLS]", "so", "be", "[SEP]", "[PAD]"]
     (part,) = encoding.overflowing
     assert part.tokens == ["[CLS]", "be", "it", "[SEP]", "[PAD]"]
@@ -62,7 +64,7 @@ def test_what_overflows_is_laid_out_too() -> None:
 
 
 def test_parts_of_a_pair_are_combined() -> None:
-    encoding = assemble(PLAIN_LAYOUT, [TEXT, PAIR], Truncation(4)).build()
+    encoding = assemble(PLAIN_LAYOUT, [TEXT, PAIR], Truncation(4))
     assert encoding.ids == [10, 11, 20, 21]
     assert [part.ids for part in encoding.overflowing] == [[12, 20, 21], [12, 22], [10, 11, 22]]
     assert [[p.ids for p in part.overflowing] for part in encoding.overflowing] == [[[12, 22]], [], [[12, 22]]]
@@ -70,17 +72,18 @@ def test_parts_of_a_pair_are_combined() -> None:
 
 def test_parts_of_a_long_pair_are_made_when_asked_for() -> None:
     long = [EncodedToken(i, "x", (i, i + 1), i) for i in range(5000)]
-    encoding = assemble(PLAIN_LAYOUT, [long, long], Truncation(2)).build()  # 25 million parts
+    encoding = assemble(PLAIN_LAYOUT, [long, long], Truncation(2))  # 25 million parts
     assert encoding.ids == [0, 0]
 
 
 def test_an_encoding_survives_pickling_with_what_overflows() -> None:
-    encoding = pickle.loads(pickle.dumps(assemble(LAYOUT, [PAIR], Truncation(4)).build()))
+    encoding = pickle.loads(pickle.dumps(assemble(LAYOUT, [PAIR], Truncation(4))))
     assert [part.ids for part in encoding.overflowing] == [[2, 22, 3]]
 
 
 def test_truncation_from_the_left_and_padding_on_the_left() -> None:
-    encoding = assemble(LAYOUT, [PAIR], Truncation(4, direction="left")).build_padded(6, PAD, pad_left=True)
+    encoding = assemble(LAYOUT, [PAIR], Truncation(4, direction="left"))
+    encoding.pad(6, "left", *PAD)
     assert encoding.ids == [9, 9, 2, 21, 22, 3]
     assert encoding.type_ids == [5, 5, 0, 0, 0, 0]
     assert encoding.sequence_ranges == {0: (3, 5)}
@@ -91,9 +94,9 @@ def test_truncation_from_the_left_and_padding_on_the_left() -> None:
 def test_offsets_are_trimmed_part_by_part() -> None:
     processor = RobertaProcessing(("</s>", 2), ("<s>", 0))
     tokens = [EncodedToken(7, "Ġa", (0, 2), 0), EncodedToken(8, "Ġb", (2, 4), 1)]
-    encoding = assemble(processor.template(), [tokens], Truncation(3), processor.trims).build()
+    encoding = assemble(processor.template(), [tokens], Truncation(3), processor.trims)
     assert encoding.offsets == [(0, 0), (0, 2), (0, 0)]
     # The first of its part, so that its space may be one that was put there.
     assert encoding.overflowing[0].offsets == [(0, 0), (2, 4), (0, 0)]
-    whole = assemble(processor.template(), [tokens], None, processor.trims).build()
+    whole = assemble(processor.template(), [tokens], None, processor.trims)
     assert whole.offsets == [(0, 0), (0, 2), (3, 4), (0, 0)]

@@ -1,0 +1,79 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How an `Encoding` comes about: the tokens of a text or a pair are truncated, and special tokens put around them."""
+
+import functools
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from tokenizer.encoding import Encoding
+from tokenizer.post_processors import TemplateProcessing, Truncation, n_added, trim_offsets
+
+_SEQUENCES = "AB"
+
+
+class EncodedToken(NamedTuple):
+    """One token of a text."""
+
+    id: int
+    text: str
+    offsets: tuple[int, int]
+    word: int | None
+
+
+def assemble(
+    template: TemplateProcessing,
+    sequences: Sequence[Sequence[EncodedToken]],
+    truncation: Truncation | None = None,
+    trims: tuple[bool, ...] = (),
+) -> Encoding:
+    """Truncates a text or a pair, trims the offsets, and puts special tokens around it.
+
+    Args:
+      template: the layout; one without special tokens where none are wanted.
+      sequences: the tokens of the text, and of its pair if there is one.
+      truncation: what is too long goes to `overflowing`.
+      trims: `add_prefix_space` for each time that `trim_offsets` is to run.
+
+    Raises:
+      ValueError: if the text cannot be truncated that way.
+    """
+    pieces = template.single if len(sequences) == 1 else template.pair
+    parts = [[(0, len(tokens))] for tokens in sequences]
+    if truncation:
+        n_second = len(sequences[1]) if len(sequences) > 1 else None
+        kept = truncation.lengths(len(sequences[0]), n_second, n_added(pieces, template.special_tokens))
+        parts = [truncation.parts(len(tokens), n) for tokens, n in zip(sequences, kept, strict=False)]
+    joined: list[Encoding] = []
+    for piece in pieces:
+        if piece.is_sequence:
+            i = _SEQUENCES.index(piece.name)
+            first, *others = [_part(sequences[i][start:stop], i, piece.type_id, trims) for start, stop in parts[i]]
+            first.overflow = functools.partial(list, others)
+            joined.append(first)
+        else:
+            special = zip(*template.special_tokens[piece.name], strict=True)
+            tokens = [EncodedToken(token_id, token, (0, 0), None) for token_id, token in special]
+            joined.append(_encoding(tokens, None, piece.type_id))
+    return Encoding.merge(joined, growing_offsets=False)
+
+
+def _part(tokens: Sequence[EncodedToken], sequence: int, type_id: int, trims: tuple[bool, ...]) -> Encoding:
+    encoding = _encoding(tokens, sequence, type_id)
+    for add_prefix_space in trims:
+        encoding.offsets = trim_offsets(encoding.tokens, encoding.offsets, add_prefix_space)
+    return encoding
+
+
+def _encoding(tokens: Sequence[EncodedToken], sequence: int | None, type_id: int) -> Encoding:
+    """Returns tokens of a text, or special tokens if they belong to no sequence."""
+    n = len(tokens)
+    return Encoding(
+        ids=[token.id for token in tokens],
+        tokens=[token.text for token in tokens],
+        type_ids=[type_id] * n,
+        attention_mask=[1] * n,
+        special_tokens_mask=[int(sequence is None)] * n,
+        offsets=[token.offsets for token in tokens],
+        word_ids=[token.word for token in tokens],
+        sequence_ranges={} if sequence is None else {sequence: (0, n)},
+    )
