@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What README and docs say is true: snippets run, configs load, files and links that they name exist."""
 
+import ast
 import re
 import subprocess
 from pathlib import Path
@@ -95,3 +96,20 @@ def test_file_map_of_the_readme_names_what_is_there() -> None:
     tracked = subprocess.run(["git", "ls-files"], cwd=REPOSITORY, capture_output=True, text=True, check=False).stdout
     for top in {path.split("/")[0] for path in tracked.splitlines() if "/" in path and not path.startswith(".")}:
         assert f"{top}/" in named, f"the file map lacks {top}/"
+
+
+def test_every_difference_is_in_the_docs_as_the_tests_have_it() -> None:
+    listed: dict[str, str] = {}
+    for path in sorted((REPOSITORY / "tests" / "parity").glob("test_*.py")):
+        for node in ast.parse(path.read_text(encoding="utf-8")).body:
+            if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) in ("DIFFERENCES", "LEFT_OUT"):
+                found = ast.literal_eval(node.value)
+                assert not found.keys() & listed.keys(), f"{path.name} lists what another test lists"
+                listed |= found
+    text = (REPOSITORY / "docs" / "tokenizers.md").read_text(encoding="utf-8")
+    section = text[text.index("## Where we differ") :].replace("`", "")
+    rows = re.findall(r"^\| (.+?) +\| (.+?) +\|$", section, re.MULTILINE)
+    documented = {name: reason for name, reason in rows if not name.startswith("--")}
+    assert documented == {name: reason.replace("`", "") for name, reason in listed.items()} | {
+        "what": "here, and there"
+    }

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Whole tokenizers from SentencePiece models of every type and option, against sentencepiece."""
 
+import dataclasses
 import io
 import random
 from pathlib import Path
@@ -17,12 +18,17 @@ from hypothesis import strategies as st  # noqa: E402
 
 from tests import strategies  # noqa: E402
 from tests.parity import families  # noqa: E402
-from tokenizer import Tokenizer  # noqa: E402
+from tokenizer import Tokenizer, TokenizerFileError  # noqa: E402
 from tokenizer.formats import sentencepiece  # noqa: E402
 from tokenizer.formats.sentencepiece import BPE, NormalizerSpec, SentencePieceFile, TrainerSpec  # noqa: E402
 
 pytestmark = pytest.mark.parity
 
+DIFFERENCES = {
+    "decode of an unknown piece": "its token, nothing with skip_special_tokens; sentencepiece writes ⁇",
+    "SentencePiece models of words": "refused: sentencepiece fuses unknown words, which no model here or in HF does",
+    "unused pieces of SentencePiece BPE": "refused: how sentencepiece cuts them up depends on the merges it tried",
+}
 RAW = {
     "normalization_rule_name": "identity", "remove_extra_whitespaces": False, "allow_whitespace_only_pieces": True,
 }  # fmt: skip
@@ -169,3 +175,30 @@ def test_a_model_with_added_pieces(tmp_path: Path) -> None:
     ours = Tokenizer.from_file(path)
     assert ours.model.tied_tables is not None
     assert_same(ours, spm.SentencePieceProcessor(model_file=str(path)), families.sample())
+
+
+def test_the_differences_are_these(tmp_path: Path) -> None:
+    seen = set()
+    path = tmp_path / "m.model"
+    path.write_bytes(train("unigram", {}))
+    theirs, ours = spm.SentencePieceProcessor(model_file=str(path)), Tokenizer.from_file(path)
+    assert theirs.decode([theirs.unk_id()]) == " ⁇ "
+    if [ours.decode([theirs.unk_id()], skip) for skip in (True, False)] == ["", "<unk>"]:
+        seen.add("decode of an unknown piece")
+    path.write_bytes(train("word", {}))
+    theirs = spm.SentencePieceProcessor(model_file=str(path))
+    assert theirs.encode("xq qx mill") == [theirs.unk_id(), theirs.piece_to_id("▁mill")]
+    with pytest.raises(TokenizerFileError, match="models of words are not supported"):
+        Tokenizer.from_file(path)
+    seen.add("SentencePiece models of words")
+
+    model = sentencepiece.read(train("bpe", {}), "model")
+    place = model.pieces.index("▁the")
+    types = tuple(5 if i == place else kind for i, kind in enumerate(model.types))
+    path.write_bytes(sentencepiece.write(dataclasses.replace(model, types=types)))
+    theirs = spm.SentencePieceProcessor(model_file=str(path))
+    assert place not in theirs.encode("the")
+    with pytest.raises(TokenizerFileError, match="unused pieces of a BPE model are not supported: '▁the'"):
+        Tokenizer.from_file(path)
+    seen.add("unused pieces of SentencePiece BPE")
+    assert seen == set(DIFFERENCES)
