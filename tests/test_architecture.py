@@ -48,6 +48,7 @@ PUBLIC_NAMES = {
         "Encoding",
         "Padding",
         "Sampling",
+        "ScannedTexts",
         "Tally",
         "TemplateProcessing",
         "Tokenizer",
