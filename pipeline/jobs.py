@@ -20,7 +20,7 @@ from pipeline.count_finishing import PartitionCounts
 from pipeline.ledger import BooksError, FileRecord
 from pipeline.limits import RejectLimits
 from pipeline.planning import JobPlan
-from pipeline.shuffling.shards import plan_shards
+from pipeline.shuffling.shards import PlannedShard, name_shards, plan_shards
 from pipeline.splits import Split
 from pipeline.training import Vocabulary
 from pipeline.transforms import (
@@ -136,10 +136,15 @@ def _tokenize(pipeline: beam.Pipeline, plan: JobPlan, tokenizer: Any, counted: A
 
 def _shuffle(pipeline: beam.Pipeline, plan: JobPlan, splits: Any, text: Any) -> Any:
     """Returns the ids of all shards."""
-    config, planned = plan.config, plan.shards()
-    shards = pipeline | "PlanShards" >> beam.Create(planned) | "SpreadShards" >> beam.Reshuffle()
+    config, n_shards = plan.config, len(plan.shards())
+    shards = (
+        pipeline
+        | "CountShards" >> beam.Create([n_shards])  # their number, because a graph must stay small
+        | "NameShards" >> beam.FlatMap(name_shards, plan.n_bytes, plan.job.digest).with_output_types(PlannedShard)
+        | "SpreadShards" >> beam.Reshuffle()
+    )
     merged = shards | "FindMergedShards" >> FindMergedShards(config, plan.plan_path, text)
-    sort = SortSplits(config, len(plan.splits), text, beam.pvalue.AsList(merged), len(planned))
+    sort = SortSplits(config, len(plan.splits), text, beam.pvalue.AsList(merged), n_shards)
     return shards | "MergeShards" >> MergeShards(config, text, beam.pvalue.AsList(splits | "SortSplits" >> sort))
 
 

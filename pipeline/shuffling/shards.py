@@ -56,7 +56,11 @@ def plan_shards(config: ShuffleConfig, splits: Sequence[Split], salt: str) -> li
       salt: digest of the job; becomes a part of every id.
     """
     n_bytes = sum(split.n_bytes for split in splits)
-    n = (config.shards or max(1, -(-n_bytes // SHARD_BYTES))) if splits else 0
+    return name_shards((config.shards or max(1, -(-n_bytes // SHARD_BYTES))) if splits else 0, n_bytes, salt)
+
+
+def name_shards(n: int, n_bytes: int, salt: str) -> list[PlannedShard]:
+    """Returns `n` shards of an input of `n_bytes`; `salt` becomes a part of every id."""
     digests = (hashlib.sha256(f"{salt} shuffle {i} {n}".encode()).hexdigest() for i in range(n))
     return [PlannedShard(i, n, digest[:16], n_bytes // n) for i, digest in enumerate(digests)]
 

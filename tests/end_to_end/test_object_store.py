@@ -92,6 +92,19 @@ def test_a_job_from_store_to_store_writes_the_same_bytes(server, store, corpus, 
     assert not [name for name in written if name.endswith(".tmp") or name.startswith("_tmp/")]
 
 
+def test_a_shuffle_reads_its_runs_from_the_store(server, store, corpus, make_job, tiny_vocab_file):
+    shuffle = ["--set", "output.shuffle.shards=2"]
+    local = make_job("local", **sections([str(corpus / name) for name in NAMES], tiny_vocab_file))
+    assert local.run("tokenize", *shuffle, "--mode", "inline") == 0
+    upload(store, corpus)
+    remote = make_job("remote", **sections([f"s3://bucket/corpus/{name}" for name in NAMES], tiny_vocab_file))
+    arguments = [*shuffle, "--set", "output.path=s3://bucket/out", "--workers", "2"]
+    assert remote.run("tokenize", *arguments, "--", f"--s3_endpoint_url={server}") == 0
+    written = objects(store, "out/")
+    assert visible(written) == local.files()
+    assert not [name for name in written if name.endswith(".tmp") or name.startswith(("_tmp/", "_runs/"))]
+
+
 def test_a_killed_job_goes_on_where_it_was(server, store, corpus, make_job, tiny_vocab_file, monkeypatch):
     local = make_job("local", **sections([str(corpus / name) for name in NAMES], tiny_vocab_file))
     assert local.run("tokenize", "--mode", "inline") == 0
