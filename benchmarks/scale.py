@@ -19,7 +19,7 @@ from typing import Any
 from apache_beam.io.filesystem import BeamIOError, FileMetadata, FileSystem, MatchResult
 
 from benchmarks import report
-from pipeline import ledger, manifest, planning
+from pipeline import balance, ledger, manifest, planning
 from pipeline.accounts import PieceCounts
 from pipeline.config import Config
 from pipeline.ledger import FileRecord, LedgerEntry
@@ -113,7 +113,7 @@ def _ledger_bytes(splits: list[Split]) -> int:
     for split in splits:
         data = _entry(split).to_json()
         n_bytes += len(data)
-        ledger.check_balance(LedgerEntry.from_json(data))
+        balance.check_balance(LedgerEntry.from_json(data))
     return n_bytes
 
 

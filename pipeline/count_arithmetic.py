@@ -18,9 +18,10 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pipeline import counts, ledger, schemas, storage
+from pipeline import counts, schemas, storage
 from pipeline.count_merging import merge_streams
 from pipeline.counts import CountsArtifact, Group, PartitionWriter, Pruning
+from pipeline.staging import Staging
 
 MAX_COUNT = (1 << 63) - 1
 
@@ -284,7 +285,7 @@ def _write(
     found = np.zeros(counts.N_CODE_POINTS, np.int64)
     files, n_words, n_distinct = [], dict.fromkeys(totals, 0), dict.fromkeys(totals, 0)
     for partition in range(n_partitions):
-        with ledger.Staging(output, f"counts-{partition}") as staging:
+        with Staging(output, f"counts-{partition}") as staging:
             writer = PartitionWriter(staging.create(counts.partition_name(partition, n_partitions)), labels)
             for group in sorted(totals):
                 writer.add_group(group, streams(partition, group))

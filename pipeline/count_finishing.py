@@ -27,6 +27,7 @@ from pipeline.counts import Group, GroupRows, PartitionWriter, Pruning
 from pipeline.ledger import BooksError, FileRecord
 from pipeline.limits import RejectLimits
 from pipeline.splits import Split
+from pipeline.staging import Staging
 from pipeline.train_config import CountsConfig
 
 _DONE_NAME = f"{manifest.COUNTING}/done.json"
@@ -123,7 +124,7 @@ def merge_partition(
       bound: words that occur at most so often are left out, see `find_bound`.
     """
     splits = sorted(splits, key=lambda counts: counts.split_id)
-    with ledger.Staging(output, f"counts-{partition}") as staging:
+    with Staging(output, f"counts-{partition}") as staging:
         writer = PartitionWriter(staging.create(artifact.partition_name(partition, n_partitions)), labels, bound)
         for group in _groups_of(splits):
             runs = _runs_of(partition, group, splits, output)

@@ -12,7 +12,8 @@ from collections.abc import Iterable, Iterator, Sequence
 
 import pyarrow as pa
 
-from pipeline import ledger, schemas, storage
+from pipeline import schemas, storage
+from pipeline.staging import Staging
 from tokenizer import add_word_counts
 
 MERGE_BYTES = 64 << 20
@@ -104,7 +105,7 @@ class _Files(contextlib.AbstractContextManager["_Files"]):
     """Sorted files of word counts, gone at the end."""
 
     def __init__(self, output: str, name: str) -> None:
-        self._staging = ledger.Staging(output, f"merge-{name}")
+        self._staging = Staging(output, f"merge-{name}")
         self._n_files = 0
         self.paths: list[str] = []
 

@@ -38,6 +38,7 @@ from pipeline.readers import ReadBatch, read_split
 from pipeline.rejecting import REASON as TEXT_TIMEOUT
 from pipeline.rejecting import without_rejected
 from pipeline.splits import Piece, Split
+from pipeline.staging import Staging
 from pipeline.text_config import TextOptions
 from pipeline.train_config import CountsConfig
 from tokenizer import ScannedTexts, Tokenizer, WordCounter
@@ -228,7 +229,7 @@ def count_split(
     name = f"{manifest.COUNTING}/{split.id}.arrow"
     grouping = _Grouping(split, counts_config or CountsConfig())
     # Under a name of its own, so that two attempts never write into one file.
-    with ledger.Staging(output, split.id) as staging:
+    with Staging(output, split.id) as staging:
         staged = staging.create(name)
         totals = Totals(rejected={}, filtered={})
         before = text.wrap(tokenizer) if text else None

@@ -24,6 +24,7 @@ from pipeline import ledger, manifest, schemas, storage
 from pipeline.count_merging import merge_streams
 from pipeline.ledger import FileRecord
 from pipeline.parquet_file import open_parquet
+from pipeline.staging import StagedFile, Staging
 from tokenizer import UNICODE_VERSIONS, count_characters
 
 FORMAT_VERSION = 2
@@ -103,7 +104,7 @@ def partition_name(partition: int, n_partitions: int) -> str:
 class PartitionWriter:
     """Writes one partition: groups in order, the words of each in order, pruned; counts characters before pruning."""
 
-    def __init__(self, file: ledger.StagedFile, labels: Sequence[str], bound: int = 0) -> None:
+    def __init__(self, file: StagedFile, labels: Sequence[str], bound: int = 0) -> None:
         """Starts a file whose words all occur more than `bound` times."""
         self._file, self._bound = file, bound
         self._schema = artifact_schema(labels)
@@ -196,7 +197,7 @@ def write_alphabet(characters: npt.NDArray[np.int64], output: str) -> FileRecord
         ],
         schema=ALPHABET,
     )
-    with ledger.Staging(output, "alphabet") as staging:
+    with Staging(output, "alphabet") as staging:
         staged = staging.create(ALPHABET_NAME)
         pq.write_table(table, staged, compression="zstd", store_schema=False)
         record = staged.finish(rows=table.num_rows)

@@ -11,7 +11,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from pipeline import ledger, manifest, storage, writers
+from pipeline import balance, ledger, manifest, storage, writers
 from pipeline.config import Config
 from pipeline.ledger import LedgerEntry
 from pipeline.splits import Split
@@ -103,7 +103,7 @@ def _do_again(output: str, entry: LedgerEntry, config: Config, tokenizer: Tokeni
             return [f"{where}: {error}"]
         lines = [
             f"{where}: {name} is {getattr(again, name)} when it is done again, recorded {getattr(entry, name)}"
-            for name in (*ledger.INPUT_COUNTS, "n_chars", "n_words", "n_tokens", "n_oov_tokens", "packing")
+            for name in (*balance.INPUT_COUNTS, "n_chars", "n_words", "n_tokens", "n_oov_tokens", "packing")
             if getattr(again, name) != getattr(entry, name)
         ]
         for piece, ours, theirs in zip(entry.pieces, again.inputs, entry.inputs, strict=True):

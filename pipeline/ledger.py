@@ -1,33 +1,21 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The ledger: one entry per committed split, and the commit that makes an entry true.
+"""The ledger: one entry per committed split, which says what it read, made of it and wrote, and what a file must be.
 
-A split is written under `_tmp/`, in a directory that only this attempt uses; every file is closed and on disk before it
-gets its final name, and the ledger entry comes last. So an entry exists only where everything it names does, and a
-second attempt, or two at once, do no harm: they write the same bytes under the same names.
+How an entry comes about is told in `staging`, what must be equal in it in `balance`.
 """
 
-import contextlib
 import hashlib
-import io
 import json
-import os
-import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any, BinaryIO, Protocol, Self
-
-import pyarrow.compute as pc
+from typing import Any, Protocol, Self
 
 from pipeline import storage
 from pipeline.accounts import PieceCounts
 from pipeline.splits import Piece, Split
-from pipeline.statistics import Statistics
 
 FORMAT_VERSION = 2
 """Version of the ledger's files."""
-
-INPUT_COUNTS = tuple(name for name in PieceCounts.__slots__ if name != "sha256")
-"""What is counted for each file of a split, and for the split as a whole."""
 
 LEDGER = "_ledger"
 TEMPORARY = "_tmp"
@@ -157,107 +145,6 @@ def to_json(value: Any) -> bytes:
     return text.encode("utf-8", "backslashreplace")
 
 
-class StagedFile(io.RawIOBase):
-    """A file on its way to a final name; hashes what is written to it."""
-
-    def __init__(self, name: str, path: str) -> None:
-        """Creates the file.
-
-        Args:
-          name: its final name, relative to the output folder.
-          path: where it is until then.
-        """
-        super().__init__()
-        self.name = name
-        self.path = path
-        self._handle: BinaryIO = storage.create(path)
-        self._hash = hashlib.sha256()
-        self._n_bytes = 0
-        self._is_discarded = False
-
-    def writable(self) -> bool:
-        """Returns True."""
-        return True
-
-    def tell(self) -> int:
-        """Returns how many bytes have been written."""
-        return self._n_bytes
-
-    def write(self, data: Any, /) -> int:
-        """Appends `data`, any buffer of bytes, and returns its length."""
-        view = memoryview(data)
-        if not self._is_discarded:
-            self._handle.write(view)
-            self._hash.update(view)
-            self._n_bytes += view.nbytes
-        return view.nbytes
-
-    def finish(self, rows: int | None = None, tokens: int | None = None) -> FileRecord:
-        """Brings the file to disk, closes it and returns its record, under its final name."""
-        storage.finish(self._handle)
-        self.close()
-        return FileRecord(self.name, self._n_bytes, self._hash.hexdigest(), rows, tokens)
-
-    def discard(self) -> None:
-        """Removes the file, finished or not.
-
-        A file that is not finished takes what is written from now on and forgets it: Arrow's writers, when they are
-        left in the middle, write their end as late as they are collected.
-        """
-        self._is_discarded = True
-        with contextlib.suppress(OSError):  # what could not be written is not wanted any more
-            self._handle.close()
-        storage.delete(self.path)
-
-
-class Staging:
-    """The files of one attempt at a split. As a context manager, removes what an error or a commit leaves behind."""
-
-    def __init__(self, output: str, split_id: str) -> None:
-        """Starts an attempt; nothing is created yet.
-
-        Args:
-          output: the output folder.
-          split_id: of the split.
-        """
-        self._output = output
-        # Random, so that no two attempts meet, on whatever machines; it is gone once the attempt is over.
-        self._directory = storage.join(output, TEMPORARY, f"{split_id}-{uuid.uuid4().hex}")
-        self._files: list[StagedFile] = []
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        for file in self._files:
-            file.discard()
-        storage.delete_tree(self._directory)
-
-    def create(self, name: str) -> StagedFile:
-        """Starts the file that will be `name` in the output folder."""
-        file = StagedFile(name, storage.join(self._directory, name.replace("/", "-")))
-        self._files.append(file)
-        return file
-
-    def publish(self) -> None:
-        """Gives the files their final names, in the order they were created; all must be finished."""
-        for file in self._files:
-            destination = storage.join(self._output, file.name)
-            storage.make_directory(os.path.dirname(destination))
-            storage.rename(file.path, destination)
-        self._files = []
-
-    def commit(self, entry: LedgerEntry) -> None:
-        """Publishes the files of a split, then writes its entry.
-
-        Raises:
-          BooksError: if the entry does not balance; nothing has got a final name then.
-        """
-        check_balance(entry)
-        self.publish()
-        storage.write_atomic(storage.join(self._output, entry_name(entry.split_id)), entry.to_json())
-
-
 def load_committed(
     output: str,
     split: Split,
@@ -337,72 +224,6 @@ def describe(output: str, name: str) -> FileRecord:
     return FileRecord(name, n_bytes, digest.hexdigest())
 
 
-def imbalances(entry: LedgerEntry, statistics: Statistics | None = None) -> list[str]:
-    """Returns every identity that does not hold, each naming the split and the two numbers.
-
-    Args:
-      entry: to check in itself.
-      statistics: of the same split, to check the entry against.
-    """
-    n_rejected, n_filtered = sum(entry.rejected.values()), sum(entry.filtered.values())
-    kept_bytes = entry.n_document_bytes + entry.n_rejected_bytes + entry.n_filtered_bytes + entry.n_skipped_bytes
-    equations = [
-        (
-            "records read",
-            entry.n_records,
-            "documents + rejected + filtered",
-            entry.n_documents + n_rejected + n_filtered,
-        ),
-        ("bytes read", entry.n_bytes, "bytes of documents + rejected + filtered + skipped", kept_bytes),
-        *shard_equations(entry),
-        *_run_equations(entry),
-        ("rows of rejects", entry.rejects.rows if entry.rejects else 0, "rejected", n_rejected),
-    ]
-    if statistics is not None:
-        listed = (pc.sum(statistics.oov_words().column("count")).as_py() or 0) + statistics.n_oov_words_dropped
-        equations += [
-            ("documents counted", statistics.n_documents, "documents", entry.n_documents),
-            ("characters counted", statistics.n_chars, "characters", entry.n_chars),
-            ("words counted", statistics.n_words, "words", entry.n_words),
-            ("tokens counted", statistics.n_tokens, "tokens", entry.n_tokens),
-            ("unknown tokens counted", statistics.n_oov_tokens, "unknown tokens", entry.n_oov_tokens),
-            ("sum of the tokens' counts", int(statistics.token_counts.sum()), "tokens", entry.n_tokens),
-            ("sum of the lengths' counts", int(statistics.length_counts.sum()), "documents", entry.n_documents),
-            ("sum of the unknown words' counts", listed, "unknown words", statistics.n_oov_words),
-        ]
-        if statistics.unk_id >= 0:
-            unknown = int(statistics.token_counts[statistics.unk_id])
-            equations.append(("count of the unknown token", unknown, "unknown tokens", entry.n_oov_tokens))
-    lines = [
-        f"split {entry.split_id}: {left} {left_number} != {right} {right_number}"
-        for left, left_number, right, right_number in equations
-        if left_number != right_number
-    ]
-    return [*lines, *_imbalances_of_inputs(entry)]
-
-
-def _imbalances_of_inputs(entry: LedgerEntry) -> list[str]:
-    """Returns what does not hold for a file of the split, and between the split and the sums of its files."""
-    where = f"split {entry.split_id}"
-    if len(entry.inputs) != len(entry.pieces):
-        return [f"{where}: {len(entry.inputs)} inputs are counted, of {len(entry.pieces)} pieces"]
-    lines = [
-        f"{where}, {piece.name!r}: {problem}"
-        for piece, counts in zip(entry.pieces, entry.inputs, strict=True)
-        for problem in counts.imbalances()
-    ]
-    total = sum(entry.inputs, PieceCounts())
-    for name in INPUT_COUNTS:
-        ours, theirs = getattr(entry, name), getattr(total, name) or type(getattr(entry, name))()
-        if ours != theirs:
-            lines.append(f"{where}: {name} {ours} != sum over its files {theirs}")
-    return lines
-
-
-Equations = list[tuple[str, int | None, str, int]]
-"""What must be equal: a name and a number, and another name and number."""
-
-
 class Written(Protocol):
     """An entry of a shard: what is in it, and in which files."""
 
@@ -425,40 +246,3 @@ class Written(Protocol):
     @property
     def n_tokens(self) -> int:
         """Tokens of the documents."""
-
-
-def shard_equations(entry: Written) -> Equations:
-    """Returns what must hold between the documents of a shard and its files."""
-    packing = entry.packing
-    rows, n_rows = ("documents", entry.n_documents) if packing is None else ("sequences", packing["n_sequences"])
-    tokens, n_tokens = "tokens", entry.n_tokens
-    equations: Equations = []
-    if packing is not None:
-        tokens, n_tokens = "tokens + separators", n_tokens + packing["n_separators"]
-        equations += [
-            ("documents packed", packing["n_documents"], "documents", entry.n_documents),
-            ("tokens packed", packing["n_tokens"], "tokens", entry.n_tokens),
-        ]
-    for file in (entry.shard, *entry.companions):
-        if file.rows is not None or file is entry.shard:
-            which = "the shard" if file is entry.shard else file.file
-            equations.append((f"rows of {which}", file.rows, rows, n_rows))
-            equations.append((f"tokens of {which}", file.tokens, tokens, n_tokens))
-    return equations
-
-
-def _run_equations(entry: LedgerEntry) -> Equations:
-    if entry.runs is None:
-        return []
-    sums = entry.runs["sums"]
-    return [
-        ("documents sorted", sums["n_documents"], "documents", entry.n_documents),
-        ("tokens sorted", sums["n_tokens"], "tokens", entry.n_tokens),
-        ("unknown tokens sorted", sums["n_oov_tokens"], "unknown tokens", entry.n_oov_tokens),
-    ]
-
-
-def check_balance(entry: LedgerEntry, statistics: Statistics | None = None) -> None:
-    """Raises BooksError naming every identity of `imbalances` that does not hold."""
-    if wrong := imbalances(entry, statistics):
-        raise BooksError("\n".join(wrong))

@@ -18,6 +18,7 @@ import pyarrow as pa
 
 from pipeline import ledger, storage
 from pipeline.accounts import PieceCounts
+from pipeline.balance import check_balance
 from pipeline.config import Config
 from pipeline.ledger import BooksError, FileRecord, LedgerEntry, to_json
 from pipeline.shuffling.shards import RUNS, ShardEntry, add_sums, check_sums, keys_name
@@ -213,7 +214,7 @@ def build(
     if [(split.id, split.pieces) for split in splits] != [(entry.split_id, entry.pieces) for entry in entries]:
         raise BooksError(f"{len(splits)} splits were planned, but the ledger's {len(entries)} entries are not theirs")
     for entry in entries:
-        ledger.check_balance(entry)
+        check_balance(entry)
     check_inputs(entries, is_whole="replay_of" not in job.parts)
     shuffle = None
     if shards is not None:

@@ -12,13 +12,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from pipeline import ledger, schemas
+from pipeline import schemas
 from pipeline.accounts import rejected
 from pipeline.isolating import MEMORY, TIMEOUT
 from pipeline.ledger import FileRecord
 from pipeline.readers import ReadBatch
 from pipeline.readers.rejects import SAMPLE_BYTES
 from pipeline.splits import Piece, Split
+from pipeline.staging import StagedFile, Staging
 from pipeline.writers.parquet import RowGroups
 
 REASON = "text_timeout"
@@ -66,7 +67,7 @@ def without_rejected(batch: ReadBatch, is_rejected: npt.NDArray[np.bool_], reaso
 class RejectsFile:
     """The rejects of a split, a file only if there are any. Sources are names, not paths: the same bytes anywhere."""
 
-    def __init__(self, staging: ledger.Staging, name: str, pieces: Iterable[Piece]) -> None:
+    def __init__(self, staging: Staging, name: str, pieces: Iterable[Piece]) -> None:
         """Creates no file yet.
 
         Args:
@@ -79,7 +80,7 @@ class RejectsFile:
         self._staging = staging
         self._name = name
         self._names = {piece.path: piece.name for piece in pieces}
-        self._file: ledger.StagedFile | None = None
+        self._file: StagedFile | None = None
         self._writer: pq.ParquetWriter | None = None
         self._groups = RowGroups(_REJECT_LIMITS)
 

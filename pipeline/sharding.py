@@ -10,6 +10,7 @@ from pipeline import ledger, schemas, writers
 from pipeline.ledger import FileRecord
 from pipeline.output_config import KEEPS_COLUMNS, OutputConfig
 from pipeline.packing import Packer, PackingTokens
+from pipeline.staging import StagedFile, Staging
 from pipeline.writers import ShardWriter, TokenizerInfo
 
 
@@ -21,7 +22,7 @@ class Shard:
 
     def __init__(
         self,
-        staging: ledger.Staging,
+        staging: Staging,
         index: int,
         n_shards: int,
         output: OutputConfig,
@@ -44,7 +45,7 @@ class Shard:
         if output.packing is not None and packing is not None:
             self._packer = Packer(output.packing, packing)
             schema = self._packer.schema
-        self._files: list[ledger.StagedFile] = []
+        self._files: list[StagedFile] = []
         self._writers: list[ShardWriter] = []
         self._columns: list[list[str]] = []
         self._writer_of: list[ShardWriter | None] = []

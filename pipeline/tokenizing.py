@@ -17,6 +17,7 @@ import pyarrow.parquet as pq
 
 from pipeline import isolating, languages, ledger, manifest, rejecting, schemas, statistics, storage, writers
 from pipeline.accounts import Accounts, PieceCounts, rejected
+from pipeline.balance import check_balance
 from pipeline.config import Config
 from pipeline.languages import LanguageCounts
 from pipeline.ledger import BooksError, FileRecord, LedgerEntry
@@ -30,6 +31,7 @@ from pipeline.shuffling.shards import PlannedShard, ShardEntry, merge_shard, pla
 from pipeline.shuffling.shards import read_entry as read_shard_entry
 from pipeline.shuffling.sorting import SortedSplit
 from pipeline.splits import Split
+from pipeline.staging import Staging
 from pipeline.statistics import Statistics
 from pipeline.text_counts import TextCounts
 from pipeline.writers import TokenizerInfo, mds
@@ -112,7 +114,7 @@ def tokenize_split(
     if committed is not None:
         return committed
     limits = RejectLimits.of(config.input)
-    with ledger.Staging(output, split.id) as staging:
+    with Staging(output, split.id) as staging:
         attempt = _Attempt(split, config, tokenizer, info, staging, n_splits)
         for batch in read_split(split, config.input, wanted=wanted):
             done = attempt.add(batch)
@@ -133,7 +135,7 @@ class _Attempt:
         config: Config,
         tokenizer: Tokenizer,
         info: TokenizerInfo,
-        staging: ledger.Staging,
+        staging: Staging,
         n_splits: int,
     ) -> None:
         _check_padding(tokenizer, config)
@@ -224,7 +226,7 @@ class _Attempt:
             rejects=self._rejects.finish(),
             statistics=file.finish(),
         )
-        ledger.check_balance(entry, counted)
+        check_balance(entry, counted)
         return entry
 
     def _slices(self, documents: pa.RecordBatch) -> Iterator[pa.RecordBatch]:

@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from pipeline import ledger, manifest, schemas, statistics, storage, tokenizing, writers
+from pipeline.balance import imbalances
 from pipeline.ledger import FileRecord, LedgerEntry
 from pipeline.packing import packed
 from pipeline.parquet_file import open_parquet
@@ -193,7 +194,7 @@ def _check_split(output: str, entry: LedgerEntry, found: Mapping[str, Any]) -> t
         n_counts = recorded.token_counts.size
         report.problems.append(f"{entry.statistics.file}: {n_counts} counts for {tokenizer['vocab_size']} tokens")
         recorded = None
-    report.problems += ledger.imbalances(entry, recorded)
+    report.problems += imbalances(entry, recorded)
     if entry.tokenizer != tokenizer["digest"]:
         name = ledger.entry_name(entry.split_id)
         report.problems.append(f"{name}: made by tokenizer {entry.tokenizer}, the manifest's is {tokenizer['digest']}")

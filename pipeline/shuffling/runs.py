@@ -14,9 +14,10 @@ import numpy as np
 import pyarrow as pa
 
 from pipeline import storage
-from pipeline.ledger import FileRecord, StagedFile
+from pipeline.ledger import FileRecord
 from pipeline.shuffling.books import Run, SplitRuns, Sums, sum_rows
 from pipeline.shuffling.columns import read_columns, read_numbers, row_bytes, write_columns
+from pipeline.staging import StagedFile
 
 _HEAD = pa.schema(
     [

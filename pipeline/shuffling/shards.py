@@ -13,7 +13,7 @@ from typing import Self
 
 import pyarrow as pa
 
-from pipeline import ledger, storage
+from pipeline import balance, ledger, storage
 from pipeline.ledger import BooksError, FileRecord, LedgerEntry
 from pipeline.output_config import OutputConfig, ShuffleConfig
 from pipeline.packing import PackingTokens
@@ -23,6 +23,7 @@ from pipeline.shuffling.columns import row_bytes
 from pipeline.shuffling.merging import merge_range, shard_range
 from pipeline.shuffling.runs import RunFiles, open_runs
 from pipeline.splits import Split
+from pipeline.staging import Staging
 from pipeline.writers import TokenizerInfo, suffixes
 
 RUNS = "_runs"
@@ -124,7 +125,7 @@ class ShardEntry:
 
     def imbalances(self) -> list[str]:
         """Returns every identity that does not hold, with both numbers."""
-        equations = ledger.shard_equations(self)
+        equations = balance.shard_equations(self)
         equations.append(("keys", self.keys.rows, "documents", self.n_documents))
         return [
             f"shard {self.shard_id}: {left} {ours} != {right} {theirs}"
@@ -191,7 +192,7 @@ def merge_shard(
     if (committed := load_committed(planned, runs, output, info.digest)) is not None:
         return committed
     sums = Sums()
-    with ledger.Staging(output.path, planned.id) as staging, RunFiles() as files:
+    with Staging(output.path, planned.id) as staging, RunFiles() as files:
         paths = [storage.join(output.path, runs_name(split.split_id)) for split in splits]
         shard = Shard(staging, planned.index, planned.n_shards, output, info, packing, schema)
         keys_file = staging.create(keys_name(planned.id))

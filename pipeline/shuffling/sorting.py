@@ -6,7 +6,6 @@ from typing import Any
 
 import pyarrow as pa
 
-from pipeline import ledger
 from pipeline.hashing import SHUFFLING, document_keys
 from pipeline.ledger import FileRecord
 from pipeline.output_config import ShuffleConfig
@@ -14,6 +13,7 @@ from pipeline.shuffling.books import describe_runs
 from pipeline.shuffling.runs import RunsWriter
 from pipeline.shuffling.shards import runs_name
 from pipeline.splits import Split
+from pipeline.staging import Staging
 
 
 class SortedSplit:
@@ -22,7 +22,7 @@ class SortedSplit:
     packing = None
     """Runs are not packed, shards are."""
 
-    def __init__(self, staging: ledger.Staging, split: Split, config: ShuffleConfig, padding_side: str | None) -> None:
+    def __init__(self, staging: Staging, split: Split, config: ShuffleConfig, padding_side: str | None) -> None:
         """Creates the file.
 
         Args:

@@ -10,10 +10,11 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from pipeline import counts, ledger, schemas
+from pipeline import counts, schemas
 from pipeline.count_arithmetic import Term, check_terms, merge, subtract, top_words, weighted, weights_of
 from pipeline.count_partitions import partitions_of
 from pipeline.counts import PartitionWriter, Pruning, describe_words, open_counts
+from pipeline.staging import Staging
 from tokenizer import Tokenizer
 
 WORDS = describe_words(Tokenizer.untrained_bert().to_str())
@@ -29,7 +30,7 @@ def write(output, groups, *, words=WORDS, labels=(), bound=0):
         groups = {(): groups}
     files, characters, pruning = [], np.zeros(counts.N_CODE_POINTS, np.int64), Pruning(bound)
     for partition in range(N_PARTITIONS):
-        with ledger.Staging(output, "w") as staging:
+        with Staging(output, "w") as staging:
             writer = PartitionWriter(staging.create(counts.partition_name(partition, N_PARTITIONS)), labels, bound)
             for group, numbers in sorted(groups.items()):
                 ordered = sorted((word.encode(), n) for word, n in numbers.items())

@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline import count_finishing, count_merging, counting, counts, ledger, schemas
+from pipeline import count_finishing, count_merging, counting, counts, schemas
 from pipeline.config import InputConfig
 from pipeline.count_finishing import (
     PartitionCounts,
@@ -30,6 +30,7 @@ from pipeline.counting import SplitCounts, Totals, check_sources, count_key, cou
 from pipeline.counts import open_counts
 from pipeline.ledger import BooksError
 from pipeline.splits import plan_splits
+from pipeline.staging import Staging
 from pipeline.train_config import CountsConfig
 from tokenizer import Tokenizer, add_word_counts
 
@@ -391,7 +392,7 @@ def test_files_are_the_same_whatever_blocks_words_come_in(lengths, group_rows, d
         patch.setattr(counts, "ROW_GROUP_ROWS", group_rows)
         patch.setattr(counts, "ROW_GROUP_BYTES", 100)
         for bounds in ([0, len(words)], [0, *cuts, len(words)]):
-            with ledger.Staging(folder, "a") as staging:
+            with Staging(folder, "a") as staging:
                 file = staging.create("a.parquet")
                 writer = counts.PartitionWriter(file, ["source"], bound=2)
                 writer.add_group(("s",), (table.slice(a, b - a) for a, b in itertools.pairwise(bounds)))

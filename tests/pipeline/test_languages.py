@@ -10,7 +10,7 @@ import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 import pytest
 
-from pipeline import ledger, manifest, tokenizing
+from pipeline import balance, ledger, manifest, tokenizing
 from pipeline.config import Config, ConfigError, InputConfig, load_config
 from pipeline.counting import count_key, count_split
 from pipeline.deep import verify_deep
@@ -217,6 +217,6 @@ def test_ledger_entries_that_forget_a_filtered_document_do_not_balance(
     run(config_of(corpus, tiny_vocab_file, output, {"keep": ["en"]}))
     path = next((output / "_ledger").glob("*.json"))
     entry = ledger.LedgerEntry.from_json(path.read_bytes())
-    assert not ledger.imbalances(entry)
+    assert not balance.imbalances(entry)
     fields = {**entry.__dict__, "filtered": {"language": 4}}
-    assert ledger.imbalances(ledger.LedgerEntry(**fields))
+    assert balance.imbalances(ledger.LedgerEntry(**fields))

@@ -12,10 +12,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from pipeline import ledger, storage
+from pipeline import balance, ledger, storage
 from pipeline.accounts import PieceCounts
-from pipeline.ledger import BooksError, FileRecord, LedgerEntry, StagedFile, Staging
+from pipeline.ledger import BooksError, FileRecord, LedgerEntry
 from pipeline.splits import Piece, Split
+from pipeline.staging import StagedFile, Staging
 from pipeline.statistics import Statistics
 
 PIECE = Piece("/corpus/a.jsonl", "a.jsonl", 100, "100-7", "jsonl", "none", 0, 100)
@@ -270,9 +271,9 @@ def test_a_damaged_entry_does_not_count(tmp_path, data):
     ],
 )
 def test_every_identity_is_checked(changes, message):
-    ledger.check_balance(entry_of())
+    balance.check_balance(entry_of())
     with pytest.raises(BooksError, match=f"split 0123456789abcdef: {message}"):
-        ledger.check_balance(entry_of(**changes))
+        balance.check_balance(entry_of(**changes))
 
 
 def counted(n_documents=3, n_chars=50, n_words=8, rows=((2, 3, 4), (2, 2, 2), (2, 2, 1))):
@@ -285,7 +286,7 @@ def counted(n_documents=3, n_chars=50, n_words=8, rows=((2, 3, 4), (2, 2, 2), (2
 
 
 def test_entries_are_checked_against_statistics():
-    ledger.check_balance(entry_of(), counted())
+    balance.check_balance(entry_of(), counted())
     for statistics, message in [
         (counted(rows=((2,) * 8, (1,))), "documents counted 2 != documents 3"),
         (counted(n_chars=49), "characters counted 49 != characters 50"),
@@ -294,7 +295,7 @@ def test_entries_are_checked_against_statistics():
         (counted(rows=((2,) * 7, (1,), (1,))), "unknown tokens counted 2 != unknown tokens 1"),
     ]:
         with pytest.raises(BooksError, match=message):
-            ledger.check_balance(entry_of(), statistics)
+            balance.check_balance(entry_of(), statistics)
     for name, message in [
         ("token_counts", "sum of the tokens' counts 10 != tokens 9"),
         ("length_counts", "sum of the lengths' counts 4 != documents 3"),
@@ -302,20 +303,20 @@ def test_entries_are_checked_against_statistics():
         statistics = counted()
         getattr(statistics, name)[2] += 1
         with pytest.raises(BooksError, match=message):
-            ledger.check_balance(entry_of(), statistics)
+            balance.check_balance(entry_of(), statistics)
     statistics = counted()
     statistics.token_counts[:2] = [1, 0]
     with pytest.raises(BooksError, match="count of the unknown token 0 != unknown tokens 1"):
-        ledger.check_balance(entry_of(), statistics)
+        balance.check_balance(entry_of(), statistics)
     statistics = counted()
     statistics.n_oov_words = 3
     with pytest.raises(BooksError, match="sum of the unknown words' counts 0 != unknown words 3"):
-        ledger.check_balance(entry_of(), statistics)
+        balance.check_balance(entry_of(), statistics)
 
 
 def test_a_balance_names_all_that_is_wrong():
     with pytest.raises(BooksError) as raised:
-        ledger.check_balance(entry_of(n_records=6, n_bytes=99))
+        balance.check_balance(entry_of(n_records=6, n_bytes=99))
     assert [line.partition(" != ")[0].partition(": ")[2] for line in str(raised.value).splitlines()] == [
         "records read 6",
         "bytes read 99",
@@ -327,11 +328,11 @@ def test_a_balance_names_all_that_is_wrong():
 def test_the_books_of_a_file_must_balance_and_be_the_split_s():
     lost = dataclasses.replace(READ, n_documents=2)
     with pytest.raises(BooksError, match=r"'a\.jsonl': records read 5 != documents \+ rejected \+ filtered 4"):
-        ledger.check_balance(entry_of(inputs=(lost,)))
+        balance.check_balance(entry_of(inputs=(lost,)))
     with pytest.raises(BooksError, match=r"rejected .* != sum over its files"):
-        ledger.check_balance(entry_of(inputs=(dataclasses.replace(READ, rejected={"not_object": 2}),)))
+        balance.check_balance(entry_of(inputs=(dataclasses.replace(READ, rejected={"not_object": 2}),)))
     with pytest.raises(BooksError, match="0 inputs are counted, of 1 pieces"):
-        ledger.check_balance(entry_of(inputs=()))
+        balance.check_balance(entry_of(inputs=()))
 
 
 def test_describe_reads_back_what_was_written(tmp_path):

@@ -12,11 +12,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline import ledger, schemas
+from pipeline import schemas
 from pipeline.shuffling import columns, reference
 from pipeline.shuffling.books import SplitRuns, Sums, sum_doc_ids, sum_rows, sum_values
 from pipeline.shuffling.merging import N_KEYS, merge_range, shard_range
 from pipeline.shuffling.runs import RunFiles, RunReader, RunsWriter, open_runs
+from pipeline.staging import Staging
 
 WIDE = pa.schema(
     [
@@ -71,7 +72,7 @@ def keys_of(rows):
 def written(folder, splits, run_bytes=1 << 20, schema=WIDE):
     """Yields the runs of splits, each a list of batches of rows, and what is known of them."""
     described, paths = [], []
-    with ledger.Staging(str(folder), "test") as staging, RunFiles() as files:
+    with Staging(str(folder), "test") as staging, RunFiles() as files:
         for index, batches in enumerate(splits):
             file = staging.create(f"{index}.run")
             writer = RunsWriter(file, None, run_bytes)

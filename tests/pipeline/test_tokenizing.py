@@ -11,7 +11,7 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
-from pipeline import ledger, manifest, readers, rejecting, tokenizing, writers
+from pipeline import balance, ledger, manifest, readers, rejecting, tokenizing, writers
 from pipeline.config import Config
 from pipeline.ledger import BooksError
 from pipeline.manifest import Job
@@ -141,7 +141,7 @@ def test_the_ledger_says_what_was_read_and_written(work, corpus):
     for entry in entries:
         assert ledger.read_entry(str(job.output), entry.split_id) == entry
         with_statistics = Statistics.from_bytes((job.output / entry.statistics.file).read_bytes())
-        ledger.check_balance(entry, with_statistics)
+        balance.check_balance(entry, with_statistics)
 
 
 def test_rejects_are_a_file_where_there_are_any_and_name_no_folder(work, corpus):

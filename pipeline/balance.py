@@ -1,0 +1,114 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What must be equal in the books of one split or shard: records, bytes, rows and tokens, each counted twice."""
+
+import pyarrow.compute as pc
+
+from pipeline.accounts import PieceCounts
+from pipeline.ledger import BooksError, LedgerEntry, Written
+from pipeline.statistics import Statistics
+
+INPUT_COUNTS = tuple(name for name in PieceCounts.__slots__ if name != "sha256")
+"""What is counted for each file of a split, and for the split as a whole."""
+
+
+def imbalances(entry: LedgerEntry, statistics: Statistics | None = None) -> list[str]:
+    """Returns every identity that does not hold, each naming the split and the two numbers.
+
+    Args:
+      entry: to check in itself.
+      statistics: of the same split, to check the entry against.
+    """
+    n_rejected, n_filtered = sum(entry.rejected.values()), sum(entry.filtered.values())
+    kept_bytes = entry.n_document_bytes + entry.n_rejected_bytes + entry.n_filtered_bytes + entry.n_skipped_bytes
+    equations = [
+        (
+            "records read",
+            entry.n_records,
+            "documents + rejected + filtered",
+            entry.n_documents + n_rejected + n_filtered,
+        ),
+        ("bytes read", entry.n_bytes, "bytes of documents + rejected + filtered + skipped", kept_bytes),
+        *shard_equations(entry),
+        *_run_equations(entry),
+        ("rows of rejects", entry.rejects.rows if entry.rejects else 0, "rejected", n_rejected),
+    ]
+    if statistics is not None:
+        listed = (pc.sum(statistics.oov_words().column("count")).as_py() or 0) + statistics.n_oov_words_dropped
+        equations += [
+            ("documents counted", statistics.n_documents, "documents", entry.n_documents),
+            ("characters counted", statistics.n_chars, "characters", entry.n_chars),
+            ("words counted", statistics.n_words, "words", entry.n_words),
+            ("tokens counted", statistics.n_tokens, "tokens", entry.n_tokens),
+            ("unknown tokens counted", statistics.n_oov_tokens, "unknown tokens", entry.n_oov_tokens),
+            ("sum of the tokens' counts", int(statistics.token_counts.sum()), "tokens", entry.n_tokens),
+            ("sum of the lengths' counts", int(statistics.length_counts.sum()), "documents", entry.n_documents),
+            ("sum of the unknown words' counts", listed, "unknown words", statistics.n_oov_words),
+        ]
+        if statistics.unk_id >= 0:
+            unknown = int(statistics.token_counts[statistics.unk_id])
+            equations.append(("count of the unknown token", unknown, "unknown tokens", entry.n_oov_tokens))
+    lines = [
+        f"split {entry.split_id}: {left} {left_number} != {right} {right_number}"
+        for left, left_number, right, right_number in equations
+        if left_number != right_number
+    ]
+    return [*lines, *_imbalances_of_inputs(entry)]
+
+
+def _imbalances_of_inputs(entry: LedgerEntry) -> list[str]:
+    """Returns what does not hold for a file of the split, and between the split and the sums of its files."""
+    where = f"split {entry.split_id}"
+    if len(entry.inputs) != len(entry.pieces):
+        return [f"{where}: {len(entry.inputs)} inputs are counted, of {len(entry.pieces)} pieces"]
+    lines = [
+        f"{where}, {piece.name!r}: {problem}"
+        for piece, counts in zip(entry.pieces, entry.inputs, strict=True)
+        for problem in counts.imbalances()
+    ]
+    total = sum(entry.inputs, PieceCounts())
+    for name in INPUT_COUNTS:
+        ours, theirs = getattr(entry, name), getattr(total, name) or type(getattr(entry, name))()
+        if ours != theirs:
+            lines.append(f"{where}: {name} {ours} != sum over its files {theirs}")
+    return lines
+
+
+Equations = list[tuple[str, int | None, str, int]]
+"""What must be equal: a name and a number, and another name and number."""
+
+
+def shard_equations(entry: Written) -> Equations:
+    """Returns what must hold between the documents of a shard and its files."""
+    packing = entry.packing
+    rows, n_rows = ("documents", entry.n_documents) if packing is None else ("sequences", packing["n_sequences"])
+    tokens, n_tokens = "tokens", entry.n_tokens
+    equations: Equations = []
+    if packing is not None:
+        tokens, n_tokens = "tokens + separators", n_tokens + packing["n_separators"]
+        equations += [
+            ("documents packed", packing["n_documents"], "documents", entry.n_documents),
+            ("tokens packed", packing["n_tokens"], "tokens", entry.n_tokens),
+        ]
+    for file in (entry.shard, *entry.companions):
+        if file.rows is not None or file is entry.shard:
+            which = "the shard" if file is entry.shard else file.file
+            equations.append((f"rows of {which}", file.rows, rows, n_rows))
+            equations.append((f"tokens of {which}", file.tokens, tokens, n_tokens))
+    return equations
+
+
+def _run_equations(entry: LedgerEntry) -> Equations:
+    if entry.runs is None:
+        return []
+    sums = entry.runs["sums"]
+    return [
+        ("documents sorted", sums["n_documents"], "documents", entry.n_documents),
+        ("tokens sorted", sums["n_tokens"], "tokens", entry.n_tokens),
+        ("unknown tokens sorted", sums["n_oov_tokens"], "unknown tokens", entry.n_oov_tokens),
+    ]
+
+
+def check_balance(entry: LedgerEntry, statistics: Statistics | None = None) -> None:
+    """Raises BooksError naming every identity of `imbalances` that does not hold."""
+    if wrong := imbalances(entry, statistics):
+        raise BooksError("\n".join(wrong))
