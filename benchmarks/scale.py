@@ -19,7 +19,7 @@ from typing import Any
 from apache_beam.io.filesystem import BeamIOError, FileMetadata, FileSystem, MatchResult
 
 from benchmarks import report
-from pipeline import balance, ledger, manifest, planning
+from pipeline import balance, job_record, ledger, manifest, planning
 from pipeline.accounts import PieceCounts
 from pipeline.config import Config
 from pipeline.ledger import FileRecord, LedgerEntry
@@ -81,7 +81,7 @@ def main(arguments: list[str]) -> int:
         config = Config.model_validate(
             {"input": {"paths": ["crawl://data/*/*/*"]}, "tokenizer": {"file": "x"}, "output": {"path": folder}}
         )
-        job = manifest.Job.of("tokenize", config, "digest")
+        job = job_record.Job.of("tokenize", config, "digest")
         splits = _measured("plan", lambda: plan_splits(config.input, job.digest))
         n_bytes = sum(split.n_bytes for split in splits)
         print(f"  {options.files:,} files, {n_bytes / 1e12:.2f} TB, {len(splits):,} splits")

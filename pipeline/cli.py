@@ -19,7 +19,7 @@ from pipeline.runners import MODES
 
 # The rest is imported by the command that needs it: `--help` must not wait for Beam, Arrow or kernels.
 if TYPE_CHECKING:
-    from pipeline.manifest import Mode
+    from pipeline.output_folder import Mode
     from pipeline.planning import JobPlan
     from pipeline.runners import RunnerSettings
     from pipeline.verify import VerifyReport

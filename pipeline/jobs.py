@@ -15,7 +15,18 @@ from typing import Any
 
 import apache_beam as beam
 
-from pipeline import count_finishing, counting, counts, ledger, manifest, planning, progress, tokenizing
+from pipeline import (
+    count_finishing,
+    counting,
+    counts,
+    job_record,
+    ledger,
+    manifest,
+    output_folder,
+    planning,
+    progress,
+    tokenizing,
+)
 from pipeline.count_finishing import PartitionCounts
 from pipeline.ledger import BooksError, FileRecord
 from pipeline.limits import RejectLimits
@@ -155,7 +166,7 @@ def _finish_tokenizing(
     partitions: Sequence[str],
     vocabularies: Sequence[str],
     config: Any,
-    job: manifest.Job,
+    job: job_record.Job,
 ) -> str:
     _enter_finishing()
     splits = sorted(map(Split.from_json, planning.read_plan(plan_path)), key=lambda split: split.index)
@@ -174,7 +185,7 @@ def _finish_tokenizing(
 
 
 def _finish_counting(
-    partitions: Sequence[str], vocabularies: Sequence[str] | None, job: manifest.Job, output: str
+    partitions: Sequence[str], vocabularies: Sequence[str] | None, job: job_record.Job, output: str
 ) -> str:
     _enter_finishing()
     files = _counts_files(partitions, output)
@@ -185,7 +196,7 @@ def _finish_counting(
         files.append(_write_record(output, vocabulary))
         if not vocabulary.folder:
             tokenizer = {"digest": trained.digest, "vocab_size": trained.n_ids}
-    manifest.publish(output, job, [], manifest.build(job, [], [], tokenizer=tokenizer, files=files))
+    output_folder.publish(output, job, [], manifest.build(job, [], [], tokenizer=tokenizer, files=files))
     count_finishing.delete_staged(output)
     return job.digest
 

@@ -5,7 +5,18 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from pipeline import count_finishing, counting, ledger, manifest, progress, storage, training, writers
+from pipeline import (
+    count_finishing,
+    counting,
+    job_record,
+    ledger,
+    manifest,
+    output_folder,
+    progress,
+    storage,
+    training,
+    writers,
+)
 from pipeline.config import Config, Job
 from pipeline.count_finishing import PartitionCounts
 from pipeline.counts import open_counts
@@ -35,7 +46,7 @@ class JobPlan:
     name: Job
     """What is done; `run` with a tokenizer that exists is `tokenize`."""
     config: Config
-    job: manifest.Job
+    job: job_record.Job
     splits: list[Split]
     tokenizer_json: str | None
     """Of the tokenizer to tokenize with, where there is one already."""
@@ -121,7 +132,7 @@ def plan_job(name: Job, config: Config) -> JobPlan:
         kind = OSError if isinstance(error, OSError) else ValueError
         problems.append(kind(f"tokenizer.file: {error}" if config.tokenizer.file else f"tokenizer: {error}"))
     name = "tokenize" if name == "run" and not trains else name
-    job = manifest.Job.of(name, config, digest, counts_digest)
+    job = job_record.Job.of(name, config, digest, counts_digest)
     splits: list[Split] = []
     try:
         if tokenizes or counting_json is not None:
@@ -136,7 +147,7 @@ def plan_job(name: Job, config: Config) -> JobPlan:
     return JobPlan(name, config, job, splits, tokenizer_json, counting_json)
 
 
-def prepare(plan: JobPlan, mode: manifest.Mode) -> None:
+def prepare(plan: JobPlan, mode: output_folder.Mode) -> None:
     """Takes the output folder for a job and writes its plan there.
 
     Raises:
@@ -144,7 +155,7 @@ def prepare(plan: JobPlan, mode: manifest.Mode) -> None:
     """
     output = plan.config.output
     n_splits, (suffix, *companions) = (len(plan.splits), writers.suffixes(output)) if plan.tokenizes else (0, ("",))
-    manifest.prepare_output(
+    output_folder.prepare_output(
         output.path,
         plan.job,
         mode,

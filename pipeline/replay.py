@@ -12,10 +12,11 @@ from typing import Any
 
 import numpy as np
 
-from pipeline import ledger, manifest, storage, writers
+from pipeline import ledger, manifest, output_folder, storage, writers
 from pipeline.config import Config
+from pipeline.job_record import Job
 from pipeline.ledger import BooksError, LedgerEntry
-from pipeline.manifest import REPLAY, Job
+from pipeline.manifest import REPLAY
 from pipeline.parquet_file import open_parquet
 from pipeline.readers import Wanted
 from pipeline.shuffling.shards import plan_shards, runs_of
@@ -62,7 +63,7 @@ def replay(config: Config) -> Mapping[str, Any]:
     suffix, *companions = writers.suffixes(config.output)
     shuffle = config.output.shuffle
     shards = plan_shards(shuffle, splits, job.digest) if shuffle is not None else []
-    manifest.prepare_output(
+    output_folder.prepare_output(
         folder,
         job,
         "overwrite",

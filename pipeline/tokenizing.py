@@ -15,14 +15,25 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from pipeline import isolating, languages, ledger, manifest, rejecting, schemas, statistics, storage, writers
+from pipeline import (
+    isolating,
+    languages,
+    ledger,
+    manifest,
+    output_folder,
+    rejecting,
+    schemas,
+    statistics,
+    storage,
+    writers,
+)
 from pipeline.accounts import Accounts, PieceCounts, rejected
 from pipeline.balance import check_balance
 from pipeline.config import Config
+from pipeline.job_record import Job
 from pipeline.languages import LanguageCounts
 from pipeline.ledger import BooksError, FileRecord, LedgerEntry
 from pipeline.limits import RejectLimits
-from pipeline.manifest import Job
 from pipeline.packing import PackingTokens, packing_summary, packing_tokens
 from pipeline.readers import ReadBatch, Wanted, read_split
 from pipeline.sharding import Shard
@@ -34,6 +45,7 @@ from pipeline.splits import Split
 from pipeline.staging import Staging
 from pipeline.statistics import Statistics
 from pipeline.text_counts import TextCounts
+from pipeline.totals import add_up
 from pipeline.writers import TokenizerInfo, mds
 from tokenizer import Padding, Tokenizer, Truncation
 from tokenizer.kernels.compiling import kernel
@@ -361,7 +373,7 @@ def finish_output(
 
     Args:
       config: of the job.
-      job: as `manifest.prepare_output` was given it.
+      job: as `output_folder.prepare_output` was given it.
       splits: the plan; all committed.
       tokenizer: that made the tokens.
       files: other files of the output folder that the manifest is to list.
@@ -407,7 +419,7 @@ def finish_output(
     RejectLimits.of(config.input).check(built["totals"]["n_records"], rejected, is_all=True)
     suffix, *companions = writers.suffixes(config.output)
     n_shards = len(shards) if shards is not None else None
-    manifest.publish(output, job, splits, built, suffix=suffix, companions=companions, n_shards=n_shards)
+    output_folder.publish(output, job, splits, built, suffix=suffix, companions=companions, n_shards=n_shards)
     return built, total
 
 
@@ -461,7 +473,7 @@ def summarize(
 ) -> dict[str, Any]:
     """Returns what stats.json says: of the statistics of all splits and, where rows are packed, of packing."""
     summary = statistics.summary(total, vocabulary)
-    packing = manifest.add_up(entries, shards).get("packing")
+    packing = add_up(entries, shards).get("packing")
     return summary if packing is None else {**summary, "packing": packing_summary(packing)}
 
 

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from pipeline import ledger, manifest, schemas, statistics, storage, tokenizing, writers
+from pipeline import ledger, manifest, output_folder, schemas, statistics, storage, tokenizing, writers
 from pipeline.balance import imbalances
 from pipeline.ledger import FileRecord, LedgerEntry
 from pipeline.packing import packed
@@ -24,6 +24,7 @@ from pipeline.shuffling.proof import RowsProof, check_shards
 from pipeline.shuffling.shards import ShardEntry
 from pipeline.shuffling.shards import read_entry as read_shard_entry
 from pipeline.statistics import Statistics
+from pipeline.totals import add_up, check_inputs, identities
 from tokenizer import UNICODE_VERSIONS, Tokenizer
 
 _Entry = TypeVar("_Entry", LedgerEntry, ShardEntry)
@@ -159,7 +160,7 @@ def _check_stray_files(output: str, found: Mapping[str, Any], report: VerifyRepo
         name(split) for split in manifest.split_ids(found) for name in (ledger.entry_name, ledger.statistics_name)
     }
     listed |= manifest.shard_files(found)
-    strays = [name for name in manifest.result_files(output) if name not in listed]
+    strays = [name for name in output_folder.result_files(output) if name not in listed]
     report.problems += [f"{name}: lies among the results, but the manifest does not list it" for name in strays]
 
 
@@ -413,14 +414,14 @@ def _check_totals(
     shards: Sequence[ShardEntry] | None,
     report: VerifyReport,
 ) -> None:
-    totals = manifest.add_up(entries, shards)
+    totals = add_up(entries, shards)
     for name in sorted({*totals, *found["totals"]}):
         ours, theirs = totals.get(name), found["totals"].get(name)
         if ours != theirs:
             report.problems.append(f"{manifest.MANIFEST}: total {name} is {theirs}, the ledger adds up to {ours}")
     for check in (
-        lambda: manifest.balance(found["totals"]),
-        lambda: manifest.check_inputs(entries, is_whole="replay_of" not in found),
+        lambda: identities(found["totals"]),
+        lambda: check_inputs(entries, is_whole="replay_of" not in found),
     ):
         try:
             check()

@@ -8,12 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from pipeline import manifest
+from pipeline import job_record, manifest
 from pipeline.accounts import PieceCounts
 from pipeline.config import Config
+from pipeline.job_record import Job
 from pipeline.ledger import BooksError, FileRecord, LedgerEntry
-from pipeline.manifest import Job, prepare_output, publish
+from pipeline.output_folder import prepare_output, publish
 from pipeline.splits import Piece, Split
+from pipeline.totals import check_inputs, identities
 
 
 def config_of(**sections):
@@ -96,7 +98,7 @@ def names_in(folder):
 
 def test_version_is_that_of_the_project(repository):
     project = tomllib.loads((repository / "pyproject.toml").read_text())["project"]
-    assert project["version"] == manifest.VERSION
+    assert project["version"] == job_record.VERSION
 
 
 # The job.
@@ -332,10 +334,10 @@ def test_books_that_do_not_balance_make_no_manifest():
 
 def test_totals_that_do_not_balance_are_refused():
     totals = built()["totals"]
-    manifest.balance(totals)
+    identities(totals)
     for name in ("n_records", "n_bytes", "shard_rows", "shard_tokens", "reject_rows"):
         with pytest.raises(BooksError, match=name):
-            manifest.balance(totals | {name: totals[name] + 1})
+            identities(totals | {name: totals[name] + 1})
 
 
 def test_every_byte_of_a_cut_file_is_read_once():
@@ -345,7 +347,7 @@ def test_every_byte_of_a_cut_file_is_read_once():
             Split(i, str(i) * 16, (dataclasses.replace(pieces(("big", 100))[0], start=start, stop=stop),))
             for i, (start, stop) in enumerate(ranges)
         ]
-        manifest.check_inputs([entry_of(split, n) for split, n in zip(splits, n_read, strict=True)])
+        check_inputs([entry_of(split, n) for split, n in zip(splits, n_read, strict=True)])
 
     cut(40, 40, 20)
     cut(57, 33, 10)  # a record belongs to the range it begins in
@@ -357,9 +359,9 @@ def test_every_byte_of_a_cut_file_is_read_once():
 def test_files_that_share_a_split_are_checked_one_by_one():
     first = Split(0, "0" * 16, pieces(("a", 30), ("b", 20)))
     second = Split(1, "1" * 16, pieces(("c", 10)))
-    manifest.check_inputs([entry_of(first, 50), entry_of(second, 10)])
+    check_inputs([entry_of(first, 50), entry_of(second, 10)])
     with pytest.raises(BooksError) as raised:
-        manifest.check_inputs([entry_of(first, 49), entry_of(second, 11)])
+        check_inputs([entry_of(first, 49), entry_of(second, 11)])
     assert str(raised.value).splitlines() == ["'/c/b': 19 bytes read of 20", "'/c/c': 11 bytes read of 10"]
 
 
@@ -367,12 +369,12 @@ def test_the_books_of_a_file_balance():
     entry = entry_of(Split(0, "0" * 16, pieces(("a", 30))), 30)
     wrong = dataclasses.replace(entry, inputs=(dataclasses.replace(entry.inputs[0], filtered={"short": 1}),))
     with pytest.raises(BooksError, match=r"^'/c/a': records read 3 != documents \+ rejected \+ filtered 4$"):
-        manifest.check_inputs([wrong])
+        check_inputs([wrong])
 
 
 @pytest.mark.parametrize("changes", [{"compression": "gzip"}, {"format": "parquet"}])
 def test_files_whose_bytes_are_not_known_are_not_checked(changes):
-    manifest.check_inputs([entry_of(Split(0, "0" * 16, pieces(("a", 30), **changes)), 77)])
+    check_inputs([entry_of(Split(0, "0" * 16, pieces(("a", 30), **changes)), 77)])
 
 
 def test_publishing_removes_what_earlier_plans_left(tmp_path):

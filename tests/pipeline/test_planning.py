@@ -3,7 +3,7 @@
 
 import pytest
 
-from pipeline import manifest, planning
+from pipeline import job_record, planning
 from pipeline.config import Config, InputConfig, OutputConfig, TokenizerConfig
 from pipeline.planning import plan_job, prepare, read_plan
 from pipeline.progress import Stage
@@ -99,7 +99,7 @@ def test_a_folder_with_results_is_refused_unless_told(config):
         prepare(plan, "new")
     prepare(plan, "resume")
     prepare(plan, "overwrite")
-    assert (planning.PLAN_NAME.split("/")[0], manifest.JOB.split("/")[0]) == ("_ledger", "_ledger")
+    assert (planning.PLAN_NAME.split("/")[0], job_record.JOB.split("/")[0]) == ("_ledger", "_ledger")
 
 
 def test_half_written_files_of_a_killed_run_are_removed(config, tmp_path):

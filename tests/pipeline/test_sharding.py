@@ -8,9 +8,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from pipeline import ledger, manifest, writers
+from pipeline import ledger, manifest, output_folder, writers
 from pipeline.config import Config
-from pipeline.manifest import Job
+from pipeline.job_record import Job
 from pipeline.packing import packing_tokens
 from pipeline.splits import plan_splits
 from pipeline.tokenizing import finish_output, tokenize_split
@@ -60,7 +60,7 @@ class _Work:
     def prepare(self, mode="new"):
         suffix, *companions = writers.suffixes(self.config.output)
         n_splits = len(self.splits)
-        manifest.prepare_output(
+        output_folder.prepare_output(
             str(self.output), self.job, mode, n_splits=n_splits, suffix=suffix, companions=companions
         )
 

@@ -12,12 +12,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from pipeline import ledger, manifest, writers
+from pipeline import ledger, manifest, output_folder, writers
 from pipeline.config import Config
 from pipeline.deep import verify_deep
 from pipeline.hashing import SHUFFLING, document_keys
+from pipeline.job_record import Job
 from pipeline.ledger import BooksError
-from pipeline.manifest import Job
 from pipeline.readers import read_split
 from pipeline.shuffling import shards as shuffled
 from pipeline.shuffling.merging import merge_range
@@ -71,7 +71,7 @@ class _Work:
 
     def prepare(self, mode="new"):
         suffix, *companions = writers.suffixes(self.config.output)
-        manifest.prepare_output(
+        output_folder.prepare_output(
             str(self.output),
             self.job,
             mode,

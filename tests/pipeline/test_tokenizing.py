@@ -11,10 +11,10 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
-from pipeline import balance, ledger, manifest, readers, rejecting, tokenizing, writers
+from pipeline import balance, ledger, manifest, output_folder, readers, rejecting, tokenizing, writers
 from pipeline.config import Config
+from pipeline.job_record import Job
 from pipeline.ledger import BooksError
-from pipeline.manifest import Job
 from pipeline.splits import plan_splits
 from pipeline.statistics import Statistics
 from pipeline.tokenizing import finish_output, tokenize_split
@@ -77,7 +77,7 @@ class Work:
 
     def run(self):
         suffix = writers.suffix(self.config.output)
-        manifest.prepare_output(str(self.output), self.job, "new", n_splits=len(self.splits), suffix=suffix)
+        output_folder.prepare_output(str(self.output), self.job, "new", n_splits=len(self.splits), suffix=suffix)
         self.tokenize()
         return self.finish()
 

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 from apache_beam.testing.util import assert_that, equal_to
 
-from pipeline import counting, ledger, manifest, progress, schemas, transforms
+from pipeline import counting, job_record, ledger, output_folder, progress, schemas, transforms
 from pipeline.config import Config, InputConfig, OutputConfig, TokenizerConfig
 from pipeline.count_finishing import PartitionCounts
 from pipeline.counting import SplitCounts
@@ -213,7 +213,7 @@ def make_config(corpus, output, **tokenizer) -> Config:
 def test_tokenize_splits(mode, beam_args, corpus, tokenizer, tmp_path):
     splits = splits_of(corpus)
     config = make_config(corpus, tmp_path / "out")
-    manifest.prepare_output(config.output.path, manifest.Job.of("tokenize", config, None), "new")
+    output_folder.prepare_output(config.output.path, job_record.Job.of("tokenize", config, None), "new")
     with running(mode, *beam_args) as pipeline:
         text = pipeline | "Tokenizer" >> beam.Create([tokenizer.to_str()])
         ids = (
@@ -263,7 +263,7 @@ def test_count_merge_and_train(corpus, tmp_path):
 def test_workers_tell_who_watches_and_stop_when_told(corpus, tokenizer, tmp_path):
     splits = splits_of(corpus)
     config = make_config(corpus, tmp_path / "out")
-    manifest.prepare_output(config.output.path, manifest.Job.of("tokenize", config, None), "new")
+    output_folder.prepare_output(config.output.path, job_record.Job.of("tokenize", config, None), "new")
     stage = progress.Stage.of("tokenizing", "_ledger", plan_splits(corpus, "salt"))
 
     def tokenize():

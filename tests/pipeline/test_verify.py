@@ -12,10 +12,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from pipeline import ledger, manifest, schemas, verify, writers
+from pipeline import ledger, manifest, output_folder, schemas, verify, writers
 from pipeline.config import Config
+from pipeline.job_record import Job
 from pipeline.ledger import FileRecord, LedgerEntry
-from pipeline.manifest import Job
 from pipeline.splits import plan_splits
 from pipeline.statistics import Statistics
 from pipeline.tokenizing import finish_output, tokenize_split, tokenizer_info
@@ -52,7 +52,7 @@ class Folder:
         job = Job.of("tokenize", self.config, self.tokenizer.digest)
         splits = plan_splits(self.config.input, job.digest)
         suffix = writers.suffix(self.config.output)
-        manifest.prepare_output(str(self.path), job, "new", n_splits=len(splits), suffix=suffix)
+        output_folder.prepare_output(str(self.path), job, "new", n_splits=len(splits), suffix=suffix)
         self.entries = [tokenize_split(split, self.config, self.tokenizer, len(splits)) for split in splits]
         finish_output(self.config, job, splits, self.tokenizer)
 
@@ -349,11 +349,11 @@ def test_a_folder_without_a_manifest_is_a_problem(tmp_path):
 
 def test_a_job_without_shards_is_proven_by_its_files(tmp_path):
     output, job = str(tmp_path), Job({"job": "count", "config": {}, "tokenizer": None, "unicode": {}, "versions": {}})
-    manifest.prepare_output(output, job, "new")
+    output_folder.prepare_output(output, job, "new")
     (tmp_path / "counts").mkdir()
     (tmp_path / "counts" / "counts.json").write_text("{}")
     files = [ledger.describe(output, "counts/counts.json")]
-    manifest.publish(output, job, [], manifest.build(job, [], [], files=files))
+    output_folder.publish(output, job, [], manifest.build(job, [], [], files=files))
     assert verify.verify(output).is_proven
     (tmp_path / "counts" / "counts.json").write_text("[]")
     (problem,) = verify.verify(output).problems
