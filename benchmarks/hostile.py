@@ -130,7 +130,7 @@ def _work(numbers: list[int], folder: Path, writer: int) -> None:
 
 def run_one(number: int, folder: Path) -> str:
     """Makes and runs one input; returns "proven: kind", "refused: kind" or what is wrong."""
-    from pipeline import planning, tokenizing, verify
+    from pipeline import finishing, planning, tokenizing, verify
     from pipeline.config import load_config
     from pipeline.transforms import compiled_tokenizer
 
@@ -149,7 +149,7 @@ def run_one(number: int, folder: Path) -> str:
         if "tokenizer.padding.length" in str(error):  # which asks for what the config lacks
             return f"refused: {made['kind']}"
         raise
-    tokenizing.finish_output(config, plan.job, plan.splits, tokenizer)
+    finishing.finish_output(config, plan.job, plan.splits, tokenizer)
     report = verify.verify(config.output.path)
     return f"proven: {made['kind']}" if report.is_proven else f"not proven: {made['kind']}: {report.problems[:5]}"
 

@@ -19,13 +19,13 @@ from pipeline import (
     count_finishing,
     counting,
     counts,
+    finishing,
     job_record,
     ledger,
     manifest,
     output_folder,
     planning,
     progress,
-    tokenizing,
 )
 from pipeline.count_finishing import PartitionCounts
 from pipeline.ledger import BooksError, FileRecord
@@ -179,7 +179,7 @@ def _finish_tokenizing(
     output = config.output.path
     files = _counts_files(partitions, output)
     files += [_write_record(output, Vocabulary.from_json(text)) for text in vocabularies]
-    tokenizing.finish_output(config, job, splits, compiled_tokenizer(tokenizer_json), files=files)
+    finishing.finish_output(config, job, splits, compiled_tokenizer(tokenizer_json), files=files)
     count_finishing.delete_staged(output)
     return job.digest
 
@@ -192,7 +192,7 @@ def _finish_counting(
     tokenizer = None
     for vocabulary in map(Vocabulary.from_json, vocabularies or ()):
         trained = Tokenizer.from_str(vocabulary.tokenizer_json)
-        files += tokenizing.write_vocabulary(output, trained, vocabulary.folder)
+        files += finishing.write_vocabulary(output, trained, vocabulary.folder)
         files.append(_write_record(output, vocabulary))
         if not vocabulary.folder:
             tokenizer = {"digest": trained.digest, "vocab_size": trained.n_ids}
@@ -203,7 +203,7 @@ def _finish_counting(
 
 def _write_record(output: str, vocabulary: Vocabulary) -> FileRecord:
     folder = f"{manifest.VOCABULARY}/{vocabulary.folder}" if vocabulary.folder else manifest.VOCABULARY
-    return tokenizing.write_file(output, f"{folder}/{manifest.TRAINING_NAME}", ledger.to_json(vocabulary.record))
+    return finishing.write_file(output, f"{folder}/{manifest.TRAINING_NAME}", ledger.to_json(vocabulary.record))
 
 
 def _counts_files(partitions: Sequence[str], output: str) -> list[FileRecord]:

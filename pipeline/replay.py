@@ -14,6 +14,7 @@ import numpy as np
 
 from pipeline import ledger, manifest, output_folder, storage, writers
 from pipeline.config import Config
+from pipeline.finishing import finish_output
 from pipeline.job_record import Job
 from pipeline.ledger import BooksError, LedgerEntry
 from pipeline.manifest import REPLAY
@@ -21,7 +22,7 @@ from pipeline.parquet_file import open_parquet
 from pipeline.readers import Wanted
 from pipeline.shuffling.shards import plan_shards, runs_of
 from pipeline.splits import MAX_PIECES, Piece, name_splits
-from pipeline.tokenizing import finish_output, merge_planned, tokenize_split
+from pipeline.tokenizing import merge_planned, tokenize_split
 from tokenizer import Tokenizer
 
 COMMITTED = "committed"

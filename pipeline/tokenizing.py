@@ -1,52 +1,32 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One split from reader to committed shard, and many committed splits to a finished output folder. No Beam here."""
+"""One split from reader to committed shard; in a job that shuffles, to runs, and those to shards. No Beam here."""
 
-import contextlib
 import functools
-import io
-import os
-import tempfile
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
-from pipeline import (
-    isolating,
-    languages,
-    ledger,
-    manifest,
-    output_folder,
-    rejecting,
-    schemas,
-    statistics,
-    storage,
-    writers,
-)
+from pipeline import isolating, languages, ledger, rejecting, schemas, writers
 from pipeline.accounts import Accounts, PieceCounts, rejected
 from pipeline.balance import check_balance
 from pipeline.config import Config
-from pipeline.job_record import Job
 from pipeline.languages import LanguageCounts
-from pipeline.ledger import BooksError, FileRecord, LedgerEntry
+from pipeline.ledger import LedgerEntry
 from pipeline.limits import RejectLimits
-from pipeline.packing import PackingTokens, packing_summary, packing_tokens
+from pipeline.packing import PackingTokens, packing_tokens
 from pipeline.readers import ReadBatch, Wanted, read_split
 from pipeline.sharding import Shard
 from pipeline.shuffling.books import SplitRuns
-from pipeline.shuffling.shards import PlannedShard, ShardEntry, merge_shard, plan_shards, recorded_digest, runs_name
-from pipeline.shuffling.shards import read_entry as read_shard_entry
+from pipeline.shuffling.shards import PlannedShard, ShardEntry, merge_shard, runs_name
 from pipeline.shuffling.sorting import SortedSplit
 from pipeline.splits import Split
 from pipeline.staging import Staging
 from pipeline.statistics import Statistics
 from pipeline.text_counts import TextCounts
-from pipeline.totals import add_up
-from pipeline.writers import TokenizerInfo, mds
+from pipeline.writers import TokenizerInfo
 from tokenizer import Padding, Tokenizer, Truncation
 from tokenizer.kernels.compiling import kernel
 
@@ -361,68 +341,6 @@ def _check_padding(tokenizer: Tokenizer, config: Config) -> None:
         )
 
 
-def finish_output(
-    config: Config,
-    job: Job,
-    splits: Sequence[Split],
-    tokenizer: Tokenizer,
-    *,
-    files: Iterable[FileRecord] = (),
-) -> tuple[Mapping[str, Any], Statistics]:
-    """Turns committed splits into a finished output folder: vocabulary, statistics, and the manifest last.
-
-    Args:
-      config: of the job.
-      job: as `output_folder.prepare_output` was given it.
-      splits: the plan; all committed.
-      tokenizer: that made the tokens.
-      files: other files of the output folder that the manifest is to list.
-
-    Returns:
-      The manifest, and the statistics of all splits.
-
-    Raises:
-      BooksError: if a split is not committed, or anything does not add up; there is no manifest then.
-      ValueError: if more records were rejected than the config allows; there is no manifest then, either.
-    """
-    output, info = config.output.path, tokenizer_info(tokenizer)
-    entries = []
-    shards = _read_shards(config, job, splits) if config.output.shuffle is not None else None
-    total = Statistics(info.vocab_size, tokenizer.unk_token_id)
-    for split in splits:
-        entry = ledger.read_entry(output, split.id)
-        if entry is None or entry.tokenizer != info.digest:
-            raise BooksError(f"split {split.id} has not been committed with tokenizer {info.digest}")
-        with storage.open_read(storage.join(output, entry.statistics.file)) as handle:
-            total.merge(Statistics.from_bytes(handle.read()))
-        entries.append(entry)
-    written = [
-        *write_vocabulary(output, tokenizer),
-        write_file(output, manifest.TOKEN_COUNTS, _to_parquet(statistics.token_counts(total, tokenizer))),
-        write_file(output, manifest.STATS, ledger.to_json(summarize(total, tokenizer, entries, shards))),
-        *_write_mds_index(config, info, entries if shards is None else shards),
-        *files,
-    ]
-    described = {
-        "digest": info.digest,
-        "vocab_size": info.vocab_size,
-        "special_ids": dict(info.special_ids),
-        "unk_id": tokenizer.unk_token_id,
-        "pad_id": tokenizer.padding.pad_id if tokenizer.padding is not None else None,
-        "token_dtype": info.token_dtype.name,
-    }
-    packing = output_packing(config, tokenizer)
-    packed = asdict(packing) if packing is not None else None
-    built = manifest.build(job, splits, entries, tokenizer=described, files=written, packing=packed, shards=shards)
-    _check_statistics(built["totals"], total)
-    rejected = sum(built["totals"]["rejected"].values())
-    RejectLimits.of(config.input).check(built["totals"]["n_records"], rejected, is_all=True)
-    suffix, *companions = writers.suffixes(config.output)
-    n_shards = len(shards) if shards is not None else None
-    output_folder.publish(output, job, splits, built, suffix=suffix, companions=companions, n_shards=n_shards)
-    return built, total
-
-
 def output_packing(config: Config, tokenizer: Tokenizer) -> PackingTokens | None:
     """Returns the ids that packing adds; None where rows are documents."""
     return packing_tokens(config.output.packing, tokenizer) if config.output.packing is not None else None
@@ -438,88 +356,3 @@ def merge_planned(
     """Merges, writes and commits one shard of a job that shuffles; see `shuffling.shards.merge_shard`."""
     info, packing = tokenizer_info(tokenizer), output_packing(config, tokenizer)
     return merge_shard(planned, splits, config.output, info, schemas.rows(config.text.columns), packing, on_rows)
-
-
-def _read_shards(config: Config, job: Job, splits: Sequence[Split]) -> list[ShardEntry]:
-    """Returns the entries of all shards of a job that shuffles.
-
-    Raises:
-      BooksError: if a shard is not committed, or was merged from other runs.
-    """
-    assert config.output.shuffle is not None
-    runs = recorded_digest(config.output.path, splits)
-    shards = []
-    for planned in plan_shards(config.output.shuffle, splits, job.digest):
-        entry = read_shard_entry(config.output.path, planned.id)
-        if entry is None or entry.runs != runs:
-            raise BooksError(f"shard {planned.id} has not been merged from the runs that the ledger records")
-        shards.append(entry)
-    return shards
-
-
-def _check_statistics(totals: Mapping[str, Any], counted: Statistics) -> None:
-    for name in ("n_documents", "n_chars", "n_words", "n_tokens", "n_oov_tokens"):
-        if totals[name] != getattr(counted, name):
-            raise BooksError(
-                f"{name} of the ledger {totals[name]} != {name} of the statistics {getattr(counted, name)}"
-            )
-
-
-def summarize(
-    total: Statistics,
-    vocabulary: statistics.Vocabulary,
-    entries: Sequence[LedgerEntry],
-    shards: Sequence[ShardEntry] | None = None,
-) -> dict[str, Any]:
-    """Returns what stats.json says: of the statistics of all splits and, where rows are packed, of packing."""
-    summary = statistics.summary(total, vocabulary)
-    packing = add_up(entries, shards).get("packing")
-    return summary if packing is None else {**summary, "packing": packing_summary(packing)}
-
-
-def _write_mds_index(config: Config, info: TokenizerInfo, entries: Iterable[ledger.Written]) -> list[FileRecord]:
-    if "mds" not in config.output.formats:
-        return []
-    schema = schemas.TOKENS if config.output.packing is None else schemas.packed(config.output.packing.boundaries)
-    shards = [
-        (file.file, file.n_bytes, file.rows or 0)
-        for entry in entries
-        for file in (entry.shard, *entry.companions)
-        if file.file.endswith(".mds")
-    ]
-    return [write_file(config.output.path, manifest.MDS_INDEX, mds.make_index(shards, mds.columns_of(schema, info)))]
-
-
-_NATIVE_FILES = ("vocab.txt", "vocab.json", "tokenizer.model", "vocab.tiktoken")
-
-
-def write_vocabulary(output: str, tokenizer: Tokenizer, folder: str = "") -> list[FileRecord]:
-    """Writes `vocab/tokenizer.json` and the native files that can hold the tokenizer, `merges.txt` beside `vocab.json`.
-
-    Args:
-      output: the output folder.
-      tokenizer: what to write.
-      folder: where below `vocab/`, where there are several.
-    """
-    base = f"{manifest.VOCABULARY}/{folder}/" if folder else f"{manifest.VOCABULARY}/"
-    files = [write_file(output, f"{base}tokenizer.json", tokenizer.to_str(pretty=True).encode())]
-    with tempfile.TemporaryDirectory() as directory:
-        for name in _NATIVE_FILES:
-            with contextlib.suppress(ValueError):  # of another family, or one that the format has no words for
-                tokenizer.save(os.path.join(directory, name))
-        for name in sorted(os.listdir(directory)):
-            with open(os.path.join(directory, name), "rb") as handle:
-                files.append(write_file(output, base + name, handle.read()))
-    return files
-
-
-def write_file(output: str, name: str, data: bytes) -> FileRecord:
-    """Writes a file of the output folder, whole or not at all, and returns its record."""
-    storage.write_atomic(storage.join(output, name), data)
-    return ledger.describe(output, name)
-
-
-def _to_parquet(table: pa.Table) -> bytes:
-    sink = io.BytesIO()
-    pq.write_table(table, sink, compression="zstd", store_schema=False)
-    return sink.getvalue()

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from pipeline import ledger, manifest, output_folder, schemas, statistics, storage, tokenizing, writers
+from pipeline import ledger, manifest, output_folder, schemas, storage, writers
 from pipeline.balance import imbalances
 from pipeline.ledger import FileRecord, LedgerEntry
 from pipeline.packing import packed
@@ -24,6 +24,7 @@ from pipeline.shuffling.proof import RowsProof, check_shards
 from pipeline.shuffling.shards import ShardEntry
 from pipeline.shuffling.shards import read_entry as read_shard_entry
 from pipeline.statistics import Statistics
+from pipeline.statistics_summary import TOKEN_COUNTS, summarize
 from pipeline.totals import add_up, check_inputs, identities
 from tokenizer import UNICODE_VERSIONS, Tokenizer
 
@@ -456,7 +457,7 @@ def _check_statistics(
     """Checks token_counts.parquet and stats.json against the statistics of all splits."""
     try:
         with storage.open_read(storage.join(output, manifest.TOKEN_COUNTS)) as handle:
-            table = open_parquet(handle).read(use_threads=False).cast(statistics.TOKEN_COUNTS)
+            table = open_parquet(handle).read(use_threads=False).cast(TOKEN_COUNTS)
         counts = table.column("count").to_numpy()
         if not np.array_equal(counts, total.token_counts):
             report.problems.append(
@@ -469,7 +470,8 @@ def _check_statistics(
     except (pa.ArrowException, OSError, ValueError) as error:
         report.problems.append(str(error))
         return
-    if said != ledger.to_json(tokenizing.summarize(total, _Tokens(table.column("token").to_pylist()), entries, shards)):
+    vocabulary = _Tokens(table.column("token").to_pylist())
+    if said != ledger.to_json(summarize(total, vocabulary, add_up(entries, shards).get("packing"))):
         report.problems.append(f"{manifest.STATS}: not the summary of the splits' statistics")
 
 

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
-from pipeline import ledger, manifest, planning, tokenizing, verify
+from pipeline import finishing, ledger, manifest, planning, tokenizing, verify
 from pipeline.config import Config
 from pipeline.deep import sample, verify_deep
 from pipeline.writers.flat import MegatronWriter
@@ -53,7 +53,7 @@ def make(config):
     tokenizer = Tokenizer.from_str(plan.tokenizer_json)
     for split in plan.splits:
         tokenizing.tokenize_split(split, config, tokenizer, len(plan.splits))
-    tokenizing.finish_output(config, plan.job, plan.splits, tokenizer)
+    finishing.finish_output(config, plan.job, plan.splits, tokenizer)
 
 
 def test_a_folder_is_proven_from_its_input(folder):

@@ -10,7 +10,7 @@ import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 import pytest
 
-from pipeline import balance, ledger, tokenizing
+from pipeline import balance, finishing, ledger, tokenizing
 from pipeline.config import Config, ConfigError, InputConfig, load_config
 from pipeline.counting import count_key, count_split
 from pipeline.deep import verify_deep
@@ -45,7 +45,7 @@ def run(config: Config) -> dict[str, Any]:
     tokenizer = Tokenizer.from_str(plan.tokenizer_json)
     for split in plan.splits:
         tokenizing.tokenize_split(split, config, tokenizer, len(plan.splits))
-    found, _ = tokenizing.finish_output(config, plan.job, plan.splits, tokenizer)
+    found, _ = finishing.finish_output(config, plan.job, plan.splits, tokenizer)
     return dict(found)
 
 

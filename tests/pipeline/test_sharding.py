@@ -10,10 +10,11 @@ import pytest
 
 from pipeline import ledger, manifest, output_folder, writers
 from pipeline.config import Config
+from pipeline.finishing import finish_output
 from pipeline.job_record import Job
 from pipeline.packing import packing_tokens
 from pipeline.splits import plan_splits
-from pipeline.tokenizing import finish_output, tokenize_split
+from pipeline.tokenizing import tokenize_split
 from pipeline.verify import verify
 from tokenizer import Tokenizer
 

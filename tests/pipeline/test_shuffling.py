@@ -15,6 +15,7 @@ import pytest
 from pipeline import ledger, manifest, output_folder, writers
 from pipeline.config import Config
 from pipeline.deep import verify_deep
+from pipeline.finishing import finish_output
 from pipeline.hashing import SHUFFLING, document_keys
 from pipeline.job_record import Job
 from pipeline.ledger import BooksError
@@ -22,7 +23,7 @@ from pipeline.readers import read_split
 from pipeline.shuffling import shards as shuffled
 from pipeline.shuffling.merging import merge_range
 from pipeline.splits import plan_splits
-from pipeline.tokenizing import finish_output, merge_planned, tokenize_split
+from pipeline.tokenizing import merge_planned, tokenize_split
 from pipeline.verify import verify
 from tokenizer import Tokenizer
 

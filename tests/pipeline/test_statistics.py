@@ -11,7 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pipeline import schemas, statistics
-from pipeline.statistics import Statistics, length_percentile, summary, token_counts
+from pipeline.statistics import Statistics
+from pipeline.statistics_summary import length_percentile, summarize, token_counts
 
 VOCAB = ["[PAD]", "[UNK]", "a", "b", "c"]
 
@@ -146,7 +147,7 @@ def test_summary_by_hand():
         n_words=5, words={b"\xe7\x8e\xab": 2, "x\u0301".encode(): 2, b"z": 1}, chars={0x73AB: 3, 0x1F600: 3, 0x61: 4}
     )
     s = counted([("ab 玫", [2, 3, 1]), ("", []), ("c", [4, 1, 1, 1])], tally)
-    assert summary(s, FakeVocabulary()) == {
+    assert summarize(s, FakeVocabulary()) == {
         "documents": 3,
         "bytes": 7,
         "characters": 5,
@@ -204,7 +205,7 @@ def test_summary_by_hand():
 
 
 def test_summary_of_nothing_is_json():
-    empty = json.loads(json.dumps(summary(Statistics(5, None), FakeVocabulary()), allow_nan=False))
+    empty = json.loads(json.dumps(summarize(Statistics(5, None), FakeVocabulary()), allow_nan=False))
     assert empty["tokens_per_word"] is None
     assert empty["lengths"]["histogram"] == []
 
@@ -246,6 +247,6 @@ def test_other_files_are_refused():
 
 def test_the_summary_counts_special_tokens_in_text():
     s = counted([("a", [2])], FakeTally(added={"[SEP]": 2, "<b>": 5, "<a>": 5}))
-    assert summary(s, FakeVocabulary())["added_tokens_in_text"] == [
+    assert summarize(s, FakeVocabulary())["added_tokens_in_text"] == [
         {"token": "<a>", "count": 5}, {"token": "<b>", "count": 5}, {"token": "[SEP]", "count": 2},
     ]  # fmt: skip

@@ -13,11 +13,12 @@ import pytest
 
 from pipeline import balance, ledger, manifest, output_folder, readers, rejecting, tokenizing, writers
 from pipeline.config import Config
+from pipeline.finishing import finish_output
 from pipeline.job_record import Job
 from pipeline.ledger import BooksError
 from pipeline.splits import plan_splits
 from pipeline.statistics import Statistics
-from pipeline.tokenizing import finish_output, tokenize_split
+from pipeline.tokenizing import tokenize_split
 from tokenizer import Tokenizer
 
 TEXTS = [

@@ -14,11 +14,12 @@ import pytest
 
 from pipeline import ledger, manifest, output_folder, schemas, verify, writers
 from pipeline.config import Config
+from pipeline.finishing import finish_output
 from pipeline.job_record import Job
 from pipeline.ledger import FileRecord, LedgerEntry
 from pipeline.splits import plan_splits
 from pipeline.statistics import Statistics
-from pipeline.tokenizing import finish_output, tokenize_split, tokenizer_info
+from pipeline.tokenizing import tokenize_split, tokenizer_info
 from tokenizer import Tokenizer
 
 TEXTS = ["The mill grinds text!", "", "un affable 玫瑰花 3Ⰻ7朵", "a mill, a mill"]
