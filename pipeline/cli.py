@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from pipeline.output_folder import Mode
     from pipeline.planning import JobPlan
     from pipeline.runners import RunnerSettings
-    from pipeline.verify import VerifyReport
+    from pipeline.verify_report import VerifyReport
 
 JOBS = {
     "run": "train a vocabulary where the config says so, then tokenize: all of it as one graph",

@@ -16,7 +16,7 @@ from pipeline.config import Config
 from pipeline.ledger import LedgerEntry
 from pipeline.splits import Split
 from pipeline.tokenizing import tokenize_split, tokenizer_info
-from pipeline.verify import VerifyReport
+from pipeline.verify_report import VerifyReport
 from tokenizer import Tokenizer
 
 SAMPLE = 0.01
