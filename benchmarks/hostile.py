@@ -132,7 +132,7 @@ def run_one(number: int, folder: Path) -> str:
     """Makes and runs one input; returns "proven: kind", "refused: kind" or what is wrong."""
     from pipeline import finishing, planning, tokenizing, verify
     from pipeline.config import load_config
-    from pipeline.transforms import compiled_tokenizer
+    from pipeline.transforms.compiled import compiled_tokenizer
 
     made = hostile_inputs.make(number, folder)
     try:

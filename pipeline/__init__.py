@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The pipeline: files in, token shards, statistics and a manifest out, on Apache Beam.
 
-Only `arrow_coder`, `transforms`, `jobs` and `worker_pool` import Beam:
+Only `arrow_coder`, `transforms`, `jobs`, `runners` and what starts workers import Beam:
 
 - `config`, `schemas`: what a job computes, and every Arrow schema on the way;
 - `splits`, `storage`, `readers`, `counting`, `tokenizing`, `statistics`, `writers`, `ledger`, `manifest`: the work,

@@ -15,35 +15,21 @@ from typing import Any
 
 import apache_beam as beam
 
-from pipeline import (
-    count_finishing,
-    counting,
-    counts,
-    finishing,
-    job_record,
-    ledger,
-    manifest,
-    output_folder,
-    planning,
-    progress,
-)
+from pipeline import count_finishing, counting, counts, finishing, ledger, manifest, output_folder, planning
 from pipeline.count_finishing import PartitionCounts
+from pipeline.job_record import Job
 from pipeline.ledger import BooksError, FileRecord
 from pipeline.limits import RejectLimits
 from pipeline.planning import JobPlan
 from pipeline.shuffling.shards import PlannedShard, name_shards, plan_shards
 from pipeline.splits import Split
 from pipeline.training import Vocabulary
-from pipeline.transforms import (
-    CountSplits,
-    FindMergedShards,
-    MergeCounts,
-    MergeShards,
-    SortSplits,
-    TokenizeSplits,
-    TrainVocabulary,
-    compiled_tokenizer,
-)
+from pipeline.transforms.compiled import compiled_tokenizer
+from pipeline.transforms.counting import CountSplits, MergeCounts
+from pipeline.transforms.shuffling import FindMergedShards, MergeShards, SortSplits
+from pipeline.transforms.stages import enter_stage
+from pipeline.transforms.tokenizing import TokenizeSplits
+from pipeline.transforms.training import TrainVocabulary
 from tokenizer import Tokenizer
 
 
@@ -166,9 +152,9 @@ def _finish_tokenizing(
     partitions: Sequence[str],
     vocabularies: Sequence[str],
     config: Any,
-    job: job_record.Job,
+    job: Job,
 ) -> str:
-    _enter_finishing()
+    enter_stage(planning.FINISHING_STAGE)
     splits = sorted(map(Split.from_json, planning.read_plan(plan_path)), key=lambda split: split.index)
     planned = [split.id for split in splits]
     if config.output.shuffle is not None:
@@ -184,10 +170,8 @@ def _finish_tokenizing(
     return job.digest
 
 
-def _finish_counting(
-    partitions: Sequence[str], vocabularies: Sequence[str] | None, job: job_record.Job, output: str
-) -> str:
-    _enter_finishing()
+def _finish_counting(partitions: Sequence[str], vocabularies: Sequence[str] | None, job: Job, output: str) -> str:
+    enter_stage(planning.FINISHING_STAGE)
     files = _counts_files(partitions, output)
     tokenizer = None
     for vocabulary in map(Vocabulary.from_json, vocabularies or ()):
@@ -211,9 +195,3 @@ def _counts_files(partitions: Sequence[str], output: str) -> list[FileRecord]:
         return []
     files = [PartitionCounts.from_json(text).file for text in partitions]
     return [*files, *(ledger.describe(output, name) for name in (counts.REPORT_NAME, counts.ALPHABET_NAME))]
-
-
-def _enter_finishing() -> None:
-    watcher = progress.current()
-    if watcher is not None:
-        watcher.enter(planning.FINISHING_STAGE)

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 from apache_beam.testing.util import assert_that, equal_to
 
-from pipeline import counting, job_record, ledger, output_folder, progress, schemas, transforms
+from pipeline import counting, job_record, ledger, output_folder, progress, schemas
 from pipeline.config import Config, InputConfig, OutputConfig, TokenizerConfig
 from pipeline.count_finishing import PartitionCounts
 from pipeline.counting import SplitCounts
@@ -21,19 +21,19 @@ from pipeline.splits import plan_splits
 from pipeline.tokenizing import tokenizer_info
 from pipeline.train_config import CountsConfig, TrainConfig
 from pipeline.training import Vocabulary
-from pipeline.transforms import (
-    CountSplits,
+from pipeline.transforms import compiled
+from pipeline.transforms.compiled import compiled_tokenizer
+from pipeline.transforms.counting import CountSplits, MergeCounts
+from pipeline.transforms.documents import (
     CountWords,
-    MergeCounts,
     NormalizeDocuments,
     ReadDocuments,
     TokenizeDocuments,
-    TokenizeSplits,
-    TrainVocabulary,
-    compiled_tokenizer,
     normalize_documents,
     tokenize_documents,
 )
+from pipeline.transforms.tokenizing import TokenizeSplits
+from pipeline.transforms.training import TrainVocabulary
 from tokenizer import Tokenizer
 
 
@@ -287,7 +287,7 @@ def test_workers_tell_who_watches_and_stop_when_told(corpus, tokenizer, tmp_path
 def test_a_tokenizer_is_compiled_once_for_all_threads(tokenizer, monkeypatch):
     built = []
     from_str = Tokenizer.from_str
-    monkeypatch.setattr(transforms.Tokenizer, "from_str", lambda text: built.append(1) or from_str(text))
+    monkeypatch.setattr(compiled.Tokenizer, "from_str", lambda text: built.append(1) or from_str(text))
     text = tokenizer.to_str(pretty=True)
     found = []
     threads = [threading.Thread(target=lambda: found.append(compiled_tokenizer(text))) for _ in range(8)]
@@ -299,7 +299,7 @@ def test_a_tokenizer_is_compiled_once_for_all_threads(tokenizer, monkeypatch):
     assert len({id(one) for one in found}) == 1
     for i in range(10):
         compiled_tokenizer(from_str(text).to_str() + " " * i)
-    assert len(transforms._compiled) <= transforms._KEPT_TOKENIZERS
+    assert len(compiled._compiled) <= compiled._KEPT_TOKENIZERS
 
 
 def test_transforms_travel_small(corpus, tmp_path):

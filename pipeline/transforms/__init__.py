@@ -1,0 +1,18 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Beam transforms: thin shells over the functions of this package, for our jobs and for graphs of your own.
+
+Two families. The jobs use the first, in which only split descriptors and names cross the runner:
+
+- `tokenizing.TokenizeSplits`: a split -> a committed shard, in one fused step;
+- `shuffling.SortSplits`, `FindMergedShards`, `MergeShards`: the same in two steps, where the documents are shuffled;
+- `counting.CountSplits`, `MergeCounts`: splits -> the counts artifact;
+- `training.TrainVocabulary`: the counts artifact -> tokenizers.
+
+The second exchanges columns, `pa.RecordBatch` of a few megabytes, and can be put together freely. Beam fuses
+neighbours, so batches between them cost nothing; a shuffle in between pays for every byte:
+
+- `documents.ReadDocuments`, `NormalizeDocuments`, `TokenizeDocuments`, `CountWords`.
+
+A tokenizer travels as the text of its `tokenizer.json`: a string, or a side input with one, and is compiled once per
+process. All transforms are deterministic, make no assumption on order or batching, and may be retried.
+"""

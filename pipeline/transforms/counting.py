@@ -1,0 +1,157 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Splits to the counts artifact, as transforms."""
+
+import dataclasses
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import apache_beam as beam
+from apache_beam.metrics.metric import Metrics
+
+from pipeline import count_finishing, counting
+from pipeline.config import InputConfig
+from pipeline.count_finishing import PartitionCounts
+from pipeline.count_partitions import N_PARTITIONS
+from pipeline.counting import SplitCounts
+from pipeline.limits import RejectLimits
+from pipeline.planning import COUNTING_STAGE, MERGING_STAGE
+from pipeline.splits import Split
+from pipeline.text_config import TextOptions
+from pipeline.train_config import CountsConfig
+from pipeline.transforms.compiled import compiled_tokenizer
+from pipeline.transforms.stages import StageReport, enter_stage
+
+COUNTS = CountsConfig()
+"""The `counts` section by default: every word is kept, whatever its source."""
+
+
+@dataclasses.dataclass
+class CountSplits(beam.PTransform):
+    """Counts the words of splits into files.
+
+    Input: splits as JSON. Output: `SplitCounts` as JSON. Memory: one batch and at most
+    `counting.MAX_COUNTER_BYTES` of distinct words per worker. Counters: bytes-in, documents-in, documents-rejected,
+    documents-filtered, splits-done.
+    """
+
+    input: InputConfig
+    output: str
+    tokenizer: str
+    """Its normalizer and pre-tokenizer say what a word is."""
+    counts: CountsConfig = COUNTS
+    n_partitions: int = N_PARTITIONS
+    """As for `MergeCounts`."""
+    text: TextOptions = dataclasses.field(default_factory=TextOptions)
+    """What happens to text before that."""
+
+    def expand(self, splits: Any) -> Any:  # noqa: D102
+        return splits | "CountSplit" >> beam.ParDo(_CountSplitsFn(self)).with_output_types(str)
+
+
+class _CountSplitsFn(beam.DoFn):
+    def __init__(self, parameters: CountSplits) -> None:
+        self._input, self._output, self._tokenizer = parameters.input, parameters.output, parameters.tokenizer
+        self._counts, self._n_partitions = parameters.counts, parameters.n_partitions
+        self._key = counting.count_key(parameters.input, parameters.counts, parameters.tokenizer, parameters.text)
+        self._text = parameters.text
+        self._report = StageReport(CountSplits, COUNTING_STAGE)
+
+    def process(self, element: str) -> Iterator[str]:
+        split = Split.from_json(element)
+        tokenizer = compiled_tokenizer(self._tokenizer)
+        with self._report.of(split.id) as on_batch:
+            counts = counting.count_split(
+                split,
+                self._input,
+                self._output,
+                tokenizer,
+                self._key,
+                self._counts,
+                self._n_partitions,
+                on_batch,
+                self._text,
+            )
+        yield counts.to_json()
+
+
+@dataclasses.dataclass
+class MergeCounts(beam.PTransform):
+    """Merges the counts of all splits into the counts artifact, a hash partition per element of work.
+
+    Input: `SplitCounts` as JSON. Output: one list, the `PartitionCounts` of the finished artifact as JSON, in order.
+    Memory: bounded, see `count_merging`; disk: all counts of splits, and a partition once more. With `max_words` the
+    partitions are merged twice, for what is dropped must be known first. Counter: words-out, the distinct ones.
+    """
+
+    output: str
+    key: str
+    tokenizer: str
+    """As for `CountSplits`."""
+    counts: CountsConfig = COUNTS
+    n_partitions: int = N_PARTITIONS
+    limits: RejectLimits = RejectLimits()  # noqa: RUF009  # frozen
+
+    def expand(self, counts: Any) -> Any:  # noqa: D102
+        splits = beam.pvalue.AsList(counts)
+        numbers = counts.pipeline | "Partitions" >> beam.Create(list(range(self.n_partitions)))
+        bound: Any = self.counts.min_count - 1
+        if self.counts.max_words is not None:
+            histograms = numbers | "Histogram" >> beam.Map(
+                _histogram, splits, self.output, self.counts.min_count
+            ).with_output_types(list[tuple[int, int]])
+            found = (
+                counts.pipeline
+                | "ForBound" >> beam.Create([self.counts])
+                | "FindBound" >> beam.Map(_find_bound, beam.pvalue.AsList(histograms)).with_output_types(int)
+            )
+            bound = beam.pvalue.AsSingleton(found)
+        merge = beam.ParDo(_MergePartitionFn(self), splits, bound)
+        partitions = numbers | "MergePartition" >> merge.with_output_types(str)
+        return (
+            counts.pipeline
+            | "Once" >> beam.Create([None])
+            | "FinishCounts"
+            >> beam.Map(_finish_counts, splits, beam.pvalue.AsList(partitions), self).with_output_types(list[str])
+        )
+
+
+def _histogram(partition: int, splits: Sequence[str], output: str, min_count: int) -> list[tuple[int, int]]:
+    enter_stage(MERGING_STAGE)
+    counts = map(SplitCounts.from_json, splits)
+    return count_finishing.histogram_partition(partition, counts, output, min_count)
+
+
+def _find_bound(config: CountsConfig, histograms: Sequence[Sequence[tuple[int, int]]]) -> int:
+    return count_finishing.find_bound(histograms, config)
+
+
+class _MergePartitionFn(beam.DoFn):
+    def __init__(self, parameters: MergeCounts) -> None:
+        self._parameters = parameters
+        self._words = Metrics.counter(MergeCounts, "words-out")
+
+    def process(self, element: int, splits: Sequence[str], bound: int) -> Iterator[str]:
+        enter_stage(MERGING_STAGE)
+        merged = count_finishing.merge_partition(
+            element,
+            self._parameters.n_partitions,
+            map(SplitCounts.from_json, splits),
+            self._parameters.output,
+            self._parameters.counts.by,
+            bound,
+        )
+        self._words.inc(merged.file.rows or 0)
+        yield merged.to_json()
+
+
+def _finish_counts(_: None, splits: Sequence[str], partitions: Sequence[str], parameters: MergeCounts) -> list[str]:
+    finished = count_finishing.finish_counts(
+        [SplitCounts.from_json(text) for text in splits],
+        [PartitionCounts.from_json(text) for text in partitions],
+        parameters.output,
+        parameters.key,
+        parameters.tokenizer,
+        parameters.counts.by,
+        parameters.limits,
+    )
+    return [counts.to_json() for counts in finished]

@@ -1,0 +1,47 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the steps of a job tell of themselves, to Beam's counters and to whoever watches this process."""
+
+import contextlib
+from collections.abc import Iterator
+
+import apache_beam as beam
+from apache_beam.metrics.metric import Metrics
+
+from pipeline import counting, progress
+
+
+class StageReport:
+    """What a step over splits tells Beam, in counters, and whoever watches this process."""
+
+    def __init__(self, transform: type[beam.PTransform], stage: str) -> None:
+        self._stage = stage
+        names = ("bytes-in", "documents-in", "documents-rejected", "tokens-out", "documents-filtered")
+        self._counters = [Metrics.counter(transform, name) for name in names]
+        self._done = Metrics.counter(transform, "splits-done")
+
+    @contextlib.contextmanager
+    def of(self, split_id: str) -> Iterator[counting.OnBatch]:
+        """Yields what is to be called after each batch of a split, or of a shard."""
+        totals = [0, 0, 0, 0, 0]
+        watcher = progress.current()
+
+        def on_batch(n_bytes: int, n_documents: int, n_rejected: int, n_tokens: int, n_filtered: int) -> None:
+            for i, number in enumerate((n_bytes, n_documents, n_rejected, n_tokens, n_filtered)):
+                totals[i] += number
+            if watcher is not None:
+                n_records = n_documents + n_rejected + n_filtered
+                watcher.advance(self._stage, split_id, n_bytes, n_rejected, n_tokens, n_records)
+
+        yield on_batch
+        for counter, number in zip(self._counters, totals, strict=True):
+            counter.inc(number)
+        self._done.inc()
+        if watcher is not None:
+            watcher.finish(self._stage, split_id)
+
+
+def enter_stage(stage: str) -> None:
+    """Tells whoever watches this process that it now works on `stage`, which is not measured by its splits."""
+    watcher = progress.current()
+    if watcher is not None:
+        watcher.enter(stage)

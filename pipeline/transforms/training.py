@@ -1,0 +1,40 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The counts artifact to vocabularies, as a transform."""
+
+import dataclasses
+from collections.abc import Sequence
+from typing import Any
+
+import apache_beam as beam
+
+from pipeline.config import TokenizerConfig
+from pipeline.counts import open_counts
+from pipeline.planning import TRAINING_STAGE
+from pipeline.training import train_vocabularies
+from pipeline.transforms.stages import enter_stage
+
+
+@dataclasses.dataclass
+class TrainVocabulary(beam.PTransform):
+    """Trains vocabularies on a counts artifact.
+
+    Input: one element, whatever it is, once the artifact is finished. Output: one list of `training.Vocabulary` as
+    JSON: each a `tokenizer.json` as text, with the truncation and padding that the config asks for, and its training
+    record. Memory: all distinct words of the artifact, on one worker. Deterministic: a function of the counts and the
+    config.
+    """
+
+    config: TokenizerConfig
+    counts: str
+    """The folder of the artifact."""
+    span_tokens: Sequence[str] = ()
+    """Tokens of spans, special tokens like those of the config."""
+
+    def expand(self, finished: Any) -> Any:  # noqa: D102
+        return finished | "Train" >> beam.Map(_train, self).with_output_types(list[str])
+
+
+def _train(_: Any, parameters: TrainVocabulary) -> list[str]:
+    enter_stage(TRAINING_STAGE)
+    vocabularies = train_vocabularies(open_counts(parameters.counts), parameters.config, tuple(parameters.span_tokens))
+    return [vocabulary.to_json() for vocabulary in vocabularies]
