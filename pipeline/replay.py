@@ -23,6 +23,8 @@ from pipeline.readers import Wanted
 from pipeline.shuffling.shards import plan_shards, runs_of
 from pipeline.splits import MAX_PIECES, Piece, name_splits
 from pipeline.tokenizing import merge_planned, tokenize_split
+from pipeline.verify import verify
+from pipeline.verify_report import VerifyReport
 from tokenizer import Tokenizer
 
 COMMITTED = "committed"
@@ -80,11 +82,28 @@ def replay(config: Config) -> Mapping[str, Any]:
     for shard in shards:
         merge_planned(shard, [runs_of(entry) for entry in entries], inside, tokenizer)
     built, _ = finish_output(inside, job, splits, tokenizer)
-    check_books(found, built)
+    _check_books(found, built)
     return built
 
 
-def check_books(found: Mapping[str, Any], replayed: Mapping[str, Any]) -> None:
+def verify_replay(output: str, report: VerifyReport) -> None:
+    """Adds to the report of a job's folder the proof of its replay, where there is one and the job is proven."""
+    folder = storage.join(output, REPLAY)
+    if not report.is_proven or not storage.exists(storage.join(folder, manifest.MANIFEST)):
+        return
+    replayed = verify(folder)
+    replayed.problems = [f"{REPLAY}/{problem}" for problem in replayed.problems]
+    report.merge(replayed)
+    found = manifest.read(folder)
+    try:
+        if found["replay_of"] != _manifest_digest(output):
+            raise BooksError(f"{REPLAY}: of another run of the job; run tokenmill replay again")
+        _check_books(manifest.read(output), found)
+    except BooksError as error:
+        report.problems.append(str(error))
+
+
+def _check_books(found: Mapping[str, Any], replayed: Mapping[str, Any]) -> None:
     """Checks that a replay has read the rejected records of the job it completes, all of them and no other.
 
     Args:
@@ -101,7 +120,7 @@ def check_books(found: Mapping[str, Any], replayed: Mapping[str, Any]) -> None:
         raise BooksError(f"{REPLAY}: {n_again} records read again != {n_rejected} rejected by the job")
 
 
-def manifest_digest(output: str) -> str:
+def _manifest_digest(output: str) -> str:
     """Returns the sha256 of the manifest that a replay completes."""
     return ledger.describe(output, manifest.MANIFEST).sha256
 
@@ -133,7 +152,7 @@ def _compare(section: str, then: Any, now: Any) -> Iterator[tuple[str, Any, Any]
 
 def _job_of(output: str, config: Config, found: Mapping[str, Any]) -> Job:
     job = Job.of("replay", config, found["tokenizer"]["digest"])
-    return Job({**job.parts, "replay_of": manifest_digest(output)})
+    return Job({**job.parts, "replay_of": _manifest_digest(output)})
 
 
 def _groups(output: str, found: Mapping[str, Any]) -> Iterator[list[tuple[Piece, np.ndarray | None]]]:

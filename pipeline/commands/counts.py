@@ -6,7 +6,9 @@ import re
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
-# The rest is imported by the command that needs it: `--help` must not wait for Arrow or kernels.
+from pipeline.commands.arguments import natural
+from pipeline.commands.reporting import DONE, mistakes
+
 if TYPE_CHECKING:
     from pipeline.count_arithmetic import Term
     from pipeline.counts import CountsArtifact
@@ -14,14 +16,14 @@ if TYPE_CHECKING:
 _NAMED = re.compile(r"([\w.-]+)=(.+)")
 
 
-def add_parser(commands: Any) -> None:
-    """Adds the command to a parser's commands."""
+def add_parsers(commands: Any) -> None:
+    """Adds the command to the commands of a parser."""
     parser = commands.add_parser("counts", help="show, merge, weight and subtract word counts that exist")
     actions = parser.add_subparsers(title="actions", metavar="ACTION", required=True)
 
     show = actions.add_parser("show", help="what counts are of, how many, and the most frequent words")
     show.add_argument("counts", metavar="FOLDER", help="an output folder with counts, or the folder counts in it")
-    show.add_argument("--top", type=_natural, default=10, metavar="N", help="most frequent words to show (10)")
+    show.add_argument("--top", type=natural, default=10, metavar="N", help="most frequent words to show (10)")
     show.set_defaults(command=_show)
 
     merge = actions.add_parser(
@@ -49,12 +51,6 @@ def add_parser(commands: Any) -> None:
     subtract.set_defaults(command=_subtract)
 
 
-def _natural(text: str) -> int:
-    if not text.isdecimal():
-        raise argparse.ArgumentTypeError(f"must be a number, got {text!r}")
-    return int(text)
-
-
 def _weight(text: str) -> tuple[str, Fraction]:
     name, equals, number = text.rpartition("=")
     try:
@@ -66,18 +62,20 @@ def _weight(text: str) -> tuple[str, Fraction]:
     return name, weight
 
 
-def _show(options: argparse.Namespace) -> None:
+def _show(options: argparse.Namespace) -> int:
     from pipeline.count_arithmetic import top_words
     from pipeline.counts import open_counts
 
-    artifact = open_counts(options.counts)
-    for line in describe(artifact):
-        print(line)
-    for word, count in top_words(artifact, options.top) if options.top else ():
-        print(f"{count:>16,}  {word!r}")
+    with mistakes():
+        artifact = open_counts(options.counts)
+        for line in _describe(artifact):
+            print(line)
+        for word, count in top_words(artifact, options.top) if options.top else ():
+            print(f"{count:>16,}  {word!r}")
+    return DONE
 
 
-def describe(artifact: "CountsArtifact") -> list[str]:
+def _describe(artifact: "CountsArtifact") -> list[str]:
     """Returns what an artifact holds, a line for each thing."""
     report = artifact.report
     totals, pruned, words = report["totals"], report["pruned"], artifact.words
@@ -110,21 +108,25 @@ def _type_of(component: Any) -> str:
     return f"{component['type']}({', '.join(map(_type_of, parts))})" if parts else str(component["type"])
 
 
-def _merge(options: argparse.Namespace) -> None:
+def _merge(options: argparse.Namespace) -> int:
     from pipeline import count_arithmetic
 
-    terms = [_term(text) for text in options.counts]
-    count_arithmetic.check_terms(terms)
-    weights = count_arithmetic.weights_of(terms, dict(options.weight), options.temperature)
-    _report(count_arithmetic.merge(terms, options.out, weights), options.out)
+    with mistakes():
+        terms = [_term(text) for text in options.counts]
+        count_arithmetic.check_terms(terms)
+        weights = count_arithmetic.weights_of(terms, dict(options.weight), options.temperature)
+        _report(count_arithmetic.merge(terms, options.out, weights), options.out)
+    return DONE
 
 
-def _subtract(options: argparse.Namespace) -> None:
+def _subtract(options: argparse.Namespace) -> int:
     from pipeline import count_arithmetic
 
-    whole, part = _term(options.counts), _term(options.part)
-    count_arithmetic.check_terms([whole, part])
-    _report(count_arithmetic.subtract(whole, part, options.out), options.out)
+    with mistakes():
+        whole, part = _term(options.counts), _term(options.part)
+        count_arithmetic.check_terms([whole, part])
+        _report(count_arithmetic.subtract(whole, part, options.out), options.out)
+    return DONE
 
 
 def _term(text: str) -> "Term":
@@ -136,6 +138,6 @@ def _term(text: str) -> "Term":
 
 
 def _report(artifact: "CountsArtifact", output: str) -> None:
-    for line in describe(artifact):
+    for line in _describe(artifact):
         print(line)
     print(f"in {output}")

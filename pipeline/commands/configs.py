@@ -1,0 +1,48 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What is done with a config alone: `tokenmill fidelity` and `schema`."""
+
+import argparse
+import sys
+from typing import Any
+
+from pipeline.commands.arguments import add_set, positive
+from pipeline.commands.reporting import DONE, mistakes
+
+
+def add_parsers(commands: Any) -> None:
+    """Adds these to the commands of a parser."""
+    fidelity = commands.add_parser("fidelity", help="measure what steps, tokenizer and OOV policy lose of the input")
+    fidelity.add_argument("config", metavar="CONFIG", help="a YAML file with tokenizer.file")
+    add_set(fidelity)
+    fidelity.add_argument("--documents", type=positive, default=1000, metavar="N", help="at most (1000)")
+    fidelity.add_argument("--json", action="store_true", help="print all of it as JSON")
+    fidelity.set_defaults(command=_fidelity)
+
+    schema = commands.add_parser("schema", help="print the JSON Schema of a config, for editors")
+    schema.set_defaults(command=_schema)
+
+
+def _fidelity(options: argparse.Namespace) -> int:
+    from pipeline import fidelity, ledger
+    from pipeline.config import load_config
+
+    with mistakes():
+        report = fidelity.measure(load_config(options.config, options.overrides, "tokenize"), options.documents)
+    if options.json:
+        sys.stdout.write(ledger.to_json(report).decode())
+        return DONE
+    from rich.console import Console
+
+    console = Console(highlight=False)
+    for part in fidelity.render(report):
+        console.print(part, soft_wrap=isinstance(part, str), markup=False)
+    return DONE
+
+
+def _schema(options: argparse.Namespace) -> int:
+    import json
+
+    from pipeline.config import json_schema
+
+    print(json.dumps(json_schema(), indent=2))
+    return DONE

@@ -1,0 +1,133 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The jobs: `tokenmill run`, `count`, `train` and `tokenize`."""
+
+import argparse
+import contextlib
+import sys
+import time
+from typing import TYPE_CHECKING, Any
+
+from pipeline.commands.arguments import add_set, positive
+from pipeline.commands.reporting import DONE, FAILED, STOPPED, Mistake, mistakes, say
+from pipeline.runners import MODES
+
+if TYPE_CHECKING:
+    from pipeline.output_folder import Mode
+    from pipeline.planning import JobPlan
+    from pipeline.runners import RunnerSettings
+
+JOBS = {
+    "run": "train a vocabulary where the config says so, then tokenize: all of it as one graph",
+    "count": "count the words of the input",
+    "train": "count, or take counts that exist, then train vocabularies",
+    "tokenize": "tokenize with a tokenizer that exists",
+}
+
+
+def add_parsers(commands: Any) -> None:
+    """Adds the jobs to the commands of a parser."""
+    for name, what in JOBS.items():
+        job = commands.add_parser(name, help=what, description=f"{what[0].upper()}{what[1:]}.")
+        job.add_argument("config", metavar="CONFIG", help="a YAML file; `tokenmill schema` says what may be in it")
+        add_set(job)
+        folder = job.add_mutually_exclusive_group()
+        folder.add_argument("--resume", action="store_true", help="go on with what this job left in the output folder")
+        folder.add_argument("--overwrite", action="store_true", help="remove what an earlier job left there")
+        job.add_argument("--workers", type=positive, metavar="N", help="default: the cores this process may use")
+        job.add_argument(
+            "--mode",
+            choices=MODES,
+            help="where local workers live; default: threads, hybrid on many cores",
+        )
+        job.add_argument("--debug", action="store_true", help="show Beam's log, and tracebacks of errors")
+        job.set_defaults(command=_run_job, job=name)
+
+
+def _run_job(options: argparse.Namespace) -> int:
+    from pipeline.config import load_config
+    from pipeline.runners import choose_runner, configure_logging
+
+    with mistakes():
+        config = load_config(options.config, options.overrides, options.job)
+        settings = choose_runner(options.beam_args, mode=options.mode, workers=options.workers)
+    configure_logging(debug=options.debug)
+
+    from pipeline.planning import plan_job
+
+    started = time.monotonic()
+    with mistakes():
+        plan = plan_job(options.job, config)
+    try:
+        _execute(options, plan, settings)
+    except Mistake:
+        raise
+    except KeyboardInterrupt:
+        return _report_stop()
+    except Exception as error:  # a runner, its workers and any file system may fail with anything; the user gets a line
+        return _report_failure(error, options.debug)
+
+    from rich.console import Console
+
+    from pipeline.summary import summarize
+
+    Console(highlight=False, soft_wrap=True).print(summarize(config.output.path, time.monotonic() - started))
+    return DONE
+
+
+def _execute(options: argparse.Namespace, plan: "JobPlan", settings: "RunnerSettings") -> None:
+    """Runs the job of `plan`; shows its progress on stderr."""
+    import apache_beam as beam
+
+    from pipeline import display, jobs, planning, progress
+    from pipeline.limits import RejectLimits
+    from pipeline.runners import open_runner
+
+    mode: Mode = "resume" if options.resume else "overwrite" if options.overwrite else "new"
+    with contextlib.ExitStack() as stack:
+        with mistakes():
+            runner, runner_options = stack.enter_context(open_runner(settings, debug=options.debug))
+            planning.prepare(plan, mode)
+        say(
+            f"{options.job}: {display.megabytes(plan.n_bytes)} in {len(plan.splits)} "
+            f"{'split' if len(plan.splits) == 1 else 'splits'}, {settings}"
+        )
+        pipeline = beam.Pipeline(runner=runner, options=runner_options)
+        jobs.build(pipeline, plan)
+        watched = progress.Progress(plan.stages(), RejectLimits.of(plan.config.input))
+        if settings.in_process:
+            stack.enter_context(progress.reporting_to(watched))
+            source: progress.Source = watched
+        else:
+            source = progress.FolderProgress(plan.config.output.path, plan.stages())
+        stack.enter_context(display.show(source, sys.stderr))
+        try:
+            result = pipeline.run()
+            state = result.wait_until_finish()
+        except BaseException:
+            # Ctrl-C too: workers that live in this process go on unless told, and stop at their next batch.
+            watched.cancel()
+            raise
+        if state != "DONE":
+            raise RuntimeError(f"{settings} ended the job in state {state}; its own log says why")
+
+
+def _report_failure(error: Exception, debug: bool) -> int:
+    from pipeline.runners import explain
+
+    if debug:
+        import traceback
+
+        traceback.print_exception(error)
+    reason = explain(error)
+    if reason == "KeyboardInterrupt":  # of a worker in the thread that Python interrupts
+        return _report_stop()
+    for line in f"failed: {reason}".splitlines():
+        say(line)
+    if not debug:
+        say("what is committed is kept: --resume goes on from there, --debug shows where it failed")
+    return FAILED
+
+
+def _report_stop() -> int:
+    say("stopped; what is committed is kept: the same command with --resume goes on from there")
+    return STOPPED

@@ -1,0 +1,133 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What looks at the results of a job, proves or completes them: `tokenmill inspect`, `verify` and `replay`."""
+
+import argparse
+import time
+from typing import Any
+
+from pipeline import storage
+from pipeline.commands.arguments import add_set, natural, positive, share
+from pipeline.commands.reporting import DONE, FAILED, mistakes, say
+
+
+def add_parsers(commands: Any) -> None:
+    """Adds these to the commands of a parser."""
+    inspect = commands.add_parser("inspect", help="show rows of a shard as text, with token boundaries")
+    inspect.add_argument("target", metavar="SHARD|FOLDER|CONFIG", help="a shard, an output folder, or its config")
+    add_set(inspect)
+    inspect.add_argument("--rows", type=positive, default=5, metavar="N", help="how many rows (5)")
+    inspect.add_argument("--start", type=natural, default=0, metavar="N", help="number of the first row (0)")
+    inspect.add_argument("--tokens", type=positive, default=200, metavar="N", help="tokens to show of a row (200)")
+    inspect.add_argument("--tokenizer", metavar="FILE", help="default: vocab/tokenizer.json beside the shard")
+    inspect.set_defaults(command=_inspect)
+
+    verify = commands.add_parser("verify", help="read an output folder again and prove its manifest")
+    verify.add_argument("target", metavar="FOLDER|CONFIG", help="an output folder, or its config")
+    add_set(verify)
+    verify.add_argument(
+        "--deep",
+        type=share,
+        nargs="?",
+        const=0.01,
+        metavar="SHARE",
+        help="also tokenize this share of the splits again, from the input, and compare (0.01; at least 3 splits)",
+    )
+    verify.set_defaults(command=_verify)
+
+    replay = commands.add_parser("replay", help="tokenize the rejected records of a finished job again, after a fix")
+    replay.add_argument("config", metavar="CONFIG", help="of the job; in input its fields and limits may have changed")
+    add_set(replay)
+    replay.set_defaults(command=_replay)
+
+
+def _inspect(options: argparse.Namespace) -> int:
+    from rich.console import Console
+
+    from pipeline import inspect
+
+    console = Console(highlight=False)
+    with mistakes():
+        shard = _find_shard(options)
+        tokenizer = inspect.find_tokenizer(shard, options.tokenizer)
+        console.print(shard, style="dim", soft_wrap=True)
+        for row in inspect.rows(shard, options.start, options.rows):
+            console.print(inspect.render(row, tokenizer, options.tokens), soft_wrap=True)
+    return DONE
+
+
+def _find_shard(options: argparse.Namespace) -> str:
+    """Returns the shard itself, or the first one with rows of an output folder."""
+    from pipeline import manifest
+
+    if options.target.endswith((".parquet", ".tfrecord", ".tfrecord.gz")):
+        if not storage.exists(options.target):
+            raise FileNotFoundError(f"{options.target}: there is no such shard")
+        return str(options.target)
+    output = _find_output(options)
+    shards = manifest.read(output)["shards"]
+    if not shards:
+        raise ValueError(f"{output!r} holds no shards: its job did not tokenize")
+    chosen = next((shard for shard in shards if shard["rows"]), shards[0])
+    return storage.join(output, chosen["file"])
+
+
+def _find_output(options: argparse.Namespace) -> str:
+    """Returns the output folder itself, or that of a config."""
+    if options.target.endswith((".yaml", ".yml")):
+        from pipeline.config import load_config
+
+        return load_config(options.target, options.overrides).output.path
+    if options.overrides:
+        raise ValueError("--set changes a config, but the target is none")
+    return str(options.target)
+
+
+def _verify(options: argparse.Namespace) -> int:
+    from pipeline import replay, verify
+    from pipeline.display import megabytes
+
+    started = time.monotonic()
+    with mistakes():
+        output = _find_output(options)
+        report = verify.verify(output)
+        replay.verify_replay(output, report)
+        again = None
+        if options.deep is not None and report.is_proven:
+            from pipeline.deep import verify_deep
+
+            again = verify_deep(output, options.deep)
+            report.problems += again.problems
+    for problem in report.problems:
+        print(problem)
+    seconds = time.monotonic() - started
+    read = f"{report.n_files:,} files, {megabytes(report.n_bytes)}, {report.n_rows:,} rows, {report.n_tokens:,} tokens"
+    n_problems = len(report.problems)
+    verdict = "proven" if report.is_proven else f"{n_problems} {'problem' if n_problems == 1 else 'problems'}"
+    print(f"{output}: {verdict}; read {read} in {seconds:.1f} s")
+    if again is not None:
+        done = f"{again.n_files:,} splits, {megabytes(again.n_bytes)}, {again.n_rows:,} rows, {again.n_tokens:,} tokens"
+        print(f"{output}: tokenized again: {done}")
+    return DONE if report.is_proven else FAILED
+
+
+def _replay(options: argparse.Namespace) -> int:
+    from pipeline.config import load_config
+    from pipeline.ledger import BooksError
+    from pipeline.replay import COMMITTED, replay
+
+    with mistakes():
+        config = load_config(options.config, options.overrides)
+        try:
+            totals = replay(config)["totals"]
+        except BooksError as error:
+            say(f"failed: {error}")
+            return FAILED
+    rejected = sum(totals["rejected"].values())
+    filtered = {rule: n for rule, n in totals["filtered"].items() if rule != COMMITTED}
+    n_records = totals["n_documents"] + rejected + sum(filtered.values())
+    left_out = "".join(f", {n:,} left out by {rule}" for rule, n in filtered.items())
+    print(
+        f"{config.output.path}: {n_records:,} rejected records read again: "
+        f"{totals['n_documents']:,} documents in replay/, {rejected:,} rejected again{left_out}"
+    )
+    return DONE
