@@ -131,7 +131,7 @@ def _work(numbers: list[int], folder: Path, writer: int) -> None:
 def run_one(number: int, folder: Path) -> str:
     """Makes and runs one input; returns "proven: kind", "refused: kind" or what is wrong."""
     from pipeline import finishing, planning, tokenizing, verify
-    from pipeline.config import load_config
+    from pipeline.config_file import load_config
     from pipeline.transforms.compiled import compiled_tokenizer
 
     made = hostile_inputs.make(number, folder)

@@ -5,21 +5,11 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from pipeline import (
-    count_finishing,
-    counting,
-    job_record,
-    ledger,
-    manifest,
-    output_folder,
-    progress,
-    storage,
-    training,
-    writers,
-)
-from pipeline.config import Config, Job
+from pipeline import count_finishing, counting, ledger, manifest, output_folder, progress, storage, training, writers
+from pipeline.config import Config, JobName
 from pipeline.count_finishing import PartitionCounts
 from pipeline.counts import open_counts
+from pipeline.job_record import Job
 from pipeline.packing import packing_tokens
 from pipeline.shuffling.shards import PlannedShard, plan_shards
 from pipeline.splits import Split, plan_splits
@@ -43,10 +33,10 @@ _HALF_WRITTEN = re.compile(r"\.[0-9a-f]{32}\.tmp$")
 class JobPlan:
     """A job that can start."""
 
-    name: Job
+    name: JobName
     """What is done; `run` with a tokenizer that exists is `tokenize`."""
     config: Config
-    job: job_record.Job
+    job: Job
     splits: list[Split]
     tokenizer_json: str | None
     """Of the tokenizer to tokenize with, where there is one already."""
@@ -104,7 +94,7 @@ class JobPlan:
         return count_finishing.load_finished(self.splits, self.config.output.path, key)
 
 
-def plan_job(name: Job, config: Config) -> JobPlan:
+def plan_job(name: JobName, config: Config) -> JobPlan:
     """Finds out what a job will do; reads the tokenizer and looks at every input file, writes nothing.
 
     Raises:
@@ -132,7 +122,7 @@ def plan_job(name: Job, config: Config) -> JobPlan:
         kind = OSError if isinstance(error, OSError) else ValueError
         problems.append(kind(f"tokenizer.file: {error}" if config.tokenizer.file else f"tokenizer: {error}"))
     name = "tokenize" if name == "run" and not trains else name
-    job = job_record.Job.of(name, config, digest, counts_digest)
+    job = Job.of(name, config, digest, counts_digest)
     splits: list[Split] = []
     try:
         if tokenizes or counting_json is not None:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from pipeline import schemas
-from pipeline.config import load_config
+from pipeline.config_file import load_config
 from pipeline.readers import REASONS
 from pipeline.splits import FORMATS
 

@@ -24,7 +24,7 @@ def add_parsers(commands: Any) -> None:
 
 def _fidelity(options: argparse.Namespace) -> int:
     from pipeline import fidelity, ledger
-    from pipeline.config import load_config
+    from pipeline.config_file import load_config
 
     with mistakes():
         report = fidelity.measure(load_config(options.config, options.overrides, "tokenize"), options.documents)

@@ -44,7 +44,7 @@ def add_parsers(commands: Any) -> None:
 
 
 def _run_job(options: argparse.Namespace) -> int:
-    from pipeline.config import load_config
+    from pipeline.config_file import load_config
     from pipeline.runners import choose_runner, configure_logging
 
     with mistakes():

@@ -74,7 +74,7 @@ def _find_shard(options: argparse.Namespace) -> str:
 def _find_output(options: argparse.Namespace) -> str:
     """Returns the output folder itself, or that of a config."""
     if options.target.endswith((".yaml", ".yml")):
-        from pipeline.config import load_config
+        from pipeline.config_file import load_config
 
         return load_config(options.target, options.overrides).output.path
     if options.overrides:
@@ -111,7 +111,7 @@ def _verify(options: argparse.Namespace) -> int:
 
 
 def _replay(options: argparse.Namespace) -> int:
-    from pipeline.config import load_config
+    from pipeline.config_file import load_config
     from pipeline.ledger import BooksError
     from pipeline.replay import COMMITTED, replay
 

@@ -10,9 +10,7 @@ from pydantic import ValidationError
 
 from pipeline.config import (
     BYTE_TOKENS,
-    MAX_CONFIG_BYTES,
     Config,
-    ConfigError,
     InputConfig,
     OutputConfig,
     PaddingConfig,
@@ -20,8 +18,8 @@ from pipeline.config import (
     TrainConfig,
     TruncationConfig,
     json_schema,
-    load_config,
 )
+from pipeline.config_file import MAX_CONFIG_BYTES, ConfigError, load_config
 
 MINIMAL = """
 input:     {paths: ["corpus/*.jsonl"], format: auto, text_field: text, id_field: id}
@@ -312,7 +310,7 @@ def test_loading_imports_neither_beam_nor_the_engine(write):
     import sys
 
     code = (
-        "import sys; from pipeline.config import load_config; load_config(sys.argv[1]);"
+        "import sys; from pipeline.config_file import load_config; load_config(sys.argv[1]);"
         "sys.exit(any(m.split('.')[0] in {'apache_beam', 'numba', 'pyarrow', 'numpy'} for m in sys.modules))"
     )
     root = Path(__file__).parents[2]

@@ -11,7 +11,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from pipeline import balance, finishing, ledger, tokenizing
-from pipeline.config import Config, ConfigError, InputConfig, load_config
+from pipeline.config import Config, InputConfig
+from pipeline.config_file import ConfigError, load_config
 from pipeline.counting import count_key, count_split
 from pipeline.deep import verify_deep
 from pipeline.planning import plan_job, prepare

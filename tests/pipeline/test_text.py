@@ -11,7 +11,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from pipeline import jobs, manifest
-from pipeline.config import Config, ConfigError, json_schema, load_config
+from pipeline.config import Config, json_schema
+from pipeline.config_file import ConfigError, load_config
 from pipeline.counts import open_counts
 from pipeline.planning import plan_job, prepare
 from pipeline.runners import choose_runner, open_runner
