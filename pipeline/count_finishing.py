@@ -19,13 +19,13 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from pipeline import counting, ledger, manifest, storage
 from pipeline import counts as artifact
+from pipeline import ledger, manifest, split_counts, storage
 from pipeline.count_merging import merge_runs
-from pipeline.counting import GroupTotals, SplitCounts, Totals
 from pipeline.counts import Group, GroupRows, PartitionWriter, Pruning
 from pipeline.ledger import BooksError, FileRecord
 from pipeline.limits import RejectLimits
+from pipeline.split_counts import GroupTotals, SplitCounts, Totals
 from pipeline.splits import Split
 from pipeline.staging import Staging
 from pipeline.train_config import CountsConfig
@@ -46,12 +46,12 @@ class PartitionCounts:
 
     def to_json(self) -> str:
         """Returns this as JSON."""
-        return json.dumps({"format_version": counting.FORMAT_VERSION, **asdict(self)}, sort_keys=True)
+        return json.dumps({"format_version": split_counts.FORMAT_VERSION, **asdict(self)}, sort_keys=True)
 
     @classmethod
     def from_json(cls, text: str | bytes) -> Self:
         """Returns what `to_json` made `text` of; ValueError if it is something else."""
-        fields = counting.load_fields(text)
+        fields = split_counts.load_fields(text)
         groups = tuple(GroupRows(**(group | {"labels": tuple(group["labels"])})) for group in fields.pop("groups"))
         pruning, file = Pruning(**fields.pop("pruning")), FileRecord(**fields.pop("file"))
         alphabet = FileRecord(**fields.pop("alphabet"))
@@ -160,7 +160,7 @@ def finish_counts(
     n_counted = sum(counts.n_words for counts in partitions)
     if n_counted != totals.n_words:
         raise BooksError(f"counts: the words of all splits are {totals.n_words}, the sum of all counts is {n_counted}")
-    counting.check_totals("counts", totals)
+    split_counts.check_totals("counts", totals)
     characters = np.zeros(artifact.N_CODE_POINTS, np.int64)
     for counts in partitions:
         characters += _read_characters(storage.join(output, counts.alphabet.file))

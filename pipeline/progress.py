@@ -12,7 +12,7 @@ import json
 import threading
 import time
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -24,6 +24,12 @@ _POLL_SECONDS = 1.0
 _REMOTE_POLL_SECONDS = 10.0
 # What compressed text usually shrinks to; replaced by what this job's own files do as soon as one is done.
 _USUAL_RATIO = 0.3
+
+OnBatch = Callable[[int, int, int, int, int], None]
+"""Is called after each batch: bytes read, documents, rejected records, tokens and filtered documents of it.
+
+What it raises, `Cancelled` for one, stops the work.
+"""
 
 
 class Cancelled(Exception):  # noqa: N818  # a request, not an error

@@ -2,7 +2,7 @@
 """One split from reader to committed shard; in a job that shuffles, to runs, and those to shards. No Beam here."""
 
 import functools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -17,6 +17,7 @@ from pipeline.languages import LanguageCounts
 from pipeline.ledger import LedgerEntry
 from pipeline.limits import RejectLimits
 from pipeline.packing import PackingTokens, packing_tokens
+from pipeline.progress import OnBatch
 from pipeline.readers import ReadBatch, Wanted, read_split
 from pipeline.sharding import Shard
 from pipeline.shuffling.books import SplitRuns
@@ -29,9 +30,6 @@ from pipeline.text_counts import TextCounts
 from pipeline.writers import TokenizerInfo
 from tokenizer import Padding, Tokenizer, Truncation
 from tokenizer.kernels.compiling import kernel
-
-OnBatch = Callable[[int, int, int, int, int], None]
-"""Hears of progress: bytes read, documents, rejected records, tokens and filtered documents of one batch."""
 
 _PADDED_IDS = 4 << 20
 """Ids of padded rows to hold at a time: padding may turn 4 MiB of short documents into gigabytes."""

@@ -7,7 +7,7 @@ what it was, and a job that is finished needs its runs no more.
 
 import hashlib
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Self
 
@@ -17,6 +17,7 @@ from pipeline import balance, ledger, storage
 from pipeline.ledger import BooksError, FileRecord, LedgerEntry
 from pipeline.output_config import OutputConfig, ShuffleConfig
 from pipeline.packing import PackingTokens
+from pipeline.progress import OnBatch
 from pipeline.sharding import Shard
 from pipeline.shuffling.books import SplitRuns, Sums, sum_rows
 from pipeline.shuffling.columns import row_bytes
@@ -31,9 +32,6 @@ RUNS = "_runs"
 
 SHARD_BYTES = 32 << 20
 """Bytes of the input, as stored, for one shard, where the config does not say how many there are."""
-
-OnRows = Callable[[int, int, int, int, int], None]
-"""Hears of progress: bytes and rows of one batch, none rejected, its tokens, and none filtered."""
 
 
 @dataclass(frozen=True)
@@ -167,7 +165,7 @@ def merge_shard(
     info: TokenizerInfo,
     schema: pa.Schema,
     packing: PackingTokens | None = None,
-    on_rows: OnRows | None = None,
+    on_rows: OnBatch | None = None,
 ) -> ShardEntry:
     """Merges, writes and commits one shard; or returns its entry, without work, if that is done already.
 
@@ -181,7 +179,7 @@ def merge_shard(
       info: the tokenizer that made the ids.
       schema: of the rows of the runs.
       packing: the ids that packing adds; where `output.packing` is given.
-      on_rows: called after each batch; what it raises stops the attempt.
+      on_rows: called after each batch, whose own bytes stand for those read; what it raises stops the attempt.
 
     Raises:
       OSError: if a file cannot be read or written.

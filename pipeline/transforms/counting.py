@@ -12,9 +12,9 @@ from pipeline import count_finishing, counting
 from pipeline.config import InputConfig
 from pipeline.count_finishing import PartitionCounts
 from pipeline.count_partitions import N_PARTITIONS
-from pipeline.counting import SplitCounts
 from pipeline.limits import RejectLimits
 from pipeline.planning import COUNTING_STAGE, MERGING_STAGE
+from pipeline.split_counts import SplitCounts
 from pipeline.splits import Split
 from pipeline.text_config import TextOptions
 from pipeline.train_config import CountsConfig

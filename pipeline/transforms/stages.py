@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import apache_beam as beam
 from apache_beam.metrics.metric import Metrics
 
-from pipeline import counting, progress
+from pipeline import progress
 
 
 class StageReport:
@@ -20,7 +20,7 @@ class StageReport:
         self._done = Metrics.counter(transform, "splits-done")
 
     @contextlib.contextmanager
-    def of(self, split_id: str) -> Iterator[counting.OnBatch]:
+    def of(self, split_id: str) -> Iterator[progress.OnBatch]:
         """Yields what is to be called after each batch of a split, or of a shard."""
         totals = [0, 0, 0, 0, 0]
         watcher = progress.current()

@@ -26,9 +26,10 @@ from pipeline.count_finishing import (
     merge_partition,
 )
 from pipeline.count_partitions import N_PARTITIONS, partition_of, partitions_of
-from pipeline.counting import SplitCounts, Totals, check_sources, count_key, count_split
+from pipeline.counting import check_sources, count_key, count_split
 from pipeline.counts import open_counts
 from pipeline.ledger import BooksError
+from pipeline.split_counts import SplitCounts, Totals
 from pipeline.splits import plan_splits
 from pipeline.staging import Staging
 from pipeline.train_config import CountsConfig

@@ -15,8 +15,8 @@ from apache_beam.testing.util import assert_that, equal_to
 from pipeline import counting, job_record, ledger, output_folder, progress, schemas
 from pipeline.config import Config, InputConfig, OutputConfig, TokenizerConfig
 from pipeline.count_finishing import PartitionCounts
-from pipeline.counting import SplitCounts
 from pipeline.runners import choose_runner, open_runner
+from pipeline.split_counts import SplitCounts
 from pipeline.splits import plan_splits
 from pipeline.tokenizing import tokenizer_info
 from pipeline.train_config import CountsConfig, TrainConfig
