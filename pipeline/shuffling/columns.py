@@ -81,8 +81,12 @@ def _is_list(type_: pa.DataType) -> bool:
     return bool(pa.types.is_list(type_) or pa.types.is_large_list(type_))
 
 
+def element_of(type_: pa.DataType) -> pa.Field | None:
+    """Returns what a list or a string is made of; None for any other type."""
+    return _element(type_) if _is_list(type_) or _is_bytes(type_) else None
+
+
 def _element(type_: pa.DataType) -> pa.Field:
-    """Returns what a list or a string is made of."""
     return type_.value_field if _is_list(type_) else pa.field("byte", pa.uint8(), nullable=False)
 
 

@@ -43,6 +43,22 @@ def add_values(values: Any, starts: Any, stops: Any, firsts: Any, hashes: Any) -
 
 
 @kernel
+def copy_rows(values: Any, offsets: Any, begins: Any, out: Any) -> None:
+    """Copies rows to other places.
+
+    Args:
+      values: of any type.
+      offsets: int64[n + 1], where each row begins in `values`.
+      begins: int64[n], where each is to begin in `out`.
+      out: of the type of `values`, with room for every row.
+    """
+    for row in range(begins.size):
+        shift = begins[row] - offsets[row]
+        for i in range(offsets[row], offsets[row + 1]):
+            out[i + shift] = values[i]
+
+
+@kernel
 def fingerprint(keys: Any, hashes: Any, lengths: Any) -> Any:
     """Returns the sum modulo 2**64 of a hash of each row's key, of its values and of their number.
 

@@ -23,6 +23,14 @@ def fingerprint(rows: Iterable[tuple[int, Sequence[int]]]) -> int:
     return total & _MASK
 
 
+def arrange(rows: Sequence[object], places: Sequence[int]) -> list[object]:
+    """Returns rows, each at its place; see `arranging.arrange`."""
+    arranged: list[object] = [None] * len(rows)
+    for row, place in zip(rows, places, strict=True):
+        arranged[place] = row
+    return arranged
+
+
 def merge(runs: Iterable[Sequence[tuple[int, object]]], low: int, high: int) -> list[tuple[int, object]]:
     """Returns the rows, each a key and what belongs to it, with keys from `low` to below `high`, by key.
 

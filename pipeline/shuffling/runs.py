@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from pipeline import storage
 from pipeline.ledger import FileRecord
+from pipeline.shuffling.arranging import arrange
 from pipeline.shuffling.books import Run, SplitRuns, Sums, sum_rows
 from pipeline.shuffling.columns import read_columns, read_numbers, row_bytes, write_columns
 from pipeline.staging import StagedFile
@@ -30,7 +31,7 @@ _OPEN_FILES = 64
 
 
 class RunsWriter:
-    """Writes the documents of one split as sorted runs; holds those of one run about three times."""
+    """Writes the documents of one split as sorted runs; holds those of one run twice."""
 
     def __init__(self, file: StagedFile, padding_side: str | None, run_bytes: int) -> None:
         """Starts a file.
@@ -78,8 +79,10 @@ class RunsWriter:
         self._pending, self._n_pending = [], 0
         order = np.argsort(keys, kind="stable")
         positions = list(write_columns(self._file, [pa.array(keys[order]), pa.array(sizes[order])], _HEAD))
-        for field in schema:  # a column at a time, forgotten before the next: each is copied twice to be sorted
-            column = pa.concat_arrays(columns.pop(0)).take(pa.array(order))
+        places = np.empty_like(order)
+        places[order] = np.arange(order.size)
+        for field in schema:  # a column at a time, forgotten before the next
+            column = arrange(columns.pop(0), places, field)
             positions += write_columns(self._file, [column], pa.schema([field]))
         self.runs.append(Run(keys.size, tuple(positions)))
 

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from pipeline import schemas
 from pipeline.shuffling import columns, reference
+from pipeline.shuffling.arranging import arrange
 from pipeline.shuffling.books import SplitRuns, Sums, sum_doc_ids, sum_rows, sum_values
 from pipeline.shuffling.merging import N_KEYS, merge_range, shard_range
 from pipeline.shuffling.runs import RunFiles, RunReader, RunsWriter, open_runs
@@ -102,6 +103,21 @@ def test_columns_are_read_back_from_any_row_to_any_row(tmp_path_factory, rows, d
     assert found.to_pylist() == batch.slice(start, stop - start).to_pylist()
     # Each of the five levels of lists and strings has one position more than rows.
     assert columns.row_bytes(batch).sum() <= n_bytes <= columns.row_bytes(batch).sum() + 8 * 5
+
+
+@given(ROWS, st.data())
+def test_rows_are_arranged_as_the_slow_twin_arranges_them(rows, data):
+    batch = make_batch(rows)
+    places = np.array(data.draw(st.permutations(range(len(rows)))), np.int64)
+    cuts = sorted(data.draw(st.lists(st.integers(0, len(rows)), max_size=3)))
+    ends = [0, *cuts, len(rows)]
+    for field in WIDE:
+        column = batch.column(field.name)
+        parts = [column.slice(start, stop - start) for start, stop in pairwise(ends)]
+        found = arrange(parts, places, field)
+        found.validate(full=True)
+        assert found.type == field.type
+        assert found.to_pylist() == reference.arrange(column.to_pylist(), places.tolist())
 
 
 def test_a_file_that_is_cut_off_or_holds_something_else_is_an_error(tmp_path):
