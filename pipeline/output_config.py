@@ -51,7 +51,7 @@ class ShuffleConfig(Section):
     shards: Annotated[int, Field(ge=1, le=1 << 20)] | None = None
     """How many shards are written; null: one for every 32 MiB of the input, as it is stored."""
     run_bytes: Annotated[int, Field(ge=1, le=1 << 30)] = 32 << 20
-    """Bytes of tokens that a worker sorts at a time: it holds about three times as many, and no shard depends on it."""
+    """Bytes that a worker sorts at a time; it holds two to three times as many. No shard depends on it."""
 
 
 _COMPRESSIONS = {

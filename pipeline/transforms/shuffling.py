@@ -22,7 +22,7 @@ from pipeline.transforms.stages import StageReport
 class SortSplits(beam.PTransform):
     """Tokenizes splits into committed runs of sorted documents: the first step of a shuffle.
 
-    Input: splits as JSON. Output: `SplitRuns` of each as JSON. Memory: one batch, its tokens and a run, about three
+    Input: splits as JSON. Output: `SplitRuns` of each as JSON. Memory: one batch, its tokens and a run two to three
     times, per worker. Counters as of `TokenizeSplits`.
     """
 
