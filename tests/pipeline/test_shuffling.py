@@ -180,6 +180,26 @@ def test_shards_do_not_depend_on_how_much_is_held_at_a_time(work, monkeypatch):
     assert little.shards() == job.shards()
 
 
+def test_a_document_that_is_given_up_does_not_shift_the_keys_of_others(work, monkeypatch):
+    encode = Tokenizer.encode_arrow
+    job = work()
+    text = next(read_split(job.splits[0], job.config.input)).documents["text"][17]
+
+    def encode_or_give_up(self, texts, *rest):
+        if text in texts:
+            raise MemoryError
+        return encode(self, texts, *rest)
+
+    monkeypatch.setattr(Tokenizer, "encode_arrow", encode_or_give_up)
+    job.run()
+    ids = [row["doc_id"] for row in job.rows()]
+    n_given_up = N - len(ids)
+    assert 0 < n_given_up < N / 2
+    assert ids == [doc_id for _, doc_id in job.expected() if doc_id in set(ids)]
+    assert verify(str(job.output)).problems == []
+    assert sum(manifest.read(str(job.output))["totals"]["rejected"].values()) == n_given_up + 1
+
+
 def test_documents_of_equal_keys_are_in_the_order_of_the_input(work, tmp_path):
     # Files of one name in two folders: the same names and offsets, so the same keys.
     for folder in ("one", "two"):
