@@ -181,7 +181,7 @@ def _describe(details: ErrorDetails) -> str:
         allowed = re.findall(r"'([^']*)'", context["expected"])
         return f"{path}: {_short(value)}: allowed: {', '.join(allowed)}{did_you_mean(value, allowed)}"
     if kind == "list_type" and isinstance(value, str):
-        return f"{path}: {_short(value)}: must be a list; write [{value!r}]"
+        return f"{path}: {_short(value)}: must be a list; write [{_short(value)}]"
     if kind == "model_type":
         return f"{path}: {_short(value)}: must be a section with the keys {_listed(_keys_of(location))}"
     return f"{path}: {_short(value)}: {_EXPECTED.get(kind, '').format(**context) or details['msg'].lower()}"

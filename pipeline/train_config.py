@@ -153,9 +153,9 @@ class TrainConfig(Section):
     @classmethod
     def _fill_in(cls, data: Any) -> Any:
         """Gives every option of the model its default, so that a config says what is done."""
-        if not isinstance(data, dict) or data.get("model", "wordpiece") not in OPTIONS:
+        model = data.get("model", "wordpiece") if isinstance(data, dict) else None
+        if not isinstance(model, str) or model not in OPTIONS:
             return data
-        model = data.get("model", "wordpiece")
         options = OPTIONS[model]
         for key in cls.model_fields:
             if key in _OF_EVERY_MODEL or key in options or data.get(key) is None:

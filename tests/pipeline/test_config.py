@@ -267,8 +267,9 @@ def test_hostile_values_stay_one_short_line(write):
     billion_laughs = "a: &a [x, x, x, x, x, x, x, x, x]\n" + "".join(
         f"{chr(98 + i)}: &{chr(98 + i)} [{', '.join([f'*{chr(97 + i)}'] * 9)}]\n" for i in range(12)
     )
-    path = write(billion_laughs + "input: {paths: *m, text_field: *m}\noutput: &o {path: *o}\n")
-    for problem in problems_of(path):
+    problems = problems_of(write(billion_laughs + "input: {paths: *m, text_field: *m}\noutput: &o {path: *o}\n"))
+    problems += problems_of(write(f"input: {{paths: {'x' * 9999}}}\noutput: {{path: out}}\n"))
+    for problem in problems:
         assert len(problem) < 400
         assert "\n" not in problem
 
@@ -323,6 +324,8 @@ def test_loading_imports_neither_beam_nor_the_engine(write):
         ("{model: bpe, rule: frequency}", "rule: 'frequency': is an option of wordpiece, but model is 'bpe'"),
         ("{shrinking_factor: 0.5}", "shrinking_factor: 0.5: is an option of unigram, but model is 'wordpiece'"),
         ("{model: bert}", "model: 'bert': allowed: wordpiece, bpe, byte_level_bpe, unigram, wordlevel, char"),
+        ("{model: []}", "model: []: allowed: wordpiece, bpe, byte_level_bpe, unigram, wordlevel, char"),
+        ("{model: {a: b}}", "model: {'a': 'b'}: allowed: wordpiece, bpe, byte_level_bpe, unigram, wordlevel, char"),
         ("{vocab_size: []}", "vocab_size: []: must have at least 1 element"),
         ("{vocab_size: [8, '9']}", "vocab_size: [8, '9']: must be an integer"),
         ("{vocab_size: [8000, 0]}", "vocab_size: [8000, 0]: must be at least 1"),
