@@ -64,7 +64,7 @@ def count_key(
     decides = {
         "format_version": FORMAT_VERSION,
         "input": input_config.model_dump(exclude={"paths", "split_bytes", "max_rejected", "max_rejected_fraction"}),
-        "counts": counts.model_dump(),
+        "counts": counts.model_dump() | {"sources": list(counts.sources.items())},  # their order decides
         "normalizer": words["normalizer"],
         "pre_tokenizer": words["pre_tokenizer"],
         **({"text": text.parts()} if text else {}),

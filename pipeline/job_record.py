@@ -58,7 +58,7 @@ class Job:
         versions = {"pyarrow": pa.__version__, "tokenmill": VERSION}
         if config.output.compression == "gzip":
             versions["zlib"] = zlib.ZLIB_RUNTIME_VERSION
-        parts = {
+        parts: dict[str, Any] = {
             "config": config.model_dump(mode="json", exclude=places),
             "format_version": SHARD_FORMAT_VERSION,
             "job": name,
@@ -67,6 +67,8 @@ class Job:
             "unicode": dict(UNICODE_VERSIONS),
             "versions": versions,
         }
+        if config.counts.sources:
+            parts["sources"] = list(config.counts.sources)  # the first that matches counts, and keys are sorted below
         if config.text:
             parts["text"] = config.text.parts()
         return cls(json.loads(to_json(parts)))

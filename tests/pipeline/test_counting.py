@@ -221,6 +221,10 @@ def test_key_follows_what_decides_a_count():
     assert key == count_key(InputConfig(paths=["b"], split_bytes=1), CountsConfig(), TOKENIZER.to_str())
     assert key != count_key(InputConfig(paths=["a"], text_field="body"), CountsConfig(), TOKENIZER.to_str())
     assert key != count_key(config, CountsConfig(), Tokenizer.untrained_bert(lowercase=False).to_str())
+    sources = {"a": "a*", "other": "*"}
+    turned = dict(reversed(sources.items()))
+    first, second = (CountsConfig(by=["source"], sources=each) for each in (sources, turned))
+    assert count_key(config, first, TOKENIZER.to_str()) != count_key(config, second, TOKENIZER.to_str())
 
 
 def test_totals_add_up():

@@ -16,6 +16,7 @@ from pipeline.ledger import BooksError, FileRecord, LedgerEntry
 from pipeline.output_folder import prepare_output, publish
 from pipeline.splits import Piece, Split
 from pipeline.totals import check_inputs, identities
+from pipeline.train_config import CountsConfig
 
 
 def config_of(**sections):
@@ -131,6 +132,13 @@ def test_a_job_depends_on_all_else(sections):
     assert Job.of("tokenize", config_of(**sections), "digest").digest != JOB.digest
     assert Job.of("run", config_of(), "digest").digest != JOB.digest
     assert Job.of("tokenize", config_of(), "other").digest != JOB.digest
+
+
+def test_a_job_depends_on_the_order_of_sources():
+    sources = {"a": "a*", "other": "*"}
+    counts = (CountsConfig(by=["source"], sources=each) for each in (sources, dict(reversed(sources.items()))))
+    config, turned = (config_of().model_copy(update={"counts": each}) for each in counts)
+    assert Job.of("count", config, None).digest != Job.of("count", turned, None).digest
 
 
 def test_the_library_that_compresses_counts_only_where_it_is_used():
