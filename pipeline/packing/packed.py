@@ -77,6 +77,8 @@ def count(
             is_token = position < np.repeat(n_tokens, np.diff(offsets))
             _hash_segments(ids[is_token], numbers, sizes, lengths, hashes)
         np.add.at(lengths, numbers, sizes)
+    if not counted.n_documents:
+        has_documents = True  # no sequence means no tokens, which is a length too
     n_separators = (entry.packing or {})["n_separators"]
     if separator_id is not None:
         if counted.token_counts[separator_id] < n_separators:

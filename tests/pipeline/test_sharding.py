@@ -136,6 +136,15 @@ def test_packed_output_is_proven_in_every_format(work, packing):
     assert manifest.read(str(job.output))["packing"]["separator_id"] == separator
 
 
+def test_packed_documents_without_tokens_are_proven(work, tmp_path):
+    job = work(format=PACKABLE, packing={"length": 16})
+    (tmp_path / "a.jsonl").write_text('{"text": ""}\n' * 3)
+    job.splits = plan_splits(job.config.input, job.job.digest)
+    job.run()
+    assert job.rows(".parquet") == []
+    assert verify(str(job.output)).problems == []
+
+
 def test_a_lost_index_is_noticed_and_only_its_split_done_again(work):
     job = work(format=["parquet", "megatron"])
     job.run()
