@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 
 from pipeline import storage
 from pipeline.config import InputConfig
-from pipeline.readers.batches import Batcher, Part, Source
+from pipeline.readers.batches import Batcher, Part, Source, count_records
 from pipeline.readers.batches import ReadBatch as ReadBatch
 from pipeline.readers.choosing import Wanted as Wanted
 from pipeline.readers.jsonl import read_jsonl
@@ -38,7 +38,7 @@ def read_split(
       split: what to read, as planned.
       input: how to find documents in it.
       batch_bytes: size of a batch, all columns counted; a document that is larger comes alone.
-      wanted: the documents to give, before a sample is taken of them; None: all.
+      wanted: the records to give, before a sample is taken of them; None: all.
 
     Raises:
       OSError: when a file cannot be read or is shorter than it was when the split was planned.
@@ -48,17 +48,19 @@ def read_split(
     if batch_bytes < 1:
         raise ValueError(f"batch_bytes must be positive, got {batch_bytes!r}")
     names = [piece.name for piece in split.pieces]
-    for batch in _read_pieces(split, input, batch_bytes):
-        if wanted is not None:
-            batch = wanted.choose(batch)
+    for batch in _read_pieces(split, input, batch_bytes, wanted):
         yield batch if input.sample is None else sample_batch(batch, input.sample, input.sample_seed, names)
 
 
-def _read_pieces(split: "Split", config: InputConfig, batch_bytes: int) -> Iterator[ReadBatch]:
+def _read_pieces(split: "Split", config: InputConfig, batch_bytes: int, wanted: Wanted | None) -> Iterator[ReadBatch]:
     batcher = Batcher(batch_bytes)
     for index, piece in enumerate(split.pieces):
         for part in _read_piece(index, piece, config, batch_bytes):
-            yield from batcher.add(dataclasses.replace(part, piece=index))
+            part = dataclasses.replace(part, piece=index)
+            counts = count_records(part)
+            if wanted is not None:
+                part, counts = wanted.choose(part, counts)
+            yield from batcher.add(part, counts)
     yield from batcher.flush()
 
 

@@ -111,13 +111,8 @@ class Batcher:
         self._size = 0
         self._counts: dict[int, PieceCounts] = {}
 
-    def add(self, part: Part) -> Iterator[ReadBatch]:
-        """Takes the next part; yields the batch before it if both together are too large.
-
-        Raises:
-          RuntimeError: when documents, rejects and skipped bytes do not add up to the bytes of the part.
-        """
-        counts = _count(part)
+    def add(self, part: Part, counts: PieceCounts) -> Iterator[ReadBatch]:
+        """Takes the next part and what it counts; yields the batch before it if both together are too large."""
         # Everything counts, so that a file of empty documents or of nothing but rejects fills batches, too.
         size = sum(batch.nbytes for batch in (part.documents, part.rejects) if batch is not None)
         if self._parts and size and self._size + size > self._batch_bytes:
@@ -135,14 +130,13 @@ class Batcher:
             return
         documents = _concatenate([part.documents for part in self._parts])
         rejects = _concatenate([part.rejects for part in self._parts])
-        n_rejects = 0 if rejects is None else rejects.num_rows
         if documents is None:
             documents = pa.RecordBatch.from_pylist([], schema=schemas.DOCUMENTS)
         yield ReadBatch(
             documents=documents,
             rejects=rejects,
             n_bytes=sum(part.n_bytes for part in self._parts),
-            n_records=documents.num_rows + n_rejects,
+            n_records=sum(counts.n_records for counts in self._counts.values()),
             n_skipped_bytes=sum(part.n_skipped_bytes for part in self._parts),
             pieces=tuple(self._counts.items()),
         )
@@ -156,7 +150,12 @@ def _concatenate(batches: list[pa.RecordBatch | None]) -> pa.RecordBatch | None:
     return present[0] if len(present) == 1 else pa.concat_batches(present)
 
 
-def _count(part: Part) -> PieceCounts:
+def count_records(part: Part) -> PieceCounts:
+    """Returns what a part counts.
+
+    Raises:
+      RuntimeError: when documents, rejects and skipped bytes do not add up to the bytes of the part.
+    """
     counts = count_part(part.documents, part.rejects, part.n_bytes, part.n_skipped_bytes, part.sha256)
     if wrong := counts.imbalances():
         raise RuntimeError(f"{'; '.join(wrong)}; this is a bug in a reader")

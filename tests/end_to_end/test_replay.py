@@ -65,6 +65,20 @@ def test_only_the_rejected_records_are_tokenized_again(job, capsys):
     assert all(ids[row["doc_id"]] == row["input_ids"] for row in rows)
 
 
+def test_records_of_the_job_that_are_none_in_a_replay_are_left_out(make_job, tiny_vocab_file, tmp_path, capsys):
+    lines = [b'{"text": "the mill"}\n', b'{"body": "mill"}\n', b"not json\n", b'{"text": "mill"}\n']
+    (tmp_path / "a.jsonl.gz").write_bytes(gzip.compress(b"".join(lines), mtime=0))
+    table = pa.table({"text": ["the", None, "mill"], "body": [None, "mill", None]})
+    pq.write_table(table, tmp_path / "b.parquet")
+    paths = [str(tmp_path / name) for name in ("a.jsonl.gz", "b.parquet")]
+    job = make_job("job", input={"paths": paths}, tokenizer={"file": str(tiny_vocab_file)})
+    assert job.run("tokenize", "--workers", "1") == 0
+    assert job.manifest()["totals"]["rejected"] == {"missing_field": 1, "not_json": 1, "null_text": 1}
+    assert job.run("replay", "--set", "input.text_field=body") == 0
+    assert "3 rejected records read again: 2 documents in replay/, 1 rejected again" in capsys.readouterr().out
+    assert job.run("verify", "--deep") == 0
+
+
 def test_a_replay_replaces_the_one_before(job):
     assert job.run("replay") == 0
     assert replayed(job) == []
