@@ -3,7 +3,7 @@
 
 import functools
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import tokenizers as hf
@@ -35,6 +35,17 @@ def sample() -> list[str]:
     lines = _SAMPLE.read_text(encoding="utf-8").splitlines()
     english = "The mill grinds text into tokens; it's what the miller's wheels do, don't they? 1234 and 5,678.\n\n" * 4
     return [json.loads(line)["text"] for line in lines] + [english, "def f(x):\n    return x ** 2  # squared\n" * 6]
+
+
+def ids_of(tokenizer: hf.Tokenizer, texts: list[str], add_special_tokens: bool = True) -> Iterator[list[int]]:
+    """Yields the ids of each text, a few texts at a time.
+
+    HF's encodings take some hundred bytes for a token, and the allocator keeps for each of its threads what it had:
+    for all of Unicode in one batch that was more than a gigabyte for every tokenizer.
+    """
+    for start in range(0, len(texts), 200):
+        for encoding in tokenizer.encode_batch_fast(texts[start : start + 200], add_special_tokens=add_special_tokens):
+            yield encoding.ids
 
 
 def _train(tokenizer: hf.Tokenizer, trainer: trainers.Trainer) -> hf.Tokenizer:
