@@ -8,12 +8,13 @@ import numpy as np
 import numpy.typing as npt
 
 from tokenizer.kernels import sentencepiece_units as kernels
-from tokenizer.kernels import unigram
+from tokenizer.kernels import unigram_automaton
 from tokenizer.kernels.caches import CacheArrays, CounterArrays
 from tokenizer.kernels.classes import N_CODE_POINTS
 from tokenizer.kernels.sentencepiece_blocks import BLOCK_BYTES
 from tokenizer.kernels.sentencepiece_cache import ID_BITS
 from tokenizer.kernels.sentencepiece_sums import SUM_UNIT
+from tokenizer.kernels.sentencepiece_unigram import LONGEST_EXACT
 from tokenizer.models import BPE, Unigram
 from tokenizer.models.bpe import BPETables, new_bpe_scratch
 from tokenizer.models.bpe_tables import BPEScratch
@@ -81,15 +82,10 @@ class ScoredUnigram(NamedTuple):
     unigram: UnigramTables
     steps: npt.NDArray[np.float32]
     """float32[n_pieces]: what each id adds to the sum of a path."""
-    units: npt.NDArray[np.uint32]
-    """uint32[n]: the trie of `unigram` in half the memory: bits 0..8 the byte that leads to a state, 9 whether a piece
-    ends there, 10..31 its base."""
-    pairs: npt.NDArray[np.uint32]
-    """uint32[65536]: the state that two bytes lead to from the root, 0 for none."""
+    states: npt.NDArray[np.int64]
+    """int64[2 * n]: the automaton of its trie, see kernels.unigram_automaton."""
     pieces: npt.NDArray[np.int32]
-    """int32[n]: the piece that ends in a state, -1 for none."""
-    scores: npt.NDArray[np.float32]
-    """float32[n]: its score."""
+    """int32[n]: the piece that a state is."""
 
 
 class ScoredScratch(NamedTuple):
@@ -100,8 +96,6 @@ class ScoredScratch(NamedTuple):
     starts: npt.NDArray[np.int64]
     seconds: npt.NDArray[np.float64]
     """The second best score of each place."""
-    arrivals: npt.NDArray[np.int64]
-    """`start << 32 | state` of the best piece that ends at each place; state 0 is an unknown character."""
     ends: npt.NDArray[np.int64]
 
 
@@ -121,20 +115,19 @@ def scored_unigram(model: Unigram) -> ScoredUnigram:
     for byte in range(256):
         if tables.byte_ids[byte] >= 0:
             steps[tables.byte_ids[byte]] = 0.0 if byte & 0xC0 == 0x80 else tables.unk_score
-    pieces = ((tables.units >> unigram.PIECE_SHIFT) & unigram.PIECE_MASK).astype(np.int32) - 1
-    bases = tables.units >> unigram.BASE_SHIFT
-    units = (tables.units & 511) | ((pieces >= 0) << 9) | (bases << 10)
-    any_byte: npt.NDArray[np.int64] = np.arange(256)
-    first = any_byte ^ tables.root_base
-    second = bases[first][:, None] ^ any_byte
-    leads = ((tables.units[first] & 511) == any_byte)[:, None] & ((tables.units[second] & 511) == any_byte)
+    n = tables.units.size
+    states = np.empty(2 * n, np.int64)
+    pieces = np.zeros(n, np.int32)
+    score_bits = tables.scores.astype(np.float32).view(np.uint32).astype(np.int64)
+    unigram_automaton.build_automaton(
+        tables.units, tables.root_base, score_bits, LONGEST_EXACT, np.full(n, -1), np.empty(n, np.int64),
+        np.empty(n, np.int64), states, pieces,
+    )  # fmt: skip
     return ScoredUnigram(
         unigram=tables,
         steps=read_only(steps),
-        units=read_only(units.astype(np.uint32)),
-        pairs=read_only(np.where(leads, second, 0).astype(np.uint32).ravel()),
+        states=read_only(states),
         pieces=read_only(pieces),
-        scores=read_only(np.where(pieces < 0, 0, tables.scores[pieces]).astype(np.float32)),
     )
 
 
@@ -143,7 +136,7 @@ def new_scored_scratch(n_bytes: int) -> ScoredScratch:
     n = n_bytes + 1
     return ScoredScratch(
         np.empty(n, np.float64), np.empty(n, np.int32), np.empty(n, np.int64), np.empty(n, np.float64),
-        np.empty(n, np.int64), np.empty(n, np.int64),
+        np.empty(n, np.int64),
     )  # fmt: skip
 
 

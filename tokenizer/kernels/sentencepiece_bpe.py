@@ -23,10 +23,10 @@ def build_ranked_pairs(lefts, rights, ranks, slots, bits):
 
 
 @kernel_part
-def _encode_part(text, w, total, model, scratch, out, o):
+def _encode_part(text, w, sums, model, scratch, out, o):
     """See `sentencepiece_rows`."""
     o, _ = bpe_word(text, 0, w, model, scratch.bpe, out, o, scratch.ends)
-    return o, total, np.int64(ALWAYS)
+    return o, sums, np.int64(ALWAYS), np.int64(0), False
 
 
 @kernel_part

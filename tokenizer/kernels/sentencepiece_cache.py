@@ -6,7 +6,7 @@ The slots are those of `word_table`, but filled in another way: up to three ids 
 
 import numpy as np
 
-from tokenizer.kernels.compiling import kernel_part, load_u64
+from tokenizer.kernels.compiling import kernel_part, load_u64, prefetch
 from tokenizer.kernels.word_cache import CACHE_IDS_USED, CACHE_POOL_USED, CACHE_WORDS
 from tokenizer.kernels.word_encoding import key_of
 from tokenizer.kernels.word_table import KEY_0, KEY_1, LENGTH, SHORT_WORD_BYTES, VALUE, short_key
@@ -130,6 +130,13 @@ def emit_part(cache, j, out, o):
         for q in range(n):
             out[o + q] = cache.ids[value + q]
     return o + n
+
+
+@kernel_part
+def ask_for_short(cache, slot_mask, data, at, w, front):
+    """Asks for the slot where the search for a part of up to 16 bytes begins, to be there when `emit_short` comes."""
+    k0, k1 = short_key(data, at, w)
+    prefetch(cache.slots, _first_slot(k0, k1, w | (front << FRONT_SHIFT), slot_mask))
 
 
 @kernel_part

@@ -3,13 +3,13 @@
 
 A model is three `kernel_part`s, passed by name and inlined:
 
-- `encode_part(text, w, total, model, scratch, out, o) -> (o, total, safe)` encodes normalized text; unknown tokens need
-  not be fused;
+- `encode_part(text, w, sums, model, scratch, out, o) -> (o, sums, safe, cost, is_decided)` encodes normalized text;
+  unknown tokens need not be fused;
 - `follow(total, out, first, last, model) -> total` adds the scores of ids to the sum so far;
 - `encode_row(text, w, model, scratch, out, o) -> o` encodes a whole normalized row, unknown tokens fused.
 
 `safe` is below which bound of the sum so far (see `sentencepiece_sums`) the ids are always these, -1 for none; models
-without sums give `ALWAYS`.
+without sums give `ALWAYS`. `cost` is what they add to the bound, `is_decided` whether this time the sum decided.
 """
 
 import numpy as np
@@ -22,6 +22,7 @@ from tokenizer.kernels.sentencepiece_cache import (
     IRREGULAR,
     LONGEST_CACHED,
     LONGEST_WHOLE,
+    ask_for_short,
     cost_of_slot,
     emit_part,
     emit_short,
@@ -30,7 +31,7 @@ from tokenizer.kernels.sentencepiece_cache import (
     remember_part,
     safe_of,
 )
-from tokenizer.kernels.sentencepiece_sums import MAX_BOUND, catch_up, cost_of, exactly, follow_one
+from tokenizer.kernels.sentencepiece_sums import MAX_BOUND, catch_up, exactly, follow_one
 from tokenizer.kernels.sentencepiece_units import (
     ALONE,
     FRONT,
@@ -131,24 +132,20 @@ def _encode_part(
         if cached and not found:
             remember_part(cache, j, data, at, w, k0, k1, front, out, o, o, IRREGULAR, 0, 0)
         return o, sums, np.int64(-1), np.int64(0), False, False
-    safe = np.int64(ALWAYS)
-    sums = catch_up(follow, sums, out, o, model)
-    total_before = sums[0]
-    total = total_before
-    cost = np.int64(0)
+    safe, cost, is_decided = np.int64(ALWAYS), np.int64(0), False
     if n > 0:
-        o, total, safe = encode_part(text, n, total, model, scratch, out, o)
-        if safe < ALWAYS:
-            cost = cost_of(total - total_before)
+        o, sums, safe, cost, is_decided = encode_part(text, n, sums, model, scratch, out, o)
     unknown = tables.unk_id >= 0 and _has_unknown(out, before, o, tables.unk_id)
     if cached and not found:
         notes = HAS_UNKNOWN if unknown else 0
         remember_part(cache, j, data, at, w, k0, k1, front, out, before, o, notes, max(safe, 0), cost)
-    if sums[2] >= safe:
+    if is_decided:
         safe = np.int64(-1)
     if unknown:
+        sums = catch_up(follow, sums, out, o, model)
         o = fuse_unknown(out, before, o, row_first, tables.unk_id)
-    return o, exactly(total, o), safe, cost, True, unknown
+        sums = exactly(sums[0], o)
+    return o, sums, safe, cost, True, unknown
 
 
 @kernel_part
@@ -224,7 +221,9 @@ def _encode_unit(
     # Between the parts a sum may begin again at zero; no whole unit is kept for sums that come near.
     safe_whole = min(safe_whole, MAX_BOUND - added)
     if whole and n_parts > 1 and not unknown and not found and safe_whole > 0 and o > before:
-        j, found, k0, k1 = find_part(cache, data, first, w, front)
+        if cache.slots[j, LENGTH] != 0:
+            # A part has taken the slot.
+            j, found, k0, k1 = find_part(cache, data, first, w, front)
         if not found:
             remember_part(cache, j, data, first, w, k0, k1, front, out, before, o, 0, safe_whole, added)
     return o, sums, True, unknown
@@ -305,6 +304,13 @@ def encode_raw_rows(encode_part, follow, encode_row, rows, added, tables, model,
                 starts, ends = block_units(data, i, end - i, tables, shrink)
                 bound = sums[2]
                 is_done = True
+                asked_starts, asked_ends = starts & (starts - np.uint64(1)), ends & (ends - np.uint64(1))
+                while asked_ends != np.uint64(0):
+                    first = block + trailing_zeros(asked_starts)
+                    w = block + trailing_zeros(asked_ends) + 1 - first
+                    asked_starts &= asked_starts - np.uint64(1)
+                    asked_ends &= asked_ends - np.uint64(1)
+                    ask_for_short(work.cache, slot_mask, data, first, min(w, SHORT_WORD_BYTES), next_front)
                 while ends != np.uint64(0) and is_done:
                     first = block + trailing_zeros(starts)
                     stop = block + trailing_zeros(ends) + 1

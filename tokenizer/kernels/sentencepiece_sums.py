@@ -26,7 +26,7 @@ def cost_of(difference):
     The same ids may change another sum by a little more or less, as each of them is rounded anew; two units are plenty
     for a thousand ids, each of which may round by 2^-8.
     """
-    return np.int64(min(abs(difference), np.float32(1e9))) // SUM_UNIT + 2
+    return np.int64(min(abs(difference), 1e9)) // SUM_UNIT + 2
 
 
 @kernel_part

@@ -16,9 +16,9 @@ characters of the part.
 import numpy as np
 
 from tokenizer.kernels import sentencepiece_rows
-from tokenizer.kernels.compiling import kernel, kernel_part
+from tokenizer.kernels.compiling import float_of_bits, kernel, kernel_part
 from tokenizer.kernels.sentencepiece_cache import LONGEST_CACHED
-from tokenizer.kernels.sentencepiece_sums import SUM_UNIT
+from tokenizer.kernels.sentencepiece_sums import SUM_UNIT, catch_up, cost_of, exactly
 from tokenizer.kernels.unigram import (
     REBASE_BELOW,
     emit_path,
@@ -26,80 +26,101 @@ from tokenizer.kernels.unigram import (
     turn_path,
     width,
 )
+from tokenizer.kernels.unigram_automaton import (
+    FALLBACK_SHIFT,
+    IS_PIECE,
+    LABEL_MASK,
+    LENGTH_SHIFT,
+    SCORE_SHIFT,
+    STATE_BASE_SHIFT,
+    STATE_MASK,
+)
 
-# A state of the trie, see engines.sentencepiece_tables.ScoredUnigram.
-_LABEL_MASK, _HAS_PIECE, _BASE_SHIFT = np.uint32(511), np.uint32(512), np.uint32(10)
+# States and places as uint64: so that no index can be taken for one from the end.
+_LABEL_MASK, _STATE_MASK, _IS_PIECE = np.uint64(LABEL_MASK), np.uint64(STATE_MASK), np.uint64(IS_PIECE)
+_BASE_SHIFT, _FALLBACK_SHIFT = np.uint64(STATE_BASE_SHIFT), np.uint64(FALLBACK_SHIFT)
+_LENGTH_SHIFT, _SCORE_SHIFT = np.uint64(LENGTH_SHIFT), np.uint64(SCORE_SHIFT)
+_ROOT, _ONE = np.uint64(0), np.uint64(1)
 
 _REBASE_BELOW = np.float32(REBASE_BELOW)
-_LONGEST_EXACT = 4 * LONGEST_CACHED
+LONGEST_EXACT = 4 * LONGEST_CACHED
 """Bytes of normalized text beyond which no safe size is looked for; few parts that short become so long."""
-
-
-@kernel_part
-def _arrive(scratch, place, candidate, start, state):
-    """Notes a path to a place. Of equal ones the first stays; no branches, for nothing could foresee them."""
-    best = scratch.scores[place]
-    better = candidate > best
-    scratch.seconds[place] = max(scratch.seconds[place], best if better else candidate)
-    scratch.scores[place] = candidate if better else best
-    scratch.arrivals[place] = (start << 32) | state if better else scratch.arrivals[place]
 
 
 @kernel_part
 def _find_exact_path(word, w, model, scratch):
     """Finds the best path by sums in double precision that begin at 0, as `find_best_path` otherwise.
 
+    Place by place the best of all pieces that end there is chosen, of equal ones the longest.
+
     Returns below which size of the sum so far sentencepiece finds the same path; -1 where it may find another at 0
     already.
     """
     scores, pieces, starts, seconds = scratch.scores, scratch.pieces, scratch.starts, scratch.seconds
-    units, found_scores = model.units, model.scores
-    unk_score, root = model.unigram.unk_score, np.uint32(model.unigram.root_base)
-    for q in range(w + 1):
-        scores[q] = -np.inf
-        seconds[q] = -np.inf
+    ends = scratch.ends
+    states = model.states
+    unk_score = model.unigram.unk_score
+    root_base = np.uint64(states[0]) >> _BASE_SHIFT
     scores[0] = 0.0
     largest = 0.0
     n_chars = 0
+    base = root_base
+    state = np.uint64(0)
     i = np.int64(0)
     while i < w:
         n_chars += 1
-        total = scores[i]
-        largest = max(largest, abs(total))
-        one = i + width(word[i])
-        has_single = False
-        if one == i + 1:
-            place = root ^ np.uint32(word[i])
-            unit = units[place]
-            if (unit & _LABEL_MASK) == word[i] and unit & _HAS_PIECE:
-                has_single = True
-                _arrive(scratch, one, found_scores[place] + total, i, np.int64(place))
-        j = i + 2
-        place = model.pairs[np.int64(word[i]) << 8 | np.int64(word[i + 1])] if j <= w else np.uint32(0)
-        if place != 0:
-            unit = units[place]
+        stop = i + width(word[i])
+        for q in range(i, stop):
+            byte = np.uint64(word[q])
             while True:
-                if unit & _HAS_PIECE:
-                    has_single = has_single or j == one
-                    _arrive(scratch, j, found_scores[place] + total, i, np.int64(place))
-                if j == w:
+                place = base ^ byte
+                unit = np.uint64(states[place << _ONE])
+                if unit & _LABEL_MASK == byte:
+                    state = place
+                    base = (unit >> _BASE_SHIFT) & _STATE_MASK
                     break
-                place = (unit >> _BASE_SHIFT) ^ np.uint32(word[j])
-                unit = units[place]
-                if (unit & _LABEL_MASK) != word[j]:
+                if state == _ROOT:
                     break
-                j += 1
-        if not has_single:
-            _arrive(scratch, one, unk_score + total, i, np.int64(0))
-        i = one
-    largest = max(largest, abs(scores[w]))
+                state = (np.uint64(states[state << _ONE]) >> _FALLBACK_SHIFT) & _STATE_MASK
+                base = (np.uint64(states[state << _ONE]) >> _BASE_SHIFT) & _STATE_MASK
+        best, second = -np.inf, -np.inf
+        start, best_state = i, _ROOT
+        length = np.int64(0)
+        end_state = state
+        more = np.uint64(states[(end_state << _ONE) | _ONE])
+        if more & _IS_PIECE == _ROOT:
+            end_state = more & _STATE_MASK
+            more = np.uint64(states[(end_state << _ONE) | _ONE])
+        while end_state != _ROOT:
+            length = np.int64(np.uint64(states[end_state << _ONE]) >> _LENGTH_SHIFT)
+            candidate = float_of_bits(more >> _SCORE_SHIFT) + scores[stop - length]
+            better = candidate > best
+            second = max(second, best if better else candidate)
+            best = candidate if better else best
+            start = stop - length if better else start
+            best_state = end_state if better else best_state
+            end_state = more & _STATE_MASK
+            more = np.uint64(states[(end_state << _ONE) | _ONE])
+        if length != stop - i:
+            # The shortest piece is not the character alone: it may be unknown.
+            candidate = unk_score + scores[i]
+            better = candidate > best
+            second = max(second, best if better else candidate)
+            best = candidate if better else best
+            start = i if better else start
+            best_state = _ROOT if better else best_state
+        scores[stop] = best
+        seconds[stop] = second
+        starts[stop] = start
+        ends[stop] = best_state
+        largest = max(largest, abs(best))
+        i = stop
     gap = np.inf
     stop = np.int64(w)
     while stop > 0:
         gap = min(gap, scores[stop] - seconds[stop])
-        state = scratch.arrivals[stop] & 0xFFFFFFFF
-        pieces[stop] = model.pieces[state] if state != 0 else np.int32(model.unigram.unk_id)
-        starts[stop] = scratch.arrivals[stop] >> 32
+        state = np.uint64(ends[stop])
+        pieces[stop] = model.pieces[state] if state != _ROOT else np.int32(model.unigram.unk_id)
         stop = starts[stop]
     # Half as much as the argument allows. A unit in the last place of x is at most |x| / 2^23.
     safe = min(gap * 4194304.0 / n_chars, -REBASE_BELOW) - largest - 1.0
@@ -141,17 +162,21 @@ def _begin_again(total):
 
 
 @kernel_part
-def _encode_part(text, w, total, model, scratch, out, o):
+def _encode_part(text, w, sums, model, scratch, out, o):
     """See `sentencepiece_rows`. The ids are those of the exact path, unless `safe` is -1."""
-    safe = np.int64(-1)
+    safe, cost = np.int64(-1), np.int64(0)
     first = o
-    if w <= _LONGEST_EXACT:
-        safe = _find_exact_path(text, w, model, scratch)
+    if w <= LONGEST_EXACT:
+        safe = _find_exact_path(text, w, model, scratch) // SUM_UNIT
+        cost = cost_of(scratch.scores[w])
         turn_path(w, scratch)
         first = _emit_pieces(text, w, model.unigram, scratch, out, o)
-        if abs(total) < safe:
-            return first, _follow(total, out, o, first, model), safe // SUM_UNIT
-    find_best_path(text, w, np.float64(total), model.unigram, scratch)
+        if sums[2] >= safe:
+            sums = catch_up(_follow, sums, out, o, model)
+        if sums[2] < safe:
+            return first, (sums[0], sums[1], sums[2] + cost), safe, cost, False
+    sums = catch_up(_follow, sums, out, o, model)
+    find_best_path(text, w, np.float64(sums[0]), model.unigram, scratch)
     total = _begin_again(np.float32(scratch.scores[w]))
     turn_path(w, scratch)
     last = _emit_pieces(text, w, model.unigram, scratch, out, first)
@@ -159,7 +184,8 @@ def _encode_part(text, w, total, model, scratch, out, o):
     for q in range(last - first):
         same = same and out[o + q] == out[first + q]
         out[o + q] = out[first + q]
-    return o + last - first, total, safe // SUM_UNIT if same else np.int64(-1)
+    o += last - first
+    return o, exactly(total, o), safe if same else np.int64(-1), cost, True
 
 
 @kernel_part

@@ -1,0 +1,98 @@
+# SPDX-License-Identifier: Apache-2.0
+"""All pieces that end at each place of a text, in one walk: the automaton of Aho and Corasick over a Unigram trie.
+
+A walk from every place anew reads each byte as often as pieces reach across it. Here the state after a byte is the
+longest beginning of a piece that the text ends in there. Where it has no child by the next byte, the next shorter such
+beginning is tried, which its `fallback` names. The pieces that end in a state are the state itself, if it is one, then
+the next shorter end of it that is one, which its `next_piece` names, and so on: mostly a few short ones that are always
+at hand.
+"""
+
+import numpy as np
+
+from tokenizer.kernels.compiling import kernel, kernel_part
+from tokenizer.kernels.unigram import BASE_SHIFT, NO_BYTE, PIECE_MASK, PIECE_SHIFT
+
+# A state is two int64, side by side so that they share a cache line. The first: bits 0..8 the byte that leads here
+# (NO_BYTE in an empty place), 9..31 its base, 32..54 its fallback, 55..62 its bytes where it is a piece. The second:
+# bits 0..22 its next piece, 0 for none, 23 whether it is a piece, 32..63 its score in single precision.
+# States are numbered as in the trie, but the root, which has no place there, is state 0.
+STATE_BASE_SHIFT, FALLBACK_SHIFT, LENGTH_SHIFT = 9, 32, 55
+LABEL_MASK, STATE_MASK = 511, (1 << 23) - 1
+IS_PIECE, SCORE_SHIFT = 1 << 23, 32
+
+
+@kernel_part
+def child(states, state, byte):
+    """Returns the child of a state by a byte, 0 for none."""
+    place = ((states[2 * state] >> STATE_BASE_SHIFT) & STATE_MASK) ^ byte
+    return place if (states[2 * place] & LABEL_MASK) == byte else np.int64(0)
+
+
+@kernel
+def build_automaton(units, root_base, score_bits, longest, owners, depths, order, states, pieces):
+    """Fills the automaton of a trie.
+
+    Args:
+      units, root_base: int64[n], as `unigram.build_double_array` makes them, n below 2**22.
+      score_bits: int64[n_pieces], the scores in single precision, their 32 bits as a number.
+      longest: pieces of more bytes are left out; at most 255.
+      owners, depths, order: int64[n] for work; owners all -1.
+      states: int64[2 * n], filled; pieces: int32[n], the piece that each state is, filled where it is one.
+    """
+    n = units.size
+    owners[root_base] = 0
+    for place in range(1, n):
+        base = units[place] >> BASE_SHIFT
+        if (units[place] & LABEL_MASK) != NO_BYTE and base != 0:
+            owners[base] = place
+    for place in range(n):
+        depths[place] = 0 if place == 0 or (units[place] & LABEL_MASK) == NO_BYTE else -1
+    deepest = 0
+    for place in range(n):
+        depth = 0
+        state = np.int64(place)
+        while depths[state] < 0:
+            state = owners[state ^ (units[state] & LABEL_MASK)]
+            depth += 1
+        depth += depths[state]
+        deepest = max(deepest, depth)
+        state = np.int64(place)
+        while depths[state] < 0:
+            depths[state] = depth
+            depth -= 1
+            state = owners[state ^ (units[state] & LABEL_MASK)]
+    # Shallow states first, as a fallback is less deep than its state. `states` is free to count in until then.
+    states[: deepest + 2] = 0
+    for place in range(n):
+        states[depths[place] + 1] += 1
+    n_ordered = n - states[1]
+    states[1] = 0
+    for depth in range(1, deepest + 1):
+        states[depth + 1] += states[depth]
+    for place in range(n):
+        depth = depths[place]
+        if depth > 0:
+            order[states[depth]] = place
+            states[depth] += 1
+    for place in range(n):
+        states[2 * place] = (units[place] & LABEL_MASK) | (units[place] >> BASE_SHIFT) << STATE_BASE_SHIFT
+        states[2 * place + 1] = 0
+    states[0] = NO_BYTE | root_base << STATE_BASE_SHIFT
+    for k in range(n_ordered):
+        place = order[k]
+        byte = units[place] & LABEL_MASK
+        fallback = np.int64(0)
+        if depths[place] > 1:
+            state = owners[place ^ byte]
+            while fallback == 0 and state != 0:
+                state = (states[2 * state] >> FALLBACK_SHIFT) & STATE_MASK
+                fallback = child(states, state, byte)
+        states[2 * place] |= fallback << FALLBACK_SHIFT
+        shorter = states[2 * fallback + 1]
+        states[2 * place + 1] = fallback if shorter & IS_PIECE else shorter & STATE_MASK
+        piece = ((units[place] >> PIECE_SHIFT) & PIECE_MASK) - 1
+        if piece >= 0 and depths[place] <= longest:
+            states[2 * place] |= depths[place] << LENGTH_SHIFT
+            states[2 * place + 1] |= IS_PIECE | score_bits[piece] << SCORE_SHIFT
+            pieces[place] = piece
