@@ -57,9 +57,9 @@ def _inspect(options: argparse.Namespace) -> int:
 
 def _find_shard(options: argparse.Namespace) -> str:
     """Returns the shard itself, or the first one with rows of an output folder."""
-    from pipeline import manifest
+    from pipeline import manifest, writers
 
-    if options.target.endswith((".parquet", ".tfrecord", ".tfrecord.gz")):
+    if options.target.endswith(writers.ROWS):
         if not storage.exists(options.target):
             raise FileNotFoundError(f"{options.target}: there is no such shard")
         return str(options.target)

@@ -18,6 +18,9 @@ from pipeline.writers.mds import MDSWriter, read_mds
 from pipeline.writers.parquet import ParquetWriter, read_parquet
 from pipeline.writers.tfrecord import TFRecordWriter, read_tfrecord
 
+ROWS = (".parquet", ".tfrecord", ".tfrecord.gz", ".arrow", ".mds", ".bin")
+"""How the names of files with rows end, in any format."""
+
 _MEMMAP = (".ids.bin", ".offsets.npy")
 _MEGATRON = (".bin", ".idx")
 
@@ -123,7 +126,4 @@ def read_rows(
             raise ValueError(f"{name}: its index {index_name(name)!r} is missing")
         read = read_memmap if name.endswith(_MEMMAP[0]) else read_megatron
         return read(handle, index, name, first_row)
-    raise ValueError(
-        f"{name!r} does not look like a shard: its name must end in .parquet, .tfrecord, .tfrecord.gz, .arrow, .mds or "
-        ".bin"
-    )
+    raise ValueError(f"{name!r} does not look like a shard: its name must end in {', '.join(ROWS[:-1])} or {ROWS[-1]}")

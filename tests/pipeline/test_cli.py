@@ -268,12 +268,24 @@ def test_verify_and_inspect_take_a_folder_or_its_config(capsys, write_config, tm
     assert re.search(r"out: \d+ problems?; read", out)
 
 
+def test_inspect_takes_a_shard_of_any_format(capsys, tmp_path, write_config):
+    formats = "output.format=[parquet, tfrecord, arrow, mds, megatron]"
+    assert cli.main(["tokenize", write_config(), "--workers", "1", "--set", formats]) == 0
+    shards = sorted(str(path) for path in (tmp_path / "out").glob("tokens-00000-*") if path.suffix != ".idx")
+    assert len(shards) == 5
+    capsys.readouterr()
+    for shard in shards:
+        assert cli.main(["inspect", shard, "--rows", "1"]) == 0
+        assert capsys.readouterr().out.splitlines()[-1] == "the|mill|grinds|text|."
+
+
 @pytest.mark.parametrize(
     ("arguments", "expected"),
     [
         (["verify", "{tmp}/nothing"], "nothing"),
         (["inspect", "{tmp}/nothing"], "nothing"),
-        (["inspect", "{tmp}/nothing.parquet"], "nothing"),
+        (["inspect", "{tmp}/nothing.parquet"], "there is no such shard"),
+        (["inspect", "{tmp}/nothing.mds"], "there is no such shard"),
         (["inspect", "{tmp}", "--set", "output.path=x"], "--set changes a config, but the target is none"),
     ],
 )
