@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests import strategies
-from tokenizer import Tokenizer, reference
+from tokenizer import Tokenizer, WordPiece, reference
 from tokenizer.models import OOV_POLICIES
 
 EXAMPLE_VOCAB = ["[UNK]", "3", "##7", "7", "<0xE2>", "<0xB0>", "<0x8B>"]
@@ -197,3 +197,11 @@ def test_special_tokens_in_text_stay_text() -> None:
 def test_other_columns_are_refused(column: object) -> None:
     with pytest.raises(TypeError, match="expected an Arrow array of strings"):
         Tokenizer.for_bert(["[UNK]"]).encode_arrow(column)
+
+
+def test_offsets_of_one_long_word_take_linear_time() -> None:
+    # Counting characters from the start of the word for every token would take an hour.
+    tokenizer = Tokenizer(model=WordPiece({"[UNK]": 0, "é": 1, "##é": 2, "##aé": 3}, max_input_chars_per_word=10**6))
+    encoding = tokenizer.encode("é" + "éaé" * 100_000)
+    assert encoding.offsets[:4] == [(0, 1), (1, 2), (2, 4), (4, 5)]
+    assert encoding.offsets[-1] == (300_001 - 2, 300_001)

@@ -56,6 +56,7 @@ class StagedEngine:
         np.cumsum([len(e) for e in encoded], out=offsets[1:])
         values = read_only(np.frombuffer(bytearray().join(encoded), np.uint8))
         words = Words(values, offsets[:-1].copy(), offsets[1:].copy(), np.array([0, len(pieces)], np.int64))
+        characters = np.cumsum((values & 0xC0) != 0x80)
         tokens: list[AlignedToken] = []
         at = (-1, 0)
         for token_id, end, number in zip(*self._runner.align(words), strict=True):
@@ -63,8 +64,10 @@ class StagedEngine:
             piece, data = pieces[word], encoded[word]
             # The characters a token touches, whole or in part; a token that ends where it begins belongs to the one
             # before.
-            ends = (min(i, len(data) - 1) for i in (begin, max(begin, end - 1)))
-            first, last = ends if spelled else (_character_of(data, i) for i in ends)
+            first, last = (min(i, len(data) - 1) for i in (begin, max(begin, end - 1)))
+            if not spelled:
+                start = offsets[word]
+                first, last = (int(characters[start + i] - characters[start]) for i in (first, last))
             if end == begin and tokens:
                 span = tokens[-1].span
             else:
@@ -85,8 +88,3 @@ def whole_rows(rows: Ragged) -> Words:
     row_offsets = np.zeros(rows.n_rows + 1, np.int64)
     np.cumsum(filled, out=row_offsets[1:])
     return Words(rows.values, rows.offsets[:-1][filled], rows.offsets[1:][filled], row_offsets)
-
-
-def _character_of(data: bytes, i: int) -> int:
-    """Returns the number of the character that byte `i` belongs to."""
-    return sum((b & 0xC0) != 0x80 for b in data[: i + 1]) - 1
