@@ -269,6 +269,29 @@ def test_what_a_model_cannot_be(arguments: dict[str, object], message: str) -> N
         BPE(**({"vocab": {"a": 0, "b": 1}, "merges": []} | arguments))  # type: ignore[arg-type]
 
 
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"merge_ranks": [0]}, "must be 3 numbers, 0 first, each that before it or one more"),
+        ({"merge_ranks": [1, 1, 2]}, "0 first"),
+        ({"merge_ranks": [0, 2, 3]}, "or one more"),
+        ({"merge_ranks": [0, 1, 0]}, "or one more"),
+        ({"merge_ranks": [0.5, 1.0, 1.0]}, r"merge_ranks must be integers, got \[0\.5, 1\.0, 1\.0\]"),
+        ({"merge_ranks": [0, 1, 2]}, "merge 2 makes the same token as merge 1, but has another of merge_ranks"),
+        ({"merge_ranks": [0, 1, 1], "fuse_unk": False}, "whose unknown tokens are fused"),
+        ({"merge_ranks": [0, 1, 1], "ignore_merges": True}, "are for models of characters without markers"),
+    ],
+)
+def test_what_merge_ranks_cannot_be(arguments: dict[str, object], message: str) -> None:
+    fields = {
+        "vocab": {token: i for i, token in enumerate(["<unk>", "a", "b", "ab", "aba", "ba"])},
+        "merges": [("a", "b"), ("ab", "a"), ("a", "ba")], "unk_token": "<unk>", "fuse_unk": True,
+    }  # fmt: skip
+    with pytest.raises(ValueError, match=message):
+        BPE(**(fields | arguments))  # type: ignore[arg-type]
+    assert BPE(**fields, merge_ranks=[0, 1, 1]).tokenize("aba") == [(4, 3)]  # type: ignore[arg-type]
+
+
 def test_what_ranks_cannot_be() -> None:
     ranks = {bytes([b]): b for b in range(256)}
     with pytest.raises(ValueError, match=r"every byte must be a token, but b'\\x07' and 0 others are not"):

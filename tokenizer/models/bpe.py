@@ -5,6 +5,7 @@ import dataclasses
 import functools
 import itertools
 import operator
+import reprlib
 from collections.abc import Mapping, Sequence
 
 import numpy as np
@@ -90,7 +91,9 @@ class BPE:
             return
         if self.byte_level or self.prefix or self.suffix or not self.fuse_unk or self.ignore_merges:
             raise ValueError("merge_ranks are for models of characters without markers, whose unknown tokens are fused")
-        ranks = np.asarray(self.merge_ranks, np.int64)
+        ranks = np.asarray(self.merge_ranks)
+        if ranks.size and ranks.dtype.kind != "i":
+            raise ValueError(f"merge_ranks must be integers, got {reprlib.repr(self.merge_ranks)}")
         if ranks.size != len(self.merges) or (ranks.size and ranks[0] != 0) or not set(np.diff(ranks)) <= {0, 1}:
             raise ValueError(
                 f"merge_ranks must be {len(self.merges)} numbers, 0 first, each that before it or one more"
