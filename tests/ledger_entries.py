@@ -1,0 +1,73 @@
+# SPDX-License-Identifier: Apache-2.0
+"""An entry of the ledger that balances, and the files that it names."""
+
+import dataclasses
+import hashlib
+
+from pipeline import ledger
+from pipeline.accounts import PieceCounts
+from pipeline.ledger import FileRecord, LedgerEntry
+from pipeline.splits import Piece, Split
+from pipeline.staging import Staging
+
+PIECE = Piece("/corpus/a.jsonl", "a.jsonl", 100, "100-7", "jsonl", "none", 0, 100)
+
+SPLIT = Split(2, "0123456789abcdef", (PIECE,))
+
+READ = PieceCounts(
+    n_records=5,
+    n_documents=3,
+    rejected={"not_json": 2},
+    n_bytes=100,
+    n_document_bytes=70,
+    n_rejected_bytes=25,
+    n_skipped_bytes=5,
+    sha256="aa",
+)
+
+
+def entry_of(**changes):
+    """Returns an entry that balances: 3 documents, 2 rejects, 100 bytes, 9 tokens."""
+    entry = LedgerEntry(
+        split_id=SPLIT.id,
+        index=2,
+        tokenizer="t",
+        pieces=SPLIT.pieces,
+        n_records=5,
+        n_documents=3,
+        rejected={"not_json": 2},
+        filtered={},
+        n_bytes=100,
+        n_document_bytes=70,
+        n_rejected_bytes=25,
+        n_filtered_bytes=0,
+        n_skipped_bytes=5,
+        n_chars=50,
+        n_words=8,
+        n_tokens=9,
+        n_oov_tokens=1,
+        inputs=(READ,),
+        shard=FileRecord("tokens-00002-of-00004.parquet", 5, hashlib.sha256(b"shard").hexdigest(), 3, 9),
+        rejects=FileRecord("rejected/rejects-00002-of-00004.parquet", 7, hashlib.sha256(b"rejects").hexdigest(), 2),
+        statistics=FileRecord("_ledger/0123456789abcdef.arrow", 2, hashlib.sha256(b"st").hexdigest()),
+    )
+    return dataclasses.replace(entry, **changes)
+
+
+def commit(output, entry=None):
+    """Commits an entry with files as `entry_of` records them."""
+    with Staging(output, SPLIT.id) as staging:
+        for name, data, rows, tokens in [
+            ("tokens-00002-of-00004.parquet", b"shard", 3, 9),
+            ("rejected/rejects-00002-of-00004.parquet", b"rejects", 2, None),
+            ("_ledger/0123456789abcdef.arrow", b"st", None, None),
+        ]:
+            file = staging.create(name)
+            file.write(data)
+            file.finish(rows, tokens)
+        staging.commit(entry or entry_of())
+
+
+def committed(output, **changes):
+    arguments = {"split": SPLIT, "n_splits": 4, "suffix": ".parquet", "tokenizer": "t"} | changes
+    return ledger.load_committed(output, arguments.pop("split"), **arguments)
