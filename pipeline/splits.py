@@ -20,8 +20,8 @@ from typing import Literal, cast
 
 from pipeline import storage
 from pipeline.config import InputConfig
+from pipeline.readers.decompressing import HEAD_BYTES, check_window, detect_compression
 from pipeline.readers.parquet import measure_row_groups
-from pipeline.readers.streams import HEAD_BYTES, check_window, detect_compression
 
 Format = Literal["jsonl", "text", "parquet"]
 Compression = Literal["none", "gzip", "zstd", "bz2"]

@@ -12,7 +12,7 @@ import pytest
 import zstandard
 
 from pipeline.config import InputConfig
-from pipeline.readers import read_split, streams
+from pipeline.readers import decompressing, read_split
 from pipeline.splits import plan_splits
 
 SKIPPABLE = b"\x53\x2a\x4d\x18" + (5).to_bytes(4, "little") + b"hello"
@@ -51,11 +51,11 @@ def drain(reference, data):
 
 
 def expand(kind, data):
-    """Returns all that `streams.decompress` yields, and why it ended early."""
+    """Returns all that `decompressing.decompress` yields, and why it ended early."""
     outputs = []
     try:
-        outputs += streams.decompress(io.BytesIO(data), kind.split("-")[0])
-    except streams._StreamError as error:
+        outputs += decompressing.decompress(io.BytesIO(data), kind.split("-")[0])
+    except decompressing.StreamError as error:
         return b"".join(outputs), error.damage
     return b"".join(outputs), None
 
@@ -83,7 +83,7 @@ def test_all_members_are_read(kind):
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_output_that_a_decoder_holds_back_is_fetched(kind, monkeypatch):
-    monkeypatch.setattr(streams, "CHUNK_BYTES", 1000)
+    monkeypatch.setattr(decompressing, "STEP_BYTES", 1000)
     data = compress(kind, bytes(100_000))
     assert expand(kind, data) == (bytes(100_000), None)
     for cut in range(1, len(data)):
@@ -178,7 +178,7 @@ def test_damage_in_a_later_member_far_into_a_file(monkeypatch):
         assert damage is not None
         # The size of what is read at once must not show.
         with monkeypatch.context() as patch:
-            patch.setattr(streams, "_COMPRESSED_BYTES", 100)
+            patch.setattr(decompressing, "_COMPRESSED_BYTES", 100)
             assert expand(kind, data) == (output, damage)
 
 
@@ -261,7 +261,7 @@ def test_a_bomb_is_just_too_large(tmp_path, kind):
 
 @pytest.mark.parametrize("kind", ["zstd", "bz2"])  # gzip cannot give more than 1032 times
 def test_a_bomb_is_left_where_it_has_given_too_much(tmp_path, kind, monkeypatch):
-    monkeypatch.setattr(streams, "FREE_BYTES", 1 << 22)
+    monkeypatch.setattr(decompressing, "FREE_BYTES", 1 << 22)
     path = tmp_path / "a.txt"
     path.write_bytes(compress(kind, b"a\n" + bytes(80_000_000)))
     texts, rejects = read(path)
@@ -270,7 +270,7 @@ def test_a_bomb_is_left_where_it_has_given_too_much(tmp_path, kind, monkeypatch)
     assert row["reason"] == "bomb"
     assert row["n_bytes"] < 70_000_000
     assert row["detail"].startswith(f"{min(path.stat().st_size, 1 << 16)} bytes of {kind} give more than ")
-    monkeypatch.setattr(streams, "FREE_BYTES", 1 << 27)
+    monkeypatch.setattr(decompressing, "FREE_BYTES", 1 << 27)
     assert [row["reason"] for row in read(path)[1]] == ["too_large"]
 
 
@@ -298,4 +298,4 @@ def test_a_zstd_file_that_needs_too_much_memory_is_refused_before_work(tmp_path)
     ],
 )
 def test_detect_compression(head, kind):
-    assert streams.detect_compression(head[: streams.HEAD_BYTES]) == kind
+    assert decompressing.detect_compression(head[: decompressing.HEAD_BYTES]) == kind

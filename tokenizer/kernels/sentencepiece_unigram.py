@@ -19,13 +19,7 @@ from tokenizer.kernels import sentencepiece_rows
 from tokenizer.kernels.compiling import float_of_bits, kernel, kernel_part
 from tokenizer.kernels.sentencepiece_cache import LONGEST_CACHED
 from tokenizer.kernels.sentencepiece_sums import SUM_UNIT, catch_up, cost_of, exactly
-from tokenizer.kernels.unigram import (
-    REBASE_BELOW,
-    emit_path,
-    find_best_path,
-    turn_path,
-    width,
-)
+from tokenizer.kernels.unigram import REBASE_BELOW, emit_path, find_best_path, turn_path, width
 from tokenizer.kernels.unigram_automaton import (
     FALLBACK_SHIFT,
     IS_PIECE,

@@ -1,0 +1,239 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a compressed file expands to, in bounded memory and down to the last byte before any damage."""
+
+import abc
+import bz2
+import re
+import zlib
+from collections.abc import Callable, Generator, Iterator
+from dataclasses import dataclass
+from typing import Any, BinaryIO
+
+import zstandard
+
+STEP_BYTES = 1 << 20
+"""The most that one step of gzip or bz2 may expand to."""
+
+HEAD_BYTES = 18
+"""Enough of the beginning of a file to tell its compression and the memory that it asks for."""
+
+MAX_EXPANSION = 1000
+"""A compressed file that gives more than this many bytes for one of its own is a bomb: text gives 3 to 30."""
+
+FREE_BYTES = 1 << 28
+"""What a compressed file may expand to whatever its size."""
+
+_COMPRESSED_BYTES = 1 << 16
+# One zstd block of four bytes may expand to 128 KiB, so that 1 KiB of a bomb gives 32 MiB, and no more is asked for.
+_ZSTD_BYTES = 1 << 10
+_ZSTD_WINDOW_BYTES = 1 << 27
+
+
+@dataclass(frozen=True, slots=True)
+class Damage:
+    """Why a stream ended before its end; `reason` is a key of `rejects.REASONS`."""
+
+    reason: str
+    detail: str
+
+
+def detect_compression(head: bytes) -> str:
+    """Returns the compression that the first `HEAD_BYTES` bytes of a file show: none, gzip, zstd or bz2."""
+    if head.startswith(b"\x1f\x8b\x08"):
+        return "gzip"
+    # A skippable frame (0x184D2A50 to 5F) may come first: pzstd writes one.
+    if head.startswith(b"\x28\xb5\x2f\xfd") or re.match(rb"[\x50-\x5f]\x2a\x4d\x18", head, re.DOTALL):
+        return "zstd"
+    # A text may begin with "BZh9"; a bz2 file goes on with the mark of a block or of the end.
+    if re.match(rb"BZh[1-9](1AY&SY|\x17rE8P\x90)", head, re.DOTALL):
+        return "bz2"
+    return "none"
+
+
+def check_window(head: bytes) -> None:
+    """Raises if a zstd file asks for more memory than a worker may spend on it.
+
+    Raises:
+      ValueError: when the first frame needs a window of more than 128 MiB (`zstd --long=28` and more).
+    """
+    try:
+        window = zstandard.get_frame_parameters(head).window_size
+    except zstandard.ZstdError:
+        return  # A skippable frame or a damaged one: the reader reports what it meets.
+    if window > _ZSTD_WINDOW_BYTES:
+        raise ValueError(
+            f"needs a zstd window of {window} bytes, at most {_ZSTD_WINDOW_BYTES} are allowed; "
+            "compress it again with --long=27 or less"
+        )
+
+
+def read_exactly(handle: BinaryIO, n_bytes: int) -> bytes:
+    """Reads `n_bytes` bytes; fewer only at the end of the file."""
+    # A remote handle may give less than it is asked for before the end.
+    data = handle.read(n_bytes)
+    while len(data) < n_bytes:
+        more = handle.read(n_bytes - len(data))
+        if not more:
+            break
+        data += more
+    return data
+
+
+class StreamError(Exception):
+    """A compressed file that ends before its end, or is a bomb."""
+
+    def __init__(self, reason: str, detail: str) -> None:
+        super().__init__(detail)
+        self.damage = Damage(reason, detail)
+
+
+class _Member(abc.ABC):
+    """One gzip member, zstd frame or bz2 stream; a file may hold several, one after another."""
+
+    _decoder: Any
+
+    @abc.abstractmethod
+    def feed(self, data: bytes) -> Iterator[bytes]:
+        """Yields what `data` expands to, at most some MiB at a time; nothing is asked for before it is consumed."""
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether the end of this member has been fed."""
+        return bool(self._decoder.eof)
+
+    @property
+    def rest(self) -> bytes:
+        """The bytes fed that come after the end of this member."""
+        return bytes(self._decoder.unused_data)
+
+
+class _GzipMember(_Member):
+    def __init__(self) -> None:
+        self._decoder = zlib.decompressobj(wbits=31)
+
+    def feed(self, data: bytes) -> Iterator[bytes]:
+        while True:
+            output = self._decoder.decompress(data, STEP_BYTES)
+            data = self._decoder.unconsumed_tail
+            if output:
+                yield output
+            # A full output may leave more behind in the decoder although all input is consumed.
+            if self._decoder.eof or (not data and len(output) < STEP_BYTES):
+                return
+
+
+class _Bz2Member(_Member):
+    def __init__(self) -> None:
+        self._decoder = bz2.BZ2Decompressor()
+
+    def feed(self, data: bytes) -> Iterator[bytes]:
+        while True:
+            output = self._decoder.decompress(data, STEP_BYTES)
+            data = b""
+            if output:
+                yield output
+            # That it needs input does not mean that it holds no output back.
+            if self._decoder.eof or (self._decoder.needs_input and not output):
+                return
+
+
+class _ZstdMember(_Member):
+    def __init__(self) -> None:
+        self._decoder = zstandard.ZstdDecompressor(max_window_size=_ZSTD_WINDOW_BYTES).decompressobj()
+        self._unfed = b""
+
+    def feed(self, data: bytes) -> Iterator[bytes]:
+        for start in range(0, len(data), _ZSTD_BYTES):
+            output = self._decoder.decompress(data[start : start + _ZSTD_BYTES])
+            if output:
+                yield output
+            if self._decoder.eof:
+                self._unfed = data[start + _ZSTD_BYTES :]
+                return
+
+    @property
+    def rest(self) -> bytes:
+        return bytes(self._decoder.unused_data + self._unfed)
+
+
+_MEMBERS: dict[str, Callable[[], _Member]] = {"gzip": _GzipMember, "bz2": _Bz2Member, "zstd": _ZstdMember}
+
+_ERRORS = (zlib.error, zstandard.ZstdError, OSError, ValueError, EOFError)
+
+
+def decompress(handle: BinaryIO, compression: str) -> Iterator[bytes]:
+    """Yields what a compressed file expands to, all its members, down to the last byte before any damage.
+
+    Raises:
+      StreamError: after the last byte that could be decompressed, when the file is cut short or damaged, and where it
+        expands to more than `FREE_BYTES` and `MAX_EXPANSION` times what was read of it.
+      OSError: when reading fails.
+    """
+    handle.seek(0)
+    position = 0  # of the end of `data`
+    data = b""
+    member: _Member | None = None
+    n_members = member_start = n_yielded = n_expanded = 0
+    while True:
+        if not data:
+            data = handle.read(_COMPRESSED_BYTES)
+            if not data:
+                break
+            position += len(data)
+        if member is None:
+            if compression == "gzip" and n_members:
+                data = data.lstrip(b"\0")  # Tapes and block devices pad with zeros; gzip(1) skips them, too.
+                if not data:
+                    continue
+            member = _MEMBERS[compression]()
+            n_members += 1
+            member_start, n_yielded = position - len(data), 0
+        fed_from = position - len(data)
+        try:
+            for output in member.feed(data):
+                n_yielded += len(output)
+                n_expanded += len(output)
+                yield output
+                if n_expanded > max(FREE_BYTES, MAX_EXPANSION * position):
+                    detail = (
+                        f"{position} bytes of {compression} give more than {n_expanded}, over {MAX_EXPANSION} times"
+                    )
+                    raise StreamError("bomb", detail)
+        except _ERRORS:
+            damaged_at = yield from _salvage(handle, compression, member_start, fed_from, n_yielded)
+            raise StreamError("corrupt_stream", f"{compression} data is damaged at byte {damaged_at}") from None
+        data = member.rest if member.is_complete else b""
+        if member.is_complete:
+            member = None
+    if member is not None:
+        raise StreamError("truncated_stream", f"{compression} data ends early, at byte {position}")
+
+
+def _salvage(
+    handle: BinaryIO, compression: str, member_start: int, fed_from: int, n_yielded: int
+) -> Generator[bytes, None, int]:
+    """Yields what a decoder swallowed when it failed, and returns the position of the byte it failed at.
+
+    Decoders drop the output of the call that meets the damage. So the member is read again, and byte by byte from
+    where that call began; only what was not yielded before is yielded.
+    """
+    member = _MEMBERS[compression]()
+    handle.seek(member_start)
+    position = member_start
+    while True:
+        # Fed byte by byte a decoder may wait for more where it failed on a longer stretch: then the end is reached.
+        is_before = position < fed_from
+        data = read_exactly(handle, min(_COMPRESSED_BYTES, fed_from - position) if is_before else _COMPRESSED_BYTES)
+        step = len(data) if is_before else 1
+        for start in range(0, len(data), step):
+            try:
+                for output in member.feed(data[start : start + step]):
+                    n_new = max(0, len(output) - n_yielded)
+                    n_yielded -= len(output) - n_new
+                    if n_new:
+                        yield output[len(output) - n_new :]
+            except _ERRORS:
+                return position + start
+        position += len(data)
+        if not data:
+            return position
