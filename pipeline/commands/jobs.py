@@ -52,13 +52,17 @@ def _run_job(options: argparse.Namespace) -> int:
         settings = choose_runner(options.beam_args, mode=options.mode, workers=options.workers)
     configure_logging(debug=options.debug)
 
+    from rich.console import Console
+
     from pipeline.planning import plan_job
+    from pipeline.summary import summarize
 
     started = time.monotonic()
     with mistakes():
         plan = plan_job(options.job, config)
     try:
         _execute(options, plan, settings)
+        summary = summarize(config.output.path, time.monotonic() - started)
     except Mistake:
         raise
     except KeyboardInterrupt:
@@ -66,11 +70,7 @@ def _run_job(options: argparse.Namespace) -> int:
     except Exception as error:  # a runner, its workers and any file system may fail with anything; the user gets a line
         return _report_failure(error, options.debug)
 
-    from rich.console import Console
-
-    from pipeline.summary import summarize
-
-    Console(highlight=False, soft_wrap=True).print(summarize(config.output.path, time.monotonic() - started))
+    Console(highlight=False, soft_wrap=True).print(summary)
     return DONE
 
 

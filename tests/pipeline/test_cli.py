@@ -214,6 +214,15 @@ def test_a_failed_job_is_one_message(capsys, write_config, monkeypatch):
     assert "ValueError: disk: on fire" in err
 
 
+def test_a_folder_that_cannot_be_read_once_the_job_is_done_is_one_message(capsys, write_config, monkeypatch):
+    def fail(*_):
+        raise OSError("disk: on fire")
+
+    monkeypatch.setattr("pipeline.summary.summarize", fail)
+    assert cli.main(["tokenize", write_config(), "--mode", "inline"]) == 1
+    assert "tokenmill: failed: disk: on fire" in capsys.readouterr().err.splitlines()
+
+
 @pytest.mark.parametrize("workers", ["1", "2"])
 def test_a_stopped_job_says_how_to_go_on(capsys, write_config, monkeypatch, workers):
     def stop(*_, **__):
