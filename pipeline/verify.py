@@ -3,7 +3,7 @@
 
 import itertools
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -225,14 +225,20 @@ def _check_totals(
         ours, theirs = totals.get(name), found["totals"].get(name)
         if ours != theirs:
             report.problems.append(f"{manifest.MANIFEST}: total {name} is {theirs}, the ledger adds up to {ours}")
-    for check in (
-        lambda: identities(found["totals"]),
+    checks: tuple[Callable[[], None], ...] = (
+        lambda: _check_identities(found),
         lambda: check_inputs(entries, is_whole="replay_of" not in found),
-    ):
+    )
+    for check in checks:
         try:
             check()
         except ledger.BooksError as error:
             report.problems += str(error).splitlines()
+
+
+def _check_identities(found: Mapping[str, Any]) -> None:
+    if found["balance"] != identities(found["totals"]):
+        raise ledger.BooksError(f"{manifest.MANIFEST}: balance does not have the numbers of totals")
 
 
 def _check_tokenizer(output: str, found: Mapping[str, Any], report: VerifyReport) -> None:

@@ -315,6 +315,11 @@ def test_forged_totals_are_found(folder):
     expect(folder, "manifest.json: total n_documents is 7, the ledger adds up to 8", "!= {'n_documents': 7")
 
 
+def test_a_forged_balance_is_found(folder):
+    folder.set_manifest(lambda found: found["balance"].pop())
+    expect(folder, "manifest.json: balance does not have the numbers of totals")
+
+
 def test_bytes_of_the_input_that_are_missing_are_found(folder):
     piece = dataclasses.replace(folder.entry.pieces[0], n_bytes=10_000)
     folder.set_entry(pieces=(piece,))
