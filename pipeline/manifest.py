@@ -128,9 +128,23 @@ def read(output: str) -> dict[str, Any]:
             f"{path!r} has format {version}, this TokenMill reads {FORMAT_VERSION}: use the TokenMill that wrote the "
             "folder, or run the job again with --overwrite"
         )
-    if version != FORMAT_VERSION:
+    if version != FORMAT_VERSION or not _is_whole(manifest):
         raise ValueError(f"{path!r} is not a manifest of format {FORMAT_VERSION}")
     return manifest
+
+
+def _is_whole(manifest: Mapping[str, Any]) -> bool:
+    """Returns whether what readers of a manifest look at is there; `verify` looks at all of it."""
+    tokenizer, config, totals = (manifest.get(name) for name in ("tokenizer", "config", "totals"))
+    records = [manifest.get(name) for name in ("shards", "companions", "rejects", "files")]
+    return (
+        (tokenizer is None or (isinstance(tokenizer, dict) and isinstance(tokenizer.get("digest"), str)))
+        and isinstance(config, dict)
+        and isinstance(totals, dict)
+        and isinstance(totals.get("rejected"), dict)
+        and all(isinstance(each, list) for each in records)
+        and all(isinstance(record, dict) and "file" in record for each in records for record in each or ())
+    )
 
 
 def _record(file: FileRecord) -> dict[str, Any]:

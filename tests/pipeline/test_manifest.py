@@ -100,6 +100,10 @@ def test_reading_says_why_there_is_no_manifest(tmp_path):
     (tmp_path / "manifest.json").write_text("[]")
     with pytest.raises(ValueError, match=f"is not a manifest of format {manifest.FORMAT_VERSION}"):
         manifest.read(str(tmp_path))
+    for name, value in [("config", []), ("totals", {}), ("shards", ["x"]), ("rejects", None), ("tokenizer", {})]:
+        (tmp_path / "manifest.json").write_text(json.dumps({**built(), name: value}))
+        with pytest.raises(ValueError, match=f"is not a manifest of format {manifest.FORMAT_VERSION}"):
+            manifest.read(str(tmp_path))
     (tmp_path / "manifest.json").write_text('{"format_version": 1}')
     with pytest.raises(ValueError, match="has format 1, this TokenMill reads 2: use the"):
         manifest.read(str(tmp_path))
