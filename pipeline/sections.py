@@ -26,4 +26,6 @@ def did_you_mean(value: object, allowed: Iterable[str]) -> str:
 
 def mistake(path: str, value: object, allowed: str) -> PydanticCustomError:
     """Returns a mistake that involves several keys; `path` is relative to the section that found it."""
+    if isinstance(value, str):  # pydantic fails on half of a surrogate pair
+        value = value.encode("utf-8", "backslashreplace").decode()
     return PydanticCustomError("cross_check", "{allowed}", {"path": path, "value": value, "allowed": allowed})

@@ -323,6 +323,10 @@ def test_loading_imports_neither_beam_nor_the_engine(write):
     [
         ("{model: bpe, rule: frequency}", "rule: 'frequency': is an option of wordpiece, but model is 'bpe'"),
         ("{shrinking_factor: 0.5}", "shrinking_factor: 0.5: is an option of unigram, but model is 'wordpiece'"),
+        (
+            '{shrinking_factor: "\\uDCFF"}',
+            r"shrinking_factor: '\\udcff': is an option of unigram, but model is 'wordpiece'",
+        ),
         ("{model: bert}", "model: 'bert': allowed: wordpiece, bpe, byte_level_bpe, unigram, wordlevel, char"),
         ("{model: []}", "model: []: allowed: wordpiece, bpe, byte_level_bpe, unigram, wordlevel, char"),
         ("{model: {a: b}}", "model: {'a': 'b'}: allowed: wordpiece, bpe, byte_level_bpe, unigram, wordlevel, char"),
