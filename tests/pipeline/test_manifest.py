@@ -2,6 +2,7 @@
 """The manifest: what it says of a finished job, and what it must not say."""
 
 import dataclasses
+import json
 
 import pytest
 
