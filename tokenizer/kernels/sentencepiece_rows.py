@@ -196,6 +196,16 @@ def _encode_unit(
                 o = before_token
                 if o == row_first or out[o - 1] != token:
                     o += 1
+                while end < stop and tables.characters[following] < 0 and tables.alone_ids[following] == token:
+                    # More of them add nothing but their scores.
+                    next_end, next_following, next_after = after_following, following, after_following
+                    if next_end < stop:
+                        next_following, next_after = character(data, next_end)
+                        if tables.characters[next_following] == 0:
+                            break
+                    total = follow(total, out, o - 1, o, model)
+                    added += tables.alone_cost
+                    end, following, after_following = next_end, next_following, next_after
                 sums = exactly(total, o)
             else:
                 sums = follow_one(follow, sums, out, before_token, o, tables.alone_cost, model)
