@@ -18,6 +18,10 @@ _TROUBLE = (
 )
 
 
+CODE_POINTS = "".join(chr(c) for c in range(0x110000) if not 0xD800 <= c < 0xE000)
+"""Every character. One string for all tests: as lists of strings, one in each module, they took half a gigabyte."""
+
+
 def characters() -> st.SearchStrategy[str]:
     """Any character, the troublesome ones often."""
     return st.one_of(

@@ -22,9 +22,11 @@ theirs = hf.normalizers
 
 pytestmark = pytest.mark.parity
 
-CODE_POINTS = [chr(c) for c in range(0x110000) if not 0xD800 <= c < 0xE000]
 # Blocks where most of what is special lies, and a sample of the others.
-FEW = sorted({c for c in CODE_POINTS if c < "\u3400" or "\ufa00" < c < "\U00010000"} | set(CODE_POINTS[::61]))
+FEW = sorted(
+    {c for c in strategies.CODE_POINTS if c < "\u3400" or "\ufa00" < c < "\U00010000"}
+    | set(strategies.CODE_POINTS[::61])
+)
 SIMPLE = ["NFC", "NFD", "NFKC", "NFKD", "Lowercase", "StripAccents", "Nmt", "ByteLevel", "Strip", "BertNormalizer"]
 
 
@@ -56,10 +58,12 @@ def pair(name: str) -> tuple[ours.Normalizer, "theirs.Normalizer"]:
 
 @pytest.mark.parametrize("name", SIMPLE[:-1])  # BertNormalizer: test_unicode_tables.py
 def test_every_code_point(name: str) -> None:
-    assert_same(*pair(name), [f"{c}a {c}" for c in CODE_POINTS])
+    assert_same(*pair(name), [f"{c}a {c}" for c in strategies.CODE_POINTS])
 
 
-@pytest.mark.parametrize("some", [FEW, pytest.param(CODE_POINTS, marks=pytest.mark.slow)], ids=["few", "all"])
+@pytest.mark.parametrize(
+    "some", [FEW, pytest.param(strategies.CODE_POINTS, marks=pytest.mark.slow)], ids=["few", "all"]
+)
 @pytest.mark.parametrize("name", ["NFC", "NFKC"])
 def test_code_points_between_marks(name: str, some: list[str]) -> None:
     for around in ("e{}\u0301", "\u1100{}\u11a8", "a\u0323{}\u0301"):
@@ -157,7 +161,9 @@ def test_sequences() -> None:
     check()
 
 
-@pytest.mark.parametrize("some", [FEW, pytest.param(CODE_POINTS, marks=pytest.mark.slow)], ids=["few", "all"])
+@pytest.mark.parametrize(
+    "some", [FEW, pytest.param(strategies.CODE_POINTS, marks=pytest.mark.slow)], ids=["few", "all"]
+)
 def test_graphemes_of_code_points(every_byte: bytes, some: list[str]) -> None:
     mine, other = ours.Precompiled(every_byte), theirs.Precompiled(every_byte)
     for around in (
@@ -191,7 +197,9 @@ def test_where_characters_came_from_in_a_character_map() -> None:
     check()
 
 
-@pytest.mark.parametrize("some", [FEW, pytest.param(CODE_POINTS, marks=pytest.mark.slow)], ids=["few", "all"])
+@pytest.mark.parametrize(
+    "some", [FEW, pytest.param(strategies.CODE_POINTS, marks=pytest.mark.slow)], ids=["few", "all"]
+)
 @pytest.mark.parametrize("model", ["sp-test.model", "xlnet.model", "sp-ja.model"])
 def test_character_maps_of_real_models(shared_data: Path, model: str, some: list[str]) -> None:
     data = charsmaps.of_model(shared_data / "vocab" / model)
@@ -207,7 +215,7 @@ def test_character_maps_of_real_models(shared_data: Path, model: str, some: list
 
 def test_normal_forms_agree_with_the_unicode_database_on_unicode_9() -> None:
     """An oracle that is not HF: characters of Unicode 3.2, whose normal forms never change."""
-    old = [c for c in CODE_POINTS if unicodedata.ucd_3_2_0.category(c) not in ("Cn", "Co")]
+    old = [c for c in strategies.CODE_POINTS if unicodedata.ucd_3_2_0.category(c) not in ("Cn", "Co")]
     for name in ("NFC", "NFD", "NFKC", "NFKD"):
         got = getattr(ours, name)().normalize_arrow(pa.array(old)).to_pylist()
         assert [c for c, g in zip(old, got, strict=True) if g != unicodedata.normalize(name, c)] == []

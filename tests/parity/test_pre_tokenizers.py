@@ -5,7 +5,7 @@ import gzip
 import itertools
 import json
 import random
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -14,6 +14,7 @@ import regex
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from tests import strategies
 from tests.strategies import texts
 from tokenizer import pre_tokenizers as ours
 from tokenizer import unicode_category_data
@@ -37,10 +38,14 @@ tiktoken = pytest.importorskip("tiktoken")
 
 pytestmark = pytest.mark.parity
 
-CODE_POINTS = [c for c in range(0x110000) if not 0xD800 <= c < 0xE000]
 # Code points of every kind, few enough to try in many contexts.
-SOME_CODE_POINTS = sorted(
-    {*range(0x600), *range(0x1F00, 0x2100), *range(0x3000, 0x3110), *random.Random(7).sample(CODE_POINTS, 1000)}
+SOME_CHARACTERS = sorted(
+    {
+        *map(chr, range(0x600)),
+        *map(chr, range(0x1F00, 0x2100)),
+        *map(chr, range(0x3000, 0x3110)),
+        *random.Random(7).sample(strategies.CODE_POINTS, 1000),
+    }
 )
 CONTEXTS = ("a{c}b {c} {c}1 ", "'{c} 'l{c} 'r{c} ", "A{c}a{c}A{c} \n", ".{c}1{c}\n{c}", "{c}{c} {c}\t{c}A ")
 TIKTOKEN_PATTERNS = {
@@ -103,9 +108,8 @@ def tiktoken_split(pattern: str, text: str) -> list[str]:
     return [encoding.decode_single_token_bytes(i).decode() for i in encoding.encode_ordinary(text)]
 
 
-def in_contexts(code_points: Iterable[int], contexts: Iterable[str] = CONTEXTS) -> Iterable[str]:
-    """Texts with every code point in every context, not too long: HF is slow on long ones."""
-    characters = list(map(chr, code_points))
+def in_contexts(characters: Sequence[str], contexts: Iterable[str] = CONTEXTS) -> Iterable[str]:
+    """Texts with every character in every context, not too long: HF is slow on long ones."""
     for context in contexts:
         for i in range(0, len(characters), 500):
             yield "".join(context.replace("{c}", c) for c in characters[i : i + 500])
@@ -125,7 +129,7 @@ def tricky_texts() -> st.SearchStrategy[str]:
 
 
 def test_every_category_is_that_of_hf_and_tiktoken() -> None:
-    everything = "".join(map(chr, CODE_POINTS))
+    everything = strategies.CODE_POINTS
     # HF is slow on long texts.
     parts = [everything[i : i + 20000] for i in range(0, len(everything), 20000)]
     ranks = {bytes([b]): b for b in range(256)}
@@ -145,7 +149,7 @@ def test_every_category_is_that_of_hf_and_tiktoken() -> None:
 def test_the_generated_file_is_what_hf_says() -> None:
     for name, text in unicode_category_data.CATEGORIES.items():
         members = "".join(chr(c) for first, last in tables.ranges(text) for c in range(first, last + 1))
-        assert "".join(hf_matches(rf"\p{{{name}}}")("".join(map(chr, CODE_POINTS)))) == members, name
+        assert "".join(hf_matches(rf"\p{{{name}}}")(strategies.CODE_POINTS)) == members, name
 
 
 # --- scanners
@@ -154,7 +158,7 @@ def test_the_generated_file_is_what_hf_says() -> None:
 @pytest.mark.parametrize("pattern", PATTERNS)
 def test_scanners_equal_hf_on_all_kinds_of_characters(pattern: str) -> None:
     expected = hf_matches(pattern)
-    for text in in_contexts(SOME_CODE_POINTS):
+    for text in in_contexts(SOME_CHARACTERS):
         assert scan(PATTERNS[pattern], text) == expected(text)
 
 
@@ -162,7 +166,7 @@ def test_scanners_equal_hf_on_all_kinds_of_characters(pattern: str) -> None:
 @pytest.mark.parametrize("name", sorted(set(PATTERNS.values())))
 def test_scanners_equal_hf_on_every_code_point(name: str) -> None:
     expected = hf_matches(next(pattern for pattern, scanner in PATTERNS.items() if scanner == name))
-    for text in in_contexts(CODE_POINTS, CONTEXTS[:1]):
+    for text in in_contexts(strategies.CODE_POINTS, CONTEXTS[:1]):
         assert scan(name, text) == expected(text)
 
 
@@ -325,7 +329,7 @@ def test_steps_after_byte_level_see_bytes_spelled(text: str) -> None:
     "name", ["Bert", "Whitespace", "WhitespaceSplit", "UnicodeScripts", "Digits False", "DeepSeek", "StarCoder"]
 )
 def test_components_equal_hf_on_all_kinds_of_characters(name: str) -> None:
-    for text in in_contexts(SOME_CODE_POINTS, CONTEXTS[:2]):
+    for text in in_contexts(SOME_CHARACTERS, CONTEXTS[:2]):
         check(name, text)
 
 
@@ -336,7 +340,7 @@ def test_components_equal_hf_on_all_kinds_of_characters(name: str) -> None:
      "StarCoder"],
 )  # fmt: skip
 def test_components_equal_hf_on_every_code_point(name: str) -> None:
-    for text in in_contexts(CODE_POINTS, CONTEXTS[:1]):
+    for text in in_contexts(strategies.CODE_POINTS, CONTEXTS[:1]):
         assert [(w, s) for w, s in spans((PAIRS | BYTE_LEVEL)[name][0], text)] == [
             (text[a:b], (a, b)) for _, (a, b) in as_hf(name, text)
         ]

@@ -8,11 +8,11 @@ hf = pytest.importorskip("tokenizers", reason="needs the test group: HF tokenize
 import pyarrow as pa  # noqa: E402
 from tokenizers import normalizers, pre_tokenizers  # noqa: E402
 
+from tests import strategies  # noqa: E402
 from tokenizer import BertNormalizer, BertPreTokenizer, Tokenizer, reference, unicode_tables  # noqa: E402
 
 pytestmark = pytest.mark.parity
 
-CODE_POINTS = [chr(c) for c in range(0x110000) if not 0xD800 <= c < 0xE000]
 OPTIONS = [
     {"clean_text": clean, "handle_chinese_chars": cjk, "strip_accents": strip, "lowercase": lower}
     for clean in (True, False)
@@ -25,7 +25,7 @@ OPTIONS = [
 @pytest.mark.parametrize("options", OPTIONS, ids=lambda o: "-".join(k for k, v in o.items() if v) or "nothing")
 def test_the_normalizer_on_every_code_point(options: dict[str, bool]) -> None:
     theirs = normalizers.BertNormalizer(**options)
-    texts = [f"a{c}b" for c in CODE_POINTS]
+    texts = [f"a{c}b" for c in strategies.CODE_POINTS]
     ours = BertNormalizer(**options).normalize_arrow(pa.array(texts)).to_pylist()
     different = [t for t, o in zip(texts, ours, strict=True) if o != theirs.normalize_str(t)]
     assert different == []
@@ -38,7 +38,7 @@ def test_words_on_every_code_point() -> None:
         counter = Tokenizer(
             model=None, normalizer=BertNormalizer(**options), pre_tokenizer=BertPreTokenizer()
         ).new_word_counter()
-        texts = [f"x{ord(c):x} a{c}b {c}" for c in CODE_POINTS]
+        texts = [f"x{ord(c):x} a{c}b {c}" for c in strategies.CODE_POINTS]
         counter.update(pa.array(texts))
         expected: dict[bytes, int] = {}
         for text in texts:
@@ -50,17 +50,17 @@ def test_words_on_every_code_point() -> None:
 
 def test_decomposition_on_every_code_point() -> None:
     theirs = normalizers.NFD()
-    assert [c for c in CODE_POINTS if unicode_tables.decompose(ord(c)) != theirs.normalize_str(c)] == []
+    assert [c for c in strategies.CODE_POINTS if unicode_tables.decompose(ord(c)) != theirs.normalize_str(c)] == []
 
 
 def test_canonical_order_of_every_pair_of_classes() -> None:
     theirs = normalizers.NFD()
     classes = unicode_tables.combining_classes()
-    samples = {int(classes[ord(c)]): c for c in CODE_POINTS if classes[ord(c)]}
+    samples = {int(classes[ord(c)]): c for c in strategies.CODE_POINTS if classes[ord(c)]}
     pairs = [a + b for a in samples.values() for b in samples.values()]
     assert [p for p in pairs if reference.nfd(p) != theirs.normalize_str(p)] == []
     # And every combining character against one class below it and one above.
-    odd = [c for c in CODE_POINTS if classes[ord(c)]]
+    odd = [c for c in strategies.CODE_POINTS if classes[ord(c)]]
     texts = [x + c + y for c in odd for x, y in (("\u0334", "\u0345"), ("\u0345", "\u0334"))]
     assert [t for t in texts if reference.nfd(t) != theirs.normalize_str(t)] == []
 
@@ -73,9 +73,11 @@ def test_the_tables_agree_with_the_named_unicode_versions_on_all_older_character
     }  # fmt: skip
     marks, punctuation = (unicode_tables.property_table(n) for n in ("NONSPACING_MARKS", "PUNCTUATION"))
     # Characters whose category Unicode has changed since 8.0; the list may neither grow nor shrink.
-    changed_marks = {c for c in CODE_POINTS if marks[ord(c)] and newer.category(c) != "Mn"}
+    changed_marks = {c for c in strategies.CODE_POINTS if marks[ord(c)] and newer.category(c) != "Mn"}
     assert changed_marks == {"\u1734", "\U0001171e"}
     changed_punctuation = {
-        c for c in CODE_POINTS if punctuation[ord(c)] and ord(c) > 127 and not newer.category(c).startswith("P")
+        c
+        for c in strategies.CODE_POINTS
+        if punctuation[ord(c)] and ord(c) > 127 and not newer.category(c).startswith("P")
     }
     assert changed_punctuation == {"\u166d", "\U000111c9"}
