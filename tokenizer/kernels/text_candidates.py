@@ -2,12 +2,15 @@
 """Rows that a slow step may change, found fast: all others it need not see."""
 
 import numpy as np
+from llvmlite import ir
+from numba.core import types
+from numba.extending import intrinsic
 
-from tokenizer.kernels.compiling import kernel, load_u64, trailing_zeros
+from tokenizer.kernels.compiling import kernel, trailing_zeros
 from tokenizer.kernels.text_parts import find_byte
-from tokenizer.kernels.utf8 import EACH_BYTE, HIGH_BITS, LOW_BITS, decode_utf8
+from tokenizer.kernels.utf8 import decode_utf8
 
-_FROM_SPACE = np.uint64(0x80 - 0x20) * EACH_BYTE
+_ZERO, _ONE = np.uint64(0), np.uint64(1)
 
 
 @kernel
@@ -30,43 +33,61 @@ def find_pairs(data, offsets, first, second, found):
             i += 1
 
 
+@intrinsic
+def _first_bytes(typingctx, array, index, prints):
+    """Returns a mask of the 64 bytes at an index: those that begin a character; with `prints` not those of printing
+    ASCII.
+    """
+
+    def codegen(context, builder, signature, args):
+        block = ir.VectorType(ir.IntType(8), 64)
+
+        def every(value):
+            return ir.Constant(block, [value] * 64)
+
+        data = context.make_array(signature.args[0])(context, builder, args[0]).data
+        address = builder.gep(builder.bitcast(data, ir.IntType(8).as_pointer()), [args[1]])
+        text = builder.load(builder.bitcast(address, block.as_pointer()), align=1)
+        begins = builder.icmp_signed(">=", text, every(0xC0))
+        # From 0xC0 up and over to below 0x20, and U+007F.
+        others = builder.icmp_unsigned("<", builder.add(text, every(0x40)), every(0x60))
+        others = builder.or_(others, builder.icmp_unsigned("==", text, every(0x7F)))
+        masks = [builder.bitcast(mask, ir.IntType(64)) for mask in (others, begins)]
+        return builder.select(args[2], *masks)
+
+    return types.uint64(array, types.int64, types.boolean), codegen
+
+
 @kernel
-def find_characters(data, offsets, wanted, steps, prints, found):
+def find_characters(data, offsets, wanted, firsts, prints, found):
     """Finds rows that hold one of a set of characters.
 
     Args:
-      data: uint8[n], valid UTF-8; offsets: int64[n_rows + 1] into it.
+      data: uint8[n], of which rows are valid UTF-8; offsets: int64[n_rows + 1] into it.
       wanted: bool[0x110000].
-      steps: uint8[256]: bytes of the character, by its first byte, ASCII too, where none that begins so is wanted;
-        else 0.
+      firsts: bool[256]: whether a character that begins with this byte may be wanted.
       prints: whether none of the printing characters of ASCII is wanted.
       found: bool[n_rows], set.
     """
-    for row in range(found.size):
-        i = offsets[row]
-        end = offsets[row + 1]
-        while i < end:
-            if i + 8 <= end:
-                # 0x80 in bytes below space, in U+007F, in what is not ASCII.
-                eight = load_u64(data, i)
-                low = eight & LOW_BITS
-                look = (~(low + _FROM_SPACE) | (low + EACH_BYTE) | eight) & HIGH_BITS
-                if prints and look == np.uint64(0):
-                    i += 8
-                    continue
-                if prints:
-                    i += trailing_zeros(look) >> 3
-            step = np.int64(steps[data[i]])
-            if step > 0:
-                i += step
-                while i < end and data[i] >= 128 and steps[data[i]] > 0:
-                    i += np.int64(steps[data[i]])
+    row = 0
+    end = offsets[found.size]
+    i = offsets[0]
+    while i < end:
+        # The text as a whole, whatever rows it has; where a block would reach beyond the array, byte by byte.
+        n = 64 if i + 64 <= data.size else 1
+        mask = _first_bytes(data, i, prints) if n == 64 else np.uint64((data[i] & 0xC0) != 0x80)
+        block = i
+        i += n
+        while mask != _ZERO:
+            at = block + trailing_zeros(mask)
+            mask &= mask - _ONE
+            if not firsts[data[at]]:
                 continue
-            code_point = np.int64(data[i])
-            if code_point < 128:
-                i += 1
-            else:
-                code_point, i = decode_utf8(data, i)
-            if wanted[code_point]:
+            if at >= end:
+                break
+            if wanted[np.int64(data[at]) if data[at] < 128 else decode_utf8(data, at)[0]]:
+                while offsets[row + 1] <= at:
+                    row += 1
                 found[row] = True
+                i = offsets[row + 1]
                 break

@@ -158,20 +158,21 @@ class CharacterSet(NamedTuple):
 
     members: npt.NDArray[np.bool_]
     """bool[0x110000]."""
-    steps: npt.NDArray[np.uint8]
-    """uint8[256]: bytes of a character, by its first byte, where none that begins so is a member; else 0."""
+    firsts: npt.NDArray[np.bool_]
+    """bool[256]: whether a member begins with this byte."""
     prints: bool
     """Whether none of the printing characters of ASCII is a member."""
 
     @classmethod
     def of(cls, members: npt.NDArray[np.bool_]) -> Self:
         """Returns the set of the code points that are true."""
-        return cls(read_only(members), first_byte_steps(~members, with_ascii=True), not members[0x20:0x7F].any())
+        firsts = first_byte_steps(~members, with_ascii=True) == 0
+        return cls(read_only(members), read_only(firsts), not members[0x20:0x7F].any())
 
     def rows_with(self, rows: Ragged) -> npt.NDArray[np.bool_]:
         """Returns which rows hold a member, bool[n_rows]."""
         found = np.zeros(rows.n_rows, np.bool_)
-        text_candidates.find_characters(rows.values, rows.offsets, self.members, self.steps, self.prints, found)
+        text_candidates.find_characters(rows.values, rows.offsets, self.members, self.firsts, self.prints, found)
         return found
 
 

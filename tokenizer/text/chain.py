@@ -2,6 +2,7 @@
 """`TextChain`: steps one after the other, by name as in a config, each with its report."""
 
 import dataclasses
+import functools
 import itertools
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -260,11 +261,13 @@ def _apply(
     return after, report, gave_up
 
 
-def _stretches(steps: Sequence[TextStep]) -> list[tuple[list[TextStep], CharacterSet | None]]:
+@functools.lru_cache(maxsize=32)
+def _stretches(steps: tuple[TextStep, ...]) -> list[tuple[list[TextStep], CharacterSet | None]]:
     """Cuts a chain into stretches of steps that all leave rows alone which have none of some characters.
 
     Most rows have none of the characters that a clean-up is about: one look for them all is cheaper than one for each
-    step. Where a printing character of ASCII is among them most rows would have it, and there is no set.
+    step. Where a printing character of ASCII is among them most rows would have it, and there is no set. Kept:
+    every split makes its chain anew, and tables of all characters take a millisecond.
     """
     stretches: list[tuple[list[TextStep], CharacterSet | None]] = []
     for rare, group in itertools.groupby(steps, key=lambda step: _is_rare(step.active())):
