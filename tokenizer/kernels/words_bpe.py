@@ -4,14 +4,15 @@
 import numpy as np
 
 from tokenizer.kernels import word_encoding
-from tokenizer.kernels.bpe import bpe_word
+from tokenizer.kernels.bpe import bpe_word, whole_word
 from tokenizer.kernels.bpe_crossings import character_bytes, character_value, may_cross
 from tokenizer.kernels.bpe_pairs import may_join
 from tokenizer.kernels.compiling import kernel, kernel_part
 from tokenizer.kernels.utf8 import decode_utf8
+from tokenizer.kernels.word_table import SHORT_WORD_BYTES
 
-_LONGEST_WHOLE = 6
-"""Bytes; shorter words are looked up as they are."""
+_LONGEST_UNCUT = 6
+"""Bytes; what is not longer is looked up as it is."""
 
 _THREE_BYTES = 0xE1
 """First byte of characters of three bytes and more, but those of the scripts of India, which have spaces."""
@@ -24,15 +25,30 @@ def tokenize(word, w, model, model_scratch, out, o, ends):
 
 
 @kernel_part
+def _is_whole(data, at, w, model):
+    """Whether `data[at:at + w]` as a word of its own is an entry that merging would not make; see `next_cut`."""
+    return w <= model.longest_whole and whole_word(data, at, w, model.whole_slots, model.whole_pool) >= 0
+
+
+@kernel_part
+def _is_cut(data, at, cut, stop, model):
+    """Whether the word, or what is left of it, `data[at:stop]` is the same in two parts, no token reaching across.
+
+    A part must not be an entry that only a whole word can become.
+    """
+    return not _is_whole(data, at, cut - at, model) and not _is_whole(data, cut, stop - cut, model)
+
+
+@kernel_part
 def next_cut(data, at, stop, model):
     """Returns where the byte-level word `data[at:stop]` may be cut, `stop` for nowhere; see `bpe_crossings`.
 
     Only words that begin with a character of three bytes or more, or a space and one, are cut.
     """
     w = stop - at
-    if w <= max(_LONGEST_WHOLE, model.longest_whole) or not model.plain_bytes or model.suffix.size > 0:
+    if w <= _LONGEST_UNCUT or not model.plain_bytes or model.suffix.size > 0:
         return stop
-    if stop + 8 > data.size:
+    if stop + SHORT_WORD_BYTES > data.size:
         return stop
     if data[at] < _THREE_BYTES and data[at + 1] < _THREE_BYTES:
         return stop
@@ -42,7 +58,7 @@ def next_cut(data, at, stop, model):
     while q < stop:
         n = character_bytes(data[q])
         character = character_value(data, q, n)
-        if n > 1 and not may_cross(model, before, n_before, character, n):
+        if n > 1 and not may_cross(model, before, n_before, character, n) and _is_cut(data, at, q, stop, model):
             return q
         before, n_before = character, n
         q += n
@@ -64,7 +80,9 @@ def _next_character_cut(data, at, stop, model):
 
     A word is cut in front of characters of three bytes or more, where no merge joins one with the character before it.
     """
-    if stop - at <= max(_LONGEST_WHOLE, model.longest_whole) or model.byte_level or model.characters.shape[0] != 1:
+    if stop - at <= _LONGEST_UNCUT or model.byte_level or model.characters.shape[0] != 1:
+        return stop
+    if stop + SHORT_WORD_BYTES > data.size:
         return stop
     for q in range(at + 1, stop):
         if data[q] < _THREE_BYTES:
@@ -73,7 +91,7 @@ def _next_character_cut(data, at, stop, model):
         while data[p] & 0xC0 == 0x80:
             p -= 1
         left, right = _symbol(data, p, model), _symbol(data, q, model)
-        if left >= 0 and right >= 0 and not may_join(model.joins, left, right):
+        if left >= 0 and right >= 0 and not may_join(model.joins, left, right) and _is_cut(data, at, q, stop, model):
             return q
     return stop
 

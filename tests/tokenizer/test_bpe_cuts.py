@@ -1,0 +1,94 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Words without spaces are cut before they are encoded: the same ids as of the whole word, by the slow twin."""
+
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tokenizer import Tokenizer
+from tokenizer.models.bpe import BPE, BYTE_ALPHABET
+from tokenizer.pre_tokenizers import ByteLevel, WhitespaceSplit
+
+# Characters that share their first bytes, or their last ones; of two and four bytes; that other characters are made of.
+_CHARACTERS = "中丮乭你好妽가각éж𝖟😀ก"
+_PADDING = "the end of the column, where nothing is cut"
+
+
+def _spelled(text: str) -> str:
+    return "".join(BYTE_ALPHABET[b] for b in text.encode())
+
+
+@st.composite
+def byte_models(draw: st.DrawFn) -> BPE:
+    """All bytes, merges within and across characters, and entries that no merge makes."""
+    tokens = [*BYTE_ALPHABET]
+    seeds = [*(_spelled(c) for c in _CHARACTERS), *(_spelled(a + b) for a in "中你가 é" for b in "好中각é")]
+    merges: list[tuple[str, str]] = []
+    for seed in draw(st.lists(st.sampled_from(seeds), max_size=12)):
+        start = draw(st.integers(0, len(seed) - 1))
+        stop = draw(st.integers(start + 1, len(seed)))
+        left = seed[start]
+        for right in seed[start + 1 : stop]:
+            if (left, right) not in merges:
+                merges.append((left, right))
+            left += right
+            if left not in tokens:
+                tokens.append(left)
+    ignore = draw(st.booleans())
+    if ignore:
+        whole = draw(st.lists(st.text(st.sampled_from(_CHARACTERS), min_size=1, max_size=4), max_size=4))
+        tokens += sorted({_spelled(text) for text in whole} - set(tokens))
+    if draw(st.booleans()):
+        merges = draw(st.permutations(merges))
+    return BPE({t: i for i, t in enumerate(tokens)}, merges, ignore_merges=ignore, byte_level=True)
+
+
+_words = st.text(st.sampled_from(_CHARACTERS + "a"), min_size=1, max_size=14)
+
+
+def _check(tok: Tokenizer, model: BPE, words: list[str]) -> None:
+    texts = [*words, "".join(words), _PADDING]
+    expected = [[token for token, _ in model.tokenize_bytes(text.encode())] for text in texts[:-1]]
+    # The second time words, parts and characters come from caches.
+    for _ in range(2):
+        assert tok.encode_arrow(pa.array(texts, pa.large_string())).to_pylist()[:-1] == expected
+
+
+@given(byte_models(), st.lists(_words, min_size=1, max_size=6))
+def test_bytes(model: BPE, words: list[str]) -> None:
+    for use_regex in (True, False):
+        _check(Tokenizer(model=model, pre_tokenizer=ByteLevel(False, use_regex)), model, _letters(words))
+
+
+def _letters(words: list[str]) -> list[str]:
+    # An emoji is no letter, so that it would not be in one word with them.
+    return [word.replace("😀", "") or "中" for word in words]
+
+
+@st.composite
+def character_models(draw: st.DrawFn) -> BPE:
+    """Characters, merges of them, and entries that no merge makes."""
+    tokens = sorted({*_CHARACTERS, "a"})
+    merges: list[tuple[str, str]] = []
+    for _ in range(draw(st.integers(0, 12))):
+        left, right = draw(st.sampled_from(tokens)), draw(st.sampled_from(tokens))
+        if (left, right) not in merges:
+            merges.append((left, right))
+        if left + right not in tokens:
+            tokens.append(left + right)
+    whole = draw(st.lists(st.text(st.sampled_from(_CHARACTERS), min_size=2, max_size=4), max_size=4))
+    tokens += sorted(set(whole) - set(tokens))
+    return BPE({t: i for i, t in enumerate(tokens)}, merges, ignore_merges=draw(st.booleans()))
+
+
+@given(character_models(), st.lists(_words, min_size=1, max_size=6))
+def test_characters(model: BPE, words: list[str]) -> None:
+    _check(Tokenizer(model=model, pre_tokenizer=WhitespaceSplit()), model, words)
+
+
+@pytest.mark.parametrize("text", ["我你好", "我们你好", "们好们们们", "你好", "好"])
+def test_entries_that_only_a_whole_word_becomes(text: str) -> None:
+    tokens = [*BYTE_ALPHABET, _spelled("你好"), _spelled("好")]
+    model = BPE({t: i for i, t in enumerate(tokens)}, [], ignore_merges=True, byte_level=True)
+    _check(Tokenizer(model=model, pre_tokenizer=ByteLevel(False)), model, [text])
