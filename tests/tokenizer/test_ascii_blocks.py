@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Masks of 64 bytes against the scanners that go from byte to byte."""
 
+import itertools
+
 import numpy as np
 import pytest
 from hypothesis import example, given, settings
@@ -113,6 +115,21 @@ def starts_in(pair, text, classes):
 def test_every_start_told_is_the_next_one_that_the_scanner_finds(name, text):
     told, walked = starts_in(PAIRS[name], text, SCANNERS[name].classes)
     assert told == walked[: len(told)]
+
+
+@pytest.mark.parametrize("name", sorted(PAIRS))
+def test_the_end_of_a_block(name):
+    """What is beyond the block may belong to what is before its end, and must not be guessed."""
+    blanks = ("", "\n", " \n", "\n ", "\n        ", "   \n\n", " " * 13)
+    tails = {
+        *map("".join, itertools.product(WORDS, WORDS)),
+        *map("".join, itertools.product(blanks, blanks, blanks, "x.")),
+    }
+    for tail in sorted(tails):
+        for n_letters in range(max(63 - len(tail), 0), 65):
+            text = "a" * n_letters + tail
+            told, walked = starts_in(PAIRS[name], text, SCANNERS[name].classes)
+            assert told == walked[: len(told)], text
 
 
 def test_masks_of_plain_text_tell_almost_all_starts():

@@ -157,19 +157,22 @@ def _white_space_starts(spaces, newlines, others):
     r"""Returns where pre-tokens of white space begin by `\s*[\r\n]+|\s+(?!\S)|\s+`, and up to where that is known.
 
     Line ends right after `others` belong to these. A run of white space is known where its line ends come first; one
-    where others stand before a line end is left to the scanner, which counts from the beginning of the run.
+    where others stand before a line end is left to the scanner, which counts from the beginning of the run, and so is
+    one that reaches the end of the block.
     """
     inner = spaces & ~newlines
     first_inner = inner & ~(inner << _ONE)
     after_inner = (inner + first_inner) & ~inner
     first = spaces & ~(spaces << _ONE)
     starts = first & ~(newlines & others << _ONE) | first_inner | inner & ~(inner >> _ONE)
+    # Of a run that may go on beyond the block, maybe to a line end, only the beginning is known.
+    n_last = leading_zeros(~spaces)
+    known = (_TWO << np.uint64(64 - n_last)) - _ONE if n_last > 0 else ~np.uint64(0)
     # The runs that begin before the first line end that comes too late: the last of them is the one it is in.
     before = first & _below(after_inner & newlines)
-    is_known = after_inner & newlines == np.uint64(0)
-    if is_known:
-        return starts, ~np.uint64(0)
-    return starts, _ONE | (~np.uint64(0) >> np.uint64(leading_zeros(before)))
+    if after_inner & newlines != np.uint64(0):
+        known &= _ONE | (~np.uint64(0) >> np.uint64(leading_zeros(before)))
+    return starts, known
 
 
 @kernel_part
