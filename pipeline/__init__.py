@@ -12,3 +12,6 @@ Only `arrow_coder`, `transforms`, `jobs`, `runners` and what starts workers impo
 - `runners`, `worker_pool`, `progress`, `display`, `summary`, `cli`, `commands`: where a job runs and what a person sees
   of it.
 """
+
+VERSION = "0.1.0"
+"""TokenMill's, as in pyproject.toml."""

@@ -11,7 +11,7 @@ import os
 import sys
 from collections.abc import Sequence
 
-from pipeline import storage
+from pipeline import VERSION, storage
 from pipeline.commands import configs, counts, jobs, results, workers
 from pipeline.commands.reporting import DONE, MISTAKE, STOPPED, Mistake, say
 
@@ -53,6 +53,7 @@ def _parser() -> argparse.ArgumentParser:
         description="Text corpora to training-ready token datasets and vocabularies.",
         epilog="Options for Beam go last, after --: tokenmill run job.yaml -- --runner=FlinkRunner ...",
     )
+    parser.add_argument("--version", action="version", version=f"tokenmill {VERSION}")
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
     for group in (jobs, results, counts, workers, configs):
         group.add_parsers(commands)

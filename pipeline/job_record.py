@@ -13,14 +13,11 @@ from typing import Any, Self
 
 import pyarrow as pa
 
-from pipeline import ledger, storage
+from pipeline import VERSION, ledger, storage
 from pipeline.config import Config
 from pipeline.ledger import to_json
 from pipeline.writers import FORMAT_VERSION as SHARD_FORMAT_VERSION
 from tokenizer import UNICODE_VERSIONS
-
-VERSION = "0.1.0"
-"""Version of TokenMill, which may decide what is written."""
 
 JOB = f"{ledger.LEDGER}/job.json"
 """The record."""
@@ -31,7 +28,8 @@ class Job:
     """What decides the bytes of an output folder, besides the input files."""
 
     parts: Mapping[str, Any]
-    """Plain JSON: the job's name, its config without places, versions, and the tokenizer where it is given."""
+    """Plain JSON: the job's name, its config without places, versions, TokenMill's among them, which may decide what is
+    written, and the tokenizer where it is given."""
 
     @property
     def digest(self) -> str:

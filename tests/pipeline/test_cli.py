@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from pipeline import cli, count_finishing, tokenizing
+from pipeline import VERSION, cli, count_finishing, tokenizing
 from pipeline.display import megabytes
 
 ROOT = Path(__file__).parents[2]
@@ -58,6 +58,11 @@ def test_help_waits_for_no_library_and_is_complete(capsys):
     text = capsys.readouterr().out
     for option in ("--set", "--resume", "--overwrite", "--workers", "--mode", "--debug"):
         assert option in text
+
+
+def test_version(capsys):
+    assert cli.main(["--version"]) == 0
+    assert capsys.readouterr().out == f"tokenmill {VERSION}\n"
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ import tomllib
 
 import pytest
 
-from pipeline import job_record
+from pipeline import VERSION
 from pipeline.job_record import Job
 from pipeline.train_config import CountsConfig
 from tests.finished_splits import JOB, config_of
@@ -13,7 +13,7 @@ from tests.finished_splits import JOB, config_of
 
 def test_version_is_that_of_the_project(repository):
     project = tomllib.loads((repository / "pyproject.toml").read_text())["project"]
-    assert project["version"] == job_record.VERSION
+    assert project["version"] == VERSION
 
 
 @pytest.mark.parametrize(
