@@ -4,7 +4,8 @@
 GPT-2 against tiktoken, gigatok, fastokens and `tokenizers`; SentencePiece models against sentencepiece and
 `tokenizers`: XLNet's, and two trained here and kept in `build/`. Needs the larger data folder. The ids of every
 document are compared first. A peer whose ids differ gets no number, but for `tokenizers` with a SentencePiece model: it
-follows other rules (`formats.sentencepiece_parts`), so it is timed on the documents that come out the same.
+follows other rules (`formats.sentencepiece_parts`), so it is timed on the documents that come out the same. "Cold" is
+the first encoding after loading, for all: some of them keep what they have seen, as we do.
 """
 
 import argparse
@@ -17,7 +18,7 @@ import json
 import sys
 from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 
@@ -28,7 +29,16 @@ from tokenizer.formats import sentencepiece_parts
 from tokenizer.models.bpe import BYTE_ALPHABET
 
 Encode = Callable[[Sequence[str]], Any]
-ToIds = Callable[[Any], list[list[int]]]
+
+
+class Peer(NamedTuple):
+    """A library with a tokenizer."""
+
+    load: Callable[[], Encode]
+    """Loads the tokenizer anew, ready to encode."""
+    to_ids: Callable[[Any], list[list[int]]]
+    """Makes lists of ids of what it returns for a batch."""
+
 
 GPT2_PATTERN = r"""'(?:[sdmt]|ll|ve|re)| ?\p{L}++| ?\p{N}++| ?[^\s\p{L}\p{N}]++|\s++$|\s+(?!\S)|\s"""
 
@@ -49,7 +59,9 @@ def main(arguments: list[str]) -> int:
         "tokenmill", "tokenizers", "tiktoken", "gigatok", "fastokens", "sentencepiece", "numba"
     )
     print(report.describe(facts))
-    print("one thread each, MB/s, medians of interleaved rounds; ratios: how many times faster we are, warm and cold\n")
+    print(
+        "one thread each, MB/s warm / cold, medians of interleaved rounds; in brackets how many times faster we are\n"
+    )
     vocab = shared / "vocab"
     texts = [corpus.first(int(options.mb * 1e6)) for corpus in corpora.load()]
     gpt2 = _gpt2(vocab)
@@ -69,30 +81,39 @@ def _gpt2(vocab: Path) -> Tokenizer:
     return Tokenizer(**bpe_files.load_vocab_and_merges(vocab / "gpt2-vocab.json", vocab / "gpt2-merges.txt"))
 
 
-def _bpe_peers(vocab: Path, tok: Tokenizer) -> dict[str, tuple[Encode, ToIds]]:
-    found: dict[str, tuple[Encode, ToIds]] = {}
+def _bpe_peers(vocab: Path, tok: Tokenizer) -> dict[str, Peer]:
+    found: dict[str, Peer] = {}
     text = peers.for_peers(tok.to_str())
     if _has("tiktoken"):
         import tiktoken
 
         tokens = json.loads((vocab / "gpt2-vocab.json").read_text(encoding="utf-8"))
         ranks = {bytes(map(BYTE_ALPHABET.index, t)): i for t, i in tokens.items() if t != "<|endoftext|>"}
-        encoding = tiktoken.Encoding("gpt2", pat_str=GPT2_PATTERN, mergeable_ranks=ranks, special_tokens={})
-        found["tiktoken"] = (lambda texts: [encoding.encode_ordinary(t) for t in texts], list)
+
+        def load_tiktoken() -> Encode:
+            encoding = tiktoken.Encoding("gpt2", pat_str=GPT2_PATTERN, mergeable_ranks=ranks, special_tokens={})
+            return lambda texts: [encoding.encode_ordinary(t) for t in texts]
+
+        found["tiktoken"] = Peer(load_tiktoken, list)
     if _has("gigatok"):
         import gigatok
         import tokenizers as hf_tokenizers
 
-        giga = gigatok.Tokenizer(hf_tokenizers.Tokenizer.from_str(text))
-        found["gigatok"] = (lambda texts: giga.encode_batch(list(texts)), lambda rows: rows.to_list())
+        def load_gigatok() -> Encode:
+            loaded = gigatok.Tokenizer(hf_tokenizers.Tokenizer.from_str(text))
+            return lambda texts: loaded.encode_batch(list(texts))
+
+        found["gigatok"] = Peer(load_gigatok, lambda rows: rows.to_list())
     if _has("fastokens"):
         import fastokens
 
-        fast = fastokens.Tokenizer.from_json_str(text)
-        found["fastokens"] = (lambda texts: fast.encode_batch(list(texts)), _rows)
+        def load_fastokens() -> Encode:
+            loaded = fastokens.Tokenizer.from_json_str(text)
+            return lambda texts: loaded.encode_batch(list(texts))
+
+        found["fastokens"] = Peer(load_fastokens, _rows)
     if _has("tokenizers"):
-        hf = peers.HuggingFaceTokenizer(tok.to_str())
-        found["tokenizers"] = (hf.encode_batch, _rows)
+        found["tokenizers"] = Peer(lambda: peers.HuggingFaceTokenizer(tok.to_str()).encode_batch, _rows)
     return found
 
 
@@ -127,19 +148,22 @@ def train(name: str, options: dict[str, Any], texts: list[corpora.Corpus]) -> Pa
     return path
 
 
-def _sentencepiece_peers(path: Path) -> dict[str, tuple[Encode, ToIds]]:
+def _sentencepiece_peers(path: Path) -> dict[str, Peer]:
     """The library itself; HF's tokenizer of the same model, which may differ: it rounds sums in another way."""
-    found: dict[str, tuple[Encode, ToIds]] = {}
+    found: dict[str, Peer] = {}
     if _has("sentencepiece"):
         import sentencepiece
 
-        processor = sentencepiece.SentencePieceProcessor(model_file=str(path))
-        found["sentencepiece"] = (lambda texts: processor.encode(list(texts), num_threads=1), list)
+        def load_sentencepiece() -> Encode:
+            processor = sentencepiece.SentencePieceProcessor(model_file=str(path))
+            return lambda texts: processor.encode(list(texts), num_threads=1)
+
+        found["sentencepiece"] = Peer(load_sentencepiece, list)
     if _has("tokenizers"):
         model = sentencepiece_file.read_file(path)
         fields: dict[str, Any] = {"version": "1.0", "truncation": None, "padding": None, "post_processor": None}
-        hf = peers.HuggingFaceTokenizer(json.dumps(fields | sentencepiece_parts.hf_parts(model)._asdict()))
-        found["tokenizers"] = (hf.encode_batch, _rows)
+        text = json.dumps(fields | sentencepiece_parts.hf_parts(model)._asdict())
+        found["tokenizers"] = Peer(lambda: peers.HuggingFaceTokenizer(text).encode_batch, _rows)
     return found
 
 
@@ -155,17 +179,23 @@ def _rows(encoded: Any) -> list[list[int]]:
     return [list(getattr(row, "ids", row)) for row in encoded]
 
 
-def _ready(tok: Tokenizer) -> Tokenizer:
-    """Returns the tokenizer loaded anew and ready to encode, with an empty word cache."""
+def _load_ours(tok: Tokenizer) -> Callable[[pa.Array], Any]:
+    """Loads the tokenizer anew, ready to encode, with an empty word cache."""
     fresh = Tokenizer.from_str(tok.to_str())
     fresh.encode_arrow(pa.array([""], pa.large_string()))
-    return fresh
+    return fresh.encode_arrow
+
+
+def _first_calls(load: Callable[[], Callable[[Any], Any]], texts: Any, n: int) -> Callable[[], Any]:
+    """Returns what encodes texts with a tokenizer loaded for this one call, `n` times."""
+    loaded = iter([load() for _ in range(n)])
+    return lambda: next(loaded)(texts)
 
 
 def measure(
     name: str,
     tok: Tokenizer,
-    others: dict[str, tuple[Encode, ToIds]],
+    others: dict[str, Peer],
     texts: list[corpora.Corpus],
     rounds: int,
     other_rules: Collection[str] = (),
@@ -178,13 +208,13 @@ def measure(
     for corpus in texts:
         array = pa.array(corpus.texts, pa.large_string())
         expected = tok.encode_arrow(array).to_pylist()
-        measured = dict.fromkeys(("warm", "cold"), corpus)
-        candidates: dict[str, Callable[[], Any]] = {"warm": lambda array=array: tok.encode_arrow(array)}
-        fresh = iter([_ready(tok) for _ in range(rounds)])
-        candidates["cold"] = lambda array=array, fresh=fresh: next(fresh).encode_arrow(array)
-        for peer, (encode, to_ids) in others.items():
+        n_bytes = {"tokenmill": corpus.n_bytes}
+        warm: dict[str, Callable[[], Any]] = {"tokenmill": lambda array=array: tok.encode_arrow(array)}
+        cold = {"tokenmill": _first_calls(lambda: _load_ours(tok), array, rounds)}
+        for peer, (load, to_ids) in others.items():
+            encode = load()
             same = [a == b for a, b in zip(to_ids(encode(corpus.texts)), expected, strict=True)]
-            measured[peer] = dataclasses.replace(corpus, texts=tuple(itertools.compress(corpus.texts, same)))
+            part = dataclasses.replace(corpus, texts=tuple(itertools.compress(corpus.texts, same)))
             if not all(same):
                 left_out = f"ids of {peer} differ in {same.count(False)} of {len(same)} documents"
                 if peer not in other_rules or not any(same):
@@ -192,18 +222,27 @@ def measure(
                     print(f"{corpus.name}: {left_out}; not measured")
                     continue
                 print(f"{corpus.name}: {left_out}; measured on the others")
-            candidates[peer] = lambda encode=encode, part=measured[peer]: encode(part.texts)
-        timings = timing.interleave(candidates, rounds=rounds, once={"cold"})
-        speeds = {candidate: measured[candidate].n_bytes / timing.median for candidate, timing in timings.items()}
+            n_bytes[peer] = part.n_bytes
+            warm[peer] = lambda encode=encode, part=part: encode(part.texts)
+            cold[peer] = _first_calls(load, part.texts, rounds)
+        speeds = []
+        for candidates, once in ((warm, ()), (cold, tuple(cold))):
+            timings = timing.interleave(candidates, rounds=rounds, once=once)
+            speeds.append(
+                {candidate: n_bytes[candidate] / timing.median / 1e6 for candidate, timing in timings.items()}
+            )
         row = [corpus.name]
-        for candidate in ("warm", "cold", *others):
-            if candidate not in speeds:
+        for candidate in ("tokenmill", *others):
+            if candidate not in n_bytes:
                 row.append("ids differ")
                 continue
-            ratios = [f"{speeds[ours] / speeds[candidate]:.1f}x" for ours in ("warm", "cold")]
-            row.append(f"{speeds[candidate] / 1e6:.1f}" + (f" ({', '.join(ratios)})" if candidate in others else ""))
+            cell = " / ".join(f"{speed[candidate]:.1f}" for speed in speeds)
+            if candidate in others:
+                ratios = [f"{speed['tokenmill'] / speed[candidate]:.1f}x" for speed in speeds]
+                cell += f" ({', '.join(ratios)})"
+            row.append(cell)
         rows.append(row)
-    print("\n" + report.table([name, "warm", "cold", *others], rows))
+    print("\n" + report.table([name, "tokenmill", *others], rows))
     return all_equal
 
 
