@@ -58,8 +58,16 @@ class Engine(Protocol):
         """Returns the name of the kernel, the components fused into it, and the stages beside it."""
 
 
+@dataclasses.dataclass
+class LentCache:
+    """A word cache for the length of a call."""
+
+    cache: caches.CacheArrays
+    """Given back as it is then, also if it is another one."""
+
+
 class WordCachePool:
-    """Word caches of a fixed size; a thread borrows one for the length of a call, so there are as many as busy threads.
+    """Word caches of bounded size; a thread borrows one for the length of a call, so there are as many as busy threads.
 
     A cache that has become full is emptied after another 64 MiB of text, so that it follows a corpus whose words
     change.
@@ -73,18 +81,18 @@ class WordCachePool:
         self._free: list[tuple[caches.CacheArrays, int]] = []
 
     @contextlib.contextmanager
-    def borrow(self, n_text_bytes: int) -> Iterator[caches.CacheArrays]:
+    def borrow(self, n_text_bytes: int) -> Iterator[LentCache]:
         """Lends a cache for a call that will read `n_text_bytes` bytes."""
         with self._lock:
             cache, seen = self._free.pop() if self._free else (caches.new_cache(self._n_bytes), 0)
-        if seen > _CACHE_REFRESH_BYTES and cache.state[word_cache.CACHE_WORDS] * 2 >= cache.slots.shape[0]:
-            cache.slots.fill(0)
-            cache.state.fill(0)
+        if seen > _CACHE_REFRESH_BYTES and caches.is_full(cache) and not caches.can_grow(cache):
+            caches.empty(cache)
             seen = 0
-        yield cache
+        lent = LentCache(cache)
+        yield lent
         # After an exception the cache may be half written; it is not given back.
         with self._lock:
-            self._free.append((cache, seen + n_text_bytes))
+            self._free.append((lent.cache, seen + n_text_bytes))
 
     def fill(self) -> dict[str, int]:
         """Returns what the idle caches hold: words, and lookups that were not in a cache."""
@@ -101,7 +109,7 @@ def run(
     kernel: Callable[..., bool], arguments: tuple[Any, ...], model: tuple[Any, ...], pool: WordCachePool,
     tally: Tally | None, *, n_rows: int, n_bytes: int, n_ids: int, word_bytes: int,
 ) -> Ragged:  # fmt: skip
-    """Calls an encode kernel until all rows are done, emptying the tally whenever it is full.
+    """Calls an encode kernel until all rows are done, making room in cache and tally whenever it asks for it.
 
     Args:
       kernel: called with `arguments`, `model`, a caches.Work and whether to tally.
@@ -113,17 +121,21 @@ def run(
       n_ids: no more ids than this can come out.
       word_bytes: no word is longer.
     """
-    with pool.borrow(n_bytes) as cache:
+    with pool.borrow(n_bytes) as lent:
         work = caches.Work(
-            cache=cache,
+            cache=lent.cache,
             tally=caches.new_counter(1, 0) if tally is None else tally.counter,
             scratch=caches.new_scratch(word_bytes),
             position=np.zeros(4, np.int64),
-            out=np.empty(n_ids + 16, np.int32),  # a cached word stores two ids whatever it has
+            out=np.empty(n_ids + 16, np.int32),  # a cached word stores three ids whatever it has
             out_offsets=np.zeros(n_rows + 1, np.int64),
         )
         while not kernel(*arguments, *model, work, tally is not None):
-            assert tally is not None
-            tally.make_room(word_bytes)
-            work = work._replace(tally=tally.counter)
+            if caches.is_full(lent.cache) and caches.can_grow(lent.cache):
+                lent.cache = caches.grown(lent.cache)
+                work = work._replace(cache=lent.cache)
+            else:
+                assert tally is not None
+                tally.make_room(word_bytes)
+                work = work._replace(tally=tally.counter)
     return Ragged(work.out[: work.out_offsets[-1]], work.out_offsets)

@@ -18,7 +18,8 @@ from tokenizer.engines.sentencepiece_tables import (
     scored_unigram,
 )
 from tokenizer.engines.staged import StagedEngine
-from tokenizer.kernels import caches, sentencepiece_bpe, sentencepiece_rows, sentencepiece_unigram
+from tokenizer.kernels import caches, sentencepiece_bpe, sentencepiece_cache, sentencepiece_rows, sentencepiece_unigram
+from tokenizer.kernels.word_cache import IN_ROW
 from tokenizer.models import Unigram
 from tokenizer.normalizers import SentencePieceNormalizer
 from tokenizer.ragged import Ragged
@@ -66,9 +67,9 @@ class RawSentencePieceEngine:
         """Encodes raw rows; see `base.Engine`."""
         longest = rows.max_row
         n_bytes = self._normalizer.normalized_bytes(longest) + _PADDING
-        with self._pool.borrow(rows.n_values) as cache:
+        with self._pool.borrow(rows.n_values) as lent:
             work = RawWork(
-                cache=cache,
+                cache=lent.cache,
                 tally=caches.new_counter(1, 0) if tally is None else tally.counter,
                 position=np.zeros(5, np.int64),
                 text=np.empty(n_bytes, np.uint8),
@@ -85,6 +86,9 @@ class RawSentencePieceEngine:
                     longer = np.empty(2 * needed, np.int32)
                     longer[: work.out.size] = work.out
                     work = work._replace(out=longer)
+                elif work.position[IN_ROW] == 0:
+                    lent.cache = caches.grown(lent.cache, sentencepiece_cache.rehash)
+                    work = work._replace(cache=lent.cache)
                 else:
                     assert tally is not None
                     tally.make_room(n_bytes)

@@ -18,6 +18,7 @@ from tokenizer.kernels.word_cache import (
     count_word,
     emit_cached,
     emit_short,
+    is_too_small,
     remember,
 )
 from tokenizer.kernels.word_table import SHORT_WORD_BYTES, find, long_key, spell
@@ -28,7 +29,7 @@ _ONE = np.uint64(1)
 
 @kernel
 def encode(rows, added, tables, model, work, tallying):
-    """Encodes rows until they are done or the tally of unknown words is full.
+    """Encodes rows until they are done, the tally of unknown words is full, or the cache too small.
 
     Args:
       rows: ragged.Ragged of valid UTF-8.
@@ -38,7 +39,7 @@ def encode(rows, added, tables, model, work, tallying):
       tallying: whether to count the words that contain an unknown token.
 
     Returns:
-      True when all rows are done, False when the tally must be emptied first.
+      True when all rows are done, False when the cache must grow first if it can, else the tally must be emptied.
     """
     data, offsets = rows
     cache, tally, scratch, position, out, out_offsets = work
@@ -107,8 +108,12 @@ def encode(rows, added, tables, model, work, tallying):
                 k0, k1 = long_key(word, 0, w), np.uint64(0)
             j, found = find(slots, words, word, 0, w, k0, k1)
             before = o
+            has_room = True
+            has_unknown = False
             if found:
                 o, has_unknown = emit_cached(slots, ids, j, out, o)
+            elif is_too_small(cache):
+                has_room = False
             else:
                 if not in_word:
                     spell(word, k0, k1)
@@ -121,14 +126,15 @@ def encode(rows, added, tables, model, work, tallying):
             if has_unknown and tallying:
                 if not in_word:
                     spell(word, k0, k1)
-                if not count_word(tally, word, 0, w, k0, k1):
-                    position[AT_ROW] = row
-                    position[AT_BYTE] = start
-                    position[AT_ID] = before
-                    position[IN_ROW] = 1
-                    tally.state[COUNTER_TOTAL] += n_words
-                    state[CACHE_MISSES] += n_misses
-                    return False
+                has_room = count_word(tally, word, 0, w, k0, k1)
+            if not has_room:
+                position[AT_ROW] = row
+                position[AT_BYTE] = start
+                position[AT_ID] = before
+                position[IN_ROW] = 1
+                tally.state[COUNTER_TOTAL] += n_words
+                state[CACHE_MISSES] += n_misses
+                return False
             n_words += 1
         out_offsets[row + 1] = o
     tally.state[COUNTER_TOTAL] += n_words

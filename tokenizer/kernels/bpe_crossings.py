@@ -14,6 +14,7 @@ import numpy as np
 from tokenizer.kernels.compiling import kernel, kernel_part, load_u64
 
 CROSSING_BITS = 20
+CROSSED_BITS = 16
 _MIX_1 = np.uint64(0x9E3779B97F4A7C15)
 _MIX_2 = np.uint64(0xC2B2AE3D27D4EB4F)
 
@@ -21,6 +22,11 @@ _MIX_2 = np.uint64(0xC2B2AE3D27D4EB4F)
 @kernel_part
 def _bit(before, after):
     return (((np.uint64(before) * _MIX_1) ^ np.uint64(after)) * _MIX_2) >> np.uint64(64 - CROSSING_BITS)
+
+
+@kernel_part
+def _crossed_bit(before):
+    return (np.uint64(before) * _MIX_1) >> np.uint64(64 - CROSSED_BITS)
 
 
 @kernel_part
@@ -46,13 +52,14 @@ def character_value(data, at, n):
 
 
 @kernel
-def find_crossings(values, offsets, crossings, partial):
+def find_crossings(values, offsets, crossings, partial, crossed):
     """Notes every place in a token where a character of several bytes begins that is not the first.
 
     Args:
       values, offsets: uint8, int64[n + 1]: the tokens' bytes; values goes on for eight bytes after them.
       crossings: uint64[2**CROSSING_BITS / 64], zeros.
       partial: uint64[65536 / 64], zeros: last byte before, first byte after, of places beside a broken character.
+      crossed: uint64[2**CROSSED_BITS / 64], zeros: what stands before such places.
     """
     for token in range(offsets.size - 1):
         begin, end = offsets[token], offsets[token + 1]
@@ -64,6 +71,7 @@ def find_crossings(values, offsets, crossings, partial):
                 p -= 1
             n = character_bytes(values[q])
             n_there = min(n, end - q)
+            _set(crossed, _crossed_bit(character_value(values, p, q - p)))
             _set(crossings, _bit(character_value(values, p, q - p), character_value(values, q, n_there)))
             if n_there < n or values[p] & 0xC0 == 0x80:
                 _set(partial, np.uint64(values[q - 1]) << np.uint64(8) | np.uint64(values[q]))
@@ -83,3 +91,12 @@ def may_cross(model, before, n_before, after, n_after):
             if _is_set(model.crossings, _bit(left, after & ((1 << (8 * n_right)) - 1))):
                 return True
     return False
+
+
+@kernel_part
+def may_cross_after(model, data, at):
+    """Whether a token may reach across the right end of the character of three bytes at `at`, whatever comes next."""
+    found = False
+    for q in range(3):
+        found |= _is_set(model.crossed, _crossed_bit(character_value(data, at + q, 3 - q)))
+    return found

@@ -1,23 +1,31 @@
 # SPDX-License-Identifier: Apache-2.0
 """The mutable memory of kernels: word caches, word counters, scratch. Made here, passed to kernels as named tuples."""
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
+from tokenizer.kernels import word_table
 from tokenizer.kernels.classes import N_CODE_POINTS
+from tokenizer.kernels.hot_words import N_HOT
+from tokenizer.kernels.word_cache import CACHE_MOST_SLOTS, CACHE_WORDS
 from tokenizer.kernels.word_table import N_COLUMNS
 
 SLOT_BYTES = 8 * N_COLUMNS
 CACHE_LINE_BYTES = 64
+_FIRST_SLOTS = 1 << 15
+
+Slots = npt.NDArray[np.int64]
+"""int64[power of two, 4], see word_table."""
 
 
 class CacheArrays(NamedTuple):
-    """A word cache: normalized word -> ids. Its size never changes."""
+    """A word cache: normalized word -> ids."""
 
-    slots: npt.NDArray[np.int64]
-    """int64[power of two, 4]: see word_table and word_cache."""
+    slots: Slots
+    """See word_table and word_cache."""
     words: npt.NDArray[np.uint8]
     """uint8[n]: bytes of words longer than 16."""
     ids: npt.NDArray[np.int32]
@@ -25,8 +33,12 @@ class CacheArrays(NamedTuple):
     isolated: npt.NDArray[np.int32]
     """int32[0x110000]: id + 1 of characters that are a word of their own and became one token, its negative where that
     is the unknown token, 0 where not yet seen."""
+    characters: npt.NDArray[np.int32]
+    """int32[0x10000, 4]: ids of characters that are a part of a word by themselves, see bpe_characters."""
+    hot: npt.NDArray[np.uint64]
+    """uint64[N_HOT, 2]: the words that come all the time, see hot_words."""
     state: npt.NDArray[np.int64]
-    """int64[4]: words held, bytes used of `words`, used of `ids`, misses so far."""
+    """int64[5]: words held, bytes used of `words`, used of `ids`, misses so far, the most slots there may be."""
 
 
 class CounterArrays(NamedTuple):
@@ -72,17 +84,48 @@ def power_of_two(n: int) -> int:
 
 
 def new_cache(n_bytes: int) -> CacheArrays:
-    """Makes an empty word cache of about `n_bytes` bytes.
+    """Makes an empty word cache that may grow to about `n_bytes` bytes.
 
-    On top come 4.25 MiB for single characters, of which only the pages that a text's scripts need are ever touched.
+    It has few slots to begin with: a small table is closer to the processor than a large one with as few words in it.
+
+    On top come 5.25 MiB for single characters, of which only the pages that a text's scripts need are ever touched.
     """
+    most_slots = power_of_two(n_bytes // 2 // SLOT_BYTES)
     return CacheArrays(
-        slots=_new_slots(power_of_two(n_bytes // 2 // SLOT_BYTES)),
+        slots=_new_slots(min(_FIRST_SLOTS, most_slots)),
         words=np.zeros(n_bytes // 8, np.uint8),
         ids=np.zeros(n_bytes // 4 // 4, np.int32),
         isolated=np.zeros(N_CODE_POINTS, np.int32),
-        state=np.zeros(4, np.int64),
+        characters=np.zeros((1 << 16, 4), np.int32),
+        hot=np.zeros((N_HOT, 2), np.uint64),
+        state=np.array([0, 0, 0, 0, most_slots], np.int64),
     )
+
+
+def is_full(cache: CacheArrays) -> bool:
+    """Whether a cache keeps no new words."""
+    return bool(cache.state[CACHE_WORDS] * 2 >= cache.slots.shape[0])
+
+
+def can_grow(cache: CacheArrays) -> bool:
+    """Whether a cache may have more slots."""
+    return bool(cache.slots.shape[0] < cache.state[CACHE_MOST_SLOTS])
+
+
+def grown(cache: CacheArrays, rehash: Callable[[Slots, Slots], None] = word_table.rehash) -> CacheArrays:
+    """Returns a cache with four times as many slots, as far as there may be so many, and the same words.
+
+    `rehash` puts the words into the new slots, which are empty.
+    """
+    bigger = _new_slots(min(4 * cache.slots.shape[0], int(cache.state[CACHE_MOST_SLOTS])))
+    rehash(cache.slots, bigger)
+    return cache._replace(slots=bigger)
+
+
+def empty(cache: CacheArrays) -> None:
+    """Forgets all words."""
+    cache.slots.fill(0)
+    cache.state[:CACHE_MOST_SLOTS] = 0
 
 
 def new_counter(n_slots: int, n_pool_bytes: int, n_characters: int = 0) -> CounterArrays:

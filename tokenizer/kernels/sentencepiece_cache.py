@@ -6,10 +6,10 @@ The slots are those of `word_table`, but filled in another way: up to three ids 
 
 import numpy as np
 
-from tokenizer.kernels.compiling import kernel_part, load_u64, prefetch
-from tokenizer.kernels.word_cache import CACHE_IDS_USED, CACHE_POOL_USED, CACHE_WORDS
+from tokenizer.kernels.compiling import kernel, kernel_part, load_u64, prefetch
+from tokenizer.kernels.word_cache import CACHE_IDS_USED, CACHE_MOST_SLOTS, CACHE_POOL_USED, CACHE_WORDS
 from tokenizer.kernels.word_encoding import key_of
-from tokenizer.kernels.word_table import KEY_0, KEY_1, LENGTH, SHORT_WORD_BYTES, VALUE, short_key
+from tokenizer.kernels.word_table import KEY_0, KEY_1, LENGTH, N_COLUMNS, SHORT_WORD_BYTES, VALUE, short_key
 
 LONGEST_CACHED = 48
 """Bytes of the longest part that the cache keeps."""
@@ -23,10 +23,11 @@ _MIX_2 = np.uint64(0xC2B2AE3D27D4EB4F)
 # ids, 11 whether the part is irregular, 16..31 how many ids, 32..47 up to which sum the ids hold, 48..62 what they add
 # to the bound of the sum, both in units of SUM_UNIT.
 FRONT_SHIFT, HAS_UNKNOWN, IRREGULAR, N_SHIFT, _SAFE_SHIFT, _COST_SHIFT = 8, 1 << 10, 1 << 11, 16, 32, 48
-_KEY_MASK, _N_MASK, _SAFE_MASK, _MAX_COST = 0x3FF, 0xFFFF, 0xFFFF, 0x7FFF
+_BYTES_MASK, _KEY_MASK, _N_MASK, _SAFE_MASK, _MAX_COST = 0xFF, 0x3FF, 0xFFFF, 0xFFFF, 0x7FFF
 ID_BITS = 21
 _ID_MASK = (1 << ID_BITS) - 1
 _IDS_IN_SLOT = 3
+_BYTES_PER_SLOT = 16
 
 
 @kernel_part
@@ -64,6 +65,18 @@ def find_part(cache, data, at, w, front):
             elif _same_bytes(cache.words, slots[j, KEY_1], data, at, w):
                 return j, True, k0, k1
         j = (j + np.uint64(1)) & mask
+
+
+@kernel_part
+def is_too_small(cache, n_bytes):
+    """Whether a cache that can have more slots should have them for another row of so many bytes.
+
+    It does not grow within a row, so there must be slots to spare.
+    """
+    n_slots = cache.slots.shape[0]
+    if n_slots >= cache.state[CACHE_MOST_SLOTS]:
+        return False
+    return cache.state[CACHE_WORDS] * 4 >= n_slots or n_bytes > _BYTES_PER_SLOT * n_slots
 
 
 @kernel_part
@@ -115,6 +128,23 @@ def remember_part(cache, j, data, at, w, k0, k1, front, out, first, last, notes,
             ids[state[CACHE_IDS_USED] + q] = out[first + q]
         state[CACHE_IDS_USED] += n
     state[CACHE_WORDS] += 1
+
+
+@kernel
+def rehash(slots, bigger):
+    """Moves every slot into an empty, bigger table; as `word_table.rehash`."""
+    mask = np.uint64(bigger.shape[0] - 1)
+    for s in range(slots.shape[0]):
+        notes = slots[s, LENGTH]
+        if notes == 0:
+            continue
+        wanted = notes & _KEY_MASK
+        k1 = np.uint64(slots[s, KEY_1]) if wanted & _BYTES_MASK <= SHORT_WORD_BYTES else np.uint64(0)
+        j = _first_slot(np.uint64(slots[s, KEY_0]), k1, wanted, mask)
+        while bigger[j, LENGTH] != 0:
+            j = (j + np.uint64(1)) & mask
+        for column in range(N_COLUMNS):
+            bigger[j, column] = slots[s, column]
 
 
 @kernel_part

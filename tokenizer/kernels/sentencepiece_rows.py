@@ -28,6 +28,7 @@ from tokenizer.kernels.sentencepiece_cache import (
     emit_short,
     find_part,
     fuse_unknown,
+    is_too_small,
     remember_part,
     safe_of,
 )
@@ -255,7 +256,7 @@ def _count_noted(data, tables, work, begin, n_noted):
 
 @kernel_part
 def encode_raw_rows(encode_part, follow, encode_row, rows, added, tables, model, scratch, work, tallying):
-    """Encodes rows until they are done or the tally of unknown words is full.
+    """Encodes rows until they are done, the tally of unknown words is full, or there must be more room.
 
     Args:
       rows: ragged.Ragged of valid UTF-8; added: as for `word_encoding.encode_words`.
@@ -266,7 +267,7 @@ def encode_raw_rows(encode_part, follow, encode_row, rows, added, tables, model,
 
     Returns:
       True when all rows are done; False when there must be more room for ids first, if the last cell of `position` is
-      not 0, or else the tally must be emptied.
+      not 0, or the cache must grow, if it is not within a row, or else the tally must be emptied.
     """
     data, offsets = rows
     position, out, noted = work.position, work.out, work.noted
@@ -288,6 +289,9 @@ def encode_raw_rows(encode_part, follow, encode_row, rows, added, tables, model,
         i = np.int64(offsets[row])
         end = np.int64(offsets[row + 1])
         needed = o + np.int64((end - i) * tables.ids_per_byte) + _SPARE_IDS
+        if is_too_small(work.cache, end - i):
+            position[AT_ROW], position[AT_ID] = row, o
+            return False
         if needed > out.size:
             position[AT_ROW], position[AT_ID], position[NEEDED] = row, o, needed
             return False

@@ -35,9 +35,7 @@ def find_pairs(data, offsets, first, second, found):
 
 @intrinsic
 def _first_bytes(typingctx, array, index, prints):
-    """Returns a mask of the 64 bytes at an index: those that begin a character; with `prints` not those of printing
-    ASCII.
-    """
+    """Returns a mask of the 64 bytes at an index: where characters begin, with `prints` not those of printing ASCII."""
 
     def codegen(context, builder, signature, args):
         block = ir.VectorType(ir.IntType(8), 64)

@@ -2,7 +2,8 @@
 """The word cache and the tally of unknown words, as the encode kernels use them.
 
 In a cache slot the high half of the length column holds the number of ids, with `HAS_UNKNOWN` added where one of them
-is the unknown token; the value column holds up to two ids, or where in the id pool there are more.
+is the unknown token; the value column holds up to three ids, or where in the id pool there are more. Ids that are too
+large for a slot, of which no vocabulary known has any, are not kept.
 """
 
 import numpy as np
@@ -22,27 +23,29 @@ from tokenizer.kernels.word_table import (
 )
 
 HAS_UNKNOWN = 1 << 30
-IDS_IN_SLOT = 2
+IDS_IN_SLOT, ID_BITS = 3, 21
+_ID_MASK = (1 << ID_BITS) - 1
 
 # Cells of the state arrays.
-CACHE_WORDS, CACHE_POOL_USED, CACHE_IDS_USED, CACHE_MISSES = 0, 1, 2, 3
+CACHE_WORDS, CACHE_POOL_USED, CACHE_IDS_USED, CACHE_MISSES, CACHE_MOST_SLOTS = 0, 1, 2, 3, 4
 COUNTER_WORDS, COUNTER_POOL_USED, COUNTER_TOTAL = 0, 1, 2
 
-# Where a kernel stopped for want of room in a counter, and where it goes on: row, byte or word, ids written, whether
-# the second is meant.
+# Where a kernel stopped for want of room in a counter or a cache, and where it goes on: row, byte or word, ids
+# written, whether the second is meant.
 AT_ROW, AT_BYTE, AT_ID, IN_ROW = 0, 1, 2, 3
 
 
 @kernel_part
 def emit_cached(slots, ids, j, out, o):
-    """Appends the ids of the word in slot `j`; `out` has room for two more. Returns `(o, has_unknown)`."""
+    """Appends the ids of the word in slot `j`; `out` has room for three more. Returns `(o, has_unknown)`."""
     n = slots[j, LENGTH] >> 32
     has_unknown = n >= HAS_UNKNOWN
     n &= HAS_UNKNOWN - 1
     value = slots[j, VALUE]
     if n <= IDS_IN_SLOT:
-        out[o] = np.int32(value)
-        out[o + 1] = np.int32(value >> 32)
+        out[o] = np.int32(value & _ID_MASK)
+        out[o + 1] = np.int32((value >> ID_BITS) & _ID_MASK)
+        out[o + 2] = np.int32(value >> (2 * ID_BITS))
     else:
         for q in range(n):
             out[o + q] = ids[value + q]
@@ -76,9 +79,17 @@ def emit_short(slots, slot_mask, ids, data, at, w, out, o):
         for q in range(n_ids):
             out[o + q] = ids[value + q]
     else:
-        out[np.uint64(o)] = np.int32(value)
-        out[np.uint64(o + 1)] = np.int32(value >> 32)
+        out[np.uint64(o)] = np.int32(value & _ID_MASK)
+        out[np.uint64(o + 1)] = np.int32((value >> ID_BITS) & _ID_MASK)
+        out[np.uint64(o + 2)] = np.int32(value >> (2 * ID_BITS))
     return o + n_ids, True
+
+
+@kernel_part
+def is_too_small(cache):
+    """Whether a cache is as full as it may be and can have more slots, see `caches.grown`."""
+    n_slots = cache.slots.shape[0]
+    return cache.state[CACHE_WORDS] * 2 >= n_slots and n_slots < cache.state[CACHE_MOST_SLOTS]
 
 
 @kernel_part
@@ -86,8 +97,12 @@ def remember(cache, j, data, at, w, k0, k1, out, before, o, has_unknown):
     """Keeps the ids `out[before:o]` of a word in the empty slot `j`, if there is room for it."""
     slots, words, ids, state = cache.slots, cache.words, cache.ids, cache.state
     n = o - before
+    largest = np.int32(0)
+    for q in range(before, o):
+        largest = max(largest, out[q])
     if (
-        state[CACHE_WORDS] * 2 >= slots.shape[0]
+        largest > _ID_MASK
+        or state[CACHE_WORDS] * 2 >= slots.shape[0]
         or (w > SHORT_WORD_BYTES and state[CACHE_POOL_USED] + w > words.size)
         or (n > IDS_IN_SLOT and state[CACHE_IDS_USED] + n > ids.size)
     ):
@@ -97,7 +112,7 @@ def remember(cache, j, data, at, w, k0, k1, out, before, o, has_unknown):
     if n <= IDS_IN_SLOT:
         value = np.int64(0)
         for q in range(n):
-            value |= np.int64(out[before + q]) << (32 * q)
+            value |= np.int64(out[before + q]) << (ID_BITS * q)
         slots[j, VALUE] = value
     else:
         slots[j, VALUE] = state[CACHE_IDS_USED]

@@ -1,16 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Encoding words with any model: loops that kernels are made of by naming a model, and a scanner where there is one.
+"""Encoding words with any model: loops that kernels are made of by naming a model.
 
-A model is a `kernel_part` `tokenize(word, w, model, model_scratch, out, o, ends) -> (o, has_unknown)`; a scanner is a
-`kernel_part` `next_stop(data, i, end, classes) -> stop`, and `next_start` likewise where there is something between
-words. Both are passed by name and inlined, so that every pair has machine code of its own; the kernels at the end of
-each model's and scanner's file choose the pairs that occur.
+A model is a `kernel_part` `tokenize(word, w, model, model_scratch, out, o, ends) -> (o, has_unknown)`, passed by name
+and inlined, so that every model has machine code of its own.
 """
 
 import numpy as np
 
-from tokenizer.kernels.ascii_blocks import BLOCK_READS
-from tokenizer.kernels.compiling import kernel_part, trailing_zeros
+from tokenizer.kernels.compiling import kernel_part
 from tokenizer.kernels.utf8 import add_characters
 from tokenizer.kernels.word_cache import (
     AT_BYTE,
@@ -21,13 +18,10 @@ from tokenizer.kernels.word_cache import (
     IN_ROW,
     count_word,
     emit_cached,
-    emit_short,
+    is_too_small,
     remember,
 )
 from tokenizer.kernels.word_table import SHORT_WORD_BYTES, find, word_key
-
-_ONE = np.uint64(1)
-_TWO = np.uint64(2)
 
 
 @kernel_part
@@ -48,7 +42,7 @@ def key_of(data, at, w):
 def encode_word(tokenize, data, at, w, model, model_scratch, work, tallying, o):
     """Appends the ids of one word, from the cache or from the model.
 
-    Returns `(o, True)`, or `(o before, False)` where the tally had no room for it.
+    Returns `(o, True)`, or `(o before, False)` where the tally has no room for it, or the cache is too small.
     """
     cache, tally, out = work.cache, work.tally, work.out
     slots = cache.slots
@@ -58,6 +52,8 @@ def encode_word(tokenize, data, at, w, model, model_scratch, work, tallying, o):
     before = o
     if found:
         o, has_unknown = emit_cached(slots, cache.ids, j, out, o)
+    elif is_too_small(cache):
+        return before, False
     else:
         for q in range(w):
             word[q] = data[at + q]
@@ -70,8 +66,8 @@ def encode_word(tokenize, data, at, w, model, model_scratch, work, tallying, o):
 
 
 @kernel_part
-def _stop(work, row, at, o, n_words):
-    """Notes where to go on once the tally has been emptied; returns False, for the kernel to return."""
+def stop_early(work, row, at, o, n_words):
+    """Notes where to go on once there is room in tally and cache; returns False, for the kernel to return."""
     position = work.position
     position[AT_ROW], position[AT_BYTE], position[AT_ID], position[IN_ROW] = row, at, o, 1
     work.tally.state[COUNTER_TOTAL] += n_words
@@ -86,7 +82,7 @@ def never_cut(data, at, stop, model):
 
 @kernel_part
 def encode_words(tokenize, next_cut, words, added, model, model_scratch, work, tallying):
-    """Encodes the words of rows until they are done or the tally of unknown words is full.
+    """Encodes the words of rows until they are done, the tally of unknown words is full, or the cache too small.
 
     Args:
       tokenize: the model's function.
@@ -99,7 +95,7 @@ def encode_words(tokenize, next_cut, words, added, model, model_scratch, work, t
       tallying: whether to count the words that contain an unknown token.
 
     Returns:
-      True when all rows are done, False when the tally must be emptied first.
+      True when all rows are done, False when the cache must grow first if it can, else the tally must be emptied.
     """
     values, starts, stops, row_offsets = words
     position, out = work.position, work.out
@@ -121,74 +117,9 @@ def encode_words(tokenize, next_cut, words, added, model, model_scratch, work, t
                 cut = next_cut(values, at, stops[k], model)
                 o, fits = encode_word(tokenize, values, at, cut - at, model, model_scratch, work, tallying, o)
                 if not fits:
-                    return _stop(work, row, k, before, n_words)
+                    return stop_early(work, row, k, before, n_words)
                 at = cut
             n_words += 1
-        work.out_offsets[row + 1] = o
-    work.tally.state[COUNTER_TOTAL] += n_words
-    return True
-
-
-@kernel_part
-def encode_scanned(
-    tokenize, next_cut, next_stop, next_start, word_starts, classes, rows, added, model, model_scratch, work, tallying
-):
-    """Encodes rows whose words a scanner finds; otherwise as `encode_words`. `rows` is a ragged.Ragged of bytes.
-
-    `word_starts(data, i)` is one of `ascii_blocks`. Most words lie in blocks of ASCII and are in the cache, at the
-    first place looked at: they take the short way, everything else the long one.
-    """
-    data, offsets = rows
-    position, out, slots, ids = work.position, work.out, work.cache.slots, work.cache.ids
-    slot_mask = np.uint64(slots.shape[0] - 1)
-    n_readable = data.size - BLOCK_READS - SHORT_WORD_BYTES
-    o = position[AT_ID]
-    n_words = 0
-    for row in range(position[AT_ROW], offsets.size - 1):
-        i = offsets[row]
-        end = offsets[row + 1]
-        if position[IN_ROW] != 0:
-            i = position[AT_BYTE]
-            position[IN_ROW] = 0
-        elif added.size > 0 and added[row] >= 0:
-            out[o] = added[row]
-            o += 1
-            i = end
-        i = next_start(data, i, end, classes)
-        while i < end:
-            block = i
-            stop = i
-            starts = np.uint64(0)
-            room = min(end - i, BLOCK_READS + 1)
-            if room > 2 and i < n_readable and data[i] < 128 and data[i + 1] < 128:
-                # Without what lies beyond the text or depends on that, and without the word at i itself.
-                starts = word_starts(data, i) & ((_TWO << np.uint64(room - 2)) - _ONE) & ~_ONE
-            while starts != np.uint64(0):
-                stop = block + trailing_zeros(starts)
-                starts &= starts - _ONE
-                o, is_done = emit_short(slots, slot_mask, ids, data, i, stop - i, out, o)
-                if not is_done:
-                    break
-                n_words += 1
-                i = stop
-            if stop == i:
-                if i > block:
-                    continue
-                stop = next_stop(data, i, end, classes)
-            at = i
-            before = o
-            while at < stop:
-                cut = next_cut(data, at, stop, model)
-                is_done = False
-                if at < n_readable:
-                    o, is_done = emit_short(slots, slot_mask, ids, data, at, cut - at, out, o)
-                if not is_done:
-                    o, fits = encode_word(tokenize, data, at, cut - at, model, model_scratch, work, tallying, o)
-                    if not fits:
-                        return _stop(work, row, i, before, n_words)
-                at = cut
-            n_words += 1
-            i = next_start(data, stop, end, classes)
         work.out_offsets[row + 1] = o
     work.tally.state[COUNTER_TOTAL] += n_words
     return True

@@ -25,7 +25,7 @@ def tokenize(word, w, model, model_scratch, out, o, ends):
 
 
 @kernel_part
-def _is_whole(data, at, w, model):
+def is_whole(data, at, w, model):
     """Whether `data[at:at + w]` as a word of its own is an entry that merging would not make; see `next_cut`."""
     return w <= model.longest_whole and whole_word(data, at, w, model.whole_slots, model.whole_pool) >= 0
 
@@ -36,7 +36,7 @@ def _is_cut(data, at, cut, stop, model):
 
     A part must not be an entry that only a whole word can become.
     """
-    return not _is_whole(data, at, cut - at, model) and not _is_whole(data, cut, stop - cut, model)
+    return not is_whole(data, at, cut - at, model) and not is_whole(data, cut, stop - cut, model)
 
 
 @kernel_part

@@ -40,7 +40,7 @@ def lower(model: "BPE") -> BPETables:
     byte_pairs = np.empty(1 << 16 if plain else 0, np.uint32)
     if plain:
         build_byte_pairs(byte_symbols, pairs, bits, byte_pairs)
-    crossings, partial = crossings_of(*_words(model)[:2]) if plain else (np.zeros(0, np.uint64), np.zeros(0, np.uint64))
+    crossings, partial, crossed = crossings_of(*_words(model)[:2]) if plain else (np.zeros(0, np.uint64),) * 3
     characters, characters_known = _characters(model)
     initial = np.array([*characters_known, *byte_symbols[model.symbol_rows].ravel(), *model.byte_ids, unk_id], np.int64)
     tables = BPETables(
@@ -52,6 +52,7 @@ def lower(model: "BPE") -> BPETables:
         joins=joins_of(model.merge_ids, initial[initial >= 0]),
         crossings=crossings,
         partial=partial,
+        crossed=crossed,
         max_ids_per_byte=model.max_ids_per_byte,
         byte_level=model.byte_level,
         plain_bytes=plain,

@@ -1,0 +1,121 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Word caches that grow, fill up, and forget: never another id, and never more memory than they may have."""
+
+import itertools
+import random
+
+import pyarrow as pa
+import pytest
+
+from tokenizer import Tokenizer
+from tokenizer.engines import base
+from tokenizer.kernels import caches
+from tokenizer.models import BPE, Unigram
+from tokenizer.models.bpe import BYTE_ALPHABET
+from tokenizer.normalizers import SentencePieceNormalizer
+from tokenizer.pre_tokenizers import ByteLevel, WhitespaceSplit
+
+_CACHE_BYTES = 1 << 16
+_MOST_SLOTS = _CACHE_BYTES // 2 // caches.SLOT_BYTES
+_LETTERS = "abcdé中"
+
+
+def _byte_level() -> Tokenizer:
+    merges = [("a", "b"), ("ab", "c"), ("d", "Ã"), ("ä", "¸")]
+    vocab = [*BYTE_ALPHABET, *("".join(m) for m in merges)]
+    model = BPE({t: i for i, t in enumerate(vocab)}, merges, byte_level=True)
+    return Tokenizer(model=model, pre_tokenizer=ByteLevel(False), cache_bytes=_CACHE_BYTES)
+
+
+def _characters() -> Tokenizer:
+    vocab = {t: i for i, t in enumerate(["<unk>", *"abcé中", "ab", "abc"])}
+    model = BPE(vocab, [("a", "b"), ("ab", "c")], unk_token="<unk>")
+    return Tokenizer(model=model, pre_tokenizer=WhitespaceSplit(), cache_bytes=_CACHE_BYTES)
+
+
+def _bert() -> Tokenizer:
+    return Tokenizer.for_bert(["[UNK]", *"abc", *(f"##{c}" for c in "abc"), "##bc"], cache_bytes=_CACHE_BYTES)
+
+
+def _sentencepiece() -> Tokenizer:
+    pieces = [("<unk>", 0.0), *((c, -3.0) for c in "▁abcdé"), ("▁a", -2.0), ("bc", -2.5), ("cd", -2.6), ("éd", -2)]
+    model = Unigram(pieces, 0, False, [2] + [1] * (len(pieces) - 1))
+    return Tokenizer(normalizer=SentencePieceNormalizer(), model=model, cache_bytes=_CACHE_BYTES)
+
+
+_TOKENIZERS = {f.__name__.strip("_"): f for f in (_byte_level, _characters, _bert, _sentencepiece)}
+
+
+def _texts(n_words: int) -> list[str]:
+    chooser = random.Random(5)
+    words = ["".join(w) for k in (2, 3, 4, 5, 6) for w in itertools.product(_LETTERS, repeat=k)]
+    chosen = chooser.choices(words, k=n_words) + ["abc" * n for n in range(1, 12)]
+    return [" ".join(chosen[i : i + 40]) for i in range(0, len(chosen), 40)] + [
+        "the end, far from every word " + "." * 80
+    ]
+
+
+def _cache_of(tok: Tokenizer) -> caches.CacheArrays:
+    ((cache, _),) = tok._plan.pool._free
+    return cache
+
+
+@pytest.mark.parametrize("name", [*_TOKENIZERS])
+@pytest.mark.parametrize("first_slots", [16, 256])
+def test_growing(name: str, first_slots: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    texts = _texts(4000)
+    # One text by itself goes another way, without a cache.
+    one_by_one = [encoding.ids for encoding in _TOKENIZERS[name]().encode_batch(texts, add_special_tokens=False)]
+    monkeypatch.setattr(caches, "_FIRST_SLOTS", first_slots)
+    tok = _TOKENIZERS[name]()
+    sizes = []
+    for n_rows in (1, 3, len(texts), len(texts)):
+        assert tok.encode_arrow(pa.array(texts[:n_rows])).to_pylist() == one_by_one[:n_rows]
+        sizes.append(_cache_of(tok).slots.shape[0])
+    assert first_slots <= sizes[0] < sizes[-1] == _MOST_SLOTS
+    assert sizes == sorted(sizes)
+    assert int(_cache_of(tok).state[0]) * 2 <= _MOST_SLOTS
+
+
+@pytest.mark.parametrize("name", [*_TOKENIZERS])
+def test_counting_while_growing(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    texts = _texts(3000)
+    tok = _TOKENIZERS[name]()
+    tally = tok.new_tally()
+    tok.encode_arrow(pa.array(texts), tally=tally)
+    monkeypatch.setattr(caches, "_FIRST_SLOTS", 16)
+    grown = _TOKENIZERS[name]()
+    other = grown.new_tally()
+    grown.encode_arrow(pa.array(texts), tally=other)
+    assert tally.n_words == other.n_words > 3000
+    assert tally.oov_words().equals(other.oov_words())
+
+
+@pytest.mark.parametrize("name", [*_TOKENIZERS])
+def test_what_is_full_is_forgotten_in_time(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(base, "_CACHE_REFRESH_BYTES", 1000)
+    texts = _texts(4000)
+    # One text by itself goes another way, without a cache.
+    one_by_one = [encoding.ids for encoding in _TOKENIZERS[name]().encode_batch(texts, add_special_tokens=False)]
+    tok = _TOKENIZERS[name]()
+    n_held = []
+    for _ in range(3):
+        for text, ids in zip(texts, one_by_one, strict=True):
+            assert tok.encode_arrow(pa.array([text])).to_pylist() == [ids]
+            n_held.append(int(_cache_of(tok).state[0]))
+    assert any(after < before for before, after in itertools.pairwise(n_held))
+    assert _cache_of(tok).slots.shape[0] == _MOST_SLOTS
+
+
+@pytest.mark.parametrize("first_id", [0, (1 << 16) - 130, (1 << 18) - 130, (1 << 21) - 130, (1 << 24) - 400])
+def test_ids_of_any_size(first_id: int) -> None:
+    merges = [("a", "b"), ("ab", "ab"), ("Ġ", "ab")]
+    vocab = [*BYTE_ALPHABET, *("".join(m) for m in merges)]
+    model = BPE({t: first_id + i for i, t in enumerate(vocab)}, merges, byte_level=True)
+    tok = Tokenizer(model=model, pre_tokenizer=ByteLevel(False))
+    # Of every length that tables tell apart, of few ids and many, some the same but for NUL bytes at their ends.
+    words = [w for n in range(1, 20) for w in ("ab" * n, "c" * n, "a" * n, "\0" * n, "\0" + "c" * n, "中" * n, "é" * n)]
+    texts = [" ".join(words) + " ." * 80, "".join(f" {w} {w}" for w in reversed(words)) + " ." * 80]
+    expected = [encoding.ids for encoding in tok.encode_batch(texts, add_special_tokens=False)]
+    for _ in range(3):
+        assert tok.encode_arrow(pa.array(texts)).to_pylist() == expected
