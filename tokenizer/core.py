@@ -53,8 +53,8 @@ class Tokenizer(Encoder, Decoder):
     ) -> "Tokenizer":
         """Loads a tokenizer file of any kind, or a directory as `transformers` saves it.
 
-        `tokenizer.json`, `vocab.txt`, `vocab.json` with `merges.txt` beside it, a SentencePiece model, CLIP's gzip of
-        merges, tiktoken's ranks: which of them it is is seen from the content, not from the name.
+        `tokenizer.json`, `vocab.txt`, `vocab.json` or `merges.txt` with the other beside it, a SentencePiece model,
+        CLIP's gzip of merges, tiktoken's ranks: which of them it is is seen from the content, not from the name.
 
         Args:
           path: the file or directory.

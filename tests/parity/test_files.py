@@ -53,7 +53,9 @@ def gpt2(gpt2_folder: Path) -> "hf.Tokenizer":
 
 
 def test_gpt2_from_two_files(gpt2_folder: Path, gpt2: "hf.Tokenizer", shared_data: Path) -> None:
-    for ours in (Tokenizer.from_file(gpt2_folder), Tokenizer.from_file(gpt2_folder / "vocab.json")):
+    paths = [gpt2_folder, *(gpt2_folder / name for name in ("vocab.json", "merges.txt"))]
+    paths += [shared_data / "vocab" / name for name in ("gpt2-vocab.json", "gpt2-merges.txt")]
+    for ours in map(Tokenizer.from_file, paths):
         for corpus in CORPORA:
             texts = documents(shared_data, corpus, 40)
             expected = list(families.ids_of(gpt2, texts))
@@ -167,7 +169,9 @@ def test_broken_files(tmp_path: Path) -> None:
     cases = {
         b"\x1f\x8b\x08broken": "broken gzip",
         gzip.compress(b"no header\na b\n"): "expected a first line with '#version'",
-        b'{"a": 0, "b": "1"}': "not supported|missing",
+        b'{"a": "0", "b": 1}': "not supported|missing",
+        b'{"a": 0, "b": "1"}': "a vocabulary of tokens and ids, which needs merges.txt beside it",
+        b"#version: 0.2\na b\n": "a list of merges, which needs vocab.json beside it",
     }
     for data, message in cases.items():
         path = tmp_path / "file"

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Finding out what a tokenizer file is, from its content, and loading it."""
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -10,12 +11,15 @@ from tokenizer.formats import bpe_files, files, sentencepiece, tokenizer_json, v
 from tokenizer.formats.sentencepiece_parts import exact_parts
 from tokenizer.formats.transformers_folder import load_folder
 
+_VOCABULARY = re.compile(r'\{\s*"(?:[^"\\]|\\.){0,1000}"\s*:\s*-?\d')
+
 
 def load(path: Path, cache_bytes: int, pattern: str | None = None) -> Tokenizer:
     """Loads a tokenizer file of any kind, or a directory as `transformers` saves it.
 
-    The kind is seen from the content: `tokenizer.json`; `vocab.json`, with `merges.txt` beside it; a SentencePiece
-    model; CLIP's gzip of merges; tiktoken's ranks; and whatever else is text is a `vocab.txt`.
+    The kind is seen from the content: `tokenizer.json`; `vocab.json` or `merges.txt`, with the other beside it, also as
+    `NAME-vocab.json` and `NAME-merges.txt`; a SentencePiece model; CLIP's gzip of merges; tiktoken's ranks; and
+    whatever else is text is a `vocab.txt`.
 
     Args:
       path: the file or directory.
@@ -42,13 +46,26 @@ def _load_file(path: Path, cache_bytes: int, pattern: str | None) -> Tokenizer:
         # A whole tokenizer has a model; a vocabulary has tokens and nothing but integers.
         if '"model"' in text and '"version"' in start[:200] + text[-200:]:
             return tokenizer_json.read(text, str(path), cache_bytes)
-        merges = path.with_name("merges.txt")
-        if merges.is_file():
+        if _VOCABULARY.match(start):
+            merges = _beside(path, "a vocabulary of tokens and ids", "vocab.json", "merges.txt")
             return _compose(bpe_files.load_vocab_and_merges(path, merges), path, cache_bytes)
         return tokenizer_json.read(text, str(path), cache_bytes)
+    if start.startswith("#version"):
+        vocab = _beside(path, "a list of merges", "merges.txt", "vocab.json")
+        return _compose(bpe_files.load_vocab_and_merges(vocab, path), path, cache_bytes)
     if pattern is not None or _looks_like_ranks(start):
         return _compose(bpe_files.read_ranks(text, str(path), pattern), path, cache_bytes)
     return _from_vocab(text, path, cache_bytes)
+
+
+def _beside(path: Path, what: str, name: str, other: str) -> Path:
+    """Returns the file that belongs to this one: of the same name with `other` for `name` in it, or named `other`."""
+    names = [path.name.replace(name, other), other] if name in path.name else [other]
+    for candidate in map(path.with_name, names):
+        if candidate.is_file():
+            return candidate
+    wanted = " or ".join(dict.fromkeys(names))
+    raise TokenizerFileError(f"{path}: this is {what}, which needs {wanted} beside it; put it there")
 
 
 def _looks_like_ranks(text: str) -> bool:
