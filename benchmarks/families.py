@@ -10,6 +10,7 @@ the first encoding after loading, for all: some of them keep what they have seen
 
 import argparse
 import dataclasses
+import functools
 import hashlib
 import importlib.util
 import io
@@ -186,10 +187,9 @@ def _load_ours(tok: Tokenizer) -> Callable[[pa.Array], Any]:
     return fresh.encode_arrow
 
 
-def _first_calls(load: Callable[[], Callable[[Any], Any]], texts: Any, n: int) -> Callable[[], Any]:
-    """Returns what encodes texts with a tokenizer loaded for this one call, `n` times."""
-    loaded = iter([load() for _ in range(n)])
-    return lambda: next(loaded)(texts)
+def _first_call(load: Callable[[], Callable[[Any], Any]], texts: Any) -> Callable[[], Any]:
+    """Loads a tokenizer; returns the call in which it encodes texts."""
+    return functools.partial(load(), texts)
 
 
 def measure(
@@ -210,7 +210,7 @@ def measure(
         expected = tok.encode_arrow(array).to_pylist()
         n_bytes = {"tokenmill": corpus.n_bytes}
         warm: dict[str, Callable[[], Any]] = {"tokenmill": lambda array=array: tok.encode_arrow(array)}
-        cold = {"tokenmill": _first_calls(lambda: _load_ours(tok), array, rounds)}
+        cold = {"tokenmill": functools.partial(_first_call, lambda: _load_ours(tok), array)}
         for peer, (load, to_ids) in others.items():
             encode = load()
             same = [a == b for a, b in zip(to_ids(encode(corpus.texts)), expected, strict=True)]
@@ -224,13 +224,9 @@ def measure(
                 print(f"{corpus.name}: {left_out}; measured on the others")
             n_bytes[peer] = part.n_bytes
             warm[peer] = lambda encode=encode, part=part: encode(part.texts)
-            cold[peer] = _first_calls(load, part.texts, rounds)
-        speeds = []
-        for candidates, once in ((warm, ()), (cold, tuple(cold))):
-            timings = timing.interleave(candidates, rounds=rounds, once=once)
-            speeds.append(
-                {candidate: n_bytes[candidate] / timing.median / 1e6 for candidate, timing in timings.items()}
-            )
+            cold[peer] = functools.partial(_first_call, load, part.texts)
+        both = timing.interleave(warm, rounds=rounds), timing.interleave_first_calls(cold, rounds=rounds)
+        speeds = [{peer: n_bytes[peer] / timing.median / 1e6 for peer, timing in timings.items()} for timings in both]
         row = [corpus.name]
         for candidate in ("tokenmill", *others):
             if candidate not in n_bytes:

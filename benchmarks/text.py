@@ -64,7 +64,12 @@ def main(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser(prog="./run.sh bench text", description=__doc__)
     parser.add_argument("--mb", type=float, default=8, help="the first so many MB of each corpus (default 8)")
     parser.add_argument("--rounds", type=int, default=3, help="rounds (default 3)")
-    parser.add_argument("--only", metavar="TEXT", default="", help="only steps and spans that have this in their name")
+    parser.add_argument(
+        "--only",
+        metavar="TEXT",
+        default="",
+        help="only steps and spans with this in their name, and jobs if it is in 'default'",
+    )
     options = parser.parse_args(arguments)
     pa.set_cpu_count(1)
     print(report.describe(report.machine() | report.versions("tokenmill", "ftfy", "regex", "numba", "pyarrow")))
@@ -82,7 +87,7 @@ def main(arguments: list[str]) -> int:
             rows.append(row)
             equal &= same
     print(report.table(["step", *(corpus.name for corpus in texts)], rows))
-    if not options.only:
+    if options.only in "default":
         print()
         print(
             report.table(["end to end, MB/s", "without", "default chain", "cost"], measure_jobs(texts, options.rounds))

@@ -62,6 +62,20 @@ def interleave(
     return {name: Timing(tuple(seconds)) for name, seconds in samples.items()}
 
 
+def interleave_first_calls(
+    prepare: Mapping[str, Callable[[], Callable[[], object]]], *, rounds: int
+) -> dict[str, Timing]:
+    """Times the one call of what each function returns, once per round, in turn; the functions are not in the clock."""
+    samples: dict[str, list[float]] = {name: [] for name in prepare}
+    for _ in range(rounds):
+        for name, make in prepare.items():
+            function = make()
+            started = time.perf_counter()
+            function()
+            samples[name].append(time.perf_counter() - started)
+    return {name: Timing(tuple(seconds)) for name, seconds in samples.items()}
+
+
 @dataclasses.dataclass(frozen=True)
 class ProcessRun:
     """How a command went."""
