@@ -120,7 +120,7 @@ def _work(numbers: list[int], folder: Path, writer: int) -> None:
         place = folder / str(number)
         try:
             outcome = run_one(number, place)
-        except BaseException:
+        except BaseException:  # SystemExit too: whatever an input does to the job is what is looked for
             outcome = f"problem: {traceback.format_exc()[-3000:]}"
         shutil.rmtree(place, ignore_errors=True)
         data = outcome.encode(errors="replace")

@@ -213,7 +213,7 @@ def _start(job: str, mode: str, corpus: Path, output: Path, folder: Path) -> int
         from pipeline import cli
 
         code = cli.main(["tokenize" if job == "shuffle" else job, str(config), "--resume", *MODES[mode]])
-    except BaseException:
+    except BaseException:  # a forked process must not go on in the code of its parent
         traceback.print_exc()
     finally:
         sys.stdout.flush()

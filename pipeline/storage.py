@@ -211,7 +211,7 @@ def _match_remote(pattern: str) -> list[FileStat]:
     stats = []
     for each in sorted(found, key=lambda each: each.path):
         if each.path.endswith("/"):
-            continue  # The placeholder that consoles of object stores leave for an empty folder.
+            continue  # What consoles of object stores leave where a folder is empty.
         n_bytes = int(each.size_in_bytes)
         changed = each.last_updated_in_seconds
         version = f"{n_bytes}-{changed!r}" if changed else str(file_systems.checksum(each.path))
