@@ -151,7 +151,8 @@ class Kernel:
     def _make_dispatcher(self) -> Any:
         if self._is_part:
             return numba.njit(nogil=True, forceinline=True, _nrt=False)(self._function)
-        dispatcher = numba.njit(nogil=True, _nrt=False)(self._function)
+        # Unless told otherwise, what a part calls is inlined like the part.
+        dispatcher = numba.njit(nogil=True, forceinline=False, _nrt=False)(self._function)
         dispatcher._cache = _KernelCache(self._function)
         # Other packages' extensions of numba are for compiling only, see _KernelCache.
         dispatcher._compilation_chain_init_hook = _do_nothing
