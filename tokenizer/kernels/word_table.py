@@ -20,6 +20,9 @@ N_COLUMNS = 4
 LENGTH_MASK = (1 << 32) - 1
 SHORT_WORD_BYTES = 16
 
+# What is left of a word of 0 to 16 bytes in its first and its next eight.
+_FIRST_EIGHT = np.array([(1 << 8 * min(w, 8)) - 1 for w in range(17)], np.uint64)
+_NEXT_EIGHT = np.array([(1 << 8 * max(w - 8, 0)) - 1 for w in range(17)], np.uint64)
 _MIX_1 = np.uint64(0x9E3779B97F4A7C15)
 _MIX_2 = np.uint64(0xC2B2AE3D27D4EB4F)
 
@@ -40,13 +43,8 @@ def word_key(data, at, w):
 @kernel_part
 def short_key(data, at, w):
     """As `word_key`, without a branch, for a word of at most 16 bytes."""
-    every = ~np.uint64(0)
-    # Shifting by all 64 bits at once would be undefined.
-    half = np.uint64(4 * min(w, 8))
-    half_more = np.uint64(4 * max(w - 8, 0))
-    k0 = load_u64(data, at) & ~((every << half) << half)
-    k1 = load_u64(data, at + 8) & ~((every << half_more) << half_more)
-    return k0, k1
+    n = np.uint64(w)
+    return load_u64(data, at) & _FIRST_EIGHT[n], load_u64(data, at + 8) & _NEXT_EIGHT[n]
 
 
 @kernel_part
