@@ -111,8 +111,14 @@ def unigrams(draw: st.DrawFn, symbols: tuple[str, ...]) -> Unigram:
     return Unigram(vocab, 0, byte_fallback, kinds)
 
 
-# Longer ones are of few characters, so that units come back.
-TEXTS = st.lists(st.one_of(st.text(ALPHABET, max_size=40), st.text("ab \n\té玫x\x01", max_size=150)), max_size=8)
+# Longer ones are of few characters, so that parts come back: mixed, and ASCII between runs of others.
+RUNS = st.lists(
+    st.sampled_from(["玫", "瑰", "か", "é", "か\u3099", "玫玫e\u0301", "ab", "abababab ab", "a,b", " ", "  "]),
+    max_size=60,
+)
+TEXTS = st.lists(
+    st.one_of(st.text(ALPHABET, max_size=40), st.text("ab \n\té玫x\x01", max_size=150), RUNS.map("".join)), max_size=8
+)
 
 
 @given(st.data(), TEXTS)
@@ -168,6 +174,37 @@ def test_long_rows_of_one_thing(unit: str) -> None:
     assert not normalizes
     expected = whole.encode(rows, no_tokens(), np.ones(1, np.bool_), None)
     assert encode(engine, [text]) == [expected.values.tolist()]
+
+
+@pytest.mark.parametrize("characters", ["玫瑰か,a", "ab,cd e", "玫é b", "玫か\u3099 a"])
+def test_long_rows_of_many_parts(characters: str) -> None:
+    """The sum of their scores begins anew, again and again."""
+    pieces = [
+        ("<unk>", 0.0),
+        *((c, -9.0 - 0.37 * i) for i, c in enumerate("▁abcd,é玫瑰かが")),
+        ("玫瑰", -17.3),
+        ("ab", -11.1),
+    ]
+    model = Unigram(pieces, 0, False, [2] + [1] * (len(pieces) - 1))
+    chooser = random.Random(7)
+    text = "".join(chooser.choices(characters, k=200_000))
+    rows = PLAIN.normalize_rows(text_rows([text]))
+    whole, _ = choose(PLAIN, None, model, WordCachePool(1 << 17), raw=False)
+    expected = whole.encode(rows, no_tokens(), np.ones(1, np.bool_), None).values.tolist()
+    engine = engine_of(PLAIN, model)
+    assert encode(engine, [text]) == [expected]
+    assert encode(engine, [text], more=FAR) == [expected]
+
+
+@given(TEXTS, st.booleans())
+def test_words_are_counted_alike_whatever_the_cache_holds(texts: list[str], shrink: bool) -> None:
+    engine = engine_of(dataclasses.replace(PLAIN, remove_extra_whitespaces=shrink), SMALL)
+    tallies = [engine.new_tally() for _ in range(3)]
+    for tally, more in zip(tallies, ("", FAR, FAR), strict=True):
+        encode(engine, texts, tally, more)
+    assert tallies[0].n_words == tallies[1].n_words == tallies[2].n_words
+    words = [{row["word"]: row["count"] for row in tally.oov_words().to_pylist()} for tally in tallies]
+    assert words[0] == words[1] == words[2]
 
 
 def test_rows_without_a_word_that_comes_twice() -> None:

@@ -19,6 +19,7 @@ from tokenizer.engines.sentencepiece_tables import (
 )
 from tokenizer.engines.staged import StagedEngine
 from tokenizer.kernels import caches, sentencepiece_bpe, sentencepiece_cache, sentencepiece_rows, sentencepiece_unigram
+from tokenizer.kernels.sentencepiece_known import N_NOTES
 from tokenizer.kernels.word_cache import IN_ROW
 from tokenizer.models import Unigram
 from tokenizer.normalizers import SentencePieceNormalizer
@@ -75,6 +76,7 @@ class RawSentencePieceEngine:
                 text=np.empty(n_bytes, np.uint8),
                 text_offsets=np.empty(2, np.int64),
                 noted=np.empty(3 * (longest + 1), np.int64),
+                notes=np.zeros(N_NOTES, np.int64),
                 out=np.empty(rows.n_values + 2 * n_bytes + 4 * rows.n_rows, np.int32),
                 out_offsets=np.zeros(rows.n_rows + 1, np.int64),
             )

@@ -26,34 +26,44 @@ _MAX_STATES = 1 << 22
 _MAX_ID = (1 << ID_BITS) - 1
 
 
-class RawTables(NamedTuple):
-    """A normalizer and the characters of a model, for encoding raw bytes; see kernels.sentencepiece_units."""
+class KnownTables(NamedTuple):
+    """What tells where parts end, see kernels.sentencepiece_known."""
 
-    steps: SentencePieceTables
     kinds: npt.NDArray[np.uint8]
     """uint8[256]: WORD, SEPARATOR or ALONE."""
-    block_separators: tuple[np.uint64, ...]
-    """For each of `sentencepiece_blocks.BLOCK_BYTES` all ones where it is a SEPARATOR, else 0."""
-    block_alone: tuple[np.uint64, ...]
-    """The same for ALONE, but 0 where it is not a unit of its own behind every ASCII character."""
-    characters: npt.NDArray[np.int32]
-    """int32[0x110000]."""
-    alone_ids: npt.NDArray[np.int32]
-    """int32[0x110000]: what a character becomes that is a part of its own, `spelled` for its bytes; -1 where that may
-    depend on its neighbours."""
+    characters: npt.NDArray[np.int64]
+    """int64[0x110000], see kernels.sentencepiece_units."""
     joins: npt.NDArray[np.uint64]
     """uint64: a bit for (the hash of) every two characters that are neighbours in a piece."""
     apart: npt.NDArray[np.bool_]
     """bool[128 * 128]: whether a part may end between two ASCII characters."""
+    alone_cost: int
+    """What a character that is a part of its own, or the piece "▁", adds to the bound of a sum at most; see
+    kernels.sentencepiece_sums."""
+    block_separators: tuple[np.uint64, ...]
+    """For each of `sentencepiece_blocks.BLOCK_BYTES` all ones where it is a SEPARATOR, else 0."""
+    block_alone: tuple[np.uint64, ...]
+    """The same for ALONE."""
+    shrink: bool
+    """Whether separators are left out, and not made into a "▁" each."""
+
+
+class RawTables(NamedTuple):
+    """A normalizer and the characters of a model, for encoding raw bytes; see kernels.sentencepiece_units."""
+
+    steps: SentencePieceTables
+    known: KnownTables
+    kinds: npt.NDArray[np.uint8]
+    characters: npt.NDArray[np.int64]
+    joins: npt.NDArray[np.uint64]
+    apart: npt.NDArray[np.bool_]
+    alone_cost: int
+    """These five are those of `known`."""
     byte_ids: npt.NDArray[np.int32]
     """int32[256]."""
     unk_id: int
-    spelled: int
-    """Stands for an id where a character becomes byte pieces."""
     space_id: int
     """The piece "▁"."""
-    alone_cost: int
-    """What such a character, or the piece "▁", adds to the bound of a sum at most; see kernels.sentencepiece_sums."""
     ids_per_byte: float
     """The most ids that a byte of a row can become, the "▁" in front left out."""
 
@@ -72,6 +82,8 @@ class RawWork(NamedTuple):
     """int64[2]."""
     noted: npt.NDArray[np.int64]
     """int64, three entries for every unit of a row: begin, end, what stands in front."""
+    notes: npt.NDArray[np.int64]
+    """int64[N_NOTES], see kernels.sentencepiece_known."""
     out: npt.NDArray[np.int32]
     out_offsets: npt.NDArray[np.int64]
 
@@ -171,38 +183,47 @@ def raw_tables(normalizer: SentencePieceNormalizer, model: Any) -> RawTables | N
     points = np.frombuffer(bytearray("".join(pieces).encode("utf-32-le")), np.int32)
     kernels.set_joins(points, np.fromiter(map(len, pieces), np.int64, len(pieces)), joins, joined)
     spells = byte_ids is not None
-    ids = np.full(N_CODE_POINTS + 1, n_ids if spells else unk_id, np.int32)
+    ids = np.full(N_CODE_POINTS + 1, kernels.BECOMES_BYTES if spells else kernels.BECOMES_UNKNOWN, np.int32)
     ids[np.fromiter(map(ord, single), np.int64, len(single)) + 1] = list(single.values())
+    if not spells:
+        ids[ids == unk_id] = kernels.BECOMES_UNKNOWN
     # A character is always the same where it stays alone whatever follows, and where its result is in no longer piece.
     images = characters.astype(np.int64)
     alone = (images > 0) & ~begins & ~joined[np.maximum(images - 1, 0)]
     alone_ids = ids[images]
-    alone_ids[images == 0] = -1
-    if spells:
-        # Bytes are those of the character itself.
-        alone_ids[(alone_ids == n_ids) & (images != np.arange(1, N_CODE_POINTS + 1))] = -1
-    alone_ids[:128][kinds[:128] != kernels.WORD] = -1
-    alone &= alone_ids >= 0
+    alone_ids[images == 0] = kernels.DEPENDS
+    # Bytes are those of the character itself.
+    becomes_bytes = alone_ids == kernels.BECOMES_BYTES
+    alone_ids[becomes_bytes & (images != np.arange(1, N_CODE_POINTS + 1))] = kernels.DEPENDS
+    alone_ids[:128][kinds[:128] != kernels.WORD] = kernels.DEPENDS
+    alone &= alone_ids != kernels.DEPENDS
     characters[alone] = -1
+    characters[alone & (alone_ids == kernels.BECOMES_UNKNOWN)] = kernels.UNKNOWN
     apart = np.zeros(128 * 128, np.bool_)
-    kernels.set_apart(characters, joins, apart)
     lonely = np.arange(1, 33)
     kinds[lonely[(characters[lonely] < 0) & (kinds[lonely] == kernels.WORD)]] = kernels.ALONE
-    ends_units = not normalizer.remove_extra_whitespaces and bool((characters[0x21:0x80] != 0).all())
-    return RawTables(
-        steps=normalizer.tables.steps,
+    kernels.set_apart(kinds, characters, joins, apart)
+    known = KnownTables(
         kinds=read_only(kinds),
-        block_separators=_block_masks(kinds[list(BLOCK_BYTES)] == kernels.SEPARATOR),
-        block_alone=_block_masks((kinds[list(BLOCK_BYTES)] == kernels.ALONE) & ends_units),
-        characters=read_only(characters),
-        alone_ids=read_only(alone_ids),
+        characters=read_only((alone_ids.astype(np.int64) << 32) | (characters.astype(np.int64) & 0xFFFFFFFF)),
         joins=read_only(joins),
         apart=read_only(apart),
+        alone_cost=_largest_cost(model, list(single.values())),
+        block_separators=_block_masks(kinds[list(BLOCK_BYTES)] == kernels.SEPARATOR),
+        block_alone=_block_masks(kinds[list(BLOCK_BYTES)] == kernels.ALONE),
+        shrink=normalizer.remove_extra_whitespaces,
+    )
+    return RawTables(
+        steps=normalizer.tables.steps,
+        known=known,
+        kinds=known.kinds,
+        characters=known.characters,
+        joins=known.joins,
+        apart=known.apart,
+        alone_cost=known.alone_cost,
         byte_ids=read_only(np.full(256, -1, np.int32) if byte_ids is None else byte_ids),
         unk_id=-1 if spells else unk_id,
-        spelled=n_ids,
         space_id=single[SPACE],
-        alone_cost=_largest_cost(model, list(single.values())),
         ids_per_byte=normalizer.tables.growth,
     )
 

@@ -26,7 +26,7 @@ def build_ranked_pairs(lefts, rights, ranks, slots, bits):
 def _encode_part(text, w, sums, model, scratch, out, o):
     """See `sentencepiece_rows`."""
     o, _ = bpe_word(text, 0, w, model, scratch.bpe, out, o, scratch.ends)
-    return o, sums, np.int64(ALWAYS), np.int64(0), False
+    return o, sums, np.int64(ALWAYS), np.int64(0)
 
 
 @kernel_part

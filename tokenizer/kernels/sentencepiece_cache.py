@@ -6,15 +6,13 @@ The slots are those of `word_table`, but filled in another way: up to three ids 
 
 import numpy as np
 
-from tokenizer.kernels.compiling import kernel, kernel_part, load_u64, prefetch
+from tokenizer.kernels.compiling import kernel, kernel_part, load_u64
 from tokenizer.kernels.word_cache import CACHE_IDS_USED, CACHE_MOST_SLOTS, CACHE_POOL_USED, CACHE_WORDS
 from tokenizer.kernels.word_encoding import key_of
 from tokenizer.kernels.word_table import KEY_0, KEY_1, LENGTH, N_COLUMNS, SHORT_WORD_BYTES, VALUE, short_key
 
 LONGEST_CACHED = 48
 """Bytes of the longest part that the cache keeps."""
-LONGEST_WHOLE = 24
-"""Bytes of the longest unit that is looked up before it is cut into parts."""
 
 _MIX_1 = np.uint64(0x9E3779B97F4A7C15)
 _MIX_2 = np.uint64(0xC2B2AE3D27D4EB4F)
@@ -27,7 +25,7 @@ _BYTES_MASK, _KEY_MASK, _N_MASK, _SAFE_MASK, _MAX_COST = 0xFF, 0x3FF, 0xFFFF, 0x
 ID_BITS = 21
 _ID_MASK = (1 << ID_BITS) - 1
 _IDS_IN_SLOT = 3
-_BYTES_PER_SLOT = 16
+_BYTES_PER_WORD = 64
 
 
 @kernel_part
@@ -44,9 +42,8 @@ def _first_slot(k0, k1, wanted, mask):
 
 
 @kernel_part
-def find_part(cache, data, at, w, front):
-    """Returns `(slot, whether it holds the part, the key)`; w is in 1..LONGEST_CACHED."""
-    slots = cache.slots
+def find_part(slots, words, data, at, w, front):
+    """Returns `(slot, whether it holds the part, the key)`; w is in 1..LONGEST_CACHED; slots, words: of the cache."""
     mask = np.uint64(slots.shape[0] - 1)
     if w <= SHORT_WORD_BYTES and at + SHORT_WORD_BYTES <= data.size:
         k0, k1 = short_key(data, at, w)
@@ -62,7 +59,7 @@ def find_part(cache, data, at, w, front):
             if w <= SHORT_WORD_BYTES:
                 if slots[j, KEY_1] == np.int64(k1):
                     return j, True, k0, k1
-            elif _same_bytes(cache.words, slots[j, KEY_1], data, at, w):
+            elif _same_bytes(words, slots[j, KEY_1], data, at, w):
                 return j, True, k0, k1
         j = (j + np.uint64(1)) & mask
 
@@ -76,7 +73,7 @@ def is_too_small(cache, n_bytes):
     n_slots = cache.slots.shape[0]
     if n_slots >= cache.state[CACHE_MOST_SLOTS]:
         return False
-    return cache.state[CACHE_WORDS] * 4 >= n_slots or n_bytes > _BYTES_PER_SLOT * n_slots
+    return 2 * (cache.state[CACHE_WORDS] + n_bytes // _BYTES_PER_WORD) >= n_slots
 
 
 @kernel_part
@@ -148,38 +145,37 @@ def rehash(slots, bigger):
 
 
 @kernel_part
-def emit_part(cache, j, out, o):
+def emit_part(slots, pool, j, out, o):
     """Appends the ids of slot `j`; `out` has room for three more. Returns the new o."""
-    n = (cache.slots[j, LENGTH] >> N_SHIFT) & _N_MASK
-    value = cache.slots[j, VALUE]
+    n = (slots[j, LENGTH] >> N_SHIFT) & _N_MASK
+    value = slots[j, VALUE]
     if n <= _IDS_IN_SLOT:
         out[o] = np.int32(value & _ID_MASK)
         out[o + 1] = np.int32((value >> ID_BITS) & _ID_MASK)
         out[o + 2] = np.int32(value >> (2 * ID_BITS))
     else:
         for q in range(n):
-            out[o + q] = cache.ids[value + q]
+            out[o + q] = pool[value + q]
     return o + n
 
 
 @kernel_part
-def ask_for_short(cache, slot_mask, data, at, w, front):
-    """Asks for the slot where the search for a part of up to 16 bytes begins, to be there when `emit_short` comes."""
-    k0, k1 = short_key(data, at, w)
-    prefetch(cache.slots, _first_slot(k0, k1, w | (front << FRONT_SHIFT), slot_mask))
+def first_slot(data, at, w, front, slot_mask):
+    """Returns where the search for a part begins, of which the first 16 bytes count; arguments as for `emit_short`."""
+    k0, k1 = short_key(data, at, min(w, SHORT_WORD_BYTES))
+    return _first_slot(k0, k1, w | (front << FRONT_SHIFT), slot_mask)
 
 
 @kernel_part
-def emit_short(cache, slot_mask, data, at, w, front, bound, out, o):
+def emit_short(slots, pool, slot_mask, j, data, at, w, front, bound, out, o):
     """Appends the ids of a part of up to 16 bytes that is in the cache, has no unknown token, and holds for the bound.
 
-    This is the way that almost every unit takes, so it does nothing else. `slot_mask` is uint64, one less than there
-    are slots; `data` is readable for 16 bytes after `at`. Returns `(o, new bound, True)`, or `(o, bound, False)`.
+    This is the way that almost every part takes, so it does nothing else. `slots` and `pool` are those of the cache,
+    `slot_mask` is uint64, one less than there are slots, `j` the `first_slot`; `data` is readable for 16 bytes after
+    `at`. Returns `(o, new bound, True)`, or `(o, bound, False)`.
     """
-    slots = cache.slots
     k0, k1 = short_key(data, at, w)
     wanted = w | (front << FRONT_SHIFT)
-    j = _first_slot(k0, k1, wanted, slot_mask)
     while True:
         notes = slots[j, LENGTH]
         differs = (k0 ^ np.uint64(slots[j, KEY_0])) | (k1 ^ np.uint64(slots[j, KEY_1]))
@@ -194,12 +190,22 @@ def emit_short(cache, slot_mask, data, at, w, front, bound, out, o):
     value = slots[j, VALUE]
     if n > _IDS_IN_SLOT:
         for q in range(n):
-            out[o + q] = cache.ids[value + q]
+            out[o + q] = pool[value + q]
     else:
         out[np.uint64(o)] = np.int32(value & _ID_MASK)
         out[np.uint64(o + 1)] = np.int32((value >> ID_BITS) & _ID_MASK)
         out[np.uint64(o + 2)] = np.int32(value >> (2 * ID_BITS))
     return o + n, bound + cost_of_slot(notes), True
+
+
+@kernel_part
+def emit_long(slots, pool, words, data, at, w, front, bound, out, o):
+    """As `emit_short`, for a part of 17 to LONGEST_CACHED bytes; `words` holds the bytes of such."""
+    j, found, _, _ = find_part(slots, words, data, at, w, front)
+    notes = slots[j, LENGTH]
+    if not found or notes & (HAS_UNKNOWN | IRREGULAR) or bound >= safe_of(notes):
+        return o, bound, False
+    return emit_part(slots, pool, j, out, o), bound + cost_of_slot(notes), True
 
 
 @kernel_part

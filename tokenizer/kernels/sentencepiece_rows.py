@@ -3,52 +3,56 @@
 
 A model is three `kernel_part`s, passed by name and inlined:
 
-- `encode_part(text, w, sums, model, scratch, out, o) -> (o, sums, safe, cost, is_decided)` encodes normalized text;
-  unknown tokens need not be fused;
+- `encode_part(text, w, sums, model, scratch, out, o) -> (o, sums, safe, cost)` encodes normalized text; unknown tokens
+  need not be fused;
 - `follow(total, out, first, last, model) -> total` adds the scores of ids to the sum so far;
 - `encode_row(text, w, model, scratch, out, o) -> o` encodes a whole normalized row, unknown tokens fused.
 
 `safe` is below which bound of the sum so far (see `sentencepiece_sums`) the ids are always these, -1 for none; models
-without sums give `ALWAYS`. `cost` is what they add to the bound, `is_decided` whether this time the sum decided.
+without sums give `ALWAYS`. `cost` is what they add to the bound.
 """
 
 import numpy as np
 
-from tokenizer.kernels.compiling import kernel_part, trailing_zeros
+from tokenizer.kernels.compiling import kernel_part
 from tokenizer.kernels.sentencepiece import normalize
-from tokenizer.kernels.sentencepiece_blocks import BLOCK_READS, block_units
 from tokenizer.kernels.sentencepiece_cache import (
     HAS_UNKNOWN,
     IRREGULAR,
     LONGEST_CACHED,
-    LONGEST_WHOLE,
-    ask_for_short,
     cost_of_slot,
     emit_part,
-    emit_short,
     find_part,
     fuse_unknown,
     is_too_small,
     remember_part,
     safe_of,
 )
+from tokenizer.kernels.sentencepiece_known import emit_known, forget
 from tokenizer.kernels.sentencepiece_sums import MAX_BOUND, catch_up, exactly, follow_one
 from tokenizer.kernels.sentencepiece_units import (
     ALONE,
+    BECOMES_BYTES,
+    BECOMES_UNKNOWN,
+    DEPENDS,
     FRONT,
     INSIDE,
     SEPARATOR,
     SPACE_MARK,
     START,
+    UNKNOWN,
+    WORD,
+    alone_id,
     character,
+    described_by,
     may_join,
     normalize_part,
     part_stop,
-    unit_stop,
+    past_graphic,
 )
 from tokenizer.kernels.word_cache import AT_BYTE, AT_ID, AT_ROW, CACHE_MISSES, COUNTER_TOTAL, IN_ROW, count_word
 from tokenizer.kernels.word_encoding import key_of
-from tokenizer.kernels.word_table import LENGTH, SHORT_WORD_BYTES
+from tokenizer.kernels.word_table import LENGTH
 
 ALWAYS = 65535
 """The largest `safe`: more than any bound."""
@@ -58,9 +62,8 @@ NEEDED = 4
 _SPARE_IDS = 2048
 """A part is written twice where rounding may decide, and a cached one stores three ids whatever it has."""
 
-_UNSPACED = 0xE1
-"""First byte of characters of three bytes and more, but those of the scripts of India, which have spaces. Units that
-begin with one are not looked up as a whole."""
+_FEW = 3
+"""Up to so many characters between unknown ones are encoded one by one."""
 
 
 @kernel_part
@@ -74,15 +77,15 @@ def _has_unknown(out, first, last, unk_id):
 @kernel_part
 def _joins_space(code_point, tables):
     """Whether some piece has "▁" in front of a character that is described by other than 0."""
-    described = np.int64(tables.characters[code_point])
+    described = described_by(tables.characters[code_point])
     return described > 0 and may_join(tables.joins, np.int64(SPACE_MARK + 1), described)
 
 
 @kernel_part
 def _emit_alone(data, i, after, token, tables, out, o):
     """Appends what the character at `i`, a part of its own, becomes."""
-    if token != tables.spelled:
-        out[o] = token
+    if token != BECOMES_BYTES:
+        out[o] = tables.unk_id if token == BECOMES_UNKNOWN else token
         return o + 1
     for q in range(i, after):
         out[o] = tables.byte_ids[data[q]]
@@ -91,153 +94,165 @@ def _emit_alone(data, i, after, token, tables, out, o):
 
 
 @kernel_part
-def _remember_alone(cache, data, i, out, first, last, cost):
-    """Keeps the ids of the byte at `i`, a unit of its own, where `emit_short` finds them."""
-    j, found, k0, k1 = find_part(cache, data, i, 1, INSIDE)
+def _remember_alone(cache, data, i, stop, front, out, first, last, cost):
+    """Keeps the ids of the character at `i`, a part of its own, where `emit_short` finds them."""
+    w = stop - i
+    j, found, k0, k1 = find_part(cache.slots, cache.words, data, i, w, front)
     if not found:
-        remember_part(cache, j, data, i, 1, k0, k1, INSIDE, out, first, last, 0, max(MAX_BOUND - cost, 0), cost)
+        remember_part(cache, j, data, i, w, k0, k1, front, out, first, last, 0, max(MAX_BOUND - cost, 0), cost)
 
 
 @kernel_part
-def _encode_part(
-    encode_part, follow, data, at, stop, front, ends_unit, tables, model, scratch, work, row_first, sums, o
+def _encode_alone(
+    follow, data, at, end, following, after_following, row_end, front, token, tables, model, work, row_first, sums, o
 ):
-    """Encodes one part, from the cache or from the model.
+    """Encodes the character at `at`, a part of its own that becomes `token`, and those like it, if that is unknown.
 
-    Returns `(o, sums, safe, cost, whether it is regular, whether an unknown token is in it)`; safe and cost as in the
-    cache, safe is -1 where the sum so far decided.
+    The others are as in `_encode_next`.
+    """
+    out, alone_cost = work.out, tables.alone_cost
+    part_first, cost = o, alone_cost
+    if front == FRONT:
+        out[o] = tables.space_id
+        sums = follow_one(follow, sums, out, o, o + 1, alone_cost, model)
+        cost += alone_cost
+        o += 1
+    first = o
+    o = _emit_alone(data, at, end, token, tables, out, o)
+    if token != BECOMES_UNKNOWN:
+        sums = follow_one(follow, sums, out, first, o, alone_cost, model)
+        if token == BECOMES_BYTES or front != INSIDE:
+            _remember_alone(work.cache, data, at, end, front, out, part_first, o, cost)
+        return end, o, sums, True, False
+    sums = catch_up(follow, sums, out, first, model)
+    total = follow(sums[0], out, first, o, model)
+    o = first
+    if o == row_first or out[o - 1] != tables.unk_id:
+        o += 1
+    characters = tables.characters
+    while data[at] >= 128 and end < row_end and following >= 128 and described_by(characters[following]) == UNKNOWN:
+        # More of them add nothing but their scores.
+        next_end, next_following, next_after = after_following, following, after_following
+        if next_end < row_end:
+            next_following, next_after = character(data, next_end)
+            if described_by(characters[next_following]) == 0:
+                break
+        total = follow(total, out, o - 1, o, model)
+        end, following, after_following = next_end, next_following, next_after
+    return end, o, exactly(total, o), True, True
+
+
+@kernel_part
+def _encode_next(encode_part, follow, data, at, row_end, front, tables, model, scratch, work, row_first, sums, o):
+    """Encodes the part at `at`, from the cache or from the model.
+
+    Args:
+      row_end: where the row ends; front: what stands in front of the part.
+
+    Returns:
+      `(where the part ends, o, sums, whether it is regular, whether an unknown token is in it)`.
     """
     cache, out, text = work.cache, work.out, work.text
-    w = stop - at
+    code_point, after = character(data, at)
+    end, following, after_following = part_stop(data, after, row_end, code_point, tables)
+    token = alone_id(tables.characters[code_point])
+    if end == after and token != DEPENDS and (front != FRONT or not _joins_space(code_point, tables)):
+        return _encode_alone(
+            follow, data, at, end, following, after_following, row_end, front, token, tables, model, work, row_first,
+            sums, o,
+        )  # fmt: skip
+    w = end - at
     cached = w <= LONGEST_CACHED
     before = o
     if cached:
-        j, found, k0, k1 = find_part(cache, data, at, w, front)
+        j, found, k0, k1 = find_part(cache.slots, cache.words, data, at, w, front)
         if found:
             notes = cache.slots[j, LENGTH]
             if notes & IRREGULAR:
-                return o, sums, np.int64(-1), np.int64(0), False, False
+                return end, o, sums, False, False
             safe, cost = safe_of(notes), cost_of_slot(notes)
             if sums[2] >= safe or notes & HAS_UNKNOWN:
                 sums = catch_up(follow, sums, out, o, model)
             if sums[2] < safe:
-                o = emit_part(cache, j, out, o)
+                o = emit_part(cache.slots, cache.ids, j, out, o)
                 if notes & HAS_UNKNOWN == 0:
-                    return o, (sums[0], sums[1], sums[2] + cost), safe, cost, True, False
+                    return end, o, (sums[0], sums[1], sums[2] + cost), True, False
                 total = follow(sums[0], out, before, o, model)
                 o = fuse_unknown(out, before, o, row_first, tables.unk_id)
-                return o, exactly(total, o), safe, cost, True, True
+                return end, o, exactly(total, o), True, True
     cache.state[CACHE_MISSES] += 1
-    n, regular = normalize_part(data, at, stop, front, ends_unit, tables, text)
+    ends_unit = end == row_end or tables.kinds[data[end]] == SEPARATOR
+    n, regular = normalize_part(data, at, end, front, ends_unit, tables, text)
     if not regular:
         if cached and not found:
             remember_part(cache, j, data, at, w, k0, k1, front, out, o, o, IRREGULAR, 0, 0)
-        return o, sums, np.int64(-1), np.int64(0), False, False
-    safe, cost, is_decided = np.int64(ALWAYS), np.int64(0), False
+        return end, o, sums, False, False
+    safe, cost = np.int64(ALWAYS), np.int64(0)
     if n > 0:
-        o, sums, safe, cost, is_decided = encode_part(text, n, sums, model, scratch, out, o)
+        o, sums, safe, cost = encode_part(text, n, sums, model, scratch, out, o)
     unknown = tables.unk_id >= 0 and _has_unknown(out, before, o, tables.unk_id)
     if cached and not found:
         notes = HAS_UNKNOWN if unknown else 0
         remember_part(cache, j, data, at, w, k0, k1, front, out, before, o, notes, max(safe, 0), cost)
-    if is_decided:
-        safe = np.int64(-1)
     if unknown:
         sums = catch_up(follow, sums, out, o, model)
         o = fuse_unknown(out, before, o, row_first, tables.unk_id)
         sums = exactly(sums[0], o)
-    return o, sums, safe, cost, True, unknown
+    return end, o, sums, True, unknown
 
 
 @kernel_part
-def _encode_unit(
-    encode_part, follow, data, first, stop, front, ends_unit, tables, model, scratch, work, row_first, sums, o
-):
-    """Encodes one unit; returns `(o, sums, whether it is regular, whether an unknown token is in it)`."""
-    cache, out = work.cache, work.out
-    w = stop - first
-    lead = first
-    while lead < stop - 1 and data[lead] <= 0x20:
-        lead += 1
-    whole = w <= LONGEST_WHOLE and data[lead] < _UNSPACED
-    found = False
-    if whole:
-        j, found, k0, k1 = find_part(cache, data, first, w, front)
-        if found:
-            notes = cache.slots[j, LENGTH]
-            if sums[2] < safe_of(notes) and notes & (HAS_UNKNOWN | IRREGULAR) == 0:
-                return emit_part(cache, j, out, o), (sums[0], sums[1], sums[2] + cost_of_slot(notes)), True, False
-    before = o
-    sums_before = sums
-    unknown = False
-    # Up to which bound the whole unit holds, and how much its parts have added to the bound so far.
-    safe_whole, added = np.int64(ALWAYS), np.int64(0)
-    n_parts = 0
-    at = first
-    here = front
-    code_point, after = character(data, at)
-    while at < stop:
-        n_parts += 1
-        end, following, after_following = part_stop(data, after, stop, code_point, tables)
-        token = tables.alone_ids[code_point]
-        if end == after and token >= 0 and (here != FRONT or not _joins_space(code_point, tables)):
-            if here == FRONT:
-                out[o] = tables.space_id
-                sums = follow_one(follow, sums, out, o, o + 1, tables.alone_cost, model)
-                added += tables.alone_cost
-                o += 1
-            here = INSIDE
-            before_token = o
-            o = _emit_alone(data, at, end, token, tables, out, o)
-            added += tables.alone_cost
-            if token == tables.unk_id:
-                unknown = True
-                sums = catch_up(follow, sums, out, before_token, model)
-                total = follow(sums[0], out, before_token, o, model)
-                o = before_token
-                if o == row_first or out[o - 1] != token:
-                    o += 1
-                while end < stop and tables.characters[following] < 0 and tables.alone_ids[following] == token:
-                    # More of them add nothing but their scores.
-                    next_end, next_following, next_after = after_following, following, after_following
-                    if next_end < stop:
-                        next_following, next_after = character(data, next_end)
-                        if tables.characters[next_following] == 0:
-                            break
-                    total = follow(total, out, o - 1, o, model)
-                    added += tables.alone_cost
-                    end, following, after_following = next_end, next_following, next_after
-                sums = exactly(total, o)
-            else:
-                sums = follow_one(follow, sums, out, before_token, o, tables.alone_cost, model)
-            at = end
-            code_point = following
-            after = after_following
-            continue
-        part_first = o
-        o, sums, safe, cost, regular, has_unknown = _encode_part(
-            encode_part, follow, data, at, end, here, ends_unit and end == stop, tables, model, scratch, work,
-            row_first, sums, o,
-        )  # fmt: skip
-        if not regular:
-            return before, sums_before, False, False
-        unknown = unknown or has_unknown
-        safe_whole = min(safe_whole, safe - added)
-        added += cost
-        if o > part_first or here == INSIDE:
-            here = INSIDE
-        at = end
-        code_point = following
-        after = after_following
-    # Between the parts a sum may begin again at zero; no whole unit is kept for sums that come near.
-    safe_whole = min(safe_whole, MAX_BOUND - added)
-    if whole and n_parts > 1 and not unknown and not found and safe_whole > 0 and o > before:
-        if cache.slots[j, LENGTH] != 0:
-            # A part has taken the slot.
-            j, found, k0, k1 = find_part(cache, data, first, w, front)
-        if not found:
-            remember_part(cache, j, data, first, w, k0, k1, front, out, before, o, 0, safe_whole, added)
-    return o, sums, True, unknown
+def _count_words(data, i, stop, in_word, kinds):
+    """Counts the words that begin in `data[i:stop]`; returns `(how many, whether the last byte is in one)`."""
+    n_words = 0
+    while i < stop:
+        n_more = past_graphic(data, i) - i
+        if n_more > 0:
+            n_words += not in_word
+            in_word = True
+            i += n_more
+        else:
+            is_word = kinds[data[i]] == WORD
+            n_words += is_word and not in_word
+            in_word = is_word
+            i += 1
+    return n_words, in_word
+
+
+@kernel_part
+def _is_before_unknown(data, i, end, tables):
+    """Whether one of the next few characters is always an unknown token: too few are left for a kernel of their own."""
+    _, i = character(data, i)
+    for _ in range(_FEW):
+        if i >= end:
+            break
+        code_point, i = character(data, i)
+        if described_by(tables.characters[code_point]) == UNKNOWN:
+            return True
+    return False
+
+
+@kernel_part
+def _word_around(data, at, stop, begin, end, row_front, tables):
+    """Returns `(first, stop, front)` of the word that `data[at:stop]` is in, or of a character that is always alone.
+
+    With separators that become a "▁" come those before the word. `begin`, `end`: of the row, which `row_front` begins.
+    """
+    kinds, shrink = tables.kinds, tables.steps.shrink
+    first = at
+    if kinds[data[at]] != ALONE:
+        while kinds[data[first]] == WORD and first > begin and kinds[data[first - 1]] == WORD:
+            first -= 1
+        while not shrink and first > begin and kinds[data[first - 1]] == SEPARATOR:
+            first -= 1
+    if kinds[data[stop - 1]] != ALONE:
+        while stop < end and kinds[data[stop]] == WORD:
+            stop += 1
+    before = first
+    while shrink and before > begin and kinds[data[before - 1]] == SEPARATOR:
+        before -= 1
+    front = row_front if before == begin else FRONT if before < first else INSIDE
+    return first, stop, front
 
 
 @kernel_part
@@ -272,9 +287,6 @@ def encode_raw_rows(encode_part, follow, encode_row, rows, added, tables, model,
     data, offsets = rows
     position, out, noted = work.position, work.out, work.noted
     kinds, shrink = tables.kinds, tables.steps.shrink
-    next_front = FRONT if shrink else INSIDE
-    slot_mask = np.uint64(work.cache.slots.shape[0] - 1)
-    n_readable = data.size - BLOCK_READS - SHORT_WORD_BYTES
     o = position[AT_ID]
     for row in range(position[AT_ROW], offsets.size - 1):
         if position[IN_ROW] != 0:
@@ -286,107 +298,60 @@ def encode_raw_rows(encode_part, follow, encode_row, rows, added, tables, model,
             position[IN_ROW] = 0
             work.out_offsets[row + 1] = o
             continue
-        i = np.int64(offsets[row])
+        begin = np.int64(offsets[row])
         end = np.int64(offsets[row + 1])
-        needed = o + np.int64((end - i) * tables.ids_per_byte) + _SPARE_IDS
-        if is_too_small(work.cache, end - i):
+        needed = o + np.int64((end - begin) * tables.ids_per_byte) + _SPARE_IDS
+        if is_too_small(work.cache, end - begin):
             position[AT_ROW], position[AT_ID] = row, o
             return False
         if needed > out.size:
             position[AT_ROW], position[AT_ID], position[NEEDED] = row, o, needed
             return False
+        i = begin
         if added.size > 0 and added[row] >= 0:
             out[o] = added[row]
             o += 1
             i = end
         row_first = o
+        row_front = FRONT if tables.steps.prefix else START if shrink else INSIDE
+        front, in_word = row_front, 0
         sums = exactly(np.float32(0.0), o)
+        noted_end = begin
+        forget(work.notes)
         n_words = 0
         n_noted = 0
         regular = True
-        front = FRONT if tables.steps.prefix else START if shrink else INSIDE
+        unknown = False
         while i < end:
-            kind = kinds[data[i]]
-            if kind == SEPARATOR and shrink:
-                i += 1
-                if front == INSIDE:
-                    front = FRONT
-                continue
-            if i < n_readable and data[i] < _UNSPACED:
-                # Most units lie in one block and are in the cache.
-                block = i
-                starts, ends = block_units(data, i, end - i, tables, shrink)
-                bound = sums[2]
-                is_done = True
-                asked_starts, asked_ends = starts & (starts - np.uint64(1)), ends & (ends - np.uint64(1))
-                while asked_ends != np.uint64(0):
-                    first = block + trailing_zeros(asked_starts)
-                    w = block + trailing_zeros(asked_ends) + 1 - first
-                    asked_starts &= asked_starts - np.uint64(1)
-                    asked_ends &= asked_ends - np.uint64(1)
-                    ask_for_short(work.cache, slot_mask, data, first, min(w, SHORT_WORD_BYTES), next_front)
-                while ends != np.uint64(0) and is_done:
-                    first = block + trailing_zeros(starts)
-                    stop = block + trailing_zeros(ends) + 1
-                    starts &= starts - np.uint64(1)
-                    ends &= ends - np.uint64(1)
-                    is_done = stop - first <= SHORT_WORD_BYTES
-                    if is_done:
-                        o, bound, is_done = emit_short(
-                            work.cache, slot_mask, data, first, stop - first, front, bound, out, o
-                        )
-                    if is_done:
-                        n_words += kinds[data[first]] != ALONE
-                        i = stop
-                        front = next_front
+            if not (unknown and _is_before_unknown(data, i, end, tables)):
+                i, front, in_word, bound, n_begun, o = emit_known(
+                    data, i, end, front, in_word, sums[2], tables.known, work.cache.slots, work.cache.ids,
+                    work.cache.words, work.notes, out, o,
+                )  # fmt: skip
                 sums = (sums[0], sums[1], bound)
-                if is_done and i > block:
-                    continue
-                if not is_done:
-                    i = first
-                    kind = kinds[data[i]]
-            first = i
-            if kind == SEPARATOR:
+                n_words += n_begun
+            if shrink and i < end and kinds[data[i]] == SEPARATOR:
+                front = FRONT if front == INSIDE else front
+                in_word = 0
                 while i < end and kinds[data[i]] == SEPARATOR:
                     i += 1
-                kind = kinds[data[i]] if i < end else ALONE
-            if kind == ALONE and i == first:
-                if front == FRONT:
-                    out[o] = tables.space_id
-                    sums = follow_one(follow, sums, out, o, o + 1, tables.alone_cost, model)
-                    o += 1
-                alone = o
-                o = _emit_alone(data, i, i + 1, tables.alone_ids[data[i]], tables, out, o)
-                i += 1
-                if out[alone] != tables.unk_id:
-                    sums = follow_one(follow, sums, out, alone, o, tables.alone_cost, model)
-                    if front == INSIDE:
-                        _remember_alone(work.cache, data, i - 1, out, alone, o, tables.alone_cost)
-                else:
-                    sums = catch_up(follow, sums, out, alone, model)
-                    total = follow(sums[0], out, alone, o, model)
-                    o = fuse_unknown(out, alone, o, row_first, tables.unk_id)
-                    sums = exactly(total, o)
-                    if tallying:
-                        noted[3 * n_noted], noted[3 * n_noted + 1], noted[3 * n_noted + 2] = i - 1, i, INSIDE
-                        n_noted += 1
-                front = INSIDE
-                continue
-            stop = i if kind == ALONE else unit_stop(data, i, end, tables)
+            if i == end:
+                break
             before = o
-            o, sums, regular, unknown = _encode_unit(
-                encode_part, follow, data, first, stop, front, stop == end or kinds[data[stop]] == SEPARATOR,
-                tables, model, scratch, work, row_first, sums, o,
-            )  # fmt: skip
+            stop, o, sums, regular, unknown = _encode_next(
+                encode_part, follow, data, i, end, front, tables, model, scratch, work, row_first, sums, o
+            )
             if not regular:
                 break
-            if unknown and tallying:
-                noted[3 * n_noted], noted[3 * n_noted + 1], noted[3 * n_noted + 2] = first, stop, front
+            if o > before or unknown:
+                front = INSIDE
+                n_begun, in_word = _count_words(data, i, stop, in_word, kinds)
+                n_words += n_begun
+            if unknown and tallying and i >= noted_end:
+                first, noted_end, noted_front = _word_around(data, i, stop, begin, end, row_front, tables)
+                noted[3 * n_noted], noted[3 * n_noted + 1], noted[3 * n_noted + 2] = first, noted_end, noted_front
                 n_noted += 1
             i = stop
-            if o > before:
-                n_words += 1
-                front = INSIDE
         if not regular:
             normalize(data, offsets[row : row + 2], tables.steps, work.text, work.text_offsets)
             n = work.text_offsets[1]
@@ -395,7 +360,7 @@ def encode_raw_rows(encode_part, follow, encode_row, rows, added, tables, model,
                 o = encode_row(work.text, n, model, scratch, out, o)
             n_noted = 0
             if tallying and _has_unknown(out, row_first, o, tables.unk_id):
-                noted[0], noted[1], noted[2] = offsets[row], end, front
+                noted[0], noted[1], noted[2] = begin, end, row_front
                 n_noted = 1
         work.tally.state[COUNTER_TOTAL] += n_words
         if tallying and n_noted > 0:

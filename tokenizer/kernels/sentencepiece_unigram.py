@@ -168,7 +168,7 @@ def _encode_part(text, w, sums, model, scratch, out, o):
         if sums[2] >= safe:
             sums = catch_up(_follow, sums, out, o, model)
         if sums[2] < safe:
-            return first, (sums[0], sums[1], sums[2] + cost), safe, cost, False
+            return first, (sums[0], sums[1], sums[2] + cost), safe, cost
     sums = catch_up(_follow, sums, out, o, model)
     find_best_path(text, w, np.float64(sums[0]), model.unigram, scratch)
     total = _begin_again(np.float32(scratch.scores[w]))
@@ -179,7 +179,7 @@ def _encode_part(text, w, sums, model, scratch, out, o):
         same = same and out[o + q] == out[first + q]
         out[o + q] = out[first + q]
     o += last - first
-    return o, exactly(total, o), safe if same else np.int64(-1), cost, True
+    return o, exactly(total, o), safe if same else np.int64(-1), cost
 
 
 @kernel_part

@@ -1,19 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
 """SentencePiece's text in parts that can be normalized and encoded one by one, straight from the raw bytes.
 
-A row is cut into *units*: in front of runs of spaces, where no piece and no key of the character map reaches across.
-Units that do not come back, those of scripts without spaces above all, are cut further into *parts*: between two
-characters that turn into one character each whatever stands around them, and whose results are neighbours in no piece.
-What a part becomes then depends on nothing but its bytes and its `front`, so that a word cache can be asked for the
-raw bytes, before anything is normalized.
+A row is cut into *units*, in front of runs of spaces, where no piece and no key of the character map reaches across,
+and those into *parts*: between two characters that turn into one character each whatever stands around them, and whose
+results are neighbours in no piece. What a part becomes then depends on nothing but its bytes and its `front`, so that a
+word cache can be asked for the raw bytes, before anything is normalized.
 
-One code point is described by one int32 (`RawTables.characters`):
+One code point is described by an int64 (`RawTables.characters`). Its low half, read by `described_by`:
 
     0    what becomes of it depends on its neighbours, or it turns into a space, nothing, or several characters
     > 0  the one character that it turns into, plus one
-    < 0  likewise, and no piece has that character beside another one: it is always a part of its own
+    < 0  likewise, and no piece has that character beside another one: it is always a part of its own; `UNKNOWN` if
+         that becomes the unknown token
 
-What a part of one character becomes is in `RawTables.alone_ids`.
+Its high half, read by `alone_id`, is what a part of that one character becomes: an id, or one of the numbers below.
 """
 
 import numpy as np
@@ -22,8 +22,14 @@ from tokenizer.kernels.compiling import kernel, kernel_part, load_u64, trailing_
 from tokenizer.kernels.sentencepiece import label_of, longest_kept, longest_rule, offset_of
 from tokenizer.kernels.utf8 import EACH_BYTE, HIGH_BITS, LOW_BITS, decode_utf8
 
-# What an ASCII byte is (`RawTables.kinds`): part of a word, a space, or a control character that is a unit of its own.
+# What an ASCII byte is (`RawTables.kinds`): part of a word, a space, or a control character that is always alone.
 WORD, SEPARATOR, ALONE = 0, 1, 2
+
+UNKNOWN = -2
+"""What describes a character that is always an unknown token."""
+
+# What stands for the id of a character whose neighbours may matter, that becomes unknown, or byte pieces.
+DEPENDS, BECOMES_UNKNOWN, BECOMES_BYTES = -1, -2, -3
 
 # What stands in front of a part: something else, a "▁" that is not among its bytes, or, where the normalizer removes
 # spaces and puts no "▁" in front of the row, the start of the row.
@@ -158,35 +164,26 @@ def set_joins(code_points, lengths, joins, joined):
 
 
 @kernel_part
-def unit_stop(data, i, end, tables):
-    """Returns where the word at `i` ends, which holds at least one byte.
+def described_by(entry):
+    """Returns the low half of an entry of `RawTables.characters`."""
+    return np.int64(np.int32(entry))
 
-    It ends in front of a separator, or of a byte that is a unit of its own.
-    """
-    kinds = tables.kinds
-    begin = i
-    while True:
-        while i + 8 <= data.size:
-            eight = load_u64(data, i)
-            # The high bit of every byte from 0x21 on.
-            others = ((eight & LOW_BITS) + np.uint64(0x5F) * EACH_BYTE) | eight
-            n = trailing_zeros(~others & HIGH_BITS) >> 3
-            i += n
-            if n < 8 or i >= end:
-                break
-        if i >= end:
-            return end
-        kind = kinds[data[i]]
-        if kind == SEPARATOR:
-            return i
-        if kind == ALONE and i > begin:
-            before = data[i - 1]
-            # Whatever turns into a space at the end of a unit must not stand in front of it.
-            if before < 0x80 and tables.characters[before] != 0:
-                return i
-        i += 1
-        if i >= end:
-            return end
+
+@kernel_part
+def alone_id(entry):
+    """Returns its high half."""
+    return entry >> 32
+
+
+@kernel_part
+def past_graphic(data, i):
+    """Returns where bytes from 0x21 on end, or up to eight bytes before that; `i` itself where `data` ends soon."""
+    if i + 8 > data.size:
+        return i
+    eight = load_u64(data, i)
+    # The high bit of every byte from 0x21 on.
+    others = ((eight & LOW_BITS) + np.uint64(0x5F) * EACH_BYTE) | eight
+    return i + (trailing_zeros(~others & HIGH_BITS) >> 3)
 
 
 @kernel_part
@@ -205,17 +202,31 @@ def _is_apart(before, here, joins):
     return before > 0 and (here < 0 or (here > 0 and not may_join(joins, before, here)))
 
 
+@kernel_part
+def _is_letter(byte):
+    return ord("a") <= byte | 0x20 <= ord("z")
+
+
 @kernel
-def set_apart(characters, joins, apart):
-    """Fills bool[128 * 128]: whether a part may end between two ASCII characters, `before << 7 | here`."""
+def set_apart(kinds, characters, joins, apart):
+    """Fills bool[128 * 128]: whether a part ends between two ASCII characters, `before << 7 | here`.
+
+    It does in front of separators that follow anything else, and never between letters, though in some places it might:
+    so that most places need not be looked at.
+
+    Args:
+      kinds, joins, apart: as in RawTables; characters: int32[128], what describes them.
+    """
     for before in range(128):
         for here in range(128):
-            apart[before << 7 | here] = _is_apart(np.int64(characters[before]), np.int64(characters[here]), joins)
+            ends = _is_apart(np.int64(characters[before]), np.int64(characters[here]), joins)
+            ends = ends and not (_is_letter(before) and _is_letter(here))
+            apart[before << 7 | here] = ends or (kinds[here] == SEPARATOR and kinds[before] != SEPARATOR)
 
 
 @kernel_part
 def part_stop(data, i, stop, code_point, tables):
-    """Returns where the part ends whose first character, `code_point`, ends at `i`.
+    """Returns where the part ends whose first character, `code_point`, ends at `i`; `stop` is where the row ends.
 
     Returns:
       `(its end, the code point that follows, where that ends)`; the last two only where something follows.
@@ -231,8 +242,10 @@ def part_stop(data, i, stop, code_point, tables):
                 break
         else:
             here, after = character(data, i)
-            described = np.int64(tables.characters[before])
-            if _is_apart(described, np.int64(tables.characters[here]), tables.joins):
+            if here < 128 and tables.kinds[here] == SEPARATOR:
+                break
+            described = described_by(tables.characters[before])
+            if _is_apart(described, described_by(tables.characters[here]), tables.joins):
                 break
         before = here
         i = after
