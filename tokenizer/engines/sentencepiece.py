@@ -30,7 +30,7 @@ _PADDING = 64
 
 
 class RawSentencePieceEngine:
-    """Normalizes and encodes raw rows. What stands between two runs of spaces counts as a word in a tally."""
+    """Normalizes and encodes raw rows. What no white space interrupts counts as a word in a tally."""
 
     def __init__(
         self, normalizer: SentencePieceNormalizer, model: Any, tables: RawTables, runner: ModelRunner,

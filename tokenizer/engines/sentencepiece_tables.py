@@ -81,7 +81,7 @@ class RawWork(NamedTuple):
     text_offsets: npt.NDArray[np.int64]
     """int64[2]."""
     noted: npt.NDArray[np.int64]
-    """int64, three entries for every unit of a row: begin, end, what stands in front."""
+    """int64, three entries for every word of a row: begin, end, what stands in front."""
     notes: npt.NDArray[np.int64]
     """int64[N_NOTES], see kernels.sentencepiece_known."""
     out: npt.NDArray[np.int32]

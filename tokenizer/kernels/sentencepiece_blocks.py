@@ -65,6 +65,13 @@ def code_point_at(data, i):
 
 
 @kernel_part
+def ends_before(before, here, joins):
+    """Returns 1 if a part may end between two characters, by what describes them, else 0, all without a branch."""
+    is_end = (before != 0) & (here != 0) & (((before | here) < 0) | (not may_join(joins, before, here)))
+    return np.uint64(is_end)
+
+
+@kernel_part
 def _first_run(high, inside):
     """Returns where two characters begin that are not ASCII, neither is the second, but what precedes them is.
 
@@ -128,7 +135,7 @@ def block_parts(data, i, room, tables):
         # Each of the others, and the ASCII beside it.
         left = (special | (high >> _ONE)) & characters
         more_breaks = np.uint64(0)
-        before_here = np.int64(0)
+        described_before = np.int64(0)
         while left != np.uint64(0):
             k = trailing_zeros(left)
             if k == second:
@@ -139,11 +146,9 @@ def block_parts(data, i, room, tables):
                     known &= (led if led != np.uint64(0) else run) - _ONE
                     break
             left &= left - _ONE
-            here = described_by(tables.characters[code_point_at(data, i + k)])
-            joins = may_join(tables.joins, before_here, here)
-            is_end = (before_here != 0) & (here != 0) & (((before_here | here) < 0) | (not joins))
-            more_breaks |= np.uint64(is_end) << np.uint64(k)
-            before_here = here
+            described = described_by(tables.characters[code_point_at(data, i + k)])
+            more_breaks |= ends_before(described_before, described, tables.joins) << np.uint64(k)
+            described_before = described
         breaks |= more_breaks & special & characters
     words = ~separators & ~alone & there
     if tables.shrink:

@@ -11,7 +11,7 @@ describes a character says what becomes of it alone.
 import numpy as np
 
 from tokenizer.kernels.compiling import count_ones, kernel, kernel_part, load_u64, prefetch, trailing_zeros
-from tokenizer.kernels.sentencepiece_blocks import BLOCK_READS, block_parts, code_point_at
+from tokenizer.kernels.sentencepiece_blocks import BLOCK_READS, block_parts, code_point_at, ends_before
 from tokenizer.kernels.sentencepiece_cache import LONGEST_CACHED, emit_long, emit_short, first_slot
 from tokenizer.kernels.sentencepiece_sums import MAX_BOUND
 from tokenizer.kernels.sentencepiece_units import (
@@ -23,7 +23,6 @@ from tokenizer.kernels.sentencepiece_units import (
     UNKNOWN,
     alone_id,
     described_by,
-    may_join,
 )
 from tokenizer.kernels.utf8 import HIGH_BITS
 from tokenizer.kernels.word_table import SHORT_WORD_BYTES
@@ -82,16 +81,9 @@ def _count_words(words, begin, passed, in_word):
 
 
 @kernel_part
-def begins_run(data, i, tables):
+def _begins_run(data, i, tables):
     """Whether a character that is not ASCII is at `i`, or behind one separator there."""
     return data[i] >= 128 or (data[i + 1] >= 128 and tables.kinds[data[i]] == SEPARATOR)
-
-
-@kernel_part
-def _ends_before(before, here, joins):
-    """Returns 1 if a part may end between two characters, by what describes them, else 0, all without a branch."""
-    is_end = (before != 0) & (here != 0) & (((before | here) < 0) | (not may_join(joins, before, here)))
-    return np.uint64(is_end)
 
 
 @kernel_part
@@ -130,7 +122,7 @@ def _run_parts(data, i, end, n_readable, tables, notes):
                 | ((eight >> np.uint64(16)) & np.uint64(0x3F))
             ]
             here = described_by(entry)
-            breaks |= _ends_before(before, here, joins) << n
+            breaks |= ends_before(before, here, joins) << n
             if here == UNKNOWN or n == np.uint64(63) or at + 3 >= limit:
                 break
             notes[n] = entry
@@ -154,7 +146,7 @@ def _run_parts(data, i, end, n_readable, tables, notes):
         entry = characters[code_point]
         here = described_by(entry)
         if not (after_letter and is_letter):
-            breaks |= _ends_before(before, here, joins) << n
+            breaks |= ends_before(before, here, joins) << n
         is_closer = here == UNKNOWN
         if is_last or is_closer:
             break
@@ -182,7 +174,7 @@ def _run_parts(data, i, end, n_readable, tables, notes):
 
 @kernel
 def _emit_runs(data, i, end, front, in_word, bound, tables, slots, pool, held_words, notes, out, o):
-    """As `emit_known`, as long as there are never more than seven bytes of ASCII; `begins_run` at `i`.
+    """As `emit_known`, as long as there are never more than seven bytes of ASCII; `_begins_run` at `i`.
 
     Returns:
       `(i, front, in_word, bound, n_words, o, why)`.
@@ -367,7 +359,7 @@ def _emit_blocks(data, i, end, front, in_word, bound, tables, slots, pool, held_
                 front = INSIDE
         if not is_known:
             break
-        if i >= end or i >= n_readable or begins_run(data, i, tables):
+        if i >= end or i >= n_readable or _begins_run(data, i, tables):
             return i, front, in_word, bound, n_words, o, _OTHER
     return i, front, in_word, bound, n_words, o, _CLOSER
 
@@ -391,7 +383,7 @@ def emit_known(data, i, end, front, in_word, bound, tables, slots, pool, held_wo
     while i < end and i < n_readable:
         before = i
         held_kind = notes[_KIND] if notes[_AT] == i else np.int64(0)
-        if i + 1 < end and held_kind != _BLOCK and (held_kind == _RUN or begins_run(data, i, tables)):
+        if i + 1 < end and held_kind != _BLOCK and (held_kind == _RUN or _begins_run(data, i, tables)):
             i, front, in_word, bound, n_more, o, why = _emit_runs(
                 data, i, end, front, in_word, bound, tables, slots, pool, held_words, notes, out, o
             )

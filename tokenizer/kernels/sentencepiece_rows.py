@@ -257,7 +257,7 @@ def _word_around(data, at, stop, begin, end, row_front, tables):
 
 @kernel_part
 def _count_noted(data, tables, work, begin, n_noted):
-    """Counts the noted units of a row from number `begin` on; returns the first that the tally has no room for."""
+    """Counts the noted words of a row from number `begin` on; returns the first that the tally has no room for."""
     noted, text = work.noted, work.text
     for k in range(begin, n_noted):
         first, stop, front = noted[3 * k], noted[3 * k + 1], noted[3 * k + 2]
@@ -278,7 +278,8 @@ def encode_raw_rows(encode_part, follow, encode_row, rows, added, tables, model,
       tables: engines.sentencepiece_tables.RawTables.
       model, scratch: what the model's functions want; scratch is for the longest normalized row.
       work: engines.sentencepiece_tables.RawWork.
-      tallying: whether to count the units that contain an unknown token. A unit counts as a word.
+      tallying: whether to count the words that contain an unknown token. A word ends at separators, and at characters
+        that are always alone; with separators that become a "▁" come those before it.
 
     Returns:
       True when all rows are done; False when there must be more room for ids first, if the last cell of `position` is
