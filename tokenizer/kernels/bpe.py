@@ -13,8 +13,9 @@ from tokenizer.kernels.bpe_merging import (
     merge_scanning,
     set_keys,
 )  # fmt: skip
-from tokenizer.kernels.bpe_pairs import NO_KEY, NO_RANK, is_sparse, pair_rank, set_rank
+from tokenizer.kernels.bpe_pairs import NO_KEY, is_sparse, pair_rank, set_rank
 from tokenizer.kernels.compiling import kernel, kernel_part
+from tokenizer.kernels.utf8 import decode_utf8
 from tokenizer.kernels.word_table import VALUE, find, insert, word_key
 
 # Rows of `model.characters` and `model.byte_symbols`: what a symbol looks like depends on where it stands.
@@ -160,17 +161,50 @@ def _initial_symbols(data, at, w, model, scratch):
 
 
 @kernel_part
+def _plain_symbols(data, at, w, model, scratch):
+    """Fills symbols, links and keys for a word whose characters are all symbols; returns how many, 0 if one is not."""
+    ids, keys = scratch.ids, scratch.keys
+    n = np.uint64(0)  # as all places here: so that none can be taken for one from the end
+    place = np.uint64(0)
+    left = np.int64(0)
+    i = np.int64(at)
+    while i < at + w:
+        code_point = np.int64(data[np.uint64(i)])
+        i += 1
+        if code_point >= 0x80:
+            code_point, i = decode_utf8(data, i - 1)
+        symbol = np.int64(model.characters[0, np.uint64(code_point)]) - 1
+        if symbol < 0:
+            return np.int64(0)
+        ids[n] = symbol
+        scratch.stops[n] = i - at
+        scratch.nexts[n] = n + np.uint64(1)
+        scratch.previous[n] = np.int64(n) - 1
+        # The first is overwritten by the second, or by no key.
+        keys[place] = pair_rank(model.pairs, model.pair_bits, left, symbol) << np.uint32(8) | np.uint32(place)
+        left = symbol
+        place = n
+        n += np.uint64(1)
+    scratch.previous[n] = place
+    # These, and then to the end of eight.
+    while place < n or place & np.uint64(7) != np.uint64(0):
+        keys[place] = NO_KEY
+        place += np.uint64(1)
+    return np.int64(n)
+
+
+@kernel_part
 def _emit(n, scratch, out, o, ends):
     """Writes what the links reach; returns the new o."""
-    k = 0
-    i = 0
-    while i < n:
-        after = np.int64(scratch.nexts[i])
-        out[o + k] = scratch.ids[i]
-        ends[k] = scratch.stops[after - 1]
-        k += 1
+    k = np.uint64(0)
+    i = np.uint64(0)
+    while i < np.uint64(n):
+        after = np.uint64(scratch.nexts[i])
+        out[np.uint64(o) + k] = scratch.ids[i]
+        ends[k] = scratch.stops[after - np.uint64(1)]
+        k += np.uint64(1)
         i = after
-    return o + k
+    return o + np.int64(k)
 
 
 @kernel_part
@@ -210,7 +244,7 @@ def bpe_word(data, at, w, model, scratch, out, o, ends):
             ids[last] = model.byte_symbols[ENDS, left]
             if last > 0:
                 rank = pair_rank(model.pairs, model.pair_bits, ids[last - 1], ids[last])
-                keys[last - 1] = NO_KEY if rank == NO_RANK else rank << np.uint32(8) | np.uint32(last - 1)
+                keys[last - 1] = rank << np.uint32(8) | np.uint32(last - 1)
         else:
             ids[last] = model.byte_symbols[0, left]
         nexts[last] = w
@@ -228,6 +262,11 @@ def bpe_word(data, at, w, model, scratch, out, o, ends):
             k += 1
             i = after
         return o + k, False
+    if w <= MAX_UNCUT and not model.byte_level and model.prefix.size == 0 and model.suffix.size == 0:
+        n = _plain_symbols(data, at, w, model, scratch)
+        if n > 0:
+            merge_scanning(0, n, model, scratch)
+            return _emit(n, scratch, out, o, ends), False
     n, unknown = _initial_symbols(data, at, w, model, scratch)
     if n == 0:
         return o, unknown

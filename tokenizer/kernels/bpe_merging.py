@@ -16,7 +16,7 @@ from llvmlite import ir
 from numba.core import cgutils, types
 from numba.extending import intrinsic
 
-from tokenizer.kernels.bpe_pairs import NO_KEY, NO_RANK, may_join, pair_rank
+from tokenizer.kernels.bpe_pairs import LEAST_NO_KEY, NO_KEY, NO_PAIR, NO_RANK, may_join, pair_of, pair_rank, rank_of
 from tokenizer.kernels.compiling import kernel, kernel_part, trailing_zeros
 from tokenizer.kernels.heap import pop, push
 
@@ -78,27 +78,27 @@ def merge_scanning(start, end, model, scratch):
     scanned = (end - start + 7) & ~7
     while True:
         best = _smallest_key(keys, scanned)
-        if best == NO_KEY:
+        if best >= LEAST_NO_KEY:
             break
-        place = np.int64(best & np.uint32(0xFF))
-        i = start + place
-        symbol = products[best >> np.uint32(8)]
-        gone = np.int64(nexts[i])
-        after = np.int64(nexts[gone])
+        place = np.uint64(best & np.uint32(0xFF))
+        i = np.uint64(start) + place
+        symbol = products[np.uint64(best >> np.uint32(8))]
+        gone = np.uint64(nexts[i])
+        after = np.uint64(nexts[gone])
         ids[i] = symbol
-        keys[gone - start] = NO_KEY
         nexts[i] = after
         previous[after] = i
-        key = NO_KEY
-        if after < end:
-            rank = pair_rank(slots, bits, symbol, ids[after])
-            if rank != NO_RANK:
-                key = rank << np.uint32(8) | np.uint32(place)
-        keys[place] = key
-        before = np.int64(previous[i])
-        if before >= start:
-            rank = pair_rank(slots, bits, ids[before], symbol)
-            keys[before - start] = NO_KEY if rank == NO_RANK else rank << np.uint32(8) | np.uint32(before - start)
+        # Whether there are symbols before and after is not branched on: where not, it is NO_PAIR that is looked up.
+        none_before = -np.int64(np.int64(previous[i]) < start)
+        none_after = -np.int64(np.int64(after) >= end)
+        before = np.uint64(previous[i] - none_before)
+        pair_before = pair_of(ids[before], symbol) | (np.uint64(none_before) & NO_PAIR)
+        pair_after = pair_of(symbol, ids[after]) | (np.uint64(none_after) & NO_PAIR)
+        # If there is none before, this one is overwritten.
+        place_before = before - np.uint64(start)
+        keys[place_before] = rank_of(slots, bits, pair_before) << np.uint32(8) | np.uint32(place_before)
+        keys[place] = rank_of(slots, bits, pair_after) << np.uint32(8) | np.uint32(place)
+        keys[gone - np.uint64(start)] = NO_KEY
 
 
 @kernel_part
@@ -116,7 +116,7 @@ def set_keys(start, end, model, scratch):
     n = end - start
     for q in range(n - 1):
         rank = pair_rank(model.pairs, model.pair_bits, scratch.ids[start + q], scratch.ids[start + q + 1])
-        scratch.keys[q] = NO_KEY if rank == NO_RANK else rank << np.uint32(8) | np.uint32(q)
+        scratch.keys[q] = rank << np.uint32(8) | np.uint32(q)
     for q in range(n - 1, (n + 7) & ~7):
         scratch.keys[q] = NO_KEY
 

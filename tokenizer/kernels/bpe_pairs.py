@@ -16,9 +16,13 @@ from tokenizer.kernels.compiling import kernel, kernel_part
 NO_RANK = np.uint32(0xFFFFFF)
 """Rank of a pair that does not merge; real ranks are smaller."""
 NO_KEY = np.uint32(0xFFFFFFFF)
-"""Key (see bpe_merging) where no pair begins, or one that does not merge."""
+"""Key (see bpe_merging) where no pair begins. Where one does that does not merge, the key begins with `NO_RANK`."""
+LEAST_NO_KEY = np.uint32(0xFFFFFF00)
 MIN_PAIR_BITS = 14
 JOIN_BITS = 20
+
+NO_PAIR = np.uint64(0xFFFFFFFFFFFF)
+"""Number of the pair that is in no table: twice the largest id that there can be."""
 
 _NO_SLOT = np.uint64(0xFFFFFFFFFFFFFFFF)
 _RANK_MASK = np.uint64(0xFFFFFF)
@@ -27,25 +31,38 @@ _HASH = np.uint64(0x9E3779B97F4A7C15 << 16 & 0xFFFFFFFFFFFFFFFF)  # odd * 2**16:
 
 
 @kernel_part
-def _hashed(left, right):
-    return ((np.uint64(left) << np.uint64(24)) | np.uint64(right)) * _HASH
+def pair_of(left, right):
+    """Returns two ids as one number."""
+    return (np.uint64(left) << np.uint64(24)) | np.uint64(right)
 
 
 @kernel_part
-def pair_rank(slots, bits, left, right):
-    """Returns the rank of a pair as uint32, `NO_RANK` where the two do not merge."""
-    hashed = _hashed(left, right)
+def _hashed(left, right):
+    return pair_of(left, right) * _HASH
+
+
+@kernel_part
+def rank_of(slots, bits, pair):
+    """Returns the rank of a pair, by its number, as uint32; `NO_RANK` where the two do not merge.
+
+    Whether they do is as good as random, so nothing branches on it: the rank in an empty slot is `NO_RANK`.
+    """
+    hashed = pair * _HASH
     j = hashed >> np.uint64(64 - bits)
     low = hashed << np.uint64(bits)
     distance = np.uint64(0)
     while True:
         slot = slots[j]
-        if (slot ^ low) >> _RANK_BITS == distance:
+        if ((slot ^ low) >> _RANK_BITS == distance) | (slot == _NO_SLOT):
             return np.uint32(slot & _RANK_MASK)
-        if slot == _NO_SLOT:
-            return NO_RANK
         distance += np.uint64(1)
         j += np.uint64(1)
+
+
+@kernel_part
+def pair_rank(slots, bits, left, right):
+    """As `rank_of`, for two ids."""
+    return rank_of(slots, bits, pair_of(left, right))
 
 
 @kernel_part
@@ -67,7 +84,9 @@ def is_sparse(slots, bits):
 
 @kernel_part
 def set_rank(slots, bits, left, right, rank):
-    """Sets the rank of a pair, over any it had; returns False where the table is too crowded."""
+    """Sets the rank of a pair, over any it had; returns False where the table is too crowded, and for `NO_PAIR`."""
+    if pair_of(left, right) == NO_PAIR:
+        return False
     hashed = _hashed(left, right)
     j = hashed >> np.uint64(64 - bits)
     low = hashed << np.uint64(bits)
@@ -101,13 +120,13 @@ def build_pairs(lefts, rights, slots, bits):
 
 @kernel
 def build_byte_pairs(byte_symbols, slots, bits, byte_pairs):
-    """Fills uint32[65536]: for two bytes, `rank << 8` of their symbols, all ones where they do not merge."""
+    """Fills uint32[65536]: for two bytes, `rank << 8` of their symbols."""
     for left in range(256):
         for right in range(256):
             rank = NO_RANK
             if byte_symbols[0, left] >= 0 and byte_symbols[0, right] >= 0:
                 rank = pair_rank(slots, bits, byte_symbols[0, left], byte_symbols[0, right])
-            byte_pairs[left << 8 | right] = NO_KEY if rank == NO_RANK else rank << np.uint32(8)
+            byte_pairs[left << 8 | right] = rank << np.uint32(8)
 
 
 # Places that merges reach across.

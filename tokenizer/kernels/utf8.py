@@ -58,17 +58,16 @@ def past_ascii(data, i, stop):
 @kernel_part
 def decode_utf8(data, i):
     """Returns the code point of the non-ASCII character at `i` and the index of the next one."""
-    b = np.int64(data[i])
+    # Places as uint64: so that none can be taken for one from the end.
+    at = np.uint64(i)
+    b = np.int64(data[at])
+    second = np.int64(data[at + np.uint64(1)] & 0x3F)
     if b < 0xE0:
-        return ((b & 0x1F) << 6) | np.int64(data[i + 1] & 0x3F), i + 2
+        return ((b & 0x1F) << 6) | second, i + 2
+    third = np.int64(data[at + np.uint64(2)] & 0x3F)
     if b < 0xF0:
-        return ((b & 0x0F) << 12) | (np.int64(data[i + 1] & 0x3F) << 6) | np.int64(data[i + 2] & 0x3F), i + 3
-    return (
-        ((b & 0x07) << 18)
-        | (np.int64(data[i + 1] & 0x3F) << 12)
-        | (np.int64(data[i + 2] & 0x3F) << 6)
-        | np.int64(data[i + 3] & 0x3F)
-    ), i + 4
+        return ((b & 0x0F) << 12) | (second << 6) | third, i + 3
+    return ((b & 0x07) << 18) | (second << 12) | (third << 6) | np.int64(data[at + np.uint64(3)] & 0x3F), i + 4
 
 
 @kernel_part
