@@ -127,7 +127,7 @@ def run(
             tally=caches.new_counter(1, 0) if tally is None else tally.counter,
             scratch=caches.new_scratch(word_bytes),
             position=np.zeros(4, np.int64),
-            out=np.empty(n_ids + 16, np.int32),  # a cached word stores three ids whatever it has
+            out=np.empty(n_ids + 16, np.int32),  # a cached word stores up to eight ids whatever it has
             out_offsets=np.zeros(n_rows + 1, np.int64),
         )
         while not kernel(*arguments, *model, work, tally is not None):

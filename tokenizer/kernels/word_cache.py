@@ -24,6 +24,7 @@ from tokenizer.kernels.word_table import (
 
 HAS_UNKNOWN = 1 << 30
 IDS_IN_SLOT, ID_BITS = 3, 21
+COPIED_IDS = 8
 _ID_MASK = (1 << ID_BITS) - 1
 
 # Cells of the state arrays.
@@ -76,7 +77,10 @@ def emit_short(slots, slot_mask, ids, data, at, w, out, o):
     if n_ids > IDS_IN_SLOT:
         if n_ids >= HAS_UNKNOWN:
             return o, False
-        for q in range(n_ids):
+        # Almost always these are all.
+        for q in range(COPIED_IDS):
+            out[np.uint64(o + q)] = ids[np.uint64(value + q)]
+        for q in range(COPIED_IDS, n_ids):
             out[o + q] = ids[value + q]
     else:
         out[np.uint64(o)] = np.int32(value & _ID_MASK)
@@ -104,7 +108,7 @@ def remember(cache, j, data, at, w, k0, k1, out, before, o, has_unknown):
         largest > _ID_MASK
         or state[CACHE_WORDS] * 2 >= slots.shape[0]
         or (w > SHORT_WORD_BYTES and state[CACHE_POOL_USED] + w > words.size)
-        or (n > IDS_IN_SLOT and state[CACHE_IDS_USED] + n > ids.size)
+        or (n > IDS_IN_SLOT and state[CACHE_IDS_USED] + max(n, COPIED_IDS) > ids.size)
     ):
         return
     state[CACHE_POOL_USED] = insert(slots, words, state[CACHE_POOL_USED], j, data, at, w, k0, k1)
