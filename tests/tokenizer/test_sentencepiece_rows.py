@@ -31,8 +31,8 @@ RULES = {
     "A": "a", "ﬁ": "fi", "e\u0301": "é", "\n": " ", "\t": " ", "\u3000": " ", "\u200b": "", "´": " \u0301", "，": ",",
     "\x01": "", "か\u3099": "が", "…": "...",
 }  # fmt: skip
-ALPHABET = "abAeé\u0301fi \n\t\u3000\u200b´，,\x01かが\u3099…玫瑰▁x\x00🙂\x0b"
-"""What the rules are about, characters that no piece has, and every kind of white space."""
+ALPHABET = "abAeé\u0301fi \n\t\u3000\u200b´，,\x01かが\u3099…玫瑰▁x\x00🙂\x0b12()\x7f"
+"""What the rules are about, characters that no piece has, every kind of white space, and every class of ASCII."""
 
 
 def engine_of(normalizer: SentencePieceNormalizer, model: object) -> Engine:
@@ -92,7 +92,7 @@ def normalizers(draw: st.DrawFn) -> SentencePieceNormalizer:
 
 
 def pieces(draw: st.DrawFn, more: tuple[str, ...] = ()) -> list[str]:
-    inner = st.text("abeé\u0301fi,かが玫", min_size=1, max_size=4)
+    inner = st.text("abeé\u0301fi,かが玫12(", min_size=1, max_size=4)
     spaces = st.sampled_from(["", "", "▁", "▁▁"])
     found = draw(st.lists(st.tuples(spaces, inner).map("".join), max_size=20, unique=True))
     return sorted({*found, *more, "▁", "a", "b"})
@@ -117,7 +117,13 @@ RUNS = st.lists(
     max_size=60,
 )
 TEXTS = st.lists(
-    st.one_of(st.text(ALPHABET, max_size=40), st.text("ab \n\té玫x\x01", max_size=150), RUNS.map("".join)), max_size=8
+    st.one_of(
+        st.text(ALPHABET, max_size=40),
+        st.text("ab \n\té玫x\x01", max_size=150),
+        st.text("ab12(), \n\x01\x7f", max_size=150),
+        RUNS.map("".join),
+    ),
+    max_size=8,
 )
 
 
@@ -156,6 +162,27 @@ def test_bpe_rows_are_those_of_the_slow_way(data: st.DataObject, texts: list[str
     assert encode(engine, texts) == expected
     assert encode(engine, texts[::-1], more=FAR) == expected[::-1]
     assert encode(engine, texts, more=FAR) == expected
+
+
+@pytest.mark.parametrize("shrinks", [True, False])
+def test_what_has_been_encoded_is_in_the_cache(shrinks: bool) -> None:
+    """However parts are found, they are found alike: else some would be tokenized again and again."""
+    signs = "(),='"
+    whole = ["ab", "玫瑰", "瑰か", "▁a", "▁(", "()", "1,", "a'", "éa", "かa", "▁玫"]
+    single = sorted({*"▁abcé玫瑰か12", *signs})
+    tokens = ["<unk>", *[f"<0x{byte:02X}>" for byte in range(256)], *single, *whole]
+    merges = [(piece[0], piece[1]) for piece in whole]
+    model = BPE({token: i for i, token in enumerate(tokens)}, merges, unk_token="<unk>", byte_fallback=True)
+    pool = WordCachePool(1 << 22)
+    engine, _ = choose(SentencePieceNormalizer(remove_extra_whitespaces=shrinks), None, model, pool)
+    rng = random.Random(3)
+    words = ["ab", "c", "cab", "玫瑰か", "玫", "éa", "か", "12", "a1", "1,2", "()", "(a)", "='", "\n", "\x01", "X"]
+    texts = ["".join(rng.choice(words) + rng.choice(["", " ", "  "]) for _ in range(2000)) for _ in range(3)]
+    misses = []
+    for _ in range(4):
+        encode(engine, texts, more=FAR)
+        misses.append(pool.fill()["misses"])
+    assert 0 < misses[1] == misses[2] == misses[3]
 
 
 PLAIN = SentencePieceNormalizer(charsmap(RULES))

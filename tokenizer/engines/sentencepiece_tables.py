@@ -1,18 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the kernels know of a SentencePiece model: what every code point becomes, and which ones pieces join."""
 
-from collections.abc import Iterable
+import string
 from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
+from tokenizer.kernels import sentencepiece_blocks as blocks
 from tokenizer.kernels import sentencepiece_units as kernels
 from tokenizer.kernels import unigram_automaton
 from tokenizer.kernels.caches import CacheArrays, CounterArrays
 from tokenizer.kernels.classes import N_CODE_POINTS
-from tokenizer.kernels.sentencepiece_blocks import BLOCK_BYTES
-from tokenizer.kernels.sentencepiece_cache import ID_BITS
 from tokenizer.kernels.sentencepiece_sums import SUM_UNIT
 from tokenizer.kernels.sentencepiece_unigram import LONGEST_EXACT
 from tokenizer.models import BPE, Unigram
@@ -23,7 +22,6 @@ from tokenizer.normalizers.sentencepiece import MAX_WORK, SentencePieceNormalize
 from tokenizer.ragged import read_only
 
 _MAX_STATES = 1 << 22
-_MAX_ID = (1 << ID_BITS) - 1
 
 
 class KnownTables(NamedTuple):
@@ -40,10 +38,8 @@ class KnownTables(NamedTuple):
     alone_cost: int
     """What a character that is a part of its own, or the piece "▁", adds to the bound of a sum at most; see
     kernels.sentencepiece_sums."""
-    block_separators: tuple[np.uint64, ...]
-    """For each of `sentencepiece_blocks.BLOCK_BYTES` all ones where it is a SEPARATOR, else 0."""
-    block_alone: tuple[np.uint64, ...]
-    """The same for ALONE."""
+    block_masks: npt.NDArray[np.uint64]
+    """uint64[N_BLOCK_MASKS], see kernels.sentencepiece_blocks."""
     shrink: bool
     """Whether separators are left out, and not made into a "▁" each."""
 
@@ -172,24 +168,26 @@ def raw_tables(normalizer: SentencePieceNormalizer, model: Any) -> RawTables | N
     single, pieces, unk_id, byte_ids, n_ids = found
     if SPACE not in single or any(SPACE in piece.lstrip(SPACE) for piece in pieces) or not 0 <= unk_id <= n_ids:
         return None
-    if n_ids >= _MAX_ID or (isinstance(model, Unigram) and model.tables.units.size >= _MAX_STATES):
+    if n_ids > kernels.MAX_ID or (isinstance(model, Unigram) and model.tables.units.size >= _MAX_STATES):
         return None
-    described = _characters(normalizer, [*single, *pieces])
+    described = _images(normalizer)
     if described is None:
         return None
-    characters, begins, kinds = described
+    images, begins, kinds = described
     joins = np.zeros((1 << kernels.JOIN_BITS) // 64, np.uint64)
-    joined = np.zeros(N_CODE_POINTS, np.bool_)
+    has_neighbours = np.zeros(N_CODE_POINTS, np.bool_)
+    # Parts never end between letters, though in some places they might: so that most places need not be looked at.
+    letters = [chr(images[ord(c)] - 1) for c in string.ascii_letters if images[ord(c)] > 0]
+    pieces = [*pieces, *(a + b for a in letters for b in letters)]
     points = np.frombuffer(bytearray("".join(pieces).encode("utf-32-le")), np.int32)
-    kernels.set_joins(points, np.fromiter(map(len, pieces), np.int64, len(pieces)), joins, joined)
+    kernels.set_joins(points, np.fromiter(map(len, pieces), np.int64, len(pieces)), joins, has_neighbours)
     spells = byte_ids is not None
     ids = np.full(N_CODE_POINTS + 1, kernels.BECOMES_BYTES if spells else kernels.BECOMES_UNKNOWN, np.int32)
     ids[np.fromiter(map(ord, single), np.int64, len(single)) + 1] = list(single.values())
     if not spells:
         ids[ids == unk_id] = kernels.BECOMES_UNKNOWN
     # A character is always the same where it stays alone whatever follows, and where its result is in no longer piece.
-    images = characters.astype(np.int64)
-    alone = (images > 0) & ~begins & ~joined[np.maximum(images - 1, 0)]
+    alone = (images > 0) & ~begins & ~has_neighbours[np.maximum(images - 1, 0)]
     alone_ids = ids[images]
     alone_ids[images == 0] = kernels.DEPENDS
     # Bytes are those of the character itself.
@@ -197,20 +195,21 @@ def raw_tables(normalizer: SentencePieceNormalizer, model: Any) -> RawTables | N
     alone_ids[becomes_bytes & (images != np.arange(1, N_CODE_POINTS + 1))] = kernels.DEPENDS
     alone_ids[:128][kinds[:128] != kernels.WORD] = kernels.DEPENDS
     alone &= alone_ids != kernels.DEPENDS
-    characters[alone] = -1
-    characters[alone & (alone_ids == kernels.BECOMES_UNKNOWN)] = kernels.UNKNOWN
+    kinds[1:33][alone[1:33] & (kinds[1:33] == kernels.WORD)] = kernels.ALONE
+    characters = (alone_ids.astype(np.int64) << kernels.ID_SHIFT) | alone * kernels.IS_ALONE
+    characters[images == 0] |= kernels.IS_DEPENDENT
+    characters[:128][kinds[:128] == kernels.SEPARATOR] |= kernels.IS_SEPARATOR
+    characters[:128][kinds[:128] == kernels.ALONE] |= kernels.IS_CONTROL
+    kernels.set_hashes(images, characters)
     apart = np.zeros(128 * 128, np.bool_)
-    lonely = np.arange(1, 33)
-    kinds[lonely[(characters[lonely] < 0) & (kinds[lonely] == kernels.WORD)]] = kernels.ALONE
     kernels.set_apart(kinds, characters, joins, apart)
     known = KnownTables(
         kinds=read_only(kinds),
-        characters=read_only((alone_ids.astype(np.int64) << 32) | (characters.astype(np.int64) & 0xFFFFFFFF)),
+        characters=read_only(characters),
         joins=read_only(joins),
         apart=read_only(apart),
         alone_cost=_largest_cost(model, list(single.values())),
-        block_separators=_block_masks(kinds[list(BLOCK_BYTES)] == kernels.SEPARATOR),
-        block_alone=_block_masks(kinds[list(BLOCK_BYTES)] == kernels.ALONE),
+        block_masks=read_only(_block_masks(kinds, apart)),
         shrink=normalizer.remove_extra_whitespaces,
     )
     return RawTables(
@@ -228,8 +227,27 @@ def raw_tables(normalizer: SentencePieceNormalizer, model: Any) -> RawTables | N
     )
 
 
-def _block_masks(are: npt.NDArray[np.bool_]) -> tuple[np.uint64, ...]:
-    return tuple(~np.uint64(0) if is_one else np.uint64(0) for is_one in are.tolist())
+def _block_masks(kinds: npt.NDArray[np.uint8], apart: npt.NDArray[np.bool_]) -> npt.NDArray[np.uint64]:
+    """Returns what kernels.sentencepiece_blocks need not look up."""
+    said = np.zeros(blocks.N_BLOCK_MASKS, np.bool_)
+    said[blocks.SEPARATES : blocks.SEPARATES + 3] = kinds[list(blocks.BLOCK_BYTES)] == kernels.SEPARATOR
+    said[blocks.STANDS_ALONE : blocks.STANDS_ALONE + 3] = kinds[list(blocks.BLOCK_BYTES)] == kernels.ALONE
+    letters, digits = _ascii(string.ascii_letters), _ascii(string.digits)
+    signs = np.setdiff1d(np.arange(0x21, 0x7F), np.concatenate([letters, digits]))
+    separators, controls = np.flatnonzero(kinds[:128] == kernels.SEPARATOR), np.flatnonzero(kinds == kernels.ALONE)
+    ends = apart.reshape(128, 128)
+    pairs = [ends[np.ix_(a, b)] for a in (letters, digits, signs, separators) for b in (letters, digits, signs)]
+    pairs.append(ends[np.ix_(separators, separators)])
+    others = np.concatenate([letters, digits, signs, controls, separators])
+    pairs.append(np.concatenate([ends[np.ix_(controls, others)].ravel(), ends[np.ix_(others, controls)].ravel()]))
+    for k, pair in enumerate(pairs):
+        said[blocks.ALWAYS_ENDS + k] = pair.all()
+        said[blocks.SOMETIMES_ENDS + k] = pair.any() and not pair.all()
+    return np.where(said, ~np.uint64(0), np.uint64(0))
+
+
+def _ascii(characters: str) -> npt.NDArray[np.int64]:
+    return np.array([ord(c) for c in characters])
 
 
 def _largest_cost(model: Any, ids: list[int]) -> int:
@@ -273,21 +291,24 @@ def _vocabulary(model: Any) -> _Vocabulary | None:
     return _Vocabulary(single, pieces, int(tables.unk_id), tables.byte_ids if spells else None, n_ids)
 
 
-def _characters(
-    normalizer: SentencePieceNormalizer, pieces: Iterable[str]
+def _images(
+    normalizer: SentencePieceNormalizer,
 ) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.bool_], npt.NDArray[np.uint8]] | None:
-    """Returns what code points become, which ones begin longer keys, and what ASCII bytes are; see RawTables."""
+    """Returns what code points turn into, which ones begin longer keys, and what ASCII bytes are, see RawTables.
+
+    One more than the only character that a code point turns into whatever its neighbours, 0 where there is none.
+    """
     steps = normalizer.tables.steps
-    characters = np.arange(1, N_CODE_POINTS + 1, dtype=np.int32)
+    images = np.arange(1, N_CODE_POINTS + 1, dtype=np.int32)
     dependent, begins = np.zeros(N_CODE_POINTS, np.bool_), np.zeros(N_CODE_POINTS, np.bool_)
     kinds = np.zeros(256, np.uint8)
     kinds[0x20] = kernels.SEPARATOR
     if steps.units.size:
         stack = np.empty((MAX_WORK, 3), np.int64)
         key = np.empty(MAX_WORK, np.uint8)
-        if not kernels.describe_charsmap(steps.units, steps.results, stack, key, characters, dependent, begins):
+        if not kernels.describe_charsmap(steps.units, steps.results, stack, key, images, dependent, begins):
             return None
-        if dependent[0x20] or begins[0x20] or characters[0x20] != 0x21:
+        if dependent[0x20] or begins[0x20] or images[0x20] != 0x21:
             # Spaces with keys of their own: as good as never.
             return None
         for byte in range(1, 0x20):
@@ -295,8 +316,8 @@ def _characters(
                 kinds[byte] = kernels.SEPARATOR
     for symbol in normalizer.user_defined_symbols:
         for c in symbol:
-            dependent[ord(c)] |= characters[ord(c)] != ord(c) + 1
-    characters[dependent] = 0
-    characters[[0, ord(SPACE)]] = 0
-    characters[kinds[:128].nonzero()[0]] = ord(SPACE) + 1
-    return characters, begins, kinds
+            dependent[ord(c)] |= images[ord(c)] != ord(c) + 1
+    images[dependent] = 0
+    images[[0, ord(SPACE)]] = 0
+    images[kinds[:128].nonzero()[0]] = ord(SPACE) + 1
+    return images, begins, kinds

@@ -10,14 +10,23 @@ from numba.core import types
 from numba.extending import intrinsic
 
 from tokenizer.kernels.compiling import kernel_part, leading_zeros, load_u64, trailing_zeros
-from tokenizer.kernels.sentencepiece_units import described_by, may_join
+from tokenizer.kernels.sentencepiece_units import IS_DEPENDENT, is_apart
 
 BLOCK_READS = 64
-# What the masks of a block say: which bytes are spaces, tabs, line feeds, carriage returns, up to a space, not ASCII,
-# which continue a character, and which are ASCII letters.
-_SPACES, _TABS, _LINE_FEEDS, _RETURNS, _LOW, _HIGH, _INSIDE, _LETTERS = range(8)
-# The bytes that `tables.block_separators` and `tables.block_alone` are about, in their order.
+# What the masks of a block say: which bytes are spaces, tabs, line feeds, carriage returns, spaces or controls, not
+# ASCII, which continue a character, and which are ASCII letters and digits.
+_SPACES, _TABS, _LINE_FEEDS, _RETURNS, _LOW, _HIGH, _INSIDE, _LETTERS, _DIGITS = range(9)
+
+# What `tables.block_masks` says, all ones where it is so, else 0. For each of BLOCK_BYTES whether it is a SEPARATOR,
+# and whether it is ALONE. Then of pairs of neighbours, by their classes, whether a part always ends between the two,
+# and whether it sometimes does, so that it must be looked up: a letter, a digit, another graphic character, a
+# separator, each in front of the first three; two separators; and what is ALONE beside anything.
 BLOCK_BYTES = (0x09, 0x0A, 0x0D)
+_PAIRS = 14
+SEPARATES, STANDS_ALONE, ALWAYS_ENDS, SOMETIMES_ENDS = 0, 3, 6, 6 + _PAIRS
+N_BLOCK_MASKS = 6 + 2 * _PAIRS
+_SEPARATORS, _CONTROLS = 12, 13
+
 _ONE = np.uint64(1)
 _EVERY = ~np.uint64(0)
 
@@ -36,15 +45,17 @@ def _classify(typingctx, array, index):
         address = builder.gep(builder.bitcast(data, byte.as_pointer()), [args[1]])
         text = builder.load(builder.bitcast(address, block.as_pointer()), align=1)
         masks = [builder.icmp_unsigned("==", text, every(value)) for value in (0x20, *BLOCK_BYTES)]
-        masks.append(builder.icmp_unsigned("<", text, every(0x21)))
+        below = builder.icmp_unsigned("<", text, every(0x21))
+        masks.append(builder.or_(below, builder.icmp_unsigned("==", text, every(0x7F))))
         masks.append(builder.icmp_signed("<", text, every(0)))
         masks.append(builder.icmp_signed("<", text, every(0xC0 - 0x100)))
         lower = builder.or_(text, every(0x20))
         masks.append(builder.icmp_unsigned("<", builder.sub(lower, every(ord("a"))), every(26)))
+        masks.append(builder.icmp_unsigned("<", builder.sub(text, every(ord("0"))), every(10)))
         bits = [builder.bitcast(mask, ir.IntType(64)) for mask in masks]
         return context.make_tuple(builder, signature.return_type, bits)
 
-    return types.UniTuple(types.uint64, 8)(array, types.int64), codegen
+    return types.UniTuple(types.uint64, 9)(array, types.int64), codegen
 
 
 @kernel_part
@@ -65,13 +76,6 @@ def code_point_at(data, i):
 
 
 @kernel_part
-def ends_before(before, here, joins):
-    """Returns 1 if a part may end between two characters, by what describes them, else 0, all without a branch."""
-    is_end = (before != 0) & (here != 0) & (((before | here) < 0) | (not may_join(joins, before, here)))
-    return np.uint64(is_end)
-
-
-@kernel_part
 def _first_run(high, inside):
     """Returns where two characters begin that are not ASCII, neither is the second, but what precedes them is.
 
@@ -89,6 +93,26 @@ def _first_run(high, inside):
 
 
 @kernel_part
+def _of_classes(said, k, letters, digits, signs):
+    """Returns which characters are of a class that `said` is so of, from k on."""
+    return (letters & said[k]) | (digits & said[k + 1]) | (signs & said[k + 2])
+
+
+@kernel_part
+def _of_pairs(said, k, letters, digits, signs, separators, controls):
+    """Returns which characters, by their classes and those of the ones before, `said` is so of, from k on."""
+    second = separators & (separators << _ONE)
+    return (
+        ((letters << _ONE) & _of_classes(said, k, letters, digits, signs))
+        | ((digits << _ONE) & _of_classes(said, k + 3, letters, digits, signs))
+        | ((signs << _ONE) & _of_classes(said, k + 6, letters, digits, signs))
+        | ((separators << _ONE) & _of_classes(said, k + 9, letters, digits, signs))
+        | (second & said[k + _SEPARATORS])
+        | ((controls | (controls << _ONE)) & said[k + _CONTROLS])
+    )
+
+
+@kernel_part
 def block_parts(data, i, room, tables):
     """Finds the parts of 64 bytes.
 
@@ -98,32 +122,34 @@ def block_parts(data, i, room, tables):
       tables: KnownTables.
 
     Returns:
-      `(starts, ends, single, behind_separator, words)`: where parts begin, where their last bytes are, a bit each or
-      none; none if only what comes after the block, or a closer look, tells where it ends, nor in a run of characters
-      that are not ASCII. Which of these ends are of parts of one character. Which parts begin behind separators that
-      are left out. And all bytes that belong to words.
+      `(starts, ends, behind_separator, words)`: where parts begin, where their last bytes are, a bit each or none; none
+      if only what comes after the block, or a closer look, tells where it ends, nor in a run of characters that are not
+      ASCII. Which parts begin behind separators that are left out. And all bytes that belong to words.
     """
     masks = _classify(data, i)
     n = min(room, np.int64(64))
     there = _EVERY >> np.uint64(64 - n)
     tabs, line_feeds, returns = masks[_TABS], masks[_LINE_FEEDS], masks[_RETURNS]
-    tab_separates, line_feed_separates, return_separates = tables.block_separators
-    tab_alone, line_feed_alone, return_alone = tables.block_alone
+    said = tables.block_masks
     separators = there & (
-        masks[_SPACES] | (tabs & tab_separates) | (line_feeds & line_feed_separates) | (returns & return_separates)
+        masks[_SPACES] | (tabs & said[SEPARATES]) | (line_feeds & said[SEPARATES + 1]) | (returns & said[SEPARATES + 2])
     )
-    alone = (tabs & tab_alone) | (line_feeds & line_feed_alone) | (returns & return_alone)
+    alone = (tabs & said[STANDS_ALONE]) | (line_feeds & said[STANDS_ALONE + 1]) | (returns & said[STANDS_ALONE + 2])
     unclear = masks[_LOW] & ~separators & ~alone & there
     # Nothing from the first unclear byte on.
     known = ((unclear & (~unclear + _ONE)) - _ONE) & there
     high, inside, letters = masks[_HIGH], masks[_INSIDE], masks[_LETTERS]
     characters = there & ~inside
     special = high | (high << _ONE)
-    # Between two letters nothing ends.
-    left = characters & ~special & ~(letters & (letters << _ONE)) & ~_ONE
+    left = characters & ~special & ~_ONE
     if tables.shrink:
         left &= ~(separators | (separators << _ONE))
-    breaks = np.uint64(0)
+    digits = masks[_DIGITS]
+    signs = ~(letters | digits | masks[_LOW] | high)
+    breaks = left & (
+        _of_pairs(said, ALWAYS_ENDS, letters, digits, signs, separators, alone) | (separators & ~(separators << _ONE))
+    )
+    left &= _of_pairs(said, SOMETIMES_ENDS, letters, digits, signs, separators, alone) & ~breaks
     while left != np.uint64(0):
         k = trailing_zeros(left)
         left &= left - _ONE
@@ -135,7 +161,7 @@ def block_parts(data, i, room, tables):
         # Each of the others, and the ASCII beside it.
         left = (special | (high >> _ONE)) & characters
         more_breaks = np.uint64(0)
-        described_before = np.int64(0)
+        before_entry = np.uint64(IS_DEPENDENT)
         while left != np.uint64(0):
             k = trailing_zeros(left)
             if k == second:
@@ -146,9 +172,9 @@ def block_parts(data, i, room, tables):
                     known &= (led if led != np.uint64(0) else run) - _ONE
                     break
             left &= left - _ONE
-            described = described_by(tables.characters[code_point_at(data, i + k)])
-            more_breaks |= ends_before(described_before, described, tables.joins) << np.uint64(k)
-            described_before = described
+            entry = np.uint64(tables.characters[code_point_at(data, i + k)])
+            more_breaks |= is_apart(before_entry, entry, tables.joins) << np.uint64(k)
+            before_entry = entry
         breaks |= more_breaks & special & characters
     words = ~separators & ~alone & there
     if tables.shrink:
@@ -160,6 +186,4 @@ def block_parts(data, i, room, tables):
         behind = np.uint64(0)
         starts = (separators & ~(separators << _ONE)) | breaks | _ONE
         ends = (starts | ~there) >> _ONE
-    behind_first = ((starts << _ONE) + inside) & ~inside
-    ends &= known
-    return starts, ends, ends & (behind_first >> _ONE), behind, words
+    return starts, ends & known, behind, words

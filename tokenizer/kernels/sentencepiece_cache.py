@@ -7,6 +7,7 @@ The slots are those of `word_table`, but filled in another way: up to three ids 
 import numpy as np
 
 from tokenizer.kernels.compiling import kernel, kernel_part, load_u64
+from tokenizer.kernels.sentencepiece_units import ID_SHIFT, alone_id
 from tokenizer.kernels.word_cache import CACHE_IDS_USED, CACHE_MOST_SLOTS, CACHE_POOL_USED, CACHE_WORDS
 from tokenizer.kernels.word_encoding import key_of
 from tokenizer.kernels.word_table import KEY_0, KEY_1, LENGTH, N_COLUMNS, SHORT_WORD_BYTES, VALUE, short_key
@@ -22,9 +23,11 @@ _MIX_2 = np.uint64(0xC2B2AE3D27D4EB4F)
 # to the bound of the sum, both in units of SUM_UNIT.
 FRONT_SHIFT, HAS_UNKNOWN, IRREGULAR, N_SHIFT, _SAFE_SHIFT, _COST_SHIFT = 8, 1 << 10, 1 << 11, 16, 32, 48
 _BYTES_MASK, _KEY_MASK, _N_MASK, _SAFE_MASK, _MAX_COST = 0xFF, 0x3FF, 0xFFFF, 0xFFFF, 0x7FFF
-ID_BITS = 21
-_ID_MASK = (1 << ID_BITS) - 1
-_IDS_IN_SLOT = 3
+# The value column of up to three ids: the first where an entry has that of its character, the others below.
+_ID_BITS = ID_SHIFT // 2
+_ID_MASK = (1 << _ID_BITS) - 1
+MOST_IDS_IN_SLOT = 3
+COPIED_IDS = 8
 _BYTES_PER_WORD = 64
 
 
@@ -37,7 +40,8 @@ def _same_bytes(pool, p, data, at, w):
 
 
 @kernel_part
-def _first_slot(k0, k1, wanted, mask):
+def first_slot(k0, k1, wanted, mask):
+    """Returns where the search for a part begins, by its key, bytes and front."""
     return (((k0 ^ (k1 * _MIX_2) ^ np.uint64(wanted)) * _MIX_1) >> np.uint64(32)) & mask
 
 
@@ -50,7 +54,7 @@ def find_part(slots, words, data, at, w, front):
     else:
         k0, k1 = key_of(data, at, w)
     wanted = w | (front << FRONT_SHIFT)
-    j = _first_slot(k0, k1, wanted, mask)
+    j = first_slot(k0, k1, wanted, mask)
     while True:
         found = slots[j, LENGTH]
         if found == 0:
@@ -76,15 +80,30 @@ def is_too_small(cache, n_bytes):
     return 2 * (cache.state[CACHE_WORDS] + n_bytes // _BYTES_PER_WORD) >= n_slots
 
 
+# Of a length column:
+
+
+@kernel_part
+def bytes_of(notes):
+    """Returns how many bytes a part has."""
+    return notes & _BYTES_MASK
+
+
+@kernel_part
+def n_ids_of(notes):
+    """Returns how many ids it has."""
+    return (notes >> N_SHIFT) & _N_MASK
+
+
 @kernel_part
 def safe_of(notes):
-    """Returns up to which bound of the sum so far the ids of a slot hold; notes is its length column."""
+    """Returns up to which bound of the sum so far these hold."""
     return (notes >> _SAFE_SHIFT) & _SAFE_MASK
 
 
 @kernel_part
 def cost_of_slot(notes):
-    """Returns what the ids of a slot add to the bound."""
+    """Returns what they add to the bound."""
     return notes >> _COST_SHIFT
 
 
@@ -99,7 +118,7 @@ def remember_part(cache, j, data, at, w, k0, k1, front, out, first, last, notes,
     if (
         state[CACHE_WORDS] * 2 >= slots.shape[0]
         or (w > SHORT_WORD_BYTES and state[CACHE_POOL_USED] + w > words.size)
-        or (n > _IDS_IN_SLOT and state[CACHE_IDS_USED] + n > ids.size)
+        or (n > MOST_IDS_IN_SLOT and state[CACHE_IDS_USED] + max(n, COPIED_IDS) > ids.size)
         or n > _N_MASK
         or cost > _MAX_COST
     ):
@@ -114,10 +133,10 @@ def remember_part(cache, j, data, at, w, k0, k1, front, out, first, last, notes,
     slots[j, LENGTH] = (
         w | (front << FRONT_SHIFT) | notes | (n << N_SHIFT) | (safe << _SAFE_SHIFT) | (cost << _COST_SHIFT)
     )
-    if n <= _IDS_IN_SLOT:
+    if n <= MOST_IDS_IN_SLOT:
         value = np.int64(0)
         for q in range(n):
-            value |= np.int64(out[first + q]) << (ID_BITS * q)
+            value |= np.int64(out[first + q]) << (_ID_BITS * (MOST_IDS_IN_SLOT - 1 - q))
         slots[j, VALUE] = value
     else:
         slots[j, VALUE] = state[CACHE_IDS_USED]
@@ -137,7 +156,7 @@ def rehash(slots, bigger):
             continue
         wanted = notes & _KEY_MASK
         k1 = np.uint64(slots[s, KEY_1]) if wanted & _BYTES_MASK <= SHORT_WORD_BYTES else np.uint64(0)
-        j = _first_slot(np.uint64(slots[s, KEY_0]), k1, wanted, mask)
+        j = first_slot(np.uint64(slots[s, KEY_0]), k1, wanted, mask)
         while bigger[j, LENGTH] != 0:
             j = (j + np.uint64(1)) & mask
         for column in range(N_COLUMNS):
@@ -145,67 +164,44 @@ def rehash(slots, bigger):
 
 
 @kernel_part
-def emit_part(slots, pool, j, out, o):
-    """Appends the ids of slot `j`; `out` has room for three more. Returns the new o."""
-    n = (slots[j, LENGTH] >> N_SHIFT) & _N_MASK
-    value = slots[j, VALUE]
-    if n <= _IDS_IN_SLOT:
-        out[o] = np.int32(value & _ID_MASK)
-        out[o + 1] = np.int32((value >> ID_BITS) & _ID_MASK)
-        out[o + 2] = np.int32(value >> (2 * ID_BITS))
-    else:
-        for q in range(n):
+def put_ids(pool, value, n, out, o):
+    """Appends n ids, by the value column of a slot; `out` has room for COPIED_IDS more. Returns the new o."""
+    if n > MOST_IDS_IN_SLOT:
+        # Almost always these are all.
+        for q in range(COPIED_IDS):
+            out[np.uint64(o + q)] = pool[np.uint64(value + q)]
+        for q in range(COPIED_IDS, n):
             out[o + q] = pool[value + q]
+    else:
+        out[np.uint64(o)] = np.int32(alone_id(value))
+        out[np.uint64(o + 1)] = np.int32((value >> _ID_BITS) & _ID_MASK)
+        out[np.uint64(o + 2)] = np.int32(value & _ID_MASK)
     return o + n
 
 
 @kernel_part
-def first_slot(data, at, w, front, slot_mask):
-    """Returns where the search for a part begins, of which the first 16 bytes count; arguments as for `emit_short`."""
-    k0, k1 = short_key(data, at, min(w, SHORT_WORD_BYTES))
-    return _first_slot(k0, k1, w | (front << FRONT_SHIFT), slot_mask)
+def find_short(slots, slot_mask, j, k0, k1, wanted):
+    """Returns `(slot, its length column)` of a part of up to 16 bytes, 0 if it is not there or wants a closer look.
 
-
-@kernel_part
-def emit_short(slots, pool, slot_mask, j, data, at, w, front, bound, out, o):
-    """Appends the ids of a part of up to 16 bytes that is in the cache, has no unknown token, and holds for the bound.
-
-    This is the way that almost every part takes, so it does nothing else. `slots` and `pool` are those of the cache,
-    `slot_mask` is uint64, one less than there are slots, `j` the `first_slot`; `data` is readable for 16 bytes after
-    `at`. Returns `(o, new bound, True)`, or `(o, bound, False)`.
+    This is the way that almost every part takes, so it does nothing else. `slot_mask` is uint64, one less than there
+    are slots; `j`: `first_slot`; wanted: bytes and front.
     """
-    k0, k1 = short_key(data, at, w)
-    wanted = w | (front << FRONT_SHIFT)
     while True:
         notes = slots[j, LENGTH]
         differs = (k0 ^ np.uint64(slots[j, KEY_0])) | (k1 ^ np.uint64(slots[j, KEY_1]))
         if differs == np.uint64(0) and notes & (_KEY_MASK | HAS_UNKNOWN | IRREGULAR) == wanted:
-            break
+            return j, notes
         if notes == 0:
-            return o, bound, False
+            return j, np.int64(0)
         j = (j + np.uint64(1)) & slot_mask
-    n = (notes >> N_SHIFT) & _N_MASK
-    if bound >= safe_of(notes) or n == 0:
-        return o, bound, False
-    value = slots[j, VALUE]
-    if n > _IDS_IN_SLOT:
-        for q in range(n):
-            out[o + q] = pool[value + q]
-    else:
-        out[np.uint64(o)] = np.int32(value & _ID_MASK)
-        out[np.uint64(o + 1)] = np.int32((value >> ID_BITS) & _ID_MASK)
-        out[np.uint64(o + 2)] = np.int32(value >> (2 * ID_BITS))
-    return o + n, bound + cost_of_slot(notes), True
 
 
 @kernel_part
-def emit_long(slots, pool, words, data, at, w, front, bound, out, o):
-    """As `emit_short`, for a part of 17 to LONGEST_CACHED bytes; `words` holds the bytes of such."""
-    j, found, _, _ = find_part(slots, words, data, at, w, front)
+def find_long(slots, words, data, at, wanted):
+    """As `find_short`, for a part of 17 to LONGEST_CACHED bytes; `words` holds the bytes of such."""
+    j, found, _, _ = find_part(slots, words, data, at, bytes_of(wanted), wanted >> FRONT_SHIFT)
     notes = slots[j, LENGTH]
-    if not found or notes & (HAS_UNKNOWN | IRREGULAR) or bound >= safe_of(notes):
-        return o, bound, False
-    return emit_part(slots, pool, j, out, o), bound + cost_of_slot(notes), True
+    return j, (notes if found and notes & (HAS_UNKNOWN | IRREGULAR) == 0 else np.int64(0))
 
 
 @kernel_part

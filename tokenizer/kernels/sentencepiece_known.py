@@ -1,31 +1,58 @@
 # SPDX-License-Identifier: Apache-2.0
 """The way that almost all of SentencePiece's text takes: parts that are in the cache, and characters alone.
 
-Two kernels do nothing else, so that what they work with stays in registers. Where parts end is as hard to foresee as
-the text, so both first find all ends among 64, without a branch that depends on them, then ask for all slots, and only
-then read the slots. `_emit_blocks` is for ASCII and what is scattered in it, and takes 64 bytes. `_emit_runs` is for
-other text and takes 64 characters; there most parts are of one character, at least in scripts without spaces, and what
-describes a character says what becomes of it alone.
+Two kernels do nothing else, so that what they work with stays in registers. `_emit_blocks` is for ASCII and what is
+scattered in it, and takes 64 bytes. `_emit_runs` is for other text and takes 64 characters; there most parts are of one
+character, at least in scripts without spaces, and what describes a character says what becomes of it alone.
+
+Where parts end, and which are of one character, is as hard to foresee as the text. So nothing branches on it: both
+kernels first find all parts among 64, then ask for the slots of those that must be looked up, then read these slots,
+and only then write the ids, those of characters alone among them.
 """
 
 import numpy as np
+from llvmlite import ir
+from numba.core import types
+from numba.extending import intrinsic
 
-from tokenizer.kernels.compiling import count_ones, kernel, kernel_part, load_u64, prefetch, trailing_zeros
-from tokenizer.kernels.sentencepiece_blocks import BLOCK_READS, block_parts, code_point_at, ends_before
-from tokenizer.kernels.sentencepiece_cache import LONGEST_CACHED, emit_long, emit_short, first_slot
+from tokenizer.kernels.compiling import (
+    count_ones,
+    kernel,
+    kernel_part,
+    leading_zeros,
+    load_u64,
+    prefetch,
+    trailing_zeros,
+)
+from tokenizer.kernels.sentencepiece_blocks import BLOCK_READS, block_parts, code_point_at
+from tokenizer.kernels.sentencepiece_cache import (
+    FRONT_SHIFT,
+    LONGEST_CACHED,
+    bytes_of,
+    cost_of_slot,
+    find_long,
+    find_short,
+    first_slot,
+    n_ids_of,
+    put_ids,
+    safe_of,
+)
 from tokenizer.kernels.sentencepiece_sums import MAX_BOUND
 from tokenizer.kernels.sentencepiece_units import (
-    ALONE,
     FRONT,
     INSIDE,
+    IS_ALONE,
+    IS_CONTROL,
+    IS_DEPENDENT,
+    IS_SEPARATOR,
     SEPARATOR,
     START,
-    UNKNOWN,
     alone_id,
-    described_by,
+    is_unknown,
+    joined,
 )
 from tokenizer.kernels.utf8 import HIGH_BITS
-from tokenizer.kernels.word_table import SHORT_WORD_BYTES
+from tokenizer.kernels.word_table import SHORT_WORD_BYTES, VALUE, short_key
 
 _ONE = np.uint64(1)
 _TWO = np.uint64(2)
@@ -33,44 +60,140 @@ _TWO = np.uint64(2)
 # Why a kernel stops: the part wants a closer look, or is for the other kernel.
 _CLOSER, _OTHER = 0, 1
 
-# Where in `notes` the places of the characters of a run stand, and the slots that parts are looked for in.
-_PLACES, _SLOTS = np.uint64(65), np.uint64(130)
-# And where what is held of a block or a run in which a part wanted a closer look, to go on with behind it: which kernel
-# it is from, where that part ends, what is left of the masks, and two numbers more: where the block begins and its
-# `single`; or how many characters the run has and its `is_closer`.
-_KIND, _AT, _STARTS, _ENDS, _BEHIND, _WORDS, _FIRST, _MORE = range(195, 203)
-N_NOTES = 203
+# What `notes` holds. First, for every place where a part may begin: the entry of the character there, or the ids of the
+# part, as a slot has them; how many these are; the byte where it begins, and one more for the end; the slot that it is
+# looked for in, and its key.
+_COUNTS, _PLACES, _SLOTS, _WANTED, _KEYS_0, _KEYS_1 = (np.uint64(k) for k in (64, 128, 193, 257, 321, 385))
+# Then what is held of a block or a run in which a part wanted a closer look, to go on with behind it: which kernel it
+# is from, where that part begins and ends, what is left of the masks, and two numbers more: where the block begins, or
+# how many characters the run has and its `is_closer`.
+_KIND, _BEGIN, _AT, _STARTS, _ENDS, _BEHIND, _WORDS, _SINGLES, _FIRST, _MORE = range(449, 459)
+N_NOTES = 459
 _RUN, _BLOCK = 1, 2
+
+
+@intrinsic
+def _flags(typingctx, entries, index):
+    """Returns masks of which of 16 entries from an index on are alone, dependent, separators, controls, have no id."""
+
+    def codegen(context, builder, signature, args):
+        block = ir.VectorType(ir.IntType(64), 16)
+        data = context.make_array(signature.args[0])(context, builder, args[0]).data
+        address = builder.bitcast(builder.gep(data, [args[1]]), block.as_pointer())
+        values = builder.load(address, align=8)
+        masks = [
+            builder.icmp_unsigned(
+                "!=", builder.and_(values, ir.Constant(block, [flag] * 16)), ir.Constant(block, [0] * 16)
+            )
+            for flag in (IS_ALONE, IS_DEPENDENT, IS_SEPARATOR, IS_CONTROL, -1 << 63)
+        ]
+        bits = [builder.zext(builder.bitcast(mask, ir.IntType(16)), ir.IntType(64)) for mask in masks]
+        return context.make_tuple(builder, signature.return_type, bits)
+
+    return types.UniTuple(types.uint64, 5)(entries, types.uint64), codegen
 
 
 @kernel_part
 def forget(notes):
     """Holds nothing any more."""
     notes[_KIND] = 0
+    notes[_BEGIN] = -1
 
 
 @kernel_part
-def _hold(notes, kind, at, starts, ends, behind, words, first, more):
+def end_of_unknown(notes, begin):
+    """Returns where the part at `begin` ends, which wanted a closer look; 0 where that is not known."""
+    return notes[_AT] if notes[_BEGIN] == begin else np.int64(0)
+
+
+@kernel_part
+def _hold(notes, kind, begin, at, starts, ends, behind, words, singles, first, more):
+    """Holds what comes after the first part of `starts` and `ends`, which is at `begin` and ends at `at`."""
+    starts &= starts - _ONE
     ends &= ends - _ONE
+    notes[_BEGIN], notes[_AT] = begin, at
     if ends == np.uint64(0):
         return
-    notes[_KIND], notes[_AT] = kind, at
-    notes[_STARTS], notes[_ENDS] = np.int64(starts & (starts - _ONE)), np.int64(ends)
+    notes[_KIND] = kind
+    notes[_STARTS], notes[_ENDS] = np.int64(starts), np.int64(ends)
     notes[_BEHIND], notes[_WORDS] = np.int64(behind), np.int64(words)
-    notes[_FIRST], notes[_MORE] = first, more
+    notes[_SINGLES], notes[_FIRST], notes[_MORE] = np.int64(singles & starts), first, more
 
 
 @kernel_part
 def _held_masks(notes):
-    return np.uint64(notes[_STARTS]), np.uint64(notes[_ENDS]), np.uint64(notes[_BEHIND]), np.uint64(notes[_WORDS])
+    starts, ends, behind = np.uint64(notes[_STARTS]), np.uint64(notes[_ENDS]), np.uint64(notes[_BEHIND])
+    return starts, ends, behind, np.uint64(notes[_WORDS]), np.uint64(notes[_SINGLES])
 
 
 @kernel_part
-def _behind_held(starts, behind, front, in_word):
-    """Returns front and in_word for the first of what was held, which separators may stand before."""
-    if starts & (~starts + _ONE) & behind != np.uint64(0):
-        return (FRONT if front == INSIDE else front), 0
-    return front, in_word
+def _lowest(mask):
+    return mask & (~mask + _ONE)
+
+
+@kernel_part
+def _ask(data, slots, slot_mask, notes, first, place, w, front):
+    """Notes where a part is looked for, and asks for that slot."""
+    k0, k1 = short_key(data, place, min(w, SHORT_WORD_BYTES))
+    wanted = w | (front << FRONT_SHIFT)
+    j = first_slot(k0, k1, wanted, slot_mask)
+    prefetch(slots, j)
+    notes[_SLOTS + first] = j
+    notes[_WANTED + first] = wanted
+    notes[_KEYS_0 + first] = k0
+    notes[_KEYS_1 + first] = k1
+
+
+@kernel_part
+def _read_slots(data, slots, slot_mask, held_words, notes, starts, ends, singles, alone_cost, bound):
+    """Notes the ids of parts that have been asked for, up to one that wants a closer look.
+
+    Args:
+      starts, ends: of all parts; singles: which are characters whose entries say what becomes of them.
+      alone_cost: what one of these adds to the bound.
+
+    Returns:
+      `(passed, bound, is_known)`: the bit where that one begins, or behind the last; the bound there; whether there
+      was none.
+    """
+    left = ends & ~singles
+    left_starts = starts & ~singles
+    n_singles = np.int64(0)
+    while left != np.uint64(0):
+        begin = _lowest(left_starts)
+        first = np.uint64(trailing_zeros(begin))
+        n_singles = count_ones(singles & (begin - _ONE))
+        wanted = notes[_WANTED + first]
+        w = bytes_of(wanted)
+        found = np.int64(0)
+        j = np.uint64(notes[_SLOTS + first])
+        if w <= SHORT_WORD_BYTES:
+            k0, k1 = np.uint64(notes[_KEYS_0 + first]), np.uint64(notes[_KEYS_1 + first])
+            j, found = find_short(slots, slot_mask, j, k0, k1, wanted)
+        elif w <= LONGEST_CACHED:
+            j, found = find_long(slots, held_words, data, notes[_PLACES + first], wanted)
+        n = n_ids_of(found)
+        if n == 0 or bound + n_singles * alone_cost >= safe_of(found):
+            return begin, bound + n_singles * alone_cost, False
+        notes[first] = slots[j, VALUE]
+        notes[_COUNTS + first] = n
+        bound += cost_of_slot(found)
+        left &= left - _ONE
+        left_starts &= left_starts - _ONE
+        if bound + 64 * alone_cost > MAX_BOUND:
+            # As good as never: what follows may be too much.
+            return begin, bound, False
+    return _TWO << np.uint64(63 - leading_zeros(ends)), bound + count_ones(singles) * alone_cost, True
+
+
+@kernel_part
+def _write_ids(pool, notes, parts, out, o):
+    """Appends the noted ids of parts, a bit each where they begin; returns the new o."""
+    while parts != np.uint64(0):
+        first = np.uint64(trailing_zeros(parts))
+        o = put_ids(pool, notes[first], notes[_COUNTS + first], out, o)
+        parts &= parts - _ONE
+    return o
 
 
 @kernel_part
@@ -93,72 +216,85 @@ def _run_parts(data, i, end, n_readable, tables, notes):
     Args:
       data, i, end: as for `emit_known`; n_readable: where to stop at the latest.
       tables: KnownTables.
-      notes: int64[N_NOTES], filled with what `tables.characters` has for each character; from _PLACES on, with where
-        they begin, and the last one ends.
+      notes: int64[N_NOTES], filled with the entries of the characters and where they begin, and the last one ends.
 
     Returns:
-      `(n, starts, ends, behind_separator, words, is_closer)`: n characters; a bit for each of them where parts begin,
-      and end, as far as that is known; as in `block_parts`. Whether what follows wants a closer look.
+      `(n, starts, ends, behind_separator, words, has_id, is_closer)`: n characters; a bit for each of them where parts
+      begin, and end, as far as that is known; as in `block_parts`; which have an id alone. Whether what follows wants a
+      closer look.
     """
-    characters, kinds, joins = tables.characters, tables.kinds, tables.joins
+    characters, joins = tables.characters, tables.joins
     at = i
     n = np.uint64(0)
-    before = np.int64(0)
-    breaks, separators, alone, row_end = np.uint64(0), np.uint64(0), np.uint64(0), np.uint64(0)
-    after_letter = False
+    before = np.uint64(0)
+    joins_before, row_end = np.uint64(0), np.uint64(0)
     is_closer = False
     limit = min(end, n_readable)
+    n_seen = np.uint64(0)
     while n < np.uint64(64) and at < n_readable:
         if at >= end:
             row_end = _ONE << n
             break
         eight = load_u64(data, at)
-        is_letter, is_last = False, False
-        while eight & np.uint64(0xC0C0F0) == np.uint64(0x8080E0):
-            # The same as below, for most of what comes here: characters of three bytes.
+        stop = min(np.uint64(64), n + np.uint64(limit - at + 2) // np.uint64(3))
+        while n < stop and eight & np.uint64(0xF0) == np.uint64(0xE0):
+            # The same as below, for most of what comes here: characters of three bytes with an id.
             entry = characters[
                 (eight & np.uint64(0x0F)) << np.uint64(12)
                 | ((eight >> np.uint64(8)) & np.uint64(0x3F)) << np.uint64(6)
                 | ((eight >> np.uint64(16)) & np.uint64(0x3F))
             ]
-            here = described_by(entry)
-            breaks |= ends_before(before, here, joins) << n
-            if here == UNKNOWN or n == np.uint64(63) or at + 3 >= limit:
+            if entry < 0:
                 break
+            joins_before |= joined(before, np.uint64(entry), joins) << n
             notes[n] = entry
             notes[_PLACES + n] = at
             n += _ONE
             at += 3
-            before = here
-            after_letter = False
+            before = np.uint64(entry)
             eight = load_u64(data, at)
+        n_seen = n
+        if n == stop:
+            continue
         lead = eight & np.uint64(0xFF)
+        is_last = False
         if lead >= np.uint64(0x80):
             code_point = code_point_at(data, at)
             after = at + (2 if lead < np.uint64(0xE0) else 3 if lead < np.uint64(0xF0) else 4)
         else:
             code_point = lead
             after = at + 1
-            separators |= np.uint64(kinds[lead] == SEPARATOR) << n
-            alone |= np.uint64(kinds[lead] == ALONE) << n
-            is_letter = (lead | np.uint64(0x20)) - np.uint64(ord("a")) < np.uint64(26)
             is_last = n > np.uint64(0) and eight & HIGH_BITS == np.uint64(0)
         entry = characters[code_point]
-        here = described_by(entry)
-        if not (after_letter and is_letter):
-            breaks |= ends_before(before, here, joins) << n
-        is_closer = here == UNKNOWN
-        if is_last or is_closer:
-            break
+        joins_before |= joined(before, np.uint64(entry), joins) << n
         notes[n] = entry
         notes[_PLACES + n] = at
-        n += _ONE
+        is_closer = is_unknown(entry)
+        n_seen = n + _ONE
+        if is_last or is_closer:
+            break
+        n = n_seen
         at = after
-        before = here
-        after_letter = is_letter
+        before = np.uint64(entry)
     notes[_PLACES + n] = at
+    # What the entries seen say, 16 at a time; to begin with every part has one id.
+    alone, dependent, separators, controls, no_id = np.uint64(0), np.uint64(0), np.uint64(0), np.uint64(0), np.uint64(0)
+    k = np.uint64(0)
+    while k < n_seen:
+        flags = _flags(notes, k)
+        alone |= flags[0] << k
+        dependent |= flags[1] << k
+        separators |= flags[2] << k
+        controls |= flags[3] << k
+        no_id |= flags[4] << k
+        for q in range(16):
+            notes[_COUNTS + k + np.uint64(q)] = 1
+        k += np.uint64(16)
     there = ~np.uint64(0) if n == np.uint64(64) else (_ONE << n) - _ONE
-    words = there & ~separators & ~alone
+    seen = ~np.uint64(0) if n_seen == np.uint64(64) else (_ONE << n_seen) - _ONE
+    separators &= seen
+    breaks = (~joins_before | alone | (alone << _ONE)) & ~(dependent | (dependent << _ONE)) & seen
+    words = there & ~separators & ~controls
     if tables.shrink:
         inside = there & ~separators
         behind = inside & (separators << _ONE)
@@ -169,7 +305,7 @@ def _run_parts(data, i, end, n_readable, tables, notes):
         breaks |= separators & ~(separators << _ONE)
         starts = there & (breaks | _ONE)
         ends = there & ((breaks | row_end) >> _ONE)
-    return np.int64(n), starts, ends, behind, words, is_closer
+    return np.int64(n), starts, ends, behind, words, ~no_id, is_closer
 
 
 @kernel
@@ -182,10 +318,9 @@ def _emit_runs(data, i, end, front, in_word, bound, tables, slots, pool, held_wo
     n_words = np.int64(0)
     slot_mask = np.uint64(slots.shape[0] - 1)
     n_readable = data.size - BLOCK_READS - SHORT_WORD_BYTES
-    most = MAX_BOUND - 64 * tables.alone_cost
     # With START, a row begins, at most.
-    while bound <= most and front != START:
-        is_held = notes[_KIND] == _RUN and notes[_AT] == i
+    while bound + 64 * tables.alone_cost <= MAX_BOUND and front != START:
+        is_held = notes[_KIND] == _RUN and notes[_AT] == i and front == INSIDE
         if not is_held and tables.shrink and tables.kinds[data[i]] == SEPARATOR:
             in_word = 0
             front = FRONT if front == INSIDE else front
@@ -194,77 +329,48 @@ def _emit_runs(data, i, end, front, in_word, bound, tables, slots, pool, held_wo
             if i >= end or i >= n_readable:
                 return i, front, in_word, bound, n_words, o, _OTHER
         if is_held:
-            starts, ends, behind, words = _held_masks(notes)
+            starts, ends, behind, words, singles = _held_masks(notes)
             n, is_closer = notes[_FIRST], notes[_MORE] != 0
-            front, in_word = _behind_held(starts, behind, front, in_word)
-            asked_starts, asked_ends = np.uint64(0), np.uint64(0)
+            begin = _lowest(starts)
+            if behind & begin != np.uint64(0):
+                front, in_word = FRONT, 0
         else:
-            n, starts, ends, behind, words, is_closer = _run_parts(data, i, end, n_readable, tables, notes)
-            asked_starts, asked_ends = starts & ~ends, ends & ~starts
+            n, starts, ends, behind, words, singles, is_closer = _run_parts(data, i, end, n_readable, tables, notes)
+            begin = _lowest(starts)
+            if front == FRONT:
+                behind |= begin
+            singles &= starts & ends & ~behind
+            asked, asked_starts = ends & ~singles, starts & ~singles
+            while asked != np.uint64(0):
+                first, last = np.uint64(trailing_zeros(asked_starts)), np.uint64(trailing_zeros(asked))
+                place = notes[_PLACES + first]
+                w = notes[_PLACES + last + _ONE] - place
+                _ask(data, slots, slot_mask, notes, first, place, w, np.int64((behind >> first) & _ONE))
+                asked &= asked - _ONE
+                asked_starts &= asked_starts - _ONE
         notes[_KIND] = 0
-        begin = starts & (~starts + _ONE)
-        if front == FRONT:
-            behind |= begin
-        # All slots are asked for before the first is read. Those of single characters are seldom needed.
-        while asked_ends != np.uint64(0):
-            first = np.uint64(trailing_zeros(asked_starts))
-            last = np.uint64(trailing_zeros(asked_ends))
-            asked_starts &= asked_starts - _ONE
-            asked_ends &= asked_ends - _ONE
-            w = notes[_PLACES + last + _ONE] - notes[_PLACES + first]
-            j = first_slot(data, notes[_PLACES + first], w, np.int64((behind >> first) & _ONE), slot_mask)
-            notes[_SLOTS + first] = j
-            prefetch(slots, j)
-        if ends == np.uint64(0) and not is_closer and n < 64:
-            # A part that goes on in ASCII.
-            return i, front, in_word, bound, n_words, o, _OTHER
-        lonely = starts & ends & ~behind
-        is_known = ends != np.uint64(0)
-        passed = np.uint64(0)
-        while ends != np.uint64(0):
-            first = np.uint64(trailing_zeros(starts))
-            stop = first + np.uint64(trailing_zeros(~(lonely >> first)) if bound <= most else 0)
-            at = first
-            while at < stop:
-                token = alone_id(notes[at])
-                if token < 0:
-                    break
-                out[np.uint64(o)] = token
-                o += 1
-                at += _ONE
-            if at > first:
-                bound += tables.alone_cost * np.int64(at - first)
-                passed = _ONE << at
-                starts &= ~(passed - _ONE)
-                ends &= ~(passed - _ONE)
-                continue
-            last = np.uint64(trailing_zeros(ends))
-            place = notes[_PLACES + first]
-            front = np.int64((behind >> first) & _ONE)
-            w = notes[_PLACES + last + _ONE] - place
-            is_known = False
-            if w <= SHORT_WORD_BYTES:
-                j = first_slot(data, place, w, front, slot_mask) if first == last else np.uint64(notes[_SLOTS + first])
-                o, bound, is_known = emit_short(slots, pool, slot_mask, j, data, place, w, front, bound, out, o)
-            elif w <= LONGEST_CACHED:
-                o, bound, is_known = emit_long(slots, pool, held_words, data, place, w, front, bound, out, o)
-            if not is_known:
-                i = place
-                _hold(notes, _RUN, notes[_PLACES + last + _ONE], starts, ends, behind, words, n, is_closer)
-                break
-            starts &= starts - _ONE
-            ends &= ends - _ONE
-            passed = _TWO << last
-        if passed != np.uint64(0):
-            if is_known:
-                i = notes[_PLACES + np.uint64(trailing_zeros(passed))]
-                front = INSIDE
-            else:
-                # Up to the separators in front of the next part.
-                passed = starts & (~starts + _ONE)
+        if ends == np.uint64(0):
+            # A part that goes on in ASCII, or is too long.
+            why = _OTHER if not is_closer and n < 64 else _CLOSER
+            return i, front, in_word, bound, n_words, o, why
+        passed, bound, is_known = _read_slots(
+            data, slots, slot_mask, held_words, notes, starts, ends, singles, tables.alone_cost, bound
+        )
+        o = _write_ids(pool, notes, starts & (passed - _ONE), out, o)
+        if passed != begin:
             n_words += _count_words(words, begin, passed, in_word)
             in_word = np.int64(words & (passed >> _ONE) != np.uint64(0))
-        if not is_known or (is_closer and i == notes[_PLACES + np.uint64(n)]):
+        at = np.uint64(trailing_zeros(passed))
+        i = notes[_PLACES + at]
+        if not is_known:
+            front = np.int64((behind >> at) & _ONE)
+            starts &= ~(passed - _ONE)
+            ends &= ~(passed - _ONE)
+            end_of_part = notes[_PLACES + np.uint64(trailing_zeros(ends)) + _ONE]
+            _hold(notes, _RUN, i, end_of_part, starts, ends, behind, words, singles, n, np.int64(is_closer))
+            break
+        front = INSIDE
+        if is_closer and i == notes[_PLACES + np.uint64(n)]:
             break
         if n < 64 or i >= end or i >= n_readable:
             return i, front, in_word, bound, n_words, o, _OTHER
@@ -281,9 +387,8 @@ def _emit_blocks(data, i, end, front, in_word, bound, tables, slots, pool, held_
     n_words = np.int64(0)
     slot_mask = np.uint64(slots.shape[0] - 1)
     n_readable = data.size - BLOCK_READS - SHORT_WORD_BYTES
-    most = MAX_BOUND - BLOCK_READS * tables.alone_cost
-    while bound <= most:
-        is_held = notes[_KIND] == _BLOCK and notes[_AT] == i
+    while bound + 64 * tables.alone_cost <= MAX_BOUND:
+        is_held = notes[_KIND] == _BLOCK and notes[_AT] == i and front == INSIDE
         if not is_held and tables.shrink and tables.kinds[data[i]] == SEPARATOR:
             in_word = 0
             front = FRONT if front == INSIDE else front
@@ -292,73 +397,59 @@ def _emit_blocks(data, i, end, front, in_word, bound, tables, slots, pool, held_
             if i >= end or i >= n_readable:
                 return i, front, in_word, bound, n_words, o, _OTHER
         if is_held:
-            starts, ends, behind, words = _held_masks(notes)
-            block, single = notes[_FIRST], np.uint64(notes[_MORE])
-            front, in_word = _behind_held(starts, behind, front, in_word)
-            asked_starts, asked_ends = np.uint64(0), np.uint64(0)
+            starts, ends, behind, words, singles = _held_masks(notes)
+            block = notes[_FIRST]
+            begin = _lowest(starts)
+            if behind & begin != np.uint64(0):
+                front, in_word = FRONT, 0
         else:
             block = i
-            starts, ends, single, behind, words = block_parts(data, i, end - i, tables)
-            asked_starts, asked_ends = starts & ~ends, ends & ~starts
+            starts, ends, behind, words = block_parts(data, i, end - i, tables)
+            begin = _ONE
+            singles = np.uint64(0)
+            alone = starts & ends & ~behind
+            if front != INSIDE:
+                alone &= ~begin
+            while alone != np.uint64(0):
+                first = np.uint64(trailing_zeros(alone))
+                entry = tables.characters[np.uint64(data[np.uint64(block) + first])]
+                notes[first] = entry
+                singles |= np.uint64(alone_id(entry) >= 0) << first
+                alone &= alone - _ONE
+            asked, asked_starts = ends & ~singles, starts & ~singles
+            while asked != np.uint64(0):
+                first, last = np.uint64(trailing_zeros(asked_starts)), np.uint64(trailing_zeros(asked))
+                part_front = np.int64((behind >> first) & _ONE) if first > np.uint64(0) else front
+                place = block + np.int64(first)
+                notes[_PLACES + first] = place
+                _ask(data, slots, slot_mask, notes, first, place, np.int64(last - first) + 1, part_front)
+                asked &= asked - _ONE
+                asked_starts &= asked_starts - _ONE
+            # To begin with every part has one id.
+            for q in range(64):
+                notes[_COUNTS + np.uint64(q)] = 1
         notes[_KIND] = 0
-        begin = starts & (~starts + _ONE)
-        # All slots are asked for before the first is read. Those of single characters are seldom needed.
-        while asked_ends != np.uint64(0):
-            first = np.uint64(trailing_zeros(asked_starts))
-            last = np.uint64(trailing_zeros(asked_ends))
-            asked_starts &= asked_starts - _ONE
-            asked_ends &= asked_ends - _ONE
-            asked_front = np.int64((behind >> first) & _ONE) if first > np.uint64(0) else front
-            w = np.int64(last - first) + 1
-            j = first_slot(data, block + np.int64(first), w, asked_front, slot_mask)
-            notes[_SLOTS + first] = j
-            prefetch(slots, j)
-        is_known = ends != np.uint64(0)
-        passed = np.uint64(0)
-        while ends != np.uint64(0):
-            first = trailing_zeros(starts)
-            last = trailing_zeros(ends)
-            token = np.int64(-1)
-            if (single >> np.uint64(last)) & _ONE != np.uint64(0) and front == INSIDE and bound <= most:
-                token = alone_id(tables.characters[code_point_at(data, block + first)])
-            if token >= 0:
-                out[np.uint64(o)] = token
-                o += 1
-                bound += tables.alone_cost
-            else:
-                w = last + 1 - first
-                is_known = w <= SHORT_WORD_BYTES
-                if is_known:
-                    at = block + first
-                    j = (
-                        first_slot(data, at, w, front, slot_mask)
-                        if first == last
-                        else np.uint64(notes[_SLOTS + np.uint64(first)])
-                    )
-                    o, bound, is_known = emit_short(slots, pool, slot_mask, j, data, at, w, front, bound, out, o)
-                elif w <= LONGEST_CACHED:
-                    o, bound, is_known = emit_long(
-                        slots, pool, held_words, data, block + first, w, front, bound, out, o
-                    )
-                if not is_known:
-                    i = block + first
-                    _hold(notes, _BLOCK, block + last + 1, starts, ends, behind, words, block, np.int64(single))
-                    break
-            starts &= starts - _ONE
-            ends &= ends - _ONE
-            passed = _TWO << np.uint64(last)
-            i = block + last + 1
-            # Where no part begins any more, the shift is by 64 and its outcome is not used.
-            front = np.int64((behind >> (np.uint64(trailing_zeros(starts)) & np.uint64(63))) & _ONE)
-        if passed != np.uint64(0):
-            if not is_known:
-                passed = starts & (~starts + _ONE)
+        if ends == np.uint64(0):
+            break
+        passed, bound, is_known = _read_slots(
+            data, slots, slot_mask, held_words, notes, starts, ends, singles, tables.alone_cost, bound
+        )
+        o = _write_ids(pool, notes, starts & (passed - _ONE), out, o)
+        if passed != begin:
             n_words += _count_words(words, begin, passed, in_word)
             in_word = np.int64(words & (passed >> _ONE) != np.uint64(0))
-            if is_known:
-                front = INSIDE
         if not is_known:
+            at = np.uint64(trailing_zeros(passed))
+            if passed != begin:
+                front = np.int64((behind >> at) & _ONE)
+            i = block + np.int64(at)
+            starts &= ~(passed - _ONE)
+            ends &= ~(passed - _ONE)
+            end_of_part = block + trailing_zeros(ends) + 1
+            _hold(notes, _BLOCK, i, end_of_part, starts, ends, behind, words, singles, block, 0)
             break
+        front = INSIDE
+        i = block + 64 - leading_zeros(ends)
         if i >= end or i >= n_readable or _begins_run(data, i, tables):
             return i, front, in_word, bound, n_words, o, _OTHER
     return i, front, in_word, bound, n_words, o, _CLOSER

@@ -21,14 +21,15 @@ from tokenizer.kernels.sentencepiece_cache import (
     IRREGULAR,
     LONGEST_CACHED,
     cost_of_slot,
-    emit_part,
     find_part,
     fuse_unknown,
     is_too_small,
+    n_ids_of,
+    put_ids,
     remember_part,
     safe_of,
 )
-from tokenizer.kernels.sentencepiece_known import emit_known, forget
+from tokenizer.kernels.sentencepiece_known import emit_known, end_of_unknown, forget
 from tokenizer.kernels.sentencepiece_sums import MAX_BOUND, catch_up, exactly, follow_one
 from tokenizer.kernels.sentencepiece_units import (
     ALONE,
@@ -37,22 +38,21 @@ from tokenizer.kernels.sentencepiece_units import (
     DEPENDS,
     FRONT,
     INSIDE,
+    IS_DEPENDENT,
     SEPARATOR,
-    SPACE_MARK,
     START,
-    UNKNOWN,
     WORD,
     alone_id,
     character,
-    described_by,
-    may_join,
+    is_unknown,
+    joins_space,
     normalize_part,
     part_stop,
     past_graphic,
 )
 from tokenizer.kernels.word_cache import AT_BYTE, AT_ID, AT_ROW, CACHE_MISSES, COUNTER_TOTAL, IN_ROW, count_word
 from tokenizer.kernels.word_encoding import key_of
-from tokenizer.kernels.word_table import LENGTH
+from tokenizer.kernels.word_table import LENGTH, VALUE
 
 ALWAYS = 65535
 """The largest `safe`: more than any bound."""
@@ -75,13 +75,6 @@ def _has_unknown(out, first, last, unk_id):
 
 
 @kernel_part
-def _joins_space(code_point, tables):
-    """Whether some piece has "▁" in front of a character that is described by other than 0."""
-    described = described_by(tables.characters[code_point])
-    return described > 0 and may_join(tables.joins, np.int64(SPACE_MARK + 1), described)
-
-
-@kernel_part
 def _emit_alone(data, i, after, token, tables, out, o):
     """Appends what the character at `i`, a part of its own, becomes."""
     if token != BECOMES_BYTES:
@@ -95,7 +88,7 @@ def _emit_alone(data, i, after, token, tables, out, o):
 
 @kernel_part
 def _remember_alone(cache, data, i, stop, front, out, first, last, cost):
-    """Keeps the ids of the character at `i`, a part of its own, where `emit_short` finds them."""
+    """Keeps the ids of the character at `i`, a part of its own, where `emit_known` finds them."""
     w = stop - i
     j, found, k0, k1 = find_part(cache.slots, cache.words, data, i, w, front)
     if not found:
@@ -103,9 +96,7 @@ def _remember_alone(cache, data, i, stop, front, out, first, last, cost):
 
 
 @kernel_part
-def _encode_alone(
-    follow, data, at, end, following, after_following, row_end, front, token, tables, model, work, row_first, sums, o
-):
+def _encode_alone(follow, data, at, end, row_end, front, token, tables, model, work, row_first, sums, o):
     """Encodes the character at `at`, a part of its own that becomes `token`, and those like it, if that is unknown.
 
     The others are as in `_encode_next`.
@@ -121,7 +112,7 @@ def _encode_alone(
     o = _emit_alone(data, at, end, token, tables, out, o)
     if token != BECOMES_UNKNOWN:
         sums = follow_one(follow, sums, out, first, o, alone_cost, model)
-        if token == BECOMES_BYTES or front != INSIDE:
+        if token == BECOMES_BYTES or front != INSIDE or end > at + 1:
             _remember_alone(work.cache, data, at, end, front, out, part_first, o, cost)
         return end, o, sums, True, False
     sums = catch_up(follow, sums, out, first, model)
@@ -130,37 +121,43 @@ def _encode_alone(
     if o == row_first or out[o - 1] != tables.unk_id:
         o += 1
     characters = tables.characters
-    while data[at] >= 128 and end < row_end and following >= 128 and described_by(characters[following]) == UNKNOWN:
+    is_another = data[at] >= 128 and end < row_end
+    if is_another:
+        following, after = character(data, end)
+        is_another = following >= 128 and is_unknown(characters[np.uint64(following)])
+    while is_another:
         # More of them add nothing but their scores.
-        next_end, next_following, next_after = after_following, following, after_following
-        if next_end < row_end:
-            next_following, next_after = character(data, next_end)
-            if described_by(characters[next_following]) == 0:
+        next_end = after
+        is_another = next_end < row_end
+        if is_another:
+            following, after = character(data, next_end)
+            if characters[np.uint64(following)] & IS_DEPENDENT != 0:
                 break
+            is_another = following >= 128 and is_unknown(characters[np.uint64(following)])
         total = follow(total, out, o - 1, o, model)
-        end, following, after_following = next_end, next_following, next_after
+        end = next_end
     return end, o, exactly(total, o), True, True
 
 
 @kernel_part
-def _encode_next(encode_part, follow, data, at, row_end, front, tables, model, scratch, work, row_first, sums, o):
+def _encode_next(encode_part, follow, data, at, end, row_end, front, tables, model, scratch, work, row_first, sums, o):
     """Encodes the part at `at`, from the cache or from the model.
 
     Args:
-      row_end: where the row ends; front: what stands in front of the part.
+      end: where the part ends, 0 where that is not known; row_end: where the row ends.
+      front: what stands in front of the part.
 
     Returns:
       `(where the part ends, o, sums, whether it is regular, whether an unknown token is in it)`.
     """
     cache, out, text = work.cache, work.out, work.text
     code_point, after = character(data, at)
-    end, following, after_following = part_stop(data, after, row_end, code_point, tables)
-    token = alone_id(tables.characters[code_point])
-    if end == after and token != DEPENDS and (front != FRONT or not _joins_space(code_point, tables)):
-        return _encode_alone(
-            follow, data, at, end, following, after_following, row_end, front, token, tables, model, work, row_first,
-            sums, o,
-        )  # fmt: skip
+    if end == 0:
+        end = part_stop(data, after, row_end, code_point, tables)
+    entry = tables.characters[np.uint64(code_point)]
+    token = alone_id(entry)
+    if end == after and token != DEPENDS and (front != FRONT or not joins_space(entry, tables.joins)):
+        return _encode_alone(follow, data, at, end, row_end, front, token, tables, model, work, row_first, sums, o)
     w = end - at
     cached = w <= LONGEST_CACHED
     before = o
@@ -174,7 +171,7 @@ def _encode_next(encode_part, follow, data, at, row_end, front, tables, model, s
             if sums[2] >= safe or notes & HAS_UNKNOWN:
                 sums = catch_up(follow, sums, out, o, model)
             if sums[2] < safe:
-                o = emit_part(cache.slots, cache.ids, j, out, o)
+                o = put_ids(cache.ids, cache.slots[j, VALUE], n_ids_of(notes), out, o)
                 if notes & HAS_UNKNOWN == 0:
                     return end, o, (sums[0], sums[1], sums[2] + cost), True, False
                 total = follow(sums[0], out, before, o, model)
@@ -227,7 +224,7 @@ def _is_before_unknown(data, i, end, tables):
         if i >= end:
             break
         code_point, i = character(data, i)
-        if described_by(tables.characters[code_point]) == UNKNOWN:
+        if is_unknown(tables.characters[np.uint64(code_point)]):
             return True
     return False
 
@@ -340,8 +337,9 @@ def encode_raw_rows(encode_part, follow, encode_row, rows, added, tables, model,
                 break
             before = o
             stop, o, sums, regular, unknown = _encode_next(
-                encode_part, follow, data, i, end, front, tables, model, scratch, work, row_first, sums, o
-            )
+                encode_part, follow, data, i, end_of_unknown(work.notes, i), end, front, tables, model, scratch, work,
+                row_first, sums, o,
+            )  # fmt: skip
             if not regular:
                 break
             if o > before or unknown:

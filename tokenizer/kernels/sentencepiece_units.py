@@ -6,14 +6,15 @@ and those into *parts*: between two characters that turn into one character each
 results are neighbours in no piece. What a part becomes then depends on nothing but its bytes and its `front`, so that a
 word cache can be asked for the raw bytes, before anything is normalized.
 
-One code point is described by an int64 (`RawTables.characters`). Its low half, read by `described_by`:
+One code point is described by an int64, its *entry* (`RawTables.characters`):
 
-    0    what becomes of it depends on its neighbours, or it turns into a space, nothing, or several characters
-    > 0  the one character that it turns into, plus one
-    < 0  likewise, and no piece has that character beside another one: it is always a part of its own; `UNKNOWN` if
-         that becomes the unknown token
-
-Its high half, read by `alone_id`, is what a part of that one character becomes: an id, or one of the numbers below.
+    63 .. 44  what a part of that one character becomes: an id, or one of the negative numbers below
+    43, 42    IS_CONTROL, IS_SEPARATOR: what an ASCII byte is, see below
+    41        IS_DEPENDENT: what becomes of it depends on its neighbours, or it turns into nothing or several characters
+    40        IS_ALONE: it turns into one character that no piece has beside another one: always a part of its own
+    39 .. 20  of the one character that it turns into: half of the place in a set of bits (`RawTables.joins`) where it
+              says whether some piece has that character in front of another one
+    19 .. 0   the half for that other one
 """
 
 import numpy as np
@@ -25,22 +26,29 @@ from tokenizer.kernels.utf8 import EACH_BYTE, HIGH_BITS, LOW_BITS, decode_utf8
 # What an ASCII byte is (`RawTables.kinds`): part of a word, a space, or a control character that is always alone.
 WORD, SEPARATOR, ALONE = 0, 1, 2
 
-UNKNOWN = -2
-"""What describes a character that is always an unknown token."""
-
 # What stands for the id of a character whose neighbours may matter, that becomes unknown, or byte pieces.
 DEPENDS, BECOMES_UNKNOWN, BECOMES_BYTES = -1, -2, -3
+
+JOIN_BITS = 20
+_JOIN_MASK = np.uint64((1 << JOIN_BITS) - 1)
+_LEFT_SHIFT = np.uint64(JOIN_BITS)
+_FLAG_BITS = range(2 * JOIN_BITS, 2 * JOIN_BITS + 4)
+IS_ALONE, IS_DEPENDENT, IS_SEPARATOR, IS_CONTROL = (1 << bit for bit in _FLAG_BITS)
+_ALONE_SHIFT, _DEPENDENT_SHIFT = np.uint64(_FLAG_BITS[0]), np.uint64(_FLAG_BITS[1])
+ID_SHIFT = 2 * JOIN_BITS + 4
+MAX_ID = (1 << (63 - ID_SHIFT)) - 1
+_UNKNOWN_MASK = -1 << ID_SHIFT | IS_ALONE
+_UNKNOWN = BECOMES_UNKNOWN << ID_SHIFT | IS_ALONE
 
 # What stands in front of a part: something else, a "▁" that is not among its bytes, or, where the normalizer removes
 # spaces and puts no "▁" in front of the row, the start of the row.
 INSIDE, FRONT, START = 0, 1, 2
 
-JOIN_BITS = 19
-_JOIN_SHIFT = np.uint64(64 - JOIN_BITS)
-
 SPACE_MARK = 0x2581
 """Code point of "▁"."""
-_MIX = np.uint64(0x9E3779B97F4A7C15)
+_MIX_LEFT = np.uint64(0x9E3779B97F4A7C15)
+_MIX_RIGHT = np.uint64(0xC2B2AE3D27D4EB4F)
+_ONE = np.uint64(1)
 
 
 # Making the tables.
@@ -129,50 +137,89 @@ def _single_result(results, start):
 
 
 @kernel_part
-def _join_bit(left, right):
-    return (((np.uint64(left) << np.uint64(32)) | np.uint64(right)) * _MIX) >> _JOIN_SHIFT
+def _hashes(image):
+    """Returns the low bits of the entry of what turns into the character `image`.
+
+    Two ASCII characters, or "▁", have a place of their own. The upper half is for pairs whose first character is none
+    of those, as there are most of these in Chinese; the others share a quarter.
+    """
+    if image < 128 or image == SPACE_MARK:
+        exact = np.uint64(image if image < 128 else 0)
+        return (exact << np.uint64(7) << _LEFT_SHIFT) | exact
+    left = (_ONE << np.uint64(JOIN_BITS - 1)) | (np.uint64(image) * _MIX_LEFT) >> np.uint64(65 - JOIN_BITS)
+    right = (_ONE << np.uint64(JOIN_BITS - 2)) | (np.uint64(image) * _MIX_RIGHT) >> np.uint64(66 - JOIN_BITS)
+    return (left << _LEFT_SHIFT) | right
 
 
 @kernel_part
-def may_join(joins, left, right):
-    """Whether some piece has two characters, each plus one, beside each other; False is certain, True is not."""
-    bit = _join_bit(left, right)
-    return (joins[bit >> np.uint64(6)] >> (bit & np.uint64(63))) & np.uint64(1) != 0
+def joined(before, here, joins):
+    """Returns 1 if some piece has what two characters turn into beside each other, else 0.
+
+    1 is certain for ASCII and "▁" only. before, here: their entries, uint64. Of no use if one is alone or dependent.
+    """
+    bit = ((before >> _LEFT_SHIFT) ^ here) & _JOIN_MASK
+    return (joins[bit >> np.uint64(6)] >> (bit & np.uint64(63))) & _ONE
 
 
 @kernel
-def set_joins(code_points, lengths, joins, joined):
+def set_joins(code_points, lengths, joins, has_neighbours):
     """Notes which characters are neighbours in a piece.
 
     Args:
       code_points: int32[n], the characters of all pieces; lengths: int64[n_pieces].
       joins: uint64[2**JOIN_BITS / 64], zeros, filled.
-      joined: bool[0x110000], False; set for characters of pieces of more than one.
+      has_neighbours: bool[0x110000], False; set for characters of pieces of more than one.
     """
     i = 0
     for length in lengths:
         for q in range(i, i + length - 1):
             left, right = np.int64(code_points[q]), np.int64(code_points[q + 1])
-            bit = _join_bit(left + 1, right + 1)
-            joins[bit >> np.uint64(6)] |= np.uint64(1) << (bit & np.uint64(63))
-            joined[left] = True
-            joined[right] = True
+            bit = ((_hashes(left) >> _LEFT_SHIFT) ^ _hashes(right)) & _JOIN_MASK
+            joins[bit >> np.uint64(6)] |= _ONE << (bit & np.uint64(63))
+            has_neighbours[left] = True
+            has_neighbours[right] = True
         i += length
+
+
+@kernel
+def set_hashes(images, characters):
+    """Sets the low bits of entries.
+
+    Args:
+      images: int32[n], the characters that the first n code points turn into, plus one; 0 is left out.
+      characters: int64[n], entries.
+    """
+    for code_point in range(images.size):
+        if images[code_point] > 0:
+            characters[code_point] |= np.int64(_hashes(np.int64(images[code_point]) - 1))
 
 
 # Finding units and parts.
 
 
 @kernel_part
-def described_by(entry):
-    """Returns the low half of an entry of `RawTables.characters`."""
-    return np.int64(np.int32(entry))
+def alone_id(entry):
+    """Returns what a part of one character becomes, by its entry."""
+    return entry >> ID_SHIFT
 
 
 @kernel_part
-def alone_id(entry):
-    """Returns its high half."""
-    return entry >> 32
+def is_unknown(entry):
+    """Whether a character is always a part of its own, and an unknown token."""
+    return entry & _UNKNOWN_MASK == _UNKNOWN
+
+
+@kernel_part
+def is_apart(before, here, joins):
+    """Returns 1 if a part may end between two characters, by their entries, uint64, else 0, all without a branch."""
+    either = before | here
+    return (~joined(before, here, joins) | (either >> _ALONE_SHIFT)) & ~(either >> _DEPENDENT_SHIFT) & _ONE
+
+
+@kernel_part
+def joins_space(here, joins):
+    """Whether some piece has "▁" in front of what a character turns into, by its entry."""
+    return here & (IS_ALONE | IS_DEPENDENT) == 0 and joined(_hashes(np.int64(SPACE_MARK)), np.uint64(here), joins) != 0
 
 
 @kernel_part
@@ -189,51 +236,31 @@ def past_graphic(data, i):
 @kernel_part
 def character(data, i):
     """Returns the code point at `i` and where it ends."""
-    if data[i] < 0x80:
-        return np.int64(data[i]), i + 1
+    first = data[np.uint64(i)]
+    if first < 0x80:
+        return np.int64(first), i + 1
     return decode_utf8(data, i)
-
-
-@kernel_part
-def _is_apart(before, here, joins):
-    """Whether a part may end between two neighbours, by what describes them."""
-    if before < 0:
-        return here != 0
-    return before > 0 and (here < 0 or (here > 0 and not may_join(joins, before, here)))
-
-
-@kernel_part
-def _is_letter(byte):
-    return ord("a") <= byte | 0x20 <= ord("z")
 
 
 @kernel
 def set_apart(kinds, characters, joins, apart):
     """Fills bool[128 * 128]: whether a part ends between two ASCII characters, `before << 7 | here`.
 
-    It does in front of separators that follow anything else, and never between letters, though in some places it might:
-    so that most places need not be looked at.
+    It does in front of separators that follow anything else.
 
     Args:
-      kinds, joins, apart: as in RawTables; characters: int32[128], what describes them.
+      kinds, characters, joins, apart: as in RawTables.
     """
     for before in range(128):
         for here in range(128):
-            ends = _is_apart(np.int64(characters[before]), np.int64(characters[here]), joins)
-            ends = ends and not (_is_letter(before) and _is_letter(here))
+            ends = is_apart(np.uint64(characters[before]), np.uint64(characters[here]), joins) != 0
             apart[before << 7 | here] = ends or (kinds[here] == SEPARATOR and kinds[before] != SEPARATOR)
 
 
 @kernel_part
 def part_stop(data, i, stop, code_point, tables):
-    """Returns where the part ends whose first character, `code_point`, ends at `i`; `stop` is where the row ends.
-
-    Returns:
-      `(its end, the code point that follows, where that ends)`; the last two only where something follows.
-    """
+    """Returns where the part ends whose first character, `code_point`, ends at `i`; `stop` is where the row ends."""
     before = code_point
-    here = code_point
-    after = i
     while i < stop:
         if before < 128 and data[i] < 128:
             here = np.int64(data[i])
@@ -244,12 +271,14 @@ def part_stop(data, i, stop, code_point, tables):
             here, after = character(data, i)
             if here < 128 and tables.kinds[here] == SEPARATOR:
                 break
-            described = described_by(tables.characters[before])
-            if _is_apart(described, described_by(tables.characters[here]), tables.joins):
+            before_entry, entry = tables.characters[np.uint64(before)], tables.characters[np.uint64(here)]
+            if (before_entry | entry) & (IS_ALONE | IS_DEPENDENT) == IS_ALONE:
+                break
+            if is_apart(np.uint64(before_entry), np.uint64(entry), tables.joins) != 0:
                 break
         before = here
         i = after
-    return i, here, after
+    return i
 
 
 @kernel_part
