@@ -17,6 +17,7 @@ from tokenizer.kernels.compiling import kernel
 from tokenizer.models.bpe import BPE, BYTE_ALPHABET
 from tokenizer.models.bpe_tables import new_bpe_scratch, pair_table
 from tokenizer.models.bpe_twin import dropout_key
+from tokenizer.models.ids import MAX_ID
 from tokenizer.ragged import read_only
 
 LETTERS = "abcé玫𝖟"
@@ -330,3 +331,7 @@ def test_a_crowded_pair_table_grows_and_a_hostile_one_is_refused() -> None:
     assert pair_table(*colliding_pairs(100, 15))[1] > few
     with pytest.raises(ValueError, match="look made to collide"):
         pair_table(*colliding_pairs(3000, 30))
+    # This pair stands for none in the kernels.
+    largest = np.array([MAX_ID], np.int32)
+    with pytest.raises(ValueError, match="look made to collide"):
+        pair_table(largest, largest)
