@@ -23,7 +23,7 @@ def build_ranked_pairs(lefts, rights, ranks, slots, bits):
 
 
 @kernel_part
-def _encode_part(text, w, sums, model, scratch, out, o):
+def _encode_part(text, w, is_unsafe, sums, model, scratch, out, o):
     """See `sentencepiece_rows`."""
     o, _ = bpe_word(text, 0, w, model, scratch.bpe, out, o, scratch.ends)
     return o, sums, np.int64(ALWAYS), np.int64(0)

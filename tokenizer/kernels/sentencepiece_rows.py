@@ -3,8 +3,8 @@
 
 A model is three `kernel_part`s, passed by name and inlined:
 
-- `encode_part(text, w, sums, model, scratch, out, o) -> (o, sums, safe, cost)` encodes normalized text; unknown tokens
-  need not be fused;
+- `encode_part(text, w, is_unsafe, sums, model, scratch, out, o) -> (o, sums, safe, cost)` encodes normalized text;
+  unknown tokens need not be fused. If `is_unsafe`, the sum so far is known to be too large for the ids it would keep;
 - `follow(total, out, first, last, model) -> total` adds the scores of ids to the sum so far;
 - `encode_row(text, w, model, scratch, out, o) -> o` encodes a whole normalized row, unknown tokens fused.
 
@@ -161,6 +161,7 @@ def _encode_next(encode_part, follow, data, at, end, row_end, front, tables, mod
     w = end - at
     cached = w <= LONGEST_CACHED
     before = o
+    found = False
     if cached:
         j, found, k0, k1 = find_part(cache.slots, cache.words, data, at, w, front)
         if found:
@@ -186,7 +187,7 @@ def _encode_next(encode_part, follow, data, at, end, row_end, front, tables, mod
         return end, o, sums, False, False
     safe, cost = np.int64(ALWAYS), np.int64(0)
     if n > 0:
-        o, sums, safe, cost = encode_part(text, n, sums, model, scratch, out, o)
+        o, sums, safe, cost = encode_part(text, n, found, sums, model, scratch, out, o)
     unknown = tables.unk_id >= 0 and _has_unknown(out, before, o, tables.unk_id)
     if cached and not found:
         notes = HAS_UNKNOWN if unknown else 0

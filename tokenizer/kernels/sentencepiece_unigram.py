@@ -156,11 +156,11 @@ def _begin_again(total):
 
 
 @kernel_part
-def _encode_part(text, w, sums, model, scratch, out, o):
+def _encode_part(text, w, is_unsafe, sums, model, scratch, out, o):
     """See `sentencepiece_rows`. The ids are those of the exact path, unless `safe` is -1."""
     safe, cost = np.int64(-1), np.int64(0)
     first = o
-    if w <= LONGEST_EXACT:
+    if not is_unsafe and w <= LONGEST_EXACT:
         safe = _find_exact_path(text, w, model, scratch) // SUM_UNIT
         cost = cost_of(scratch.scores[w])
         turn_path(w, scratch)
