@@ -15,6 +15,7 @@ from tokenizer.kernels.word_table import N_COLUMNS
 
 SLOT_BYTES = 8 * N_COLUMNS
 CACHE_LINE_BYTES = 64
+HUGE_PAGE_BYTES = 1 << 21
 _FIRST_SLOTS = 1 << 15
 
 Slots = npt.NDArray[np.int64]
@@ -139,10 +140,13 @@ def new_counter(n_slots: int, n_pool_bytes: int, n_characters: int = 0) -> Count
 
 
 def _new_slots(n: int) -> npt.NDArray[np.int64]:
-    """Makes empty slots that begin at a cache line: where memory begins 16 bytes into one, every other slot has two."""
-    n_before = CACHE_LINE_BYTES // 8
-    memory = np.zeros(n * N_COLUMNS + n_before, np.int64)
-    first = -memory.ctypes.data % CACHE_LINE_BYTES // 8
+    """Makes empty slots that begin at a cache line: where memory begins 16 bytes into one, every other slot has two.
+
+    Many begin at a huge page, so that all of them are in such where the system has them.
+    """
+    alignment = CACHE_LINE_BYTES if n * SLOT_BYTES < HUGE_PAGE_BYTES else HUGE_PAGE_BYTES
+    memory = np.zeros(n * N_COLUMNS + alignment // 8, np.int64)
+    first = -memory.ctypes.data % alignment // 8
     return memory[first : first + n * N_COLUMNS].reshape(n, N_COLUMNS)
 
 
