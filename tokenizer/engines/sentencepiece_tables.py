@@ -294,7 +294,7 @@ def _vocabulary(model: Any) -> _Vocabulary | None:
 def _images(
     normalizer: SentencePieceNormalizer,
 ) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.bool_], npt.NDArray[np.uint8]] | None:
-    """Returns what code points turn into, which ones begin longer keys, and what ASCII bytes are, see RawTables.
+    """Returns what code points turn into, which ones begin longer keys, and what ASCII bytes are, see KnownTables.
 
     One more than the only character that a code point turns into whatever its neighbours, 0 where there is none.
     """

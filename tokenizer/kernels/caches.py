@@ -74,7 +74,7 @@ class Work(NamedTuple):
     position: npt.NDArray[np.int64]
     """int64[4], zeros to begin with; says where to go on when a kernel stops for want of room in the tally."""
     out: npt.NDArray[np.int32]
-    """int32: the ids, as many as the caller can prove to be enough, and two more."""
+    """int32: the ids, as many as the caller can prove to be enough, and `word_cache.COPIED_IDS` more."""
     out_offsets: npt.NDArray[np.int64]
     """int64[n_rows + 1]: the rows of ids."""
 

@@ -11,20 +11,16 @@ and only then write the ids, those of characters alone among them.
 """
 
 import numpy as np
-from llvmlite import ir
-from numba.core import types
-from numba.extending import intrinsic
 
 from tokenizer.kernels.compiling import (
     count_ones,
     kernel,
     kernel_part,
     leading_zeros,
-    load_u64,
     prefetch,
     trailing_zeros,
 )
-from tokenizer.kernels.sentencepiece_blocks import BLOCK_READS, block_parts, code_point_at
+from tokenizer.kernels.sentencepiece_blocks import BLOCK_READS, block_parts
 from tokenizer.kernels.sentencepiece_cache import (
     FRONT_SHIFT,
     LONGEST_CACHED,
@@ -37,21 +33,15 @@ from tokenizer.kernels.sentencepiece_cache import (
     put_ids,
     safe_of,
 )
+from tokenizer.kernels.sentencepiece_runs import COUNTS, PLACES, run_parts
 from tokenizer.kernels.sentencepiece_sums import MAX_BOUND
 from tokenizer.kernels.sentencepiece_units import (
     FRONT,
     INSIDE,
-    IS_ALONE,
-    IS_CONTROL,
-    IS_DEPENDENT,
-    IS_SEPARATOR,
     SEPARATOR,
     START,
     alone_id,
-    is_unknown,
-    joined,
 )
-from tokenizer.kernels.utf8 import HIGH_BITS
 from tokenizer.kernels.word_table import SHORT_WORD_BYTES, VALUE, short_key
 
 _ONE = np.uint64(1)
@@ -60,37 +50,15 @@ _TWO = np.uint64(2)
 # Why a kernel stops: the part wants a closer look, or is for the other kernel.
 _CLOSER, _OTHER = 0, 1
 
-# What `notes` holds. First, for every place where a part may begin: the entry of the character there, or the ids of the
-# part, as a slot has them; how many these are; the byte where it begins, and one more for the end; the slot that it is
+# What `notes` holds beside what `sentencepiece_runs` says. For every place where a part may begin: the slot that it is
 # looked for in, and its key.
-_COUNTS, _PLACES, _SLOTS, _WANTED, _KEYS_0, _KEYS_1 = (np.uint64(k) for k in (64, 128, 193, 257, 321, 385))
+_SLOTS, _WANTED, _KEYS_0, _KEYS_1 = (np.uint64(k) for k in (193, 257, 321, 385))
 # Then what is held of a block or a run in which a part wanted a closer look, to go on with behind it: which kernel it
 # is from, where that part begins and ends, what is left of the masks, and two numbers more: where the block begins, or
 # how many characters the run has and its `is_closer`.
 _KIND, _BEGIN, _AT, _STARTS, _ENDS, _BEHIND, _WORDS, _SINGLES, _FIRST, _MORE = range(449, 459)
 N_NOTES = 459
 _RUN, _BLOCK = 1, 2
-
-
-@intrinsic
-def _flags(typingctx, entries, index):
-    """Returns masks of which of 16 entries from an index on are alone, dependent, separators, controls, have no id."""
-
-    def codegen(context, builder, signature, args):
-        block = ir.VectorType(ir.IntType(64), 16)
-        data = context.make_array(signature.args[0])(context, builder, args[0]).data
-        address = builder.bitcast(builder.gep(data, [args[1]]), block.as_pointer())
-        values = builder.load(address, align=8)
-        masks = [
-            builder.icmp_unsigned(
-                "!=", builder.and_(values, ir.Constant(block, [flag] * 16)), ir.Constant(block, [0] * 16)
-            )
-            for flag in (IS_ALONE, IS_DEPENDENT, IS_SEPARATOR, IS_CONTROL, -1 << 63)
-        ]
-        bits = [builder.zext(builder.bitcast(mask, ir.IntType(16)), ir.IntType(64)) for mask in masks]
-        return context.make_tuple(builder, signature.return_type, bits)
-
-    return types.UniTuple(types.uint64, 5)(entries, types.uint64), codegen
 
 
 @kernel_part
@@ -171,12 +139,12 @@ def _read_slots(data, slots, slot_mask, held_words, notes, starts, ends, singles
             k0, k1 = np.uint64(notes[_KEYS_0 + first]), np.uint64(notes[_KEYS_1 + first])
             j, found = find_short(slots, slot_mask, j, k0, k1, wanted)
         elif w <= LONGEST_CACHED:
-            j, found = find_long(slots, held_words, data, notes[_PLACES + first], wanted)
+            j, found = find_long(slots, held_words, data, notes[PLACES + first], wanted)
         n = n_ids_of(found)
         if n == 0 or bound + n_singles * alone_cost >= safe_of(found):
             return begin, bound + n_singles * alone_cost, False
         notes[first] = slots[j, VALUE]
-        notes[_COUNTS + first] = n
+        notes[COUNTS + first] = n
         bound += cost_of_slot(found)
         left &= left - _ONE
         left_starts &= left_starts - _ONE
@@ -191,7 +159,7 @@ def _write_ids(pool, notes, parts, out, o):
     """Appends the noted ids of parts, a bit each where they begin; returns the new o."""
     while parts != np.uint64(0):
         first = np.uint64(trailing_zeros(parts))
-        o = put_ids(pool, notes[first], notes[_COUNTS + first], out, o)
+        o = put_ids(pool, notes[first], notes[COUNTS + first], out, o)
         parts &= parts - _ONE
     return o
 
@@ -207,105 +175,6 @@ def _count_words(words, begin, passed, in_word):
 def _begins_run(data, i, tables):
     """Whether a character that is not ASCII is at `i`, or behind one separator there."""
     return data[i] >= 128 or (data[i + 1] >= 128 and tables.kinds[data[i]] == SEPARATOR)
-
-
-@kernel_part
-def _run_parts(data, i, end, n_readable, tables, notes):
-    """Finds the parts of up to 64 characters, up to an unknown one, or one with which eight bytes of ASCII begin.
-
-    Args:
-      data, i, end: as for `emit_known`; n_readable: where to stop at the latest.
-      tables: KnownTables.
-      notes: int64[N_NOTES], filled with the entries of the characters and where they begin, and the last one ends.
-
-    Returns:
-      `(n, starts, ends, behind_separator, words, has_id, is_closer)`: n characters; a bit for each of them where parts
-      begin, and end, as far as that is known; as in `block_parts`; which have an id alone. Whether what follows wants a
-      closer look.
-    """
-    characters, joins = tables.characters, tables.joins
-    at = i
-    n = np.uint64(0)
-    before = np.uint64(0)
-    joins_before, row_end = np.uint64(0), np.uint64(0)
-    is_closer = False
-    limit = min(end, n_readable)
-    n_seen = np.uint64(0)
-    while n < np.uint64(64) and at < n_readable:
-        if at >= end:
-            row_end = _ONE << n
-            break
-        eight = load_u64(data, at)
-        stop = min(np.uint64(64), n + np.uint64(limit - at + 2) // np.uint64(3))
-        while n < stop and eight & np.uint64(0xF0) == np.uint64(0xE0):
-            # The same as below, for most of what comes here: characters of three bytes with an id.
-            entry = characters[
-                (eight & np.uint64(0x0F)) << np.uint64(12)
-                | ((eight >> np.uint64(8)) & np.uint64(0x3F)) << np.uint64(6)
-                | ((eight >> np.uint64(16)) & np.uint64(0x3F))
-            ]
-            if entry < 0:
-                break
-            joins_before |= joined(before, np.uint64(entry), joins) << n
-            notes[n] = entry
-            notes[_PLACES + n] = at
-            n += _ONE
-            at += 3
-            before = np.uint64(entry)
-            eight = load_u64(data, at)
-        n_seen = n
-        if n == stop:
-            continue
-        lead = eight & np.uint64(0xFF)
-        is_last = False
-        if lead >= np.uint64(0x80):
-            code_point = code_point_at(data, at)
-            after = at + (2 if lead < np.uint64(0xE0) else 3 if lead < np.uint64(0xF0) else 4)
-        else:
-            code_point = lead
-            after = at + 1
-            is_last = n > np.uint64(0) and eight & HIGH_BITS == np.uint64(0)
-        entry = characters[code_point]
-        joins_before |= joined(before, np.uint64(entry), joins) << n
-        notes[n] = entry
-        notes[_PLACES + n] = at
-        is_closer = is_unknown(entry)
-        n_seen = n + _ONE
-        if is_last or is_closer:
-            break
-        n = n_seen
-        at = after
-        before = np.uint64(entry)
-    notes[_PLACES + n] = at
-    # What the entries seen say, 16 at a time; to begin with every part has one id.
-    alone, dependent, separators, controls, no_id = np.uint64(0), np.uint64(0), np.uint64(0), np.uint64(0), np.uint64(0)
-    k = np.uint64(0)
-    while k < n_seen:
-        flags = _flags(notes, k)
-        alone |= flags[0] << k
-        dependent |= flags[1] << k
-        separators |= flags[2] << k
-        controls |= flags[3] << k
-        no_id |= flags[4] << k
-        for q in range(16):
-            notes[_COUNTS + k + np.uint64(q)] = 1
-        k += np.uint64(16)
-    there = ~np.uint64(0) if n == np.uint64(64) else (_ONE << n) - _ONE
-    seen = ~np.uint64(0) if n_seen == np.uint64(64) else (_ONE << n_seen) - _ONE
-    separators &= seen
-    breaks = (~joins_before | alone | (alone << _ONE)) & ~(dependent | (dependent << _ONE)) & seen
-    words = there & ~separators & ~controls
-    if tables.shrink:
-        inside = there & ~separators
-        behind = inside & (separators << _ONE)
-        starts = inside & (behind | breaks | _ONE)
-        ends = inside & ((separators | breaks | row_end) >> _ONE)
-    else:
-        behind = np.uint64(0)
-        breaks |= separators & ~(separators << _ONE)
-        starts = there & (breaks | _ONE)
-        ends = there & ((breaks | row_end) >> _ONE)
-    return np.int64(n), starts, ends, behind, words, ~no_id, is_closer
 
 
 @kernel
@@ -335,7 +204,7 @@ def _emit_runs(data, i, end, front, in_word, bound, tables, slots, pool, held_wo
             if behind & begin != np.uint64(0):
                 front, in_word = FRONT, 0
         else:
-            n, starts, ends, behind, words, singles, is_closer = _run_parts(data, i, end, n_readable, tables, notes)
+            n, starts, ends, behind, words, singles, is_closer = run_parts(data, i, end, n_readable, tables, notes)
             begin = _lowest(starts)
             if front == FRONT:
                 behind |= begin
@@ -343,8 +212,8 @@ def _emit_runs(data, i, end, front, in_word, bound, tables, slots, pool, held_wo
             asked, asked_starts = ends & ~singles, starts & ~singles
             while asked != np.uint64(0):
                 first, last = np.uint64(trailing_zeros(asked_starts)), np.uint64(trailing_zeros(asked))
-                place = notes[_PLACES + first]
-                w = notes[_PLACES + last + _ONE] - place
+                place = notes[PLACES + first]
+                w = notes[PLACES + last + _ONE] - place
                 _ask(data, slots, slot_mask, notes, first, place, w, np.int64((behind >> first) & _ONE))
                 asked &= asked - _ONE
                 asked_starts &= asked_starts - _ONE
@@ -361,16 +230,16 @@ def _emit_runs(data, i, end, front, in_word, bound, tables, slots, pool, held_wo
             n_words += _count_words(words, begin, passed, in_word)
             in_word = np.int64(words & (passed >> _ONE) != np.uint64(0))
         at = np.uint64(trailing_zeros(passed))
-        i = notes[_PLACES + at]
+        i = notes[PLACES + at]
         if not is_known:
             front = np.int64((behind >> at) & _ONE)
             starts &= ~(passed - _ONE)
             ends &= ~(passed - _ONE)
-            end_of_part = notes[_PLACES + np.uint64(trailing_zeros(ends)) + _ONE]
+            end_of_part = notes[PLACES + np.uint64(trailing_zeros(ends)) + _ONE]
             _hold(notes, _RUN, i, end_of_part, starts, ends, behind, words, singles, n, np.int64(is_closer))
             break
         front = INSIDE
-        if is_closer and i == notes[_PLACES + np.uint64(n)]:
+        if is_closer and i == notes[PLACES + np.uint64(n)]:
             break
         if n < 64 or i >= end or i >= n_readable:
             return i, front, in_word, bound, n_words, o, _OTHER
@@ -421,13 +290,13 @@ def _emit_blocks(data, i, end, front, in_word, bound, tables, slots, pool, held_
                 first, last = np.uint64(trailing_zeros(asked_starts)), np.uint64(trailing_zeros(asked))
                 part_front = np.int64((behind >> first) & _ONE) if first > np.uint64(0) else front
                 place = block + np.int64(first)
-                notes[_PLACES + first] = place
+                notes[PLACES + first] = place
                 _ask(data, slots, slot_mask, notes, first, place, np.int64(last - first) + 1, part_front)
                 asked &= asked - _ONE
                 asked_starts &= asked_starts - _ONE
             # To begin with every part has one id.
             for q in range(64):
-                notes[_COUNTS + np.uint64(q)] = 1
+                notes[COUNTS + np.uint64(q)] = 1
         notes[_KIND] = 0
         if ends == np.uint64(0):
             break

@@ -60,7 +60,7 @@ ALWAYS = 65535
 NEEDED = 4
 """Cell of `position`; the others are those of `word_cache`."""
 _SPARE_IDS = 2048
-"""A part is written twice where rounding may decide, and a cached one stores three ids whatever it has."""
+"""A part is written twice where rounding may decide, and a cached one writes eight ids whatever it has."""
 
 _FEW = 3
 """Up to so many characters between unknown ones are encoded one by one."""
