@@ -8,7 +8,14 @@ import numpy as np
 
 from tokenizer.kernels.compiling import kernel, kernel_part, load_u64
 from tokenizer.kernels.sentencepiece_units import ID_SHIFT, alone_id
-from tokenizer.kernels.word_cache import CACHE_IDS_USED, CACHE_MOST_SLOTS, CACHE_POOL_USED, CACHE_WORDS
+from tokenizer.kernels.word_cache import (
+    CACHE_IDS_USED,
+    CACHE_MOST_SLOTS,
+    CACHE_POOL_USED,
+    CACHE_WORDS,
+    COPIED_IDS,
+    copy_ids,
+)
 from tokenizer.kernels.word_encoding import key_of
 from tokenizer.kernels.word_table import KEY_0, KEY_1, LENGTH, N_COLUMNS, SHORT_WORD_BYTES, VALUE, short_key
 
@@ -27,7 +34,6 @@ _BYTES_MASK, _KEY_MASK, _N_MASK, _SAFE_MASK, _MAX_COST = 0xFF, 0x3FF, 0xFFFF, 0x
 _ID_BITS = ID_SHIFT // 2
 _ID_MASK = (1 << _ID_BITS) - 1
 MOST_IDS_IN_SLOT = 3
-COPIED_IDS = 8
 _BYTES_PER_WORD = 64
 
 
@@ -167,11 +173,7 @@ def rehash(slots, bigger):
 def put_ids(pool, value, n, out, o):
     """Appends n ids, by the value column of a slot; `out` has room for COPIED_IDS more. Returns the new o."""
     if n > MOST_IDS_IN_SLOT:
-        # Almost always these are all.
-        for q in range(COPIED_IDS):
-            out[np.uint64(o + q)] = pool[np.uint64(value + q)]
-        for q in range(COPIED_IDS, n):
-            out[o + q] = pool[value + q]
+        copy_ids(pool, value, n, out, o)
     else:
         out[np.uint64(o)] = np.int32(alone_id(value))
         out[np.uint64(o + 1)] = np.int32((value >> _ID_BITS) & _ID_MASK)

@@ -54,11 +54,22 @@ def emit_cached(slots, ids, j, out, o):
 
 
 @kernel_part
+def copy_ids(ids, first, n, out, o):
+    """Copies n ids from the pool to `out[o:]`, and whatever follows them, up to COPIED_IDS in all."""
+    # Almost always these are all: a loop that ends somewhere else each time is slower.
+    for q in range(COPIED_IDS):
+        out[np.uint64(o + q)] = ids[np.uint64(first + q)]
+    for q in range(COPIED_IDS, n):
+        out[o + q] = ids[first + q]
+
+
+@kernel_part
 def emit_short(slots, slot_mask, ids, data, at, w, out, o):
     """Appends the ids of `data[at:at + w]` if it is short, cached and has no unknown token.
 
     This is the way that almost every word takes, so it does nothing else. `slot_mask` is uint64, one less than there
-    are slots; `data` is readable for 16 bytes after `at`. Returns `(o, True)`, or `(o before, False)`.
+    are slots; `data` is readable for 16 bytes after `at`, `out` has room for COPIED_IDS more. Returns `(o, True)`, or
+    `(o before, False)`.
     """
     if w > SHORT_WORD_BYTES:
         return o, False
@@ -77,11 +88,7 @@ def emit_short(slots, slot_mask, ids, data, at, w, out, o):
     if n_ids > IDS_IN_SLOT:
         if n_ids >= HAS_UNKNOWN:
             return o, False
-        # Almost always these are all.
-        for q in range(COPIED_IDS):
-            out[np.uint64(o + q)] = ids[np.uint64(value + q)]
-        for q in range(COPIED_IDS, n_ids):
-            out[o + q] = ids[value + q]
+        copy_ids(ids, value, n_ids, out, o)
     else:
         out[np.uint64(o)] = np.int32(value & _ID_MASK)
         out[np.uint64(o + 1)] = np.int32((value >> ID_BITS) & _ID_MASK)
