@@ -258,7 +258,4 @@ def vocab_of(model: Any) -> Mapping[str, int]:
     """Returns token -> id of any model, nothing for none; of equal Unigram pieces the first counts."""
     if model is None:
         return {}
-    if isinstance(model, Unigram):
-        ids = range(len(model.vocab) - 1, -1, -1)
-        return dict(zip((piece for piece, _ in reversed(model.vocab)), ids, strict=True))
-    return model.vocab
+    return model.piece_ids if isinstance(model, Unigram) else model.vocab

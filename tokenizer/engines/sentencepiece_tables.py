@@ -18,7 +18,7 @@ from tokenizer.models import BPE, Unigram
 from tokenizer.models.bpe import BPETables, new_bpe_scratch
 from tokenizer.models.bpe_tables import BPEScratch
 from tokenizer.models.unigram import SPACE, UnigramTables
-from tokenizer.normalizers.sentencepiece import MAX_WORK, SentencePieceNormalizer, SentencePieceTables
+from tokenizer.normalizers.sentencepiece import MAX_WORK, SentencePieceNormalizer, SentencePieceTables, new_links
 from tokenizer.ragged import read_only
 
 _MAX_STATES = 1 << 22
@@ -306,7 +306,8 @@ def _images(
     if steps.units.size:
         stack = np.empty((MAX_WORK, 3), np.int64)
         key = np.empty(MAX_WORK, np.uint8)
-        if not kernels.describe_charsmap(steps.units, steps.results, stack, key, images, dependent, begins):
+        links = new_links(steps.units)
+        if not kernels.describe_charsmap(steps.units, steps.results, links, stack, key, images, dependent, begins):
             return None
         if dependent[0x20] or begins[0x20] or images[0x20] != 0x21:
             # Spaces with keys of their own: as good as never.

@@ -168,12 +168,12 @@ def bpe_merges(model: SentencePieceFile, source: str = "model") -> list[tuple[st
         cannot; or if there are so many ways to make pieces, or long pieces, as no training leaves.
     """
     ids = {piece: i for i, piece in model.of_type(PieceType.NORMAL)}
-    for piece, i in ids.items():
-        missing = next((c for c in piece if c not in ids), None) if len(piece) > 1 else None
-        if missing is not None:
-            raise TokenizerFileError(
-                f"{source}: piece {i}, {piece!r}, is made of {missing!r}, which is no piece; merges cannot express that"
-            )
+    if missing := set("".join(ids)) - ids.keys():
+        piece, i = next((piece, i) for piece, i in ids.items() if not missing.isdisjoint(piece))
+        character = next(c for c in piece if c in missing)
+        raise TokenizerFileError(
+            f"{source}: piece {i}, {piece!r}, is made of {character!r}, which is no piece; merges cannot express that"
+        )
     # One string for each piece, however many merges name it; and no look at what cannot be a piece by its length.
     pieces = {piece: piece for piece in ids}
     lengths = {len(piece) for piece in ids}
@@ -184,9 +184,9 @@ def bpe_merges(model: SentencePieceFile, source: str = "model") -> list[tuple[st
         for k in itertools.takewhile(len(piece).__gt__, ascending):
             if len(piece) - k not in lengths:
                 continue
-            left, right = pieces.get(piece[:k]), pieces.get(piece[k:])
             n_read += len(piece)
-            if left is not None and right is not None:
+            left = pieces.get(piece[:k])
+            if left is not None and (right := pieces.get(piece[k:])) is not None:
                 merges.append((left, right))
         if n_read > _MAX_READ or len(merges) > _MAX_MERGES:
             raise TokenizerFileError(

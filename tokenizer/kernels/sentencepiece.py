@@ -25,12 +25,30 @@ def offset_of(unit):
     return (unit >> 10) << ((unit & 0x200) >> 6)
 
 
+@kernel_part
+def link_children(units, links):
+    """Lists the children of every base: few of the 255 places where one could be have one.
+
+    Args:
+      units: uint32[n]. links: int32[2, m], m the next multiple of 256, filled with the first child of a base, and the
+        one after a child; -1 for none. A base of m or more has none.
+    """
+    links[:] = -1
+    for place in range(units.size - 1, -1, -1):
+        label = label_of(np.int64(units[place]))
+        if 0 < label < 256:
+            base = place ^ label
+            links[1, place] = links[0, base]
+            links[0, base] = place
+
+
 @kernel
-def check_charsmap(units, results, stack, simple):
+def check_charsmap(units, results, links, stack, simple):
     """Walks every key of a character map once: no kernel trusts a map that has not passed here.
 
     Args:
       units: uint32[n], the double array; results: uint8[m].
+      links: int32[2, n up to a multiple of 256], for work.
       stack: int64[n_work, 3], for work; deeper maps than it can hold are refused.
       simple: bool[256], True; set False for every byte that is a key, or begins one together with an ASCII byte.
 
@@ -38,6 +56,7 @@ def check_charsmap(units, results, stack, simple):
       `(problem, most bytes of result per byte of key)`. Problem 0 is none, 1 keys without end, 2 a unit outside of the
       array, 3 a result outside of the results, 4 a result that is not UTF-8. A space counts as three bytes.
     """
+    link_children(units, links)
     n = units.size
     ratio = 1.0
     n_visits = 0
@@ -50,13 +69,10 @@ def check_charsmap(units, results, stack, simple):
         base = stack[depth, 0]
         length = stack[depth, 1]
         first = stack[depth, 2]
-        for byte in range(1, 256):
-            place = base ^ byte
-            if place >= n:
-                continue
+        place = np.int64(links[0, base]) if base < links.shape[1] else np.int64(-1)
+        while place >= 0:
             unit = np.int64(units[place])
-            if label_of(unit) != byte:
-                continue
+            byte = label_of(unit)
             # Keys may share their ends, so a unit may be met more than once; a circle is met without end.
             n_visits += 1
             if n_visits > 64 * n or depth == stack.shape[0]:
@@ -103,6 +119,7 @@ def check_charsmap(units, results, stack, simple):
             stack[depth, 1] = length + 1
             stack[depth, 2] = first if length > 0 else byte
             depth += 1
+            place = np.int64(links[1, place])
     return 0, ratio
 
 

@@ -20,7 +20,7 @@ One code point is described by an int64, its *entry* (`RawTables.characters`):
 import numpy as np
 
 from tokenizer.kernels.compiling import kernel, kernel_part, load_u64, trailing_zeros
-from tokenizer.kernels.sentencepiece import label_of, longest_kept, longest_rule, offset_of
+from tokenizer.kernels.sentencepiece import label_of, link_children, longest_kept, longest_rule, offset_of
 from tokenizer.kernels.utf8 import EACH_BYTE, HIGH_BITS, LOW_BITS, decode_utf8
 
 # What an ASCII byte is (`RawTables.kinds`): part of a word, a space, or a control character that is always alone.
@@ -55,11 +55,11 @@ _ONE = np.uint64(1)
 
 
 @kernel
-def describe_charsmap(units, results, stack, key, characters, dependent, begins):
+def describe_charsmap(units, results, links, stack, key, characters, dependent, begins):
     """Fills what a character map says of single code points; the map has passed `sentencepiece.check_charsmap`.
 
     Args:
-      units, results, stack: as there. key: uint8 with room for the longest key.
+      units, results, links, stack: as there. key: uint8 with room for the longest key.
       characters: int32[0x110000], one more than the code point itself; set to 0, or to one more than the result of a
         key of one character whose result is one.
       dependent: bool[0x110000], False; set for characters that stand in a key after another one.
@@ -68,6 +68,7 @@ def describe_charsmap(units, results, stack, key, characters, dependent, begins)
     Returns:
       False where a key is not UTF-8, which no text can match but which is not looked into any further.
     """
+    link_children(units, links)
     depth = 1
     stack[0, 0] = offset_of(np.int64(units[0]))
     stack[0, 1] = 0
@@ -77,13 +78,10 @@ def describe_charsmap(units, results, stack, key, characters, dependent, begins)
         length = stack[depth, 1]
         if length > 0:
             key[length - 1] = stack[depth, 2]
-        for byte in range(1, 256):
-            place = base ^ byte
-            if place >= units.size:
-                continue
+        place = np.int64(links[0, base]) if base < links.shape[1] else np.int64(-1)
+        while place >= 0:
             unit = np.int64(units[place])
-            if label_of(unit) != byte:
-                continue
+            byte = label_of(unit)
             child_base = place ^ offset_of(unit)
             key[length] = byte
             if (unit >> 8) & 1:
@@ -104,6 +102,7 @@ def describe_charsmap(units, results, stack, key, characters, dependent, begins)
             stack[depth, 1] = length + 1
             stack[depth, 2] = byte
             depth += 1
+            place = np.int64(links[1, place])
     return True
 
 

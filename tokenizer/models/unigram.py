@@ -6,6 +6,7 @@ import enum
 import functools
 import heapq
 import math
+import operator
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
@@ -114,13 +115,13 @@ class Unigram:
             raise ValueError(f"unk_id must be in 0..{n - 1}, got {self.unk_id!r}")
         if self.piece_types is not None and len(self.piece_types) != n:
             raise ValueError(f"piece_types must have one entry per piece, got {len(self.piece_types)} for {n} pieces")
-        scores = np.array([score for _, score in self.vocab], np.float64)
-        if not np.isfinite(scores).all():
-            i = int(np.flatnonzero(~np.isfinite(scores))[0])
+        finite = np.isfinite(self._given_scores)
+        if not finite.all():
+            i = int(np.flatnonzero(~finite)[0])
             raise ValueError(f"score of piece {self.vocab[i][0]!r} must be finite, got {self.vocab[i][1]!r}")
-        if self.piece_types is not None and len(self.matching) != self._n_matching:
+        if self.piece_types is not None and len(self.matching) != len(self._matching_ids):
             seen: set[str] = set()
-            for i in self._matching_ids():
+            for i in self._matching_ids:
                 if self.vocab[i][0] in seen:
                     raise ValueError(f"piece {self.vocab[i][0]!r} stands twice in the vocabulary")
                 seen.add(self.vocab[i][0])
@@ -130,36 +131,46 @@ class Unigram:
         options = f"unk_id={self.unk_id!r}, byte_fallback={self.byte_fallback}"
         return f"Unigram({len(self.vocab)} pieces, {options}, {rules} rules)"
 
-    def _matching_ids(self) -> Iterator[int]:
-        types = self.piece_types
-        for i, (piece, _) in enumerate(self.vocab):
-            if piece and (types is None or types[i] in (PieceType.NORMAL, PieceType.USER_DEFINED)):
-                yield i
+    @functools.cached_property
+    def _pieces(self) -> list[str]:
+        return list(map(operator.itemgetter(0), self.vocab))
 
     @functools.cached_property
-    def _n_matching(self) -> int:
-        return sum(1 for _ in self._matching_ids())
+    def _given_scores(self) -> npt.NDArray[np.float64]:
+        return np.fromiter(map(operator.itemgetter(1), self.vocab), np.float64, len(self.vocab))
+
+    @functools.cached_property
+    def _matching_ids(self) -> list[int]:
+        has_text = np.fromiter(map(bool, self._pieces), np.bool_, len(self._pieces))
+        if self.piece_types is not None:
+            has_text &= np.isin(self.piece_types, (PieceType.NORMAL, PieceType.USER_DEFINED))
+        return np.flatnonzero(has_text).tolist()
+
+    @functools.cached_property
+    def piece_ids(self) -> dict[str, int]:
+        """The id of every piece, whether it matches in text or not; of one that stands twice the first."""
+        return dict(zip(reversed(self._pieces), range(len(self._pieces) - 1, -1, -1), strict=True))
 
     @functools.cached_property
     def matching(self) -> dict[str, int]:
         """The pieces that match in text; of one that stands twice the last, as in HF."""
-        return {self.vocab[i][0]: i for i in self._matching_ids()}
+        pieces = self._pieces
+        return {pieces[i]: i for i in self._matching_ids}
 
     @functools.cached_property
     def scores(self) -> npt.NDArray[np.float64]:
         """float64[n]: what each piece scores where it matches."""
-        scores = np.array([score for _, score in self.vocab], np.float64)
         if self.piece_types is None:
-            return scores
+            return self._given_scores
         types = np.asarray(self.piece_types)
-        scores = scores.astype(np.float32).astype(np.float64)
+        scores = self._given_scores.astype(np.float32).astype(np.float64)
         for i in np.flatnonzero(types == PieceType.USER_DEFINED).tolist():
             scores[i] = np.float32(len(self.vocab[i][0].encode()) * 0.1 - 0.1)
         return scores
 
     @functools.cached_property
     def _unk_score(self) -> float:
-        scores = np.array([score for _, score in self.vocab], np.float64)
+        scores = self._given_scores
         if self.piece_types is None:
             return float(scores.min()) - UNKNOWN_PENALTY
         normal = scores[np.asarray(self.piece_types) == PieceType.NORMAL].astype(np.float32)

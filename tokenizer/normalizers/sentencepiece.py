@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """SentencePiece's own normalizer: what a `.model` does to a text before its pieces are looked for."""
 
+import array
 import dataclasses
 import functools
 import struct
@@ -73,7 +74,7 @@ class CharsMap:
         size = struct.unpack_from("<I", blob)[0]
         if size % 4 or not 1024 <= size < len(blob):
             raise ValueError(f"precompiled_charsmap says its trie has {size} bytes, of {len(blob)} in all")
-        self.units: tuple[int, ...] = struct.unpack_from(f"<{size // 4}I", blob, 4)
+        self.units = array.array("I", blob[4 : 4 + size])
         self.results = blob[4 + size :]
 
     def longest(self, text: bytes, at: int) -> tuple[int, str] | None:
@@ -94,6 +95,11 @@ class CharsMap:
 
     def _result(self, start: int) -> str:
         return self.results[start : self.results.index(b"\0", start)].decode()
+
+
+def new_links(units: npt.NDArray[np.uint32]) -> npt.NDArray[np.int32]:
+    """Makes what the kernels list the children of a character map's trie in."""
+    return np.empty((2, -(-units.size // 256) * 256), np.int32)
 
 
 def _offset(unit: int) -> int:
@@ -142,7 +148,8 @@ class SentencePieceNormalizer(Normalizer):
         if self._charsmap is not None:
             units = np.array(self._charsmap.units, np.uint32)
             results = np.frombuffer(bytearray(self._charsmap.results), np.uint8)
-            problem, ratio = kernels.check_charsmap(units, results, np.empty((MAX_WORK, 3), np.int64), simple)
+            stack = np.empty((MAX_WORK, 3), np.int64)
+            problem, ratio = kernels.check_charsmap(units, results, new_links(units), stack, simple)
             if problem:
                 raise ValueError(f"precompiled_charsmap has {_PROBLEMS[problem]}")
         simple[128:] = False
