@@ -14,6 +14,7 @@ from tokenizer.kernels.bpe_merging import (
     set_keys,
 )  # fmt: skip
 from tokenizer.kernels.bpe_pairs import NO_KEY, is_sparse, pair_rank, set_rank
+from tokenizer.kernels.bpe_short import MAX_SHORT, emit_short_merges, merge_short, no_keys, with_key
 from tokenizer.kernels.compiling import kernel, kernel_part
 from tokenizer.kernels.utf8 import decode_utf8
 from tokenizer.kernels.word_table import VALUE, find, insert, word_key
@@ -194,6 +195,50 @@ def _plain_symbols(data, at, w, model, scratch):
 
 
 @kernel_part
+def _short_symbols(data, at, w, model, scratch):
+    """As `_plain_symbols`, for a word of up to MAX_SHORT bytes; returns `(how many, keys)`."""
+    ids = scratch.ids
+    keys = no_keys()
+    n = np.uint64(0)
+    left = np.int64(0)
+    i = np.int64(at)
+    while i < at + w:
+        code_point = np.int64(data[np.uint64(i)])
+        i += 1
+        if code_point >= 0x80:
+            code_point, i = decode_utf8(data, i - 1)
+        symbol = np.int64(model.characters[0, np.uint64(code_point)]) - 1
+        if symbol < 0:
+            return np.int64(0), keys
+        ids[n] = symbol
+        scratch.stops[n] = i - at
+        if n > np.uint64(0):
+            place = n - np.uint64(1)
+            key = pair_rank(model.pairs, model.pair_bits, left, symbol) << np.uint32(8) | np.uint32(place)
+            keys = with_key(keys, place, key)
+        left = symbol
+        n += np.uint64(1)
+    return np.int64(n), keys
+
+
+@kernel_part
+def _short_bytes(data, at, w, model, scratch):
+    """As `_short_symbols`, for a model whose symbols are all bytes, wherever they stand; returns the keys."""
+    keys = no_keys()
+    left = np.int64(data[at])
+    scratch.ids[0] = model.byte_symbols[0, left]
+    scratch.stops[0] = 1
+    for q in range(1, w):
+        right = np.int64(data[at + q])
+        place = np.uint64(q - 1)
+        scratch.ids[q] = model.byte_symbols[0, right]
+        scratch.stops[q] = q + 1
+        keys = with_key(keys, place, model.byte_pairs[left << 8 | right] | np.uint32(place))
+        left = right
+    return keys
+
+
+@kernel_part
 def _emit(n, scratch, out, o, ends):
     """Writes what the links reach; returns the new o."""
     k = np.uint64(0)
@@ -228,6 +273,9 @@ def bpe_word(data, at, w, model, scratch, out, o, ends):
             ends[0] = w
             return o + 1, False
     unknown = False
+    if model.plain_bytes and w <= MAX_SHORT and model.suffix.size == 0:
+        left = merge_short(w, _short_bytes(data, at, w, model, scratch), model, scratch)
+        return emit_short_merges(left, scratch, out, o, ends), False
     if model.plain_bytes and w <= MAX_UNCUT:
         # The usual case: every byte is a symbol, and the rank of two bytes is one load away.
         ids, nexts, previous, keys = scratch.ids, scratch.nexts, scratch.previous, scratch.keys
@@ -262,7 +310,13 @@ def bpe_word(data, at, w, model, scratch, out, o, ends):
             k += 1
             i = after
         return o + k, False
-    if w <= MAX_UNCUT and not model.byte_level and model.prefix.size == 0 and model.suffix.size == 0:
+    is_plain = not model.byte_level and model.prefix.size == 0 and model.suffix.size == 0
+    if is_plain and w <= MAX_SHORT:
+        n, short_keys = _short_symbols(data, at, w, model, scratch)
+        if n > 0:
+            left = merge_short(n, short_keys, model, scratch)
+            return emit_short_merges(left, scratch, out, o, ends), False
+    elif is_plain and w <= MAX_UNCUT:
         n = _plain_symbols(data, at, w, model, scratch)
         if n > 0:
             merge_scanning(0, n, model, scratch)
