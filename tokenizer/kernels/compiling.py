@@ -137,10 +137,11 @@ class Kernel:
     another kernel that calls it is compiled.
     """
 
-    def __init__(self, function: Callable[..., Any], *, is_part: bool) -> None:
+    def __init__(self, function: Callable[..., Any], *, is_part: bool, vectorize: bool = True) -> None:
         functools.update_wrapper(self, function)
         self._function = function
         self._is_part = is_part
+        self._vectorize = vectorize
 
     @functools.cached_property
     def _dispatcher(self) -> Any:
@@ -156,6 +157,7 @@ class Kernel:
         dispatcher._cache = _KernelCache(self._function)
         # Other packages' extensions of numba are for compiling only, see _KernelCache.
         dispatcher._compilation_chain_init_hook = _do_nothing
+        dispatcher._compiler.compile = functools.partial(_compile, dispatcher._compiler.compile, self._vectorize)
         return dispatcher
 
     def __call__(self, *args: Any) -> Any:
@@ -177,6 +179,17 @@ _making = threading.RLock()
 def _do_nothing() -> None: ...
 
 
+def _compile(compile_kernel: Callable[..., Any], vectorize: bool, args: Any, return_type: Any) -> Any:
+    # numba has no such option for a function; it looks into its configuration when it optimizes one, and compiles one
+    # at a time. Kernels that this one calls are compiled in between, and say for themselves.
+    before = numba.config.LOOP_VECTORIZE
+    numba.config.LOOP_VECTORIZE = int(vectorize)
+    try:
+        return compile_kernel(args, return_type)
+    finally:
+        numba.config.LOOP_VECTORIZE = before
+
+
 def kernel(function: Callable[..., Any]) -> Any:
     """Compiles `function` on first call: no Python objects, releases the GIL, cached on disk.
 
@@ -184,6 +197,14 @@ def kernel(function: Callable[..., Any]) -> Any:
     inside a loop is an atomic operation, and the BERT kernel runs at a tenth of its speed.
     """
     return Kernel(function, is_part=False)
+
+
+def kernel_of_short_loops(function: Callable[..., Any]) -> Any:
+    """As `kernel`, for one whose loops take a few rounds at most, of ids of a word or bytes of a part.
+
+    LLVM would vectorize them, and what it does before and behind such a loop takes longer than the loop.
+    """
+    return Kernel(function, is_part=False, vectorize=False)
 
 
 def kernel_part(function: Callable[..., Any]) -> Any:
@@ -241,6 +262,18 @@ def prefetch(typingctx: Any, array: Any, index: Any) -> Any:
         return context.get_dummy_value()
 
     return types.void(array, types.uint64), codegen
+
+
+@intrinsic
+def unlikely(typingctx: Any, condition: Any) -> Any:
+    """Returns a condition, of which the compiler is told that it is as good as never true."""
+
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        i1 = ir.IntType(1)
+        expect = cgutils.get_or_insert_function(builder.module, ir.FunctionType(i1, [i1, i1]), "llvm.expect.i1")
+        return builder.call(expect, [args[0], i1(0)])
+
+    return types.boolean(types.boolean), codegen
 
 
 @intrinsic

@@ -9,7 +9,7 @@ import numpy as np
 from tokenizer.kernels import sentencepiece_rows
 from tokenizer.kernels.bpe import bpe_word
 from tokenizer.kernels.bpe_pairs import is_sparse, set_rank
-from tokenizer.kernels.compiling import kernel, kernel_part
+from tokenizer.kernels.compiling import kernel, kernel_of_short_loops, kernel_part
 from tokenizer.kernels.sentencepiece_rows import ALWAYS
 
 
@@ -41,7 +41,7 @@ def _encode_row(text, w, model, scratch, out, o):
     return o
 
 
-@kernel
+@kernel_of_short_loops
 def encode_raw_rows(rows, added, tables, model, scratch, work, tallying):
     """See `sentencepiece_rows.encode_raw_rows`; model: models.bpe.BPETables."""
     return sentencepiece_rows.encode_raw_rows(

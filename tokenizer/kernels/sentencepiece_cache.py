@@ -6,7 +6,7 @@ The slots are those of `word_table`, but filled in another way: up to three ids 
 
 import numpy as np
 
-from tokenizer.kernels.compiling import kernel, kernel_part, load_u64
+from tokenizer.kernels.compiling import kernel, kernel_part, load_u64, unlikely
 from tokenizer.kernels.sentencepiece_units import ID_SHIFT, alone_id
 from tokenizer.kernels.word_cache import (
     CACHE_IDS_USED,
@@ -172,7 +172,7 @@ def rehash(slots, bigger):
 @kernel_part
 def put_ids(pool, value, n, out, o):
     """Appends n ids, by the value column of a slot; `out` has room for COPIED_IDS more. Returns the new o."""
-    if n > MOST_IDS_IN_SLOT:
+    if unlikely(n > MOST_IDS_IN_SLOT):
         copy_ids(pool, value, n, out, o)
     else:
         out[np.uint64(o)] = np.int32(alone_id(value))

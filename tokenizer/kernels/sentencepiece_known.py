@@ -14,12 +14,14 @@ import numpy as np
 
 from tokenizer.kernels.compiling import (
     count_ones,
-    kernel,
+    kernel_of_short_loops,
     kernel_part,
     leading_zeros,
     prefetch,
     trailing_zeros,
+    unlikely,
 )
+from tokenizer.kernels.references import values_of
 from tokenizer.kernels.sentencepiece_blocks import BLOCK_READS, block_parts
 from tokenizer.kernels.sentencepiece_cache import (
     FRONT_SHIFT,
@@ -133,22 +135,23 @@ def _read_slots(data, slots, slot_mask, held_words, notes, starts, ends, singles
         n_singles = count_ones(singles & (begin - _ONE))
         wanted = notes[_WANTED + first]
         w = bytes_of(wanted)
-        found = np.int64(0)
         j = np.uint64(notes[_SLOTS + first])
-        if w <= SHORT_WORD_BYTES:
+        if unlikely(w > SHORT_WORD_BYTES):
+            found = np.int64(0)
+            if w <= LONGEST_CACHED:
+                j, found = find_long(slots, held_words, data, notes[PLACES + first], wanted)
+        else:
             k0, k1 = np.uint64(notes[_KEYS_0 + first]), np.uint64(notes[_KEYS_1 + first])
             j, found = find_short(slots, slot_mask, j, k0, k1, wanted)
-        elif w <= LONGEST_CACHED:
-            j, found = find_long(slots, held_words, data, notes[PLACES + first], wanted)
         n = n_ids_of(found)
-        if n == 0 or bound + n_singles * alone_cost >= safe_of(found):
+        if unlikely((n == 0) | (bound + n_singles * alone_cost >= safe_of(found))):
             return begin, bound + n_singles * alone_cost, False
         notes[first] = slots[j, VALUE]
         notes[COUNTS + first] = n
         bound += cost_of_slot(found)
         left &= left - _ONE
         left_starts &= left_starts - _ONE
-        if bound + 64 * alone_cost > MAX_BOUND:
+        if unlikely(bound + 64 * alone_cost > MAX_BOUND):
             # As good as never: what follows may be too much.
             return begin, bound, False
     return _TWO << np.uint64(63 - leading_zeros(ends)), bound + count_ones(singles) * alone_cost, True
@@ -177,13 +180,14 @@ def _begins_run(data, i, tables):
     return data[i] >= 128 or (data[i + 1] >= 128 and tables.kinds[data[i]] == SEPARATOR)
 
 
-@kernel
-def _emit_runs(data, i, end, front, in_word, bound, tables, slots, pool, held_words, notes, out, o):
+@kernel_of_short_loops
+def _emit_runs(arrays, i, end, front, in_word, bound, o):
     """As `emit_known`, as long as there are never more than seven bytes of ASCII; `_begins_run` at `i`.
 
     Returns:
       `(i, front, in_word, bound, n_words, o, why)`.
     """
+    data, tables, slots, pool, held_words, notes, out = values_of(arrays)
     n_words = np.int64(0)
     slot_mask = np.uint64(slots.shape[0] - 1)
     n_readable = data.size - BLOCK_READS - SHORT_WORD_BYTES
@@ -246,13 +250,14 @@ def _emit_runs(data, i, end, front, in_word, bound, tables, slots, pool, held_wo
     return i, front, in_word, bound, n_words, o, _CLOSER
 
 
-@kernel
-def _emit_blocks(data, i, end, front, in_word, bound, tables, slots, pool, held_words, notes, out, o):
+@kernel_of_short_loops
+def _emit_blocks(arrays, i, end, front, in_word, bound, o):
     """As `emit_known`, but for runs of characters that are not ASCII.
 
     Returns:
       `(i, front, in_word, bound, n_words, o, why)`.
     """
+    data, tables, slots, pool, held_words, notes, out = values_of(arrays)
     n_words = np.int64(0)
     slot_mask = np.uint64(slots.shape[0] - 1)
     n_readable = data.size - BLOCK_READS - SHORT_WORD_BYTES
@@ -283,6 +288,7 @@ def _emit_blocks(data, i, end, front, in_word, bound, tables, slots, pool, held_
                 first = np.uint64(trailing_zeros(alone))
                 entry = tables.characters[np.uint64(data[np.uint64(block) + first])]
                 notes[first] = entry
+                notes[COUNTS + first] = 1
                 singles |= np.uint64(alone_id(entry) >= 0) << first
                 alone &= alone - _ONE
             asked, asked_starts = ends & ~singles, starts & ~singles
@@ -294,9 +300,6 @@ def _emit_blocks(data, i, end, front, in_word, bound, tables, slots, pool, held_
                 _ask(data, slots, slot_mask, notes, first, place, np.int64(last - first) + 1, part_front)
                 asked &= asked - _ONE
                 asked_starts &= asked_starts - _ONE
-            # To begin with every part has one id.
-            for q in range(64):
-                notes[COUNTS + np.uint64(q)] = 1
         notes[_KIND] = 0
         if ends == np.uint64(0):
             break
@@ -325,7 +328,7 @@ def _emit_blocks(data, i, end, front, in_word, bound, tables, slots, pool, held_
 
 
 @kernel_part
-def emit_known(data, i, end, front, in_word, bound, tables, slots, pool, held_words, notes, out, o):
+def emit_known(arrays, i, end, front, in_word, bound, o):
     """Appends the ids of parts from `i` on, up to the first one that wants a closer look.
 
     Args:
@@ -338,23 +341,20 @@ def emit_known(data, i, end, front, in_word, bound, tables, slots, pool, held_wo
     Returns:
       `(i, front, in_word, bound, n_words, o)`: the same, further on; and how many words have begun.
     """
+    data, tables, _, _, _, notes, _ = values_of(arrays)
     n_words = np.int64(0)
     n_readable = data.size - BLOCK_READS - SHORT_WORD_BYTES
     while i < end and i < n_readable:
         before = i
         held_kind = notes[_KIND] if notes[_AT] == i else np.int64(0)
         if i + 1 < end and held_kind != _BLOCK and (held_kind == _RUN or _begins_run(data, i, tables)):
-            i, front, in_word, bound, n_more, o, why = _emit_runs(
-                data, i, end, front, in_word, bound, tables, slots, pool, held_words, notes, out, o
-            )
+            i, front, in_word, bound, n_more, o, why = _emit_runs(arrays, i, end, front, in_word, bound, o)
             n_words += n_more
             if why == _CLOSER:
                 break
             if i > before:
                 continue
-        i, front, in_word, bound, n_more, o, why = _emit_blocks(
-            data, i, end, front, in_word, bound, tables, slots, pool, held_words, notes, out, o
-        )
+        i, front, in_word, bound, n_more, o, why = _emit_blocks(arrays, i, end, front, in_word, bound, o)
         n_words += n_more
         if why == _CLOSER:
             break

@@ -15,6 +15,7 @@ without sums give `ALWAYS`. `cost` is what they add to the bound.
 import numpy as np
 
 from tokenizer.kernels.compiling import kernel_part
+from tokenizer.kernels.references import refer
 from tokenizer.kernels.sentencepiece import normalize
 from tokenizer.kernels.sentencepiece_cache import (
     HAS_UNKNOWN,
@@ -287,6 +288,7 @@ def encode_raw_rows(encode_part, follow, encode_row, rows, added, tables, model,
     position, out, noted = work.position, work.out, work.noted
     kinds, shrink = tables.kinds, tables.steps.shrink
     o = position[AT_ID]
+    arrays = refer((data, tables.known, work.cache.slots, work.cache.ids, work.cache.words, work.notes, out))
     for row in range(position[AT_ROW], offsets.size - 1):
         if position[IN_ROW] != 0:
             # All is done but the counting of what was noted.
@@ -323,10 +325,7 @@ def encode_raw_rows(encode_part, follow, encode_row, rows, added, tables, model,
         unknown = False
         while i < end:
             if not (unknown and _is_before_unknown(data, i, end, tables)):
-                i, front, in_word, bound, n_begun, o = emit_known(
-                    data, i, end, front, in_word, sums[2], tables.known, work.cache.slots, work.cache.ids,
-                    work.cache.words, work.notes, out, o,
-                )  # fmt: skip
+                i, front, in_word, bound, n_begun, o = emit_known(arrays, i, end, front, in_word, sums[2], o)
                 sums = (sums[0], sums[1], bound)
                 n_words += n_begun
             if shrink and i < end and kinds[data[i]] == SEPARATOR:

@@ -16,7 +16,7 @@ characters of the part.
 import numpy as np
 
 from tokenizer.kernels import sentencepiece_rows
-from tokenizer.kernels.compiling import float_of_bits, kernel, kernel_part
+from tokenizer.kernels.compiling import float_of_bits, kernel_of_short_loops, kernel_part
 from tokenizer.kernels.sentencepiece_cache import LONGEST_CACHED
 from tokenizer.kernels.sentencepiece_sums import SUM_UNIT, catch_up, cost_of, exactly
 from tokenizer.kernels.unigram import REBASE_BELOW, emit_path, find_best_path, turn_path, width
@@ -191,7 +191,7 @@ def _encode_row(text, w, model, scratch, out, o):
     return o
 
 
-@kernel
+@kernel_of_short_loops
 def encode_raw_rows(rows, added, tables, model, scratch, work, tallying):
     """See `sentencepiece_rows.encode_raw_rows`; model: engines.sentencepiece_tables.ScoredUnigram, scratch likewise."""
     return sentencepiece_rows.encode_raw_rows(

@@ -310,10 +310,12 @@ def normalize_part(data, at, stop, front, ends_unit, tables, out):
     n_spaces = 0  # those that the result ends in
     i = at
     while i < stop:
-        if simple[data[i]] and (i + 1 == stop or data[i + 1] < 128):
-            out[o] = data[i]
+        begin = i
+        while i < stop and simple[data[np.uint64(i)]] and (i + 1 == stop or data[np.uint64(i + 1)] < 128):
+            out[np.uint64(o)] = data[np.uint64(i)]
             o += 1
             i += 1
+        if i > begin:
             after_space = False
             n_spaces = 0
             continue

@@ -8,7 +8,7 @@ large for a slot, of which no vocabulary known has any, are not kept.
 
 import numpy as np
 
-from tokenizer.kernels.compiling import kernel_part
+from tokenizer.kernels.compiling import kernel_part, unlikely
 from tokenizer.kernels.word_table import (
     KEY_0,
     KEY_1,
@@ -71,7 +71,7 @@ def emit_short(slots, slot_mask, ids, data, at, w, out, o):
     are slots; `data` is readable for 16 bytes after `at`, `out` has room for COPIED_IDS more. Returns `(o, True)`, or
     `(o before, False)`.
     """
-    if w > SHORT_WORD_BYTES:
+    if unlikely(w > SHORT_WORD_BYTES):
         return o, False
     k0, k1 = short_key(data, at, w)
     j = first_slot(w, k0, k1, slot_mask)
@@ -85,7 +85,7 @@ def emit_short(slots, slot_mask, ids, data, at, w, out, o):
         j = (j + np.uint64(1)) & slot_mask
     n_ids = held >> 32
     value = slots[j, VALUE]
-    if n_ids > IDS_IN_SLOT:
+    if unlikely(n_ids > IDS_IN_SLOT):
         if n_ids >= HAS_UNKNOWN:
             return o, False
         copy_ids(ids, value, n_ids, out, o)
