@@ -116,6 +116,9 @@ def run_parts(data, i, end, n_readable, tables, notes):
         at = after
         before = np.uint64(entry)
     notes[PLACES + n] = at
+    if n == np.uint64(0):
+        none = np.uint64(0)
+        return np.int64(0), none, none, none, none, none, is_closer
     # What the entries seen say, 16 at a time; to begin with every part has one id.
     alone, dependent, separators, controls, no_id = np.uint64(0), np.uint64(0), np.uint64(0), np.uint64(0), np.uint64(0)
     k = np.uint64(0)
