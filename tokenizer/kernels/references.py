@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Many arguments of a kernel as one: a kernel that is called often takes longer to be given its arrays than to start.
 
-numba passes seven numbers for every array, each on the stack. `refer(values)` puts a tuple of anything into memory
-once, and `refer_to(reference)` reads it back in whatever is called with the reference.
+numba passes seven numbers for every array of one dimension, most of them on the stack. `refer(values)` puts a tuple of
+anything into memory once, and `values_of(reference)` reads it back in whatever is called with the reference.
 """
 
 from typing import Any
@@ -29,7 +29,10 @@ class _ReferenceModel(models.PrimitiveModel):  # type: ignore[misc]
 
 @intrinsic
 def refer(typingctx: Any, values: Any) -> Any:
-    """Puts values into memory that lasts as long as the kernel in which it is called, not in a loop."""
+    """Puts values into memory that lasts as long as the call of the kernel around it; returns where they are.
+
+    A change of what the values were taken from does not change them.
+    """
 
     def codegen(context: Any, builder: ir.IRBuilder, signature: Any, args: Any) -> ir.Value:
         return cgutils.alloca_once_value(builder, args[0])

@@ -332,11 +332,11 @@ def emit_known(arrays, i, end, front, in_word, bound, o):
     """Appends the ids of parts from `i` on, up to the first one that wants a closer look.
 
     Args:
-      data: uint8; i: where a part begins, or separators; end: where the row ends.
+      arrays: a reference (see `references`) to the row's data, uint8; KnownTables; slots, pool and words of the cache;
+        `notes`, int64[N_NOTES], for work, where what is held is to be forgotten as a row begins, by `forget`; the ids.
+      i: where a part begins, or separators; end: where the row ends.
       front: what stands in front of the part; in_word: 1 where it is in a word that has been counted, else 0.
-      bound: of the sum so far, see `sentencepiece_sums`.
-      tables: KnownTables; slots, pool, held_words: of the cache; out, o: the ids.
-      notes: int64[N_NOTES], for work; what is held is to be forgotten where a row begins, by `forget`.
+      bound: of the sum so far, see `sentencepiece_sums`; o: how many ids there are.
 
     Returns:
       `(i, front, in_word, bound, n_words, o)`: the same, further on; and how many words have begun.
