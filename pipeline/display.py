@@ -61,10 +61,13 @@ class Rates:
         return (last.n_planned - last.n_done) / speed
 
 
-def describe(snapshot: Snapshot, rates: Rates) -> str:
-    """Returns one line for a log: what the job does, how much of it is done, how fast, how long it will take."""
+def describe(snapshot: Snapshot, rates: Rates, seconds: float = 0.0) -> str:
+    """Returns one line for a log: what the job does, how much of it is done, how fast, how long it will take.
+
+    Of a stage without a measure it says how many seconds it has taken so far.
+    """
     if not snapshot.n_planned:
-        return f"{snapshot.stage} ..."
+        return f"{snapshot.stage}, {clock(seconds)} so far" if round(seconds) else f"{snapshot.stage} ..."
     percent = 100 * snapshot.n_done // snapshot.n_planned
     parts = [f"{snapshot.stage} {percent}% of {megabytes(snapshot.n_planned)}"]
     if rates.are_known:
@@ -125,10 +128,11 @@ def _show_lines(source: Source, stream: TextIO, stop: threading.Event, line_seco
             n_over, rates, next_line = n_over + 1, Rates(), 0.0
         if is_last:
             return
-        snapshot = source.snapshot(entered[-1][0])
+        stage, since = entered[-1]
+        snapshot = source.snapshot(stage)
         rates.add(now, snapshot)
         if now >= next_line:
-            _write_line(describe(snapshot, rates), stream)
+            _write_line(describe(snapshot, rates, now - since), stream)
             next_line = now + line_seconds
 
 
@@ -173,9 +177,10 @@ def _show_bar(source: Source, stream: TextIO, stop: threading.Event, _: float) -
                 n_over += 1
             if is_last:
                 return
-            snapshot = source.snapshot(entered[-1][0])
+            stage, since = entered[-1]
+            snapshot = source.snapshot(stage)
             rates.add(now, snapshot)
-            bar.update(tasks[snapshot.stage], completed=snapshot.n_done, details=_details(snapshot, rates))
+            bar.update(tasks[stage], completed=snapshot.n_done, details=_details(snapshot, rates, now - since))
 
 
 def _end_bar(bar: "rich.progress.Progress", task: "rich.progress.TaskID", snapshot: Snapshot, seconds: float) -> None:
@@ -185,9 +190,9 @@ def _end_bar(bar: "rich.progress.Progress", task: "rich.progress.TaskID", snapsh
     bar.update(task, total=total, completed=done, details=details)
 
 
-def _details(snapshot: Snapshot, rates: Rates) -> str:
+def _details(snapshot: Snapshot, rates: Rates, seconds: float) -> str:
     if not snapshot.n_bytes:
-        return ""
+        return clock(seconds) if round(seconds) else ""
     left = rates.seconds_left()
     details = [f"{rates.per_second('n_bytes') / 1e6:.1f} MB/s"]
     if snapshot.n_tokens:

@@ -39,6 +39,7 @@ def test_lines_read_well():
     assert describe_end(now, 4) == "tokenizing took 4.0 s, 25% of 200.0 MB, 12.5 MB/s, 3.1M tokens/s, 3 rejected"
     assert describe_end(now, 0) == "tokenizing took 0.0 s, 25% of 200.0 MB, 3 rejected"
     assert describe(Snapshot("training"), rates) == "training ..."
+    assert describe(Snapshot("training"), rates, 75) == "training, 1:15 so far"
     assert describe_end(Snapshot("training"), 75) == "training took 1:15"
 
 
