@@ -49,12 +49,6 @@ class RawTables(NamedTuple):
 
     steps: SentencePieceTables
     known: KnownTables
-    kinds: npt.NDArray[np.uint8]
-    characters: npt.NDArray[np.int64]
-    joins: npt.NDArray[np.uint64]
-    apart: npt.NDArray[np.bool_]
-    alone_cost: int
-    """These five are those of `known`."""
     byte_ids: npt.NDArray[np.int32]
     """int32[256]."""
     unk_id: int
@@ -215,11 +209,6 @@ def raw_tables(normalizer: SentencePieceNormalizer, model: Any) -> RawTables | N
     return RawTables(
         steps=normalizer.tables.steps,
         known=known,
-        kinds=known.kinds,
-        characters=known.characters,
-        joins=known.joins,
-        apart=known.apart,
-        alone_cost=known.alone_cost,
         byte_ids=read_only(np.full(256, -1, np.int32) if byte_ids is None else byte_ids),
         unk_id=-1 if spells else unk_id,
         space_id=single[SPACE],

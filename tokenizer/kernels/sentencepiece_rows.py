@@ -102,7 +102,7 @@ def _encode_alone(follow, data, at, end, row_end, front, token, tables, model, w
 
     The others are as in `_encode_next`.
     """
-    out, alone_cost = work.out, tables.alone_cost
+    out, alone_cost = work.out, tables.known.alone_cost
     part_first, cost = o, alone_cost
     if front == FRONT:
         out[o] = tables.space_id
@@ -121,7 +121,7 @@ def _encode_alone(follow, data, at, end, row_end, front, token, tables, model, w
     o = first
     if o == row_first or out[o - 1] != tables.unk_id:
         o += 1
-    characters = tables.characters
+    characters = tables.known.characters
     is_another = data[at] >= 128 and end < row_end
     if is_another:
         following, after = character(data, end)
@@ -155,9 +155,9 @@ def _encode_next(encode_part, follow, data, at, end, row_end, front, tables, mod
     code_point, after = character(data, at)
     if end == 0:
         end = part_stop(data, after, row_end, code_point, tables)
-    entry = tables.characters[np.uint64(code_point)]
+    entry = tables.known.characters[np.uint64(code_point)]
     token = alone_id(entry)
-    if end == after and token != DEPENDS and (front != FRONT or not joins_space(entry, tables.joins)):
+    if end == after and token != DEPENDS and (front != FRONT or not joins_space(entry, tables.known.joins)):
         return _encode_alone(follow, data, at, end, row_end, front, token, tables, model, work, row_first, sums, o)
     w = end - at
     cached = w <= LONGEST_CACHED
@@ -180,7 +180,7 @@ def _encode_next(encode_part, follow, data, at, end, row_end, front, tables, mod
                 o = fuse_unknown(out, before, o, row_first, tables.unk_id)
                 return end, o, exactly(total, o), True, True
     cache.state[CACHE_MISSES] += 1
-    ends_unit = end == row_end or tables.kinds[data[end]] == SEPARATOR
+    ends_unit = end == row_end or tables.known.kinds[data[end]] == SEPARATOR
     n, regular = normalize_part(data, at, end, front, ends_unit, tables, text)
     if not regular:
         if cached and not found:
@@ -226,7 +226,7 @@ def _is_before_unknown(data, i, end, tables):
         if i >= end:
             break
         code_point, i = character(data, i)
-        if is_unknown(tables.characters[np.uint64(code_point)]):
+        if is_unknown(tables.known.characters[np.uint64(code_point)]):
             return True
     return False
 
@@ -237,7 +237,7 @@ def _word_around(data, at, stop, begin, end, row_front, tables):
 
     With separators that become a "▁" come those before the word. `begin`, `end`: of the row, which `row_front` begins.
     """
-    kinds, shrink = tables.kinds, tables.steps.shrink
+    kinds, shrink = tables.known.kinds, tables.steps.shrink
     first = at
     if kinds[data[at]] != ALONE:
         while kinds[data[first]] == WORD and first > begin and kinds[data[first - 1]] == WORD:
@@ -286,7 +286,7 @@ def encode_raw_rows(encode_part, follow, encode_row, rows, added, tables, model,
     """
     data, offsets = rows
     position, out, noted = work.position, work.out, work.noted
-    kinds, shrink = tables.kinds, tables.steps.shrink
+    kinds, shrink = tables.known.kinds, tables.steps.shrink
     o = position[AT_ID]
     arrays = refer((data, tables.known, work.cache.slots, work.cache.ids, work.cache.words, work.notes, out))
     for row in range(position[AT_ROW], offsets.size - 1):

@@ -6,13 +6,13 @@ and those into *parts*: between two characters that turn into one character each
 results are neighbours in no piece. What a part becomes then depends on nothing but its bytes and its `front`, so that a
 word cache can be asked for the raw bytes, before anything is normalized.
 
-One code point is described by an int64, its *entry* (`RawTables.characters`):
+One code point is described by an int64, its *entry* (`KnownTables.characters`):
 
     63 .. 44  what a part of that one character becomes: an id, or one of the negative numbers below
     43, 42    IS_CONTROL, IS_SEPARATOR: what an ASCII byte is, see below
     41        IS_DEPENDENT: what becomes of it depends on its neighbours, or it turns into nothing or several characters
     40        IS_ALONE: it turns into one character that no piece has beside another one: always a part of its own
-    39 .. 20  of the one character that it turns into: half of the place in a set of bits (`RawTables.joins`) where it
+    39 .. 20  of the one character that it turns into: half of the place in a set of bits (`KnownTables.joins`) where it
               says whether some piece has that character in front of another one
     19 .. 0   the half for that other one
 """
@@ -23,7 +23,7 @@ from tokenizer.kernels.compiling import kernel, kernel_part, load_u64, trailing_
 from tokenizer.kernels.sentencepiece import label_of, link_children, longest_kept, longest_rule, offset_of
 from tokenizer.kernels.utf8 import EACH_BYTE, HIGH_BITS, LOW_BITS, decode_utf8
 
-# What an ASCII byte is (`RawTables.kinds`): part of a word, a space, or a control character that is always alone.
+# What an ASCII byte is (`KnownTables.kinds`): part of a word, a space, or a control character that is always alone.
 WORD, SEPARATOR, ALONE = 0, 1, 2
 
 # What stands for the id of a character whose neighbours may matter, that becomes unknown, or byte pieces.
@@ -248,7 +248,7 @@ def set_apart(kinds, characters, joins, apart):
     It does in front of separators that follow anything else.
 
     Args:
-      kinds, characters, joins, apart: as in RawTables.
+      kinds, characters, joins, apart: as in KnownTables.
     """
     for before in range(128):
         for here in range(128):
@@ -264,16 +264,16 @@ def part_stop(data, i, stop, code_point, tables):
         if before < 128 and data[i] < 128:
             here = np.int64(data[i])
             after = i + 1
-            if tables.apart[before << 7 | here]:
+            if tables.known.apart[before << 7 | here]:
                 break
         else:
             here, after = character(data, i)
-            if here < 128 and tables.kinds[here] == SEPARATOR:
+            if here < 128 and tables.known.kinds[here] == SEPARATOR:
                 break
-            before_entry, entry = tables.characters[np.uint64(before)], tables.characters[np.uint64(here)]
+            before_entry, entry = tables.known.characters[np.uint64(before)], tables.known.characters[np.uint64(here)]
             if (before_entry | entry) & (IS_ALONE | IS_DEPENDENT) == IS_ALONE:
                 break
-            if is_apart(np.uint64(before_entry), np.uint64(entry), tables.joins) != 0:
+            if is_apart(np.uint64(before_entry), np.uint64(entry), tables.known.joins) != 0:
                 break
         before = here
         i = after
@@ -359,7 +359,7 @@ def normalize_part(data, at, stop, front, ends_unit, tables, out):
             return np.int64(0), True
         n_spaces = 0
     regular = True
-    if ends_unit and o > first and tables.kinds[data[stop - 1]] != SEPARATOR:
+    if ends_unit and o > first and tables.known.kinds[data[stop - 1]] != SEPARATOR:
         regular = n_spaces == 0 and not (out[o - 1] == 0x81 and out[o - 2] == 0x96 and out[o - 3] == 0xE2)
     if steps.shrink and o == first:
         return np.int64(0), regular
