@@ -74,7 +74,8 @@ def test_growing(name: str, first_slots: int, monkeypatch: pytest.MonkeyPatch) -
         sizes.append(_cache_of(tok).slots.shape[0])
     assert first_slots <= sizes[0] < sizes[-1] == _MOST_SLOTS
     assert sizes == sorted(sizes)
-    assert int(_cache_of(tok).state[0]) * 2 <= _MOST_SLOTS
+    most_filled = 3 / 4 if name == "sentencepiece" else 1 / 2
+    assert int(_cache_of(tok).state[0]) <= most_filled * _MOST_SLOTS
 
 
 @pytest.mark.parametrize("name", [*_TOKENIZERS])
