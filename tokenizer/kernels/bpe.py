@@ -162,6 +162,16 @@ def _initial_symbols(data, at, w, model, scratch):
 
 
 @kernel_part
+def _plain_symbol(data, i, model):
+    """Returns the symbol of the character at `i`, negative where it is none, and where the character ends."""
+    code_point = np.int64(data[np.uint64(i)])
+    i += 1
+    if code_point >= 0x80:
+        code_point, i = decode_utf8(data, i - 1)
+    return np.int64(model.characters[0, np.uint64(code_point)]) - 1, i
+
+
+@kernel_part
 def _plain_symbols(data, at, w, model, scratch):
     """Fills symbols, links and keys for a word whose characters are all symbols; returns how many, 0 if one is not."""
     ids, keys = scratch.ids, scratch.keys
@@ -170,11 +180,7 @@ def _plain_symbols(data, at, w, model, scratch):
     left = np.int64(0)
     i = np.int64(at)
     while i < at + w:
-        code_point = np.int64(data[np.uint64(i)])
-        i += 1
-        if code_point >= 0x80:
-            code_point, i = decode_utf8(data, i - 1)
-        symbol = np.int64(model.characters[0, np.uint64(code_point)]) - 1
+        symbol, i = _plain_symbol(data, i, model)
         if symbol < 0:
             return np.int64(0)
         ids[n] = symbol
@@ -203,11 +209,7 @@ def _short_symbols(data, at, w, model, scratch):
     left = np.int64(0)
     i = np.int64(at)
     while i < at + w:
-        code_point = np.int64(data[np.uint64(i)])
-        i += 1
-        if code_point >= 0x80:
-            code_point, i = decode_utf8(data, i - 1)
-        symbol = np.int64(model.characters[0, np.uint64(code_point)]) - 1
+        symbol, i = _plain_symbol(data, i, model)
         if symbol < 0:
             return np.int64(0), keys
         ids[n] = symbol
