@@ -191,14 +191,14 @@ def many_merges(chooser: random.Random, ordered: bool) -> BPE:
 
 @pytest.mark.parametrize("ordered", [True, False])
 @pytest.mark.parametrize("letters", ["a", "ab", "aaab", "abc", "abcd"])
-def test_long_words_take_the_same_merges(letters: str, ordered: bool) -> None:
+def test_words_of_any_length_take_the_same_merges(letters: str, ordered: bool) -> None:
     for seed in range(8):
         chooser = random.Random(f"{letters} {ordered} {seed}")
         model = many_merges(chooser, ordered)
         assert model.tables.ordered == ordered
         column = [
             text.encode()
-            for n in (64, 65, 66, 255, 256, 257, 258, 600)
+            for n in (*range(1, 20), 64, 65, 66, 255, 256, 257, 258, 600)
             for text in ((letters * n)[:n], "".join(chooser.choice(letters) for _ in range(n)))
         ]
         assert in_kernel(model, column)[0] == [model.tokenize_bytes(word) for word in column]

@@ -9,10 +9,12 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numba
+import numpy as np
 import pytest
 
 import pipeline
-from tokenizer.kernels import compiling, word_table
+from tokenizer.kernels import compiling, references, word_table
 
 KERNELS = Path(compiling.__file__).parent
 
@@ -117,6 +119,46 @@ def quadruple(n):
 def test_kernels_call_kernels_from_any_thread():
     with concurrent.futures.ThreadPoolExecutor(4) as pool:
         assert list(pool.map(quadruple, range(40))) == [4 * n for n in range(40)]
+
+
+def sum_of(values):
+    total = 0
+    for value in values:
+        total += value
+    return total
+
+
+@pytest.mark.parametrize(
+    ("decorator", "is_vectorized"), [(compiling.kernel, True), (compiling.kernel_of_short_loops, False)]
+)
+def test_only_kernels_of_short_loops_are_not_vectorized(decorator, is_vectorized, monkeypatch, tmp_path):
+    monkeypatch.setattr(compiling, "cache_directory", lambda _: tmp_path)  # what comes from a cache has no code to show
+    before = numba.config.LOOP_VECTORIZE
+    made = decorator(sum_of)
+    assert made(np.arange(100)) == 4950
+    assert before == numba.config.LOOP_VECTORIZE
+    (code,) = made._dispatcher.inspect_llvm().values()
+    assert ("vector.body" in code) == is_vectorized
+
+
+@compiling.kernel
+def through_a_reference(reference):
+    """Changes an array and returns another value, given both by reference."""
+    values, factor = references.values_of(reference)
+    values[0] *= factor
+    return factor
+
+
+@compiling.kernel
+def by_reference(values, factor):
+    """Calls a kernel with references."""
+    return through_a_reference(references.refer((values, factor)))
+
+
+def test_kernels_are_given_arrays_by_reference():
+    values = np.array([7])
+    assert by_reference(values, 6) == 6
+    assert values.tolist() == [42]
 
 
 def test_kernels_are_pickled_by_name():
