@@ -49,6 +49,14 @@ def main(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser(prog="./run.sh bench families", description=__doc__)
     parser.add_argument("--mb", type=float, default=12, help="the first so many MB of each corpus (default 12)")
     parser.add_argument("--rounds", type=int, default=3, help="interleaved rounds (default 3)")
+    parser.add_argument(
+        "--tokenizers",
+        nargs="+",
+        choices=list(_SHORT_NAMES),
+        default=list(_SHORT_NAMES),
+        help="only these (default all)",
+    )
+    parser.add_argument("--corpora", nargs="+", help="only these: english, chinese, code, multilingual (default all)")
     options = parser.parse_args(arguments)
     shared = corpora.shared_folder()
     if shared is None:
@@ -65,14 +73,22 @@ def main(arguments: list[str]) -> int:
     )
     vocab = shared / "vocab"
     texts = [corpus.first(int(options.mb * 1e6)) for corpus in corpora.load()]
-    gpt2 = _gpt2(vocab)
-    equal = measure("GPT-2", gpt2, _bpe_peers(vocab, gpt2), texts, options.rounds)
+    wanted = [text for text in texts if text.name in (options.corpora or [text.name])]
+    if unknown := set(options.corpora or ()) - {text.name for text in texts}:
+        parser.error(f"no corpus {min(unknown)!r}; there are {', '.join(text.name for text in texts)}")
+    names = {_SHORT_NAMES[short] for short in options.tokenizers}
+    equal = True
+    if "GPT-2" in names:
+        gpt2 = _gpt2(vocab)
+        equal &= measure("GPT-2", gpt2, _bpe_peers(vocab, gpt2), wanted, options.rounds)
     models = {"XLNet, Unigram": vocab / "xlnet.model"}
     if _has("sentencepiece"):
         models |= {name: train(name, spec, texts) for name, spec in TRAINED.items()}
     for name, path in models.items():
+        if name not in names:
+            continue
         tok = Tokenizer.from_file(path)
-        equal &= measure(name, tok, _sentencepiece_peers(path), texts, options.rounds, {"tokenizers"})
+        equal &= measure(name, tok, _sentencepiece_peers(path), wanted, options.rounds, {"tokenizers"})
     return int(not equal)
 
 
@@ -126,6 +142,7 @@ TRAINED: dict[str, dict[str, Any]] = {
         "remove_extra_whitespaces": False, "allow_whitespace_only_pieces": True,
     },
 }  # fmt: skip
+_SHORT_NAMES = {"gpt2": "GPT-2", "xlnet": "XLNet, Unigram"} | dict(zip(("t5", "llama"), TRAINED, strict=True))
 _TRAINING_BYTES, _LINE_CHARACTERS = 3_000_000, 2000
 
 
