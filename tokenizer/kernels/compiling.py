@@ -266,7 +266,7 @@ def prefetch(typingctx: Any, array: Any, index: Any) -> Any:
 
 @intrinsic
 def unlikely(typingctx: Any, condition: Any) -> Any:
-    """Returns a condition, of which the compiler is told that it is as good as never true."""
+    """Returns a condition, of which the compiler is told to lay out the code for when it is not true."""
 
     def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         i1 = ir.IntType(1)
