@@ -293,3 +293,12 @@ def test_what_cannot_be_cut_at_spaces_is_normalized_first(changes: dict) -> None
     assert [ids.values[a:b].tolist() for a, b in itertools.pairwise(ids.offsets)] == [
         slowly(normalizer, SMALL, text) for text in texts
     ]
+
+
+@pytest.mark.parametrize("more", ["", FAR])
+@pytest.mark.parametrize(("piece", "text"), [("玫é", "玫e\u0301"), ("1é", "1e\u0301"), ("é玫", "e\u0301玫")])
+def test_nothing_is_cut_where_a_rule_of_several_characters_makes_a_piece(piece: str, text: str, more: str) -> None:
+    normalizer = SentencePieceNormalizer(charsmap({"e\u0301": "é"}), False, False)
+    vocab = [("<unk>", 0.0), ("a", -1.0), ("▁", -1.0), (piece, -1.0)]
+    model = Unigram(vocab, 0, piece_types=[PieceType.UNKNOWN] + 3 * [PieceType.NORMAL])
+    assert encode(engine_of(normalizer, model), [text], more=more) == [[3]]

@@ -167,14 +167,17 @@ def raw_tables(normalizer: SentencePieceNormalizer, model: Any) -> RawTables | N
     described = _images(normalizer)
     if described is None:
         return None
-    images, begins, kinds = described
+    images, begins, kinds, firsts = described
     joins = np.zeros((1 << kernels.JOIN_BITS) // 64, np.uint64)
     has_neighbours = np.zeros(N_CODE_POINTS, np.bool_)
     # Parts never end between letters, though in some places they might: so that most places need not be looked at.
     letters = [chr(images[ord(c)] - 1) for c in string.ascii_letters if images[ord(c)] > 0]
     pieces = [*pieces, *(a + b for a in letters for b in letters)]
     points = np.frombuffer(bytearray("".join(pieces).encode("utf-32-le")), np.int32)
-    kernels.set_joins(points, np.fromiter(map(len, pieces), np.int64, len(pieces)), joins, has_neighbours)
+    lengths = np.fromiter(map(len, pieces), np.int64, len(pieces))
+    kernels.set_joins(points, lengths, joins, has_neighbours)
+    more = _more_neighbours(points, lengths, images, firsts)
+    kernels.set_joins(more.reshape(-1), np.full(len(more), 2), joins, has_neighbours)
     spells = byte_ids is not None
     ids = np.full(N_CODE_POINTS + 1, kernels.BECOMES_BYTES if spells else kernels.BECOMES_UNKNOWN, np.int32)
     ids[np.fromiter(map(ord, single), np.int64, len(single)) + 1] = list(single.values())
@@ -214,6 +217,28 @@ def raw_tables(normalizer: SentencePieceNormalizer, model: Any) -> RawTables | N
         space_id=single[SPACE],
         ids_per_byte=normalizer.tables.growth,
     )
+
+
+def _more_neighbours(
+    points: npt.NDArray[np.int32],
+    lengths: npt.NDArray[np.int64],
+    images: npt.NDArray[np.int32],
+    firsts: npt.NDArray[np.int32],
+) -> npt.NDArray[np.int32]:
+    """Returns int32[n, 2]: what may become neighbours in a piece though the second looks different before.
+
+    "e" and an accent may become "é". So nothing is cut between "x" and "e" where a piece has "xé".
+    """
+    before: dict[int, set[int]] = {}
+    for first, made in firsts.tolist():
+        if images[first] > 0:
+            before.setdefault(made, set()).add(int(images[first]) - 1)
+    is_made = np.zeros(N_CODE_POINTS, np.bool_)
+    is_made[list(before)] = True
+    is_made = is_made[points]
+    is_made[np.cumsum(lengths) - lengths] = False
+    found = np.unique(np.stack([points[:-1], points[1:]], axis=1)[is_made[1:]], axis=0).tolist()
+    return np.array([[left, other] for left, made in found for other in before[made]], np.int32).reshape(-1, 2)
 
 
 def _block_masks(kinds: npt.NDArray[np.uint8], apart: npt.NDArray[np.bool_]) -> npt.NDArray[np.uint64]:
@@ -282,22 +307,30 @@ def _vocabulary(model: Any) -> _Vocabulary | None:
 
 def _images(
     normalizer: SentencePieceNormalizer,
-) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.bool_], npt.NDArray[np.uint8]] | None:
+) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.bool_], npt.NDArray[np.uint8], npt.NDArray[np.int32]] | None:
     """Returns what code points turn into, which ones begin longer keys, and what ASCII bytes are, see KnownTables.
 
-    One more than the only character that a code point turns into whatever its neighbours, 0 where there is none.
+    One more than the only character that a code point turns into whatever its neighbours, 0 where there is none. Last
+    the `firsts` of `kernels.describe_charsmap`.
     """
     steps = normalizer.tables.steps
     images = np.arange(1, N_CODE_POINTS + 1, dtype=np.int32)
     dependent, begins = np.zeros(N_CODE_POINTS, np.bool_), np.zeros(N_CODE_POINTS, np.bool_)
     kinds = np.zeros(256, np.uint8)
     kinds[0x20] = kernels.SEPARATOR
+    firsts = np.empty((0, 2), np.int32)
     if steps.units.size:
         stack = np.empty((MAX_WORK, 3), np.int64)
         key = np.empty(MAX_WORK, np.uint8)
         links = new_links(steps.units)
-        if not kernels.describe_charsmap(steps.units, steps.results, links, stack, key, images, dependent, begins):
+        firsts = np.empty((steps.units.size, 2), np.int32)
+        n_firsts = kernels.describe_charsmap(
+            steps.units, steps.results, links, stack, key, images, dependent, begins, firsts
+        )
+        if n_firsts < 0:
             return None
+        firsts = firsts[:n_firsts]
+        dependent[firsts[firsts[:, 1] == 0, 0]] = True
         if dependent[0x20] or begins[0x20] or images[0x20] != 0x21:
             # Spaces with keys of their own: as good as never.
             return None
@@ -310,4 +343,4 @@ def _images(
     images[dependent] = 0
     images[[0, ord(SPACE)]] = 0
     images[kinds[:128].nonzero()[0]] = ord(SPACE) + 1
-    return images, begins, kinds
+    return images, begins, kinds, firsts

@@ -55,7 +55,7 @@ _ONE = np.uint64(1)
 
 
 @kernel
-def describe_charsmap(units, results, links, stack, key, characters, dependent, begins):
+def describe_charsmap(units, results, links, stack, key, characters, dependent, begins, firsts):
     """Fills what a character map says of single code points; the map has passed `sentencepiece.check_charsmap`.
 
     Args:
@@ -64,10 +64,14 @@ def describe_charsmap(units, results, links, stack, key, characters, dependent, 
         key of one character whose result is one.
       dependent: bool[0x110000], False; set for characters that stand in a key after another one.
       begins: bool[0x110000], False; set for those that begin a key of several characters.
+      firsts: int32[n, 2], filled for every such key with its first character, and the first one of its result; 0 where
+        there is none, or it is a space.
 
     Returns:
-      False where a key is not UTF-8, which no text can match but which is not looked into any further.
+      How many `firsts` there are; -1 where a key is not UTF-8, which no text can match but which is not looked into any
+      further.
     """
+    n_firsts = 0
     link_children(units, links)
     depth = 1
     stack[0, 0] = offset_of(np.int64(units[0]))
@@ -87,23 +91,26 @@ def describe_charsmap(units, results, links, stack, key, characters, dependent, 
             if (unit >> 8) & 1:
                 first, after = _checked_character(key, 0, length + 1)
                 if first < 0:
-                    return False
+                    return -1
+                start = np.int64(units[child_base]) & 0x7FFFFFFF
                 if after == length + 1:
-                    start = np.int64(units[child_base]) & 0x7FFFFFFF
                     characters[first] = _single_result(results, start)
                 else:
                     begins[first] = True
+                    firsts[n_firsts, 0] = first
+                    firsts[n_firsts, 1] = _first_of_result(results, start)
+                    n_firsts += 1
                 while after <= length:
                     code_point, after = _checked_character(key, after, length + 1)
                     if code_point < 0:
-                        return False
+                        return -1
                     dependent[code_point] = True
             stack[depth, 0] = child_base
             stack[depth, 1] = length + 1
             stack[depth, 2] = byte
             depth += 1
             place = np.int64(links[1, place])
-    return True
+    return n_firsts
 
 
 @kernel_part
@@ -120,6 +127,15 @@ def _checked_character(key, i, stop):
             return np.int64(-1), stop
     code_point, after = decode_utf8(key, i)
     return (code_point if code_point < 0x110000 else np.int64(-1)), after
+
+
+@kernel_part
+def _first_of_result(results, start):
+    """Returns the first character of a result; 0 where there is none, or it is a space."""
+    lead = np.int64(results[start])
+    if lead < 0x80:
+        return np.int64(0) if lead == 0x20 else lead
+    return decode_utf8(results, start)[0]
 
 
 @kernel_part
