@@ -5,6 +5,7 @@ import dataclasses
 import itertools
 import random
 import string
+import struct
 
 import numpy as np
 import pytest
@@ -302,3 +303,22 @@ def test_nothing_is_cut_where_a_rule_of_several_characters_makes_a_piece(piece: 
     vocab = [("<unk>", 0.0), ("a", -1.0), ("▁", -1.0), (piece, -1.0)]
     model = Unigram(vocab, 0, piece_types=[PieceType.UNKNOWN] + 3 * [PieceType.NORMAL])
     assert encode(engine_of(normalizer, model), [text], more=more) == [[3]]
+
+
+def test_keys_that_share_their_ends() -> None:
+    # Any two of 94 characters become "é": 8,836 keys in 1,024 units.
+    characters = range(0x21, 0x7F)
+    units = [0] * 1024
+    units[0] = 256 << 10
+    for byte in characters:
+        units[256 ^ byte] = (256 ^ byte ^ 512) << 10 | byte
+        units[512 ^ byte] = (512 ^ byte ^ 768) << 10 | 1 << 8 | byte
+    units[768] = 1 << 31
+    shared = struct.pack("<I", 4 * len(units)) + struct.pack(f"<{len(units)}I", *units) + "é\0".encode()
+    normalizer = SentencePieceNormalizer(shared, False, False)
+    vocab = [("<unk>", 0.0), ("a", -1.0), ("▁", -1.0), ("é", -1.0), ("玫é", -1.0), ("玫", -1.0)]
+    model = Unigram(vocab, 0, piece_types=[PieceType.UNKNOWN] + 5 * [PieceType.NORMAL])
+    engine = engine_of(normalizer, model)
+    texts = ["ab", "a", "aa a!", "玫ab", "玫a", "玫玫~~~"]
+    assert encode(engine, texts) == [slowly(normalizer, model, text) for text in texts]
+    assert encode(engine, texts) == [[3], [1], [3, 2, 3], [4], [5, 1], [5, 4, 0]]

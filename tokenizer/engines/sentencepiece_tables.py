@@ -229,16 +229,18 @@ def _more_neighbours(
 
     "e" and an accent may become "é". So nothing is cut between "x" and "e" where a piece has "xé".
     """
+    is_first = np.zeros(points.size + 1, np.bool_)
+    is_first[np.cumsum(lengths) - lengths] = True
+    inner = np.zeros(N_CODE_POINTS, np.bool_)
+    inner[points[~is_first[:-1]]] = True
     before: dict[int, set[int]] = {}
-    for first, made in firsts.tolist():
-        if images[first] > 0:
-            before.setdefault(made, set()).add(int(images[first]) - 1)
+    for first, made in firsts[inner[firsts[:, 1]] & (images[firsts[:, 0]] > 0)].tolist():
+        before.setdefault(made, set()).add(int(images[first]) - 1)
     is_made = np.zeros(N_CODE_POINTS, np.bool_)
     is_made[list(before)] = True
-    is_made = is_made[points]
-    is_made[np.cumsum(lengths) - lengths] = False
-    found = np.unique(np.stack([points[:-1], points[1:]], axis=1)[is_made[1:]], axis=0).tolist()
-    return np.array([[left, other] for left, made in found for other in before[made]], np.int32).reshape(-1, 2)
+    found = np.flatnonzero(is_made[points] & ~is_first[:-1])
+    pairs = np.unique(np.stack([points[found - 1], points[found]], axis=1), axis=0).tolist()
+    return np.array([[left, other] for left, made in pairs for other in before[made]], np.int32).reshape(-1, 2)
 
 
 def _block_masks(kinds: npt.NDArray[np.uint8], apart: npt.NDArray[np.bool_]) -> npt.NDArray[np.uint64]:
@@ -323,10 +325,13 @@ def _images(
         stack = np.empty((MAX_WORK, 3), np.int64)
         key = np.empty(MAX_WORK, np.uint8)
         links = new_links(steps.units)
-        firsts = np.empty((steps.units.size, 2), np.int32)
-        n_firsts = kernels.describe_charsmap(
-            steps.units, steps.results, links, stack, key, images, dependent, begins, firsts
-        )
+        # Keys share their ends, so there may be more of them than units: nmt_nfkc has five times as many.
+        n_firsts = 8 * steps.units.size
+        while n_firsts > len(firsts):
+            firsts = np.empty((n_firsts, 2), np.int32)
+            n_firsts = kernels.describe_charsmap(
+                steps.units, steps.results, links, stack, key, images, dependent, begins, firsts
+            )
         if n_firsts < 0:
             return None
         firsts = firsts[:n_firsts]

@@ -64,12 +64,12 @@ def describe_charsmap(units, results, links, stack, key, characters, dependent, 
         key of one character whose result is one.
       dependent: bool[0x110000], False; set for characters that stand in a key after another one.
       begins: bool[0x110000], False; set for those that begin a key of several characters.
-      firsts: int32[n, 2], filled for every such key with its first character, and the first one of its result; 0 where
-        there is none, or it is a space.
+      firsts: int32[n, 2], filled for the first n such keys with their first character, and the first one of the
+        result; 0 where there is none, or it is a space.
 
     Returns:
-      How many `firsts` there are; -1 where a key is not UTF-8, which no text can match but which is not looked into any
-      further.
+      How many such keys there are, which may be more than n; -1 where a key is not UTF-8, which no text can match but
+      which is not looked into any further.
     """
     n_firsts = 0
     link_children(units, links)
@@ -97,8 +97,9 @@ def describe_charsmap(units, results, links, stack, key, characters, dependent, 
                     characters[first] = _single_result(results, start)
                 else:
                     begins[first] = True
-                    firsts[n_firsts, 0] = first
-                    firsts[n_firsts, 1] = _first_of_result(results, start)
+                    if n_firsts < len(firsts):
+                        firsts[n_firsts, 0] = first
+                        firsts[n_firsts, 1] = _first_of_result(results, start)
                     n_firsts += 1
                 while after <= length:
                     code_point, after = _checked_character(key, after, length + 1)
