@@ -14,9 +14,17 @@ from tokenizer.kernels.bpe_merging import (
     set_keys,
 )  # fmt: skip
 from tokenizer.kernels.bpe_pairs import NO_KEY, is_sparse, pair_rank, set_rank
-from tokenizer.kernels.bpe_short import MAX_SHORT, emit_short_merges, merge_short, no_keys, with_key
-from tokenizer.kernels.compiling import kernel, kernel_part
-from tokenizer.kernels.utf8 import decode_utf8
+from tokenizer.kernels.bpe_short import (
+    MAX_MEDIUM,
+    MAX_SHORT,
+    emit_short_merges,
+    merge_short,
+    no_medium_keys,
+    no_short_keys,
+    with_key,
+)  # fmt: skip
+from tokenizer.kernels.compiling import count_ones, kernel, kernel_part, load_u64
+from tokenizer.kernels.utf8 import HIGH_BITS, decode_utf8
 from tokenizer.kernels.word_table import VALUE, find, insert, word_key
 
 # Rows of `model.characters` and `model.byte_symbols`: what a symbol looks like depends on where it stands.
@@ -50,6 +58,12 @@ def whole_word(data, at, w, slots, pool):
     k0, k1 = word_key(data, at, w)
     j, found = find(slots, pool, data, at, w, k0, k1)
     return slots[j, VALUE] if found else np.int64(-1)
+
+
+@kernel
+def called_whole_word(data, at, w, slots, pool):
+    """`whole_word` for rare words: a call, so that it is not in the way of others."""
+    return whole_word(data, at, w, slots, pool)
 
 
 @kernel_part
@@ -201,10 +215,26 @@ def _plain_symbols(data, at, w, model, scratch):
 
 
 @kernel_part
-def _short_symbols(data, at, w, model, scratch):
-    """As `_plain_symbols`, for a word of up to MAX_SHORT bytes; returns `(how many, keys)`."""
+def _continuing(eight):
+    """Returns the high bit of every byte that continues a character: that begins with 10."""
+    return eight & ~(eight << np.uint64(1)) & HIGH_BITS
+
+
+@kernel_part
+def _n_characters(data, at, w):
+    """Returns how many characters the eight bytes or more of `data[at:at + w]` are."""
+    n = np.int64(w)
+    for q in range(at, at + w - 7, 8):
+        n -= count_ones(_continuing(load_u64(data, q)))
+    if w & 7 != 0:
+        n -= count_ones(_continuing(load_u64(data, at + w - 8)) >> np.uint64(64 - 8 * (w & 7)))
+    return n
+
+
+@kernel_part
+def _short_symbols(data, at, w, keys, model, scratch):
+    """As `_plain_symbols`, for a word of no more characters than there are keys; returns `(how many, keys)`."""
     ids = scratch.ids
-    keys = no_keys()
     n = np.uint64(0)
     left = np.int64(0)
     i = np.int64(at)
@@ -224,9 +254,8 @@ def _short_symbols(data, at, w, model, scratch):
 
 
 @kernel_part
-def _short_bytes(data, at, w, model, scratch):
+def _short_bytes(data, at, w, keys, model, scratch):
     """As `_short_symbols`, for a model whose symbols are all bytes, wherever they stand; returns the keys."""
-    keys = no_keys()
     left = np.int64(data[at])
     scratch.ids[0] = model.byte_symbols[0, left]
     scratch.stops[0] = 1
@@ -238,6 +267,25 @@ def _short_bytes(data, at, w, model, scratch):
         keys = with_key(keys, place, model.byte_pairs[left << 8 | right] | np.uint32(place))
         left = right
     return keys
+
+
+@kernel_part
+def _merge_bytes(data, at, w, keys, model, scratch, out, o, ends):
+    """As `_merge_characters`, for a word whose bytes are all symbols; returns the new o."""
+    left = merge_short(w, _short_bytes(data, at, w, keys, model, scratch), model, scratch)
+    return emit_short_merges(left, scratch, out, o, ends)
+
+
+@kernel_part
+def _merge_characters(data, at, w, keys, model, scratch, out, o, ends):
+    """Tokenizes a word as `bpe_word` does; returns the new o, or as it was where a character is no symbol.
+
+    keys: as many as characters, or more, all `NO_KEY`.
+    """
+    n, keys = _short_symbols(data, at, w, keys, model, scratch)
+    if n == 0:
+        return o
+    return emit_short_merges(merge_short(n, keys, model, scratch), scratch, out, o, ends)
 
 
 @kernel_part
@@ -275,9 +323,10 @@ def bpe_word(data, at, w, model, scratch, out, o, ends):
             ends[0] = w
             return o + 1, False
     unknown = False
-    if model.plain_bytes and w <= MAX_SHORT and model.suffix.size == 0:
-        left = merge_short(w, _short_bytes(data, at, w, model, scratch), model, scratch)
-        return emit_short_merges(left, scratch, out, o, ends), False
+    if model.plain_bytes and w <= MAX_MEDIUM and model.suffix.size == 0:
+        if w <= MAX_SHORT:
+            return _merge_bytes(data, at, w, no_short_keys(), model, scratch, out, o, ends), False
+        return _merge_bytes(data, at, w, no_medium_keys(), model, scratch, out, o, ends), False
     if model.plain_bytes and w <= MAX_UNCUT:
         # The usual case: every byte is a symbol, and the rank of two bytes is one load away.
         ids, nexts, previous, keys = scratch.ids, scratch.nexts, scratch.previous, scratch.keys
@@ -313,21 +362,45 @@ def bpe_word(data, at, w, model, scratch, out, o, ends):
             i = after
         return o + k, False
     is_plain = not model.byte_level and model.prefix.size == 0 and model.suffix.size == 0
-    if is_plain and w <= MAX_SHORT:
-        n, short_keys = _short_symbols(data, at, w, model, scratch)
-        if n > 0:
-            left = merge_short(n, short_keys, model, scratch)
-            return emit_short_merges(left, scratch, out, o, ends), False
-    elif is_plain and w <= MAX_UNCUT:
-        n = _plain_symbols(data, at, w, model, scratch)
-        if n > 0:
-            merge_scanning(0, n, model, scratch)
-            return _emit(n, scratch, out, o, ends), False
+    if is_plain and w <= MAX_UNCUT:
+        before = o
+        n = w if w <= MAX_SHORT else _n_characters(data, at, w)
+        if n <= MAX_SHORT:
+            o = _merge_characters(data, at, w, no_short_keys(), model, scratch, out, o, ends)
+        elif n <= MAX_MEDIUM:
+            o = _merge_characters(data, at, w, no_medium_keys(), model, scratch, out, o, ends)
+        else:
+            n = _plain_symbols(data, at, w, model, scratch)
+            if n > 0:
+                merge_scanning(0, n, model, scratch)
+                o = _emit(n, scratch, out, o, ends)
+        if o > before:
+            return o, False
     n, unknown = _initial_symbols(data, at, w, model, scratch)
     if n == 0:
         return o, unknown
     merge(n, model, scratch)
     return _emit(n, scratch, out, o, ends), unknown
+
+
+@kernel
+def called_bpe_word(data, at, w, model, scratch, out, o, ends):
+    """`bpe_word` for rare words: a call, so that it is not in the way of others."""
+    return bpe_word(data, at, w, model, scratch, out, o, ends)
+
+
+@kernel_part
+def bpe_byte_word(data, at, w, model, scratch, out, o, ends):
+    """`bpe_word` for where most words are short ones of bytes, and all others are rare."""
+    if model.plain_bytes and w <= MAX_SHORT and model.suffix.size == 0:
+        if w <= model.longest_whole:
+            token = called_whole_word(data, at, w, model.whole_slots, model.whole_pool)
+            if token >= 0:
+                out[o] = token
+                ends[0] = w
+                return o + 1, False
+        return _merge_bytes(data, at, w, no_short_keys(), model, scratch, out, o, ends), False
+    return called_bpe_word(data, at, w, model, scratch, out, o, ends)
 
 
 @kernel_part

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The merges of BPE for a word of up to sixteen symbols, as `bpe_merging.merge_scanning` does them.
+"""The merges of BPE for a word of up to 32 symbols, as `bpe_merging.merge_scanning` does them.
 
 The keys of the pairs are one vector in registers: a key that has just been stored cannot be read together with others
 without waiting until the store is done, which would take as long as the rest of a merge. Which symbols are left is a
@@ -15,53 +15,63 @@ from numba.extending import intrinsic
 from tokenizer.kernels.bpe_pairs import LEAST_NO_KEY, NO_KEY, NO_PAIR, pair_of, rank_of
 from tokenizer.kernels.compiling import kernel_part, leading_zeros, trailing_zeros
 
-MAX_SHORT = 16
+MAX_SHORT, MAX_MEDIUM = 16, 32
+"""Symbols that there are vectors for: most words have no more than sixteen, and half a vector is half the work."""
 _I32 = ir.IntType(32)
-_SIXTEEN = ir.VectorType(_I32, MAX_SHORT)
 _ONE = np.uint64(1)
 
 
 class _Keys(types.Type):
-    """uint32[16], a vector."""
+    """uint32[n], a vector."""
 
-    def __init__(self):
-        super().__init__(name="Keys")
+    def __init__(self, n):
+        self.n = n
+        super().__init__(name=f"Keys{n}")
 
 
 @register_default(_Keys)
 class _KeysModel(models.PrimitiveModel):
     def __init__(self, manager, kind):
-        super().__init__(manager, kind, _SIXTEEN)
+        super().__init__(manager, kind, ir.VectorType(_I32, kind.n))
 
 
-_KEYS = _Keys()
+def _no_keys(n):
+    def codegen(context, builder, signature, args):
+        return ir.Constant(ir.VectorType(_I32, n), [int(NO_KEY)] * n)
+
+    return _Keys(n)(), codegen
 
 
 @intrinsic
-def no_keys(typingctx):
-    """Returns sixteen times `NO_KEY`."""
+def no_short_keys(typingctx):
+    """Returns MAX_SHORT times `NO_KEY`."""
+    return _no_keys(MAX_SHORT)
 
-    def codegen(context, builder, signature, args):
-        return ir.Constant(_SIXTEEN, [int(NO_KEY)] * MAX_SHORT)
 
-    return _KEYS(), codegen
+@intrinsic
+def no_medium_keys(typingctx):
+    """Returns MAX_MEDIUM times `NO_KEY`."""
+    return _no_keys(MAX_MEDIUM)
 
 
 @intrinsic
 def with_key(typingctx, keys, place, key):
-    """Returns the keys with one set; place: uint64 below 16, key: uint32."""
+    """Returns the keys with one set; place: uint64 below their number, key: uint32."""
+    n = keys.n
 
     def codegen(context, builder, signature, args):
-        def sixteen(value):
-            one = builder.insert_element(ir.Constant(_SIXTEEN, ir.Undefined), value, ir.Constant(_I32, 0))
-            zeros = ir.Constant(ir.VectorType(_I32, MAX_SHORT), [0] * MAX_SHORT)
-            return builder.shuffle_vector(one, ir.Constant(_SIXTEEN, ir.Undefined), zeros)
+        vector = ir.VectorType(_I32, n)
 
-        places = ir.Constant(_SIXTEEN, list(range(MAX_SHORT)))
-        here = builder.icmp_unsigned("==", sixteen(builder.trunc(args[1], _I32)), places)
-        return builder.select(here, sixteen(args[2]), args[0])
+        def everywhere(value):
+            one = builder.insert_element(ir.Constant(vector, ir.Undefined), value, ir.Constant(_I32, 0))
+            return builder.shuffle_vector(one, ir.Constant(vector, ir.Undefined), ir.Constant(vector, [0] * n))
 
-    return _KEYS(keys, types.uint64, types.uint32), codegen
+        here = builder.icmp_unsigned(
+            "==", everywhere(builder.trunc(args[1], _I32)), ir.Constant(vector, list(range(n)))
+        )
+        return builder.select(here, everywhere(args[2]), args[0])
+
+    return keys(keys, types.uint64, types.uint32), codegen
 
 
 @intrinsic
@@ -70,7 +80,9 @@ def _least(typingctx, keys):
 
     def codegen(context, builder, signature, args):
         reduce = cgutils.get_or_insert_function(
-            builder.module, ir.FunctionType(_I32, [_SIXTEEN]), "llvm.vector.reduce.umin.v16i32"
+            builder.module,
+            ir.FunctionType(_I32, [args[0].type]),
+            f"llvm.vector.reduce.umin.v{keys.n}i32",
         )
         return builder.call(reduce, args)
 
@@ -79,7 +91,7 @@ def _least(typingctx, keys):
 
 @kernel_part
 def merge_short(n, keys, model, scratch):
-    """Merges n symbols, at most MAX_SHORT, in `scratch.ids`; returns which are left, a bit each, and the end."""
+    """Merges n symbols, no more than there are keys, in `scratch.ids`; returns which are left, a bit each, and the end."""
     ids = scratch.ids
     slots, bits, products = model.pairs, model.pair_bits, model.products
     left = (_ONE << np.uint64(n + 1)) - _ONE

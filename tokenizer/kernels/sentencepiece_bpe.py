@@ -7,7 +7,7 @@ What happens in one part of a row never depends on the others, as no merge reach
 import numpy as np
 
 from tokenizer.kernels import sentencepiece_rows
-from tokenizer.kernels.bpe import bpe_word
+from tokenizer.kernels.bpe import bpe_word, called_bpe_word
 from tokenizer.kernels.bpe_pairs import is_sparse, set_rank
 from tokenizer.kernels.compiling import kernel, kernel_of_short_loops, kernel_part
 from tokenizer.kernels.sentencepiece_rows import ALWAYS
@@ -37,7 +37,7 @@ def _follow(total, out, first, last, model):
 @kernel_part
 def _encode_row(text, w, model, scratch, out, o):
     """See `sentencepiece_rows`."""
-    o, _ = bpe_word(text, 0, w, model, scratch.bpe, out, o, scratch.ends)
+    o, _ = called_bpe_word(text, 0, w, model, scratch.bpe, out, o, scratch.ends)
     return o
 
 

@@ -4,7 +4,7 @@
 import numpy as np
 
 from tokenizer.kernels import word_encoding
-from tokenizer.kernels.bpe import bpe_word, whole_word
+from tokenizer.kernels.bpe import bpe_byte_word, whole_word
 from tokenizer.kernels.bpe_crossings import character_bytes, character_value, may_cross
 from tokenizer.kernels.bpe_pairs import may_join
 from tokenizer.kernels.compiling import kernel, kernel_part
@@ -21,7 +21,7 @@ _THREE_BYTES = 0xE1
 @kernel_part
 def tokenize(word, w, model, model_scratch, out, o, ends):
     """Tokenizes one word; see `word_encoding`."""
-    return bpe_word(word, 0, w, model, model_scratch, out, o, ends)
+    return bpe_byte_word(word, 0, w, model, model_scratch, out, o, ends)
 
 
 @kernel_part
