@@ -49,6 +49,8 @@ class RawTables(NamedTuple):
 
     steps: SentencePieceTables
     known: KnownTables
+    unchanged: npt.NDArray[np.bool_]
+    """bool[0x110000]: characters that stay themselves whatever follows."""
     byte_ids: npt.NDArray[np.int32]
     """int32[256]."""
     unk_id: int
@@ -212,6 +214,7 @@ def raw_tables(normalizer: SentencePieceNormalizer, model: Any) -> RawTables | N
     return RawTables(
         steps=normalizer.tables.steps,
         known=known,
+        unchanged=read_only((images == np.arange(1, N_CODE_POINTS + 1)) & ~begins),
         byte_ids=read_only(np.full(256, -1, np.int32) if byte_ids is None else byte_ids),
         unk_id=-1 if spells else unk_id,
         space_id=single[SPACE],

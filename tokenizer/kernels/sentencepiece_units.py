@@ -328,14 +328,28 @@ def normalize_part(data, at, stop, front, ends_unit, tables, out):
     i = at
     while i < stop:
         begin = i
-        while i < stop and simple[data[np.uint64(i)]] and (i + 1 == stop or data[np.uint64(i + 1)] < 128):
+        while i < stop and simple[data[np.uint64(i)]]:
             out[np.uint64(o)] = data[np.uint64(i)]
             o += 1
             i += 1
+        if i > begin and i < stop and data[np.uint64(i)] >= 128:
+            # It may begin a key with what follows.
+            o -= 1
+            i -= 1
         if i > begin:
             after_space = False
             n_spaces = 0
             continue
+        if data[np.uint64(i)] >= 128 and not steps.begins_kept[data[np.uint64(i)]]:
+            code_point, after = decode_utf8(data, i)
+            if tables.unchanged[np.uint64(code_point)]:
+                while i < after:
+                    out[np.uint64(o)] = data[np.uint64(i)]
+                    o += 1
+                    i += 1
+                after_space = False
+                n_spaces = 0
+                continue
         size = np.int64(0)
         result = np.int64(0)
         mapped = False
