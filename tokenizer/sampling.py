@@ -88,7 +88,7 @@ def encode_sampled(
         rate = model.dropout if sampling.dropout is None else sampling.dropout
         # As models.bpe: HF compares float32 with multiples of 2**-24.
         threshold = int(np.ceil(np.float32(rate or 0) * np.float32(1 << 24)))
-        tables = model.tables._replace(dropout_threshold=threshold)
+        tables = model.dropout_tables._replace(dropout_threshold=threshold)
         out = np.empty(n_bytes * model.max_ids_per_byte + added.size, np.int32)
         words_sampled.drop(words, added, keys, tables, new_bpe_scratch(word_bytes, tables), scratch, out, offsets)
         return Ragged(out[: offsets[-1]], offsets)

@@ -51,8 +51,9 @@ def in_kernel(model: BPE, words: list[bytes], seed: int = -1) -> tuple[list[list
     out, all_ends = np.empty(n_ids, np.int32), np.empty(n_ids, np.int64)
     ends = np.empty(longest * model.max_ids_per_byte, np.int64)
     offsets, unknowns = np.zeros(len(words) + 1, np.int64), np.zeros(len(words), np.bool_)
-    scratch = new_bpe_scratch(longest, model.tables)
-    drop_words(data, stops - lengths, stops, model.tables, scratch, seed, out, ends, all_ends, offsets, unknowns)
+    tables = model.tables if seed < 0 else model.dropout_tables
+    scratch = new_bpe_scratch(longest, tables)
+    drop_words(data, stops - lengths, stops, tables, scratch, seed, out, ends, all_ends, offsets, unknowns)
     found = list(zip(out.tolist(), all_ends.tolist(), strict=True))
     return [found[a:b] for a, b in itertools.pairwise(offsets)], unknowns.tolist()
 

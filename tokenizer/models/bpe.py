@@ -234,20 +234,27 @@ class BPE:
         _, first, of_merge = np.unique(self.merge_ids.products, return_index=True, return_inverse=True)
         return first[of_merge].astype(np.int32)
 
+    @property
+    def is_tied(self) -> bool:
+        """Whether merges that make different tokens are equally good."""
+        return self.merge_ranks is not None and (
+            len(set(self.merge_ranks)) != np.unique(self.merge_ids.products).size
+        )
+
     @functools.cached_property
     def tied_tables(self) -> TiedBPETables | None:
         """The tables where merges that make different tokens are equally good, None where none are."""
-        if self.merge_ranks is None:
-            return None
-        orders = np.asarray(self.merge_ranks, np.uint32)
-        if np.unique(orders).size == np.unique(self.merge_ids.products).size:
-            return None
-        return TiedBPETables(self.tables, orders)
+        return TiedBPETables(self.tables, np.asarray(self.merge_ranks, np.uint32)) if self.is_tied else None
 
     @functools.cached_property
     def tables(self) -> BPETables:
-        """The model lowered to arrays."""
+        """The model lowered to arrays, to encode without dropout."""
         return lower(self)
+
+    @functools.cached_property
+    def dropout_tables(self) -> BPETables:
+        """The same for BPE-dropout, which may make merges that are never made without."""
+        return lower(self, dropping=True)
 
     # The slow twin of the kernels.
 

@@ -18,6 +18,7 @@ from tokenizer.models.bpe_tables import (
     new_bpe_scratch,
     offsets_of,
     pair_table,
+    reachable,
     utf8_words,
     word_table,
 )
@@ -30,26 +31,34 @@ _ALPHABET = np.array([ord(c) for c in BYTE_ALPHABET], np.int32)
 _N_CODE_POINTS = 0x110000
 
 
-def lower(model: "BPE") -> BPETables:
-    """Lowers a model to arrays."""
-    lefts, rights, products = model.merge_ids
-    pairs, bits = pair_table(lefts, rights, model.shared_ranks)
+def lower(model: "BPE", *, dropping: bool = False) -> BPETables:
+    """Lowers a model to arrays; where merges may be dropped, with those too that are not made unless others are."""
     unk_id = -1 if model.unk_token is None else model.vocab.get(model.unk_token, -1)
     byte_symbols = model.byte_symbols
     plain = model.byte_level and not model.prefix and int(byte_symbols[model.symbol_rows].min()) >= 0
+    characters, characters_known = _characters(model)
+    named = np.array([*model.byte_ids, unk_id], np.int64)
+    initial = np.array([*characters_known, *byte_symbols[model.symbol_rows].ravel(), *named], np.int64)
+    initial = initial[initial >= 0]
+    merges = model.merge_ids
+    # Byte tokens, the unknown token and markers may spell what others spell too.
+    is_plain = not (dropping or model.is_tied or model.prefix or model.suffix or np.isin(named, merges).any())
+    found = reachable(merges, initial) if is_plain else None
+    if found is None:
+        pairs, bits = pair_table(merges.lefts, merges.rights, model.shared_ranks)
+    else:
+        merges, pairs, bits = found
     byte_pairs = np.empty(1 << 16 if plain else 0, np.uint32)
     if plain:
         build_byte_pairs(byte_symbols, pairs, bits, byte_pairs)
     crossings, partial, crossed = crossings_of(*_words(model)[:2]) if plain else (np.zeros(0, np.uint64),) * 3
-    characters, characters_known = _characters(model)
-    initial = np.array([*characters_known, *byte_symbols[model.symbol_rows].ravel(), *model.byte_ids, unk_id], np.int64)
     tables = BPETables(
         pairs=pairs,
         pair_bits=bits,
-        products=products,
+        products=merges.products,
         # Merges of one rank may overlap, and lists by rank do not keep them in order.
-        ordered=model.merge_ranks is None and are_ordered(model.merge_ids),
-        joins=joins_of(model.merge_ids, initial[initial >= 0]),
+        ordered=(model.merge_ranks is None or found is not None) and are_ordered(merges),
+        joins=joins_of(merges, initial),
         crossings=crossings,
         partial=partial,
         crossed=crossed,

@@ -10,6 +10,7 @@ import numpy.typing as npt
 from tokenizer.kernels import bpe as kernels
 from tokenizer.kernels import bpe_crossings
 from tokenizer.kernels import bpe_pairs as pairs
+from tokenizer.kernels import bpe_reachable
 from tokenizer.kernels.bpe_merging import MAX_SCANNED
 from tokenizer.kernels.words_tied_bpe import build_ranked_pairs
 
@@ -183,6 +184,38 @@ def pair_table(
             built = build_ranked_pairs(lefts, rights, ranks, slots, bits)
         if built:
             return slots, bits
+    raise ValueError(COLLIDING)
+
+
+def reachable(
+    merges: Merges, initial: npt.NDArray[np.int64]
+) -> tuple[Merges, npt.NDArray[np.uint64], int] | None:
+    """Returns the merges that can ever be made, and their pair table, see kernels.bpe_reachable.
+
+    None where that would be all of them, or it cannot be told.
+
+    Args:
+      merges: best first; where two are equally good, they make the same token.
+      initial: int64[n], ids of the symbols that words begin as; every text has one spelling in these.
+
+    Raises:
+      ValueError: as `pair_table`.
+    """
+    n_makers = np.bincount(merges.products)
+    if n_makers.max(initial=0) <= 1:
+        return None
+    n_ids = 1 + max(int(ids.max(initial=0)) for ids in (*merges, initial))
+    reached = np.empty(merges.products.size, np.int32)
+    least = pair_bits(int(np.count_nonzero(n_makers)))
+    for bits in range(least, least + PAIR_TABLE_TRIES):
+        slots = empty_pairs(bits)
+        strengths, splits = np.full(n_ids, -1), np.empty((2, n_ids), np.int32)
+        n_reached = bpe_reachable.find_reachable(*merges, initial, slots, bits, strengths, splits, reached)
+        if n_reached == bpe_reachable.UNCERTAIN:
+            return None
+        if n_reached >= 0:
+            kept = reached[:n_reached]
+            return Merges(*(ids[kept] for ids in merges)), slots, bits
     raise ValueError(COLLIDING)
 
 
