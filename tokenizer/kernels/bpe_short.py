@@ -91,7 +91,7 @@ def _least(typingctx, keys):
 
 @kernel_part
 def merge_short(n, keys, model, scratch):
-    """Merges n symbols, no more than there are keys, in `scratch.ids`; returns which are left, a bit each, and the end."""
+    """Merges n symbols in `scratch.ids`, no more than there are keys; returns which are left, and the end, as bits."""
     ids = scratch.ids
     slots, bits, products = model.pairs, model.pair_bits, model.products
     left = (_ONE << np.uint64(n + 1)) - _ONE

@@ -237,9 +237,7 @@ class BPE:
     @property
     def is_tied(self) -> bool:
         """Whether merges that make different tokens are equally good."""
-        return self.merge_ranks is not None and (
-            len(set(self.merge_ranks)) != np.unique(self.merge_ids.products).size
-        )
+        return self.merge_ranks is not None and (len(set(self.merge_ranks)) != np.unique(self.merge_ids.products).size)
 
     @functools.cached_property
     def tied_tables(self) -> TiedBPETables | None:

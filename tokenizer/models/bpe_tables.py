@@ -8,9 +8,8 @@ import numpy as np
 import numpy.typing as npt
 
 from tokenizer.kernels import bpe as kernels
-from tokenizer.kernels import bpe_crossings
+from tokenizer.kernels import bpe_crossings, bpe_reachable
 from tokenizer.kernels import bpe_pairs as pairs
-from tokenizer.kernels import bpe_reachable
 from tokenizer.kernels.bpe_merging import MAX_SCANNED
 from tokenizer.kernels.words_tied_bpe import build_ranked_pairs
 
@@ -187,9 +186,7 @@ def pair_table(
     raise ValueError(COLLIDING)
 
 
-def reachable(
-    merges: Merges, initial: npt.NDArray[np.int64]
-) -> tuple[Merges, npt.NDArray[np.uint64], int] | None:
+def reachable(merges: Merges, initial: npt.NDArray[np.int64]) -> tuple[Merges, npt.NDArray[np.uint64], int] | None:
     """Returns the merges that can ever be made, and their pair table, see kernels.bpe_reachable.
 
     None where that would be all of them, or it cannot be told.
