@@ -8,18 +8,8 @@ import numpy as np
 
 from tokenizer.kernels import sentencepiece_rows
 from tokenizer.kernels.bpe import bpe_word, called_bpe_word
-from tokenizer.kernels.bpe_pairs import is_sparse, set_rank
-from tokenizer.kernels.compiling import kernel, kernel_of_short_loops, kernel_part
+from tokenizer.kernels.compiling import kernel_of_short_loops, kernel_part
 from tokenizer.kernels.sentencepiece_rows import ALWAYS
-
-
-@kernel
-def build_ranked_pairs(lefts, rights, ranks, slots, bits):
-    """Fills a pair table as `bpe_pairs.build_pairs` does, with given ranks, int32[n]."""
-    for t in range(lefts.size):
-        if not set_rank(slots, bits, lefts[t], rights[t], ranks[t]):
-            return False
-    return is_sparse(slots, bits)
 
 
 @kernel_part
