@@ -3,7 +3,7 @@
 
 import itertools
 import random
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 import numpy as np
 import pytest
@@ -203,6 +203,35 @@ def test_words_of_any_length_take_the_same_merges(letters: str, ordered: bool) -
             for text in ((letters * n)[:n], "".join(chooser.choice(letters) for _ in range(n)))
         ]
         assert in_kernel(model, column)[0] == [model.tokenize_bytes(word) for word in column]
+
+
+@pytest.mark.parametrize("letters", ["abcd", "aé玫𝖟"])
+@pytest.mark.parametrize("byte_level", [True, False])
+def test_words_around_each_bound_take_the_same_merges(letters: str, byte_level: bool) -> None:
+    # Up to 16 and up to 32 symbols have ways of their own, counted in characters; so has what is longer in bytes.
+    for seed in range(4):
+        chooser = random.Random(f"{letters} {byte_level} {seed}")
+        spelled = "".join(BYTE_ALPHABET[b] for b in letters.encode()) if byte_level else letters
+        tokens = sorted(BYTE_ALPHABET if byte_level else letters)
+        merges = list(itertools.islice(pairs_that_are_new(chooser, sorted(set(spelled)), tokens), 60))
+        model = BPE({t: i for i, t in enumerate(tokens)}, merges, byte_level=byte_level)
+        column = [
+            "".join(chooser.choice(letters) for _ in range(n)).encode()
+            for n in (*range(1, 36), 63, 64, 65)
+            for _ in "12"
+        ]
+        assert in_kernel(model, column)[0] == [model.tokenize_bytes(word) for word in column]
+
+
+def pairs_that_are_new(chooser: random.Random, letters: list[str], tokens: list[str]) -> Iterator[tuple[str, str]]:
+    """Merges of letters and of what earlier ones have made; what they make is added to the tokens."""
+    parts = list(letters)
+    while True:
+        left, right = chooser.choice(parts), chooser.choice(parts)
+        if left + right not in tokens:
+            tokens.append(left + right)
+            parts.append(left + right)
+            yield left, right
 
 
 def naive_tiktoken(ranks: Mapping[bytes, int], word: bytes) -> list[int]:

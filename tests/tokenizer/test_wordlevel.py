@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests import strategies
-from tokenizer.kernels import bpe as kernels
+from tokenizer.kernels.whole_words import look_up_words
 from tokenizer.models.wordlevel import WordLevel
 from tokenizer.ragged import read_only
 
@@ -18,7 +18,7 @@ def in_kernel(model: WordLevel, words: list[str]) -> list[int]:
     stops = np.cumsum(lengths)
     data = read_only(np.frombuffer(b"".join([*encoded, bytes(16)]), np.uint8))
     out = np.empty(len(words), np.int32)
-    kernels.look_up_words(data, stops - lengths, stops, model.tables, out, np.empty(1, np.int64))
+    look_up_words(data, stops - lengths, stops, model.tables, out, np.empty(1, np.int64))
     return out.tolist()
 
 

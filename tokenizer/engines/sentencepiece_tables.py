@@ -310,14 +310,22 @@ def _vocabulary(model: Any) -> _Vocabulary | None:
     return _Vocabulary(single, pieces, int(tables.unk_id), tables.byte_ids if spells else None, n_ids)
 
 
-def _images(
-    normalizer: SentencePieceNormalizer,
-) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.bool_], npt.NDArray[np.uint8], npt.NDArray[np.int32]] | None:
-    """Returns what code points turn into, which ones begin longer keys, and what ASCII bytes are, see KnownTables.
+class _Images(NamedTuple):
+    """What a normalizer makes of single characters."""
 
-    One more than the only character that a code point turns into whatever its neighbours, 0 where there is none. Last
-    the `firsts` of `kernels.describe_charsmap`.
-    """
+    images: npt.NDArray[np.int32]
+    """int32[0x110000]: one more than the only character that a code point turns into whatever its neighbours, 0 where
+    there is none."""
+    begins: npt.NDArray[np.bool_]
+    """bool[0x110000]: which ones begin longer keys."""
+    kinds: npt.NDArray[np.uint8]
+    """uint8[256]: what ASCII bytes are, see KnownTables."""
+    firsts: npt.NDArray[np.int32]
+    """int32[n, 2], see kernels.sentencepiece_units.describe_charsmap."""
+
+
+def _images(normalizer: SentencePieceNormalizer) -> _Images | None:
+    """Returns None for normalizers that the kernels have no tables for."""
     steps = normalizer.tables.steps
     images = np.arange(1, N_CODE_POINTS + 1, dtype=np.int32)
     dependent, begins = np.zeros(N_CODE_POINTS, np.bool_), np.zeros(N_CODE_POINTS, np.bool_)
@@ -351,4 +359,4 @@ def _images(
     images[dependent] = 0
     images[[0, ord(SPACE)]] = 0
     images[kinds[:128].nonzero()[0]] = ord(SPACE) + 1
-    return images, begins, kinds, firsts
+    return _Images(images, begins, kinds, firsts)

@@ -101,19 +101,19 @@ def set_rank(slots, bits, left, right, rank):
 
 
 @kernel
-def build_pairs(lefts, rights, slots, bits):
-    """Fills the pair table; the rank of a pair is its index, of equal pairs the last counts.
+def build_pairs(lefts, rights, ranks, slots, bits):
+    """Fills the pair table; of equal pairs the last counts.
 
     Args:
-      lefts, rights: int32[n], n < 2**24.
+      lefts, rights, ranks: int32[n], ranks below `NO_RANK`.
       slots: uint64[2**bits + a few], all ones. The last stays empty, it ends every search.
       bits: at least MIN_PAIR_BITS.
 
     Returns:
       False where it must be tried again with more bits.
     """
-    for rank in range(lefts.size):
-        if not set_rank(slots, bits, lefts[rank], rights[rank], rank):
+    for k in range(lefts.size):
+        if not set_rank(slots, bits, lefts[k], rights[k], ranks[k]):
             return False
     return is_sparse(slots, bits)
 

@@ -4,11 +4,12 @@
 import numpy as np
 
 from tokenizer.kernels import word_encoding
-from tokenizer.kernels.bpe import bpe_byte_word, whole_word
+from tokenizer.kernels.bpe import bpe_byte_word
 from tokenizer.kernels.bpe_crossings import character_bytes, character_value, may_cross
 from tokenizer.kernels.bpe_pairs import may_join
 from tokenizer.kernels.compiling import kernel, kernel_part
 from tokenizer.kernels.utf8 import decode_utf8
+from tokenizer.kernels.whole_words import whole_word
 from tokenizer.kernels.word_table import SHORT_WORD_BYTES
 
 _LONGEST_UNCUT = 6

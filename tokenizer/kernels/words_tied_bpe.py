@@ -8,18 +8,9 @@ import numpy as np
 
 from tokenizer.kernels import word_encoding
 from tokenizer.kernels.bpe_merging import link, merge_at
-from tokenizer.kernels.bpe_pairs import NO_RANK, is_sparse, pair_rank, set_rank
+from tokenizer.kernels.bpe_pairs import NO_RANK, pair_rank
 from tokenizer.kernels.compiling import kernel, kernel_part
 from tokenizer.kernels.heap import pop, push
-
-
-@kernel
-def build_ranked_pairs(lefts, rights, ranks, slots, bits):
-    """Fills the pair table as `bpe_pairs.build_pairs` does, with ranks int32[n] of the caller's."""
-    for i in range(lefts.size):
-        if not set_rank(slots, bits, lefts[i], rights[i], ranks[i]):
-            return False
-    return is_sparse(slots, bits)
 
 
 @kernel_part
@@ -39,7 +30,7 @@ def _offer(n, model, orders, scratch, i, size):
 def _symbols(word, w, model, scratch):
     """Fills `scratch.ids` and `scratch.stops`; returns their number, and whether a character was unknown.
 
-    A run of unknown characters is one unknown token; byte tokens do not end it, as in `bpe._initial_symbols`.
+    A run of unknown characters is one unknown token; byte tokens do not end it, as in `bpe_symbols.initial_symbols`.
     """
     n = 0
     unknown = False

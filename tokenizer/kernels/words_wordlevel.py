@@ -2,8 +2,8 @@
 """WordLevel over words that something else has found."""
 
 from tokenizer.kernels import word_encoding
-from tokenizer.kernels.bpe import wordlevel_word
 from tokenizer.kernels.compiling import kernel, kernel_part
+from tokenizer.kernels.whole_words import wordlevel_word
 
 
 @kernel_part

@@ -11,8 +11,8 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import numpy.typing as npt
 
-from tokenizer.kernels import bpe as kernels
 from tokenizer.kernels.bpe_pairs import NO_RANK
+from tokenizer.kernels.bpe_symbols import CONTINUES, ENDS
 from tokenizer.models import bpe_twin
 from tokenizer.models.bpe_lowering import lower
 from tokenizer.models.bpe_ranks import MergesOfIds, merges_of_ranks
@@ -178,13 +178,13 @@ class BPE:
     @property
     def symbol_rows(self) -> list[int]:
         """The rows of symbol tables that are used: places in a word where symbols look different."""
-        continues = [0, kernels.CONTINUES] if self.prefix else [0]
-        return continues + [kernels.ENDS | row for row in continues] if self.suffix else continues
+        continues = [0, CONTINUES] if self.prefix else [0]
+        return continues + [ENDS | row for row in continues] if self.suffix else continues
 
     def spelled(self, character: str, row: int) -> str:
         """Returns what a character looks like at a place of a word, CONTINUES | ENDS."""
-        before = self.prefix if row & kernels.CONTINUES else ""
-        return before + character + (self.suffix if row & kernels.ENDS else "")
+        before = self.prefix if row & CONTINUES else ""
+        return before + character + (self.suffix if row & ENDS else "")
 
     @functools.cached_property
     def byte_symbols(self) -> npt.NDArray[np.int32]:
@@ -234,7 +234,7 @@ class BPE:
         _, first, of_merge = np.unique(self.merge_ids.products, return_index=True, return_inverse=True)
         return first[of_merge].astype(np.int32)
 
-    @property
+    @functools.cached_property
     def is_tied(self) -> bool:
         """Whether merges that make different tokens are equally good."""
         return self.merge_ranks is not None and (len(set(self.merge_ranks)) != np.unique(self.merge_ids.products).size)

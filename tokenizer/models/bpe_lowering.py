@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
-from tokenizer.kernels import bpe as kernels
 from tokenizer.kernels.bpe_pairs import build_byte_pairs
+from tokenizer.kernels.bpe_symbols import CONTINUES, ENDS
+from tokenizer.kernels.bpe_vocabulary import find_unmerged
 from tokenizer.models.bpe_ranks import MergesOfIds
 from tokenizer.models.bpe_tables import (
     WORD_PADDING,
@@ -92,8 +93,8 @@ def _characters(model: "BPE") -> tuple[npt.NDArray[np.int32], list[int]]:
     characters = np.zeros((rows[-1] + 1, _N_CODE_POINTS), np.int32)
     initial = []
     for row in rows:
-        before = model.prefix if row & kernels.CONTINUES else ""
-        after = model.suffix if row & kernels.ENDS else ""
+        before = model.prefix if row & CONTINUES else ""
+        after = model.suffix if row & ENDS else ""
         n = len(before) + 1 + len(after)
         for token, token_id in model.vocab.items():
             if len(token) == n and token.startswith(before) and token.endswith(after):
@@ -117,7 +118,7 @@ def _with_whole_words(model: "BPE", tables: BPETables) -> BPETables:
         unmerged = np.empty(ids.size, np.bool_)
         n_ids = longest * model.max_ids_per_byte
         out, ends = np.empty(n_ids, np.int32), np.empty(n_ids, np.int64)
-        kernels.find_unmerged(values, offsets, ids, tables, scratch, out, ends, unmerged)
+        find_unmerged(values, offsets, ids, tables, scratch, out, ends, unmerged)
     values = np.append(values[:-WORD_PADDING][np.repeat(unmerged, lengths)], np.zeros(WORD_PADDING, np.uint8))
     lengths, ids = lengths[unmerged], ids[unmerged]
     slots, pool = word_table(values, offsets_of(lengths), ids)

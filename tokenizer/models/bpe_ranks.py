@@ -7,7 +7,7 @@ from typing import overload
 import numpy as np
 import numpy.typing as npt
 
-from tokenizer.kernels import bpe as kernels
+from tokenizer.kernels.bpe_vocabulary import recover_merges
 from tokenizer.models.bpe_tables import (
     COLLIDING,
     PAIR_TABLE_TRIES,
@@ -66,7 +66,7 @@ def merges_of_ranks(
     scratch = new_bpe_scratch(int(lengths.max()), no_merges)
     for bits in range(pair_bits(ids.size), pair_bits(ids.size) + PAIR_TABLE_TRIES):
         tables = no_merges._replace(pairs=empty_pairs(bits), pair_bits=bits)
-        if kernels.recover_merges(values, offsets, ranks, by_length, tables, scratch, lefts, rights):
+        if recover_merges(values, offsets, ranks, by_length, tables, scratch, lefts, rights):
             made = by_rank[lefts[by_rank] >= 0]
             return Merges(lefts[made], rights[made], ids[made].astype(np.int32))
     raise ValueError(COLLIDING)

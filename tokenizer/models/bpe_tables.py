@@ -7,11 +7,10 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from tokenizer.kernels import bpe as kernels
 from tokenizer.kernels import bpe_crossings, bpe_reachable
 from tokenizer.kernels import bpe_pairs as pairs
 from tokenizer.kernels.bpe_merging import MAX_SCANNED
-from tokenizer.kernels.words_tied_bpe import build_ranked_pairs
+from tokenizer.kernels.whole_words import build_words
 
 WORD_PADDING = 16
 """Bytes that kernels may read beyond the start of a word."""
@@ -21,7 +20,7 @@ class BPETables(NamedTuple):
     """A BPE model as the kernels read it."""
 
     pairs: npt.NDArray[np.uint64]
-    """uint64: the pair table, see kernels.bpe."""
+    """uint64: the pair table, see kernels.bpe_pairs."""
     pair_bits: int
     products: npt.NDArray[np.int32]
     """int32[n_merges]: the id that each merge makes; the rank of a merge is its index."""
@@ -40,7 +39,7 @@ class BPETables(NamedTuple):
     plain_bytes: bool
     """Whether a word's bytes are all symbols, and the same wherever they stand but at its end."""
     byte_symbols: npt.NDArray[np.int32]
-    """int32[4, 256]: id of each byte by where it stands (kernels.bpe.CONTINUES | ENDS), -1 for none; byte-level
+    """int32[4, 256]: id of each byte by where it stands (kernels.bpe_symbols.CONTINUES | ENDS), -1 for none; byte-level
     only."""
     byte_pairs: npt.NDArray[np.uint32]
     """uint32[65536]: for plain bytes, rank << 8 of each two, all ones where they do not merge."""
@@ -135,7 +134,7 @@ def word_table(
     lengths = np.diff(offsets)
     slots = np.zeros((1 << (2 * ids.size).bit_length(), 4), np.int64)
     pool = np.zeros(int(lengths[lengths > 16].sum()), np.uint8)
-    kernels.build_words(values, offsets, ids, slots, pool)
+    build_words(values, offsets, ids, slots, pool)
     return slots, pool
 
 
@@ -175,13 +174,11 @@ def pair_table(
       ValueError: if it would have to be much larger than merges from training need.
     """
     least = pair_bits(lefts.size)
+    if ranks is None:
+        ranks = np.arange(lefts.size, dtype=np.int32)
     for bits in range(least, least + PAIR_TABLE_TRIES):
         slots = empty_pairs(bits)
-        if ranks is None:
-            built = pairs.build_pairs(lefts, rights, slots, bits)
-        else:
-            built = build_ranked_pairs(lefts, rights, ranks, slots, bits)
-        if built:
+        if pairs.build_pairs(lefts, rights, ranks, slots, bits):
             return slots, bits
     raise ValueError(COLLIDING)
 

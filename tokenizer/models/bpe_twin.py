@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tokenizer.kernels.bpe import CONTINUES, ENDS
+from tokenizer.kernels.bpe_symbols import CONTINUES, ENDS
 
 if TYPE_CHECKING:
     from tokenizer.models.bpe import BPE

@@ -1,0 +1,203 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a word is before the first merge of BPE: a symbol for every character or byte, unknown ones as in HF."""
+
+import numpy as np
+
+from tokenizer.kernels.bpe_pairs import NO_KEY, pair_rank
+from tokenizer.kernels.bpe_short import with_key
+from tokenizer.kernels.compiling import count_ones, kernel_part, load_u64
+from tokenizer.kernels.utf8 import HIGH_BITS, decode_utf8
+
+# Rows of `model.characters` and `model.byte_symbols`: what a symbol looks like depends on where it stands.
+CONTINUES, ENDS = 1, 2
+
+
+@kernel_part
+def _add_symbol(scratch, n, symbol, stop, w):
+    scratch.ids[n] = symbol
+    scratch.stops[n] = min(stop, w)
+    return n + 1
+
+
+@kernel_part
+def _byte_tokens(data, at, stop, row, model, scratch, n, end, w):
+    """Appends the byte tokens of one unknown character, marker included; returns the new n, -1 where some are missing.
+
+    As in HF each takes a byte of the word, those of a marker too.
+    """
+    n_prefix = model.prefix.size if row & CONTINUES else 0
+    n_suffix = model.suffix.size if row & ENDS else 0
+    spelled = stop - at
+    if model.byte_level:
+        spelled = 1 if model.alphabet[data[at]] < 0x80 else 2
+    for q in range(n_prefix + spelled + n_suffix):
+        if q < n_prefix:
+            byte = model.prefix[q]
+        elif q >= n_prefix + spelled:
+            byte = model.suffix[q - n_prefix - spelled]
+        elif not model.byte_level:
+            byte = data[at + q - n_prefix]
+        elif spelled == 1:
+            byte = np.uint8(model.alphabet[data[at]])
+        elif q == n_prefix:
+            byte = np.uint8(0xC0 | model.alphabet[data[at]] >> 6)
+        else:
+            byte = np.uint8(0x80 | (model.alphabet[data[at]] & 0x3F))
+        if model.byte_ids[byte] < 0:
+            return -1
+        if not model.byte_level or q == 0:
+            end += 1
+        n = _add_symbol(scratch, n, model.byte_ids[byte], end, w)
+    return n
+
+
+@kernel_part
+def initial_symbols(data, at, w, model, scratch):
+    """Fills `scratch.ids` and `scratch.stops`; returns `(number of symbols, whether a character was unknown)`.
+
+    What HF does with unknown characters, to the letter: an unknown token waits until a known character or the end of
+    the word, and byte tokens do not make it come first; a character dropped for want of an unknown token takes no
+    place.
+    """
+    n = 0
+    end = 0
+    waiting = 0
+    unknown = False
+    i = 0
+    while i < w:
+        first = np.int64(data[at + i])
+        stop = i + 1
+        if not model.byte_level and first >= 0x80:
+            code_point = first & (0x1F if first < 0xE0 else 0x0F if first < 0xF0 else 0x07)
+            while stop < w and (data[at + stop] & 0xC0) == 0x80:
+                code_point = code_point << 6 | np.int64(data[at + stop] & 0x3F)
+                stop += 1
+        else:
+            code_point = first
+        row = CONTINUES if i > 0 and model.prefix.size > 0 else 0
+        if stop == w and model.suffix.size > 0:
+            row |= ENDS
+        if model.byte_level:
+            symbol = np.int64(model.byte_symbols[row, code_point])
+        else:
+            symbol = np.int64(model.characters[row, code_point]) - 1
+        if symbol >= 0:
+            if waiting:
+                end += waiting
+                waiting = 0
+                n = _add_symbol(scratch, n, model.unk_id, end, w)
+            end += stop - i
+            n = _add_symbol(scratch, n, symbol, end, w)
+        else:
+            fallen = -1
+            if model.byte_fallback:
+                fallen = _byte_tokens(data, at + i, at + stop, row, model, scratch, n, end, w)
+            if fallen >= 0:
+                end += 1 if model.byte_level else fallen - n
+                n = fallen
+            else:
+                unknown = True
+                if model.unk_id >= 0:
+                    if waiting and not model.fuse_unk:
+                        end += waiting
+                        waiting = 0
+                        n = _add_symbol(scratch, n, model.unk_id, end, w)
+                    waiting += stop - i
+        i = stop
+    if waiting:
+        n = _add_symbol(scratch, n, model.unk_id, end + waiting, w)
+    return n, unknown
+
+
+@kernel_part
+def _plain_symbol(data, i, model):
+    """Returns the symbol of the character at `i`, negative where it is none, and where the character ends."""
+    code_point = np.int64(data[np.uint64(i)])
+    i += 1
+    if code_point >= 0x80:
+        code_point, i = decode_utf8(data, i - 1)
+    return np.int64(model.characters[0, np.uint64(code_point)]) - 1, i
+
+
+@kernel_part
+def plain_symbols(data, at, w, model, scratch):
+    """Fills symbols, links and keys for a word whose characters are all symbols; returns how many, 0 if one is not."""
+    ids, keys = scratch.ids, scratch.keys
+    n = np.uint64(0)  # as all places here: so that none can be taken for one from the end
+    place = np.uint64(0)
+    left = np.int64(0)
+    i = np.int64(at)
+    while i < at + w:
+        symbol, i = _plain_symbol(data, i, model)
+        if symbol < 0:
+            return np.int64(0)
+        ids[n] = symbol
+        scratch.stops[n] = i - at
+        scratch.nexts[n] = n + np.uint64(1)
+        scratch.previous[n] = np.int64(n) - 1
+        # The first is overwritten by the second, or by no key.
+        keys[place] = pair_rank(model.pairs, model.pair_bits, left, symbol) << np.uint32(8) | np.uint32(place)
+        left = symbol
+        place = n
+        n += np.uint64(1)
+    scratch.previous[n] = place
+    # These, and then to the end of eight.
+    while place < n or place & np.uint64(7) != np.uint64(0):
+        keys[place] = NO_KEY
+        place += np.uint64(1)
+    return np.int64(n)
+
+
+@kernel_part
+def _continuing(eight):
+    """Returns the high bit of every byte that continues a character: that begins with 10."""
+    return eight & ~(eight << np.uint64(1)) & HIGH_BITS
+
+
+@kernel_part
+def n_characters(data, at, w):
+    """Returns how many characters the eight bytes or more of `data[at:at + w]` are."""
+    n = np.int64(w)
+    for q in range(at, at + w - 7, 8):
+        n -= count_ones(_continuing(load_u64(data, q)))
+    if w & 7 != 0:
+        n -= count_ones(_continuing(load_u64(data, at + w - 8)) >> np.uint64(64 - 8 * (w & 7)))
+    return n
+
+
+@kernel_part
+def short_symbols(data, at, w, keys, model, scratch):
+    """As `plain_symbols`, for a word of no more characters than there are keys; returns `(how many, keys)`."""
+    ids = scratch.ids
+    n = np.uint64(0)
+    left = np.int64(0)
+    i = np.int64(at)
+    while i < at + w:
+        symbol, i = _plain_symbol(data, i, model)
+        if symbol < 0:
+            return np.int64(0), keys
+        ids[n] = symbol
+        scratch.stops[n] = i - at
+        if n > np.uint64(0):
+            place = n - np.uint64(1)
+            key = pair_rank(model.pairs, model.pair_bits, left, symbol) << np.uint32(8) | np.uint32(place)
+            keys = with_key(keys, place, key)
+        left = symbol
+        n += np.uint64(1)
+    return np.int64(n), keys
+
+
+@kernel_part
+def short_bytes(data, at, w, keys, model, scratch):
+    """As `short_symbols`, for a model whose symbols are all bytes, wherever they stand; returns the keys."""
+    left = np.int64(data[at])
+    scratch.ids[0] = model.byte_symbols[0, left]
+    scratch.stops[0] = 1
+    for q in range(1, w):
+        right = np.int64(data[at + q])
+        place = np.uint64(q - 1)
+        scratch.ids[q] = model.byte_symbols[0, right]
+        scratch.stops[q] = q + 1
+        keys = with_key(keys, place, model.byte_pairs[left << 8 | right] | np.uint32(place))
+        left = right
+    return keys

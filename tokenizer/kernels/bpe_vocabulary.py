@@ -1,0 +1,59 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What models.bpe asks of a vocabulary: how each token is made, and which ones merging does not give back."""
+
+import numpy as np
+
+from tokenizer.kernels.bpe import bpe_word
+from tokenizer.kernels.bpe_merging import MAX_SCANNED, link, merge_long, merge_scanning, set_keys
+from tokenizer.kernels.bpe_pairs import is_sparse, set_rank
+from tokenizer.kernels.compiling import kernel
+
+
+@kernel
+def recover_merges(values, offsets, ranks, order, model, scratch, lefts, rights):
+    """Finds the pair that makes each token of a tiktoken vocabulary, of which there is at most one.
+
+    A token is made of the two parts that are left when everything shorter in it has merged: what happens within its
+    bytes does not depend on what is around them. So tokens are gone through by length, and `model.pairs` is filled on
+    the way.
+
+    Args:
+      values, offsets: uint8[n_bytes + 16] and int64[n + 1], the tokens; ranks: int32[n], the place of each by id.
+      order: int64[n], the tokens by length.
+      model: `models.bpe.BPETables` with products, and no pairs yet but room for n.
+      lefts, rights: int32[n], filled; -1 for single bytes and for tokens that merging never makes.
+
+    Returns:
+      False where the table of pairs must be tried again with more bits.
+    """
+    for t in order:
+        lefts[t] = -1
+        rights[t] = -1
+        at = offsets[t]
+        w = offsets[t + 1] - at
+        if w < 2:
+            continue
+        for q in range(w):
+            scratch.ids[q] = model.byte_symbols[0, values[at + q]]
+        link(0, w, scratch)
+        if w <= MAX_SCANNED:
+            set_keys(0, w, model, scratch)
+            merge_scanning(0, w, model, scratch)
+        else:
+            merge_long(0, w, model, scratch)
+        middle = np.int64(scratch.nexts[0])
+        if middle < w and scratch.nexts[middle] == w:
+            lefts[t] = scratch.ids[0]
+            rights[t] = scratch.ids[middle]
+            if not set_rank(model.pairs, model.pair_bits, lefts[t], rights[t], ranks[t]):
+                return False
+    return is_sparse(model.pairs, model.pair_bits)
+
+
+@kernel
+def find_unmerged(values, offsets, ids, model, scratch, out, ends, unmerged):
+    """Marks in bool[n] the entries that merging does not give back as themselves; arguments as for `bpe_word`."""
+    for t in range(ids.size):
+        at = offsets[t]
+        o, _ = bpe_word(values, at, offsets[t + 1] - at, model, scratch, out, 0, ends)
+        unmerged[t] = o != 1 or out[0] != ids[t]

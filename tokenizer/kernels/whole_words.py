@@ -1,0 +1,61 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Words that are tokens as a whole: all of a WordLevel vocabulary, and what BPE looks up before it merges."""
+
+import numpy as np
+
+from tokenizer.kernels.compiling import kernel, kernel_part
+from tokenizer.kernels.word_table import VALUE, find, insert, word_key
+
+
+@kernel
+def build_words(values, offsets, ids, slots, pool):
+    """Fills a word table with entries, none empty, no two equal.
+
+    Args:
+      values, offsets: uint8[n_bytes + 16] and int64[n + 1]; ids: int32[n].
+      slots: int64[power of two, more than n; 4], zeros; pool: uint8 with room for all entries of more than 16 bytes.
+    """
+    used = 0
+    for t in range(ids.size):
+        at = offsets[t]
+        w = offsets[t + 1] - at
+        k0, k1 = word_key(values, at, w)
+        j, _ = find(slots, pool, values, at, w, k0, k1)
+        used = insert(slots, pool, used, j, values, at, w, k0, k1)
+        slots[j, VALUE] = ids[t]
+
+
+@kernel_part
+def whole_word(data, at, w, slots, pool):
+    """Returns the id of the word `data[at:at + w]`, -1 where it is no entry; readable 16 bytes beyond `at`."""
+    k0, k1 = word_key(data, at, w)
+    j, found = find(slots, pool, data, at, w, k0, k1)
+    return slots[j, VALUE] if found else np.int64(-1)
+
+
+@kernel
+def called_whole_word(data, at, w, slots, pool):
+    """`whole_word` for rare words: a call, so that it is not in the way of others."""
+    return whole_word(data, at, w, slots, pool)
+
+
+@kernel_part
+def put_word(token, w, out, o, ends):
+    """Writes the id of a word of w bytes that is one token; returns the new o."""
+    out[o] = token
+    ends[0] = w
+    return o + 1
+
+
+@kernel_part
+def wordlevel_word(data, at, w, model, out, o, ends):
+    """Writes the id of the word `data[at:at + w]` to `out[o]`; model: `WordLevelTables`, the rest as in `bpe_word`."""
+    token = whole_word(data, at, w, model.slots, model.pool)
+    return put_word(model.unk_id if token < 0 else token, w, out, o, ends), token < 0
+
+
+@kernel
+def look_up_words(data, starts, stops, model, out, ends):
+    """Looks words up one after the other in a WordLevel vocabulary, as `tokenize_words` does; ends: int64[1]."""
+    for t in range(starts.size):
+        wordlevel_word(data, starts[t], stops[t] - starts[t], model, out, t, ends)
