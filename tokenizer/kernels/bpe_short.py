@@ -14,10 +14,10 @@ from numba.extending import intrinsic
 
 from tokenizer.kernels.bpe_pairs import LEAST_NO_KEY, NO_KEY, NO_PAIR, pair_of, rank_of
 from tokenizer.kernels.compiling import kernel_part, leading_zeros, trailing_zeros
+from tokenizer.kernels.vectors import I32, all_of, constant, spread
 
 MAX_SHORT, MAX_MEDIUM = 16, 32
 """Symbols that there are vectors for: most words have no more than sixteen, and half a vector is half the work."""
-_I32 = ir.IntType(32)
 _ONE = np.uint64(1)
 
 
@@ -32,12 +32,12 @@ class _Keys(types.Type):
 @register_default(_Keys)
 class _KeysModel(models.PrimitiveModel):
     def __init__(self, manager, kind):
-        super().__init__(manager, kind, ir.VectorType(_I32, kind.n))
+        super().__init__(manager, kind, ir.VectorType(I32, kind.n))
 
 
 def _no_keys(n):
     def codegen(context, builder, signature, args):
-        return ir.Constant(ir.VectorType(_I32, n), [int(NO_KEY)] * n)
+        return all_of(I32, n, int(NO_KEY))
 
     return _Keys(n)(), codegen
 
@@ -60,16 +60,8 @@ def with_key(typingctx, keys, place, key):
     n = keys.n
 
     def codegen(context, builder, signature, args):
-        vector = ir.VectorType(_I32, n)
-
-        def everywhere(value):
-            one = builder.insert_element(ir.Constant(vector, ir.Undefined), value, ir.Constant(_I32, 0))
-            return builder.shuffle_vector(one, ir.Constant(vector, ir.Undefined), ir.Constant(vector, [0] * n))
-
-        here = builder.icmp_unsigned(
-            "==", everywhere(builder.trunc(args[1], _I32)), ir.Constant(vector, list(range(n)))
-        )
-        return builder.select(here, everywhere(args[2]), args[0])
+        here = builder.icmp_unsigned("==", spread(builder, builder.trunc(args[1], I32), n), constant(I32, range(n)))
+        return builder.select(here, spread(builder, args[2], n), args[0])
 
     return keys(keys, types.uint64, types.uint32), codegen
 
@@ -81,7 +73,7 @@ def _least(typingctx, keys):
     def codegen(context, builder, signature, args):
         reduce = cgutils.get_or_insert_function(
             builder.module,
-            ir.FunctionType(_I32, [args[0].type]),
+            ir.FunctionType(I32, [args[0].type]),
             f"llvm.vector.reduce.umin.v{keys.n}i32",
         )
         return builder.call(reduce, args)

@@ -5,12 +5,12 @@ The parts are those that `sentencepiece_units.part_stop` finds one after another
 """
 
 import numpy as np
-from llvmlite import ir
 from numba.core import types
 from numba.extending import intrinsic
 
 from tokenizer.kernels.compiling import kernel_part, leading_zeros, load_u64, trailing_zeros
 from tokenizer.kernels.sentencepiece_units import IS_DEPENDENT, is_apart
+from tokenizer.kernels.vectors import I8, all_of, bits, load_bytes
 
 BLOCK_READS = 64
 # What the masks of a block say: which bytes are spaces, tabs, line feeds, carriage returns, spaces or controls, not
@@ -36,14 +36,11 @@ def _classify(typingctx, array, index):
     """Returns masks of the 64 bytes at an index, by the names above."""
 
     def codegen(context, builder, signature, args):
-        byte, block = ir.IntType(8), ir.VectorType(ir.IntType(8), 64)
-
         def every(value):
-            return ir.Constant(block, [value] * 64)
+            return all_of(I8, 64, value)
 
         data = context.make_array(signature.args[0])(context, builder, args[0]).data
-        address = builder.gep(builder.bitcast(data, byte.as_pointer()), [args[1]])
-        text = builder.load(builder.bitcast(address, block.as_pointer()), align=1)
+        text = load_bytes(builder, builder.gep(data, [args[1]]), 64)
         masks = [builder.icmp_unsigned("==", text, every(value)) for value in (0x20, *BLOCK_BYTES)]
         below = builder.icmp_unsigned("<", text, every(0x21))
         masks.append(builder.or_(below, builder.icmp_unsigned("==", text, every(0x7F))))
@@ -52,8 +49,7 @@ def _classify(typingctx, array, index):
         lower = builder.or_(text, every(0x20))
         masks.append(builder.icmp_unsigned("<", builder.sub(lower, every(ord("a"))), every(26)))
         masks.append(builder.icmp_unsigned("<", builder.sub(text, every(ord("0"))), every(10)))
-        bits = [builder.bitcast(mask, ir.IntType(64)) for mask in masks]
-        return context.make_tuple(builder, signature.return_type, bits)
+        return context.make_tuple(builder, signature.return_type, [bits(builder, mask) for mask in masks])
 
     return types.UniTuple(types.uint64, 9)(array, types.int64), codegen
 

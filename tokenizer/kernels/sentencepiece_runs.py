@@ -9,43 +9,114 @@ from llvmlite import ir
 from numba.core import types
 from numba.extending import intrinsic
 
-from tokenizer.kernels.compiling import kernel_part, load_u64
-from tokenizer.kernels.sentencepiece_blocks import code_point_at
+from tokenizer.kernels.compiling import count_ones, kernel_part, trailing_zeros, unlikely
 from tokenizer.kernels.sentencepiece_units import (
     IS_ALONE,
     IS_CONTROL,
     IS_DEPENDENT,
     IS_SEPARATOR,
-    is_unknown,
-    joined,
+    JOIN_BITS,
+    UNKNOWN,
+    UNKNOWN_MASK,
 )
-from tokenizer.kernels.utf8 import HIGH_BITS
+from tokenizer.kernels.vectors import I8, I32, I64, all_of, bits, gather, load_bytes, pick, spread
 
 # What `notes` holds from its beginning on, for every place where a part may begin: the entry of the character there, or
 # the ids of the part, as a slot has them; how many these are; the byte where it begins, and one more for the end.
 COUNTS, PLACES = np.uint64(64), np.uint64(128)
 _ONE = np.uint64(1)
+_ALL = ~np.uint64(0)
+
+_N = 16
+"""Characters that `_next_characters` looks at."""
+_KNOWN_BYTES = 57
+"""Of 64 bytes so many are followed by seven others of them, so that it can be seen whether eight bytes of ASCII begin
+there. Fourteen characters are no longer."""
+_LAST_CODE_POINT = 0x10FFFF
 
 
 @intrinsic
-def _flags(typingctx, entries, index):
-    """Returns masks of which of 16 entries from an index on are alone, dependent, separators, controls, have no id."""
+def _next_characters(typingctx, data, at, before, characters, joins, notes, n):
+    """Notes the entries of 16 characters, and where each and the one behind them begin.
+
+    The entries of the neighbours are read together, whatever the lengths of the characters: a loop over characters
+    takes one as soon as it is known where the last one ends.
+
+    Args:
+      data, at: uint8, readable 68 bytes from `at` on, where a character begins.
+      before: the entry of the character before.
+      characters, joins: of KnownTables.
+      notes, n: as in `run_parts`; what is noted begins at place n.
+
+    Returns:
+      How many bytes the characters have. Then masks of the next 64 bytes: where characters begin, which are not ASCII.
+      Then masks of the characters: which are alone, dependent, separators, controls; have no id; are unknown; are
+      joined with the one before.
+    """
 
     def codegen(context, builder, signature, args):
-        block = ir.VectorType(ir.IntType(64), 16)
-        data = context.make_array(signature.args[0])(context, builder, args[0]).data
-        address = builder.bitcast(builder.gep(data, [args[1]]), block.as_pointer())
-        values = builder.load(address, align=8)
-        masks = [
-            builder.icmp_unsigned(
-                "!=", builder.and_(values, ir.Constant(block, [flag] * 16)), ir.Constant(block, [0] * 16)
-            )
-            for flag in (IS_ALONE, IS_DEPENDENT, IS_SEPARATOR, IS_CONTROL, -1 << 63)
-        ]
-        bits = [builder.zext(builder.bitcast(mask, ir.IntType(16)), ir.IntType(64)) for mask in masks]
-        return context.make_tuple(builder, signature.return_type, bits)
+        _, at, before, _, _, _, n = args
+        data, characters, joins, notes = (
+            context.make_array(signature.args[k])(context, builder, args[k]).data for k in (0, 3, 4, 5)
+        )
+        text = builder.gep(data, [at])
+        block = load_bytes(builder, text, 64)
+        high = bits(builder, builder.icmp_signed("<", block, all_of(I8, 64, 0)))
+        begins = bits(builder, builder.icmp_signed(">=", block, all_of(I8, 64, 0xC0 - 0x100)))
 
-    return types.UniTuple(types.uint64, 5)(entries, types.uint64), codegen
+        # Four bytes from each beginning on.
+        noted = builder.gep(notes, [n])
+        places = builder.gep(noted, [I64(int(PLACES))])
+        four = ir.Constant(ir.VectorType(I32, _N), ir.Undefined)
+        left = begins
+        for k in range(_N + 1):
+            offset = builder.cttz(left, ir.Constant(ir.IntType(1), 0))
+            left = builder.and_(left, builder.sub(left, I64(1)))
+            builder.store(builder.add(at, offset), builder.gep(places, [I64(k)]))
+            if k < _N:
+                word = builder.bitcast(builder.gep(text, [offset]), I32.as_pointer())
+                four = builder.insert_element(four, builder.load(word, align=1), I32(k))
+
+        def every(value):
+            return all_of(I32, _N, value)
+
+        def shifted(values, count):
+            return builder.lshr(values, every(count))
+
+        def only(values, kept):
+            return builder.and_(values, every(kept))
+
+        # As many bytes as the first one says, six bits from each but the first.
+        lead = only(four, 0xFF)
+        points = read = lead
+        for least, shift, kept in ((0x80, 8, 0x7FF), (0xE0, 16, 0xFFFF), (0xF0, 24, 0x1FFFFF)):
+            read = builder.or_(builder.shl(read, every(6)), only(shifted(four, shift), 0x3F))
+            points = builder.select(builder.icmp_unsigned(">=", lead, every(least)), only(read, kept), points)
+        # What is behind the row may be anything.
+        is_one = builder.icmp_unsigned("<=", points, every(_LAST_CODE_POINT))
+        entries = gather(builder, characters, builder.select(is_one, points, every(0)), I64)
+        builder.store(entries, builder.bitcast(noted, entries.type.as_pointer()), align=8)
+
+        # As `sentencepiece_units.joined`.
+        halves = builder.bitcast(entries, ir.VectorType(I32, 2 * _N))
+        lows, highs = (pick(builder, halves, halves, range(k, 2 * _N, 2)) for k in range(2))
+        as_left = builder.or_(shifted(lows, JOIN_BITS), builder.shl(highs, every(32 - JOIN_BITS)))
+        first_left = builder.trunc(builder.lshr(before, I64(JOIN_BITS)), I32)
+        neighbours = pick(builder, as_left, spread(builder, first_left, _N), [_N, *range(_N - 1)])
+        bit = only(builder.xor(neighbours, lows), (1 << JOIN_BITS) - 1)
+        held = builder.lshr(gather(builder, joins, shifted(bit, 5), I32), only(bit, 31))
+
+        masks = [
+            builder.icmp_unsigned("!=", only(highs, flag >> 32), every(0))
+            for flag in (IS_ALONE, IS_DEPENDENT, IS_SEPARATOR, IS_CONTROL, 1 << 63)
+        ]
+        masks.append(builder.icmp_unsigned("==", only(highs, UNKNOWN_MASK >> 32), every(UNKNOWN >> 32)))
+        masks.append(builder.icmp_unsigned("!=", only(held, 1), every(0)))
+        last = builder.sub(builder.add(at, offset), at)
+        found = [last, begins, high, *(bits(builder, mask) for mask in masks)]
+        return context.make_tuple(builder, signature.return_type, found)
+
+    return types.UniTuple(types.uint64, 10)(data, at, before, characters, joins, notes, n), codegen
 
 
 @kernel_part
@@ -55,87 +126,74 @@ def run_parts(data, i, end, n_readable, tables, notes):
     Args:
       data, i, end: as for `emit_known`; n_readable: where to stop at the latest.
       tables: KnownTables.
-      notes: int64, at least 193, filled with the entries of the characters and where they begin, and the last one ends.
+      notes: int64, at least 208, filled with the entries of the characters and where they begin, and the last one ends.
 
     Returns:
       `(n, starts, ends, behind_separator, words, has_id, is_closer)`: n characters; a bit for each of them where parts
       begin, and end, as far as that is known; as in `block_parts`; which have an id alone. Whether what follows wants a
       closer look.
     """
-    characters, joins = tables.characters, tables.joins
     at = i
-    n = np.uint64(0)
-    before = np.uint64(0)
-    joins_before, row_end = np.uint64(0), np.uint64(0)
-    is_closer = False
     limit = min(end, n_readable)
+    n = np.uint64(0)
     n_seen = np.uint64(0)
+    before, row_end = np.uint64(0), np.uint64(0)
+    alone, dependent, separators, controls = np.uint64(0), np.uint64(0), np.uint64(0), np.uint64(0)
+    no_id, together = np.uint64(0), np.uint64(0)
+    is_closer = False
     while n < np.uint64(64) and at < n_readable:
         if at >= end:
             row_end = _ONE << n
             break
-        eight = load_u64(data, at)
-        stop = min(np.uint64(64), n + np.uint64(limit - at + 2) // np.uint64(3))
-        while n < stop and eight & np.uint64(0xF0) == np.uint64(0xE0):
-            # The same as below, for most of what comes here: characters of three bytes with an id.
-            entry = characters[
-                (eight & np.uint64(0x0F)) << np.uint64(12)
-                | ((eight >> np.uint64(8)) & np.uint64(0x3F)) << np.uint64(6)
-                | ((eight >> np.uint64(16)) & np.uint64(0x3F))
-            ]
-            if entry < 0:
-                break
-            joins_before |= joined(before, np.uint64(entry), joins) << n
-            notes[n] = entry
-            notes[PLACES + n] = at
-            n += _ONE
-            at += 3
-            before = np.uint64(entry)
-            eight = load_u64(data, at)
-        n_seen = n
-        if n == stop:
-            continue
-        lead = eight & np.uint64(0xFF)
-        is_last = False
-        if lead >= np.uint64(0x80):
-            code_point = code_point_at(data, at)
-            after = at + (2 if lead < np.uint64(0xE0) else 3 if lead < np.uint64(0xF0) else 4)
-        else:
-            code_point = lead
-            after = at + 1
-            is_last = n > np.uint64(0) and eight & HIGH_BITS == np.uint64(0)
-        entry = characters[code_point]
-        joins_before |= joined(before, np.uint64(entry), joins) << n
-        notes[n] = entry
-        notes[PLACES + n] = at
-        is_closer = is_unknown(entry)
-        n_seen = n + _ONE
-        if is_last or is_closer:
+        found = _next_characters(data, at, before, tables.characters, tables.joins, notes, n)
+        n_bytes, begins, high, unknown = found[0], found[1], found[2], found[8]
+        # Looked at again behind the last one that is taken, they say the same.
+        alone |= found[3] << n
+        dependent |= found[4] << n
+        separators |= found[5] << n
+        controls |= found[6] << n
+        no_id |= found[7] << n
+        together |= found[9] << n
+        ascii_begins = ~high
+        ascii_begins &= ascii_begins >> _ONE
+        ascii_begins &= ascii_begins >> np.uint64(2)
+        ascii_begins &= ascii_begins >> np.uint64(4)
+        beyond = _ALL << np.uint64(min(limit - at, np.int64(_KNOWN_BYTES)))
+        ascii_begins &= ~beyond
+        if n == np.uint64(0):
+            ascii_begins &= ~_ONE
+        stop = np.uint64(trailing_zeros(ascii_begins | beyond))
+        n_more = np.uint64(count_ones(begins & ((_ONE << stop) - _ONE)))
+        is_ascii = n_more < np.uint64(_N) and (ascii_begins >> stop) & _ONE != np.uint64(0)
+        n_more = min(n_more, np.uint64(_N))
+        if unlikely(unknown & ((_ONE << n_more) - _ONE) != np.uint64(0)):
+            n = min(n + np.uint64(trailing_zeros(unknown)), np.uint64(64))
+            is_closer = n < np.uint64(64)
+            n_seen = n + np.uint64(is_closer)
             break
-        n = n_seen
-        at = after
-        before = np.uint64(entry)
-    notes[PLACES + n] = at
+        n = min(n + n_more, np.uint64(64))
+        n_seen = n
+        if is_ascii:
+            if n < np.uint64(64):
+                is_closer = (unknown >> n_more) & _ONE != np.uint64(0)
+                n_seen = n + _ONE
+            break
+        before = np.uint64(notes[n - _ONE])
+        if unlikely(n_more < np.uint64(_N)):
+            at = notes[PLACES + n]
+        else:
+            # The same, but known sooner than what has just been stored can be read.
+            at += np.int64(n_bytes)
     if n == np.uint64(0):
         none = np.uint64(0)
         return np.int64(0), none, none, none, none, none, is_closer
-    # What the entries seen say, 16 at a time; to begin with every part has one id.
-    alone, dependent, separators, controls, no_id = np.uint64(0), np.uint64(0), np.uint64(0), np.uint64(0), np.uint64(0)
-    k = np.uint64(0)
-    while k < n_seen:
-        flags = _flags(notes, k)
-        alone |= flags[0] << k
-        dependent |= flags[1] << k
-        separators |= flags[2] << k
-        controls |= flags[3] << k
-        no_id |= flags[4] << k
-        for q in range(16):
-            notes[COUNTS + k + np.uint64(q)] = 1
-        k += np.uint64(16)
-    there = ~np.uint64(0) if n == np.uint64(64) else (_ONE << n) - _ONE
-    seen = ~np.uint64(0) if n_seen == np.uint64(64) else (_ONE << n_seen) - _ONE
+    # To begin with every part has one id.
+    for q in range(64):
+        notes[COUNTS + np.uint64(q)] = 1
+    there = _ALL if n == np.uint64(64) else (_ONE << n) - _ONE
+    seen = _ALL if n_seen == np.uint64(64) else (_ONE << n_seen) - _ONE
     separators &= seen
-    breaks = (~joins_before | alone | (alone << _ONE)) & ~(dependent | (dependent << _ONE)) & seen
+    breaks = (~together | alone | (alone << _ONE)) & ~(dependent | (dependent << _ONE)) & seen
     words = there & ~separators & ~controls
     if tables.shrink:
         inside = there & ~separators

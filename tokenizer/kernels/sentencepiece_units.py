@@ -37,8 +37,8 @@ IS_ALONE, IS_DEPENDENT, IS_SEPARATOR, IS_CONTROL = (1 << bit for bit in _FLAG_BI
 _ALONE_SHIFT, _DEPENDENT_SHIFT = np.uint64(_FLAG_BITS[0]), np.uint64(_FLAG_BITS[1])
 ID_SHIFT = 2 * JOIN_BITS + 4
 MAX_ID = (1 << (63 - ID_SHIFT)) - 1
-_UNKNOWN_MASK = -1 << ID_SHIFT | IS_ALONE
-_UNKNOWN = BECOMES_UNKNOWN << ID_SHIFT | IS_ALONE
+UNKNOWN_MASK = -1 << ID_SHIFT | IS_ALONE
+UNKNOWN = BECOMES_UNKNOWN << ID_SHIFT | IS_ALONE
 
 # What stands in front of a part: something else, a "▁" that is not among its bytes, or, where the normalizer removes
 # spaces and puts no "▁" in front of the row, the start of the row.
@@ -222,7 +222,7 @@ def alone_id(entry):
 @kernel_part
 def is_unknown(entry):
     """Whether a character is always a part of its own, and an unknown token."""
-    return entry & _UNKNOWN_MASK == _UNKNOWN
+    return entry & UNKNOWN_MASK == UNKNOWN
 
 
 @kernel_part
