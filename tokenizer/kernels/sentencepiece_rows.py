@@ -63,8 +63,8 @@ NEEDED = 4
 _SPARE_IDS = 2048
 """A part is written twice where rounding may decide, and a cached one writes eight ids whatever it has."""
 
-_FEW = 3
-"""Up to so many characters between unknown ones are encoded one by one."""
+_FEW = 4
+"""Fewer characters between unknown ones than these are encoded one by one: too few for a kernel of their own."""
 
 
 @kernel_part
@@ -219,10 +219,9 @@ def _count_words(data, i, stop, in_word, kinds):
 
 
 @kernel_part
-def _is_before_unknown(data, i, end, tables):
-    """Whether one of the next few characters is always an unknown token: too few are left for a kernel of their own."""
-    _, i = character(data, i)
-    for _ in range(_FEW):
+def _meets_unknown(data, i, n, end, tables):
+    """Whether one of the n characters from `i` on is always an unknown token."""
+    for _ in range(n):
         if i >= end:
             break
         code_point, i = character(data, i)
@@ -324,7 +323,7 @@ def encode_raw_rows(encode_part, follow, encode_row, rows, added, tables, model,
         regular = True
         unknown = False
         while i < end:
-            if not (unknown and _is_before_unknown(data, i, end, tables)):
+            if not _meets_unknown(data, i, _FEW if unknown else 1, end, tables):
                 i, front, in_word, bound, n_begun, o = emit_known(arrays, i, end, front, in_word, sums[2], o)
                 sums = (sums[0], sums[1], bound)
                 n_words += n_begun
