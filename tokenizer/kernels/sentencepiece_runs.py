@@ -112,8 +112,7 @@ def _next_characters(typingctx, data, at, before, characters, joins, notes, n):
         ]
         masks.append(builder.icmp_unsigned("==", only(highs, UNKNOWN_MASK >> 32), every(UNKNOWN >> 32)))
         masks.append(builder.icmp_unsigned("!=", only(held, 1), every(0)))
-        last = builder.sub(builder.add(at, offset), at)
-        found = [last, begins, high, *(bits(builder, mask) for mask in masks)]
+        found = [offset, begins, high, *(bits(builder, mask) for mask in masks)]
         return context.make_tuple(builder, signature.return_type, found)
 
     return types.UniTuple(types.uint64, 10)(data, at, before, characters, joins, notes, n), codegen
