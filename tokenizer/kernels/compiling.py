@@ -19,9 +19,11 @@ from pathlib import Path
 from typing import Any
 
 import numba
-from llvmlite import ir
+from llvmlite import binding, ir
 from numba.core import cgutils, entrypoints, types
 from numba.core.caching import CompileResultCacheImpl, FunctionCache, UserWideCacheLocator
+from numba.core.codegen import JITCodeLibrary
+from numba.core.compiler import CompileResult
 from numba.extending import intrinsic
 
 _KERNEL_DIRECTORY = Path(__file__).parent
@@ -102,8 +104,52 @@ class _KernelLocator(UserWideCacheLocator):
         return _sources_digest(Path(self._py_file))
 
 
+class _LoadedLibrary(JITCodeLibrary):
+    """Compiled code from the cache.
+
+    The cache has machine code, and bitcode for kernels that call this one to inline. LLVM takes longer to read the
+    bitcode than everything else here together, so it is read only when such a kernel is compiled.
+    """
+
+    def __init__(self, codegen: Any, serialized: Any, entry_point: str) -> None:
+        name, _, (machine_code, self._bitcode) = serialized
+        super().__init__(codegen, name)
+        self.enable_object_caching()
+        self._set_compiled_object(machine_code)
+        self._finalize_final_module()
+        codegen._engine._defined_symbols.add(entry_point)
+
+    def _get_module_for_linking(self) -> Any:
+        if self._shared_module is None:
+            self._shared_module = binding.parse_bitcode(self._bitcode)
+        return self._shared_module
+
+
 class _KernelCacheImpl(CompileResultCacheImpl):
     _locator_classes = [_KernelLocator]
+
+    def rebuild(self, target_context: Any, payload: Any) -> Any:
+        serialized, function, environment, signature, objectmode, lifted, annotation, init, environments = payload
+        library = _LoadedLibrary(target_context.codegen(), serialized, function.llvm_cpython_wrapper_name)
+        for referenced in environments:
+            library.codegen.set_env(referenced.env_name, referenced)
+        return CompileResult(
+            typing_context=target_context.typing_context,
+            target_context=target_context,
+            entry_point=target_context.get_executable(library, function, environment),
+            typing_error=None,
+            type_annotation=annotation,
+            signature=signature,
+            objectmode=objectmode,
+            lifted=lifted,
+            fndesc=function,
+            library=library,
+            call_helper=None,
+            environment=environment,
+            metadata=None,
+            reload_init=init,
+            referenced_envs=environments,
+        )
 
 
 class _KernelCache(FunctionCache):
