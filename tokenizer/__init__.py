@@ -1,6 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """TokenMill's tokenizer library. This is the public API; everything else may change."""
 
+import importlib
+from typing import TYPE_CHECKING, Any
+
 from tokenizer.added_tokens import AddedToken as AddedToken
 from tokenizer.core import Tokenizer as Tokenizer
 from tokenizer.counting import WORD_COUNTS as WORD_COUNTS
@@ -19,12 +22,29 @@ from tokenizer.post_processors import TemplateProcessing as TemplateProcessing
 from tokenizer.post_processors import Truncation as Truncation
 from tokenizer.pre_tokenizers import BertPreTokenizer as BertPreTokenizer
 from tokenizer.sampling import Sampling as Sampling
-from tokenizer.trainers import BPETrainer as BPETrainer
-from tokenizer.trainers import CharacterTrainer as CharacterTrainer
-from tokenizer.trainers import Trainer as Trainer
-from tokenizer.trainers import UnigramTrainer as UnigramTrainer
-from tokenizer.trainers import WordLevelTrainer as WordLevelTrainer
-from tokenizer.trainers import WordPieceTrainer as WordPieceTrainer
 from tokenizer.unicode_data import UNICODE_VERSIONS as UNICODE_VERSIONS
 from tokenizer.word_counter import ScannedTexts as ScannedTexts
 from tokenizer.word_counter import WordCounter as WordCounter
+
+if TYPE_CHECKING:
+    from tokenizer.trainers import BPETrainer as BPETrainer
+    from tokenizer.trainers import CharacterTrainer as CharacterTrainer
+    from tokenizer.trainers import Trainer as Trainer
+    from tokenizer.trainers import UnigramTrainer as UnigramTrainer
+    from tokenizer.trainers import WordLevelTrainer as WordLevelTrainer
+    from tokenizer.trainers import WordPieceTrainer as WordPieceTrainer
+
+_TRAINERS = (
+    "BPETrainer", "CharacterTrainer", "Trainer", "UnigramTrainer", "WordLevelTrainer", "WordPieceTrainer",
+)  # fmt: skip
+
+
+def __getattr__(name: str) -> Any:
+    # Who only encodes does not wait for these to be imported.
+    if name not in _TRAINERS:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(importlib.import_module("tokenizer.trainers"), name)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_TRAINERS})

@@ -6,7 +6,7 @@ import hashlib
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
@@ -21,8 +21,10 @@ from tokenizer.models import WordPiece
 from tokenizer.normalizers import BertNormalizer
 from tokenizer.post_processors import BertProcessing
 from tokenizer.pre_tokenizers import BertPreTokenizer
-from tokenizer.trainers.base import Trainer
 from tokenizer.word_counter import WordCounter, count_texts, read_lines
+
+if TYPE_CHECKING:
+    from tokenizer.trainers.base import Trainer
 
 BERT_SPECIAL_TOKENS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 
@@ -271,7 +273,7 @@ class Tokenizer(Encoder, Decoder):
             cache_bytes=self._cache_bytes,
         )
 
-    def train_from_iterator(self, iterator: Iterable[str | Iterable[str]], trainer: Trainer[Any]) -> "Tokenizer":
+    def train_from_iterator(self, iterator: Iterable[str | Iterable[str]], trainer: "Trainer[Any]") -> "Tokenizer":
         """Trains a vocabulary on texts, puts the model in place of the one there is, and returns this tokenizer.
 
         Words are counted in batches of a few megabytes; in memory are the distinct words. Not to be called while
@@ -287,7 +289,7 @@ class Tokenizer(Encoder, Decoder):
         return self._become_trained(count_texts(self.new_word_counter(), iterator), trainer)
 
     def train(
-        self, files: str | os.PathLike[str] | Sequence[str | os.PathLike[str]], trainer: Trainer[Any]
+        self, files: str | os.PathLike[str] | Sequence[str | os.PathLike[str]], trainer: "Trainer[Any]"
     ) -> "Tokenizer":
         """Trains on the lines of text files in UTF-8, otherwise as `train_from_iterator`.
 
@@ -298,7 +300,7 @@ class Tokenizer(Encoder, Decoder):
         """
         return self._become_trained(count_texts(self.new_word_counter(), read_lines(files)), trainer)
 
-    def _become_trained(self, counts: pa.Table, trainer: Trainer[Any]) -> "Tokenizer":
+    def _become_trained(self, counts: pa.Table, trainer: "Trainer[Any]") -> "Tokenizer":
         tokens = (getattr(trainer, name, ()) for name in ("special_tokens", "user_defined_symbols"))
         trained = self.with_model(trainer.train(counts), *tokens)
         # Everything that was compiled for the old model goes with it.

@@ -7,7 +7,6 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from tokenizer.kernels import caches, word_cache, word_counting, word_table
 from tokenizer.kernels.classes import N_CODE_POINTS
@@ -54,6 +53,8 @@ def add_word_counts(tables: Sequence[pa.Table]) -> pa.Table:
     Raises:
       OverflowError: if the counts do not add up within 63 bits.
     """
+    import pyarrow.compute as pc  # takes long to import, and encoding does without
+
     merged = pa.concat_tables([WORD_COUNTS.empty_table(), *tables])
     words = merged["word"].combine_chunks()
     order = pc.sort_indices(words)
@@ -161,10 +162,10 @@ class Tally:
         self._count_swallowed(words, fresh["count"].to_numpy(), self._characters)
         kept = add_word_counts([self._kept, fresh])
         if len(kept) > MAX_TALLY_WORDS:
-            before = int(pc.sum(kept["count"]).as_py())
+            before = int(kept["count"].to_numpy().sum())
             ordered = kept.sort_by([("count", "descending"), ("word", "ascending")])
             kept = ordered.slice(0, MAX_TALLY_WORDS // 2).sort_by("word")
-            self.n_oov_words_untracked += before - int(pc.sum(kept["count"]).as_py())
+            self.n_oov_words_untracked += before - int(kept["count"].to_numpy().sum())
         self._kept = kept
         total = self.counter.state[word_cache.COUNTER_TOTAL]
         self.counter = self._new_counter()

@@ -6,7 +6,6 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
 
 class Ragged(NamedTuple):
@@ -151,7 +150,11 @@ def string_array(
 ) -> pa.LargeStringArray:
     """Wraps UTF-8 bytes and row boundaries, which begin at 0, as an Arrow text column, without a copy of the bytes."""
     texts = pa.LargeStringArray.from_buffers(offsets.size - 1, pa.py_buffer(offsets), pa.py_buffer(values))
-    return texts if nulls is None else pc.if_else(nulls, None, texts)
+    if nulls is None:
+        return texts
+    import pyarrow.compute as pc  # takes long to import
+
+    return pc.if_else(nulls, None, texts)
 
 
 def null_rows(array: Any) -> pa.Array | None:

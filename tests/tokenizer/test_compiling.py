@@ -92,6 +92,27 @@ def test_loading_a_compiled_kernel_imports_nothing_that_is_for_compiling(tmp_pat
     assert run(program, tmp_path) == ["3", "False"]
 
 
+def test_a_kernel_that_calls_one_from_the_cache_is_compiled(tmp_path):
+    # Its code in the cache is for calling; for inlining it is read again.
+    call = "from tests.tokenizer.test_compiling import {0}; print({0}(5))"
+    assert run(call.format("double"), tmp_path) == ["10"]
+    assert run(call.format("double"), tmp_path) == ["10"]
+    assert run(call.format("quadruple"), tmp_path) == ["20"]
+    assert run(call.format("quadruple"), tmp_path) == ["20"]
+
+
+def test_encoding_does_not_import_what_it_does_not_need():
+    program = (
+        "import sys, pyarrow as pa; from tokenizer import Tokenizer; "
+        "Tokenizer.for_bert(['[UNK]', 'mill']).encode_arrow(['mills']); "
+        "print(*(name in sys.modules for name in ('regex', 'pyarrow.compute', 'tokenizer.trainers'))); "
+        "import tokenizer; print(tokenizer.BPETrainer.__name__, 'BPETrainer' in dir(tokenizer))"
+    )
+    assert run(program) == ["False", "False", "False", "BPETrainer", "True"]
+    with pytest.raises(ImportError, match="cannot import name 'Trainers' from 'tokenizer'"):
+        from tokenizer import Trainers  # noqa: F401
+
+
 def test_encoding_does_not_import_pandas():
     pytest.importorskip("pandas", reason="needs pandas, which pyarrow imports where it finds it")
     program = (

@@ -11,11 +11,13 @@ import functools
 import re
 import string
 import time
-
-import regex
+from typing import TYPE_CHECKING
 
 from tokenizer import unicode_category_data, unicode_data
 from tokenizer.pre_tokenizers.tables import ranges
+
+if TYPE_CHECKING:
+    import regex
 
 MATCH_SECONDS = 10.0
 """How long one pattern may work on one text before it is given up: a pattern is data, and some never end.
@@ -269,6 +271,8 @@ def compiled(pattern: str) -> "regex.Pattern[str]":
     Raises:
       ValueError: if it is not one, or cannot be translated.
     """
+    import regex  # scanners, which most tokenizers have, do without
+
     try:
         return regex.compile(translate(pattern), regex.V1 | regex.UNICODE)
     except regex.error as error:
