@@ -4,7 +4,7 @@
 GPT-2 against tiktoken, gigatok, fastokens and `tokenizers`; SentencePiece models against sentencepiece and
 `tokenizers`: XLNet's, and two trained here and kept in `build/`. Needs the larger data folder. The ids of every
 document are compared first. A peer whose ids differ gets no number, but for `tokenizers` with a SentencePiece model: it
-follows other rules (`formats.sentencepiece_parts`), so it is timed on the documents that come out the same. "Cold" is
+follows other rules (`formats.sentencepiece_json`), so it is timed on the documents that come out the same. "Cold" is
 the first encoding after loading, for all: some of them keep what they have seen, as we do.
 """
 
@@ -25,8 +25,6 @@ import pyarrow as pa
 
 from benchmarks import corpora, peers, report, timing
 from tokenizer import Tokenizer
-from tokenizer.formats import sentencepiece as sentencepiece_file
-from tokenizer.formats import sentencepiece_parts
 from tokenizer.models.bpe import BYTE_ALPHABET
 
 Encode = Callable[[Sequence[str]], Any]
@@ -178,9 +176,7 @@ def _sentencepiece_peers(path: Path) -> dict[str, Peer]:
 
         found["sentencepiece"] = Peer(load_sentencepiece, list)
     if _has("tokenizers"):
-        model = sentencepiece_file.read_file(path)
-        fields: dict[str, Any] = {"version": "1.0", "truncation": None, "padding": None, "post_processor": None}
-        text = json.dumps(fields | sentencepiece_parts.hf_parts(model)._asdict())
+        text = Tokenizer.from_file(path).to_str()
         found["tokenizers"] = Peer(lambda: peers.HuggingFaceTokenizer(text).encode_batch, _rows)
     return found
 

@@ -104,8 +104,9 @@ class Composition:
                     f"added token {token.content!r} has id {token.id}, but the vocabulary gives it "
                     f"{vocab[token.content]}"
                 )
-        taken = {token.id for token in self.added_tokens}.intersection(vocab.values())
-        owners = {i: t for t, i in vocab.items() if i in taken}
+        owners = {token.id: token.content for token in self.added_tokens if token.content in vocab}
+        if taken := ({token.id for token in self.added_tokens} - owners.keys()).intersection(vocab.values()):
+            owners |= {i: t for t, i in vocab.items() if i in taken}
         for token in self.added_tokens:
             if owners.setdefault(token.id, token.content) != token.content:
                 raise ValueError(f"id {token.id} belongs to {owners[token.id]!r} and to added token {token.content!r}")
@@ -168,7 +169,8 @@ class Composition:
 
     @cached_property
     def _token_of(self) -> dict[int, str]:
-        return {i: t for t, i in self.get_vocab().items()}
+        vocab = self.get_vocab()
+        return dict(zip(vocab.values(), vocab, strict=True))
 
     @cached_property
     def _id_of(self) -> dict[str, int]:

@@ -22,6 +22,7 @@ from hypothesis import given  # noqa: E402
 from hypothesis import strategies as st  # noqa: E402
 
 from tests import strategies  # noqa: E402
+from tokenizer import models  # noqa: E402
 from tokenizer.formats import sentencepiece, sentencepiece_parts, sentencepiece_text  # noqa: E402
 from tokenizer.formats.loading import from_sentencepiece  # noqa: E402
 from tokenizer.formats.sentencepiece import BPE, UNIGRAM, NormalizerSpec, SentencePieceFile, TrainerSpec  # noqa: E402
@@ -51,7 +52,7 @@ class Ours:
         self.file = sentencepiece.read(data, "model")
         self.normalizer = sentencepiece_text.normalizer_of(self.file)
         self.unigram = sentencepiece_parts.unigram_of(self.file) if self.file.trainer.model_type == UNIGRAM else None
-        self.bpe_fields = None if self.unigram else sentencepiece_parts.exact_parts(self.file).model
+        self.bpe = None if self.unigram else sentencepiece_parts.bpe_of(self.file)
         self.tokenizer = from_sentencepiece(self.file, "model", 1 << 22)
 
     def normalize(self, texts: list[str]) -> Ragged:
@@ -61,11 +62,11 @@ class Ours:
         return self.tokenizer.encode_arrow(texts, add_special_tokens=False).to_pylist()
 
 
-def bpe(text: str, fields: dict[str, Any], file: SentencePieceFile) -> list[int]:
-    """sentencepiece's BPE from the parts of a file: the lowest rank first, the leftmost among equals."""
-    vocab = fields["vocab"]
+def bpe(text: str, model: models.BPE, file: SentencePieceFile) -> list[int]:
+    """sentencepiece's BPE from the merges of a file: the lowest rank first, the leftmost among equals."""
+    vocab = model.vocab
     frozen = sorted((piece for _, piece in file.of_type(PieceType.USER_DEFINED)), key=len, reverse=True)
-    ranks = dict(zip(map(tuple, fields["merges"]), fields["merge_ranks"], strict=True))
+    ranks = model.ranks
     symbols: list[str] = []
     while (at := sum(map(len, symbols))) < len(text):
         symbols.append(next((f for f in frozen if text.startswith(f, at)), text[at]))
@@ -288,11 +289,11 @@ def test_ids_of_trained_models(trained: tuple[Ours, Any]) -> None:
 )
 def test_the_rule_of_bpe_in_plain_python_gives_the_same_ids(trained: tuple[Ours, Any]) -> None:
     ours, theirs = trained
-    assert ours.bpe_fields is not None
+    assert ours.bpe is not None
     texts = ["the theatre ab a ba aba", "  two  spaces ", "玫瑰花 中文 ภาษา", "aaaaaaa bbb", "▁x ▁▁"]
     rows = ours.normalize(texts)
     values = bytes(rows.values)
-    slow = [bpe(values[a:b].decode(), ours.bpe_fields, ours.file) for a, b in itertools.pairwise(rows.offsets)]
+    slow = [bpe(values[a:b].decode(), ours.bpe, ours.file) for a, b in itertools.pairwise(rows.offsets)]
     assert slow == theirs.encode(texts) == ours.encode(texts)
 
 
@@ -345,9 +346,7 @@ def test_the_parts_for_hf_give_the_same_ids_on_ordinary_text(pair: tuple[Ours, A
     """HF rounds differently and looks at graphemes, so on a few documents in a hundred a near tie falls differently."""
     hf = pytest.importorskip("tokenizers", reason="needs the test group: HF tokenizers")
     ours, theirs = pair
-    parts = sentencepiece_parts.hf_parts(ours.file)
-    fields = {"version": "1.0", "truncation": None, "padding": None, "post_processor": None, **parts._asdict()}
-    loaded = hf.Tokenizer.from_str(json.dumps(fields))
+    loaded = hf.Tokenizer.from_str(ours.tokenizer.to_str())
     loaded.encode_special_tokens = True
     for corpus in ("en", "zh", "code"):
         texts = [text[:2000] for text in itertools.islice(documents(shared_data, corpus), 100)]
@@ -371,10 +370,8 @@ def test_the_differences_are_these() -> None:
     # "ab a ba": sentencepiece makes the "aba" on the left, a list of merges the one that stands first in it.
     pieces = [("ab", -1.0), ("ba", -1.0), ("aba", -2.0), ("a", -9.0), ("b", -9.0)]
     merging = small_model([("<unk>", 0.0, 2), *((p, s, 1) for p, s in pieces)], trainer=TrainerSpec(model_type=BPE))
-    fields = sentencepiece_parts.exact_parts(sentencepiece.read(merging, "model")).model
-    order = [a + "+" + b for a, b in fields["merges"]]
-    if fields["merge_ranks"][order.index("a+ba")] == fields["merge_ranks"][order.index("ab+a")] and order.index(
-        "a+ba"
-    ) != order.index("ab+a"):
+    merges = sentencepiece_parts.bpe_of(sentencepiece.read(merging, "model"))
+    order = list(merges.merges)
+    if merges.ranks["a", "ba"] == merges.ranks["ab", "a"] and order.index(("a", "ba")) != order.index(("ab", "a")):
         seen.add("BPE merges as a list")
     assert seen == set(DIFFERENCES)

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """SentencePiece files: reading, writing, hostile bytes, parts; the normalizer and its slow twin."""
 
-import base64
 import dataclasses
 import itertools
 import random
@@ -23,6 +22,7 @@ from tokenizer.engines.base import WordCachePool
 from tokenizer.errors import TokenizerFileError
 from tokenizer.formats import protobuf, sentencepiece, sentencepiece_parts, sentencepiece_text
 from tokenizer.formats.sentencepiece import BPE, UNIGRAM, NormalizerSpec, SentencePieceFile, TrainerSpec
+from tokenizer.models.bpe_pieces import merges_of_pieces
 from tokenizer.models.unigram import PieceType
 from tokenizer.normalizers.sentencepiece import SentencePieceNormalizer
 from tokenizer.ragged import text_rows
@@ -94,6 +94,39 @@ def test_pieces_written_in_an_unusual_way_are_read_too() -> None:
     read = sentencepiece.read(data + protobuf.write_bytes(1, long_piece) + protobuf.write_bytes(1, reordered), "model")
     assert read.pieces[-2:] == ("y" * 300, "q")
     assert (read.scores[-1], read.types[-1]) == (-7.5, PieceType.NORMAL)
+
+
+piece_fields = st.tuples(
+    st.one_of(st.text(min_size=1, max_size=5), st.sampled_from(["▁a", "\0", "a\0b", "y" * 126, "é" * 70])),
+    st.floats(width=32, allow_nan=False, allow_infinity=False),
+    st.sampled_from([1, 1, 4, 6]),
+    st.booleans(),
+)
+
+
+@given(st.lists(piece_fields, max_size=8), st.binary(max_size=3))
+def test_pieces_are_read_as_by_the_general_reader(fields: list[tuple[str, float, int, bool]], rest: bytes) -> None:
+    data, expected = b"", []
+    for text, score, kind, says_type in fields:
+        body = protobuf.write_bytes(1, text.encode()) + protobuf.write_float(2, score)
+        body += protobuf.write_int(3, kind) if says_type else b""
+        data += protobuf.write_bytes(1, body)
+        expected.append((text, score, kind if says_type else 1))
+    unusual = [i for i, (text, *_) in enumerate(fields) if "\0" in text or len(text.encode()) > 118]
+    texts, scores, types, at = sentencepiece._read_pieces(data + rest, "model")
+    n = len(texts)
+    assert list(zip(texts, scores, types, strict=True)) == expected[:n]
+    assert n >= min(unusual, default=len(fields))
+    assert [field.number for field in protobuf.read_fields(data[at:], "model")] == [1] * (len(fields) - n)
+
+
+def test_a_piece_that_is_no_text() -> None:
+    data = b"".join(
+        protobuf.write_bytes(1, protobuf.write_bytes(1, text) + protobuf.write_float(2, 0.0))
+        for text in (b"ab", "é".encode(), b"x\xffy", b"z")
+    )
+    with pytest.raises(TokenizerFileError, match=r"^m: piece 2 is not UTF-8: b'x\\xffy'$"):
+        sentencepiece.read(data, "m")
 
 
 def test_a_file_is_read_from_its_path(tmp_path: Path) -> None:
@@ -268,16 +301,12 @@ def test_cached_words_come_out_as_in_the_whole_row(seed: int) -> None:
 
 def test_parts_hold_what_the_model_says() -> None:
     model = make(normalizer=NormalizerSpec("n", charsmap(RULES)))
-    exact, close = sentencepiece_parts.exact_parts(model), sentencepiece_parts.hf_parts(model)
-    assert exact.normalizer is not None
-    assert close.pre_tokenizer is not None
-    assert base64.b64decode(exact.normalizer["precompiled_charsmap"]) == charsmap(RULES)
-    assert exact.normalizer["user_defined_symbols"] == ["<sep>"]
-    assert exact.pre_tokenizer is None
-    assert exact.model["piece_types"] == list(model.types)
-    assert "piece_types" not in close.model
-    assert close.pre_tokenizer["split"] is True
-    assert [(t["id"], t["content"], t["special"]) for t in close.added_tokens] == [
+    parts = sentencepiece_parts.tokenizer_parts(model)
+    assert parts["normalizer"].precompiled_charsmap == charsmap(RULES)
+    assert parts["normalizer"].user_defined_symbols == ("<sep>",)
+    assert "pre_tokenizer" not in parts
+    assert parts["model"].piece_types == model.types
+    assert [(t.id, t.content, t.special) for t in parts["added_tokens"]] == [
         (0, "<unk>", True), (1, "<s>", True), (2, "</s>", True),
     ]  # fmt: skip
 
@@ -285,10 +314,29 @@ def test_parts_hold_what_the_model_says() -> None:
 def test_bpe_merges_are_in_the_order_of_scores() -> None:
     pieces = [("<unk>", 0, 2), ("ab", -1, 1), ("aba", -2, 1), ("ba", -1, 1), ("a", -9, 1), ("b", -9, 1), ("[x]", 0, 4)]
     model = make([(p, float(s), t) for p, s, t in pieces], trainer=TrainerSpec(model_type=BPE))
-    assert sentencepiece_parts.bpe_merges(model) == [("a", "b"), ("b", "a"), ("a", "ba"), ("ab", "a")]
-    exact = sentencepiece_parts.exact_parts(model)
-    assert exact.model["merge_ranks"] == [0, 0, 1, 1]
-    assert [(t["content"], t["special"]) for t in exact.added_tokens] == [("<unk>", True), ("[x]", False)]
+    parts = sentencepiece_parts.tokenizer_parts(model)
+    assert list(parts["model"].merges) == [("a", "b"), ("b", "a"), ("a", "ba"), ("ab", "a")]
+    assert parts["model"].merge_ranks == [0, 0, 1, 1]
+    assert [(t.content, t.special) for t in parts["added_tokens"]] == [("<unk>", True), ("[x]", False)]
+
+
+def slow_merges(pieces: list[str], ids: list[int], scores: list[float]) -> list[tuple[int, int, int]]:
+    of = dict(zip(pieces, ids, strict=True))
+    order = sorted(zip(scores, ids, pieces, strict=True), key=lambda item: (-item[0], item[1]))
+    splits = [(piece[:k], piece[k:], piece) for _, _, piece in order for k in range(1, len(piece))]
+    return [(of[left], of[right], of[whole]) for left, right, whole in splits if left in of and right in of]
+
+
+@given(
+    st.lists(st.text("ab玫▁", min_size=1, max_size=20), min_size=1, max_size=40, unique=True),
+    st.randoms(use_true_random=False),
+)
+def test_every_way_to_make_a_piece_is_found(pieces: list[str], chooser: random.Random) -> None:
+    pieces += [piece * 2 for piece in pieces if piece * 2 not in pieces]
+    ids = chooser.sample(range(1000), len(pieces))
+    scores = [chooser.choice([0.0, -0.0, -1.5, 2.0]) for _ in pieces]
+    found = merges_of_pieces(pieces, np.array(ids, np.int32), np.array(scores))
+    assert list(zip(*(column.tolist() for column in found), strict=True)) == slow_merges(pieces, ids, scores)
 
 
 @pytest.mark.parametrize(
@@ -303,7 +351,7 @@ def test_what_parts_cannot_represent_is_refused(extra: list, fields: dict, messa
     pieces = [p for p in PIECES if p[2] != 5] if message.startswith("piece") else PIECES
     message = message.replace("11", "10")
     with pytest.raises(TokenizerFileError, match=message):
-        sentencepiece_parts.exact_parts(make(pieces + extra, trainer=TrainerSpec(**fields)))
+        sentencepiece_parts.tokenizer_parts(make(pieces + extra, trainer=TrainerSpec(**fields)))
 
 
 def test_decoding_by_hand() -> None:

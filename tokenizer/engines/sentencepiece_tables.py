@@ -162,7 +162,7 @@ def raw_tables(normalizer: SentencePieceNormalizer, model: Any) -> RawTables | N
     if found is None:
         return None
     single, pieces, unk_id, byte_ids, n_ids = found
-    if SPACE not in single or any(SPACE in piece.lstrip(SPACE) for piece in pieces) or not 0 <= unk_id <= n_ids:
+    if SPACE not in single or not 0 <= unk_id <= n_ids:
         return None
     if n_ids > kernels.MAX_ID or (isinstance(model, Unigram) and model.tables.units.size >= _MAX_STATES):
         return None
@@ -177,8 +177,12 @@ def raw_tables(normalizer: SentencePieceNormalizer, model: Any) -> RawTables | N
     pieces = [*pieces, *(a + b for a in letters for b in letters)]
     points = np.frombuffer(bytearray("".join(pieces).encode("utf-32-le")), np.int32)
     lengths = np.fromiter(map(len, pieces), np.int64, len(pieces))
+    inner = np.ones(points.size, np.bool_)
+    inner[np.cumsum(lengths) - lengths] = False
+    if (inner[1:] & (points[1:] == ord(SPACE)) & (points[:-1] != ord(SPACE))).any():
+        return None
     kernels.set_joins(points, lengths, joins, has_neighbours)
-    more = _more_neighbours(points, lengths, images, firsts)
+    more = _more_neighbours(points, inner, images, firsts)
     kernels.set_joins(more.reshape(-1), np.full(len(more), 2), joins, has_neighbours)
     spells = byte_ids is not None
     ids = np.full(N_CODE_POINTS + 1, kernels.BECOMES_BYTES if spells else kernels.BECOMES_UNKNOWN, np.int32)
@@ -224,24 +228,26 @@ def raw_tables(normalizer: SentencePieceNormalizer, model: Any) -> RawTables | N
 
 def _more_neighbours(
     points: npt.NDArray[np.int32],
-    lengths: npt.NDArray[np.int64],
+    inner: npt.NDArray[np.bool_],
     images: npt.NDArray[np.int32],
     firsts: npt.NDArray[np.int32],
 ) -> npt.NDArray[np.int32]:
     """Returns int32[n, 2]: what may become neighbours in a piece though the second looks different before.
 
     "e" and an accent may become "é". So nothing is cut between "x" and "e" where a piece has "xé".
+
+    Args:
+      points, inner: int32[n] and bool[n], the characters of all pieces, and which ones do not begin a piece.
+      images, firsts: see `_Images`.
     """
-    is_first = np.zeros(points.size + 1, np.bool_)
-    is_first[np.cumsum(lengths) - lengths] = True
-    inner = np.zeros(N_CODE_POINTS, np.bool_)
-    inner[points[~is_first[:-1]]] = True
+    is_inner = np.zeros(N_CODE_POINTS, np.bool_)
+    is_inner[points[inner]] = True
     before: dict[int, set[int]] = {}
-    for first, made in firsts[inner[firsts[:, 1]] & (images[firsts[:, 0]] > 0)].tolist():
+    for first, made in firsts[is_inner[firsts[:, 1]] & (images[firsts[:, 0]] > 0)].tolist():
         before.setdefault(made, set()).add(int(images[first]) - 1)
     is_made = np.zeros(N_CODE_POINTS, np.bool_)
     is_made[list(before)] = True
-    found = np.flatnonzero(is_made[points] & ~is_first[:-1])
+    found = np.flatnonzero(is_made[points] & inner)
     pairs = np.unique(np.stack([points[found - 1], points[found]], axis=1), axis=0).tolist()
     return np.array([[left, other] for left, made in pairs for other in before[made]], np.int32).reshape(-1, 2)
 

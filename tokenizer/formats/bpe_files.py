@@ -1,18 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
-"""BPE without a `tokenizer.json`: `vocab.json` + `merges.txt`, tiktoken's ranks, CLIP's gzip of merges.
+"""BPE without a `tokenizer.json`: `vocab.json` + `merges.txt`, CLIP's gzip of merges.
 
-These files hold the model only. What stands around it is known from the family: GPT-2's pre-tokenizer, a pattern that
-the caller names, CLIP's clean-up.
+These files hold the model only. What stands around it is known from the family: GPT-2's pre-tokenizer, CLIP's clean-up.
 """
 
-import base64
-import binascii
 import gzip
 import io
 import zlib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from tokenizer import decoders, normalizers, pre_tokenizers
 from tokenizer.added_tokens import AddedToken
@@ -22,7 +21,6 @@ from tokenizer.formats.json_node import parse
 from tokenizer.models import BPE
 from tokenizer.models.bpe import BYTE_ALPHABET
 from tokenizer.post_processors import BertProcessing
-from tokenizer.pre_tokenizers.scanner_patterns import TIKTOKEN_PATTERNS
 
 CLIP_SUFFIX = "</w>"
 _CLIP_START, _CLIP_END = "<|startoftext|>", "<|endoftext|>"
@@ -38,14 +36,30 @@ def read_vocab_json(text: str, source: str) -> dict[str, int]:
     """Returns token -> id of the text of a `vocab.json`."""
     node = parse(text, source)
     vocab = node.object()
-    for token, token_id in vocab.items():
-        if type(token_id) is not int:
-            raise node.fail(f"id of {token!r} must be an integer, got {token_id!r}")
+    if not set(map(type, vocab.values())) <= {int}:
+        token, token_id = next(item for item in vocab.items() if type(item[1]) is not int)
+        raise node.fail(f"id of {token!r} must be an integer, got {token_id!r}")
     return vocab
 
 
 def read_merges(text: str, source: str) -> list[tuple[str, str]]:
     """Returns the pairs of a `merges.txt`: two tokens a line, after a line with the version."""
+    return _read_plain_merges(text) or _read_any_merges(text, source)
+
+
+def _read_plain_merges(text: str) -> list[tuple[str, str]]:
+    """Reads lines that are ended by line feeds; nothing where one is not two tokens with a space between."""
+    body = text.partition("\n")[2] if text.startswith("#version") else text
+    body = body.removesuffix("\n")
+    data = np.frombuffer(body.encode("utf-8", "surrogatepass"), np.uint8)
+    separators = data[(data == ord(" ")) | (data == ord("\n"))]
+    if (separators[::2] != ord(" ")).any() or (separators[1::2] != ord("\n")).any() or separators.size % 2 == 0:
+        return []
+    tokens = body.replace("\n", " ").split(" ")
+    return [] if "" in tokens or "\r" in body else list(zip(tokens[::2], tokens[1::2], strict=True))
+
+
+def _read_any_merges(text: str, source: str) -> list[tuple[str, str]]:
     lines = text.split("\n")
     if lines and lines[-1] == "":
         lines.pop()
@@ -129,50 +143,6 @@ def read_clip(data: bytes, source: str) -> dict[str, Any]:
         _CLIP_END,
     ]
     return _clip_parts({token: i for i, token in enumerate(tokens)}, merges)
-
-
-def read_ranks(text: str, source: str, pattern: str | None) -> dict[str, Any]:
-    """Returns the parts of a tokenizer from tiktoken's ranks: a token in base64 and its rank on each line.
-
-    Args:
-      text: of the file.
-      source: what to call it in messages.
-      pattern: one of the names of `TIKTOKEN_PATTERNS`; the file does not say.
-    """
-    if pattern not in TIKTOKEN_PATTERNS:
-        raise TokenizerFileError(
-            f"{source}: tiktoken's ranks do not say how text is split; pass pattern=, one of "
-            f"{', '.join(TIKTOKEN_PATTERNS)}, got {pattern!r}"
-        )
-    ranks: dict[bytes, int] = {}
-    for number, line in enumerate(text.splitlines()):
-        if not line:
-            continue
-        encoded, _, rank = line.partition(" ")
-        try:
-            token = base64.b64decode(encoded, validate=True)
-            value = int(rank)
-        except (binascii.Error, ValueError) as error:
-            raise TokenizerFileError(
-                f"{source}, line {number + 1}: expected base64 and a rank, got {line[:80]!r}"
-            ) from error
-        if token in ranks:
-            raise TokenizerFileError(f"{source}, line {number + 1}: token {token!r} stands twice")
-        ranks[token] = value
-    try:
-        model = BPE.from_ranks(ranks)
-    except ValueError as error:
-        raise TokenizerFileError(f"{source}: {error}") from error
-    return {
-        "model": model,
-        "pre_tokenizer": pre_tokenizers.Sequence(
-            (
-                pre_tokenizers.Split(TIKTOKEN_PATTERNS[pattern], "isolated", is_regex=True),
-                pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False),
-            )
-        ),
-        "decoder": decoders.ByteLevel(),
-    }
 
 
 def load_vocab_and_merges(vocab: Path, merges: Path) -> dict[str, Any]:

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Models in `tokenizer.json`."""
 
-import itertools
 import json
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -39,9 +38,9 @@ def _guess(node: Node) -> str:
 
 def _vocab(node: Node) -> dict[str, int]:
     vocab = node.child("vocab").object()
-    for token, token_id in vocab.items():
-        if type(token_id) is not int:
-            raise node.fail(f"vocab: id of {token!r} must be an integer, got {json.dumps(token_id)[:80]}")
+    if not set(map(type, vocab.values())) <= {int}:
+        token, token_id = next(item for item in vocab.items() if type(item[1]) is not int)
+        raise node.fail(f"vocab: id of {token!r} must be an integer, got {json.dumps(token_id)[:80]}")
     return vocab
 
 
@@ -93,19 +92,12 @@ def _read_bpe(node: Node, byte_level: bool) -> BPE:
     )
 
 
-def _merges(node: Node) -> list[tuple[str, str]]:
-    """Reads merges as pairs, or as in older files as two tokens with a space between them."""
-    values = node.as_(list, "a list")
-    are_pairs = set(map(type, values)) <= {list} and set(map(len, values)) <= {2}
-    if are_pairs and set(map(type, itertools.chain.from_iterable(values))) <= {str}:
-        return list(map(tuple, values))
-    merges = []
-    for i, merge in enumerate(values):
-        pair = merge.split(" ") if isinstance(merge, str) else merge
-        if not isinstance(pair, list) or len(pair) != 2 or not all(isinstance(part, str) for part in pair):
-            raise Node(merge, f"{node.path}[{i}]").fail(f"expected two tokens, got {json.dumps(merge)[:80]}")
-        merges.append((pair[0], pair[1]))
-    return merges
+def _merges(node: Node) -> list[Any]:
+    """Reads merges, which are pairs, or as in older files two tokens with a space between them; the model checks."""
+    values: list[Any] = node.as_(list, "a list")
+    if set(map(type, values)) <= {list}:
+        return values
+    return [merge.split(" ") if isinstance(merge, str) else merge for merge in values]
 
 
 def _read_unigram(node: Node, byte_level: bool) -> Unigram:

@@ -1,14 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
 """Finding out what a tokenizer file is, from its content, and loading it."""
 
+import contextlib
 import re
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from tokenizer.core import Tokenizer
 from tokenizer.errors import TokenizerFileError
-from tokenizer.formats import bpe_files, files, sentencepiece, tokenizer_json, vocab_txt
-from tokenizer.formats.sentencepiece_parts import exact_parts
+from tokenizer.formats import bpe_files, files, sentencepiece, tiktoken_ranks, tokenizer_json, vocab_txt
+from tokenizer.formats.sentencepiece_parts import tokenizer_parts
 from tokenizer.formats.transformers_folder import load_folder
 
 _VOCABULARY = re.compile(r'\{\s*"(?:[^"\\]|\\.){0,1000}"\s*:\s*-?\d')
@@ -54,7 +56,7 @@ def _load_file(path: Path, cache_bytes: int, pattern: str | None) -> Tokenizer:
         vocab = _beside(path, "a list of merges", "merges.txt", "vocab.json")
         return _compose(bpe_files.load_vocab_and_merges(vocab, path), path, cache_bytes)
     if pattern is not None or _looks_like_ranks(start):
-        return _compose(bpe_files.read_ranks(text, str(path), pattern), path, cache_bytes)
+        return _compose(tiktoken_ranks.read(text, str(path), pattern), path, cache_bytes)
     return _from_vocab(text, path, cache_bytes)
 
 
@@ -84,8 +86,15 @@ def _load_directory(path: Path, cache_bytes: int) -> Tokenizer:
 
 
 def _compose(parts: dict[str, Any], path: Path, cache_bytes: int) -> Tokenizer:
-    try:
+    with _naming(path):
         return Tokenizer(**parts, cache_bytes=cache_bytes)
+
+
+@contextlib.contextmanager
+def _naming(path: Path | str) -> Iterator[None]:
+    """Says in errors which file they are about, where they do not say yet."""
+    try:
+        yield
     except TokenizerFileError:
         raise
     except ValueError as error:
@@ -98,25 +107,10 @@ def from_sentencepiece(model: sentencepiece.SentencePieceFile, path: Path | str,
     Raises:
       TokenizerFileError: if it is of a type, or holds something, that is not supported.
     """
-    parts = exact_parts(model, str(path))
-    fields = {
-        "version": tokenizer_json.VERSION,
-        "truncation": None,
-        "padding": None,
-        "added_tokens": parts.added_tokens,
-        "normalizer": parts.normalizer,
-        "pre_tokenizer": parts.pre_tokenizer,
-        "post_processor": None,
-        "decoder": parts.decoder,
-        "model": parts.model,
-    }
-    return tokenizer_json.from_fields(fields, str(path), cache_bytes)
+    with _naming(path):
+        return Tokenizer(**tokenizer_parts(model, str(path)), cache_bytes=cache_bytes)
 
 
 def _from_vocab(text: str, path: Path, cache_bytes: int) -> Tokenizer:
-    try:
+    with _naming(path):
         return Tokenizer.for_bert(vocab_txt.read(text, str(path)), cache_bytes=cache_bytes)
-    except TokenizerFileError:
-        raise
-    except ValueError as error:
-        raise TokenizerFileError(f"{path}: {error}") from error

@@ -50,11 +50,6 @@ def read(text: str, source: str, cache_bytes: int) -> "Tokenizer":
         return _read(parse(text, source), cache_bytes)
 
 
-def from_fields(fields: dict[str, Any], source: str, cache_bytes: int) -> "Tokenizer":
-    """Makes the tokenizer of a `tokenizer.json` that is parsed already; as `read`."""
-    return _read(Node(fields, source), cache_bytes)
-
-
 def _read(root: Node, cache_bytes: int) -> "Tokenizer":
     from tokenizer.core import Tokenizer
 

@@ -15,7 +15,8 @@ from tokenizer.kernels.bpe_pairs import NO_RANK
 from tokenizer.kernels.bpe_symbols import CONTINUES, ENDS
 from tokenizer.models import bpe_twin
 from tokenizer.models.bpe_lowering import lower
-from tokenizer.models.bpe_ranks import MergesOfIds, merges_of_ranks
+from tokenizer.models.bpe_merges import MergesOfIds
+from tokenizer.models.bpe_ranks import MergesOfRanks, merges_of_ranks
 from tokenizer.models.bpe_tables import BPETables, Merges, TiedBPETables, new_bpe_scratch, padded_bytes
 from tokenizer.models.bpe_twin import BYTE_ALPHABET, without
 from tokenizer.models.ids import check_ids
@@ -83,7 +84,8 @@ class BPE:
                 f"the vocabulary has no unknown token {self.unk_token!r}; add it, name another with unk_token=, "
                 "or None to drop unknown characters"
             )
-        _ = self.merge_ids
+        if not (isinstance(self.merges, MergesOfIds) and self.merges.are_of(self.vocab, self.prefix)):
+            object.__setattr__(self, "merges", MergesOfIds(self._ids_of_merges(), self.vocab, self.prefix))
         self._check_merge_ranks()
 
     def _check_merge_ranks(self) -> None:
@@ -114,22 +116,43 @@ class BPE:
         Raises:
           ValueError: if a byte is no token, there is an empty token, or an id is not in 0..2^24-1 or occurs twice.
         """
-        missing = [b for b in range(256) if bytes([b]) not in ranks]
-        if missing:
-            others = len(missing) - 1
-            raise ValueError(f"every byte must be a token, but {bytes(missing[:1])!r} and {others} others are not")
-        if b"" in ranks:
-            raise ValueError(f"a token must not be empty, but id {ranks[b'']} is")
-        tokens = list(ranks)
-        values, offsets = padded_bytes(tokens)
-        text = _ALPHABET[values].tobytes().decode("utf-32-le")
-        bounds = offsets.tolist()
-        vocab = dict(zip([text[a:b] for a, b in itertools.pairwise(bounds)], ranks.values(), strict=True))
+        return cls.from_ranked_tokens(*padded_bytes(list(ranks)), list(ranks.values()))
+
+    @classmethod
+    def from_ranked_tokens(
+        cls, values: npt.NDArray[np.uint8], offsets: npt.NDArray[np.int64], ranks: Sequence[int]
+    ) -> "BPE":
+        """As `from_ranks`, of tokens in arrays.
+
+        Args:
+          values, offsets: uint8[n_bytes + 16] and int64[n + 1], the bytes of the tokens, padded.
+          ranks: of each.
+
+        Raises:
+          ValueError: also if a token stands twice.
+        """
+        lengths = np.diff(offsets)
+        # A character that is not in the alphabet stands between tokens.
+        spelled = np.insert(_ALPHABET[values[: offsets[-1]]], offsets[1:-1], ord("\n"))
+        tokens = spelled.tobytes().decode("utf-32-le").split("\n")[: lengths.size]
+        vocab = dict(zip(tokens, ranks, strict=True))
+        if len(vocab) < len(tokens):
+            seen: dict[str, int] = {}
+            for token, rank in zip(tokens, ranks, strict=True):
+                if token in seen:
+                    raise ValueError(f"token {token!r} stands twice, with ranks {seen[token]} and {rank}")
+                seen[token] = rank
+        if "" in vocab:
+            raise ValueError(f"a token must not be empty, but id {vocab['']} is")
+        single = np.flatnonzero(lengths == 1)
+        missing = np.setdiff1d(np.arange(256), values[offsets[single]])
+        if missing.size:
+            first, others = bytes([missing[0]]), missing.size - 1
+            raise ValueError(f"every byte must be a token, but {first!r} and {others} others are not")
         ids = check_ids(vocab)
-        single = {BYTE_ALPHABET[token[0]]: int(i) for token, i in zip(tokens, ids, strict=True) if len(token) == 1}
-        found = merges_of_ranks(values, offsets, ids, cls(single, [], byte_level=True).tables)
-        merges = MergesOfIds(found, dict(zip(ids.tolist(), vocab, strict=True)))
-        return cls(vocab, merges, ignore_merges=True, byte_level=True)
+        bytes_alone = cls({tokens[i]: ranks[i] for i in single.tolist()}, [], byte_level=True)
+        found = merges_of_ranks(values, offsets, ids, bytes_alone.tables)
+        return cls(vocab, MergesOfRanks(found, vocab), ignore_merges=True, byte_level=True)
 
     def __repr__(self) -> str:
         options = [
@@ -192,15 +215,18 @@ class BPE:
         rows = [[self.vocab.get(self.spelled(c, row), -1) for c in BYTE_ALPHABET] for row in range(4)]
         return np.array(rows, np.int32)
 
-    @functools.cached_property
+    @property
     def merge_ids(self) -> Merges:
         """The merges as ids, in their order."""
-        if isinstance(self.merges, MergesOfIds):
-            return self.merges.ids
+        assert isinstance(self.merges, MergesOfIds)
+        return self.merges.ids
+
+    def _ids_of_merges(self) -> Merges:
         n_prefix, n = len(self.prefix.encode()), len(self.merges)
         if not (set(map(type, self.merges)) <= {tuple, list} and set(map(len, self.merges)) <= {2}):
             raise ValueError(self._bad_merge())
-        lefts, rights = (list(map(operator.itemgetter(side), self.merges)) for side in (0, 1))
+        parts = list(itertools.chain.from_iterable(self.merges))
+        lefts, rights = parts[::2], parts[1::2]
         try:
             tails = [without(right, n_prefix) for right in rights] if n_prefix else rights
             columns = lefts, rights, map(operator.add, lefts, tails)

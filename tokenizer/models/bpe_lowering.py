@@ -9,7 +9,7 @@ import numpy.typing as npt
 from tokenizer.kernels.bpe_pairs import build_byte_pairs
 from tokenizer.kernels.bpe_symbols import CONTINUES, ENDS
 from tokenizer.kernels.bpe_vocabulary import find_unmerged
-from tokenizer.models.bpe_ranks import MergesOfIds
+from tokenizer.models.bpe_ranks import MergesOfRanks
 from tokenizer.models.bpe_tables import (
     WORD_PADDING,
     BPETables,
@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 
 _ALPHABET = np.array([ord(c) for c in BYTE_ALPHABET], np.int32)
 _N_CODE_POINTS = 0x110000
+_Words = tuple[npt.NDArray[np.uint8], npt.NDArray[np.int64], npt.NDArray[np.int32]]
+"""The entries that a word can be equal to: padded bytes, offsets, ids."""
 
 
 def lower(model: "BPE", *, dropping: bool = False) -> BPETables:
@@ -52,7 +54,8 @@ def lower(model: "BPE", *, dropping: bool = False) -> BPETables:
     byte_pairs = np.empty(1 << 16 if plain else 0, np.uint32)
     if plain:
         build_byte_pairs(byte_symbols, pairs, bits, byte_pairs)
-    crossings, partial, crossed = crossings_of(*_words(model)[:2]) if plain else (np.zeros(0, np.uint64),) * 3
+    words = _words(model) if plain or model.ignore_merges else None
+    crossings, partial, crossed = crossings_of(*words[:2]) if plain and words else (np.zeros(0, np.uint64),) * 3
     tables = BPETables(
         pairs=pairs,
         pair_bits=bits,
@@ -82,7 +85,7 @@ def lower(model: "BPE", *, dropping: bool = False) -> BPETables:
         whole_pool=np.zeros(0, np.uint8),
         longest_whole=0,
     )
-    return _with_whole_words(model, tables) if model.ignore_merges else tables
+    return _with_whole_words(model, tables, words) if model.ignore_merges and words else tables
 
 
 def _characters(model: "BPE") -> tuple[npt.NDArray[np.int32], list[int]]:
@@ -96,18 +99,18 @@ def _characters(model: "BPE") -> tuple[npt.NDArray[np.int32], list[int]]:
         before = model.prefix if row & CONTINUES else ""
         after = model.suffix if row & ENDS else ""
         n = len(before) + 1 + len(after)
-        for token, token_id in model.vocab.items():
-            if len(token) == n and token.startswith(before) and token.endswith(after):
+        for token, token_id in [item for item in model.vocab.items() if len(item[0]) == n]:
+            if token.startswith(before) and token.endswith(after):
                 characters[row, ord(token[len(before)])] = token_id + 1
                 initial.append(token_id)
     return characters, initial
 
 
-def _with_whole_words(model: "BPE", tables: BPETables) -> BPETables:
+def _with_whole_words(model: "BPE", tables: BPETables, words: _Words) -> BPETables:
     """Adds the word table: of the entries that merging would not make, which are few or none."""
-    values, offsets, ids = _words(model)
+    values, offsets, ids = words
     lengths = np.diff(offsets)
-    if isinstance(model.merges, MergesOfIds):
+    if isinstance(model.merges, MergesOfRanks):
         # Every token that has a pair is made by it; that is how the pair was found.
         made = np.zeros(int(ids.max()) + 1, np.bool_)
         made[tables.products] = True
@@ -125,8 +128,7 @@ def _with_whole_words(model: "BPE", tables: BPETables) -> BPETables:
     return tables._replace(whole_slots=slots, whole_pool=pool, longest_whole=int(lengths.max(initial=0)))
 
 
-def _words(model: "BPE") -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.int64], npt.NDArray[np.int32]]:
-    """Returns the entries that a word can be equal to: padded bytes, offsets, ids."""
+def _words(model: "BPE") -> _Words:
     ids = np.fromiter(model.vocab.values(), np.int32, len(model.vocab))
     if not model.byte_level:
         return utf8_words(list(model.vocab), ids)
@@ -136,8 +138,11 @@ def _words(model: "BPE") -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.int64], 
     byte_of = np.full(0x145, -1, np.int16)
     byte_of[_ALPHABET] = np.arange(256)
     spelled = byte_of[np.minimum(points, 0x144)]
-    foreign = np.zeros(ids.size, np.bool_)
-    foreign[np.repeat(np.arange(ids.size), lengths)[spelled < 0]] = True
-    kept = ~foreign & (lengths > 0)
-    values = spelled[np.repeat(kept, lengths)].astype(np.uint8)
-    return np.append(values, np.zeros(WORD_PADDING, np.uint8)), offsets_of(lengths[kept]), ids[kept]
+    kept = lengths > 0
+    foreign = spelled < 0
+    if foreign.any():
+        kept[np.repeat(np.arange(ids.size), lengths)[foreign]] = False
+        spelled = spelled[np.repeat(kept, lengths)]
+    values = np.zeros(spelled.size + WORD_PADDING, np.uint8)
+    values[: spelled.size] = spelled
+    return values, offsets_of(lengths[kept]), ids[kept]

@@ -1,13 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """tiktoken's vocabularies: the merges that are implied by the ranks of tokens."""
 
-from collections.abc import Iterator, Mapping, Sequence
-from typing import overload
-
 import numpy as np
 import numpy.typing as npt
 
 from tokenizer.kernels.bpe_vocabulary import recover_merges
+from tokenizer.models.bpe_merges import MergesOfIds
 from tokenizer.models.bpe_tables import (
     COLLIDING,
     PAIR_TABLE_TRIES,
@@ -19,28 +17,8 @@ from tokenizer.models.bpe_tables import (
 )
 
 
-class MergesOfIds(Sequence[tuple[str, str]]):
-    """The merges found in a tiktoken vocabulary, spelled out only for who looks at them."""
-
-    def __init__(self, merges: Merges, tokens: Mapping[int, str]) -> None:
-        self.ids, self._tokens = merges, tokens
-
-    def __len__(self) -> int:
-        return self.ids.lefts.size
-
-    @overload
-    def __getitem__(self, index: int) -> tuple[str, str]: ...
-    @overload
-    def __getitem__(self, index: slice) -> list[tuple[str, str]]: ...
-    def __getitem__(self, index: int | slice) -> tuple[str, str] | list[tuple[str, str]]:
-        if isinstance(index, slice):
-            return [self[i] for i in range(*index.indices(len(self)))]
-        return self._tokens[int(self.ids.lefts[index])], self._tokens[int(self.ids.rights[index])]
-
-    def __iter__(self) -> Iterator[tuple[str, str]]:
-        tokens = self._tokens
-        for left, right in zip(self.ids.lefts.tolist(), self.ids.rights.tolist(), strict=True):
-            yield tokens[left], tokens[right]
+class MergesOfRanks(MergesOfIds):
+    """The merges found in a tiktoken vocabulary: each token that some pair makes is made by its merge."""
 
 
 def merges_of_ranks(

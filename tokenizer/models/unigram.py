@@ -140,10 +140,14 @@ class Unigram:
         return np.fromiter(map(operator.itemgetter(1), self.vocab), np.float64, len(self.vocab))
 
     @functools.cached_property
+    def _types(self) -> npt.NDArray[np.int64]:
+        return np.array(() if self.piece_types is None else self.piece_types, np.int64)
+
+    @functools.cached_property
     def _matching_ids(self) -> list[int]:
         has_text = np.fromiter(map(bool, self._pieces), np.bool_, len(self._pieces))
         if self.piece_types is not None:
-            has_text &= np.isin(self.piece_types, (PieceType.NORMAL, PieceType.USER_DEFINED))
+            has_text &= np.isin(self._types, (PieceType.NORMAL, PieceType.USER_DEFINED))
         return np.flatnonzero(has_text).tolist()
 
     @functools.cached_property
@@ -162,9 +166,8 @@ class Unigram:
         """float64[n]: what each piece scores where it matches."""
         if self.piece_types is None:
             return self._given_scores
-        types = np.asarray(self.piece_types)
         scores = self._given_scores.astype(np.float32).astype(np.float64)
-        for i in np.flatnonzero(types == PieceType.USER_DEFINED).tolist():
+        for i in np.flatnonzero(self._types == PieceType.USER_DEFINED).tolist():
             scores[i] = np.float32(len(self.vocab[i][0].encode()) * 0.1 - 0.1)
         return scores
 
@@ -173,14 +176,15 @@ class Unigram:
         scores = self._given_scores
         if self.piece_types is None:
             return float(scores.min()) - UNKNOWN_PENALTY
-        normal = scores[np.asarray(self.piece_types) == PieceType.NORMAL].astype(np.float32)
+        normal = scores[self._types == PieceType.NORMAL].astype(np.float32)
         worst = normal.min() if normal.size else np.float32(0)
         return float(np.float32(worst - np.float32(UNKNOWN_PENALTY)))
 
     @functools.cached_property
     def _byte_ids(self) -> dict[int, int]:
-        types = self.piece_types
-        ids = {p: i for i, (p, _) in enumerate(self.vocab) if types is None or types[i] == PieceType.BYTE}
+        ids = self.matching
+        if self.piece_types is not None:
+            ids = {self._pieces[i]: i for i in np.flatnonzero(self._types == PieceType.BYTE).tolist()}
         return {b: ids[f"<0x{b:02X}>"] for b in range(256) if f"<0x{b:02X}>" in ids}
 
     @functools.cached_property
@@ -196,18 +200,11 @@ class Unigram:
         return SPACE in self.matching and not any(SPACE in piece[1:] for piece in self.matching)
 
     @functools.cached_property
-    def splits_at_space_runs(self) -> bool:
-        """Whether cutting a text before every run of "▁" changes nothing: no piece has one after anything else.
-
-        The argument is that of `splits_at_spaces`; pieces of several "▁", as models of code have, stay whole.
-        """
-        return SPACE in self.matching and not any(SPACE in piece.lstrip(SPACE) for piece in self.matching)
-
-    @functools.cached_property
     def tables(self) -> UnigramTables:
         """The vocabulary lowered to a double-array trie."""
-        entries = sorted((piece.encode(), i) for piece, i in self.matching.items())
-        units, root_base = double_array(entries)
+        in_order = sorted(self.matching)  # which is also that of their bytes
+        entries = list(map(str.encode, in_order))
+        units, root_base = double_array(entries, [self.matching[piece] for piece in in_order])
         byte_ids = np.full(256, -1, np.int32)
         for byte, i in self._byte_ids.items():
             byte_ids[byte] = i
@@ -219,7 +216,7 @@ class Unigram:
             unk_id=-1 if self.unk_id is None else self.unk_id,
             unk_score=self._unk_score,
             byte_fallback=self.byte_fallback,
-            longest=max(4, max((len(piece) for piece, _ in entries), default=0)),
+            longest=max(4, max(map(len, entries), default=0)),
             single=self.piece_types is not None,
         )
 
@@ -370,14 +367,14 @@ class Unigram:
         return [(int(i), int(chars[end - 1])) for i, end in zip(out[:n], ends[:n], strict=True)]
 
 
-def double_array(entries: Sequence[tuple[bytes, int]]) -> tuple[npt.NDArray[np.int64], int]:
-    """Builds the trie of pieces sorted by their bytes; returns its states and the base of its root."""
+def double_array(entries: Sequence[bytes], ids: Sequence[int]) -> tuple[npt.NDArray[np.int64], int]:
+    """Builds the trie of pieces in the order of their bytes; returns its states and the base of its root."""
     if not entries:
         return np.full(512, kernels.NO_BYTE, np.int64), 256
     offsets = np.zeros(len(entries) + 1, np.int64)
-    np.cumsum([len(piece) for piece, _ in entries], out=offsets[1:])
-    values = np.frombuffer(b"".join(piece for piece, _ in entries), np.uint8)
-    pieces = np.array([i for _, i in entries], np.int32)
+    np.cumsum(list(map(len, entries)), out=offsets[1:])
+    values = np.frombuffer(b"".join(entries), np.uint8)
+    pieces = np.array(ids, np.int32)
     stack = np.empty((values.size + 2, 4), np.int64)
     capacity = (values.size // 256 + 8) * 256
     while True:

@@ -157,7 +157,7 @@ class SentencePieceNormalizer(Normalizer):
         symbols = sorted({symbol.encode() for symbol in self.user_defined_symbols} - {b""})
         begins = np.zeros(256, np.bool_)
         begins[[symbol[0] for symbol in symbols]] = True
-        kept, kept_root = double_array([(symbol, i) for i, symbol in enumerate(symbols)])
+        kept, kept_root = double_array(symbols, range(len(symbols)))
         steps = SentencePieceTables(
             units=read_only(units),
             results=read_only(results),

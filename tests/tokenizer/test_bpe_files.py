@@ -1,0 +1,70 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Ranks and merges: the quick readers against those that go line by line."""
+
+import base64
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tokenizer.errors import TokenizerFileError
+from tokenizer.formats import bpe_files, tiktoken_ranks
+
+rank_lines = st.tuples(st.binary(min_size=1, max_size=9), st.integers(0, 10**9)).map(
+    lambda line: f"{base64.b64encode(line[0]).decode()} {line[1]}"
+)
+broken_lines = st.one_of(
+    st.text("ABab+/=- 0159", max_size=12),
+    st.sampled_from(
+        ["", " 1", "YQ==", "YQ== ", "YQ==  1", "YQ= 1", "YQ===1", "Y=Q= 1", "YWI= x", "YWI= 1 2", "YWI= 1_0"]
+    ),
+)
+
+
+@given(
+    st.lists(st.one_of(rank_lines, broken_lines), max_size=6), st.sampled_from(["\n", "\r\n", "\x0b"]), st.booleans()
+)
+def test_ranks_are_read_as_line_by_line(lines: list[str], line_end: str, is_ended: bool) -> None:
+    text = line_end.join(lines) + line_end * is_ended
+    quick = tiktoken_ranks.read_plain_lines(text)
+    try:
+        slow = tiktoken_ranks.read_any_lines(text, "ranks")
+    except TokenizerFileError:
+        assert quick is None
+        return
+    if quick is not None:
+        assert quick.values.tolist() == slow.values.tolist()
+        assert quick.offsets.tolist() == slow.offsets.tolist()
+        assert quick.ids == slow.ids
+
+
+@given(st.lists(rank_lines, min_size=1, max_size=6).filter(lambda lines: all(len(x.split()[1]) <= 8 for x in lines)))
+def test_ranks_as_tiktoken_writes_them_are_read_quickly(lines: list[str]) -> None:
+    assert tiktoken_ranks.read_plain_lines("".join(f"{line}\n" for line in lines)) is not None
+
+
+def test_broken_ranks_say_where() -> None:
+    with pytest.raises(TokenizerFileError, match=r"^ranks, line 2: expected base64 and a rank, got 'b 1'"):
+        tiktoken_ranks.read("YQ== 0\nb 1\n", "ranks", "gpt2")
+    with pytest.raises(TokenizerFileError, match=r"^ranks: token 'a' stands twice, with ranks 0 and 7"):
+        tiktoken_ranks.read("YQ== 0\nYg== 1\nYQ== 7\n", "ranks", "gpt2")
+
+
+merge_lines = st.one_of(
+    st.tuples(st.text("abé▁", min_size=1, max_size=3), st.text("ab", min_size=1, max_size=3)).map(" ".join),
+    st.text("ab \r\x0b", max_size=4),
+)
+
+
+@given(st.lists(merge_lines, max_size=6), st.booleans(), st.booleans())
+def test_merges_are_read_as_line_by_line(lines: list[str], has_version: bool, is_ended: bool) -> None:
+    text = "\n".join(["#version: 0.2"] * has_version + lines) + "\n" * is_ended
+    quick = bpe_files._read_plain_merges(text)
+    try:
+        assert quick in ([], bpe_files._read_any_merges(text, "merges"))
+    except TokenizerFileError:
+        assert not quick
+    assert bool(quick) == (
+        bool(lines)
+        and all(len(line.split(" ")) == 2 and "\r" not in line and line.strip(" ") == line for line in lines)
+    )

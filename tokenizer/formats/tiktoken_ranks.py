@@ -1,0 +1,92 @@
+# SPDX-License-Identifier: Apache-2.0
+"""tiktoken's ranks: a token in base64 and its rank on each line."""
+
+import base64
+import binascii
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from tokenizer import decoders, pre_tokenizers
+from tokenizer.errors import TokenizerFileError
+from tokenizer.kernels.base64_ranks import read_lines
+from tokenizer.models import BPE
+from tokenizer.models.bpe_tables import WORD_PADDING, padded_bytes
+from tokenizer.pre_tokenizers.scanner_patterns import TIKTOKEN_PATTERNS
+
+
+class Ranks(NamedTuple):
+    """Tokens, in the order of the file."""
+
+    values: npt.NDArray[np.uint8]
+    """uint8[n_bytes + 16]: their bytes, padded."""
+    offsets: npt.NDArray[np.int64]
+    """int64[n + 1]."""
+    ids: list[int]
+
+
+def read(text: str, source: str, pattern: str | None) -> dict[str, Any]:
+    """Returns the parts of a tokenizer.
+
+    Args:
+      text: of the file.
+      source: what to call it in messages.
+      pattern: one of the names of `TIKTOKEN_PATTERNS`; the file does not say.
+
+    Raises:
+      TokenizerFileError: without a pattern; or where a line is something else, or the ranks are no vocabulary.
+    """
+    if pattern not in TIKTOKEN_PATTERNS:
+        raise TokenizerFileError(
+            f"{source}: tiktoken's ranks do not say how text is split; pass pattern=, one of "
+            f"{', '.join(TIKTOKEN_PATTERNS)}, got {pattern!r}"
+        )
+    ranks = read_plain_lines(text) or read_any_lines(text, source)
+    try:
+        model = BPE.from_ranked_tokens(*ranks)
+    except ValueError as error:
+        raise TokenizerFileError(f"{source}: {error}") from error
+    return {
+        "model": model,
+        "pre_tokenizer": pre_tokenizers.Sequence(
+            (
+                pre_tokenizers.Split(TIKTOKEN_PATTERNS[pattern], "isolated", is_regex=True),
+                pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False),
+            )
+        ),
+        "decoder": decoders.ByteLevel(),
+    }
+
+
+def read_plain_lines(text: str) -> Ranks | None:
+    """Reads lines as tiktoken writes them; None where one is anything else, or they are none."""
+    data = np.frombuffer(text.encode(), np.uint8)
+    n_lines = text.count("\n") + 1
+    values = np.empty(data.size // 4 * 3 + WORD_PADDING, np.uint8)
+    offsets, ids = np.empty(n_lines + 1, np.int64), np.empty(n_lines, np.int64)
+    n = read_lines(data, values, offsets, ids)
+    if n <= 0:
+        return None
+    return Ranks(values[: int(offsets[n]) + WORD_PADDING], offsets[: n + 1], ids[:n].tolist())
+
+
+def read_any_lines(text: str, source: str) -> Ranks:
+    """Reads lines one by one: with any line ends, empty ones, and numbers as Python reads them.
+
+    Raises:
+      TokenizerFileError: where a line is something else; says which.
+    """
+    tokens, ids = [], []
+    for number, line in enumerate(text.splitlines(), 1):
+        if not line:
+            continue
+        encoded, _, rank = line.partition(" ")
+        try:
+            tokens.append(base64.b64decode(encoded, validate=True))
+            ids.append(int(rank))
+        except (binascii.Error, ValueError) as error:
+            raise TokenizerFileError(
+                f"{source}, line {number}: expected base64 and a rank, got {line[:80]!r}"
+            ) from error
+    return Ranks(*padded_bytes(tokens), ids)

@@ -1,0 +1,47 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The pieces in a SentencePiece model's file."""
+
+from tokenizer.kernels.compiling import kernel
+
+# Bytes on the wire: field 1, a piece, of the file; fields 1, 2 and 3 of it, text, score and type.
+_PIECE, _TEXT, _SCORE, _TYPE = 0x0A, 0x0A, 0x15, 0x18
+
+
+@kernel
+def read_pieces(data, text, scores, types):
+    """Reads pieces as long as they are written the usual way: text, score, perhaps a type, nothing else.
+
+    Args:
+      data: uint8[n_bytes], the file.
+      text: uint8, room for the file; filled with the texts, each ended by a zero byte. A text with a zero byte in it
+        is not read.
+      scores: uint8[n, 4], room for as many pieces as the file may have; the bytes of their scores.
+      types: int64[n], 1 where there is none.
+
+    Returns:
+      How many pieces were read, how many bytes of `text` are filled, and where the first other piece begins.
+    """
+    at, n, o = 0, 0, 0
+    while at + 4 < data.size and n < types.size and data[at] == _PIECE and data[at + 2] == _TEXT:
+        # Lengths below 128 are one byte; a score takes 5 bytes, a type 2.
+        stop, w = at + 2 + data[at + 1], data[at + 3]
+        extra = stop - (at + 4 + w)
+        if data[at + 1] >= 128 or w >= 128 or stop > data.size or (extra != 5 and extra != 7):
+            break
+        q = at + 4 + w
+        if data[q] != _SCORE or (extra == 7 and (data[q + 5] != _TYPE or data[q + 6] >= 128)):
+            break
+        has_zero = False
+        for k in range(w):
+            text[o + k] = data[at + 4 + k]
+            has_zero |= text[o + k] == 0
+        if has_zero:
+            break
+        text[o + w] = 0
+        for k in range(4):
+            scores[n, k] = data[q + 1 + k]
+        types[n] = data[q + 6] if extra == 7 else 1
+        o += w + 1
+        n += 1
+        at = stop
+    return n, o, at

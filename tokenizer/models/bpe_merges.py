@@ -1,0 +1,43 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The merges of a model, kept as ids."""
+
+import functools
+from collections.abc import Iterator, Mapping, Sequence
+from typing import overload
+
+from tokenizer.models.bpe_tables import Merges
+
+
+class MergesOfIds(Sequence[tuple[str, str]]):
+    """Merges in a vocabulary, spelled out only for who looks at them.
+
+    A hundred thousand pairs would take ten megabytes, which the garbage collector goes through again and again.
+    """
+
+    def __init__(self, merges: Merges, vocab: Mapping[str, int], prefix: str = "") -> None:
+        self.ids, self._vocab, self._prefix = merges, vocab, prefix
+
+    def are_of(self, vocab: Mapping[str, int], prefix: str) -> bool:
+        """Whether these are the ids in a vocabulary, and of what the merges make with this continuing prefix."""
+        return self._vocab is vocab and self._prefix == prefix
+
+    @functools.cached_property
+    def _tokens(self) -> dict[int, str]:
+        return {token_id: token for token, token_id in self._vocab.items()}
+
+    def __len__(self) -> int:
+        return self.ids.lefts.size
+
+    @overload
+    def __getitem__(self, index: int) -> tuple[str, str]: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[tuple[str, str]]: ...
+    def __getitem__(self, index: int | slice) -> tuple[str, str] | list[tuple[str, str]]:
+        if isinstance(index, slice):
+            return [self[i] for i in range(*index.indices(len(self)))]
+        return self._tokens[int(self.ids.lefts[index])], self._tokens[int(self.ids.rights[index])]
+
+    def __iter__(self) -> Iterator[tuple[str, str]]:
+        tokens = self._tokens
+        for left, right in zip(self.ids.lefts.tolist(), self.ids.rights.tolist(), strict=True):
+            yield tokens[left], tokens[right]
