@@ -17,7 +17,7 @@ from tokenizer import decoders, normalizers, pre_tokenizers
 from tokenizer.added_tokens import AddedToken
 from tokenizer.errors import TokenizerFileError
 from tokenizer.formats import files
-from tokenizer.formats.json_node import parse
+from tokenizer.formats.json_vocabulary import parse_vocab
 from tokenizer.models import BPE
 from tokenizer.models.bpe import BYTE_ALPHABET
 from tokenizer.post_processors import BertProcessing
@@ -34,7 +34,7 @@ _BYTE_ORDER = sorted(BYTE_ALPHABET, key=lambda c: (ord(c) > 0xFF, ord(c)))
 
 def read_vocab_json(text: str, source: str) -> dict[str, int]:
     """Returns token -> id of the text of a `vocab.json`."""
-    node = parse(text, source)
+    node = parse_vocab(text, source)
     vocab = node.object()
     if not set(map(type, vocab.values())) <= {int}:
         token, token_id = next(item for item in vocab.items() if type(item[1]) is not int)

@@ -2,11 +2,12 @@
 """Models in `tokenizer.json`."""
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from tokenizer.formats.json_node import Node
 from tokenizer.models import BPE, Unigram, WordLevel, WordPiece
+from tokenizer.models.bpe_merges import MergesOfIds
 
 
 def read_model(node: Node, *, byte_level: bool) -> Any:
@@ -92,8 +93,10 @@ def _read_bpe(node: Node, byte_level: bool) -> BPE:
     )
 
 
-def _merges(node: Node) -> list[Any]:
+def _merges(node: Node) -> Sequence[Any]:
     """Reads merges, which are pairs, or as in older files two tokens with a space between them; the model checks."""
+    if isinstance(node.value, MergesOfIds):
+        return node.value
     values: list[Any] = node.as_(list, "a list")
     if set(map(type, values)) <= {list}:
         return values

@@ -13,7 +13,8 @@ from tokenizer.added_tokens import AddedToken
 from tokenizer.errors import TokenizerFileError
 from tokenizer.formats import components, files, json_roles, sentencepiece_json
 from tokenizer.formats.json_models import read_model, write_model
-from tokenizer.formats.json_node import Node, parse
+from tokenizer.formats.json_node import Node
+from tokenizer.formats.json_vocabulary import parse_tokenizer
 from tokenizer.models import Unigram
 from tokenizer.post_processors import (
     BertProcessing,
@@ -47,7 +48,7 @@ def read(text: str, source: str, cache_bytes: int) -> "Tokenizer":
       TokenizerFileError: if it is not JSON, lacks a field, or holds a value or part that is not supported.
     """
     with files.without_collecting():
-        return _read(parse(text, source), cache_bytes)
+        return _read(parse_tokenizer(text, source), cache_bytes)
 
 
 def _read(root: Node, cache_bytes: int) -> "Tokenizer":

@@ -1,0 +1,95 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Large vocabularies in JSON: read by a kernel where they are written as usual, by Python's JSON where not."""
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from tokenizer.errors import TokenizerFileError
+from tokenizer.formats.json_node import Node, parse
+from tokenizer.kernels import json_vocabulary as kernels
+from tokenizer.models.bpe_merges import MergesOfIds
+from tokenizer.models.bpe_tables import WORD_PADDING, Merges, word_table
+from tokenizer.models.ids import MAX_ID
+
+
+def parse_tokenizer(text: str, source: str) -> Node:
+    """Parses a `tokenizer.json` as `json_node.parse` does, but that `model.merges` may be `MergesOfIds`.
+
+    Raises:
+      TokenizerFileError: as `parse`.
+    """
+    return parse_usual_tokenizer(text, source) or parse(text, source)
+
+
+def parse_vocab(text: str, source: str) -> Node:
+    """Parses a `vocab.json` as `json_node.parse` does.
+
+    Raises:
+      TokenizerFileError: as `parse`.
+    """
+    data = _padded(text)
+    tokens, offsets, ids = _room(data)
+    n, end = kernels.read_vocab(data, len(text) - len(text.lstrip(_SPACES)), tokens, offsets, ids)
+    if end >= 0 and not data[end:-WORD_PADDING].tobytes().strip(_SPACES.encode()):
+        vocab = _vocab(tokens, offsets[: n + 1], ids[:n])
+        if vocab is not None:
+            return Node(vocab, source)
+    return parse(text, source)
+
+
+_SPACES = " \t\n\r"
+
+
+def parse_usual_tokenizer(text: str, source: str) -> Node | None:
+    """As `parse_tokenizer`; None for what Python's JSON must look at: errors, and a few ways to write things."""
+    data = _padded(text)
+    tokens, token_offsets, ids = _room(data)
+    parts, part_offsets = np.empty(data.size, np.uint8), np.empty(data.size // 3, np.int64)
+    counts, spans = np.zeros(2, np.int64), np.zeros((2, 2), np.int64)
+    end = kernels.read_model(data, tokens, token_offsets, ids, parts, part_offsets, counts, spans)
+    n_tokens, n_parts = counts.tolist()
+    if end < 0 or n_tokens == 0:
+        return None
+    token_offsets, ids = token_offsets[: n_tokens + 1], ids[:n_tokens]
+    vocab = _vocab(tokens, token_offsets, ids)
+    if vocab is None:
+        return None
+    large: dict[str, Any] = {"vocab": vocab}
+    if spans[1, 1]:
+        merges = np.empty((3, n_parts // 2), np.int32)
+        slots, pool = word_table(tokens, token_offsets, ids)
+        if not kernels.find_merges(parts, part_offsets, slots, pool, *merges):
+            return None
+        large["merges"] = MergesOfIds(Merges(*merges), vocab)
+    rest, at = b"", 0
+    for start, stop in sorted(spans[: len(large)].tolist()):
+        rest, at = rest + data[at:start].tobytes() + b"null", stop
+    try:
+        root = parse((rest + data[at:-WORD_PADDING].tobytes()).decode(), source)
+    except TokenizerFileError:
+        return None
+    root.value["model"].update(large)
+    return root
+
+
+def _padded(text: str) -> npt.NDArray[np.uint8]:
+    return np.frombuffer(text.encode("utf-8", "surrogatepass") + bytes(WORD_PADDING), np.uint8)
+
+
+def _room(data: npt.NDArray[np.uint8]) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.int64], npt.NDArray[np.int32]]:
+    """Returns room for the entries of a vocabulary, five bytes or more each; pages that are not used cost nothing."""
+    return np.empty(data.size, np.uint8), np.empty(data.size // 5, np.int64), np.empty(data.size // 5, np.int32)
+
+
+def _vocab(
+    tokens: npt.NDArray[np.uint8], offsets: npt.NDArray[np.int64], ids: npt.NDArray[np.int32]
+) -> dict[str, int] | None:
+    """Returns token -> id, None where a token or an id stands twice or a token is empty, which is for others to say."""
+    if ids.size == 0 or ids.max() > MAX_ID or np.bincount(ids).max() > 1:
+        return None
+    # No token has a zero byte, so one may stand between them.
+    spelled = np.insert(tokens[: offsets[-1]], offsets[1:-1], 0).tobytes().decode().split("\0")
+    vocab = dict(zip(spelled, ids.tolist(), strict=True))
+    return None if len(vocab) < len(spelled) or "" in vocab else vocab
