@@ -26,6 +26,8 @@ from tokenizer.pre_tokenizers.scanner_patterns import TIKTOKEN_PATTERNS
 from tokenizer.trainers import BPETrainer
 
 TEXT = "The mill grinds text into tokens; it's 2026."
+_LIKE_TIKTOKENS = {"cl100k": 100_256, "o200k": 199_998}
+"""Vocabularies of tiktoken's, and how many ranks they have."""
 LIMIT = 0.5
 """Processor seconds until a tokenizer is to be ready."""
 
@@ -109,7 +111,7 @@ def main(arguments: list[str]) -> int:
 
 
 def cases(vocab: Path, folder: Path) -> Iterator[Case]:
-    """The tokenizers of the larger data folder, and one like cl100k, trained once; `folder` is for files of peers."""
+    """The tokenizers of the larger data folder, and trained ones; `folder` is for files of peers."""
     gpt2 = [vocab / "gpt2-vocab.json", vocab / "gpt2-merges.txt"]
     ours = folder / "gpt2"
     ours.mkdir()
@@ -120,18 +122,19 @@ def cases(vocab: Path, folder: Path) -> Iterator[Case]:
         "GPT-2",
         {"tokenmill": ([ours], {})} | _for_hf(tok, ours) | {"tiktoken": (gpt2, {"pattern": families.GPT2_PATTERN})},
     )
-    ranks = _ranks()
-    pattern = "cl100k_base"
-    tok = Tokenizer.from_file(ranks, pattern=pattern)
-    yield Case(
-        "like cl100k, ranks",
-        {
-            "tokenmill": ([ranks], {"pattern": pattern}),
-            "tiktoken": ([ranks], {"pattern": TIKTOKEN_PATTERNS[pattern]}),
-        },
-    )
-    theirs = _for_hf(tok, folder / "cl100k")
-    yield Case("like cl100k, tokenizer.json", {"tokenmill": theirs["tokenizers"]} | theirs)
+    for name, n_tokens in _LIKE_TIKTOKENS.items():
+        pattern = f"{name}_base"
+        ranks = _ranks(name, n_tokens)
+        tok = Tokenizer.from_file(ranks, pattern=pattern)
+        yield Case(
+            f"like {name}, ranks",
+            {
+                "tokenmill": ([ranks], {"pattern": pattern}),
+                "tiktoken": ([ranks], {"pattern": TIKTOKEN_PATTERNS[pattern]}),
+            },
+        )
+        theirs = _for_hf(tok, folder / name)
+        yield Case(f"like {name}, tokenizer.json", {"tokenmill": theirs["tokenizers"]} | theirs)
     clip = vocab / "clip_bpe_simple_vocab_16e6.txt.gz"
     yield Case("CLIP", {"tokenmill": ([clip], {})} | _for_hf(Tokenizer.from_file(clip), folder / "clip"))
     for name, lowercase in tokenizers.BERT_VOCABULARIES.items():
@@ -153,15 +156,15 @@ def _for_hf(tok: Tokenizer, folder: Path) -> dict[str, tuple[list[Path], dict[st
     return {"tokenizers": ([path], {})}
 
 
-def _ranks() -> Path:
-    """Trains 100256 tokens on the corpora, as many as cl100k has ranks; a second time they are there."""
+def _ranks(name: str, n_tokens: int) -> Path:
+    """Trains a vocabulary on the corpora; a second time it is there."""
     texts = corpora.load()
     key = hashlib.sha256(repr([text.digest for text in texts]).encode()).hexdigest()[:16]
-    path = corpora.REPOSITORY / "build" / f"cl100k-{key}.tiktoken"
+    path = corpora.REPOSITORY / "build" / f"{name}-{key}.tiktoken"
     if not path.is_file():
-        print("training a vocabulary like cl100k ...", flush=True)
-        tok = Tokenizer.untrained("none", "cl100k_base", byte_level=True)
-        trainer = BPETrainer(vocab_size=100_256, byte_level=True)
+        print(f"training a vocabulary like {name} ...", flush=True)
+        tok = Tokenizer.untrained("none", f"{name}_base", byte_level=True)
+        trainer = BPETrainer(vocab_size=n_tokens, byte_level=True)
         tok.train_from_iterator((text for corpus in texts for text in corpus.texts), trainer)
         tok.save(path)
     return path

@@ -2,7 +2,7 @@
 """TokenMill's tokenizer library. This is the public API; everything else may change."""
 
 import importlib
-from typing import TYPE_CHECKING, Any
+import typing
 
 from tokenizer.added_tokens import AddedToken as AddedToken
 from tokenizer.core import Tokenizer as Tokenizer
@@ -26,7 +26,7 @@ from tokenizer.unicode_data import UNICODE_VERSIONS as UNICODE_VERSIONS
 from tokenizer.word_counter import ScannedTexts as ScannedTexts
 from tokenizer.word_counter import WordCounter as WordCounter
 
-if TYPE_CHECKING:
+if typing.TYPE_CHECKING:
     from tokenizer.trainers import BPETrainer as BPETrainer
     from tokenizer.trainers import CharacterTrainer as CharacterTrainer
     from tokenizer.trainers import Trainer as Trainer
@@ -39,7 +39,7 @@ _TRAINERS = (
 )  # fmt: skip
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> typing.Any:
     # Who only encodes does not wait for these to be imported.
     if name not in _TRAINERS:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

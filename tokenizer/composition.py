@@ -169,8 +169,10 @@ class Composition:
 
     @cached_property
     def _token_of(self) -> dict[int, str]:
-        vocab = self.get_vocab()
-        return dict(zip(vocab.values(), vocab, strict=True))
+        vocab = vocab_of(self.model)
+        tokens = dict(zip(vocab.values(), vocab, strict=True))
+        tokens.update((t.id, t.content) for t in self.added_tokens)
+        return tokens
 
     @cached_property
     def _id_of(self) -> dict[str, int]:

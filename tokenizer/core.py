@@ -83,14 +83,14 @@ class Tokenizer(Encoder, Decoder):
         """
         from tokenizer.formats import tokenizer_json
 
-        return tokenizer_json.read(json, "tokenizer.json", DEFAULT_CACHE_BYTES)
+        return tokenizer_json.read(json.encode("utf-8", "surrogatepass"), "tokenizer.json", DEFAULT_CACHE_BYTES)
 
     @classmethod
     def from_buffer(cls, buffer: bytes) -> "Tokenizer":
         """Loads the bytes of a `tokenizer.json`, otherwise as `from_str`."""
-        from tokenizer.formats import files
+        from tokenizer.formats import tokenizer_json
 
-        return cls.from_str(files.decode(buffer, Path("tokenizer.json")))
+        return tokenizer_json.read(bytes(buffer), "tokenizer.json", DEFAULT_CACHE_BYTES)
 
     @classmethod
     def for_bert(
@@ -335,4 +335,4 @@ class Tokenizer(Encoder, Decoder):
 def _rebuild(json: str, special: SpecialPolicy, cache_bytes: int) -> Tokenizer:
     from tokenizer.formats import tokenizer_json
 
-    return tokenizer_json.read(json, "pickled tokenizer", cache_bytes)._with_overrides(special=special)
+    return tokenizer_json.read(json.encode(), "pickled tokenizer", cache_bytes)._with_overrides(special=special)

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the kernels know of a SentencePiece model: what every code point becomes, and which ones pieces join."""
 
+import itertools
 import string
 from typing import Any, NamedTuple
 
@@ -300,16 +301,20 @@ def _vocabulary(model: Any) -> _Vocabulary | None:
         tables: Any = model.tables
         matching = model.matching
         n_ids = len(model.vocab)
-        pieces = [piece for piece in matching if len(piece) > 1]
-        single = {piece: i for piece, i in matching.items() if len(piece) == 1}
+        lengths = np.fromiter(map(len, matching), np.int64, len(matching))
+        pieces = list(itertools.compress(matching, (lengths > 1).tolist()))
     else:
         tables = model.tables
         if model.drops or model.ignore_merges or model.byte_level or model.prefix or model.suffix:
             return None
-        tokens = {i: token for token, i in model.vocab.items()}
-        pieces = [tokens[i] for i in np.unique(model.merge_ids.products).tolist()]
-        single = {token: i for token, i in model.vocab.items() if len(token) == 1}
-        n_ids = max(model.vocab.values(), default=0) + 1
+        matching = model.vocab
+        lengths = np.fromiter(map(len, matching), np.int64, len(matching))
+        ids = np.fromiter(matching.values(), np.int64, len(matching))
+        n_ids = int(ids.max(initial=0)) + 1
+        is_made = np.zeros(n_ids, np.bool_)
+        is_made[model.merge_ids.products] = True
+        pieces = list(itertools.compress(matching, is_made[ids].tolist()))
+    single = {piece: matching[piece] for piece in itertools.compress(matching, (lengths == 1).tolist())}
     spells = bool(model.byte_fallback)
     if (spells and int(tables.byte_ids.min()) < 0) or (isinstance(model, BPE) and not (spells or model.fuse_unk)):
         return None

@@ -42,7 +42,7 @@ def read_bytes(path: Path) -> bytes:
         return handle.read(MAX_FILE_BYTES)
 
 
-def decode(data: bytes, path: Path) -> str:
+def decode(data: bytes, path: Path | str) -> str:
     """Decodes the UTF-8 of a file.
 
     Raises:

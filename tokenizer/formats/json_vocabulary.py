@@ -7,6 +7,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tokenizer.errors import TokenizerFileError
+from tokenizer.formats import files
 from tokenizer.formats.json_node import Node, parse
 from tokenizer.kernels import json_vocabulary as kernels
 from tokenizer.models.bpe_merges import MergesOfIds
@@ -14,13 +15,13 @@ from tokenizer.models.bpe_tables import WORD_PADDING, Merges, word_table
 from tokenizer.models.ids import MAX_ID
 
 
-def parse_tokenizer(text: str, source: str) -> Node:
-    """Parses a `tokenizer.json` as `json_node.parse` does, but that `model.merges` may be `MergesOfIds`.
+def parse_tokenizer(data: bytes, source: str) -> Node:
+    """Parses the UTF-8 of a `tokenizer.json` as `json_node.parse` does, but that `model.merges` may be `MergesOfIds`.
 
     Raises:
-      TokenizerFileError: as `parse`.
+      TokenizerFileError: as `parse`, or if it is not UTF-8.
     """
-    return parse_usual_tokenizer(text, source) or parse(text, source)
+    return parse_usual_tokenizer(data, source) or parse(files.decode(data, source), source)
 
 
 def parse_vocab(text: str, source: str) -> Node:
@@ -29,7 +30,7 @@ def parse_vocab(text: str, source: str) -> Node:
     Raises:
       TokenizerFileError: as `parse`.
     """
-    data = _padded(text)
+    data = _padded(text.encode())
     tokens, offsets, ids = _room(data)
     n, end = kernels.read_vocab(data, len(text) - len(text.lstrip(_SPACES)), tokens, offsets, ids)
     if end >= 0 and not data[end:-WORD_PADDING].tobytes().strip(_SPACES.encode()):
@@ -42,7 +43,7 @@ def parse_vocab(text: str, source: str) -> Node:
 _SPACES = " \t\n\r"
 
 
-def parse_usual_tokenizer(text: str, source: str) -> Node | None:
+def parse_usual_tokenizer(text: bytes, source: str) -> Node | None:
     """As `parse_tokenizer`; None for what Python's JSON must look at: errors, and a few ways to write things."""
     data = _padded(text)
     tokens, token_offsets, ids = _room(data)
@@ -53,7 +54,10 @@ def parse_usual_tokenizer(text: str, source: str) -> Node | None:
     if end < 0 or n_tokens == 0:
         return None
     token_offsets, ids = token_offsets[: n_tokens + 1], ids[:n_tokens]
-    vocab = _vocab(tokens, token_offsets, ids)
+    try:
+        vocab = _vocab(tokens, token_offsets, ids)
+    except UnicodeDecodeError:
+        return None
     if vocab is None:
         return None
     large: dict[str, Any] = {"vocab": vocab}
@@ -65,17 +69,17 @@ def parse_usual_tokenizer(text: str, source: str) -> Node | None:
         large["merges"] = MergesOfIds(Merges(*merges), vocab)
     rest, at = b"", 0
     for start, stop in sorted(spans[: len(large)].tolist()):
-        rest, at = rest + data[at:start].tobytes() + b"null", stop
+        rest, at = rest + text[at:start] + b"null", stop
     try:
-        root = parse((rest + data[at:-WORD_PADDING].tobytes()).decode(), source)
+        root = parse(files.decode(rest + text[at:], source), source)
     except TokenizerFileError:
         return None
     root.value["model"].update(large)
     return root
 
 
-def _padded(text: str) -> npt.NDArray[np.uint8]:
-    return np.frombuffer(text.encode("utf-8", "surrogatepass") + bytes(WORD_PADDING), np.uint8)
+def _padded(text: bytes) -> npt.NDArray[np.uint8]:
+    return np.frombuffer(text + bytes(WORD_PADDING), np.uint8)
 
 
 def _room(data: npt.NDArray[np.uint8]) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.int64], npt.NDArray[np.int32]]:

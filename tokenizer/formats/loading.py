@@ -10,6 +10,7 @@ from typing import Any
 from tokenizer.core import Tokenizer
 from tokenizer.errors import TokenizerFileError
 from tokenizer.formats import bpe_files, files, sentencepiece, tiktoken_ranks, tokenizer_json, vocab_txt
+from tokenizer.formats.json_vocabulary import parse_usual_tokenizer
 from tokenizer.formats.sentencepiece_parts import tokenizer_parts
 from tokenizer.formats.transformers_folder import load_folder
 
@@ -42,16 +43,19 @@ def _load_file(path: Path, cache_bytes: int, pattern: str | None) -> Tokenizer:
         return _compose(bpe_files.read_clip(data, str(path)), path, cache_bytes)
     if sentencepiece.looks_like_model(data):
         return from_sentencepiece(sentencepiece.read(data, str(path)), path, cache_bytes)
+    # Of the kinds that are text this is the usual one; what is large in it is never made a str as a whole.
+    if data[:64].lstrip()[:1] == b"{" and (root := parse_usual_tokenizer(data, str(path))) is not None:
+        return tokenizer_json.read_parsed(root, cache_bytes)
     text = files.decode(data, path)
     start = text.lstrip("\ufeff \t\r\n")
     if start.startswith("{"):
         # A whole tokenizer has a model; a vocabulary has tokens and nothing but integers.
         if '"model"' in text and '"version"' in start[:200] + text[-200:]:
-            return tokenizer_json.read(text, str(path), cache_bytes)
+            return tokenizer_json.read(data, str(path), cache_bytes)
         if _VOCABULARY.match(start):
             merges = _beside(path, "a vocabulary of tokens and ids", "vocab.json", "merges.txt")
             return _compose(bpe_files.load_vocab_and_merges(path, merges), path, cache_bytes)
-        return tokenizer_json.read(text, str(path), cache_bytes)
+        return tokenizer_json.read(data, str(path), cache_bytes)
     if start.startswith("#version"):
         vocab = _beside(path, "a list of merges", "merges.txt", "vocab.json")
         return _compose(bpe_files.load_vocab_and_merges(vocab, path), path, cache_bytes)

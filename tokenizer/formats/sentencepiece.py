@@ -126,7 +126,7 @@ class SentencePieceFile:
         self._check_unknown_and_bytes()
 
     def _check_distinct(self) -> None:
-        if len(set(self.pieces)) == len(self.pieces):
+        if len(self.ids) == len(self.pieces):
             return
         seen: set[tuple[bool, str]] = set()
         for i, piece in enumerate(self.pieces):
@@ -150,6 +150,11 @@ class SentencePieceFile:
     def __repr__(self) -> str:
         return f"SentencePieceFile({_MODEL_TYPES[self.trainer.model_type]}, {len(self.pieces)} pieces)"
 
+    @functools.cached_property
+    def ids(self) -> dict[str, int]:
+        """The id of every piece; of two of different types with the same text the last."""
+        return dict(zip(self.pieces, range(len(self.pieces)), strict=True))
+
     @property
     def unk_id(self) -> int:
         """Id of the unknown piece: sentencepiece goes by the type, not by `trainer.unk_id`."""
@@ -157,7 +162,11 @@ class SentencePieceFile:
 
     def of_type(self, *kinds: PieceType) -> list[tuple[int, str]]:
         """Returns id and text of the pieces of some types, in order."""
-        return [(i, self.pieces[i]) for i in np.flatnonzero(np.isin(self._types, kinds)).tolist()]
+        return [(i, self.pieces[i]) for i in self.ids_of_type(*kinds).tolist()]
+
+    def ids_of_type(self, *kinds: PieceType) -> npt.NDArray[np.int64]:
+        """Returns the ids alone, int64[n]."""
+        return np.flatnonzero(np.isin(self._types, kinds))
 
     @functools.cached_property
     def _types(self) -> npt.NDArray[np.int8]:

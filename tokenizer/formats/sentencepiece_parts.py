@@ -72,7 +72,7 @@ def bpe_of(model: SentencePieceFile, source: str = "model") -> BPE:
     """
     if unused := model.of_type(PieceType.UNUSED):
         raise TokenizerFileError(f"{source}: unused pieces of a BPE model are not supported: {unused[0][1]!r}")
-    vocab = {piece: i for i, piece in enumerate(model.pieces)}
+    vocab = model.ids
     if len(vocab) != len(model.pieces):
         raise TokenizerFileError(f"{source}: a BPE model cannot have two pieces of the same text")
     others = model.of_type(PieceType.UNKNOWN, PieceType.CONTROL)
@@ -93,19 +93,20 @@ def bpe_of(model: SentencePieceFile, source: str = "model") -> BPE:
 
 def _merges(model: SentencePieceFile, source: str) -> tuple[Merges, npt.NDArray[np.int64]]:
     """Returns the merges, and for each the rank of the score of what it makes: equal scores, equal ranks."""
-    normal = model.of_type(PieceType.NORMAL)
-    pieces = [piece for _, piece in normal]
-    characters = set("".join(pieces))
-    if missing := characters.difference(pieces):
-        i, piece = next((i, piece) for i, piece in normal if not missing.isdisjoint(piece))
+    ids = model.ids_of_type(PieceType.NORMAL)
+    pieces = list(map(model.pieces.__getitem__, ids.tolist()))
+    is_used = np.zeros(0x110000, np.bool_)
+    is_used[np.frombuffer("".join(pieces).encode("utf-32-le"), np.uint32)] = True
+    characters = map(chr, np.flatnonzero(is_used).tolist())
+    if missing := {c for c in characters if model.types[model.ids.get(c, model.unk_id)] != PieceType.NORMAL}:
+        i, piece = next((model.ids[piece], piece) for piece in pieces if not missing.isdisjoint(piece))
         character = next(c for c in piece if c in missing)
         raise TokenizerFileError(
             f"{source}: piece {i}, {piece!r}, is made of {character!r}, which is no piece; merges cannot express that"
         )
-    ids = np.array([i for i, _ in normal], np.int32)
     scores = np.array(model.scores)
     try:
-        merges = merges_of_pieces(pieces, ids, scores[ids])
+        merges = merges_of_pieces(pieces, ids.astype(np.int32), scores[ids])
     except ValueError as error:
         raise TokenizerFileError(f"{source}: {error}") from error
     of_merge = scores[merges.products]

@@ -36,11 +36,11 @@ _STRATEGIES = {"LongestFirst": "longest_first", "OnlyFirst": "only_first", "Only
 _DIRECTIONS = {"Right": "right", "Left": "left"}
 
 
-def read(text: str, source: str, cache_bytes: int) -> "Tokenizer":
-    """Loads the text of a `tokenizer.json`.
+def read(data: bytes, source: str, cache_bytes: int) -> "Tokenizer":
+    """Loads a `tokenizer.json`.
 
     Args:
-      text: the JSON.
+      data: the JSON, in UTF-8.
       source: what to call it in messages.
       cache_bytes: memory of one word cache.
 
@@ -48,10 +48,11 @@ def read(text: str, source: str, cache_bytes: int) -> "Tokenizer":
       TokenizerFileError: if it is not JSON, lacks a field, or holds a value or part that is not supported.
     """
     with files.without_collecting():
-        return _read(parse_tokenizer(text, source), cache_bytes)
+        return read_parsed(parse_tokenizer(data, source), cache_bytes)
 
 
-def _read(root: Node, cache_bytes: int) -> "Tokenizer":
+def read_parsed(root: Node, cache_bytes: int) -> "Tokenizer":
+    """Loads what `parse_tokenizer` returns; otherwise as `read`."""
     from tokenizer.core import Tokenizer
 
     source = root.path

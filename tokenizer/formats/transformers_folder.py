@@ -100,7 +100,7 @@ def load_folder(folder: Path, cache_bytes: int, read_model: Callable[[SentencePi
     try:
         settings = read_settings(folder)
         if (path := folder / "tokenizer.json").is_file():
-            tokenizer = tokenizer_json.read(files.read_text(path), str(path), cache_bytes)
+            tokenizer = tokenizer_json.read(files.read_bytes(path), str(path), cache_bytes)
             return _with_added(tokenizer, settings, settings.roles)
         if (path := folder / "vocab.txt").is_file():
             return _wordpiece(path, settings, cache_bytes)

@@ -96,7 +96,8 @@ class BPE:
         ranks = np.asarray(self.merge_ranks)
         if ranks.size and ranks.dtype.kind != "i":
             raise ValueError(f"merge_ranks must be integers, got {reprlib.repr(self.merge_ranks)}")
-        if ranks.size != len(self.merges) or (ranks.size and ranks[0] != 0) or not set(np.diff(ranks)) <= {0, 1}:
+        steps = np.diff(ranks, prepend=0)
+        if ranks.size != len(self.merges) or ranks[:1].any() or ((steps != 0) & (steps != 1)).any():
             raise ValueError(
                 f"merge_ranks must be {len(self.merges)} numbers, 0 first, each that before it or one more"
             )
@@ -152,7 +153,8 @@ class BPE:
         ids = check_ids(vocab)
         bytes_alone = cls({tokens[i]: ranks[i] for i in single.tolist()}, [], byte_level=True)
         found = merges_of_ranks(values, offsets, ids, bytes_alone.tables)
-        return cls(vocab, MergesOfRanks(found, vocab), ignore_merges=True, byte_level=True)
+        merges = MergesOfRanks(found, vocab, (values, offsets, ids.astype(np.int32)))
+        return cls(vocab, merges, ignore_merges=True, byte_level=True)
 
     def __repr__(self) -> str:
         options = [
@@ -257,13 +259,17 @@ class BPE:
         """int32[n_merges]: for merges that are equally good because they make the same token, the first of them."""
         if self.merge_ranks is None:
             return None
-        _, first, of_merge = np.unique(self.merge_ids.products, return_index=True, return_inverse=True)
-        return first[of_merge].astype(np.int32)
+        products = self.merge_ids.products
+        first = np.empty(int(products.max(initial=-1)) + 1, np.int32)
+        first[products[::-1]] = np.arange(products.size - 1, -1, -1, dtype=np.int32)  # of equal ones the last one stays
+        return first[products]
 
     @functools.cached_property
     def is_tied(self) -> bool:
         """Whether merges that make different tokens are equally good."""
-        return self.merge_ranks is not None and (len(set(self.merge_ranks)) != np.unique(self.merge_ids.products).size)
+        if self.merge_ranks is None or not len(self.merge_ranks):
+            return False
+        return bool(self.merge_ranks[-1] + 1 != np.count_nonzero(np.bincount(self.merge_ids.products)))
 
     @functools.cached_property
     def tied_tables(self) -> TiedBPETables | None:

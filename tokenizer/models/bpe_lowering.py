@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """How a BPE model becomes the arrays that its kernels read."""
 
+import itertools
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -13,6 +14,7 @@ from tokenizer.models.bpe_ranks import MergesOfRanks
 from tokenizer.models.bpe_tables import (
     WORD_PADDING,
     BPETables,
+    Words,
     are_ordered,
     crossings_of,
     joins_of,
@@ -30,8 +32,6 @@ if TYPE_CHECKING:
 
 _ALPHABET = np.array([ord(c) for c in BYTE_ALPHABET], np.int32)
 _N_CODE_POINTS = 0x110000
-_Words = tuple[npt.NDArray[np.uint8], npt.NDArray[np.int64], npt.NDArray[np.int32]]
-"""The entries that a word can be equal to: padded bytes, offsets, ids."""
 
 
 def lower(model: "BPE", *, dropping: bool = False) -> BPETables:
@@ -95,18 +95,19 @@ def _characters(model: "BPE") -> tuple[npt.NDArray[np.int32], list[int]]:
     rows = model.symbol_rows
     characters = np.zeros((rows[-1] + 1, _N_CODE_POINTS), np.int32)
     initial = []
+    lengths = np.fromiter(map(len, model.vocab), np.int64, len(model.vocab))
     for row in rows:
         before = model.prefix if row & CONTINUES else ""
         after = model.suffix if row & ENDS else ""
         n = len(before) + 1 + len(after)
-        for token, token_id in [item for item in model.vocab.items() if len(item[0]) == n]:
+        for token in itertools.compress(model.vocab, (lengths == n).tolist()):
             if token.startswith(before) and token.endswith(after):
-                characters[row, ord(token[len(before)])] = token_id + 1
-                initial.append(token_id)
+                characters[row, ord(token[len(before)])] = model.vocab[token] + 1
+                initial.append(model.vocab[token])
     return characters, initial
 
 
-def _with_whole_words(model: "BPE", tables: BPETables, words: _Words) -> BPETables:
+def _with_whole_words(model: "BPE", tables: BPETables, words: Words) -> BPETables:
     """Adds the word table: of the entries that merging would not make, which are few or none."""
     values, offsets, ids = words
     lengths = np.diff(offsets)
@@ -128,7 +129,9 @@ def _with_whole_words(model: "BPE", tables: BPETables, words: _Words) -> BPETabl
     return tables._replace(whole_slots=slots, whole_pool=pool, longest_whole=int(lengths.max(initial=0)))
 
 
-def _words(model: "BPE") -> _Words:
+def _words(model: "BPE") -> Words:
+    if isinstance(model.merges, MergesOfRanks):
+        return model.merges.words
     ids = np.fromiter(model.vocab.values(), np.int32, len(model.vocab))
     if not model.byte_level:
         return utf8_words(list(model.vocab), ids)

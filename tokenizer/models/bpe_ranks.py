@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """tiktoken's vocabularies: the merges that are implied by the ranks of tokens."""
 
+from collections.abc import Mapping
+
 import numpy as np
 import numpy.typing as npt
 
@@ -11,6 +13,7 @@ from tokenizer.models.bpe_tables import (
     PAIR_TABLE_TRIES,
     BPETables,
     Merges,
+    Words,
     empty_pairs,
     new_bpe_scratch,
     pair_bits,
@@ -19,6 +22,10 @@ from tokenizer.models.bpe_tables import (
 
 class MergesOfRanks(MergesOfIds):
     """The merges found in a tiktoken vocabulary: each token that some pair makes is made by its merge."""
+
+    def __init__(self, merges: Merges, vocab: Mapping[str, int], words: Words) -> None:
+        super().__init__(merges, vocab)
+        self.words = words
 
 
 def merges_of_ranks(

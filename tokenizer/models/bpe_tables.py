@@ -117,14 +117,18 @@ class Merges(NamedTuple):
     products: npt.NDArray[np.int32]
 
 
-def utf8_words(
-    tokens: Sequence[str], ids: npt.NDArray[np.int32]
-) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.int64], npt.NDArray[np.int32]]:
-    """Returns tokens that are not empty as a word table takes them: padded bytes, offsets, ids."""
-    encoded = [token.encode() for token in tokens]
-    values, offsets = padded_bytes(encoded)
-    kept = np.diff(offsets) > 0
-    return values, np.append(offsets[:-1][kept], offsets[-1]), ids[kept]
+Words = tuple[npt.NDArray[np.uint8], npt.NDArray[np.int64], npt.NDArray[np.int32]]
+"""What words may be equal to: uint8[n_bytes + 16], int64[n + 1] and int32[n], padded bytes, offsets and ids."""
+
+
+def utf8_words(tokens: Sequence[str], ids: npt.NDArray[np.int32]) -> Words:
+    """Returns tokens that are not empty as a word table takes them."""
+    lengths = np.fromiter(map(len, tokens), np.int64, len(tokens))
+    data = "".join(tokens).encode()
+    values = np.frombuffer(data + bytes(WORD_PADDING), np.uint8)
+    begins = np.append(np.flatnonzero((values[: len(data)] & 0xC0) != 0x80), len(data))
+    kept = lengths > 0
+    return values, begins[offsets_of(lengths[kept])], ids[kept]
 
 
 def word_table(
