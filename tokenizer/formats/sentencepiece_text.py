@@ -12,9 +12,8 @@ from tokenizer.normalizers.sentencepiece import SentencePieceNormalizer
 _REPLACEMENT = "\ufffd"
 
 
-@functools.lru_cache(maxsize=4)
 def normalizer_of(model: SentencePieceFile) -> SentencePieceNormalizer:
-    """Returns the normalizer of a model; the last few are kept, for checking a character map takes a moment."""
+    """Returns the normalizer of a model."""
     return _normalizer(
         model.normalizer,
         tuple(piece for _, piece in model.of_type(PieceType.USER_DEFINED)),
@@ -33,9 +32,13 @@ def _normalizer(spec: NormalizerSpec, kept: tuple[str, ...] = (), at_end: bool =
     )
 
 
+_kept_normalizer = functools.lru_cache(maxsize=4)(normalizer_of)
+"""The last few: checking a character map takes a moment."""
+
+
 def normalize(text: str, model: SentencePieceFile) -> str:
     """Returns a text as sentencepiece's model sees it; the slow way, equal to `sp.normalize(text)`."""
-    return normalizer_of(model).normalize_aligned(AlignedText.original(text)).text
+    return _kept_normalizer(model).normalize_aligned(AlignedText.original(text)).text
 
 
 def decode(ids: Sequence[int], model: SentencePieceFile) -> str:

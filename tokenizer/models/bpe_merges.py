@@ -25,6 +25,14 @@ class MergesOfIds(Sequence[tuple[str, str]]):
     def _tokens(self) -> dict[int, str]:
         return {token_id: token for token, token_id in self._vocab.items()}
 
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({len(self)} merges)"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Sequence) and list(self) == list(other)
+
+    __hash__ = None  # type: ignore[assignment]
+
     def __len__(self) -> int:
         return self.ids.lefts.size
 
