@@ -127,11 +127,27 @@ def test_replace_a_literal(text: str, pattern: str, content: str) -> None:
 )  # fmt: skip
 def test_replace_an_expression(pattern: str) -> None:
     mine, other = ours.Replace(pattern, "_$1", is_regex=True), theirs.Replace(hf.Regex(pattern), "_$1")
-    assert not mine.is_fast
+    assert mine.is_fast == (pattern in (r" {2,}", r"\s+"))
 
     @given(st.text("abA1 \n\r\t\x1c\x85中\u0301\u3000", max_size=20))
     def check(text: str) -> None:
         assert_same(mine, other, [text, "", text[1:]])
+
+    check()
+
+
+@pytest.mark.parametrize("content", [" ", "▁", "", "a", "nine bytes"])
+@pytest.mark.parametrize(
+    "pattern", [r"\s+", r"\s{2,}", " +", " {2,}", " {3,}", "a+", "a{2,}", "中+", "中{2,}", "\u3000{2,}"]
+)
+def test_replace_runs(pattern: str, content: str) -> None:
+    mine, other = ours.Replace(pattern, content, is_regex=True), theirs.Replace(hf.Regex(pattern), content)
+    assert mine.is_fast
+
+    @given(st.text("aab   \n\x1f~\x85中“\u3000", max_size=40))
+    def check(text: str) -> None:
+        assert_same(mine, other, [text, "", text[1:]])
+        assert_aligned(mine, other, text)
 
     check()
 

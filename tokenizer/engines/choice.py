@@ -3,16 +3,19 @@
 
 from typing import Any
 
+import numpy as np
+
 from tokenizer.engines.base import Engine, WordCachePool
 from tokenizer.engines.bert import BertEngine
 from tokenizer.engines.models import model_runner
 from tokenizer.engines.scanned import ScannedEngine
-from tokenizer.engines.sentencepiece import RawSentencePieceEngine, WholeRowEngine
+from tokenizer.engines.sentencepiece import LikeSentencePieceEngine, RawSentencePieceEngine, WholeRowEngine
 from tokenizer.engines.sentencepiece_tables import raw_tables
 from tokenizer.engines.staged import StagedEngine
 from tokenizer.models import BPE, Unigram, WordPiece
-from tokenizer.normalizers import BertNormalizer, SentencePieceNormalizer
-from tokenizer.pre_tokenizers import BertPreTokenizer
+from tokenizer.models.unigram import SPACE
+from tokenizer.normalizers import BertNormalizer, Prepend, Replace, SentencePieceNormalizer, Sequence
+from tokenizer.pre_tokenizers import BertPreTokenizer, Metaspace, Split
 from tokenizer.pre_tokenizers.sequence import scanner_of
 
 NO_NORMALIZER = BertNormalizer(clean_text=False, handle_chinese_chars=False, strip_accents=False, lowercase=False)
@@ -37,12 +40,48 @@ def choose(
         tables = raw_tables(normalizer, model)
         if tables is not None:
             return RawSentencePieceEngine(normalizer, model, tables, runner, pool), True
+    like = _like_sentencepiece(normalizer, pre_tokenizer) if raw and _merges_like_sentencepiece(model) else None
+    if like is not None:
+        tables = raw_tables(like, model)
+        if tables is not None:
+            parts = normalizer, pre_tokenizer
+            return LikeSentencePieceEngine(parts, like, model, tables, runner, pool), True
     if isinstance(model, Unigram) and model.piece_types is not None:
         return WholeRowEngine(model, runner, pool), False
     scanner = scanner_of(pre_tokenizer) if pre_tokenizer is not None else None
     if isinstance(model, BPE) and scanner is not None and ScannedEngine.has_kernel(scanner):
         return ScannedEngine(scanner, pre_tokenizer, runner, pool), False
     return StagedEngine(pre_tokenizer, runner, pool), False
+
+
+def _like_sentencepiece(normalizer: Any, pre_tokenizer: Any) -> SentencePieceNormalizer | None:
+    """Returns the normalizer of sentencepiece that does what HF's parts do, as in Llama 2's and Gemma's files.
+
+    Spaces become "▁", one may be put in front, and then there is nothing that a pre-tokenizer would cut at.
+    """
+    steps = list(normalizer.normalizers) if isinstance(normalizer, Sequence) else [normalizer]
+    has_prefix = steps[0] == Prepend(SPACE)
+    if steps[has_prefix:] != [Replace(" ", SPACE)]:
+        return None
+    cuts_nothing = (
+        pre_tokenizer is None
+        or pre_tokenizer == Metaspace(SPACE, prepend_scheme="never", split=False)
+        or (isinstance(pre_tokenizer, Split) and pre_tokenizer == Split(" ", pre_tokenizer.behavior))
+    )
+    if not cuts_nothing:
+        return None
+    return SentencePieceNormalizer(b"", add_dummy_prefix=has_prefix, remove_extra_whitespaces=False)
+
+
+def _merges_like_sentencepiece(model: Any) -> bool:
+    """Whether merging by a list does what sentencepiece does, but that the list says which merge is better."""
+    if not isinstance(model, BPE) or model.merge_ranks is not None or model.byte_level:
+        return False
+    if model.drops or model.ignore_merges or model.prefix or model.suffix:
+        return False
+    # What stands for unknown characters merges with nothing.
+    unk_id = -1 if model.unk_token is None else model.vocab.get(model.unk_token, -1)
+    return not np.isin(np.array(model.merge_ids), [*model.byte_ids, unk_id]).any()
 
 
 def _is_sentencepiece(model: Any) -> bool:

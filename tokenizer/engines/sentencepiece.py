@@ -111,6 +111,29 @@ class RawSentencePieceEngine:
         return f"{module}.{kernel}", [type(self._normalizer).__name__, type(self._model).__name__], []
 
 
+class LikeSentencePieceEngine(RawSentencePieceEngine):
+    """Encodes as sentencepiece would, for HF's parts that come to the same; these say where each token came from."""
+
+    def __init__(
+        self, parts: tuple[Any, Any], normalizer: SentencePieceNormalizer, model: Any, tables: RawTables,
+        runner: ModelRunner, pool: WordCachePool,
+    ) -> None:  # fmt: skip
+        super().__init__(normalizer, model, tables, runner, pool)
+        self._parts = parts
+
+    def align(self, text: AlignedText, is_first: bool, first_word: int) -> tuple[list[AlignedToken], int]:
+        """Encodes one raw row with where each token came from; see `base.Engine`."""
+        normalizer, pre_tokenizer = self._parts
+        staged = StagedEngine(pre_tokenizer, self._runner, self._pool)
+        return staged.align(normalizer.normalize_aligned(text), is_first, first_word)
+
+    def describe(self) -> tuple[str, list[str], list[str]]:
+        """Returns kernel, fused components, stages beside it."""
+        kernel, _, stages = super().describe()
+        names = [type(part).__name__ for part in (*self._parts, self._model) if part is not None]
+        return kernel, names, stages
+
+
 class WholeRowEngine(StagedEngine):
     """Encodes normalized rows with Unigram under sentencepiece's rules, each as one word."""
 

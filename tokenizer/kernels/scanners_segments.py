@@ -7,8 +7,11 @@ Segments cover pieces of text without gaps, each either a match of the delimiter
 
 import numpy as np
 
-from tokenizer.kernels.compiling import kernel
+from tokenizer.kernels.compiling import kernel, load_u64, store_u64, trailing_zeros
 from tokenizer.kernels.scanners_parts import character
+from tokenizer.kernels.utf8 import EACH_BYTE, HIGH_BITS
+
+_SPACES = np.uint64(0x20) * EACH_BYTE
 
 REMOVED, ISOLATED, MERGED_WITH_PREVIOUS, MERGED_WITH_NEXT, CONTIGUOUS = 0, 1, 2, 3, 4
 
@@ -171,6 +174,65 @@ def rewrite_pieces(values, starts, stops, prefixed, insert, replaces_blanks, out
                 out[o] = values[i]
                 o += 1
         out_stops[k] = o
+
+
+@kernel
+def split_at_blanks(values, starts, stops, prefixed, insert, out, out_starts, out_stops, counts):
+    """Copies pieces as `rewrite_pieces` does, spaces replaced, and cuts them before every `insert`, old or new.
+
+    Args:
+      values, starts, stops: pieces, none of them empty.
+      prefixed: bool[n_pieces].
+      insert: uint8[m], one character, and eight bytes more.
+      out: uint8 with room for all and eight bytes more.
+      out_starts, out_stops: int64, filled, with room for a word for each byte and each prefix.
+      counts: int64[n_pieces + 1], filled: words up to each piece.
+    """
+    n_insert = insert.size - 8
+    inserted = load_u64(insert, 0)
+    firsts = np.uint64(insert[0]) * EACH_BYTE
+    o = 0
+    n = 0
+    counts[0] = 0
+    for k in range(starts.size):
+        i, end = starts[k], stops[k]
+        out_starts[n] = o
+        if prefixed[k]:
+            store_u64(out, o, inserted)
+            o += n_insert
+        while i < end:
+            if i + 8 <= end:
+                # The lowest bit is that of the first space or first byte of `insert`.
+                eight = load_u64(values, i)
+                space, first = eight ^ _SPACES, eight ^ firsts
+                hits = (((space - EACH_BYTE) & ~space) | ((first - EACH_BYTE) & ~first)) & HIGH_BITS
+                skipped = trailing_zeros(hits) >> 3
+                store_u64(out, o, eight)
+                i += skipped
+                o += skipped
+                if skipped == 8:
+                    continue
+            w = np.int64(values[i] == 0x20)
+            if w == 0 and values[i] == insert[0] and i + n_insert <= end:
+                w = n_insert
+                for q in range(1, n_insert):
+                    if values[i + q] != insert[q]:
+                        w = 0
+            if w == 0:
+                out[o] = values[i]
+                i += 1
+                o += 1
+                continue
+            if o > out_starts[n]:
+                out_stops[n] = o
+                n += 1
+                out_starts[n] = o
+            store_u64(out, o, inserted)
+            i += w
+            o += n_insert
+        out_stops[n] = o
+        n += 1
+        counts[k + 1] = n
 
 
 @kernel

@@ -4,7 +4,9 @@
 import numpy as np
 
 from tokenizer.kernels.compiling import kernel, load_u64, store_u64, trailing_zeros
-from tokenizer.kernels.utf8 import EACH_BYTE, HIGH_BITS, copy_bytes, decode_utf8
+from tokenizer.kernels.utf8 import EACH_BYTE, HIGH_BITS, LOW_BITS, copy_bytes, decode_utf8, next_character
+
+_PRINTABLE = np.uint64(0x80 - 0x20) * EACH_BYTE
 
 
 @kernel
@@ -101,6 +103,76 @@ def replace_byte(data, offsets, byte, content, out, out_offsets):
             store_u64(out, o, eight if is_found else np.uint64(b))
             o += n_content if is_found else 1
         out_offsets[row + 1] = o
+
+
+@kernel
+def replace_runs(data, offsets, begins, members, least, usual, others, content, out, out_offsets):
+    """Replaces each run of at least `least` characters of a set; returns how many runs become something else.
+
+    Args:
+      data: uint8[n], valid UTF-8; offsets: int64[n_rows + 1] into it.
+      begins: bool[256], bytes that a character of the set begins with; members: bool[0x110000], the set.
+      least: at least 1.
+      usual: the one printable ASCII character of the set, if one of it alone stays what it is; else 0.
+      others: whether the set has others.
+      content: uint8[n], what to put there, and eight bytes more.
+      out: uint8 with room for the result and eight bytes more; out_offsets: int64[n_rows + 1], filled.
+    """
+    n_content = content.size - 8
+    usuals = np.uint64(usual) * EACH_BYTE
+    found = 0
+    o = 0
+    out_offsets[0] = 0
+    for row in range(offsets.size - 1):
+        i = offsets[row]
+        end = offsets[row + 1]
+        while i < end:
+            if usual != 0 and i + 8 <= end:
+                # A space between two words becomes the space it is, and most texts have little else: passed over is
+                # what may have none of the others, up to two of them. Bits too many are looked at below.
+                eight = load_u64(data, i)
+                low = eight & LOW_BITS
+                other = eight ^ usuals
+                alike = (other - EACH_BYTE) & ~other & HIGH_BITS
+                hits = alike & (alike >> np.uint64(8))
+                if others:
+                    hits |= (eight | ~(low + _PRINTABLE)) & HIGH_BITS
+                skipped = min(trailing_zeros(hits) >> 3, 7)
+                # The last one may be the first of what comes.
+                skipped -= skipped > 0 and data[i + skipped - 1] == usual
+                store_u64(out, o, eight)
+                i += skipped
+                o += skipped
+                if skipped >= 6:
+                    continue
+            b = data[i]
+            goes_on = i + 1 < end and begins[data[i + 1]]
+            is_same = n_content == 1 and content[0] == b
+            if not begins[b] or (not goes_on and (least > 1 or is_same) and b < 128):
+                out[o] = b
+                i += 1
+                o += 1
+                continue
+            first = i
+            n = 0
+            while i < end:
+                code_point, following = next_character(data, i)
+                if not members[code_point]:
+                    break
+                i = following
+                n += 1
+            if n >= least:
+                found += n > 1 or not is_same
+                store_u64(out, o, load_u64(content, 0))
+                for q in range(8, n_content):
+                    out[o + q] = content[q]
+                o += n_content
+                continue
+            if n == 0:
+                _, i = next_character(data, first)
+            o = copy_bytes(data, first, i, out, o)
+        out_offsets[row + 1] = o
+    return found
 
 
 @kernel

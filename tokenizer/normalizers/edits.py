@@ -4,6 +4,7 @@
 import dataclasses
 import functools
 import re
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -48,9 +49,10 @@ class Strip(Normalizer):
 
 @dataclasses.dataclass(frozen=True)
 class Replace(Normalizer):
-    """Replaces every match of a pattern; `content` is taken literally.
+    r"""Replaces every match of a pattern; `content` is taken literally.
 
-    A literal is replaced by a kernel; for a regular expression Python runs once for every row.
+    A kernel replaces a literal, and runs of a character or of white space, which is all that real tokenizers have:
+    `\s+`, ` {2,}`. For any other regular expression Python runs once for every row.
 
     Raises:
       ValueError: if the pattern is a regular expression that does not compile, or has no equivalent here.
@@ -67,8 +69,8 @@ class Replace(Normalizer):
 
     @property
     def is_fast(self) -> bool:
-        """Whether the pattern is a literal. Nothing, as a literal, matches everywhere, like an expression."""
-        return not self.is_regex and self.pattern != ""
+        """Whether there is a kernel. Nothing, as a literal, matches everywhere, like an expression."""
+        return _run(self.pattern) is not None if self.is_regex else self.pattern != ""
 
     def _matches(self, text: str) -> list[tuple[int, int]]:
         """Finds matches, as ranges of characters. In an empty text HF finds none, whatever the pattern."""
@@ -79,6 +81,8 @@ class Replace(Normalizer):
         """Normalizes a column of valid UTF-8; see `Normalizer`."""
         if not self.is_fast:
             return self._normalize_by_row(rows)
+        if self.is_regex:
+            return self._replace_runs(rows)
         pattern, content = _bytes(self.pattern), _bytes(self.content, spare=tables.SPARE_BYTES)
         offsets = np.empty(rows.n_rows + 1, np.int64)
         n_content = content.size - tables.SPARE_BYTES
@@ -96,6 +100,19 @@ class Replace(Normalizer):
         else:
             text_edits.replace(rows.values, rows.offsets, pattern, content, True, out, offsets)
         return rows_of(out, offsets)
+
+    def _replace_runs(self, rows: Ragged) -> Ragged:
+        run = _run(self.pattern)
+        assert run is not None
+        content = _bytes(self.content, spare=tables.SPARE_BYTES)
+        n_content = content.size - tables.SPARE_BYTES
+        n_most = rows.n_values // run.least * max(n_content, run.least) + run.least
+        out, offsets = np.empty(n_most + tables.SPARE_BYTES, np.uint8), np.empty(rows.n_rows + 1, np.int64)
+        usual = run.usual if run.least > 1 or self.content == chr(run.usual) else 0
+        found = text_edits.replace_runs(
+            rows.values, rows.offsets, run.begins, run.members, run.least, usual, run.others, content, out, offsets
+        )
+        return rows_of(out, offsets) if found else rows
 
     def _normalize_by_row(self, rows: Ragged) -> Ragged:
         texts = []
@@ -152,6 +169,46 @@ class Prepend(Normalizer):
         n = len(self.prepend)
         first = text[:1]
         return AlignedText(self.prepend, n * first.starts, n * first.stops) + text
+
+
+class _Run(NamedTuple):
+    """Characters of a set, one after the other."""
+
+    begins: npt.NDArray[np.bool_]
+    """bool[256]: bytes that one of them begins with."""
+    members: npt.NDArray[np.bool_]
+    """bool[0x110000]."""
+    usual: int
+    """The one that is printable ASCII, 0 where none is."""
+    others: bool
+    """Whether there are others."""
+    least: int
+    """How many there are at least."""
+
+
+_RUN = re.compile(r"(\\s|[^\\^$.|?*+()\[\]{}])(?:\+|\{([1-9][0-9]{0,5}),\})")
+
+
+@functools.lru_cache(maxsize=64)
+def _run(pattern: str) -> _Run | None:
+    """Returns what a pattern matches if that is the longest run of one character, or of white space."""
+    found = _RUN.fullmatch(pattern)
+    if found is None:
+        return None
+    members = unicode_tables.property_table("SPACES")
+    if found[1] != r"\s":
+        members = np.zeros(members.size, np.bool_)
+        members[ord(found[1])] = True
+    begins = np.zeros(256, np.bool_)
+    begins[[chr(c).encode()[0] for c in np.flatnonzero(members).tolist()]] = True
+    usual = " " if found[1] == r"\s" else found[1]
+    return _Run(
+        read_only(begins),
+        read_only(members),
+        ord(usual) if " " <= usual <= "~" else 0,
+        found[1] == r"\s",
+        int(found[2] or 1),
+    )
 
 
 @functools.lru_cache(maxsize=64)

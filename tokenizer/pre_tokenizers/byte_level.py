@@ -15,6 +15,7 @@ from tokenizer.pre_tokenizers.pieces import (
     cut_aligned,
     rewritten,
     run_scanner,
+    split_at_blanks,
 )
 from tokenizer.pre_tokenizers.scanner_patterns import SCANNERS
 from tokenizer.pre_tokenizers.split import run_literal
@@ -95,8 +96,10 @@ class Metaspace(PreTokenizer):
 
     def split_pieces(self, pieces: Pieces) -> Pieces:
         """See `PreTokenizer`."""
-        pieces = rewritten(pieces, self.replacement.encode(), self._prefixed(pieces), replaces_blanks=True)
-        return self._cut(pieces) if self.split else pieces
+        prefixed = self._prefixed(pieces)
+        if self.split:
+            return split_at_blanks(pieces, self.replacement, prefixed)
+        return rewritten(pieces, self.replacement.encode(), prefixed, replaces_blanks=True)
 
     def split_aligned_pieces(self, text: AlignedText, is_first: bool) -> list[AlignedText]:
         """See `PreTokenizer`."""

@@ -100,6 +100,24 @@ def rewritten(pieces: Pieces, insert: bytes, prefixed: Flags, *, replaces_blanks
     return Pieces(Words(read_only(out), out_starts, out_stops, words.row_offsets), pieces.is_first)
 
 
+def split_at_blanks(pieces: Pieces, insert: str, prefixed: Flags) -> Pieces:
+    """Rewrites words as `rewritten` does, and cuts them before every `insert`, a character."""
+    words = pieces.words
+    starts, stops = read_only(words.starts), read_only(words.stops)
+    inserted = np.frombuffer(insert.encode() + bytes(8), np.uint8)
+    n_added = int(kernels.count_blanks(words.values, starts, stops)) * (inserted.size - 9)
+    n_added += int(prefixed.sum()) * (inserted.size - 8)
+    out = np.empty(pieces.n_bytes + n_added + 8, np.uint8)
+    # Pages that no word reaches are never touched.
+    out_starts, out_stops = np.empty(out.size + 1, np.int64), np.empty(out.size + 1, np.int64)
+    counts = np.empty(words.n_words + 1, np.int64)
+    kernels.split_at_blanks(words.values, starts, stops, prefixed, inserted, out, out_starts, out_stops, counts)
+    n = int(counts[-1])
+    is_first = np.zeros(n, np.bool_)
+    is_first[counts[:-1]] = pieces.is_first
+    return Pieces(Words(read_only(out), out_starts[:n], out_stops[:n], counts[words.row_offsets]), is_first)
+
+
 def begins_with(pieces: Pieces, text: bytes) -> npt.NDArray[np.bool_]:
     """Tells which words begin with some bytes, bool[n_words]."""
     words = pieces.words
