@@ -2,7 +2,8 @@
 """Encoding with byte-level BPE and Unigram, one thread each, against the libraries made for them.
 
 GPT-2 against tiktoken, gigatok, fastokens and `tokenizers`; SentencePiece models against sentencepiece and
-`tokenizers`: XLNet's, and two trained here and kept in `build/`. Needs the larger data folder. The ids of every
+`tokenizers`: XLNet's, and two trained here and kept in `build/`; CLIP, and those two as `transformers` writes them into
+a `tokenizer.json`, against `tokenizers`. Needs the larger data folder. The ids of every
 document are compared first. A peer whose ids differ gets no number, but for `tokenizers` with a SentencePiece model: it
 follows other rules (`formats.sentencepiece_json`), so it is timed on the documents that come out the same. "Cold" is
 the first encoding after loading, for all: some of them keep what they have seen, as we do.
@@ -87,7 +88,32 @@ def main(arguments: list[str]) -> int:
             continue
         tok = Tokenizer.from_file(path)
         equal &= measure(name, tok, _sentencepiece_peers(path), wanted, options.rounds, {"tokenizers"})
+    files = {"CLIP": Tokenizer.from_file(vocab / "clip_bpe_simple_vocab_16e6.txt.gz").to_str()}
+    files |= {f"{name}, tokenizer.json": _as_transformers_writes(path) for name, path in models.items()}
+    for name in (name for name in files if name in names):
+        tok = Tokenizer.from_str(peers.for_peers(files[name]))
+        equal &= measure(name, tok, _tokenizers_alone(tok), wanted, options.rounds, {"tokenizers"})
     return int(not equal)
+
+
+def _as_transformers_writes(path: Path) -> str:
+    """Returns the `tokenizer.json` of a SentencePiece model as T5's and Llama 2's are: HF's parts and nothing else."""
+    fields = json.loads(Tokenizer.from_file(path).to_str())
+    for ours in ("sentencepiece", "piece_types", "merge_ranks"):
+        fields["model"].pop(ours, None)
+    if fields["model"]["type"] == "BPE":
+        return json.dumps(fields | {"pre_tokenizer": None})
+    steps = [step for step in fields["normalizer"]["normalizers"] if step["type"] == "Precompiled"]
+    steps.append({"type": "Strip", "strip_left": False, "strip_right": True})
+    steps.append({"type": "Replace", "pattern": {"Regex": " {2,}"}, "content": "▁"})
+    metaspace = {"type": "Metaspace", "replacement": "▁", "prepend_scheme": "always", "split": True}
+    return json.dumps(fields | {"normalizer": {"type": "Sequence", "normalizers": steps}, "pre_tokenizer": metaspace})
+
+
+def _tokenizers_alone(tok: Tokenizer) -> dict[str, Peer]:
+    if not _has("tokenizers"):
+        return {}
+    return {"tokenizers": Peer(lambda: peers.HuggingFaceTokenizer(tok.to_str()).encode_batch, _rows)}
 
 
 def _gpt2(vocab: Path) -> Tokenizer:
@@ -140,7 +166,10 @@ TRAINED: dict[str, dict[str, Any]] = {
         "remove_extra_whitespaces": False, "allow_whitespace_only_pieces": True,
     },
 }  # fmt: skip
-_SHORT_NAMES = {"gpt2": "GPT-2", "xlnet": "XLNet, Unigram"} | dict(zip(("t5", "llama"), TRAINED, strict=True))
+_SHORT_NAMES = {
+    "gpt2": "GPT-2", "xlnet": "XLNet, Unigram", **dict(zip(("t5", "llama"), TRAINED, strict=True)), "clip": "CLIP",
+    **{f"{short}-json": f"{name}, tokenizer.json" for short, name in zip(("t5", "llama"), TRAINED, strict=True)},
+}  # fmt: skip
 _TRAINING_BYTES, _LINE_CHARACTERS = 3_000_000, 2000
 
 
