@@ -7,7 +7,7 @@ and inlined, so that every model has machine code of its own.
 
 import numpy as np
 
-from tokenizer.kernels.compiling import kernel_part
+from tokenizer.kernels.compiling import kernel_part, prefetch
 from tokenizer.kernels.utf8 import add_characters
 from tokenizer.kernels.word_cache import (
     AT_BYTE,
@@ -21,7 +21,10 @@ from tokenizer.kernels.word_cache import (
     is_too_small,
     remember,
 )
-from tokenizer.kernels.word_table import SHORT_WORD_BYTES, find, word_key
+from tokenizer.kernels.word_table import SHORT_WORD_BYTES, find, first_slot, word_key
+
+_AHEAD = 8
+"""Words between asking for a slot and reading it."""
 
 
 @kernel_part
@@ -63,6 +66,15 @@ def encode_word(tokenize, data, at, w, model, model_scratch, work, tallying, o):
     if has_unknown and tallying and not count_word(tally, data, at, w, k0, k1):
         return before, False
     return o, True
+
+
+@kernel_part
+def _ask_for(data, at, stop, slots):
+    """Has the slot fetched in which a word is looked for soon."""
+    w = stop - at
+    if at + SHORT_WORD_BYTES <= data.size:
+        k0, k1 = word_key(data, at, w)
+        prefetch(slots, first_slot(w, k0, k1, np.uint64(slots.shape[0] - 1)))
 
 
 @kernel_part
@@ -111,6 +123,8 @@ def encode_words(tokenize, next_cut, words, added, model, model_scratch, work, t
             o += 1
             first = row_offsets[row + 1]
         for k in range(first, row_offsets[row + 1]):
+            if k + _AHEAD < starts.size:
+                _ask_for(values, starts[k + _AHEAD], stops[k + _AHEAD], work.cache.slots)
             at = starts[k]
             before = o
             while at < stops[k]:
