@@ -60,7 +60,7 @@ def _like_sentencepiece(normalizer: Any, pre_tokenizer: Any) -> SentencePieceNor
     Spaces become "▁", one may be put in front, and then there is nothing that a pre-tokenizer would cut at.
     """
     steps = list(normalizer.normalizers) if isinstance(normalizer, Sequence) else [normalizer]
-    has_prefix = steps[0] == Prepend(SPACE)
+    has_prefix = steps[:1] == [Prepend(SPACE)]
     if steps[has_prefix:] != [Replace(" ", SPACE)]:
         return None
     cuts_nothing = (
