@@ -14,6 +14,8 @@ from tokenizer.models.bpe_merges import MergesOfIds
 from tokenizer.models.bpe_tables import WORD_PADDING, Merges, word_table
 from tokenizer.models.ids import MAX_ID
 
+_SPACES = " \t\n\r"
+
 
 def parse_tokenizer(data: bytes, source: str) -> Node:
     """Parses the UTF-8 of a `tokenizer.json` as `json_node.parse` does, but that `model.merges` may be `MergesOfIds`.
@@ -40,9 +42,6 @@ def parse_vocab(text: str, source: str) -> Node:
     return parse(text, source)
 
 
-_SPACES = " \t\n\r"
-
-
 def parse_usual_tokenizer(text: bytes, source: str) -> Node | None:
     """As `parse_tokenizer`; None for what Python's JSON must look at: errors, and a few ways to write things."""
     data = _padded(text)
@@ -54,10 +53,7 @@ def parse_usual_tokenizer(text: bytes, source: str) -> Node | None:
     if end < 0 or n_tokens == 0:
         return None
     token_offsets, ids = token_offsets[: n_tokens + 1], ids[:n_tokens]
-    try:
-        vocab = _vocab(tokens, token_offsets, ids)
-    except UnicodeDecodeError:
-        return None
+    vocab = _vocab(tokens, token_offsets, ids)
     if vocab is None:
         return None
     large: dict[str, Any] = {"vocab": vocab}
@@ -90,10 +86,13 @@ def _room(data: npt.NDArray[np.uint8]) -> tuple[npt.NDArray[np.uint8], npt.NDArr
 def _vocab(
     tokens: npt.NDArray[np.uint8], offsets: npt.NDArray[np.int64], ids: npt.NDArray[np.int32]
 ) -> dict[str, int] | None:
-    """Returns token -> id, None where a token or an id stands twice or a token is empty, which is for others to say."""
+    """Returns token -> id; None where that cannot be, which is for others to say: one stands twice, or is no text."""
     if ids.size == 0 or ids.max() > MAX_ID or np.bincount(ids).max() > 1:
         return None
     # No token has a zero byte, so one may stand between them.
-    spelled = np.insert(tokens[: offsets[-1]], offsets[1:-1], 0).tobytes().decode().split("\0")
+    try:
+        spelled = np.insert(tokens[: offsets[-1]], offsets[1:-1], 0).tobytes().decode().split("\0")
+    except UnicodeDecodeError:
+        return None
     vocab = dict(zip(spelled, ids.tolist(), strict=True))
     return None if len(vocab) < len(spelled) or "" in vocab else vocab

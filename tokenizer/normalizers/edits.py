@@ -51,8 +51,8 @@ class Strip(Normalizer):
 class Replace(Normalizer):
     r"""Replaces every match of a pattern; `content` is taken literally.
 
-    A kernel replaces a literal, and runs of a character or of white space, which is all that real tokenizers have:
-    `\s+`, ` {2,}`. For any other regular expression Python runs once for every row.
+    A kernel replaces a literal, and runs of a character or of white space, as CLIP and T5 do: `\s+`, ` {2,}`. For any
+    other regular expression Python runs once for every row.
 
     Raises:
       ValueError: if the pattern is a regular expression that does not compile, or has no equivalent here.
@@ -107,6 +107,10 @@ class Replace(Normalizer):
         content = _bytes(self.content, spare=tables.SPARE_BYTES)
         n_content = content.size - tables.SPARE_BYTES
         n_most = rows.n_values // run.least * max(n_content, run.least) + run.least
+        if n_content > _SMALL_CONTENT:
+            first, last = int(rows.offsets[0]), int(rows.offsets[-1])
+            n_begun = int(np.count_nonzero(run.begins[rows.values[first:last]]))
+            n_most = rows.n_values + n_begun // run.least * n_content
         out, offsets = np.empty(n_most + tables.SPARE_BYTES, np.uint8), np.empty(rows.n_rows + 1, np.int64)
         usual = run.usual if run.least > 1 or self.content == chr(run.usual) else 0
         found = text_edits.replace_runs(
@@ -186,6 +190,8 @@ class _Run(NamedTuple):
     """How many there are at least."""
 
 
+_SMALL_CONTENT = 8
+"""Bytes of a replacement up to which room is made for as many as there could be, whatever the text."""
 _RUN = re.compile(r"(\\s|[^\\^$.|?*+()\[\]{}])(?:\+|\{([1-9][0-9]{0,5}),\})")
 
 
