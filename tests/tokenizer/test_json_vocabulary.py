@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from tokenizer.errors import TokenizerFileError
 from tokenizer.formats.json_node import Node, parse
-from tokenizer.formats.json_vocabulary import parse_tokenizer, parse_usual_tokenizer, parse_vocab
+from tokenizer.formats.json_vocabulary import Pieces, parse_tokenizer, parse_usual_tokenizer, parse_vocab
 from tokenizer.models.bpe_merges import MergesOfIds
 from tokenizer.models.ids import MAX_ID
 
@@ -30,6 +30,14 @@ def tokenizers(draw: st.DrawFn) -> dict[str, Any]:
     )
     model = {"type": "BPE", "vocab": vocab, "merges": merges, "x": {"vocab": [1], "y": '}\\"'}}
     return {"version": "1.0", "model": dict(draw(st.permutations(list(model.items())))), "vocab": {"a": 1}}
+
+
+@st.composite
+def unigram_tokenizers(draw: st.DrawFn) -> dict[str, Any]:
+    """A `tokenizer.json` of a Unigram model."""
+    scores = st.one_of(st.floats(-20, 0), st.floats(-1e300, 1e300), st.integers(-20, 10**21))
+    pieces = draw(st.lists(st.tuples(st.text(LETTERS, max_size=3), scores), min_size=1, max_size=8))
+    return {"version": "1.0", "model": {"unk_id": 0, "vocab": list(map(list, pieces)), "x": [1.5, -2e-3]}}
 
 
 def written(draw: st.DrawFn, value: Any) -> str:
@@ -103,6 +111,40 @@ def test_files_as_they_are_written_are_read_by_the_kernel(value: dict[str, Any],
         for pair in pairs_of([merge or [] for merge in model["merges"]])
     )
     assert (parse_usual_tokenizer(written(data.draw, value).encode(), "file") is not None) == is_usual
+
+
+@given(json_texts(unigram_tokenizers()))
+@example('{"model": {"vocab": [["a", -1.5], ["", 0], ["a", -0.0]]}}')
+@example('{"model": {"vocab": [["a", 1e5], ["b", -1E-5], ["c", 1.25e+2]]}}')
+@example('{"model": {"vocab": [["a", 01.5]]}}')
+@example('{"model": {"vocab": [["a", 1.]]}}')
+@example('{"model": {"vocab": [["a", 1e]]}}')
+@example('{"model": {"vocab": [["a", -]]}}')
+@example('{"model": {"vocab": [["a", 1e999]]}}')
+@example('{"model": {"vocab": [["a", 1.5,]]}}')
+@example('{"model": {"vocab": [["a"]]}}')
+@example('{"model": {"vocab": [["a", 1.5]}}')
+@example('{"model": {"vocab": [["a", 1.5]], "merges": []}}')
+@example('{"model": {"vocab": []}}')
+def test_pieces_that_the_kernel_reads_are_those_that_python_reads(text: str) -> None:
+    quick = parse_usual_tokenizer(text.encode(), "file")
+    slow, message = outcome(parse, text)
+    if quick is None:
+        assert outcome(lambda text, name: parse_tokenizer(text.encode(), name), text) == (slow, message)
+        return
+    assert not message
+    if isinstance(quick.value["model"]["vocab"], Pieces):
+        quick.value["model"]["vocab"] = list(map(list, quick.value["model"]["vocab"]))
+    assert quick.value == slow
+
+
+@given(unigram_tokenizers(), st.data())
+def test_pieces_as_they_are_written_are_read_by_the_kernel(value: dict[str, Any], data: st.DataObject) -> None:
+    is_usual = all(abs(score) < 10**18 or type(score) is float for _, score in value["model"]["vocab"])
+    if is_usual:
+        quick = parse_usual_tokenizer(written(data.draw, value).encode(), "file")
+        assert quick is not None
+        assert isinstance(quick.value["model"]["vocab"], Pieces)
 
 
 @given(json_texts(st.dictionaries(st.text(LETTERS, max_size=3), st.integers(-1, 10**10), max_size=5)))

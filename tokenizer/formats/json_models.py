@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from tokenizer.formats.json_node import Node
+from tokenizer.formats.json_vocabulary import Pieces
 from tokenizer.models import BPE, Unigram, WordLevel, WordPiece
 from tokenizer.models.bpe_merges import MergesOfIds
 
@@ -104,20 +105,26 @@ def _merges(node: Node) -> Sequence[Any]:
 
 
 def _read_unigram(node: Node, byte_level: bool) -> Unigram:
-    vocab = []
-    for i, entry in enumerate(node.child("vocab").as_(list, "a list")):
-        if not isinstance(entry, list) or len(entry) != 2 or type(entry[0]) is not str:
-            raise Node(entry, f"{node.path}.vocab[{i}]").fail(f"expected [piece, score], got {json.dumps(entry)[:80]}")
-        piece, score = entry
-        if type(score) is not float:
-            score = _number(Node(score, f"{node.path}.vocab[{i}][1]"))
-        vocab.append((piece, score))
     return Unigram(
-        vocab,
+        _pieces(node.child("vocab")),
         unk_id=_optional(node.child("unk_id", None), Node.integer),
         byte_fallback=node.child("byte_fallback", False).flag(),
         piece_types=_optional(node.child("piece_types", None), _integers),
     )
+
+
+def _pieces(node: Node) -> list[tuple[str, float]]:
+    if isinstance(node.value, Pieces):
+        return node.value
+    vocab = []
+    for i, entry in enumerate(node.as_(list, "a list")):
+        if not isinstance(entry, list) or len(entry) != 2 or type(entry[0]) is not str:
+            raise Node(entry, f"{node.path}[{i}]").fail(f"expected [piece, score], got {json.dumps(entry)[:80]}")
+        piece, score = entry
+        if type(score) is not float:
+            score = _number(Node(score, f"{node.path}[{i}][1]"))
+        vocab.append((piece, score))
+    return vocab
 
 
 _READERS: dict[str, Callable[[Node, bool], Any]] = {

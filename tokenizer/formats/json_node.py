@@ -6,6 +6,7 @@ import re
 from typing import Any
 
 from tokenizer.errors import TokenizerFileError
+from tokenizer.formats.json_numbers import read_float
 
 _MAX_INTEGER = (1 << 63) - 1
 _SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
@@ -75,13 +76,13 @@ class Node:
 
 
 def parse(text: str, source: str) -> Node:
-    """Parses JSON in which no object names a field twice.
+    """Parses JSON in which no object names a field twice; numbers are those that HF would read.
 
     Raises:
       TokenizerFileError: if it is not that, nests too deeply, or holds half of a surrogate pair, which is no text.
     """
     try:
-        value = json.loads(text, object_pairs_hook=_unique)
+        value = json.loads(text, object_pairs_hook=_unique, parse_float=read_float)
         if _SURROGATE.search(text):
             json.dumps(value, ensure_ascii=False).encode()
         return Node(value, source)

@@ -17,8 +17,14 @@ from tokenizer.models.ids import MAX_ID
 _SPACES = " \t\n\r"
 
 
+class Pieces(list[tuple[str, float]]):
+    """The vocabulary of a Unigram model, pieces with their scores, of which a reader knows that it is that."""
+
+
 def parse_tokenizer(data: bytes, source: str) -> Node:
-    """Parses the UTF-8 of a `tokenizer.json` as `json_node.parse` does, but that `model.merges` may be `MergesOfIds`.
+    """Parses the UTF-8 of a `tokenizer.json` as `json_node.parse` does.
+
+    But that `model.merges` may be `MergesOfIds`, and `model.vocab` `Pieces`.
 
     Raises:
       TokenizerFileError: as `parse`, or if it is not UTF-8.
@@ -46,23 +52,32 @@ def parse_usual_tokenizer(text: bytes, source: str) -> Node | None:
     """As `parse_tokenizer`; None for what Python's JSON must look at: errors, and a few ways to write things."""
     data = _padded(text)
     tokens, token_offsets, ids = _room(data)
+    scores = np.empty(ids.size)
     parts, part_offsets = np.empty(data.size, np.uint8), np.empty(data.size // 3, np.int64)
     counts, spans = np.zeros(2, np.int64), np.zeros((2, 2), np.int64)
-    end = kernels.read_model(data, tokens, token_offsets, ids, parts, part_offsets, counts, spans)
+    end = kernels.read_model(data, tokens, token_offsets, ids, scores, parts, part_offsets, counts, spans)
     n_tokens, n_parts = counts.tolist()
     if end < 0 or n_tokens == 0:
         return None
-    token_offsets, ids = token_offsets[: n_tokens + 1], ids[:n_tokens]
-    vocab = _vocab(tokens, token_offsets, ids)
-    if vocab is None:
-        return None
-    large: dict[str, Any] = {"vocab": vocab}
-    if spans[1, 1]:
-        merges = np.empty((3, n_parts // 2), np.int32)
-        slots, pool = word_table(tokens, token_offsets, ids)
-        if not kernels.find_merges(parts, part_offsets, slots, pool, *merges):
+    token_offsets = token_offsets[: n_tokens + 1]
+    large: dict[str, Any] = {}
+    if data[spans[0, 0]] == ord("["):
+        pieces = _spelled(tokens, token_offsets)
+        if pieces is None or spans[1, 1]:
             return None
-        large["merges"] = MergesOfIds(Merges(*merges), vocab)
+        large["vocab"] = Pieces(zip(pieces, scores[:n_tokens].tolist(), strict=True))
+    else:
+        ids = ids[:n_tokens]
+        vocab = _vocab(tokens, token_offsets, ids)
+        if vocab is None:
+            return None
+        large["vocab"] = vocab
+        if spans[1, 1]:
+            merges = np.empty((3, n_parts // 2), np.int32)
+            slots, pool = word_table(tokens, token_offsets, ids)
+            if not kernels.find_merges(parts, part_offsets, slots, pool, *merges):
+                return None
+            large["merges"] = MergesOfIds(Merges(*merges), vocab)
     rest, at = b"", 0
     for start, stop in sorted(spans[: len(large)].tolist()):
         rest, at = rest + text[at:start] + b"null", stop
@@ -89,10 +104,17 @@ def _vocab(
     """Returns token -> id; None where that cannot be, which is for others to say: one stands twice, or is no text."""
     if ids.size == 0 or ids.max() > MAX_ID or np.bincount(ids).max() > 1:
         return None
-    # No token has a zero byte, so one may stand between them.
-    try:
-        spelled = np.insert(tokens[: offsets[-1]], offsets[1:-1], 0).tobytes().decode().split("\0")
-    except UnicodeDecodeError:
+    spelled = _spelled(tokens, offsets)
+    if spelled is None:
         return None
     vocab = dict(zip(spelled, ids.tolist(), strict=True))
     return None if len(vocab) < len(spelled) or "" in vocab else vocab
+
+
+def _spelled(tokens: npt.NDArray[np.uint8], offsets: npt.NDArray[np.int64]) -> list[str] | None:
+    """Returns tokens as text; None where one is no text."""
+    # No token has a zero byte, so one may stand between them.
+    try:
+        return np.insert(tokens[: offsets[-1]], offsets[1:-1], 0).tobytes().decode().split("\0")
+    except UnicodeDecodeError:
+        return None

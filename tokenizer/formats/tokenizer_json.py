@@ -6,6 +6,7 @@ What TokenMill has no part for is refused by name, never left out.
 
 import dataclasses
 import json
+from json.encoder import encode_basestring
 from typing import TYPE_CHECKING, Any
 
 from tokenizer import pre_tokenizers
@@ -14,6 +15,7 @@ from tokenizer.errors import TokenizerFileError
 from tokenizer.formats import components, files, json_roles, sentencepiece_json
 from tokenizer.formats.json_models import read_model, write_model
 from tokenizer.formats.json_node import Node
+from tokenizer.formats.json_numbers import float_text
 from tokenizer.formats.json_vocabulary import parse_tokenizer
 from tokenizer.models import Unigram
 from tokenizer.post_processors import (
@@ -196,6 +198,10 @@ def _read_padding(node: Node) -> Padding | None:
 
 def write(tokenizer: "Tokenizer", pretty: bool) -> str:
     """Returns the text of a `tokenizer.json`: the same bytes for the same tokenizer."""
+    model = write_model(tokenizer.model)
+    pieces = None
+    if model is not None and isinstance(tokenizer.model, Unigram):
+        pieces, model["vocab"] = model["vocab"], None
     fields = {
         "version": VERSION,
         "truncation": _write_truncation(tokenizer.truncation),
@@ -216,13 +222,25 @@ def write(tokenizer: "Tokenizer", pretty: bool) -> str:
         "pre_tokenizer": components.write(tokenizer.pre_tokenizer, json_roles.PRE_TOKENIZERS),
         "post_processor": _write_post_processor(tokenizer.post_processor),
         "decoder": components.write(tokenizer.decoder, json_roles.DECODERS),
-        "model": write_model(tokenizer.model),
+        "model": model,
     }
     splits = isinstance(tokenizer.model, Unigram) and tokenizer.model.splits_at_spaces
     fields = sentencepiece_json.with_hf_steps(fields, splits)
     if pretty:
-        return json.dumps(fields, ensure_ascii=False, indent=2)
-    return json.dumps(fields, ensure_ascii=False, separators=(",", ":"))
+        text = json.dumps(fields, ensure_ascii=False, indent=2)
+    else:
+        text = json.dumps(fields, ensure_ascii=False, separators=(",", ":"))
+    return text if pieces is None else _with_pieces(text, pieces, pretty)
+
+
+def _with_pieces(text: str, pieces: list[Any], pretty: bool) -> str:
+    """Puts the vocabulary of a Unigram model in its place, where null is; its numbers are written as HF reads them."""
+    space, item, inner, end = (" ", "\n      ", "\n        ", "\n    ") if pretty else ("", "", "", "")
+    between = f"{item}],{item}[{inner}"
+    entries = between.join(f"{encode_basestring(piece)},{inner}{float_text(score)}" for piece, score in pieces)
+    null = f'"vocab":{space}null'
+    # Nothing else is called that: in a text its quotes would have backslashes before them.
+    return text.replace(null, f'"vocab":{space}[{item}[{inner}{entries}{item}]{end}]', 1)
 
 
 def _name_of(names: dict[str, str], value: str) -> str:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The two large fields of a `tokenizer.json`, read without a Python object for each token.
+"""The large fields of a `tokenizer.json`, read without a Python object for each token.
 
 Everything here takes `data`, uint8[n_bytes + 16], JSON in UTF-8 and then zeros, which no JSON has: they end all loops.
 Readers return where they stopped, or FAILED for whatever is not as it usually is; some of that is JSON too.
@@ -16,7 +16,7 @@ _MAX_DIGITS = 9
 """Of an id; larger ones are refused anyway, but not here."""
 _QUOTE, _BACKSLASH, _COMMA, _COLON, _SPACE, _ZERO = ord('"'), ord("\\"), ord(","), ord(":"), ord(" "), ord("0")
 _OBJECT, _OBJECT_END, _LIST, _LIST_END = ord("{"), ord("}"), ord("["), ord("]")
-_UNICODE = ord("u")
+_UNICODE, _MINUS, _PLUS, _POINT = ord("u"), ord("-"), ord("+"), ord(".")
 
 _ESCAPED = np.zeros(256, np.uint8)
 _ESCAPED[[ord(c) for c in '"\\/bfnrt']] = [ord(c) for c in '"\\/\b\f\n\r\t']
@@ -27,19 +27,26 @@ _IS_SPACE[[ord(c) for c in " \t\n\r"]] = True
 _ENDS_VALUE = _IS_SPACE.copy()
 _ENDS_VALUE[[0, _COMMA, _OBJECT_END, _LIST_END]] = True
 
+POWERS_OF_TEN = np.array([float(f"1e{k}") for k in range(309)])
+_FITS_ANOTHER_DIGIT = np.uint64((1 << 64) // 10 - 1)
+_TEN = np.uint64(10)
+
 _MODEL = np.frombuffer(b"model", np.uint8)
 _VOCAB = np.frombuffer(b"vocab", np.uint8)
 _MERGES = np.frombuffer(b"merges", np.uint8)
 
 
 @kernel
-def read_model(data, tokens, token_offsets, ids, parts, part_offsets, counts, spans):
-    """Finds `model.vocab` and `model.merges` and reads them, where they are an object of integers and a list.
+def read_model(data, tokens, token_offsets, ids, scores, parts, part_offsets, counts, spans):
+    """Finds `model.vocab` and `model.merges` and reads them.
+
+    They are an object of integers and a list; or there is only `vocab`, a list of pieces with scores.
 
     Args:
       data: the JSON of an object.
       tokens, token_offsets, ids: uint8, int64 and int32, filled with the entries of `vocab`; with room for what so
         many bytes can hold, and 16 more bytes.
+      scores: float64, filled instead of `ids` where `vocab` is a list.
       parts, part_offsets: uint8 and int64, the same for the two tokens of each merge, one after the other.
       counts: int64[2], filled: tokens and parts.
       spans: int64[2, 2], filled: where the values begin and end; zeros where there is none.
@@ -60,13 +67,13 @@ def read_model(data, tokens, token_offsets, ids, parts, part_offsets, counts, sp
             return FAILED
         else:
             seen = True
-            at = _read_fields(data, at, tokens, token_offsets, ids, parts, part_offsets, counts, spans)
+            at = _read_fields(data, at, tokens, token_offsets, ids, scores, parts, part_offsets, counts, spans)
         at = _next_member(data, at)
     return at
 
 
 @kernel_part
-def _read_fields(data, at, tokens, token_offsets, ids, parts, part_offsets, counts, spans):
+def _read_fields(data, at, tokens, token_offsets, ids, scores, parts, part_offsets, counts, spans):
     at = _after(data, at, _OBJECT)
     while at >= 0 and data[at] != _OBJECT_END:
         first = at
@@ -74,10 +81,13 @@ def _read_fields(data, at, tokens, token_offsets, ids, parts, part_offsets, coun
         if at < 0:
             return FAILED
         start = at
-        if _is_key(data, first, _VOCAB) and data[at] == _OBJECT:
+        if _is_key(data, first, _VOCAB) and (data[at] == _OBJECT or data[at] == _LIST):
             if spans[0, 1] > 0:
                 return FAILED
-            counts[0], at = read_vocab(data, at, tokens, token_offsets, ids)
+            if data[at] == _OBJECT:
+                counts[0], at = read_vocab(data, at, tokens, token_offsets, ids)
+            else:
+                counts[0], at = _read_pieces(data, at, tokens, token_offsets, scores)
             spans[0, 0], spans[0, 1] = start, at
         elif _is_key(data, first, _MERGES) and data[at] == _LIST:
             if spans[1, 1] > 0:
@@ -119,6 +129,72 @@ def read_vocab(data, at, tokens, offsets, ids):
         at = _next_member(data, at)
     tokens[o : o + 16] = 0
     return n, FAILED if at < 0 else at + 1
+
+
+@kernel_part
+def _read_pieces(data, at, tokens, offsets, scores):
+    """Reads a list of `[piece, score]`; otherwise as `read_vocab`."""
+    n, o = 0, 0
+    offsets[0] = 0
+    at = _after(data, at, _LIST)
+    while at >= 0 and data[at] != _LIST_END:
+        at, o = _read_string(data, _after(data, at, _LIST), tokens, o)
+        at = -1 if at < 0 else _after(data, _skip_space(data, at), _COMMA)
+        scores[n], at = _read_float(data, at)
+        at = -1 if at < 0 else _after(data, _skip_space(data, at), _LIST_END)
+        if at < 0:
+            return 0, FAILED
+        n += 1
+        offsets[n] = o
+        at = _next_member(data, at)
+    tokens[o : o + 16] = 0
+    return n, FAILED if at < 0 else at + 1
+
+
+@kernel_part
+def _read_digits(data, at, number):
+    """Appends decimal digits to a number; returns where they end, or FAILED, and the new number."""
+    while _ZERO <= data[at] < _ZERO + 10:
+        if number > _FITS_ANOTHER_DIGIT:
+            return np.int64(FAILED), number
+        number = number * _TEN + np.uint64(data[at] - _ZERO)
+        at += 1
+    return at, number
+
+
+@kernel_part
+def _read_float(data, at):
+    """Reads a number as `formats.json_numbers.read_float` does; returns it and where it ends, or FAILED."""
+    if at < 0:
+        return 0.0, np.int64(FAILED)
+    is_negative = data[at] == _MINUS
+    first = at + np.int64(is_negative)
+    at, digits = _read_digits(data, first, np.uint64(0))
+    if at <= first or (data[first] == _ZERO and at > first + 1):
+        return 0.0, np.int64(FAILED)
+    exponent = np.int64(0)
+    if data[at] == _POINT:
+        point = at
+        at, digits = _read_digits(data, at + 1, digits)
+        if at <= point + 1:
+            return 0.0, np.int64(FAILED)
+        exponent = point + 1 - at
+    if data[at] | 0x20 == ord("e"):
+        at += 1
+        is_small = data[at] == _MINUS
+        first = at + np.int64(is_small or data[at] == _PLUS)
+        at, power = _read_digits(data, first, np.uint64(0))
+        if at <= first or at > first + 3:
+            return 0.0, np.int64(FAILED)
+        exponent += -np.int64(power) if is_small else np.int64(power)
+    if abs(exponent) >= POWERS_OF_TEN.size:
+        return 0.0, np.int64(FAILED)
+    number = np.float64(digits)
+    if exponent < 0:
+        number /= POWERS_OF_TEN[-exponent]
+    else:
+        number *= POWERS_OF_TEN[exponent]
+    return -number if is_negative else number, at if np.isfinite(number) else np.int64(FAILED)
 
 
 @kernel_part
