@@ -6,8 +6,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from tokenizer import normalizers
 from tokenizer.aligned import AlignedText
 from tokenizer.pre_tokenizers import Metaspace, Sequence
+from tokenizer.pre_tokenizers.sequence import scanner_of
 from tokenizer.ragged import Ragged, read_only
 
 _START_BYTES = 256
@@ -16,9 +18,12 @@ _START_BYTES = 256
 class NormalizingStage:
     """Normalizes rows, and knows which of them still begin where their document begins."""
 
-    def __init__(self, normalizer: Any, pre_tokenizer: Any) -> None:
-        """Prepares a stage; `normalizer` may be None."""
-        self._normalizer = normalizer
+    def __init__(self, normalizer: Any, pre_tokenizer: Any, *, spaces_matter: bool = False) -> None:
+        """Prepares a stage; `normalizer` may be None.
+
+        spaces_matter: whether something else than the pre-tokenizer looks at white space.
+        """
+        self._normalizer = normalizer if spaces_matter else without_idle_steps(normalizer, pre_tokenizer)
         self._asks_for_start = _asks_for_start(pre_tokenizer)
 
     def run(self, rows: Ragged, is_first: npt.NDArray[np.bool_]) -> tuple[Ragged, npt.NDArray[np.bool_]]:
@@ -42,6 +47,24 @@ class NormalizingStage:
             aligned = self._normalizer.normalize_aligned(AlignedText.original(data.decode("utf-8", "ignore")))
             keeps[row] = not aligned.text or aligned.starts[0] == 0
         return keeps
+
+
+def without_idle_steps(normalizer: Any, pre_tokenizer: Any) -> Any:
+    """Returns a normalizer that leads to the same pre-tokens in fewer steps, None where none is left.
+
+    What makes one space of a run of white space is idle before a pre-tokenizer that drops white space, as in CLIP.
+    """
+    steps = list(normalizer.normalizers) if isinstance(normalizer, normalizers.Sequence) else [normalizer]
+    last = len(steps)
+    while last > 0 and isinstance(steps[last - 1], normalizers.Lowercase):
+        last -= 1  # which neither makes nor changes white space
+    if last == 0 or steps[last - 1] != normalizers.Replace(r"\s+", " ", is_regex=True):
+        return normalizer
+    scanner = None if pre_tokenizer is None else scanner_of(pre_tokenizer)
+    if scanner is None or not scanner.drops_spaces:
+        return normalizer
+    del steps[last - 1]
+    return without_idle_steps(normalizers.Sequence(tuple(steps)), pre_tokenizer) if steps else None
 
 
 def _first_bytes(rows: Ragged) -> npt.NDArray[np.int64]:

@@ -41,7 +41,9 @@ class EncodePlan:
         self._raw = AddedTokenMatcher(raw, [t.content for t in raw], special) if raw else None
         contents = [_normalized(normalizer, t.content) for t in normalized]
         self._normalized = AddedTokenMatcher(normalized, contents, special) if normalized else None
-        self._stage = NormalizingStage(normalizer, pre_tokenizer)
+        self._stage = NormalizingStage(
+            normalizer, pre_tokenizer, spaces_matter=any(map(str.isspace, "".join(contents)))
+        )
         self._looks_at_normalized = self._normalized is not None and not self._normalized.only_counts
         self._engine, self._engine_normalizes = engines.choose(
             normalizer, pre_tokenizer, model, self.pool, raw=not self._looks_at_normalized

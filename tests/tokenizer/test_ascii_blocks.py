@@ -78,6 +78,36 @@ PAIRS = {
     "o200k": _o200k,
     "tekken": _tekken,
 }
+
+
+@kernel
+def _clip(data, end, classes):
+    return (
+        ascii_blocks.clip_starts(data, 0),
+        ascii_blocks.clip_stops(data, 0),
+        scanners.next_clip(data, end, data.size, classes),
+    )
+
+
+@kernel
+def _nonspace(data, end, classes):
+    return (
+        ascii_blocks.nonspace_starts(data, 0),
+        ascii_blocks.nonspace_stops(data, 0),
+        scanners.next_nonspace(data, end, data.size, classes),
+    )
+
+
+@kernel
+def _unicode_words(data, end, classes):
+    return (
+        ascii_blocks.unicode_words_starts(data, 0),
+        ascii_blocks.unicode_words_stops(data, 0),
+        scanners.next_unicode_words(data, end, data.size, classes),
+    )
+
+
+APART = {"clip": _clip, "nonspace": _nonspace, "unicode_words": _unicode_words}
 # Few characters of every kind, so that every order of kinds comes up.
 HOSTILE = st.text(
     alphabet="aabsStTdBEl '' \n\n\r\t\v\x1c\x1f //.,(-0123é\u3000\xa0\x85中\u0301ſ\x00\x7f", min_size=1, max_size=90
@@ -130,6 +160,51 @@ def test_the_end_of_a_block(name):
             text = "a" * n_letters + tail
             told, walked = starts_in(PAIRS[name], text, SCANNERS[name].classes)
             assert told == walked[: len(told)], text
+
+
+def words_apart(one, text, classes):
+    """Returns the words that the masks tell, and those of the scanner; a word begins with the text."""
+    data = np.frombuffer(text.encode(), np.uint8)
+    padded = np.zeros(data.size + BLOCK_READS, np.uint8)
+    padded[: data.size] = data
+    starts, stops, _ = one(padded, 0, classes)
+    room = min(data.size, 65) - 1
+    starts, stops = ([k for k in range(64) if int(np.uint64(mask)) >> k & 1] for mask in (starts, stops))
+    told = [k for k in starts if 0 < k < room]
+    walked, at = [], 0
+    while at < data.size:
+        stop = min(one(padded, at, classes)[2], data.size)
+        walked.append((at, stop))
+        at = stop
+        while at < data.size and chr_at(data, at).isspace() and chr_at(data, at) not in "\x1c\x1d\x1e\x1f":
+            at += len(chr_at(data, at).encode())
+    # Every start that is told ends the word before it, whose end is the next stop.
+    return list(zip([0, *told], stops, strict=False))[: len(told)], walked, told
+
+
+def chr_at(data, at):
+    return data[at : at + 4].tobytes().decode("utf-8", "ignore")[:1]
+
+
+@pytest.mark.parametrize("name", sorted(APART))
+@settings(max_examples=400, deadline=None)
+@given(text=HOSTILE | WORDY)
+@example(text="it's 'll 'tis '' 's's 12'3")
+@example(text="a_b __ c-d _e")
+@example(text="x" * 70)
+@example(text="x" + " " * 70)
+def test_words_apart_told_are_those_that_the_scanner_finds(name, text):
+    text = text.lstrip(" \n\r\t\v\u3000\xa0\x85") or "x"
+    words, walked, told = words_apart(APART[name], text, SCANNERS[name].classes)
+    assert words == walked[: len(words)]
+    assert told == [start for start, _ in walked[1 : 1 + len(told)]]
+
+
+def test_masks_of_words_apart_tell_almost_all_of_plain_text():
+    text = "The quick brown fox jumps (again!) over 2 lazy dogs;\n    then sleeps."
+    for name, one in APART.items():
+        words, walked, _ = words_apart(one, text, SCANNERS[name].classes)
+        assert len(words) >= sum(start < 62 for start, _ in walked) - 2, name
 
 
 def test_masks_of_plain_text_tell_almost_all_starts():

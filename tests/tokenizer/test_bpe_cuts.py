@@ -3,12 +3,13 @@
 
 import pyarrow as pa
 import pytest
+import regex
 from hypothesis import given
 from hypothesis import strategies as st
 
 from tokenizer import Tokenizer
 from tokenizer.models.bpe import BPE, BYTE_ALPHABET
-from tokenizer.pre_tokenizers import ByteLevel, WhitespaceSplit
+from tokenizer.pre_tokenizers import ByteLevel, Sequence, Split, WhitespaceSplit
 
 # Characters that share their first bytes, or their last ones; of two and four bytes; that other characters are made of.
 _CHARACTERS = "中丮乭你好妽가각éж𝖟😀ก"
@@ -64,6 +65,71 @@ def test_bytes(model: BPE, words: list[str]) -> None:
 def _letters(words: list[str]) -> list[str]:
     # An emoji is no letter, so that it would not be in one word with them.
     return [word.replace("😀", "") or "中" for word in words]
+
+
+@st.composite
+def suffix_models(draw: st.DrawFn) -> BPE:
+    """All bytes, and each at the end of a word, and merges of both."""
+    model = draw(byte_models())
+    suffix = draw(st.sampled_from(["</w>", "</w>", "!", "é", " "]))
+    tokens = [*(t for t in model.vocab if len(t) > 1 or t in BYTE_ALPHABET)]
+    merges = [tuple(merge) for merge in model.merges]
+    ended: list[tuple[str, str]] = []
+    for left, right in draw(st.lists(st.sampled_from(merges), max_size=6)) if merges else []:
+        if (left, right + suffix) not in ended:
+            ended.append((left, right + suffix))
+    every = [*merges, *ended]
+    tokens += [t + suffix for t in BYTE_ALPHABET] + [a + b for a, b in ended] + [b for _, b in ended]
+    vocab = {t: i for i, t in enumerate(dict.fromkeys(tokens))}
+    if draw(st.booleans()):
+        every = draw(st.permutations(every))
+    ignore = model.ignore_merges and draw(st.booleans())
+    return BPE(vocab, every, end_of_word_suffix=suffix, ignore_merges=ignore, byte_level=True)
+
+
+@given(suffix_models(), st.lists(_words, min_size=1, max_size=6))
+def test_bytes_with_a_suffix(model: BPE, words: list[str]) -> None:
+    pre_tokenizer = Sequence((Split(CLIP, "removed", is_regex=True, invert=True), ByteLevel(False)))
+    tok = Tokenizer(model=model, pre_tokenizer=pre_tokenizer)
+    assert "scanned_bpe.clip" in str(tok.explain())
+    texts = ["x ".join(word.replace("ж", "ж ")) + "y" * k for k, word in enumerate(words)]
+    for text in (*_letters(words), *texts):
+        _check_words(tok, model, [text, f"{text} {text}", f"{text}，{text}"])
+
+
+@pytest.mark.parametrize("suffix", ["</w>", " ", "é", "\n", "▁"])
+@pytest.mark.parametrize("ignore_merges", [False, True])
+def test_a_suffix_on_the_other_side_of_a_cut(suffix: str, ignore_merges: bool) -> None:
+    # Only at the end of a word does a merge reach across.
+    def chain(text: str, ended: str) -> list[tuple[str, str]]:
+        parts = [*text[:-1], text[-1] + ended]
+        return [("".join(parts[:k]), parts[k]) for k in range(1, len(parts))]
+
+    you, good = _spelled("你"), _spelled("好")
+    merges = [*chain(you, ""), *chain(good, ""), *chain(good, suffix), (you, good + suffix)]
+    tokens = [
+        *BYTE_ALPHABET,
+        *(b + suffix for b in BYTE_ALPHABET),
+        *(a + b for a, b in merges),
+        _spelled("我我") + suffix,
+    ]
+    vocab = {token: i for i, token in enumerate(dict.fromkeys(tokens))}
+    model = BPE(vocab, merges, end_of_word_suffix=suffix, ignore_merges=ignore_merges, byte_level=True)
+    pre_tokenizer = Sequence((Split(CLIP, "removed", is_regex=True, invert=True), ByteLevel(False)))
+    tok = Tokenizer(model=model, pre_tokenizer=pre_tokenizer)
+    _check_words(tok, model, ["你好", "我你好", "你好我", "我我你好你好", "我我", "我我我", "好好好，你你你你"])
+
+
+CLIP = r"'s|'t|'re|'ve|'m|'ll|'d|[\p{L}]+|[\p{N}]|[^\s\p{L}\p{N}]+"
+
+
+def _check_words(tok: Tokenizer, model: BPE, texts: list[str]) -> None:
+    expected = [
+        [token for word in regex.findall(CLIP, text) for token, _ in model.tokenize_bytes(word.encode())]
+        for text in texts
+    ]
+    for _ in range(2):
+        assert tok.encode_arrow(pa.array([*texts, _PADDING], pa.large_string())).to_pylist()[:-1] == expected
 
 
 @st.composite

@@ -11,6 +11,7 @@ from tokenizer.engines.base import WordCachePool, run
 from tokenizer.engines.models import ModelRunner
 from tokenizer.engines.staged import StagedEngine
 from tokenizer.kernels import scanned_bpe
+from tokenizer.models.bpe_tables import without_suffix
 from tokenizer.pre_tokenizers.scanner_patterns import Scanner
 from tokenizer.ragged import Ragged
 
@@ -23,6 +24,7 @@ class ScannedEngine(StagedEngine):
         self._name = scanner.name
         self._classes = scanner.classes
         self._kernel = getattr(scanned_bpe, scanner.name)
+        self._inner = without_suffix(runner.tables)
 
     @staticmethod
     def has_kernel(scanner: Scanner) -> bool:
@@ -36,8 +38,9 @@ class ScannedEngine(StagedEngine):
         runner = self._runner
         word_bytes = rows.max_row + 16
         return run(
-            self._kernel, (self._classes, rows, added), (runner.tables, runner.new_scratch(word_bytes)), self._pool,
-            tally, n_rows=rows.n_rows, n_bytes=rows.n_values,
+            self._kernel, (self._classes, rows, added, self._inner),
+            (runner.tables, runner.new_scratch(word_bytes)), self._pool, tally,
+            n_rows=rows.n_rows, n_bytes=rows.n_values,
             n_ids=rows.n_values * runner.max_ids_per_byte + added.size, word_bytes=word_bytes,
         )  # fmt: skip
 

@@ -9,6 +9,9 @@ k of the result says whether one begins at i + k too, for every k up to the firs
 beyond. Whatever lies between two set bits is one pre-token. Bit 0 is always set. `data` goes on for `BLOCK_READS` bytes
 after i, whatever they are: what belongs to another text must be masked by the caller, together with the last byte of
 this one, since a byte's neighbour decides too.
+
+Where there is something between pre-tokens, bits of starts are as above, and `<name>_stops` has a bit for every place
+right after a pre-token: the pre-token that begins with the first start ends with the first of them, and so on.
 """
 
 import numpy as np
@@ -22,7 +25,9 @@ BLOCK_READS = 64
 _ONE = np.uint64(1)
 _TWO = np.uint64(2)
 _THREE = np.uint64(3)
-_LETTERS, _UPPER, _DIGITS, _SPACES, _BLANKS, _NEWLINES, _APOSTROPHES, _SLASHES, _TABS, _SIGNS, _HIGH = range(11)
+_LETTERS, _UPPER, _DIGITS, _SPACES, _BLANKS, _NEWLINES, _APOSTROPHES, _SLASHES, _TABS, _SIGNS, _UNDERSCORES, _HIGH = (
+    range(12)
+)
 
 
 @intrinsic
@@ -58,12 +63,13 @@ def _classify(typingctx, array, index):
                 builder.or_(below(text, 0x21, 15), below(text, 0x3A, 7)),
                 builder.or_(below(text, 0x5B, 6), below(text, 0x7B, 4)),
             ),
+            equal(text, ord("_")),
             builder.icmp_signed("<", text, every(0)),
         ]
         bits = [builder.bitcast(mask, ir.IntType(64)) for mask in masks]
         return context.make_tuple(builder, signature.return_type, bits)
 
-    return types.UniTuple(types.uint64, 11)(array, types.int64), codegen
+    return types.UniTuple(types.uint64, 12)(array, types.int64), codegen
 
 
 @kernel_part
@@ -237,6 +243,70 @@ def tekken_starts(data, i):
     """See above, for `next_tekken`."""
     starts, _, _, _ = _word_starts(data, i, 1, True)
     return starts | _ONE
+
+
+@kernel_part
+def _run_stops(masks_of_runs, singles):
+    """Returns the places right after the runs of each mask, and after each single byte."""
+    stops = singles << _ONE
+    for mask in masks_of_runs:
+        stops |= mask << _ONE & ~mask
+    return stops
+
+
+@kernel_part
+def clip_starts(data, i):
+    """See above, for `next_clip`."""
+    masks = _classify(data, i)
+    letters, digits, spaces = masks[_LETTERS], masks[_DIGITS], masks[_SPACES]
+    others = ~(letters | digits | spaces | masks[_HIGH])
+    first_others = others & ~(others << _ONE)
+    starts = letters & ~(letters << _ONE) | digits | first_others
+    # Where a contraction may be, the scanner has to look.
+    contractions = first_others & masks[_APOSTROPHES] & letters >> _ONE
+    return starts & _known(masks[_HIGH]) & _up_to(contractions) | _ONE
+
+
+@kernel_part
+def clip_stops(data, i):
+    """See above, for `next_clip`."""
+    masks = _classify(data, i)
+    letters, digits, spaces = masks[_LETTERS], masks[_DIGITS], masks[_SPACES]
+    others = ~(letters | digits | spaces | masks[_HIGH])
+    return _run_stops((letters, others), digits)
+
+
+@kernel_part
+def nonspace_starts(data, i):
+    """See above, for `next_nonspace`."""
+    masks = _classify(data, i)
+    words = ~(masks[_SPACES] | masks[_HIGH])
+    return words & ~(words << _ONE) & _known(masks[_HIGH]) | _ONE
+
+
+@kernel_part
+def nonspace_stops(data, i):
+    """See above, for `next_nonspace`."""
+    masks = _classify(data, i)
+    return _run_stops((~(masks[_SPACES] | masks[_HIGH]),), np.uint64(0))
+
+
+@kernel_part
+def unicode_words_starts(data, i):
+    """See above, for `next_unicode_words`."""
+    masks = _classify(data, i)
+    words = masks[_LETTERS] | masks[_DIGITS] | masks[_UNDERSCORES]
+    others = ~(words | masks[_SPACES] | masks[_HIGH])
+    starts = words & ~(words << _ONE) | others & ~(others << _ONE)
+    return starts & _known(masks[_HIGH]) | _ONE
+
+
+@kernel_part
+def unicode_words_stops(data, i):
+    """See above, for `next_unicode_words`."""
+    masks = _classify(data, i)
+    words = masks[_LETTERS] | masks[_DIGITS] | masks[_UNDERSCORES]
+    return _run_stops((words, ~(words | masks[_SPACES] | masks[_HIGH])), np.uint64(0))
 
 
 @kernel_part

@@ -12,6 +12,7 @@ the others, which begin or end inside of a character, a second set tells which t
 import numpy as np
 
 from tokenizer.kernels.compiling import kernel, kernel_part, load_u64
+from tokenizer.kernels.utf8 import character_bytes
 
 CROSSING_BITS = 20
 CROSSED_BITS = 16
@@ -37,12 +38,6 @@ def _is_set(bits, bit):
 @kernel_part
 def _set(bits, bit):
     bits[bit >> np.uint64(6)] |= np.uint64(1) << (bit & np.uint64(63))
-
-
-@kernel_part
-def character_bytes(lead):
-    """Returns the number of bytes of a character by its first."""
-    return 1 + np.int64(lead >= 0xC0) + np.int64(lead >= 0xE0) + np.int64(lead >= 0xF0)
 
 
 @kernel_part

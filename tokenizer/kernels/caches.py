@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tokenizer.kernels import word_table
+from tokenizer.kernels.bpe_characters import END_ROWS
 from tokenizer.kernels.classes import N_CODE_POINTS
 from tokenizer.kernels.hot_words import N_HOT
 from tokenizer.kernels.word_cache import CACHE_MOST_SLOTS, CACHE_WORDS
@@ -35,7 +36,7 @@ class CacheArrays(NamedTuple):
     """int32[0x110000]: id + 1 of characters that are a word of their own and became one token, its negative where that
     is the unknown token, 0 where not yet seen."""
     characters: npt.NDArray[np.int32]
-    """int32[0x10000, 4]: ids of characters that are a part of a word by themselves, see bpe_characters."""
+    """int32[2 * END_ROWS, 4]: ids of characters that are a part of a word by themselves, see bpe_characters."""
     hot: npt.NDArray[np.uint64]
     """uint64[N_HOT, 2]: the words that come all the time, see hot_words."""
     state: npt.NDArray[np.int64]
@@ -89,7 +90,7 @@ def new_cache(n_bytes: int) -> CacheArrays:
 
     It has few slots to begin with: a small table is closer to the processor than a large one with as few words in it.
 
-    On top come 5.25 MiB for single characters, of which only the pages that a text's scripts need are ever touched.
+    On top come 7.25 MiB for single characters, of which only the pages that a text's scripts need are ever touched.
     """
     most_slots = power_of_two(n_bytes // 2 // SLOT_BYTES)
     return CacheArrays(
@@ -97,7 +98,7 @@ def new_cache(n_bytes: int) -> CacheArrays:
         words=np.zeros(n_bytes // 8, np.uint8),
         ids=np.zeros(n_bytes // 4 // 4, np.int32),
         isolated=np.zeros(N_CODE_POINTS, np.int32),
-        characters=np.zeros((1 << 16, 4), np.int32),
+        characters=np.zeros((2 * END_ROWS, 4), np.int32),
         hot=np.zeros((N_HOT, 2), np.uint64),
         state=np.array([0, 0, 0, 0, most_slots], np.int64),
     )

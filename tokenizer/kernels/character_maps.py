@@ -4,17 +4,10 @@
 import numpy as np
 
 from tokenizer.kernels.compiling import kernel, kernel_part, load_u64, store_u64, trailing_zeros
-from tokenizer.kernels.utf8 import EACH_BYTE, HIGH_BITS, LOW_BITS, decode_utf8
+from tokenizer.kernels.utf8 import EACH_BYTE, HIGH_BITS, LOW_BITS, beyond_ranges, continues_character, decode_utf8
 
 _FROM_UPPER_A, _PAST_UPPER_Z = np.uint64(0x80 - ord("A")) * EACH_BYTE, np.uint64(0x80 - ord("[")) * EACH_BYTE
 _ZERO, _ONE = np.uint64(0), np.uint64(1)
-
-
-@kernel_part
-def _not_plain(eight, tables):
-    """Returns 0x80 in each byte that is not of the range of ASCII that the map leaves alone, case apart."""
-    low = eight & LOW_BITS
-    return ~((low + tables.ascii_from) & ~(low + tables.ascii_past) & ~eight) & HIGH_BITS
 
 
 @kernel_part
@@ -41,7 +34,7 @@ def measure(data, start, stop, tables):
     while i < stop:
         if i + 8 <= stop:
             eight = load_u64(data, i)
-            others = _not_plain(eight, tables)
+            others = beyond_ranges(eight, tables.ranges)
             if tables.lower_ascii:
                 # Bytes before the first that is not plain; where all are, all of them.
                 before = ((others & (_ZERO - others)) - _ONE) & (_upper_case(eight) << np.uint64(2))
@@ -50,11 +43,13 @@ def measure(data, start, stop, tables):
                 i += 8
                 continue
             i += trailing_zeros(others) >> 3
+        if continues_character(data[i]):
+            # The last eight bytes ended within it.
+            i += 1
+            continue
         step = np.int64(tables.steps[data[i]])
         if step > 0:
-            while step > 0 and i < stop:
-                i += step
-                step = np.int64(tables.steps[data[i]]) if i < stop else 0
+            i += step
             continue
         if data[i] < 128:
             code_point = np.int64(data[i])
@@ -85,7 +80,7 @@ def map_characters(data, offsets, tables, out, out_offsets):
         while i < end:
             if i + 8 <= end:
                 eight = load_u64(data, i)
-                others = _not_plain(eight, tables)
+                others = beyond_ranges(eight, tables.ranges)
                 if tables.lower_ascii:
                     eight |= _upper_case(eight)
                 store_u64(out, o, eight)
@@ -96,14 +91,12 @@ def map_characters(data, offsets, tables, out, out_offsets):
                 n = trailing_zeros(others) >> 3
                 i += n
                 o += n
-                step = np.int64(tables.steps[data[i]])
-                if step > 0 and i + 8 <= end:
-                    while step > 0 and i + 8 <= end:
-                        store_u64(out, o, load_u64(data, i))
-                        i += step
-                        o += step
-                        step = np.int64(tables.steps[data[i]]) if i < end else 0
-                    continue
+            if continues_character(data[i]):
+                # The last eight bytes ended within it.
+                out[o] = data[i]
+                i += 1
+                o += 1
+                continue
             start = i
             if data[i] < 128:
                 code_point = np.int64(data[i])

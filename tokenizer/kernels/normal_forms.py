@@ -8,8 +8,8 @@ put in canonical order and, for NFC and NFKC, composed: one piece between cuts a
 
 import numpy as np
 
-from tokenizer.kernels.compiling import kernel, kernel_part
-from tokenizer.kernels.utf8 import copy_bytes, decode_utf8, past_ascii, write_utf8
+from tokenizer.kernels.compiling import kernel, kernel_part, load_u64, trailing_zeros
+from tokenizer.kernels.utf8 import beyond_ranges, continues_character, copy_bytes, decode_utf8, past_ascii, write_utf8
 
 INERT, ORDERED, OTHER = 0, 1, 2
 """Kinds of characters: see above; a combining character that stays as it is where it is in order; any other."""
@@ -48,8 +48,17 @@ def measure(data, start, stop, tables):
         if data[i] < 128:
             last_class = 0
             i = past_ascii(data, i, stop)
-            while i < stop and data[i] < 128:
-                i += 1
+        if i + 8 <= stop:
+            n = trailing_zeros(beyond_ranges(load_u64(data, i), tables.ranges)) >> 3
+            if n > 0:
+                last_class = 0
+                i += n
+                continue
+        if i == stop:
+            break
+        if data[i] < 128 or continues_character(data[i]):
+            last_class = 0
+            i += 1
             continue
         step = np.int64(tables.steps[data[i]])
         if step > 0:

@@ -140,7 +140,7 @@ def normalize(data, offsets, tables, writing, out, out_offsets):
             if i + 8 <= end:
                 eight = load_u64(data, i)
                 low = eight & LOW_BITS
-                plain = (low + tables.ascii_from) & ~(low + tables.ascii_past) & ~eight & HIGH_BITS
+                plain = (low + tables.ranges.ascii_from) & ~(low + tables.ranges.ascii_past) & ~eight & HIGH_BITS
                 n = (trailing_zeros(~plain & HIGH_BITS) >> 3) - 1  # the last one may be part of a longer grapheme
                 if n > 0:
                     if writing:

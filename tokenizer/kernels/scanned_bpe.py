@@ -1,39 +1,48 @@
 # SPDX-License-Identifier: Apache-2.0
 """BPE fused with each scanner: one kernel per pattern that byte-level models ship, from raw bytes to ids.
 
-Every kernel is `_encode` for its scanner; its name is the scanner's.
+Every kernel is `_encode`, or `_encode_apart` where there is something between words, for its scanner; its name is the
+scanner's.
 """
 
 import numpy as np
 
 from tokenizer.kernels import ascii_blocks, scanners
 from tokenizer.kernels.ascii_blocks import BLOCK_READS
-from tokenizer.kernels.bpe_characters import emit_characters, remember_character
+from tokenizer.kernels.bpe_characters import END_ROWS, emit_characters, remember_character
 from tokenizer.kernels.compiling import kernel, kernel_part, trailing_zeros
 from tokenizer.kernels.hot_words import emit_hot, remember_hot
 from tokenizer.kernels.scanners_parts import skip_spaces
 from tokenizer.kernels.word_cache import AT_BYTE, AT_ID, AT_ROW, COUNTER_TOTAL, IN_ROW, emit_short
 from tokenizer.kernels.word_encoding import encode_word, stop_early
 from tokenizer.kernels.word_table import SHORT_WORD_BYTES
-from tokenizer.kernels.words_bpe import is_whole, next_cut, tokenize
+from tokenizer.kernels.words_bpe import is_whole, mark_inner, next_cut, tokenize, tokenize_inner
 
 _ONE = np.uint64(1)
 _TWO = np.uint64(2)
 
 
 @kernel_part
-def _encode(next_stop, next_start, word_starts, classes, rows, added, model, model_scratch, work, tallying):
+def _encode_words(
+    next_stop, next_start, word_starts, word_stops, are_apart,
+    classes, rows, added, inner, model, model_scratch, work, tallying,
+):  # fmt: skip
     """Encodes rows, a ragged.Ragged of bytes, whose words a scanner finds; otherwise as `word_encoding.encode_words`.
 
     A scanner is a `kernel_part` `next_stop(data, i, end, classes) -> stop`, and `next_start` likewise where there is
     something between words; they are passed by name and inlined.
 
-    `word_starts(data, i)` is one of `ascii_blocks`. Most words lie in blocks of ASCII and are in the cache, at the
-    first place looked at: they take the short way, everything else the long one.
+    `word_starts(data, i)` and `word_stops(data, i)` are of `ascii_blocks`. Most words lie in blocks of ASCII and are in
+    the cache, at the first place looked at: they take the short way, everything else the long one.
+
+    `are_apart`, a constant, says whether there is something between words, and whether a model may end words with a
+    suffix. `inner` is then the model without it, for parts that are not the last of their word; else it is `model`.
     """
     data, offsets = rows
     position, out, slots, ids = work.position, work.out, work.cache.slots, work.cache.ids
-    characters, hot = work.cache.characters, work.cache.hot
+    characters, hot, part = work.cache.characters, work.cache.hot, work.scratch.word
+    has_suffix = are_apart and model.suffix.size > inner.suffix.size
+    end_rows = END_ROWS if has_suffix else 0
     slot_mask = np.uint64(slots.shape[0] - 1)
     n_readable = data.size - BLOCK_READS - SHORT_WORD_BYTES
     o = position[AT_ID]
@@ -53,13 +62,20 @@ def _encode(next_stop, next_start, word_starts, classes, rows, added, model, mod
             block = i
             stop = i
             starts = np.uint64(0)
+            stops = np.uint64(0)
             room = min(end - i, BLOCK_READS + 1)
             if room > 2 and i < n_readable and data[i] < 128 and data[i + 1] < 128:
                 # Without what lies beyond the text or depends on that, and without the word at i itself.
                 starts = word_starts(data, i) & ((_TWO << np.uint64(room - 2)) - _ONE) & ~_ONE
+                if are_apart:
+                    stops = word_stops(data, i)
             while starts != np.uint64(0):
-                stop = block + trailing_zeros(starts)
+                start = block + trailing_zeros(starts)
                 starts &= starts - _ONE
+                stop = start
+                if are_apart:
+                    stop = block + trailing_zeros(stops)
+                    stops &= stops - _ONE
                 o, is_done = emit_hot(hot, data, i, stop - i, out, o)
                 if not is_done:
                     before = o
@@ -68,28 +84,40 @@ def _encode(next_stop, next_start, word_starts, classes, rows, added, model, mod
                         break
                     remember_hot(hot, data, i, stop - i, out, before, o)
                 n_words += 1
-                i = stop
-            if stop == i:
+                i = start
+            if stop <= i:
                 if i > block:
                     continue
                 stop = next_stop(data, i, end, classes)
             at = i
             before = o
             while True:
-                at, o = emit_characters(data, at, stop, model.longest_whole, characters, out, o)
+                at, o = emit_characters(data, at, stop, model, end_rows, characters, out, o)
                 if at == stop:
                     break
-                cut = next_cut(data, at, stop, model)
+                cut = next_cut(data, at, stop, inner)
+                w = cut - at
                 is_done = False
+                if has_suffix and cut < stop:
+                    w = mark_inner(data, at, w, part)
+                    o_word = o
+                    o, is_done = emit_short(slots, slot_mask, ids, part, 0, w, out, o)
+                    if not is_done:
+                        o, fits = encode_word(tokenize_inner, part, 0, w, inner, model_scratch, work, tallying, o)
+                        if not fits:
+                            return stop_early(work, row, i, before, n_words)
+                        remember_character(data, at, w - 1, inner, 0, characters, out, o_word, o)
+                    at = cut
+                    continue
                 if at < n_readable:
-                    o, is_done = emit_short(slots, slot_mask, ids, data, at, cut - at, out, o)
+                    o, is_done = emit_short(slots, slot_mask, ids, data, at, w, out, o)
                 if not is_done:
                     o_word = o
-                    o, fits = encode_word(tokenize, data, at, cut - at, model, model_scratch, work, tallying, o)
+                    o, fits = encode_word(tokenize, data, at, w, model, model_scratch, work, tallying, o)
                     if not fits:
                         return stop_early(work, row, i, before, n_words)
-                    if at < n_readable and not is_whole(data, at, cut - at, model):
-                        remember_character(data, at, cut - at, model, characters, out, o_word, o)
+                    if at < n_readable and not is_whole(data, at, w, model):
+                        remember_character(data, at, w, inner, end_rows, characters, out, o_word, o)
                 at = cut
             n_words += 1
             i = next_start(data, stop, end, classes)
@@ -99,133 +127,153 @@ def _encode(next_stop, next_start, word_starts, classes, rows, added, model, mod
 
 
 @kernel_part
+def _encode(next_stop, word_starts, classes, rows, added, inner, model, model_scratch, work, tallying):
+    """`_encode_words` for scanners that leave nothing out."""
+    return _encode_words(
+        next_stop, _nothing_between, word_starts, ascii_blocks.no_starts, False,
+        classes, rows, added, inner, model, model_scratch, work, tallying,
+    )  # fmt: skip
+
+
+@kernel_part
+def _encode_apart(
+    next_stop, word_starts, word_stops, classes, rows, added, inner, model, model_scratch, work, tallying
+):
+    """`_encode_words` for scanners that leave white space out."""
+    return _encode_words(
+        next_stop, skip_spaces, word_starts, word_stops, True,
+        classes, rows, added, inner, model, model_scratch, work, tallying,
+    )  # fmt: skip
+
+
+@kernel_part
 def _nothing_between(data, i, end, classes):
     return i
 
 
 @kernel
-def gpt2(classes, rows, added, model, model_scratch, work, tallying):
+def gpt2(classes, rows, added, inner, model, model_scratch, work, tallying):
     return _encode(
-        scanners.next_gpt2, _nothing_between, ascii_blocks.gpt2_starts,
-        classes, rows, added, model, model_scratch, work, tallying,
+        scanners.next_gpt2, ascii_blocks.gpt2_starts,
+        classes, rows, added, inner, model, model_scratch, work, tallying,
     )  # fmt: skip
 
 
 @kernel
-def gpt2_digits(classes, rows, added, model, model_scratch, work, tallying):
+def gpt2_digits(classes, rows, added, inner, model, model_scratch, work, tallying):
     return _encode(
-        scanners.next_gpt2_digits, _nothing_between, ascii_blocks.no_starts,
-        classes, rows, added, model, model_scratch, work, tallying,
+        scanners.next_gpt2_digits, ascii_blocks.no_starts,
+        classes, rows, added, inner, model, model_scratch, work, tallying,
     )  # fmt: skip
 
 
 @kernel
-def cl100k(classes, rows, added, model, model_scratch, work, tallying):
+def cl100k(classes, rows, added, inner, model, model_scratch, work, tallying):
     return _encode(
-        scanners.next_cl100k, _nothing_between, ascii_blocks.cl100k_starts,
-        classes, rows, added, model, model_scratch, work, tallying,
+        scanners.next_cl100k, ascii_blocks.cl100k_starts,
+        classes, rows, added, inner, model, model_scratch, work, tallying,
     )  # fmt: skip
 
 
 @kernel
-def cl100k_ascii(classes, rows, added, model, model_scratch, work, tallying):
+def cl100k_ascii(classes, rows, added, inner, model, model_scratch, work, tallying):
     return _encode(
-        scanners.next_cl100k_ascii, _nothing_between, ascii_blocks.cl100k_starts,
-        classes, rows, added, model, model_scratch, work, tallying,
+        scanners.next_cl100k_ascii, ascii_blocks.cl100k_starts,
+        classes, rows, added, inner, model, model_scratch, work, tallying,
     )  # fmt: skip
 
 
 @kernel
-def cl100k_tiktoken(classes, rows, added, model, model_scratch, work, tallying):
+def cl100k_tiktoken(classes, rows, added, inner, model, model_scratch, work, tallying):
     return _encode(
-        scanners.next_cl100k_tiktoken, _nothing_between, ascii_blocks.cl100k_starts,
-        classes, rows, added, model, model_scratch, work, tallying,
+        scanners.next_cl100k_tiktoken, ascii_blocks.cl100k_starts,
+        classes, rows, added, inner, model, model_scratch, work, tallying,
     )  # fmt: skip
 
 
 @kernel
-def cl100k_ruby(classes, rows, added, model, model_scratch, work, tallying):
+def cl100k_ruby(classes, rows, added, inner, model, model_scratch, work, tallying):
     return _encode(
-        scanners.next_cl100k_ruby, _nothing_between, ascii_blocks.cl100k_ruby_starts,
-        classes, rows, added, model, model_scratch, work, tallying,
+        scanners.next_cl100k_ruby, ascii_blocks.cl100k_ruby_starts,
+        classes, rows, added, inner, model, model_scratch, work, tallying,
     )  # fmt: skip
 
 
 @kernel
-def qwen2(classes, rows, added, model, model_scratch, work, tallying):
+def qwen2(classes, rows, added, inner, model, model_scratch, work, tallying):
     return _encode(
-        scanners.next_qwen2, _nothing_between, ascii_blocks.qwen2_starts,
-        classes, rows, added, model, model_scratch, work, tallying,
+        scanners.next_qwen2, ascii_blocks.qwen2_starts,
+        classes, rows, added, inner, model, model_scratch, work, tallying,
     )  # fmt: skip
 
 
 @kernel
-def qwen2_ascii(classes, rows, added, model, model_scratch, work, tallying):
+def qwen2_ascii(classes, rows, added, inner, model, model_scratch, work, tallying):
     return _encode(
-        scanners.next_qwen2_ascii, _nothing_between, ascii_blocks.qwen2_starts,
-        classes, rows, added, model, model_scratch, work, tallying,
+        scanners.next_qwen2_ascii, ascii_blocks.qwen2_starts,
+        classes, rows, added, inner, model, model_scratch, work, tallying,
     )  # fmt: skip
 
 
 @kernel
-def qwen35(classes, rows, added, model, model_scratch, work, tallying):
+def qwen35(classes, rows, added, inner, model, model_scratch, work, tallying):
     return _encode(
-        scanners.next_qwen35, _nothing_between, ascii_blocks.qwen2_starts,
-        classes, rows, added, model, model_scratch, work, tallying,
+        scanners.next_qwen35, ascii_blocks.qwen2_starts,
+        classes, rows, added, inner, model, model_scratch, work, tallying,
     )  # fmt: skip
 
 
 @kernel
-def o200k(classes, rows, added, model, model_scratch, work, tallying):
+def o200k(classes, rows, added, inner, model, model_scratch, work, tallying):
     return _encode(
-        scanners.next_o200k, _nothing_between, ascii_blocks.o200k_starts,
-        classes, rows, added, model, model_scratch, work, tallying,
+        scanners.next_o200k, ascii_blocks.o200k_starts,
+        classes, rows, added, inner, model, model_scratch, work, tallying,
     )  # fmt: skip
 
 
 @kernel
-def tekken(classes, rows, added, model, model_scratch, work, tallying):
+def tekken(classes, rows, added, inner, model, model_scratch, work, tallying):
     return _encode(
-        scanners.next_tekken, _nothing_between, ascii_blocks.tekken_starts,
-        classes, rows, added, model, model_scratch, work, tallying,
+        scanners.next_tekken, ascii_blocks.tekken_starts,
+        classes, rows, added, inner, model, model_scratch, work, tallying,
     )  # fmt: skip
 
 
 @kernel
-def deepseek(classes, rows, added, model, model_scratch, work, tallying):
+def deepseek(classes, rows, added, inner, model, model_scratch, work, tallying):
     return _encode(
-        scanners.next_deepseek, _nothing_between, ascii_blocks.no_starts,
-        classes, rows, added, model, model_scratch, work, tallying,
+        scanners.next_deepseek, ascii_blocks.no_starts,
+        classes, rows, added, inner, model, model_scratch, work, tallying,
     )  # fmt: skip
 
 
 @kernel
-def clip(classes, rows, added, model, model_scratch, work, tallying):
-    return _encode(
-        scanners.next_clip, skip_spaces, ascii_blocks.no_starts,
-        classes, rows, added, model, model_scratch, work, tallying,
+def clip(classes, rows, added, inner, model, model_scratch, work, tallying):
+    return _encode_apart(
+        scanners.next_clip, ascii_blocks.clip_starts, ascii_blocks.clip_stops,
+        classes, rows, added, inner, model, model_scratch, work, tallying,
     )  # fmt: skip
 
 
 @kernel
-def clip_openai(classes, rows, added, model, model_scratch, work, tallying):
-    return _encode(
-        scanners.next_clip_openai, skip_spaces, ascii_blocks.no_starts,
-        classes, rows, added, model, model_scratch, work, tallying,
+def clip_openai(classes, rows, added, inner, model, model_scratch, work, tallying):
+    return _encode_apart(
+        scanners.next_clip_openai, ascii_blocks.no_starts, ascii_blocks.no_starts,
+        classes, rows, added, inner, model, model_scratch, work, tallying,
     )  # fmt: skip
 
 
 @kernel
-def nonspace(classes, rows, added, model, model_scratch, work, tallying):
-    return _encode(
-        scanners.next_nonspace, skip_spaces, ascii_blocks.no_starts,
-        classes, rows, added, model, model_scratch, work, tallying,
+def nonspace(classes, rows, added, inner, model, model_scratch, work, tallying):
+    return _encode_apart(
+        scanners.next_nonspace, ascii_blocks.nonspace_starts, ascii_blocks.nonspace_stops,
+        classes, rows, added, inner, model, model_scratch, work, tallying,
     )  # fmt: skip
 
 
 @kernel
-def unicode_words(classes, rows, added, model, model_scratch, work, tallying):
-    return _encode(
-        scanners.next_unicode_words, skip_spaces, ascii_blocks.no_starts,
-        classes, rows, added, model, model_scratch, work, tallying,
+def unicode_words(classes, rows, added, inner, model, model_scratch, work, tallying):
+    return _encode_apart(
+        scanners.next_unicode_words, ascii_blocks.unicode_words_starts, ascii_blocks.unicode_words_stops,
+        classes, rows, added, inner, model, model_scratch, work, tallying,
     )  # fmt: skip

@@ -16,8 +16,11 @@ DeepSeek's `[一-龥぀-ゟ゠-ヿ]`, in its own table, see there. For `next_uni
 
 NEWLINE, RETURN, BLANK, APOSTROPHE, SLASH = 0x0A, 0x0D, 0x20, 0x27, 0x2F
 _IDEOGRAPH = 0x5000
-_FIRST_IDEOGRAPHS, _LAST_IDEOGRAPHS = np.uint8(0xE5), np.uint8(0xE8)
-"""First bytes of U+5000 to U+8FFF, all of them ideographs and of the same class in every table."""
+_FIRST_IDEOGRAPHS, _PAST_IDEOGRAPHS = 0xE4B8, 0xE9BE
+"""First two bytes of U+4E00 to U+9F7F, all of them ideographs and of the same class in every table."""
+_WHITE_LEADS = np.zeros(256, np.bool_)
+_WHITE_LEADS[[*range(0x80), 0xC2, 0xE1, 0xE2, 0xE3]] = True
+"""Bytes that white space may begin with."""
 _CASE_BITS = np.uint64(0x2020202020202020)
 _EIGHT_BLANKS = _CASE_BITS
 # Summands that carry into the high bit of every byte that is at least `a`, past `z`.
@@ -83,6 +86,12 @@ def run_until(data, i, end, classes, mask):
 
 
 @kernel_part
+def is_ideograph(data, i):
+    """Whether the character at byte i, not the last of `data`, is of U+4E00 to U+9F7F."""
+    return _FIRST_IDEOGRAPHS <= (np.int64(data[i]) << 8 | np.int64(data[i + 1])) < _PAST_IDEOGRAPHS
+
+
+@kernel_part
 def letters_end(data, i, end, classes, mask):
     """As `run_end`, for a mask that has every ASCII letter and no other ASCII character."""
     has_ideographs = classes[_IDEOGRAPH] & mask != 0
@@ -95,7 +104,7 @@ def letters_end(data, i, end, classes, mask):
                 return end
             if n < 8 and data[i] < 128:
                 return i
-        elif has_ideographs and _FIRST_IDEOGRAPHS <= b <= _LAST_IDEOGRAPHS:
+        elif has_ideographs and b >= 128 and is_ideograph(data, i):
             i += 3
         else:
             kind, after = character(data, i, classes)
@@ -258,4 +267,9 @@ def ascii_cased_word(data, i, end):
 @kernel_part
 def skip_spaces(data, i, end, classes):
     """Returns where the white space at i ends. For scanners that drop it: call it before each of their pre-tokens."""
-    return run_end(data, i, end, classes, SPACE)
+    while i < end and _WHITE_LEADS[data[i]]:
+        kind, after = character(data, i, classes)
+        if kind & SPACE == 0:
+            break
+        i = after
+    return i

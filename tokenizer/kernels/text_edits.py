@@ -4,9 +4,7 @@
 import numpy as np
 
 from tokenizer.kernels.compiling import kernel, load_u64, store_u64, trailing_zeros
-from tokenizer.kernels.utf8 import EACH_BYTE, HIGH_BITS, LOW_BITS, copy_bytes, decode_utf8, next_character
-
-_PRINTABLE = np.uint64(0x80 - 0x20) * EACH_BYTE
+from tokenizer.kernels.utf8 import EACH_BYTE, HIGH_BITS, beyond_ranges, copy_bytes, decode_utf8, next_character
 
 
 @kernel
@@ -106,7 +104,7 @@ def replace_byte(data, offsets, byte, content, out, out_offsets):
 
 
 @kernel
-def replace_runs(data, offsets, begins, members, least, usual, others, content, out, out_offsets):
+def replace_runs(data, offsets, begins, members, least, usual, ranges, others, content, out, out_offsets):
     """Replaces each run of at least `least` characters of a set; returns how many runs become something else.
 
     Args:
@@ -114,7 +112,7 @@ def replace_runs(data, offsets, begins, members, least, usual, others, content, 
       begins: bool[256], bytes that a character of the set begins with; members: bool[0x110000], the set.
       least: at least 1.
       usual: the one printable ASCII character of the set, if one of it alone stays what it is; else 0.
-      others: whether the set has others.
+      ranges: normalizers.tables.ByteRanges that begin none of the set but `usual`; others: whether the set has others.
       content: uint8[n], what to put there, and eight bytes more.
       out: uint8 with room for the result and eight bytes more; out_offsets: int64[n_rows + 1], filled.
     """
@@ -131,12 +129,11 @@ def replace_runs(data, offsets, begins, members, least, usual, others, content, 
                 # A space between two words becomes the space it is, and most texts have little else: passed over is
                 # what may have none of the others, up to two of them. Bits too many are looked at below.
                 eight = load_u64(data, i)
-                low = eight & LOW_BITS
                 other = eight ^ usuals
                 alike = (other - EACH_BYTE) & ~other & HIGH_BITS
                 hits = alike & (alike >> np.uint64(8))
                 if others:
-                    hits |= (eight | ~(low + _PRINTABLE)) & HIGH_BITS
+                    hits |= beyond_ranges(eight, ranges)
                 skipped = min(trailing_zeros(hits) >> 3, 7)
                 # The last one may be the first of what comes.
                 skipped -= skipped > 0 and data[i + skipped - 1] == usual
@@ -146,6 +143,14 @@ def replace_runs(data, offsets, begins, members, least, usual, others, content, 
                 if skipped >= 6:
                     continue
             b = data[i]
+            if b >= 128 and begins[b] and i + 8 <= end:
+                # Few that begin like one of the set are one.
+                code_point, following = decode_utf8(data, i)
+                if not members[code_point]:
+                    store_u64(out, o, load_u64(data, i))
+                    o += following - i
+                    i = following
+                    continue
             goes_on = i + 1 < end and begins[data[i + 1]]
             is_same = n_content == 1 and content[0] == b
             if not begins[b] or (not goes_on and (least > 1 or is_same) and b < 128):

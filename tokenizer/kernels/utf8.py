@@ -8,6 +8,7 @@ from tokenizer.kernels.compiling import kernel_part, load_u64, store_u64
 HIGH_BITS = np.uint64(0x8080808080808080)
 LOW_BITS = np.uint64(0x7F7F7F7F7F7F7F7F)
 EACH_BYTE = np.uint64(0x0101010101010101)
+_FROM_LEADS = np.uint64(0x100 - 0xC0) * EACH_BYTE
 
 
 @kernel_part
@@ -45,6 +46,30 @@ def copy_bytes(data, start, stop, out, o):
         i += 1
         o += 1
     return o
+
+
+@kernel_part
+def character_bytes(lead):
+    """Returns the number of bytes of a character by its first."""
+    return 1 + np.int64(lead >= 0xC0) + np.int64(lead >= 0xE0) + np.int64(lead >= 0xF0)
+
+
+@kernel_part
+def continues_character(byte):
+    """Whether a byte is not the first of its character."""
+    return byte & 0xC0 == 0x80
+
+
+@kernel_part
+def beyond_ranges(eight, ranges):
+    """Returns 0x80 in each byte that begins a character and is in neither of two ranges: of ASCII, and of other bytes.
+
+    Bytes that continue a character are never told. `ranges` is normalizers.tables.ByteRanges.
+    """
+    low = eight & LOW_BITS
+    ascii_kept = (low + ranges.ascii_from) & ~(low + ranges.ascii_past) & ~eight
+    leads_kept = eight & (~(low + _FROM_LEADS) | ((low + ranges.lead_from) & ~(low + ranges.lead_past)))
+    return ~(ascii_kept | leads_kept) & HIGH_BITS
 
 
 @kernel_part

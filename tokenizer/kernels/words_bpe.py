@@ -5,10 +5,10 @@ import numpy as np
 
 from tokenizer.kernels import word_encoding
 from tokenizer.kernels.bpe import bpe_byte_word
-from tokenizer.kernels.bpe_crossings import character_bytes, character_value, may_cross
+from tokenizer.kernels.bpe_crossings import character_value, may_cross
 from tokenizer.kernels.bpe_pairs import may_join
 from tokenizer.kernels.compiling import kernel, kernel_part
-from tokenizer.kernels.utf8 import decode_utf8
+from tokenizer.kernels.utf8 import character_bytes, decode_utf8
 from tokenizer.kernels.whole_words import whole_word
 from tokenizer.kernels.word_table import SHORT_WORD_BYTES
 
@@ -23,6 +23,24 @@ _THREE_BYTES = 0xE1
 def tokenize(word, w, model, model_scratch, out, o, ends):
     """Tokenizes one word; see `word_encoding`."""
     return bpe_byte_word(word, 0, w, model, model_scratch, out, o, ends)
+
+
+@kernel_part
+def tokenize_inner(word, w, model, model_scratch, out, o, ends):
+    """Tokenizes a part of a word with a mark behind it, see `mark_inner`; `model` is without its suffix."""
+    return bpe_byte_word(word, 0, w - 1, model, model_scratch, out, o, ends)
+
+
+@kernel_part
+def mark_inner(data, at, w, word):
+    """Copies a part that is not the last of its word, and behind it a byte that no text has; returns their number.
+
+    With that it is another key than the last part, whose end takes the suffix.
+    """
+    for q in range(w):
+        word[q] = data[at + q]
+    word[w] = 0xFF
+    return w + 1
 
 
 @kernel_part

@@ -67,6 +67,18 @@ class BPETables(NamedTuple):
     """Bytes in the longest of them, 0 where there is none."""
 
 
+def without_suffix(tables: BPETables) -> BPETables:
+    """Returns the tables for parts of words that are not the last one, which takes the suffix.
+
+    The same tables where there is no suffix, or where words are not to be cut into parts: where some are looked up as
+    a whole, or a suffix is not of bytes that stand for themselves.
+    """
+    suffix = tables.suffix
+    if not (tables.plain_bytes and suffix.size) or tables.longest_whole or suffix.min() <= 0x20 or suffix.max() >= 0x7F:
+        return tables
+    return tables._replace(suffix=suffix[:0])
+
+
 class TiedBPETables(NamedTuple):
     """A BPE model in which different merges are equally good."""
 

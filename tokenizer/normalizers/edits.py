@@ -114,7 +114,17 @@ class Replace(Normalizer):
         out, offsets = np.empty(n_most + tables.SPARE_BYTES, np.uint8), np.empty(rows.n_rows + 1, np.int64)
         usual = run.usual if run.least > 1 or self.content == chr(run.usual) else 0
         found = text_edits.replace_runs(
-            rows.values, rows.offsets, run.begins, run.members, run.least, usual, run.others, content, out, offsets
+            rows.values,
+            rows.offsets,
+            run.begins,
+            run.members,
+            run.least,
+            usual,
+            run.ranges,
+            run.others,
+            content,
+            out,
+            offsets,
         )
         return rows_of(out, offsets) if found else rows
 
@@ -184,6 +194,8 @@ class _Run(NamedTuple):
     """bool[0x110000]."""
     usual: int
     """The one that is printable ASCII, 0 where none is."""
+    ranges: tables.ByteRanges
+    """Of bytes that begin none of the others."""
     others: bool
     """Whether there are others."""
     least: int
@@ -212,6 +224,7 @@ def _run(pattern: str) -> _Run | None:
         read_only(begins),
         read_only(members),
         ord(usual) if " " <= usual <= "~" else 0,
+        tables.byte_ranges(np.arange(128) >= ord(" "), tables.first_byte_steps(~members)),
         found[1] == r"\s",
         int(found[2] or 1),
     )

@@ -20,6 +20,18 @@ SPARE_BYTES = 8
 """Kernels write eight bytes at a time, so their output has that much room beyond its end."""
 
 
+class ByteRanges(NamedTuple):
+    """Two ranges of bytes, one of ASCII and one of others, that begin characters which need no look.
+
+    Summands that carry into the high bit of a byte whose lower seven bits are from, and past, a range.
+    """
+
+    ascii_from: np.uint64
+    ascii_past: np.uint64
+    lead_from: np.uint64
+    lead_past: np.uint64
+
+
 class CharacterMap(NamedTuple):
     """A normalizer that looks at one character at a time."""
 
@@ -30,9 +42,7 @@ class CharacterMap(NamedTuple):
     """int8[0x110000]: bytes a character grows by, 0 where it shrinks."""
     lower_ascii: bool
     """Whether ASCII letters become lower-case."""
-    ascii_from: np.uint64
-    ascii_past: np.uint64
-    """Summands that carry into the high bit of bytes from, and past, a range of ASCII that needs no look."""
+    ranges: ByteRanges
     steps: npt.NDArray[np.uint8]
     """uint8[256]: bytes of the character, by its first byte, where no character that begins so needs a look; else 0."""
 
@@ -54,6 +64,7 @@ class NormalForm(NamedTuple):
     """bool[0x110000]: characters that combine with one before them; Hangul left out."""
     steps: npt.NDArray[np.uint8]
     """uint8[256]: bytes of the character, by its first byte, where all that begin so are inert and stay; else 0."""
+    ranges: ByteRanges
     pairs: npt.NDArray[np.uint64]
     """uint64[PAIR_SLOTS]: `first << 42 | second << 21 | composite`, by hash of the first two; 0 in free slots."""
 
@@ -78,24 +89,28 @@ class CharsMap(NamedTuple):
     """int32[0x110000]: where in `pool` the text of a character begins, plus one; 0 where it has none."""
     graphemes: npt.NDArray[np.uint8]
     """uint8[0x110000]: see kernels.precompiled."""
-    ascii_from: np.uint64
-    ascii_past: np.uint64
-    """As in `CharacterMap`."""
+    ranges: ByteRanges
     steps: npt.NDArray[np.uint8]
     """uint8[256]: bytes of the character, by its first byte, where all that begin so stay and join nothing; else 0."""
 
 
-def ascii_range(kept: npt.NDArray[np.bool_]) -> tuple[np.uint64, np.uint64]:
-    """Returns the summands of `CharacterMap` for the longest run of ASCII, bool[128], that is kept."""
-    best, start = (0, -1), 0  # nothing
+def byte_ranges(ascii_kept: npt.NDArray[np.bool_], steps: npt.NDArray[np.uint8]) -> ByteRanges:
+    """Returns runs of ASCII that is kept, bool[128], and of bytes whose `steps`, uint8[256], are not 0: the largest."""
+    n_characters = np.where(steps[128:] == 3, 64, 1)  # beside two bytes; those of four are rare
+    return ByteRanges(*_largest_run(ascii_kept, np.ones(128, np.int64)), *_largest_run(steps[128:] > 0, n_characters))
+
+
+def _largest_run(kept: npt.NDArray[np.bool_], sizes: npt.NDArray[np.int64]) -> tuple[np.uint64, np.uint64]:
+    """Returns the summands of `ByteRanges` for a run of the lower seven bits of bytes."""
+    best, first, last, start = 0, 0, -1, 0
     for stop in range(1, 129):
         if not kept[stop - 1]:
             start = stop
-        elif stop - start > best[1] - best[0] + 1:
-            best = (start, stop - 1)
-    if best[1] < 0:
+        elif sizes[start:stop].sum() > best:
+            best, first, last = int(sizes[start:stop].sum()), start, stop - 1
+    if last < 0:
         return np.uint64(0), np.uint64(0)  # carries for no byte
-    return np.uint64((0x80 - best[0]) * _EACH_BYTE), np.uint64((0x7F - best[1]) * _EACH_BYTE)
+    return np.uint64((0x80 - first) * _EACH_BYTE), np.uint64((0x7F - last) * _EACH_BYTE)
 
 
 def first_byte_steps(unchanged: npt.NDArray[np.bool_], *, with_ascii: bool = False) -> npt.NDArray[np.uint8]:
@@ -128,10 +143,10 @@ def character_map(changes: Mapping[int, str]) -> CharacterMap:
     kept = replacements[:128] == 0
     if lower_ascii:
         kept[ord("A") : ord("Z") + 1] = True
+    steps = first_byte_steps(replacements == 0)
     return CharacterMap(
         read_only(replacements), np.frombuffer(bytes(pool), np.uint8), read_only(growth), lower_ascii,
-        *ascii_range(kept),
-        first_byte_steps(replacements == 0),
+        byte_ranges(kept, steps), steps,
     )  # fmt: skip
 
 
@@ -232,10 +247,11 @@ def lower_normal_form(
             pairs[slot] = pair << 21 | ord(composite)
     else:
         kinds[HANGUL_FIRST : HANGUL_LAST + 1] = normal_forms.OTHER
+    steps = first_byte_steps((kinds == normal_forms.INERT) & (growth == 0))
     return NormalForm(
         read_only(kinds), read_only(combining), read_only(decompositions), read_only(np.array(parts, np.int32)),
-        read_only(growth), composes, read_only(is_second),
-        first_byte_steps((kinds == normal_forms.INERT) & (growth == 0)), read_only(pairs),
+        read_only(growth), composes, read_only(is_second), steps, byte_ranges(np.ones(128, np.bool_), steps),
+        read_only(pairs),
     )  # fmt: skip
 
 
@@ -287,7 +303,5 @@ def chars_map(precompiled_charsmap: bytes) -> CharsMap:
     places = np.zeros(N_CODE_POINTS, np.int32)
     precompiled.texts_of_characters(read_only(units), pool, np.empty(4, np.uint8), places)
     kept = (places[:128] == 0) & (np.arange(128) >= 0x20) & (np.arange(128) < 0x7F)
-    return CharsMap(
-        read_only(units), pool, read_only(places), graphemes(), *ascii_range(kept),
-        first_byte_steps((places == 0) & (graphemes() == precompiled.ANY)),
-    )  # fmt: skip
+    steps = first_byte_steps((places == 0) & (graphemes() == precompiled.ANY))
+    return CharsMap(read_only(units), pool, read_only(places), graphemes(), byte_ranges(kept, steps), steps)

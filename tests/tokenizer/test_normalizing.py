@@ -1,0 +1,69 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The normalizer as a step of its own: steps that change no pre-token are left out, and no others."""
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tokenizer import Tokenizer, unicode_tables
+from tokenizer.added_tokens import AddedToken
+from tokenizer.kernels.scanners_parts import SPACE
+from tokenizer.models import BPE
+from tokenizer.models.bpe import BYTE_ALPHABET
+from tokenizer.normalizers import NFC, Lowercase, Replace, Sequence
+from tokenizer.normalizing import without_idle_steps
+from tokenizer.pre_tokenizers import BertPreTokenizer, ByteLevel, Whitespace, WhitespaceSplit
+from tokenizer.pre_tokenizers.scanner_patterns import SCANNERS
+
+ONE_SPACE = Replace(r"\s+", " ", is_regex=True)
+
+
+def test_in_clip_the_replacing_of_white_space_is_left_out() -> None:
+    kept = without_idle_steps(Sequence((NFC(), ONE_SPACE, Lowercase())), WhitespaceSplit())
+    assert kept == Sequence((NFC(), Lowercase()))
+    assert without_idle_steps(ONE_SPACE, Whitespace()) is None
+
+
+@pytest.mark.parametrize(
+    ("normalizer", "pre_tokenizer"),
+    [
+        (None, WhitespaceSplit()),
+        (NFC(), WhitespaceSplit()),
+        (ONE_SPACE, None),
+        (ONE_SPACE, ByteLevel(False)),
+        (Replace(r"\s+", "", is_regex=True), WhitespaceSplit()),
+        (Replace(r"\s+", "_", is_regex=True), WhitespaceSplit()),
+        (Replace(r"\s+", " "), WhitespaceSplit()),
+        (Replace(r"\d+", " ", is_regex=True), WhitespaceSplit()),
+        (Sequence((ONE_SPACE, NFC())), WhitespaceSplit()),
+        (Sequence((ONE_SPACE, Replace("a b", "ab"))), WhitespaceSplit()),
+    ],
+)
+def test_what_may_change_pre_tokens_stays(normalizer: object, pre_tokenizer: object) -> None:
+    assert without_idle_steps(normalizer, pre_tokenizer) == normalizer
+
+
+def test_scanners_drop_what_the_expression_means_by_white_space() -> None:
+    spaces = unicode_tables.property_table("SPACES")
+    for scanner in SCANNERS.values():
+        if scanner.drops_spaces:
+            assert np.array_equal((scanner.classes & SPACE) != 0, spaces), scanner.name
+
+
+@given(st.lists(st.text("aB  \t\n\u3000\u2003\x85É中<|x>", max_size=12), min_size=1, max_size=6), st.booleans())
+def test_the_ids_are_those_of_all_steps(texts: list[str], has_blank: bool) -> None:
+    vocab = {b: i for i, b in enumerate(BYTE_ALPHABET)}
+    model = BPE(vocab | {"<|x>": 300, "a b": 301}, [], byte_level=True)
+    content = "a b" if has_blank else "<|x>"
+    added = [AddedToken(vocab.get(content, 301 if has_blank else 300), content, normalized=True)]
+    every = Sequence((NFC(), ONE_SPACE, Lowercase()))
+    for pre_tokenizer in (WhitespaceSplit(), BertPreTokenizer()):
+        for special in ("plain", "split"):
+            tok = Tokenizer(
+                model=model, normalizer=every, pre_tokenizer=pre_tokenizer, added_tokens=added, special=special
+            )
+            # Singly, text goes through every step.
+            expected = [tok.encode(text).ids for text in texts]
+            assert tok.encode_arrow(pa.array(texts, pa.large_string())).to_pylist() == expected
