@@ -13,7 +13,7 @@ from tokenizer.pre_tokenizers import ByteLevel, Sequence, Split, WhitespaceSplit
 
 # Characters that share their first bytes, or their last ones; of two and four bytes; that other characters are made of.
 _CHARACTERS = "中丮乭你好妽가각éж𝖟😀ก"
-_PADDING = "the end of the column, where nothing is cut"
+_PADDING = "the end of the column, where nothing is cut, and words are not read in blocks; " * 2
 
 
 def _spelled(text: str) -> str:
@@ -60,6 +60,20 @@ def _check(tok: Tokenizer, model: BPE, words: list[str]) -> None:
 def test_bytes(model: BPE, words: list[str]) -> None:
     for use_regex in (True, False):
         _check(Tokenizer(model=model, pre_tokenizer=ByteLevel(False, use_regex)), model, _letters(words))
+
+
+@pytest.mark.parametrize("suffix", [None, "</w>"])
+def test_a_token_of_a_character_and_ascii(suffix: str | None) -> None:
+    # Nothing else reaches across the right end of the character.
+    dash = _spelled("—")
+    merges = [(dash[:1], dash[1]), (dash[:2], dash[2]), (dash, '"')]
+    tokens = [*BYTE_ALPHABET, *(left + right for left, right in merges)]
+    if suffix:
+        merges = [*merges[:2], (dash, '"' + suffix)]
+        tokens = [*tokens[:-1], *(b + suffix for b in BYTE_ALPHABET), dash + '"' + suffix]
+    model = BPE({t: i for i, t in enumerate(tokens)}, merges, end_of_word_suffix=suffix, byte_level=True)
+    pre_tokenizer = Sequence((Split(CLIP, "removed", is_regex=True, invert=True), ByteLevel(False)))
+    _check_words(Tokenizer(model=model, pre_tokenizer=pre_tokenizer), model, ["—", '—"', '———"', '—"—', '"—"', "a—b"])
 
 
 def _letters(words: list[str]) -> list[str]:

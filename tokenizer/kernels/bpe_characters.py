@@ -30,8 +30,11 @@ def _code_point(data, at):
 
 @kernel_part
 def _crosses(data, at, model):
-    """Whether a token may reach across the right end of the character of three bytes at `at`, given the next one."""
-    if at + 3 + 8 > data.size:
+    """Whether a token may reach across the right end of the character of three bytes at `at`, given the next one.
+
+    `model` has `crossings` and `partial`, see bpe_crossings.
+    """
+    if at + 3 + 8 > data.size or data[at + 3] < 0x80:
         return True
     n = character_bytes(data[at + 3])
     return may_cross(model, character_value(data, at, 3), 3, character_value(data, at + 3, n), n)

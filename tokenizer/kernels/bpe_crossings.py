@@ -48,7 +48,9 @@ def character_value(data, at, n):
 
 @kernel
 def find_crossings(values, offsets, crossings, partial, crossed):
-    """Notes every place in a token where a character of several bytes begins that is not the first.
+    """Notes every place in a token where a character begins that is not the first, nor ASCII after ASCII.
+
+    Nothing is cut in front of ASCII, so of such places only what stands before them is noted.
 
     Args:
       values, offsets: uint8, int64[n + 1]: the tokens' bytes; values goes on for eight bytes after them.
@@ -59,7 +61,7 @@ def find_crossings(values, offsets, crossings, partial, crossed):
     for token in range(offsets.size - 1):
         begin, end = offsets[token], offsets[token + 1]
         for q in range(begin + 1, end):
-            if values[q] < 0xC0:
+            if values[q] & 0xC0 == 0x80 or (values[q] | values[q - 1]) < 0x80:
                 continue
             p = q - 1
             while p > begin and q - p < 4 and values[p] & 0xC0 == 0x80:
@@ -67,6 +69,8 @@ def find_crossings(values, offsets, crossings, partial, crossed):
             n = character_bytes(values[q])
             n_there = min(n, end - q)
             _set(crossed, _crossed_bit(character_value(values, p, q - p)))
+            if values[q] < 0x80:
+                continue
             _set(crossings, _bit(character_value(values, p, q - p), character_value(values, q, n_there)))
             if n_there < n or values[p] & 0xC0 == 0x80:
                 _set(partial, np.uint64(values[q - 1]) << np.uint64(8) | np.uint64(values[q]))

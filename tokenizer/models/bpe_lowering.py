@@ -55,7 +55,9 @@ def lower(model: "BPE", *, dropping: bool = False) -> BPETables:
     if plain:
         build_byte_pairs(byte_symbols, pairs, bits, byte_pairs)
     words = _words(model) if plain or model.ignore_merges else None
-    crossings, partial, crossed = crossings_of(*words[:2]) if plain and words else (np.zeros(0, np.uint64),) * 3
+    crossings, partial, crossed = (np.zeros(0, np.uint64),) * 3
+    if plain and words:
+        crossings, partial, crossed = crossings_of(*_without_suffix(*words[:2], model.suffix.encode()))
     tables = BPETables(
         pairs=pairs,
         pair_bits=bits,
@@ -127,6 +129,22 @@ def _with_whole_words(model: "BPE", tables: BPETables, words: Words) -> BPETable
     lengths, ids = lengths[unmerged], ids[unmerged]
     slots, pool = word_table(values, offsets_of(lengths), ids)
     return tables._replace(whole_slots=slots, whole_pool=pool, longest_whole=int(lengths.max(initial=0)))
+
+
+def _without_suffix(
+    values: npt.NDArray[np.uint8], offsets: npt.NDArray[np.int64], suffix: bytes
+) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.int64]]:
+    """Returns the bytes of words, padded, and offsets, without the suffix of those that end with it."""
+    lengths = np.diff(offsets)
+    has_suffix = lengths >= len(suffix)
+    for k, byte in enumerate(suffix):
+        has_suffix &= values[np.maximum(offsets[1:] - len(suffix) + k, 0)] == byte
+    if not suffix or not has_suffix.any():
+        return values, offsets
+    places = np.arange(values.size - WORD_PADDING)
+    stops = np.where(has_suffix, offsets[1:] - len(suffix), offsets[1:])
+    kept = places < np.repeat(stops, lengths)
+    return np.append(values[:-WORD_PADDING][kept], np.zeros(WORD_PADDING, np.uint8)), offsets_of(stops - offsets[:-1])
 
 
 def _words(model: "BPE") -> Words:
