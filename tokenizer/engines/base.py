@@ -80,6 +80,10 @@ class WordCachePool:
         self._lock = threading.Lock()
         self._free: list[tuple[caches.CacheArrays, int]] = []
 
+    def another(self) -> "WordCachePool":
+        """Returns a pool of caches of the same size, for other keys."""
+        return WordCachePool(self._n_bytes)
+
     @contextlib.contextmanager
     def borrow(self, n_text_bytes: int) -> Iterator[LentCache]:
         """Lends a cache for a call that will read `n_text_bytes` bytes."""

@@ -9,6 +9,7 @@ from tokenizer.engines.base import Engine, WordCachePool
 from tokenizer.engines.bert import BertEngine
 from tokenizer.engines.models import model_runner
 from tokenizer.engines.scanned import ScannedEngine
+from tokenizer.engines.scanned_unigram import ScannedUnigramEngine
 from tokenizer.engines.sentencepiece import LikeSentencePieceEngine, RawSentencePieceEngine, WholeRowEngine
 from tokenizer.engines.sentencepiece_tables import raw_tables
 from tokenizer.engines.staged import StagedEngine
@@ -48,6 +49,10 @@ def choose(
             return LikeSentencePieceEngine(parts, like, model, tables, runner, pool), True
     if isinstance(model, Unigram) and model.piece_types is not None:
         return WholeRowEngine(model, runner, pool), False
+    if raw and isinstance(model, Unigram):
+        fused = ScannedUnigramEngine.of(normalizer, pre_tokenizer, model, runner, pool)
+        if fused is not None:
+            return fused, True
     scanner = scanner_of(pre_tokenizer) if pre_tokenizer is not None else None
     if isinstance(model, BPE) and scanner is not None and ScannedEngine.has_kernel(scanner):
         return ScannedEngine(scanner, pre_tokenizer, runner, pool), False

@@ -22,7 +22,7 @@ from tokenizer.models.unigram import SPACE, UnigramTables
 from tokenizer.normalizers.sentencepiece import MAX_WORK, SentencePieceNormalizer, SentencePieceTables, new_links
 from tokenizer.ragged import read_only
 
-_MAX_STATES = 1 << 22
+MAX_STATES = 1 << 22
 
 
 class KnownTables(NamedTuple):
@@ -165,7 +165,7 @@ def raw_tables(normalizer: SentencePieceNormalizer, model: Any) -> RawTables | N
     single, pieces, unk_id, byte_ids, n_ids = found
     if SPACE not in single or not 0 <= unk_id <= n_ids:
         return None
-    if n_ids > kernels.MAX_ID or (isinstance(model, Unigram) and model.tables.units.size >= _MAX_STATES):
+    if n_ids > kernels.MAX_ID or (isinstance(model, Unigram) and model.tables.units.size >= MAX_STATES):
         return None
     described = _images(normalizer)
     if described is None:

@@ -310,6 +310,26 @@ def unicode_words_stops(data, i):
 
 
 @kernel_part
+def separated_starts(data, i, separators):
+    """See above, for words between white space: blanks, and tabs and line ends where masks in `separators` are set.
+
+    Other control characters are not looked at: nothing is told from the first of them on.
+    """
+    masks = _classify(data, i)
+    words = masks[_LETTERS] | masks[_DIGITS] | masks[_SIGNS]
+    between = masks[_BLANKS] | (masks[_TABS] & separators[0]) | (masks[_NEWLINES] & separators[1])
+    return words & ~(words << _ONE) & _known(~(words | between)) | _ONE
+
+
+@kernel_part
+def separated_stops(data, i):
+    """See above, for `separated_starts`."""
+    masks = _classify(data, i)
+    words = masks[_LETTERS] | masks[_DIGITS] | masks[_SIGNS]
+    return words << _ONE & ~words
+
+
+@kernel_part
 def no_starts(data, i):
     """See above, for scanners that have no such function."""
     return _ONE

@@ -16,8 +16,9 @@ DeepSeek's `[一-龥぀-ゟ゠-ヿ]`, in its own table, see there. For `next_uni
 
 NEWLINE, RETURN, BLANK, APOSTROPHE, SLASH = 0x0A, 0x0D, 0x20, 0x27, 0x2F
 _IDEOGRAPH = 0x5000
+IDEOGRAPHS = slice(0x4E00, 0x9F80)
 _FIRST_IDEOGRAPHS, _PAST_IDEOGRAPHS = 0xE4B8, 0xE9BE
-"""First two bytes of U+4E00 to U+9F7F, all of them ideographs and of the same class in every table."""
+"""First two bytes of IDEOGRAPHS, code points of the same class in every table."""
 _WHITE_LEADS = np.zeros(256, np.bool_)
 _WHITE_LEADS[[*range(0x80), 0xC2, 0xE1, 0xE2, 0xE3]] = True
 """Bytes that white space may begin with."""

@@ -68,7 +68,8 @@ _FEW = 4
 
 
 @kernel_part
-def _has_unknown(out, first, last, unk_id):
+def has_unknown(out, first, last, unk_id):
+    """Whether the unknown token is among `out[first:last]`."""
     q = first
     while q < last and out[q] != unk_id:
         q += 1
@@ -189,7 +190,7 @@ def _encode_next(encode_part, follow, data, at, end, row_end, front, tables, mod
     safe, cost = np.int64(ALWAYS), np.int64(0)
     if n > 0:
         o, sums, safe, cost = encode_part(text, n, found, sums, model, scratch, out, o)
-    unknown = tables.unk_id >= 0 and _has_unknown(out, before, o, tables.unk_id)
+    unknown = tables.unk_id >= 0 and has_unknown(out, before, o, tables.unk_id)
     if cached and not found:
         notes = HAS_UNKNOWN if unknown else 0
         remember_part(cache, j, data, at, w, k0, k1, front, out, before, o, notes, max(safe, 0), cost)
@@ -357,7 +358,7 @@ def encode_raw_rows(encode_part, follow, encode_row, rows, added, tables, model,
             if n > 0:
                 o = encode_row(work.text, n, model, scratch, out, o)
             n_noted = 0
-            if tallying and _has_unknown(out, row_first, o, tables.unk_id):
+            if tallying and has_unknown(out, row_first, o, tables.unk_id):
                 noted[0], noted[1], noted[2] = begin, end, row_front
                 n_noted = 1
         work.tally.state[COUNTER_TOTAL] += n_words

@@ -1,0 +1,122 @@
+# SPDX-License-Identifier: Apache-2.0
+"""White space, character map and Unigram in one kernel: the ids, and the counts, of all steps one after the other."""
+
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from tests import charsmaps
+from tokenizer import Tokenizer
+from tokenizer.added_tokens import AddedToken
+from tokenizer.counting import Tally
+from tokenizer.models import Unigram
+from tokenizer.normalizers import NFKD, Lowercase, Precompiled, Replace, Sequence, StripAccents
+from tokenizer.normalizers import Strip as Strips
+from tokenizer.pre_tokenizers import Metaspace, WhitespaceSplit
+from tokenizer.pre_tokenizers import Sequence as PreTokenizers
+
+ALWAYS = Metaspace("▁", prepend_scheme="always", split=True)
+AT_WHITE_SPACE = PreTokenizers((WhitespaceSplit(), ALWAYS))
+ONE_SPACE, ONE_MARK = Replace(" {2,}", " ", is_regex=True), Replace(" {2,}", "▁", is_regex=True)
+END = Strips(left=False, right=True)
+
+# White space becomes a space or nothing, characters become others, several, white space and more, and words of a map.
+_TEXTS = {
+    "\t": " ", "\n": " ", "\r": " ", "\u3000": " ", "\xa0": " ", "，": ",", "：": ":", "Ａ": "A", "\u200b": "",
+    "¨": " \u0308", "ﬁ": "fi", "か\u3099": "が", "\u3099": "゛", "ﷺ": "a b", "é": "e\u0301", "豈": "岂", "☂": "▁",
+    "\x07": "", "Ⅷ": "VIII", "\u2028": "\u2029",
+}  # fmt: skip
+MAP = charsmaps.build({key.encode(): text for key, text in _TEXTS.items()})
+T5 = Sequence((Precompiled(MAP), END, ONE_MARK))
+PARTS = {
+    "T5": (T5, ALWAYS),
+    "T5, spaces": (Sequence((Precompiled(MAP), END, ONE_SPACE)), ALWAYS),
+    "stripped at both ends": (Sequence((Precompiled(MAP), Strips(left=True, right=True), ONE_MARK)), ALWAYS),
+    "XLM-R": (Precompiled(MAP), AT_WHITE_SPACE),
+    "not stripped": (Sequence((Precompiled(MAP), ONE_SPACE)), ALWAYS),
+    "ALBERT": (Sequence((NFKD(), StripAccents(), Lowercase(), Precompiled(MAP), ONE_SPACE)), ALWAYS),
+    "no map": (ONE_SPACE, ALWAYS),
+    "nothing": (None, AT_WHITE_SPACE),
+    "another map": (Sequence((Precompiled(charsmaps.small()), END, ONE_SPACE)), AT_WHITE_SPACE),
+}
+CHARACTERS = "aab中中文文か，：,▁▁fi岂éA:.*"
+WORDS = (
+    *(
+        "a",
+        "ab",
+        "中文",
+        "中",
+        "，",
+        "\u3099",
+        "か\u3099",
+        "か",
+        " ",
+        "  ",
+        "\u3000",
+        "\t",
+        "\r\n",
+        "\n",
+        "▁",
+        "¨",
+        "ﷺ",
+        "☂",
+    ),
+    *("é", "e\u0301", "\u0301", "\u200b", "\x07", "\0", "\u0600", "豈", "Ａ", "fi", "ﬁ", "😀", "鿿", "ก", "\xa0", "Ⅷ"),
+    *("\u2028", "\x1f", "*", "*" * 9, "文" * 9, "<unk>", "x" * 17, "\u1100", "각", "\u200d", "中,", "文:a"),
+)
+texts = st.lists(st.lists(st.sampled_from(WORDS), max_size=24).map("".join), min_size=1, max_size=6)
+
+
+@st.composite
+def models(draw: st.DrawFn) -> Unigram:
+    """Few pieces, whose scores often add up to the same."""
+    pieces = draw(st.lists(st.text(CHARACTERS, min_size=1, max_size=3), unique=True, max_size=14))
+    scores = st.sampled_from([-1.0, -2.0, -3.0, -0.1, -0.7, -2.2, -2.1])
+    vocab = [("<unk>", 0.0), ("▁", -1.5), *((piece, draw(scores)) for piece in pieces if piece != "▁")]
+    if draw(st.booleans()):
+        vocab += [(f"<0x{byte:02X}>", -9.0) for byte in range(256)]
+        return Unigram(vocab, unk_id=0, byte_fallback=True)
+    return Unigram(vocab, unk_id=0)
+
+
+def counted(tok: Tokenizer, column: pa.Array) -> tuple[list[list[int]], dict[str, Any]]:
+    tally = tok.new_tally()
+    ids = tok.encode_arrow(column, tally=tally).to_pylist()
+    return ids, summary(tally)
+
+
+def summary(tally: Tally) -> dict[str, Any]:
+    swallowed = tally.oov_characters()
+    return {
+        "words": tally.n_words,
+        "unknown": sorted(tuple(row.values()) for row in tally.oov_words().to_pylist()),
+        "swallowed": [array.tolist() for array in swallowed],
+    }
+
+
+@pytest.mark.parametrize("name", PARTS)
+@settings(max_examples=100, deadline=None)
+@given(model=models(), texts=texts)
+@example(
+    model=Unigram([("<unk>", 0.0), ("▁", -1.0), ("中", -2.0)], 0), texts=["中文x文文中 文", "文" * 40, "x中文，中文"]
+)
+def test_ids_and_counts_are_those_of_the_steps(name: str, model: Unigram, texts: list[str]) -> None:
+    normalizer, pre_tokenizer = PARTS[name]
+    tok = Tokenizer(model=model, normalizer=normalizer, pre_tokenizer=pre_tokenizer)
+    assert "scanned_unigram.encode:" in str(tok.explain())
+    # What is looked for in normalized text keeps the steps apart.
+    never = AddedToken(len(model.vocab), "\ue000never", normalized=True)
+    steps = Tokenizer(
+        model=model, normalizer=normalizer, pre_tokenizer=pre_tokenizer, added_tokens=[never], special="split"
+    )
+    assert "scanned" not in str(steps.explain())
+    # Near the end of a column nothing is read in blocks.
+    column = pa.array([*texts, " ".join(texts), "".join(texts), "the end " * 20], pa.large_string())
+    expected = counted(steps, column)
+    # The second time words, parts and characters come from caches.
+    for _ in range(2):
+        assert counted(tok, column) == expected
+        assert tok.encode_arrow(column).to_pylist() == expected[0]

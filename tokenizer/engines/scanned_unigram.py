@@ -1,0 +1,144 @@
+# SPDX-License-Identifier: Apache-2.0
+"""White space, a character map and Unigram by HF's rules in one kernel: T5, XLM-R, ALBERT as a `tokenizer.json`."""
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from tokenizer.aligned import AlignedText
+from tokenizer.counting import Tally
+from tokenizer.engines.base import AlignedToken, WordCachePool
+from tokenizer.engines.models import ModelRunner
+from tokenizer.engines.scanned_unigram_tables import ExactUnigram, WordTables, WordWork, exact_unigram, word_tables
+from tokenizer.engines.sentencepiece_tables import new_scored_scratch
+from tokenizer.engines.staged import StagedEngine
+from tokenizer.kernels import caches, scanned_unigram, text_edits
+from tokenizer.kernels.word_cache import IN_ROW
+from tokenizer.models import Unigram
+from tokenizer.models.unigram import SPACE
+from tokenizer.normalizers import Precompiled, Replace, Sequence, Strip
+from tokenizer.pre_tokenizers import Metaspace, WhitespaceSplit
+from tokenizer.pre_tokenizers import Sequence as PreTokenizers
+from tokenizer.ragged import Ragged, read_only
+
+_PADDING = 64
+_METASPACE = Metaspace(SPACE, prepend_scheme="always", split=True)
+_ONE_SPACE = (Replace(" {2,}", " ", is_regex=True), Replace(" {2,}", SPACE, is_regex=True))
+_STRIPS = (Strip(left=False, right=True), Strip(left=True, right=True))
+
+
+class ScannedUnigramEngine(StagedEngine):
+    """Finds words, normalizes and encodes them in one pass; rows that the kernel leaves go through all steps."""
+
+    def __init__(
+        self, parts: tuple[Any, Any], before: list[Any], tables: WordTables, model: ExactUnigram, runner: ModelRunner,
+        pool: WordCachePool,
+    ) -> None:  # fmt: skip
+        self._normalizer, pre_tokenizer = parts
+        # The steps know words as they are normalized, the kernel knows them raw.
+        super().__init__(pre_tokenizer, runner, pool.another())
+        self._raw_pool = pool
+        self._before = before
+        self._tables = tables
+        self._model = model
+
+    @classmethod
+    def of(
+        cls, normalizer: Any, pre_tokenizer: Any, model: Unigram, runner: ModelRunner, pool: WordCachePool
+    ) -> "ScannedUnigramEngine | None":
+        """Returns the engine for parts of a tokenizer, None where the kernel does not do what they do.
+
+        Runs of spaces must count as one. What comes before the character map may be anything, and is a step of its own.
+        """
+        steps = list(normalizer.normalizers) if isinstance(normalizer, Sequence) else [normalizer]
+        steps = [step for step in steps if step is not None]
+        splits = pre_tokenizer == PreTokenizers((WhitespaceSplit(), _METASPACE))
+        one_space = bool(steps) and steps[-1] in (_ONE_SPACE[:1] if splits else _ONE_SPACE)
+        steps = steps[:-1] if one_space else steps
+        strips = bool(steps) and steps[-1] in _STRIPS
+        steps = steps[:-1] if strips else steps
+        charsmap = steps[-1].precompiled_charsmap if steps and isinstance(steps[-1], Precompiled) else None
+        before = steps if charsmap is None else steps[:-1]
+        if not splits and not (one_space and pre_tokenizer == _METASPACE):
+            return None
+        lowered = exact_unigram(model)
+        if lowered is None:
+            return None
+        tables = word_tables(model, charsmap, splits_at_white_space=splits, ends_in_space=not splits and not strips)
+        return None if tables is None else cls((normalizer, pre_tokenizer), before, tables, lowered, runner, pool)
+
+    def encode(
+        self, rows: Ragged, added: npt.NDArray[np.int32], is_first: npt.NDArray[np.bool_], tally: Tally | None
+    ) -> Ragged:
+        """Encodes raw rows; see `base.Engine`."""
+        prepared = rows
+        for normalizer in self._before:
+            prepared = normalizer.normalize_rows(prepared)
+        ids, irregular = self._encode_regular(prepared, added, tally)
+        which = np.flatnonzero(irregular)
+        if not which.size:
+            return ids
+        others = _gathered(rows.values, rows.offsets[:-1][which], rows.offsets[1:][which])
+        if self._normalizer is not None:
+            others = self._normalizer.normalize_rows(others)
+        more = super().encode(others, read_only(np.empty(0, np.int32)), read_only(is_first[which]), tally)
+        starts, stops = ids.offsets[:-1].copy(), ids.offsets[1:].copy()
+        starts[which], stops[which] = more.offsets[:-1] + ids.values.size, more.offsets[1:] + ids.values.size
+        return _gathered(np.concatenate([ids.values, more.values]), starts, stops)
+
+    def _encode_regular(
+        self, rows: Ragged, added: npt.NDArray[np.int32], tally: Tally | None
+    ) -> tuple[Ragged, npt.NDArray[np.bool_]]:
+        """Returns the ids of rows, and which of them have none because they are irregular."""
+        longest = rows.max_row
+        n_bytes = int(longest * self._tables.growth) + _PADDING
+        with self._raw_pool.borrow(rows.n_values) as lent:
+            work = WordWork(
+                cache=lent.cache,
+                tally=caches.new_counter(1, 0) if tally is None else tally.counter,
+                position=np.zeros(5, np.int64),
+                text=np.empty(n_bytes, np.uint8),
+                span=np.empty(2, np.int64),
+                text_span=np.empty(2, np.int64),
+                part=np.empty(longest + _PADDING, np.uint8),
+                noted=np.empty(2 * (longest + 1), np.int64),
+                irregular=np.zeros(rows.n_rows, np.bool_),
+                out=np.empty(rows.n_values + 4 * n_bytes + 4 * rows.n_rows, np.int32),
+                out_offsets=np.zeros(rows.n_rows + 1, np.int64),
+            )
+            scratch = new_scored_scratch(n_bytes)
+            while not scanned_unigram.encode(rows, added, self._tables, self._model, scratch, work, tally is not None):
+                needed = int(work.position[scanned_unigram.NEEDED])
+                if needed:
+                    work.position[scanned_unigram.NEEDED] = 0
+                    longer = np.empty(2 * needed, np.int32)
+                    longer[: work.out.size] = work.out
+                    work = work._replace(out=longer)
+                elif work.position[IN_ROW] == 0:
+                    lent.cache = caches.grown(lent.cache)
+                    work = work._replace(cache=lent.cache)
+                else:
+                    assert tally is not None
+                    tally.make_room(n_bytes)
+                    work = work._replace(tally=tally.counter)
+        return Ragged(work.out[: work.out_offsets[-1]], work.out_offsets), work.irregular
+
+    def align(self, text: AlignedText, is_first: bool, first_word: int) -> tuple[list[AlignedToken], int]:
+        """Encodes one raw row with where each token came from; see `base.Engine`."""
+        if self._normalizer is not None:
+            text = self._normalizer.normalize_aligned(text)
+        return super().align(text, is_first, first_word)
+
+    def describe(self) -> tuple[str, list[str], list[str]]:
+        """Returns kernel, fused components, stages beside it."""
+        parts = [*([self._normalizer] if self._normalizer is not None else []), self._pre_tokenizer]
+        return "scanned_unigram.encode", [*(type(part).__name__ for part in parts), "Unigram"], []
+
+
+def _gathered(values: npt.NDArray[Any], starts: npt.NDArray[np.int64], stops: npt.NDArray[np.int64]) -> Ragged:
+    """Copies rows one after the other."""
+    size = values.itemsize
+    out, offsets = np.empty(int((stops - starts).sum()) * size, np.uint8), np.empty(starts.size + 1, np.int64)
+    text_edits.gather(values.view(np.uint8), starts * size, stops * size, out, offsets)
+    return Ragged(read_only(out.view(values.dtype)), offsets // size)

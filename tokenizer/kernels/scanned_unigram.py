@@ -1,0 +1,526 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Unigram by HF's rules, fused with what HF's files put before it: from raw bytes to ids.
+
+White space stands between words. Each word gets a "▁" in front, goes through a character map, and is encoded with sums
+that begin at zero. So what becomes of a word depends on nothing but its bytes, and a word cache can be asked for these
+before anything is normalized. Rows with a word of which that is not so are *irregular*, and left to the caller: where
+the map makes white space of more than a separator, or nothing of a word, or joins a word to the space before it.
+
+Words without spaces do not come back, but their parts do. They are cut between two characters that become one each,
+whatever their neighbours, and these are neighbours in no piece: every path passes there, so the parts can be encoded
+one by one, but that the sum so far decides how sums inside of a part are rounded. Where the best path leads by more
+than `MIN_GAP`, rounding cannot change it (see `longest_cut`); else the whole word is encoded at once.
+"""
+
+import numpy as np
+
+from tokenizer.kernels.ascii_blocks import BLOCK_READS, separated_starts, separated_stops
+from tokenizer.kernels.bpe_characters import END_ROWS, MAY_CROSS
+from tokenizer.kernels.compiling import kernel, kernel_part, trailing_zeros
+from tokenizer.kernels.hot_words import emit_hot, remember_hot
+from tokenizer.kernels.precompiled import normalize
+from tokenizer.kernels.scanners_parts import SPACE, is_ideograph, run_end
+from tokenizer.kernels.sentencepiece_rows import has_unknown
+from tokenizer.kernels.unigram import emit_path, turn_path, width
+from tokenizer.kernels.unigram_automaton import (
+    FALLBACK_SHIFT,
+    IS_PIECE,
+    LABEL_MASK,
+    LENGTH_SHIFT,
+    SCORE_SHIFT,
+    STATE_BASE_SHIFT,
+    STATE_MASK,
+)
+from tokenizer.kernels.utf8 import next_character, write_utf8
+from tokenizer.kernels.word_cache import (
+    AT_BYTE,
+    AT_ID,
+    AT_ROW,
+    CACHE_MISSES,
+    COUNTER_TOTAL,
+    IN_ROW,
+    count_word,
+    emit_cached,
+    emit_short,
+    is_too_small,
+    remember,
+)
+from tokenizer.kernels.word_encoding import key_of
+from tokenizer.kernels.word_table import SHORT_WORD_BYTES, find
+
+IRREGULAR, JOINS, FOLLOWED = 1, 2, 8
+"""Beside SPACE, what `classes` say of characters: rows with one are irregular; it is in a grapheme with the character
+before it; what it becomes stands in front of another character in some piece."""
+
+MIN_GAP = 2.0**-12
+NEIGHBOUR_BITS = 20
+_MIX_1 = np.uint64(0x9E3779B97F4A7C15)
+_MIX_2 = np.uint64(0xC2B2AE3D27D4EB4F)
+NEEDED = 4
+"""Cell of `position`; the others are those of `word_cache`."""
+
+_LONGEST_UNCUT = 6
+_FIRST, _LAST = np.uint8(0xE1), np.uint8(0xEF)
+"""First bytes of characters of three bytes, but those of the scripts of India, which have spaces."""
+_DONE, _NO_ROOM, _FAILED, _NOT_CUT = 0, 1, 2, 3
+
+# States and places as uint64: so that no index can be taken for one from the end.
+_LABEL_MASK, _STATE_MASK, _IS_PIECE = np.uint64(LABEL_MASK), np.uint64(STATE_MASK), np.uint64(IS_PIECE)
+_BASE_SHIFT, _FALLBACK_SHIFT = np.uint64(STATE_BASE_SHIFT), np.uint64(FALLBACK_SHIFT)
+_LENGTH_SHIFT, _SCORE_SHIFT = np.uint64(LENGTH_SHIFT), np.uint64(SCORE_SHIFT)
+_ROOT, _ONE, _TWO = np.uint64(0), np.uint64(1), np.uint64(2)
+
+
+@kernel_part
+def _find_path(word, w, model, scratch):
+    """Finds the best path as `unigram.find_best_path` does, in one walk over an automaton.
+
+    Place by place the best of all pieces that end there is chosen, of equal ones the longest.
+
+    Returns:
+      By how much it is better than any other at the least, at the places it passes.
+    """
+    scores, pieces, starts, seconds = scratch.scores, scratch.pieces, scratch.starts, scratch.seconds
+    states, piece_scores = model.states, model.unigram.scores
+    unk_score = model.unigram.unk_score
+    root_base = np.uint64(states[0]) >> _BASE_SHIFT
+    scores[0] = 0.0
+    base = root_base
+    state = np.uint64(0)
+    i = np.int64(0)
+    while i < w:
+        stop = i + width(word[i])
+        for q in range(i, stop):
+            byte = np.uint64(word[q])
+            while True:
+                place = base ^ byte
+                unit = np.uint64(states[place << _ONE])
+                if unit & _LABEL_MASK == byte:
+                    state = place
+                    base = (unit >> _BASE_SHIFT) & _STATE_MASK
+                    break
+                if state == _ROOT:
+                    break
+                state = (np.uint64(states[state << _ONE]) >> _FALLBACK_SHIFT) & _STATE_MASK
+                base = (np.uint64(states[state << _ONE]) >> _BASE_SHIFT) & _STATE_MASK
+        best, second = -np.inf, -np.inf
+        start, piece = i, np.int64(-1)
+        length = np.int64(0)
+        end_state = state
+        more = np.uint64(states[(end_state << _ONE) | _ONE])
+        if more & _IS_PIECE == _ROOT:
+            end_state = more & _STATE_MASK
+            more = np.uint64(states[(end_state << _ONE) | _ONE])
+        while end_state != _ROOT:
+            length = np.int64(np.uint64(states[end_state << _ONE]) >> _LENGTH_SHIFT)
+            candidate_piece = np.int64(more >> _SCORE_SHIFT)
+            candidate = piece_scores[np.uint64(candidate_piece)] + scores[stop - length]
+            better = candidate > best
+            second = max(second, best if better else candidate)
+            best = candidate if better else best
+            start = stop - length if better else start
+            piece = candidate_piece if better else piece
+            end_state = more & _STATE_MASK
+            more = np.uint64(states[(end_state << _ONE) | _ONE])
+        if length != stop - i:
+            # The shortest piece is not the character alone: it may be unknown.
+            candidate = unk_score + scores[i]
+            better = candidate > best
+            second = max(second, best if better else candidate)
+            best = candidate if better else best
+            start = i if better else start
+            piece = np.int64(model.unigram.unk_id) if better else piece
+        scores[stop] = best
+        seconds[stop] = second
+        starts[stop] = start
+        pieces[stop] = piece
+        i = stop
+    gap = np.inf
+    stop = np.int64(w)
+    while stop > 0:
+        gap = min(gap, scores[stop] - seconds[stop])
+        stop = starts[stop]
+    return gap
+
+
+@kernel_part
+def _word_end(data, i, end, classes):
+    """Returns where the word at i ends."""
+    while i < end:
+        b = data[i]
+        if b < 128:
+            if classes[b] & SPACE:
+                break
+            i += 1
+        elif is_ideograph(data, i):
+            i += 3
+        else:
+            code_point, after = next_character(data, i)
+            if classes[code_point] & SPACE:
+                break
+            i = after
+    return i
+
+
+@kernel_part
+def _put_space(text):
+    text[0], text[1], text[2] = 0xE2, 0x96, 0x81
+    return np.int64(3)
+
+
+@kernel_part
+def _normalized(data, at, w, is_first, tables, work):
+    """Normalizes `data[at:at + w]`, a part, into `work.text`; returns its bytes, or -1 where a row is irregular."""
+    text, classes = work.text, tables.classes
+    begin = _put_space(text) if is_first else np.int64(0)
+    n = begin
+    is_simple = True
+    i = at
+    while i < at + w:
+        code_point, after = next_character(data, i)
+        kind = classes[code_point]
+        if kind & IRREGULAR or (i == at and kind & JOINS):
+            return np.int64(-1)
+        image = np.int64(tables.images[code_point])
+        is_simple = is_simple and image != 0
+        if is_simple:
+            n = write_utf8(image, text, n)
+        i = after
+    if is_simple:
+        return n
+    n = begin
+    if not tables.has_map:
+        for q in range(w):
+            text[n + q] = data[at + q]
+        return n + w
+    span = work.span
+    span[0], span[1] = at, at + w
+    _, n_bytes = normalize(data, span, tables.charsmap, False, text, work.text_span)
+    if n_bytes == 0 or n_bytes > w * tables.growth:
+        return np.int64(-1)
+    normalize(data, span, tables.charsmap, True, text[n:], work.text_span)
+    i = n
+    n += n_bytes
+    while i < n:
+        code_point, i = next_character(text, i)
+        if classes[code_point] & (SPACE | IRREGULAR):
+            return np.int64(-1)
+    return n
+
+
+@kernel_part
+def _pair_bit(before, after):
+    return ((np.uint64(before) * _MIX_1 ^ np.uint64(after)) * _MIX_2) >> np.uint64(64 - NEIGHBOUR_BITS)
+
+
+@kernel
+def find_neighbours(points, is_first, together, neighbours, followed):
+    """Notes which characters are neighbours in a piece.
+
+    Args:
+      points: int32[n], the code points of all pieces; is_first: bool[n], where pieces begin.
+      together: bool[128 * 128], set for two of ASCII, `before << 7 | after`.
+      neighbours: uint64[2**NEIGHBOUR_BITS / 64], zeros, set for others.
+      followed: bool[0x110000], False; set for characters in front of another one.
+    """
+    for q in range(1, points.size):
+        before, after = np.int64(points[q - 1]), np.int64(points[q])
+        if is_first[q]:
+            continue
+        followed[before] = True
+        if before | after < 0x80:
+            together[before << 7 | after] = True
+        else:
+            bit = _pair_bit(before, after)
+            neighbours[bit >> np.uint64(6)] |= _ONE << (bit & np.uint64(63))
+
+
+@kernel_part
+def _are_neighbours(before, after, tables):
+    """Whether some piece may have two characters beside each other; letters always may."""
+    if before | after < 0x80:
+        return tables.together[before << 7 | after]
+    bit = _pair_bit(before, after)
+    return (tables.neighbours[bit >> np.uint64(6)] >> (bit & np.uint64(63))) & _ONE != np.uint64(0)
+
+
+@kernel_part
+def _fused(out, word_first, before, o, unk_id):
+    """Drops the unknown token at `before` where it follows another one of its word; returns the new o."""
+    if before == word_first or o == before or out[before] != unk_id or out[before - 1] != unk_id:
+        return o
+    for q in range(before, o - 1):
+        out[q] = out[q + 1]
+    return o - 1
+
+
+@kernel_part
+def _emit_characters(data, at, stop, first_at, word_first, tables, unk_id, characters, out, o):
+    """Appends the ids of the characters that `data[at:stop]`, a word or what is left of it, begins with.
+
+    Goes on as long as they are known to be parts of their own, as `bpe_characters.emit_characters` does. `first_at` is
+    where the word begins, and `word_first` where its ids do.
+    """
+    while at + 3 <= stop and _FIRST <= data[at] <= _LAST:
+        code_point, after = next_character(data, at)
+        row = code_point + (END_ROWS if at == first_at else 0)
+        n = np.int64(characters[row, 0])
+        if n == 0:
+            break
+        if after < stop:
+            following, _ = next_character(data, after)
+            is_followed = n >= MAY_CROSS
+            if tables.images[following] == 0:
+                break
+            if is_followed and _are_neighbours(tables.images[code_point], tables.images[following], tables):
+                break
+        out[o] = characters[row, 1]
+        out[o + 1] = characters[row, 2]
+        out[o + 2] = characters[row, 3]
+        o = _fused(out, word_first, o, o + (n & (MAY_CROSS - 1)), unk_id)
+        at = after
+    return at, o
+
+
+@kernel_part
+def _remember_character(data, at, w, is_first, tables, characters, out, before, o):
+    """Keeps the ids `out[before:o]` of the part `data[at:at + w]` if it is a character for the table."""
+    if w != 3 or not _FIRST <= data[at] <= _LAST or o - before >= MAY_CROSS:
+        return
+    code_point, _ = next_character(data, at)
+    if tables.images[code_point] == 0:
+        return
+    row = code_point + (END_ROWS if is_first else 0)
+    n = o - before
+    for q in range(n):
+        characters[row, 1 + q] = out[before + q]
+    characters[row, 0] = n | (MAY_CROSS if tables.classes[code_point] & FOLLOWED else 0)
+
+
+@kernel_part
+def _next_cut(data, at, stop, tables):
+    """Returns where the word `data[at:stop]`, or what is left of one, may be cut, `stop` for nowhere.
+
+    Between two of ASCII, and beside characters of three bytes and more: others stand in words that come back whole.
+    """
+    lead = data[at]
+    code_point, q = next_character(data, at)
+    before = np.int64(tables.images[code_point])
+    while q < stop:
+        next_lead = data[q]
+        code_point, after = next_character(data, q)
+        image = np.int64(tables.images[code_point])
+        is_place = before != 0 and image != 0 and (max(lead, next_lead) >= _FIRST or (lead | next_lead) < 0x80)
+        if is_place and not _are_neighbours(before, image, tables):
+            return q
+        lead, before = next_lead, image
+        q = after
+    return stop
+
+
+@kernel_part
+def _encode_part(data, at, w, is_first, tables, model, scratch, work, o):
+    """Appends the ids of the part `data[at:at + w]`, from the cache or from the model; returns `(o, what became)`."""
+    cache, out, part = work.cache, work.out, work.part
+    key, key_at, key_w = data, at, w
+    if not is_first:
+        # A byte that no text has: as a key it is not what a word of its own is.
+        for q in range(w):
+            part[q] = data[at + q]
+        part[w] = 0xFF
+        k0, k1 = key_of(part, 0, w + 1)
+        j, found = find(cache.slots, cache.words, part, 0, w + 1, k0, k1)
+    else:
+        k0, k1 = key_of(key, key_at, key_w)
+        j, found = find(cache.slots, cache.words, key, key_at, key_w, k0, k1)
+    if found:
+        o, _ = emit_cached(cache.slots, cache.ids, j, out, o)
+        return o, _DONE
+    if is_too_small(cache):
+        return o, _NO_ROOM
+    n = _normalized(data, at, w, is_first, tables, work)
+    if n < 0:
+        return o, _FAILED
+    before = o
+    gap = _find_path(work.text, n, model, scratch)
+    if not is_first and gap <= MIN_GAP:
+        return o, _NOT_CUT
+    turn_path(n, scratch)
+    o, _ = emit_path(work.text, n, model.unigram, scratch, out, o, scratch.ends)
+    if is_first:
+        remember(cache, j, key, key_at, key_w, k0, k1, out, before, o, False)
+    else:
+        remember(cache, j, part, 0, w + 1, k0, k1, out, before, o, False)
+    cache.state[CACHE_MISSES] += 1
+    _remember_character(data, at, w, is_first, tables, cache.characters, out, before, o)
+    return o, _DONE
+
+
+@kernel_part
+def _encode_word(data, i, stop, tables, model, scratch, work, o):
+    """Appends the ids of the word `data[i:stop]`; returns `(o, what became)`."""
+    cache, out, unk_id = work.cache, work.out, np.int32(model.unigram.unk_id)
+    first = o
+    is_cut = _LONGEST_UNCUT < stop - i <= tables.longest_cut
+    at = i
+    while at < stop:
+        cut = stop
+        if is_cut:
+            at, o = _emit_characters(data, at, stop, i, first, tables, unk_id, cache.characters, out, o)
+        became = _DONE
+        if at < stop:
+            if is_cut:
+                cut = _next_cut(data, at, stop, tables)
+            before = o
+            o, became = _encode_part(data, at, cut - at, at == i, tables, model, scratch, work, o)
+            o = _fused(out, first, before, o, unk_id)
+            at = cut
+        if became == _DONE and is_cut and at == stop and model.unigram.byte_fallback:
+            # Only the text of the unknown token becomes it, and is spelled in bytes beside others that are.
+            became = _NOT_CUT if has_unknown(out, first, o, unk_id) else _DONE
+        if became == _NOT_CUT:
+            o = first
+            at = i
+            is_cut = False
+        elif became != _DONE:
+            return o, became
+    if is_cut and stop - i <= SHORT_WORD_BYTES:
+        # Short ones are looked for whole.
+        k0, k1 = key_of(data, i, stop - i)
+        j, found = find(cache.slots, cache.words, data, i, stop - i, k0, k1)
+        if not found:
+            remember(cache, j, data, i, stop - i, k0, k1, out, first, o, False)
+    return o, _DONE
+
+
+@kernel_part
+def _count_noted(data, tables, work, first, n_noted):
+    """Counts words with unknown tokens, as they are normalized; returns how many it has had room for."""
+    for k in range(first, n_noted):
+        at, stop = work.noted[2 * k], work.noted[2 * k + 1]
+        n = _normalized(data, at, stop - at, True, tables, work)
+        k0, k1 = key_of(work.text, 0, n)
+        if not count_word(work.tally, work.text, 0, n, k0, k1):
+            return k
+    return n_noted
+
+
+@kernel
+def encode(rows, added, tables, model, scratch, work, tallying):
+    """Encodes rows until they are done, the tally of unknown words is full, or there must be more room.
+
+    Args:
+      rows: ragged.Ragged of valid UTF-8; added: as for `word_encoding.encode_words`.
+      tables: engines.scanned_unigram_tables.WordTables.
+      model: engines.scanned_unigram_tables.ExactUnigram; scratch: ScoredScratch, for the longest word.
+      work: engines.scanned_unigram_tables.WordWork; rows that are irregular are noted there, and have no ids.
+      tallying: whether to count the words that contain an unknown token.
+
+    Returns:
+      True when all rows are done; False when there must be more room for ids first, if the last cell of `position` is
+      not 0, or the cache must grow, if it is not within a row, or else the tally must be emptied.
+    """
+    data, offsets = rows
+    position, out, slots, ids = work.position, work.out, work.cache.slots, work.cache.ids
+    hot, classes, noted = work.cache.hot, tables.classes, work.noted
+    unk_id = np.int32(model.unigram.unk_id)
+    slot_mask = np.uint64(slots.shape[0] - 1)
+    n_readable = data.size - BLOCK_READS - SHORT_WORD_BYTES
+    o = position[AT_ID]
+    for row in range(position[AT_ROW], offsets.size - 1):
+        if position[IN_ROW] != 0:
+            # All is done but the counting of what was noted.
+            done = _count_noted(data, tables, work, position[AT_BYTE], position[IN_ROW])
+            if done < position[IN_ROW]:
+                position[AT_BYTE] = done
+                return False
+            position[IN_ROW] = 0
+            work.out_offsets[row + 1] = o
+            continue
+        i = np.int64(offsets[row])
+        end = np.int64(offsets[row + 1])
+        # The "▁" in front of a word may become three.
+        needed = o + np.int64((end - i) * (tables.growth + 3.0)) + SHORT_WORD_BYTES
+        if needed > out.size:
+            position[AT_ROW], position[AT_ID], position[NEEDED] = row, o, needed
+            return False
+        row_first = o
+        n_words, n_noted = 0, 0
+        became = _DONE
+        is_text = added.size == 0 or added[row] < 0
+        if not is_text:
+            out[o] = added[row]
+            o += 1
+            i = end
+        begin = i
+        i = run_end(data, i, end, classes, SPACE)
+        ends_in_space = i > begin
+        while i < end:
+            block = i
+            stop = i
+            starts, stops = np.uint64(0), np.uint64(0)
+            room = min(end - i, BLOCK_READS + 1)
+            if room > 2 and i < n_readable and data[i] < 128 and data[i + 1] < 128:
+                # Without what lies beyond the text or depends on that, and without the word at i itself.
+                starts = separated_starts(data, i, tables.separators) & ((_TWO << np.uint64(room - 2)) - _ONE) & ~_ONE
+                stops = separated_stops(data, i)
+            while starts != np.uint64(0):
+                start = block + trailing_zeros(starts)
+                starts &= starts - _ONE
+                stop = block + trailing_zeros(stops)
+                stops &= stops - _ONE
+                before = o
+                o, is_done = emit_hot(hot, data, i, stop - i, out, o)
+                if not is_done:
+                    o, is_done = emit_short(slots, slot_mask, ids, data, i, stop - i, out, o)
+                    if not is_done:
+                        break
+                    remember_hot(hot, data, i, stop - i, out, before, o)
+                if tallying and has_unknown(out, before, o, unk_id):
+                    noted[2 * n_noted], noted[2 * n_noted + 1] = i, stop
+                    n_noted += 1
+                n_words += 1
+                i = start
+            if stop <= i:
+                if i > block:
+                    continue
+                stop = _word_end(data, i, end, classes)
+            before = o
+            is_done = False
+            if stop - i <= SHORT_WORD_BYTES and i < n_readable:
+                o, is_done = emit_short(slots, slot_mask, ids, data, i, stop - i, out, o)
+            if not is_done:
+                o, became = _encode_word(data, i, stop, tables, model, scratch, work, o)
+                if became != _DONE:
+                    break
+            if tallying and has_unknown(out, before, o, unk_id):
+                noted[2 * n_noted], noted[2 * n_noted + 1] = i, stop
+                n_noted += 1
+            n_words += 1
+            i = run_end(data, stop, end, classes, SPACE)
+            ends_in_space = i > stop
+        if became == _NO_ROOM:
+            position[AT_ROW], position[AT_ID] = row, row_first
+            return False
+        if became == _DONE and is_text and ends_in_space and tables.ends_in_space:
+            text_end = _put_space(work.text)
+            _find_path(work.text, text_end, model, scratch)
+            turn_path(text_end, scratch)
+            before = o
+            o, _ = emit_path(work.text, text_end, model.unigram, scratch, out, o, scratch.ends)
+            n_words += 1
+            if tallying and has_unknown(out, before, o, unk_id):
+                became = _FAILED
+        if became != _DONE:
+            work.irregular[row] = True
+            o = row_first
+            work.out_offsets[row + 1] = o
+            continue
+        work.tally.state[COUNTER_TOTAL] += n_words
+        if n_noted > 0:
+            done = _count_noted(data, tables, work, 0, n_noted)
+            if done < n_noted:
+                position[AT_ROW], position[AT_BYTE], position[AT_ID], position[IN_ROW] = row, done, o, n_noted
+                return False
+        work.out_offsets[row + 1] = o
+    return True
