@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the kernel of `engines.scanned_unigram` knows of a normalizer, a pre-tokenizer and a Unigram model."""
 
-import string
 from typing import NamedTuple
 
 import numpy as np
@@ -37,9 +36,11 @@ class WordTables(NamedTuple):
     separators: npt.NDArray[np.uint64]
     """uint64[2]: all ones where tabs, and line ends, stand between words."""
     together: npt.NDArray[np.bool_]
-    """bool[128 * 128]: which two of ASCII are neighbours in a piece, or both letters."""
+    """bool[128 * 128]: which two of ASCII are neighbours in a piece."""
     neighbours: npt.NDArray[np.uint64]
     """uint64: a bit for (the hash of) every two others that are neighbours in a piece."""
+    apart: npt.NDArray[np.bool_]
+    """bool[128 * 128]: between which two of ASCII words are cut, as they are in the text."""
     longest_cut: int
     """Bytes of words up to which sums are exact to a quarter of `MIN_GAP`."""
     growth: float
@@ -137,12 +138,9 @@ def word_tables(
     lengths = np.fromiter(map(len, pieces), np.int64, len(pieces))
     begins[np.cumsum(lengths) - lengths] = True
     neighbours, followed = np.zeros((1 << kernels.NEIGHBOUR_BITS) // 64, np.uint64), np.zeros(N_CODE_POINTS, np.bool_)
-    together = np.zeros(128 * 128, np.bool_)
-    letters = [ord(c) for c in string.ascii_letters]
-    # Words of letters come back whole.
-    together.reshape(128, 128)[np.ix_(letters, letters)] = True
-    followed[letters] = True
+    together, apart = np.zeros(128 * 128, np.bool_), np.zeros(128 * 128, np.bool_)
     kernels.find_neighbours(points, begins, together, neighbours, followed)
+    kernels.set_apart(images, together, neighbours, apart)
     classes[followed[images] & (images > 0)] |= kernels.FOLLOWED
     largest = max(float(np.abs(model.scores).max()), abs(model.tables.unk_score), 1.0)
     return WordTables(
@@ -153,6 +151,7 @@ def word_tables(
         separators=read_only(np.where(is_space[[0x09, 0x0A]], _ALL, np.uint64(0))),
         together=read_only(together),
         neighbours=read_only(neighbours),
+        apart=read_only(apart),
         # n sums of at most n scores each are off by n * n * largest * 2^-53.
         longest_cut=int(min((kernels.MIN_GAP / 4 / largest * 2.0**53) ** 0.5, 1 << 30)),
         growth=growth,

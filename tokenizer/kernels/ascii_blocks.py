@@ -19,7 +19,7 @@ from llvmlite import ir
 from numba.core import types
 from numba.extending import intrinsic
 
-from tokenizer.kernels.compiling import kernel_part, leading_zeros
+from tokenizer.kernels.compiling import kernel_part, leading_zeros, trailing_zeros
 
 BLOCK_READS = 64
 _ONE = np.uint64(1)
@@ -310,23 +310,28 @@ def unicode_words_stops(data, i):
 
 
 @kernel_part
-def separated_starts(data, i, separators):
-    """See above, for words between white space: blanks, and tabs and line ends where masks in `separators` are set.
+def separated_parts(data, i, separators, apart):
+    """Finds parts of words between white space: blanks, and tabs and line ends where masks in `separators` are set.
 
-    Other control characters are not looked at: nothing is told from the first of them on.
+    Nothing is told from another control character on. `apart`, bool[128 * 128], says between which two characters,
+    `before << 7 | here`, words are cut; not between letters.
+
+    Returns:
+      `(starts, stops, firsts)`: as above, for parts; and which starts are those of words.
     """
     masks = _classify(data, i)
     words = masks[_LETTERS] | masks[_DIGITS] | masks[_SIGNS]
     between = masks[_BLANKS] | (masks[_TABS] & separators[0]) | (masks[_NEWLINES] & separators[1])
-    return words & ~(words << _ONE) & _known(~(words | between)) | _ONE
-
-
-@kernel_part
-def separated_stops(data, i):
-    """See above, for `separated_starts`."""
-    masks = _classify(data, i)
-    words = masks[_LETTERS] | masks[_DIGITS] | masks[_SIGNS]
-    return words << _ONE & ~words
+    known = _known(~(words | between))
+    firsts = words & ~(words << _ONE)
+    breaks = np.uint64(0)
+    left = words & (words << _ONE) & ~(masks[_LETTERS] & (masks[_LETTERS] << _ONE)) & known
+    while left != np.uint64(0):
+        k = trailing_zeros(left)
+        left &= left - _ONE
+        before, here = np.uint64(data[np.uint64(i + k - 1)]), np.uint64(data[np.uint64(i + k)])
+        breaks |= np.uint64(apart[(before << np.uint64(7)) | here]) << np.uint64(k)
+    return (firsts | breaks) & known | _ONE, (words << _ONE & ~words) | breaks, firsts
 
 
 @kernel_part

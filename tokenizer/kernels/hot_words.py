@@ -21,9 +21,13 @@ _EVERY = ~np.uint64(0)
 
 
 @kernel_part
-def _place(data, at, w):
-    key = load_u64(data, at) & (_EVERY >> np.uint64(64 - 8 * w))
-    return key, ((key + np.uint64(w)) * _MIX) >> np.uint64(64 - HOT_BITS)
+def _key(data, at, w):
+    return load_u64(data, at) & (_EVERY >> np.uint64(64 - 8 * w))
+
+
+@kernel_part
+def _place(key, w):
+    return ((key + np.uint64(w)) * _MIX) >> np.uint64(64 - HOT_BITS)
 
 
 @kernel_part
@@ -34,7 +38,13 @@ def emit_hot(hot, data, at, w, out, o):
     """
     if w > LONGEST_HOT:
         return o, False
-    key, j = _place(data, at, w)
+    return emit_hot_key(hot, _key(data, at, w), w, out, o)
+
+
+@kernel_part
+def emit_hot_key(hot, key, w, out, o):
+    """As `emit_hot`, for the w bytes of a key, in its lowest places."""
+    j = _place(key, w)
     value = hot[j, 1]
     if hot[j, 0] != key or value & np.uint64(15) != np.uint64(w):
         return o, False
@@ -47,8 +57,15 @@ def emit_hot(hot, data, at, w, out, o):
 @kernel_part
 def remember_hot(hot, data, at, w, out, before, o):
     """Puts the ids `out[before:o]` of `data[at:at + w]` into its place, if there can be one for it."""
+    if w <= LONGEST_HOT:
+        remember_hot_key(hot, _key(data, at, w), w, out, before, o)
+
+
+@kernel_part
+def remember_hot_key(hot, key, w, out, before, o):
+    """As `remember_hot`, for the w bytes of a key, in its lowest places."""
     n = o - before
-    if w > LONGEST_HOT or n > _MOST_IDS:
+    if n > _MOST_IDS:
         return
     value = np.uint64(w) | np.uint64(n) << np.uint64(4)
     for q in range(n):
@@ -56,6 +73,6 @@ def remember_hot(hot, data, at, w, out, before, o):
         if token > _ID_MASK:
             return
         value |= token << np.uint64(6 + _ID_BITS * q)
-    key, j = _place(data, at, w)
+    j = _place(key, w)
     hot[j, 0] = key
     hot[j, 1] = value

@@ -14,10 +14,10 @@ than `MIN_GAP`, rounding cannot change it (see `longest_cut`); else the whole wo
 
 import numpy as np
 
-from tokenizer.kernels.ascii_blocks import BLOCK_READS, separated_starts, separated_stops
+from tokenizer.kernels.ascii_blocks import BLOCK_READS, separated_parts
 from tokenizer.kernels.bpe_characters import END_ROWS, MAY_CROSS
 from tokenizer.kernels.compiling import kernel, kernel_part, trailing_zeros
-from tokenizer.kernels.hot_words import emit_hot, remember_hot
+from tokenizer.kernels.hot_words import LONGEST_HOT, emit_hot_key, remember_hot_key
 from tokenizer.kernels.precompiled import normalize
 from tokenizer.kernels.scanners_parts import SPACE, is_ideograph, run_end
 from tokenizer.kernels.sentencepiece_rows import has_unknown
@@ -41,12 +41,12 @@ from tokenizer.kernels.word_cache import (
     IN_ROW,
     count_word,
     emit_cached,
-    emit_short,
+    emit_short_key,
     is_too_small,
     remember,
 )
 from tokenizer.kernels.word_encoding import key_of
-from tokenizer.kernels.word_table import SHORT_WORD_BYTES, find
+from tokenizer.kernels.word_table import SHORT_WORD_BYTES, find, short_key
 
 IRREGULAR, JOINS, FOLLOWED = 1, 2, 8
 """Beside SPACE, what `classes` say of characters: rows with one are irregular; it is in a grapheme with the character
@@ -59,7 +59,8 @@ _MIX_2 = np.uint64(0xC2B2AE3D27D4EB4F)
 NEEDED = 4
 """Cell of `position`; the others are those of `word_cache`."""
 
-_LONGEST_UNCUT = 6
+_MARK = 0xFF
+"""A byte that no text has. Behind a part that is not the first of its word it makes another key of it."""
 _FIRST, _LAST = np.uint8(0xE1), np.uint8(0xEF)
 """First bytes of characters of three bytes, but those of the scripts of India, which have spaces."""
 _DONE, _NO_ROOM, _FAILED, _NOT_CUT = 0, 1, 2, 3
@@ -163,6 +164,15 @@ def _word_end(data, i, end, classes):
 
 
 @kernel_part
+def _ends_word(data, i, end, classes):
+    """Whether a word ends at i."""
+    if i == end:
+        return True
+    code_point, _ = next_character(data, i)
+    return classes[code_point] & SPACE != 0
+
+
+@kernel_part
 def _put_space(text):
     text[0], text[1], text[2] = 0xE2, 0x96, 0x81
     return np.int64(3)
@@ -236,12 +246,23 @@ def find_neighbours(points, is_first, together, neighbours, followed):
 
 
 @kernel_part
-def _are_neighbours(before, after, tables):
+def _are_neighbours(before, after, together, neighbours):
     """Whether some piece may have two characters beside each other; letters always may."""
     if before | after < 0x80:
-        return tables.together[before << 7 | after]
+        return together[before << 7 | after]
     bit = _pair_bit(before, after)
-    return (tables.neighbours[bit >> np.uint64(6)] >> (bit & np.uint64(63))) & _ONE != np.uint64(0)
+    return (neighbours[bit >> np.uint64(6)] >> (bit & np.uint64(63))) & _ONE != np.uint64(0)
+
+
+@kernel
+def set_apart(images, together, neighbours, apart):
+    """Fills bool[128 * 128]: whether words are cut between two characters of ASCII, `before << 7 | here`."""
+    for before in range(128):
+        for here in range(128):
+            left, right = np.int64(images[before]), np.int64(images[here])
+            are_letters = 0x61 <= before | 0x20 <= 0x7A and 0x61 <= here | 0x20 <= 0x7A
+            is_place = left != 0 and right != 0 and not are_letters
+            apart[before << 7 | here] = is_place and not _are_neighbours(left, right, together, neighbours)
 
 
 @kernel_part
@@ -255,42 +276,52 @@ def _fused(out, word_first, before, o, unk_id):
 
 
 @kernel_part
-def _emit_characters(data, at, stop, first_at, word_first, tables, unk_id, characters, out, o):
-    """Appends the ids of the characters that `data[at:stop]`, a word or what is left of it, begins with.
+def _emit_characters(data, at, limit, end, is_inner, word_first, tables, unk_id, characters, out, o):
+    """Appends the ids of the characters that the part of a word at `at` begins with, which do not begin at `limit`.
 
-    Goes on as long as they are known to be parts of their own, as `bpe_characters.emit_characters` does. `first_at` is
-    where the word begins, and `word_first` where its ids do.
+    Goes on as long as they are known to be parts of their own, as `bpe_characters.emit_characters` does. `word_first`
+    is where the ids of their word begin; `end` is that of the row.
     """
-    while at + 3 <= stop and _FIRST <= data[at] <= _LAST:
-        code_point, after = next_character(data, at)
-        row = code_point + (END_ROWS if at == first_at else 0)
+    if at == end:
+        return at, o
+    code_point, after = next_character(data, at)
+    while at < limit and _FIRST <= data[at] <= _LAST:
+        row = code_point + (0 if is_inner else END_ROWS)
         n = np.int64(characters[row, 0])
         if n == 0:
             break
-        if after < stop:
-            following, _ = next_character(data, after)
-            is_followed = n >= MAY_CROSS
-            if tables.images[following] == 0:
+        following, beyond = code_point, after
+        if after < end:
+            following, beyond = next_character(data, after)
+            right = np.int64(tables.images[following])
+            if tables.classes[following] & SPACE != 0:
+                limit = after
+            elif right == 0:
                 break
-            if is_followed and _are_neighbours(tables.images[code_point], tables.images[following], tables):
-                break
+            elif n >= MAY_CROSS:
+                left = np.int64(tables.images[code_point])
+                if _are_neighbours(left, right, tables.together, tables.neighbours):
+                    break
+        else:
+            limit = after
         out[o] = characters[row, 1]
         out[o + 1] = characters[row, 2]
         out[o + 2] = characters[row, 3]
         o = _fused(out, word_first, o, o + (n & (MAY_CROSS - 1)), unk_id)
-        at = after
+        at, code_point, after = after, following, beyond
+        is_inner = True
     return at, o
 
 
 @kernel_part
-def _remember_character(data, at, w, is_first, tables, characters, out, before, o):
+def _remember_character(data, at, w, is_inner, tables, characters, out, before, o):
     """Keeps the ids `out[before:o]` of the part `data[at:at + w]` if it is a character for the table."""
     if w != 3 or not _FIRST <= data[at] <= _LAST or o - before >= MAY_CROSS:
         return
     code_point, _ = next_character(data, at)
     if tables.images[code_point] == 0:
         return
-    row = code_point + (END_ROWS if is_first else 0)
+    row = code_point + (0 if is_inner else END_ROWS)
     n = o - before
     for q in range(n):
         characters[row, 1 + q] = out[before + q]
@@ -298,98 +329,100 @@ def _remember_character(data, at, w, is_first, tables, characters, out, before, 
 
 
 @kernel_part
-def _next_cut(data, at, stop, tables):
-    """Returns where the word `data[at:stop]`, or what is left of one, may be cut, `stop` for nowhere.
+def _part_end(data, at, end, tables):
+    """Returns where the part of a word at `at` ends, `end` being that of the row.
 
-    Between two of ASCII, and beside characters of three bytes and more: others stand in words that come back whole.
+    Words are cut between two characters of ASCII, and beside characters of three bytes and more: others stand in words
+    that come back whole.
     """
     lead = data[at]
     code_point, q = next_character(data, at)
     before = np.int64(tables.images[code_point])
-    while q < stop:
+    while q < end:
         next_lead = data[q]
         code_point, after = next_character(data, q)
+        if tables.classes[code_point] & SPACE:
+            break
         image = np.int64(tables.images[code_point])
-        is_place = before != 0 and image != 0 and (max(lead, next_lead) >= _FIRST or (lead | next_lead) < 0x80)
-        if is_place and not _are_neighbours(before, image, tables):
-            return q
+        if (lead | next_lead) < 0x80:
+            if tables.apart[np.int64(lead) << 7 | np.int64(next_lead)]:
+                break
+        elif (
+            max(lead, next_lead) >= _FIRST
+            and before != 0
+            and image != 0
+            and not _are_neighbours(before, image, tables.together, tables.neighbours)
+        ):
+            break
         lead, before = next_lead, image
         q = after
-    return stop
+    return q
 
 
 @kernel_part
-def _encode_part(data, at, w, is_first, tables, model, scratch, work, o):
+def _marked(data, at, w, is_inner):
+    """Returns the key of a part of at most 15 bytes, and its bytes, mark included."""
+    k0, k1 = short_key(data, at, w)
+    mark = np.uint64(_MARK if is_inner else 0)
+    if w < 8:
+        k0 |= mark << np.uint64(8 * w)
+    else:
+        k1 |= mark << np.uint64(8 * w - 64)
+    return k0, k1, w + np.int64(is_inner)
+
+
+@kernel_part
+def _emit_known(hot, slots, slot_mask, ids, data, at, w, is_inner, out, o):
+    """Appends the ids of the part `data[at:at + w]` if it is short, cached, and has no unknown token.
+
+    `data` is readable for 16 bytes after `at`. Returns `(o, True)`, or `(o before, False)`.
+    """
+    if w >= SHORT_WORD_BYTES:
+        return o, False
+    k0, k1, n = _marked(data, at, w, is_inner)
+    if n <= LONGEST_HOT:
+        o, is_done = emit_hot_key(hot, k0, n, out, o)
+        if is_done:
+            return o, True
+    before = o
+    o, is_done = emit_short_key(slots, slot_mask, ids, k0, k1, n, out, o)
+    if is_done and n <= LONGEST_HOT:
+        remember_hot_key(hot, k0, n, out, before, o)
+    return o, is_done
+
+
+@kernel_part
+def _encode_part(data, at, w, is_inner, tables, model, scratch, work, o):
     """Appends the ids of the part `data[at:at + w]`, from the cache or from the model; returns `(o, what became)`."""
     cache, out, part = work.cache, work.out, work.part
-    key, key_at, key_w = data, at, w
-    if not is_first:
-        # A byte that no text has: as a key it is not what a word of its own is.
+    if w < SHORT_WORD_BYTES and at + SHORT_WORD_BYTES <= data.size:
+        k0, k1, n_key = _marked(data, at, w, is_inner)
+    else:
         for q in range(w):
             part[q] = data[at + q]
-        part[w] = 0xFF
-        k0, k1 = key_of(part, 0, w + 1)
-        j, found = find(cache.slots, cache.words, part, 0, w + 1, k0, k1)
-    else:
-        k0, k1 = key_of(key, key_at, key_w)
-        j, found = find(cache.slots, cache.words, key, key_at, key_w, k0, k1)
+        part[w] = _MARK
+        n_key = w + np.int64(is_inner)
+        k0, k1 = key_of(part, 0, n_key)
+    # Of short ones only the key is looked at.
+    j, found = find(cache.slots, cache.words, part, 0, n_key, k0, k1)
     if found:
         o, _ = emit_cached(cache.slots, cache.ids, j, out, o)
         return o, _DONE
     if is_too_small(cache):
         return o, _NO_ROOM
-    n = _normalized(data, at, w, is_first, tables, work)
+    n = _normalized(data, at, w, not is_inner, tables, work)
     if n < 0:
         return o, _FAILED
     before = o
     gap = _find_path(work.text, n, model, scratch)
-    if not is_first and gap <= MIN_GAP:
+    if is_inner and gap <= MIN_GAP:
         return o, _NOT_CUT
     turn_path(n, scratch)
     o, _ = emit_path(work.text, n, model.unigram, scratch, out, o, scratch.ends)
-    if is_first:
-        remember(cache, j, key, key_at, key_w, k0, k1, out, before, o, False)
-    else:
-        remember(cache, j, part, 0, w + 1, k0, k1, out, before, o, False)
+    is_unknown = has_unknown(out, before, o, np.int32(model.unigram.unk_id))
+    remember(cache, j, part, 0, n_key, k0, k1, out, before, o, is_unknown)
     cache.state[CACHE_MISSES] += 1
-    _remember_character(data, at, w, is_first, tables, cache.characters, out, before, o)
-    return o, _DONE
-
-
-@kernel_part
-def _encode_word(data, i, stop, tables, model, scratch, work, o):
-    """Appends the ids of the word `data[i:stop]`; returns `(o, what became)`."""
-    cache, out, unk_id = work.cache, work.out, np.int32(model.unigram.unk_id)
-    first = o
-    is_cut = _LONGEST_UNCUT < stop - i <= tables.longest_cut
-    at = i
-    while at < stop:
-        cut = stop
-        if is_cut:
-            at, o = _emit_characters(data, at, stop, i, first, tables, unk_id, cache.characters, out, o)
-        became = _DONE
-        if at < stop:
-            if is_cut:
-                cut = _next_cut(data, at, stop, tables)
-            before = o
-            o, became = _encode_part(data, at, cut - at, at == i, tables, model, scratch, work, o)
-            o = _fused(out, first, before, o, unk_id)
-            at = cut
-        if became == _DONE and is_cut and at == stop and model.unigram.byte_fallback:
-            # Only the text of the unknown token becomes it, and is spelled in bytes beside others that are.
-            became = _NOT_CUT if has_unknown(out, first, o, unk_id) else _DONE
-        if became == _NOT_CUT:
-            o = first
-            at = i
-            is_cut = False
-        elif became != _DONE:
-            return o, became
-    if is_cut and stop - i <= SHORT_WORD_BYTES:
-        # Short ones are looked for whole.
-        k0, k1 = key_of(data, i, stop - i)
-        j, found = find(cache.slots, cache.words, data, i, stop - i, k0, k1)
-        if not found:
-            remember(cache, j, data, i, stop - i, k0, k1, out, first, o, False)
+    _remember_character(data, at, w, is_inner, tables, cache.characters, out, before, o)
     return o, _DONE
 
 
@@ -445,7 +478,7 @@ def encode(rows, added, tables, model, scratch, work, tallying):
             position[AT_ROW], position[AT_ID], position[NEEDED] = row, o, needed
             return False
         row_first = o
-        n_words, n_noted = 0, 0
+        n_noted = 0
         became = _DONE
         is_text = added.size == 0 or added[row] < 0
         if not is_text:
@@ -455,50 +488,74 @@ def encode(rows, added, tables, model, scratch, work, tallying):
         begin = i
         i = run_end(data, i, end, classes, SPACE)
         ends_in_space = i > begin
+        n_words = np.int64(i < end)
+        is_inner = False
+        word_at, word_first, noted_end = i, o, begin
         while i < end:
             block = i
             stop = i
-            starts, stops = np.uint64(0), np.uint64(0)
             room = min(end - i, BLOCK_READS + 1)
-            if room > 2 and i < n_readable and data[i] < 128 and data[i + 1] < 128:
-                # Without what lies beyond the text or depends on that, and without the word at i itself.
-                starts = separated_starts(data, i, tables.separators) & ((_TWO << np.uint64(room - 2)) - _ONE) & ~_ONE
-                stops = separated_stops(data, i)
-            while starts != np.uint64(0):
-                start = block + trailing_zeros(starts)
-                starts &= starts - _ONE
-                stop = block + trailing_zeros(stops)
-                stops &= stops - _ONE
-                before = o
-                o, is_done = emit_hot(hot, data, i, stop - i, out, o)
-                if not is_done:
-                    o, is_done = emit_short(slots, slot_mask, ids, data, i, stop - i, out, o)
+            is_short = i + BLOCK_READS - word_at <= tables.longest_cut
+            if is_short and room > 2 and i < n_readable and data[i] < 128 and data[i + 1] < 128:
+                starts, stops, firsts = separated_parts(data, i, tables.separators, tables.apart)
+                # Without what lies beyond the text or depends on that, and without the part at i itself.
+                starts &= ((_TWO << np.uint64(room - 2)) - _ONE) & ~_ONE
+                while starts != np.uint64(0):
+                    k = np.uint64(trailing_zeros(starts))
+                    starts &= starts - _ONE
+                    stop = block + trailing_zeros(stops)
+                    stops &= stops - _ONE
+                    o, is_done = _emit_known(hot, slots, slot_mask, ids, data, i, stop - i, is_inner, out, o)
                     if not is_done:
                         break
-                    remember_hot(hot, data, i, stop - i, out, before, o)
-                if tallying and has_unknown(out, before, o, unk_id):
-                    noted[2 * n_noted], noted[2 * n_noted + 1] = i, stop
-                    n_noted += 1
-                n_words += 1
-                i = start
-            if stop <= i:
-                if i > block:
+                    i = block + np.int64(k)
+                    is_inner = (firsts >> k) & _ONE == np.uint64(0)
+                    n_words += np.int64(not is_inner)
+                    word_at = word_at if is_inner else i
+                    word_first = word_first if is_inner else o
+                if stop <= i and i > block:
                     continue
-                stop = _word_end(data, i, end, classes)
+            is_known = stop > i
             before = o
             is_done = False
-            if stop - i <= SHORT_WORD_BYTES and i < n_readable:
-                o, is_done = emit_short(slots, slot_mask, ids, data, i, stop - i, out, o)
+            if not is_known:
+                limit = word_at + tables.longest_cut
+                stop, o = _emit_characters(
+                    data, i, limit, end, is_inner, word_first, tables, unk_id, work.cache.characters, out, o
+                )
+                is_done = stop > i
+            if not is_known and not is_done:
+                stop = _part_end(data, i, end, tables)
+                if i < n_readable:
+                    o, is_done = _emit_known(hot, slots, slot_mask, ids, data, i, stop - i, is_inner, out, o)
             if not is_done:
-                o, became = _encode_word(data, i, stop, tables, model, scratch, work, o)
+                o, became = _encode_part(data, i, stop - i, is_inner, tables, model, scratch, work, o)
+                is_whole = not is_inner and _ends_word(data, stop, end, classes)
+                if became == _DONE and not is_whole:
+                    # Only the text of the unknown token becomes it where others become bytes, and is spelled in bytes
+                    # beside those.
+                    is_spelled = model.unigram.byte_fallback and has_unknown(out, before, o, unk_id)
+                    became = _NOT_CUT if is_spelled or stop - word_at > tables.longest_cut else _DONE
+                if became == _NOT_CUT:
+                    stop = _word_end(data, stop, end, classes)
+                    before = word_first
+                    o, became = _encode_part(
+                        data, word_at, stop - word_at, False, tables, model, scratch, work, word_first
+                    )
                 if became != _DONE:
                     break
-            if tallying and has_unknown(out, before, o, unk_id):
-                noted[2 * n_noted], noted[2 * n_noted + 1] = i, stop
+                o = _fused(out, word_first, before, o, unk_id)
+            if tallying and word_at >= noted_end and has_unknown(out, before, o, unk_id):
+                noted_end = _word_end(data, stop, end, classes)
+                noted[2 * n_noted], noted[2 * n_noted + 1] = word_at, noted_end
                 n_noted += 1
-            n_words += 1
-            i = run_end(data, stop, end, classes, SPACE)
-            ends_in_space = i > stop
+            i = stop
+            is_inner = not _ends_word(data, i, end, classes)
+            if not is_inner:
+                i = run_end(data, stop, end, classes, SPACE)
+                ends_in_space = i > stop
+                word_at, word_first = i, o
+                n_words += np.int64(i < end)
         if became == _NO_ROOM:
             position[AT_ROW], position[AT_ID] = row, row_first
             return False

@@ -74,6 +74,12 @@ def emit_short(slots, slot_mask, ids, data, at, w, out, o):
     if unlikely(w > SHORT_WORD_BYTES):
         return o, False
     k0, k1 = short_key(data, at, w)
+    return emit_short_key(slots, slot_mask, ids, k0, k1, w, out, o)
+
+
+@kernel_part
+def emit_short_key(slots, slot_mask, ids, k0, k1, w, out, o):
+    """As `emit_short`, for a key of w bytes."""
     j = first_slot(w, k0, k1, slot_mask)
     while True:
         held = slots[j, LENGTH]
