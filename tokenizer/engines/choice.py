@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """From components to the engine that runs them."""
 
+import dataclasses
 from typing import Any
 
 import numpy as np
@@ -16,7 +17,7 @@ from tokenizer.engines.staged import StagedEngine
 from tokenizer.models import BPE, Unigram, WordPiece
 from tokenizer.models.unigram import SPACE
 from tokenizer.normalizers import BertNormalizer, Prepend, Replace, SentencePieceNormalizer, Sequence
-from tokenizer.pre_tokenizers import BertPreTokenizer, Metaspace, Split
+from tokenizer.pre_tokenizers import BertPreTokenizer, ByteLevel, Metaspace, Split
 from tokenizer.pre_tokenizers.sequence import scanner_of
 
 NO_NORMALIZER = BertNormalizer(clean_text=False, handle_chinese_chars=False, strip_accents=False, lowercase=False)
@@ -53,9 +54,11 @@ def choose(
         fused = ScannedUnigramEngine.of(normalizer, pre_tokenizer, model, runner, pool)
         if fused is not None:
             return fused, True
-    scanner = scanner_of(pre_tokenizer) if pre_tokenizer is not None else None
+    prefix_space = isinstance(pre_tokenizer, ByteLevel) and pre_tokenizer.add_prefix_space
+    scans = dataclasses.replace(pre_tokenizer, add_prefix_space=False) if prefix_space else pre_tokenizer
+    scanner = scanner_of(scans) if scans is not None else None
     if isinstance(model, BPE) and scanner is not None and ScannedEngine.has_kernel(scanner):
-        return ScannedEngine(scanner, pre_tokenizer, runner, pool), False
+        return ScannedEngine(scanner, pre_tokenizer, runner, pool, prefix_space=prefix_space), False
     return StagedEngine(pre_tokenizer, runner, pool), False
 
 

@@ -10,8 +10,9 @@ from tokenizer.counting import Tally
 from tokenizer.engines.base import WordCachePool, run
 from tokenizer.engines.models import ModelRunner
 from tokenizer.engines.staged import StagedEngine
-from tokenizer.kernels import scanned_bpe
+from tokenizer.kernels import scanned_bpe, text_edits
 from tokenizer.models.bpe_tables import without_suffix
+from tokenizer.normalizers.base import rows_of
 from tokenizer.pre_tokenizers.scanner_patterns import Scanner
 from tokenizer.ragged import Ragged
 
@@ -19,8 +20,15 @@ from tokenizer.ragged import Ragged
 class ScannedEngine(StagedEngine):
     """Finds words with a hand-written scanner and encodes them in the same pass."""
 
-    def __init__(self, scanner: Scanner, pre_tokenizer: Any, runner: ModelRunner, pool: WordCachePool) -> None:
+    def __init__(
+        self, scanner: Scanner, pre_tokenizer: Any, runner: ModelRunner, pool: WordCachePool, *, prefix_space: bool
+    ) -> None:
+        """Prepares an engine.
+
+        prefix_space: whether rows that do not begin with a space get one, which the scanner then sees.
+        """
         super().__init__(pre_tokenizer, runner, pool)
+        self._prefix_space = prefix_space
         self._name = scanner.name
         self._classes = scanner.classes
         self._kernel = getattr(scanned_bpe, scanner.name)
@@ -36,6 +44,10 @@ class ScannedEngine(StagedEngine):
     ) -> Ragged:
         """Encodes rows; see `base.Engine`."""
         runner = self._runner
+        if self._prefix_space:
+            out, offsets = np.empty(rows.n_values + rows.n_rows, np.uint8), np.empty(rows.n_rows + 1, np.int64)
+            text_edits.prepend_missing(rows.values, rows.offsets, np.uint8(ord(" ")), out, offsets)
+            rows = rows_of(out, offsets)
         word_bytes = rows.max_row + 16
         return run(
             self._kernel, (self._classes, rows, added, self._inner),

@@ -1,0 +1,28 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Scanners and BPE in one kernel, where a text is not scanned as it is."""
+
+import pyarrow as pa
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from tokenizer import Tokenizer
+from tokenizer.added_tokens import AddedToken
+from tokenizer.models.bpe import BPE, BYTE_ALPHABET
+from tokenizer.pre_tokenizers import ByteLevel
+
+
+@given(st.lists(st.text(" a\t\u3000中é'<s>", max_size=12), min_size=1, max_size=8))
+@example(["", " ", "  ", "a", " a", "\ta", "中", "<s>a", " <s> a<s>", "<s>"])
+def test_a_space_in_front_of_every_text_as_in_roberta(texts: list[str]) -> None:
+    vocab = {b: i for i, b in enumerate(BYTE_ALPHABET)} | {"Ġa": 256, "aa": 257, "<s>": 258}
+    model = BPE(vocab, [("Ġ", "a"), ("a", "a")], byte_level=True)
+    for special in ("plain", "split"):
+        tok = Tokenizer(
+            model=model,
+            pre_tokenizer=ByteLevel(add_prefix_space=True),
+            added_tokens=[AddedToken(258, "<s>", special=True)],
+            special=special,
+        )
+        assert "scanned_bpe.gpt2" in str(tok.explain())
+        # Singly, text goes through every step.
+        assert tok.encode_arrow(pa.array(texts, pa.large_string())).to_pylist() == [tok.encode(t).ids for t in texts]
