@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.tokenizer.test_bpe import in_kernel
-from tokenizer.models.bpe import BPE
+from tokenizer.models.bpe import BPE, BYTE_ALPHABET
 from tokenizer.models.bpe_tables import Merges, reachable
 
 LETTERS = "ab"
@@ -60,7 +60,7 @@ def test_what_is_left_out_is_never_made(found: list[str], shuffled: bool, choose
     if shuffled:
         chooser.shuffle(merges)
     model = model_of(merges)
-    kept = reachable(model.merge_ids, np.array([model.vocab[letter] for letter in LETTERS]))
+    kept = reachable(model.merge_ids, np.array([model.vocab[letter] for letter in LETTERS]), always=False)
     if kept is None:
         return
     tokens = list(model.vocab)
@@ -71,10 +71,37 @@ def test_what_is_left_out_is_never_made(found: list[str], shuffled: bool, choose
     assert in_kernel(model, words)[0] == [model.tokenize_bytes(word) for word in words]
 
 
+@given(
+    pieces(),
+    st.booleans(),
+    st.sampled_from(["ab", "aab", "<unk>", "<0x61>", "bbbb"]),
+    st.randoms(use_true_random=False),
+)
+def test_words_that_merging_does_not_give_back(
+    found: list[str], shuffled: bool, more: str, chooser: random.Random
+) -> None:
+    merges = all_merges(found)
+    if shuffled:
+        chooser.shuffle(merges)
+    tokens = [*model_of(merges).vocab, more]
+    # Bytes are looked up as they are, and so are characters; some entries stand for what is unknown.
+    characters = BPE(
+        {t: i for i, t in enumerate(dict.fromkeys([*tokens, "<unk>", *(f"<0x{b:02X}>" for b in range(256))]))}, merges,
+        unk_token="<unk>", byte_fallback=True, ignore_merges=True,
+    )  # fmt: skip
+    spelled = BPE(
+        {t: i for i, t in enumerate(dict.fromkeys([*tokens, *BYTE_ALPHABET]))}, merges, ignore_merges=True,
+        byte_level=True,
+    )  # fmt: skip
+    words = [*(word.encode() for word in WORDS[:200]), more.encode(), b"<0x62>"]
+    for model in (characters, spelled):
+        assert in_kernel(model, words)[0] == [model.tokenize_bytes(word) for word in words]
+
+
 def test_most_ways_to_make_a_piece_are_left_out() -> None:
     model = model_of(all_merges(["ab", "abab", "ba", "aba", "bab"]))
     assert len(model.merges) == 9
-    kept = reachable(model.merge_ids, np.array([0, 1]))
+    kept = reachable(model.merge_ids, np.array([0, 1]), always=False)
     assert kept is not None
     assert made_somewhere(model) == {("a", "b"), ("ab", "ab"), ("b", "a"), ("ab", "a"), ("b", "ab")}
     assert kept[0].products.size == model.tables.products.size == 5
@@ -91,10 +118,10 @@ def test_most_ways_to_make_a_piece_are_left_out() -> None:
 )
 def test_what_cannot_be_told_is_kept(merges: list[tuple[str, str]], why: str) -> None:
     model = model_of(merges)
-    assert reachable(model.merge_ids, np.array([0, 1])) is None, why
+    assert reachable(model.merge_ids, np.array([0, 1]), always=False) is None, why
     assert model.tables.products.size == len(merges)
 
 
 def test_a_merge_that_makes_an_initial_symbol_is_kept() -> None:
     merges = Merges(*(np.array(ids, np.int32) for ids in ([0, 1, 0], [1, 0, 0], [2, 2, 3])))
-    assert reachable(merges, np.array([0, 1, 2])) is None
+    assert reachable(merges, np.array([0, 1, 2]), always=False) is None

@@ -41,16 +41,17 @@ def lower(model: "BPE", *, dropping: bool = False) -> BPETables:
     plain = model.byte_level and not model.prefix and int(byte_symbols[model.symbol_rows].min()) >= 0
     characters, characters_known = _characters(model)
     named = np.array([*model.byte_ids, unk_id], np.int64)
-    initial = np.array([*characters_known, *byte_symbols[model.symbol_rows].ravel(), *named], np.int64)
+    symbols = np.array([*characters_known, *byte_symbols[model.symbol_rows].ravel()], np.int64)
+    initial = np.concatenate([symbols, named])
     initial = initial[initial >= 0]
     merges = model.merge_ids
     # Byte tokens, the unknown token and markers may spell what others spell too.
     is_plain = not (dropping or model.is_tied or model.prefix or model.suffix or np.isin(named, merges).any())
-    found = reachable(merges, initial) if is_plain else None
+    found = reachable(merges, initial, always=model.ignore_merges) if is_plain else None
     if found is None:
         pairs, bits = pair_table(merges.lefts, merges.rights, model.shared_ranks)
     else:
-        merges, pairs, bits = found
+        merges, pairs, bits, _ = found
     byte_pairs = np.empty(1 << 16 if plain else 0, np.uint32)
     if plain:
         build_byte_pairs(byte_symbols, pairs, bits, byte_pairs)
@@ -87,7 +88,14 @@ def lower(model: "BPE", *, dropping: bool = False) -> BPETables:
         whole_pool=np.zeros(0, np.uint8),
         longest_whole=0,
     )
-    return _with_whole_words(model, tables, words) if model.ignore_merges and words else tables
+    if not model.ignore_merges or not words:
+        return tables
+    made = None
+    if found is not None:
+        made = found.made
+        # These are begun with, but not by their own spelling.
+        made[np.setdiff1d(named[named >= 0], symbols)] = False
+    return _with_whole_words(model, tables, words, made)
 
 
 def _characters(model: "BPE") -> tuple[npt.NDArray[np.int32], list[int]]:
@@ -109,11 +117,18 @@ def _characters(model: "BPE") -> tuple[npt.NDArray[np.int32], list[int]]:
     return characters, initial
 
 
-def _with_whole_words(model: "BPE", tables: BPETables, words: Words) -> BPETables:
-    """Adds the word table: of the entries that merging would not make, which are few or none."""
+def _with_whole_words(model: "BPE", tables: BPETables, words: Words, made: npt.NDArray[np.bool_] | None) -> BPETables:
+    """Adds the word table: of the entries that merging would not make, which are few or none.
+
+    made: which ids it would, if that is known already; none beyond.
+    """
     values, offsets, ids = words
     lengths = np.diff(offsets)
-    if isinstance(model.merges, MergesOfRanks):
+    if made is not None:
+        unmerged = np.ones(ids.size, np.bool_)
+        is_there = ids < made.size
+        unmerged[is_there] = ~made[ids[is_there]]
+    elif isinstance(model.merges, MergesOfRanks):
         # Every token that has a pair is made by it; that is how the pair was found.
         made = np.zeros(int(ids.max()) + 1, np.bool_)
         made[tables.products] = True

@@ -199,20 +199,30 @@ def pair_table(
     raise ValueError(COLLIDING)
 
 
-def reachable(merges: Merges, initial: npt.NDArray[np.int64]) -> tuple[Merges, npt.NDArray[np.uint64], int] | None:
-    """Returns the merges that can ever be made, and their pair table, see kernels.bpe_reachable.
+class Reachable(NamedTuple):
+    """The merges that can ever be made, see kernels.bpe_reachable."""
 
-    None where that would be all of them, or it cannot be told.
+    merges: Merges
+    pairs: npt.NDArray[np.uint64]
+    bits: int
+    """Their pair table."""
+    made: npt.NDArray[np.bool_]
+    """bool[n]: which ids merging gives back for their own spelling; none beyond."""
+
+
+def reachable(merges: Merges, initial: npt.NDArray[np.int64], *, always: bool) -> Reachable | None:
+    """Finds the merges that can ever be made; None where it cannot be told.
 
     Args:
       merges: best first; where two are equally good, they make the same token.
       initial: int64[n], ids of the symbols that words begin as; every text has one spelling in these.
+      always: whether to look even if it is all of them.
 
     Raises:
       ValueError: as `pair_table`.
     """
     n_makers = np.bincount(merges.products)
-    if n_makers.max(initial=0) <= 1:
+    if n_makers.max(initial=0) <= 1 and not always:
         return None
     n_ids = 1 + max(int(ids.max(initial=0)) for ids in (*merges, initial))
     reached = np.empty(merges.products.size, np.int32)
@@ -225,7 +235,7 @@ def reachable(merges: Merges, initial: npt.NDArray[np.int64]) -> tuple[Merges, n
             return None
         if n_reached >= 0:
             kept = reached[:n_reached]
-            return Merges(*(ids[kept] for ids in merges)), slots, bits
+            return Reachable(Merges(*(ids[kept] for ids in merges)), slots, bits, strengths >= 0)
     raise ValueError(COLLIDING)
 
 
