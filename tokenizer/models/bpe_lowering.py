@@ -47,7 +47,9 @@ def lower(model: "BPE", *, dropping: bool = False) -> BPETables:
     merges = model.merge_ids
     # Byte tokens, the unknown token and markers may spell what others spell too.
     is_plain = not (dropping or model.is_tied or model.prefix or model.suffix or np.isin(named, merges).any())
-    found = reachable(merges, initial, always=model.ignore_merges) if is_plain else None
+    # Of ranks it is known anyway.
+    asks = model.ignore_merges and not isinstance(model.merges, MergesOfRanks)
+    found = reachable(merges, initial, always=asks) if is_plain else None
     if found is None:
         pairs, bits = pair_table(merges.lefts, merges.rights, model.shared_ranks)
     else:
