@@ -66,7 +66,13 @@ def _tekken(data, end, classes):
     return ascii_blocks.tekken_starts(data, 0), scanners.next_tekken(data, end, data.size, classes)
 
 
+@kernel
+def _bloom(data, end, classes):
+    return ascii_blocks.bloom_starts(data, 0), scanners.next_bloom(data, end, data.size, classes)
+
+
 PAIRS = {
+    "bloom": _bloom,
     "gpt2": _gpt2,
     "cl100k": _cl100k,
     "cl100k_ascii": _cl100k_ascii,

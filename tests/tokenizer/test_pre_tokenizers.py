@@ -134,6 +134,7 @@ def test_long_runs_take_linear_time(name: str) -> None:
         ("o200k", "iPhone's USAid 中A AB/\n/", "i|Phone's| USAid| 中|A| AB|/\n/"),
         ("tekken", "it's 12", "it|'s| |1|2"),
         ("deepseek", "a  12中文の(hello。!\x00\x00é", "a|  |12|中文の|(hello|。!|\x00|\x00é"),
+        ("bloom", "it's, (so)  a\n b…|. .c", "it's|, (|so|) | a|\n| b|…|. .|c"),
         ("clip", "it's  42!! ", "it|'s|4|2|!!"),
         ("clip_openai", "<|ENDOFTEXT|>'S", "<|ENDOFTEXT|>|'S"),
         ("gpt2_digits", "a 12  3", "a| |1|2|  |3"),
@@ -160,6 +161,9 @@ def test_patterns_are_recognised_by_their_text() -> None:
     assert Split(llama3, "removed", invert=True, is_regex=True).scanner == "cl100k"
     for behavior, invert in (("removed", False), ("contiguous", False), ("merged_with_next", True)):
         assert not Split(llama3, behavior, invert, is_regex=True).is_fast  # type: ignore[arg-type]
+    bloom = pattern_of("bloom")
+    assert Split(bloom, "isolated", is_regex=True).scanner == "bloom"
+    assert Split(bloom, "removed", invert=True, is_regex=True).scanner is None
     clip = pattern_of("clip")
     assert not Split(clip, "isolated", is_regex=True).is_fast
     assert Split(llama3, "isolated").is_fast

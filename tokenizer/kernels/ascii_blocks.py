@@ -14,6 +14,8 @@ Where there is something between pre-tokens, bits of starts are as above, and `<
 right after a pre-token: the pre-token that begins with the first start ends with the first of them, and so on.
 """
 
+import functools
+
 import numpy as np
 from llvmlite import ir
 from numba.core import types
@@ -25,9 +27,10 @@ BLOCK_READS = 64
 _ONE = np.uint64(1)
 _TWO = np.uint64(2)
 _THREE = np.uint64(3)
-_LETTERS, _UPPER, _DIGITS, _SPACES, _BLANKS, _NEWLINES, _APOSTROPHES, _SLASHES, _TABS, _SIGNS, _UNDERSCORES, _HIGH = (
-    range(12)
-)
+(
+    _LETTERS, _UPPER, _DIGITS, _SPACES, _BLANKS, _NEWLINES, _APOSTROPHES, _SLASHES, _TABS, _SIGNS, _UNDERSCORES,
+    _STOPS, _HIGH,
+) = range(13)  # fmt: skip
 
 
 @intrinsic
@@ -64,12 +67,13 @@ def _classify(typingctx, array, index):
                 builder.or_(below(text, 0x5B, 6), below(text, 0x7B, 4)),
             ),
             equal(text, ord("_")),
+            functools.reduce(builder.or_, (equal(text, ord(sign)) for sign in "(|).,!?")),
             builder.icmp_signed("<", text, every(0)),
         ]
         bits = [builder.bitcast(mask, ir.IntType(64)) for mask in masks]
         return context.make_tuple(builder, signature.return_type, bits)
 
-    return types.UniTuple(types.uint64, 12)(array, types.int64), codegen
+    return types.UniTuple(types.uint64, 13)(array, types.int64), codegen
 
 
 @kernel_part
@@ -243,6 +247,18 @@ def tekken_starts(data, i):
     """See above, for `next_tekken`."""
     starts, _, _, _ = _word_starts(data, i, 1, True)
     return starts | _ONE
+
+
+@kernel_part
+def bloom_starts(data, i):
+    """See above, for `next_bloom`."""
+    masks = _classify(data, i)
+    words = ~(masks[_SPACES] | masks[_STOPS] | masks[_HIGH])
+    first_in_run = words & ~(words << _ONE)
+    taken = masks[_BLANKS] & first_in_run >> _ONE
+    others = (masks[_SPACES] | masks[_STOPS]) & ~taken
+    starts = first_in_run & ~(taken << _ONE) | taken | others & ~(others << _ONE)
+    return starts & _known(masks[_HIGH]) | _ONE
 
 
 @kernel_part

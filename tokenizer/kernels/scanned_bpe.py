@@ -248,6 +248,14 @@ def deepseek(classes, rows, added, inner, model, model_scratch, work, tallying):
 
 
 @kernel
+def bloom(classes, rows, added, inner, model, model_scratch, work, tallying):
+    return _encode(
+        scanners.next_bloom, ascii_blocks.bloom_starts,
+        classes, rows, added, inner, model, model_scratch, work, tallying,
+    )  # fmt: skip
+
+
+@kernel
 def clip(classes, rows, added, inner, model, model_scratch, work, tallying):
     return _encode_apart(
         scanners.next_clip, ascii_blocks.clip_starts, ascii_blocks.clip_stops,

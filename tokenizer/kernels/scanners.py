@@ -314,6 +314,30 @@ def next_deepseek(data, i, end, classes):
 
 
 @kernel_part
+def _begins_bloom_word(data, i, end, classes):
+    """Returns where the first character of the word at i ends, behind a blank if there is one; i where none begins."""
+    kind, after = character(data, i, classes)
+    if data[i] == BLANK and after < end:
+        kind, after = character(data, after, classes)
+    return i if kind & (SPACE | SIGN) else after
+
+
+@kernel_part
+def next_bloom(data, i, end, classes):
+    r"""` ?[^(\s|[.,!?…。，、।۔،])]+` isolated, so that what it does not match is a pre-token too; BLOOM.
+
+    In its table SIGN are the two parentheses, the bar and what is in the inner brackets.
+    """
+    after = _begins_bloom_word(data, i, end, classes)
+    if after > i:
+        return run_until(data, after, end, classes, SPACE | SIGN)
+    _, i = character(data, i, classes)
+    while i < end and _begins_bloom_word(data, i, end, classes) == i:
+        _, i = character(data, i, classes)
+    return i
+
+
+@kernel_part
 def _literal_end(data, i, end, literal):
     """Returns where `literal`, ASCII in lower case, ends if it stands at i in any case (U+017F is an `s`), else i."""
     j = i

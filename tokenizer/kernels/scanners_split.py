@@ -104,6 +104,12 @@ def deepseek(values, starts, stops, classes, out_starts, out_stops, counts):
 
 
 @kernel
+def bloom(values, starts, stops, classes, out_starts, out_stops, counts):
+    """Splits with `scanners.next_bloom`."""
+    _split(scanners.next_bloom, False, values, starts, stops, classes, out_starts, out_stops, counts)
+
+
+@kernel
 def clip(values, starts, stops, classes, out_starts, out_stops, counts):
     """Splits with `scanners.next_clip`."""
     _split(scanners.next_clip, True, values, starts, stops, classes, out_starts, out_stops, counts)

@@ -33,6 +33,7 @@ class Scanner:
 
 def _all() -> dict[str, Scanner]:
     classes = {
+        "bloom": tables.bloom_classes,
         "deepseek": tables.deepseek_classes,
         "gpt2_digits": tables.gpt2_digits_classes,
         "unicode_words": tables.word_classes,
@@ -43,7 +44,7 @@ def _all() -> dict[str, Scanner]:
     droppers = {"clip", "clip_openai", "nonspace", "unicode_words", "bert"}
     names = (
         "gpt2 gpt2_digits cl100k cl100k_ascii cl100k_tiktoken cl100k_ruby qwen2 qwen2_ascii qwen35 o200k tekken "
-        "deepseek clip clip_openai nonspace unicode_words digits digit bert"
+        "deepseek bloom clip clip_openai nonspace unicode_words digits digit bert"
     )
     return {
         name: Scanner(
@@ -77,6 +78,10 @@ _OLDER_TIKTOKEN_CL100K = (
 )
 
 
+BLOOM_PATTERN = r" ?[^(\s|[.,!?…。，、।۔،])]+"
+"""Leaves characters unmatched, so its scanner is for matches that are isolated, not for those alone."""
+
+
 def _spellings() -> dict[str, str]:
     """Every known spelling that means the same to both dialects, with the name of its scanner."""
     found = {
@@ -85,6 +90,8 @@ def _spellings() -> dict[str, str]:
         r"'(?:[sdmt]|ll|ve|re)| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+": "gpt2",
         r"'(?:[sdmt]|ll|ve|re)| ?\p{L}++| ?\p{N}++| ?[^\s\p{L}\p{N}]++|\s++$|\s+(?!\S)|\s": "gpt2",
         _OLDER_TIKTOKEN_CL100K: "cl100k",
+        _OLDER_TIKTOKEN_CL100K.replace("{1,3}", ""): "qwen2",
+        BLOOM_PATTERN: "bloom",
         _TIKTOKEN_CL100K.replace("{1,3}+", "{1,3}"): "cl100k_tiktoken",
         _CLIP: "clip",
         _CLIP.replace(r"[\p{L}]", r"\p{L}").replace(r"[\p{N}]", r"\p{N}"): "clip",

@@ -50,7 +50,7 @@ class Split(PreTokenizer):
         """The name of the scanner that does the same, None where there is none."""
         name = scanner_name(self.pattern) if self.is_regex else None
         # With matches kept and nothing else, only patterns that match every byte need no more than their matches.
-        keeps_matches = self.behavior == "removed" and self.invert
+        keeps_matches = self.behavior == "removed" and self.invert and name != "bloom"
         covers = self.behavior == "isolated" and name not in _SPACE_DROPPING
         return name if keeps_matches or covers else None
 

@@ -68,6 +68,12 @@ def deepseek_classes() -> Classes:
 
 
 @functools.cache
+def bloom_classes() -> Classes:
+    """SIGN for what BLOOM's pattern excludes by name, and SPACE."""
+    return _single_bit(" ".join(f"{ord(sign):x}" for sign in "(|).,!?…。，、।۔،"), SIGN, spaces=True)
+
+
+@functools.cache
 def gpt2_digits_classes() -> Classes:
     """`pattern_classes`, where what `Digits` takes for a digit is nothing but that; it knows newer ones."""
     table = pattern_classes().copy()
