@@ -6,12 +6,14 @@ from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
 
-from tokenizer.kernels import scanners_segments
+from tokenizer.kernels import scanners_segments, text_edits
 from tokenizer.pre_tokenizers import patterns
 from tokenizer.pre_tokenizers.pieces import Pieces, PreTokenizer, merged, run_delimiter, run_scanner
 from tokenizer.pre_tokenizers.scanner_patterns import SCANNERS, scanner_name
 from tokenizer.ragged import read_only
+from tokenizer.words import Words
 
 Behavior = Literal["removed", "isolated", "merged_with_previous", "merged_with_next", "contiguous"]
 
@@ -90,19 +92,34 @@ def _failures(literal: npt.NDArray[np.uint8]) -> npt.NDArray[np.int64]:
 
 
 def _run_pattern(pieces: Pieces, pattern: str, behavior: int, invert: bool) -> Pieces:
-    """Cuts every word at a regular expression, one by one."""
+    """Cuts every word at a regular expression, each different one once: most words come again and again."""
     words = pieces.words
-    starts: list[npt.NDArray[np.int64]] = []
-    matches: list[npt.NDArray[np.bool_]] = []
-    counts = np.zeros(words.n_words + 1, np.int64)
-    for k in range(words.n_words):
-        data = words.values[words.starts[k] : words.stops[k]]
-        segments = patterns.find_segments(pattern, data.tobytes().decode())
-        first_bytes = np.append(np.flatnonzero(data & 0xC0 != 0x80), data.size)
-        bounds = np.array([segment[:2] for segment in segments], np.int64).reshape(-1, 2)
-        starts.append(first_bytes[bounds] + words.starts[k])
+    found, which = _distinct(words)
+    bounds = [np.empty((0, 2), np.int64)]
+    matches = [np.empty(0, np.bool_)]
+    offsets = np.zeros(len(found) + 1, np.int64)
+    for k, data in enumerate(found):
+        segments = patterns.find_segments(pattern, data.decode())
+        first_bytes = np.append(np.flatnonzero(np.frombuffer(data, np.uint8) & 0xC0 != 0x80), len(data))
+        bounds.append(first_bytes[np.array([segment[:2] for segment in segments], np.int64).reshape(-1, 2)])
         matches.append(np.array([segment[2] for segment in segments], np.bool_) ^ invert)
-        counts[k + 1] = counts[k] + len(segments)
-    bounds = np.concatenate(starts) if starts else np.empty((0, 2), np.int64)
-    is_match = np.concatenate(matches) if matches else np.empty(0, np.bool_)
-    return merged(pieces, behavior, bounds[:, 0].copy(), bounds[:, 1].copy(), is_match, counts)
+        offsets[k + 1] = offsets[k] + len(segments)
+    n_segments = np.diff(offsets)[which]
+    counts = np.zeros(words.n_words + 1, np.int64)
+    np.cumsum(n_segments, out=counts[1:])
+    # Of each word the segments of the one that is like it, at its own place.
+    chosen = np.repeat(offsets[:-1][which] - counts[:-1], n_segments) + np.arange(counts[-1])
+    places = np.concatenate(bounds)[chosen] + np.repeat(words.starts, n_segments)[:, None]
+    return merged(pieces, behavior, places[:, 0].copy(), places[:, 1].copy(), np.concatenate(matches)[chosen], counts)
+
+
+def _distinct(words: Words) -> tuple[list[bytes], npt.NDArray[np.int64]]:
+    """Returns the different words, and which of them each one is."""
+    n_bytes = int((words.stops - words.starts).sum())
+    values, offsets = np.empty(n_bytes, np.uint8), np.empty(words.n_words + 1, np.int64)
+    text_edits.gather(words.values, words.starts, words.stops, values, offsets)
+    column = pa.LargeBinaryArray.from_buffers(
+        pa.large_binary(), words.n_words, [None, pa.py_buffer(offsets), pa.py_buffer(values)]
+    )
+    encoded = column.dictionary_encode()
+    return encoded.dictionary.to_pylist(), encoded.indices.to_numpy().astype(np.int64)
