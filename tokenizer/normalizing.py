@@ -49,6 +49,11 @@ class NormalizingStage:
         return keeps
 
 
+def _makes_one_space(step: Any) -> bool:
+    # Not compared with one made here: that would have its expression compiled.
+    return isinstance(step, normalizers.Replace) and (step.pattern, step.content, step.is_regex) == (r"\s+", " ", True)
+
+
 def without_idle_steps(normalizer: Any, pre_tokenizer: Any) -> Any:
     """Returns a normalizer that leads to the same pre-tokens in fewer steps, None where none is left.
 
@@ -58,7 +63,7 @@ def without_idle_steps(normalizer: Any, pre_tokenizer: Any) -> Any:
     last = len(steps)
     while last > 0 and isinstance(steps[last - 1], normalizers.Lowercase):
         last -= 1  # which neither makes nor changes white space
-    if last == 0 or steps[last - 1] != normalizers.Replace(r"\s+", " ", is_regex=True):
+    if last == 0 or not _makes_one_space(steps[last - 1]):
         return normalizer
     scanner = None if pre_tokenizer is None else scanner_of(pre_tokenizer)
     if scanner is None or not scanner.drops_spaces:

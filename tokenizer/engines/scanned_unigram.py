@@ -24,7 +24,6 @@ from tokenizer.ragged import Ragged, read_only
 
 _PADDING = 64
 _METASPACE = Metaspace(SPACE, prepend_scheme="always", split=True)
-_ONE_SPACE = (Replace(" {2,}", " ", is_regex=True), Replace(" {2,}", SPACE, is_regex=True))
 _STRIPS = (Strip(left=False, right=True), Strip(left=True, right=True))
 
 
@@ -54,7 +53,7 @@ class ScannedUnigramEngine(StagedEngine):
         steps = list(normalizer.normalizers) if isinstance(normalizer, Sequence) else [normalizer]
         steps = [step for step in steps if step is not None]
         splits = pre_tokenizer == PreTokenizers((WhitespaceSplit(), _METASPACE))
-        one_space = bool(steps) and steps[-1] in (_ONE_SPACE[:1] if splits else _ONE_SPACE)
+        one_space = bool(steps) and _makes_one_space(steps[-1], " " if splits else f" {SPACE}")
         steps = steps[:-1] if one_space else steps
         strips = bool(steps) and steps[-1] in _STRIPS
         steps = steps[:-1] if strips else steps
@@ -134,6 +133,12 @@ class ScannedUnigramEngine(StagedEngine):
         """Returns kernel, fused components, stages beside it."""
         parts = [*([self._normalizer] if self._normalizer is not None else []), self._pre_tokenizer]
         return "scanned_unigram.encode", [*(type(part).__name__ for part in parts), "Unigram"], []
+
+
+def _makes_one_space(step: Any, contents: str) -> bool:
+    """Whether a normalizer puts one of some characters in place of several spaces."""
+    is_run = isinstance(step, Replace) and step.is_regex and step.pattern == " {2,}"
+    return is_run and len(step.content) == 1 and step.content in contents
 
 
 def _gathered(values: npt.NDArray[Any], starts: npt.NDArray[np.int64], stops: npt.NDArray[np.int64]) -> Ragged:

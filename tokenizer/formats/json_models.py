@@ -5,6 +5,8 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+import numpy as np
+
 from tokenizer.formats.json_node import Node
 from tokenizer.formats.json_vocabulary import Pieces
 from tokenizer.models import BPE, Unigram, WordLevel, WordPiece
@@ -105,11 +107,18 @@ def _merges(node: Node) -> Sequence[Any]:
 
 
 def _read_unigram(node: Node, byte_level: bool) -> Unigram:
+    vocab = _pieces(node.child("vocab"))
+    piece_types = _optional(node.child("piece_types", None), _integers)
+    if piece_types is not None:
+        # Those of sentencepiece are of single precision; no text may be read as the very number, but all as one that is
+        # rounded to it.
+        scores = np.array([score for _, score in vocab], np.float32).astype(np.float64).tolist()
+        vocab = [(piece, score) for (piece, _), score in zip(vocab, scores, strict=True)]
     return Unigram(
-        _pieces(node.child("vocab")),
+        vocab,
         unk_id=_optional(node.child("unk_id", None), Node.integer),
         byte_fallback=node.child("byte_fallback", False).flag(),
-        piece_types=_optional(node.child("piece_types", None), _integers),
+        piece_types=piece_types,
     )
 
 

@@ -79,3 +79,8 @@ def float_text(value: float) -> str:
                 if read_float(text) == value:
                     return text
     return shortest
+
+
+def written(value: float) -> float:
+    """Returns the number that is read where a value has been written: almost always the value."""
+    return read_float(float_text(value))

@@ -23,13 +23,13 @@ from tokenizer.kernels.scanners_parts import SPACE, is_ideograph, run_end
 from tokenizer.kernels.sentencepiece_rows import has_unknown
 from tokenizer.kernels.unigram import emit_path, turn_path, width
 from tokenizer.kernels.unigram_automaton import (
-    FALLBACK_SHIFT,
-    IS_PIECE,
-    LABEL_MASK,
-    LENGTH_SHIFT,
+    ROOT,
     SCORE_SHIFT,
-    STATE_BASE_SHIFT,
-    STATE_MASK,
+    advance,
+    longest_piece,
+    piece_bytes,
+    root_base,
+    shorter_piece,
 )
 from tokenizer.kernels.utf8 import next_character, write_utf8
 from tokenizer.kernels.word_cache import (
@@ -65,11 +65,8 @@ _FIRST, _LAST = np.uint8(0xE1), np.uint8(0xEF)
 """First bytes of characters of three bytes, but those of the scripts of India, which have spaces."""
 _DONE, _NO_ROOM, _FAILED, _NOT_CUT = 0, 1, 2, 3
 
-# States and places as uint64: so that no index can be taken for one from the end.
-_LABEL_MASK, _STATE_MASK, _IS_PIECE = np.uint64(LABEL_MASK), np.uint64(STATE_MASK), np.uint64(IS_PIECE)
-_BASE_SHIFT, _FALLBACK_SHIFT = np.uint64(STATE_BASE_SHIFT), np.uint64(FALLBACK_SHIFT)
-_LENGTH_SHIFT, _SCORE_SHIFT = np.uint64(LENGTH_SHIFT), np.uint64(SCORE_SHIFT)
-_ROOT, _ONE, _TWO = np.uint64(0), np.uint64(1), np.uint64(2)
+_SCORE_SHIFT = np.uint64(SCORE_SHIFT)
+_ONE, _TWO = np.uint64(1), np.uint64(2)
 
 
 @kernel_part
@@ -84,36 +81,20 @@ def _find_path(word, w, model, scratch):
     scores, pieces, starts, seconds = scratch.scores, scratch.pieces, scratch.starts, scratch.seconds
     states, piece_scores = model.states, model.unigram.scores
     unk_score = model.unigram.unk_score
-    root_base = np.uint64(states[0]) >> _BASE_SHIFT
     scores[0] = 0.0
-    base = root_base
-    state = np.uint64(0)
+    base = root_base(states)
+    state = ROOT
     i = np.int64(0)
     while i < w:
         stop = i + width(word[i])
         for q in range(i, stop):
-            byte = np.uint64(word[q])
-            while True:
-                place = base ^ byte
-                unit = np.uint64(states[place << _ONE])
-                if unit & _LABEL_MASK == byte:
-                    state = place
-                    base = (unit >> _BASE_SHIFT) & _STATE_MASK
-                    break
-                if state == _ROOT:
-                    break
-                state = (np.uint64(states[state << _ONE]) >> _FALLBACK_SHIFT) & _STATE_MASK
-                base = (np.uint64(states[state << _ONE]) >> _BASE_SHIFT) & _STATE_MASK
+            state, base = advance(states, state, base, np.uint64(word[q]))
         best, second = -np.inf, -np.inf
         start, piece = i, np.int64(-1)
         length = np.int64(0)
-        end_state = state
-        more = np.uint64(states[(end_state << _ONE) | _ONE])
-        if more & _IS_PIECE == _ROOT:
-            end_state = more & _STATE_MASK
-            more = np.uint64(states[(end_state << _ONE) | _ONE])
-        while end_state != _ROOT:
-            length = np.int64(np.uint64(states[end_state << _ONE]) >> _LENGTH_SHIFT)
+        end_state, more = longest_piece(states, state)
+        while end_state != ROOT:
+            length = piece_bytes(states, end_state)
             candidate_piece = np.int64(more >> _SCORE_SHIFT)
             candidate = piece_scores[np.uint64(candidate_piece)] + scores[stop - length]
             better = candidate > best
@@ -121,8 +102,7 @@ def _find_path(word, w, model, scratch):
             best = candidate if better else best
             start = stop - length if better else start
             piece = candidate_piece if better else piece
-            end_state = more & _STATE_MASK
-            more = np.uint64(states[(end_state << _ONE) | _ONE])
+            end_state, more = shorter_piece(states, more)
         if length != stop - i:
             # The shortest piece is not the character alone: it may be unknown.
             candidate = unk_score + scores[i]

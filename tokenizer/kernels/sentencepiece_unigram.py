@@ -21,20 +21,16 @@ from tokenizer.kernels.sentencepiece_cache import LONGEST_CACHED
 from tokenizer.kernels.sentencepiece_sums import SUM_UNIT, catch_up, cost_of, exactly
 from tokenizer.kernels.unigram import REBASE_BELOW, emit_path, find_best_path, turn_path, width
 from tokenizer.kernels.unigram_automaton import (
-    FALLBACK_SHIFT,
-    IS_PIECE,
-    LABEL_MASK,
-    LENGTH_SHIFT,
+    ROOT,
     SCORE_SHIFT,
-    STATE_BASE_SHIFT,
-    STATE_MASK,
+    advance,
+    longest_piece,
+    piece_bytes,
+    root_base,
+    shorter_piece,
 )
 
-# States and places as uint64: so that no index can be taken for one from the end.
-_LABEL_MASK, _STATE_MASK, _IS_PIECE = np.uint64(LABEL_MASK), np.uint64(STATE_MASK), np.uint64(IS_PIECE)
-_BASE_SHIFT, _FALLBACK_SHIFT = np.uint64(STATE_BASE_SHIFT), np.uint64(FALLBACK_SHIFT)
-_LENGTH_SHIFT, _SCORE_SHIFT = np.uint64(LENGTH_SHIFT), np.uint64(SCORE_SHIFT)
-_ROOT, _ONE = np.uint64(0), np.uint64(1)
+_SCORE_SHIFT = np.uint64(SCORE_SHIFT)
 
 _REBASE_BELOW = np.float32(REBASE_BELOW)
 LONGEST_EXACT = 4 * LONGEST_CACHED
@@ -54,47 +50,30 @@ def _find_exact_path(word, w, model, scratch):
     ends = scratch.ends
     states = model.states
     unk_score = model.unigram.unk_score
-    root_base = np.uint64(states[0]) >> _BASE_SHIFT
     scores[0] = 0.0
     largest = 0.0
     n_chars = 0
-    base = root_base
-    state = np.uint64(0)
+    base = root_base(states)
+    state = ROOT
     i = np.int64(0)
     while i < w:
         n_chars += 1
         stop = i + width(word[i])
         for q in range(i, stop):
-            byte = np.uint64(word[q])
-            while True:
-                place = base ^ byte
-                unit = np.uint64(states[place << _ONE])
-                if unit & _LABEL_MASK == byte:
-                    state = place
-                    base = (unit >> _BASE_SHIFT) & _STATE_MASK
-                    break
-                if state == _ROOT:
-                    break
-                state = (np.uint64(states[state << _ONE]) >> _FALLBACK_SHIFT) & _STATE_MASK
-                base = (np.uint64(states[state << _ONE]) >> _BASE_SHIFT) & _STATE_MASK
+            state, base = advance(states, state, base, np.uint64(word[q]))
         best, second = -np.inf, -np.inf
-        start, best_state = i, _ROOT
+        start, best_state = i, ROOT
         length = np.int64(0)
-        end_state = state
-        more = np.uint64(states[(end_state << _ONE) | _ONE])
-        if more & _IS_PIECE == _ROOT:
-            end_state = more & _STATE_MASK
-            more = np.uint64(states[(end_state << _ONE) | _ONE])
-        while end_state != _ROOT:
-            length = np.int64(np.uint64(states[end_state << _ONE]) >> _LENGTH_SHIFT)
+        end_state, more = longest_piece(states, state)
+        while end_state != ROOT:
+            length = piece_bytes(states, end_state)
             candidate = float_of_bits(more >> _SCORE_SHIFT) + scores[stop - length]
             better = candidate > best
             second = max(second, best if better else candidate)
             best = candidate if better else best
             start = stop - length if better else start
             best_state = end_state if better else best_state
-            end_state = more & _STATE_MASK
-            more = np.uint64(states[(end_state << _ONE) | _ONE])
+            end_state, more = shorter_piece(states, more)
         if length != stop - i:
             # The shortest piece is not the character alone: it may be unknown.
             candidate = unk_score + scores[i]
@@ -102,7 +81,7 @@ def _find_exact_path(word, w, model, scratch):
             second = max(second, best if better else candidate)
             best = candidate if better else best
             start = i if better else start
-            best_state = _ROOT if better else best_state
+            best_state = ROOT if better else best_state
         scores[stop] = best
         seconds[stop] = second
         starts[stop] = start
@@ -114,7 +93,7 @@ def _find_exact_path(word, w, model, scratch):
     while stop > 0:
         gap = min(gap, scores[stop] - seconds[stop])
         state = np.uint64(ends[stop])
-        pieces[stop] = model.pieces[state] if state != _ROOT else np.int32(model.unigram.unk_id)
+        pieces[stop] = model.pieces[state] if state != ROOT else np.int32(model.unigram.unk_id)
         stop = starts[stop]
     # Half as much as the argument allows. A unit in the last place of x is at most |x| / 2^23.
     safe = min(gap * 4194304.0 / n_chars, -REBASE_BELOW) - largest - 1.0

@@ -29,6 +29,57 @@ def child(states, state, byte):
     return place if (states[2 * place] & LABEL_MASK) == byte else np.int64(0)
 
 
+# A walk through a text has states and places as uint64: so that no index can be taken for one from the end.
+_LABEL_MASK, _STATE_MASK, _IS_PIECE = np.uint64(LABEL_MASK), np.uint64(STATE_MASK), np.uint64(IS_PIECE)
+_BASE_SHIFT, _FALLBACK_SHIFT = np.uint64(STATE_BASE_SHIFT), np.uint64(FALLBACK_SHIFT)
+_LENGTH_SHIFT = np.uint64(LENGTH_SHIFT)
+_ONE = np.uint64(1)
+ROOT = np.uint64(0)
+
+
+@kernel_part
+def root_base(states):
+    """Returns the base of the root, where a walk begins."""
+    return np.uint64(states[0]) >> _BASE_SHIFT
+
+
+@kernel_part
+def advance(states, state, base, byte):
+    """Returns the state after one more byte, uint64, and its base; `base` is that of `state`."""
+    while True:
+        place = base ^ byte
+        unit = np.uint64(states[place << _ONE])
+        if unit & _LABEL_MASK == byte:
+            return place, (unit >> _BASE_SHIFT) & _STATE_MASK
+        if state == ROOT:
+            return state, base
+        state = (np.uint64(states[state << _ONE]) >> _FALLBACK_SHIFT) & _STATE_MASK
+        base = (np.uint64(states[state << _ONE]) >> _BASE_SHIFT) & _STATE_MASK
+
+
+@kernel_part
+def longest_piece(states, state):
+    """Returns the longest piece that ends in a state, as a state, ROOT for none, and the second number of that."""
+    more = np.uint64(states[(state << _ONE) | _ONE])
+    if more & _IS_PIECE == ROOT:
+        state = more & _STATE_MASK
+        more = np.uint64(states[(state << _ONE) | _ONE])
+    return state, more
+
+
+@kernel_part
+def shorter_piece(states, more):
+    """As `longest_piece`, for the next shorter one."""
+    state = more & _STATE_MASK
+    return state, np.uint64(states[(state << _ONE) | _ONE])
+
+
+@kernel_part
+def piece_bytes(states, state):
+    """Returns the bytes of the piece that a state is."""
+    return np.int64(np.uint64(states[state << _ONE]) >> _LENGTH_SHIFT)
+
+
 @kernel
 def build_automaton(units, root_base, score_bits, longest, owners, depths, order, states, pieces):
     """Fills the automaton of a trie.

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import pyarrow as pa
 
+from tokenizer.formats.json_numbers import written
 from tokenizer.kernels import unigram_training_suffixes as kernels
 from tokenizer.models.unigram import PieceType, Unigram
 from tokenizer.trainers.base import (
@@ -336,7 +337,8 @@ class UnigramTrainer(Trainer[Unigram]):
                 types.append(special[token_id][1])
             else:
                 negative, piece = next(ordered)
-                vocab.append((piece, -negative))
+                # So that the model is the one that its file holds.
+                vocab.append((piece, written(-negative)))
                 types.append(PieceType.NORMAL)
         return Unigram(vocab, self.unk_id, self.byte_fallback, tuple(types))
 
