@@ -120,3 +120,12 @@ def test_ids_and_counts_are_those_of_the_steps(name: str, model: Unigram, texts:
     for _ in range(2):
         assert counted(tok, column) == expected
         assert tok.encode_arrow(column).to_pylist() == expected[0]
+
+
+def test_a_map_to_long_texts_is_left_to_the_steps() -> None:
+    # A small file may have every character become megabytes.
+    long = charsmaps.build({b"a": "x" * 100_000, b"b": "y"})
+    model = Unigram([("<unk>", 0.0), ("▁", -1.0), ("x", -2.0)], 0)
+    tok = Tokenizer(model=model, normalizer=Sequence((Precompiled(long), ONE_SPACE)), pre_tokenizer=ALWAYS)
+    assert "scanned" not in str(tok.explain())
+    assert tok.encode_arrow(["b a"]).to_pylist() == [tok.encode("b a").ids]

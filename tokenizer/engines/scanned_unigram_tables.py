@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the kernel of `engines.scanned_unigram` knows of a normalizer, a pre-tokenizer and a Unigram model."""
 
+import math
 from typing import NamedTuple
 
 import numpy as np
@@ -179,7 +180,11 @@ def _white_space(
     pool = charsmap.pool.tobytes() + b"\0"
     for code_point in np.flatnonzero(charsmap.places).tolist():
         start = int(charsmap.places[code_point]) - 1
-        encoded = pool[start : pool.index(0, start)]
+        stop = pool.find(0, start, start + 4 * _MAX_GROWTH + 1)
+        if stop < 0:
+            # Too much to be read for every character that may become it.
+            return separates, irregular, images, math.inf
+        encoded = pool[start:stop]
         text = encoded.decode()
         is_white = len(text) == 1 and bool(white[ord(text)])
         separates[code_point] = is_white and (splits_at_white_space or text == " ")

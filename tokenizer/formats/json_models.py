@@ -112,7 +112,8 @@ def _read_unigram(node: Node, byte_level: bool) -> Unigram:
     if piece_types is not None:
         # Those of sentencepiece are of single precision; no text may be read as the very number, but all as one that is
         # rounded to it.
-        scores = np.array([score for _, score in vocab], np.float32).astype(np.float64).tolist()
+        with np.errstate(over="ignore"):  # what is too large is refused below
+            scores = np.array([score for _, score in vocab]).astype(np.float32).astype(np.float64).tolist()
         vocab = [(piece, score) for (piece, _), score in zip(vocab, scores, strict=True)]
     return Unigram(
         vocab,
