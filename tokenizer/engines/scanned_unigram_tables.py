@@ -10,9 +10,10 @@ import numpy.typing as npt
 from tokenizer import unicode_tables
 from tokenizer.engines.sentencepiece_tables import MAX_STATES
 from tokenizer.kernels import precompiled, unigram_automaton
-from tokenizer.kernels import scanned_unigram as kernels
+from tokenizer.kernels import scanned_unigram_words as kernels
 from tokenizer.kernels.caches import CacheArrays, CounterArrays
 from tokenizer.kernels.classes import N_CODE_POINTS
+from tokenizer.kernels.scanned_unigram_parts import MIN_GAP
 from tokenizer.kernels.scanners_parts import IDEOGRAPHS, SPACE
 from tokenizer.models import Unigram
 from tokenizer.models.unigram import SPACE as SPACE_MARK
@@ -154,7 +155,7 @@ def word_tables(
         neighbours=read_only(neighbours),
         apart=read_only(apart),
         # n sums of at most n scores each are off by n * n * largest * 2^-53.
-        longest_cut=int(min((kernels.MIN_GAP / 4 / largest * 2.0**53) ** 0.5, 1 << 30)),
+        longest_cut=int(min((MIN_GAP / 4 / largest * 2.0**53) ** 0.5, 1 << 30)),
         growth=growth,
         ends_in_space=ends_in_space,
     )

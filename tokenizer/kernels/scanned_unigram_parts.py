@@ -1,0 +1,218 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The ids of one part of a word for `scanned_unigram`: from tables of characters and hot words, cache, or model."""
+
+import numpy as np
+
+from tokenizer.kernels.bpe_characters import END_ROWS, MAY_CROSS
+from tokenizer.kernels.compiling import kernel_part
+from tokenizer.kernels.hot_words import LONGEST_HOT, emit_hot_key, remember_hot_key
+from tokenizer.kernels.scanned_unigram_words import FIRST, FOLLOWED, LAST, are_neighbours, normalized
+from tokenizer.kernels.scanners_parts import SPACE
+from tokenizer.kernels.sentencepiece_rows import has_unknown
+from tokenizer.kernels.unigram import emit_path, turn_path, width
+from tokenizer.kernels.unigram_automaton import (
+    ROOT,
+    SCORE_SHIFT,
+    advance,
+    longest_piece,
+    piece_bytes,
+    root_base,
+    shorter_piece,
+)
+from tokenizer.kernels.utf8 import next_character
+from tokenizer.kernels.word_cache import CACHE_MISSES, emit_cached, emit_short_key, is_too_small, remember
+from tokenizer.kernels.word_encoding import key_of
+from tokenizer.kernels.word_table import SHORT_WORD_BYTES, find, short_key
+
+MIN_GAP = 2.0**-12
+DONE, NO_ROOM, FAILED, NOT_CUT = 0, 1, 2, 3
+"""What became of a part: its ids are written; the cache must grow first; its row is irregular; rounding may decide."""
+
+_MARK = 0xFF
+"""A byte that no text has. Behind a part that is not the first of its word it makes another key of it."""
+_SCORE_SHIFT = np.uint64(SCORE_SHIFT)
+
+
+@kernel_part
+def find_path(word, w, model, scratch):
+    """Finds the best path as `unigram.find_best_path` does, in one walk over an automaton.
+
+    Place by place the best of all pieces that end there is chosen, of equal ones the longest.
+
+    Returns:
+      By how much it is better than any other at the least, at the places it passes.
+    """
+    scores, pieces, starts, seconds = scratch.scores, scratch.pieces, scratch.starts, scratch.seconds
+    states, piece_scores = model.states, model.unigram.scores
+    unk_score = model.unigram.unk_score
+    scores[0] = 0.0
+    base = root_base(states)
+    state = ROOT
+    i = np.int64(0)
+    while i < w:
+        stop = i + width(word[i])
+        for q in range(i, stop):
+            state, base = advance(states, state, base, np.uint64(word[q]))
+        best, second = -np.inf, -np.inf
+        start, piece = i, np.int64(-1)
+        length = np.int64(0)
+        end_state, more = longest_piece(states, state)
+        while end_state != ROOT:
+            length = piece_bytes(states, end_state)
+            candidate_piece = np.int64(more >> _SCORE_SHIFT)
+            candidate = piece_scores[np.uint64(candidate_piece)] + scores[stop - length]
+            better = candidate > best
+            second = max(second, best if better else candidate)
+            best = candidate if better else best
+            start = stop - length if better else start
+            piece = candidate_piece if better else piece
+            end_state, more = shorter_piece(states, more)
+        if length != stop - i:
+            # The shortest piece is not the character alone: it may be unknown.
+            candidate = unk_score + scores[i]
+            better = candidate > best
+            second = max(second, best if better else candidate)
+            best = candidate if better else best
+            start = i if better else start
+            piece = np.int64(model.unigram.unk_id) if better else piece
+        scores[stop] = best
+        seconds[stop] = second
+        starts[stop] = start
+        pieces[stop] = piece
+        i = stop
+    gap = np.inf
+    stop = np.int64(w)
+    while stop > 0:
+        gap = min(gap, scores[stop] - seconds[stop])
+        stop = starts[stop]
+    return gap
+
+
+@kernel_part
+def fused(out, word_first, before, o, unk_id):
+    """Drops the unknown token at `before` where it follows another one of its word; returns the new o."""
+    if before == word_first or o == before or out[before] != unk_id or out[before - 1] != unk_id:
+        return o
+    for q in range(before, o - 1):
+        out[q] = out[q + 1]
+    return o - 1
+
+
+@kernel_part
+def emit_characters(data, at, limit, end, is_inner, word_first, tables, unk_id, characters, out, o):
+    """Appends the ids of the characters that the part of a word at `at` begins with, which do not begin at `limit`.
+
+    Goes on as long as they are known to be parts of their own, as `bpe_characters.emit_characters` does. `word_first`
+    is where the ids of their word begin; `end` is that of the row.
+    """
+    if at == end:
+        return at, o
+    code_point, after = next_character(data, at)
+    while at < limit and FIRST <= data[at] <= LAST:
+        row = code_point + (0 if is_inner else END_ROWS)
+        n = np.int64(characters[row, 0])
+        if n == 0:
+            break
+        following, beyond = code_point, after
+        if after < end:
+            following, beyond = next_character(data, after)
+            right = np.int64(tables.images[following])
+            if tables.classes[following] & SPACE != 0:
+                limit = after
+            elif right == 0:
+                break
+            elif n >= MAY_CROSS:
+                left = np.int64(tables.images[code_point])
+                if are_neighbours(left, right, tables.together, tables.neighbours):
+                    break
+        else:
+            limit = after
+        out[o] = characters[row, 1]
+        out[o + 1] = characters[row, 2]
+        out[o + 2] = characters[row, 3]
+        o = fused(out, word_first, o, o + (n & (MAY_CROSS - 1)), unk_id)
+        at, code_point, after = after, following, beyond
+        is_inner = True
+    return at, o
+
+
+@kernel_part
+def _remember_character(data, at, w, is_inner, tables, characters, out, before, o):
+    """Keeps the ids `out[before:o]` of the part `data[at:at + w]` if it is a character for the table."""
+    if w != 3 or not FIRST <= data[at] <= LAST or o - before >= MAY_CROSS:
+        return
+    code_point, _ = next_character(data, at)
+    if tables.images[code_point] == 0:
+        return
+    row = code_point + (0 if is_inner else END_ROWS)
+    n = o - before
+    for q in range(n):
+        characters[row, 1 + q] = out[before + q]
+    characters[row, 0] = n | (MAY_CROSS if tables.classes[code_point] & FOLLOWED else 0)
+
+
+@kernel_part
+def _marked(data, at, w, is_inner):
+    """Returns the key of a part of at most 15 bytes, and its bytes, mark included."""
+    k0, k1 = short_key(data, at, w)
+    mark = np.uint64(_MARK if is_inner else 0)
+    if w < 8:
+        k0 |= mark << np.uint64(8 * w)
+    else:
+        k1 |= mark << np.uint64(8 * w - 64)
+    return k0, k1, w + np.int64(is_inner)
+
+
+@kernel_part
+def emit_known(hot, slots, slot_mask, ids, data, at, w, is_inner, out, o):
+    """Appends the ids of the part `data[at:at + w]` if it is short, cached, and has no unknown token.
+
+    `data` is readable for 16 bytes after `at`. Returns `(o, True)`, or `(o before, False)`.
+    """
+    if w >= SHORT_WORD_BYTES:
+        return o, False
+    k0, k1, n = _marked(data, at, w, is_inner)
+    if n <= LONGEST_HOT:
+        o, is_done = emit_hot_key(hot, k0, n, out, o)
+        if is_done:
+            return o, True
+    before = o
+    o, is_done = emit_short_key(slots, slot_mask, ids, k0, k1, n, out, o)
+    if is_done and n <= LONGEST_HOT:
+        remember_hot_key(hot, k0, n, out, before, o)
+    return o, is_done
+
+
+@kernel_part
+def encode_part(data, at, w, is_inner, tables, model, scratch, work, o):
+    """Appends the ids of the part `data[at:at + w]`, from the cache or from the model; returns `(o, what became)`."""
+    cache, out, part = work.cache, work.out, work.part
+    if w < SHORT_WORD_BYTES and at + SHORT_WORD_BYTES <= data.size:
+        k0, k1, n_key = _marked(data, at, w, is_inner)
+    else:
+        for q in range(w):
+            part[q] = data[at + q]
+        part[w] = _MARK
+        n_key = w + np.int64(is_inner)
+        k0, k1 = key_of(part, 0, n_key)
+    # Of short ones only the key is looked at.
+    j, found = find(cache.slots, cache.words, part, 0, n_key, k0, k1)
+    if found:
+        o, _ = emit_cached(cache.slots, cache.ids, j, out, o)
+        return o, DONE
+    if is_too_small(cache):
+        return o, NO_ROOM
+    n = normalized(data, at, w, not is_inner, tables, work)
+    if n < 0:
+        return o, FAILED
+    before = o
+    gap = find_path(work.text, n, model, scratch)
+    if is_inner and gap <= MIN_GAP:
+        return o, NOT_CUT
+    turn_path(n, scratch)
+    o, _ = emit_path(work.text, n, model.unigram, scratch, out, o, scratch.ends)
+    is_unknown = has_unknown(out, before, o, np.int32(model.unigram.unk_id))
+    remember(cache, j, part, 0, n_key, k0, k1, out, before, o, is_unknown)
+    cache.state[CACHE_MISSES] += 1
+    _remember_character(data, at, w, is_inner, tables, cache.characters, out, before, o)
+    return o, DONE

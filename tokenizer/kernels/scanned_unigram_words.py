@@ -1,0 +1,174 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What `scanned_unigram` sees of a row: words between white space, the parts they are cut into, what each becomes."""
+
+import numpy as np
+
+from tokenizer.kernels.compiling import kernel, kernel_part
+from tokenizer.kernels.precompiled import normalize
+from tokenizer.kernels.scanners_parts import SPACE, is_ideograph
+from tokenizer.kernels.utf8 import next_character, write_utf8
+
+IRREGULAR, JOINS, FOLLOWED = 1, 2, 8
+"""Beside SPACE, what `classes` say of characters: rows with one are irregular; it is in a grapheme with the character
+before it; what it becomes stands in front of another character in some piece."""
+
+NEIGHBOUR_BITS = 20
+FIRST, LAST = np.uint8(0xE1), np.uint8(0xEF)
+"""First bytes of characters of three bytes, but those of the scripts of India, which have spaces."""
+
+_MIX_1 = np.uint64(0x9E3779B97F4A7C15)
+_MIX_2 = np.uint64(0xC2B2AE3D27D4EB4F)
+_ONE = np.uint64(1)
+
+
+@kernel_part
+def word_end(data, i, end, classes):
+    """Returns where the word at i ends."""
+    while i < end:
+        b = data[i]
+        if b < 128:
+            if classes[b] & SPACE:
+                break
+            i += 1
+        elif is_ideograph(data, i):
+            i += 3
+        else:
+            code_point, after = next_character(data, i)
+            if classes[code_point] & SPACE:
+                break
+            i = after
+    return i
+
+
+@kernel_part
+def ends_word(data, i, end, classes):
+    """Whether a word ends at i."""
+    if i == end:
+        return True
+    code_point, _ = next_character(data, i)
+    return classes[code_point] & SPACE != 0
+
+
+@kernel_part
+def put_space(text):
+    """Writes a "▁" to the beginning of `text`; returns where it ends."""
+    text[0], text[1], text[2] = 0xE2, 0x96, 0x81
+    return np.int64(3)
+
+
+@kernel_part
+def normalized(data, at, w, is_first, tables, work):
+    """Normalizes `data[at:at + w]`, a part, into `work.text`; returns its bytes, or -1 where a row is irregular."""
+    text, classes = work.text, tables.classes
+    begin = put_space(text) if is_first else np.int64(0)
+    n = begin
+    is_simple = True
+    i = at
+    while i < at + w:
+        code_point, after = next_character(data, i)
+        kind = classes[code_point]
+        if kind & IRREGULAR or (i == at and kind & JOINS):
+            return np.int64(-1)
+        image = np.int64(tables.images[code_point])
+        is_simple = is_simple and image != 0
+        if is_simple:
+            n = write_utf8(image, text, n)
+        i = after
+    if is_simple:
+        return n
+    n = begin
+    if not tables.has_map:
+        for q in range(w):
+            text[n + q] = data[at + q]
+        return n + w
+    span = work.span
+    span[0], span[1] = at, at + w
+    _, n_bytes = normalize(data, span, tables.charsmap, False, text, work.text_span)
+    if n_bytes == 0 or n_bytes > w * tables.growth:
+        return np.int64(-1)
+    normalize(data, span, tables.charsmap, True, text[n:], work.text_span)
+    i = n
+    n += n_bytes
+    while i < n:
+        code_point, i = next_character(text, i)
+        if classes[code_point] & (SPACE | IRREGULAR):
+            return np.int64(-1)
+    return n
+
+
+@kernel_part
+def _pair_bit(before, after):
+    return ((np.uint64(before) * _MIX_1 ^ np.uint64(after)) * _MIX_2) >> np.uint64(64 - NEIGHBOUR_BITS)
+
+
+@kernel
+def find_neighbours(points, is_first, together, neighbours, followed):
+    """Notes which characters are neighbours in a piece.
+
+    Args:
+      points: int32[n], the code points of all pieces; is_first: bool[n], where pieces begin.
+      together: bool[128 * 128], set for two of ASCII, `before << 7 | after`.
+      neighbours: uint64[2**NEIGHBOUR_BITS / 64], zeros, set for others.
+      followed: bool[0x110000], False; set for characters in front of another one.
+    """
+    for q in range(1, points.size):
+        before, after = np.int64(points[q - 1]), np.int64(points[q])
+        if is_first[q]:
+            continue
+        followed[before] = True
+        if before | after < 0x80:
+            together[before << 7 | after] = True
+        else:
+            bit = _pair_bit(before, after)
+            neighbours[bit >> np.uint64(6)] |= _ONE << (bit & np.uint64(63))
+
+
+@kernel_part
+def are_neighbours(before, after, together, neighbours):
+    """Whether some piece may have two characters beside each other; letters always may."""
+    if before | after < 0x80:
+        return together[before << 7 | after]
+    bit = _pair_bit(before, after)
+    return (neighbours[bit >> np.uint64(6)] >> (bit & np.uint64(63))) & _ONE != np.uint64(0)
+
+
+@kernel
+def set_apart(images, together, neighbours, apart):
+    """Fills bool[128 * 128]: whether words are cut between two characters of ASCII, `before << 7 | here`."""
+    for before in range(128):
+        for here in range(128):
+            left, right = np.int64(images[before]), np.int64(images[here])
+            are_letters = 0x61 <= before | 0x20 <= 0x7A and 0x61 <= here | 0x20 <= 0x7A
+            is_place = left != 0 and right != 0 and not are_letters
+            apart[before << 7 | here] = is_place and not are_neighbours(left, right, together, neighbours)
+
+
+@kernel_part
+def part_end(data, at, end, tables):
+    """Returns where the part of a word at `at` ends, `end` being that of the row.
+
+    Words are cut between two characters of ASCII, and beside characters of three bytes and more: others stand in words
+    that come back whole.
+    """
+    lead = data[at]
+    code_point, q = next_character(data, at)
+    before = np.int64(tables.images[code_point])
+    while q < end:
+        next_lead = data[q]
+        code_point, after = next_character(data, q)
+        if tables.classes[code_point] & SPACE:
+            break
+        image = np.int64(tables.images[code_point])
+        if (lead | next_lead) < 0x80:
+            if tables.apart[np.int64(lead) << 7 | np.int64(next_lead)]:
+                break
+        elif (
+            max(lead, next_lead) >= FIRST
+            and before != 0
+            and image != 0
+            and not are_neighbours(before, image, tables.together, tables.neighbours)
+        ):
+            break
+        lead, before = next_lead, image
+        q = after
+    return q
