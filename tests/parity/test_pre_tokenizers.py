@@ -223,6 +223,19 @@ def test_openais_clip_pattern(text: str) -> None:
     assert scan("clip_openai", text) == regex.findall(OPENAI_CLIP_PATTERN, text, regex.IGNORECASE)
 
 
+@pytest.mark.slow
+def test_openais_clip_pattern_on_every_code_point() -> None:
+    find = regex.compile(OPENAI_CLIP_PATTERN, regex.IGNORECASE).findall
+    classes = tables.pattern_classes()
+    newer = [(regex.compile(rf"\p{{{name}}}").match, bit) for name, bit in (("L", LETTER), ("N", NUMBER))]
+    asked = [
+        c for c in strategies.CODE_POINTS if all(bool(match(c)) == bool(classes[ord(c)] & bit) for match, bit in newer)
+    ]
+    for context in ("{c} ", "a{c}b", "1{c}."):
+        text = "".join(context.replace("{c}", c) for c in asked)
+        assert scan("clip_openai", text) == find(text)
+
+
 # --- components
 
 

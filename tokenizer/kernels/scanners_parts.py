@@ -20,8 +20,8 @@ IDEOGRAPHS = slice(0x4E00, 0x9F80)
 _FIRST_IDEOGRAPHS, _PAST_IDEOGRAPHS = 0xE4B8, 0xE9BE
 """First two bytes of IDEOGRAPHS, code points of the same class in every table."""
 _WHITE_LEADS = np.zeros(256, np.bool_)
-_WHITE_LEADS[[*range(0x80), 0xC2, 0xE1, 0xE2, 0xE3]] = True
-"""Bytes that white space may begin with."""
+_WHITE_LEADS[[*range(0x80), 0xC2, 0xCD, 0xE1, 0xE2, 0xE3]] = True
+"""Bytes that white space may begin with, and what `clip_openai_classes` takes for it."""
 _CASE_BITS = np.uint64(0x2020202020202020)
 _EIGHT_BLANKS = _CASE_BITS
 # Summands that carry into the high bit of every byte that is at least `a`, past `z`.

@@ -34,6 +34,7 @@ class Scanner:
 def _all() -> dict[str, Scanner]:
     classes = {
         "bloom": tables.bloom_classes,
+        "clip_openai": tables.clip_openai_classes,
         "deepseek": tables.deepseek_classes,
         "gpt2_digits": tables.gpt2_digits_classes,
         "unicode_words": tables.word_classes,

@@ -55,6 +55,17 @@ def pattern_classes() -> Classes:
 
 
 @functools.cache
+def clip_openai_classes() -> Classes:
+    """`pattern_classes` for OpenAI's CLIP code, where case is ignored: U+0345, a mark, may be an iota.
+
+    So it is neither a letter nor what is none, and dropped like white space.
+    """
+    table = pattern_classes().copy()
+    table[0x345] = SPACE
+    return read_only(table)
+
+
+@functools.cache
 def deepseek_classes() -> Classes:
     """`pattern_classes` for DeepSeek: what it isolates is BLOCK, and UPPER (words) or LOWER (signs) there only."""
     table = pattern_classes() & np.uint8(255 - UPPER - LOWER)
