@@ -13,6 +13,7 @@ from tokenizer.added_tokens import AddedToken, AddedTokenMatcher, Segments, Spec
 from tokenizer.aligned import AlignedText
 from tokenizer.counting import Tally
 from tokenizer.engines.base import AlignedToken, WordCachePool
+from tokenizer.engines.sentencepiece import LikeSentencePieceEngine
 from tokenizer.engines.staged import StagedEngine, whole_rows
 from tokenizer.models import BPE, Unigram
 from tokenizer.normalizers import SentencePieceNormalizer
@@ -84,8 +85,11 @@ class EncodePlan:
         parts = np.arange(of_row.size) - np.repeat(np.cumsum(n_parts) - n_parts, n_parts)
         added = tokens if tokens.size else np.full(segments.n_rows, -1, np.int32)
         engine = self._engine
-        # sentencepiece's own rules take a row for one word.
-        words = engine.words(segments, is_first) if isinstance(engine, StagedEngine) else whole_rows(segments)
+        if isinstance(engine, StagedEngine | LikeSentencePieceEngine):
+            words = engine.words(segments, is_first)
+        else:
+            # sentencepiece's own rules take a row for one word.
+            words = whole_rows(segments)
         ids = encode_sampled(self._model, words, added, sampling.keys(of_row + first_row, parts), sampling)
         return ids if row_segments is None else Ragged(ids.values, ids.offsets[row_segments])
 

@@ -9,8 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tokenizer import BPE, Tokenizer
-from tokenizer.normalizers import Normalizer, Prepend, Replace, Sequence
+from tokenizer.added_tokens import AddedToken
+from tokenizer.normalizers import NFC, Normalizer, Prepend, Replace, Sequence
 from tokenizer.pre_tokenizers import Metaspace, Split
+from tokenizer.sampling import Sampling
 
 MERGES = [("a", "b"), ("▁", "ab"), ("ab", "c"), ("▁", "▁"), ("c", "玫"), ("▁▁", "▁▁"), ("玫", "玫"), ("▁", "c")]
 TOKENS = ["<unk>", *"▁abc玫.", *(a + b for a, b in MERGES)]
@@ -33,6 +35,10 @@ def kernel_of(normalizer: Normalizer | None, pre_tokenizer: Any, model: BPE) -> 
         (LLAMA, None),
         (Replace(" ", "▁"), Split(" ", "merged_with_previous")),
         (Sequence((Replace(" ", "▁"),)), Metaspace(prepend_scheme="never", split=False)),
+        (None, Metaspace(prepend_scheme="first", split=False)),
+        (None, Metaspace(prepend_scheme="always", split=False)),
+        (NFC(), Metaspace(prepend_scheme="first", split=False)),
+        (LLAMA, Metaspace(prepend_scheme="always", split=False)),
     ],
 )
 def test_ids_are_those_of_the_parts(normalizer: Normalizer, pre_tokenizer: Any, model: BPE) -> None:
@@ -55,7 +61,8 @@ def test_ids_are_those_of_the_parts(normalizer: Normalizer, pre_tokenizer: Any, 
         (Prepend("▁"), None, {}),
         (Sequence((Replace(" ", "▁"), Prepend("▁"))), None, {}),
         (Sequence((Prepend(" "), Replace(" ", "▁"))), None, {}),
-        (LLAMA, Metaspace(prepend_scheme="always", split=False), {}),
+        (None, Metaspace("_", split=False), {}),
+        (None, Metaspace(), {}),
         (LLAMA, Split("a", "merged_with_previous"), {}),
         (LLAMA, Split(" ", "removed", invert=True), {}),
         (LLAMA, None, {"dropout": 0.1}),
@@ -70,3 +77,28 @@ def test_what_comes_to_something_else_does_not(
     normalizer: Normalizer | None, pre_tokenizer: Any, changes: dict[str, Any]
 ) -> None:
     assert not kernel_of(normalizer, pre_tokenizer, dataclasses.replace(WITH_UNKNOWN, **changes)).startswith("sentence")
+
+
+@given(st.lists(st.text("aabbcc玫.▁  \n<s>", max_size=20), max_size=5))
+def test_metaspace_that_cuts_where_no_token_reaches_across(texts: list[str]) -> None:
+    merges = [("a", "b"), ("▁", "ab"), ("ab", "c"), ("c", "玫")]
+    model = BPE(
+        {t: i for i, t in enumerate(["<unk>", *"▁abc玫.", *(a + b for a, b in merges)])},
+        merges, unk_token="<unk>", fuse_unk=True,
+    )  # fmt: skip
+    for scheme in ("always", "first", "never"):
+        for special in ("plain", "split"):
+            tok = Tokenizer(
+                model=model,
+                pre_tokenizer=Metaspace(prepend_scheme=scheme),  # type: ignore[arg-type]
+                added_tokens=[AddedToken(len(model.vocab), "<s>", special=True)],
+                special=special,
+            )  # fmt: skip
+            assert "sentencepiece_bpe" in tok.explain()
+            assert tok.encode_arrow(texts).to_pylist() == [tok.encode(text).ids for text in texts]
+
+
+def test_sampling_sees_what_metaspace_makes() -> None:
+    tok = Tokenizer(model=WITH_UNKNOWN, pre_tokenizer=Metaspace(split=False))
+    sampling = Sampling(dropout=0.0, seed=1)
+    assert tok.encode_arrow(["ab c", ""], sampling=sampling).to_pylist() == tok.encode_arrow(["ab c", ""]).to_pylist()

@@ -20,6 +20,9 @@ from tokenizer.normalizers import BertNormalizer, Prepend, Replace, SentencePiec
 from tokenizer.pre_tokenizers import BertPreTokenizer, ByteLevel, Metaspace, Split
 from tokenizer.pre_tokenizers.sequence import scanner_of
 
+_SPACES = SentencePieceNormalizer(b"", add_dummy_prefix=False, remove_extra_whitespaces=False)
+"""A normalizer of sentencepiece that does nothing but write spaces as "▁"."""
+
 NO_NORMALIZER = BertNormalizer(clean_text=False, handle_chinese_chars=False, strip_accents=False, lowercase=False)
 """A BertNormalizer that changes nothing."""
 
@@ -42,12 +45,15 @@ def choose(
         tables = raw_tables(normalizer, model)
         if tables is not None:
             return RawSentencePieceEngine(normalizer, model, tables, runner, pool), True
-    like = _like_sentencepiece(normalizer, pre_tokenizer) if raw and _merges_like_sentencepiece(model) else None
-    if like is not None:
-        tables = raw_tables(like, model)
-        if tables is not None:
-            parts = normalizer, pre_tokenizer
-            return LikeSentencePieceEngine(parts, like, model, tables, runner, pool), True
+    if _merges_like_sentencepiece(model):
+        like = _like_sentencepiece(normalizer, pre_tokenizer) if raw else None
+        normalizes = like is not None
+        if like is None and _is_only_spaces(pre_tokenizer, model):
+            like = _SPACES
+        tables = raw_tables(like, model) if like is not None else None
+        if like is not None and tables is not None:
+            parts = normalizer if normalizes else None, pre_tokenizer
+            return LikeSentencePieceEngine(parts, like, model, tables, runner, pool), normalizes
     if isinstance(model, Unigram) and model.piece_types is not None:
         return WholeRowEngine(model, runner, pool), False
     if raw and isinstance(model, Unigram):
@@ -79,6 +85,13 @@ def _like_sentencepiece(normalizer: Any, pre_tokenizer: Any) -> SentencePieceNor
     if not cuts_nothing:
         return None
     return SentencePieceNormalizer(b"", add_dummy_prefix=has_prefix, remove_extra_whitespaces=False)
+
+
+def _is_only_spaces(pre_tokenizer: Any, model: BPE) -> bool:
+    """Whether a pre-tokenizer writes spaces as "▁", and cuts at most where no token could reach across."""
+    if not isinstance(pre_tokenizer, Metaspace) or pre_tokenizer.replacement != SPACE:
+        return False
+    return not (pre_tokenizer.split and any(SPACE in token[1:] for token in model.vocab))
 
 
 def _merges_like_sentencepiece(model: Any) -> bool:

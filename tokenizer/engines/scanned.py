@@ -10,9 +10,9 @@ from tokenizer.counting import Tally
 from tokenizer.engines.base import WordCachePool, run
 from tokenizer.engines.models import ModelRunner
 from tokenizer.engines.staged import StagedEngine
-from tokenizer.kernels import scanned_bpe, text_edits
+from tokenizer.engines.prefixes import begin_with_space
+from tokenizer.kernels import scanned_bpe
 from tokenizer.models.bpe_tables import without_suffix
-from tokenizer.normalizers.base import rows_of
 from tokenizer.pre_tokenizers.scanner_patterns import Scanner
 from tokenizer.ragged import Ragged
 
@@ -45,9 +45,7 @@ class ScannedEngine(StagedEngine):
         """Encodes rows; see `base.Engine`."""
         runner = self._runner
         if self._prefix_space:
-            out, offsets = np.empty(rows.n_values + rows.n_rows, np.uint8), np.empty(rows.n_rows + 1, np.int64)
-            text_edits.prepend_missing(rows.values, rows.offsets, np.uint8(ord(" ")), out, offsets)
-            rows = rows_of(out, offsets)
+            rows = begin_with_space(rows, b" ")
         word_bytes = rows.max_row + 16
         return run(
             self._kernel, (self._classes, rows, added, self._inner),

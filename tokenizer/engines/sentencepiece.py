@@ -10,6 +10,7 @@ from tokenizer.aligned import AlignedText
 from tokenizer.counting import Tally
 from tokenizer.engines.base import AlignedToken, WordCachePool
 from tokenizer.engines.models import ModelRunner
+from tokenizer.engines.prefixes import begin_with_space
 from tokenizer.engines.sentencepiece_tables import (
     RawTables,
     RawWork,
@@ -22,8 +23,11 @@ from tokenizer.kernels import caches, sentencepiece_bpe, sentencepiece_cache, se
 from tokenizer.kernels.sentencepiece_known import N_NOTES
 from tokenizer.kernels.word_cache import IN_ROW
 from tokenizer.models import Unigram
+from tokenizer.models.unigram import SPACE
 from tokenizer.normalizers import SentencePieceNormalizer
+from tokenizer.pre_tokenizers import Metaspace
 from tokenizer.ragged import Ragged
+from tokenizer.words import Words
 
 _PADDING = 64
 """Bytes beyond the longest text: words are read 16 at a time, and a piece may begin at the very end."""
@@ -118,14 +122,34 @@ class LikeSentencePieceEngine(RawSentencePieceEngine):
         self, parts: tuple[Any, Any], normalizer: SentencePieceNormalizer, model: Any, tables: RawTables,
         runner: ModelRunner, pool: WordCachePool,
     ) -> None:  # fmt: skip
+        """Prepares an engine.
+
+        parts: HF's normalizer and pre-tokenizer. Without a normalizer rows are as a stage before has left them, and the
+        pre-tokenizer is a Metaspace.
+        """
         super().__init__(normalizer, model, tables, runner, pool)
         self._parts = parts
+        self._scheme = parts[1].prepend_scheme if isinstance(parts[1], Metaspace) else "never"
+
+    def encode(
+        self, rows: Ragged, added: npt.NDArray[np.int32], is_first: npt.NDArray[np.bool_], tally: Tally | None
+    ) -> Ragged:
+        """Encodes rows; see `base.Engine`."""
+        if self._scheme != "never":
+            rows = begin_with_space(rows, b" ", SPACE.encode(), where=is_first if self._scheme == "first" else None)
+        return super().encode(rows, added, is_first, tally)
+
+    def words(self, rows: Ragged, is_first: npt.NDArray[np.bool_]) -> Words:
+        """Finds the words of normalized rows."""
+        return StagedEngine(self._parts[1], self._runner, self._pool).words(rows, is_first)
 
     def align(self, text: AlignedText, is_first: bool, first_word: int) -> tuple[list[AlignedToken], int]:
         """Encodes one raw row with where each token came from; see `base.Engine`."""
         normalizer, pre_tokenizer = self._parts
         staged = StagedEngine(pre_tokenizer, self._runner, self._pool)
-        return staged.align(normalizer.normalize_aligned(text), is_first, first_word)
+        if normalizer is not None:
+            text = normalizer.normalize_aligned(text)
+        return staged.align(text, is_first, first_word)
 
     def describe(self) -> tuple[str, list[str], list[str]]:
         """Returns kernel, fused components, stages beside it."""

@@ -202,15 +202,15 @@ def prepend(data, offsets, prefix, out, out_offsets):
 
 
 @kernel
-def prepend_missing(data, offsets, byte, out, out_offsets):
-    """Puts a byte before every row that is not empty and does not begin with it; otherwise as `prepend`."""
+def prepend_byte(data, offsets, wanted, byte, out, out_offsets):
+    """Puts a byte before every row that is `wanted`, bool[n_rows]; otherwise as `prepend`."""
     o = 0
     out_offsets[0] = 0
     for row in range(offsets.size - 1):
-        if offsets[row] < offsets[row + 1]:
+        if wanted[row]:
             out[o] = byte
-            o += np.int64(data[offsets[row]] != byte)
-            o = copy_bytes(data, offsets[row], offsets[row + 1], out, o)
+            o += 1
+        o = copy_bytes(data, offsets[row], offsets[row + 1], out, o)
         out_offsets[row + 1] = o
 
 
