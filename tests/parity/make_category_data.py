@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Writes `tokenizer/unicode_category_data.py` by asking HF tokenizers about every code point.
+"""Writes `tokenizer/unicode_category_data.py` and `unicode_pattern_scripts.py` by asking HF tokenizers.
+
+It is asked about every code point.
 
 Run by hand (`python tests/parity/make_category_data.py`) when the pinned version of HF tokenizers changes; the diff is
 reviewed. `test_pre_tokenizers.py` proves the committed file right on every run, against HF and against tiktoken.
@@ -9,10 +11,12 @@ import sys
 from collections.abc import Iterable
 from pathlib import Path
 
+import regex
 import tokenizers as hf
 from tokenizers import pre_tokenizers
 
 TARGET = Path(__file__).parents[2] / "tokenizer" / "unicode_category_data.py"
+SCRIPTS_TARGET = TARGET.with_name("unicode_pattern_scripts.py")
 CODE_POINTS = [c for c in range(0x110000) if not 0xD800 <= c < 0xE000]
 EVERYTHING = "".join(map(chr, CODE_POINTS))
 CATEGORIES = "Lu Ll Lt Lm Lo Mn Mc Me Nd Nl No Pc Pd Ps Pe Pi Pf Po Sm Sc Sk So Zs Zl Zp Cc Cf Co".split()
@@ -70,7 +74,33 @@ def literal(name: str, text: str, doc: str) -> str:
     return f'{name} = (\n{wrapped(text)}\n)\n"""{doc}"""\n'
 
 
+def pattern_scripts() -> None:
+    """Writes the scripts that patterns know, under every name that `regex` and HF both take for one."""
+    by_members: dict[str, list[str]] = {}
+    for name in regex._regex_core.PROPERTIES["SCRIPT"][1]:
+        try:
+            members = ranges(matched(rf"\p{{{name}}}"))
+        except Exception:  # HF raises nothing more particular
+            continue
+        by_members.setdefault(members, []).append(name.capitalize())
+    first = {names[0]: (names, members) for members, names in by_members.items()}
+    texts = "".join(f'    "{name}": (\n{wrapped(first[name][1], " " * 8)}\n    ),\n' for name in sorted(first))
+    others = "".join(
+        f'    "{other}": "{name}",\n' for name in sorted(first) for other in sorted(first[name][0]) if other != name
+    )
+    SCRIPTS_TARGET.write_text(
+        "# SPDX-License-Identifier: Apache-2.0\n"
+        'r"""Scripts in patterns (`\\p{Han}`) as HF tokenizers knows them; generated, do not edit.\n\n'
+        f"Made by tests/parity/make_category_data.py from tokenizers {hf.__version__}. All numbers are hexadecimal.\n"
+        '"""\n\n'
+        f"SCRIPTS = {{\n{texts}}}\n"
+        f"OTHER_NAMES = {{\n{others}}}\n",
+        encoding="utf-8",
+    )
+
+
 def main() -> None:
+    pattern_scripts()
     whitespace = pre_tokenizers.Whitespace()
     digits = pre_tokenizers.Digits()
     words = [c for c in CODE_POINTS if whitespace.pre_tokenize_str(f"a{chr(c)}a") == [(f"a{chr(c)}a", (0, 3))]]

@@ -22,6 +22,7 @@ from tokenizer.aligned import AlignedText
 from tokenizer.kernels.scanners_parts import LETTER, LOWER, MARK, NUMBER, SIGN, SPACE, UPPER
 from tokenizer.models.bpe import BYTE_ALPHABET
 from tokenizer.pre_tokenizers import patterns, tables
+from tokenizer.pre_tokenizers.pattern_automata import find_automaton
 from tokenizer.pre_tokenizers.scanner_patterns import (
     BLOOM_PATTERN,
     DEEPSEEK_PATTERNS,
@@ -32,6 +33,7 @@ from tokenizer.pre_tokenizers.scanner_patterns import (
 )
 from tokenizer.pre_tokenizers.scanner_patterns import TIKTOKEN_PATTERNS as NAMED
 from tokenizer.ragged import text_rows
+from tokenizer.unicode_pattern_scripts import SCRIPTS as PATTERN_SCRIPTS
 
 hf = pytest.importorskip("tokenizers")
 theirs = pytest.importorskip("tokenizers.pre_tokenizers")
@@ -151,8 +153,9 @@ def test_every_category_is_that_of_hf_and_tiktoken() -> None:
 
 
 @pytest.mark.slow
-def test_the_generated_file_is_what_hf_says() -> None:
-    for name, text in unicode_category_data.CATEGORIES.items():
+def test_the_generated_files_are_what_hf_says() -> None:
+    some_scripts = {name: PATTERN_SCRIPTS[name] for name in ("Han", "Latin", "Common", "Inherited", "Khmer")}
+    for name, text in (unicode_category_data.CATEGORIES | some_scripts).items():
         members = "".join(chr(c) for first, last in tables.ranges(text) for c in range(first, last + 1))
         assert "".join(hf_matches(rf"\p{{{name}}}")(strategies.CODE_POINTS)) == members, name
 
@@ -204,6 +207,36 @@ def test_named_patterns_mean_the_same_to_hf_as_to_tiktoken(name: str, scanner: s
     mine, yours = regex_split(NAMED[name], "isolated")
     expected = tiktoken_split(TIKTOKEN_PATTERNS[scanner], text)
     assert split(mine, text)[0] == [word for word, _ in yours.pre_tokenize_str(text)] == expected
+
+
+KIMI = (
+    r"[\p{Han}]+|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}&&[^\p{Han}]]*[\p{Ll}\p{Lm}\p{Lo}\p{M}&&[^\p{Han}]]+"
+    r"(?i:'s|'t|'re|'ve|'m|'ll|'d)?|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}&&[^\p{Han}]]+"
+    r"[\p{Ll}\p{Lm}\p{Lo}\p{M}&&[^\p{Han}]]*(?i:'s|'t|'re|'ve|'m|'ll|'d)?|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|"
+    r"\s*[\r\n]+|\s+(?!\S)|\s+"
+)
+SMILES = r"(\[[^\]]+]|Br?|Cl?|N|O|S|P|F|I|b|c|n|o|s|p|\(|\)|\.|=|#|-|\+|\\|\/|:|~|@|\?|>|\*|\$|\%[0-9]{2}|[0-9])"
+AUTOMATA = {
+    "Kimi": KIMI, "molecules": SMILES, "words": r"\b\w+\b|^\W|(?<=\s)\S$", "lines": r"^.+$|\n",
+    "any case": r"(?i)the|[a-k]+|[0-9]",
+    "lazy": r"<.+?>|\p{L}{2,4}?(?=\p{L})|\p{L}++", "ungreedy": r"(?:ab|a)(?:c|bcd)??\s*+|.{2}+",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", AUTOMATA)
+@given(text=st.one_of(tricky_texts(), texts(), st.text("abcdABCD <>[]\n\r12BrCl中ſK", max_size=30)))
+def test_automata_equal_hf(name: str, text: str) -> None:
+    assert find_automaton(AUTOMATA[name]) is not None
+    for behavior in BEHAVIORS:
+        mine, yours = regex_split(AUTOMATA[name], behavior)
+        assert split(mine, text)[0] == [word for word, _ in yours.pre_tokenize_str(text)]
+
+
+@pytest.mark.parametrize("name", ["Kimi", "words"])
+def test_automata_equal_hf_on_all_kinds_of_characters(name: str) -> None:
+    mine, yours = regex_split(AUTOMATA[name], "isolated")
+    for text in in_contexts(SOME_CHARACTERS):
+        assert split(mine, text)[0] == [word for word, _ in yours.pre_tokenize_str(text)]
 
 
 @given(text=st.one_of(tricky_texts(), texts()))
@@ -389,5 +422,7 @@ FOREIGN = (
 @given(text=st.one_of(tricky_texts(), texts(), st.text("ab'sS1-+cz\n ", max_size=20)))
 def test_foreign_patterns_equal_hf(pattern: str, text: str) -> None:
     mine, yours = regex_split(pattern, "isolated")
-    assert not mine.is_fast
     assert spans(mine, text) == yours.pre_tokenize_str(text)
+    # The slow twin, which has the last word where there is no automaton.
+    expected = [word for word, _ in yours.pre_tokenize_str(text)]
+    assert [text[a:b] for a, b, _ in patterns.find_segments(pattern, text) if a < b] == expected

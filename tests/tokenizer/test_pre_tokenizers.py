@@ -160,12 +160,14 @@ def test_patterns_are_recognised_by_their_text() -> None:
     assert Split(llama3, "isolated", is_regex=True).is_fast
     assert Split(llama3, "removed", invert=True, is_regex=True).scanner == "cl100k"
     for behavior, invert in (("removed", False), ("contiguous", False), ("merged_with_next", True)):
-        assert not Split(llama3, behavior, invert, is_regex=True).is_fast  # type: ignore[arg-type]
+        other = Split(llama3, behavior, invert, is_regex=True)  # type: ignore[arg-type]
+        assert (other.scanner, other.is_fast) == (None, True)
     bloom = pattern_of("bloom")
     assert Split(bloom, "isolated", is_regex=True).scanner == "bloom"
     assert Split(bloom, "removed", invert=True, is_regex=True).scanner is None
     clip = pattern_of("clip")
-    assert not Split(clip, "isolated", is_regex=True).is_fast
+    assert Split(clip, "isolated", is_regex=True).scanner is None
+    assert not Split("a(?=bc)", "isolated", is_regex=True).is_fast
     assert Split(llama3, "isolated").is_fast
     assert Split(llama3, "isolated").scanner is None
 
@@ -179,6 +181,8 @@ def test_compositions_are_recognised() -> None:
         "clip": Sequence((Split(pattern_of("clip"), "removed", True, True), ByteLevel(False))),
         "o200k": Sequence((Sequence((Split(pattern_of("o200k"), "isolated", is_regex=True),)), raw)),
         "nonspace": WhitespaceSplit(),
+        "automata": Sequence((*steps[:2], raw)),
+        "spelled_automata": Sequence((Punctuation("contiguous"), ByteLevel(False), Digits(), steps[0])),
     }  # fmt: skip
     for name, pre_tokenizer in cases.items():
         found = scanner_of(pre_tokenizer)
@@ -188,7 +192,8 @@ def test_compositions_are_recognised() -> None:
         Sequence(()),
         ByteLevel(),
         Sequence((steps[0], raw, raw)),
-        Sequence((*steps[:2], raw)),
+        Sequence((steps[0], Punctuation("removed"), raw)),
+        Sequence((Split("a(?=bc)", "isolated", is_regex=True), raw)),
         Metaspace(),
         UnicodeScripts(),
     )
@@ -221,7 +226,7 @@ def test_literals_are_found_in_linear_time() -> None:
 def test_a_pattern_that_does_not_end_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(patterns, "MATCH_SECONDS", 0.2)
     with pytest.raises(TimeoutError, match="did not finish on a text of 41 characters"):
-        split(Split(r"^(?:a|aa)+$", "isolated", is_regex=True), "a" * 40 + "c")
+        split(Split(r"^(?:a|aa)+(?=bb)$", "isolated", is_regex=True), "a" * 40 + "c")
 
 
 @pytest.mark.parametrize(

@@ -9,8 +9,8 @@ import numpy.typing as npt
 from tokenizer.counting import Tally
 from tokenizer.engines.base import WordCachePool, run
 from tokenizer.engines.models import ModelRunner
-from tokenizer.engines.staged import StagedEngine
 from tokenizer.engines.prefixes import begin_with_space
+from tokenizer.engines.staged import StagedEngine
 from tokenizer.kernels import scanned_bpe
 from tokenizer.models.bpe_tables import without_suffix
 from tokenizer.pre_tokenizers.scanner_patterns import Scanner
@@ -29,8 +29,7 @@ class ScannedEngine(StagedEngine):
         """
         super().__init__(pre_tokenizer, runner, pool)
         self._prefix_space = prefix_space
-        self._name = scanner.name
-        self._classes = scanner.classes
+        self._scanner = scanner
         self._kernel = getattr(scanned_bpe, scanner.name)
         self._inner = without_suffix(runner.tables)
 
@@ -47,13 +46,16 @@ class ScannedEngine(StagedEngine):
         if self._prefix_space:
             rows = begin_with_space(rows, b" ")
         word_bytes = rows.max_row + 16
-        return run(
-            self._kernel, (self._classes, rows, added, self._inner),
+        classes = self._scanner.classes
+        ids = run(
+            self._kernel, (classes, rows, added, self._inner),
             (runner.tables, runner.new_scratch(word_bytes)), self._pool, tally,
             n_rows=rows.n_rows, n_bytes=rows.n_values,
             n_ids=rows.n_values * runner.max_ids_per_byte + added.size, word_bytes=word_bytes,
         )  # fmt: skip
+        self._scanner.check_finished(classes)
+        return ids
 
     def describe(self) -> tuple[str, list[str], list[str]]:
         """Returns kernel, fused components, stages beside it."""
-        return f"scanned_bpe.{self._name}", [type(self._pre_tokenizer).__name__, "BPE"], []
+        return f"scanned_bpe.{self._scanner.name}", [type(self._pre_tokenizer).__name__, "BPE"], []

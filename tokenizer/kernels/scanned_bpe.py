@@ -9,9 +9,11 @@ import numpy as np
 
 from tokenizer.kernels import ascii_blocks, scanners
 from tokenizer.kernels.ascii_blocks import BLOCK_READS
+from tokenizer.kernels.automata import next_referred, referred_starts
 from tokenizer.kernels.bpe_characters import END_ROWS, emit_characters, remember_character
 from tokenizer.kernels.compiling import kernel, kernel_part, trailing_zeros
 from tokenizer.kernels.hot_words import emit_hot, remember_hot
+from tokenizer.kernels.references import refer
 from tokenizer.kernels.scanners_parts import skip_spaces
 from tokenizer.kernels.word_cache import AT_BYTE, AT_ID, AT_ROW, COUNTER_TOTAL, IN_ROW, emit_short
 from tokenizer.kernels.word_encoding import encode_word, stop_early
@@ -24,7 +26,7 @@ _TWO = np.uint64(2)
 
 @kernel_part
 def _encode_words(
-    next_stop, next_start, word_starts, word_stops, are_apart,
+    next_stop, next_start, find_starts, word_starts, word_stops, are_apart,
     classes, rows, added, inner, model, model_scratch, work, tallying,
 ):  # fmt: skip
     """Encodes rows, a ragged.Ragged of bytes, whose words a scanner finds; otherwise as `word_encoding.encode_words`.
@@ -33,7 +35,8 @@ def _encode_words(
     something between words; they are passed by name and inlined.
 
     `word_starts(data, i)` and `word_stops(data, i)` are of `ascii_blocks`. Most words lie in blocks of ASCII and are in
-    the cache, at the first place looked at: they take the short way, everything else the long one.
+    the cache, at the first place looked at: they take the short way, everything else the long one. `find_starts` says
+    where words start in the 64 bytes from i, bit 0 being i; it is `_ascii_starts`, or whatever else knows it.
 
     `are_apart`, a constant, says whether there is something between words, and whether a model may end words with a
     suffix. `inner` is then the model without it, for parts that are not the last of their word; else it is `model`.
@@ -63,11 +66,9 @@ def _encode_words(
             stop = i
             starts = np.uint64(0)
             stops = np.uint64(0)
-            room = min(end - i, BLOCK_READS + 1)
-            if room > 2 and i < n_readable and data[i] < 128 and data[i + 1] < 128:
-                # Without what lies beyond the text or depends on that, and without the word at i itself.
-                starts = word_starts(data, i) & ((_TWO << np.uint64(room - 2)) - _ONE) & ~_ONE
-                if are_apart:
+            if i < n_readable:
+                starts = find_starts(word_starts, data, i, end, classes) & ~_ONE
+                if are_apart and starts != np.uint64(0):
                     stops = word_stops(data, i)
             while starts != np.uint64(0):
                 start = block + trailing_zeros(starts)
@@ -127,10 +128,19 @@ def _encode_words(
 
 
 @kernel_part
+def _ascii_starts(word_starts, data, i, end, classes):
+    """Returns where words start, without what lies beyond the text or depends on that; 0 if that is not known."""
+    room = min(end - i, BLOCK_READS + 1)
+    if room > 2 and data[i] < 128 and data[i + 1] < 128:
+        return word_starts(data, i) & ((_TWO << np.uint64(room - 2)) - _ONE)
+    return np.uint64(0)
+
+
+@kernel_part
 def _encode(next_stop, word_starts, classes, rows, added, inner, model, model_scratch, work, tallying):
     """`_encode_words` for scanners that leave nothing out."""
     return _encode_words(
-        next_stop, _nothing_between, word_starts, ascii_blocks.no_starts, False,
+        next_stop, _nothing_between, _ascii_starts, word_starts, ascii_blocks.no_starts, False,
         classes, rows, added, inner, model, model_scratch, work, tallying,
     )  # fmt: skip
 
@@ -141,7 +151,7 @@ def _encode_apart(
 ):
     """`_encode_words` for scanners that leave white space out."""
     return _encode_words(
-        next_stop, skip_spaces, word_starts, word_stops, True,
+        next_stop, skip_spaces, _ascii_starts, word_starts, word_stops, True,
         classes, rows, added, inner, model, model_scratch, work, tallying,
     )  # fmt: skip
 
@@ -252,6 +262,15 @@ def bloom(classes, rows, added, inner, model, model_scratch, work, tallying):
     return _encode(
         scanners.next_bloom, ascii_blocks.bloom_starts,
         classes, rows, added, inner, model, model_scratch, work, tallying,
+    )  # fmt: skip
+
+
+@kernel
+def automata(classes, rows, added, inner, model, model_scratch, work, tallying):
+    values, _ = rows
+    return _encode_words(
+        next_referred, _nothing_between, referred_starts, ascii_blocks.no_starts, ascii_blocks.no_starts, False,
+        refer((values, classes)), rows, added, inner, model, model_scratch, work, tallying,
     )  # fmt: skip
 
 

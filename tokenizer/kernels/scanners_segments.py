@@ -7,10 +7,12 @@ Segments cover pieces of text without gaps, each either a match of the delimiter
 
 import numpy as np
 
+from tokenizer.kernels.automata import next_segment, start_text
 from tokenizer.kernels.compiling import kernel, load_u64, store_u64, trailing_zeros
 from tokenizer.kernels.scanners_parts import character
 from tokenizer.kernels.utf8 import EACH_BYTE, HIGH_BITS
 
+_FIRST_PATTERN = np.uint64(0)
 _SPACES = np.uint64(0x20) * EACH_BYTE
 
 REMOVED, ISOLATED, MERGED_WITH_PREVIOUS, MERGED_WITH_NEXT, CONTIGUOUS = 0, 1, 2, 3, 4
@@ -83,6 +85,23 @@ def segments_of_literal(values, starts, stops, literal, failures, inverted, out_
             out_stops[n] = stops[k]
             out_match[n] = inverted
             n += 1
+        counts[k + 1] = n
+
+
+@kernel
+def segments_of_automaton(values, starts, stops, automata, inverted, out_starts, out_stops, out_match, counts):
+    """Takes what a pattern matches, an `Automata` of one; or, with `inverted`, what lies between."""
+    n = 0
+    for k in range(starts.size):
+        i = starts[k]
+        start_text(i, stops[k], automata)
+        while i < stops[k]:
+            stop, is_match = next_segment(values, starts[k], i, stops[k], _FIRST_PATTERN, automata)
+            out_starts[n] = i
+            out_stops[n] = stop
+            out_match[n] = is_match != inverted
+            n += 1
+            i = stop
         counts[k + 1] = n
 
 

@@ -7,6 +7,7 @@ be 0. A pre-token has a byte of its own, so there are no more of them than bytes
 """
 
 from tokenizer.kernels import scanners
+from tokenizer.kernels.automata import next_automata
 from tokenizer.kernels.compiling import kernel, kernel_part
 from tokenizer.kernels.scanners_parts import skip_spaces
 from tokenizer.kernels.utf8 import decode_utf8
@@ -149,6 +150,21 @@ def digit(values, starts, stops, classes, out_starts, out_stops, counts):
 def bert(values, starts, stops, classes, out_starts, out_stops, counts):
     """Splits with `scanners.next_bert`."""
     _split(scanners.next_bert, True, values, starts, stops, classes, out_starts, out_stops, counts)
+
+
+@kernel
+def automata(values, starts, stops, classes, out_starts, out_stops, counts):
+    """Splits with `automata.next_automata`; `classes` is an `Automata`."""
+    n = 0
+    for k in range(starts.size):
+        i = starts[k]
+        while i < stops[k]:
+            stop = next_automata(values, i, stops[k], classes)
+            out_starts[n] = i
+            out_stops[n] = stop
+            n += 1
+            i = stop
+        counts[k + 1] = n
 
 
 @kernel

@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tokenizer.aligned import AlignedText
+from tokenizer.pre_tokenizers.pattern_syntax import Node, parse
 from tokenizer.pre_tokenizers.pieces import (
     Pieces,
     PreTokenizer,
@@ -17,7 +18,7 @@ from tokenizer.pre_tokenizers.pieces import (
     run_scanner,
     split_at_blanks,
 )
-from tokenizer.pre_tokenizers.scanner_patterns import SCANNERS
+from tokenizer.pre_tokenizers.scanner_patterns import GPT2_PATTERN, SCANNERS
 from tokenizer.pre_tokenizers.split import run_literal
 
 
@@ -41,6 +42,11 @@ class ByteLevel(PreTokenizer):
     trim_offsets: bool = True
     """Concerns post-processing only."""
     use_regex: bool = True
+
+    @property
+    def isolated(self) -> Node | None:
+        """See `PreTokenizer`."""
+        return parse(GPT2_PATTERN) if self.use_regex and not self.add_prefix_space else None
 
     @property
     def keeps_text(self) -> bool:

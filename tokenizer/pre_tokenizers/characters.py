@@ -3,9 +3,12 @@
 
 import dataclasses
 
+from tokenizer import unicode_category_data, unicode_data
 from tokenizer.kernels import scanners_segments, scanners_split
 from tokenizer.kernels.scanners_parts import SIGN
 from tokenizer.pre_tokenizers import tables
+from tokenizer.pre_tokenizers.code_point_sets import CodePoints
+from tokenizer.pre_tokenizers.pattern_syntax import Characters, Node, Repetition
 from tokenizer.pre_tokenizers.pieces import Pieces, PreTokenizer, run_delimiter, run_scanner, run_splitter
 from tokenizer.pre_tokenizers.scanner_patterns import SCANNERS
 from tokenizer.pre_tokenizers.split import BEHAVIORS, Behavior, run_literal
@@ -57,6 +60,12 @@ class Digits(PreTokenizer):
     individual_digits: bool = False
     """Every number character is a pre-token of its own."""
 
+    @property
+    def isolated(self) -> Node:
+        """See `PreTokenizer`."""
+        digit = Characters(CodePoints.of(tables.ranges(unicode_category_data.NUMERIC)))
+        return digit if self.individual_digits else Repetition(digit, 1, None, greedy=True)
+
     def split_pieces(self, pieces: Pieces) -> Pieces:
         """See `PreTokenizer`."""
         return run_scanner(pieces, SCANNERS["digit" if self.individual_digits else "digits"])
@@ -74,6 +83,14 @@ class Punctuation(PreTokenizer):
     def __post_init__(self) -> None:
         if self.behavior not in BEHAVIORS:
             raise ValueError(f"behavior must be one of {', '.join(BEHAVIORS)}, got {self.behavior!r}")
+
+    @property
+    def isolated(self) -> Node | None:
+        """See `PreTokenizer`."""
+        sign = Characters(CodePoints.of(tables.ranges(unicode_data.PUNCTUATION)))
+        if self.behavior == "contiguous":
+            return Repetition(sign, 1, None, greedy=True)
+        return sign if self.behavior == "isolated" else None
 
     def split_pieces(self, pieces: Pieces) -> Pieces:
         """See `PreTokenizer`."""

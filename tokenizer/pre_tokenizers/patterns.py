@@ -2,9 +2,9 @@
 r"""Any pattern that no scanner covers: HF's regular expressions, run by the `regex` package to the same answer.
 
 HF reads patterns with Oniguruma in its Ruby dialect. They are translated: what the two dialects spell differently is
-respelled, and general categories, `\s`, `\d` and `\w` become the very characters that Oniguruma takes them for, so that
-neither the Unicode version of `regex` nor that of Python has a say in them. What cannot be translated is refused. Other
-properties (scripts) are those of `regex`.
+respelled, and categories, scripts, `\s`, `\d` and `\w` become the very characters that Oniguruma takes them for, so
+that neither the Unicode version of `regex` nor that of Python has a say in them. What cannot be translated is
+refused. Other properties are those of `regex`.
 """
 
 import functools
@@ -51,23 +51,56 @@ _REFUSED = {
     r"\N": "no newline",
     r"\X": "a text segment",
 }
-_RANGE_GOES_ON = re.compile(r"-(?!\\[pPsSdDwWhH])[^\]\[]")
+_PROPERTY = re.compile(r"\\[pP]\{(\^?)([^}]*)\}|\\[sSdDwW]")
+RANGE_GOES_ON = re.compile(r"-(?!\\[pPsSdDwWhH])[^\]\[]")
+"""What follows the first character of a range, in a class."""
+
+
+def property_ranges(name: str, *, in_class: bool) -> list[tuple[int, int]]:
+    r"""Returns what a general category, a script, `\s`, `\d` or `\w` is to Oniguruma; [] for other names.
+
+    Both ends are included.
+
+    in_class: whether it stands between brackets, which decides what `\w` is.
+    """
+    if name == r"\s":
+        return ranges(unicode_data.SPACES)
+    if name == r"\w":
+        # Oniguruma's own inconsistency.
+        alone = [] if in_class else ranges(unicode_category_data.PATTERN_WORDS_ALONE)
+        return ranges(unicode_category_data.PATTERN_WORDS) + alone
+    name = "Nd" if name == r"\d" else name
+    names = _MAJOR.get(name, name).split()
+    found = [run for each in names for run in ranges(unicode_category_data.CATEGORIES.get(each, ""))]
+    return found or ranges(_script(name))
+
+
+def _script(name: str) -> str:
+    from tokenizer import unicode_pattern_scripts as data  # few patterns name one
+
+    return data.SCRIPTS.get(data.OTHER_NAMES.get(name, name), "")
+
+
+def read_property(pattern: str, i: int) -> tuple[str, bool, int] | None:
+    r"""Reads `\p{...}`, `\s`, `\d`, `\w` or the opposite of one; None if there is none at `i`.
+
+    Returns:
+      A name for `property_ranges`, whether it is the opposite, and where it ends.
+    """
+    found = _PROPERTY.match(pattern, i)
+    if found is None:
+        return None
+    negated = found[0][1].isupper()
+    if found[2] is None:
+        return "\\" + found[0][1].lower(), negated, found.end()
+    name = found[2].replace("_", "").replace(" ", "").replace("-", "")
+    return _LONG_NAMES.get(name.lower(), name.capitalize()), negated ^ bool(found[1]), found.end()
 
 
 @functools.cache
 def _characters(name: str, *, in_class: bool) -> str:
-    """Returns the inside of a character class, or "" where the name is no general category."""
-    runs = []
-    if name == r"\s":
-        runs = ranges(unicode_data.SPACES)
-    elif name == r"\w":
-        runs = ranges(unicode_category_data.PATTERN_WORDS)
-        # Oniguruma's own inconsistency.
-        runs += [] if in_class else ranges(unicode_category_data.PATTERN_WORDS_ALONE)
-    else:
-        name = "Nd" if name == r"\d" else name
-        for category in _MAJOR.get(name, name).split():
-            runs += ranges(unicode_category_data.CATEGORIES.get(category, ""))
+    """Returns the inside of a character class, or "" where the name is neither a category nor a script."""
+    runs = property_ranges(name, in_class=in_class)
     return "".join(rf"\U{a:08x}" if a == b else rf"\U{a:08x}-\U{b:08x}" for a, b in _joined(runs))
 
 
@@ -99,21 +132,14 @@ class _Translation:
 
     def property(self, *, in_class: bool) -> str:
         r"""Translates the escape at `i`: `\p{...}`, `\s`, `\d`, `\w` and their opposites, else itself."""
-        found = re.compile(r"\\[pP]\{(\^?)([^}]*)\}|\\[sSdDwW]").match(self.pattern, self.i)
+        found = read_property(self.pattern, self.i)
         if found is None:
             return ""
-        text = found[0]
-        self.i = found.end()
-        negated = text[1].isupper()
-        if found[2] is None:
-            name = "\\" + text[1].lower()
-        else:
-            negated ^= bool(found[1])
-            name = found[2].replace("_", "").replace(" ", "").replace("-", "")
-            name = _LONG_NAMES.get(name.lower(), name.capitalize())
+        text = self.pattern[self.i : found[2]]
+        name, negated, self.i = found
         inside = _characters(name, in_class=in_class)
         if not inside:
-            return rf"\{'P' if negated else 'p'}{{{found[2]}}}"
+            return rf"\{'P' if negated else 'p'}{text[2:].replace('^', '')}"
         if in_class and not negated:
             return inside
         return f"[{'^' if negated else ''}{inside}]"
@@ -147,7 +173,7 @@ class _Translation:
     def class_range(self) -> str:
         """Translates the character or the range of characters at `i`, in a class."""
         first = self.class_character()
-        if not _RANGE_GOES_ON.match(self.pattern, self.i):
+        if not RANGE_GOES_ON.match(self.pattern, self.i):
             return first
         self.i += 1
         return f"{first}-{self.class_character()}"

@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from tokenizer.aligned import AlignedText
 from tokenizer.kernels import scanners_segments as kernels
+from tokenizer.pre_tokenizers.pattern_syntax import Node
 from tokenizer.pre_tokenizers.scanner_patterns import Scanner
 from tokenizer.ragged import Ragged, read_only, text_rows
 from tokenizer.words import Words
@@ -62,8 +63,15 @@ def run_splitter(pieces: Pieces, split: Any, *arguments: Any) -> Pieces:
 
 
 def run_scanner(pieces: Pieces, scanner: Scanner) -> Pieces:
-    """Cuts every word with a scanner."""
-    return run_splitter(pieces, scanner.split, scanner.classes)
+    """Cuts every word with a scanner.
+
+    Raises:
+      TimeoutError: if it gives a text up.
+    """
+    classes = scanner.classes
+    cut = run_splitter(pieces, scanner.split, classes)
+    scanner.check_finished(classes)
+    return cut
 
 
 def run_delimiter(pieces: Pieces, behavior: int, find: Any, *arguments: Any) -> Pieces:
@@ -144,6 +152,11 @@ class PreTokenizer(abc.ABC):
     def is_fast(self) -> bool:
         """Whether it runs compiled; the alternative is the `regex` package, to the same answer."""
         return True
+
+    @property
+    def isolated(self) -> Node | None:
+        """The pattern whose matches it makes pre-tokens, and what lies between; None if it does anything else."""
+        return None
 
     @property
     def keeps_text(self) -> bool:

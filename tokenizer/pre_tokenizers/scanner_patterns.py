@@ -7,6 +7,7 @@ from typing import Any, Literal
 
 from tokenizer.kernels import scanners, scanners_split
 from tokenizer.pre_tokenizers import tables
+from tokenizer.pre_tokenizers.pattern_automata import check_finished
 
 Dialect = Literal["hf", "tiktoken"]
 r"""Who reads the pattern: `{1,3}+` is a possessive to tiktoken, and `(?:...{1,3})+` to the Oniguruma of HF."""
@@ -21,14 +22,25 @@ class Scanner:
     """kernel_part `next_<name>(data, i, end, classes) -> stop`."""
     split: Any
     """The kernel of `scanners_split` that runs it over a column."""
-    make_classes: Callable[[], tables.Classes]
+    make_classes: Callable[[], Any]
     drops_spaces: bool = False
     """White space is in no pre-token; `scanners.skip_spaces` comes before each."""
+    patterns: str = ""
+    """Of a scanner that is none but runs automata, what these do."""
 
     @property
-    def classes(self) -> tables.Classes:
-        """The table of code points that belongs to the scanner."""
+    def classes(self) -> Any:
+        """The table of code points that belongs to the scanner; or automata, for the length of a call."""
         return self.make_classes()
+
+    def check_finished(self, classes: Any) -> None:
+        """Looks at the table after a call.
+
+        Raises:
+          TimeoutError: if an automaton gave a text up.
+        """
+        if self.patterns:
+            check_finished(classes, self.patterns)
 
 
 def _all() -> dict[str, Scanner]:
@@ -61,7 +73,7 @@ def _all() -> dict[str, Scanner]:
 
 SCANNERS = _all()
 
-_GPT2 = r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"
+GPT2_PATTERN = r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"
 _ANY_CASE = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)"
 _BOTH_CASES = r"'[sS]|'[tT]|'[rR][eE]|'[vV][eE]|'[mM]|'[lL][lL]|'[dD]"
 _SPACES = r"\s*[\r\n]+|\s+(?!\S)|\s+"
@@ -86,7 +98,7 @@ BLOOM_PATTERN = r" ?[^(\s|[.,!?…。，、।۔،])]+"
 def _spellings() -> dict[str, str]:
     """Every known spelling that means the same to both dialects, with the name of its scanner."""
     found = {
-        _GPT2: "gpt2",
+        GPT2_PATTERN: "gpt2",
         r"'s|'t|'re|'ve|'m|'ll|'d| ?[\p{L}]+| ?[\p{N}]+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+": "gpt2",
         r"'(?:[sdmt]|ll|ve|re)| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+": "gpt2",
         r"'(?:[sdmt]|ll|ve|re)| ?\p{L}++| ?\p{N}++| ?[^\s\p{L}\p{N}]++|\s++$|\s+(?!\S)|\s": "gpt2",

@@ -5,8 +5,12 @@ import dataclasses
 import functools
 
 from tokenizer.aligned import AlignedText
+from tokenizer.kernels import scanners_split
+from tokenizer.kernels.automata import next_automata
 from tokenizer.pre_tokenizers.byte_level import ByteLevel
 from tokenizer.pre_tokenizers.characters import BertPreTokenizer, Digits, Whitespace, WhitespaceSplit
+from tokenizer.pre_tokenizers.pattern_automata import build
+from tokenizer.pre_tokenizers.pattern_syntax import NotRegularError
 from tokenizer.pre_tokenizers.pieces import Pieces, PreTokenizer, cut_aligned, run_scanner
 from tokenizer.pre_tokenizers.scanner_patterns import DEEPSEEK_PATTERNS, SCANNERS, Scanner, spelled
 from tokenizer.pre_tokenizers.spelled_bytes import spell, split_spelled
@@ -100,7 +104,26 @@ def scanner_of(pre_tokenizer: PreTokenizer) -> Scanner | None:
             return SCANNERS["gpt2_digits"]
     if len(steps) == 3 and _is_deepseek(steps):
         return SCANNERS["deepseek"]
-    return _scanner_of_one(steps[0]) if len(steps) == 1 else None
+    one = _scanner_of_one(steps[0]) if len(steps) == 1 else None
+    return one or _automata_of(tuple(_flat(pre_tokenizer)))
+
+
+@functools.lru_cache(maxsize=16)
+def _automata_of(steps: tuple[PreTokenizer, ...]) -> Scanner | None:
+    """Returns the automata that cut as steps do in their order, as a scanner; None where a step does anything else."""
+    is_bytes = [isinstance(step, ByteLevel) for step in steps]
+    cuts = [step for step in steps if step != ByteLevel(add_prefix_space=False, use_regex=False)]
+    nodes = [step.isolated for step in cuts]
+    if not nodes or None in nodes or is_bytes.count(True) > 1:
+        return None
+    # Those behind a `ByteLevel` see its spelling of bytes.
+    n_plain = len([step for step in steps[: is_bytes.index(True) + 1] if step in cuts]) if any(is_bytes) else len(cuts)
+    try:
+        tables = build(tuple(node for node in nodes if node is not None), n_plain)
+    except NotRegularError:
+        return None
+    name = "automata" if n_plain == len(cuts) else "spelled_automata"
+    return Scanner(name, next_automata, scanners_split.automata, tables.new_automata, patterns=str(cuts))
 
 
 def _is_deepseek(steps: list[PreTokenizer]) -> bool:

@@ -10,6 +10,9 @@ import pyarrow as pa
 
 from tokenizer.kernels import scanners_segments, text_edits
 from tokenizer.pre_tokenizers import patterns
+from tokenizer.pre_tokenizers.code_point_sets import CodePoints
+from tokenizer.pre_tokenizers.pattern_automata import Tables, check_finished, find_automaton
+from tokenizer.pre_tokenizers.pattern_syntax import Characters, Node, Sequence, parse
 from tokenizer.pre_tokenizers.pieces import Pieces, PreTokenizer, merged, run_delimiter, run_scanner
 from tokenizer.pre_tokenizers.scanner_patterns import SCANNERS, scanner_name
 from tokenizer.ragged import read_only
@@ -44,7 +47,7 @@ class Split(PreTokenizer):
     def __post_init__(self) -> None:
         if self.behavior not in BEHAVIORS:
             raise ValueError(f"behavior must be one of {', '.join(BEHAVIORS)}, got {self.behavior!r}")
-        if self.is_regex and self.scanner is None:
+        if self.is_regex and self.scanner is None and self.automaton is None:
             patterns.compiled(self.pattern)
 
     @property
@@ -57,15 +60,33 @@ class Split(PreTokenizer):
         return name if keeps_matches or covers else None
 
     @property
+    def automaton(self) -> Tables | None:
+        """The automaton that finds what a regular expression finds, None where there is none."""
+        return find_automaton(self.pattern) if self.is_regex else None
+
+    @property
+    def isolated(self) -> Node | None:
+        """See `PreTokenizer`."""
+        if self.behavior != "isolated" or self.pattern == "":
+            return None
+        if self.is_regex:
+            return parse(self.pattern) if self.automaton is not None else None
+        return Sequence(tuple(Characters(CodePoints.of([(ord(c), ord(c))])) for c in self.pattern))
+
+    @property
     def is_fast(self) -> bool:
         """See `PreTokenizer`."""
-        return self.scanner is not None or not (self.is_regex or self.pattern == "")
+        if self.is_regex:
+            return self.scanner is not None or self.automaton is not None
+        return self.pattern != ""
 
     def split_pieces(self, pieces: Pieces) -> Pieces:
         """See `PreTokenizer`."""
         name = self.scanner
         if name is not None:
             return run_scanner(pieces, SCANNERS[name])
+        if self.automaton is not None:
+            return _run_automaton(pieces, self.pattern, self.automaton, BEHAVIORS[self.behavior], self.invert)
         if self.is_regex or self.pattern == "":
             return _run_pattern(pieces, self.pattern, BEHAVIORS[self.behavior], self.invert)
         return run_literal(pieces, self.pattern, self.behavior, invert=self.invert)
@@ -89,6 +110,14 @@ def _failures(literal: npt.NDArray[np.uint8]) -> npt.NDArray[np.int64]:
         matched += text[i] == text[matched]
         failures[i] = matched
     return np.array(failures, np.int64)
+
+
+def _run_automaton(pieces: Pieces, pattern: str, tables: Tables, behavior: int, invert: bool) -> Pieces:
+    """Cuts every word with the automaton of a pattern."""
+    automata = tables.new_automata()
+    cut = run_delimiter(pieces, behavior, scanners_segments.segments_of_automaton, automata, invert)
+    check_finished(automata, f"pattern {pattern!r}")
+    return cut
 
 
 def _run_pattern(pieces: Pieces, pattern: str, behavior: int, invert: bool) -> Pieces:

@@ -1,0 +1,178 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Patterns as automata: the matches that a backtracking engine finds, in bounded time, behind and beside each other."""
+
+import itertools
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import assume, example, given
+from hypothesis import strategies as st
+
+from tokenizer import Tokenizer
+from tokenizer.models.bpe import BPE, BYTE_ALPHABET
+from tokenizer.pre_tokenizers import ByteLevel, Digits, PreTokenizer, Punctuation, Sequence, Split, patterns
+from tokenizer.pre_tokenizers.code_point_sets import ALL, NONE, CodePoints
+from tokenizer.pre_tokenizers.pattern_automata import find_automaton
+from tokenizer.pre_tokenizers.pattern_syntax import NotRegularError, parse
+from tokenizer.pre_tokenizers.scanner_patterns import PATTERNS
+from tokenizer.ragged import text_rows
+
+CHARACTERS = (
+    "a", "b", "ab", r"\p{L}", r"\p{Lu}", r"\p{N}", r"\p{M}", r"\P{L}", r"\s", r"\S", r"\w", r"\W", r"\d", r"\h", ".",
+    "[a-c]", "[^ab]", r"[\w&&[^a]]", r"[^\p{L}\p{N}\r\n]", "[[a-b]c]", "[-a]", "[]a]",
+    r"\x61", r"\x{e9}", r"\u4e2d", r"\n",
+    r"\.", "'", " ", "é", "1", "中",
+)  # fmt: skip
+LOOKS = (
+    r"(?!\S)", r"(?=\s)", "$", "^", r"\b", r"\B", "(?<=a)", r"(?<!\s)", r"(?=\s|$)", r"\A", r"\z", "(?!a|b)",
+    r"(?<=\s|^)",
+)  # fmt: skip
+LOOPS = ("+", "*", "?", "+?", "*?", "??", "{2}", "{1,3}", "{2,}", "{,2}", "{1,3}?", "{2}?", "{1,2}+", "++", "?+", "*+")
+TEXT = st.text(st.sampled_from("aabbcABSk'sld \n\r\t12é中É.-ſK,_\u0301ʰǅ٣\u3000\x85🧑"), max_size=25)
+
+
+def expressions() -> st.SearchStrategy[str]:
+    """Patterns of all that automata can do, and some of what they cannot."""
+    some = st.one_of(
+        st.sampled_from(CHARACTERS),
+        st.builds("(?:{}){}".format, st.sampled_from(CHARACTERS), st.sampled_from(LOOPS)),
+        st.sampled_from(LOOKS),
+        st.lists(st.sampled_from(["'s", "a", "'ll", "k", "[sd]"]), min_size=1).map("|".join).map("(?i:{})".format),
+    )  # fmt: skip
+    return st.recursive(
+        some,
+        lambda inner: st.one_of(
+            st.lists(inner, min_size=1, max_size=3).map("".join),
+            st.builds("(?:{}){}".format, st.lists(inner, min_size=1, max_size=3).map("|".join), st.sampled_from(LOOPS)),
+        ),
+        max_leaves=8,
+    )
+
+
+def split(pre_tokenizer: PreTokenizer, *rows: str) -> list[list[bytes]]:
+    words = pre_tokenizer.split_rows(text_rows(list(rows)), np.ones(len(rows), np.bool_))
+    return [[words.word(i) for i in range(a, b)] for a, b in itertools.pairwise(words.row_offsets.tolist())]
+
+
+def segments(pattern: str, text: str) -> list[bytes]:
+    """The slow twin's answer: matches and what lies between, of the `regex` package."""
+    return [text[a:b].encode() for a, b, _ in patterns.find_segments(pattern, text)]
+
+
+@given(alternatives=st.lists(expressions(), min_size=1, max_size=3), rows=st.lists(TEXT, max_size=3))
+@example(alternatives=[r"a+\b", "b"], rows=["aab", "aa b"])
+@example(alternatives=[r"\p{Lu}\p{Ll}+", r"\s+$", r"\s"], rows=["Ab  ", "  A", " \n "])
+def test_automata_find_what_backtracking_finds(alternatives: list[str], rows: list[str]) -> None:
+    pattern = "|".join(alternatives)
+    try:
+        mine = Split(pattern, "isolated", is_regex=True)
+    except ValueError:
+        assume(False)
+    assume(mine.automaton is not None)
+    assert split(mine, *rows) == [segments(pattern, row) for row in rows]
+
+
+@pytest.mark.parametrize("pattern", PATTERNS)
+@given(text=TEXT)
+def test_automata_of_known_patterns_find_what_their_scanners_find(pattern: str, text: str) -> None:
+    tables = find_automaton(pattern)
+    assert tables is not None
+    cut = split(Sequence((Split(pattern, "isolated", is_regex=True), Digits(True))), text)[0]
+    expected = [part for word in segments(pattern, text) for part in split(Digits(True), word.decode())[0]]
+    assert cut == expected
+
+
+@given(rows=st.lists(TEXT, max_size=3))
+def test_several_automata_cut_one_after_the_other(rows: list[str]) -> None:
+    steps = (
+        Split(r"[\r\n]", "isolated", is_regex=True), Split(r"\s?\p{L}+", "isolated", is_regex=True),
+        Punctuation("contiguous"), Split("ab", "isolated"), Split(r"(?<=\s)\d|^b", "isolated", is_regex=True), Digits(),
+    )  # fmt: skip
+    expected = [[row.encode()] if row else [] for row in rows]
+    for step in steps:
+        expected = [[part for word in words for part in split(step, word.decode())[0]] for words in expected]
+    assert split(Sequence(steps), *rows) == expected
+
+
+@given(rows=st.lists(TEXT, max_size=3))
+def test_steps_behind_byte_level_see_the_spelling(rows: list[str]) -> None:
+    """The last byte of "ò" is spelled as a digit; without the automata such steps run one by one."""
+    steps = (Punctuation("contiguous"), ByteLevel(False), Digits(), Split("[0-9][0-9]", "isolated", is_regex=True))
+    apart = Sequence((*steps, Split("(?!ab)(?=cd)x", "isolated", is_regex=True)))
+    rows = [row + "ò12²345" for row in rows]
+    assert split(Sequence(steps), *rows) == split(apart, *rows)
+
+
+def tokenizer_of(*steps: PreTokenizer) -> Tokenizer:
+    vocab = {c: i for i, c in enumerate(BYTE_ALPHABET)} | {"ab": 256, "Ġa": 257}
+    model = BPE(vocab, [("a", "b"), ("Ġ", "a")], byte_level=True)
+    return Tokenizer(model=model, pre_tokenizer=Sequence((*steps, ByteLevel(False, use_regex=False))))
+
+
+@given(rows=st.lists(st.lists(TEXT, max_size=8).map("".join), max_size=4))
+def test_encoding_with_automata_is_encoding_their_words(rows: list[str]) -> None:
+    steps = Split(r"\s?[a-c]+|\p{N}{1,2}", "isolated", is_regex=True), Punctuation()
+    # An added step that does nothing keeps the same cuts from running in one kernel.
+    apart = (*steps, Split("(?!ab)(?=cd)x", "isolated", is_regex=True))
+    one, staged = tokenizer_of(*steps), tokenizer_of(*apart)
+    assert "scanned_bpe.automata" in one.explain()
+    assert "words_bpe" in staged.explain()
+    for column in (pa.array(texts, pa.large_string()) for texts in (rows, [row * 30 for row in rows])):
+        assert one.encode_arrow(column).to_pylist() == staged.encode_arrow(column).to_pylist()
+
+
+def test_patterns_in_bounded_time() -> None:
+    long = "a" * 200_000
+    assert split(Split("(?:a|aa)+", "isolated", is_regex=True), long) == [[long.encode()]]
+    assert len(split(Split("b|a{1,3}", "isolated", is_regex=True), long)[0]) == 66_667
+    with pytest.raises(TimeoutError, match="pattern 'a\\*b' did not finish on a text: 1073741824 looks"):
+        split(Split("a*b", "isolated", is_regex=True), "b", long)
+    with pytest.raises(TimeoutError, match="did not finish on a text"):
+        split(Split("a*b|a", "isolated", is_regex=True), long)
+    one = tokenizer_of(Split("a*b", "isolated", is_regex=True))
+    with pytest.raises(TimeoutError, match="did not finish on a text"):
+        one.encode_arrow(pa.array([long], pa.large_string()))
+    assert one.encode("aab" * 1000).ids == [97, 256] * 1000
+
+
+@pytest.mark.parametrize(
+    "pattern",
+    [
+        "a*", "a(?=bc)", "(?>ab)", r"(a)\1", r"\p{Alphabetic}", "(?i:ß)", "(?i:ss)", "(?i:[^a])", "(?:a|b)++",
+        "(?:a*)*b",
+        "a{1000}{9}",
+        "(?:" * 60 + "a" + ")" * 60,
+        r"\R", "(?x: a)", "[[:alpha:]]", "a)", "(a", "[a", "a\\", "+a", "[b-a]", r"\xff",
+    ],
+)  # fmt: skip
+def test_what_is_not_read_is_left_to_others(pattern: str) -> None:
+    assert find_automaton(pattern) is None
+
+
+def test_patterns_with_too_many_states_are_left_to_others() -> None:
+    assert parse("(?:a|b)*a(?:a|b){12}c") is not None
+    assert find_automaton("(?:a|b)*a(?:a|b){12}c") is None
+    with pytest.raises(NotRegularError):
+        parse("a{100000000000000000000}")
+
+
+RANGES = st.lists(st.tuples(st.integers(0, 0x10FFFF), st.integers(0, 40)), max_size=5)
+
+
+@given(left=RANGES, right=RANGES)
+@example(left=[(0, 40), (0x10FFFF - 40, 40)], right=[(0, 0)])
+def test_sets_of_code_points(left: list[tuple[int, int]], right: list[tuple[int, int]]) -> None:
+    a, b = ({c for first, n in runs for c in range(first, min(first + n, 0x10FFFF) + 1)} for runs in (left, right))
+    mine = [CodePoints.of((first, min(first + n, 0x10FFFF)) for first, n in runs) for runs in (left, right)]
+    near = sorted({c for x in a | b | {0, 0x10FFFF} for c in (x - 1, x, x + 1) if 0 <= c <= 0x10FFFF})
+
+    def members(found: CodePoints) -> set[int]:
+        return {c for c, is_in in zip(near, found.has(np.array(near, np.int32)).tolist(), strict=True) if is_in}
+
+    assert [members(each) for each in mine] == [a, b]
+    assert members(mine[0] | mine[1]) == a | b
+    assert members(mine[0] & mine[1]) == a & b
+    assert members(~mine[0]) == {*near} - a
+    assert ~~mine[0] == mine[0]
+    assert (mine[0] | ~mine[0], mine[0] & ~mine[0]) == (ALL, NONE)

@@ -1,0 +1,273 @@
+# SPDX-License-Identifier: Apache-2.0
+"""From patterns to automata that find the very match a backtracking engine finds, reading each character once.
+
+A state is the list of places in the pattern where backtracking would go on, the one it would try first in front; once
+one has matched, those behind it are gone. What a look asks for is known when the character after it is read, so a step
+tells whether a match ends before that character. Source of the idea: Rob Pike's simulation, and R. Cox, "Regular
+Expression Matching: the Virtual Machine Approach", made deterministic. docs/algorithms.md has more.
+"""
+
+import functools
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from tokenizer.kernels.automata import ANY_CASE, GAVE_UP, LOWER_CASE, STEPS_OF_MEBIBYTE, Automata
+from tokenizer.models.bpe import BYTE_ALPHABET
+from tokenizer.pre_tokenizers.code_point_sets import ALL, N_CODE_POINTS, CodePoints
+from tokenizer.pre_tokenizers.pattern_syntax import (
+    Alternation,
+    Characters,
+    Look,
+    Node,
+    NotRegularError,
+    Repetition,
+    Sequence,
+    can_be_empty,
+    parse,
+)
+from tokenizer.ragged import read_only
+
+_MAX_PLACES, _MAX_STATES, _MAX_STEPS, _MAX_CLASSES = 2_000, 2_000, 400_000, 127
+"""Of one pattern; real ones have some hundred places, dozens of states, and half a dozen kinds of characters."""
+
+_LEADS = np.array([*range(0x80), *range(0xC2, 0xF5)])
+_FIRST_OF_LEADS = np.array(
+    [
+        *range(0x80), *range(0x80, 0x800, 0x40), 0x800, *range(0x1000, 0x10000, 0x1000),
+        0x10000, *range(0x40000, N_CODE_POINTS, 0x40000),
+    ],
+    np.int32,
+)  # fmt: skip
+"""The bytes that characters begin with, and the first code point of each."""
+
+
+class _Place(NamedTuple):
+    """A place in a pattern: what is asked for there, and where it goes on."""
+
+    kind: str
+    """`character`, `behind`, `ahead`, `choice` or `match`."""
+    members: int
+    """Number of the set of characters."""
+    at_edge: bool
+    next: int
+    other: int
+    """Of a choice, the one that is tried second."""
+
+
+class _Places:
+    """The places of a pattern, made from its end to its beginning, and all sets of characters that they ask for."""
+
+    def __init__(self, sets: dict[CodePoints, int]) -> None:
+        self.places: list[_Place] = []
+        self.sets = sets
+
+    def add(
+        self, kind: str, members: CodePoints = ALL, *, at_edge: bool = False, then: int = -1, other: int = -1
+    ) -> int:
+        if len(self.places) >= _MAX_PLACES:
+            raise NotRegularError("too long")
+        number = self.sets.setdefault(members, len(self.sets))
+        self.places.append(_Place(kind, number, at_edge, then, other))
+        return len(self.places) - 1
+
+    def choice(self, first: int, second: int, *, greedy: bool = True) -> int:
+        return self.add("choice", then=first if greedy else second, other=second if greedy else first)
+
+    def put(self, node: Node, then: int) -> int:
+        """Adds a pattern that goes on at `then`; returns where it begins."""
+        match node:
+            case Characters():
+                return self.add("character", node.members, then=then)
+            case Look():
+                return self.add("behind" if node.behind else "ahead", node.members, at_edge=node.at_edge, then=then)
+            case Sequence():
+                for part in reversed(node.parts):
+                    then = self.put(part, then)
+                return then
+            case Alternation():
+                first = self.put(node.branches[-1], then)
+                for branch in reversed(node.branches[:-1]):
+                    first = self.choice(self.put(branch, then), first)
+                return first
+            case Repetition():
+                return self.repetition(node, then)
+
+    def repetition(self, node: Repetition, then: int) -> int:
+        start = then
+        if node.most is None:
+            start = self.choice(then, then)
+            again = self.put(node.body, start)
+            pair = (again, then) if node.greedy else (then, again)
+            self.places[start] = self.places[start]._replace(next=pair[0], other=pair[1])
+        else:
+            for _ in range(node.most - node.least):
+                start = self.choice(self.put(node.body, start), then, greedy=node.greedy)
+        for _ in range(node.least):
+            start = self.put(node.body, start)
+        return start
+
+
+class _Builder:
+    """States of one pattern, numbered as they are found."""
+
+    def __init__(self, places: list[_Place], entry: int, members: list[list[bool]]) -> None:
+        self.places = places
+        self.members = members
+        self.edge = len(members[0])
+        self.looks_behind = any(place.kind == "behind" for place in places)
+        self.n_steps = 0
+        self.numbers: dict[tuple[tuple[int, ...], int], int] = {((), self.edge): 0}
+        before = range(self.edge + 1) if self.looks_behind else [self.edge] * (self.edge + 1)
+        self.starts = [self.number((entry,), kind) for kind in before]
+        self.rows: list[list[int]] = []
+        while len(self.rows) < len(self.numbers):
+            threads, last = list(self.numbers)[len(self.rows)]
+            self.rows.append([self.step(threads, last, kind) for kind in range(self.edge + 1)])
+
+    def number(self, threads: tuple[int, ...], last: int) -> int:
+        """Returns the number of a state: where to go on, and the character before if that matters."""
+        if len(self.numbers) >= _MAX_STATES:
+            raise NotRegularError("too many states")
+        key = (threads, last if threads and self.looks_behind else self.edge)
+        return self.numbers.setdefault(key, len(self.numbers))
+
+    def step(self, threads: tuple[int, ...], last: int, kind: int) -> int:
+        """Returns the state after a character of some kind, twice, and one more if a match ends before it."""
+        waiting = list(reversed(threads))
+        seen: set[int] = set()
+        found: list[int] = []
+        matched = 0
+        while waiting:
+            place = waiting.pop()
+            if place in seen:
+                continue
+            seen.add(place)
+            self.n_steps += 1
+            what, members, at_edge, then, other = self.places[place]
+            if what == "choice":
+                waiting += other, then
+            elif what == "match":
+                matched = 1
+                break
+            else:
+                asked = last if what == "behind" else kind
+                if asked == self.edge:
+                    holds = at_edge
+                else:
+                    holds = self.members[members][asked]
+                if holds and what == "character":
+                    found.append(then)
+                elif holds:
+                    waiting.append(then)
+        if self.n_steps > _MAX_STEPS:
+            raise NotRegularError("too much work")
+        return 2 * self.number(tuple(dict.fromkeys(found)), kind) + matched
+
+
+class Tables(NamedTuple):
+    """Patterns, each of which cuts what the one before leaves, as automata; see `kernels.automata`."""
+
+    classes: npt.NDArray[np.uint8]
+    byte_classes: npt.NDArray[np.uint8]
+    transitions: npt.NDArray[np.int32]
+    starts: npt.NDArray[np.int32]
+    looks_behind: npt.NDArray[np.bool_]
+    spelled: npt.NDArray[np.bool_]
+    firsts: npt.NDArray[np.bool_]
+
+    def new_automata(self) -> Automata:
+        """Returns them with what a call changes."""
+        n = self.spelled.size
+        candidates, begins, block, steps = (np.zeros(size, np.int64) for size in (n, n + 1, 3, 2))
+        return Automata(*self, candidates, np.full(n + 1, -1, np.int64), begins, block, steps)
+
+
+@functools.lru_cache(maxsize=16)
+def build(nodes: tuple[Node, ...], n_plain: int) -> Tables:
+    """Builds the automata of patterns.
+
+    Args:
+      nodes: the patterns, in the order in which they cut.
+      n_plain: how many of them, from the first, see characters; the others see bytes spelled in GPT-2's alphabet.
+
+    Raises:
+      NotRegularError: if one may match nothing or has too many states.
+    """
+    if any(map(can_be_empty, nodes)):
+        raise NotRegularError("may match nothing")
+    sets: dict[CodePoints, int] = {}
+    all_places = []
+    for node in nodes:
+        places = _Places(sets)
+        entry = places.put(node, places.add("match"))
+        all_places.append((places.places, entry))
+    classes, members, of_leads = _classes(list(sets))
+    n_kinds = len(members[0])
+    rows: list[list[int]] = []
+    starts, looks_behind = [], []
+    for each, entry in all_places:
+        built = _Builder(each, entry, members)
+        # State 0 of each is the one where nothing can match any more: the first of all stands for it.
+        base = len(rows) - 1 if rows else 0
+        rows += [[x + 2 * base if x > 1 else x for x in row] for row in built.rows[bool(rows) :]]
+        starts.append([base + start for start in built.starts])
+        looks_behind.append(built.looks_behind)
+    states = np.array(rows)
+    begins = states[np.array(starts)].any(axis=1)[:, :-1]
+    spelled = np.arange(len(nodes)) >= n_plain
+    byte_classes = classes[list(map(ord, BYTE_ALPHABET))]
+    of_bytes = np.eye(n_kinds, dtype=np.bool_)[byte_classes]
+    firsts = np.stack([(of_bytes if s else of_leads) @ b for s, b in zip(spelled, begins, strict=True)])
+    transitions = np.zeros((len(rows), n_kinds + 2, 2), np.int32)
+    width = transitions[0].size
+    transitions[:, :-1] = (states // 2 * width + states % 2)[:, :, None]
+    for first, loop in ((ord("a"), LOWER_CASE), (ord("A"), ANY_CASE)):
+        kinds = np.unique(classes[[*range(first, first + 26), *range(ord("a"), ord("z") + 1)]])
+        own = np.arange(2 * len(rows)).reshape(-1, 2)
+        transitions[:, -1][(states[:, kinds, None] == own[:, None, :]).all(axis=1)] = loop
+    first_entries = np.repeat(width * np.array(starts, np.int32), 2, axis=1)[:, :-1].copy()
+    arrays: list[npt.NDArray[Any]] = [2 * classes, 2 * byte_classes, transitions.ravel(), first_entries]
+    arrays += np.array(looks_behind), spelled, firsts
+    return Tables(*map(read_only, arrays))
+
+
+@functools.lru_cache(maxsize=64)
+def find_automaton(pattern: str) -> Tables | None:
+    """Returns the automaton that does what a pattern does, None where there is none."""
+    try:
+        return build((parse(pattern),), 1)
+    except NotRegularError:
+        return None
+
+
+def check_finished(automata: Automata, patterns: str) -> None:
+    """Looks at automata after a call; `patterns` says whose they are.
+
+    Raises:
+      TimeoutError: if one gave a text up.
+    """
+    if automata.steps[GAVE_UP] != 0:
+        raise TimeoutError(
+            f"{patterns} did not finish on a text: {STEPS_OF_MEBIBYTE} looks at a character for each started mebibyte "
+            "were in vain, which is the most; it looks at the same ones again and again"
+        )
+
+
+def _classes(sets: list[CodePoints]) -> tuple[npt.NDArray[np.uint8], list[list[bool]], npt.NDArray[np.bool_]]:
+    """Returns what kinds of characters sets tell apart.
+
+    Returns:
+      Which kind each code point is of, uint8[0x110000]; of each set, which kinds it has; bool[256, n_kinds], of which
+      kinds characters are that begin with a byte.
+    """
+    bounds = np.unique(np.concatenate([_FIRST_OF_LEADS, *(each.bounds for each in sets)]))
+    has = np.stack([each.has(bounds) for each in sets])
+    kinds, of_range = np.unique(has, axis=1, return_inverse=True)
+    if kinds.shape[1] > _MAX_CLASSES:
+        raise NotRegularError("too many kinds of characters")
+    classes = np.repeat(of_range.ravel().astype(np.uint8), np.diff(np.append(bounds, N_CODE_POINTS)))
+    of_leads = np.zeros((256, kinds.shape[1]), np.bool_)
+    of_leads[_LEADS[np.searchsorted(_FIRST_OF_LEADS, bounds, "right") - 1], of_range.ravel()] = True
+    return classes, kinds.tolist(), of_leads
