@@ -2,8 +2,9 @@
 """Encoding with byte-level BPE and Unigram, one thread each, against the libraries made for them.
 
 GPT-2 against tiktoken, gigatok, fastokens and `tokenizers`; SentencePiece models against sentencepiece and
-`tokenizers`: XLNet's, and two trained here and kept in `build/`; CLIP, and those two as `transformers` writes them into
-a `tokenizer.json`, against `tokenizers`. Needs the larger data folder. The ids of every
+`tokenizers`: XLNet's, and two trained here and kept in `build/`; CLIP, those two as `transformers` writes them into a
+`tokenizer.json`, and GPT-2's vocabulary behind patterns that no scanner is written for, as Kimi K2, Falcon and DeepSeek
+Coder have them, against `tokenizers`. Needs the larger data folder. The ids of every
 document are compared first. A peer whose ids differ gets no number, but for `tokenizers` with a SentencePiece model: it
 follows other rules (`formats.sentencepiece_json`), so it is timed on the documents that come out the same. "Cold" is
 the first encoding after loading, for all: some of them keep what they have seen, as we do.
@@ -90,6 +91,9 @@ def main(arguments: list[str]) -> int:
         equal &= measure(name, tok, _sentencepiece_peers(path), wanted, options.rounds, {"tokenizers"})
     files = {"CLIP": Tokenizer.from_file(vocab / "clip_bpe_simple_vocab_16e6.txt.gz").to_str()}
     files |= {f"{name}, tokenizer.json": _as_transformers_writes(path) for name, path in models.items()}
+    if names & _BEHIND.keys():
+        gpt2 = _gpt2(vocab)
+        files |= {name: _behind(gpt2, steps) for name, steps in _BEHIND.items()}
     for name in (name for name in files if name in names):
         tok = Tokenizer.from_str(peers.for_peers(files[name]))
         equal &= measure(name, tok, _tokenizers_alone(tok), wanted, options.rounds, {"tokenizers"})
@@ -108,6 +112,18 @@ def _as_transformers_writes(path: Path) -> str:
     steps.append({"type": "Replace", "pattern": {"Regex": " {2,}"}, "content": "▁"})
     metaspace = {"type": "Metaspace", "replacement": "▁", "prepend_scheme": "always", "split": True}
     return json.dumps(fields | {"normalizer": {"type": "Sequence", "normalizers": steps}, "pre_tokenizer": metaspace})
+
+
+def _behind(tok: Tokenizer, steps: list[dict[str, Any]]) -> str:
+    """Returns the `tokenizer.json` of a byte-level model behind other steps."""
+    if all(step["type"] != "ByteLevel" for step in steps):
+        steps = [*steps, _BYTE_LEVEL | {"use_regex": False}]
+    pre_tokenizer = {"type": "Sequence", "pretokenizers": steps}
+    return json.dumps(json.loads(tok.to_str()) | {"pre_tokenizer": pre_tokenizer})
+
+
+def _splits(*patterns: str) -> list[dict[str, Any]]:
+    return [{"type": "Split", "pattern": {"Regex": p}, "behavior": "Isolated", "invert": False} for p in patterns]
 
 
 def _tokenizers_alone(tok: Tokenizer) -> dict[str, Peer]:
@@ -166,9 +182,28 @@ TRAINED: dict[str, dict[str, Any]] = {
         "remove_extra_whitespaces": False, "allow_whitespace_only_pieces": True,
     },
 }  # fmt: skip
+_BYTE_LEVEL = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": True}
+_NOT_HAN = r"[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}&&[^\p{Han}]]", r"[\p{Ll}\p{Lm}\p{Lo}\p{M}&&[^\p{Han}]]"
+_WORD = r"[^\r\n\p{L}\p{N}]?{}*{}+(?i:'s|'t|'re|'ve|'m|'ll|'d)?|[^\r\n\p{L}\p{N}]?{}+{}*(?i:'s|'t|'re|'ve|'m|'ll|'d)?"
+_BEHIND: dict[str, list[dict[str, Any]]] = {
+    "GPT-2 behind Kimi K2's pattern": _splits(
+        r"[\p{Han}]+|" + _WORD.replace("{}", "%s") % (2 * _NOT_HAN)
+        + r"|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
+    ),
+    "GPT-2 behind Falcon's steps": [
+        {"type": "Punctuation", "behavior": "Contiguous"}, _BYTE_LEVEL, {"type": "Digits", "individual_digits": False},
+        *_splits("[0-9][0-9][0-9]"),
+    ],
+    "GPT-2 behind DeepSeek Coder's steps": [
+        *_splits(r"[\r\n]", r"\s?\p{L}+", r"\s?\p{P}+", "[一-龥ࠀ-一가-퟿]+"),
+        {"type": "Digits", "individual_digits": True},
+    ],
+}  # fmt: skip
+"""What models have in front whose patterns have no scanner."""
 _SHORT_NAMES = {
     "gpt2": "GPT-2", "xlnet": "XLNet, Unigram", **dict(zip(("t5", "llama"), TRAINED, strict=True)), "clip": "CLIP",
     **{f"{short}-json": f"{name}, tokenizer.json" for short, name in zip(("t5", "llama"), TRAINED, strict=True)},
+    **dict(zip(("kimi", "falcon", "deepseek-coder"), _BEHIND, strict=True)),
 }  # fmt: skip
 _TRAINING_BYTES, _LINE_CHARACTERS = 3_000_000, 2000
 
