@@ -113,7 +113,16 @@ def _unicode_words(data, end, classes):
     )
 
 
-APART = {"clip": _clip, "nonspace": _nonspace, "unicode_words": _unicode_words}
+@kernel
+def _bert(data, end, classes):
+    return (
+        ascii_blocks.bert_starts(data, 0),
+        ascii_blocks.bert_stops(data, 0),
+        scanners.next_bert(data, end, data.size, classes),
+    )
+
+
+APART = {"bert": _bert, "clip": _clip, "nonspace": _nonspace, "unicode_words": _unicode_words}
 # Few characters of every kind, so that every order of kinds comes up.
 HOSTILE = st.text(
     alphabet="aabsStTdBEl '' \n\n\r\t\v\x1c\x1f //.,(-0123é\u3000\xa0\x85中\u0301ſ\x00\x7f", min_size=1, max_size=90

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A scanner and byte pair encoding in one kernel: GPT-2 and its heirs, CLIP."""
+"""A scanner and a model in one kernel: GPT-2 and its heirs, CLIP, WordLevel and WordPiece behind `Whitespace`."""
 
 from typing import Any
 
@@ -11,14 +11,28 @@ from tokenizer.engines.base import WordCachePool, run
 from tokenizer.engines.models import ModelRunner
 from tokenizer.engines.prefixes import begin_with_space
 from tokenizer.engines.staged import StagedEngine
-from tokenizer.kernels import scanned_bpe
+from tokenizer.kernels import (
+    scanned_bpe,
+    scanned_wordlevel,
+    scanned_wordpiece,
+    words_bpe,
+    words_wordlevel,
+    words_wordpiece,
+)
 from tokenizer.models.bpe_tables import without_suffix
 from tokenizer.pre_tokenizers.scanner_patterns import Scanner
 from tokenizer.ragged import Ragged
 
+_MODELS = {
+    words_bpe: (scanned_bpe, "BPE"),
+    words_wordlevel: (scanned_wordlevel, "WordLevel"),
+    words_wordpiece: (scanned_wordpiece, "WordPiece"),
+}
+"""The kernels that find words themselves, by those of the same model that do not."""
+
 
 class ScannedEngine(StagedEngine):
-    """Finds words with a hand-written scanner and encodes them in the same pass."""
+    """Finds words with a hand-written scanner or with automata and encodes them in the same pass."""
 
     def __init__(
         self, scanner: Scanner, pre_tokenizer: Any, runner: ModelRunner, pool: WordCachePool, *, prefix_space: bool
@@ -30,13 +44,14 @@ class ScannedEngine(StagedEngine):
         super().__init__(pre_tokenizer, runner, pool)
         self._prefix_space = prefix_space
         self._scanner = scanner
-        self._kernel = getattr(scanned_bpe, scanner.name)
-        self._inner = without_suffix(runner.tables)
+        kernels, self._model_name = _MODELS[runner.kernels]
+        self._kernel = getattr(kernels, scanner.name)
+        self._inner = (without_suffix(runner.tables),) if kernels is scanned_bpe else ()
 
     @staticmethod
-    def has_kernel(scanner: Scanner) -> bool:
-        """Whether there is a kernel for a scanner."""
-        return hasattr(scanned_bpe, scanner.name)
+    def has_kernel(scanner: Scanner, runner: ModelRunner) -> bool:
+        """Whether there is a kernel for a scanner and a model."""
+        return runner.kernels in _MODELS and hasattr(_MODELS[runner.kernels][0], scanner.name)
 
     def encode(
         self, rows: Ragged, added: npt.NDArray[np.int32], is_first: npt.NDArray[np.bool_], tally: Tally | None
@@ -48,7 +63,7 @@ class ScannedEngine(StagedEngine):
         word_bytes = rows.max_row + 16
         classes = self._scanner.classes
         ids = run(
-            self._kernel, (classes, rows, added, self._inner),
+            self._kernel, (classes, rows, added, *self._inner),
             (runner.tables, runner.new_scratch(word_bytes)), self._pool, tally,
             n_rows=rows.n_rows, n_bytes=rows.n_values,
             n_ids=rows.n_values * runner.max_ids_per_byte + added.size, word_bytes=word_bytes,
@@ -58,4 +73,5 @@ class ScannedEngine(StagedEngine):
 
     def describe(self) -> tuple[str, list[str], list[str]]:
         """Returns kernel, fused components, stages beside it."""
-        return f"scanned_bpe.{self._scanner.name}", [type(self._pre_tokenizer).__name__, "BPE"], []
+        module = self._kernel.__module__.rpartition(".")[2]
+        return f"{module}.{self._scanner.name}", [type(self._pre_tokenizer).__name__, self._model_name], []

@@ -326,6 +326,23 @@ def unicode_words_stops(data, i):
 
 
 @kernel_part
+def bert_starts(data, i):
+    """See above, for `next_bert`."""
+    masks = _classify(data, i)
+    signs = masks[_SIGNS]
+    words = ~(signs | masks[_SPACES] | masks[_HIGH])
+    return (words & ~(words << _ONE) | signs) & _known(masks[_HIGH]) | _ONE
+
+
+@kernel_part
+def bert_stops(data, i):
+    """See above, for `next_bert`."""
+    masks = _classify(data, i)
+    signs = masks[_SIGNS]
+    return _run_stops((~(signs | masks[_SPACES] | masks[_HIGH]),), signs)
+
+
+@kernel_part
 def separated_parts(data, i, separators, apart):
     """Finds parts of words between white space: blanks, and tabs and line ends where masks in `separators` are set.
 

@@ -1,0 +1,72 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Models that a scanner runs with in one pass, against the same steps one after the other."""
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tokenizer import Tokenizer
+from tokenizer.added_tokens import AddedToken
+from tokenizer.engines.staged import StagedEngine
+from tokenizer.models import BPE, WordLevel, WordPiece
+from tokenizer.normalizers import NFC
+from tokenizer.pre_tokenizers import BertPreTokenizer, Digits, PreTokenizer, Punctuation, Sequence, Whitespace
+from tokenizer.pre_tokenizers import WhitespaceSplit as Spaces
+from tokenizer.ragged import text_rows
+
+NONE = np.empty(0, np.int32)
+WORDS = ("[UNK]", "a", "b", "ab", "the", "##b", "##a", "##ab", "中", "##中", "é", "'", "12", "1", "<s>")
+VOCAB = {word: i for i, word in enumerate(WORDS)}
+MODELS = {
+    "WordLevel": WordLevel(VOCAB, unk_token="[UNK]"),
+    "WordPiece": WordPiece(VOCAB, unk_token="[UNK]"),
+    "BPE": BPE(
+        {c: i for i, c in enumerate(["<unk>", "a", "b</w>", "b", "a</w>", "ab</w>", "é", "中</w>"])}, [("a", "b</w>")],
+        unk_token="<unk>", end_of_word_suffix="</w>",
+    ),
+}  # fmt: skip
+STEPS: dict[str, PreTokenizer] = {
+    "nonspace": Spaces(),
+    "unicode_words": Whitespace(),
+    "bert": BertPreTokenizer(),
+    "automata": Sequence((Punctuation("contiguous"), Digits(True))),
+}
+PARTS = (
+    "a", "b", "ab", "the", "abba", "é", "中", "中a", "'", "..", "12", "a1", " ", "  ", "\n", "\u3000", "\x1c", "_",
+    "x" * 40,
+)  # fmt: skip
+TEXTS = st.lists(st.lists(st.sampled_from(PARTS), max_size=60).map("".join), max_size=6)
+
+
+@pytest.mark.parametrize("model", MODELS)
+@pytest.mark.parametrize("scanner", STEPS)
+def test_a_scanner_and_a_model_in_one_pass(scanner: str, model: str) -> None:
+    tok = Tokenizer(
+        model=MODELS[model],
+        normalizer=NFC(),  # WordPiece behind BertPreTokenizer alone is the engine for BERT
+        pre_tokenizer=STEPS[scanner],
+        added_tokens=[AddedToken(len(VOCAB) - 1, "<s>", special=True)],
+    )
+    assert f"scanned_{model.lower()}.{scanner}" in tok.explain()
+    engine = tok._plan._engine
+    assert isinstance(engine, StagedEngine)
+
+    @given(texts=TEXTS)
+    def check(texts: list[str]) -> None:
+        column = pa.array(texts, pa.large_string())
+        rows = text_rows(column)
+        is_first = np.ones(len(texts), np.bool_)
+        words = STEPS[scanner].split_rows(rows, is_first)
+        tallies = engine.new_tally(), engine.new_tally()
+        for tally in (None, tallies[0]):
+            found = engine.encode(rows, NONE, is_first, tally)
+            expected = engine._runner.encode(words, NONE, engine._pool.another(), tallies[1] if tally else None)
+            assert found.values.tolist() == expected.values.tolist()
+            assert found.offsets.tolist() == expected.offsets.tolist()
+        assert tallies[0].n_words == tallies[1].n_words
+        assert tallies[0].oov_words().equals(tallies[1].oov_words())
+        assert tok.encode_arrow(column).to_pylist() == [tok.encode(text).ids for text in texts]
+
+    check()
