@@ -2,6 +2,7 @@
 """Patterns as automata: the matches that a backtracking engine finds, in bounded time, behind and beside each other."""
 
 import itertools
+import time
 
 import numpy as np
 import pyarrow as pa
@@ -148,6 +149,18 @@ def test_patterns_in_bounded_time() -> None:
 )  # fmt: skip
 def test_what_is_not_read_is_left_to_others(pattern: str) -> None:
     assert find_automaton(pattern) is None
+
+
+def test_patterns_are_built_or_given_up_in_bounded_time() -> None:
+    patterns_of_all_sizes = (
+        "[" + "".join(chr(0x4E00 + 2 * k) for k in range(9000)) + "]",
+        "".join(f"[{chr(0x4E00 + k)}-{chr(0x5E00 + k)}]" for k in range(1900)),
+        "[" + "&&".join([r"\p{L}"] * 1400) + "]", "|".join(["(?<=a)b"] * 1000), "a?" * 1500 + "b", ".{1,40}.{1,40}x",
+    )  # fmt: skip
+    for pattern in patterns_of_all_sizes:
+        began = time.process_time()
+        find_automaton(pattern)
+        assert time.process_time() - began < 2, pattern[:50]
 
 
 def test_patterns_with_too_many_states_are_left_to_others() -> None:

@@ -29,8 +29,8 @@ from tokenizer.pre_tokenizers.pattern_syntax import (
 )
 from tokenizer.ragged import read_only
 
-_MAX_PLACES, _MAX_STATES, _MAX_STEPS, _MAX_CLASSES = 2_000, 2_000, 400_000, 127
-"""Of one pattern; real ones have some hundred places, dozens of states, and half a dozen kinds of characters."""
+_MAX_PLACES, _MAX_STATES, _MAX_STEPS, _MAX_SETS, _MAX_CLASSES = 2_000, 2_000, 400_000, 500, 127
+"""Of one pattern; real ones have some hundred places, dozens of states, sets and kinds of characters."""
 
 _LEADS = np.array([*range(0x80), *range(0xC2, 0xF5)])
 _FIRST_OF_LEADS = np.array(
@@ -203,6 +203,8 @@ def build(nodes: tuple[Node, ...], n_plain: int) -> Tables:
         places = _Places(sets)
         entry = places.put(node, places.add("match"))
         all_places.append((places.places, entry))
+    if len(sets) > _MAX_SETS:
+        raise NotRegularError("too many sets of characters")
     classes, members, of_leads = _classes(list(sets))
     n_kinds = len(members[0])
     rows: list[list[int]] = []

@@ -340,6 +340,7 @@ class _Parser:
         if negated and self.any_case:
             raise self.refuse()
         total, members = ALL, NONE
+        ranges: list[tuple[int, int]] = []
         is_first = True
         while not self.rest_is("]") or is_first:
             is_first = False
@@ -348,23 +349,26 @@ class _Parser:
             if self.rest_is("["):
                 members |= self.character_class()
             elif self.skip("&&"):
-                total, members = total & members, NONE
+                total, members, ranges = total & (members | CodePoints.of(ranges)), NONE, []
             else:
                 found = self.property(in_class=True)
-                members |= self.class_range() if found is None else found
+                if found is None:
+                    ranges.append(self.class_range())
+                else:
+                    members |= found
         self.i += 1
         self.depth -= 1
-        total &= members
+        total &= members | CodePoints.of(ranges)
         return ~total if negated else total
 
-    def class_range(self) -> CodePoints:
+    def class_range(self) -> tuple[int, int]:
         first = last = self.class_character()
         if RANGE_GOES_ON.match(self.pattern, self.i):
             self.i += 1
             last = self.class_character()
         if last < first:
             raise self.refuse()
-        return CodePoints.of([(first, last)])
+        return first, last
 
     def class_character(self) -> int:
         if self.rest_is("\\"):
