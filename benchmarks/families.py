@@ -28,6 +28,7 @@ import pyarrow as pa
 from benchmarks import corpora, peers, report, timing
 from tokenizer import Tokenizer
 from tokenizer.models.bpe import BYTE_ALPHABET
+from tokenizer.pre_tokenizers.scanner_patterns import TIKTOKEN_PATTERNS
 
 Encode = Callable[[Sequence[str]], Any]
 
@@ -183,13 +184,8 @@ TRAINED: dict[str, dict[str, Any]] = {
     },
 }  # fmt: skip
 _BYTE_LEVEL = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": True}
-_NOT_HAN = r"[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}&&[^\p{Han}]]", r"[\p{Ll}\p{Lm}\p{Lo}\p{M}&&[^\p{Han}]]"
-_WORD = r"[^\r\n\p{L}\p{N}]?{}*{}+(?i:'s|'t|'re|'ve|'m|'ll|'d)?|[^\r\n\p{L}\p{N}]?{}+{}*(?i:'s|'t|'re|'ve|'m|'ll|'d)?"
 _BEHIND: dict[str, list[dict[str, Any]]] = {
-    "GPT-2 behind Kimi K2's pattern": _splits(
-        r"[\p{Han}]+|" + _WORD.replace("{}", "%s") % (2 * _NOT_HAN)
-        + r"|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
-    ),
+    "GPT-2 behind Kimi K2's pattern": _splits(TIKTOKEN_PATTERNS["kimi_k2"]),
     "GPT-2 behind Falcon's steps": [
         {"type": "Punctuation", "behavior": "Contiguous"}, _BYTE_LEVEL, {"type": "Digits", "individual_digits": False},
         *_splits("[0-9][0-9][0-9]"),

@@ -251,6 +251,13 @@ _QWEN35 = (
     r"\s*[\r\n]+|\s+(?!\S)|\s+"
 )
 _SEED = _QWEN2.replace(r"\p{N}|", r"\p{N}{1}|").replace(r"[^\s\p{L}\p{N}]+[\r\n]*", r"[^\s\p{L}\p{N}\r\n]+")
+_NOT_HAN = _UPPER[:-1] + r"&&[^\p{Han}]]", _LOWER[:-1] + r"&&[^\p{Han}]]"
+_KIMI = (
+    r"[\p{Han}]+|" + "|".join(
+        rf"[^\r\n\p{{L}}\p{{N}}]?{_NOT_HAN[0]}{a}{_NOT_HAN[1]}{b}(?i:'s|'t|'re|'ve|'m|'ll|'d)?" for a, b in ("*+", "+*")
+    )
+    + r"|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
+)  # fmt: skip
 _BAILING = r"'(?i:[sdmt]|ll|ve|re)|[^\r\n\p{L}\p{N}]?+\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]++[\r\n]*|\s*[\r\n]|\s+(?!\S)|\s+"
 
 
@@ -324,6 +331,7 @@ FAMILIES: dict[str, Callable[[], hf.Tokenizer]] = {
     "deepseek coder": lambda: _pre_tokenized(*_splits(*_DEEPSEEK_CODER), pre_tokenizers.Digits(True), _BYTES),
     "tekken": lambda: _byte_level(_TEKKEN, ignore_merges=True),
     "qwen3.5": lambda: _byte_level(_QWEN35, normalizer=normalizers.NFC()),
+    "kimi": lambda: _byte_level(_KIMI),
     "seed coder": lambda: _byte_level(_SEED),
     "bailing": lambda: _byte_level(_BAILING),
     "modernbert": _modernbert,

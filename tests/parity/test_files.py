@@ -78,7 +78,8 @@ def test_gpt2_on_every_document_against_tiktoken(gpt2_folder: Path, shared_data:
 
 
 @pytest.mark.parametrize(
-    ("name", "family"), [("r50k_base", "gpt2"), ("cl100k_base", "cl100k"), ("o200k_base", "o200k")]
+    ("name", "family"),
+    [("r50k_base", "gpt2"), ("cl100k_base", "cl100k"), ("o200k_base", "o200k"), ("kimi_k2", "kimi")],
 )
 def test_tiktoken_ranks(tmp_path: Path, name: str, family: str) -> None:
     tiktoken = pytest.importorskip("tiktoken", reason="needs the test group: tiktoken")
@@ -104,6 +105,7 @@ def test_tiktoken_ranks(tmp_path: Path, name: str, family: str) -> None:
 
 
 TIKTOKEN = {
+    "kimi_k2": families._KIMI,
     "r50k_base": r"""'(?:[sdmt]|ll|ve|re)| ?\p{L}++| ?\p{N}++| ?[^\s\p{L}\p{N}]++|\s++$|\s+(?!\S)|\s""",
     "cl100k_base": (
         r"""'(?i:[sdmt]|ll|ve|re)|[^\r\n\p{L}\p{N}]?+\p{L}++|\p{N}{1,3}+| ?[^\s\p{L}\p{N}]++[\r\n]*+|\s++$|"""

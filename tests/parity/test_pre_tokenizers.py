@@ -209,15 +209,9 @@ def test_named_patterns_mean_the_same_to_hf_as_to_tiktoken(name: str, scanner: s
     assert split(mine, text)[0] == [word for word, _ in yours.pre_tokenize_str(text)] == expected
 
 
-KIMI = (
-    r"[\p{Han}]+|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}&&[^\p{Han}]]*[\p{Ll}\p{Lm}\p{Lo}\p{M}&&[^\p{Han}]]+"
-    r"(?i:'s|'t|'re|'ve|'m|'ll|'d)?|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}&&[^\p{Han}]]+"
-    r"[\p{Ll}\p{Lm}\p{Lo}\p{M}&&[^\p{Han}]]*(?i:'s|'t|'re|'ve|'m|'ll|'d)?|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|"
-    r"\s*[\r\n]+|\s+(?!\S)|\s+"
-)
 SMILES = r"(\[[^\]]+]|Br?|Cl?|N|O|S|P|F|I|b|c|n|o|s|p|\(|\)|\.|=|#|-|\+|\\|\/|:|~|@|\?|>|\*|\$|\%[0-9]{2}|[0-9])"
 AUTOMATA = {
-    "Kimi": KIMI, "molecules": SMILES, "words": r"\b\w+\b|^\W|(?<=\s)\S$", "lines": r"^.+$|\n",
+    "Kimi": NAMED["kimi_k2"], "molecules": SMILES, "words": r"\b\w+\b|^\W|(?<=\s)\S$", "lines": r"^.+$|\n",
     "any case": r"(?i)the|[a-k]+|[0-9]",
     "lazy": r"<.+?>|\p{L}{2,4}?(?=\p{L})|\p{L}++", "ungreedy": r"(?:ab|a)(?:c|bcd)??\s*+|.{2}+",
 }  # fmt: skip
@@ -230,6 +224,16 @@ def test_automata_equal_hf(name: str, text: str) -> None:
     for behavior in BEHAVIORS:
         mine, yours = regex_split(AUTOMATA[name], behavior)
         assert split(mine, text)[0] == [word for word, _ in yours.pre_tokenize_str(text)]
+
+
+@given(
+    text=st.one_of(tricky_texts(), texts(12), st.text("中の한aA1 '!\n", max_size=20)).filter(
+        lambda t: len(t.encode()) <= 80
+    )
+)
+def test_kimis_pattern_equals_tiktoken(text: str) -> None:
+    mine, _ = regex_split(NAMED["kimi_k2"], "isolated")
+    assert split(mine, text)[0] == tiktoken_split(NAMED["kimi_k2"], text)
 
 
 @pytest.mark.parametrize("name", ["Kimi", "words"])

@@ -47,7 +47,8 @@ def test_vocab_json_and_merges(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("family", "pattern"), [("gpt2", "r50k_base"), ("cl100k", "llama3"), ("llama3", "llama3"), ("o200k", "o200k_base")]
+    ("family", "pattern"),
+    [("gpt2", "r50k_base"), ("cl100k", "llama3"), ("llama3", "llama3"), ("o200k", "o200k_base"), ("kimi", "kimi_k2")],
 )
 def test_tiktoken_ranks(tmp_path: Path, family: str, pattern: str) -> None:
     tiktoken = pytest.importorskip("tiktoken", reason="needs the test group: tiktoken")
@@ -60,7 +61,7 @@ def test_tiktoken_ranks(tmp_path: Path, family: str, pattern: str) -> None:
     ours.save(path)
     lines = [line.split() for line in path.read_text(encoding="ascii").splitlines()]
     ranks = {base64.b64decode(token): int(rank) for token, rank in lines}
-    text = TIKTOKEN.get(pattern, families._CL100K)
+    text = {"llama3": families._CL100K, "kimi_k2": families._KIMI}.get(pattern) or TIKTOKEN[pattern]
     theirs = tiktoken.Encoding(pattern, pat_str=text, mergeable_ranks=ranks, special_tokens={})
     assert [theirs.encode_ordinary(t) for t in families.sample()] == ids(ours)
     assert ids(Tokenizer.from_file(path, pattern=saving.tiktoken_pattern(ours))) == ids(ours)

@@ -20,7 +20,8 @@ from tokenizer.models import BPE, Unigram, WordPiece
 from tokenizer.models.bpe import BYTE_ALPHABET
 from tokenizer.models.unigram import PieceType
 from tokenizer.normalizers import SentencePieceNormalizer
-from tokenizer.pre_tokenizers.scanner_patterns import TIKTOKEN_PATTERNS, scanner_name
+from tokenizer.pre_tokenizers import Split
+from tokenizer.pre_tokenizers.scanner_patterns import TIKTOKEN_PATTERNS
 from tokenizer.pre_tokenizers.sequence import scanner_of
 
 if TYPE_CHECKING:
@@ -107,7 +108,8 @@ def tiktoken_pattern(tokenizer: "Tokenizer") -> str | None:
     scanner = scanner_of(tokenizer.pre_tokenizer) if tokenizer.pre_tokenizer is not None else None
     if scanner is None:
         return None
-    return next((name for name, text in TIKTOKEN_PATTERNS.items() if scanner_name(text) == scanner.name), None)
+    splits = {name: Split(text, "isolated", is_regex=True) for name, text in TIKTOKEN_PATTERNS.items()}
+    return next((name for name, split in splits.items() if scanner_of(split) == scanner), None)
 
 
 def _tiktoken(tokenizer: "Tokenizer", source: str) -> dict[str, bytes]:

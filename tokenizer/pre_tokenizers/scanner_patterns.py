@@ -136,7 +136,16 @@ def _named() -> dict[str, str]:
         "tekken": "tekken",
     }
     first["cl100k"] = _ANY_CASE + _WORDS + r"|\p{N}{1,3}" + _SIGNS + _SPACES
-    return {name: first[scanner] for scanner, names in scanners_of.items() for name in names.split()}
+    named = {name: first[scanner] for scanner, names in scanners_of.items() for name in names.split()}
+    return named | {"kimi_k2": _kimi()}
+
+
+def _kimi() -> str:
+    """Kimi K2's pattern, o200k's but for Han: it has no scanner."""
+    upper, lower = (cased[cased.rindex("[") : -1] + r"&&[^\p{Han}]]" for cased in (_UPPER, _LOWER))
+    before = r"[^\r\n\p{L}\p{N}]?"
+    words = f"{before}{upper}*{lower}+{_ANY_CASE}?|{before}{upper}+{lower}*{_ANY_CASE}?"
+    return r"[\p{Han}]+|" + words + r"|\p{N}{1,3}" + _SIGNS + _SPACES
 
 
 PATTERNS = _spellings()
