@@ -137,6 +137,14 @@ class Tally:
         code_points = np.flatnonzero(self._characters)
         return code_points.astype(np.int32), self._characters[code_points]
 
+    def add(self, other: "Tally") -> None:
+        """Adds what another tally of the same engine has counted, which is not used after that."""
+        self._drain()
+        self._keep(other.oov_words())
+        self._characters += other._characters
+        self.n_oov_words_untracked += other.n_oov_words_untracked
+        self.counter.state[word_cache.COUNTER_TOTAL] += other.n_words
+
     def make_room(self, word_bytes: int) -> None:
         """Empties the kernel's table into the kept words; the next word of up to `word_bytes` bytes then fits."""
         self._drain()
@@ -160,6 +168,12 @@ class Tally:
         one_row = np.array([0, rows.n_rows], np.int64)
         words = Words(rows.values, rows.offsets[:-1].copy(), rows.offsets[1:].copy(), one_row)
         self._count_swallowed(words, fresh["count"].to_numpy(), self._characters)
+        self._keep(fresh)
+        total = self.counter.state[word_cache.COUNTER_TOTAL]
+        self.counter = self._new_counter()
+        self.counter.state[word_cache.COUNTER_TOTAL] = total
+
+    def _keep(self, fresh: pa.Table) -> None:
         kept = add_word_counts([self._kept, fresh])
         if len(kept) > MAX_TALLY_WORDS:
             before = int(kept["count"].to_numpy().sum())
@@ -167,6 +181,3 @@ class Tally:
             kept = ordered.slice(0, MAX_TALLY_WORDS // 2).sort_by("word")
             self.n_oov_words_untracked += before - int(kept["count"].to_numpy().sum())
         self._kept = kept
-        total = self.counter.state[word_cache.COUNTER_TOTAL]
-        self.counter = self._new_counter()
-        self.counter.state[word_cache.COUNTER_TOTAL] = total

@@ -132,6 +132,11 @@ def test_patterns_in_bounded_time() -> None:
     with pytest.raises(TimeoutError, match="did not finish on a text"):
         split(Split("a*b|a", "isolated", is_regex=True), long)
     one = tokenizer_of(Split("a*b", "isolated", is_regex=True))
+    # Nothing is counted of a text that is given up.
+    tally = one.new_tally()
+    with pytest.raises(TimeoutError):
+        one.encode_arrow(pa.array(["b", long], pa.large_string()), tally=tally)
+    assert tally.n_words == 0
     with pytest.raises(TimeoutError, match="did not finish on a text"):
         one.encode_arrow(pa.array([long], pa.large_string()))
     assert one.encode("aab" * 1000).ids == [97, 256] * 1000

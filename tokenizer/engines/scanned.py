@@ -62,13 +62,17 @@ class ScannedEngine(StagedEngine):
             rows = begin_with_space(rows, b" ")
         word_bytes = rows.max_row + 16
         classes = self._scanner.classes
+        # Nothing is to be counted of rows of which one is given up.
+        counted = self.new_tally() if tally is not None and self._scanner.patterns else tally
         ids = run(
             self._kernel, (classes, rows, added, *self._inner),
-            (runner.tables, runner.new_scratch(word_bytes)), self._pool, tally,
+            (runner.tables, runner.new_scratch(word_bytes)), self._pool, counted,
             n_rows=rows.n_rows, n_bytes=rows.n_values,
             n_ids=rows.n_values * runner.max_ids_per_byte + added.size, word_bytes=word_bytes,
         )  # fmt: skip
         self._scanner.check_finished(classes)
+        if tally is not None and counted is not None and counted is not tally:
+            tally.add(counted)
         return ids
 
     def describe(self) -> tuple[str, list[str], list[str]]:

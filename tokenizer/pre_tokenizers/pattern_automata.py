@@ -30,7 +30,7 @@ from tokenizer.pre_tokenizers.pattern_syntax import (
 from tokenizer.ragged import read_only
 
 _MAX_PLACES, _MAX_STATES, _MAX_STEPS, _MAX_SETS, _MAX_CLASSES = 2_000, 2_000, 400_000, 500, 127
-"""Of one pattern; real ones have some hundred places, dozens of states, sets and kinds of characters."""
+"""Of one pattern, but for the steps; real ones have some hundred places, dozens of states, sets and kinds."""
 
 _LEADS = np.array([*range(0x80), *range(0xC2, 0xF5)])
 _FIRST_OF_LEADS = np.array(
@@ -112,9 +112,10 @@ class _Places:
 class _Builder:
     """States of one pattern, numbered as they are found."""
 
-    def __init__(self, places: list[_Place], entry: int, members: list[list[bool]]) -> None:
+    def __init__(self, places: list[_Place], entry: int, members: list[list[bool]], max_steps: int) -> None:
         self.places = places
         self.members = members
+        self.max_steps = max_steps
         self.edge = len(members[0])
         self.looks_behind = any(place.kind == "behind" for place in places)
         self.n_steps = 0
@@ -161,7 +162,7 @@ class _Builder:
                     found.append(then)
                 elif holds:
                     waiting.append(then)
-        if self.n_steps > _MAX_STEPS:
+        if self.n_steps > self.max_steps:
             raise NotRegularError("too much work")
         return 2 * self.number(tuple(dict.fromkeys(found)), kind) + matched
 
@@ -209,8 +210,10 @@ def build(nodes: tuple[Node, ...], n_plain: int) -> Tables:
     n_kinds = len(members[0])
     rows: list[list[int]] = []
     starts, looks_behind = [], []
+    steps_left = _MAX_STEPS
     for each, entry in all_places:
-        built = _Builder(each, entry, members)
+        built = _Builder(each, entry, members, steps_left)
+        steps_left -= built.n_steps
         # State 0 of each is the one where nothing can match any more: the first of all stands for it.
         base = len(rows) - 1 if rows else 0
         rows += [[x + 2 * base if x > 1 else x for x in row] for row in built.rows[bool(rows) :]]
