@@ -18,16 +18,16 @@ from tokenizer.pre_tokenizers.patterns import RANGE_GOES_ON, property_ranges, re
 
 _MAX_DEPTH, _MAX_INTERVAL = 50, 20
 _ESCAPES = {"n": 0x0A, "t": 0x09, "r": 0x0D, "f": 0x0C, "v": 0x0B, "a": 0x07, "e": 0x1B}
-_ESCAPED = re.compile(r"\\(?:x\{([0-9a-fA-F]{1,8})\}|x([0-7][0-9a-fA-F])|u([0-9a-fA-F]{4})|([^\w]|[ntrfvae]))")
-_GROUP = re.compile(r"\((?:\?(?:#[^)]*\)|([im]*)(?:-([im]+))?:|(<?[=!])|<[A-Za-z_]\w*>)|(?!\?))")
-_FLAGS = re.compile(r"\(\?(?!\))([im]*)(?:-([im]+))?\)")
-_INTERVAL = re.compile(r"\{(\d*)(,?)(\d*)\}([+?]?)")
+# Compiled when the first pattern is read: most tokenizers have none.
+_ESCAPED = r"\\(?:x\{([0-9a-fA-F]{1,8})\}|x([0-7][0-9a-fA-F])|u([0-9a-fA-F]{4})|([^\w]|[ntrfvae]))"
+_GROUP = r"\((?:\?(?:#[^)]*\)|([im]*)(?:-([im]+))?:|(<?[=!])|<[A-Za-z_]\w*>)|(?!\?))"
+_FLAGS = r"\(\?(?!\))([im]*)(?:-([im]+))?\)"
+_INTERVAL = r"\{(\d*)(,?)(\d*)\}([+?]?)"
 _HEXADECIMAL = CodePoints.of([(0x30, 0x39), (0x41, 0x46), (0x61, 0x66)])
 _NEWLINE = CodePoints.of([(0x0A, 0x0A)])
-_LETTERS = CodePoints.of([(0x41, 0x5A), (0x61, 0x7A)])
 _OF_OTHER_CASE = {"k": 0x212A, "s": 0x17F}
 """What else than the other case of an ASCII letter is the same letter where case is ignored."""
-_FOLDED_TOGETHER = re.compile("ss|ff|fi|fl|st")
+_FOLDED_TOGETHER = ("ss", "ff", "fi", "fl", "st")
 """Letters that are the same as one other character together where case is ignored: these are not read here."""
 
 
@@ -149,7 +149,7 @@ class _Parser:
 
     def flags(self) -> None:
         """Reads flags that hold for the whole of a group; anywhere else they are not read."""
-        found = _FLAGS.match(self.pattern, self.i)
+        found = re.compile(_FLAGS).match(self.pattern, self.i)
         if found:
             self.i = found.end()
             self.set_flags(found[1], found[2] or "")
@@ -163,7 +163,7 @@ class _Parser:
         while self.i < len(self.pattern) and not self.rest_is("|") and not self.rest_is(")"):
             parts.append(self.repeated())
         letters = "".join(part.letter or " " if isinstance(part, Characters) else " " for part in parts)
-        if _FOLDED_TOGETHER.search(letters):
+        if any(pair in letters for pair in _FOLDED_TOGETHER):
             raise self.refuse()
         return parts[0] if len(parts) == 1 else Sequence(tuple(parts))
 
@@ -171,7 +171,7 @@ class _Parser:
         """Reads something and how often it comes; what follows a loop over nothing cannot be said, so none is read."""
         node = self.atom()
         while True:
-            interval = _INTERVAL.match(self.pattern, self.i)
+            interval = re.compile(_INTERVAL).match(self.pattern, self.i)
             if interval and len(interval[0]) > _MAX_INTERVAL:
                 raise self.refuse()
             if self.i < len(self.pattern) and self.pattern[self.i] in "*+?":
@@ -251,7 +251,7 @@ class _Parser:
         return found
 
     def group(self) -> Node:
-        found = _GROUP.match(self.pattern, self.i)
+        found = re.compile(_GROUP).match(self.pattern, self.i)
         if found is None:
             raise self.refuse()
         self.i = found.end()
@@ -306,7 +306,7 @@ class _Parser:
 
     def escaped(self) -> int:
         """Reads an escape that is one character."""
-        found = _ESCAPED.match(self.pattern, self.i)
+        found = re.compile(_ESCAPED).match(self.pattern, self.i)
         if found is None:
             raise self.refuse()
         self.i = found.end()

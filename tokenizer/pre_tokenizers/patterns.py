@@ -51,7 +51,7 @@ _REFUSED = {
     r"\N": "no newline",
     r"\X": "a text segment",
 }
-_PROPERTY = re.compile(r"\\[pP]\{(\^?)([^}]*)\}|\\[sSdDwW]")
+_PROPERTY = r"\\[pP]\{(\^?)([^}]*)\}|\\[sSdDwW]"
 RANGE_GOES_ON = re.compile(r"-(?!\\[pPsSdDwWhH])[^\]\[]")
 """What follows the first character of a range, in a class."""
 
@@ -87,7 +87,7 @@ def read_property(pattern: str, i: int) -> tuple[str, bool, int] | None:
     Returns:
       A name for `property_ranges`, whether it is the opposite, and where it ends.
     """
-    found = _PROPERTY.match(pattern, i)
+    found = re.compile(_PROPERTY).match(pattern, i)
     if found is None:
         return None
     negated = found[0][1].isupper()
