@@ -4,7 +4,6 @@
 These files hold the model only. What stands around it is known from the family: GPT-2's pre-tokenizer, CLIP's clean-up.
 """
 
-import gzip
 import io
 import zlib
 from collections.abc import Mapping
@@ -117,6 +116,8 @@ def read_clip(data: bytes, source: str) -> dict[str, Any]:
     Its normalizer is that of HF. OpenAI's `simple_tokenizer.py`, the source of all else, mends text with ftfy and HTML
     entities: `tokenizer.text.TextTokenizer.for_clip` does, too.
     """
+    import gzip  # only CLIP's file is packed
+
     try:
         with gzip.open(io.BytesIO(data)) as handle:
             raw = handle.read(_MAX_CLIP_BYTES + 1)

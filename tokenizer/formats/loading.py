@@ -12,7 +12,6 @@ from tokenizer.errors import TokenizerFileError
 from tokenizer.formats import bpe_files, files, sentencepiece, tiktoken_ranks, tokenizer_json, vocab_txt
 from tokenizer.formats.json_vocabulary import parse_usual_tokenizer
 from tokenizer.formats.sentencepiece_parts import tokenizer_parts
-from tokenizer.formats.transformers_folder import load_folder
 
 _VOCABULARY = re.compile(r'\{\s*"(?:[^"\\]|\\.){0,1000}"\s*:\s*-?\d')
 
@@ -81,6 +80,8 @@ def _looks_like_ranks(text: str) -> bool:
 
 
 def _load_directory(path: Path, cache_bytes: int) -> Tokenizer:
+    from tokenizer.formats.transformers_folder import load_folder  # as long as half a dozen other modules
+
     tokenizer = load_folder(path, cache_bytes, from_sentencepiece)
     if tokenizer is None:
         raise TokenizerFileError(

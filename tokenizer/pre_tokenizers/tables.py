@@ -44,14 +44,23 @@ def _single_bit(text: str, bit: int, *, spaces: bool = False) -> Classes:
 @functools.cache
 def pattern_classes() -> Classes:
     r"""What `\p{L}`, `\p{N}`, `\s` and so on are in a pattern, to HF's Oniguruma and to tiktoken alike."""
-    table = np.zeros(_N_CODE_POINTS, np.uint8)
     groups = ((_LETTERS, LETTER), (_NUMBERS, NUMBER), (_SIGNS, SIGN), (_MARKS, MARK | UPPER | LOWER))
-    cased = ((("Lu", "Lt"), UPPER), (("Ll",), LOWER), (("Lm", "Lo"), UPPER | LOWER))
-    for names, bits in (*groups, *cased):
-        for name in names:
-            _set(table, data.CATEGORIES[name], bits)
+    bits = {name: group for names, group in groups for name in names}
+    bits |= {"Lu": LETTER | UPPER, "Lt": LETTER | UPPER, "Ll": LETTER | LOWER}
+    bits |= dict.fromkeys(("Lm", "Lo"), LETTER | UPPER | LOWER)
+    table = _of_categories(bits)
     _set(table, unicode_data.SPACES, SPACE)
     return read_only(table)
+
+
+def _of_categories(bits: dict[str, int]) -> Classes:
+    """Returns the bits of the category of each code point; no code point has two, so runs are laid side by side."""
+    runs = sorted((first, last + 1, b) for name, b in bits.items() for first, last in ranges(data.CATEGORIES[name]))
+    firsts, stops, of_runs = np.array(runs).T
+    lengths, values = np.empty(2 * len(runs) + 1, np.int64), np.zeros(2 * len(runs) + 1, np.uint8)
+    lengths[1::2], values[1::2] = stops - firsts, of_runs
+    lengths[::2] = np.append(firsts, _N_CODE_POINTS) - np.append(0, stops)
+    return np.repeat(values, lengths)
 
 
 @functools.cache
