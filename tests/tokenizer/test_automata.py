@@ -168,7 +168,7 @@ def test_patterns_are_built_or_given_up_in_bounded_time() -> None:
     for pattern in patterns_of_all_sizes:
         began = time.process_time()
         find_automaton(pattern)
-        assert time.process_time() - began < 2, pattern[:50]
+        assert time.process_time() - began < 5, pattern[:50]
 
 
 def test_patterns_with_too_many_states_are_left_to_others() -> None:

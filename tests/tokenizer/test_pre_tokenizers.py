@@ -116,10 +116,10 @@ def test_long_runs_take_linear_time(name: str) -> None:
     for run in runs:
         for ending in (b"", b"b", b"\n", b" x", "é".encode(), b"7"):
             text = run * (200_000 // len(run)) + ending
-            began = time.perf_counter()
+            began = time.process_time()
             scan(name, text)
             # A thousandth of what one look at every earlier byte would cost.
-            assert time.perf_counter() - began < 1, (run, ending)
+            assert time.process_time() - began < 1, (run, ending)
 
 
 @pytest.mark.parametrize(
@@ -217,9 +217,9 @@ def test_literals_are_found_in_linear_time() -> None:
     text = "a" * 1_000_000
     for literal in ("a" * 999 + "b", "a" * 1000):
         split(Split(literal, "isolated"), "compiled by now")
-        began = time.perf_counter()
+        began = time.process_time()
         found = split(Split(literal, "isolated"), text)[0]
-        assert time.perf_counter() - began < 1
+        assert time.process_time() - began < 1
         assert "".join(found) == text
 
 
