@@ -27,10 +27,10 @@ CHARACTERS = (
 )  # fmt: skip
 LOOKS = (
     r"(?!\S)", r"(?=\s)", "$", "^", r"\b", r"\B", "(?<=a)", r"(?<!\s)", r"(?=\s|$)", r"\A", r"\z", "(?!a|b)",
-    r"(?<=\s|^)",
+    r"(?<=\s|^)", r"(?=\p{L})", r"(?![a-z])",
 )  # fmt: skip
 LOOPS = ("+", "*", "?", "+?", "*?", "??", "{2}", "{1,3}", "{2,}", "{,2}", "{1,3}?", "{2}?", "{1,2}+", "++", "?+", "*+")
-TEXT = st.text(st.sampled_from("aabbcABSk'sld \n\r\t12é中É.-ſK,_\u0301ʰǅ٣\u3000\x85🧑"), max_size=25)
+TEXT = st.text(st.sampled_from("aabbcABSk'sld \n\r\t12é中É.-ſK,_\u0301ʰǅ٣\u3000\x85🧑"), max_size=40)
 
 
 def expressions() -> st.SearchStrategy[str]:
@@ -75,6 +75,25 @@ def test_automata_find_what_backtracking_finds(alternatives: list[str], rows: li
         assert find_automaton(pattern) is None
         return
     assert split(Split(pattern, "isolated", is_regex=True), *rows) == expected
+
+
+@pytest.mark.parametrize("pattern", [r"\p{L}+(?=\p{L})", r"\p{L}+(?=\p{L})|\s", r" ?[a-zé]+(?=[a-zé中])"])
+@given(text=st.text(st.sampled_from("aabé中 "), min_size=12, max_size=40))
+@example(text="aéé               ")
+@example(text="aéab               ")
+def test_letters_passed_over_behind_longer_characters(pattern: str, text: str) -> None:
+    mine = Split(pattern, "isolated", is_regex=True)
+    assert mine.automaton is not None
+    assert split(mine, text) == [segments(pattern, text)]
+
+
+@pytest.mark.parametrize("pattern", PATTERNS)
+def test_known_patterns_make_small_automata(pattern: str) -> None:
+    tables = find_automaton(pattern)
+    assert tables is not None
+    n_kinds = tables.starts.shape[1] // 2
+    assert 3 <= n_kinds <= 27
+    assert 4 <= tables.transitions.size // (2 * (n_kinds + 2)) <= 33
 
 
 @pytest.mark.parametrize("pattern", PATTERNS)

@@ -63,6 +63,7 @@ def test_ids_are_those_of_the_parts(normalizer: Normalizer, pre_tokenizer: Any, 
         (Sequence((Prepend(" "), Replace(" ", "▁"))), None, {}),
         (None, Metaspace("_", split=False), {}),
         (None, Metaspace(), {}),
+        (None, Metaspace(), {"merges": (), "vocab": {"<unk>": 0, "a": 1}}),  # "▁" is unknown, and fused with what is
         (LLAMA, Split("a", "merged_with_previous"), {}),
         (LLAMA, Split(" ", "removed", invert=True), {}),
         (LLAMA, None, {"dropout": 0.1}),

@@ -108,8 +108,11 @@ def tiktoken_pattern(tokenizer: "Tokenizer") -> str | None:
     scanner = scanner_of(tokenizer.pre_tokenizer) if tokenizer.pre_tokenizer is not None else None
     if scanner is None:
         return None
-    splits = {name: Split(text, "isolated", is_regex=True) for name, text in TIKTOKEN_PATTERNS.items()}
-    return next((name for name, split in splits.items() if scanner_of(split) == scanner), None)
+    for name, text in TIKTOKEN_PATTERNS.items():
+        known = scanner_of(Split(text, "isolated", is_regex=True))
+        if known is not None and (known.name, known.patterns) == (scanner.name, scanner.patterns):
+            return name
+    return None
 
 
 def _tiktoken(tokenizer: "Tokenizer", source: str) -> dict[str, bytes]:

@@ -97,9 +97,10 @@ def _match_end(data, i, end, pattern, before, automata, spelled):
             if loop != 0:
                 eight = load_u64(data, at)
                 n = leading_letters(eight) if loop == ANY_CASE else leading_lower(eight)
-                at = min(at + n, end)
-                if entry & _MATCHED:
-                    stop = at - 1
+                if n > 0:
+                    at = min(at + n, end)
+                    if entry & _MATCHED:
+                        stop = at - 1
     if unlikely(at - stop > _FREE_STEPS):
         automata.steps[LEFT] -= at - stop
     if at >= end and transitions[entry + np.uint64(last_column)] & 1:
@@ -208,7 +209,7 @@ def _starts(reference, i, end):
         at = next_automata(data, at, end, automata)
         if at - i >= 64:
             break
-        bits |= np.uint64(1) << np.uint64(at - i)
+        bits |= _ONE << np.uint64(at - i)
         last = at
     block[_FIRST] = i
     block[_LAST] = last

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-r"""Any pattern that no scanner covers: HF's regular expressions, run by the `regex` package to the same answer.
+r"""Any pattern that neither a scanner nor an automaton covers: run by the `regex` package to the answer of HF.
 
 HF reads patterns with Oniguruma in its Ruby dialect. They are translated: what the two dialects spell differently is
 respelled, and categories, scripts, `\s`, `\d` and `\w` become the very characters that Oniguruma takes them for, so

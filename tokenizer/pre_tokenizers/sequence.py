@@ -112,7 +112,7 @@ def scanner_of(pre_tokenizer: PreTokenizer) -> Scanner | None:
 def _automata_of(steps: tuple[PreTokenizer, ...]) -> Scanner | None:
     """Returns the automata that cut as steps do in their order, as a scanner; None where a step does anything else."""
     is_bytes = [isinstance(step, ByteLevel) for step in steps]
-    cuts = [step for step in steps if step != ByteLevel(add_prefix_space=False, use_regex=False)]
+    cuts = [step for step in steps if not (isinstance(step, ByteLevel) and _only_spells(step))]
     nodes = [step.isolated for step in cuts]
     if not nodes or None in nodes or is_bytes.count(True) > 1:
         return None
@@ -124,6 +124,10 @@ def _automata_of(steps: tuple[PreTokenizer, ...]) -> Scanner | None:
         return None
     name = "automata" if n_plain == len(cuts) else "spelled_automata"
     return Scanner(name, next_automata, scanners_split.automata, tables.new_automata, patterns=str(cuts))
+
+
+def _only_spells(step: ByteLevel) -> bool:
+    return not step.use_regex and not step.add_prefix_space
 
 
 def _is_deepseek(steps: list[PreTokenizer]) -> bool:
