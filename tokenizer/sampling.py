@@ -83,19 +83,19 @@ def encode_sampled(
     n_bytes = int((words.stops - words.starts).sum())
     word_bytes = words.max_word + 16
     offsets = np.zeros(added.size + 1, np.int64)
-    scratch = caches.new_scratch(word_bytes)
     if isinstance(model, BPE):
         rate = model.dropout if sampling.dropout is None else sampling.dropout
         # As models.bpe: HF compares float32 with multiples of 2**-24.
         threshold = int(np.ceil(np.float32(rate or 0) * np.float32(1 << 24)))
         tables = model.dropout_tables._replace(dropout_threshold=threshold)
         out = np.empty(n_bytes * model.max_ids_per_byte + added.size, np.int32)
+        scratch = caches.new_scratch(word_bytes, tables.max_ids_per_byte)
         words_sampled.drop(words, added, keys, tables, new_bpe_scratch(word_bytes, tables), scratch, out, offsets)
         return Ragged(out[: offsets[-1]], offsets)
     if sampling.nbest_size >= 0:
         return _from_best(model, words, added, keys, sampling)
     out = np.empty(n_bytes + added.size, np.int32)
-    alpha = float(sampling.alpha)
+    alpha, scratch = float(sampling.alpha), caches.new_scratch(word_bytes)
     if not words_sampled.sample(
         words, added, keys, model.tables, alpha, new_unigram_scratch(word_bytes), scratch, out, offsets
     ):

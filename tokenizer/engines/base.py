@@ -111,7 +111,7 @@ class WordCachePool:
 
 def run(
     kernel: Callable[..., bool], arguments: tuple[Any, ...], model: tuple[Any, ...], pool: WordCachePool,
-    tally: Tally | None, *, n_rows: int, n_bytes: int, n_ids: int, word_bytes: int,
+    tally: Tally | None, *, n_rows: int, n_bytes: int, n_ids: int, word_bytes: int, max_ids_per_byte: int = 1,
 ) -> Ragged:  # fmt: skip
     """Calls an encode kernel until all rows are done, making room in cache and tally whenever it asks for it.
 
@@ -124,12 +124,13 @@ def run(
       n_rows, n_bytes: of the input.
       n_ids: no more ids than this can come out.
       word_bytes: no word is longer.
+      max_ids_per_byte: of a word.
     """
     with pool.borrow(n_bytes) as lent:
         work = caches.Work(
             cache=lent.cache,
             tally=caches.new_counter(1, 0) if tally is None else tally.counter,
-            scratch=caches.new_scratch(word_bytes),
+            scratch=caches.new_scratch(word_bytes, max_ids_per_byte),
             position=np.zeros(4, np.int64),
             out=np.empty(n_ids + 16, np.int32),  # a cached word stores up to eight ids whatever it has
             out_offsets=np.zeros(n_rows + 1, np.int64),

@@ -41,6 +41,7 @@ class ModelRunner:
             n_rows=words.row_offsets.size - 1, n_bytes=n_bytes,
             # Every token takes its share of the bytes of its word, and every added token one row.
             n_ids=n_bytes * self.max_ids_per_byte + added.size, word_bytes=word_bytes,
+            max_ids_per_byte=self.max_ids_per_byte,
         )  # fmt: skip
 
     def align(self, words: Words) -> tuple[list[int], list[int], list[int]]:
@@ -49,8 +50,9 @@ class ModelRunner:
         out, ends, numbers = np.empty(n, np.int32), np.empty(n, np.int64), np.empty(n, np.int32)
         word_bytes = words.max_word + 16
         k = self.kernels.align(
-            words, self.tables, self.new_scratch(word_bytes), caches.new_scratch(word_bytes), out, ends, numbers
-        )
+            words, self.tables, self.new_scratch(word_bytes), caches.new_scratch(word_bytes, self.max_ids_per_byte),
+            out, ends, numbers,
+        )  # fmt: skip
         return out[:k].tolist(), ends[:k].tolist(), numbers[:k].tolist()
 
     def new_tally(self) -> Tally:

@@ -69,6 +69,7 @@ class ScannedEngine(StagedEngine):
             (runner.tables, runner.new_scratch(word_bytes)), self._pool, counted,
             n_rows=rows.n_rows, n_bytes=rows.n_values,
             n_ids=rows.n_values * runner.max_ids_per_byte + added.size, word_bytes=word_bytes,
+            max_ids_per_byte=runner.max_ids_per_byte,
         )  # fmt: skip
         self._scanner.check_finished(classes)
         if tally is not None and counted is not None and counted is not tally:

@@ -151,12 +151,12 @@ def _new_slots(n: int) -> npt.NDArray[np.int64]:
     return memory[first : first + n * N_COLUMNS].reshape(n, N_COLUMNS)
 
 
-def new_scratch(n_word_bytes: int) -> Scratch:
+def new_scratch(n_word_bytes: int, max_ids_per_byte: int = 1) -> Scratch:
     """Makes scratch for words of up to `n_word_bytes` bytes. Pages that no word reaches are never touched."""
     # Short words are spelled eight bytes at a time, and a block of text has 64, read up to 16 bytes at a time.
     n = max(n_word_bytes, 64) + 16
     return Scratch(
         word=np.empty(n, np.uint8),
         origins=np.empty(n, np.int64),
-        ends=np.empty(n, np.int64),
+        ends=np.empty(n * max_ids_per_byte, np.int64),
     )
