@@ -2,6 +2,7 @@
 """Compositions by name, before there is a model and once there is one: what training begins and ends with."""
 
 import dataclasses
+import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -36,7 +37,6 @@ _PRE_TOKENIZERS: Mapping[str, Callable[[], pt.PreTokenizer | None]] = {
     "whitespace_split": pt.WhitespaceSplit,
     "metaspace": pt.Metaspace,
     "whitespace_metaspace": lambda: pt.Sequence((pt.WhitespaceSplit(), pt.Metaspace())),
-    "gpt2": lambda: pt.ByteLevel(add_prefix_space=False),
     "none": lambda: None,
 }
 
@@ -77,7 +77,8 @@ def named_pre_tokenizer(name: str, byte_level: bool = False) -> pt.PreTokenizer 
       name: "bert", "whitespace", "whitespace_split", "metaspace", "whitespace_metaspace" (one "▁" for white
         space of any length, as sentencepiece has it), "none", or a pattern of byte-level models: "gpt2",
         "cl100k_base", "o200k_base", "llama3", "qwen", "tekken", ...
-      byte_level: whether a byte-level model follows, which HF tells by a last step of its own.
+      byte_level: whether a byte-level model follows, which HF tells by a `ByteLevel`; words are the same without one,
+        but the model reads their characters.
 
     Raises:
       ValueError: for another name.
@@ -86,8 +87,10 @@ def named_pre_tokenizer(name: str, byte_level: bool = False) -> pt.PreTokenizer 
         key: (lambda key=key: pt.Split(TIKTOKEN_PATTERNS[key], "isolated", is_regex=True)) for key in TIKTOKEN_PATTERNS
     }
     found = _named("pre-tokenizer", name, {**patterns, **_PRE_TOKENIZERS})
-    if not byte_level or isinstance(found, pt.ByteLevel):
+    if not byte_level:
         return found
+    if name == "gpt2":
+        return pt.ByteLevel(add_prefix_space=False)
     return _BYTE_LEVEL if found is None else pt.Sequence((found, _BYTE_LEVEL))
 
 
@@ -133,10 +136,10 @@ def parts_for(
     decoder: Any = None
     post_processor: PostProcessor | None = None
     if isinstance(model, WordPiece):
-        decoder = decoders.WordPiece(model.continuing_subword_prefix)
+        decoder = _wordpiece_decoder(model, pre_tokenizer)
         if "[CLS]" in ids and "[SEP]" in ids:
             post_processor = BertProcessing(("[SEP]", ids["[SEP]"]), ("[CLS]", ids["[CLS]"]))
-    elif isinstance(model, BPE) and model.byte_level:
+    elif pt.is_byte_level(pre_tokenizer):
         decoder = decoders.ByteLevel()
     elif spaces_are_visible and getattr(model, "byte_fallback", False):
         decoder = decoders.Sequence(
@@ -146,10 +149,20 @@ def parts_for(
         decoder = decoders.Metaspace()
     elif isinstance(model, BPE) and model.end_of_word_suffix:
         decoder = decoders.BPEDecoder(model.end_of_word_suffix)
+    elif pre_tokenizer is None or isinstance(pre_tokenizer, pt.Split):
+        decoder = decoders.Fuse()  # words have their spaces
     added = [AddedToken(ids[token], token) for token in special_tokens if token in ids]
     if not _has(normalizer, nm.SentencePieceNormalizer):  # whose models keep them whole themselves
         added += [AddedToken(ids[token], token, special=False) for token in user_defined_symbols if token in ids]
     return ModelParts(model, decoder, post_processor, tuple(sorted(added, key=lambda token: token.id)))
+
+
+def _wordpiece_decoder(model: WordPiece, pre_tokenizer: pt.PreTokenizer | None) -> decoders.Decoder:
+    prefix = model.continuing_subword_prefix
+    if not pt.is_byte_level(pre_tokenizer):
+        return decoders.WordPiece(prefix)
+    without = (decoders.Replace("^" + re.escape(prefix), "", is_regex=True),) if prefix else ()
+    return decoders.Sequence((*without, decoders.ByteLevel()))
 
 
 def _has(component: Any, kind: type) -> bool:

@@ -20,7 +20,7 @@ from tokenizer.engines.choice import NO_NORMALIZER
 from tokenizer.models import WordPiece
 from tokenizer.normalizers import BertNormalizer
 from tokenizer.post_processors import BertProcessing
-from tokenizer.pre_tokenizers import BertPreTokenizer
+from tokenizer.pre_tokenizers import BertPreTokenizer, is_byte_level
 from tokenizer.word_counter import WordCounter, count_texts, read_lines
 
 if TYPE_CHECKING:
@@ -226,7 +226,9 @@ class Tokenizer(Encoder, Decoder):
     def new_word_counter(self) -> WordCounter:
         """Returns an empty counter of normalized pre-tokens, as a vocabulary is trained on; needs no model.
 
-        Special and other added tokens are text to it, as they are to HF's trainers.
+        Special and other added tokens are text to it, as they are to HF's trainers. Words are as they are in the text,
+        also behind a `ByteLevel`: trainers but those of byte-level BPE want them as
+        `tokenizer.trainers.spelled_word_counts` returns them.
         """
         return WordCounter(self.normalizer, self.pre_tokenizer)
 
@@ -302,6 +304,10 @@ class Tokenizer(Encoder, Decoder):
 
     def _become_trained(self, counts: pa.Table, trainer: "Trainer[Any]") -> "Tokenizer":
         tokens = (getattr(trainer, name, ()) for name in ("special_tokens", "user_defined_symbols"))
+        if is_byte_level(self.pre_tokenizer) and not getattr(trainer, "byte_level", False):
+            from tokenizer.trainers.word_counts import spelled_word_counts
+
+            counts = spelled_word_counts(counts)
         trained = self.with_model(trainer.train(counts), *tokens)
         # Everything that was compiled for the old model goes with it.
         self.__dict__.clear()

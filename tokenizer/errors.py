@@ -2,7 +2,8 @@
 """Exceptions a caller would catch.
 
 ValueError
-  TokenizerFileError   a tokenizer file that is broken, or holds what TokenMill cannot represent
+  TokenizerFileError      a tokenizer file that is broken, or holds what TokenMill cannot represent
+  UnknownCharacterError   a text that cannot be tokenized
 """
 
 _MAX_CHARS = 800
@@ -17,4 +18,13 @@ class TokenizerFileError(ValueError):
     def __init__(self, message: str) -> None:
         if len(message) > _MAX_CHARS:
             message = f"{message[: _MAX_CHARS // 2]} [...] {message[-_MAX_CHARS // 2 :]}"
+        super().__init__(message)
+
+
+class UnknownCharacterError(ValueError):
+    """A text holds a character that no token stands for, and the model has no unknown token."""
+
+    def __init__(
+        self, message: str = "a text holds a character that is not in the vocabulary, which has no unknown token"
+    ) -> None:
         super().__init__(message)

@@ -2,6 +2,7 @@
 """From a composition to what runs: cut at added tokens, normalize, then one engine for the rest."""
 
 import collections.abc
+import dataclasses
 from collections import Counter
 from typing import Any
 
@@ -18,6 +19,8 @@ from tokenizer.engines.staged import StagedEngine, whole_rows
 from tokenizer.models import BPE, Unigram
 from tokenizer.normalizers import SentencePieceNormalizer
 from tokenizer.normalizing import NormalizingStage
+from tokenizer.pre_tokenizers import is_byte_level
+from tokenizer.pre_tokenizers.spelled_bytes import spelled_words
 from tokenizer.ragged import Ragged, read_only, text_rows
 from tokenizer.sampling import Sampling, encode_sampled
 
@@ -36,6 +39,9 @@ class EncodePlan:
     ) -> None:
         self.pool = WordCachePool(cache_bytes)
         self._normalizer = normalizer
+        self._reads_bytes = is_byte_level(pre_tokenizer)
+        if self._reads_bytes and isinstance(model, BPE) and not model.byte_level:
+            model = dataclasses.replace(model, byte_level=True)
         self._model = model
         raw = [t for t in added_tokens if not t.normalized]
         normalized = [t for t in added_tokens if t.normalized]
@@ -90,6 +96,8 @@ class EncodePlan:
         else:
             # sentencepiece's own rules take a row for one word.
             words = whole_rows(segments)
+        if self._reads_bytes and isinstance(self._model, Unigram):
+            words = spelled_words(words)
         ids = encode_sampled(self._model, words, added, sampling.keys(of_row + first_row, parts), sampling)
         return ids if row_segments is None else Ragged(ids.values, ids.offsets[row_segments])
 

@@ -7,6 +7,7 @@ import math
 import numpy as np
 import numpy.typing as npt
 
+from tokenizer.errors import UnknownCharacterError
 from tokenizer.kernels import caches, words_sampled
 from tokenizer.models import BPE, Unigram
 from tokenizer.models.bpe import new_bpe_scratch
@@ -78,7 +79,7 @@ def encode_sampled(
       sampling: how.
 
     Raises:
-      ValueError: if a character is not covered and the model has no unknown token.
+      UnknownCharacterError: if a character is not covered and the model has no unknown token.
     """
     n_bytes = int((words.stops - words.starts).sum())
     word_bytes = words.max_word + 16
@@ -99,7 +100,7 @@ def encode_sampled(
     if not words_sampled.sample(
         words, added, keys, model.tables, alpha, new_unigram_scratch(word_bytes), scratch, out, offsets
     ):
-        raise ValueError("a text holds a character that no piece covers, and the model has no unknown piece")
+        raise UnknownCharacterError
     return Ragged(out[: offsets[-1]], offsets)
 
 

@@ -304,6 +304,36 @@ def _albert() -> hf.Tokenizer:
     return tokenizer
 
 
+def _of_letters(model: models.Model, trainer: trainers.Trainer, *steps: pre_tokenizers.PreTokenizer) -> hf.Tokenizer:
+    """A model that is no byte-level BPE behind a ByteLevel, as in HF's guide to training: bytes are letters to it."""
+    tokenizer = hf.Tokenizer(model)
+    tokenizer.normalizer = normalizers.NFKC()
+    tokenizer.pre_tokenizer = pre_tokenizers.Sequence([*steps])
+    tokenizer.decoder = decoders.ByteLevel()
+    return _train(tokenizer, trainer)
+
+
+def _unigram_of_letters() -> hf.Tokenizer:
+    trainer = trainers.UnigramTrainer(
+        vocab_size=900, initial_alphabet=pre_tokenizers.ByteLevel.alphabet(), special_tokens=["<unk>", "<pad>"],
+        unk_token="<unk>", show_progress=False,
+    )  # fmt: skip
+    return _of_letters(models.Unigram(), trainer, pre_tokenizers.ByteLevel())
+
+
+def _wordlevel_of_letters() -> hf.Tokenizer:
+    trainer = trainers.WordLevelTrainer(vocab_size=400, special_tokens=["<unk>"], show_progress=False)
+    return _of_letters(models.WordLevel(unk_token="<unk>"), trainer, _GPT2)
+
+
+def _wordpiece_of_letters() -> hf.Tokenizer:
+    trainer = trainers.WordPieceTrainer(
+        vocab_size=600, limit_alphabet=90, special_tokens=["[UNK]"], show_progress=False
+    )
+    steps = pre_tokenizers.Punctuation(), _GPT2, pre_tokenizers.Digits(individual_digits=True)
+    return _of_letters(models.WordPiece(unk_token="[UNK]", max_input_chars_per_word=20), trainer, *steps)
+
+
 FAMILIES: dict[str, Callable[[], hf.Tokenizer]] = {
     "gpt2": _byte_level,
     "roberta": _roberta,
@@ -337,6 +367,10 @@ FAMILIES: dict[str, Callable[[], hf.Tokenizer]] = {
     "modernbert": _modernbert,
     "whisper": _whisper,
     "albert": _albert,
+    "unigram of letters": _unigram_of_letters,
+    "word level of letters": _wordlevel_of_letters,
+    "wordpiece of letters": _wordpiece_of_letters,
+    "letters of letters": lambda: _pre_tokenized(_GPT2, _GPT2),
 }
 """How to make a tokenizer of each family."""
 

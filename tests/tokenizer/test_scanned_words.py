@@ -10,10 +10,11 @@ from hypothesis import strategies as st
 from tokenizer import Tokenizer
 from tokenizer.added_tokens import AddedToken
 from tokenizer.engines.staged import StagedEngine
-from tokenizer.models import BPE, WordLevel, WordPiece
+from tokenizer.models import BPE, Unigram, WordLevel, WordPiece
 from tokenizer.normalizers import NFC
-from tokenizer.pre_tokenizers import BertPreTokenizer, Digits, PreTokenizer, Punctuation, Sequence, Whitespace
+from tokenizer.pre_tokenizers import BertPreTokenizer, Digits, PreTokenizer, Punctuation, Sequence, Split, Whitespace
 from tokenizer.pre_tokenizers import WhitespaceSplit as Spaces
+from tokenizer.pre_tokenizers.scanner_patterns import GPT2_PATTERN
 from tokenizer.ragged import text_rows
 
 NONE = np.empty(0, np.int32)
@@ -22,15 +23,21 @@ VOCAB = {word: i for i, word in enumerate(WORDS)}
 MODELS = {
     "WordLevel": WordLevel(VOCAB, unk_token="[UNK]"),
     "WordPiece": WordPiece(VOCAB, unk_token="[UNK]"),
+    "Unigram": Unigram([(word, -1.0 - (i * 5) % 7) for i, word in enumerate(WORDS)], unk_id=0),
     "BPE": BPE(
         {c: i for i, c in enumerate(["<unk>", "a", "b</w>", "b", "a</w>", "ab</w>", "é", "中</w>"])}, [("a", "b</w>")],
         unk_token="<unk>", end_of_word_suffix="</w>",
     ),
 }  # fmt: skip
+KERNELS = {
+    "WordLevel": "scanned_wordlevel", "WordPiece": "scanned_wordpiece", "Unigram": "scanned_plain_unigram",
+    "BPE": "scanned_bpe",
+}  # fmt: skip
 STEPS: dict[str, PreTokenizer] = {
     "nonspace": Spaces(),
     "unicode_words": Whitespace(),
     "bert": BertPreTokenizer(),
+    "gpt2": Split(GPT2_PATTERN, "isolated", is_regex=True),
     "automata": Sequence((Punctuation("contiguous"), Digits(True))),
 }
 PARTS = (
@@ -49,7 +56,7 @@ def test_a_scanner_and_a_model_in_one_pass(scanner: str, model: str) -> None:
         pre_tokenizer=STEPS[scanner],
         added_tokens=[AddedToken(len(VOCAB) - 1, "<s>", special=True)],
     )
-    assert f"scanned_{model.lower()}.{scanner}" in tok.explain()
+    assert f"{KERNELS[model]}.{scanner}" in tok.explain()
     engine = tok._plan._engine
     assert isinstance(engine, StagedEngine)
 

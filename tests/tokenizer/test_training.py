@@ -32,6 +32,18 @@ def made() -> list[tuple[Tokenizer, object]]:
         ),
         (Tokenizer.untrained("nfkc", "whitespace"), WordLevelTrainer(vocab_size=20)),
         (Tokenizer.untrained("nfc", "metaspace"), CharacterTrainer(vocab_size=40)),
+        (Tokenizer.untrained("none", "gpt2"), WordLevelTrainer(vocab_size=20)),
+        # Behind a ByteLevel words are letters that spell bytes.
+        (
+            Tokenizer(model=None, pre_tokenizer=pt.ByteLevel(add_prefix_space=False)),
+            UnigramTrainer(vocab_size=60, hard_vocab_limit=False, character_coverage=1.0),
+        ),
+        (Tokenizer(model=None, pre_tokenizer=pt.ByteLevel(add_prefix_space=False)), WordLevelTrainer(vocab_size=20)),
+        (Tokenizer(model=None, pre_tokenizer=pt.ByteLevel(add_prefix_space=False)), WordPieceTrainer(vocab_size=60)),
+        (
+            Tokenizer(model=None, pre_tokenizer=pt.ByteLevel(add_prefix_space=False)),
+            BPETrainer(vocab_size=60, special_tokens=("<unk>",), unk_token="<unk>"),
+        ),
         # The last one is what HF has no parts for.
         (
             Tokenizer.untrained("sentencepiece", "none"),
@@ -123,6 +135,7 @@ def test_components_by_name() -> None:
     protected = compositions.named_normalizer("sentencepiece", lowercase=True, user_defined_symbols=["<t>"])
     assert protected == nm.Sequence((nm.Lowercase(), nm.SentencePieceNormalizer(user_defined_symbols=("<t>",))))
     assert compositions.named_pre_tokenizer("gpt2", byte_level=True) == pt.ByteLevel(add_prefix_space=False)
+    assert compositions.named_pre_tokenizer("gpt2").scanner == "gpt2"
     assert compositions.named_pre_tokenizer("none", byte_level=True) == pt.ByteLevel(False, use_regex=False)
     cl100k = compositions.named_pre_tokenizer("cl100k_base", byte_level=True)
     assert isinstance(cl100k, pt.Sequence)

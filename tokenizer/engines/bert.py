@@ -20,7 +20,7 @@ class BertEngine:
 
     def __init__(self, normalizer: BertNormalizer, model: WordPiece, pool: WordCachePool) -> None:
         self._tables = unicode_tables.bert_tables(**normalizer.options())
-        self._runner = model_runner(model)
+        self._runner = model_runner(model, reads_bytes=False)
         self._pool = pool
 
     @property

@@ -18,7 +18,7 @@ from tokenizer.models import BPE, Unigram, WordPiece
 from tokenizer.models.unigram import SPACE
 from tokenizer.normalizers import BertNormalizer, Prepend, Replace, SentencePieceNormalizer, Sequence
 from tokenizer.pre_tokenizers import BertPreTokenizer, ByteLevel, Metaspace, Split
-from tokenizer.pre_tokenizers.sequence import scanner_of
+from tokenizer.pre_tokenizers.sequence import is_byte_level, one_step, scanner_of
 
 _SPACES = SentencePieceNormalizer(b"", add_dummy_prefix=False, remove_extra_whitespaces=False)
 """A normalizer of sentencepiece that does nothing but write spaces as "▁"."""
@@ -34,13 +34,14 @@ def choose(
 
     raw: whether the engine gets raw text if it wants it. Not so where added tokens are looked for in normalized text.
     """
+    pre_tokenizer = one_step(pre_tokenizer)
     if (
         isinstance(model, WordPiece)
         and isinstance(pre_tokenizer, BertPreTokenizer)
         and (normalizer is None or isinstance(normalizer, BertNormalizer))
     ):
         return BertEngine(normalizer or NO_NORMALIZER, model, pool), True
-    runner = model_runner(model)
+    runner = model_runner(model, reads_bytes=is_byte_level(pre_tokenizer))
     if raw and isinstance(normalizer, SentencePieceNormalizer) and pre_tokenizer is None and _is_sentencepiece(model):
         tables = raw_tables(normalizer, model)
         if tables is not None:

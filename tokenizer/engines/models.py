@@ -10,14 +10,18 @@ import numpy.typing as npt
 
 from tokenizer.counting import Tally
 from tokenizer.engines.base import WordCachePool, run
+from tokenizer.errors import UnknownCharacterError
 from tokenizer.kernels import caches, words_bpe, words_tied_bpe, words_unigram, words_wordlevel, words_wordpiece
+from tokenizer.kernels.spelled_bytes import Reading
 from tokenizer.models import BPE, Unigram, WordLevel, WordPiece
 from tokenizer.models.bpe import new_bpe_scratch
 from tokenizer.models.unigram import new_unigram_scratch
+from tokenizer.pre_tokenizers.spelled_bytes import LETTERS
 from tokenizer.ragged import Ragged, read_only
 from tokenizer.words import Words
 
 _NO_SCRATCH = np.int64(0)
+_NO_LETTERS = read_only(LETTERS[:0])
 
 
 @dataclasses.dataclass(frozen=True)
@@ -31,21 +35,46 @@ class ModelRunner:
     new_scratch: Callable[[int], Any]
     """Makes the model's scratch for words of up to so many bytes."""
     max_ids_per_byte: int = 1
+    knows_all: bool = True
+    """Whether there is an id for every text: that of a token, the unknown one if need be."""
 
     def encode(self, words: Words, added: npt.NDArray[np.int32], pool: WordCachePool, tally: Tally | None) -> Ragged:
         """Encodes the words of rows; rows that are an added token become its id."""
-        n_bytes = int((words.stops - words.starts).sum())
-        word_bytes = words.max_word + 16
-        return run(
-            self.kernels.encode, (words, added), (self.tables, self.new_scratch(word_bytes)), pool, tally,
-            n_rows=words.row_offsets.size - 1, n_bytes=n_bytes,
+        n_rows, n_bytes = words.row_offsets.size - 1, int((words.stops - words.starts).sum())
+        return self.run(
+            self.kernels.encode, (words, added), pool, tally, n_rows=n_rows, n_bytes=n_bytes, longest=words.max_word
+        )
+
+    def run(
+        self, kernel: Callable[..., bool], arguments: tuple[Any, ...], pool: WordCachePool, tally: Tally | None,
+        *, n_rows: int, n_bytes: int, longest: int,
+    ) -> Ragged:  # fmt: skip
+        """Calls a kernel that encodes with this model; see `base.run`. `longest`: bytes in a word at most.
+
+        Raises:
+          UnknownCharacterError: if a character is no token and there is no unknown one; nothing is counted then.
+        """
+        counted = tally if self.knows_all or tally is None else self.new_tally()
+        ids = run(
+            kernel, arguments, (self.tables, self.new_scratch(longest + 16)), pool, counted,
+            n_rows=n_rows, n_bytes=n_bytes,
             # Every token takes its share of the bytes of its word, and every added token one row.
-            n_ids=n_bytes * self.max_ids_per_byte + added.size, word_bytes=word_bytes,
+            n_ids=n_bytes * self.max_ids_per_byte + n_rows, word_bytes=longest + 16,
             max_ids_per_byte=self.max_ids_per_byte,
         )  # fmt: skip
+        if not self.knows_all:
+            if ids.values.min(initial=0) < 0:
+                raise UnknownCharacterError
+            if tally is not None and counted is not None:
+                tally.add(counted)
+        return ids
 
     def align(self, words: Words) -> tuple[list[int], list[int], list[int]]:
-        """Returns, for every token: its id, where it ends in the bytes of its word, the number of its word."""
+        """Returns, for every token: its id, where it ends in the bytes of its word, the number of its word.
+
+        Raises:
+          UnknownCharacterError: as `run`.
+        """
         n = int((words.stops - words.starts).sum()) * self.max_ids_per_byte + 16
         out, ends, numbers = np.empty(n, np.int32), np.empty(n, np.int64), np.empty(n, np.int32)
         word_bytes = words.max_word + 16
@@ -53,6 +82,8 @@ class ModelRunner:
             words, self.tables, self.new_scratch(word_bytes), caches.new_scratch(word_bytes, self.max_ids_per_byte),
             out, ends, numbers,
         )  # fmt: skip
+        if not self.knows_all and out[:k].min(initial=0) < 0:
+            raise UnknownCharacterError
         return out[:k].tolist(), ends[:k].tolist(), numbers[:k].tolist()
 
     def new_tally(self) -> Tally:
@@ -68,13 +99,12 @@ class ModelRunner:
         )  # fmt: skip
 
 
-def model_runner(model: Any) -> ModelRunner:
-    """Lowers a model to its tables and kernels."""
+def model_runner(model: Any, *, reads_bytes: bool) -> ModelRunner:
+    """Lowers a model to its tables and kernels.
+
+    reads_bytes: whether a `ByteLevel` comes before it. BPE for that is byte-level, other models read letters.
+    """
     tables = model.tables
-    if isinstance(model, WordPiece):
-        return ModelRunner(tables, tables.unk_id, words_wordpiece, lambda n: _NO_SCRATCH)
-    if isinstance(model, WordLevel):
-        return ModelRunner(tables, tables.unk_id, words_wordlevel, lambda n: _NO_SCRATCH)
     if isinstance(model, BPE):
         if model.tied_tables is not None and not model.drops:
             return ModelRunner(
@@ -84,6 +114,19 @@ def model_runner(model: Any) -> ModelRunner:
         return ModelRunner(
             tables, tables.unk_id, words_bpe, lambda n: new_bpe_scratch(n, tables), tables.max_ids_per_byte
         )
+    if isinstance(model, WordPiece | WordLevel):
+        kernels = words_wordpiece if isinstance(model, WordPiece) else words_wordlevel
+        new_scratch = _reading(lambda n: _NO_SCRATCH, reads_bytes)
+        return ModelRunner(tables, tables.unk_id, kernels, new_scratch, 1 + reads_bytes)
     if isinstance(model, Unigram):
-        return ModelRunner(tables, tables.unk_id, words_unigram, new_unigram_scratch)
+        new_scratch = _reading(new_unigram_scratch, reads_bytes)
+        knows_all = model.unk_id is not None
+        return ModelRunner(tables, tables.unk_id, words_unigram, new_scratch, 1 + reads_bytes, knows_all)
     raise TypeError(f"model must be a WordPiece, BPE, Unigram or WordLevel, got {type(model).__name__}")
+
+
+def _reading(new_scratch: Callable[[int], Any], reads_bytes: bool) -> Callable[[int], Reading]:
+    """Returns what makes the scratch of a model that reads text: of words, or of letters, at most twice as long."""
+    if not reads_bytes:
+        return lambda n: Reading(_NO_LETTERS, np.empty(0, np.uint8), new_scratch(n))
+    return lambda n: Reading(LETTERS, np.empty(2 * n + 16, np.uint8), new_scratch(2 * n))

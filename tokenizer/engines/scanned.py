@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A scanner and a model in one kernel: GPT-2 and its heirs, CLIP, WordLevel and WordPiece behind `Whitespace`."""
+"""A scanner and a model in one kernel: GPT-2 and its heirs, CLIP, other models behind `Whitespace`."""
 
 from typing import Any
 
@@ -7,15 +7,17 @@ import numpy as np
 import numpy.typing as npt
 
 from tokenizer.counting import Tally
-from tokenizer.engines.base import WordCachePool, run
+from tokenizer.engines.base import WordCachePool
 from tokenizer.engines.models import ModelRunner
 from tokenizer.engines.prefixes import begin_with_space
 from tokenizer.engines.staged import StagedEngine
 from tokenizer.kernels import (
     scanned_bpe,
+    scanned_plain_unigram,
     scanned_wordlevel,
     scanned_wordpiece,
     words_bpe,
+    words_unigram,
     words_wordlevel,
     words_wordpiece,
 )
@@ -27,6 +29,7 @@ _MODELS = {
     words_bpe: (scanned_bpe, "BPE"),
     words_wordlevel: (scanned_wordlevel, "WordLevel"),
     words_wordpiece: (scanned_wordpiece, "WordPiece"),
+    words_unigram: (scanned_plain_unigram, "Unigram"),
 }
 """The kernels that find words themselves, by those of the same model that do not."""
 
@@ -60,16 +63,12 @@ class ScannedEngine(StagedEngine):
         runner = self._runner
         if self._prefix_space:
             rows = begin_with_space(rows, b" ")
-        word_bytes = rows.max_row + 16
         classes = self._scanner.classes
         # Nothing is to be counted of rows of which one is given up.
         counted = self.new_tally() if tally is not None and self._scanner.patterns else tally
-        ids = run(
-            self._kernel, (classes, rows, added, *self._inner),
-            (runner.tables, runner.new_scratch(word_bytes)), self._pool, counted,
-            n_rows=rows.n_rows, n_bytes=rows.n_values,
-            n_ids=rows.n_values * runner.max_ids_per_byte + added.size, word_bytes=word_bytes,
-            max_ids_per_byte=runner.max_ids_per_byte,
+        ids = runner.run(
+            self._kernel, (classes, rows, added, *self._inner), self._pool, counted,
+            n_rows=rows.n_rows, n_bytes=rows.n_values, longest=rows.max_row,
         )  # fmt: skip
         self._scanner.check_finished(classes)
         if tally is not None and counted is not None and counted is not tally:

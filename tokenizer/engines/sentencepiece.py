@@ -165,19 +165,6 @@ class WholeRowEngine(StagedEngine):
         super().__init__(None, runner, pool)
         self._model = model
 
-    def encode(
-        self, rows: Ragged, added: npt.NDArray[np.int32], is_first: npt.NDArray[np.bool_], tally: Tally | None
-    ) -> Ragged:
-        """Encodes normalized rows; see `base.Engine`.
-
-        Raises:
-          ValueError: if a character is not covered and the model has no unknown piece.
-        """
-        ids = super().encode(rows, added, is_first, tally)
-        if self.unk_id < 0 and ids.values.size and ids.values.min() < 0:
-            raise ValueError("a text holds a character that no piece covers, and the model has no unknown piece")
-        return ids
-
     def align(self, text: AlignedText, is_first: bool, first_word: int) -> tuple[list[AlignedToken], int]:
         """Encodes one normalized row with where each token came from; see `base.Engine`."""
         return _align_whole(self._model, text, first_word)

@@ -9,7 +9,6 @@ import json
 from json.encoder import encode_basestring
 from typing import TYPE_CHECKING, Any
 
-from tokenizer import pre_tokenizers
 from tokenizer.added_tokens import AddedToken
 from tokenizer.errors import TokenizerFileError
 from tokenizer.formats import components, files, json_roles, sentencepiece_json
@@ -29,6 +28,7 @@ from tokenizer.post_processors import (
     TemplateProcessing,
     Truncation,
 )
+from tokenizer.pre_tokenizers import is_byte_level
 
 if TYPE_CHECKING:
     from tokenizer.core import Tokenizer
@@ -82,13 +82,6 @@ def read_parsed(root: Node, cache_bytes: int) -> "Tokenizer":
         raise
     except ValueError as error:
         raise TokenizerFileError(f"{source}: {error}") from error
-
-
-def is_byte_level(pre_tokenizer: Any) -> bool:
-    """Whether a pre-tokenizer gives the model bytes: whether ByteLevel is in it."""
-    if isinstance(pre_tokenizer, pre_tokenizers.Sequence):
-        return any(is_byte_level(part) for part in pre_tokenizer.pretokenizers)
-    return isinstance(pre_tokenizer, pre_tokenizers.ByteLevel)
 
 
 def _read_post_processor(node: Node) -> Any:

@@ -3,13 +3,21 @@
 
 from tokenizer.kernels import ascii_blocks, scanners
 from tokenizer.kernels.compiling import kernel, kernel_part
-from tokenizer.kernels.scanned_words import encode_apart, encode_automata, encode_uncut
+from tokenizer.kernels.scanned_words import encode_apart, encode_automata, encode_joined, encode_uncut
 from tokenizer.kernels.words_wordlevel import tokenize
 
 
 @kernel_part
 def _encode_found(data, i, stop, n_readable, model, model_scratch, work, tallying, o):
     return encode_uncut(tokenize, data, i, stop, n_readable, model, model_scratch, work, tallying, o)
+
+
+@kernel
+def gpt2(classes, rows, added, model, model_scratch, work, tallying):
+    return encode_joined(
+        scanners.next_gpt2, ascii_blocks.gpt2_starts, _encode_found,
+        classes, rows, added, model, model_scratch, work, tallying,
+    )  # fmt: skip
 
 
 @kernel

@@ -8,7 +8,7 @@ and inlined, so that every model has machine code of its own.
 import numpy as np
 
 from tokenizer.kernels.compiling import kernel_part, prefetch
-from tokenizer.kernels.utf8 import add_characters
+from tokenizer.kernels.utf8 import add_whole_characters, continues_character
 from tokenizer.kernels.word_cache import (
     AT_BYTE,
     AT_ID,
@@ -61,7 +61,8 @@ def encode_word(tokenize, data, at, w, model, model_scratch, work, tallying, o):
         for q in range(w):
             word[q] = data[at + q]
         o, has_unknown = tokenize(word, w, model, model_scratch, out, o, work.scratch.ends)
-        remember(cache, j, data, at, w, k0, k1, out, before, o, has_unknown)
+        if o == before or out[before] >= 0:  # else there is no id for it, and the call is in vain
+            remember(cache, j, data, at, w, k0, k1, out, before, o, has_unknown)
         cache.state[CACHE_MISSES] += 1
     if has_unknown and tallying and not count_word(tally, data, at, w, k0, k1):
         return before, False
@@ -182,9 +183,10 @@ def count_swallowed(tokenize, words, counts, model, model_scratch, scratch, out,
     """Adds up, per code point, how many characters the unknown token swallowed in words that occurred `counts` times.
 
     Args:
-      words: words.Words of valid UTF-8; counts: int64[n_words].
+      words: words.Words; counts: int64[n_words].
       unk_id: the unknown token, -1 where there is none.
-      characters: int64[0x110000], added to.
+      characters: int64[0x110000], added to. A character counts once where unknown tokens have any of its bytes, and not
+        at all where it is cut in two words.
     """
     values, starts, stops, _ = words
     for k in range(starts.size):
@@ -193,7 +195,11 @@ def count_swallowed(tokenize, words, counts, model, model_scratch, scratch, out,
             scratch.word[q] = values[starts[k] + q]
         n_tokens, _ = tokenize(scratch.word, w, model, model_scratch, out, 0, scratch.ends)
         begin = 0
+        counted = 0
         for t in range(n_tokens):
             if out[t] == unk_id:
-                add_characters(scratch.word, begin, scratch.ends[t], counts[k], characters)
+                while begin > counted and continues_character(scratch.word[begin]):
+                    begin -= 1
+                begin = max(begin, counted)
+                counted = add_whole_characters(scratch.word, begin, scratch.ends[t], w, counts[k], characters)
             begin = scratch.ends[t]

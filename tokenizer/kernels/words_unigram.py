@@ -3,13 +3,19 @@
 
 from tokenizer.kernels import word_encoding
 from tokenizer.kernels.compiling import kernel, kernel_part
+from tokenizer.kernels.spelled_bytes import read_word
 from tokenizer.kernels.unigram import unigram_word
 
 
 @kernel_part
-def tokenize(word, w, model, model_scratch, out, o, ends):
-    """Tokenizes one word; see `word_encoding`."""
-    return unigram_word(word, w, model, model_scratch, out, o, ends)
+def _tokenize_text(text, n, model, model_scratch, out, o, ends):
+    return unigram_word(text, n, model, model_scratch, out, o, ends)
+
+
+@kernel_part
+def tokenize(word, w, model, reading, out, o, ends):
+    """Tokenizes one word; see `word_encoding`. reading: spelled_bytes.Reading."""
+    return read_word(_tokenize_text, word, w, model, reading, out, o, ends)
 
 
 @kernel

@@ -3,13 +3,19 @@
 
 from tokenizer.kernels import word_encoding
 from tokenizer.kernels.compiling import kernel, kernel_part
+from tokenizer.kernels.spelled_bytes import read_word
 from tokenizer.kernels.wordpiece import wordpiece
 
 
 @kernel_part
-def tokenize(word, w, model, model_scratch, out, o, ends):
-    """Tokenizes one word; see `word_encoding`."""
-    return wordpiece(word, w, model, out, o, ends)
+def _tokenize_text(text, n, model, model_scratch, out, o, ends):
+    return wordpiece(text, n, model, out, o, ends)
+
+
+@kernel_part
+def tokenize(word, w, model, reading, out, o, ends):
+    """Tokenizes one word; see `word_encoding`. reading: spelled_bytes.Reading."""
+    return read_word(_tokenize_text, word, w, model, reading, out, o, ends)
 
 
 @kernel

@@ -13,6 +13,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from tokenizer.errors import UnknownCharacterError
 from tokenizer.kernels import unigram as kernels
 from tokenizer.models.ids import MAX_ID
 from tokenizer.ragged import read_only
@@ -239,7 +240,7 @@ class Unigram:
         """Tokenizes one word, slowly, in plain Python: each id with the character of the word where it ends.
 
         Raises:
-          ValueError: if a character is not covered and there is no unknown token.
+          UnknownCharacterError: if a character is not covered and there is no unknown token.
         """
         round_sum = (lambda total: float(np.float32(total))) if self.piece_types is not None else float
         # Of the best path to each place: its score, its last piece, where that starts.
@@ -252,9 +253,7 @@ class Unigram:
                 total = round_sum(score + best[start][0])
                 if best[stop][2] < 0 or total > best[stop][0]:
                     if piece < 0:
-                        raise ValueError(
-                            f"character {word[start]!r} is not in the vocabulary, which has no unknown token"
-                        )
+                        raise UnknownCharacterError(_not_there(f"character {word[start]!r}"))
                     best[stop] = (total, piece, start)
         path: list[tuple[int, int]] = []
         stop = len(word)
@@ -291,7 +290,8 @@ class Unigram:
         decides. Time and memory grow with `n` times the length of the word.
 
         Raises:
-          ValueError: if `n` is not positive, or a character is not covered and there is no unknown token.
+          ValueError: if `n` is not positive.
+          UnknownCharacterError: as `tokenize`.
 
         Source: sentencepiece `Lattice::NBest`, which searches the same paths best first with an agenda that it cuts
           short.
@@ -305,7 +305,7 @@ class Unigram:
         for start in range(len(word)):
             for stop, piece, score in self._edges(word, start):
                 if piece < 0:
-                    raise ValueError(f"character {word[start]!r} is not in the vocabulary, which has no unknown token")
+                    raise UnknownCharacterError(_not_there(f"character {word[start]!r}"))
                 arriving[stop].append((start, piece, score))
             # Everything that ends at the next place starts at or before this one.
             heads = [(-(score + ways[s][0][0]), s, 0, piece, score) for s, piece, score in arriving[start + 1]]
@@ -337,8 +337,8 @@ class Unigram:
           nbest_size: from how many of the best paths to draw; negative for all there are, 0 and 1 for the best alone.
 
         Raises:
-          ValueError: if `alpha` is negative or not finite, the seed does not fit, or a character is not covered and
-            there is no unknown token.
+          ValueError: if `alpha` is negative or not finite, or the seed does not fit.
+          UnknownCharacterError: as `tokenize`.
 
         Source: sentencepiece `SampleEncode`. HF's `Unigram.alpha` weighs pieces before others more often than once.
         """
@@ -362,9 +362,13 @@ class Unigram:
             values, self.tables, float(alpha), np.uint64(seed), new_unigram_scratch(values.size), out, ends
         )
         if out[0] < 0:
-            raise ValueError(f"a character of {word[:80]!r} is not in the vocabulary, which has no unknown token")
+            raise UnknownCharacterError(_not_there(f"a character of {word[:80]!r}"))
         chars = np.cumsum((values & 0xC0) != 0x80)
         return [(int(i), int(chars[end - 1])) for i, end in zip(out[:n], ends[:n], strict=True)]
+
+
+def _not_there(what: str) -> str:
+    return f"{what} is not in the vocabulary, which has no unknown token"
 
 
 def double_array(entries: Sequence[bytes], ids: Sequence[int]) -> tuple[npt.NDArray[np.int64], int]:

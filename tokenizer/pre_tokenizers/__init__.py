@@ -14,5 +14,6 @@ from tokenizer.pre_tokenizers.characters import WhitespaceSplit as WhitespaceSpl
 from tokenizer.pre_tokenizers.pieces import PreTokenizer as PreTokenizer
 from tokenizer.pre_tokenizers.scanner_patterns import Scanner as Scanner
 from tokenizer.pre_tokenizers.sequence import Sequence as Sequence
+from tokenizer.pre_tokenizers.sequence import is_byte_level as is_byte_level
 from tokenizer.pre_tokenizers.sequence import scanner_of as scanner_of
 from tokenizer.pre_tokenizers.split import Split as Split

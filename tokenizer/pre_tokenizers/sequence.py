@@ -13,7 +13,7 @@ from tokenizer.pre_tokenizers.pattern_automata import build
 from tokenizer.pre_tokenizers.pattern_syntax import NotRegularError
 from tokenizer.pre_tokenizers.pieces import Pieces, PreTokenizer, cut_aligned, run_scanner
 from tokenizer.pre_tokenizers.scanner_patterns import DEEPSEEK_PATTERNS, SCANNERS, Scanner, spelled
-from tokenizer.pre_tokenizers.spelled_bytes import spell, split_spelled
+from tokenizer.pre_tokenizers.spelled_bytes import spell, spelled_words, split_spelled
 from tokenizer.pre_tokenizers.split import Split
 
 
@@ -40,32 +40,35 @@ class Sequence(PreTokenizer):
     @property
     def keeps_text(self) -> bool:
         """See `PreTokenizer`."""
-        return all(part.keeps_text for part in self.pretokenizers)
+        return _n_byte_levels(self) < 2 and all(part.keeps_text for part in self.pretokenizers)
 
     def split_pieces(self, pieces: Pieces) -> Pieces:
         """See `PreTokenizer`."""
         scanner = scanner_of(self)
         if scanner is not None:
             return run_scanner(pieces, scanner)
-        n = self._n_before_spelling
-        for part in _flat(self)[:n]:
-            pieces = part.split_pieces(pieces)
-        return split_spelled(pieces, self._split_spelled) if self.spells_bytes else pieces
+        for i, step in enumerate(_flat(self)):
+            if i == self._last_byte_level + 1 and self.spells_bytes:
+                return split_spelled(pieces, self._split_spelled)
+            pieces = step.split_pieces(pieces)
+            if i < self._last_byte_level and isinstance(step, ByteLevel):
+                pieces = pieces._replace(words=spelled_words(pieces.words))
+        return pieces
 
     @functools.cached_property
-    def _n_before_spelling(self) -> int:
-        """How many steps come before text is spelled in bytes: up to a `ByteLevel` that others follow."""
+    def _last_byte_level(self) -> int:
+        """Which step is the last `ByteLevel`, whose bytes are not spelled but in the eyes of those that follow."""
         steps = _flat(self)
-        return next((i + 1 for i, step in enumerate(steps) if isinstance(step, ByteLevel)), len(steps))
+        return max((i for i, step in enumerate(steps) if isinstance(step, ByteLevel)), default=len(steps))
 
     @property
     def spells_bytes(self) -> bool:
         """See `PreTokenizer`."""
-        return self._n_before_spelling < len(_flat(self))
+        return self._last_byte_level < len(_flat(self)) - 1
 
     def _split_spelled(self, pieces: Pieces) -> Pieces:
-        for part in _flat(self)[self._n_before_spelling :]:
-            pieces = part.split_pieces(pieces)
+        for step in _flat(self)[self._last_byte_level + 1 :]:
+            pieces = step.split_pieces(pieces)
         return pieces
 
     def split_aligned_pieces(self, text: AlignedText, is_first: bool) -> list[AlignedText]:
@@ -73,11 +76,12 @@ class Sequence(PreTokenizer):
         if self.keeps_text and not self.spells_bytes:
             return cut_aligned(text, self.split_pieces, is_first=is_first)
         parts = [(text, is_first)]
-        for i, step in enumerate(_flat(self)):
-            if i == self._n_before_spelling:
-                parts = [(spell(part), first) for part, first in parts]
+        steps = _flat(self)
+        for i, step in enumerate(steps):
             cut = [(piece, first) for part, first in parts for piece in step.split_aligned_pieces(part, first)]
             parts = [(piece, first and piece.starts[0] == 0) for piece, first in cut]
+            if isinstance(step, ByteLevel) and i + 1 < len(steps):
+                parts = [(spell(part), first) for part, first in parts]
         return [part for part, _ in parts]
 
 
@@ -88,12 +92,29 @@ def _flat(pre_tokenizer: PreTokenizer) -> list[PreTokenizer]:
     return [pre_tokenizer]
 
 
+def one_step(pre_tokenizer: PreTokenizer | None) -> PreTokenizer | None:
+    """Returns the only step of a sequence, anything else as it is."""
+    steps = [] if pre_tokenizer is None else _flat(pre_tokenizer)
+    return steps[0] if len(steps) == 1 else pre_tokenizer
+
+
+def _n_byte_levels(pre_tokenizer: PreTokenizer) -> int:
+    return sum(isinstance(step, ByteLevel) for step in _flat(pre_tokenizer))
+
+
+def is_byte_level(pre_tokenizer: PreTokenizer | None) -> bool:
+    """Whether a model gets bytes spelled in GPT-2's alphabet: whether a `ByteLevel` is in its pre-tokenizer."""
+    return pre_tokenizer is not None and _n_byte_levels(pre_tokenizer) > 0
+
+
 def scanner_of(pre_tokenizer: PreTokenizer) -> Scanner | None:
     """Returns the scanner that does what a pre-tokenizer does, None where there is none.
 
     A `ByteLevel` that adds a prefix space has none: the space is no byte of the text.
     """
     steps = _flat(pre_tokenizer)
+    if _n_byte_levels(pre_tokenizer) > 1:
+        return None
     if len(steps) > 1 and isinstance(steps[-1], ByteLevel) and not steps[-1].add_prefix_space:
         if not steps[-1].use_regex:
             steps = steps[:-1]
@@ -114,7 +135,7 @@ def _automata_of(steps: tuple[PreTokenizer, ...]) -> Scanner | None:
     is_bytes = [isinstance(step, ByteLevel) for step in steps]
     cuts = [step for step in steps if not (isinstance(step, ByteLevel) and _only_spells(step))]
     nodes = [step.isolated for step in cuts]
-    if not nodes or None in nodes or is_bytes.count(True) > 1:
+    if not nodes or None in nodes:
         return None
     # Those behind a `ByteLevel` see its spelling of bytes.
     n_plain = len([step for step in steps[: is_bytes.index(True) + 1] if step in cuts]) if any(is_bytes) else len(cuts)
@@ -122,8 +143,7 @@ def _automata_of(steps: tuple[PreTokenizer, ...]) -> Scanner | None:
         tables = build(tuple(node for node in nodes if node is not None), n_plain)
     except NotRegularError:
         return None
-    name = "automata" if n_plain == len(cuts) else "spelled_automata"
-    return Scanner(name, next_automata, scanners_split.automata, tables.new_automata, patterns=str(cuts))
+    return Scanner("automata", next_automata, scanners_split.automata, tables.new_automata, patterns=str(cuts))
 
 
 def _only_spells(step: ByteLevel) -> bool:

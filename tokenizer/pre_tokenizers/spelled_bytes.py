@@ -9,15 +9,24 @@ from collections.abc import Callable
 import numpy as np
 
 from tokenizer.aligned import AlignedText
+from tokenizer.kernels import spelled_bytes as kernels
 from tokenizer.models.bpe import BYTE_ALPHABET
 from tokenizer.pre_tokenizers.pieces import Pieces
 from tokenizer.ragged import read_only
 from tokenizer.words import Words
 
-_POINTS = np.array([ord(c) for c in BYTE_ALPHABET], np.int64)
-_WIDTHS = np.where(_POINTS < 0x80, 1, 2)
-_FIRST = np.where(_POINTS < 0x80, _POINTS, 0xC0 | _POINTS >> 6).astype(np.uint8)
-_SECOND = (0x80 | (_POINTS & 0x3F)).astype(np.uint8)
+LETTERS = read_only(np.array([list(c.encode().ljust(2, b"\0")) for c in BYTE_ALPHABET], np.uint8))
+"""uint8[256, 2]: how each byte is spelled, in UTF-8; one byte and 0, or two."""
+_WIDTHS = 1 + (LETTERS[:, 1] > 0).astype(np.int64)
+
+
+def spelled_words(words: Words) -> Words:
+    """Returns words with their bytes spelled, as UTF-8: what comes after a `ByteLevel`, to all that reads text."""
+    starts, stops = read_only(words.starts), read_only(words.stops)
+    out = np.empty(2 * int((stops - starts).sum()) + 1, np.uint8)
+    out_starts, out_stops = np.empty(starts.size, np.int64), np.empty(starts.size, np.int64)
+    n = kernels.spell(read_only(words.values), starts, stops, LETTERS, out, out_starts, out_stops)
+    return Words(read_only(out[:n]), out_starts, out_stops, words.row_offsets)
 
 
 def split_spelled(pieces: Pieces, split: Callable[[Pieces], Pieces]) -> Pieces:
@@ -26,17 +35,12 @@ def split_spelled(pieces: Pieces, split: Callable[[Pieces], Pieces]) -> Pieces:
     lengths = words.stops - words.starts
     begins = np.zeros(words.n_words + 1, np.int64)
     np.cumsum(lengths, out=begins[1:])
-    places = np.repeat(words.starts - begins[:-1], lengths) + np.arange(begins[-1])
-    raw = words.values[places]
+    raw = words.values[np.repeat(words.starts - begins[:-1], lengths) + np.arange(begins[-1])]
     at = np.zeros(raw.size + 1, np.int64)
     np.cumsum(_WIDTHS[raw], out=at[1:])
-    values = np.empty(int(at[-1]), np.uint8)
-    values[at[:-1]] = _FIRST[raw]
-    wide = _WIDTHS[raw] == 2
-    values[at[:-1][wide] + 1] = _SECOND[raw[wide]]
-    spelled = Words(read_only(values), at[begins[:-1]], at[begins[1:]], words.row_offsets)
+    spelled = spelled_words(words)
     cut = split(Pieces(spelled, pieces.is_first))
-    if cut.words.values is not spelled.values and not np.shares_memory(cut.words.values, values):
+    if cut.words.values is not spelled.values and not np.shares_memory(cut.words.values, spelled.values):
         raise ValueError("a pre-tokenizer that changes text cannot come after ByteLevel")
     starts, stops = (np.searchsorted(at, bounds) for bounds in (cut.words.starts, cut.words.stops))
     return Pieces(Words(read_only(raw), starts, stops, cut.words.row_offsets), cut.is_first)

@@ -12,7 +12,9 @@ import pyarrow.compute as pc
 
 from tokenizer.added_tokens import AddedToken, AddedTokenMatcher
 from tokenizer.kernels import text_edits
+from tokenizer.pre_tokenizers.spelled_bytes import spelled_words
 from tokenizer.ragged import Ragged, read_only
+from tokenizer.words import Words
 
 MAX_TOTAL = 2**63 - 1
 """What the counts, each times its word's characters, may add up to; keeps every sum of the training an int64."""
@@ -85,6 +87,22 @@ def distinct_words(word_counts: pa.Table) -> pa.Table:
     used = word_counts.filter(pc.and_(pc.greater(word_counts["count"], 0), pc.not_equal(word_counts["word"], b"")))
     summed = used.group_by("word", use_threads=False).aggregate([("count", "sum")])
     return summed.rename_columns(["word", "count"])
+
+
+def spelled_word_counts(word_counts: pa.Table) -> pa.Table:
+    """Returns word counts with the bytes of words spelled in GPT-2's alphabet.
+
+    So HF's trainers see words behind a `ByteLevel`. `BPETrainer` with `byte_level` takes bytes as they are.
+
+    Raises:
+      TypeError, ValueError: as `words_as_bytes`.
+    """
+    found = words_as_bytes(word_counts)
+    words = spelled_words(Words(found.values, found.offsets[:-1], found.offsets[1:], np.array([0, found.counts.size])))
+    offsets = np.append(words.starts, words.values.size)
+    buffers = [None, pa.py_buffer(offsets), pa.py_buffer(np.ascontiguousarray(words.values))]
+    spelled = pa.LargeBinaryArray.from_buffers(pa.large_binary(), found.counts.size, buffers)
+    return pa.table({"word": spelled, "count": found.counts})
 
 
 def _read(word_counts: pa.Table, cut_at: Sequence[str]) -> CountedWords:

@@ -1,0 +1,95 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Words behind a `ByteLevel`: bytes as letters, in columns as in the slow twin, for every model that reads letters."""
+
+from collections import Counter
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.strategies import texts
+from tokenizer import Tokenizer
+from tokenizer.aligned import AlignedText
+from tokenizer.models import BPE, Unigram, WordLevel, WordPiece
+from tokenizer.models.bpe import BYTE_ALPHABET
+from tokenizer.pre_tokenizers import ByteLevel, Digits, PreTokenizer, Sequence, Split, Whitespace
+from tokenizer.pre_tokenizers.spelled_bytes import spell, spelled_words, unspell
+from tokenizer.ragged import read_only
+from tokenizer.trainers import WordLevelTrainer
+from tokenizer.trainers.word_counts import spelled_word_counts
+from tokenizer.words import Words
+
+GPT2 = ByteLevel(add_prefix_space=False)
+
+
+@given(words=st.lists(st.binary(min_size=1, max_size=20), max_size=8), left_out=st.integers(0, 3))
+def test_words_are_spelled(words: list[bytes], left_out: int) -> None:
+    values = read_only(np.frombuffer(b"".join(w + bytes(left_out) for w in words) or b"\0", np.uint8))
+    starts = np.cumsum([0, *(len(w) + left_out for w in words)])[:-1].astype(np.int64)
+    stops = starts + np.array([len(w) for w in words], np.int64)
+    found = spelled_words(Words(values, starts, stops, np.array([0, len(words)], np.int64)))
+    letters = ["".join(BYTE_ALPHABET[b] for b in word) for word in words]
+    assert [found.word(i).decode() for i in range(found.n_words)] == letters
+    assert [unspell(word) for word in letters] == words
+
+
+MODELS = (
+    WordLevel({"<unk>": 0, "ab": 1, "Ġab": 2, "Ã©": 3, "é": 4, "Ġ": 5, "1": 6}),
+    WordPiece({"[UNK]": 0, "a": 1, "##b": 2, "Ġ": 3, "##Ã": 4, "##©": 5, "Ã": 6, "é": 7}, max_input_chars_per_word=4),
+    Unigram([("<unk>", 0.0), ("ab", -1.0), ("Ġa", -2.0), ("Ã©", -3.0), ("é", -4.0), ("Ã", -5.0)], 0),
+)
+STEPS = (
+    GPT2,
+    ByteLevel(),
+    Sequence((GPT2, Digits(individual_digits=True))),
+    Sequence((Whitespace(), ByteLevel(use_regex=False))),
+    Sequence((GPT2, GPT2)),
+)
+
+
+def slowly(pre_tokenizer: PreTokenizer, model: object, text: str) -> list[int]:
+    pieces = pre_tokenizer.split_aligned(AlignedText.original(text), True)
+    if not pre_tokenizer.spells_bytes:
+        pieces = [spell(piece) for piece in pieces]
+    if isinstance(model, WordPiece):
+        alone = Tokenizer(model=model)
+        return [i for piece in pieces for i in alone.encode(piece.text).ids]
+    return [i for piece in pieces for i, _ in model.tokenize(piece.text)]
+
+
+@pytest.mark.parametrize("model", MODELS, ids=lambda model: type(model).__name__)
+@given(rows=st.lists(st.one_of(texts(12), st.text("ab é1", max_size=9)), max_size=4), steps=st.sampled_from(STEPS))
+def test_models_read_letters(model: object, rows: list[str], steps: PreTokenizer) -> None:
+    tokenizer = Tokenizer(model=model, pre_tokenizer=steps)
+    expected = [slowly(steps, model, row) for row in rows]
+    assert tokenizer.encode_arrow(pa.array(rows, pa.large_string())).to_pylist() == expected
+    assert [tokenizer.encode(row).ids for row in rows] == expected
+
+
+@given(rows=st.lists(st.text("ab é1中", max_size=9), max_size=6), is_bpe=st.booleans(), cuts=st.booleans())
+def test_swallowed_characters_are_counted_whole(rows: list[str], is_bpe: bool, cuts: bool) -> None:
+    """Each once, whichever of its bytes are unknown; none that the words have a part of each."""
+    known = {"<unk>": 0, "a": 1, "b": 2, "Ġ": 3, "Ã": 4, "ä": 5, "Ń": 6}
+    model = BPE(known, [], unk_token="<unk>") if is_bpe else Unigram([(t, -1.0) for t in known], 0)
+    steps = Sequence((GPT2, Split("Ã", "isolated"))) if cuts else GPT2
+    tokenizer = Tokenizer(model=model, pre_tokenizer=steps)
+    tally = tokenizer.new_tally()
+    tokenizer.encode_arrow(pa.array(rows, pa.large_string()), tally=tally)
+    expected = Counter(c for row in rows for c in row if c in ("1中" if cuts else "é1中"))
+    code_points, counts = tally.oov_characters()
+    assert dict(zip(map(chr, code_points.tolist()), counts.tolist(), strict=True)) == expected
+
+
+def test_trainers_are_fed_letters() -> None:
+    counts = pa.table({"word": pa.array([" é".encode(), b"", b"a", b"x"], pa.large_binary()), "count": [2, 1, 3, 0]})
+    assert spelled_word_counts(counts).to_pylist() == [
+        {"word": "ĠÃ©".encode(), "count": 2},
+        {"word": b"a", "count": 3},
+    ]
+    tokenizer = Tokenizer(model=None, pre_tokenizer=GPT2)
+    tokenizer.train_from_iterator(["a é é"], WordLevelTrainer(vocab_size=9))
+    assert list(tokenizer.get_vocab()) == ["<unk>", "ĠÃ©", "a"]
+    assert tokenizer.encode("a é").ids == [2, 1]
+    assert tokenizer.decode([2, 1]) == "a é"
