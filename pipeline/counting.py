@@ -180,7 +180,7 @@ def _count_batch(
             reasons = isolating.find_given_up(attempt, batch.documents)
             if not reasons.any():
                 raise
-            for reason in (isolating.TIMEOUT, isolating.MEMORY):
+            for reason in isolating.REASONS:
                 batch = without_rejected(batch, reasons == reason, reason, split)
                 reasons = reasons[reasons != reason]
 

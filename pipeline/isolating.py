@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Which documents of a batch a tokenizer gives up: found by halving the batch, so that the others lose nothing.
 
-A tokenizer file is data, and its patterns may take for ever on some text; a document may take more memory than there
-is. Kernels neither wait nor grow, so this is rare: what it costs is paid by batches that fail.
+A tokenizer file is data: its patterns may take for ever on some text, its vocabulary may lack a character and have no
+unknown token. A document may take more memory than there is. Kernels neither wait nor grow, so this is rare: what it
+costs is paid by batches that fail.
 """
 
 from collections.abc import Callable
@@ -11,10 +12,12 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-GAVE_UP = (TimeoutError, MemoryError)
+from tokenizer.errors import UnknownCharacterError
+
+GAVE_UP = (TimeoutError, MemoryError, UnknownCharacterError)
 """What a tokenizer raises on a document that it gives up."""
 
-TIMEOUT, MEMORY = "tokenizer_timeout", "out_of_memory"
+TIMEOUT, MEMORY, UNKNOWN = REASONS = "tokenizer_timeout", "out_of_memory", "unknown_character"
 """Reasons for rejects."""
 
 
@@ -34,7 +37,9 @@ def find_given_up(work: Callable[[pa.RecordBatch], object], documents: pa.Record
             if stop - start > 1:
                 halve(start, stop)
             else:
-                reasons[start] = TIMEOUT if isinstance(error, TimeoutError) else MEMORY
+                reasons[start] = next(
+                    reason for kind, reason in zip(GAVE_UP, REASONS, strict=True) if isinstance(error, kind)
+                )
 
     def halve(start: int, stop: int) -> None:
         middle = (start + stop) // 2

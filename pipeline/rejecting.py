@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 
 from pipeline import schemas
 from pipeline.accounts import rejected
-from pipeline.isolating import MEMORY, TIMEOUT
+from pipeline.isolating import MEMORY, TIMEOUT, UNKNOWN
 from pipeline.ledger import FileRecord
 from pipeline.readers import ReadBatch
 from pipeline.readers.rejects import SAMPLE_BYTES
@@ -32,6 +32,7 @@ _DETAILS = {
     REASON: "a regular expression of normalize or spans did not finish in its time",
     TIMEOUT: "a regular expression of the tokenizer did not finish in its time",
     MEMORY: "there was not enough memory to tokenize the text",
+    UNKNOWN: "a character is not in the vocabulary, which has no unknown token",
 }
 
 

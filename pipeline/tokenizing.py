@@ -239,7 +239,7 @@ class _Attempt:
                 reasons = isolating.find_given_up(self._try_encoding, documents)
                 if not reasons.any():
                     raise
-                for reason in (isolating.TIMEOUT, isolating.MEMORY):
+                for reason in isolating.REASONS:
                     self._reject(documents.filter(pa.array(reasons == reason)), reason)
                 documents = documents.filter(pa.array(reasons == ""))
 

@@ -18,16 +18,17 @@ from pipeline.planning import plan_job, prepare
 from pipeline.runners import choose_runner, open_runner
 from pipeline.verify import verify
 from tokenizer import Tokenizer
-from tokenizer.pre_tokenizers import patterns
+from tokenizer.models import Unigram
+from tokenizer.pre_tokenizers import WhitespaceSplit, patterns
 
 STUCK = "x" * 60
 TEXTS = ["the mill", STUCK, "[SEP] grinds", "text", STUCK + " text", "", "mill mill"]
 
 
-@given(reasons=st.lists(st.sampled_from(["", "", "", isolating.TIMEOUT, isolating.MEMORY]), min_size=1, max_size=40))
+@given(reasons=st.lists(st.sampled_from(["", "", "", *isolating.REASONS]), min_size=1, max_size=40))
 def test_each_document_is_found_with_its_reason(reasons):
     documents = pa.record_batch([pa.array(range(len(reasons)))], names=["n"])
-    errors = {isolating.TIMEOUT: TimeoutError, isolating.MEMORY: MemoryError}
+    errors = dict(zip(isolating.REASONS, isolating.GAVE_UP, strict=True))
     looked_at = []
 
     def work(part):
@@ -114,3 +115,16 @@ def test_counting_rejects_them_too(make):
     words = open_counts(config.output.path).load().to_pylist()
     assert {row["word"].decode(): row["count"] for row in words}["mill"] == 3
     assert sum(row["count"] for row in words) == counts["totals"]["n_words"]
+
+
+def test_characters_that_are_no_token_and_cannot_be_unknown(make, tokenizer_file):
+    pieces = sorted({character for text in TEXTS for character in text} - {"x"})
+    model = Unigram([(piece, -1.0) for piece in pieces])
+    tokenizer_file.write_text(Tokenizer(model=model, pre_tokenizer=WhitespaceSplit()).to_str(), encoding="utf-8")
+    config = make("out")
+    found = execute("tokenize", config)["totals"]
+    assert found["rejected"] == {isolating.UNKNOWN: 3}
+    (path,) = (Path(config.output.path) / "rejected").iterdir()
+    rejects = pq.read_table(path).to_pylist()
+    assert [row["sample"].decode() for row in rejects] == [text for text in TEXTS if "x" in text]
+    assert rejects[0]["detail"] == "a character is not in the vocabulary, which has no unknown token"

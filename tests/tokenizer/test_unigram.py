@@ -10,8 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tokenizer import Tokenizer
+from tokenizer.errors import UnknownCharacterError
 from tokenizer.kernels import unigram as kernels
 from tokenizer.models.unigram import PieceType, Unigram, double_array, new_unigram_scratch
+from tokenizer.pre_tokenizers import ByteLevel, Digits, Metaspace, PreTokenizer, Whitespace
 from tokenizer.ragged import read_only
 
 LETTERS = "abcé玫Ⰻ▁"
@@ -85,8 +88,20 @@ def test_unknown_characters_fuse_or_become_bytes() -> None:
 def test_without_an_unknown_token_the_only_id_is_minus_one() -> None:
     model = Unigram([("a", -1.0)])
     assert encode(model, ["aa", "ax"]) == [[0, 0], [-1]]
-    with pytest.raises(ValueError, match="character 'x' is not in the vocabulary"):
+    with pytest.raises(UnknownCharacterError, match="character 'x' is not in the vocabulary, which has no unknown"):
         model.tokenize("ax")
+
+
+@pytest.mark.parametrize("steps", [None, Whitespace(), Metaspace(), ByteLevel(), Digits()])
+def test_without_an_unknown_token_nothing_is_given_for_an_unknown_character(steps: PreTokenizer | None) -> None:
+    model = Unigram([("a", -1.0), ("\u2581", -1.0), ("\u0120", -1.0), (" ", -1.0)])
+    tokenizer = Tokenizer(model=model, pre_tokenizer=steps)
+    tally = tokenizer.new_tally()
+    for encode_it in (tokenizer.encode, lambda text: tokenizer.encode_arrow(["aa", text], tally=tally)):
+        with pytest.raises(UnknownCharacterError, match="which has no unknown token"):
+            encode_it("a x")
+        encode_it("a a")
+    assert tally.n_words == sum(tokenizer.encode("aa").word_ids[-1:] + tokenizer.encode("a a").word_ids[-1:]) + 2
 
 
 def test_sentencepiece_rules_hide_what_is_not_text() -> None:
