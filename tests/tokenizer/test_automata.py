@@ -133,6 +133,60 @@ def tokenizer_of(*steps: PreTokenizer) -> Tokenizer:
     return Tokenizer(model=model, pre_tokenizer=Sequence((*steps, ByteLevel(False, use_regex=False))))
 
 
+CHUNKS = (
+    "don't", "we'll", "I'd", "'re", "'rx", "  ", "\n\n", "\n    ", "\r\n", "12345", "9", "...", "!?", "Hello", "WORLD",
+    "camelCase", "x", " a", " b", "é", "中文", "  é", " \n \n", "\t\t", "a_b", "-", "' s", "//", "\n/", "aab", "ABs",
+)  # fmt: skip
+ENGLISH = st.lists(st.sampled_from(CHUNKS), max_size=60).map("".join)
+
+
+def check_fused_words(pattern: str, rows: list[str]) -> None:
+    """Compares the words that a kernel finds as it encodes: first bytes of words have ids of their own."""
+    vocab = {c: i for i, c in enumerate(BYTE_ALPHABET)} | {"##" + c: 256 + i for i, c in enumerate(BYTE_ALPHABET)}
+    model = BPE(vocab, [], continuing_subword_prefix="##", byte_level=True)
+    steps = Split(pattern, "isolated", is_regex=True), ByteLevel(False, use_regex=False)
+    tokenizer = Tokenizer(model=model, pre_tokenizer=Sequence(steps))
+    assert "scanned_bpe." in tokenizer.explain()
+    for row, ids in zip(rows, tokenizer.encode_arrow(pa.array(rows, pa.large_string())).to_pylist(), strict=True):
+        words = [b"".join(group) for group in _words(ids)]
+        assert words == [part for part in segments(pattern, row) if part]
+
+
+def _words(ids: list[int]) -> list[list[bytes]]:
+    words: list[list[bytes]] = []
+    for token in ids:
+        if token < 256:
+            words.append([])
+        words[-1].append(bytes([token % 256]))
+    return words
+
+
+@pytest.mark.parametrize("pattern", PATTERNS)
+@given(rows=st.lists(ENGLISH, max_size=3))
+def test_words_of_known_patterns_are_found_by_blocks(pattern: str, rows: list[str]) -> None:
+    pattern += "|(?!x)x"  # which changes nothing, but then there is no scanner
+    tables = find_automaton(pattern)
+    assert tables is not None
+    assert 0 < tables.blocks.pairs.nbytes <= 200_000
+    check_fused_words(pattern, rows)
+
+
+@given(
+    alternatives=st.lists(ALTERNATIVES, min_size=1, max_size=3),
+    rows=st.lists(st.one_of(ENGLISH, st.lists(TEXT, max_size=6).map("".join)), max_size=3),
+)
+@example(alternatives=[r"\s*[\r\n]+", r"\s+(?!\S)", r"\s+"], rows=["a\n        b\n   \n c", "   a"])
+@example(alternatives=["(?<=a)b+", r"\b[a-c]+", "aab$"], rows=["aabbccaab", "ab" * 40, ""])
+def test_words_are_found_by_blocks(alternatives: list[str], rows: list[str]) -> None:
+    pattern = "|".join(alternatives)
+    try:
+        segments(pattern, "")
+    except ValueError:
+        return
+    if find_automaton(pattern) is not None:
+        check_fused_words(pattern, rows)
+
+
 @given(rows=st.lists(st.lists(TEXT, max_size=8).map("".join), max_size=4))
 def test_encoding_with_automata_is_encoding_their_words(rows: list[str]) -> None:
     steps = Split(r"\s?[a-c]+|\p{N}{1,2}", "isolated", is_regex=True), Punctuation()

@@ -10,10 +10,11 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from tokenizer.kernels.compiling import kernel, kernel_part, load_u64, trailing_zeros, unlikely
+from tokenizer.kernels.automata_blocks import Blocks, block_starts
+from tokenizer.kernels.compiling import kernel, kernel_part, leading_zeros, load_u64, trailing_zeros, unlikely
 from tokenizer.kernels.references import values_of
 from tokenizer.kernels.scanners_parts import leading_letters, leading_lower
-from tokenizer.kernels.utf8 import decode_utf8
+from tokenizer.kernels.utf8 import HIGH_BITS, decode_utf8
 
 _THREE_BYTES = 0xE1
 """First byte of characters of three bytes and more, but those of the scripts of India, which have spaces."""
@@ -50,6 +51,8 @@ class Automata(NamedTuple):
     """bool[n_patterns]: sees bytes spelled in GPT-2's alphabet."""
     firsts: npt.NDArray[np.bool_]
     """bool[n_patterns, 256]: whether a match might begin with a character that begins with this byte."""
+    blocks: Blocks
+    """The only pattern as `automata_blocks` has it, if it does."""
     candidates: npt.NDArray[np.int64]
     """int64[n_patterns], changed: before this place no match begins."""
     ends: npt.NDArray[np.int64]
@@ -156,6 +159,7 @@ def _find(data, begin, i, end, pattern, automata, spelled):
 @kernel_part
 def start_text(i, end, automata):
     """Makes ready for the text `data[i:end]`."""
+    automata.ends[:] = i
     automata.ends[0] = end
     automata.begins[0] = i
     automata.candidates[:] = i - 1
@@ -201,6 +205,19 @@ def _starts(reference, i, end):
     block = automata.block
     if block[_FIRST] <= i < block[_LAST]:
         return np.uint64(block[_BITS]) >> np.uint64(i - block[_FIRST])
+    if automata.ends[0] != end:
+        start_text(i, end, automata)
+    has_blocks = automata.blocks.pairs.size > 0
+    if has_blocks:
+        before = np.int64(0)
+        if automata.looks_behind[0]:
+            before = _kind_before(data, automata.begins[0], i, automata, automata.spelled[0])
+        bits = block_starts(data, i, end, before, automata.blocks)
+        if bits != np.uint64(0):
+            block[_FIRST] = i
+            block[_LAST] = i + 63 - leading_zeros(bits)
+            block[_BITS] = np.int64(bits)
+            return bits
     bits = np.uint64(0)
     at = i
     last = i
@@ -211,6 +228,8 @@ def _starts(reference, i, end):
             break
         bits |= _ONE << np.uint64(at - i)
         last = at
+        if has_blocks and at + 8 <= end and load_u64(data, at) & HIGH_BITS == np.uint64(0):
+            break
     block[_FIRST] = i
     block[_LAST] = last
     block[_BITS] = np.int64(bits)
