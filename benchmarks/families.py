@@ -205,7 +205,10 @@ _TRAINING_BYTES, _LINE_CHARACTERS = 3_000_000, 2000
 
 
 def train(name: str, options: dict[str, Any], texts: list[corpora.Corpus]) -> Path:
-    """Trains a model of 32000 pieces on the first 3 MB of each corpus with sentencepiece; a second time it is there."""
+    """Trains a model on the first 3 MB of each corpus with sentencepiece; a second time it is there.
+
+    It has 32000 pieces, unless `options`, those of the trainer, say otherwise.
+    """
     import sentencepiece
 
     parts = [corpus.first(_TRAINING_BYTES) for corpus in texts]
@@ -215,10 +218,8 @@ def train(name: str, options: dict[str, Any], texts: list[corpora.Corpus]) -> Pa
         print(f"training a model {name} ...", flush=True)
         lines = (line[:_LINE_CHARACTERS] for part in parts for text in part.texts for line in text.split("\n"))
         model = io.BytesIO()
-        sentencepiece.SentencePieceTrainer.train(
-            sentence_iterator=lines, model_writer=model, vocab_size=32_000, character_coverage=0.9995, num_threads=1,
-            minloglevel=2, **options,
-        )  # fmt: skip
+        options = {"vocab_size": 32_000, "character_coverage": 0.9995, "num_threads": 1, "minloglevel": 2} | options
+        sentencepiece.SentencePieceTrainer.train(sentence_iterator=lines, model_writer=model, **options)
         path.parent.mkdir(exist_ok=True)
         path.write_bytes(model.getvalue())
     return path

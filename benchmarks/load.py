@@ -28,6 +28,16 @@ from tokenizer.trainers import BPETrainer
 TEXT = "The mill grinds text into tokens; it's 2026."
 _LIKE_TIKTOKENS = {"cl100k": 100_256, "o200k": 199_998}
 """Vocabularies of tiktoken's, and how many ranks they have."""
+_LARGE = {
+    "like XLM-R, Unigram": {
+        "model_type": "unigram", "vocab_size": 250_000, "hard_vocab_limit": False, "seed_sentencepiece_size": 2_000_000,
+    },
+    "like Gemma, BPE": {
+        "model_type": "bpe", "vocab_size": 250_000, "normalization_rule_name": "identity", "byte_fallback": True,
+        "split_digits": True, "remove_extra_whitespaces": False, "allow_whitespace_only_pieces": True,
+    },
+}  # fmt: skip
+"""Models of as many pieces as the largest that are in use."""
 LIMIT = 0.5
 """Processor seconds until a tokenizer is to be ready."""
 
@@ -144,7 +154,7 @@ def cases(vocab: Path, folder: Path) -> Iterator[Case]:
     models = {name: vocab / f"{name}.model" for name in ("xlnet", "sp-test", "sp-ja")}
     if importlib.util.find_spec("sentencepiece") is not None:
         texts = corpora.load()
-        models |= {name: families.train(name, spec, texts) for name, spec in families.TRAINED.items()}
+        models |= {name: families.train(name, spec, texts) for name, spec in (families.TRAINED | _LARGE).items()}
     for name, path in models.items():
         yield Case(name, {"tokenmill": ([path], {}), "sentencepiece": ([path], {})})
 

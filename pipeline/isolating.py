@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from tokenizer.errors import UnknownCharacterError
+from tokenizer import UnknownCharacterError
 
 GAVE_UP = (TimeoutError, MemoryError, UnknownCharacterError)
 """What a tokenizer raises on a document that it gives up."""

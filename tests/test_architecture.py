@@ -64,6 +64,7 @@ PUBLIC_NAMES = {
         "UNICODE_VERSIONS",
         "Unigram",
         "UnigramTrainer",
+        "UnknownCharacterError",
         "WORD_COUNTS",
         "WordCounter",
         "WordLevel",
@@ -80,6 +81,7 @@ PUBLIC_NAMES = {
         "UnigramTrainer",
         "WordLevelTrainer",
         "WordPieceTrainer",
+        "spelled_word_counts",
     },
     "tokenizer.languages": {
         "DEFAULT",

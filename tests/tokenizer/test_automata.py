@@ -167,7 +167,10 @@ def test_words_of_known_patterns_are_found_by_blocks(pattern: str, rows: list[st
     pattern += "|(?!x)x"  # which changes nothing, but then there is no scanner
     tables = find_automaton(pattern)
     assert tables is not None
-    assert 0 < tables.blocks.pairs.nbytes <= 200_000
+    n_columns = int(tables.blocks.second.max()) + 1
+    assert 3 <= n_columns <= 17
+    assert 27 <= tables.blocks.pairs.size // n_columns**2 <= 93
+    assert tables.blocks.pairs.nbytes <= 200_000
     check_fused_words(pattern, rows)
 
 
