@@ -91,7 +91,7 @@ def main(arguments: list[str]) -> int:
         tok = Tokenizer.from_file(path)
         equal &= measure(name, tok, _sentencepiece_peers(path), wanted, options.rounds, {"tokenizers"})
     files = {"CLIP": Tokenizer.from_file(vocab / "clip_bpe_simple_vocab_16e6.txt.gz").to_str()}
-    files |= {f"{name}, tokenizer.json": _as_transformers_writes(path) for name, path in models.items()}
+    files |= {f"{name}, tokenizer.json": as_transformers_writes(path) for name, path in models.items()}
     if names & _BEHIND.keys():
         gpt2 = _gpt2(vocab)
         files |= {name: _behind(gpt2, steps) for name, steps in _BEHIND.items()}
@@ -101,7 +101,7 @@ def main(arguments: list[str]) -> int:
     return int(not equal)
 
 
-def _as_transformers_writes(path: Path) -> str:
+def as_transformers_writes(path: Path) -> str:
     """Returns the `tokenizer.json` of a SentencePiece model as T5's and Llama 2's are: HF's parts and nothing else."""
     fields = json.loads(Tokenizer.from_file(path).to_str())
     for ours in ("sentencepiece", "piece_types", "merge_ranks"):

@@ -157,6 +157,10 @@ def cases(vocab: Path, folder: Path) -> Iterator[Case]:
         models |= {name: families.train(name, spec, texts) for name, spec in (families.TRAINED | _LARGE).items()}
     for name, path in models.items():
         yield Case(name, {"tokenmill": ([path], {}), "sentencepiece": ([path], {})})
+        if name in _LARGE:
+            written = folder / f"{path.stem}.json"
+            written.write_text(families.as_transformers_writes(path), encoding="utf-8")
+            yield Case(f"{name}, tokenizer.json", {"tokenmill": ([written], {}), "tokenizers": ([written], {})})
 
 
 def _for_hf(tok: Tokenizer, folder: Path) -> dict[str, tuple[list[Path], dict[str, Any]]]:

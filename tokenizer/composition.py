@@ -6,8 +6,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
+import numpy as np
+
 from tokenizer.added_tokens import AddedToken, SpecialPolicy
 from tokenizer.models import Unigram
+from tokenizer.models.vocabulary import ids_of
 from tokenizer.normalizers import Normalizer
 from tokenizer.post_processors import (
     PLAIN_LAYOUT,
@@ -105,8 +108,9 @@ class Composition:
                     f"{vocab[token.content]}"
                 )
         owners = {token.id: token.content for token in self.added_tokens if token.content in vocab}
-        if taken := ({token.id for token in self.added_tokens} - owners.keys()).intersection(vocab.values()):
-            owners |= {i: t for t, i in vocab.items() if i in taken}
+        others = [token.id for token in self.added_tokens if token.id not in owners]
+        if others and np.isin(ids_of(vocab), others).any():
+            owners |= {i: t for t, i in vocab.items() if i in others}
         for token in self.added_tokens:
             if owners.setdefault(token.id, token.content) != token.content:
                 raise ValueError(f"id {token.id} belongs to {owners[token.id]!r} and to added token {token.content!r}")
@@ -115,7 +119,7 @@ class Composition:
 
     def get_vocab(self, with_added_tokens: bool = True) -> dict[str, int]:
         """Returns token -> id, a copy."""
-        vocab = dict(vocab_of(self.model))
+        vocab = dict(vocab_of(self.model).items())
         if with_added_tokens:
             vocab.update((t.content, t.id) for t in self.added_tokens)
         return vocab

@@ -125,14 +125,13 @@ def parts_for(
     """
     spaces_are_visible = _has(normalizer, nm.SentencePieceNormalizer) or _has(pre_tokenizer, pt.Metaspace)
     if isinstance(model, Unigram):
-        kinds = list(zip(model.piece_types or (), (piece for piece, _ in model.vocab), strict=False))
-        special_tokens = special_tokens or [piece for kind, piece in kinds if kind in _SPECIAL_TYPES]
-        user_defined_symbols = [piece for kind, piece in kinds if kind == PieceType.USER_DEFINED]
+        special_tokens = special_tokens or model.pieces_of_type(*_SPECIAL_TYPES)
+        user_defined_symbols = model.pieces_of_type(PieceType.USER_DEFINED)
         if not _has(normalizer, nm.SentencePieceNormalizer):
             model = dataclasses.replace(model, piece_types=None)
-        ids = {piece: i for i, (piece, _) in reversed(list(enumerate(model.vocab)))}
+        ids = dict(model.piece_ids.items())
     else:
-        ids = dict(model.vocab)
+        ids = dict(model.vocab.items())
     decoder: Any = None
     post_processor: PostProcessor | None = None
     if isinstance(model, WordPiece):

@@ -139,6 +139,8 @@ class Tokenizer(Encoder, Decoder):
         oov: str | None = None,
         special: SpecialPolicy = "plain",
     ) -> "Tokenizer":
+        if (lowercase, strip_accents, oov, special) == (None, None, None, self.special):
+            return self
         normalizer, model = self.normalizer, self.model
         if lowercase is not None or strip_accents is not None:
             changes: dict[str, Any] = {}

@@ -45,6 +45,12 @@ def read_only(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
     return view
 
 
+def distinct(values: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """Returns the different ones, sorted, as `np.unique` does, which loads `numpy.ma` for it: 10 ms."""
+    values = np.sort(values)
+    return values[np.append(True, values[1:] != values[:-1])[: values.size]]
+
+
 def _buffer(buffer: pa.Buffer | None, dtype: npt.DTypeLike) -> npt.NDArray[Any]:
     return read_only(np.empty(0, dtype) if buffer is None or buffer.size == 0 else np.frombuffer(buffer, dtype))
 

@@ -319,7 +319,7 @@ def test_decoding_of_trained_models(trained: tuple[Ours, Any]) -> None:
 def small_model(pieces: list[tuple[str, float, int]], **fields: Any) -> bytes:
     texts, scores, types = zip(*pieces, strict=True)
     spec = NormalizerSpec("identity", add_dummy_prefix=False, remove_extra_whitespaces=False)
-    return sentencepiece.write(SentencePieceFile(texts, scores, types, normalizer=spec, **fields))
+    return sentencepiece.write(SentencePieceFile.of(texts, scores, types, normalizer=spec, **fields))
 
 
 @given(st.data())

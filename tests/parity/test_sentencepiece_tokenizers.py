@@ -21,6 +21,7 @@ from tests.parity import families  # noqa: E402
 from tokenizer import Tokenizer, TokenizerFileError  # noqa: E402
 from tokenizer.formats import sentencepiece  # noqa: E402
 from tokenizer.formats.sentencepiece import BPE, NormalizerSpec, SentencePieceFile, TrainerSpec  # noqa: E402
+from tokenizer.models.unigram import PieceType  # noqa: E402
 
 pytestmark = pytest.mark.parity
 
@@ -143,7 +144,7 @@ def test_merges_that_are_equally_good(data: st.DataObject) -> None:
     pieces += [(text, data.draw(scores), 1) for text in texts]
     names, values, types = zip(*pieces, strict=True)
     spec = NormalizerSpec("identity", add_dummy_prefix=False, remove_extra_whitespaces=False)
-    proto = sentencepiece.write(SentencePieceFile(names, values, types, TrainerSpec(model_type=BPE), spec))
+    proto = sentencepiece.write(SentencePieceFile.of(names, values, types, TrainerSpec(model_type=BPE), spec))
     rows = data.draw(st.lists(st.text("aabbc玫 x", max_size=40), max_size=8))
     rows.append("".join(np.random.default_rng(len(rows)).choice(list("abc玫 x"), 700)))
     ours = load(proto)
@@ -166,8 +167,8 @@ def test_a_model_with_added_pieces(tmp_path: Path) -> None:
     han = [c for c in dict.fromkeys(sample) if "一" <= c <= "龥"]
     words = {sample[i : i + n] for i in range(len(sample)) for n in (2, 3) if set(sample[i : i + n]) <= set(han)}
     added = [p for p in [*han, *sorted(words)] if p not in have]
-    longer = SentencePieceFile(
-        model.pieces + tuple(added), model.scores + (0.0,) * len(added), model.types + (1,) * len(added),
+    longer = SentencePieceFile.of(
+        [*model.pieces, *added], [*model.scores, *[0.0] * len(added)], [*model.types, *[1] * len(added)],
         model.trainer, model.normalizer,
     )  # fmt: skip
     path = tmp_path / "m.model"
@@ -194,7 +195,8 @@ def test_the_differences_are_these(tmp_path: Path) -> None:
 
     model = sentencepiece.read(train("bpe", {}), "model")
     place = model.pieces.index("▁the")
-    types = tuple(5 if i == place else kind for i, kind in enumerate(model.types))
+    types = model.types.copy()
+    types[place] = PieceType.UNUSED
     path.write_bytes(sentencepiece.write(dataclasses.replace(model, types=types)))
     theirs = spm.SentencePieceProcessor(model_file=str(path))
     assert place not in theirs.encode("the")

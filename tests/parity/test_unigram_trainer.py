@@ -15,11 +15,13 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
 from tokenizer.formats import sentencepiece as sentencepiece_file
 from tokenizer.models.unigram import PieceType, Unigram
+from tokenizer.models.vocabulary import ScoredTokens
 from tokenizer.trainers import UnigramTrainer
 
 sentencepiece = pytest.importorskip("sentencepiece")
@@ -46,11 +48,10 @@ def train_ours(lines: Iterable[str], **fields: Any) -> Unigram:
 
 def as_file(model: Unigram, theirs: bytes) -> bytes:
     """Puts our pieces into the file of a model of sentencepiece."""
-    pieces, scores = zip(*model.vocab, strict=True)
+    vocab = ScoredTokens.of(model.vocab)
     file = sentencepiece_file.read(theirs, "theirs")
-    return sentencepiece_file.write(
-        dataclasses.replace(file, pieces=pieces, scores=scores, types=tuple(model.piece_types or ()))
-    )
+    types = np.array(model.piece_types)
+    return sentencepiece_file.write(dataclasses.replace(file, pieces=vocab.tokens, scores=vocab.scores, types=types))
 
 
 def tokens(model: bytes, lines: Sequence[str]) -> int:

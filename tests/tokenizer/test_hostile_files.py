@@ -45,7 +45,7 @@ def bpe_model(pieces: list[str]) -> bytes:
     types = [PieceType.UNKNOWN] + [PieceType.NORMAL] * len(pieces)
     scores = tuple(-float(i) for i in range(len(types)))
     return sentencepiece.write(
-        SentencePieceFile(("<unk>", *pieces), scores, tuple(map(int, types)), TrainerSpec(sentencepiece.BPE))
+        SentencePieceFile.of(("<unk>", *pieces), scores, tuple(map(int, types)), TrainerSpec(sentencepiece.BPE))
     )
 
 

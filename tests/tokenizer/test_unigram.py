@@ -6,6 +6,7 @@ import math
 from collections import Counter
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -13,8 +14,10 @@ from hypothesis import strategies as st
 from tokenizer import Tokenizer
 from tokenizer.errors import UnknownCharacterError
 from tokenizer.kernels import unigram as kernels
+from tokenizer.models.bpe_tables import padded_bytes
 from tokenizer.models.unigram import PieceType, Unigram, double_array, new_unigram_scratch
-from tokenizer.pre_tokenizers import ByteLevel, Digits, Metaspace, PreTokenizer, Whitespace
+from tokenizer.models.vocabulary import Tokens
+from tokenizer.pre_tokenizers import ByteLevel, Digits, Metaspace, PreTokenizer, Whitespace, WhitespaceSplit
 from tokenizer.ragged import read_only
 
 LETTERS = "abcé玫Ⰻ▁"
@@ -187,10 +190,19 @@ def test_sampling_is_reproducible() -> None:
             model.sample("a", alpha, seed)
 
 
+def test_sentencepieces_rules_go_with_any_pre_tokenizer() -> None:
+    vocab = [("<unk>", 0.0), ("a", -1.0), ("b", -2.0), ("ab", -2.5), ("a b", -1.0), (" ", -3.0)]
+    model = Unigram(vocab, 0, piece_types=[PieceType.UNKNOWN, *[PieceType.NORMAL] * 5])
+    for pre_tokenizer, expected in (None, [4, 5, 3]), (WhitespaceSplit(), [1, 2, 3]):
+        tok = Tokenizer(model=model, pre_tokenizer=pre_tokenizer)
+        assert tok.encode_arrow(pa.array(["a b ab"], pa.large_string())).to_pylist() == [expected]
+        assert tok.encode("a b ab").ids == expected
+
+
 @given(st.sets(st.binary(min_size=1, max_size=6), max_size=60))
 def test_the_double_array_holds_exactly_its_entries(entries: set[bytes]) -> None:
     ordered = sorted(entries)
-    units, root = double_array(ordered, range(len(ordered)))
+    units, root, _, _ = double_array(Tokens(*padded_bytes(ordered)), np.arange(len(ordered), dtype=np.int32))
 
     def look_up(entry: bytes) -> int:
         base, found = root, -1

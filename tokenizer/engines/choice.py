@@ -15,7 +15,9 @@ from tokenizer.engines.sentencepiece import LikeSentencePieceEngine, RawSentence
 from tokenizer.engines.sentencepiece_tables import raw_tables
 from tokenizer.engines.staged import StagedEngine
 from tokenizer.models import BPE, Unigram, WordPiece
+from tokenizer.models.bpe_tables import take_part
 from tokenizer.models.unigram import SPACE
+from tokenizer.models.vocabulary import tokens_of
 from tokenizer.normalizers import BertNormalizer, Prepend, Replace, SentencePieceNormalizer, Sequence
 from tokenizer.pre_tokenizers import BertPreTokenizer, ByteLevel, Metaspace, Split
 from tokenizer.pre_tokenizers.sequence import is_byte_level, one_step, scanner_of
@@ -55,7 +57,7 @@ def choose(
         if like is not None and tables is not None:
             parts = normalizer if normalizes else None, pre_tokenizer
             return LikeSentencePieceEngine(parts, like, model, tables, runner, pool), normalizes
-    if isinstance(model, Unigram) and model.piece_types is not None:
+    if isinstance(model, Unigram) and model.piece_types is not None and pre_tokenizer is None:
         return WholeRowEngine(model, runner, pool), False
     if raw and isinstance(model, Unigram):
         fused = ScannedUnigramEngine.of(normalizer, pre_tokenizer, model, runner, pool)
@@ -92,7 +94,7 @@ def _is_only_spaces(pre_tokenizer: Any, model: BPE) -> bool:
     """Whether a pre-tokenizer writes spaces as "▁", and cuts at most where no token could reach across."""
     if not isinstance(pre_tokenizer, Metaspace) or pre_tokenizer.replacement != SPACE:
         return False
-    return not (pre_tokenizer.split and any(SPACE in token[1:] for token in model.vocab))
+    return not (pre_tokenizer.split and tokens_of(model.vocab).characters.has_inside(SPACE))
 
 
 def _merges_like_sentencepiece(model: Any) -> bool:
@@ -103,7 +105,7 @@ def _merges_like_sentencepiece(model: Any) -> bool:
         return False
     # What stands for unknown characters merges with nothing.
     unk_id = -1 if model.unk_token is None else model.vocab.get(model.unk_token, -1)
-    return not np.isin(np.array(model.merge_ids), [*model.byte_ids, unk_id]).any()
+    return not take_part(np.array([*model.byte_ids, unk_id]), model.merge_ids)
 
 
 def _is_sentencepiece(model: Any) -> bool:

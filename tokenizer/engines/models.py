@@ -15,8 +15,8 @@ from tokenizer.kernels import caches, words_bpe, words_tied_bpe, words_unigram, 
 from tokenizer.kernels.spelled_bytes import Reading
 from tokenizer.models import BPE, Unigram, WordLevel, WordPiece
 from tokenizer.models.bpe import new_bpe_scratch
+from tokenizer.models.byte_alphabet import LETTERS
 from tokenizer.models.unigram import new_unigram_scratch
-from tokenizer.pre_tokenizers.spelled_bytes import LETTERS
 from tokenizer.ragged import Ragged, read_only
 from tokenizer.words import Words
 

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the kernel of `engines.scanned_unigram` knows of a normalizer, a pre-tokenizer and a Unigram model."""
 
-import math
 from typing import NamedTuple
 
 import numpy as np
@@ -93,8 +92,8 @@ def exact_unigram(model: Unigram) -> ExactUnigram | None:
         return None
     states = np.empty(2 * n, np.int64)
     unigram_automaton.build_automaton(
-        tables.units, tables.root_base, np.arange(len(model.vocab)), _LONGEST_PIECE, np.full(n, -1),
-        np.empty(n, np.int64), np.empty(n, np.int64), states, np.zeros(n, np.int32),
+        *model.trie, np.arange(len(model.vocab)), _LONGEST_PIECE, np.zeros(tables.longest + 2, np.int64),
+        np.empty(n, np.int64), states, np.zeros(n, np.int32),
     )  # fmt: skip
     return ExactUnigram(tables, read_only(states))
 
@@ -134,11 +133,9 @@ def word_tables(
         return None
     if mapped[0x20] or growth > _MAX_GROWTH:
         return None
-    pieces = list(filter(None, model.matching))
-    points = np.frombuffer(bytearray("".join(pieces).encode("utf-32-le")), np.int32)
+    points, offsets = model.matching.tokens.characters
     begins = np.zeros(points.size, np.bool_)
-    lengths = np.fromiter(map(len, pieces), np.int64, len(pieces))
-    begins[np.cumsum(lengths) - lengths] = True
+    begins[offsets[:-1]] = True
     neighbours, followed = np.zeros((1 << kernels.NEIGHBOUR_BITS) // 64, np.uint64), np.zeros(N_CODE_POINTS, np.bool_)
     together, apart = np.zeros(128 * 128, np.bool_), np.zeros(128 * 128, np.bool_)
     kernels.find_neighbours(points, begins, together, neighbours, followed)
@@ -177,21 +174,9 @@ def _white_space(
         irregular |= white
         separates[:] = False
         separates[0x20], irregular[0x20] = True, False
-    growth = 1.0
-    pool = charsmap.pool.tobytes() + b"\0"
-    for code_point in np.flatnonzero(charsmap.places).tolist():
-        start = int(charsmap.places[code_point]) - 1
-        stop = pool.find(0, start, start + 4 * _MAX_GROWTH + 1)
-        if stop < 0:
-            # Too much to be read for every character that may become it.
-            return separates, irregular, images, math.inf
-        encoded = pool[start:stop]
-        text = encoded.decode()
-        is_white = len(text) == 1 and bool(white[ord(text)])
-        separates[code_point] = is_white and (splits_at_white_space or text == " ")
-        irregular[code_point] = not separates[code_point] and (SPACE_MARK in text or any(white[ord(c)] for c in text))
-        images[code_point] = ord(text) if len(text) == 1 else 0
-        growth = max(growth, len(encoded) / len(chr(code_point).encode()))
+    growth = kernels.describe_texts(
+        charsmap.places, charsmap.pool, white, splits_at_white_space, 4 * _MAX_GROWTH, separates, irregular, images
+    )
     return separates, irregular, images, growth
 
 

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the kernels know of a SentencePiece model: what every code point becomes, and which ones pieces join."""
 
-import itertools
 import string
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -19,8 +19,9 @@ from tokenizer.models import BPE, Unigram
 from tokenizer.models.bpe import BPETables, new_bpe_scratch
 from tokenizer.models.bpe_tables import BPEScratch
 from tokenizer.models.unigram import SPACE, UnigramTables
+from tokenizer.models.vocabulary import Characters, ids_of, tokens_of
 from tokenizer.normalizers.sentencepiece import MAX_WORK, SentencePieceNormalizer, SentencePieceTables, new_links
-from tokenizer.ragged import read_only
+from tokenizer.ragged import distinct, read_only
 
 MAX_STATES = 1 << 22
 
@@ -120,14 +121,13 @@ def scored_unigram(model: Unigram) -> ScoredUnigram:
     for byte in range(256):
         if tables.byte_ids[byte] >= 0:
             steps[tables.byte_ids[byte]] = 0.0 if byte & 0xC0 == 0x80 else tables.unk_score
-    n = tables.units.size
+    trie = model.trie
+    n = trie.units.size
     states = np.empty(2 * n, np.int64)
     pieces = np.zeros(n, np.int32)
     score_bits = tables.scores.astype(np.float32).view(np.uint32).astype(np.int64)
-    unigram_automaton.build_automaton(
-        tables.units, tables.root_base, score_bits, LONGEST_EXACT, np.full(n, -1), np.empty(n, np.int64),
-        np.empty(n, np.int64), states, pieces,
-    )  # fmt: skip
+    begins = np.zeros(tables.longest + 2, np.int64)
+    unigram_automaton.build_automaton(*trie, score_bits, LONGEST_EXACT, begins, np.empty(n, np.int64), states, pieces)
     return ScoredUnigram(
         unigram=tables,
         steps=read_only(steps),
@@ -162,8 +162,9 @@ def raw_tables(normalizer: SentencePieceNormalizer, model: Any) -> RawTables | N
     found = _vocabulary(model)
     if found is None:
         return None
-    single, pieces, unk_id, byte_ids, n_ids = found
-    if SPACE not in single or not 0 <= unk_id <= n_ids:
+    single_ids, pieces, unk_id, byte_ids, n_ids = found
+    space_id = int(single_ids[ord(SPACE)])
+    if space_id < 0 or not 0 <= unk_id <= n_ids:
         return None
     if n_ids > kernels.MAX_ID or (isinstance(model, Unigram) and model.tables.units.size >= MAX_STATES):
         return None
@@ -174,37 +175,26 @@ def raw_tables(normalizer: SentencePieceNormalizer, model: Any) -> RawTables | N
     joins = np.zeros((1 << kernels.JOIN_BITS) // 64, np.uint64)
     has_neighbours = np.zeros(N_CODE_POINTS, np.bool_)
     # Parts never end between letters, though in some places they might: so that most places need not be looked at.
-    letters = [chr(images[ord(c)] - 1) for c in string.ascii_letters if images[ord(c)] > 0]
-    pieces = [*pieces, *(a + b for a in letters for b in letters)]
-    points = np.frombuffer(bytearray("".join(pieces).encode("utf-32-le")), np.int32)
-    lengths = np.fromiter(map(len, pieces), np.int64, len(pieces))
-    inner = np.ones(points.size, np.bool_)
-    inner[np.cumsum(lengths) - lengths] = False
-    if (inner[1:] & (points[1:] == ord(SPACE)) & (points[:-1] != ord(SPACE))).any():
+    letters = images[_ascii(string.ascii_letters)]
+    letters = letters[letters > 0] - 1
+    pairs = np.stack(np.meshgrid(letters, letters), axis=-1).reshape(-1, 2)
+    if not kernels.set_joins(pieces.points, pieces.offsets, joins, has_neighbours):
         return None
-    kernels.set_joins(points, lengths, joins, has_neighbours)
-    more = _more_neighbours(points, inner, images, firsts)
-    kernels.set_joins(more.reshape(-1), np.full(len(more), 2), joins, has_neighbours)
+    for more in (pairs, _more_neighbours(pieces, images, firsts)):
+        kernels.set_joins(more.reshape(-1), np.arange(0, more.size + 1, 2), joins, has_neighbours)
     spells = byte_ids is not None
-    ids = np.full(N_CODE_POINTS + 1, kernels.BECOMES_BYTES if spells else kernels.BECOMES_UNKNOWN, np.int32)
-    ids[np.fromiter(map(ord, single), np.int64, len(single)) + 1] = list(single.values())
-    if not spells:
-        ids[ids == unk_id] = kernels.BECOMES_UNKNOWN
-    # A character is always the same where it stays alone whatever follows, and where its result is in no longer piece.
-    alone = (images > 0) & ~begins & ~has_neighbours[np.maximum(images - 1, 0)]
-    alone_ids = ids[images]
-    alone_ids[images == 0] = kernels.DEPENDS
-    # Bytes are those of the character itself.
-    becomes_bytes = alone_ids == kernels.BECOMES_BYTES
-    alone_ids[becomes_bytes & (images != np.arange(1, N_CODE_POINTS + 1))] = kernels.DEPENDS
-    alone_ids[:128][kinds[:128] != kernels.WORD] = kernels.DEPENDS
-    alone &= alone_ids != kernels.DEPENDS
-    kinds[1:33][alone[1:33] & (kinds[1:33] == kernels.WORD)] = kernels.ALONE
-    characters = (alone_ids.astype(np.int64) << kernels.ID_SHIFT) | alone * kernels.IS_ALONE
-    characters[images == 0] |= kernels.IS_DEPENDENT
-    characters[:128][kinds[:128] == kernels.SEPARATOR] |= kernels.IS_SEPARATOR
-    characters[:128][kinds[:128] == kernels.ALONE] |= kernels.IS_CONTROL
-    kernels.set_hashes(images, characters)
+    characters, unchanged = np.empty(N_CODE_POINTS, np.int64), np.empty(N_CODE_POINTS, np.bool_)
+    kernels.set_characters(
+        images,
+        begins,
+        has_neighbours,
+        single_ids,
+        -1 if spells else unk_id,
+        spells,
+        kinds,
+        characters,
+        unchanged,
+    )
     apart = np.zeros(128 * 128, np.bool_)
     kernels.set_apart(kinds, characters, joins, apart)
     known = KnownTables(
@@ -212,35 +202,37 @@ def raw_tables(normalizer: SentencePieceNormalizer, model: Any) -> RawTables | N
         characters=read_only(characters),
         joins=read_only(joins),
         apart=read_only(apart),
-        alone_cost=_largest_cost(model, list(single.values())),
+        alone_cost=_largest_cost(model, single_ids[single_ids >= 0]),
         block_masks=read_only(_block_masks(kinds, apart)),
         shrink=normalizer.remove_extra_whitespaces,
     )
     return RawTables(
         steps=normalizer.tables.steps,
         known=known,
-        unchanged=read_only((images == np.arange(1, N_CODE_POINTS + 1)) & ~begins),
+        unchanged=read_only(unchanged),
         byte_ids=read_only(np.full(256, -1, np.int32) if byte_ids is None else byte_ids),
         unk_id=-1 if spells else unk_id,
-        space_id=single[SPACE],
+        space_id=space_id,
         ids_per_byte=normalizer.tables.growth,
     )
 
 
 def _more_neighbours(
-    points: npt.NDArray[np.int32],
-    inner: npt.NDArray[np.bool_],
-    images: npt.NDArray[np.int32],
-    firsts: npt.NDArray[np.int32],
+    pieces: Characters, images: npt.NDArray[np.int32], firsts: npt.NDArray[np.int32]
 ) -> npt.NDArray[np.int32]:
     """Returns int32[n, 2]: what may become neighbours in a piece though the second looks different before.
 
     "e" and an accent may become "é". So nothing is cut between "x" and "e" where a piece has "xé".
 
     Args:
-      points, inner: int32[n] and bool[n], the characters of all pieces, and which ones do not begin a piece.
+      pieces: of more than one character.
       images, firsts: see `_Images`.
     """
+    if not len(firsts):
+        return np.empty((0, 2), np.int32)
+    points = pieces.points
+    inner = np.ones(points.size, np.bool_)
+    inner[pieces.offsets[:-1]] = False
     is_inner = np.zeros(N_CODE_POINTS, np.bool_)
     is_inner[points[inner]] = True
     before: dict[int, set[int]] = {}
@@ -249,8 +241,10 @@ def _more_neighbours(
     is_made = np.zeros(N_CODE_POINTS, np.bool_)
     is_made[list(before)] = True
     found = np.flatnonzero(is_made[points] & inner)
-    pairs = np.unique(np.stack([points[found - 1], points[found]], axis=1), axis=0).tolist()
-    return np.array([[left, other] for left, made in pairs for other in before[made]], np.int32).reshape(-1, 2)
+    pairs = distinct(points[found - 1].astype(np.int64) << 21 | points[found])
+    lefts, rights = (pairs >> 21).tolist(), (pairs & (1 << 21) - 1).tolist()
+    found_pairs = [[left, other] for left, made in zip(lefts, rights, strict=True) for other in before[made]]
+    return np.array(found_pairs, np.int32).reshape(-1, 2)
 
 
 def _block_masks(kinds: npt.NDArray[np.uint8], apart: npt.NDArray[np.bool_]) -> npt.NDArray[np.uint64]:
@@ -259,7 +253,7 @@ def _block_masks(kinds: npt.NDArray[np.uint8], apart: npt.NDArray[np.bool_]) -> 
     said[blocks.SEPARATES : blocks.SEPARATES + 3] = kinds[list(blocks.BLOCK_BYTES)] == kernels.SEPARATOR
     said[blocks.STANDS_ALONE : blocks.STANDS_ALONE + 3] = kinds[list(blocks.BLOCK_BYTES)] == kernels.ALONE
     letters, digits = _ascii(string.ascii_letters), _ascii(string.digits)
-    signs = np.setdiff1d(np.arange(0x21, 0x7F), np.concatenate([letters, digits]))
+    signs = _ascii(string.punctuation)
     separators, controls = np.flatnonzero(kinds[:128] == kernels.SEPARATOR), np.flatnonzero(kinds == kernels.ALONE)
     ends = apart.reshape(128, 128)
     pairs = [ends[np.ix_(a, b)] for a in (letters, digits, signs, separators) for b in (letters, digits, signs)]
@@ -276,7 +270,7 @@ def _ascii(characters: str) -> npt.NDArray[np.int64]:
     return np.array([ord(c) for c in characters])
 
 
-def _largest_cost(model: Any, ids: list[int]) -> int:
+def _largest_cost(model: Any, ids: npt.NDArray[np.int32]) -> int:
     """Returns what one of these pieces, or an unknown character, adds to the bound of a sum at most."""
     if not isinstance(model, Unigram):
         return 0
@@ -285,9 +279,9 @@ def _largest_cost(model: Any, ids: list[int]) -> int:
 
 
 class _Vocabulary(NamedTuple):
-    single: dict[str, int]
-    """Ids of the pieces of one character."""
-    pieces: list[str]
+    single_ids: npt.NDArray[np.int32]
+    """int32[0x110000]: ids of the pieces of one character, -1 where there is none."""
+    pieces: Characters
     """The longer ones."""
     unk_id: int
     byte_ids: npt.NDArray[np.int32] | None
@@ -299,26 +293,29 @@ def _vocabulary(model: Any) -> _Vocabulary | None:
     """Returns what of a model's vocabulary matches in text, None where the model is not sentencepiece's."""
     if isinstance(model, Unigram):
         tables: Any = model.tables
-        matching = model.matching
+        matching: Mapping[str, int] = model.matching
         n_ids = len(model.vocab)
-        lengths = np.fromiter(map(len, matching), np.int64, len(matching))
-        pieces = list(itertools.compress(matching, (lengths > 1).tolist()))
     else:
         tables = model.tables
         if model.drops or model.ignore_merges or model.byte_level or model.prefix or model.suffix:
             return None
         matching = model.vocab
-        lengths = np.fromiter(map(len, matching), np.int64, len(matching))
-        ids = np.fromiter(matching.values(), np.int64, len(matching))
-        n_ids = int(ids.max(initial=0)) + 1
-        is_made = np.zeros(n_ids, np.bool_)
-        is_made[model.merge_ids.products] = True
-        pieces = list(itertools.compress(matching, is_made[ids].tolist()))
-    single = {piece: matching[piece] for piece in itertools.compress(matching, (lengths == 1).tolist())}
+        n_ids = int(ids_of(matching).max(initial=0)) + 1
+    ids, texts = ids_of(matching), tokens_of(matching).characters
+    is_longer = texts.lengths > 1
+    if isinstance(model, BPE):
+        is_longer = np.zeros(n_ids, np.bool_)
+        is_longer[model.merge_ids.products] = True
+        is_longer = is_longer[ids]
+    is_one = texts.lengths == 1
+    single_ids = np.full(N_CODE_POINTS, -1, np.int32)
+    single_ids[texts.points[texts.offsets[:-1][is_one]]] = ids[is_one]
     spells = bool(model.byte_fallback)
     if (spells and int(tables.byte_ids.min()) < 0) or (isinstance(model, BPE) and not (spells or model.fuse_unk)):
         return None
-    return _Vocabulary(single, pieces, int(tables.unk_id), tables.byte_ids if spells else None, n_ids)
+    return _Vocabulary(
+        single_ids, texts.take(is_longer), int(tables.unk_id), tables.byte_ids if spells else None, n_ids
+    )
 
 
 class _Images(NamedTuple):

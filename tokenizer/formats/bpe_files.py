@@ -19,6 +19,7 @@ from tokenizer.formats import files
 from tokenizer.formats.json_vocabulary import parse_vocab
 from tokenizer.models import BPE
 from tokenizer.models.bpe import BYTE_ALPHABET
+from tokenizer.models.vocabulary import Vocabulary
 from tokenizer.post_processors import BertProcessing
 
 CLIP_SUFFIX = "</w>"
@@ -31,9 +32,11 @@ _BYTE_ORDER = sorted(BYTE_ALPHABET, key=lambda c: (ord(c) > 0xFF, ord(c)))
 """The byte alphabet as GPT-2's code lists it: printable bytes first."""
 
 
-def read_vocab_json(text: str, source: str) -> dict[str, int]:
+def read_vocab_json(text: str, source: str) -> Mapping[str, int]:
     """Returns token -> id of the text of a `vocab.json`."""
     node = parse_vocab(text, source)
+    if isinstance(node.value, Vocabulary):
+        return node.value
     vocab = node.object()
     if not set(map(type, vocab.values())) <= {int}:
         token, token_id = next(item for item in vocab.items() if type(item[1]) is not int)

@@ -6,11 +6,12 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from tokenizer.formats.json_node import Node
-from tokenizer.formats.json_vocabulary import Pieces
 from tokenizer.models import BPE, Unigram, WordLevel, WordPiece
 from tokenizer.models.bpe_merges import MergesOfIds
+from tokenizer.models.vocabulary import ScoredTokens, Vocabulary
 
 
 def read_model(node: Node, *, byte_level: bool) -> Any:
@@ -40,8 +41,11 @@ def _guess(node: Node) -> str:
     return "WordPiece" if "max_input_chars_per_word" in fields else "Unigram" if "unk_id" in fields else "WordLevel"
 
 
-def _vocab(node: Node) -> dict[str, int]:
-    vocab = node.child("vocab").object()
+def _vocab(node: Node) -> Mapping[str, int]:
+    found = node.child("vocab")
+    if isinstance(found.value, Vocabulary):
+        return found.value
+    vocab = found.object()
     if not set(map(type, vocab.values())) <= {int}:
         token, token_id = next(item for item in vocab.items() if type(item[1]) is not int)
         raise node.fail(f"vocab: id of {token!r} must be an integer, got {json.dumps(token_id)[:80]}")
@@ -58,12 +62,12 @@ def _number(node: Node) -> float:
     return float(node.value)
 
 
-def _integers(node: Node) -> tuple[int, ...]:
+def _integers(node: Node) -> npt.NDArray[np.int64]:
     values = node.as_(list, "a list")
-    if not set(map(type, values)) <= {int}:
-        i = next(i for i, value in enumerate(values) if type(value) is not int)
-        raise Node(values[i], f"{node.path}[{i}]").fail(f"expected an integer, got {json.dumps(values[i])[:80]}")
-    return tuple(values)
+    for i, value in enumerate(values):
+        if type(value) is not int or not -(1 << 63) <= value < 1 << 63:
+            raise Node(value, f"{node.path}[{i}]").fail(f"expected an integer, got {json.dumps(value)[:80]}")
+    return np.array(values, np.int64)
 
 
 def _read_wordpiece(node: Node, byte_level: bool) -> WordPiece:
@@ -113,8 +117,7 @@ def _read_unigram(node: Node, byte_level: bool) -> Unigram:
         # Those of sentencepiece are of single precision; no text may be read as the very number, but all as one that is
         # rounded to it.
         with np.errstate(over="ignore"):  # what is too large is refused below
-            scores = np.array([score for _, score in vocab]).astype(np.float32).astype(np.float64).tolist()
-        vocab = [(piece, score) for (piece, _), score in zip(vocab, scores, strict=True)]
+            vocab = ScoredTokens(vocab.tokens, vocab.scores.astype(np.float32).astype(np.float64))
     return Unigram(
         vocab,
         unk_id=_optional(node.child("unk_id", None), Node.integer),
@@ -123,8 +126,8 @@ def _read_unigram(node: Node, byte_level: bool) -> Unigram:
     )
 
 
-def _pieces(node: Node) -> list[tuple[str, float]]:
-    if isinstance(node.value, Pieces):
+def _pieces(node: Node) -> ScoredTokens:
+    if isinstance(node.value, ScoredTokens):
         return node.value
     vocab = []
     for i, entry in enumerate(node.as_(list, "a list")):
@@ -134,7 +137,7 @@ def _pieces(node: Node) -> list[tuple[str, float]]:
         if type(score) is not float:
             score = _number(Node(score, f"{node.path}[{i}][1]"))
         vocab.append((piece, score))
-    return vocab
+    return ScoredTokens.of(vocab)
 
 
 _READERS: dict[str, Callable[[Node, bool], Any]] = {
@@ -188,7 +191,7 @@ def write_model(model: Any) -> dict[str, Any] | None:
             "merges": [list(merge) for merge in model.merges],
         }
         if model.merge_ranks is not None:
-            fields["merge_ranks"] = list(model.merge_ranks)  # HF ignores it
+            fields["merge_ranks"] = np.asarray(model.merge_ranks).tolist()  # HF ignores it
         return fields
     if isinstance(model, Unigram):
         fields = {
@@ -198,7 +201,7 @@ def write_model(model: Any) -> dict[str, Any] | None:
             "byte_fallback": model.byte_fallback,
         }
         if model.piece_types is not None:
-            fields["piece_types"] = list(model.piece_types)  # HF ignores it
+            fields["piece_types"] = np.asarray(model.piece_types).tolist()  # HF ignores it
         return fields
     raise ValueError(f"{model!r} cannot be written as tokenizer.json; it has no type for it")
 

@@ -11,20 +11,17 @@ from tokenizer.formats import files
 from tokenizer.formats.json_node import Node, parse
 from tokenizer.kernels import json_vocabulary as kernels
 from tokenizer.models.bpe_merges import MergesOfIds
-from tokenizer.models.bpe_tables import WORD_PADDING, Merges, word_table
+from tokenizer.models.bpe_tables import Merges
 from tokenizer.models.ids import MAX_ID
+from tokenizer.models.vocabulary import WORD_PADDING, ScoredTokens, Tokens, Vocabulary
 
 _SPACES = " \t\n\r"
-
-
-class Pieces(list[tuple[str, float]]):
-    """The vocabulary of a Unigram model, pieces with their scores, of which a reader knows that it is that."""
 
 
 def parse_tokenizer(data: bytes, source: str) -> Node:
     """Parses the UTF-8 of a `tokenizer.json` as `json_node.parse` does.
 
-    But that `model.merges` may be `MergesOfIds`, and `model.vocab` `Pieces`.
+    But that `model.merges` may be `MergesOfIds`, and `model.vocab` a `Vocabulary` or `ScoredTokens`.
 
     Raises:
       TokenizerFileError: as `parse`, or if it is not UTF-8.
@@ -62,20 +59,18 @@ def parse_usual_tokenizer(text: bytes, source: str) -> Node | None:
     token_offsets = token_offsets[: n_tokens + 1]
     large: dict[str, Any] = {}
     if data[spans[0, 0]] == ord("["):
-        pieces = _spelled(tokens, token_offsets)
+        pieces = _tokens(tokens, token_offsets)
         if pieces is None or spans[1, 1]:
             return None
-        large["vocab"] = Pieces(zip(pieces, scores[:n_tokens].tolist(), strict=True))
+        large["vocab"] = ScoredTokens(pieces, scores[:n_tokens].copy())
     else:
-        ids = ids[:n_tokens]
-        vocab = _vocab(tokens, token_offsets, ids)
+        vocab = _vocab(tokens, token_offsets, ids[:n_tokens])
         if vocab is None:
             return None
         large["vocab"] = vocab
         if spans[1, 1]:
             merges = np.empty((3, n_parts // 2), np.int32)
-            slots, pool = word_table(tokens, token_offsets, ids)
-            if not kernels.find_merges(parts, part_offsets, slots, pool, *merges):
+            if not kernels.find_merges(parts, part_offsets, *vocab.table, *merges):
                 return None
             large["merges"] = MergesOfIds(Merges(*merges), vocab)
     rest, at = b"", 0
@@ -100,21 +95,18 @@ def _room(data: npt.NDArray[np.uint8]) -> tuple[npt.NDArray[np.uint8], npt.NDArr
 
 def _vocab(
     tokens: npt.NDArray[np.uint8], offsets: npt.NDArray[np.int64], ids: npt.NDArray[np.int32]
-) -> dict[str, int] | None:
+) -> Vocabulary | None:
     """Returns token -> id; None where that cannot be, which is for others to say: one stands twice, or is no text."""
     if ids.size == 0 or ids.max() > MAX_ID or np.bincount(ids).max() > 1:
         return None
-    spelled = _spelled(tokens, offsets)
-    if spelled is None:
-        return None
-    vocab = dict(zip(spelled, ids.tolist(), strict=True))
-    return None if len(vocab) < len(spelled) or "" in vocab else vocab
-
-
-def _spelled(tokens: npt.NDArray[np.uint8], offsets: npt.NDArray[np.int64]) -> list[str] | None:
-    """Returns tokens as text; None where one is no text."""
-    # No token has a zero byte, so one may stand between them.
+    found = _tokens(tokens, offsets)
     try:
-        return np.insert(tokens[: offsets[-1]], offsets[1:-1], 0).tobytes().decode().split("\0")
-    except UnicodeDecodeError:
+        return None if found is None else Vocabulary(found, ids.copy())
+    except ValueError:
         return None
+
+
+def _tokens(values: npt.NDArray[np.uint8], offsets: npt.NDArray[np.int64]) -> Tokens | None:
+    """Returns tokens without the room for more, None where one is no text."""
+    tokens = Tokens(values[: offsets[-1] + WORD_PADDING].copy(), offsets.copy())
+    return tokens if tokens.first_broken() < 0 else None

@@ -13,12 +13,15 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from tokenizer.formats import bpe_files, files, loading, sentencepiece, vocab_txt
 from tokenizer.formats.sentencepiece import BPE as BPE_MODEL
 from tokenizer.formats.sentencepiece import UNIGRAM, NormalizerSpec, SentencePieceFile, TrainerSpec
 from tokenizer.models import BPE, Unigram, WordPiece
 from tokenizer.models.bpe import BYTE_ALPHABET
 from tokenizer.models.unigram import PieceType
+from tokenizer.models.vocabulary import ScoredTokens
 from tokenizer.normalizers import SentencePieceNormalizer
 from tokenizer.pre_tokenizers import Split
 from tokenizer.pre_tokenizers.scanner_patterns import TIKTOKEN_PATTERNS
@@ -172,10 +175,10 @@ def _specs(
 
 
 def _unigram_file(model: Unigram, normalizer: SentencePieceNormalizer) -> SentencePieceFile:
-    pieces, scores = zip(*model.vocab, strict=True)
-    types = list(model.piece_types or ())
-    specs = _specs(normalizer, UNIGRAM, model.byte_fallback, list(pieces), types)
-    return SentencePieceFile(pieces, scores, tuple(types), *specs)
+    vocab = ScoredTokens.of(model.vocab)
+    types = np.array(model.piece_types, np.int64)
+    trainer, normalizer_spec = _specs(normalizer, UNIGRAM, model.byte_fallback, vocab.tokens.texts, types.tolist())
+    return SentencePieceFile(vocab.tokens, vocab.scores, types, trainer, normalizer_spec)
 
 
 def _bpe_file(tokenizer: "Tokenizer", normalizer: SentencePieceNormalizer, vocab: dict[str, int]) -> SentencePieceFile:
@@ -189,14 +192,15 @@ def _bpe_file(tokenizer: "Tokenizer", normalizer: SentencePieceNormalizer, vocab
         kinds[model.unk_token] = PieceType.UNKNOWN
     types = [int(kinds.get(piece, PieceType.NORMAL)) for piece in pieces]
     # Only the order of scores counts: what is merged has its rank, characters come after.
-    ranks = {left + right: rank for (left, right), rank in zip(model.merges, model.merge_ranks, strict=True)}
+    merge_ranks = np.asarray(model.merge_ranks).tolist()
+    ranks = {left + right: rank for (left, right), rank in zip(model.merges, merge_ranks, strict=True)}
     last = max(ranks.values(), default=0)
     scores = [
         0.0 if kind != PieceType.NORMAL else -float(ranks.get(piece, last + 1 + i))
         for i, (piece, kind) in enumerate(zip(pieces, types, strict=True))
     ]
-    specs = _specs(normalizer, BPE_MODEL, model.byte_fallback, pieces, types)
-    return SentencePieceFile(tuple(pieces), tuple(scores), tuple(types), *specs)
+    trainer, normalizer_spec = _specs(normalizer, BPE_MODEL, model.byte_fallback, pieces, types)
+    return SentencePieceFile.of(pieces, scores, types, trainer=trainer, normalizer=normalizer_spec)
 
 
 _WRITERS: dict[str, Callable[["Tokenizer", str], dict[str, bytes]]] = {

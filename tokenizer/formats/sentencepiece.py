@@ -6,8 +6,7 @@ that a file that is read and written is the same model to sentencepiece.
 """
 
 import dataclasses
-import functools
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +19,7 @@ from tokenizer.formats.protobuf import Field
 from tokenizer.kernels.sentencepiece_file import read_pieces
 from tokenizer.models.ids import MAX_ID
 from tokenizer.models.unigram import PieceType
+from tokenizer.models.vocabulary import WORD_PADDING, Tokens
 
 UNIGRAM, BPE, WORD, CHAR = 1, 2, 3, 4
 """Values of `TrainerSpec.model_type`."""
@@ -94,16 +94,23 @@ class SentencePieceFile:
         finite.
     """
 
-    pieces: tuple[str, ...]
-    scores: tuple[float, ...]
-    """Single precision."""
-    types: tuple[int, ...]
-    """Values of `PieceType`."""
+    pieces: Tokens
+    scores: npt.NDArray[np.float64]
+    """float64[n], of single precision."""
+    types: npt.NDArray[np.int64]
+    """int64[n], values of `PieceType`."""
     trainer: TrainerSpec = TrainerSpec()
     normalizer: NormalizerSpec = NormalizerSpec()
     denormalizer: NormalizerSpec | None = None
     others: tuple[Field, ...] = ()
     """Every other field of the file, as it stood."""
+
+    @classmethod
+    def of(
+        cls, pieces: Sequence[str], scores: Sequence[float], types: Sequence[int], *rest: Any, **others: Any
+    ) -> "SentencePieceFile":
+        """Makes one of Python's objects; the other fields come after."""
+        return cls(Tokens.of(pieces), np.array(scores, np.float64), np.array(types, np.int64), *rest, **others)
 
     def __post_init__(self) -> None:
         n = len(self.pieces)
@@ -114,20 +121,20 @@ class SentencePieceFile:
         finite = np.isfinite(self.scores)
         if not finite.all():
             i = int(np.argmin(finite))
-            raise ValueError(f"score of piece {i}, {self.pieces[i]!r}, must be finite, got {self.scores[i]!r}")
-        if wrong := set(self.types).difference(PieceType):
-            i = next(i for i, kind in enumerate(self.types) if kind in wrong)
-            raise ValueError(f"type of piece {i}, {self.pieces[i]!r}, must be one of 1..6, got {self.types[i]!r}")
-        if "" in self.pieces:
-            raise ValueError(f"piece {self.pieces.index('')} is empty")
+            raise ValueError(f"score of piece {i}, {self.pieces[i]!r}, must be finite, got {float(self.scores[i])!r}")
+        known = (self.types >= min(PieceType)) & (self.types <= max(PieceType))
+        if not known.all():
+            i = int(np.argmin(known))
+            raise ValueError(f"type of piece {i}, {self.pieces[i]!r}, must be one of 1..6, got {int(self.types[i])!r}")
+        if not self.pieces.lengths.all():
+            raise ValueError(f"piece {int(np.argmin(self.pieces.lengths))} is empty")
         if self.trainer.model_type not in _MODEL_TYPES:
             raise ValueError(f"model_type must be one of 1..4, got {self.trainer.model_type!r}")
-        self._check_distinct()
+        if self.pieces.numbered is None:
+            self._check_distinct()
         self._check_unknown_and_bytes()
 
     def _check_distinct(self) -> None:
-        if len(self.ids) == len(self.pieces):
-            return
         seen: set[tuple[bool, str]] = set()
         for i, piece in enumerate(self.pieces):
             key = (self.types[i] in _TEXT_TYPES, piece)
@@ -136,7 +143,7 @@ class SentencePieceFile:
             seen.add(key)
 
     def _check_unknown_and_bytes(self) -> None:
-        n_unknown = self.types.count(PieceType.UNKNOWN)
+        n_unknown = self.ids_of_type(PieceType.UNKNOWN).size
         if n_unknown != 1:
             raise ValueError(f"a model has exactly one unknown piece (type 2), got {n_unknown}")
         spelled = {piece for _, piece in self.of_type(PieceType.BYTE)}
@@ -150,15 +157,10 @@ class SentencePieceFile:
     def __repr__(self) -> str:
         return f"SentencePieceFile({_MODEL_TYPES[self.trainer.model_type]}, {len(self.pieces)} pieces)"
 
-    @functools.cached_property
-    def ids(self) -> dict[str, int]:
-        """The id of every piece; of two of different types with the same text the last."""
-        return dict(zip(self.pieces, range(len(self.pieces)), strict=True))
-
     @property
     def unk_id(self) -> int:
         """Id of the unknown piece: sentencepiece goes by the type, not by `trainer.unk_id`."""
-        return self.types.index(PieceType.UNKNOWN)
+        return int(self.ids_of_type(PieceType.UNKNOWN)[0])
 
     def of_type(self, *kinds: PieceType) -> list[tuple[int, str]]:
         """Returns id and text of the pieces of some types, in order."""
@@ -166,11 +168,7 @@ class SentencePieceFile:
 
     def ids_of_type(self, *kinds: PieceType) -> npt.NDArray[np.int64]:
         """Returns the ids alone, int64[n]."""
-        return np.flatnonzero(np.isin(self._types, kinds))
-
-    @functools.cached_property
-    def _types(self) -> npt.NDArray[np.int8]:
-        return np.array(self.types, np.int8)
+        return np.flatnonzero(np.logical_or.reduce([self.types == kind for kind in kinds]))
 
 
 # Reading.
@@ -207,29 +205,33 @@ def read(data: bytes, source: str) -> SentencePieceFile:
     """
     if len(data) > MAX_MODEL_BYTES:
         raise TokenizerFileError(f"{source}: longer than {MAX_MODEL_BYTES} bytes, which no sentencepiece model is")
-    pieces, scores, types, rest = _read_pieces(data, source)
+    tokens, scores, types, rest = _read_pieces(data, source)
+    more: list[tuple[str, float, int]] = []
     specs: dict[int, list[Field]] = {2: [], 3: [], 5: []}
     others = []
     for field in protobuf.read_fields(data[rest:], source):
         if field.number == 1:
-            piece, score, kind = _read_piece(field.as_bytes(source), f"{source}: piece {len(pieces)}")
+            number = len(tokens) + len(more)
+            piece, score, kind = _read_piece(field.as_bytes(source), f"{source}: piece {number}")
             if not piece:
-                raise TokenizerFileError(f"{source}: piece {len(pieces)} is empty")
-            pieces.append(piece)
-            scores.append(score)
-            types.append(kind)
-            if len(pieces) > MAX_ID + 1:
+                raise TokenizerFileError(f"{source}: piece {number} is empty")
+            more.append((piece, score, kind))
+            if number > MAX_ID:
                 raise TokenizerFileError(f"{source}: more than {MAX_ID + 1} pieces")
         elif field.number in specs:
             # A message field that stands twice is merged: fields of the second one win.
             specs[field.number] += protobuf.read_fields(field.as_bytes(source), f"{source}: field {field.number}")
         else:
             others.append(field)
+    if more:
+        pieces, more_scores, more_types = zip(*more, strict=True)
+        tokens = Tokens.joined([tokens, Tokens.of(pieces)])
+        scores, types = np.append(scores, np.array(more_scores)), np.append(types, np.array(more_types, np.int64))
     try:
         return SentencePieceFile(
-            pieces=tuple(pieces),
-            scores=tuple(scores),
-            types=tuple(types),
+            pieces=tokens,
+            scores=scores,
+            types=types,
             trainer=TrainerSpec(**_read_spec(specs[2], _TRAINER_FIELDS, f"{source}: trainer_spec")),
             normalizer=NormalizerSpec(**_read_spec(specs[3], _NORMALIZER_FIELDS, f"{source}: normalizer_spec")),
             denormalizer=NormalizerSpec(**_read_spec(specs[5], _NORMALIZER_FIELDS, f"{source}: denormalizer_spec"))
@@ -243,23 +245,21 @@ def read(data: bytes, source: str) -> SentencePieceFile:
         raise TokenizerFileError(f"{source}: {error}") from error
 
 
-def _read_pieces(data: bytes, source: str) -> tuple[list[str], list[float], list[int], int]:
+def _read_pieces(data: bytes, source: str) -> tuple[Tokens, npt.NDArray[np.float64], npt.NDArray[np.int64], int]:
     """Reads pieces as long as they are written the usual way; there are up to a quarter of a million of them.
 
     Returns where it stopped; the general reader goes on from there.
     """
     n_most = min(len(data) // 9, MAX_ID + 1)
-    text = np.empty(len(data), np.uint8)
+    text, offsets = np.empty(len(data) + WORD_PADDING, np.uint8), np.zeros(n_most + 1, np.int64)
     scores, types = np.empty((n_most, 4), np.uint8), np.empty(n_most, np.int64)
-    n, n_bytes, at = read_pieces(np.frombuffer(data, np.uint8), text, scores, types)
-    found = text[:n_bytes].tobytes()
-    try:
-        pieces = found.decode().split("\0")[:-1]
-    except UnicodeDecodeError as error:
-        wrong = found[found.rfind(b"\0", 0, error.start) + 1 : found.find(b"\0", error.start)]
-        number = found.count(0, 0, error.start)
-        raise TokenizerFileError(f"{source}: piece {number} is not UTF-8: {wrong[:40]!r}") from error
-    return pieces, scores[:n].view("<f4").ravel().tolist(), types[:n].tolist(), at
+    n, at = read_pieces(np.frombuffer(data, np.uint8), text, offsets, scores, types)
+    tokens = Tokens(text[: offsets[n] + WORD_PADDING].copy(), offsets[: n + 1].copy())
+    number = tokens.first_broken()
+    if number >= 0:
+        found = tokens.values[tokens.offsets[number] : tokens.offsets[number + 1]].tobytes()
+        raise TokenizerFileError(f"{source}: piece {number} is not UTF-8: {found[:40]!r}")
+    return tokens, scores[:n].view("<f4").ravel().astype(np.float64), types[:n].copy(), at
 
 
 def _read_piece(data: bytes, source: str) -> tuple[str, float, int]:
@@ -293,7 +293,7 @@ def _read_spec(fields: Iterable[Field], known: Mapping[int, tuple[str, type]], s
 def write(model: SentencePieceFile) -> bytes:
     """Returns the bytes of a `.model` that sentencepiece loads, with the same ids and scores."""
     out = bytearray()
-    for piece, score, kind in zip(model.pieces, model.scores, model.types, strict=True):
+    for piece, score, kind in zip(model.pieces, model.scores.tolist(), model.types.tolist(), strict=True):
         body = protobuf.write_bytes(1, piece.encode()) + protobuf.write_float(2, score)
         if kind != PieceType.NORMAL:
             body += protobuf.write_int(3, kind)

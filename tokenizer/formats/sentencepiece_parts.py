@@ -20,6 +20,8 @@ from tokenizer.models.bpe_merges import MergesOfIds
 from tokenizer.models.bpe_pieces import merges_of_pieces
 from tokenizer.models.bpe_tables import Merges
 from tokenizer.models.unigram import SPACE, PieceType
+from tokenizer.models.vocabulary import ScoredTokens, Vocabulary
+from tokenizer.ragged import read_only
 
 _ALL_SPACES = (1 << 31) - 1
 
@@ -52,7 +54,7 @@ def unigram_of(model: SentencePieceFile) -> Unigram:
     """
     if model.trainer.model_type != UNIGRAM:
         raise TokenizerFileError(f"expected a Unigram model (model_type 1), got {model!r}")
-    vocab = tuple(zip(model.pieces, model.scores, strict=True))
+    vocab = ScoredTokens(model.pieces, model.scores)
     return Unigram(vocab, model.unk_id, model.trainer.byte_fallback, model.types)
 
 
@@ -72,41 +74,43 @@ def bpe_of(model: SentencePieceFile, source: str = "model") -> BPE:
     """
     if unused := model.of_type(PieceType.UNUSED):
         raise TokenizerFileError(f"{source}: unused pieces of a BPE model are not supported: {unused[0][1]!r}")
-    vocab = model.ids
-    if len(vocab) != len(model.pieces):
+    vocab = model.pieces.numbered
+    if vocab is None:
         raise TokenizerFileError(f"{source}: a BPE model cannot have two pieces of the same text")
     others = model.of_type(PieceType.UNKNOWN, PieceType.CONTROL)
     if short := [piece for _, piece in others if len(piece) == 1]:
         raise TokenizerFileError(f"{source}: a BPE model cannot have the character {short[0]!r} as a piece of no text")
     merges, ranks = Merges(*np.zeros((3, 0), np.int32)), np.zeros(0, np.int64)
     if model.trainer.model_type == BPE_MODEL:
-        merges, ranks = _merges(model, source)
+        merges, ranks = _merges(model, vocab, source)
     return BPE(
         vocab,
         MergesOfIds(merges, vocab),
         unk_token=model.pieces[model.unk_id],
         fuse_unk=True,
         byte_fallback=model.trainer.byte_fallback,
-        merge_ranks=ranks.tolist(),
+        merge_ranks=read_only(ranks),
     )
 
 
-def _merges(model: SentencePieceFile, source: str) -> tuple[Merges, npt.NDArray[np.int64]]:
+def _merges(model: SentencePieceFile, vocab: Vocabulary, source: str) -> tuple[Merges, npt.NDArray[np.int64]]:
     """Returns the merges, and for each the rank of the score of what it makes: equal scores, equal ranks."""
-    ids = model.ids_of_type(PieceType.NORMAL)
-    pieces = list(map(model.pieces.__getitem__, ids.tolist()))
+    is_normal = model.types == PieceType.NORMAL
     is_used = np.zeros(0x110000, np.bool_)
-    is_used[np.frombuffer("".join(pieces).encode("utf-32-le"), np.uint32)] = True
-    characters = map(chr, np.flatnonzero(is_used).tolist())
-    if missing := {c for c in characters if model.types[model.ids.get(c, model.unk_id)] != PieceType.NORMAL}:
-        i, piece = next((model.ids[piece], piece) for piece in pieces if not missing.isdisjoint(piece))
+    is_used[model.pieces.characters.take(is_normal).points] = True
+    characters = list(map(chr, np.flatnonzero(is_used).tolist()))
+    found = vocab.find(characters)
+    is_missing = (found < 0) | ~is_normal[found]
+    if is_missing.any():
+        missing = {characters[i] for i in np.flatnonzero(is_missing).tolist()}
+        i, piece = next((i, piece) for i, piece in model.of_type(PieceType.NORMAL) if not missing.isdisjoint(piece))
         character = next(c for c in piece if c in missing)
         raise TokenizerFileError(
             f"{source}: piece {i}, {piece!r}, is made of {character!r}, which is no piece; merges cannot express that"
         )
-    scores = np.array(model.scores)
+    scores = model.scores
     try:
-        merges = merges_of_pieces(pieces, ids.astype(np.int32), scores[ids])
+        merges = merges_of_pieces(vocab, is_normal, scores)
     except ValueError as error:
         raise TokenizerFileError(f"{source}: {error}") from error
     of_merge = scores[merges.products]

@@ -3,6 +3,7 @@
 
 import base64
 import binascii
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -12,7 +13,8 @@ from tokenizer import decoders, pre_tokenizers
 from tokenizer.errors import TokenizerFileError
 from tokenizer.kernels.base64_ranks import read_lines
 from tokenizer.models import BPE
-from tokenizer.models.bpe_tables import WORD_PADDING, padded_bytes
+from tokenizer.models.bpe_tables import padded_bytes
+from tokenizer.models.vocabulary import WORD_PADDING
 from tokenizer.pre_tokenizers.scanner_patterns import TIKTOKEN_PATTERNS
 
 
@@ -23,7 +25,7 @@ class Ranks(NamedTuple):
     """uint8[n_bytes + 16]: their bytes, padded."""
     offsets: npt.NDArray[np.int64]
     """int64[n + 1]."""
-    ids: list[int]
+    ids: Sequence[int] | npt.NDArray[np.int64]
 
 
 def read(text: str, source: str, pattern: str | None) -> dict[str, Any]:
@@ -68,7 +70,7 @@ def read_plain_lines(text: str) -> Ranks | None:
     n = read_lines(data, values, offsets, ids)
     if n <= 0:
         return None
-    return Ranks(values[: int(offsets[n]) + WORD_PADDING], offsets[: n + 1], ids[:n].tolist())
+    return Ranks(values[: int(offsets[n]) + WORD_PADDING], offsets[: n + 1], ids[:n].copy())
 
 
 def read_any_lines(text: str, source: str) -> Ranks:

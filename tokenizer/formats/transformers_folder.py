@@ -9,6 +9,8 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from tokenizer import decoders, normalizers, pre_tokenizers
 from tokenizer.added_tokens import AddedToken
 from tokenizer.core import Tokenizer
@@ -18,6 +20,7 @@ from tokenizer.formats.sentencepiece import SentencePieceFile
 from tokenizer.formats.transformers_settings import Settings, read_settings
 from tokenizer.models import BPE
 from tokenizer.models.unigram import PieceType
+from tokenizer.models.vocabulary import Tokens
 from tokenizer.post_processors import RobertaProcessing, SpecialToken, TemplatePiece, TemplateProcessing
 from tokenizer.pre_tokenizers.scanner_patterns import TIKTOKEN_PATTERNS
 
@@ -288,11 +291,12 @@ def _rearranged(model: SentencePieceFile, family: _Family, last: list[str]) -> S
     n, m = len(family.first), len(last)
     control = int(PieceType.CONTROL)
     first_types = [int(PieceType.UNKNOWN) if piece == "<unk>" else control for piece in family.first]
+    kept = model.pieces.take(np.arange(len(model.pieces))[rest])
     return dataclasses.replace(
         model,
-        pieces=(*family.first, *model.pieces[rest], *last),
-        scores=(*[0.0] * n, *model.scores[rest], *[0.0] * m),
-        types=(*first_types, *model.types[rest], *[control] * m),
+        pieces=Tokens.joined([Tokens.of(family.first), kept, Tokens.of(last)]),
+        scores=np.concatenate([np.zeros(n), model.scores[rest], np.zeros(m)]),
+        types=np.concatenate([np.array(first_types, np.int64), model.types[rest], np.full(m, control)]),
     )
 
 

@@ -6,14 +6,15 @@ from tokenizer.kernels.whole_words import whole_word
 
 
 @kernel
-def find_merges(values, offsets, order, slots, pool, has_length, most_bytes, merges):
+def find_merges(values, offsets, order, slots, pool, can_merge, has_length, most_bytes, merges):
     """Finds every way to make a piece of two others, shorter first parts first.
 
     Args:
       values, offsets: uint8[n_bytes + 16] and int64[n + 1], the pieces in UTF-8.
-      order: int64[n], in which order to go through them.
+      order: int64[n_order], those that can merge, in which order to go through them.
       slots, pool: word table of the pieces with their numbers.
-      has_length: bool, whether there is a piece of so many bytes.
+      can_merge: bool[n], whether each can.
+      has_length: bool, whether one of so many bytes can.
       most_bytes: how many bytes of pieces may be looked at.
       merges: int32[3, most merges], filled with the numbers of first parts, second parts and what they make.
 
@@ -33,10 +34,10 @@ def find_merges(values, offsets, order, slots, pool, has_length, most_bytes, mer
             if n_read > most_bytes:
                 return o, d
             left = whole_word(values, at, k, slots, pool)
-            if left < 0:
+            if left < 0 or not can_merge[left]:
                 continue
             right = whole_word(values, at + k, w - k, slots, pool)
-            if right < 0:
+            if right < 0 or not can_merge[right]:
                 continue
             if o == merges.shape[1]:
                 return o, d

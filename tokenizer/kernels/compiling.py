@@ -19,12 +19,15 @@ from pathlib import Path
 from typing import Any
 
 import numba
+import numpy as np
 from llvmlite import binding, ir
 from numba.core import cgutils, entrypoints, types
 from numba.core.caching import CompileResultCacheImpl, FunctionCache, UserWideCacheLocator
 from numba.core.codegen import JITCodeLibrary
 from numba.core.compiler import CompileResult
+from numba.core.typing.typeof import typeof_impl
 from numba.extending import intrinsic
+from numba.np import numpy_support
 
 _KERNEL_DIRECTORY = Path(__file__).parent
 _IMPORT = re.compile(rb"^from tokenizer\.kernels(?:\.(\w+) import | import ([\w, ]+)$)", re.MULTILINE)
@@ -102,6 +105,18 @@ class _KernelLocator(UserWideCacheLocator):
 
     def get_source_stamp(self) -> str:
         return _sources_digest(Path(self._py_file))
+
+
+_typeof_any_array = typeof_impl.dispatch(np.ndarray)
+
+
+@typeof_impl.register(np.ndarray)
+def _typeof_array(array: Any, context: Any) -> types.Type:
+    """As numba's own, which loads `numpy.ma` to see that an array is not masked; none is before somebody loads that."""
+    if "numpy.ma" in sys.modules:
+        return _typeof_any_array(array, context)
+    layout = numpy_support.map_layout(array)
+    return types.Array(numpy_support.from_dtype(array.dtype), array.ndim, layout, readonly=not array.flags.writeable)
 
 
 class _LoadedLibrary(JITCodeLibrary):

@@ -16,6 +16,7 @@ NEIGHBOUR_BITS = 20
 FIRST, LAST = np.uint8(0xE1), np.uint8(0xEF)
 """First bytes of characters of three bytes, but those of the scripts of India, which have spaces."""
 
+_SPACE_MARK = 0x2581
 _MIX_1 = np.uint64(0x9E3779B97F4A7C15)
 _MIX_2 = np.uint64(0xC2B2AE3D27D4EB4F)
 _ONE = np.uint64(1)
@@ -99,6 +100,45 @@ def normalized(data, at, w, is_first, tables, work):
 @kernel_part
 def _pair_bit(before, after):
     return ((np.uint64(before) * _MIX_1 ^ np.uint64(after)) * _MIX_2) >> np.uint64(64 - NEIGHBOUR_BITS)
+
+
+@kernel
+def describe_texts(places, pool, white, splits, most_bytes, separates, irregular, images):
+    """Says what characters become by a map.
+
+    Args:
+      places, pool: int32[0x110000] and uint8, see normalizers.tables.CharsMap.
+      white: bool[0x110000], white space.
+      splits: whether all of it stands between words, and not only blanks.
+      most_bytes: of what a character may become.
+      separates, irregular, images: bool, bool and int32 of the same size, set for the characters that the map has:
+        which ones stand between words; which ones become white space and more; the one character that each becomes, 0
+        for others.
+
+    Returns:
+      By how much any one grows; infinity, and not all are set, where one becomes more than `most_bytes`.
+    """
+    growth = 1.0
+    for code_point in range(places.size):
+        if places[code_point] == 0:
+            continue
+        start = np.int64(places[code_point]) - 1
+        stop, n, n_white, has_mark, last = start, 0, 0, False, np.int64(0)
+        while stop < pool.size and pool[stop] != 0:
+            if stop - start > most_bytes:
+                return np.inf
+            last, stop = next_character(pool, stop)
+            n += 1
+            n_white += np.int64(white[last])
+            has_mark |= last == _SPACE_MARK
+        if stop - start > most_bytes:
+            return np.inf
+        separates[code_point] = n == 1 and n_white == 1 and (splits or last == 0x20)
+        irregular[code_point] = not separates[code_point] and (has_mark or n_white > 0)
+        images[code_point] = last if n == 1 else 0
+        n_bytes = 1 + np.int64(code_point >= 0x80) + np.int64(code_point >= 0x800) + np.int64(code_point >= 0x10000)
+        growth = max(growth, (stop - start) / n_bytes)
+    return growth
 
 
 @kernel

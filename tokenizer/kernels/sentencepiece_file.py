@@ -8,18 +8,17 @@ _PIECE, _TEXT, _SCORE, _TYPE = 0x0A, 0x0A, 0x15, 0x18
 
 
 @kernel
-def read_pieces(data, text, scores, types):
+def read_pieces(data, text, offsets, scores, types):
     """Reads pieces as long as they are written the usual way: text, score, perhaps a type, nothing else.
 
     Args:
       data: uint8[n_bytes], the file.
-      text: uint8, room for the file; filled with the texts, each ended by a zero byte. A text with a zero byte in it
-        is not read.
-      scores: uint8[n, 4], room for as many pieces as the file may have; the bytes of their scores.
-      types: int64[n], 1 where there is none.
+      text: uint8, room for the file; filled with the texts.
+      offsets: int64[n + 1], zeros, room for as many pieces as the file may have; filled.
+      scores: uint8[n, 4], the bytes of their scores; types: int64[n], 1 where there is none; filled.
 
     Returns:
-      How many pieces were read, how many bytes of `text` are filled, and where the first other piece begins.
+      How many pieces were read, and where the first other one begins.
     """
     at, n, o = 0, 0, 0
     while at + 4 < data.size and n < types.size and data[at] == _PIECE and data[at + 2] == _TEXT:
@@ -31,17 +30,15 @@ def read_pieces(data, text, scores, types):
         q = at + 4 + w
         if data[q] != _SCORE or (extra == 7 and (data[q + 5] != _TYPE or data[q + 6] >= 128)):
             break
-        has_zero = False
+        if w == 0:
+            break
         for k in range(w):
             text[o + k] = data[at + 4 + k]
-            has_zero |= text[o + k] == 0
-        if has_zero:
-            break
-        text[o + w] = 0
         for k in range(4):
             scores[n, k] = data[q + 1 + k]
         types[n] = data[q + 6] if extra == 7 else 1
-        o += w + 1
+        o += w
         n += 1
+        offsets[n] = o
         at = stop
-    return n, o, at
+    return n, at

@@ -178,36 +178,63 @@ def joined(before, here, joins):
 
 
 @kernel
-def set_joins(code_points, lengths, joins, has_neighbours):
+def set_joins(code_points, offsets, joins, has_neighbours):
     """Notes which characters are neighbours in a piece.
 
     Args:
-      code_points: int32[n], the characters of all pieces; lengths: int64[n_pieces].
-      joins: uint64[2**JOIN_BITS / 64], zeros, filled.
-      has_neighbours: bool[0x110000], False; set for characters of pieces of more than one.
+      code_points: int32[n], offsets: int64[n_pieces + 1], the characters of pieces.
+      joins: uint64[2**JOIN_BITS / 64], zeros to begin with, filled.
+      has_neighbours: bool[0x110000], False to begin with; set for characters of pieces of more than one.
+
+    Returns:
+      False, and nothing is filled any further, where "▁" comes after another character.
     """
-    i = 0
-    for length in lengths:
-        for q in range(i, i + length - 1):
+    for t in range(offsets.size - 1):
+        for q in range(offsets[t], offsets[t + 1] - 1):
             left, right = np.int64(code_points[q]), np.int64(code_points[q + 1])
+            if right == SPACE_MARK and left != SPACE_MARK:
+                return False
             bit = ((_hashes(left) >> _LEFT_SHIFT) ^ _hashes(right)) & _JOIN_MASK
             joins[bit >> np.uint64(6)] |= _ONE << (bit & np.uint64(63))
             has_neighbours[left] = True
             has_neighbours[right] = True
-        i += length
+    return True
 
 
 @kernel
-def set_hashes(images, characters):
-    """Sets the low bits of entries.
+def set_characters(images, begins, has_neighbours, ids, unk_id, spells, kinds, characters, unchanged):
+    """Fills the entries of all code points.
 
     Args:
-      images: int32[n], the characters that the first n code points turn into, plus one; 0 is left out.
-      characters: int64[n], entries.
+      images: int32[0x110000], one more than the character that each turns into whatever stands beside it, 0 for none.
+      begins: bool[0x110000], which ones begin longer keys of the character map.
+      has_neighbours: bool[0x110000], which ones are in pieces of more than one character.
+      ids: int32[0x110000], the pieces of one character, -1 for none.
+      unk_id: the unknown token, which is no piece of text; -1 for none.
+      spells: whether characters that are no pieces become bytes.
+      kinds: uint8[256]; of control characters those that are always alone become ALONE.
+      characters: int64[0x110000], filled.
+      unchanged: bool[0x110000], filled: which ones stay themselves whatever follows.
     """
-    for code_point in range(images.size):
-        if images[code_point] > 0:
-            characters[code_point] |= np.int64(_hashes(np.int64(images[code_point]) - 1))
+    for c in range(characters.size):
+        image = np.int64(images[c])
+        unchanged[c] = image == c + 1 and not begins[c]
+        if image == 0:
+            characters[c] = DEPENDS << ID_SHIFT | IS_DEPENDENT
+        else:
+            becomes = np.int64(ids[image - 1])
+            if becomes < 0 or becomes == unk_id:
+                becomes = BECOMES_BYTES if spells else BECOMES_UNKNOWN
+            # Bytes are those of the character itself.
+            if (becomes == BECOMES_BYTES and image != c + 1) or (c < 128 and kinds[c] != WORD):
+                becomes = DEPENDS
+            # It is always the same where it stays alone whatever follows, and where its result is in no longer piece.
+            is_alone = becomes != DEPENDS and not begins[c] and not has_neighbours[image - 1]
+            if is_alone and 0 < c < 33:
+                kinds[c] = ALONE
+            characters[c] = becomes << ID_SHIFT | is_alone * IS_ALONE | np.int64(_hashes(image - 1))
+        if c < 128:
+            characters[c] |= (kinds[c] == SEPARATOR) * IS_SEPARATOR | (kinds[c] == ALONE) * IS_CONTROL
 
 
 # Finding units and parts.

@@ -25,14 +25,18 @@ _TRIES = 64
 
 
 @kernel
-def build_double_array(values, offsets, pieces, units, next_free, previous_free, base_taken, stack):
+def build_double_array(
+    values, offsets, pieces, units, parents, depths, next_free, previous_free, base_taken, children, stack
+):
     """Builds the trie of a vocabulary.
 
     Args:
       values, offsets: uint8[n_bytes] and int64[n + 1], the pieces as bytes: sorted, distinct, none empty; n at least 1.
       pieces: int32[n], what to find where each one ends.
-      units: int64[multiple of 256, at least 1024], filled; next_free, previous_free: int32 of the same size, for work;
-        base_taken: bool of the same size, all False.
+      units: int64[multiple of 256, at least 1024], filled.
+      parents, depths: int32 of the same size, filled for states: 0 for the root, which is at depth 0.
+      next_free, previous_free: int32 of the same size, for work; base_taken: bool of the same size, all False.
+      children: int64[257, 2], for work.
       stack: int64[n_bytes + 2, 4], for work.
 
     Returns:
@@ -67,8 +71,18 @@ def build_double_array(values, offsets, pieces, units, next_free, previous_free,
             first += 1
         if first == last:
             continue
+        n_children = 0
+        t = first
+        while t < last:
+            byte = np.int64(values[offsets[t] + depth])
+            children[n_children, 0], children[n_children, 1] = byte, t
+            n_children += 1
+            t += 1
+            while t < last and np.int64(values[offsets[t] + depth]) == byte:
+                t += 1
+        children[n_children, 1] = last
         # Find a base under which every child's place is free.
-        byte_0 = np.int64(values[offsets[first] + depth])
+        byte_0 = children[0, 0]
         base = np.int64(-1)
         free = np.int64(next_free[0])
         for attempt in range(_TRIES + 512):
@@ -105,14 +119,10 @@ def build_double_array(values, offsets, pieces, units, next_free, previous_free,
             if base_taken[candidate] or candidate < 256:
                 continue
             fits = True
-            previous = np.int64(-1)
-            for t in range(first, last):
-                byte = np.int64(values[offsets[t] + depth])
-                if byte != previous:
-                    previous = byte
-                    if (units[candidate ^ byte] & 511) != NO_BYTE:
-                        fits = False
-                        break
+            for k in range(n_children):
+                if (units[candidate ^ children[k, 0]] & 511) != NO_BYTE:
+                    fits = False
+                    break
             if fits:
                 base = candidate
                 break
@@ -121,23 +131,19 @@ def build_double_array(values, offsets, pieces, units, next_free, previous_free,
             root_base = base
         else:
             units[place] |= base << BASE_SHIFT
-        t = first
-        while t < last:
-            byte = np.int64(values[offsets[t] + depth])
-            stop = t + 1
-            while stop < last and np.int64(values[offsets[stop] + depth]) == byte:
-                stop += 1
-            child = base ^ byte
-            units[child] = byte
+        for k in range(n_children):
+            child = base ^ children[k, 0]
+            units[child] = children[k, 0]
+            parents[child] = place
+            depths[child] = depth + 1
             if next_free[child] >= 0:
                 next_free[previous_free[child]] = next_free[child]
                 previous_free[next_free[child]] = previous_free[child]
             stack[depth_0, 0] = child
-            stack[depth_0, 1] = t
-            stack[depth_0, 2] = stop
+            stack[depth_0, 1] = children[k, 1]
+            stack[depth_0, 2] = children[k + 1, 1]
             stack[depth_0, 3] = depth + 1
             depth_0 += 1
-            t = stop
     return n_used, root_base
 
 

@@ -81,69 +81,52 @@ def piece_bytes(states, state):
 
 
 @kernel
-def build_automaton(units, root_base, score_bits, longest, owners, depths, order, states, pieces):
+def build_automaton(units, root_base, parents, depths, score_bits, longest, begins, order, states, pieces):
     """Fills the automaton of a trie.
 
     Args:
-      units, root_base: int64[n], as `unigram.build_double_array` makes them, n below 2**22.
+      units, root_base, parents, depths: int64[n] and int32[n], as `unigram.build_double_array` makes them, n below
+        2**22.
       score_bits: int64[n_pieces], the scores in single precision, their 32 bits as a number.
       longest: pieces of more bytes are left out; at most 255.
-      owners, depths, order: int64[n] for work; owners all -1.
+      begins: int64[n bytes of the longest piece + 2], zeros, and order: int64[n], for work.
       states: int64[2 * n], filled; pieces: int32[n], the piece that each state is, filled where it is one.
     """
     n = units.size
-    owners[root_base] = 0
-    for place in range(1, n):
-        base = units[place] >> BASE_SHIFT
-        if (units[place] & LABEL_MASK) != NO_BYTE and base != 0:
-            owners[base] = place
+    n_ordered = 0
     for place in range(n):
-        depths[place] = 0 if place == 0 or (units[place] & LABEL_MASK) == NO_BYTE else -1
-    deepest = 0
-    for place in range(n):
-        depth = 0
-        state = np.int64(place)
-        while depths[state] < 0:
-            state = owners[state ^ (units[state] & LABEL_MASK)]
-            depth += 1
-        depth += depths[state]
-        deepest = max(deepest, depth)
-        state = np.int64(place)
-        while depths[state] < 0:
-            depths[state] = depth
-            depth -= 1
-            state = owners[state ^ (units[state] & LABEL_MASK)]
-    # Shallow states first, as a fallback is less deep than its state. `states` is free to count in until then.
-    states[: deepest + 2] = 0
-    for place in range(n):
-        states[depths[place] + 1] += 1
-    n_ordered = n - states[1]
-    states[1] = 0
-    for depth in range(1, deepest + 1):
-        states[depth + 1] += states[depth]
-    for place in range(n):
-        depth = depths[place]
-        if depth > 0:
-            order[states[depth]] = place
-            states[depth] += 1
-    for place in range(n):
-        states[2 * place] = (units[place] & LABEL_MASK) | (units[place] >> BASE_SHIFT) << STATE_BASE_SHIFT
+        label = units[place] & LABEL_MASK
+        states[2 * place] = label | (units[place] >> BASE_SHIFT) << STATE_BASE_SHIFT
         states[2 * place + 1] = 0
+        if label != NO_BYTE:
+            begins[depths[place] + 1] += 1
+            n_ordered += 1
     states[0] = NO_BYTE | root_base << STATE_BASE_SHIFT
+    # Shallow states first, as a fallback is less deep than its state.
+    for depth in range(1, begins.size):
+        begins[depth] += begins[depth - 1]
+    for place in range(n):
+        if (units[place] & LABEL_MASK) != NO_BYTE:
+            depth = depths[place]
+            order[begins[depth]] = place
+            begins[depth] += 1
     for k in range(n_ordered):
         place = order[k]
-        byte = units[place] & LABEL_MASK
+        unit = units[place]
+        byte, depth = unit & LABEL_MASK, np.int64(depths[place])
         fallback = np.int64(0)
-        if depths[place] > 1:
-            state = owners[place ^ byte]
+        if depth > 1:
+            state = np.int64(parents[place])
             while fallback == 0 and state != 0:
                 state = (states[2 * state] >> FALLBACK_SHIFT) & STATE_MASK
                 fallback = child(states, state, byte)
-        states[2 * place] |= fallback << FALLBACK_SHIFT
         shorter = states[2 * fallback + 1]
-        states[2 * place + 1] = fallback if shorter & IS_PIECE else shorter & STATE_MASK
-        piece = ((units[place] >> PIECE_SHIFT) & PIECE_MASK) - 1
-        if piece >= 0 and depths[place] <= longest:
-            states[2 * place] |= depths[place] << LENGTH_SHIFT
-            states[2 * place + 1] |= IS_PIECE | score_bits[piece] << SCORE_SHIFT
+        more = fallback if shorter & IS_PIECE else shorter & STATE_MASK
+        first = fallback << FALLBACK_SHIFT
+        piece = ((unit >> PIECE_SHIFT) & PIECE_MASK) - 1
+        if piece >= 0 and depth <= longest:
+            first |= depth << LENGTH_SHIFT
+            more |= IS_PIECE | score_bits[piece] << SCORE_SHIFT
             pieces[place] = piece
+        states[2 * place] |= first
+        states[2 * place + 1] = more

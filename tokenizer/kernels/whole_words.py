@@ -9,20 +9,23 @@ from tokenizer.kernels.word_table import VALUE, find, insert, word_key
 
 @kernel
 def build_words(values, offsets, ids, slots, pool):
-    """Fills a word table with entries, none empty, no two equal.
+    """Fills a word table with entries, none empty, of equal ones with the first; returns how many there are then.
 
     Args:
       values, offsets: uint8[n_bytes + 16] and int64[n + 1]; ids: int32[n].
       slots: int64[power of two, more than n; 4], zeros; pool: uint8 with room for all entries of more than 16 bytes.
     """
-    used = 0
+    n, used = 0, 0
     for t in range(ids.size):
         at = offsets[t]
         w = offsets[t + 1] - at
         k0, k1 = word_key(values, at, w)
-        j, _ = find(slots, pool, values, at, w, k0, k1)
-        used = insert(slots, pool, used, j, values, at, w, k0, k1)
-        slots[j, VALUE] = ids[t]
+        j, found = find(slots, pool, values, at, w, k0, k1)
+        if not found:
+            used = insert(slots, pool, used, j, values, at, w, k0, k1)
+            slots[j, VALUE] = ids[t]
+            n += 1
+    return n
 
 
 @kernel_part

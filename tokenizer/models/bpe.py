@@ -18,12 +18,13 @@ from tokenizer.models.bpe_lowering import lower
 from tokenizer.models.bpe_merges import MergesOfIds
 from tokenizer.models.bpe_ranks import MergesOfRanks, merges_of_ranks
 from tokenizer.models.bpe_tables import BPETables, Merges, TiedBPETables, new_bpe_scratch, padded_bytes
-from tokenizer.models.bpe_twin import BYTE_ALPHABET, without
-from tokenizer.models.ids import check_ids
+from tokenizer.models.bpe_twin import without
+from tokenizer.models.byte_alphabet import BYTE_ALPHABET, spelled_tokens
+from tokenizer.models.ids import check_all_ids, check_ids
+from tokenizer.models.vocabulary import Vocabulary, find_ids
 
 __all__ = ["BPE", "BYTE_ALPHABET", "BPETables", "new_bpe_scratch"]
 
-_ALPHABET = np.array([ord(c) for c in BYTE_ALPHABET], np.int32)
 _MAX_MERGES = int(NO_RANK)
 
 
@@ -71,7 +72,7 @@ class BPE:
     byte_fallback: bool = False
     ignore_merges: bool = False
     byte_level: bool = False
-    merge_ranks: Sequence[int] | None = None
+    merge_ranks: Sequence[int] | npt.NDArray[np.int64] | None = None
 
     def __post_init__(self) -> None:
         check_ids(self.vocab)
@@ -121,7 +122,10 @@ class BPE:
 
     @classmethod
     def from_ranked_tokens(
-        cls, values: npt.NDArray[np.uint8], offsets: npt.NDArray[np.int64], ranks: Sequence[int]
+        cls,
+        values: npt.NDArray[np.uint8],
+        offsets: npt.NDArray[np.int64],
+        ranks: Sequence[int] | npt.NDArray[np.int64],
     ) -> "BPE":
         """As `from_ranks`, of tokens in arrays.
 
@@ -133,25 +137,22 @@ class BPE:
           ValueError: also if a token stands twice.
         """
         lengths = np.diff(offsets)
-        # A character that is not in the alphabet stands between tokens.
-        spelled = np.insert(_ALPHABET[values[: offsets[-1]]], offsets[1:-1], ord("\n"))
-        tokens = spelled.tobytes().decode("utf-32-le").split("\n")[: lengths.size]
-        vocab = dict(zip(tokens, ranks, strict=True))
-        if len(vocab) < len(tokens):
+        tokens = spelled_tokens(values, offsets)
+        if tokens.numbered is None:
             seen: dict[str, int] = {}
             for token, rank in zip(tokens, ranks, strict=True):
                 if token in seen:
                     raise ValueError(f"token {token!r} stands twice, with ranks {seen[token]} and {rank}")
                 seen[token] = rank
-        if "" in vocab:
-            raise ValueError(f"a token must not be empty, but id {vocab['']} is")
+            raise ValueError(f"a token must not be empty, but id {seen['']} is")
         single = np.flatnonzero(lengths == 1)
-        missing = np.setdiff1d(np.arange(256), values[offsets[single]])
+        missing = np.flatnonzero(np.bincount(values[offsets[single]], minlength=256) == 0)
         if missing.size:
             first, others = bytes([missing[0]]), missing.size - 1
             raise ValueError(f"every byte must be a token, but {first!r} and {others} others are not")
-        ids = check_ids(vocab)
-        bytes_alone = cls({tokens[i]: ranks[i] for i in single.tolist()}, [], byte_level=True)
+        ids = check_all_ids(ranks, tokens)
+        vocab = Vocabulary(tokens, ids.astype(np.int32), are_distinct=True)
+        bytes_alone = cls({tokens[i]: int(ids[i]) for i in single.tolist()}, [], byte_level=True)
         found = merges_of_ranks(values, offsets, ids, bytes_alone.tables)
         merges = MergesOfRanks(found, vocab, (values, offsets, ids.astype(np.int32)))
         return cls(vocab, merges, ignore_merges=True, byte_level=True)
@@ -192,7 +193,7 @@ class BPE:
     @functools.cached_property
     def byte_ids(self) -> list[int]:
         """The ids of the byte tokens `<0x00>` to `<0xFF>`, -1 for those the vocabulary does not have."""
-        return [self.vocab.get(f"<0x{byte:02X}>", -1) for byte in range(256)]
+        return find_ids(self.vocab, [f"<0x{byte:02X}>" for byte in range(256)]).tolist()
 
     @property
     def _knows_everything(self) -> bool:
@@ -214,8 +215,8 @@ class BPE:
     @functools.cached_property
     def byte_symbols(self) -> npt.NDArray[np.int32]:
         """int32[4, 256]: id of each byte by where it stands (CONTINUES | ENDS), -1 for none."""
-        rows = [[self.vocab.get(self.spelled(c, row), -1) for c in BYTE_ALPHABET] for row in range(4)]
-        return np.array(rows, np.int32)
+        spelled = [self.spelled(c, row) for row in range(4) for c in BYTE_ALPHABET]
+        return find_ids(self.vocab, spelled).astype(np.int32).reshape(4, 256)
 
     @property
     def merge_ids(self) -> Merges:
@@ -291,7 +292,7 @@ class BPE:
     @functools.cached_property
     def ranks(self) -> dict[tuple[str, str], int]:
         """The rank of every pair that merges."""
-        ranks = range(len(self.merges)) if self.merge_ranks is None else self.merge_ranks
+        ranks = range(len(self.merges)) if self.merge_ranks is None else np.asarray(self.merge_ranks).tolist()
         return {(left, right): rank for rank, (left, right) in zip(ranks, self.merges, strict=True)}
 
     def tokenize(self, word: str, dropout_key: int | None = None) -> list[tuple[int, int]]:

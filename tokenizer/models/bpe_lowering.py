@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """How a BPE model becomes the arrays that its kernels read."""
 
-import itertools
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -12,20 +11,17 @@ from tokenizer.kernels.bpe_symbols import CONTINUES, ENDS
 from tokenizer.kernels.bpe_vocabulary import find_unmerged
 from tokenizer.models.bpe_ranks import MergesOfRanks
 from tokenizer.models.bpe_tables import (
-    WORD_PADDING,
     BPETables,
-    Words,
     are_ordered,
     crossings_of,
     joins_of,
     new_bpe_scratch,
-    offsets_of,
     pair_table,
     reachable,
-    utf8_words,
-    word_table,
+    take_part,
 )
-from tokenizer.models.bpe_twin import BYTE_ALPHABET
+from tokenizer.models.byte_alphabet import BYTE_ALPHABET
+from tokenizer.models.vocabulary import WORD_PADDING, Words, ids_of, offsets_of, tokens_of, word_table, words_of
 
 if TYPE_CHECKING:
     from tokenizer.models.bpe import BPE
@@ -46,7 +42,7 @@ def lower(model: "BPE", *, dropping: bool = False) -> BPETables:
     initial = initial[initial >= 0]
     merges = model.merge_ids
     # Byte tokens, the unknown token and markers may spell what others spell too.
-    is_plain = not (dropping or model.is_tied or model.prefix or model.suffix or np.isin(named, merges).any())
+    is_plain = not (dropping or model.is_tied or model.prefix or model.suffix or take_part(named, merges))
     # Of ranks it is known anyway.
     asks = model.ignore_merges and not isinstance(model.merges, MergesOfRanks)
     found = reachable(merges, initial, always=asks) if is_plain else None
@@ -96,7 +92,10 @@ def lower(model: "BPE", *, dropping: bool = False) -> BPETables:
     if found is not None:
         made = found.made
         # These are begun with, but not by their own spelling.
-        made[np.setdiff1d(named[named >= 0], symbols)] = False
+        others = np.zeros(made.size, np.bool_)
+        others[named[named >= 0]] = True
+        others[symbols[symbols >= 0]] = False
+        made[others] = False
     return _with_whole_words(model, tables, words, made)
 
 
@@ -107,15 +106,21 @@ def _characters(model: "BPE") -> tuple[npt.NDArray[np.int32], list[int]]:
     rows = model.symbol_rows
     characters = np.zeros((rows[-1] + 1, _N_CODE_POINTS), np.int32)
     initial = []
-    lengths = np.fromiter(map(len, model.vocab), np.int64, len(model.vocab))
+    ids = ids_of(model.vocab)
+    points, offsets = tokens_of(model.vocab).characters
     for row in rows:
         before = model.prefix if row & CONTINUES else ""
         after = model.suffix if row & ENDS else ""
-        n = len(before) + 1 + len(after)
-        for token in itertools.compress(model.vocab, (lengths == n).tolist()):
-            if token.startswith(before) and token.endswith(after):
-                characters[row, ord(token[len(before)])] = model.vocab[token] + 1
-                initial.append(model.vocab[token])
+        found = np.flatnonzero(np.diff(offsets) == len(before) + 1 + len(after))
+        places = offsets[found]
+        is_one = np.ones(found.size, np.bool_)
+        for k, c in enumerate(before):
+            is_one &= points[places + k] == ord(c)
+        for k, c in enumerate(after, len(before) + 1):
+            is_one &= points[places + k] == ord(c)
+        found, places = found[is_one], places[is_one]
+        characters[row, points[places + len(before)]] = ids[found] + 1
+        initial += ids[found].tolist()
     return characters, initial
 
 
@@ -144,7 +149,7 @@ def _with_whole_words(model: "BPE", tables: BPETables, words: Words, made: npt.N
         find_unmerged(values, offsets, ids, tables, scratch, out, ends, unmerged)
     values = np.append(values[:-WORD_PADDING][np.repeat(unmerged, lengths)], np.zeros(WORD_PADDING, np.uint8))
     lengths, ids = lengths[unmerged], ids[unmerged]
-    slots, pool = word_table(values, offsets_of(lengths), ids)
+    slots, pool, _ = word_table(values, offsets_of(lengths), ids)
     return tables._replace(whole_slots=slots, whole_pool=pool, longest_whole=int(lengths.max(initial=0)))
 
 
@@ -167,12 +172,12 @@ def _without_suffix(
 def _words(model: "BPE") -> Words:
     if isinstance(model.merges, MergesOfRanks):
         return model.merges.words
-    ids = np.fromiter(model.vocab.values(), np.int32, len(model.vocab))
     if not model.byte_level:
-        return utf8_words(list(model.vocab), ids)
+        return words_of(model.vocab)
     # A byte-level word has as many bytes as the entry has characters.
-    lengths = np.fromiter(map(len, model.vocab), np.int64, len(model.vocab))
-    points = np.frombuffer("".join(model.vocab).encode("utf-32-le"), np.uint32)
+    ids = ids_of(model.vocab)
+    points, offsets = tokens_of(model.vocab).characters
+    lengths = np.diff(offsets)
     byte_of = np.full(0x145, -1, np.int16)
     byte_of[_ALPHABET] = np.arange(256)
     spelled = byte_of[np.minimum(points, 0x144)]

@@ -13,11 +13,11 @@ from tokenizer.models.bpe_tables import (
     PAIR_TABLE_TRIES,
     BPETables,
     Merges,
-    Words,
     empty_pairs,
     new_bpe_scratch,
     pair_bits,
 )
+from tokenizer.models.vocabulary import Words
 
 
 class MergesOfRanks(MergesOfIds):

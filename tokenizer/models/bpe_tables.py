@@ -10,10 +10,7 @@ import numpy.typing as npt
 from tokenizer.kernels import bpe_crossings, bpe_reachable
 from tokenizer.kernels import bpe_pairs as pairs
 from tokenizer.kernels.bpe_merging import MAX_SCANNED
-from tokenizer.kernels.whole_words import build_words
-
-WORD_PADDING = 16
-"""Bytes that kernels may read beyond the start of a word."""
+from tokenizer.models.vocabulary import WORD_PADDING, offsets_of
 
 
 class BPETables(NamedTuple):
@@ -129,36 +126,11 @@ class Merges(NamedTuple):
     products: npt.NDArray[np.int32]
 
 
-Words = tuple[npt.NDArray[np.uint8], npt.NDArray[np.int64], npt.NDArray[np.int32]]
-"""What words may be equal to: uint8[n_bytes + 16], int64[n + 1] and int32[n], padded bytes, offsets and ids."""
-
-
-def utf8_words(tokens: Sequence[str], ids: npt.NDArray[np.int32]) -> Words:
-    """Returns tokens that are not empty as a word table takes them."""
-    lengths = np.fromiter(map(len, tokens), np.int64, len(tokens))
-    data = "".join(tokens).encode()
-    values = np.frombuffer(data + bytes(WORD_PADDING), np.uint8)
-    begins = np.append(np.flatnonzero((values[: len(data)] & 0xC0) != 0x80), len(data))
-    kept = lengths > 0
-    return values, begins[offsets_of(lengths[kept])], ids[kept]
-
-
-def word_table(
-    values: npt.NDArray[np.uint8], offsets: npt.NDArray[np.int64], ids: npt.NDArray[np.int32]
-) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.uint8]]:
-    """Builds slots and pool of a word table: see kernels.word_table, column VALUE holds the id."""
-    lengths = np.diff(offsets)
-    slots = np.zeros((1 << (2 * ids.size).bit_length(), 4), np.int64)
-    pool = np.zeros(int(lengths[lengths > 16].sum()), np.uint8)
-    build_words(values, offsets, ids, slots, pool)
-    return slots, pool
-
-
-def offsets_of(lengths: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-    """Returns int64[n + 1], where each of n entries begins and the last ends."""
-    offsets = np.zeros(lengths.size + 1, np.int64)
-    np.cumsum(lengths, out=offsets[1:])
-    return offsets
+def take_part(ids: npt.NDArray[np.int64], merges: Merges) -> bool:
+    """Whether merges have one of these ids, -1 for none, as a part or make it."""
+    is_one = np.zeros(1 + max(int(part.max(initial=0)) for part in (ids, *merges)), np.bool_)
+    is_one[ids[ids >= 0]] = True
+    return any(bool(is_one[part].any()) for part in merges)
 
 
 def padded_bytes(tokens: Sequence[bytes]) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.int64]]:

@@ -8,14 +8,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from tokenizer.kernels.bpe_symbols import CONTINUES, ENDS
+from tokenizer.models.byte_alphabet import BYTE_ALPHABET
 
 if TYPE_CHECKING:
     from tokenizer.models.bpe import BPE
-
-_PRINTABLE = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
-_OTHERS = [b for b in range(256) if b not in _PRINTABLE]
-BYTE_ALPHABET = "".join(chr(b if b in _PRINTABLE else 0x100 + _OTHERS.index(b)) for b in range(256))
-"""The character by which byte-level vocabularies write each byte: itself where it is printable, else from U+0100 on."""
 
 _U64 = (1 << 64) - 1
 

@@ -6,8 +6,7 @@ import enum
 import functools
 import heapq
 import math
-import operator
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -16,6 +15,7 @@ import numpy.typing as npt
 from tokenizer.errors import UnknownCharacterError
 from tokenizer.kernels import unigram as kernels
 from tokenizer.models.ids import MAX_ID
+from tokenizer.models.vocabulary import ScoredTokens, Tokens, Vocabulary
 from tokenizer.ragged import read_only
 
 UNKNOWN_PENALTY = 10.0
@@ -106,7 +106,7 @@ class Unigram:
     vocab: Sequence[tuple[str, float]]
     unk_id: int | None = None
     byte_fallback: bool = False
-    piece_types: Sequence[int] | None = None
+    piece_types: Sequence[int] | npt.NDArray[np.int64] | None = None
 
     def __post_init__(self) -> None:
         n = len(self.vocab)
@@ -116,15 +116,22 @@ class Unigram:
             raise ValueError(f"unk_id must be in 0..{n - 1}, got {self.unk_id!r}")
         if self.piece_types is not None and len(self.piece_types) != n:
             raise ValueError(f"piece_types must have one entry per piece, got {len(self.piece_types)} for {n} pieces")
+        object.__setattr__(self, "vocab", ScoredTokens.of(self.vocab))
         finite = np.isfinite(self._given_scores)
         if not finite.all():
             i = int(np.flatnonzero(~finite)[0])
             raise ValueError(f"score of piece {self.vocab[i][0]!r} must be finite, got {self.vocab[i][1]!r}")
-        if self.piece_types is not None and len(self.matching) != len(self._matching_ids):
+        if self.piece_types is not None:
+            self._check_distinct()
+
+    def _check_distinct(self) -> None:
+        try:
+            _ = self.matching
+        except ValueError:
             seen: set[str] = set()
-            for i in self._matching_ids:
+            for i in self._matching_ids.tolist():
                 if self.vocab[i][0] in seen:
-                    raise ValueError(f"piece {self.vocab[i][0]!r} stands twice in the vocabulary")
+                    raise ValueError(f"piece {self.vocab[i][0]!r} stands twice in the vocabulary") from None
                 seen.add(self.vocab[i][0])
 
     def __repr__(self) -> str:
@@ -132,35 +139,56 @@ class Unigram:
         options = f"unk_id={self.unk_id!r}, byte_fallback={self.byte_fallback}"
         return f"Unigram({len(self.vocab)} pieces, {options}, {rules} rules)"
 
-    @functools.cached_property
-    def _pieces(self) -> list[str]:
-        return list(map(operator.itemgetter(0), self.vocab))
+    @property
+    def _pieces(self) -> Tokens:
+        assert isinstance(self.vocab, ScoredTokens)
+        return self.vocab.tokens
 
-    @functools.cached_property
+    @property
     def _given_scores(self) -> npt.NDArray[np.float64]:
-        return np.fromiter(map(operator.itemgetter(1), self.vocab), np.float64, len(self.vocab))
+        assert isinstance(self.vocab, ScoredTokens)
+        return self.vocab.scores
 
     @functools.cached_property
     def _types(self) -> npt.NDArray[np.int64]:
         return np.array(() if self.piece_types is None else self.piece_types, np.int64)
 
+    def _is_of_type(self, *kinds: PieceType) -> npt.NDArray[np.bool_]:
+        return np.logical_or.reduce([self._types == kind for kind in kinds])
+
+    def pieces_of_type(self, *kinds: PieceType) -> list[str]:
+        """Returns the pieces of some types, in order; none without `piece_types`."""
+        return [self._pieces[i] for i in np.flatnonzero(self._is_of_type(*kinds)).tolist()]
+
     @functools.cached_property
-    def _matching_ids(self) -> list[int]:
-        has_text = np.fromiter(map(bool, self._pieces), np.bool_, len(self._pieces))
+    def _matching_ids(self) -> npt.NDArray[np.int64]:
+        has_text = self._pieces.lengths > 0
         if self.piece_types is not None:
-            has_text &= np.isin(self._types, (PieceType.NORMAL, PieceType.USER_DEFINED))
-        return np.flatnonzero(has_text).tolist()
+            has_text &= self._is_of_type(PieceType.NORMAL, PieceType.USER_DEFINED)
+        return np.flatnonzero(has_text)
 
     @functools.cached_property
-    def piece_ids(self) -> dict[str, int]:
+    def piece_ids(self) -> Mapping[str, int]:
         """The id of every piece, whether it matches in text or not; of one that stands twice the first."""
-        return dict(zip(reversed(self._pieces), range(len(self._pieces) - 1, -1, -1), strict=True))
+        if self._pieces.numbered is not None:
+            return self._pieces.numbered
+        pieces = self._pieces.texts
+        return dict(zip(reversed(pieces), range(len(pieces) - 1, -1, -1), strict=True))
 
     @functools.cached_property
-    def matching(self) -> dict[str, int]:
+    def matching(self) -> Vocabulary:
         """The pieces that match in text; of one that stands twice the last, as in HF."""
-        pieces = self._pieces
-        return {pieces[i]: i for i in self._matching_ids}
+        ids, every = self._matching_ids, self._pieces.numbered
+        if every is not None:
+            return every if ids.size == len(every) else every.take(ids)
+        pieces = self._pieces.take(ids)
+        try:
+            return Vocabulary(pieces, ids.astype(np.int32))
+        except ValueError:
+            if self.piece_types is not None:
+                raise
+        last = dict(zip(pieces, ids.tolist(), strict=True))
+        return Vocabulary(Tokens.of(list(last)), np.array(list(last.values()), np.int32))
 
     @functools.cached_property
     def scores(self) -> npt.NDArray[np.float64]:
@@ -168,8 +196,9 @@ class Unigram:
         if self.piece_types is None:
             return self._given_scores
         scores = self._given_scores.astype(np.float32).astype(np.float64)
+        lengths = self._pieces.lengths
         for i in np.flatnonzero(self._types == PieceType.USER_DEFINED).tolist():
-            scores[i] = np.float32(len(self.vocab[i][0].encode()) * 0.1 - 0.1)
+            scores[i] = np.float32(int(lengths[i]) * 0.1 - 0.1)
         return scores
 
     @functools.cached_property
@@ -182,11 +211,13 @@ class Unigram:
         return float(np.float32(worst - np.float32(UNKNOWN_PENALTY)))
 
     @functools.cached_property
-    def _byte_ids(self) -> dict[int, int]:
-        ids = self.matching
-        if self.piece_types is not None:
-            ids = {self._pieces[i]: i for i in np.flatnonzero(self._types == PieceType.BYTE).tolist()}
-        return {b: ids[f"<0x{b:02X}>"] for b in range(256) if f"<0x{b:02X}>" in ids}
+    def _byte_ids(self) -> npt.NDArray[np.int32]:
+        """int32[256], -1 where there is none."""
+        names = [f"<0x{byte:02X}>" for byte in range(256)]
+        if self.piece_types is None:
+            return self.matching.find(names).astype(np.int32)
+        ids = {self._pieces[i]: i for i in np.flatnonzero(self._types == PieceType.BYTE).tolist()}
+        return np.array([ids.get(name, -1) for name in names], np.int32)
 
     @functools.cached_property
     def splits_at_spaces(self) -> bool:
@@ -198,32 +229,33 @@ class Unigram:
         differently. HF's words always begin at zero. sentencepiece's do not, see kernels.sentencepiece_unigram.
         Unknown characters fuse only within a part: "▁" must be a piece too, or the unknown run must not reach a cut.
         """
-        return SPACE in self.matching and not any(SPACE in piece[1:] for piece in self.matching)
+        return SPACE in self.matching and not self.matching.tokens.characters.has_inside(SPACE)
+
+    @functools.cached_property
+    def trie(self) -> "DoubleArray":
+        """The pieces that match."""
+        order = self.matching.tokens.sorted_order()
+        return double_array(self.matching.tokens.take(order), self.matching.ids[order])
 
     @functools.cached_property
     def tables(self) -> UnigramTables:
         """The vocabulary lowered to a double-array trie."""
-        in_order = sorted(self.matching)  # which is also that of their bytes
-        entries = list(map(str.encode, in_order))
-        units, root_base = double_array(entries, [self.matching[piece] for piece in in_order])
-        byte_ids = np.full(256, -1, np.int32)
-        for byte, i in self._byte_ids.items():
-            byte_ids[byte] = i
+        pieces = self.matching.tokens
         return UnigramTables(
-            units=read_only(units),
-            root_base=root_base,
+            units=self.trie.units,
+            root_base=self.trie.root_base,
             scores=read_only(self.scores),
-            byte_ids=read_only(byte_ids),
+            byte_ids=read_only(self._byte_ids),
             unk_id=-1 if self.unk_id is None else self.unk_id,
             unk_score=self._unk_score,
             byte_fallback=self.byte_fallback,
-            longest=max(4, max(map(len, entries), default=0)),
+            longest=max(4, int(pieces.lengths.max(initial=0))),
             single=self.piece_types is not None,
         )
 
     @functools.cached_property
     def _longest(self) -> int:
-        return max(map(len, self.matching), default=0)
+        return int(self.matching.tokens.characters.lengths.max(initial=0))
 
     def _edges(self, word: str, start: int) -> Iterator[tuple[int, int, float]]:
         """Yields `(end, id, score)` of everything that may come at `start`, in characters; shorter pieces first."""
@@ -273,7 +305,7 @@ class Unigram:
                 continue
             else:
                 run = word[start:stop]
-                spelled = [self._byte_ids.get(b, -1) for b in run.encode()] if self.byte_fallback else [-1]
+                spelled = self._byte_ids[list(run.encode())].tolist() if self.byte_fallback else [-1]
                 if self.piece_types is None and run in self.matching:
                     tokens.append((self.matching[run], stop))
                 elif min(spelled) < 0:
@@ -371,28 +403,32 @@ def _not_there(what: str) -> str:
     return f"{what} is not in the vocabulary, which has no unknown token"
 
 
-def double_array(entries: Sequence[bytes], ids: Sequence[int]) -> tuple[npt.NDArray[np.int64], int]:
-    """Builds the trie of pieces in the order of their bytes; returns its states and the base of its root."""
-    if not entries:
-        return np.full(512, kernels.NO_BYTE, np.int64), 256
-    offsets = np.zeros(len(entries) + 1, np.int64)
-    np.cumsum(list(map(len, entries)), out=offsets[1:])
-    values = np.frombuffer(b"".join(entries), np.uint8)
-    pieces = np.array(ids, np.int32)
-    stack = np.empty((values.size + 2, 4), np.int64)
-    capacity = (values.size // 256 + 8) * 256
+class DoubleArray(NamedTuple):
+    """A trie, see kernels.unigram."""
+
+    units: npt.NDArray[np.int64]
+    root_base: int
+    parents: npt.NDArray[np.int32]
+    depths: npt.NDArray[np.int32]
+    """int32[n]: of states."""
+
+
+def double_array(entries: Tokens, ids: npt.NDArray[np.int32]) -> DoubleArray:
+    """Builds the trie of pieces in the order of their bytes."""
+    if not len(entries):
+        nothing = read_only(np.zeros(512, np.int32))
+        return DoubleArray(read_only(np.full(512, kernels.NO_BYTE, np.int64)), 256, nothing, nothing)
+    n_bytes = entries.n_bytes
+    stack = np.empty((n_bytes + 2, 4), np.int64)
+    capacity = (n_bytes // 256 + 8) * 256
     while True:
         units = np.empty(capacity, np.int64)
+        parents, depths, next_free, previous_free = np.empty((4, capacity), np.int32)
         n_used, root_base = kernels.build_double_array(
-            values,
-            offsets,
-            pieces,
-            units,
-            np.empty(capacity, np.int32),
-            np.empty(capacity, np.int32),
-            np.zeros(capacity, np.bool_),
-            stack,
-        )
+            entries.values, entries.offsets, read_only(ids), units, parents, depths, next_free, previous_free,
+            np.zeros(capacity, np.bool_), np.empty((257, 2), np.int64), stack,
+        )  # fmt: skip
         if n_used:
-            return units[:n_used].copy(), root_base
+            arrays = (read_only(array[:n_used].copy()) for array in (units, parents, depths))
+            return DoubleArray(next(arrays), root_base, *arrays)
         capacity *= 2

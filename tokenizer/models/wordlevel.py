@@ -9,8 +9,8 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from tokenizer.models.bpe_tables import utf8_words, word_table
 from tokenizer.models.ids import check_ids
+from tokenizer.models.vocabulary import word_table, words_of
 
 
 class WordLevelTables(NamedTuple):
@@ -48,8 +48,8 @@ class WordLevel:
     @functools.cached_property
     def tables(self) -> WordLevelTables:
         """The vocabulary lowered to a word table."""
-        ids = np.fromiter(self.vocab.values(), np.int32, len(self.vocab))
-        return WordLevelTables(*word_table(*utf8_words(list(self.vocab), ids)), self.vocab[self.unk_token])
+        slots, pool, _ = word_table(*words_of(self.vocab))
+        return WordLevelTables(slots, pool, self.vocab[self.unk_token])
 
     def tokenize(self, word: str) -> list[tuple[int, int]]:
         """Tokenizes one word in plain Python: the id of its only token, and the character at which it ends."""

@@ -64,7 +64,7 @@ class Replace(Normalizer):
     """`pattern` is a regular expression in the dialect of Oniguruma, else a literal."""
 
     def __post_init__(self) -> None:
-        if self.is_regex:
+        if self.is_regex and not self.is_fast:
             compiled(self.pattern)  # says what is wrong with it now, not at the first text
 
     @property

@@ -13,6 +13,7 @@ import numpy.typing as npt
 from tokenizer.aligned import AlignedText
 from tokenizer.kernels import sentencepiece as kernels
 from tokenizer.models.unigram import SPACE, double_array
+from tokenizer.models.vocabulary import Tokens
 from tokenizer.normalizers.base import Normalizer, rows_of, unless_same
 from tokenizer.ragged import Ragged, read_only
 
@@ -154,16 +155,16 @@ class SentencePieceNormalizer(Normalizer):
                 raise ValueError(f"precompiled_charsmap has {_PROBLEMS[problem]}")
         simple[128:] = False
         simple[32] = False
-        symbols = sorted({symbol.encode() for symbol in self.user_defined_symbols} - {b""})
+        symbols = Tokens.of(sorted({*self.user_defined_symbols} - {""}))
         begins = np.zeros(256, np.bool_)
-        begins[[symbol[0] for symbol in symbols]] = True
-        kept, kept_root = double_array(symbols, range(len(symbols)))
+        begins[symbols.values[symbols.offsets[:-1]]] = True
+        trie = double_array(symbols, np.arange(len(symbols), dtype=np.int32))
         steps = SentencePieceTables(
             units=read_only(units),
             results=read_only(results),
             simple=read_only(simple & ~begins),
-            kept=read_only(kept),
-            kept_root=kept_root,
+            kept=trie.units,
+            kept_root=trie.root_base,
             begins_kept=read_only(begins),
             prefix=self.add_dummy_prefix,
             at_end=self.treat_whitespace_as_suffix,

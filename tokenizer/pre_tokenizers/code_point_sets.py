@@ -7,6 +7,8 @@ from collections.abc import Iterable
 import numpy as np
 import numpy.typing as npt
 
+from tokenizer.ragged import distinct
+
 N_CODE_POINTS = 0x110000
 
 
@@ -47,7 +49,7 @@ class CodePoints:
         return CodePoints(_packed(bounds[1:] if self.has_first else np.append(0, bounds)))
 
     def __and__(self, other: "CodePoints") -> "CodePoints":
-        bounds = np.union1d(self.bounds, other.bounds)
+        bounds = distinct(np.concatenate([self.bounds, other.bounds]))
         members = self.has(bounds) & other.has(bounds)
         return CodePoints(_packed(bounds[members != np.append(False, members[:-1])]))
 

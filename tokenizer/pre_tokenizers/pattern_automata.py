@@ -29,7 +29,7 @@ from tokenizer.pre_tokenizers.pattern_syntax import (
     can_be_empty,
     parse,
 )
-from tokenizer.ragged import read_only
+from tokenizer.ragged import distinct, read_only
 
 _MAX_PLACES, _MAX_STATES, _MAX_STEPS, _MAX_SETS, _MAX_CLASSES = 2_000, 2_000, 400_000, 500, 127
 """Of one pattern, but for the steps; real ones have some hundred places, dozens of states, sets and kinds."""
@@ -236,7 +236,7 @@ def build(nodes: tuple[Node, ...], n_plain: int) -> Tables:
     width = transitions[0].size
     transitions[:, :-1] = (states // 2 * width + states % 2)[:, :, None]
     for first, loop in ((ord("a"), LOWER_CASE), (ord("A"), ANY_CASE)):
-        kinds = np.unique(classes[[*range(first, first + 26), *range(ord("a"), ord("z") + 1)]])
+        kinds = distinct(classes[[*range(first, first + 26), *range(ord("a"), ord("z") + 1)]])
         own = np.arange(2 * len(rows)).reshape(-1, 2)
         transitions[:, -1][(states[:, kinds, None] == own[:, None, :]).all(axis=1)] = loop
     first_entries = np.repeat(width * np.array(starts, np.int32), 2, axis=1)[:, :-1].copy()
@@ -327,7 +327,7 @@ def _classes(sets: list[CodePoints]) -> tuple[npt.NDArray[np.uint8], list[list[b
       Which kind each code point is of, uint8[0x110000]; of each set, which kinds it has; bool[256, n_kinds], of which
       kinds characters are that begin with a byte.
     """
-    bounds = np.unique(np.concatenate([_FIRST_OF_LEADS, *(each.bounds for each in sets)]))
+    bounds = distinct(np.concatenate([_FIRST_OF_LEADS, *(each.bounds for each in sets)]))
     has = np.stack([each.has(bounds) for each in sets])
     kinds, of_range = np.unique(has, axis=1, return_inverse=True)
     if kinds.shape[1] > _MAX_CLASSES:

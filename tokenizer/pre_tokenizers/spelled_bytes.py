@@ -10,13 +10,11 @@ import numpy as np
 
 from tokenizer.aligned import AlignedText
 from tokenizer.kernels import spelled_bytes as kernels
-from tokenizer.models.bpe import BYTE_ALPHABET
+from tokenizer.models.byte_alphabet import BYTE_ALPHABET, LETTERS
 from tokenizer.pre_tokenizers.pieces import Pieces
 from tokenizer.ragged import read_only
 from tokenizer.words import Words
 
-LETTERS = read_only(np.array([list(c.encode().ljust(2, b"\0")) for c in BYTE_ALPHABET], np.uint8))
-"""uint8[256, 2]: how each byte is spelled, in UTF-8; one byte and 0, or two."""
 _WIDTHS = 1 + (LETTERS[:, 1] > 0).astype(np.int64)
 
 

@@ -1,0 +1,124 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Vocabularies as columns against lists and dicts."""
+
+import itertools
+
+import numpy as np
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from tokenizer.models.bpe_tables import padded_bytes
+from tokenizer.models.byte_alphabet import BYTE_ALPHABET, spelled_tokens
+from tokenizer.models.vocabulary import ScoredTokens, Tokens, Vocabulary, find_ids, ids_of, tokens_of, words_of
+
+LETTERS = "ab\0é▁玫😀"
+texts = st.text(LETTERS, max_size=30)
+different_texts = st.lists(texts, max_size=30, unique=True)
+# Most have their first bytes in common, some with zeros where others end.
+alike = st.builds(lambda n, m, rest: "a" * 8 * n + "\0" * m + rest, st.integers(0, 3), st.integers(0, 9), texts)
+
+
+@given(st.lists(texts, max_size=20))
+@example([])
+@example([""])
+def test_tokens_are_a_list_of_texts(expected: list[str]) -> None:
+    tokens = Tokens.of(expected)
+    assert tokens == expected
+    assert list(tokens) == tokens.texts == expected
+    assert [tokens[i] for i in range(-len(expected), len(expected))] == expected * 2
+    assert tokens[1:3] == expected[1:3]
+    assert tokens.first_broken() == -1
+    assert tokens.lengths.tolist() == [len(text.encode()) for text in expected]
+    points, offsets = tokens.characters
+    assert points.tolist() == list(map(ord, "".join(expected)))
+    assert np.diff(offsets).tolist() == tokens.characters.lengths.tolist() == list(map(len, expected))
+    assert Tokens.joined([tokens, Tokens.of(["x"]), tokens]) == [*expected, "x", *expected]
+    for character in "a▁":
+        assert tokens.characters.has_inside(character) == any(character in text[1:] for text in expected)
+    with pytest.raises(IndexError):
+        tokens[len(expected)]
+
+
+def test_a_token_that_is_no_text() -> None:
+    with pytest.raises(ValueError, match=r"'b\\ud800' is no text, it holds a surrogate"):
+        Tokens.of(["a", "b\ud800"])
+    for broken in (b"\xff", "é".encode()[:1], b"\xed\xa0\x80"):
+        values, offsets = padded_bytes([b"a", broken, "é".encode()])
+        assert Tokens(values, offsets).first_broken() == 1
+    # A character cut in two is none, though all of it is there.
+    assert Tokens(*padded_bytes(["é".encode()[:1], "é".encode()[1:]])).first_broken() == 0
+
+
+@given(st.one_of(different_texts, st.lists(alike, max_size=60, unique=True)), st.data())
+@example(["a" * 8, "a" * 8 + "\0", "a" * 7 + "\0", "a" * 7, "", "\0"], None)
+def test_tokens_are_sorted_by_their_bytes(expected: list[str], data: st.DataObject | None) -> None:
+    tokens = Tokens.of(expected)
+    order = tokens.sorted_order()
+    assert tokens.take(order) == sorted(expected) == sorted(expected, key=str.encode)
+    if data is not None:
+        kept = data.draw(st.lists(st.booleans(), min_size=len(expected), max_size=len(expected)))
+        taken = tokens.characters.take(np.array(kept, np.bool_))
+        assert taken.points.tolist() == [ord(c) for text, k in zip(expected, kept, strict=True) if k for c in text]
+
+
+def test_many_tokens_with_the_same_beginning_are_sorted() -> None:
+    # Longer runs than are sorted by insertion, of more bytes than are looked at in one go.
+    expected = [f"{'▁' * (i % 7)}{'long beginning ' * (i % 3)}{i * 7919 % 1009:b}" for i in range(3000)]
+    expected = list(dict.fromkeys(expected))
+    tokens = Tokens.of(expected)
+    assert tokens.take(tokens.sorted_order()) == sorted(expected)
+
+
+@given(st.lists(st.text(LETTERS, min_size=1, max_size=20), max_size=20, unique=True), st.lists(texts, max_size=10))
+def test_a_vocabulary_is_a_dict(tokens: list[str], others: list[str]) -> None:
+    expected = {token: 7 * i % 1000 for i, token in enumerate(tokens)}
+    vocab = Vocabulary(Tokens.of(tokens), np.array(list(expected.values()), np.int32))
+    assert find_ids(vocab, [*tokens, *others]).tolist() == find_ids(expected, [*tokens, *others]).tolist()
+    for token in [*tokens, *others, "\ud800"]:
+        assert vocab.get(token, -1) == expected.get(token, -1)
+        assert (token in vocab) == (token in expected)
+    assert 1 not in vocab
+    assert vocab == expected
+    assert expected == vocab
+    assert len(vocab) == len(expected)
+    assert (list(vocab), list(vocab.values()), list(vocab.items())) == (
+        list(expected), list(expected.values()), list(expected.items()),
+    )  # fmt: skip
+    for each in (vocab, expected):
+        assert tokens_of(each) == tokens
+        assert ids_of(each).tolist() == list(expected.values())
+        values, offsets, ids = words_of(each)
+        assert [values[a:b].tobytes().decode() for a, b in itertools.pairwise(offsets)] == tokens
+        assert ids.tolist() == list(expected.values())
+
+
+def test_a_vocabulary_that_is_asked_often_answers_alike() -> None:
+    vocab = Tokens.of(["a", "bc"]).numbered
+    assert vocab is not None
+    for _ in range(Vocabulary._MANY + 10):
+        assert (vocab["bc"], vocab.get("c"), vocab.get("\ud800")) == (1, None, None)
+
+
+@pytest.mark.parametrize("tokens, message", [(["a", ""], "token 1 is empty"), (["a", "b", "a"], "stands twice")])
+def test_what_is_no_vocabulary(tokens: list[str], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        Vocabulary(Tokens.of(tokens), np.arange(len(tokens), dtype=np.int32))
+    assert Tokens.of(tokens).numbered is None
+    assert words_of(dict.fromkeys(tokens, 0))[2].size == len({*tokens} - {""})
+
+
+@given(st.lists(st.tuples(texts, st.floats(-10, 10)), max_size=10))
+def test_scored_tokens_are_a_list_of_pairs(expected: list[tuple[str, float]]) -> None:
+    entries = ScoredTokens.of(expected)
+    assert entries == expected
+    assert list(entries) == expected
+    assert [entries[i] for i in range(len(expected))] == expected
+    assert entries[1:3] == expected[1:3]
+    assert ScoredTokens.of(entries) is entries
+
+
+@given(st.lists(st.binary(max_size=20), max_size=20))
+def test_tokens_of_bytes_are_spelled(expected: list[bytes]) -> None:
+    values, offsets = padded_bytes(expected)
+    assert spelled_tokens(values, offsets) == ["".join(BYTE_ALPHABET[b] for b in token) for token in expected]

@@ -1,0 +1,38 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A vocabulary in arrays: its characters, and where in it some text is."""
+
+from tokenizer.kernels.compiling import kernel
+from tokenizer.kernels.utf8 import next_character
+from tokenizer.kernels.whole_words import whole_word
+
+
+@kernel
+def decode_texts(values, offsets, points, point_offsets):
+    """Decodes texts.
+
+    Args:
+      values, offsets: uint8[n_bytes] and int64[n + 1], UTF-8.
+      points: int32 with room for all; point_offsets: int64[n + 1]; filled.
+    """
+    o = 0
+    point_offsets[0] = 0
+    for t in range(offsets.size - 1):
+        i = offsets[t]
+        while i < offsets[t + 1]:
+            points[o], i = next_character(values, i)
+            o += 1
+        point_offsets[t + 1] = o
+
+
+@kernel
+def find_texts(values, offsets, slots, pool, found):
+    """Looks texts up in a word table.
+
+    Args:
+      values, offsets: uint8[n_bytes + 16] and int64[n + 1], the texts, padded.
+      slots, pool: the table.
+      found: int64[n], filled with what the table holds of each, -1 where it is not there.
+    """
+    for t in range(found.size):
+        w = offsets[t + 1] - offsets[t]
+        found[t] = -1 if w == 0 else whole_word(values, offsets[t], w, slots, pool)

@@ -1,0 +1,371 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Vocabularies as columns: a quarter of a million tokens that are no objects of Python's until one asks for them."""
+
+import functools
+import operator
+from collections.abc import ItemsView, Iterator, KeysView, Mapping, Sequence, ValuesView
+from typing import NamedTuple, overload
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from tokenizer.kernels.text_sorting import first_keys, sort_texts, take_texts
+from tokenizer.kernels.vocabulary import decode_texts, find_texts
+from tokenizer.kernels.whole_words import build_words
+from tokenizer.ragged import read_only
+
+WORD_PADDING = 16
+"""Bytes that kernels may read beyond the start of a word."""
+
+Words = tuple[npt.NDArray[np.uint8], npt.NDArray[np.int64], npt.NDArray[np.int32]]
+"""What words may be equal to: uint8[n_bytes + 16], int64[n + 1] and int32[n], padded bytes, offsets and ids."""
+
+
+class Characters(NamedTuple):
+    """The characters of tokens."""
+
+    points: npt.NDArray[np.int32]
+    """int32[n_characters]."""
+    offsets: npt.NDArray[np.int64]
+    """int64[n + 1]."""
+
+    @property
+    def lengths(self) -> npt.NDArray[np.int64]:
+        """int64[n], characters."""
+        return np.diff(self.offsets)
+
+    def take(self, kept: npt.NDArray[np.bool_]) -> "Characters":
+        """Returns those of some tokens."""
+        lengths = self.lengths
+        return Characters(self.points[np.repeat(kept, lengths)], offsets_of(lengths[kept]))
+
+    def has_inside(self, character: str) -> bool:
+        """Whether a character stands in some token that does not begin with it, or again after its first one."""
+        found = np.flatnonzero(self.points == ord(character))
+        is_first = np.zeros(self.points.size + 1, np.bool_)
+        is_first[self.offsets[:-1]] = True
+        return not is_first[found].all()
+
+
+class Tokens(Sequence[str]):
+    """Tokens in a column; each one becomes a str when it is asked for, all when there is no other way."""
+
+    def __init__(self, values: npt.NDArray[np.uint8], offsets: npt.NDArray[np.int64]) -> None:
+        """Takes UTF-8, which is not looked at.
+
+        Args:
+          values: uint8[n_bytes + WORD_PADDING]; offsets: int64[n + 1], from 0 to n_bytes.
+        """
+        self.values, self.offsets = read_only(values), read_only(offsets)
+
+    @classmethod
+    def of(cls, texts: Sequence[str]) -> "Tokens":
+        """Returns them as a column.
+
+        Raises:
+          ValueError: if one is no text: it holds half of a surrogate pair.
+        """
+        if isinstance(texts, Tokens):
+            return texts
+        try:
+            data = "".join(texts).encode()
+        except UnicodeEncodeError as error:
+            raise ValueError(f"{next(filter(_is_broken, texts))!r} is no text, it holds a surrogate") from error
+        values = np.frombuffer(data + bytes(WORD_PADDING), np.uint8)
+        begins = np.append(np.flatnonzero((values[: len(data)] & 0xC0) != 0x80), len(data))
+        return cls(values, begins[offsets_of(np.fromiter(map(len, texts), np.int64, len(texts)))])
+
+    @property
+    def lengths(self) -> npt.NDArray[np.int64]:
+        """int64[n], bytes."""
+        return np.diff(self.offsets)
+
+    @property
+    def n_bytes(self) -> int:
+        """All of them."""
+        return int(self.offsets[-1])
+
+    def _column(self) -> pa.LargeStringArray:
+        return pa.LargeStringArray.from_buffers(
+            len(self), pa.py_buffer(self.offsets), pa.py_buffer(self.values[: self.n_bytes])
+        )
+
+    def first_broken(self) -> int:
+        """Returns the number of the first that is not UTF-8, -1 for none."""
+        try:
+            self._column().validate(full=True)
+        except pa.ArrowInvalid:
+            return next(i for i in range(len(self)) if not self._is_text(i))
+        return -1
+
+    def _is_text(self, number: int) -> bool:
+        try:
+            _ = self[number]
+        except UnicodeDecodeError:
+            return False
+        return True
+
+    @functools.cached_property
+    def texts(self) -> list[str]:
+        """All of them."""
+        return self._column().to_pylist()
+
+    @functools.cached_property
+    def characters(self) -> Characters:
+        """Their characters."""
+        points, offsets = np.empty(self.n_bytes, np.int32), np.empty(len(self) + 1, np.int64)
+        decode_texts(self.values, self.offsets, points, offsets)
+        return Characters(points[: offsets[-1]], offsets)
+
+    @classmethod
+    def joined(cls, parts: Sequence["Tokens"]) -> "Tokens":
+        """Returns all of several columns, one after the other."""
+        values = [part.values[: part.n_bytes] for part in parts]
+        lengths = np.concatenate([part.lengths for part in parts])
+        return cls(np.concatenate([*values, np.zeros(WORD_PADDING, np.uint8)]), offsets_of(lengths))
+
+    @functools.cached_property
+    def numbered(self) -> "Vocabulary | None":
+        """Each with its number as its id; None if one is empty or stands twice."""
+        try:
+            return Vocabulary(self, np.arange(len(self), dtype=np.int32))
+        except ValueError:
+            return None
+
+    def take(self, order: npt.NDArray[np.int64]) -> "Tokens":
+        """Returns some of them, by their numbers."""
+        offsets = np.empty(order.size + 1, np.int64)
+        values = np.zeros(int(self.lengths[order].sum()) + WORD_PADDING, np.uint8)
+        take_texts(self.values, self.offsets, order, values, offsets)
+        return Tokens(values, offsets)
+
+    def sorted_order(self) -> npt.NDArray[np.int64]:
+        """Returns int64[n], their numbers in the order of their bytes, which is that of their characters.
+
+        They are different ones.
+        """
+        n = len(self)
+        first = np.empty(n, np.uint64)
+        first_keys(self.values, self.offsets, first)
+        order = np.argsort(first)
+        items, keys = np.empty((2, n), np.int64), np.empty((2, n), np.uint64)
+        sort_texts(
+            self.values, self.offsets, order, items[0], keys[0], items[1], keys[1], np.empty((n + 1, 3), np.int64)
+        )
+        return order
+
+    def __len__(self) -> int:
+        return self.offsets.size - 1
+
+    @overload
+    def __getitem__(self, index: int) -> str: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[str]: ...
+    def __getitem__(self, index: int | slice) -> str | list[str]:
+        if isinstance(index, slice):
+            return self.texts[index]
+        number = range(len(self))[index]
+        return self.values[self.offsets[number] : self.offsets[number + 1]].tobytes().decode()
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.texts)
+
+    def __contains__(self, text: object) -> bool:
+        return text in self.texts
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Sequence) and self.texts == list(other)
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({len(self)})"
+
+
+class ScoredTokens(Sequence[tuple[str, float]]):
+    """Tokens with a score each."""
+
+    def __init__(self, tokens: Tokens, scores: npt.NDArray[np.float64]) -> None:
+        """Takes tokens and their scores, float64[n]."""
+        self.tokens, self.scores = tokens, read_only(scores)
+
+    @classmethod
+    def of(cls, entries: Sequence[tuple[str, float]]) -> "ScoredTokens":
+        """Returns them as columns.
+
+        Raises:
+          ValueError: if a token is no text.
+        """
+        if isinstance(entries, ScoredTokens):
+            return entries
+        tokens = Tokens.of(list(map(operator.itemgetter(0), entries)))
+        return cls(tokens, np.fromiter(map(operator.itemgetter(1), entries), np.float64, len(entries)))
+
+    def __len__(self) -> int:
+        return len(self.tokens)
+
+    @overload
+    def __getitem__(self, index: int) -> tuple[str, float]: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[tuple[str, float]]: ...
+    def __getitem__(self, index: int | slice) -> tuple[str, float] | list[tuple[str, float]]:
+        if isinstance(index, slice):
+            return list(zip(self.tokens[index], self.scores[index].tolist(), strict=True))
+        return self.tokens[index], float(self.scores[index])
+
+    def __iter__(self) -> Iterator[tuple[str, float]]:
+        return zip(self.tokens, self.scores.tolist(), strict=True)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Sequence) and list(self) == list(other)
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({len(self)})"
+
+
+class Vocabulary(Mapping[str, int]):
+    """Token -> id, in the order of a file.
+
+    A few ids are looked up in a word table; who wants many, or all, waits once for a dict.
+    """
+
+    _MANY = 1000
+
+    def __init__(self, tokens: Tokens, ids: npt.NDArray[np.int32], *, are_distinct: bool = False) -> None:
+        """Takes tokens and their ids.
+
+        are_distinct: whether it is known that no token is empty, and none stands twice.
+
+        Raises:
+          ValueError: if one is or does.
+        """
+        self.tokens, self.ids = tokens, read_only(ids)
+        self._n_asked = 0
+        if are_distinct:
+            return
+        if not tokens.lengths.all():
+            raise ValueError(f"token {int(np.argmin(tokens.lengths))} is empty")
+        slots, pool, n_different = word_table(tokens.values, tokens.offsets, self.ids)
+        if n_different < len(tokens):
+            raise ValueError("a token stands twice")
+        self.table = slots, pool
+
+    @functools.cached_property
+    def table(self) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.uint8]]:
+        """Slots and pool of a word table of the ids, see kernels.word_table."""
+        return word_table(self.tokens.values, self.tokens.offsets, self.ids)[:2]
+
+    def take(self, order: npt.NDArray[np.int64]) -> "Vocabulary":
+        """Returns some of it, by the places of tokens in it."""
+        return Vocabulary(self.tokens.take(order), self.ids[order], are_distinct=True)
+
+    def find(self, texts: Sequence[str]) -> npt.NDArray[np.int64]:
+        """Returns int64[n], the ids of texts, -1 for those that are no tokens."""
+        asked = Tokens.of(texts)
+        found = np.empty(len(asked), np.int64)
+        find_texts(asked.values, asked.offsets, *self.table, found)
+        return found
+
+    @functools.cached_property
+    def _dict(self) -> dict[str, int]:
+        return dict(zip(self.tokens.texts, self.ids.tolist(), strict=True))
+
+    def __getitem__(self, token: str) -> int:
+        self._n_asked += 1
+        if self._n_asked > self._MANY:
+            return self._dict[token]
+        found = -1 if _is_broken(token) else int(self.find([token])[0])
+        if found < 0:
+            raise KeyError(token)
+        return found
+
+    def __contains__(self, token: object) -> bool:
+        return isinstance(token, str) and self.get(token) is not None
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._dict)
+
+    def __len__(self) -> int:
+        return len(self.tokens)
+
+    def keys(self) -> KeysView[str]:
+        """As of a dict."""
+        return self._dict.keys()
+
+    def values(self) -> ValuesView[int]:
+        """As of a dict."""
+        return self._dict.values()
+
+    def items(self) -> ItemsView[str, int]:
+        """As of a dict."""
+        return self._dict.items()
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Mapping) and self._dict == dict(other)
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({len(self)} tokens)"
+
+
+def offsets_of(lengths: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    """Returns int64[n + 1], where each of n entries begins and the last ends."""
+    offsets = np.zeros(lengths.size + 1, np.int64)
+    np.cumsum(lengths, out=offsets[1:])
+    return offsets
+
+
+def word_table(
+    values: npt.NDArray[np.uint8], offsets: npt.NDArray[np.int64], ids: npt.NDArray[np.int32]
+) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.uint8], int]:
+    """Builds slots and pool of a word table: see kernels.word_table, column VALUE holds the id.
+
+    Args:
+      values, offsets, ids: see `Words`, none empty; of equal ones the first counts.
+
+    Returns:
+      Slots, pool, and how many different words there are.
+    """
+    lengths = np.diff(offsets)
+    values, offsets, ids = read_only(values), read_only(offsets), read_only(ids)
+    slots = np.zeros((1 << (2 * ids.size).bit_length(), 4), np.int64)
+    pool = np.zeros(int(lengths[lengths > 16].sum()), np.uint8)
+    return slots, pool, build_words(values, offsets, ids, slots, pool)
+
+
+def words_of(vocab: Mapping[str, int]) -> Words:
+    """Returns the tokens of any vocabulary, but an empty one, as a word table takes them."""
+    tokens, ids = tokens_of(vocab), ids_of(vocab)
+    kept = tokens.lengths > 0
+    if kept.all():
+        return tokens.values, tokens.offsets, ids
+    return tokens.values, offsets_of(tokens.lengths[kept]), ids[kept]
+
+
+def tokens_of(vocab: Mapping[str, int]) -> Tokens:
+    """Returns the tokens of any vocabulary, in its order.
+
+    Raises:
+      ValueError: if one is no text.
+    """
+    return vocab.tokens if isinstance(vocab, Vocabulary) else Tokens.of(list(vocab))
+
+
+def ids_of(vocab: Mapping[str, int]) -> npt.NDArray[np.int32]:
+    """Returns int32[n], the ids of any vocabulary, in its order."""
+    return vocab.ids if isinstance(vocab, Vocabulary) else np.fromiter(vocab.values(), np.int32, len(vocab))
+
+
+def find_ids(vocab: Mapping[str, int], texts: Sequence[str]) -> npt.NDArray[np.int64]:
+    """Returns int64[n], the ids of texts, -1 for those that are no tokens."""
+    if isinstance(vocab, Vocabulary):
+        return vocab.find(texts)
+    return np.array([vocab.get(text, -1) for text in texts], np.int64)
+
+
+def _is_broken(text: str) -> bool:
+    return any("\ud800" <= c <= "\udfff" for c in text)
