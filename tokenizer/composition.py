@@ -179,8 +179,8 @@ class Composition:
         return tokens
 
     @cached_property
-    def _id_of(self) -> dict[str, int]:
-        return self.get_vocab()
+    def _added_ids(self) -> dict[str, int]:
+        return {token.content: token.id for token in self.added_tokens}
 
     @property
     def n_ids(self) -> int:
@@ -189,7 +189,8 @@ class Composition:
 
     def token_to_id(self, token: str) -> int | None:
         """Returns the id of a token, None where there is no such token."""
-        return self._id_of.get(token)
+        found = self._added_ids.get(token)
+        return vocab_of(self.model).get(token) if found is None else found
 
     def id_to_token(self, token_id: int) -> str | None:
         """Returns the token of an id, None where no token has it."""
@@ -206,7 +207,7 @@ class Composition:
     @property
     def pad_token_id(self) -> int:
         """Id that padding uses: the one padding was enabled with, else that of `[PAD]`, else 0."""
-        return self.padding.pad_id if self.padding else self._id_of.get("[PAD]", 0)
+        return self.padding.pad_id if self.padding else self.token_to_id("[PAD]") or 0
 
     def num_special_tokens_to_add(self, is_pair: bool = False) -> int:
         """Returns how many tokens the post-processor adds to a text, or to a pair."""
@@ -244,7 +245,7 @@ class Composition:
     ) -> None:
         """Fills rows up to `length` tokens, or to the longest of the batch; `pad_id` None takes that of `pad_token`."""
         if pad_id is None:
-            pad_id = self._id_of.get(pad_token)
+            pad_id = self.token_to_id(pad_token)
             if pad_id is None:
                 raise ValueError(f"the vocabulary has no padding token {pad_token!r}; pass pad_id= or pad_token=")
         self.padding = Padding(length, direction, pad_to_multiple_of, pad_id, pad_type_id, pad_token)

@@ -130,7 +130,6 @@ def test_what_a_format_cannot_hold_is_refused(tmp_path: Path) -> None:
     padded.enable_truncation(5)
     refused(padded, "vocab.json", "cannot hold this truncation")
     spaced = Tokenizer.from_str(families.family("gpt2"))
-    spaced.model.vocab["a b"] = 100_000
-    spaced.model.vocab["a ba"] = 100_001
-    model = type(spaced.model)(dict(spaced.model.vocab), [*spaced.model.merges, ("a b", "a")], byte_level=True)
+    vocab = {**spaced.model.vocab, "a b": 100_000, "a ba": 100_001}
+    model = type(spaced.model)(vocab, [*spaced.model.merges, ("a b", "a")], byte_level=True)
     refused(Tokenizer(model=model), "vocab.json", r"the merge \('a b', 'a'\)")

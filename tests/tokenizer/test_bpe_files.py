@@ -35,7 +35,7 @@ def test_ranks_are_read_as_line_by_line(lines: list[str], line_end: str, is_ende
     if quick is not None:
         assert quick.values.tolist() == slow.values.tolist()
         assert quick.offsets.tolist() == slow.offsets.tolist()
-        assert quick.ids == slow.ids
+        assert list(quick.ids) == slow.ids
 
 
 @given(st.lists(rank_lines, min_size=1, max_size=6).filter(lambda lines: all(len(x.split()[1]) <= 8 for x in lines)))

@@ -122,12 +122,12 @@ def load_folder(folder: Path, cache_bytes: int, read_model: Callable[[SentencePi
 def _with_added(tokenizer: Tokenizer, settings: Settings, roles: dict[str, AddedToken]) -> Tokenizer:
     """Adds the tokens of the folder's JSON files that the tokenizer lacks, and says of special ones that they are."""
     found = {token.content: token for token in tokenizer.added_tokens}
-    vocab = tokenizer.get_vocab()
     for token in settings.added:
         found.setdefault(token.content, token)
     for token in roles.values():
-        if token.content in vocab and token.content not in found:
-            found[token.content] = dataclasses.replace(token, id=vocab[token.content], normalized=False)
+        known = tokenizer.token_to_id(token.content)
+        if known is not None and token.content not in found:
+            found[token.content] = dataclasses.replace(token, id=known, normalized=False)
     names = settings.special | {token.content for token in roles.values()}
     for content in names & found.keys():
         found[content] = dataclasses.replace(found[content], special=True)
@@ -143,7 +143,7 @@ def _roles(settings: Settings, defaults: dict[str, str]) -> dict[str, AddedToken
     return {role: AddedToken(0, content) for role, content in defaults.items()} | settings.roles
 
 
-def template(layout: Iterable[str], roles: dict[str, str], vocab: dict[str, int], source: str) -> TemplateProcessing:
+def _template(layout: Iterable[str], roles: dict[str, str], tokenizer: Tokenizer, source: str) -> TemplateProcessing:
     """Makes a template of two strings such as "cls A sep" and "cls A sep B:1 sep:1".
 
     Raises:
@@ -157,9 +157,10 @@ def template(layout: Iterable[str], roles: dict[str, str], vocab: dict[str, int]
             role, _, type_id = word.partition(":")
             name = role if role in "AB" else roles.get(role, role)
             if role not in "AB":
-                if name not in vocab:
+                known = tokenizer.token_to_id(name)
+                if known is None:
                     raise TokenizerFileError(f"{source}: the vocabulary has no {role} token {name!r}")
-                special[name] = SpecialToken((vocab[name],), (name,))
+                special[name] = SpecialToken((known,), (name,))
             pieces.append(TemplatePiece(name, int(type_id or 0), role in "AB"))
         sides.append(tuple(pieces))
     return TemplateProcessing(single=sides[0], pair=sides[1], special_tokens=special)
@@ -169,7 +170,7 @@ def _laid_out(tokenizer: Tokenizer, layout: Iterable[str], roles: dict[str, Adde
     if list(layout) == ["A", "A B:1"]:
         return tokenizer
     contents = {role: token.content for role, token in roles.items()}
-    return tokenizer.replace(post_processor=template(layout, contents, tokenizer.get_vocab(), source))
+    return tokenizer.replace(post_processor=_template(layout, contents, tokenizer, source))
 
 
 def _wordpiece(path: Path, settings: Settings, cache_bytes: int) -> Tokenizer:
@@ -217,11 +218,14 @@ def _merges(path: Path, settings: Settings, cache_bytes: int) -> Tokenizer:
     elif not model.suffix or family == "openaigpt":
         roles = _roles(settings, dict.fromkeys(("bos", "eos", "unk"), "<|endoftext|>"))
     tokenizer = _with_added(Tokenizer(**parts, cache_bytes=cache_bytes), settings, roles)
-    ids = tokenizer.get_vocab()
     if roberta or (model.suffix and family == "clip"):
-        ends = [(roles[role].content, ids.get(roles[role].content, -1)) for role in (_ENDS if roberta else _CLIP_ENDS)]
-        if min(i for _, i in ends) < 0:
-            raise TokenizerFileError(f"{path}: the vocabulary has no {min(ends, key=lambda e: e[1])[0]!r}")
+        ends = []
+        for role in _ENDS if roberta else _CLIP_ENDS:
+            name = roles[role].content
+            known = tokenizer.token_to_id(name)
+            if known is None:
+                raise TokenizerFileError(f"{path}: the vocabulary has no {name!r}")
+            ends.append((name, known))
         prefix = settings.flag("add_prefix_space", False) if roberta else False
         return tokenizer.replace(post_processor=RobertaProcessing(ends[0], ends[1], roberta, prefix))
     if family == "whisper":
@@ -262,7 +266,7 @@ def _sentencepiece(
     if family is None:
         return _with_added(read_model(model, path, cache_bytes), settings, settings.roles)
     roles = _roles(settings, family.roles)
-    pieces = set(model.pieces)
+    pieces = model.pieces.numbered or set(model.pieces)
     last = [t for t in family.last if t not in pieces]
     if settings.family in ("t5", "mt5"):
         n_extra = (node := settings.config.child("extra_ids", 100)).integer()
