@@ -11,12 +11,14 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from tokenizer import Tokenizer
+from tokenizer.kernels.automata import Automata
 from tokenizer.models.bpe import BPE, BYTE_ALPHABET
 from tokenizer.pre_tokenizers import ByteLevel, Digits, PreTokenizer, Punctuation, Sequence, Split, patterns
 from tokenizer.pre_tokenizers.code_point_sets import ALL, NONE, CodePoints
 from tokenizer.pre_tokenizers.pattern_automata import find_automaton
 from tokenizer.pre_tokenizers.pattern_syntax import NotRegularError, parse
 from tokenizer.pre_tokenizers.scanner_patterns import PATTERNS
+from tokenizer.pre_tokenizers.sequence import scanner_of
 from tokenizer.ragged import text_rows
 
 CHARACTERS = (
@@ -140,16 +142,21 @@ CHUNKS = (
 ENGLISH = st.lists(st.sampled_from(CHUNKS), max_size=60).map("".join)
 
 
-def check_fused_words(pattern: str, rows: list[str]) -> None:
+def check_fused_words(steps: tuple[PreTokenizer, ...], rows: list[str], expected: list[list[bytes]]) -> None:
     """Compares the words that a kernel finds as it encodes: first bytes of words have ids of their own."""
     vocab = {c: i for i, c in enumerate(BYTE_ALPHABET)} | {"##" + c: 256 + i for i, c in enumerate(BYTE_ALPHABET)}
     model = BPE(vocab, [], continuing_subword_prefix="##", byte_level=True)
-    steps = Split(pattern, "isolated", is_regex=True), ByteLevel(False, use_regex=False)
+    if not any(isinstance(step, ByteLevel) for step in steps):
+        steps = (*steps, ByteLevel(False, use_regex=False))
     tokenizer = Tokenizer(model=model, pre_tokenizer=Sequence(steps))
     assert "scanned_bpe." in tokenizer.explain()
-    for row, ids in zip(rows, tokenizer.encode_arrow(pa.array(rows, pa.large_string())).to_pylist(), strict=True):
-        words = [b"".join(group) for group in _words(ids)]
-        assert words == [part for part in segments(pattern, row) if part]
+    ids = tokenizer.encode_arrow(pa.array(rows, pa.large_string())).to_pylist()
+    assert [[b"".join(word) for word in _words(row)] for row in ids] == expected
+
+
+def check_words_of_pattern(pattern: str, rows: list[str]) -> None:
+    expected = [[part for part in segments(pattern, row) if part] for row in rows]
+    check_fused_words((Split(pattern, "isolated", is_regex=True),), rows, expected)
 
 
 def _words(ids: list[int]) -> list[list[bytes]]:
@@ -171,7 +178,7 @@ def test_words_of_known_patterns_are_found_by_blocks(pattern: str, rows: list[st
     assert 3 <= n_columns <= 17
     assert 27 <= tables.blocks.pairs.size // n_columns**2 <= 93
     assert tables.blocks.pairs.nbytes <= 200_000
-    check_fused_words(pattern, rows)
+    check_words_of_pattern(pattern, rows)
 
 
 @given(
@@ -187,7 +194,64 @@ def test_words_are_found_by_blocks(alternatives: list[str], rows: list[str]) -> 
     except ValueError:
         return
     if find_automaton(pattern) is not None:
-        check_fused_words(pattern, rows)
+        check_words_of_pattern(pattern, rows)
+
+
+def splits(*expressions: str) -> tuple[PreTokenizer, ...]:
+    return tuple(Split(expression, "isolated", is_regex=True) for expression in expressions)
+
+
+STEPS: dict[str, tuple[PreTokenizer, ...]] = {
+    "Falcon": (Punctuation("contiguous"), ByteLevel(False), Digits(), *splits("[0-9][0-9][0-9]")),
+    "DeepSeek Coder": (*splits(r"[\r\n]", r"\s?\p{L}+", r"\s?\p{P}+", "[一-龥ࠀ-一가-퟿]+"), Digits(True)),
+    "gives up": splits(r"\n", "abcdef|a", r"\s+(?!\S)|\s", "é{3}"),
+    "long loops": splits(r"\n", "[a-z]+", "中+", r"\s+"),
+}  # fmt: skip
+MIXED = st.lists(
+    st.one_of(st.sampled_from(CHUNKS), TEXT, st.sampled_from(["中文，", "的²½", "𝟘", "abc" * 40, "中" * 40, "abcdef"])),
+    max_size=20,
+).map("".join)
+
+
+def automata_of(steps: tuple[PreTokenizer, ...]) -> Automata:
+    scanner = scanner_of(Sequence(steps))
+    assert scanner is not None
+    automata = scanner.make_classes()
+    assert isinstance(automata, Automata)
+    return automata
+
+
+@pytest.mark.parametrize("name", STEPS)
+@given(rows=st.lists(MIXED, max_size=4))
+@example(rows=["中" * 50 + "\nab" * 20 + "𝟘中", "abcde" * 30, "a" * 200 + "中" * 100, "x", "1234567 12 '"])
+def test_several_patterns_as_one_automaton(name: str, rows: list[str]) -> None:
+    assert 0 < automata_of(STEPS[name]).composed.loops.size <= 300
+    check_fused_words(STEPS[name], rows, split(Sequence(STEPS[name]), *rows))
+
+
+@given(
+    steps=st.lists(st.one_of(ALTERNATIVES, st.sampled_from([r"\s", "a", "b+", r"\p{N}{1,3}"])), min_size=2, max_size=4),
+    n_plain=st.integers(1, 4),
+    rows=st.lists(MIXED, max_size=3),
+)
+def test_any_patterns_as_one_automaton(steps: list[str], n_plain: int, rows: list[str]) -> None:
+    if any(find_automaton(step) is None for step in steps):
+        return
+    every = (*splits(*steps[:n_plain]), ByteLevel(False, use_regex=False), *splits(*steps[n_plain:]))
+    check_fused_words(every, rows, split(Sequence(every), *rows))
+
+
+@pytest.mark.parametrize(
+    "steps",
+    [
+        splits("a+"),  # a single one has blocks
+        splits("a+", "(?<=a)b"),
+        (ByteLevel(False, use_regex=False), *splits("a", "b")),
+        splits(*[f"{c}{{20}}" for c in "abcdefghijklmno"]),
+    ],
+)
+def test_patterns_that_are_not_one_automaton(steps: tuple[PreTokenizer, ...]) -> None:
+    assert automata_of(steps).composed.entries.size == 0
 
 
 @given(rows=st.lists(st.lists(TEXT, max_size=8).map("".join), max_size=4))

@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tokenizer.kernels.automata_blocks import Blocks, block_starts
+from tokenizer.kernels.automata_composed import ANY_CASE, GIVEN_UP, OPEN_BYTES, Composed, pass_letters, read_on
 from tokenizer.kernels.compiling import kernel, kernel_part, leading_zeros, load_u64, trailing_zeros, unlikely
 from tokenizer.kernels.references import values_of
 from tokenizer.kernels.scanners_parts import leading_letters, leading_lower
@@ -18,13 +19,11 @@ from tokenizer.kernels.utf8 import HIGH_BITS, decode_utf8
 
 _THREE_BYTES = 0xE1
 """First byte of characters of three bytes and more, but those of the scripts of India, which have spaces."""
-_FIRST, _LAST, _BITS = range(3)
+_FIRST, _LAST, _BASE, _BITS, _LONG_STARTS, _AT, _PLACE, _ROOT = range(8)
 _MATCHED, _ALIVE = np.uint64(1), np.uint64(2)
 _ONE = np.uint64(1)
 _FREE_STEPS = 64
 """Behind a match so many looks are not counted: they are at most so many times the text."""
-ANY_CASE, LOWER_CASE = 1, 2
-"""ASCII letters of which any number leave a state as it is."""
 STEPS_OF_MEBIBYTE = 1 << 30
 """How often patterns may look at a character in vain, for each started mebibyte of a text, before it is given up; some
 would take the square of its length."""
@@ -53,6 +52,8 @@ class Automata(NamedTuple):
     """bool[n_patterns, 256]: whether a match might begin with a character that begins with this byte."""
     blocks: Blocks
     """The only pattern as `automata_blocks` has it, if it does."""
+    composed: Composed
+    """Several patterns as `automata_composed` has them, if it does."""
     candidates: npt.NDArray[np.int64]
     """int64[n_patterns], changed: before this place no match begins."""
     ends: npt.NDArray[np.int64]
@@ -60,7 +61,9 @@ class Automata(NamedTuple):
     begins: npt.NDArray[np.int64]
     """int64[n_patterns + 1], changed: where these begin."""
     block: npt.NDArray[np.int64]
-    """int64[3], changed: where a block begins, where its last word starts, and the bits of where words start in it."""
+    """int64[8], changed: where a block begins, where its last word starts, which byte the lowest bit is of, the bits of
+    where words start in it, and of where characters of three bytes begin; then, of several patterns as one, how far it
+    has read, in which state it is, and where the last word starts that the first pattern has cut."""
     steps: npt.NDArray[np.int64]
     """int64[2], changed: how many looks at characters of this text are left, and 1 if they were too few somewhere."""
 
@@ -198,15 +201,101 @@ def next_automata(data, i, end, automata):
     return stop
 
 
+@kernel_part
+def _is_other_script(data, i):
+    return data[np.uint64(i)] >= _THREE_BYTES or data[np.uint64(i + 1)] >= _THREE_BYTES
+
+
+@kernel_part
+def _long_starts(bits, longs):
+    """Returns which words begin with a long character, or one byte and such, and have six bytes before the next one."""
+    near = bits >> _ONE
+    near |= near >> _ONE
+    near |= near >> np.uint64(2) | near >> np.uint64(4)
+    return bits & ~near & (longs | longs >> _ONE)
+
+
+@kernel
+def _cut_again(reference, i, stop, end):
+    """Has the patterns cut one after the other from i, where the first one cuts, up to where a word starts."""
+    data, automata = values_of(reference)
+    for level in range(1, automata.ends.size):
+        automata.ends[level] = i
+    while i < stop:
+        i = next_automata(data, i, end, automata)
+
+
+@kernel
+def _read_block(reference, i, end):
+    """Finds words from i on with all patterns as one; returns False where they must cut one after the other."""
+    data, automata = values_of(reference)
+    block, composed = automata.block, automata.composed
+    if automata.ends[0] != end:
+        start_text(i, end, automata)
+        block[_PLACE] = GIVEN_UP
+    if block[_PLACE] == GIVEN_UP:
+        if automata.ends[1] > i:
+            return False
+        # Where the first pattern cuts, all begin anew.
+        block[_AT] = block[_ROOT] = i
+        block[_PLACE] = composed.width
+    while True:
+        base = block[_AT] - OPEN_BYTES
+        bits, roots, longs, at, place = read_on(data, block[_AT], end, block[_PLACE], composed, automata.classes)
+        block[_AT], block[_PLACE] = at, place
+        if roots != np.uint64(0):
+            block[_ROOT] = base + 63 - leading_zeros(roots)
+        found = bits != np.uint64(0)
+        last = i
+        if found:
+            last = base + 63 - leading_zeros(bits)
+            block[_FIRST], block[_LAST], block[_BASE] = i, last, base
+            block[_BITS], block[_LONG_STARTS] = np.int64(bits), np.int64(_long_starts(bits, longs))
+        if place == GIVEN_UP:
+            _cut_again(reference, block[_ROOT], last, end)
+        if found or place == GIVEN_UP:
+            return found
+        block[_AT] = pass_letters(data, at, end, place, composed)
+
+
+@kernel_part
+def _known_starts(data, i, block):
+    """Returns where words start in a block from i on, bit 0 being i, up to the first that had better be cut."""
+    bits, long_starts = np.uint64(block[_BITS]), np.uint64(block[_LONG_STARTS])
+    ahead = i - block[_BASE]
+    if ahead < 0:
+        # A word that was begun before what was read last.
+        if ahead <= -64 or _is_other_script(data, i):
+            return np.uint64(0)
+        bits <<= np.uint64(-ahead)
+        long_starts <<= np.uint64(-ahead)
+    else:
+        bits >>= np.uint64(ahead)
+        long_starts >>= np.uint64(ahead)
+    if long_starts != np.uint64(0):
+        bits &= long_starts ^ (long_starts - _ONE)
+    return bits
+
+
+@kernel_part
+def _known_stop(i, block):
+    """Returns where the word ends that starts at i, before the last one of a block."""
+    ahead = max(i + 1 - block[_BASE], 0)
+    return block[_BASE] + ahead + trailing_zeros(np.uint64(block[_BITS]) >> np.uint64(ahead))
+
+
 @kernel
 def _starts(reference, i, end):
     """Returns where words start from i on, as far as they lie in 64 bytes, bit 0 being i; remembers them."""
     data, automata = values_of(reference)
     block = automata.block
-    if block[_FIRST] <= i < block[_LAST]:
-        return np.uint64(block[_BITS]) >> np.uint64(i - block[_FIRST])
+    is_composed = automata.composed.entries.size > 0
+    if is_composed and _read_block(reference, i, end):
+        return _known_starts(data, i, block)
     if automata.ends[0] != end:
         start_text(i, end, automata)
+    block[_FIRST] = block[_BASE] = i
+    block[_LONG_STARTS] = 0
     has_blocks = automata.blocks.pairs.size > 0
     if has_blocks:
         before = np.int64(0)
@@ -214,7 +303,6 @@ def _starts(reference, i, end):
             before = _kind_before(data, automata.begins[0], i, automata, automata.spelled[0])
         bits = block_starts(data, i, end, before, automata.blocks)
         if bits != np.uint64(0):
-            block[_FIRST] = i
             block[_LAST] = i + 63 - leading_zeros(bits)
             block[_BITS] = np.int64(bits)
             return bits
@@ -230,7 +318,8 @@ def _starts(reference, i, end):
         last = at
         if has_blocks and at + 8 <= end and load_u64(data, at) & HIGH_BITS == np.uint64(0):
             break
-    block[_FIRST] = i
+        if is_composed and automata.ends[1] <= at:
+            break
     block[_LAST] = last
     block[_BITS] = np.int64(bits)
     return bits
@@ -239,19 +328,34 @@ def _starts(reference, i, end):
 @kernel
 def _next(reference, i, end):
     data, automata = values_of(reference)
-    block = automata.block
-    if block[_FIRST] <= i < block[_LAST]:
-        return i + 1 + trailing_zeros(np.uint64(block[_BITS]) >> np.uint64(i + 1 - block[_FIRST]))
+    if automata.composed.entries.size > 0 and _read_block(reference, i, end):
+        return _known_stop(i, automata.block)
     return next_automata(data, i, end, automata)
 
 
 @kernel_part
+def _is_known(i, block):
+    return block[_FIRST] <= i < block[_LAST]
+
+
+@kernel_part
 def referred_starts(word_starts, data, i, end, reference):
-    """Returns where words start, as a call: it has enough to keep in registers; `reference` is of data and Automata."""
+    """Returns where words start, as a call unless that is known: it has enough to keep in registers.
+
+    reference: of data and Automata.
+    """
+    _, automata = values_of(reference)
+    if _is_known(i, automata.block):
+        return _known_starts(data, i, automata.block)
+    if _is_other_script(data, i):
+        return np.uint64(0)
     return _starts(reference, i, end)
 
 
 @kernel_part
 def next_referred(data, i, end, reference):
     """`next_automata` behind `referred_starts`, which may have gone farther."""
+    _, automata = values_of(reference)
+    if _is_known(i, automata.block):
+        return _known_stop(i, automata.block)
     return _next(reference, i, end)

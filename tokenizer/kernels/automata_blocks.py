@@ -60,7 +60,7 @@ def _key(entry, before, has_match, in_gap, marks, read, n):
 
 
 @kernel_part
-def _is_over(entry, transitions, last_column):
+def is_over(entry, transitions, last_column):
     """Whether a match ends here, whatever comes next."""
     n = 0
     for kind in range(0, last_column + 1, 2):
@@ -102,7 +102,7 @@ def _follow(key, column, kinds, transitions, starts, looks_behind, read, again):
             n = np.int64(1)
         if after > 1:
             entry = after
-            if _is_over(entry, transitions, last_column):
+            if is_over(entry, transitions, last_column):
                 if in_gap and not has_match:
                     marks |= 1 << (left + n - 1)
                     in_gap = np.int64(0)

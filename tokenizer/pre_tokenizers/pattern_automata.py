@@ -13,11 +13,13 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from tokenizer.kernels.automata import ANY_CASE, GAVE_UP, LOWER_CASE, STEPS_OF_MEBIBYTE, Automata
+from tokenizer.kernels.automata import GAVE_UP, STEPS_OF_MEBIBYTE, Automata
 from tokenizer.kernels.automata_blocks import GIVEN_UP, MAX_COLUMNS, MAX_ENTRIES, SLOT_BITS, Blocks
 from tokenizer.kernels.automata_blocks import build as build_blocks
+from tokenizer.kernels.automata_composed import Composed
 from tokenizer.models.bpe import BYTE_ALPHABET
 from tokenizer.pre_tokenizers.code_point_sets import ALL, N_CODE_POINTS, CodePoints
+from tokenizer.pre_tokenizers.composed_automata import LETTER_LOOPS, compose
 from tokenizer.pre_tokenizers.pattern_syntax import (
     Alternation,
     Characters,
@@ -184,11 +186,12 @@ class Tables(NamedTuple):
     spelled: npt.NDArray[np.bool_]
     firsts: npt.NDArray[np.bool_]
     blocks: Blocks
+    composed: Composed
 
     def new_automata(self) -> Automata:
         """Returns them with what a call changes."""
         n = self.spelled.size
-        candidates, begins, block, steps = (np.zeros(size, np.int64) for size in (n, n + 1, 3, 2))
+        candidates, begins, block, steps = (np.zeros(size, np.int64) for size in (n, n + 1, 8, 2))
         return Automata(*self, candidates, np.full(n + 1, -1, np.int64), begins, block, steps)
 
 
@@ -218,7 +221,8 @@ def build(nodes: tuple[Node, ...], n_plain: int) -> Tables:
     rows: list[list[int]] = []
     starts, looks_behind = [], []
     steps_left = _MAX_STEPS
-    for each, entry in all_places:
+    n_plain_rows = 0
+    for i, (each, entry) in enumerate(all_places):
         built = _Builder(each, entry, members, steps_left)
         steps_left -= built.n_steps
         # State 0 of each is the one where nothing can match any more: the first of all stands for it.
@@ -226,6 +230,8 @@ def build(nodes: tuple[Node, ...], n_plain: int) -> Tables:
         rows += [[x + 2 * base if x > 1 else x for x in row] for row in built.rows[bool(rows) :]]
         starts.append([base + start for start in built.starts])
         looks_behind.append(built.looks_behind)
+        if i < n_plain:
+            n_plain_rows = len(rows)
     states = np.array(rows)
     begins = states[np.array(starts)].any(axis=1)[:, :-1]
     spelled = np.arange(len(nodes)) >= n_plain
@@ -235,14 +241,16 @@ def build(nodes: tuple[Node, ...], n_plain: int) -> Tables:
     transitions = np.zeros((len(rows), n_kinds + 2, 2), np.int32)
     width = transitions[0].size
     transitions[:, :-1] = (states // 2 * width + states % 2)[:, :, None]
-    for first, loop in ((ord("a"), LOWER_CASE), (ord("A"), ANY_CASE)):
-        kinds = distinct(classes[[*range(first, first + 26), *range(ord("a"), ord("z") + 1)]])
+    for letters, loop in LETTER_LOOPS:
+        kinds = distinct(classes[letters])
         own = np.arange(2 * len(rows)).reshape(-1, 2)
         transitions[:, -1][(states[:, kinds, None] == own[:, None, :]).all(axis=1)] = loop
     first_entries = np.repeat(width * np.array(starts, np.int32), 2, axis=1)[:, :-1].copy()
     arrays: list[npt.NDArray[Any]] = [2 * classes, 2 * byte_classes, transitions.ravel(), first_entries]
     arrays += np.array(looks_behind), spelled, firsts
     everything: list[Any] = [*map(read_only, arrays), _blocks(*arrays[:-1])]
+    parts = states[:n_plain_rows], states[n_plain_rows:]
+    everything.append(compose(classes, byte_classes, parts, *arrays[2:-1]))
     return Tables(*everything)
 
 
