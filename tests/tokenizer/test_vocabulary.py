@@ -122,3 +122,11 @@ def test_scored_tokens_are_a_list_of_pairs(expected: list[tuple[str, float]]) ->
 def test_tokens_of_bytes_are_spelled(expected: list[bytes]) -> None:
     values, offsets = padded_bytes(expected)
     assert spelled_tokens(values, offsets) == ["".join(BYTE_ALPHABET[b] for b in token) for token in expected]
+
+
+def test_tokens_that_are_made_to_collide_are_refused() -> None:
+    # Eight bytes are their own key, and what a hash multiplies with can be divided by: the upper half is always zero.
+    inverse = pow(0x9E3779B97F4A7C15, -1, 1 << 64)
+    found = [(i * inverse % (1 << 64) ^ 8).to_bytes(8, "little") for i in range(1, 3001)]
+    with pytest.raises(ValueError, match="look made to collide"):
+        _ = Tokens(*padded_bytes(found)).numbered

@@ -4,18 +4,27 @@
 import numpy as np
 
 from tokenizer.kernels.compiling import kernel, kernel_part
-from tokenizer.kernels.word_table import VALUE, find, insert, word_key
+from tokenizer.kernels.word_table import VALUE, find, first_slot, insert, word_key
+
+COLLIDING = -1
+_PASSED = 64
+"""Slots that may be passed for each entry on the way to its own; it is one or two."""
 
 
 @kernel
 def build_words(values, offsets, ids, slots, pool):
-    """Fills a word table with entries, none empty, of equal ones with the first; returns how many there are then.
+    """Fills a word table with entries, none empty, of equal ones with the first.
 
     Args:
       values, offsets: uint8[n_bytes + 16] and int64[n + 1]; ids: int32[n].
       slots: int64[power of two, more than n; 4], zeros; pool: uint8 with room for all entries of more than 16 bytes.
+
+    Returns:
+      How many there are then; COLLIDING, and not all are there, where far more slots are taken than hashes leave.
     """
     n, used = 0, 0
+    mask = np.uint64(slots.shape[0] - 1)
+    most_passed = _PASSED * (ids.size + _PASSED)
     for t in range(ids.size):
         at = offsets[t]
         w = offsets[t + 1] - at
@@ -25,6 +34,9 @@ def build_words(values, offsets, ids, slots, pool):
             used = insert(slots, pool, used, j, values, at, w, k0, k1)
             slots[j, VALUE] = ids[t]
             n += 1
+        most_passed -= np.int64((np.uint64(j) - first_slot(w, k0, k1, mask)) & mask)
+        if most_passed < 0:
+            return COLLIDING
     return n
 
 

@@ -15,7 +15,7 @@ import numpy.typing as npt
 from tokenizer.errors import UnknownCharacterError
 from tokenizer.kernels import unigram as kernels
 from tokenizer.models.ids import MAX_ID
-from tokenizer.models.vocabulary import ScoredTokens, Tokens, Vocabulary
+from tokenizer.models.vocabulary import NotDistinctError, ScoredTokens, Tokens, Vocabulary
 from tokenizer.ragged import read_only
 
 UNKNOWN_PENALTY = 10.0
@@ -127,7 +127,7 @@ class Unigram:
     def _check_distinct(self) -> None:
         try:
             _ = self.matching
-        except ValueError:
+        except NotDistinctError:
             seen: set[str] = set()
             for i in self._matching_ids.tolist():
                 if self.vocab[i][0] in seen:
@@ -184,7 +184,7 @@ class Unigram:
         pieces = self._pieces.take(ids)
         try:
             return Vocabulary(pieces, ids.astype(np.int32))
-        except ValueError:
+        except NotDistinctError:
             if self.piece_types is not None:
                 raise
         last = dict(zip(pieces, ids.tolist(), strict=True))

@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from tokenizer.kernels.text_sorting import first_keys, sort_texts, take_texts
 from tokenizer.kernels.vocabulary import decode_texts, find_texts
-from tokenizer.kernels.whole_words import build_words
+from tokenizer.kernels.whole_words import COLLIDING, build_words
 from tokenizer.ragged import read_only
 
 WORD_PADDING = 16
@@ -127,10 +127,14 @@ class Tokens(Sequence[str]):
 
     @functools.cached_property
     def numbered(self) -> "Vocabulary | None":
-        """Each with its number as its id; None if one is empty or stands twice."""
+        """Each with its number as its id; None if one is empty or stands twice.
+
+        Raises:
+          ValueError: if they look made to collide.
+        """
         try:
             return Vocabulary(self, np.arange(len(self), dtype=np.int32))
-        except ValueError:
+        except NotDistinctError:
             return None
 
     def take(self, order: npt.NDArray[np.int64]) -> "Tokens":
@@ -226,6 +230,10 @@ class ScoredTokens(Sequence[tuple[str, float]]):
         return f"{type(self).__name__}({len(self)})"
 
 
+class NotDistinctError(ValueError):
+    """A token is empty, or stands twice."""
+
+
 class Vocabulary(Mapping[str, int]):
     """Token -> id, in the order of a file.
 
@@ -240,17 +248,17 @@ class Vocabulary(Mapping[str, int]):
         are_distinct: whether it is known that no token is empty, and none stands twice.
 
         Raises:
-          ValueError: if one is or does.
+          NotDistinctError: if one is or does. ValueError: if they look made to collide.
         """
         self.tokens, self.ids = tokens, read_only(ids)
         self._n_asked = 0
         if are_distinct:
             return
         if not tokens.lengths.all():
-            raise ValueError(f"token {int(np.argmin(tokens.lengths))} is empty")
+            raise NotDistinctError(f"token {int(np.argmin(tokens.lengths))} is empty")
         slots, pool, n_different = word_table(tokens.values, tokens.offsets, self.ids)
         if n_different < len(tokens):
-            raise ValueError("a token stands twice")
+            raise NotDistinctError("a token stands twice")
         self.table = slots, pool
 
     @functools.cached_property
@@ -329,12 +337,18 @@ def word_table(
 
     Returns:
       Slots, pool, and how many different words there are.
+
+    Raises:
+      ValueError: if they look made to collide, which would take the square of their number.
     """
     lengths = np.diff(offsets)
     values, offsets, ids = read_only(values), read_only(offsets), read_only(ids)
     slots = np.zeros((1 << (2 * ids.size).bit_length(), 4), np.int64)
     pool = np.zeros(int(lengths[lengths > 16].sum()), np.uint8)
-    return slots, pool, build_words(values, offsets, ids, slots, pool)
+    n_different = build_words(values, offsets, ids, slots, pool)
+    if n_different == COLLIDING:
+        raise ValueError("the tokens do not fit into a hash table: they look made to collide")
+    return slots, pool, n_different
 
 
 def words_of(vocab: Mapping[str, int]) -> Words:
