@@ -77,3 +77,19 @@ def test_a_scanner_and_a_model_in_one_pass(scanner: str, model: str) -> None:
         assert tok.encode_arrow(column).to_pylist() == [tok.encode(text).ids for text in texts]
 
     check()
+
+
+@pytest.mark.parametrize("steps", [(Spaces(), Punctuation()), (Punctuation(), Spaces())])
+def test_white_space_and_punctuation_are_berts_words(steps: tuple[PreTokenizer, ...]) -> None:
+    # One after the other, over all of Unicode, between letters and beside their like.
+    texts = [f"a{c}b {c}{c}. {c}" for c in map(chr, range(1, 0x110000)) if not "\ud800" <= c <= "\udfff"]
+    rows = text_rows(pa.array(texts, pa.large_string()))
+    found, expected = (
+        pre_tokenizer.split_rows(rows, np.ones(rows.n_rows, np.bool_))
+        for pre_tokenizer in (Sequence(steps), BertPreTokenizer())
+    )
+    for column in ("starts", "stops", "row_offsets"):
+        assert np.array_equal(getattr(found, column), getattr(expected, column))
+    tok = Tokenizer(model=MODELS["WordPiece"], pre_tokenizer=Sequence(steps))
+    assert "bert" in tok.explain()
+    assert tok.encode("ab ab.the x").tokens == ["ab", "ab", "[UNK]", "the", "[UNK]"]

@@ -8,7 +8,7 @@ from tokenizer.aligned import AlignedText
 from tokenizer.kernels import scanners_split
 from tokenizer.kernels.automata import next_automata
 from tokenizer.pre_tokenizers.byte_level import ByteLevel
-from tokenizer.pre_tokenizers.characters import BertPreTokenizer, Digits, Whitespace, WhitespaceSplit
+from tokenizer.pre_tokenizers.characters import BertPreTokenizer, Digits, Punctuation, Whitespace, WhitespaceSplit
 from tokenizer.pre_tokenizers.pattern_automata import build
 from tokenizer.pre_tokenizers.pattern_syntax import NotRegularError
 from tokenizer.pre_tokenizers.pieces import Pieces, PreTokenizer, cut_aligned, run_scanner
@@ -93,8 +93,10 @@ def _flat(pre_tokenizer: PreTokenizer) -> list[PreTokenizer]:
 
 
 def one_step(pre_tokenizer: PreTokenizer | None) -> PreTokenizer | None:
-    """Returns the only step of a sequence, anything else as it is."""
+    """Returns the only step of a sequence, or the one step that does what all do; anything else as it is."""
     steps = [] if pre_tokenizer is None else _flat(pre_tokenizer)
+    if steps in ([WhitespaceSplit(), Punctuation("isolated")], [Punctuation("isolated"), WhitespaceSplit()]):
+        return BertPreTokenizer()
     return steps[0] if len(steps) == 1 else pre_tokenizer
 
 
