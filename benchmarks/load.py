@@ -19,9 +19,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from benchmarks import corpora, families, peers, report, timing, tokenizers
+from benchmarks import corpora, encoders, peers, report, sentencepiece_models, timing, tokenizers
 from tokenizer import Tokenizer
-from tokenizer.formats import bpe_files
 from tokenizer.pre_tokenizers.scanner_patterns import TIKTOKEN_PATTERNS
 from tokenizer.trainers import BPETrainer
 
@@ -127,10 +126,10 @@ def cases(vocab: Path, folder: Path) -> Iterator[Case]:
     ours.mkdir()
     for path in gpt2:
         (ours / path.name.removeprefix("gpt2-")).write_bytes(path.read_bytes())
-    tok = Tokenizer(**bpe_files.load_vocab_and_merges(*gpt2))
+    tok = tokenizers.load_gpt2(vocab)
     yield Case(
         "GPT-2",
-        {"tokenmill": ([ours], {})} | _for_hf(tok, ours) | {"tiktoken": (gpt2, {"pattern": families.GPT2_PATTERN})},
+        {"tokenmill": ([ours], {})} | _for_hf(tok, ours) | {"tiktoken": (gpt2, {"pattern": encoders.GPT2_PATTERN})},
     )
     for name, n_tokens in _LIKE_TIKTOKENS.items():
         pattern = f"{name}_base"
@@ -154,12 +153,13 @@ def cases(vocab: Path, folder: Path) -> Iterator[Case]:
     models = {name: vocab / f"{name}.model" for name in ("xlnet", "sp-test", "sp-ja")}
     if importlib.util.find_spec("sentencepiece") is not None:
         texts = corpora.load()
-        models |= {name: families.train(name, spec, texts) for name, spec in (families.TRAINED | _LARGE).items()}
+        specs = sentencepiece_models.TRAINED | _LARGE
+        models |= {name: sentencepiece_models.train(name, spec, texts) for name, spec in specs.items()}
     for name, path in models.items():
         yield Case(name, {"tokenmill": ([path], {}), "sentencepiece": ([path], {})})
         if name in _LARGE:
             written = folder / f"{path.stem}.json"
-            written.write_text(families.as_transformers_writes(path), encoding="utf-8")
+            written.write_text(sentencepiece_models.as_transformers_writes(path), encoding="utf-8")
             yield Case(f"{name}, tokenizer.json", {"tokenmill": ([written], {}), "tokenizers": ([written], {})})
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The libraries that we measure against, each used as its own documentation says.
+"""What is the same for all libraries that we measure against: one thread, one tokenizer; and the pipeline peers.
 
 All of them get the same tokenizer: TokenMill's `tokenizer.json`, read by Hugging Face's `tokenizers`.
 
@@ -11,7 +11,7 @@ import importlib.util
 import json
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 
 # One thread for one thread: read by `tokenizers` when it first encodes, in this process and in those it starts.
@@ -26,26 +26,6 @@ def stay_on_one_core() -> None:
     """
     if hasattr(os, "sched_setaffinity"):
         os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
-
-
-class HuggingFaceTokenizer:
-    """`tokenizers.Tokenizer` of a `tokenizer.json`, through its fastest batch method."""
-
-    name = "tokenizers"
-
-    def __init__(self, tokenizer_json: str) -> None:
-        import tokenizers as hf_tokenizers
-
-        self._tokenizer = hf_tokenizers.Tokenizer.from_str(for_peers(tokenizer_json))
-
-    def encode_batch(self, texts: Sequence[str]) -> list[object]:
-        """What is timed: `encode_batch_fast`, which leaves the ids in the library's own objects."""
-        encodings: list[object] = self._tokenizer.encode_batch_fast(texts, add_special_tokens=False)
-        return encodings
-
-    def ids(self, texts: Sequence[str]) -> list[list[int]]:
-        """The ids of every text, to compare; not timed."""
-        return [encoding.ids for encoding in self._tokenizer.encode_batch_fast(texts, add_special_tokens=False)]
 
 
 def for_peers(tokenizer_json: str) -> str:

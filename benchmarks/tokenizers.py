@@ -1,16 +1,31 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The tokenizers to measure with: real BERT vocabularies where they are at hand, else one trained on the spot."""
+"""The tokenizers to measure with: those of the larger data folder, and like others; without it, one trained."""
 
-from collections.abc import Iterator
+import importlib.util
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 
-from benchmarks import corpora
+from benchmarks import corpora, encoders, peers, sentencepiece_models
 from tokenizer import Tokenizer
+from tokenizer.formats import bpe_files
+from tokenizer.models.byte_alphabet import BYTE_ALPHABET
+from tokenizer.pre_tokenizers.scanner_patterns import TIKTOKEN_PATTERNS
 from tokenizer.trainers import WordPieceTrainer
 
 # Which files of the larger data folder are BERT vocabularies, and whether their models lower-case.
 BERT_VOCABULARIES = {"bert-base-uncased": True, "bert-base-cased": False, "bert-base-chinese": True}
+
+
+class Subject(NamedTuple):
+    """A tokenizer, and the libraries that have one like it."""
+
+    name: str
+    tokenizer: Tokenizer
+    peers: dict[str, encoders.Peer]
 
 
 def load(texts: list[corpora.Corpus]) -> Iterator[tuple[str, Tokenizer]]:
@@ -25,3 +40,94 @@ def load(texts: list[corpora.Corpus]) -> Iterator[tuple[str, Tokenizer]]:
         counter.update(pa.array(corpus.texts, pa.large_string()))
     model = WordPieceTrainer(vocab_size=16_000).train(counter.to_table())
     yield "trained, 16000", Tokenizer.for_bert(model.vocab, oov="word")
+
+
+def subjects(texts: list[corpora.Corpus]) -> dict[str, Callable[[], Subject]]:
+    """Makers of what there is to encode with, by the names of the command line."""
+    made: dict[str, Callable[[], Subject]] = {}
+    shared = corpora.shared_folder()
+    if shared is not None:
+        vocab = shared / "vocab"
+        made["gpt2"] = lambda: _gpt2_subject(vocab)
+        made |= _sentencepiece_subjects(vocab, texts)
+        made["clip"] = lambda: _json_subject("CLIP", Tokenizer.from_file(vocab / _CLIP).to_str())
+        for short, (name, steps) in _BEHIND.items():
+            made[short] = lambda name=name, steps=steps: _json_subject(name, _behind(load_gpt2(vocab), steps))
+    for name, tok in load(texts):
+        made[name] = lambda name=name, tok=tok: Subject(name, tok, encoders.for_tokenizer_json(tok.to_str()))
+    return made
+
+
+def load_gpt2(vocab: Path) -> Tokenizer:
+    """GPT-2, of the files of the larger data folder."""
+    return Tokenizer(**bpe_files.load_vocab_and_merges(vocab / "gpt2-vocab.json", vocab / "gpt2-merges.txt"))
+
+
+def _gpt2_subject(vocab: Path) -> Subject:
+    tok = load_gpt2(vocab)
+    tokens = json.loads((vocab / "gpt2-vocab.json").read_text(encoding="utf-8"))
+    ranks = {bytes(map(BYTE_ALPHABET.index, t)): i for t, i in tokens.items() if t != "<|endoftext|>"}
+    return Subject("GPT-2", tok, encoders.for_byte_level_bpe(tok.to_str(), ranks))
+
+
+def _sentencepiece_subjects(vocab: Path, texts: list[corpora.Corpus]) -> dict[str, Callable[[], Subject]]:
+    """XLNet and what sentencepiece trains, with their own files, and the latter also as `transformers` writes them."""
+
+    def of_model(name: str, path: Path) -> Subject:
+        tok = Tokenizer.from_file(path)
+        return Subject(name, tok, encoders.for_sentencepiece(path, tok.to_str()))
+
+    def of_json(name: str, path: Path) -> Subject:
+        text = sentencepiece_models.as_transformers_writes(path)
+        return _json_subject(f"{name}, tokenizer.json", text, other_rules=True)
+
+    made: dict[str, Callable[[], Subject]] = {"xlnet": lambda: of_model("XLNet, Unigram", vocab / "xlnet.model")}
+    if importlib.util.find_spec("sentencepiece") is None:
+        return made
+    for short, (name, options) in zip(("t5", "llama"), sentencepiece_models.TRAINED.items(), strict=True):
+
+        def path(name: str = name, options: dict[str, Any] = options) -> Path:
+            return sentencepiece_models.train(name, options, texts)
+
+        made[short] = lambda name=name, path=path: of_model(name, path())
+        made[f"{short}-json"] = lambda name=name, path=path: of_json(name, path())
+    return made
+
+
+def _json_subject(name: str, text: str, *, other_rules: bool = False) -> Subject:
+    tok = Tokenizer.from_str(peers.for_peers(text))
+    return Subject(name, tok, encoders.for_tokenizer_json(tok.to_str(), other_rules=other_rules))
+
+
+def _behind(tok: Tokenizer, steps: list[dict[str, Any]]) -> str:
+    """Returns the `tokenizer.json` of a byte-level model behind other steps."""
+    if all(step["type"] != "ByteLevel" for step in steps):
+        steps = [*steps, _BYTE_LEVEL | {"use_regex": False}]
+    pre_tokenizer = {"type": "Sequence", "pretokenizers": steps}
+    return json.dumps(json.loads(tok.to_str()) | {"pre_tokenizer": pre_tokenizer})
+
+
+def _splits(*patterns: str) -> list[dict[str, Any]]:
+    return [{"type": "Split", "pattern": {"Regex": p}, "behavior": "Isolated", "invert": False} for p in patterns]
+
+
+_CLIP = "clip_bpe_simple_vocab_16e6.txt.gz"
+_BYTE_LEVEL = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": True}
+_BEHIND: dict[str, tuple[str, list[dict[str, Any]]]] = {
+    "kimi": ("GPT-2 behind Kimi K2's pattern", _splits(TIKTOKEN_PATTERNS["kimi_k2"])),
+    "falcon": (
+        "GPT-2 behind Falcon's steps",
+        [
+            {"type": "Punctuation", "behavior": "Contiguous"}, _BYTE_LEVEL,
+            {"type": "Digits", "individual_digits": False}, *_splits("[0-9][0-9][0-9]"),
+        ],
+    ),
+    "deepseek-coder": (
+        "GPT-2 behind DeepSeek Coder's steps",
+        [
+            *_splits(r"[\r\n]", r"\s?\p{L}+", r"\s?\p{P}+", "[一-龥ࠀ-一가-퟿]+"),
+            {"type": "Digits", "individual_digits": True},
+        ],
+    ),
+}  # fmt: skip
+"""What models have in front whose patterns have no scanner."""

@@ -3,6 +3,7 @@
 
 import json
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -10,7 +11,19 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from benchmarks import corpora, encode, load, pipeline, report, timing, train, train_unigram, trainers
+from benchmarks import (
+    corpora,
+    encode,
+    encoders,
+    load,
+    pipeline,
+    report,
+    timing,
+    tokenizers,
+    train,
+    train_unigram,
+    trainers,
+)
 
 
 def test_timing_is_median_and_spread() -> None:
@@ -99,33 +112,58 @@ def test_totals_do_not_depend_on_order_or_files_or_layout(tmp_path: Path) -> Non
     assert pipeline.totals_of("datatrove", tmp_path / "d") == whole
 
 
-class _WrongPeer:
-    name = "a peer"
+def _peer(ids: list[list[int]], *, other_rules: bool = False, fails: bool = False) -> encoders.Peer:
+    calls: list[object] = []
 
-    def __init__(self, tokenizer_json: str) -> None:
-        pass
+    def encode(texts: Sequence[str]) -> list[list[int]]:
+        calls.append(texts)
+        if fails and len(calls) > 1:
+            raise AssertionError("timed although the ids differ")
+        return ids[: len(texts)]
 
-    def ids(self, texts: tuple[str, ...]) -> list[list[int]]:
-        return [[0] for _ in texts]
-
-    def encode_batch(self, texts: tuple[str, ...]) -> list[object]:
-        raise AssertionError("timed although the ids differ")
+    return encoders.Peer(lambda: encode, list, other_rules)
 
 
-def test_no_number_is_printed_where_ids_differ(
+def test_no_number_is_printed_where_ids_differ(tiny_vocab_file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    from tokenizer import Tokenizer
+
+    tok = Tokenizer.from_file(str(tiny_vocab_file))
+    texts = ("the mill grinds", "the mill")
+    ids = tok.encode_arrow(pa.array(texts)).to_pylist()
+    others = {
+        "right": _peer(ids),
+        "wrong": _peer([ids[0], [*ids[1], 0]], fails=True),
+        "other rules": _peer([ids[0], [0]], other_rules=True),
+        "all others": _peer([[0], [0]], other_rules=True, fails=True),
+    }
+    subject = tokenizers.Subject("tiny", tok, others)
+    (measurement,) = encode.measure(subject, [corpora.Corpus("x", "made", texts)], rounds=1)
+    assert measurement["wrong"] == ["wrong"]
+    assert measurement["n_bytes"] == {"tokenmill": 23, "right": 23, "other rules": 15}
+    assert measurement["warm"].keys() == measurement["cold"].keys() == {"tokenmill", "right", "other rules"}
+    out = capsys.readouterr().out
+    assert f"ids of wrong differ in 1 of 2 documents; not measured; document 1, token {len(ids[1])}: [] here" in out
+    assert "ids of other rules differ in 1 of 2 documents; measured on the others" in out
+    cells = [cell.strip() for cell in out.splitlines()[-1].split("|")[1:-1]]
+    assert [cells[0], cells[3], cells[5]] == ["x", "ids differ", "ids differ"]
+    assert all(" / " in cells[i] for i in (1, 2, 4))
+
+
+def test_no_time_of_a_call_is_printed_where_ids_differ(
     tiny_vocab_file: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     from tokenizer import Tokenizer
 
-    monkeypatch.setattr("benchmarks.peers.HuggingFaceTokenizer", _WrongPeer)
+    monkeypatch.setattr(encode, "SIZES", (8,))
+    tok = Tokenizer.from_file(str(tiny_vocab_file))
+    others = {"wrong": _peer([[0]], fails=True), "right": _peer(tok.encode_arrow(pa.array(["the mill"])).to_pylist())}
     corpus = corpora.Corpus("x", "made", ("the mill grinds",))
-    measurements = encode.measure_corpora([corpus], {"tiny": Tokenizer.from_file(str(tiny_vocab_file))}, rounds=1)
-    assert [measurement["equal"] for measurement in measurements] == [False]
-    out, err = capsys.readouterr()
-    assert "ids differ" in out
-    assert "document 0, token 0" in err
-    assert out.splitlines()[-1].startswith("| x ")
-    assert not any(character.isdigit() for character in out.splitlines()[-1])
+    (measurement,) = encode.measure_sizes(tokenizers.Subject("tiny", tok, others), corpus, rounds=1)
+    assert measurement["wrong"] == ["wrong"]
+    assert measurement["warm"].keys() == {"tokenmill", "right"}
+    cells = [cell.strip() for cell in capsys.readouterr().out.splitlines()[-1].split("|")[1:-1]]
+    assert (cells[0], cells[2]) == ("8 bytes", "ids differ")
+    assert cells[3].endswith("x)")
 
 
 def test_no_number_is_printed_where_a_vocabulary_takes_more_tokens(

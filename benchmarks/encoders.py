@@ -1,0 +1,98 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Libraries that encode, each used as its own documentation says for a list of strings, with one thread."""
+
+import importlib.util
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from benchmarks import peers
+
+Encode = Callable[[Sequence[str]], Any]
+
+
+class Peer(NamedTuple):
+    """A library with a tokenizer."""
+
+    load: Callable[[], Encode]
+    """Loads the tokenizer anew, ready to encode."""
+    to_ids: Callable[[Any], list[list[int]]]
+    """Makes lists of ids of what it returns for a batch."""
+    other_rules: bool = False
+    """Whether its rules are others, so that some documents may come out in another way; it is timed on the rest."""
+
+
+GPT2_PATTERN = r"""'(?:[sdmt]|ll|ve|re)| ?\p{L}++| ?\p{N}++| ?[^\s\p{L}\p{N}]++|\s++$|\s+(?!\S)|\s"""
+
+
+def for_tokenizer_json(text: str, *, other_rules: bool = False) -> dict[str, Peer]:
+    """`tokenizers`, through `encode_batch_fast`, which leaves the ids in the library's own objects."""
+    if not _has("tokenizers"):
+        return {}
+    import tokenizers as hf_tokenizers
+
+    text = peers.for_peers(text)
+
+    def load() -> Encode:
+        loaded = hf_tokenizers.Tokenizer.from_str(text)
+        return lambda texts: loaded.encode_batch_fast(texts, add_special_tokens=False)
+
+    return {"tokenizers": Peer(load, _rows, other_rules)}
+
+
+def for_byte_level_bpe(text: str, ranks: dict[bytes, int]) -> dict[str, Peer]:
+    """tiktoken, gigatok, fastokens and `tokenizers`, of a `tokenizer.json` with GPT-2's pattern and its ranks."""
+    found: dict[str, Peer] = {}
+    for_peers = peers.for_peers(text)
+    if _has("tiktoken"):
+        import tiktoken
+
+        def load_tiktoken() -> Encode:
+            encoding = tiktoken.Encoding("gpt2", pat_str=GPT2_PATTERN, mergeable_ranks=ranks, special_tokens={})
+            return lambda texts: [encoding.encode_ordinary(t) for t in texts]
+
+        found["tiktoken"] = Peer(load_tiktoken, list)
+    if _has("gigatok"):
+        import gigatok
+        import tokenizers as hf_tokenizers
+
+        def load_gigatok() -> Encode:
+            loaded = gigatok.Tokenizer(hf_tokenizers.Tokenizer.from_str(for_peers))
+            return lambda texts: loaded.encode_batch(list(texts))
+
+        found["gigatok"] = Peer(load_gigatok, lambda rows: rows.to_list())
+    if _has("fastokens"):
+        import fastokens
+
+        def load_fastokens() -> Encode:
+            loaded = fastokens.Tokenizer.from_json_str(for_peers)
+            return lambda texts: loaded.encode_batch(list(texts))
+
+        found["fastokens"] = Peer(load_fastokens, _rows)
+    return found | for_tokenizer_json(text)
+
+
+def for_sentencepiece(path: Path, text: str) -> dict[str, Peer]:
+    """sentencepiece, of its own file, and `tokenizers`, of `text`; the latter by its own rules."""
+    found: dict[str, Peer] = {}
+    if _has("sentencepiece"):
+        import sentencepiece
+
+        def load_sentencepiece() -> Encode:
+            processor = sentencepiece.SentencePieceProcessor(model_file=str(path))
+            return lambda texts: processor.encode(list(texts), num_threads=1)
+
+        found["sentencepiece"] = Peer(load_sentencepiece, list)
+    return found | for_tokenizer_json(text, other_rules=True)
+
+
+def _has(module: str) -> bool:
+    there = importlib.util.find_spec(module) is not None
+    if not there:
+        print(f"{module} is not installed; ./run.sh bench installs it")
+    return there
+
+
+def _rows(encoded: Any) -> list[list[int]]:
+    """Returns lists of ids from whatever a library returns for a batch."""
+    return [list(getattr(row, "ids", row)) for row in encoded]
