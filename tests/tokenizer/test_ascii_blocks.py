@@ -67,6 +67,11 @@ def _tekken(data, end, classes):
 
 
 @kernel
+def _kimi_k2(data, end, classes):
+    return ascii_blocks.kimi_k2_starts(data, 0), scanners.next_kimi_k2(data, end, data.size, classes)
+
+
+@kernel
 def _bloom(data, end, classes):
     return ascii_blocks.bloom_starts(data, 0), scanners.next_bloom(data, end, data.size, classes)
 
@@ -83,6 +88,7 @@ PAIRS = {
     "qwen35": _qwen35,
     "o200k": _o200k,
     "tekken": _tekken,
+    "kimi_k2": _kimi_k2,
 }
 
 

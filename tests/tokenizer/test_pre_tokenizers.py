@@ -134,6 +134,7 @@ def test_long_runs_take_linear_time(name: str) -> None:
         ("qwen2", "a12", "a|1|2"),
         ("o200k", "iPhone's USAid 中A AB/\n/", "i|Phone's| USAid| 中|A| AB|/\n/"),
         ("tekken", "it's 12", "it|'s| |1|2"),
+        ("kimi_k2", "it's 中AB々x a〇中!\n/⺀ㇰ", "it's| |中|AB|々|x| a|〇中|!\n|/⺀|ㇰ"),
         ("deepseek", "a  12中文の(hello。!\x00\x00é", "a|  |12|中文の|(hello|。!|\x00|\x00é"),
         ("bloom", "it's, (so)  a\n b…|. .c", "it's|, (|so|) | a|\n| b|…|. .|c"),
         ("clip", "it's  42!! ", "it|'s|4|2|!!"),

@@ -186,8 +186,11 @@ def _white_space_starts(spaces, newlines, others):
 
 
 @kernel_part
-def _word_starts(data, i, n_numbers, cased):
-    """As `_cl100k_starts` or, if `cased`, `_o200k_starts`, but for contractions; also returns masks for these."""
+def _word_starts(data, i, n_numbers, cased, slashes):
+    """As `_cl100k_starts` or, if `cased`, `_o200k_starts`, but for contractions; also returns masks for these.
+
+    `slashes`: whether they are like line ends behind signs.
+    """
     masks = _classify(data, i)
     letters, digits, spaces, blanks = masks[_LETTERS], masks[_DIGITS], masks[_SPACES], masks[_BLANKS]
     newlines = masks[_NEWLINES]
@@ -200,7 +203,8 @@ def _word_starts(data, i, n_numbers, cased):
     if cased:
         upper = masks[_UPPER]
         starts |= upper & (letters & ~upper) << _ONE
-        known &= _below(masks[_SLASHES] & newlines << _ONE)
+        if slashes:
+            known &= _below(masks[_SLASHES] & newlines << _ONE)
     if n_numbers == 1:
         starts |= digits
     else:
@@ -212,7 +216,7 @@ def _word_starts(data, i, n_numbers, cased):
 
 @kernel_part
 def _cl100k_starts(data, i, n_numbers):
-    starts, first_apostrophes, letters, _ = _word_starts(data, i, n_numbers, False)
+    starts, first_apostrophes, letters, _ = _word_starts(data, i, n_numbers, False, False)
     return starts & _up_to(first_apostrophes & letters >> _ONE) | _ONE
 
 
@@ -235,17 +239,28 @@ def qwen2_starts(data, i):
 
 
 @kernel_part
-def o200k_starts(data, i):
-    """See above, for `next_o200k`."""
-    starts, _, letters, apostrophes = _word_starts(data, i, 3, True)
+def _o200k_starts(data, i, slashes):
+    starts, _, letters, apostrophes = _word_starts(data, i, 3, True, slashes)
     # A contraction belongs to the word before it.
     return starts & _below(apostrophes & letters << _ONE & letters >> _ONE) | _ONE
 
 
 @kernel_part
+def o200k_starts(data, i):
+    """See above, for `next_o200k`."""
+    return _o200k_starts(data, i, True)
+
+
+@kernel_part
+def kimi_k2_starts(data, i):
+    """See above, for `next_kimi_k2`."""
+    return _o200k_starts(data, i, False)
+
+
+@kernel_part
 def tekken_starts(data, i):
     """See above, for `next_tekken`."""
-    starts, _, _, _ = _word_starts(data, i, 1, True)
+    starts, _, _, _ = _word_starts(data, i, 1, True, True)
     return starts | _ONE
 
 

@@ -155,6 +155,14 @@ def tekken(classes, rows, added, inner, model, model_scratch, work, tallying):
 
 
 @kernel
+def kimi_k2(classes, rows, added, inner, model, model_scratch, work, tallying):
+    return encode_joined(
+        scanners.next_kimi_k2, ascii_blocks.kimi_k2_starts,
+        _encode_inner, classes, rows, added, (inner, model), model_scratch, work, tallying,
+    )  # fmt: skip
+
+
+@kernel
 def deepseek(classes, rows, added, inner, model, model_scratch, work, tallying):
     return encode_joined(
         scanners.next_deepseek, ascii_blocks.no_starts,

@@ -29,6 +29,7 @@ from tokenizer.kernels.scanners_parts import (
     ascii_word,
     character,
     contraction_end,
+    is_ideograph,
     letters_end,
     lower_end,
     newlines_end,
@@ -198,7 +199,7 @@ def _cased_word_end(data, i, end, classes):
 
 
 @kernel_part
-def _next_o200k(data, i, end, classes, n_numbers, contractions):
+def _next_o200k(data, i, end, classes, n_numbers, contractions, slashes):
     stop = ascii_cased_word(data, i, end)
     if stop == i:
         stop = _cased_word_end(data, i, end, classes)
@@ -214,7 +215,7 @@ def _next_o200k(data, i, end, classes, n_numbers, contractions):
             after = next_after
     if kind & SPACE == 0:
         stop = run_until(data, after, end, classes, LETTER | NUMBER | SPACE)
-        return newlines_end(data, stop, end, True)
+        return newlines_end(data, stop, end, slashes)
     return spaces_end(data, i, end, classes, True, False, 0)
 
 
@@ -226,13 +227,32 @@ def next_o200k(data, i, end, classes):
     `[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*(?i:'s|'t|'re|'ve|'m|'ll|'d)?`,
     `\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+`.
     """
-    return _next_o200k(data, i, end, classes, 3, True)
+    return _next_o200k(data, i, end, classes, 3, True, True)
 
 
 @kernel_part
 def next_tekken(data, i, end, classes):
     r"""As `next_o200k`, without contractions, with `\p{N}` in place of `\p{N}{1,3}`; Mistral's Tekken."""
-    return _next_o200k(data, i, end, classes, 1, False)
+    return _next_o200k(data, i, end, classes, 1, False, True)
+
+
+@kernel_part
+def next_kimi_k2(data, i, end, classes):
+    r"""As `next_o200k` behind `[\p{Han}]+|`, no Han in its other words, no slashes behind signs; Kimi K2.
+
+    In its table Han is BLOCK, and neither UPPER nor LOWER.
+    """
+    if data[i] < 128 or character(data, i, classes)[0] & BLOCK == 0:
+        return _next_o200k(data, i, end, classes, 3, True, False)
+    while i < end and data[i] >= 128:
+        if is_ideograph(data, i):
+            i += 3
+            continue
+        kind, after = character(data, i, classes)
+        if kind & BLOCK == 0:
+            break
+        i = after
+    return i
 
 
 @kernel_part

@@ -99,6 +99,12 @@ def tekken(values, starts, stops, classes, out_starts, out_stops, counts):
 
 
 @kernel
+def kimi_k2(values, starts, stops, classes, out_starts, out_stops, counts):
+    """Splits with `scanners.next_kimi_k2`."""
+    _split(scanners.next_kimi_k2, False, values, starts, stops, classes, out_starts, out_stops, counts)
+
+
+@kernel
 def deepseek(values, starts, stops, classes, out_starts, out_stops, counts):
     """Splits with `scanners.next_deepseek`."""
     _split(scanners.next_deepseek, False, values, starts, stops, classes, out_starts, out_stops, counts)

@@ -48,6 +48,7 @@ def _all() -> dict[str, Scanner]:
         "bloom": tables.bloom_classes,
         "clip_openai": tables.clip_openai_classes,
         "deepseek": tables.deepseek_classes,
+        "kimi_k2": tables.kimi_k2_classes,
         "gpt2_digits": tables.gpt2_digits_classes,
         "unicode_words": tables.word_classes,
         "digits": tables.numeric_classes,
@@ -57,7 +58,7 @@ def _all() -> dict[str, Scanner]:
     droppers = {"clip", "clip_openai", "nonspace", "unicode_words", "bert"}
     names = (
         "gpt2 gpt2_digits cl100k cl100k_ascii cl100k_tiktoken cl100k_ruby qwen2 qwen2_ascii qwen35 o200k tekken "
-        "deepseek bloom clip clip_openai nonspace unicode_words digits digit bert"
+        "kimi_k2 deepseek bloom clip clip_openai nonspace unicode_words digits digit bert"
     )
     return {
         name: Scanner(
@@ -119,6 +120,9 @@ def _spellings() -> dict[str, str]:
         for name, contraction, numbers in (("o200k", f"{_ANY_CASE}?", r"|\p{N}{1,3}"), ("tekken", "", r"|\p{N}")):
             words = f"{_UPPER}*{_LOWER}+{contraction}|{_UPPER}+{_LOWER}*{contraction}"
             found[words + numbers + signs] = name
+    upper, lower = (cased[:-1] + r"&&[^\p{Han}]]" for cased in (_UPPER, _LOWER))
+    words = rf"[\p{{Han}}]+|{upper}*{lower}+{_ANY_CASE}?|{upper}+{lower}*{_ANY_CASE}?"
+    found[words + r"|\p{N}{1,3}" + _SIGNS + _SPACES] = "kimi_k2"
     return found
 
 
@@ -134,18 +138,10 @@ def _named() -> dict[str, str]:
         "cl100k": "llama3",
         "qwen2": "qwen",
         "tekken": "tekken",
+        "kimi_k2": "kimi_k2",
     }
     first["cl100k"] = _ANY_CASE + _WORDS + r"|\p{N}{1,3}" + _SIGNS + _SPACES
-    named = {name: first[scanner] for scanner, names in scanners_of.items() for name in names.split()}
-    return named | {"kimi_k2": _kimi()}
-
-
-def _kimi() -> str:
-    """Kimi K2's pattern, o200k's but for Han: it has no scanner."""
-    upper, lower = (cased[cased.rindex("[") : -1] + r"&&[^\p{Han}]]" for cased in (_UPPER, _LOWER))
-    before = r"[^\r\n\p{L}\p{N}]?"
-    words = f"{before}{upper}*{lower}+{_ANY_CASE}?|{before}{upper}+{lower}*{_ANY_CASE}?"
-    return r"[\p{Han}]+|" + words + r"|\p{N}{1,3}" + _SIGNS + _SPACES
+    return {name: first[scanner] for scanner, names in scanners_of.items() for name in names.split()}
 
 
 PATTERNS = _spellings()

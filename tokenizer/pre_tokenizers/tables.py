@@ -88,6 +88,17 @@ def deepseek_classes() -> Classes:
 
 
 @functools.cache
+def kimi_k2_classes() -> Classes:
+    """`pattern_classes` for Kimi K2: Han is BLOCK, and neither UPPER nor LOWER."""
+    from tokenizer.unicode_pattern_scripts import SCRIPTS  # few patterns name one
+
+    table = pattern_classes().copy()
+    for first, last in ranges(SCRIPTS["Han"]):
+        table[first : last + 1] = table[first : last + 1] & np.uint8(255 - UPPER - LOWER) | np.uint8(BLOCK)
+    return read_only(table)
+
+
+@functools.cache
 def bloom_classes() -> Classes:
     """SIGN for what BLOOM's pattern excludes by name, and SPACE."""
     return _single_bit(" ".join(f"{ord(sign):x}" for sign in "(|).,!?…。，、।۔،"), SIGN, spaces=True)
