@@ -21,8 +21,8 @@ from tokenizer.kernels.scanned_unigram_parts import (
     FAILED,
     NO_ROOM,
     NOT_CUT,
-    emit_characters,
     emit_known,
+    emit_parts,
     encode_part,
     find_path,
     fused,
@@ -134,13 +134,13 @@ def encode(rows, added, tables, model, scratch, work, tallying):
             is_done = False
             if not is_known:
                 limit = word_at + tables.longest_cut
-                stop, o = emit_characters(
-                    data, i, limit, end, is_inner, word_first, tables, unk_id, work.cache.characters, out, o
+                stop, o = emit_parts(
+                    data, i, limit, end, n_readable, is_inner, word_first, tables, unk_id, work.cache, out, o
                 )
                 is_done = stop > i
             if not is_known and not is_done:
                 stop = part_end(data, i, end, tables)
-                if i < n_readable:
+                if i < n_readable and stop <= limit:
                     o, is_done = emit_known(hot, slots, slot_mask, ids, data, i, stop - i, is_inner, out, o)
             if not is_done:
                 o, became = encode_part(data, i, stop - i, is_inner, tables, model, scratch, work, o)

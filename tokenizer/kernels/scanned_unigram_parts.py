@@ -6,7 +6,7 @@ import numpy as np
 from tokenizer.kernels.bpe_characters import END_ROWS, MAY_CROSS
 from tokenizer.kernels.compiling import kernel_part
 from tokenizer.kernels.hot_words import LONGEST_HOT, emit_hot_key, remember_hot_key
-from tokenizer.kernels.scanned_unigram_words import FIRST, FOLLOWED, LAST, are_neighbours, normalized
+from tokenizer.kernels.scanned_unigram_words import FIRST, FOLLOWED, LAST, are_neighbours, normalized, rest_end
 from tokenizer.kernels.scanners_parts import SPACE
 from tokenizer.kernels.sentencepiece_rows import has_unknown
 from tokenizer.kernels.unigram import emit_path, turn_path, width
@@ -99,59 +99,6 @@ def fused(out, word_first, before, o, unk_id):
 
 
 @kernel_part
-def emit_characters(data, at, limit, end, is_inner, word_first, tables, unk_id, characters, out, o):
-    """Appends the ids of the characters that the part of a word at `at` begins with, which do not begin at `limit`.
-
-    Goes on as long as they are known to be parts of their own, as `bpe_characters.emit_characters` does. `word_first`
-    is where the ids of their word begin; `end` is that of the row.
-    """
-    if at == end:
-        return at, o
-    code_point, after = next_character(data, at)
-    while at < limit and FIRST <= data[at] <= LAST:
-        row = code_point + (0 if is_inner else END_ROWS)
-        n = np.int64(characters[row, 0])
-        if n == 0:
-            break
-        following, beyond = code_point, after
-        if after < end:
-            following, beyond = next_character(data, after)
-            right = np.int64(tables.images[following])
-            if tables.classes[following] & SPACE != 0:
-                limit = after
-            elif right == 0:
-                break
-            elif n >= MAY_CROSS:
-                left = np.int64(tables.images[code_point])
-                if are_neighbours(left, right, tables.together, tables.neighbours):
-                    break
-        else:
-            limit = after
-        out[o] = characters[row, 1]
-        out[o + 1] = characters[row, 2]
-        out[o + 2] = characters[row, 3]
-        o = fused(out, word_first, o, o + (n & (MAY_CROSS - 1)), unk_id)
-        at, code_point, after = after, following, beyond
-        is_inner = True
-    return at, o
-
-
-@kernel_part
-def _remember_character(data, at, w, is_inner, tables, characters, out, before, o):
-    """Keeps the ids `out[before:o]` of the part `data[at:at + w]` if it is a character for the table."""
-    if w != 3 or not FIRST <= data[at] <= LAST or o - before >= MAY_CROSS:
-        return
-    code_point, _ = next_character(data, at)
-    if tables.images[code_point] == 0:
-        return
-    row = code_point + (0 if is_inner else END_ROWS)
-    n = o - before
-    for q in range(n):
-        characters[row, 1 + q] = out[before + q]
-    characters[row, 0] = n | (MAY_CROSS if tables.classes[code_point] & FOLLOWED else 0)
-
-
-@kernel_part
 def _marked(data, at, w, is_inner):
     """Returns the key of a part of at most 15 bytes, and its bytes, mark included."""
     k0, k1 = short_key(data, at, w)
@@ -181,6 +128,72 @@ def emit_known(hot, slots, slot_mask, ids, data, at, w, is_inner, out, o):
     if is_done and n <= LONGEST_HOT:
         remember_hot_key(hot, k0, n, out, before, o)
     return o, is_done
+
+
+@kernel_part
+def emit_parts(data, at, limit, end, n_readable, is_inner, word_first, tables, unk_id, cache, out, o):
+    """Appends the ids of the parts from `at` on that are known, in front of `limit`, to where their word ends.
+
+    Each begins with a character of three bytes: one alone, as `bpe_characters.emit_characters` has them, or one that
+    pieces join to the next, if it is in the cache. `word_first` is where the ids of their word begin; `end` is that of
+    the row, `at` in front of it.
+    """
+    characters, images, classes = cache.characters, tables.images, tables.classes
+    slot_mask = np.uint64(cache.slots.shape[0] - 1)
+    code_point, after = next_character(data, at)
+    kind, image = classes[code_point], np.int64(images[code_point])
+    while at < limit and FIRST <= data[at] <= LAST and image != 0:
+        row = code_point + (0 if is_inner else END_ROWS)
+        n = np.int64(characters[row, 0])
+        following, beyond, next_kind, next_image = code_point, after, np.uint8(SPACE), image
+        if after < end:
+            following, beyond = next_character(data, after)
+            next_kind, next_image = classes[following], np.int64(images[following])
+        ends = next_kind & SPACE != 0
+        if not ends and next_image == 0:
+            break
+        joins = not ends and kind & FOLLOWED != 0
+        if joins and are_neighbours(image, next_image, tables.together, tables.neighbours):
+            stop = rest_end(data, beyond, data[after], next_image, end, tables)
+            if at >= n_readable or stop > limit:
+                break
+            o, is_done = emit_known(cache.hot, cache.slots, slot_mask, cache.ids, data, at, stop - at, is_inner, out, o)
+            if not is_done:
+                break
+            at = stop
+            if at == end:
+                break
+            code_point, after = next_character(data, at)
+            kind, image = classes[code_point], np.int64(images[code_point])
+            if kind & SPACE != 0:
+                break
+        else:
+            if n == 0:
+                break
+            out[o] = characters[row, 1]
+            out[o + 1] = characters[row, 2]
+            out[o + 2] = characters[row, 3]
+            o = fused(out, word_first, o, o + n, unk_id)
+            at, code_point, after, kind, image = after, following, beyond, next_kind, next_image
+            if ends:
+                break
+        is_inner = True
+    return at, o
+
+
+@kernel_part
+def _remember_character(data, at, w, is_inner, tables, characters, out, before, o):
+    """Keeps the ids `out[before:o]` of the part `data[at:at + w]` if it is a character for the table."""
+    if w != 3 or not FIRST <= data[at] <= LAST or o - before >= MAY_CROSS:
+        return
+    code_point, _ = next_character(data, at)
+    if tables.images[code_point] == 0:
+        return
+    row = code_point + (0 if is_inner else END_ROWS)
+    n = o - before
+    for q in range(n):
+        characters[row, 1 + q] = out[before + q]
+    characters[row, 0] = n
 
 
 @kernel_part

@@ -190,9 +190,16 @@ def part_end(data, at, end, tables):
     Words are cut between two characters of ASCII, and beside characters of three bytes and more: others stand in words
     that come back whole.
     """
-    lead = data[at]
     code_point, q = next_character(data, at)
-    before = np.int64(tables.images[code_point])
+    return rest_end(data, q, data[at], np.int64(tables.images[code_point]), end, tables)
+
+
+@kernel_part
+def rest_end(data, q, lead, before, end, tables):
+    """As `part_end`, from the character at `q` on: `lead` is the first byte of the one in front of it.
+
+    `before` is what that one becomes.
+    """
     while q < end:
         next_lead = data[q]
         code_point, after = next_character(data, q)
