@@ -98,8 +98,9 @@ def wordpiece(word: str, model: WordPiece) -> list[tuple[str, str]]:
         for stop in range(min(len(word), start + n_chars), start, -1):
             covered = word[start:stop]
             piece = prefix + covered if continuing else covered
-            # What begins with the prefix continues a word, so it can never begin one.
-            if piece in vocab and (continuing or not prefix or not piece.startswith(prefix) or piece == prefix):
+            # What begins with the prefix continues a word, or begins one that does so too.
+            begins = start == 0 or not prefix or not piece.startswith(prefix) or piece == prefix
+            if piece in vocab and (continuing or begins):
                 return piece, covered
         return None
 

@@ -9,12 +9,16 @@ from tokenizer.kernels.compiling import kernel_part
 OOV_WORD, OOV_CONTAIN, OOV_CHAR, OOV_BYTE = 0, 1, 2, 3
 
 INITIAL, CONTINUING = 0, 1
-"""Roots of the trie: entries that begin a word, entries that continue one (their prefix left out)."""
+"""Roots of the trie: entries that begin a word, entries that continue one (their prefix left out). Behind the prefix
+the first goes on as the second."""
 
 
 @kernel_part
 def _longest_match(word, i, end, model, root):
-    """Returns `(id, end of the match)` of the longest entry that `word[i:end]` begins with; id is -1 for none."""
+    """Returns `(id, end of the match)` of the longest entry that `word[i:end]` begins with; id is -1 for none.
+
+    Those that continue a word begin one with their prefix, at its beginning and nowhere else.
+    """
     node = np.int64(root)
     best = np.int64(-1)
     best_end = i
@@ -27,6 +31,8 @@ def _longest_match(word, i, end, model, root):
         if model.trie.node_ids[node] >= 0:
             best = np.int64(model.trie.node_ids[node])
             best_end = j
+        if node == CONTINUING and i > 0:
+            break
     return best, best_end
 
 

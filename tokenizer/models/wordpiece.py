@@ -26,7 +26,10 @@ class WordPieceTables(NamedTuple):
     """A WordPiece vocabulary as the kernels read it."""
 
     trie: ByteTrie
-    """The entries, under two roots: those that begin a word, and those that continue one, without their prefix."""
+    """The entries, under two roots: those that begin a word, and those that continue one, without their prefix.
+
+    Under the first the prefix leads to the second, as an entry with a prefix also begins a word that begins so.
+    """
     byte_ids: npt.NDArray[np.int32]
     """int32[256]: ids of the byte tokens `<0x00>` to `<0xFF>`, -1 for those the vocabulary does not have."""
     unk_id: int
@@ -38,6 +41,9 @@ class WordPieceTables(NamedTuple):
 @dataclasses.dataclass(frozen=True, eq=False)
 class WordPiece:
     """A vocabulary whose entries begin a word, or continue one when they begin with a prefix.
+
+    A word that begins with the prefix itself begins with such an entry as with any other: `###` is `##` and `#`, and
+    would be the entry that continues a word with a `#`.
 
     What becomes of a word with a character that no entry covers is decided by `oov_policy`:
 
@@ -88,13 +94,18 @@ class WordPiece:
         """The vocabulary lowered to a byte trie."""
         prefix = self.continuing_subword_prefix
         n_prefix = len(prefix.encode())
-        encoded = [token.encode() for token in self.vocab]
-        # An entry that is nothing but the prefix begins a word, as do all where there is no prefix.
-        continuing = np.array([n_prefix > 0 and t.startswith(prefix) and t != prefix for t in self.vocab], np.bool_)
-        entries = [e[n_prefix:] if c else e for e, c in zip(encoded, continuing, strict=True)]
+        entries = [token.encode() for token in self.vocab]
         ids = np.fromiter(self.vocab.values(), np.int32, len(entries))
-        roots = np.where(continuing, kernels.CONTINUING, kernels.INITIAL).astype(np.int64)
-        trie = build_trie(entries, ids, roots, n_roots=2)
+        if prefix:
+            continuing = np.array([token.startswith(prefix) for token in self.vocab], np.bool_)
+            entries = [e[n_prefix:] if c else e for e, c in zip(entries, continuing, strict=True)]
+            roots = np.where(continuing, kernels.CONTINUING, kernels.INITIAL).astype(np.int64)
+            trie = build_trie(entries, ids, roots, 2, (kernels.INITIAL, prefix.encode(), kernels.CONTINUING))
+            # It begins words, as no entry continues one with nothing.
+            trie.node_ids[kernels.CONTINUING] = self.vocab.get(prefix, -1)
+        else:
+            roots = np.repeat(np.array([kernels.INITIAL, kernels.CONTINUING]), len(entries))
+            trie = build_trie(entries * 2, np.tile(ids, 2), roots, 2)
         byte_ids = np.array([self.vocab.get(f"<0x{b:02X}>", -1) for b in range(256)], np.int32)
         return WordPieceTables(
             trie=trie,

@@ -1,0 +1,69 @@
+# SPDX-License-Identifier: Apache-2.0
+"""WordPiece against HF tokenizers', on vocabularies and words in which the prefix stands for itself too."""
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+hf = pytest.importorskip("tokenizers", reason="needs the test group: HF tokenizers")
+
+import pyarrow as pa  # noqa: E402
+
+from tokenizer import Tokenizer, reference  # noqa: E402
+from tokenizer.models import OOV_POLICIES, WordPiece  # noqa: E402
+
+pytestmark = pytest.mark.parity
+
+PREFIXES = ("##", "#", "ab", "é", "")
+_TEXTS = st.text("#abé", max_size=8)
+
+
+@st.composite
+def _vocabs(draw: st.DrawFn) -> tuple[list[str], str]:
+    """Entries with a prefix and without, the prefix itself among them, and what is longer or shorter."""
+    prefix = draw(st.sampled_from(PREFIXES))
+    parts = draw(st.lists(_TEXTS, max_size=12))
+    marked = draw(st.lists(_TEXTS, max_size=12))
+    tokens = [*parts, *(prefix + part for part in marked)]
+    return ["[UNK]", *dict.fromkeys(token for token in tokens if token)], prefix
+
+
+def tokenizer_of(vocab: list[str], prefix: str, max_chars: int = 100, oov: str = "word") -> Tokenizer:
+    from tokenizer.pre_tokenizers import WhitespaceSplit
+
+    ids = {token: i for i, token in enumerate(vocab)}
+    model = WordPiece(ids, continuing_subword_prefix=prefix, max_input_chars_per_word=max_chars, oov_policy=oov)
+    return Tokenizer(model=model, pre_tokenizer=WhitespaceSplit())
+
+
+@given(_vocabs(), st.lists(_TEXTS, max_size=6), st.integers(1, 8))
+@example((["[UNK]", "#", "###"], "##"), ["#####", "###"], 8)
+@example((["[UNK]", "##"], "##"), ["##", "####"], 8)
+@example((["[UNK]", "a", "b"], ""), ["ab"], 8)
+def test_ids_and_offsets_equal_hf(vocab: tuple[list[str], str], words: list[str], max_chars: int) -> None:
+    tokens, prefix = vocab
+    ours = tokenizer_of(tokens, prefix, max_chars)
+    model = hf.models.WordPiece(
+        {token: i for i, token in enumerate(tokens)}, unk_token="[UNK]", max_input_chars_per_word=max_chars,
+        continuing_subword_prefix=prefix,
+    )  # fmt: skip
+    theirs = hf.Tokenizer(model)
+    theirs.pre_tokenizer = hf.pre_tokenizers.WhitespaceSplit()
+    text = " ".join(words)
+    expected = theirs.encode(text)
+    assert ours.encode_arrow(pa.array([text]))[0].as_py() == expected.ids
+    found = ours.encode(text)
+    assert (found.ids, found.offsets) == (expected.ids, expected.offsets)
+
+
+@given(_vocabs(), st.lists(_TEXTS, max_size=6), st.sampled_from([*OOV_POLICIES]))
+def test_ids_equal_the_reference_under_every_policy(vocab: tuple[list[str], str], words: list[str], oov: str) -> None:
+    tokens, prefix = vocab
+    ours = tokenizer_of([*tokens, *(f"<0x{b:02X}>" for b in range(256))], prefix, oov=oov)
+    assert isinstance(ours.model, WordPiece)
+    expected = [
+        ours.model.vocab[token]
+        for word in " ".join(words).split()
+        for token, _ in reference.wordpiece(word, ours.model)
+    ]
+    assert ours.encode_arrow(pa.array([" ".join(words)]))[0].as_py() == expected
