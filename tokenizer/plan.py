@@ -169,7 +169,10 @@ class EncodePlan:
                 word += 1
                 continue
             if self._normalizer is not None and (self._looks_at_normalized or not self._engine_normalizes):
+                begin = segment.starts[0] if segment.text else 0
                 segment = self._normalizer.normalize_aligned(segment)
+                # As `NormalizingStage` has it: what was behind characters that were removed begins later.
+                starts_text = starts_text and (not segment.text or segment.starts[0] == begin)
             first = True
             for part, part_id in self._segments(segment, self._normalized):
                 if part_id >= 0:

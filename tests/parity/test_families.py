@@ -27,6 +27,7 @@ DIFFERENCES = {
     "tokens of unknown pieces": "the unknown token; HF's Unigram gives the text of the piece",
     "tokens of added tokens": "the token; HF gives the text that matched, normalized and with its white space",
     "a start that normalizes to white space": "Metaspace's `first` sees what is left; HF asks where it came from",
+    "several parts of a first character": "in columns `first` of Metaspace is the first of them; HF takes all for it",
 }
 ATTRIBUTES = (
     "ids", "tokens", "type_ids", "attention_mask", "special_tokens_mask", "offsets", "word_ids", "sequence_ids",
@@ -145,6 +146,13 @@ def test_the_differences_are_these() -> None:
     ours = Tokenizer.from_str(theirs.to_str())
     if ours.encode_arrow(pa.array(["\u00b4"])).to_pylist() != [theirs.encode("\u00b4", add_special_tokens=False).ids]:
         seen.add("a start that normalizes to white space")
+    theirs.normalizer = normalizers.NFKC()
+    theirs.pre_tokenizer = pre_tokenizers.Sequence(
+        [pre_tokenizers.Digits(individual_digits=True), pre_tokenizers.Metaspace(prepend_scheme="first")]
+    )
+    ours = Tokenizer.from_str(theirs.to_str())
+    if ours.encode_arrow(pa.array(["½"])).to_pylist() != [theirs.encode("½", add_special_tokens=False).ids]:
+        seen.add("several parts of a first character")
     assert seen == set(DIFFERENCES)
 
 
@@ -183,3 +191,14 @@ _BYTE_OF = {
     for b in range(256)) if char
 }  # fmt: skip
 _BYTE_OF |= {chr(256 + i): b for i, b in enumerate(b for b in range(256) if b not in _BYTE_OF.values())}
+
+
+@pytest.mark.parametrize("text", [" a b", "a b", "  ", ""])
+def test_a_start_that_is_stripped_is_none_in_columns_and_texts(text: str) -> None:
+    theirs = hf.Tokenizer.from_str(families.family("metaspace first"))
+    theirs.normalizer = normalizers.Strip()
+    expected = theirs.encode(text, add_special_tokens=False)
+    ours = Tokenizer.from_str(theirs.to_str())
+    found = ours.encode(text, add_special_tokens=False)
+    assert (found.ids, found.offsets) == (expected.ids, expected.offsets)
+    assert ours.encode_arrow(pa.array([text])).to_pylist() == [expected.ids]

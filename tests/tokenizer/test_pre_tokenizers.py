@@ -209,6 +209,14 @@ def test_metaspace_first_means_the_first_of_the_document() -> None:
     assert split(Sequence((WhitespaceSplit(), first)), "a b", " a") == [["▁a", "b"], ["a"]]
 
 
+def test_metaspace_behind_byte_level_is_refused_at_once() -> None:
+    for metaspace in (Metaspace(), Metaspace(prepend_scheme="first", split=False)):
+        with pytest.raises(ValueError, match=r"Metaspace.* cannot come after ByteLevel: .* put it before"):
+            Sequence((Sequence((ByteLevel(),)), metaspace))
+    never = Sequence((ByteLevel(False), Metaspace(prepend_scheme="never", split=False)))
+    assert split(never, "a b") == [["a", " b"]]
+
+
 def test_byte_level_keeps_the_bytes_and_the_offsets_of_the_text() -> None:
     assert split(ByteLevel(), "é  b", "", " b") == [[" é", " ", " b"], [], [" b"]]
     parts = ByteLevel().split_aligned(AlignedText.original("é b", first=5), True)

@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 from tokenizer import Tokenizer
 from tokenizer.added_tokens import AddedToken
 from tokenizer.models.bpe import BPE, BYTE_ALPHABET
-from tokenizer.pre_tokenizers import ByteLevel
+from tokenizer.pre_tokenizers import ByteLevel, Sequence, Split
+from tokenizer.pre_tokenizers.scanner_patterns import PATTERNS
 from tokenizer.sampling import Sampling
 
 
@@ -44,3 +45,16 @@ def test_a_byte_may_become_many_ids(steps: ByteLevel | None, n: int) -> None:
     assert tok.encode("é" * n).ids == expected
     sampled = tok.encode_arrow(pa.array(["é" * n]), sampling=Sampling(dropout=1.0))
     assert sampled.to_pylist() == [expected]
+
+
+@pytest.mark.parametrize("pattern", [*dict.fromkeys(PATTERNS), r"\p{L}+|\d|\s+"])
+def test_a_suffix_marks_the_last_part_of_a_word_behind_any_pattern(pattern: str) -> None:
+    """Words are cut where nothing reaches across, and only their last part ends with the suffix."""
+    suffix = "</w>"
+    vocab = {token: i for i, token in enumerate([*BYTE_ALPHABET, *(b + suffix for b in BYTE_ALPHABET)])}
+    model = BPE(vocab, [], end_of_word_suffix=suffix, byte_level=True)
+    steps = Sequence((Split(pattern, "isolated", is_regex=True), ByteLevel(False, use_regex=False)))
+    tok = Tokenizer(model=model, pre_tokenizer=steps)
+    texts = ["感皇恩 ab 中a文", "añb ééé", "中"]
+    assert tok.encode_arrow(pa.array(texts)).to_pylist() == [tok.encode(text).ids for text in texts]
+    assert tok.encode("中").tokens == ["ä", "¸", "Ń</w>"]

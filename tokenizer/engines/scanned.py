@@ -54,6 +54,8 @@ class ScannedEngine(StagedEngine):
     @staticmethod
     def has_kernel(scanner: Scanner, runner: ModelRunner) -> bool:
         """Whether there is a kernel for a scanner and a model."""
+        if runner.kernels is words_bpe and runner.tables.suffix.size and scanner.name not in scanned_bpe.OF_SUFFIXES:
+            return False
         return runner.kernels in _MODELS and hasattr(_MODELS[runner.kernels][0], scanner.name)
 
     def encode(

@@ -60,6 +60,10 @@ def _encode_inner(data, i, stop, n_readable, models, model_scratch, work, tallyi
     return _encode_parts(False, data, i, stop, n_readable, models, model_scratch, work, tallying, o)
 
 
+OF_SUFFIXES = ("clip", "clip_openai", "nonspace", "unicode_words", "bert")
+"""Kernels for models whose suffix marks the last part of a word; the others do not know it."""
+
+
 @kernel_part
 def _encode_last(data, i, stop, n_readable, models, model_scratch, work, tallying, o):
     has_suffix = models[1].suffix.size > models[0].suffix.size

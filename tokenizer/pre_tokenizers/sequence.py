@@ -7,7 +7,7 @@ import functools
 from tokenizer.aligned import AlignedText
 from tokenizer.kernels import scanners_split
 from tokenizer.kernels.automata import next_automata
-from tokenizer.pre_tokenizers.byte_level import ByteLevel
+from tokenizer.pre_tokenizers.byte_level import ByteLevel, Metaspace
 from tokenizer.pre_tokenizers.characters import BertPreTokenizer, Digits, Punctuation, Whitespace, WhitespaceSplit
 from tokenizer.pre_tokenizers.pattern_automata import build
 from tokenizer.pre_tokenizers.pattern_syntax import NotRegularError
@@ -31,6 +31,12 @@ class Sequence(PreTokenizer):
         for part in self.pretokenizers:
             if not isinstance(part, PreTokenizer):
                 raise ValueError(f"pretokenizers must be pre-tokenizers, got {part!r}")
+        for step in _flat(self)[self._last_byte_level + 1 :]:
+            if isinstance(step, Metaspace) and (step.split or step.prepend_scheme != "never"):
+                raise ValueError(
+                    f"{step!r} cannot come after ByteLevel: what that spells has no spaces, and what is put in "
+                    "front of it is no byte; put it before, or leave it out"
+                )
 
     @property
     def is_fast(self) -> bool:
