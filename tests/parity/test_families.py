@@ -26,6 +26,8 @@ pytestmark = pytest.mark.parity
 DIFFERENCES = {
     "tokens of unknown pieces": "the unknown token; HF's Unigram gives the text of the piece",
     "tokens of added tokens": "the token; HF gives the text that matched, normalized and with its white space",
+    "offsets of added tokens in white space": "(0, 0) where another token took it; HF gives it again",
+    "added tokens that normalize to nothing": "never found; HF cuts the text at every character",
     "a start that normalizes to white space": "Metaspace's `first` sees what is left; HF asks where it came from",
     "several parts of a first character": "in columns `first` of Metaspace is the first of them; HF takes all for it",
 }
@@ -138,6 +140,17 @@ def test_the_differences_are_these() -> None:
     assert ours.encode("a <x>").ids == theirs.encode("a <x>").ids
     if ours.encode("a <x>").tokens != theirs.encode("a <x>").tokens:
         seen.add("tokens of added tokens")
+    theirs = hf.Tokenizer.from_str(families.family("gpt2"))
+    theirs.add_tokens([hf.AddedToken(" ", rstrip=True, normalized=False)])
+    ours = Tokenizer.from_str(theirs.to_str())
+    assert ours.encode("a  b").ids == theirs.encode("a  b").ids
+    if ours.encode("a  b").offsets != theirs.encode("a  b").offsets:
+        seen.add("offsets of added tokens in white space")
+    theirs = hf.Tokenizer.from_str(families.family("gpt2"))
+    theirs.normalizer = normalizers.Replace("x", "")
+    theirs.add_tokens([hf.AddedToken("x", normalized=True)])
+    if Tokenizer.from_str(theirs.to_str()).encode("the").ids != theirs.encode("the").ids:
+        seen.add("added tokens that normalize to nothing")
     theirs = hf.Tokenizer.from_str(families.family("metaspace first"))
     theirs.normalizer = normalizers.NFKC()
     theirs.pre_tokenizer = pre_tokenizers.Sequence(
@@ -202,3 +215,20 @@ def test_a_start_that_is_stripped_is_none_in_columns_and_texts(text: str) -> Non
     found = ours.encode(text, add_special_tokens=False)
     assert (found.ids, found.offsets) == (expected.ids, expected.offsets)
     assert ours.encode_arrow(pa.array([text])).to_pylist() == [expected.ids]
+
+
+@pytest.mark.parametrize("strips", list(itertools.product([False, True], repeat=4)))
+def test_added_tokens_of_white_space_that_strip_white_space(strips: tuple[bool, ...]) -> None:
+    theirs = hf.Tokenizer.from_str(families.family("gpt2"))
+    theirs.add_tokens(
+        [
+            hf.AddedToken(content, lstrip=strips[i], rstrip=strips[i + 1], normalized=False)
+            for i, content in ((0, " "), (2, "<x>"))
+        ]
+    )
+    ours = Tokenizer.from_str(theirs.to_str())
+    panics = strips[:2] == (True, False) and strips[3]  # where HF subtracts below zero
+    texts = ["a   b", " <x>a ", *([] if panics else ["<x>  b", "  <x> <x>"])]
+    expected = [e.ids for e in theirs.encode_batch(texts, add_special_tokens=False)]
+    assert [ours.encode(text, add_special_tokens=False).ids for text in texts] == expected
+    assert ours.encode_arrow(pa.array(texts)).to_pylist() == expected

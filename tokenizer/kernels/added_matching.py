@@ -98,8 +98,8 @@ def find_added(
             kind = kinds[best]
             if kind & IS_SINGLE_WORD and not _stands_alone(values, first, end, start, stop, word_characters):
                 continue
-            hits[best] += 1
             if kind & IS_TEXT:
+                hits[best] += 1
                 continue
             if kind & STRIPS_LEFT:
                 while start > taken:
@@ -113,8 +113,16 @@ def find_added(
                         stop += 1
                     else:
                         _, stop = decode_utf8(values, stop)
+            start = max(start, taken)
+            if stop <= start:
+                # In the white space that the token before it took. As in HF it is there still, but with nothing of the
+                # text, and not if it looks for white space on its left, which has none left.
+                if kind & STRIPS_LEFT:
+                    continue
+                stop = start
+            hits[best] += 1
             if n < starts.size:
-                starts[n] = max(start, taken)
+                starts[n] = start
                 stops[n] = stop
                 tokens[n] = best
                 rows[n] = row
