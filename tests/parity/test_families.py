@@ -177,7 +177,7 @@ def test_word_counts_are_those_of_hf(pair: tuple[Tokenizer, "hf.Tokenizer"]) -> 
 @pytest.mark.parametrize("corpus", ["en", "zh", "multi", "code"])
 def test_word_counts_on_real_text(corpus: str, shared_data: Path) -> None:
     with gzip.open(shared_data / "corpus" / f"{corpus}.jsonl.gz", "rt", encoding="utf-8") as lines:
-        texts = [json.loads(line)["text"] for line in itertools.islice(lines, 200)]
+        texts = [json.loads(line)["text"][:100_000] for line in itertools.islice(lines, 200)]
     for name in ("gpt2", "roberta", "llama3", "o200k", "t5", "word level", "wordpiece"):
         text = families.family(name)
         assert_same_word_counts(Tokenizer.from_str(text), hf.Tokenizer.from_str(text), texts)
