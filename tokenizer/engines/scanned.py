@@ -49,13 +49,15 @@ class ScannedEngine(StagedEngine):
         self._scanner = scanner
         kernels, self._model_name = _MODELS[runner.kernels]
         self._kernel = getattr(kernels, scanner.name)
-        self._inner = (without_suffix(runner.tables),) if kernels is scanned_bpe else ()
+        self._inner: tuple[Any, ...] = ()
+        if kernels is scanned_bpe:
+            # Words are not cut where the inner model has a suffix.
+            knows_suffix = scanner.name in scanned_bpe.OF_SUFFIXES
+            self._inner = (without_suffix(runner.tables) if knows_suffix else runner.tables,)
 
     @staticmethod
     def has_kernel(scanner: Scanner, runner: ModelRunner) -> bool:
         """Whether there is a kernel for a scanner and a model."""
-        if runner.kernels is words_bpe and runner.tables.suffix.size and scanner.name not in scanned_bpe.OF_SUFFIXES:
-            return False
         return runner.kernels in _MODELS and hasattr(_MODELS[runner.kernels][0], scanner.name)
 
     def encode(

@@ -2,7 +2,8 @@
 """BPE fused with each scanner: one kernel per pattern that byte-level models ship, from raw bytes to ids.
 
 Every kernel is `encode_joined`, or `encode_apart` where there is something between words, for its scanner; its name is
-the scanner's. `inner` is the model without its suffix, for parts that are not the last of their word.
+the scanner's. `inner` is the model without its suffix, for parts that are not the last of their word; in kernels that
+are not among `OF_SUFFIXES` it is the model itself.
 """
 
 import numpy as np
