@@ -32,8 +32,8 @@ def load(texts: list[corpora.Corpus]) -> Iterator[tuple[str, Tokenizer]]:
     """The BERT vocabularies of the larger data folder where it is there, else one trained on the corpora."""
     shared = corpora.shared_folder()
     if shared is not None:
-        for name, lowercase in BERT_VOCABULARIES.items():
-            yield name, Tokenizer.from_file(str(shared / "vocab" / f"{name}.txt"), lowercase=lowercase, oov="word")
+        for name in BERT_VOCABULARIES:
+            yield name, _bert(shared / "vocab", name)
         return
     counter = Tokenizer.untrained_bert().new_word_counter()
     for corpus in texts:
@@ -53,6 +53,10 @@ def subjects(texts: list[corpora.Corpus]) -> dict[str, Callable[[], Subject]]:
         made["clip"] = lambda: _json_subject("CLIP", Tokenizer.from_file(vocab / _CLIP).to_str())
         for short, (name, steps) in _BEHIND.items():
             made[short] = lambda name=name, steps=steps: _json_subject(name, _behind(load_gpt2(vocab), steps))
+        for short, (name, behind, changed) in _BERT_BEHIND.items():
+            made[short] = lambda name=name, behind=behind, changed=changed: _json_subject(
+                f"{name} behind {behind}", json.dumps(json.loads(_bert(vocab, name).to_str()) | changed)
+            )
     for name, tok in load(texts):
         made[name] = lambda name=name, tok=tok: Subject(name, tok, encoders.for_tokenizer_json(tok.to_str()))
     return made
@@ -61,6 +65,10 @@ def subjects(texts: list[corpora.Corpus]) -> dict[str, Callable[[], Subject]]:
 def load_gpt2(vocab: Path) -> Tokenizer:
     """GPT-2, of the files of the larger data folder."""
     return Tokenizer(**bpe_files.load_vocab_and_merges(vocab / "gpt2-vocab.json", vocab / "gpt2-merges.txt"))
+
+
+def _bert(vocab: Path, name: str) -> Tokenizer:
+    return Tokenizer.from_file(vocab / f"{name}.txt", lowercase=BERT_VOCABULARIES[name], oov="word")
 
 
 def _gpt2_subject(vocab: Path) -> Subject:
@@ -91,7 +99,18 @@ def _sentencepiece_subjects(vocab: Path, texts: list[corpora.Corpus]) -> dict[st
 
         made[short] = lambda name=name, path=path: of_model(name, path())
         made[f"{short}-json"] = lambda name=name, path=path: of_json(name, path())
+        if short == "t5":
+            made["albert"] = lambda path=path: _json_subject("like ALBERT, Unigram", _as_albert(path()))
     return made
+
+
+def _as_albert(path: Path) -> str:
+    """Returns the `tokenizer.json` of a model like T5's behind ALBERT's normalizers."""
+    fields = json.loads(sentencepiece_models.as_transformers_writes(path))
+    steps = fields["normalizer"]["normalizers"]
+    charsmap = next(step for step in steps if step["type"] == "Precompiled")
+    one_space = {"type": "Replace", "pattern": {"Regex": " {2,}"}, "content": " "}
+    return json.dumps(fields | {"normalizer": {"type": "Sequence", "normalizers": [*_ALBERT, charsmap, one_space]}})
 
 
 def _json_subject(name: str, text: str, *, other_rules: bool = False) -> Subject:
@@ -130,4 +149,24 @@ _BEHIND: dict[str, tuple[str, list[dict[str, Any]]]] = {
         ],
     ),
 }  # fmt: skip
-"""What models have in front whose patterns have no scanner."""
+"""What models have in front that are not here themselves; Falcon's and DeepSeek Coder's patterns have no scanner."""
+_ALBERT = [
+    {"type": "Replace", "pattern": {"String": "``"}, "content": '"'},
+    {"type": "Replace", "pattern": {"String": "''"}, "content": '"'},
+    {"type": "NFKD"}, {"type": "StripAccents"}, {"type": "Lowercase"},
+]  # fmt: skip
+"""What ALBERT's `tokenizer.json` has before the character map."""
+_BERT_BEHIND: dict[str, tuple[str, str, dict[str, Any]]] = {
+    "bert-whitespace": ("bert-base-cased", "Whitespace", {"normalizer": None, "pre_tokenizer": {"type": "Whitespace"}}),
+    "bert-digits": (
+        "bert-base-uncased",
+        "its own parts and Digits",
+        {
+            "pre_tokenizer": {
+                "type": "Sequence",
+                "pretokenizers": [{"type": "BertPreTokenizer"}, {"type": "Digits", "individual_digits": True}],
+            }
+        },
+    ),
+}
+"""BERT's vocabularies as others might use them: which, behind what, and what the file says instead."""

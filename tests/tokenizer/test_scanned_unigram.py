@@ -122,6 +122,19 @@ def test_ids_and_counts_are_those_of_the_steps(name: str, model: Unigram, texts:
         assert tok.encode_arrow(column).to_pylist() == expected[0]
 
 
+@pytest.mark.parametrize("longest_cut", [1, 7, 30])
+@settings(deadline=None)
+@given(model=models(), texts=texts)
+def test_words_too_long_to_be_cut_are_encoded_whole(longest_cut: int, model: Unigram, texts: list[str]) -> None:
+    """As long as a word is short enough, its parts may come from the cache; then, and from the beginning, it is one."""
+    tok = Tokenizer(model=model, normalizer=T5, pre_tokenizer=ALWAYS)
+    engine: Any = tok._plan._engine
+    column = pa.array([*texts, "".join(texts), "the end " * 20], pa.large_string())
+    expected = tok.encode_arrow(column).to_pylist()
+    engine._tables = engine._tables._replace(longest_cut=longest_cut)
+    assert tok.encode_arrow(column).to_pylist() == expected
+
+
 def test_a_map_to_long_texts_is_left_to_the_steps() -> None:
     # A small file may have every character become megabytes.
     long = charsmaps.build({b"a": "x" * 100_000, b"b": "y"})
