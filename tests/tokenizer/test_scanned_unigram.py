@@ -13,7 +13,7 @@ from tokenizer import Tokenizer
 from tokenizer.added_tokens import AddedToken
 from tokenizer.counting import Tally
 from tokenizer.models import Unigram
-from tokenizer.normalizers import NFKD, Lowercase, Precompiled, Replace, Sequence, StripAccents
+from tokenizer.normalizers import NFD, NFKD, Lowercase, Nmt, Precompiled, Replace, Sequence, StripAccents
 from tokenizer.normalizers import Strip as Strips
 from tokenizer.pre_tokenizers import Metaspace, WhitespaceSplit
 from tokenizer.pre_tokenizers import Sequence as PreTokenizers
@@ -38,6 +38,12 @@ PARTS = {
     "XLM-R": (Precompiled(MAP), AT_WHITE_SPACE),
     "not stripped": (Sequence((Precompiled(MAP), ONE_SPACE)), ALWAYS),
     "ALBERT": (Sequence((NFKD(), StripAccents(), Lowercase(), Precompiled(MAP), ONE_SPACE)), ALWAYS),
+    "XLNet": (Sequence((Replace("``", '"'), NFKD(), StripAccents(), Precompiled(MAP), ONE_SPACE)), ALWAYS),
+    "folds, no map": (Sequence((NFD(), StripAccents(), Replace("é", "e"), Lowercase(), ONE_SPACE)), ALWAYS),
+    "marks go": (Sequence((NFKD(), Lowercase(), StripAccents(), Precompiled(MAP))), AT_WHITE_SPACE),
+    "clean-up": (Sequence((Nmt(), Replace("x", " a▁"), Precompiled(MAP), END, ONE_SPACE)), ALWAYS),
+    "a blank becomes": (Sequence((Replace(" ", "a"), Precompiled(MAP), ONE_SPACE)), ALWAYS),
+    "long": (Sequence((Replace("é", "a" * 300), Replace("豈", "文" * 9), Precompiled(MAP), ONE_SPACE)), ALWAYS),
     "no map": (ONE_SPACE, ALWAYS),
     "nothing": (None, AT_WHITE_SPACE),
     "another map": (Sequence((Precompiled(charsmaps.small()), END, ONE_SPACE)), AT_WHITE_SPACE),
@@ -65,6 +71,7 @@ WORDS = (
         "☂",
     ),
     *("é", "e\u0301", "\u0301", "\u200b", "\x07", "\0", "\u0600", "豈", "Ａ", "fi", "ﬁ", "😀", "鿿", "ก", "\xa0", "Ⅷ"),
+    *("İ", "ſ", "\u0903", "ﾞ", "㍿", "´", "``", "`", "\x01", "\u0345", "Σ", "가\u11a8", "\u0301a", "\U0001d15e"),
     *("\u2028", "\x1f", "*", "*" * 9, "文" * 9, "<unk>", "x" * 17, "\u1100", "각", "\u200d", "中,", "文:a"),
 )
 texts = st.lists(st.lists(st.sampled_from(WORDS), max_size=24).map("".join), min_size=1, max_size=6)

@@ -9,6 +9,7 @@ import numpy.typing as npt
 from tokenizer.aligned import AlignedText
 from tokenizer.counting import Tally
 from tokenizer.engines.base import AlignedToken, WordCachePool
+from tokenizer.engines.character_folds import NONE, character_folds, split_steps
 from tokenizer.engines.models import ModelRunner
 from tokenizer.engines.scanned_unigram_tables import ExactUnigram, WordTables, WordWork, exact_unigram, word_tables
 from tokenizer.engines.sentencepiece_tables import new_scored_scratch
@@ -48,7 +49,8 @@ class ScannedUnigramEngine(StagedEngine):
     ) -> "ScannedUnigramEngine | None":
         """Returns the engine for parts of a tokenizer, None where the kernel does not do what they do.
 
-        Runs of spaces must count as one. What comes before the character map may be anything, and is a step of its own.
+        Runs of spaces must count as one. What comes before the character map may be anything; what does not look at
+        characters one by one is a step of its own.
         """
         steps = list(normalizer.normalizers) if isinstance(normalizer, Sequence) else [normalizer]
         steps = [step for step in steps if step is not None]
@@ -58,14 +60,19 @@ class ScannedUnigramEngine(StagedEngine):
         strips = bool(steps) and steps[-1] in _STRIPS
         steps = steps[:-1] if strips else steps
         charsmap = steps[-1].precompiled_charsmap if steps and isinstance(steps[-1], Precompiled) else None
-        before = steps if charsmap is None else steps[:-1]
+        before, folded = split_steps(steps if charsmap is None else steps[:-1])
         if not splits and not (one_space and pre_tokenizer == _METASPACE):
             return None
         lowered = exact_unigram(model)
         if lowered is None:
             return None
-        tables = word_tables(model, charsmap, splits_at_white_space=splits, ends_in_space=not splits and not strips)
-        return None if tables is None else cls((normalizer, pre_tokenizer), before, tables, lowered, runner, pool)
+        for whole, folds in ((before, character_folds(folded)), (before + folded, NONE)):
+            if folds is not None:
+                ends_in_space = not splits and not strips
+                tables = word_tables(model, folds, charsmap, splits_at_white_space=splits, ends_in_space=ends_in_space)
+                if tables is not None:
+                    return cls((normalizer, pre_tokenizer), whole, tables, lowered, runner, pool)
+        return None
 
     def encode(
         self, rows: Ragged, added: npt.NDArray[np.int32], is_first: npt.NDArray[np.bool_], tally: Tally | None
@@ -98,6 +105,7 @@ class ScannedUnigramEngine(StagedEngine):
                 tally=caches.new_counter(1, 0) if tally is None else tally.counter,
                 position=np.zeros(5, np.int64),
                 text=np.empty(n_bytes, np.uint8),
+                folded=np.empty(n_bytes, np.uint8),
                 span=np.empty(2, np.int64),
                 text_span=np.empty(2, np.int64),
                 part=np.empty(longest + _PADDING, np.uint8),

@@ -7,6 +7,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tokenizer import unicode_tables
+from tokenizer.engines.character_folds import NONE, CharacterFolds
 from tokenizer.engines.sentencepiece_tables import MAX_STATES
 from tokenizer.kernels import precompiled, unigram_automaton
 from tokenizer.kernels import scanned_unigram_words as kernels
@@ -32,6 +33,11 @@ class WordTables(NamedTuple):
     """uint8[0x110000]: SPACE for what stands between words, IRREGULAR, JOINS, FOLLOWED."""
     images: npt.NDArray[np.int32]
     """int32[0x110000]: the one character that a character becomes whatever its neighbours, 0 where there is none."""
+    has_folds: bool
+    folds: CharacterFolds
+    """What becomes of characters before the map."""
+    folded_classes: npt.NDArray[np.uint8]
+    """uint8[0x110000]: what `classes` would be without folds."""
     has_map: bool
     charsmap: normalizer_tables.CharsMap
     separators: npt.NDArray[np.uint64]
@@ -68,6 +74,8 @@ class WordWork(NamedTuple):
     """
     text: npt.NDArray[np.uint8]
     """uint8: a word as it is normalized. Longer ones make a row irregular."""
+    folded: npt.NDArray[np.uint8]
+    """uint8, as long: a word before the map."""
     span: npt.NDArray[np.int64]
     text_span: npt.NDArray[np.int64]
     """int64[2]."""
@@ -99,12 +107,18 @@ def exact_unigram(model: Unigram) -> ExactUnigram | None:
 
 
 def word_tables(
-    model: Unigram, precompiled_charsmap: bytes | None, *, splits_at_white_space: bool, ends_in_space: bool
+    model: Unigram,
+    folds: CharacterFolds,
+    precompiled_charsmap: bytes | None,
+    *,
+    splits_at_white_space: bool,
+    ends_in_space: bool,
 ) -> WordTables | None:
-    """Returns the tables of words; None for a map that the kernel is not made for.
+    """Returns the tables of words; None for folds or a map that the kernel is not made for.
 
     Args:
       model: a Unigram model.
+      folds: what becomes of characters first.
       precompiled_charsmap: the map of `Precompiled`, None where there is none.
       splits_at_white_space: whether all white space stands between words, and not only blanks.
       ends_in_space: see WordTables.
@@ -123,6 +137,10 @@ def word_tables(
     classes[irregular] = kernels.IRREGULAR
     classes[others & joins] = kernels.JOINS
     images[~others | (graphemes != precompiled.ANY)] = 0
+    folded_classes = classes
+    if folds is not NONE:
+        classes, folded_images = classes.copy(), images.copy()
+        growth = max(growth, kernels.describe_folds(folds, charsmap, folded_classes, folded_images, classes, images))
     is_space = classes & SPACE != 0
     if (
         not is_space[0x20]
@@ -131,7 +149,7 @@ def word_tables(
         or is_space[IDEOGRAPHS].any()
     ):
         return None
-    if mapped[0x20] or growth > _MAX_GROWTH:
+    if mapped[0x20] or folds.places[0x20] or growth > _MAX_GROWTH:
         return None
     points, offsets = model.matching.tokens.characters
     begins = np.zeros(points.size, np.bool_)
@@ -140,11 +158,14 @@ def word_tables(
     together, apart = np.zeros(128 * 128, np.bool_), np.zeros(128 * 128, np.bool_)
     kernels.find_neighbours(points, begins, together, neighbours, followed)
     kernels.set_apart(images, together, neighbours, apart)
-    classes[followed[images] & (images > 0)] |= kernels.FOLLOWED
+    classes = classes | np.where(followed[images] & (images > 0), np.uint8(kernels.FOLLOWED), np.uint8(0))
     largest = max(float(np.abs(model.scores).max()), abs(model.tables.unk_score), 1.0)
     return WordTables(
         classes=read_only(classes),
         images=read_only(images),
+        has_folds=folds is not NONE,
+        folds=folds,
+        folded_classes=read_only(folded_classes),
         has_map=precompiled_charsmap is not None,
         charsmap=charsmap,
         separators=read_only(np.where(is_space[[0x09, 0x0A]], _ALL, np.uint64(0))),

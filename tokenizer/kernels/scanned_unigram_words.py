@@ -3,10 +3,11 @@
 
 import numpy as np
 
+from tokenizer.kernels.character_maps import fold
 from tokenizer.kernels.compiling import kernel, kernel_part
 from tokenizer.kernels.precompiled import normalize
 from tokenizer.kernels.scanners_parts import SPACE, is_ideograph
-from tokenizer.kernels.utf8 import next_character, write_utf8
+from tokenizer.kernels.utf8 import copy_bytes, next_character, write_utf8
 
 IRREGULAR, JOINS, FOLLOWED = 1, 2, 8
 """Beside SPACE, what `classes` say of characters: rows with one are irregular; it is in a grapheme with the character
@@ -77,22 +78,40 @@ def normalized(data, at, w, is_first, tables, work):
         i = after
     if is_simple:
         return n
-    n = begin
+    limit = np.int64(w * tables.growth)
+    if not tables.has_folds:
+        return _mapped(data, at, w, begin, limit, tables, work)
+    n = fold(data, at, w, tables.folds, work.folded)
+    if n > 0 and begin > 0:
+        first, _ = next_character(work.folded, 0)
+        if tables.folded_classes[first] & JOINS:
+            return np.int64(-1)
+    return _mapped(work.folded, np.int64(0), n, begin, limit, tables, work)
+
+
+@kernel_part
+def _mapped(data, at, w, begin, limit, tables, work):
+    """Writes what the map makes of `data[at:at + w]` to `work.text[begin:]`.
+
+    Returns:
+      The end of it, or -1 where that is at `begin`, more than `limit` bytes away, or has white space or a "▁".
+    """
+    text = work.text
     if not tables.has_map:
-        for q in range(w):
-            text[n + q] = data[at + q]
-        return n + w
+        if w == 0 or w > limit:
+            return np.int64(-1)
+        return copy_bytes(data, at, at + w, text, begin)
     span = work.span
     span[0], span[1] = at, at + w
     _, n_bytes = normalize(data, span, tables.charsmap, False, text, work.text_span)
-    if n_bytes == 0 or n_bytes > w * tables.growth:
+    if n_bytes == 0 or n_bytes > limit:
         return np.int64(-1)
-    normalize(data, span, tables.charsmap, True, text[n:], work.text_span)
-    i = n
-    n += n_bytes
+    normalize(data, span, tables.charsmap, True, text[begin:], work.text_span)
+    i = begin
+    n = begin + n_bytes
     while i < n:
         code_point, i = next_character(text, i)
-        if classes[code_point] & (SPACE | IRREGULAR):
+        if tables.folded_classes[code_point] & (SPACE | IRREGULAR):
             return np.int64(-1)
     return n
 
@@ -138,6 +157,49 @@ def describe_texts(places, pool, white, splits, most_bytes, separates, irregular
         images[code_point] = last if n == 1 else 0
         n_bytes = 1 + np.int64(code_point >= 0x80) + np.int64(code_point >= 0x800) + np.int64(code_point >= 0x10000)
         growth = max(growth, (stop - start) / n_bytes)
+    return growth
+
+
+@kernel
+def describe_folds(folds, charsmap, folded_classes, folded_images, classes, images):
+    """Says what characters become by folds and then a map.
+
+    Args:
+      folds: engines.character_folds.CharacterFolds; charsmap: normalizers.tables.CharsMap.
+      folded_classes, folded_images: uint8 and int32[0x110000], the classes and images of what the map gets.
+      classes, images: the same of what the folds get, copies to begin with; set for the characters that change.
+
+    Returns:
+      By how much any one that changes grows at most, by folds alone or with the map.
+    """
+    growth = 1.0
+    for code_point in range(folds.places.size):
+        place = np.int64(folds.places[code_point])
+        if place == 0:
+            continue
+        i = place >> 8
+        stop = i + (place & 0xFF)
+        n_bytes, n, n_mapped = stop - i, 0, np.int64(0)
+        kinds, first_kind, image = np.uint8(0), np.uint8(0), np.int64(0)
+        while i < stop:
+            begin = i
+            folded, i = next_character(folds.texts, i)
+            first_kind = folded_classes[folded] if n == 0 else first_kind
+            kinds |= folded_classes[folded]
+            image = np.int64(folded_images[folded])
+            text = np.int64(charsmap.places[folded]) - 1
+            n_mapped += i - begin if text < 0 else 0
+            while 0 <= text < charsmap.pool.size and charsmap.pool[text] != 0:
+                n_mapped += 1
+                text += 1
+            n += 1
+        if n == 1:
+            classes[code_point], images[code_point] = kinds, image
+        else:
+            classes[code_point] = IRREGULAR if kinds & (SPACE | IRREGULAR) else first_kind
+            images[code_point] = 0
+        n_raw = 1 + np.int64(code_point >= 0x80) + np.int64(code_point >= 0x800) + np.int64(code_point >= 0x10000)
+        growth = max(growth, max(n_bytes, n_mapped) / n_raw)
     return growth
 
 

@@ -22,7 +22,9 @@ def replace(data, offsets, pattern, content, writing, out, out_offsets):
     n_pattern = pattern.size
     n_content = content.size - 8
     first = pattern[0]
+    after = min(np.int64(1), n_pattern - 1)
     firsts = np.uint64(first) * EACH_BYTE
+    seconds = np.uint64(pattern[after]) * EACH_BYTE
     found = 0
     o = 0
     if writing:
@@ -31,17 +33,22 @@ def replace(data, offsets, pattern, content, writing, out, out_offsets):
         i = offsets[row]
         end = offsets[row + 1]
         while i + n_pattern <= end:
-            if i + 8 <= end:
-                # The lowest set bit of `hits` is that of the first byte equal to the pattern's first.
+            if i + 9 <= end:
+                # `hits` has a bit for each byte that is the pattern's first, with its second behind it; bits too many
+                # are looked at below.
                 eight = load_u64(data, i)
-                other = eight ^ firsts
-                hits = (other - EACH_BYTE) & ~other & HIGH_BITS
+                other, other_after = eight ^ firsts, load_u64(data, i + after) ^ seconds
+                hits = (other - EACH_BYTE) & ~other & (other_after - EACH_BYTE) & ~other_after & HIGH_BITS
                 if writing:
                     store_u64(out, o, eight)
+                if hits == np.uint64(0):
+                    i += 8  # does not wait for what is loaded
+                    o += 8
+                    continue
                 skipped = trailing_zeros(hits) >> 3
                 i += skipped
                 o += skipped
-                if skipped == 8 or i + n_pattern > end:
+                if i + n_pattern > end:
                     continue
             elif data[i] != first:
                 if writing:
@@ -49,7 +56,7 @@ def replace(data, offsets, pattern, content, writing, out, out_offsets):
                 i += 1
                 o += 1
                 continue
-            q = 1
+            q = 0
             while q < n_pattern and data[i + q] == pattern[q]:
                 q += 1
             if q < n_pattern:

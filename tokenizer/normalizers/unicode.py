@@ -27,6 +27,13 @@ class _NormalForm(Normalizer):
     def _composes(self) -> bool:
         return isinstance(self, (NFC, NFKC))
 
+    def changed_characters(self) -> npt.NDArray[np.bool_]:
+        """Returns which characters decompose, or might, bool[0x110000]."""
+        form = tables.normal_form(self._is_compatible(), self._composes())
+        changed = form.decompositions != 0
+        changed[unicode_tables.HANGUL_FIRST : unicode_tables.HANGUL_LAST + 1] = True
+        return changed
+
     def normalize_rows(self, rows: Ragged) -> Ragged:
         """Normalizes a column of valid UTF-8; see `Normalizer`."""
         form = tables.normal_form(self._is_compatible(), self._composes())
@@ -111,6 +118,10 @@ class _CharacterMap(Normalizer):
     @abc.abstractmethod
     def _changes(self) -> dict[int, str]:
         """Returns what changes, and into what."""
+
+    def changed_characters(self) -> npt.NDArray[np.bool_]:
+        """Returns which characters go or become others, bool[0x110000]."""
+        return _character_map(type(self)).replacements != 0
 
     def normalize_rows(self, rows: Ragged) -> Ragged:
         """Normalizes a column of valid UTF-8; see `Normalizer`."""
