@@ -9,10 +9,8 @@ Source: RFC 8259.
 
 import numpy as np
 from llvmlite import ir
-from numba.core import types
-from numba.extending import intrinsic
 
-from tokenizer.kernels.compiling import kernel, kernel_part, trailing_zeros
+from tokenizer.kernels.compiling import intrinsic, kernel, kernel_part, trailing_zeros, types
 
 _BLOCK = 64
 _ZERO = np.uint64(0)

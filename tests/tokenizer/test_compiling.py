@@ -8,13 +8,14 @@ import pickle
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any, NamedTuple
 
 import numba
 import numpy as np
 import pytest
 
 import pipeline
-from tokenizer.kernels import compiling, references, word_table
+from tokenizer.kernels import compiling, machine_code, references, word_table
 
 KERNELS = Path(compiling.__file__).parent
 
@@ -63,14 +64,14 @@ def test_an_edit_renames_the_caches_of_the_files_that_use_it_and_of_no_others(tm
 
     def digests():
         compiling._imports.cache_clear()
-        compiling._sources_digest.cache_clear()
-        return {path.stem: compiling._sources_digest(path) for path in sorted(tmp_path.glob("*.py"))}
+        compiling.sources_digest.cache_clear()
+        return {path.stem: compiling.sources_digest(path) for path in sorted(tmp_path.glob("*.py"))}
 
     before = digests()
     (tmp_path / "utf8.py").write_text("X = 2\n")
     after = digests()
     compiling._imports.cache_clear()
-    compiling._sources_digest.cache_clear()
+    compiling.sources_digest.cache_clear()
     assert {name for name in before if before[name] != after[name]} == {"utf8", "scanner", "fused"}
 
 
@@ -81,15 +82,97 @@ def run(program, cache=None):
     ).stdout.split()
 
 
-def test_loading_a_compiled_kernel_imports_nothing_that_is_for_compiling(tmp_path):
+TRIE = (
+    "import sys; from tokenizer.kernels import byte_trie; import numpy as np; "
+    "trie = byte_trie.build_trie([b'ab'], np.zeros(1, np.int32), np.zeros(1, np.int64), 1); "
+    "print(trie.node_ids.size, 'numba' in sys.modules, 'numba.np.arraymath' in sys.modules)"
+)
+
+
+def test_loading_a_compiled_kernel_does_not_import_numba(tmp_path):
+    assert run(TRIE, tmp_path) == ["3", "True", "True"]
+    assert run(TRIE, tmp_path) == ["3", "False", "False"]
+
+
+def test_where_numba_is_told_how_to_compile_it_is_asked_and_imports_nothing_that_is_for_compiling(
+    tmp_path, monkeypatch
+):
     # Most of what numba imports to compile is its own numpy; the rest are other packages' extensions of numba.
-    program = (
-        "import sys; from tokenizer.kernels import byte_trie; import numpy as np; "
-        "trie = byte_trie.build_trie([b'ab'], np.zeros(1, np.int32), np.zeros(1, np.int64), 1); "
-        "print(trie.node_ids.size, 'numba.np.arraymath' in sys.modules)"
-    )
-    assert run(program, tmp_path) == ["3", "True"]
-    assert run(program, tmp_path) == ["3", "False"]
+    monkeypatch.setenv("NUMBA_OPT", "1")
+    assert run(TRIE, tmp_path) == ["3", "True", "True"]
+    assert run(TRIE, tmp_path) == ["3", "True", "False"]
+    assert not list(tmp_path.rglob("*.kernel"))
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda data: data[:-1],
+        lambda data: b"",
+        lambda data: b"[1]\n",
+        lambda data: b"{}" + data[data.index(b"\n") :],
+        lambda data: data.replace(b'"externals": [', b'"externals": ["no_such_symbol", ', 1),
+        lambda data: data.replace(b'"entry": "', b'"entry": "no_such_', 1),
+    ],
+    ids=["cut off", "empty", "another JSON", "no names", "needs a symbol", "has no entry"],
+)
+def test_machine_code_that_is_not_as_expected_is_left_to_numba(damage, tmp_path):
+    run(TRIE, tmp_path)
+    (saved,) = tmp_path.rglob("_build-*.kernel")
+    before = saved.read_bytes()
+    saved.write_bytes(damage(before))
+    assert saved.read_bytes() != before
+    assert run(TRIE, tmp_path) == ["3", "True", "False"]
+    assert saved.read_bytes() == before
+    assert run(TRIE, tmp_path) == ["3", "False", "False"]
+
+
+class One(NamedTuple):
+    a: Any
+
+
+class Another(NamedTuple):
+    a: Any
+
+
+def arguments():
+    values = np.zeros((2, 2), np.int32)
+    fixed = values.copy()
+    fixed.flags.writeable = False
+    arrays = [
+        values, fixed, np.asfortranarray(values), np.zeros((4, 4), np.int32)[::2, ::2], values[0], np.array(0),
+        np.zeros(9, np.uint8)[1:].view(np.int64),
+    ]  # fmt: skip
+    kinds = np.uint8, np.int32, np.uint32, np.int64, np.uint64, np.float32, np.float64, np.bool_
+    scalars = 1, True, 1.0, None, np.int64(1), np.uint64(1), np.uint8(1), np.bool_(True)
+    tuples = (), (1,), (1, 1), (1, (1,)), One(1), Another(1), One(1.0), (One(1), 1), One((1, 1)), One((1,))
+    return [*arrays, *(np.zeros(2, kind) for kind in kinds), *scalars, *tuples]
+
+
+def test_kinds_of_arguments_are_told_apart_where_numba_tells_them_apart():
+    found = [(machine_code.signature((value,)), numba.typeof(value), value) for value in arguments()]
+    for kinds, kind, value in found:
+        assert kinds is not None, value
+        for other_kinds, other_kind, other in found:
+            assert kinds != other_kinds or kind == other_kind, (value, other)
+    assert machine_code.signature((1, (1,))) != machine_code.signature((1, 1))
+
+
+OTHERS = [
+    1 << 63, -(1 << 63) - 1, "a", b"a", [1], 1j, np.float32(1), (1, "a"), One([]), np.ma.zeros(2),
+    *(np.zeros(2, kind) for kind in (">i4", "i4,i4", "M8[s]", "U1", object, np.float16, np.complex64)),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("value", OTHERS, ids=repr)
+def test_other_arguments_are_left_to_numba(value):
+    assert machine_code.signature((value,)) is None
+
+
+def test_any_argument_that_numba_knows_can_be_given():
+    assert double(2.5) == 5.0
+    assert double(1 << 63) == 1 << 64 & (1 << 64) - 1
+    assert sum_of_kernel(np.array([1, 2], np.float16).astype(np.complex64)) == 3
 
 
 def test_a_kernel_that_calls_one_from_the_cache_is_compiled(tmp_path):
@@ -138,9 +221,35 @@ def quadruple(n):
     return double(double(n))
 
 
+@compiling.kernel
+def divided(n, by):
+    """Returns n // by."""
+    return n // by
+
+
+def test_errors_come_out_of_machine_code(tmp_path):
+    program = (
+        "import sys; from tests.tokenizer.test_compiling import divided\n"
+        "try: divided(1, 0)\n"
+        "except ZeroDivisionError as error: print(str(error).replace(' ', '_'))\n"
+        "print(divided(7, 2))"
+    )
+    for _ in range(2):
+        assert run(program, tmp_path) == ["integer_division_by_zero", "3"]
+
+
 def test_kernels_call_kernels_from_any_thread():
     with concurrent.futures.ThreadPoolExecutor(4) as pool:
         assert list(pool.map(quadruple, range(40))) == [4 * n for n in range(40)]
+
+
+@compiling.kernel
+def sum_of_kernel(values):
+    """Returns the sum."""
+    total = values[0] - values[0]
+    for value in values:
+        total += value
+    return total
 
 
 def sum_of(values):

@@ -105,7 +105,7 @@ def summary(tally: Tally) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("name", PARTS)
-@settings(max_examples=100, deadline=None)
+@settings(deadline=None)
 @given(model=models(), texts=texts)
 @example(
     model=Unigram([("<unk>", 0.0), ("▁", -1.0), ("中", -2.0)], 0), texts=["中文x文文中 文", "文" * 40, "x中文，中文"]

@@ -18,10 +18,8 @@ import functools
 
 import numpy as np
 from llvmlite import ir
-from numba.core import types
-from numba.extending import intrinsic
 
-from tokenizer.kernels.compiling import kernel_part, leading_zeros, trailing_zeros
+from tokenizer.kernels.compiling import intrinsic, kernel_part, leading_zeros, trailing_zeros, types
 
 BLOCK_READS = 64
 _ONE = np.uint64(1)

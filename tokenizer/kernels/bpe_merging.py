@@ -13,11 +13,9 @@ vocabulary from training), else a heap of `rank << 32 | position`. All give the 
 
 import numpy as np
 from llvmlite import ir
-from numba.core import cgutils, types
-from numba.extending import intrinsic
 
 from tokenizer.kernels.bpe_pairs import LEAST_NO_KEY, NO_KEY, NO_PAIR, NO_RANK, may_join, pair_of, pair_rank, rank_of
-from tokenizer.kernels.compiling import kernel, kernel_part, trailing_zeros
+from tokenizer.kernels.compiling import cgutils, intrinsic, kernel, kernel_part, trailing_zeros, types
 from tokenizer.kernels.heap import pop, push
 
 MAX_SCANNED = 256

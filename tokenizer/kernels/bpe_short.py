@@ -8,12 +8,9 @@ bit each, so that the ones before and after need no memory either.
 
 import numpy as np
 from llvmlite import ir
-from numba.core import cgutils, types
-from numba.core.datamodel import models, register_default
-from numba.extending import intrinsic
 
 from tokenizer.kernels.bpe_pairs import LEAST_NO_KEY, NO_KEY, NO_PAIR, pair_of, rank_of
-from tokenizer.kernels.compiling import kernel_part, leading_zeros, trailing_zeros
+from tokenizer.kernels.compiling import cgutils, intrinsic, kernel_part, leading_zeros, trailing_zeros, types
 from tokenizer.kernels.vectors import I32, all_of, constant, spread
 
 MAX_SHORT, MAX_MEDIUM = 16, 32
@@ -21,25 +18,13 @@ MAX_SHORT, MAX_MEDIUM = 16, 32
 _ONE = np.uint64(1)
 
 
-class _Keys(types.Type):
-    """uint32[n], a vector."""
-
-    def __init__(self, n):
-        self.n = n
-        super().__init__(name=f"Keys{n}")
-
-
-@register_default(_Keys)
-class _KeysModel(models.PrimitiveModel):
-    def __init__(self, manager, kind):
-        super().__init__(manager, kind, ir.VectorType(I32, kind.n))
-
-
 def _no_keys(n):
+    from tokenizer.kernels.numba_types import Keys
+
     def codegen(context, builder, signature, args):
         return all_of(I32, n, int(NO_KEY))
 
-    return _Keys(n)(), codegen
+    return Keys(n)(), codegen
 
 
 @intrinsic

@@ -9,29 +9,21 @@ the sources, the user's cache directory, the temporary directory. `TOKENMILL_CAC
 
 import functools
 import hashlib
+import importlib
 import os
 import re
-import sys
 import tempfile
 import threading
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
-import numba
-import numpy as np
-from llvmlite import binding, ir
-from numba.core import cgutils, entrypoints, types
-from numba.core.caching import CompileResultCacheImpl, FunctionCache, UserWideCacheLocator
-from numba.core.codegen import JITCodeLibrary
-from numba.core.compiler import CompileResult
-from numba.core.typing.typeof import typeof_impl
-from numba.extending import intrinsic
-from numba.np import numpy_support
+from llvmlite import ir
+
+from tokenizer.kernels import machine_code
 
 _KERNEL_DIRECTORY = Path(__file__).parent
-_IMPORT = re.compile(rb"^from tokenizer\.kernels(?:\.(\w+) import | import ([\w, ]+)$)", re.MULTILINE)
-_announced: list[bool] = []
+_IMPORT = re.compile(rb"^ *from tokenizer\.kernels(?:\.(\w+) import | import ([\w, ]+)$)", re.MULTILINE)
 
 
 @functools.cache
@@ -54,12 +46,28 @@ def kernel_sources(path: Path) -> dict[Path, bytes]:
 
 
 @functools.cache
-def _sources_digest(path: Path) -> str:
+def sources_digest(path: Path) -> str:
+    """Returns what names the caches of a source file: it changes with the file, those it imports, and the compiler."""
     # Code compiled with bounds checks is other code; numba itself would not notice.
-    digest = hashlib.sha256(f"{numba.__version__} {numba.config.BOUNDSCHECK}".encode())
+    digest = hashlib.sha256(_compiler().encode())
     for file, source in sorted(kernel_sources(path).items()):
         digest.update(file.name.encode() + b"\0" + source)
     return digest.hexdigest()[:16]
+
+
+@functools.cache
+def numba_is_configured() -> bool:
+    """Whether somebody has told numba to compile in another way than it does by itself."""
+    return any(name.startswith("NUMBA_") for name in os.environ) or os.path.exists(".numba_config.yaml")
+
+
+def _compiler() -> str:
+    """Returns what compiles, and how."""
+    if not numba_is_configured():
+        return (machine_code.numba_folder() / "_version.py").read_text(encoding="utf-8")
+    import numba
+
+    return f"{numba.__version__} {numba.config.BOUNDSCHECK}"
 
 
 @functools.cache
@@ -81,7 +89,7 @@ def cache_directory(path: Path) -> Path:
         ]
     )
     for candidate in candidates:
-        directory = candidate / f"kernels-{path.stem}-{_sources_digest(path)}"
+        directory = candidate / f"kernels-{path.stem}-{sources_digest(path)}"
         try:
             directory.mkdir(parents=True, exist_ok=True, mode=0o700)
             if hasattr(os, "getuid") and directory.stat().st_uid != os.getuid():
@@ -96,106 +104,11 @@ def cache_directory(path: Path) -> Path:
     )
 
 
-class _KernelLocator(UserWideCacheLocator):
-    """Puts compiled code into the `cache_directory()` of its file, valid for exactly these sources."""
-
-    def __init__(self, py_func: Callable[..., Any], py_file: str) -> None:
-        super().__init__(py_func, py_file)
-        self._cache_path = str(cache_directory(Path(self._py_file)))
-
-    def get_source_stamp(self) -> str:
-        return _sources_digest(Path(self._py_file))
-
-
-_typeof_any_array = typeof_impl.dispatch(np.ndarray)
-
-
-@typeof_impl.register(np.ndarray)
-def _typeof_array(array: Any, context: Any) -> types.Type:
-    """As numba's own, which loads `numpy.ma` to see that an array is not masked; none is before somebody loads that."""
-    if "numpy.ma" in sys.modules:
-        return _typeof_any_array(array, context)
-    layout = numpy_support.map_layout(array)
-    return types.Array(numpy_support.from_dtype(array.dtype), array.ndim, layout, readonly=not array.flags.writeable)
-
-
-class _LoadedLibrary(JITCodeLibrary):
-    """Compiled code from the cache.
-
-    The cache has machine code, and bitcode for kernels that call this one to inline. LLVM takes longer to read the
-    bitcode than everything else here together, so it is read only when such a kernel is compiled.
-    """
-
-    def __init__(self, codegen: Any, serialized: Any, entry_point: str) -> None:
-        name, _, (machine_code, self._bitcode) = serialized
-        super().__init__(codegen, name)
-        self.enable_object_caching()
-        self._set_compiled_object(machine_code)
-        self._finalize_final_module()
-        codegen._engine._defined_symbols.add(entry_point)
-
-    def _get_module_for_linking(self) -> Any:
-        if self._shared_module is None:
-            self._shared_module = binding.parse_bitcode(self._bitcode)
-        return self._shared_module
-
-
-class _KernelCacheImpl(CompileResultCacheImpl):
-    _locator_classes = [_KernelLocator]
-
-    def rebuild(self, target_context: Any, payload: Any) -> Any:
-        serialized, function, environment, signature, objectmode, lifted, annotation, init, environments = payload
-        library = _LoadedLibrary(target_context.codegen(), serialized, function.llvm_cpython_wrapper_name)
-        for referenced in environments:
-            library.codegen.set_env(referenced.env_name, referenced)
-        return CompileResult(
-            typing_context=target_context.typing_context,
-            target_context=target_context,
-            entry_point=target_context.get_executable(library, function, environment),
-            typing_error=None,
-            type_annotation=annotation,
-            signature=signature,
-            objectmode=objectmode,
-            lifted=lifted,
-            fndesc=function,
-            library=library,
-            call_helper=None,
-            environment=environment,
-            metadata=None,
-            reload_init=init,
-            referenced_envs=environments,
-        )
-
-
-class _KernelCache(FunctionCache):
-    _impl_class = _KernelCacheImpl
-
-    def load_overload(self, sig: Any, target_context: Any) -> Any:
-        # numba would first import all that it knows how to compile, which takes longer than loading what is compiled.
-        with self._guard_against_spurious_io_errors():
-            found = self._load_overload(sig, target_context)
-            if found is not None:
-                return found
-        _announce()
-        entrypoints.init_all()
-        target_context.refresh()
-        return None
-
-
-def _announce() -> None:
-    """Says once per process that a pause is a compilation, not a hang."""
-    if not _announced:
-        _announced.append(True)
-        print(
-            "tokenmill: compiling kernels for this machine (once; cached afterwards) ...", file=sys.stderr, flush=True
-        )
-
-
 class Kernel:
     """A function that is compiled, or loaded from the cache, when it is first called.
 
-    There are hundreds of them and a process needs a few, so numba hears of each only when it is called, or when
-    another kernel that calls it is compiled.
+    There are hundreds of them and a process needs a few, so numba hears of each only when it is compiled, or when
+    another kernel that calls it is.
     """
 
     def __init__(self, function: Callable[..., Any], *, is_part: bool, vectorize: bool = True) -> None:
@@ -203,27 +116,44 @@ class Kernel:
         self._function = function
         self._is_part = is_part
         self._vectorize = vectorize
-
-    @functools.cached_property
-    def _dispatcher(self) -> Any:
-        with _making:
-            made = self.__dict__.get("_dispatcher")
-            return self._make_dispatcher() if made is None else made
-
-    def _make_dispatcher(self) -> Any:
-        if self._is_part:
-            return numba.njit(nogil=True, forceinline=True, _nrt=False)(self._function)
-        # Unless told otherwise, what a part calls is inlined like the part.
-        dispatcher = numba.njit(nogil=True, forceinline=False, _nrt=False)(self._function)
-        dispatcher._cache = _KernelCache(self._function)
-        # Other packages' extensions of numba are for compiling only, see _KernelCache.
-        dispatcher._compilation_chain_init_hook = _do_nothing
-        dispatcher._compiler.compile = functools.partial(_compile, dispatcher._compiler.compile, self._vectorize)
-        return dispatcher
+        self._compiled: dict[Any, Callable[..., Any]] = {}
 
     def __call__(self, *args: Any) -> Any:
         """Runs it."""
-        return self._dispatcher(*args)
+        kinds = machine_code.signature(args)
+        run = self._compiled.get(kinds)
+        if run is None:
+            with _making:
+                run = self._compiled.get(kinds) or self._make(kinds, args)
+        return run(*args)
+
+    def _make(self, kinds: tuple[Any, ...] | None, args: tuple[Any, ...]) -> Callable[..., Any]:
+        """Returns what runs this kernel for these arguments, and others of their kinds, if these are known."""
+        path = None
+        if kinds is not None and self._function.__closure__ is None and not numba_is_configured():
+            directory = cache_directory(Path(self._function.__code__.co_filename))
+            path = machine_code.path_of(directory, self.__qualname__, kinds, self._vectorize)
+            found = machine_code.load(path, self.__module__)
+            if found is not None:
+                return self._compiled.setdefault(kinds, found)
+        from tokenizer.kernels import numba_compiler
+
+        compiled = numba_compiler.compiled(self._dispatcher, args)
+        if kinds is None:
+            return cast(Callable[..., Any], compiled.entry_point)
+        if path is not None:
+            machine_code.save(path, compiled)
+        return self._compiled.setdefault(kinds, compiled.entry_point)
+
+    @functools.cached_property
+    def _dispatcher(self) -> Any:
+        from tokenizer.kernels import numba_compiler
+
+        with _making:
+            made = self.__dict__.get("_dispatcher")
+            if made is None:
+                made = numba_compiler.dispatcher(self._function, is_part=self._is_part, vectorize=self._vectorize)
+            return made
 
     @property
     def _numba_type_(self) -> Any:
@@ -234,21 +164,40 @@ class Kernel:
         return self.__qualname__  # by name, like any function
 
 
+class _Intrinsic:
+    """Instructions for kernels, of which numba hears when a kernel that has them is compiled."""
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        functools.update_wrapper(self, function)
+        self._function = function
+
+    @functools.cached_property
+    def _numba_type_(self) -> Any:
+        """What numba asks of a global that it does not know."""
+        from numba.core.typing.templates import make_intrinsic_template
+
+        return types.Function(make_intrinsic_template(self, self._function, self.__name__, kwargs={}))
+
+
+class _Later:
+    """A module that is imported when something of it is asked for."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def __getattr__(self, attribute: str) -> Any:
+        return getattr(importlib.import_module(self._name), attribute)
+
+
+types: Any = _Later("numba.core.types")
+cgutils: Any = _Later("numba.core.cgutils")
+"""Numba's, for the code of intrinsics."""
 _making = threading.RLock()
 
 
-def _do_nothing() -> None: ...
-
-
-def _compile(compile_kernel: Callable[..., Any], vectorize: bool, args: Any, return_type: Any) -> Any:
-    # numba has no such option for a function; it looks into its configuration when it optimizes one, and compiles one
-    # at a time. Kernels that this one calls are compiled in between, and say for themselves.
-    before = numba.config.LOOP_VECTORIZE
-    numba.config.LOOP_VECTORIZE = int(vectorize)
-    try:
-        return compile_kernel(args, return_type)
-    finally:
-        numba.config.LOOP_VECTORIZE = before
+def intrinsic(function: Callable[..., Any]) -> Any:
+    """As numba's decorator of this name: `function` says what LLVM code there is in place of a call."""
+    return _Intrinsic(function)
 
 
 def kernel(function: Callable[..., Any]) -> Any:

@@ -8,23 +8,8 @@ anything into memory once, and `values_of(reference)` reads it back in whatever 
 from typing import Any
 
 from llvmlite import ir
-from numba.core import cgutils, types
-from numba.core.datamodel import models, register_default
-from numba.extending import intrinsic
 
-
-class Reference(types.Type):
-    """Where values of some numba type are, on the stack of the kernel that has called `refer`."""
-
-    def __init__(self, values: types.Type) -> None:
-        self.values = values
-        super().__init__(name=f"Reference({values})")
-
-
-@register_default(Reference)
-class _ReferenceModel(models.PrimitiveModel):  # type: ignore[misc]
-    def __init__(self, manager: Any, kind: Reference) -> None:
-        super().__init__(manager, kind, manager[kind.values].get_value_type().as_pointer())
+from tokenizer.kernels.compiling import cgutils, intrinsic
 
 
 @intrinsic
@@ -33,6 +18,7 @@ def refer(typingctx: Any, values: Any) -> Any:
 
     A change of what the values were taken from does not change them.
     """
+    from tokenizer.kernels.numba_types import Reference
 
     def codegen(context: Any, builder: ir.IRBuilder, signature: Any, args: Any) -> ir.Value:
         return cgutils.alloca_once_value(builder, args[0])

@@ -5,10 +5,8 @@ The parts are those that `sentencepiece_units.part_stop` finds one after another
 """
 
 import numpy as np
-from numba.core import types
-from numba.extending import intrinsic
 
-from tokenizer.kernels.compiling import kernel_part, leading_zeros, load_u64, trailing_zeros
+from tokenizer.kernels.compiling import intrinsic, kernel_part, leading_zeros, load_u64, trailing_zeros, types
 from tokenizer.kernels.sentencepiece_units import IS_DEPENDENT, is_apart
 from tokenizer.kernels.vectors import I8, all_of, bits, load_bytes
 

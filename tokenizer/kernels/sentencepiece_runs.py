@@ -6,10 +6,8 @@ The parts are those that `sentencepiece_units.part_stop` finds one after another
 
 import numpy as np
 from llvmlite import ir
-from numba.core import types
-from numba.extending import intrinsic
 
-from tokenizer.kernels.compiling import count_ones, kernel_part, trailing_zeros, unlikely
+from tokenizer.kernels.compiling import count_ones, intrinsic, kernel_part, trailing_zeros, types, unlikely
 from tokenizer.kernels.sentencepiece_units import (
     IS_ALONE,
     IS_CONTROL,

@@ -3,10 +3,8 @@
 
 import numpy as np
 from llvmlite import ir
-from numba.core import types
-from numba.extending import intrinsic
 
-from tokenizer.kernels.compiling import kernel, trailing_zeros
+from tokenizer.kernels.compiling import intrinsic, kernel, trailing_zeros, types
 from tokenizer.kernels.text_parts import find_byte
 from tokenizer.kernels.utf8 import decode_utf8
 

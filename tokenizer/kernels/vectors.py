@@ -4,7 +4,8 @@
 from collections.abc import Sequence
 
 from llvmlite import ir
-from numba.core import cgutils
+
+from tokenizer.kernels.compiling import cgutils
 
 I1, I8, I32, I64 = (ir.IntType(bits) for bits in (1, 8, 32, 64))
 

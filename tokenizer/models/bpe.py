@@ -232,7 +232,12 @@ class BPE:
         lefts, rights = parts[::2], parts[1::2]
         try:
             tails = [without(right, n_prefix) for right in rights] if n_prefix else rights
-            columns = lefts, rights, map(operator.add, lefts, tails)
+            columns = lefts, rights, list(map(operator.add, lefts, tails))
+            if isinstance(self.vocab, Vocabulary):
+                found = [self.vocab.find(column).astype(np.int32) for column in columns]
+                if min(ids.min(initial=0) for ids in found) < 0:
+                    raise KeyError("a token that the vocabulary does not have")
+                return Merges(*found)
             return Merges(*(np.fromiter(map(self.vocab.__getitem__, column), np.int32, n) for column in columns))
         except (AttributeError, KeyError, TypeError, ValueError):
             raise ValueError(self._bad_merge()) from None

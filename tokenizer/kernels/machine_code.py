@@ -1,0 +1,181 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Compiled kernels from the disk without numba, whose import takes longer than everything else that loading does.
+
+numba compiles a kernel to an object file, whose entry is a function of Python's own calling convention. `save` keeps
+that file beside numba's cache, and `load` links it with the same linker, LLVM's. Where anything is not as expected, the
+answer is None, and numba loads or compiles the kernel as it always does.
+"""
+
+import builtins
+import ctypes
+import functools
+import hashlib
+import importlib.machinery
+import importlib.util
+import json
+import os
+import platform
+import sys
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from llvmlite import binding
+
+_MASK = 0x403
+"""Of the flags of an array: contiguous in C's order, in Fortran's, writable."""
+_MOST_DTYPES = 12
+"""bool, integers, float32 and float64, as numpy counts them."""
+
+
+def signature(arguments: tuple[Any, ...]) -> tuple[Any, ...] | None:
+    """Returns what numba tells kinds of arguments apart by; None where one is of a kind that this is not made for."""
+    kinds: list[Any] = []
+    for argument in arguments:
+        if not _add_kind(argument, kinds):
+            return None
+    return tuple(kinds)
+
+
+def _add_kind(value: Any, kinds: list[Any]) -> bool:
+    kind = type(value)
+    if kind is np.ndarray:
+        dtype = value.dtype
+        number = dtype.num
+        kinds.append(value.flags.num & _MASK | number << 12 | value.ndim << 20)
+        return number <= _MOST_DTYPES and bool(dtype.isnative)
+    if isinstance(value, tuple):
+        kinds += kind, len(value)
+        return all(_add_kind(item, kinds) for item in value)
+    kinds.append(kind)
+    if kind is int:
+        return -(1 << 63) <= value < 1 << 63
+    return kind in _SCALARS
+
+
+_HEAD = "n_bytes", "entry", "environment", "externals"
+"""What a file begins with, as JSON in a line: bytes of code, names of symbols in it, and of those that it needs."""
+_SCALARS = {bool, float, type(None), np.bool_, np.uint8, np.int32, np.uint32, np.int64, np.uint64, np.float64}
+
+
+def path_of(directory: Path, name: str, kinds: tuple[Any, ...], vectorize: bool) -> Path:
+    """Returns where the machine code of a kernel is for a `signature`, on a processor like this one."""
+    described = [
+        f"{kind.__module__}.{kind.__qualname__}{getattr(kind, '_fields', '')}" if isinstance(kind, type) else kind
+        for kind in kinds
+    ]
+    digest = hashlib.sha256(repr((name, vectorize, described, _machine())).encode()).hexdigest()[:24]
+    return directory / f"{name.rpartition('.')[2]}-{digest}.kernel"
+
+
+def load(path: Path, module: str) -> Callable[..., Any] | None:
+    """Links a saved kernel; None where there is none, or it cannot be linked.
+
+    Args:
+      path: `path_of` it.
+      module: the name of the kernel's Python module.
+    """
+    try:
+        head, _, code = path.read_bytes().partition(b"\n")
+        n_bytes, entry, environment, externals = (json.loads(head)[name] for name in _HEAD)
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+    linker = _linker()
+    # LLVM ends the process where it does not find a symbol.
+    if n_bytes != len(code) or linker is None or not all(map(binding.address_of_symbol, externals)):
+        return None
+    return linker.link(code, entry, environment, sys.modules[module])
+
+
+def save(path: Path, compiled: Any) -> None:
+    """Keeps the machine code of a numba CompileResult; where that cannot be written, nothing happens."""
+    _, _, (code, bitcode) = compiled.library.serialize_using_object_code()
+    module = binding.parse_bitcode(bitcode)
+    declared = [*(f.name for f in module.functions if f.is_declaration)]
+    declared += [variable.name for variable in module.global_variables if variable.is_declaration]
+    function = compiled.fndesc
+    externals = sorted(name for name in declared if not name.startswith("llvm."))
+    values = len(code), function.llvm_cpython_wrapper_name, function.env_name, externals
+    head = dict(zip(_HEAD, values, strict=True))
+    part = None
+    try:
+        with tempfile.NamedTemporaryFile(dir=path.parent, delete=False) as part:
+            part.write(json.dumps(head).encode() + b"\n" + code)
+        os.replace(part.name, path)
+    except OSError:
+        if part is not None:
+            Path(part.name).unlink(missing_ok=True)
+
+
+def numba_folder() -> Path:
+    """Returns where numba is installed, without importing it."""
+    found = importlib.util.find_spec("numba")
+    assert found is not None
+    assert found.origin is not None
+    return Path(found.origin).parent
+
+
+class _Linker:
+    """LLVM's linker, with the symbols that numba gives it."""
+
+    def __init__(self) -> None:
+        helpers, dynamic = _numba_extension("_helperlib"), _numba_extension("_dynfunc")
+        binding.initialize_native_target()
+        binding.initialize_native_asmprinter()
+        machine = binding.Target.from_default_triple().create_target_machine(
+            opt=3, reloc="static" if _is_x86() else "default", codemodel="jitdefault", jit=True
+        )
+        self._engine = binding.create_mcjit_compiler(binding.parse_assembly(""), machine)
+        self._make_function = dynamic.make_function
+        self._environment = dynamic.Environment({})
+        binding.add_symbol("_Py_NoneStruct", id(None))
+        for name, address in {**helpers.c_helpers, **dynamic.c_helpers}.items():
+            binding.add_symbol(f"numba_{name}", address)
+        for name, value in vars(builtins).items():
+            if isinstance(value, type) and issubclass(value, BaseException):
+                binding.add_symbol(f"PyExc_{name}", id(value))
+
+    def link(self, code: bytes, entry: str, environment: str, module: Any) -> Callable[..., Any] | None:
+        self._engine.add_object_file(binding.ObjectFileRef.from_data(code))
+        self._engine.finalize_object()
+        address = self._engine.get_function_address(entry)
+        place = self._engine.get_global_value_address(environment)
+        if not address or not place:
+            return None
+        # The entry asks whether its environment is there; these kernels have nothing in it.
+        ctypes.c_void_p.from_address(place).value = id(self._environment)
+        made: Callable[..., Any] = self._make_function(module, entry, "", address, self._environment, (self,))
+        return made
+
+
+@functools.cache
+def _linker() -> _Linker | None:
+    try:
+        return _Linker()
+    except (ImportError, RuntimeError, AttributeError):
+        return None
+
+
+def _numba_extension(name: str) -> Any:
+    """Loads a module of numba that is written in C, without the package around it."""
+    found = importlib.machinery.PathFinder.find_spec(name, [str(numba_folder())])
+    if found is None or found.origin is None:
+        raise ImportError(name)
+    spec = importlib.util.spec_from_file_location(f"numba.{name}", found.origin)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def _is_x86() -> bool:
+    return platform.machine().lower() in ("x86_64", "amd64", "i386", "i686")
+
+
+@functools.cache
+def _machine() -> tuple[str, ...]:
+    features = binding.get_host_cpu_features().flatten()
+    return binding.get_default_triple(), binding.get_host_cpu_name(), features, str(sys.implementation.cache_tag)

@@ -1,0 +1,159 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What compiles kernels: numba, with a cache that stays right. Imported where a kernel is not found compiled.
+
+numba's own `cache=True` notices a change in the file of a function, not in the files of the functions it calls, and
+fails where neither the source tree nor the home directory can be written. Here its cache is where `cache_directory`
+says.
+"""
+
+import functools
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numba
+import numpy as np
+from llvmlite import binding
+from numba.core import entrypoints, types
+from numba.core.caching import CompileResultCacheImpl, FunctionCache, UserWideCacheLocator
+from numba.core.codegen import JITCodeLibrary
+from numba.core.compiler import CompileResult
+from numba.core.typing.typeof import typeof_impl
+from numba.np import numpy_support
+
+from tokenizer.kernels import compiling
+
+_announced: list[bool] = []
+
+
+def dispatcher(function: Callable[..., Any], *, is_part: bool, vectorize: bool) -> Any:
+    """Makes numba's dispatcher of a kernel, or of a part of kernels; see `compiling`."""
+    if is_part:
+        return numba.njit(nogil=True, forceinline=True, _nrt=False)(function)
+    # Unless told otherwise, what a part calls is inlined like the part.
+    made = numba.njit(nogil=True, forceinline=False, _nrt=False)(function)
+    made._cache = _KernelCache(function)
+    # Other packages' extensions of numba are for compiling only, see _KernelCache.
+    made._compilation_chain_init_hook = _do_nothing
+    made._compiler.compile = functools.partial(_compile, made._compiler.compile, vectorize)
+    return made
+
+
+def compiled(made: Any, arguments: tuple[Any, ...]) -> CompileResult:
+    """Loads or compiles a dispatcher's function for such arguments."""
+    kinds = tuple(made.typeof_pyval(argument) for argument in arguments)
+    made.compile(kinds)
+    return made.overloads[kinds]
+
+
+class _KernelLocator(UserWideCacheLocator):
+    """Puts compiled code into the `compiling.cache_directory()` of its file, valid for exactly these sources."""
+
+    def __init__(self, py_func: Callable[..., Any], py_file: str) -> None:
+        super().__init__(py_func, py_file)
+        self._cache_path = str(compiling.cache_directory(Path(self._py_file)))
+
+    def get_source_stamp(self) -> str:
+        return compiling.sources_digest(Path(self._py_file))
+
+
+_typeof_any_array = typeof_impl.dispatch(np.ndarray)
+
+
+@typeof_impl.register(np.ndarray)
+def _typeof_array(array: Any, context: Any) -> types.Type:
+    """As numba's own, which loads `numpy.ma` to see that an array is not masked; none is before somebody loads that."""
+    if "numpy.ma" in sys.modules:
+        return _typeof_any_array(array, context)
+    layout = numpy_support.map_layout(array)
+    return types.Array(numpy_support.from_dtype(array.dtype), array.ndim, layout, readonly=not array.flags.writeable)
+
+
+class _LoadedLibrary(JITCodeLibrary):
+    """Compiled code from the cache.
+
+    The cache has machine code, and bitcode for kernels that call this one to inline. LLVM takes longer to read the
+    bitcode than everything else here together, so it is read only when such a kernel is compiled.
+    """
+
+    def __init__(self, codegen: Any, serialized: Any, entry_point: str) -> None:
+        name, _, (self._machine_code, self._bitcode) = serialized
+        super().__init__(codegen, name)
+        self.enable_object_caching()
+        self._set_compiled_object(self._machine_code)
+        self._finalize_final_module()
+        codegen._engine._defined_symbols.add(entry_point)
+
+    def serialize_using_object_code(self) -> Any:
+        return self.name, "object", (self._machine_code, self._bitcode)
+
+    def _get_module_for_linking(self) -> Any:
+        if self._shared_module is None:
+            self._shared_module = binding.parse_bitcode(self._bitcode)
+        return self._shared_module
+
+
+class _KernelCacheImpl(CompileResultCacheImpl):
+    _locator_classes = [_KernelLocator]
+
+    def rebuild(self, target_context: Any, payload: Any) -> Any:
+        serialized, function, environment, signature, objectmode, lifted, annotation, init, environments = payload
+        library = _LoadedLibrary(target_context.codegen(), serialized, function.llvm_cpython_wrapper_name)
+        for referenced in environments:
+            library.codegen.set_env(referenced.env_name, referenced)
+        return CompileResult(
+            typing_context=target_context.typing_context,
+            target_context=target_context,
+            entry_point=target_context.get_executable(library, function, environment),
+            typing_error=None,
+            type_annotation=annotation,
+            signature=signature,
+            objectmode=objectmode,
+            lifted=lifted,
+            fndesc=function,
+            library=library,
+            call_helper=None,
+            environment=environment,
+            metadata=None,
+            reload_init=init,
+            referenced_envs=environments,
+        )
+
+
+class _KernelCache(FunctionCache):
+    _impl_class = _KernelCacheImpl
+
+    def load_overload(self, sig: Any, target_context: Any) -> Any:
+        # numba would first import all that it knows how to compile, which takes longer than loading what is compiled.
+        with self._guard_against_spurious_io_errors():
+            found = self._load_overload(sig, target_context)
+            if found is not None:
+                return found
+        _announce()
+        entrypoints.init_all()
+        target_context.refresh()
+        return None
+
+
+def _announce() -> None:
+    """Says once per process that a pause is a compilation, not a hang."""
+    if not _announced:
+        _announced.append(True)
+        print(
+            "tokenmill: compiling kernels for this machine (once; cached afterwards) ...", file=sys.stderr, flush=True
+        )
+
+
+def _do_nothing() -> None: ...
+
+
+def _compile(compile_kernel: Callable[..., Any], vectorize: bool, args: Any, return_type: Any) -> Any:
+    # numba has no such option for a function; it looks into its configuration when it optimizes one, and compiles one
+    # at a time. Kernels that this one calls are compiled in between, and say for themselves.
+    before = numba.config.LOOP_VECTORIZE
+    numba.config.LOOP_VECTORIZE = int(vectorize)
+    try:
+        return compile_kernel(args, return_type)
+    finally:
+        numba.config.LOOP_VECTORIZE = before
