@@ -63,8 +63,9 @@ def numba_is_configured() -> bool:
 
 def _compiler() -> str:
     """Returns what compiles, and how."""
-    if not numba_is_configured():
-        return (machine_code.numba_folder() / "_version.py").read_text(encoding="utf-8")
+    version = machine_code.numba_folder() / "_version.py"
+    if version.is_file() and not numba_is_configured():
+        return version.read_text(encoding="utf-8")
     import numba
 
     return f"{numba.__version__} {numba.config.BOUNDSCHECK}"

@@ -33,31 +33,35 @@ _MOST_DTYPES = 12
 def signature(arguments: tuple[Any, ...]) -> tuple[Any, ...] | None:
     """Returns what numba tells kinds of arguments apart by; None where one is of a kind that this is not made for."""
     kinds: list[Any] = []
-    for argument in arguments:
-        if not _add_kind(argument, kinds):
-            return None
-    return tuple(kinds)
+    return tuple(kinds) if _add_kinds(arguments, kinds) else None
 
 
-def _add_kind(value: Any, kinds: list[Any]) -> bool:
-    kind = type(value)
-    if kind is np.ndarray:
-        dtype = value.dtype
-        number = dtype.num
-        kinds.append(value.flags.num & _MASK | number << 12 | value.ndim << 20)
-        return number <= _MOST_DTYPES and bool(dtype.isnative)
-    if isinstance(value, tuple):
-        kinds += kind, len(value)
-        return all(_add_kind(item, kinds) for item in value)
-    kinds.append(kind)
-    if kind is int:
-        return -(1 << 63) <= value < 1 << 63
-    return kind in _SCALARS
+def _add_kinds(values: tuple[Any, ...], kinds: list[Any]) -> bool:
+    # Called with some dozens of arrays for every call of a kernel, so it is written to be fast.
+    for value in values:
+        kind = type(value)
+        if kind is _ARRAY:
+            dtype = value.dtype
+            number = dtype.num
+            if number > _MOST_DTYPES or not dtype.isnative:
+                return False
+            kinds.append(value.flags.num & _MASK | number << 12 | value.ndim << 20)
+        elif issubclass(kind, tuple):
+            kinds.append(kind)
+            kinds.append(len(value))
+            if not _add_kinds(value, kinds):
+                return False
+        elif kind in _SCALARS and (kind is not int or -(1 << 63) <= value < 1 << 63):
+            kinds.append(kind)
+        else:
+            return False
+    return True
 
 
 _HEAD = "n_bytes", "entry", "environment", "externals"
 """What a file begins with, as JSON in a line: bytes of code, names of symbols in it, and of those that it needs."""
-_SCALARS = {bool, float, type(None), np.bool_, np.uint8, np.int32, np.uint32, np.int64, np.uint64, np.float64}
+_ARRAY = np.ndarray
+_SCALARS = {bool, int, float, type(None), np.bool_, np.uint8, np.int32, np.uint32, np.int64, np.uint64, np.float64}
 
 
 def path_of(directory: Path, name: str, kinds: tuple[Any, ...], vectorize: bool) -> Path:
@@ -86,7 +90,7 @@ def load(path: Path, module: str) -> Callable[..., Any] | None:
     # LLVM ends the process where it does not find a symbol.
     if n_bytes != len(code) or linker is None or not all(map(binding.address_of_symbol, externals)):
         return None
-    return linker.link(code, entry, environment, sys.modules[module])
+    return linker.link(code, entry, environment, sys.modules[module], path.name.partition("-")[0])
 
 
 def save(path: Path, compiled: Any) -> None:
@@ -137,7 +141,7 @@ class _Linker:
             if isinstance(value, type) and issubclass(value, BaseException):
                 binding.add_symbol(f"PyExc_{name}", id(value))
 
-    def link(self, code: bytes, entry: str, environment: str, module: Any) -> Callable[..., Any] | None:
+    def link(self, code: bytes, entry: str, environment: str, module: Any, name: str) -> Callable[..., Any] | None:
         self._engine.add_object_file(binding.ObjectFileRef.from_data(code))
         self._engine.finalize_object()
         address = self._engine.get_function_address(entry)
@@ -146,7 +150,7 @@ class _Linker:
             return None
         # The entry asks whether its environment is there; these kernels have nothing in it.
         ctypes.c_void_p.from_address(place).value = id(self._environment)
-        made: Callable[..., Any] = self._make_function(module, entry, "", address, self._environment, (self,))
+        made: Callable[..., Any] = self._make_function(module, name, "", address, self._environment, (self,))
         return made
 
 
