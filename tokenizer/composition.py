@@ -10,7 +10,7 @@ import numpy as np
 
 from tokenizer.added_tokens import AddedToken, SpecialPolicy
 from tokenizer.models import Unigram
-from tokenizer.models.vocabulary import ids_of
+from tokenizer.models.vocabulary import TokensById, Vocabulary, ids_of
 from tokenizer.normalizers import Normalizer
 from tokenizer.post_processors import (
     PLAIN_LAYOUT,
@@ -172,11 +172,12 @@ class Composition:
         return len(self.get_vocab(with_added_tokens))
 
     @cached_property
-    def _token_of(self) -> dict[int, str]:
+    def _token_of(self) -> Mapping[int, str]:
         vocab = vocab_of(self.model)
-        tokens = dict(zip(vocab.values(), vocab, strict=True))
-        tokens.update((t.id, t.content) for t in self.added_tokens)
-        return tokens
+        added = {t.id: t.content for t in self.added_tokens}
+        if isinstance(vocab, Vocabulary):
+            return TokensById(vocab, added)
+        return dict(zip(vocab.values(), vocab, strict=True)) | added
 
     @cached_property
     def _added_ids(self) -> dict[str, int]:
@@ -185,7 +186,8 @@ class Composition:
     @property
     def n_ids(self) -> int:
         """One more than the largest id."""
-        return max(self._token_of, default=-1) + 1
+        tokens = self._token_of
+        return (tokens.largest if isinstance(tokens, TokensById) else max(tokens, default=-1)) + 1
 
     def token_to_id(self, token: str) -> int | None:
         """Returns the id of a token, None where there is no such token."""

@@ -10,7 +10,16 @@ from hypothesis import strategies as st
 
 from tokenizer.models.bpe_tables import padded_bytes
 from tokenizer.models.byte_alphabet import BYTE_ALPHABET, spelled_tokens
-from tokenizer.models.vocabulary import ScoredTokens, Tokens, Vocabulary, find_ids, ids_of, tokens_of, words_of
+from tokenizer.models.vocabulary import (
+    ScoredTokens,
+    Tokens,
+    TokensById,
+    Vocabulary,
+    find_ids,
+    ids_of,
+    tokens_of,
+    words_of,
+)
 
 LETTERS = "ab\0é▁玫😀"
 texts = st.text(LETTERS, max_size=30)
@@ -98,6 +107,27 @@ def test_a_vocabulary_that_is_asked_often_answers_alike() -> None:
     assert vocab is not None
     for _ in range(Vocabulary._MANY + 10):
         assert (vocab["bc"], vocab.get("c"), vocab.get("\ud800")) == (1, None, None)
+
+
+@given(
+    st.lists(
+        st.tuples(st.text(LETTERS, min_size=1, max_size=9), st.integers(0, 12)), max_size=9, unique_by=lambda t: t[0]
+    ),
+    st.dictionaries(st.integers(0, 14), texts, max_size=4),
+)
+def test_tokens_by_id_are_a_dict(tokens: list[tuple[str, int]], added: dict[int, str]) -> None:
+    vocab = Vocabulary(Tokens.of([t for t, _ in tokens]), np.array([i for _, i in tokens], np.int32))
+    expected = {i: t for t, i in tokens} | added
+    found = TokensById(vocab, added)
+    assert found.largest == max(expected, default=-1)
+    # The second time there is a dict.
+    for _ in range(2):
+        assert [found.get(i) for i in range(-1, 16)] == [expected.get(i) for i in range(-1, 16)]
+        for nothing in (1 << 31, 1 << 70, "a", None, 0.5):
+            assert nothing not in found
+        found._n_asked = 1000
+    assert dict(found) == expected
+    assert len(found) == len(expected)
 
 
 @pytest.mark.parametrize("tokens, message", [(["a", ""], "token 1 is empty"), (["a", "b", "a"], "stands twice")])

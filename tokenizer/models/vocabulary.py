@@ -320,6 +320,54 @@ class Vocabulary(Mapping[str, int]):
         return f"{type(self).__name__}({len(self)} tokens)"
 
 
+class TokensById(Mapping[int, str]):
+    """Id -> token; of tokens with the same id the last one.
+
+    A few tokens are spelled one by one; who wants many, or all, waits once for a dict.
+    """
+
+    _MANY = 1000
+
+    def __init__(self, vocab: Vocabulary, added: Mapping[int, str]) -> None:
+        """Takes a vocabulary, and tokens that count before its own."""
+        self._vocab, self._added = vocab, added
+        self._n_asked = 0
+
+    @functools.cached_property
+    def _sorted(self) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int64]]:
+        """The ids in their order, and the number of the token of each."""
+        order = np.argsort(self._vocab.ids, kind="stable")
+        return self._vocab.ids[order], order
+
+    @functools.cached_property
+    def _dict(self) -> dict[int, str]:
+        return dict(zip(self._vocab.ids.tolist(), self._vocab.tokens.texts, strict=True)) | dict(self._added)
+
+    def __getitem__(self, token_id: int) -> str:
+        self._n_asked += 1
+        if self._n_asked > self._MANY:
+            return self._dict[token_id]
+        if token_id in self._added:
+            return self._added[token_id]
+        if isinstance(token_id, (int, np.integer)):
+            ids, numbers = self._sorted
+            at = int(np.searchsorted(ids, token_id, side="right")) - 1
+            if at >= 0 and ids[at] == token_id:
+                return self._vocab.tokens[int(numbers[at])]
+        raise KeyError(token_id)
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(self._dict)
+
+    def __len__(self) -> int:
+        return len(self._dict)
+
+    @property
+    def largest(self) -> int:
+        """The largest id, -1 where there is none."""
+        return max(int(self._vocab.ids.max(initial=-1)), max(self._added, default=-1))
+
+
 def offsets_of(lengths: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
     """Returns int64[n + 1], where each of n entries begins and the last ends."""
     offsets = np.zeros(lengths.size + 1, np.int64)
