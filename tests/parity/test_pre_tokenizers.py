@@ -119,10 +119,10 @@ def tiktoken_split(pattern: str, text: str) -> list[str]:
 
 
 def in_contexts(characters: Sequence[str], contexts: Iterable[str] = CONTEXTS) -> Iterable[str]:
-    """Texts with every character in every context, not too long: HF is slow on long ones."""
+    """Texts with every character in every context, not too long: HF and the slow twins are slow on long ones."""
     for context in contexts:
-        for i in range(0, len(characters), 500):
-            yield "".join(context.replace("{c}", c) for c in characters[i : i + 500])
+        for i in range(0, len(characters), 100):
+            yield "".join(context.replace("{c}", c) for c in characters[i : i + 100])
 
 
 def tricky_texts() -> st.SearchStrategy[str]:
