@@ -58,8 +58,12 @@ def test_ids_on_the_sample(pair: tuple[Tokenizer, "hf.Tokenizer"]) -> None:
 @pytest.mark.slow
 def test_ids_on_every_code_point(pair: tuple[Tokenizer, "hf.Tokenizer"]) -> None:
     # Many to a row: a row costs HF more than a character.
-    some = (strategies.CODE_POINTS[i : i + 97] for i in range(0, len(strategies.CODE_POINTS), 97))
-    assert_same_ids(*pair, ["".join(f"a{c}b {c} {c}{c}1 " for c in characters) for characters in some])
+    texts = [
+        "".join(context.replace("{c}", c) for c in planes[i : i + 97])
+        for planes, context in ((strategies.OTHER_PLANES, "a{c}b {c} {c}{c}1 "), (strategies.EMPTY_PLANES, "a{c} "))
+        for i in range(0, len(planes), 97)
+    ]
+    assert_same_ids(*pair, texts)
 
 
 def test_ids_on_hostile_text(pair: tuple[Tokenizer, "hf.Tokenizer"]) -> None:

@@ -125,6 +125,12 @@ def in_contexts(characters: Sequence[str], contexts: Iterable[str] = CONTEXTS) -
             yield "".join(context.replace("{c}", c) for c in characters[i : i + 100])
 
 
+def every_code_point() -> Iterable[str]:
+    """Texts with every character between others."""
+    yield from in_contexts(strategies.OTHER_PLANES, CONTEXTS[:1])
+    yield from in_contexts(strategies.EMPTY_PLANES, ["{c} "])
+
+
 def tricky_texts() -> st.SearchStrategy[str]:
     """What patterns turn on: case, contractions, marks, runs of numbers, and white space of every length and kind."""
     parts = (
@@ -178,7 +184,7 @@ def test_scanners_equal_hf_on_all_kinds_of_characters(pattern: str) -> None:
 @pytest.mark.parametrize("name", sorted(set(PATTERNS.values())))
 def test_scanners_equal_hf_on_every_code_point(name: str) -> None:
     expected = hf_matches(next(pattern for pattern, scanner in PATTERNS.items() if scanner == name))
-    for text in in_contexts(strategies.CODE_POINTS, CONTEXTS[:1]):
+    for text in every_code_point():
         assert scan(name, text) == expected(text)
 
 
@@ -392,7 +398,7 @@ def test_components_equal_hf_on_all_kinds_of_characters(name: str) -> None:
      "StarCoder"],
 )  # fmt: skip
 def test_components_equal_hf_on_every_code_point(name: str) -> None:
-    for text in in_contexts(strategies.CODE_POINTS, CONTEXTS[:1]):
+    for text in every_code_point():
         assert [(w, s) for w, s in spans((PAIRS | BYTE_LEVEL)[name][0], text)] == [
             (text[a:b], (a, b)) for _, (a, b) in as_hf(name, text)
         ]
