@@ -137,7 +137,7 @@ def read_clip(data: bytes, source: str) -> dict[str, Any]:
         raise TokenizerFileError(
             f"{source}: expected a first line with '#version', as CLIP's merges have, got {header[:80]!r}"
         )
-    lines = body.split("\n")[:_N_CLIP_MERGES]
+    lines = body.split("\n", _N_CLIP_MERGES)[:_N_CLIP_MERGES]  # the file goes on with many more
     merges = read_merges("\n".join(lines), source)
     tokens = [
         *_BYTE_ORDER,
