@@ -32,7 +32,7 @@ MODELS = {
     ),
 }  # fmt: skip
 KERNELS = {
-    "WordLevel": "scanned_wordlevel", "WordPiece": "scanned_wordpiece", "Unigram": "scanned_plain_unigram",
+    "WordLevel": "scanned_wordlevel", "WordPiece": "scanned_wordpiece", "Unigram": "scanned_unigram",
     "BPE": "scanned_bpe",
 }  # fmt: skip
 STEPS: dict[str, PreTokenizer] = {

@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from tokenizer.kernels import character_maps
 from tokenizer.kernels.classes import N_CODE_POINTS
-from tokenizer.normalizers import NFD, NFKD, Lowercase, Nmt, Replace, StripAccents
+from tokenizer.normalizers import NFC, NFD, NFKC, NFKD, Lowercase, Nmt, Replace, StripAccents
 from tokenizer.normalizers.base import Normalizer
 from tokenizer.ragged import Ragged, read_only
 
@@ -29,14 +29,16 @@ NONE = CharacterFolds(read_only(np.zeros(N_CODE_POINTS, np.int32)), read_only(np
 def split_steps(steps: Sequence[Normalizer]) -> tuple[list[Normalizer], list[Normalizer]]:
     """Cuts normalizers into those that must see whole texts, and the last ones, which see characters alone.
 
-    Decomposition orders marks, but when they are all removed right after it, that does not matter.
+    Decomposition orders marks, but when they are all removed after it, that does not matter.
     """
     n = len(steps)
+    removes_marks = False
     while n:
-        step, before = steps[n - 1], steps[n - 2] if n > 1 else None
-        if isinstance(step, StripAccents) and isinstance(before, (NFD, NFKD)):
-            n -= 2
+        step = steps[n - 1]
+        if removes_marks and isinstance(step, (NFD, NFKD)):
+            n -= 1
         elif isinstance(step, (Lowercase, Nmt, StripAccents)) or _is_of_one_character(step):
+            removes_marks = removes_marks or isinstance(step, StripAccents)
             n -= 1
         else:
             break
@@ -60,6 +62,17 @@ def character_folds(steps: Sequence[Normalizer]) -> CharacterFolds | None:
     places = np.zeros(N_CODE_POINTS, np.int32)
     places[points] = changed
     return CharacterFolds(read_only(places), read_only(texts[:n_bytes].copy()))
+
+
+def texts_of_changed(step: NFC | NFD | NFKC | NFKD) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.uint8]]:
+    """Returns what each character becomes by itself, as the `places` and `pool` of normalizers.tables.CharsMap."""
+    points = np.flatnonzero(step.changed_characters())
+    values, offsets = step.normalize_rows(_rows_of_one(points))
+    lengths, texts = np.diff(offsets), np.arange(points.size)
+    places, pool = np.zeros(N_CODE_POINTS, np.int32), np.zeros(values.size + points.size, np.uint8)
+    places[points] = offsets[:-1] + texts + 1
+    pool[np.arange(values.size) + np.repeat(texts, lengths)] = values
+    return read_only(places), read_only(pool)
 
 
 def _is_of_one_character(step: Normalizer) -> bool:

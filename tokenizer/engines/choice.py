@@ -4,18 +4,16 @@
 import dataclasses
 from typing import Any
 
-import numpy as np
-
 from tokenizer.engines.base import Engine, WordCachePool
 from tokenizer.engines.bert import BertEngine
 from tokenizer.engines.models import model_runner
+from tokenizer.engines.normalized_words import NormalizedWordsEngine
+from tokenizer.engines.normalized_words_models import merges_like_sentencepiece
 from tokenizer.engines.scanned import ScannedEngine
-from tokenizer.engines.scanned_unigram import ScannedUnigramEngine
 from tokenizer.engines.sentencepiece import LikeSentencePieceEngine, RawSentencePieceEngine, WholeRowEngine
 from tokenizer.engines.sentencepiece_tables import raw_tables
 from tokenizer.engines.staged import StagedEngine
 from tokenizer.models import BPE, Unigram, WordPiece
-from tokenizer.models.bpe_tables import take_part
 from tokenizer.models.unigram import SPACE
 from tokenizer.models.vocabulary import tokens_of
 from tokenizer.normalizers import BertNormalizer, Prepend, Replace, SentencePieceNormalizer, Sequence
@@ -48,21 +46,21 @@ def choose(
         tables = raw_tables(normalizer, model)
         if tables is not None:
             return RawSentencePieceEngine(normalizer, model, tables, runner, pool), True
-    if _merges_like_sentencepiece(model):
-        like = _like_sentencepiece(normalizer, pre_tokenizer) if raw else None
-        normalizes = like is not None
-        if like is None and _is_only_spaces(pre_tokenizer, model):
-            like = _SPACES
-        tables = raw_tables(like, model) if like is not None else None
-        if like is not None and tables is not None:
-            parts = normalizer if normalizes else None, pre_tokenizer
-            return LikeSentencePieceEngine(parts, like, model, tables, runner, pool), normalizes
-    if isinstance(model, Unigram) and model.piece_types is not None and pre_tokenizer is None:
-        return WholeRowEngine(model, runner, pool), False
-    if raw and isinstance(model, Unigram):
-        fused = ScannedUnigramEngine.of(normalizer, pre_tokenizer, model, runner, pool)
+    merges = merges_like_sentencepiece(model)
+    like = _like_sentencepiece(normalizer, pre_tokenizer) if raw and merges else None
+    normalizes = like is not None
+    if merges and like is None and _is_only_spaces(pre_tokenizer, model):
+        like = _SPACES
+    if raw and (like is None or (normalizer is not None and not normalizes)):
+        fused = NormalizedWordsEngine.of(normalizer, pre_tokenizer, model, runner, pool)
         if fused is not None:
             return fused, True
+    tables = raw_tables(like, model) if like is not None else None
+    if like is not None and tables is not None:
+        parts = normalizer if normalizes else None, pre_tokenizer
+        return LikeSentencePieceEngine(parts, like, model, tables, runner, pool), normalizes
+    if isinstance(model, Unigram) and model.piece_types is not None and pre_tokenizer is None:
+        return WholeRowEngine(model, runner, pool), False
     prefix_space = isinstance(pre_tokenizer, ByteLevel) and pre_tokenizer.add_prefix_space
     scans = dataclasses.replace(pre_tokenizer, add_prefix_space=False) if prefix_space else pre_tokenizer
     scanner = scanner_of(scans) if scans is not None else None
@@ -95,17 +93,6 @@ def _is_only_spaces(pre_tokenizer: Any, model: BPE) -> bool:
     if not isinstance(pre_tokenizer, Metaspace) or pre_tokenizer.replacement != SPACE:
         return False
     return not (pre_tokenizer.split and tokens_of(model.vocab).characters.has_inside(SPACE))
-
-
-def _merges_like_sentencepiece(model: Any) -> bool:
-    """Whether merging by a list does what sentencepiece does, but that the list says which merge is better."""
-    if not isinstance(model, BPE) or model.merge_ranks is not None or model.byte_level:
-        return False
-    if model.drops or model.ignore_merges or model.prefix or model.suffix:
-        return False
-    # What stands for unknown characters merges with nothing.
-    unk_id = -1 if model.unk_token is None else model.vocab.get(model.unk_token, -1)
-    return not take_part(np.array([*model.byte_ids, unk_id]), model.merge_ids)
 
 
 def _is_sentencepiece(model: Any) -> bool:

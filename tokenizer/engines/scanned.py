@@ -13,7 +13,7 @@ from tokenizer.engines.prefixes import begin_with_space
 from tokenizer.engines.staged import StagedEngine
 from tokenizer.kernels import (
     scanned_bpe,
-    scanned_plain_unigram,
+    scanned_unigram,
     scanned_wordlevel,
     scanned_wordpiece,
     words_bpe,
@@ -29,7 +29,7 @@ _MODELS = {
     words_bpe: (scanned_bpe, "BPE"),
     words_wordlevel: (scanned_wordlevel, "WordLevel"),
     words_wordpiece: (scanned_wordpiece, "WordPiece"),
-    words_unigram: (scanned_plain_unigram, "Unigram"),
+    words_unigram: (scanned_unigram, "Unigram"),
 }
 """The kernels that find words themselves, by those of the same model that do not."""
 

@@ -1,197 +1,52 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Unigram by HF's rules, fused with what HF's files put before it: from raw bytes to ids.
+"""Unigram fused with scanners that do nothing to text; every kernel has the name of its scanner.
 
-White space stands between words. Each word gets a "▁" in front, goes through a character map, and is encoded with sums
-that begin at zero. So what becomes of a word depends on nothing but its bytes, and a word cache can be asked for these
-before anything is normalized. Rows with a word of which that is not so are *irregular*, and left to the caller: where
-the map makes white space of more than a separator, or nothing of a word, or joins a word to the space before it.
-
-Words without spaces do not come back, but their parts do. They are cut between two characters that become one each,
-whatever their neighbours, and these are neighbours in no piece: every path passes there, so the parts can be encoded
-one by one, but that the sum so far decides how sums inside of a part are rounded. Where the best path leads by more
-than `MIN_GAP`, rounding cannot change it (see `longest_cut`); else the whole word is encoded at once.
+Where parts of sentencepiece come before it, see `normalized_words`.
 """
 
-import numpy as np
-
-from tokenizer.kernels.ascii_blocks import BLOCK_READS, separated_parts
-from tokenizer.kernels.compiling import kernel, kernel_part, trailing_zeros
-from tokenizer.kernels.scanned_unigram_parts import (
-    DONE,
-    FAILED,
-    NO_ROOM,
-    NOT_CUT,
-    emit_known,
-    emit_parts,
-    encode_part,
-    find_path,
-    fused,
-)
-from tokenizer.kernels.scanned_unigram_words import ends_word, normalized, part_end, put_space, word_end
-from tokenizer.kernels.scanners_parts import SPACE, run_end
-from tokenizer.kernels.sentencepiece_rows import has_unknown
-from tokenizer.kernels.unigram import emit_path, turn_path
-from tokenizer.kernels.word_cache import AT_BYTE, AT_ID, AT_ROW, COUNTER_TOTAL, IN_ROW, count_word
-from tokenizer.kernels.word_encoding import key_of
-from tokenizer.kernels.word_table import SHORT_WORD_BYTES
-
-NEEDED = 4
-"""Cell of `position`; the others are those of `word_cache`."""
-_ONE, _TWO = np.uint64(1), np.uint64(2)
+from tokenizer.kernels import ascii_blocks, scanners
+from tokenizer.kernels.compiling import kernel, kernel_part
+from tokenizer.kernels.scanned_words import encode_apart, encode_automata, encode_joined, encode_uncut
+from tokenizer.kernels.words_unigram import tokenize
 
 
 @kernel_part
-def _count_noted(data, tables, work, first, n_noted):
-    """Counts words with unknown tokens, as they are normalized; returns how many it has had room for."""
-    for k in range(first, n_noted):
-        at, stop = work.noted[2 * k], work.noted[2 * k + 1]
-        n = normalized(data, at, stop - at, True, tables, work)
-        k0, k1 = key_of(work.text, 0, n)
-        if not count_word(work.tally, work.text, 0, n, k0, k1):
-            return k
-    return n_noted
+def _encode_found(data, i, stop, n_readable, model, model_scratch, work, tallying, o):
+    return encode_uncut(tokenize, data, i, stop, n_readable, model, model_scratch, work, tallying, o)
 
 
 @kernel
-def encode(rows, added, tables, model, scratch, work, tallying):
-    """Encodes rows until they are done, the tally of unknown words is full, or there must be more room.
+def gpt2(classes, rows, added, model, model_scratch, work, tallying):
+    return encode_joined(
+        scanners.next_gpt2, ascii_blocks.gpt2_starts, _encode_found,
+        classes, rows, added, model, model_scratch, work, tallying,
+    )  # fmt: skip
 
-    Args:
-      rows: ragged.Ragged of valid UTF-8; added: as for `word_encoding.encode_words`.
-      tables: engines.scanned_unigram_tables.WordTables.
-      model: engines.scanned_unigram_tables.ExactUnigram; scratch: ScoredScratch, for the longest word.
-      work: engines.scanned_unigram_tables.WordWork; rows that are irregular are noted there, and have no ids.
-      tallying: whether to count the words that contain an unknown token.
 
-    Returns:
-      True when all rows are done; False when there must be more room for ids first, if the last cell of `position` is
-      not 0, or the cache must grow, if it is not within a row, or else the tally must be emptied.
-    """
-    data, offsets = rows
-    position, out, slots, ids = work.position, work.out, work.cache.slots, work.cache.ids
-    hot, classes, noted = work.cache.hot, tables.classes, work.noted
-    unk_id = np.int32(model.unigram.unk_id)
-    slot_mask = np.uint64(slots.shape[0] - 1)
-    n_readable = data.size - BLOCK_READS - SHORT_WORD_BYTES
-    o = position[AT_ID]
-    for row in range(position[AT_ROW], offsets.size - 1):
-        if position[IN_ROW] != 0:
-            # All is done but the counting of what was noted.
-            done = _count_noted(data, tables, work, position[AT_BYTE], position[IN_ROW])
-            if done < position[IN_ROW]:
-                position[AT_BYTE] = done
-                return False
-            position[IN_ROW] = 0
-            work.out_offsets[row + 1] = o
-            continue
-        i = np.int64(offsets[row])
-        end = np.int64(offsets[row + 1])
-        # The "▁" in front of a word may become three.
-        needed = o + np.int64((end - i) * (tables.growth + 3.0)) + SHORT_WORD_BYTES
-        if needed > out.size:
-            position[AT_ROW], position[AT_ID], position[NEEDED] = row, o, needed
-            return False
-        row_first = o
-        n_noted = 0
-        became = DONE
-        is_text = added.size == 0 or added[row] < 0
-        if not is_text:
-            out[o] = added[row]
-            o += 1
-            i = end
-        begin = i
-        i = run_end(data, i, end, classes, SPACE)
-        ends_in_space = i > begin
-        n_words = np.int64(i < end)
-        is_inner = False
-        word_at, word_first, noted_end = i, o, begin
-        while i < end:
-            block = i
-            stop = i
-            room = min(end - i, BLOCK_READS + 1)
-            is_short = i + BLOCK_READS - word_at <= tables.longest_cut
-            if is_short and room > 2 and i < n_readable and data[i] < 128 and data[i + 1] < 128:
-                starts, stops, firsts = separated_parts(data, i, tables.separators, tables.apart)
-                # Without what lies beyond the text or depends on that, and without the part at i itself.
-                starts &= ((_TWO << np.uint64(room - 2)) - _ONE) & ~_ONE
-                while starts != np.uint64(0):
-                    k = np.uint64(trailing_zeros(starts))
-                    starts &= starts - _ONE
-                    stop = block + trailing_zeros(stops)
-                    stops &= stops - _ONE
-                    o, is_done = emit_known(hot, slots, slot_mask, ids, data, i, stop - i, is_inner, out, o)
-                    if not is_done:
-                        break
-                    i = block + np.int64(k)
-                    is_inner = (firsts >> k) & _ONE == np.uint64(0)
-                    n_words += np.int64(not is_inner)
-                    word_at = word_at if is_inner else i
-                    word_first = word_first if is_inner else o
-                if stop <= i and i > block:
-                    continue
-            is_known = stop > i
-            before = o
-            is_done = False
-            if not is_known:
-                limit = word_at + tables.longest_cut
-                stop, o = emit_parts(
-                    data, i, limit, end, n_readable, is_inner, word_first, tables, unk_id, work.cache, out, o
-                )
-                is_done = stop > i
-            if not is_known and not is_done:
-                stop = part_end(data, i, end, tables)
-                if i < n_readable and stop <= limit:
-                    o, is_done = emit_known(hot, slots, slot_mask, ids, data, i, stop - i, is_inner, out, o)
-            if not is_done:
-                o, became = encode_part(data, i, stop - i, is_inner, tables, model, scratch, work, o)
-                is_whole = not is_inner and ends_word(data, stop, end, classes)
-                if became == DONE and not is_whole:
-                    # Only the text of the unknown token becomes it where others become bytes, and is spelled in bytes
-                    # beside those.
-                    is_spelled = model.unigram.byte_fallback and has_unknown(out, before, o, unk_id)
-                    became = NOT_CUT if is_spelled or stop - word_at > tables.longest_cut else DONE
-                if became == NOT_CUT:
-                    stop = word_end(data, stop, end, classes)
-                    before = word_first
-                    o, became = encode_part(
-                        data, word_at, stop - word_at, False, tables, model, scratch, work, word_first
-                    )
-                if became != DONE:
-                    break
-                o = fused(out, word_first, before, o, unk_id)
-            if tallying and word_at >= noted_end and has_unknown(out, before, o, unk_id):
-                noted_end = word_end(data, stop, end, classes)
-                noted[2 * n_noted], noted[2 * n_noted + 1] = word_at, noted_end
-                n_noted += 1
-            i = stop
-            is_inner = not ends_word(data, i, end, classes)
-            if not is_inner:
-                i = run_end(data, stop, end, classes, SPACE)
-                ends_in_space = i > stop
-                word_at, word_first = i, o
-                n_words += np.int64(i < end)
-        if became == NO_ROOM:
-            position[AT_ROW], position[AT_ID] = row, row_first
-            return False
-        if became == DONE and is_text and ends_in_space and tables.ends_in_space:
-            text_end = put_space(work.text)
-            find_path(work.text, text_end, model, scratch)
-            turn_path(text_end, scratch)
-            before = o
-            o, _ = emit_path(work.text, text_end, model.unigram, scratch, out, o, scratch.ends)
-            n_words += 1
-            if tallying and has_unknown(out, before, o, unk_id):
-                became = FAILED
-        if became != DONE:
-            work.irregular[row] = True
-            o = row_first
-            work.out_offsets[row + 1] = o
-            continue
-        work.tally.state[COUNTER_TOTAL] += n_words
-        if n_noted > 0:
-            done = _count_noted(data, tables, work, 0, n_noted)
-            if done < n_noted:
-                position[AT_ROW], position[AT_BYTE], position[AT_ID], position[IN_ROW] = row, done, o, n_noted
-                return False
-        work.out_offsets[row + 1] = o
-    return True
+@kernel
+def nonspace(classes, rows, added, model, model_scratch, work, tallying):
+    return encode_apart(
+        scanners.next_nonspace, ascii_blocks.nonspace_starts, ascii_blocks.nonspace_stops, _encode_found,
+        classes, rows, added, model, model_scratch, work, tallying,
+    )  # fmt: skip
+
+
+@kernel
+def unicode_words(classes, rows, added, model, model_scratch, work, tallying):
+    return encode_apart(
+        scanners.next_unicode_words, ascii_blocks.unicode_words_starts, ascii_blocks.unicode_words_stops, _encode_found,
+        classes, rows, added, model, model_scratch, work, tallying,
+    )  # fmt: skip
+
+
+@kernel
+def bert(classes, rows, added, model, model_scratch, work, tallying):
+    return encode_apart(
+        scanners.next_bert, ascii_blocks.bert_starts, ascii_blocks.bert_stops, _encode_found,
+        classes, rows, added, model, model_scratch, work, tallying,
+    )  # fmt: skip
+
+
+@kernel
+def automata(classes, rows, added, model, model_scratch, work, tallying):
+    return encode_automata(_encode_found, classes, rows, added, model, model_scratch, work, tallying)

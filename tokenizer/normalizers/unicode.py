@@ -27,16 +27,21 @@ class _NormalForm(Normalizer):
     def _composes(self) -> bool:
         return isinstance(self, (NFC, NFKC))
 
+    @property
+    def form(self) -> tables.NormalForm:
+        """What kernels know of it."""
+        return tables.normal_form(self._is_compatible(), self._composes())
+
     def changed_characters(self) -> npt.NDArray[np.bool_]:
         """Returns which characters decompose, or might, bool[0x110000]."""
-        form = tables.normal_form(self._is_compatible(), self._composes())
+        form = self.form
         changed = form.decompositions != 0
         changed[unicode_tables.HANGUL_FIRST : unicode_tables.HANGUL_LAST + 1] = True
         return changed
 
     def normalize_rows(self, rows: Ragged) -> Ragged:
         """Normalizes a column of valid UTF-8; see `Normalizer`."""
-        form = tables.normal_form(self._is_compatible(), self._composes())
+        form = self.form
         changes, added = normal_forms.measure(rows.values, rows.offsets[0], rows.offsets[-1], form)
         if not changes:
             return rows

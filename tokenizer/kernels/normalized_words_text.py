@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What `scanned_unigram` sees of a row: words between white space, the parts they are cut into, what each becomes."""
+"""What `normalized_words` sees of a row: words between white space, the parts they are cut into, what each becomes."""
 
 import numpy as np
 
 from tokenizer.kernels.character_maps import fold
 from tokenizer.kernels.compiling import kernel, kernel_part
+from tokenizer.kernels.normal_forms import normalize as normalize_form
 from tokenizer.kernels.precompiled import normalize
 from tokenizer.kernels.scanners_parts import SPACE, is_ideograph
 from tokenizer.kernels.utf8 import copy_bytes, next_character, write_utf8
@@ -91,22 +92,26 @@ def normalized(data, at, w, is_first, tables, work):
 
 @kernel_part
 def _mapped(data, at, w, begin, limit, tables, work):
-    """Writes what the map makes of `data[at:at + w]` to `work.text[begin:]`.
+    """Writes what the map, or the normal form, makes of `data[at:at + w]` to `work.text[begin:]`.
 
     Returns:
       The end of it, or -1 where that is at `begin`, more than `limit` bytes away, or has white space or a "▁".
     """
     text = work.text
-    if not tables.has_map:
-        if w == 0 or w > limit:
-            return np.int64(-1)
-        return copy_bytes(data, at, at + w, text, begin)
     span = work.span
     span[0], span[1] = at, at + w
-    _, n_bytes = normalize(data, span, tables.charsmap, False, text, work.text_span)
+    n_bytes = w
+    if tables.has_map:
+        _, n_bytes = normalize(data, span, tables.charsmap, False, text, work.text_span)
     if n_bytes == 0 or n_bytes > limit:
         return np.int64(-1)
-    normalize(data, span, tables.charsmap, True, text[begin:], work.text_span)
+    if tables.has_map:
+        normalize(data, span, tables.charsmap, True, text[begin:], work.text_span)
+    elif tables.has_form:
+        normalize_form(data, span, tables.form, work.pieces, text[begin:], work.text_span)
+        n_bytes = work.text_span[1]
+    else:
+        return copy_bytes(data, at, at + w, text, begin)
     i = begin
     n = begin + n_bytes
     while i < n:
@@ -123,7 +128,7 @@ def _pair_bit(before, after):
 
 @kernel
 def describe_texts(places, pool, white, splits, most_bytes, separates, irregular, images):
-    """Says what characters become by a map.
+    """Says what characters become by a map, or by a normal form.
 
     Args:
       places, pool: int32[0x110000] and uint8, see normalizers.tables.CharsMap.
@@ -161,11 +166,11 @@ def describe_texts(places, pool, white, splits, most_bytes, separates, irregular
 
 
 @kernel
-def describe_folds(folds, charsmap, folded_classes, folded_images, classes, images):
+def describe_folds(folds, places, pool, folded_classes, folded_images, classes, images):
     """Says what characters become by folds and then a map.
 
     Args:
-      folds: engines.character_folds.CharacterFolds; charsmap: normalizers.tables.CharsMap.
+      folds: engines.character_folds.CharacterFolds; places, pool: as for `describe_texts`.
       folded_classes, folded_images: uint8 and int32[0x110000], the classes and images of what the map gets.
       classes, images: the same of what the folds get, copies to begin with; set for the characters that change.
 
@@ -187,9 +192,9 @@ def describe_folds(folds, charsmap, folded_classes, folded_images, classes, imag
             first_kind = folded_classes[folded] if n == 0 else first_kind
             kinds |= folded_classes[folded]
             image = np.int64(folded_images[folded])
-            text = np.int64(charsmap.places[folded]) - 1
+            text = np.int64(places[folded]) - 1
             n_mapped += i - begin if text < 0 else 0
-            while 0 <= text < charsmap.pool.size and charsmap.pool[text] != 0:
+            while 0 <= text < pool.size and pool[text] != 0:
                 n_mapped += 1
                 text += 1
             n += 1

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the kernel of `engines.scanned_unigram` knows of a normalizer, a pre-tokenizer and a Unigram model."""
+"""What the kernels of `engines.normalized_words` know of a normalizer, a pre-tokenizer and the pieces of a model."""
 
 from typing import NamedTuple
 
@@ -7,21 +7,18 @@ import numpy as np
 import numpy.typing as npt
 
 from tokenizer import unicode_tables
-from tokenizer.engines.character_folds import NONE, CharacterFolds
-from tokenizer.engines.sentencepiece_tables import MAX_STATES
-from tokenizer.kernels import precompiled, unigram_automaton
-from tokenizer.kernels import scanned_unigram_words as kernels
+from tokenizer.engines.character_folds import NONE, CharacterFolds, texts_of_changed
+from tokenizer.engines.normalized_words_models import WordModel
+from tokenizer.kernels import normal_forms, precompiled
+from tokenizer.kernels import normalized_words_text as kernels
 from tokenizer.kernels.caches import CacheArrays, CounterArrays
 from tokenizer.kernels.classes import N_CODE_POINTS
-from tokenizer.kernels.scanned_unigram_parts import MIN_GAP
 from tokenizer.kernels.scanners_parts import IDEOGRAPHS, SPACE
-from tokenizer.models import Unigram
 from tokenizer.models.unigram import SPACE as SPACE_MARK
-from tokenizer.models.unigram import UnigramTables
+from tokenizer.normalizers import NFC, NFD, NFKC, NFKD, Precompiled
 from tokenizer.normalizers import tables as normalizer_tables
 from tokenizer.ragged import read_only
 
-_LONGEST_PIECE = 255
 _MAX_GROWTH = 32
 _ALL = ~np.uint64(0)
 
@@ -40,6 +37,9 @@ class WordTables(NamedTuple):
     """uint8[0x110000]: what `classes` would be without folds."""
     has_map: bool
     charsmap: normalizer_tables.CharsMap
+    has_form: bool
+    """Whether there is a normal form in place of a map."""
+    form: normalizer_tables.NormalForm
     separators: npt.NDArray[np.uint64]
     """uint64[2]: all ones where tabs, and line ends, stand between words."""
     together: npt.NDArray[np.bool_]
@@ -49,19 +49,20 @@ class WordTables(NamedTuple):
     apart: npt.NDArray[np.bool_]
     """bool[128 * 128]: between which two of ASCII words are cut, as they are in the text."""
     longest_cut: int
-    """Bytes of words up to which sums are exact to a quarter of `MIN_GAP`."""
+    """Bytes of words that are cut; see WordModel."""
     growth: float
     """Bytes that a byte becomes at most; words of which more become make a row irregular."""
     ends_in_space: bool
     """Whether white space at the end of a row becomes a "▁"."""
-
-
-class ExactUnigram(NamedTuple):
-    """A Unigram vocabulary by HF's rules, whose sums are in double precision."""
-
-    unigram: UnigramTables
-    states: npt.NDArray[np.int64]
-    """int64[2 * n]: the automaton of its trie, see kernels.unigram_automaton, with pieces in place of scores."""
+    counts_spaces: bool
+    """Whether each space of several becomes a "▁", and not all of them one."""
+    space_ids: npt.NDArray[np.int32]
+    """int32[n]: what a "▁" becomes that is a word of its own."""
+    unk_id: int
+    fuses_unknown: bool
+    """Whether several unknown characters in a row are one unknown token."""
+    has_byte_ids: bool
+    """Whether characters that are not known become bytes."""
 
 
 class WordWork(NamedTuple):
@@ -76,6 +77,8 @@ class WordWork(NamedTuple):
     """uint8: a word as it is normalized. Longer ones make a row irregular."""
     folded: npt.NDArray[np.uint8]
     """uint8, as long: a word before the map."""
+    pieces: normalizer_tables.PieceScratch
+    """For a normal form of a word, as long."""
     span: npt.NDArray[np.int64]
     text_span: npt.NDArray[np.int64]
     """int64[2]."""
@@ -89,45 +92,37 @@ class WordWork(NamedTuple):
     out_offsets: npt.NDArray[np.int64]
 
 
-def exact_unigram(model: Unigram) -> ExactUnigram | None:
-    """Lowers a Unigram model under HF's rules; None for those that the kernel is not made for."""
-    tables = model.tables
-    n = tables.units.size
-    spells = model.byte_fallback and int(tables.byte_ids.min()) < 0
-    if tables.single or tables.unk_id < 0 or tables.unk_score >= 0 or spells:
-        return None
-    if n >= MAX_STATES or tables.longest > _LONGEST_PIECE:
-        return None
-    states = np.empty(2 * n, np.int64)
-    unigram_automaton.build_automaton(
-        *model.trie, np.arange(len(model.vocab)), _LONGEST_PIECE, np.zeros(tables.longest + 2, np.int64),
-        np.empty(n, np.int64), states, np.zeros(n, np.int32),
-    )  # fmt: skip
-    return ExactUnigram(tables, read_only(states))
-
-
 def word_tables(
-    model: Unigram,
+    model: WordModel,
     folds: CharacterFolds,
-    precompiled_charsmap: bytes | None,
+    last: Precompiled | NFC | NFD | NFKC | NFKD | None,
     *,
     splits_at_white_space: bool,
     ends_in_space: bool,
+    counts_spaces: bool,
 ) -> WordTables | None:
     """Returns the tables of words; None for folds or a map that the kernel is not made for.
 
     Args:
-      model: a Unigram model.
+      model: what tokenizes words.
       folds: what becomes of characters first.
-      precompiled_charsmap: the map of `Precompiled`, None where there is none.
+      last: the map or the normal form that comes after these, None where there is none.
       splits_at_white_space: whether all white space stands between words, and not only blanks.
-      ends_in_space: see WordTables.
+      ends_in_space, counts_spaces: see WordTables.
     """
-    charsmap = normalizer_tables.chars_map(precompiled_charsmap or _NO_MAP)
+    charsmap = normalizer_tables.chars_map(last.precompiled_charsmap if isinstance(last, Precompiled) else _NO_MAP)
+    places, pool, form = charsmap.places, charsmap.pool, _NO_FORM
     graphemes = charsmap.graphemes & precompiled.CATEGORY
+    has_form = last is not None and not isinstance(last, Precompiled)
+    if last is not None and not isinstance(last, Precompiled):
+        form = last.form
+        graphemes = np.zeros(N_CODE_POINTS, np.uint8)  # a space joins nothing
+        places, pool = texts_of_changed(last)
     white = unicode_tables.property_table("SPACES")
-    mapped = charsmap.places > 0
-    separates, irregular, images, growth = _white_space(charsmap, white, splits_at_white_space)
+    separates, irregular, images, growth = _white_space(places, pool, white, splits_at_white_space)
+    if has_form:
+        images[form.kinds[images] != normal_forms.INERT] = 0
+        growth = max(growth, _growth(form))
     irregular |= graphemes == precompiled.PREPEND
     irregular[ord(SPACE_MARK)] = True
     others = ~separates & ~irregular
@@ -140,7 +135,8 @@ def word_tables(
     folded_classes = classes
     if folds is not NONE:
         classes, folded_images = classes.copy(), images.copy()
-        growth = max(growth, kernels.describe_folds(folds, charsmap, folded_classes, folded_images, classes, images))
+        folds_grow = kernels.describe_folds(folds, places, pool, folded_classes, folded_images, classes, images)
+        growth = max(growth, folds_grow * (growth if has_form else 1.0))
     is_space = classes & SPACE != 0
     if (
         not is_space[0x20]
@@ -149,9 +145,9 @@ def word_tables(
         or is_space[IDEOGRAPHS].any()
     ):
         return None
-    if mapped[0x20] or folds.places[0x20] or growth > _MAX_GROWTH:
+    if places[0x20] or folds.places[0x20] or growth > _MAX_GROWTH:
         return None
-    points, offsets = model.matching.tokens.characters
+    points, offsets = model.characters
     begins = np.zeros(points.size, np.bool_)
     begins[offsets[:-1]] = True
     neighbours, followed = np.zeros((1 << kernels.NEIGHBOUR_BITS) // 64, np.uint64), np.zeros(N_CODE_POINTS, np.bool_)
@@ -159,29 +155,41 @@ def word_tables(
     kernels.find_neighbours(points, begins, together, neighbours, followed)
     kernels.set_apart(images, together, neighbours, apart)
     classes = classes | np.where(followed[images] & (images > 0), np.uint8(kernels.FOLLOWED), np.uint8(0))
-    largest = max(float(np.abs(model.scores).max()), abs(model.tables.unk_score), 1.0)
     return WordTables(
         classes=read_only(classes),
         images=read_only(images),
         has_folds=folds is not NONE,
         folds=folds,
         folded_classes=read_only(folded_classes),
-        has_map=precompiled_charsmap is not None,
+        has_map=isinstance(last, Precompiled),
         charsmap=charsmap,
+        has_form=has_form,
+        form=form,
         separators=read_only(np.where(is_space[[0x09, 0x0A]], _ALL, np.uint64(0))),
         together=read_only(together),
         neighbours=read_only(neighbours),
         apart=read_only(apart),
-        # n sums of at most n scores each are off by n * n * largest * 2^-53.
-        longest_cut=int(min((MIN_GAP / 4 / largest * 2.0**53) ** 0.5, 1 << 30)),
+        longest_cut=model.longest_cut,
         growth=growth,
         ends_in_space=ends_in_space,
+        counts_spaces=counts_spaces,
+        space_ids=model.space_ids,
+        unk_id=model.unk_id,
+        fuses_unknown=model.fuses_unknown,
+        has_byte_ids=model.has_byte_ids,
     )
 
 
+def _growth(form: normalizer_tables.NormalForm) -> float:
+    """Returns how many bytes a byte becomes at most."""
+    n_bytes = np.repeat([1, 2, 3, 4], [0x80, 0x780, 0xF800, 0x100000])
+    return float((1 + form.growth / n_bytes).max())
+
+
 def _white_space(
-    charsmap: normalizer_tables.CharsMap, white: npt.NDArray[np.bool_], splits_at_white_space: bool
-) -> tuple[npt.NDArray[np.bool_], npt.NDArray[np.bool_], npt.NDArray[np.int32], float]:
+    places: npt.NDArray[np.int32], pool: npt.NDArray[np.uint8], white: npt.NDArray[np.bool_],
+    splits_at_white_space: bool,
+) -> tuple[npt.NDArray[np.bool_], npt.NDArray[np.bool_], npt.NDArray[np.int32], float]:  # fmt: skip
     """Returns what characters become by themselves.
 
     Returns:
@@ -196,10 +204,12 @@ def _white_space(
         separates[:] = False
         separates[0x20], irregular[0x20] = True, False
     growth = kernels.describe_texts(
-        charsmap.places, charsmap.pool, white, splits_at_white_space, 4 * _MAX_GROWTH, separates, irregular, images
+        places, pool, white, splits_at_white_space, 4 * _MAX_GROWTH, separates, irregular, images
     )
     return separates, irregular, images, growth
 
 
 _NO_MAP = (4).to_bytes(4, "little") + bytes(4)
 """A character map without keys."""
+_NO_FORM = normalizer_tables.lower_normal_form({}, {}, np.zeros(N_CODE_POINTS, np.uint8), {}, False)
+"""A normal form that every text has."""

@@ -1,24 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The ids of one part of a word for `scanned_unigram`: from tables of characters and hot words, cache, or model."""
+"""The ids of one part of a word for `normalized_words`: from tables of characters and hot words, cache, or model."""
 
 import numpy as np
 
 from tokenizer.kernels.bpe_characters import END_ROWS, MAY_CROSS
 from tokenizer.kernels.compiling import kernel_part
 from tokenizer.kernels.hot_words import LONGEST_HOT, emit_hot_key, remember_hot_key
-from tokenizer.kernels.scanned_unigram_words import FIRST, FOLLOWED, LAST, are_neighbours, normalized, rest_end
+from tokenizer.kernels.normalized_words_text import FIRST, FOLLOWED, LAST, are_neighbours, normalized, rest_end
 from tokenizer.kernels.scanners_parts import SPACE
 from tokenizer.kernels.sentencepiece_rows import has_unknown
-from tokenizer.kernels.unigram import emit_path, turn_path, width
-from tokenizer.kernels.unigram_automaton import (
-    ROOT,
-    SCORE_SHIFT,
-    advance,
-    longest_piece,
-    piece_bytes,
-    root_base,
-    shorter_piece,
-)
 from tokenizer.kernels.utf8 import next_character
 from tokenizer.kernels.word_cache import CACHE_MISSES, emit_cached, emit_short_key, is_too_small, remember
 from tokenizer.kernels.word_encoding import key_of
@@ -30,68 +20,18 @@ DONE, NO_ROOM, FAILED, NOT_CUT = 0, 1, 2, 3
 
 _MARK = 0xFF
 """A byte that no text has. Behind a part that is not the first of its word it makes another key of it."""
-_SCORE_SHIFT = np.uint64(SCORE_SHIFT)
 
 
 @kernel_part
-def find_path(word, w, model, scratch):
-    """Finds the best path as `unigram.find_best_path` does, in one walk over an automaton.
-
-    Place by place the best of all pieces that end there is chosen, of equal ones the longest.
-
-    Returns:
-      By how much it is better than any other at the least, at the places it passes.
-    """
-    scores, pieces, starts, seconds = scratch.scores, scratch.pieces, scratch.starts, scratch.seconds
-    states, piece_scores = model.states, model.unigram.scores
-    unk_score = model.unigram.unk_score
-    scores[0] = 0.0
-    base = root_base(states)
-    state = ROOT
-    i = np.int64(0)
-    while i < w:
-        stop = i + width(word[i])
-        for q in range(i, stop):
-            state, base = advance(states, state, base, np.uint64(word[q]))
-        best, second = -np.inf, -np.inf
-        start, piece = i, np.int64(-1)
-        length = np.int64(0)
-        end_state, more = longest_piece(states, state)
-        while end_state != ROOT:
-            length = piece_bytes(states, end_state)
-            candidate_piece = np.int64(more >> _SCORE_SHIFT)
-            candidate = piece_scores[np.uint64(candidate_piece)] + scores[stop - length]
-            better = candidate > best
-            second = max(second, best if better else candidate)
-            best = candidate if better else best
-            start = stop - length if better else start
-            piece = candidate_piece if better else piece
-            end_state, more = shorter_piece(states, more)
-        if length != stop - i:
-            # The shortest piece is not the character alone: it may be unknown.
-            candidate = unk_score + scores[i]
-            better = candidate > best
-            second = max(second, best if better else candidate)
-            best = candidate if better else best
-            start = i if better else start
-            piece = np.int64(model.unigram.unk_id) if better else piece
-        scores[stop] = best
-        seconds[stop] = second
-        starts[stop] = start
-        pieces[stop] = piece
-        i = stop
-    gap = np.inf
-    stop = np.int64(w)
-    while stop > 0:
-        gap = min(gap, scores[stop] - seconds[stop])
-        stop = starts[stop]
-    return gap
-
-
-@kernel_part
-def fused(out, word_first, before, o, unk_id):
+def fused(tables, out, word_first, before, o, unk_id):
     """Drops the unknown token at `before` where it follows another one of its word; returns the new o."""
-    if before == word_first or o == before or out[before] != unk_id or out[before - 1] != unk_id:
+    if (
+        not tables.fuses_unknown
+        or before == word_first
+        or o == before
+        or out[before] != unk_id
+        or out[before - 1] != unk_id
+    ):
         return o
     for q in range(before, o - 1):
         out[q] = out[q + 1]
@@ -173,7 +113,7 @@ def emit_parts(data, at, limit, end, n_readable, is_inner, word_first, tables, u
             out[o] = characters[row, 1]
             out[o + 1] = characters[row, 2]
             out[o + 2] = characters[row, 3]
-            o = fused(out, word_first, o, o + n, unk_id)
+            o = fused(tables, out, word_first, o, o + n, unk_id)
             at, code_point, after, kind, image = after, following, beyond, next_kind, next_image
             if ends:
                 break
@@ -197,8 +137,11 @@ def _remember_character(data, at, w, is_inner, tables, characters, out, before, 
 
 
 @kernel_part
-def encode_part(data, at, w, is_inner, tables, model, scratch, work, o):
-    """Appends the ids of the part `data[at:at + w]`, from the cache or from the model; returns `(o, what became)`."""
+def encode_part(encode_text, data, at, w, is_inner, tables, model, scratch, work, o):
+    """Appends the ids of the part `data[at:at + w]`, from the cache or from the model; returns `(o, what became)`.
+
+    encode_text: see `normalized_words`.
+    """
     cache, out, part = work.cache, work.out, work.part
     if w < SHORT_WORD_BYTES and at + SHORT_WORD_BYTES <= data.size:
         k0, k1, n_key = _marked(data, at, w, is_inner)
@@ -219,12 +162,10 @@ def encode_part(data, at, w, is_inner, tables, model, scratch, work, o):
     if n < 0:
         return o, FAILED
     before = o
-    gap = find_path(work.text, n, model, scratch)
+    o, gap = encode_text(work.text, n, model, scratch, out, o)
     if is_inner and gap <= MIN_GAP:
-        return o, NOT_CUT
-    turn_path(n, scratch)
-    o, _ = emit_path(work.text, n, model.unigram, scratch, out, o, scratch.ends)
-    is_unknown = has_unknown(out, before, o, np.int32(model.unigram.unk_id))
+        return before, NOT_CUT
+    is_unknown = has_unknown(out, before, o, np.int32(tables.unk_id))
     remember(cache, j, part, 0, n_key, k0, k1, out, before, o, is_unknown)
     cache.state[CACHE_MISSES] += 1
     _remember_character(data, at, w, is_inner, tables, cache.characters, out, before, o)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""White space, a character map and Unigram by HF's rules in one kernel: T5, XLM-R, ALBERT as a `tokenizer.json`."""
+"""White space, a normalizer and a model of pieces by HF's rules in one kernel: `tokenizer.json` of T5, XLM-R, NLLB."""
 
 from typing import Any
 
@@ -11,14 +11,14 @@ from tokenizer.counting import Tally
 from tokenizer.engines.base import AlignedToken, WordCachePool
 from tokenizer.engines.character_folds import NONE, character_folds, split_steps
 from tokenizer.engines.models import ModelRunner
-from tokenizer.engines.scanned_unigram_tables import ExactUnigram, WordTables, WordWork, exact_unigram, word_tables
-from tokenizer.engines.sentencepiece_tables import new_scored_scratch
+from tokenizer.engines.normalized_words_models import WordModel, word_model
+from tokenizer.engines.normalized_words_tables import WordTables, WordWork, word_tables
 from tokenizer.engines.staged import StagedEngine
-from tokenizer.kernels import caches, scanned_unigram, text_edits
+from tokenizer.kernels import caches, normalized_words, text_edits
 from tokenizer.kernels.word_cache import IN_ROW
-from tokenizer.models import Unigram
 from tokenizer.models.unigram import SPACE
-from tokenizer.normalizers import Precompiled, Replace, Sequence, Strip
+from tokenizer.normalizers import NFC, NFD, NFKC, NFKD, Precompiled, Replace, Sequence, Strip
+from tokenizer.normalizers.tables import PieceScratch
 from tokenizer.pre_tokenizers import Metaspace, WhitespaceSplit
 from tokenizer.pre_tokenizers import Sequence as PreTokenizers
 from tokenizer.ragged import Ragged, read_only
@@ -28,11 +28,11 @@ _METASPACE = Metaspace(SPACE, prepend_scheme="always", split=True)
 _STRIPS = (Strip(left=False, right=True), Strip(left=True, right=True))
 
 
-class ScannedUnigramEngine(StagedEngine):
+class NormalizedWordsEngine(StagedEngine):
     """Finds words, normalizes and encodes them in one pass; rows that the kernel leaves go through all steps."""
 
     def __init__(
-        self, parts: tuple[Any, Any], before: list[Any], tables: WordTables, model: ExactUnigram, runner: ModelRunner,
+        self, parts: tuple[Any, Any], before: list[Any], tables: WordTables, model: WordModel, runner: ModelRunner,
         pool: WordCachePool,
     ) -> None:  # fmt: skip
         self._normalizer, pre_tokenizer = parts
@@ -45,12 +45,12 @@ class ScannedUnigramEngine(StagedEngine):
 
     @classmethod
     def of(
-        cls, normalizer: Any, pre_tokenizer: Any, model: Unigram, runner: ModelRunner, pool: WordCachePool
-    ) -> "ScannedUnigramEngine | None":
+        cls, normalizer: Any, pre_tokenizer: Any, model: Any, runner: ModelRunner, pool: WordCachePool
+    ) -> "NormalizedWordsEngine | None":
         """Returns the engine for parts of a tokenizer, None where the kernel does not do what they do.
 
-        Runs of spaces must count as one. What comes before the character map may be anything; what does not look at
-        characters one by one is a step of its own.
+        What comes before a character map or a normal form may be anything; what does not look at characters one by one
+        is a step of its own.
         """
         steps = list(normalizer.normalizers) if isinstance(normalizer, Sequence) else [normalizer]
         steps = [step for step in steps if step is not None]
@@ -59,17 +59,23 @@ class ScannedUnigramEngine(StagedEngine):
         steps = steps[:-1] if one_space else steps
         strips = bool(steps) and steps[-1] in _STRIPS
         steps = steps[:-1] if strips else steps
-        charsmap = steps[-1].precompiled_charsmap if steps and isinstance(steps[-1], Precompiled) else None
-        before, folded = split_steps(steps if charsmap is None else steps[:-1])
-        if not splits and not (one_space and pre_tokenizer == _METASPACE):
+        last = steps[-1] if steps and isinstance(steps[-1], (Precompiled, NFC, NFD, NFKC, NFKD)) else None
+        before, folded = split_steps(steps if last is None else steps[:-1])
+        # Without a step that makes one space of several each is a word, but those that are stripped.
+        counts_spaces = not splits and not one_space
+        if not splits and pre_tokenizer != _METASPACE:
             return None
-        lowered = exact_unigram(model)
+        if counts_spaces and (strips or isinstance(last, Precompiled)):
+            return None  # a map makes one space of "\r\n"
+        lowered = word_model(model, runner)
         if lowered is None:
             return None
         for whole, folds in ((before, character_folds(folded)), (before + folded, NONE)):
             if folds is not None:
-                ends_in_space = not splits and not strips
-                tables = word_tables(model, folds, charsmap, splits_at_white_space=splits, ends_in_space=ends_in_space)
+                tables = word_tables(
+                    lowered, folds, last, splits_at_white_space=splits, ends_in_space=not splits and not strips,
+                    counts_spaces=counts_spaces,
+                )  # fmt: skip
                 if tables is not None:
                     return cls((normalizer, pre_tokenizer), whole, tables, lowered, runner, pool)
         return None
@@ -106,6 +112,7 @@ class ScannedUnigramEngine(StagedEngine):
                 position=np.zeros(5, np.int64),
                 text=np.empty(n_bytes, np.uint8),
                 folded=np.empty(n_bytes, np.uint8),
+                pieces=_new_pieces(n_bytes if self._tables.has_form else 0),
                 span=np.empty(2, np.int64),
                 text_span=np.empty(2, np.int64),
                 part=np.empty(longest + _PADDING, np.uint8),
@@ -114,11 +121,13 @@ class ScannedUnigramEngine(StagedEngine):
                 out=np.empty(rows.n_values + 4 * n_bytes + 4 * rows.n_rows, np.int32),
                 out_offsets=np.zeros(rows.n_rows + 1, np.int64),
             )
-            scratch = new_scored_scratch(n_bytes)
-            while not scanned_unigram.encode(rows, added, self._tables, self._model, scratch, work, tally is not None):
-                needed = int(work.position[scanned_unigram.NEEDED])
+            model = self._model
+            scratch = model.new_scratch(n_bytes)
+            encode = model.kernels.encode
+            while not encode(rows, added, self._tables, model.tables, scratch, work, tally is not None):
+                needed = int(work.position[normalized_words.NEEDED])
                 if needed:
-                    work.position[scanned_unigram.NEEDED] = 0
+                    work.position[normalized_words.NEEDED] = 0
                     longer = np.empty(2 * needed, np.int32)
                     longer[: work.out.size] = work.out
                     work = work._replace(out=longer)
@@ -140,7 +149,15 @@ class ScannedUnigramEngine(StagedEngine):
     def describe(self) -> tuple[str, list[str], list[str]]:
         """Returns kernel, fused components, stages beside it."""
         parts = [*([self._normalizer] if self._normalizer is not None else []), self._pre_tokenizer]
-        return "scanned_unigram.encode", [*(type(part).__name__ for part in parts), "Unigram"], []
+        kernel = self._model.kernels.__name__.rpartition(".")[2]
+        return f"{kernel}.encode", [*(type(part).__name__ for part in parts), self._model.name], []
+
+
+def _new_pieces(n_characters: int) -> PieceScratch:
+    return PieceScratch(
+        np.empty(n_characters, np.int32), np.empty(n_characters, np.uint8), np.empty(n_characters, np.int32),
+        np.empty(256, np.int64),
+    )  # fmt: skip
 
 
 def _makes_one_space(step: Any, contents: str) -> bool:
