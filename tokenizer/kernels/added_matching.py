@@ -83,7 +83,7 @@ def find_added(
             stop = i
             j = i
             while j < end:
-                node = child(trie.edges, trie.children, node, values[j])
+                node = child(trie.edges, node, values[j])
                 if node < 0:
                     break
                 j += 1

@@ -10,9 +10,11 @@ from tokenizer.kernels.hot_words import emit_hot, remember_hot
 from tokenizer.kernels.references import refer
 from tokenizer.kernels.scanners_parts import skip_spaces
 from tokenizer.kernels.word_cache import AT_BYTE, AT_ID, AT_ROW, COUNTER_TOTAL, IN_ROW, emit_short
-from tokenizer.kernels.word_encoding import encode_word, stop_early
+from tokenizer.kernels.word_encoding import encode_anew, encode_word, stop_early
 from tokenizer.kernels.word_table import SHORT_WORD_BYTES
 
+_FIRST_RARE, _LAST_RARE = 0xE3, 0xE9
+"""First bytes of kana and ideographs."""
 _ONE = np.uint64(1)
 _TWO = np.uint64(2)
 
@@ -146,3 +148,15 @@ def encode_uncut(tokenize, data, i, stop, n_readable, model, model_scratch, work
         if is_done:
             return o, True
     return encode_word(tokenize, data, i, stop - i, model, model_scratch, work, tallying, o)
+
+
+@kernel_part
+def encode_listed(tokenize, data, i, stop, n_readable, model, model_scratch, work, tallying, o):
+    """As `encode_uncut`, for models that look words up in a list.
+
+    What has no spaces has ever new words: most of them would be in the cache once, in front of the words that come
+    back, and the list is the closer table.
+    """
+    if _FIRST_RARE <= data[i] <= _LAST_RARE:
+        return encode_anew(tokenize, data, i, stop - i, model, model_scratch, work, tallying, o)
+    return encode_uncut(tokenize, data, i, stop, n_readable, model, model_scratch, work, tallying, o)

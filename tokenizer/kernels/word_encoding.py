@@ -70,6 +70,21 @@ def encode_word(tokenize, data, at, w, model, model_scratch, work, tallying, o):
 
 
 @kernel_part
+def encode_anew(tokenize, data, at, w, model, model_scratch, work, tallying, o):
+    """As `encode_word`, without asking the cache, or telling it."""
+    word = work.scratch.word
+    for q in range(w):
+        word[q] = data[at + q]
+    before = o
+    o, has_unknown = tokenize(word, w, model, model_scratch, work.out, o, work.scratch.ends)
+    if has_unknown and tallying:
+        k0, k1 = key_of(data, at, w)
+        if not count_word(work.tally, data, at, w, k0, k1):
+            return before, False
+    return o, True
+
+
+@kernel_part
 def _ask_for(data, at, stop, slots):
     """Has the slot fetched in which a word is looked for soon."""
     w = stop - at

@@ -24,7 +24,7 @@ def _longest_match(word, i, end, model, root):
     best_end = i
     j = i
     while j < end:
-        node = child(model.trie.edges, model.trie.children, node, word[j])
+        node = child(model.trie.edges, node, word[j])
         if node < 0:
             break
         j += 1
@@ -42,6 +42,14 @@ def _character_end(word, i, w):
     while i < w and (word[i] & 0xC0) == 0x80:
         i += 1
     return i
+
+
+@kernel_part
+def _n_characters(word, w):
+    n = 0
+    for q in range(w):
+        n += np.int64((word[q] & 0xC0) != 0x80)
+    return n
 
 
 @kernel_part
@@ -89,12 +97,9 @@ def wordpiece(word, w, model, out, o, ends):
     policy = model.policy
     unknown = False
     if policy == OOV_WORD:
-        n_chars = 0
-        for q in range(w):
-            if (word[q] & 0xC0) != 0x80:
-                n_chars += 1
+        is_short = w <= model.max_word_chars or _n_characters(word, w) <= model.max_word_chars
         i = 0
-        while i < w and n_chars <= model.max_word_chars:
+        while i < w and is_short:
             token, j = _longest_match(word, i, w, model, INITIAL if i == 0 else CONTINUING)
             if token < 0:
                 break
