@@ -3,11 +3,14 @@
 
 import functools
 import json
+import unicodedata
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import tokenizers as hf
 from tokenizers import Regex, decoders, models, normalizers, pre_tokenizers, processors, trainers
+
+from tests import charsmaps
 
 _SAMPLE = Path(__file__).parents[2] / "configs" / "data" / "multilingual.jsonl"
 _CL100K = (
@@ -173,6 +176,32 @@ def _unigram(*, byte_fallback: bool = False) -> hf.Tokenizer:
     tokenizer.post_processor = processors.TemplateProcessing(
         single="$A </s>", pair="$A </s> $B </s>", special_tokens=[("</s>", 1)]
     )
+    return tokenizer
+
+
+def _nllb(*, fuse_unk: bool = True) -> hf.Tokenizer:
+    """NLLB, Seamless: BPE of characters behind a character map, of full-width and other characters here."""
+    fields = json.loads(_llama2().to_str())
+    fields["model"] |= {"byte_fallback": False, "fuse_unk": fuse_unk}
+    tokenizer = hf.Tokenizer.from_str(json.dumps(fields))
+    points = [*range(0xA0, 0x180), *range(0x1E00, 0x1E40), *range(0x2150, 0x2170), *range(0xFF01, 0xFF5F)]
+    texts = {chr(point).encode(): unicodedata.normalize("NFKC", chr(point)) for point in points}
+    spaces = dict.fromkeys([b"\t", b"\n", b"\r", "\u3000".encode()], " ")
+    tokenizer.normalizer = normalizers.Sequence(
+        [
+            normalizers.Precompiled(charsmaps.build(texts | spaces)),
+            normalizers.Strip(left=False, right=True), normalizers.Replace(Regex(" {2,}"), "▁"),
+        ]
+    )  # fmt: skip
+    tokenizer.pre_tokenizer = pre_tokenizers.Metaspace()
+    return tokenizer
+
+
+def _every_space() -> hf.Tokenizer:
+    """Unigram behind a normal form that leaves several spaces as they are."""
+    tokenizer = _unigram()
+    tokenizer.normalizer = normalizers.NFC()
+    tokenizer.pre_tokenizer = pre_tokenizers.Metaspace()
     return tokenizer
 
 
@@ -350,6 +379,9 @@ FAMILIES: dict[str, Callable[[], hf.Tokenizer]] = {
     "gemma": _gemma,
     "t5": _unigram,
     "xlm-r": lambda: _unigram(byte_fallback=True),
+    "nllb": _nllb,
+    "nllb, unknown ones apart": lambda: _nllb(fuse_unk=False),
+    "every space": _every_space,
     "metaspace first": _metaspace_first,
     "word level": _wordlevel,
     "wordpiece": _wordpiece_with_other_parts,
