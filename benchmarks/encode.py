@@ -3,8 +3,9 @@
 
 GPT-2 against tiktoken, gigatok, fastokens and `tokenizers`; SentencePiece models (XLNet's, and two trained here and
 kept in `build/`) against sentencepiece and `tokenizers`; and against `tokenizers` alone: those two as `transformers`
-writes them into a `tokenizer.json`, the one like T5 also as ALBERT has it, CLIP, GPT-2's vocabulary behind the patterns
-of Kimi K2, Falcon and DeepSeek Coder, BERT's behind other pre-tokenizers, and BERT. Without the larger data folder: a
+writes them into a `tokenizer.json`, the one like T5 also behind the normalizers of ALBERT and of HF's own trainer, BPE
+like NLLB's, CLIP, GPT-2's vocabulary behind the patterns of Kimi K2, Falcon and DeepSeek Coder, BERT's behind other
+pre-tokenizers, and BERT. Without the larger data folder: a
 vocabulary trained on the spot.
 
 The ids of every document are compared first. A peer whose ids differ gets no number, and the exit code is 1, but for

@@ -101,16 +101,33 @@ def _sentencepiece_subjects(vocab: Path, texts: list[corpora.Corpus]) -> dict[st
         made[f"{short}-json"] = lambda name=name, path=path: of_json(name, path())
         if short == "t5":
             made["albert"] = lambda path=path: _json_subject("like ALBERT, Unigram", _as_albert(path()))
+            made["nfkc"] = lambda path=path: _json_subject("Unigram as HF trains it", _as_hf_trains(path()))
+            made["nllb"] = lambda path=path: _json_subject("like NLLB, BPE", _as_nllb(path(), texts))
     return made
 
 
 def _as_albert(path: Path) -> str:
     """Returns the `tokenizer.json` of a model like T5's behind ALBERT's normalizers."""
+    return _normalized(path, lambda charsmap: [*_ALBERT, charsmap, _ONE_SPACE])
+
+
+def _as_hf_trains(path: Path) -> str:
+    """Returns the same behind the normalizers of `SentencePieceUnigramTokenizer`."""
+    return _normalized(path, lambda charsmap: [{"type": "Nmt"}, {"type": "NFKC"}, _ONE_SPACE])
+
+
+def _normalized(path: Path, steps: Callable[[dict[str, Any]], list[dict[str, Any]]]) -> str:
     fields = json.loads(sentencepiece_models.as_transformers_writes(path))
-    steps = fields["normalizer"]["normalizers"]
-    charsmap = next(step for step in steps if step["type"] == "Precompiled")
-    one_space = {"type": "Replace", "pattern": {"Regex": " {2,}"}, "content": " "}
-    return json.dumps(fields | {"normalizer": {"type": "Sequence", "normalizers": [*_ALBERT, charsmap, one_space]}})
+    charsmap = next(step for step in fields["normalizer"]["normalizers"] if step["type"] == "Precompiled")
+    return json.dumps(fields | {"normalizer": {"type": "Sequence", "normalizers": steps(charsmap)}})
+
+
+def _as_nllb(unigram: Path, texts: list[corpora.Corpus]) -> str:
+    """Returns the `tokenizer.json` of BPE behind the normalizers of a model like T5's."""
+    path = sentencepiece_models.train("like NLLB, BPE", {"model_type": "bpe"}, texts)
+    parts = json.loads(sentencepiece_models.as_transformers_writes(unigram))
+    bpe = json.loads(sentencepiece_models.as_transformers_writes(path))
+    return json.dumps(bpe | {key: parts[key] for key in ("normalizer", "pre_tokenizer")})
 
 
 def _json_subject(name: str, text: str, *, other_rules: bool = False) -> Subject:
@@ -156,6 +173,7 @@ _ALBERT = [
     {"type": "NFKD"}, {"type": "StripAccents"}, {"type": "Lowercase"},
 ]  # fmt: skip
 """What ALBERT's `tokenizer.json` has before the character map."""
+_ONE_SPACE: dict[str, Any] = {"type": "Replace", "pattern": {"Regex": " {2,}"}, "content": " "}
 _BERT_BEHIND: dict[str, tuple[str, str, dict[str, Any]]] = {
     "bert-whitespace": ("bert-base-cased", "Whitespace", {"normalizer": None, "pre_tokenizer": {"type": "Whitespace"}}),
     "bert-digits": (
