@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from tokenizer import unicode_data
+from tokenizer import unicode_category_data, unicode_data
 from tokenizer.kernels.classes import DROPPED, ISOLATED, N_CODE_POINTS, REORDERED, SPACE, TAIL, TAIL_CLASS, WORD
 
 HANGUL_FIRST, HANGUL_LAST = 0xAC00, 0xD7A3
@@ -33,6 +33,8 @@ class BertTables(NamedTuple):
     """uint8[256]: the byte an ASCII word character turns into; 0 for every byte that needs a closer look."""
     upper_to_lower: np.uint64
     """0x20 when ASCII letters are lower-cased, else 0."""
+    digits_apart: np.uint64
+    """All ones where digits are words of their own, else 0."""
     combining: npt.NDArray[np.uint8]
     """uint8[0x110000]: the canonical combining class, or TAIL; all zero where nothing is decomposed."""
     is_mark: npt.NDArray[np.bool_]
@@ -101,9 +103,12 @@ def decompose(code_point: int) -> str:
 
 @functools.lru_cache(maxsize=16)
 def bert_tables(
-    *, clean_text: bool, handle_chinese_chars: bool, strip_accents: bool, lowercase: bool, pre_tokenize: bool = True
-) -> BertTables:
+    *, clean_text: bool, handle_chinese_chars: bool, strip_accents: bool, lowercase: bool, pre_tokenize: bool = True,
+    isolate_digits: bool = False,
+) -> BertTables:  # fmt: skip
     """Lowers `BertNormalizer` with these options, followed by `BertPreTokenizer` unless told otherwise, to tables.
+
+    isolate_digits: whether `Digits(individual_digits=True)` comes beside the latter.
 
     Source: HF tokenizers `normalizers/bert.rs` and `pre_tokenizers/bert.rs`; proven on every code point by
     tests/parity/test_unicode_tables.py.
@@ -113,6 +118,8 @@ def bert_tables(
 
     if not pre_tokenize:
         punctuation = np.zeros(N_CODE_POINTS, np.bool_)
+    if isolate_digits:
+        punctuation = punctuation | _code_points(unicode_category_data.NUMERIC)
     classes = np.zeros(N_CODE_POINTS, np.uint8)
     classes[punctuation] = ISOLATED
     classes[spaces] = SPACE
@@ -166,6 +173,7 @@ def bert_tables(
         pool=np.frombuffer(bytes(pool), np.uint8),
         ascii_bytes=ascii_bytes,
         upper_to_lower=np.uint64(0x20 if lowercase else 0),
+        digits_apart=~np.uint64(0) if isolate_digits else np.uint64(0),
         combining=combining,
         is_mark=marks,
         ends_word=np.isin(classes[:256], (SPACE, ISOLATED)) & (np.arange(256) < 128),

@@ -240,6 +240,16 @@ def _wordpiece_with_other_parts() -> hf.Tokenizer:
     return _train(tokenizer, trainers.WordPieceTrainer(vocab_size=700, special_tokens=["[UNK]"], show_progress=False))
 
 
+def _bert_digits(*, lowercase: bool) -> hf.Tokenizer:
+    """BERT's parts, and every digit a word of its own."""
+    tokenizer = hf.Tokenizer(models.WordPiece(unk_token="[UNK]"))
+    tokenizer.normalizer = normalizers.BertNormalizer(lowercase=lowercase)
+    steps = [pre_tokenizers.BertPreTokenizer(), pre_tokenizers.Digits(individual_digits=True)]
+    tokenizer.pre_tokenizer = pre_tokenizers.Sequence(steps if lowercase else steps[::-1])
+    tokenizer.decoder = decoders.WordPiece()
+    return _train(tokenizer, trainers.WordPieceTrainer(vocab_size=900, special_tokens=["[UNK]"], show_progress=False))
+
+
 def _added() -> hf.Tokenizer:
     """Qwen: NFC, and tokens that are added but not special."""
     tokenizer = _byte_level(_QWEN2, normalizer=normalizers.NFC())
@@ -385,6 +395,8 @@ FAMILIES: dict[str, Callable[[], hf.Tokenizer]] = {
     "metaspace first": _metaspace_first,
     "word level": _wordlevel,
     "wordpiece": _wordpiece_with_other_parts,
+    "bert and digits": lambda: _bert_digits(lowercase=True),
+    "digits and bert, cased": lambda: _bert_digits(lowercase=False),
     "starcoder": lambda: _pre_tokenized(pre_tokenizers.Digits(individual_digits=True), _GPT2),
     "falcon": _falcon,
     "bloom": lambda: _pre_tokenized(*_splits(_BLOOM), _BYTES),

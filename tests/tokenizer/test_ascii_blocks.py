@@ -2,6 +2,7 @@
 """Masks of 64 bytes against the scanners that go from byte to byte."""
 
 import itertools
+import re
 
 import numpy as np
 import pytest
@@ -236,24 +237,26 @@ def test_masks_of_plain_text_tell_almost_all_starts():
 
 
 @kernel
-def _bert(data, room, word, words, lower):
-    starts, ends, spaces = ascii_blocks.bert_words(data, 0, room)
+def _bert(data, room, word, words, lower, digits_apart):
+    starts, ends, spaces = ascii_blocks.bert_words(data, 0, room, digits_apart)
     ascii_blocks.copy_block(data, 0, np.uint8(0x20 if lower else 0), word)
     words[0], words[1], words[2] = starts, ends, spaces
 
 
 @settings(max_examples=400, deadline=None)
-@given(text=HOSTILE | WORDY, lowercase=st.booleans())
-def test_words_of_bert_told_are_those_that_the_reference_finds(text, lowercase):
+@given(text=HOSTILE | WORDY, lowercase=st.booleans(), isolates=st.booleans())
+def test_words_of_bert_told_are_those_that_the_reference_finds(text, lowercase, isolates):
     data = np.frombuffer(text.encode(), np.uint8)
     padded = np.full(data.size + BLOCK_READS, ord("x"), np.uint8)
     padded[: data.size] = data
     word, masks = np.zeros(80, np.uint8), np.zeros(3, np.uint64)
-    _bert(padded, data.size, word, masks, lowercase)
+    _bert(padded, data.size, word, masks, lowercase, ~np.uint64(0) if isolates else np.uint64(0))
     starts, ends, spaces = ([k for k in range(64) if int(mask) >> k & 1] for mask in masks)
     told = [word[start : end + 1].tobytes() for start, end in zip(starts, ends, strict=False)]
     normalizer = BertNormalizer(lowercase=lowercase, strip_accents=False)
     found = reference.pre_tokenize(reference.normalize(text, normalizer))
+    if isolates:
+        found = [part for word in found for part in re.findall("[0-9]|[^0-9]+", word)]
     assert told == [each.encode() for each in found][: len(told)]
     assert all(chr(data[k]) in " \t\r\n" for k in spaces)
     # Only what a word may go on with, or the end of the block, keeps it from being told.

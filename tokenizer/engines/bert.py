@@ -18,8 +18,15 @@ from tokenizer.ragged import Ragged, read_only
 class BertEngine:
     """Normalizes, splits and encodes in a single pass over the bytes."""
 
-    def __init__(self, normalizer: BertNormalizer, model: WordPiece, pool: WordCachePool) -> None:
-        self._tables = unicode_tables.bert_tables(**normalizer.options())
+    def __init__(
+        self, normalizer: BertNormalizer, model: WordPiece, pool: WordCachePool, *, isolate_digits: bool
+    ) -> None:
+        """Prepares an engine.
+
+        isolate_digits: whether digits are words of their own, as `Digits` has it.
+        """
+        self._tables = unicode_tables.bert_tables(**normalizer.options(), isolate_digits=isolate_digits)
+        self._digits = ["Digits"] if isolate_digits else []
         self._runner = model_runner(model, reads_bytes=False)
         self._pool = pool
 
@@ -73,4 +80,4 @@ class BertEngine:
 
     def describe(self) -> tuple[str, list[str], list[str]]:
         """Returns kernel, fused components, stages beside it."""
-        return "bert_wordpiece", ["BertNormalizer", "BertPreTokenizer", "WordPiece"], []
+        return "bert_wordpiece", ["BertNormalizer", "BertPreTokenizer", *self._digits, "WordPiece"], []

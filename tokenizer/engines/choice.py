@@ -17,11 +17,17 @@ from tokenizer.models import BPE, Unigram, WordPiece
 from tokenizer.models.unigram import SPACE
 from tokenizer.models.vocabulary import tokens_of
 from tokenizer.normalizers import BertNormalizer, Prepend, Replace, SentencePieceNormalizer, Sequence
-from tokenizer.pre_tokenizers import BertPreTokenizer, ByteLevel, Metaspace, Split
+from tokenizer.pre_tokenizers import BertPreTokenizer, ByteLevel, Digits, Metaspace, Split
+from tokenizer.pre_tokenizers import Sequence as PreTokenizers
 from tokenizer.pre_tokenizers.sequence import is_byte_level, one_step, scanner_of
 
 _SPACES = SentencePieceNormalizer(b"", add_dummy_prefix=False, remove_extra_whitespaces=False)
 """A normalizer of sentencepiece that does nothing but write spaces as "▁"."""
+
+_BERT_AND_DIGITS = (
+    PreTokenizers((BertPreTokenizer(), Digits(individual_digits=True))),
+    PreTokenizers((Digits(individual_digits=True), BertPreTokenizer())),
+)
 
 NO_NORMALIZER = BertNormalizer(clean_text=False, handle_chinese_chars=False, strip_accents=False, lowercase=False)
 """A BertNormalizer that changes nothing."""
@@ -37,10 +43,11 @@ def choose(
     pre_tokenizer = one_step(pre_tokenizer)
     if (
         isinstance(model, WordPiece)
-        and isinstance(pre_tokenizer, BertPreTokenizer)
+        and (isinstance(pre_tokenizer, BertPreTokenizer) or pre_tokenizer in _BERT_AND_DIGITS)
         and (normalizer is None or isinstance(normalizer, BertNormalizer))
     ):
-        return BertEngine(normalizer or NO_NORMALIZER, model, pool), True
+        has_digits = not isinstance(pre_tokenizer, BertPreTokenizer)
+        return BertEngine(normalizer or NO_NORMALIZER, model, pool, isolate_digits=has_digits), True
     runner = model_runner(model, reads_bytes=is_byte_level(pre_tokenizer))
     if raw and isinstance(normalizer, SentencePieceNormalizer) and pre_tokenizer is None and _is_sentencepiece(model):
         tables = raw_tables(normalizer, model)

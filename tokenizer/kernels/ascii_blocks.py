@@ -125,16 +125,16 @@ def copy_block(typingctx, array, index, added_to_upper, out):
 
 
 @kernel_part
-def bert_words(data, i, room):
+def bert_words(data, i, room, digits_apart):
     """Returns where words begin and where their last bytes are, by BertPreTokenizer, and where white space is.
 
     `room`, at least 1, is how many bytes of the text there are from i on. A word has its two bits or none: none if it
-    may go on, or be another one, for what comes after it.
+    may go on, or be another one, for what comes after it. digits_apart: uint64, see unicode_tables.BertTables.
     """
     masks = _classify(data, i)
     within = ~np.uint64(0) >> np.uint64(64 - min(room, 64))
-    words = (masks[_LETTERS] | masks[_DIGITS]) & within
-    signs = masks[_SIGNS] & within
+    words = (masks[_LETTERS] | (masks[_DIGITS] & ~digits_apart)) & within
+    signs = (masks[_SIGNS] | (masks[_DIGITS] & digits_apart)) & within
     spaces = (masks[_BLANKS] | masks[_NEWLINES] | masks[_TABS]) & within
     unknown = within & ~(words | signs | spaces)
     starts = words & ~(words << _ONE) | signs

@@ -29,15 +29,15 @@ _FROM_LOWER_A, _PAST_LOWER_Z = _at_least("a"), _at_least("{")
 
 
 @kernel_part
-def _ascii_alphanumerics(eight, upper_to_lower):
-    """Returns eight bytes, ASCII letters lower-cased if asked, and how many leading ones are letters or digits."""
+def _ascii_alphanumerics(eight, tables):
+    """Returns eight bytes, ASCII letters lower-cased if asked, and how many leading ones a word goes on with."""
     low = eight & _LOW_BITS
     upper = (low + _FROM_UPPER_A) & ~(low + _PAST_UPPER_Z)
     lower = (low + _FROM_LOWER_A) & ~(low + _PAST_LOWER_Z)
-    digit = (low + _FROM_0) & ~(low + _PAST_9)
+    digit = (low + _FROM_0) & ~(low + _PAST_9) & ~tables.digits_apart
     others = ~((upper | lower | digit) & ~eight) & _HIGH_BITS
     # 0x80 of an upper-case letter, shifted down by two, is the 0x20 that makes it lower-case.
-    cased = low | (((upper & _HIGH_BITS) >> np.uint64(2)) & (upper_to_lower * _EACH_BYTE))
+    cased = low | (((upper & _HIGH_BITS) >> np.uint64(2)) & (tables.upper_to_lower * _EACH_BYTE))
     return cased, trailing_zeros(others) >> 3
 
 
@@ -184,12 +184,12 @@ def next_word(data, i, end, tables, word, origins):
     k0 = none
     k1 = none
     if i + 16 < data.size:
-        k0, w = _ascii_alphanumerics(load_u64(data, i), tables.upper_to_lower)
+        k0, w = _ascii_alphanumerics(load_u64(data, i), tables)
         w = min(w, end - i)
         if w < 8:
             k0 = first_bytes(k0, w)
         else:
-            k1, more = _ascii_alphanumerics(load_u64(data, i + 8), tables.upper_to_lower)
+            k1, more = _ascii_alphanumerics(load_u64(data, i + 8), tables)
             more = min(more, end - i - 8)
             if more < 8:
                 k1 = first_bytes(k1, more)

@@ -65,7 +65,7 @@ def encode(rows, added, tables, model, work, tallying):
         while i < end:
             if i < n_readable and data[i] < 128 and data[i + 1] < 128:
                 block = i
-                starts, stops, spaces = bert_words(data, i, end - i)
+                starts, stops, spaces = bert_words(data, i, end - i, tables.digits_apart)
                 copy_block(data, i, added_to_upper, word)
                 while stops != np.uint64(0):
                     begin, stop = trailing_zeros(starts), trailing_zeros(stops) + 1
