@@ -119,7 +119,7 @@ def word_tables(
         graphemes = np.zeros(N_CODE_POINTS, np.uint8)  # a space joins nothing
         places, pool = texts_of_changed(last)
     white = unicode_tables.property_table("SPACES")
-    separates, irregular, images, growth = _white_space(places, pool, white, splits_at_white_space)
+    separates, irregular, images, growth = _white_space(places, pool, white, splits_at_white_space, ends_in_space)
     if has_form:
         images[form.kinds[images] != normal_forms.INERT] = 0
         growth = max(growth, _growth(form))
@@ -188,7 +188,7 @@ def _growth(form: normalizer_tables.NormalForm) -> float:
 
 def _white_space(
     places: npt.NDArray[np.int32], pool: npt.NDArray[np.uint8], white: npt.NDArray[np.bool_],
-    splits_at_white_space: bool,
+    splits_at_white_space: bool, ends_in_space: bool,
 ) -> tuple[npt.NDArray[np.bool_], npt.NDArray[np.bool_], npt.NDArray[np.int32], float]:  # fmt: skip
     """Returns what characters become by themselves.
 
@@ -200,9 +200,10 @@ def _white_space(
     separates = white.copy()
     irregular = np.zeros(N_CODE_POINTS, np.bool_)
     if not splits_at_white_space:
-        irregular |= white
         separates[:] = False
-        separates[0x20], irregular[0x20] = True, False
+        separates[0x20] = True
+        # All other white space is part of words, but where it is stripped.
+        irregular |= white & ~separates & (not ends_in_space)
     growth = kernels.describe_texts(
         places, pool, white, splits_at_white_space, 4 * _MAX_GROWTH, separates, irregular, images
     )
