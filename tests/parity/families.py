@@ -179,10 +179,10 @@ def _unigram(*, byte_fallback: bool = False) -> hf.Tokenizer:
     return tokenizer
 
 
-def _nllb(*, fuse_unk: bool = True) -> hf.Tokenizer:
+def _nllb() -> hf.Tokenizer:
     """NLLB, Seamless: BPE of characters behind a character map, of full-width and other characters here."""
     fields = json.loads(_llama2().to_str())
-    fields["model"] |= {"byte_fallback": False, "fuse_unk": fuse_unk}
+    fields["model"]["byte_fallback"] = False
     tokenizer = hf.Tokenizer.from_str(json.dumps(fields))
     points = [*range(0xA0, 0x180), *range(0x1E00, 0x1E40), *range(0x2150, 0x2170), *range(0xFF01, 0xFF5F)]
     texts = {chr(point).encode(): unicodedata.normalize("NFKC", chr(point)) for point in points}
@@ -240,12 +240,12 @@ def _wordpiece_with_other_parts() -> hf.Tokenizer:
     return _train(tokenizer, trainers.WordPieceTrainer(vocab_size=700, special_tokens=["[UNK]"], show_progress=False))
 
 
-def _bert_digits(*, lowercase: bool) -> hf.Tokenizer:
+def _bert_digits() -> hf.Tokenizer:
     """BERT's parts, and every digit a word of its own."""
     tokenizer = hf.Tokenizer(models.WordPiece(unk_token="[UNK]"))
-    tokenizer.normalizer = normalizers.BertNormalizer(lowercase=lowercase)
+    tokenizer.normalizer = normalizers.BertNormalizer()
     steps = [pre_tokenizers.BertPreTokenizer(), pre_tokenizers.Digits(individual_digits=True)]
-    tokenizer.pre_tokenizer = pre_tokenizers.Sequence(steps if lowercase else steps[::-1])
+    tokenizer.pre_tokenizer = pre_tokenizers.Sequence(steps)
     tokenizer.decoder = decoders.WordPiece()
     return _train(tokenizer, trainers.WordPieceTrainer(vocab_size=900, special_tokens=["[UNK]"], show_progress=False))
 
@@ -390,13 +390,11 @@ FAMILIES: dict[str, Callable[[], hf.Tokenizer]] = {
     "t5": _unigram,
     "xlm-r": lambda: _unigram(byte_fallback=True),
     "nllb": _nllb,
-    "nllb, unknown ones apart": lambda: _nllb(fuse_unk=False),
     "every space": _every_space,
     "metaspace first": _metaspace_first,
     "word level": _wordlevel,
     "wordpiece": _wordpiece_with_other_parts,
-    "bert and digits": lambda: _bert_digits(lowercase=True),
-    "digits and bert, cased": lambda: _bert_digits(lowercase=False),
+    "bert and digits": _bert_digits,
     "starcoder": lambda: _pre_tokenized(pre_tokenizers.Digits(individual_digits=True), _GPT2),
     "falcon": _falcon,
     "bloom": lambda: _pre_tokenized(*_splits(_BLOOM), _BYTES),

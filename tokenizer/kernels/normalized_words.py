@@ -20,7 +20,7 @@ better than all others.
 import numpy as np
 
 from tokenizer.kernels.ascii_blocks import BLOCK_READS, separated_parts
-from tokenizer.kernels.compiling import kernel_part, trailing_zeros
+from tokenizer.kernels.compiling import kernel, kernel_part, trailing_zeros
 from tokenizer.kernels.normalized_words_parts import (
     DONE,
     FAILED,
@@ -43,8 +43,8 @@ NEEDED = 4
 _ONE, _TWO = np.uint64(1), np.uint64(2)
 
 
-@kernel_part
-def _count_noted(data, tables, work, first, n_noted):
+@kernel
+def count_noted(data, tables, work, first, n_noted):
     """Counts words with unknown tokens, as they are normalized; returns how many it has had room for."""
     for k in range(first, n_noted):
         at, stop = work.noted[2 * k], work.noted[2 * k + 1]
@@ -98,7 +98,7 @@ def encode_rows(encode_text, rows, added, tables, model, scratch, work, tallying
     for row in range(position[AT_ROW], offsets.size - 1):
         if position[IN_ROW] != 0:
             # All is done but the counting of what was noted.
-            done = _count_noted(data, tables, work, position[AT_BYTE], position[IN_ROW])
+            done = count_noted(data, tables, work, position[AT_BYTE], position[IN_ROW])
             if done < position[IN_ROW]:
                 position[AT_BYTE] = done
                 return False
@@ -173,19 +173,21 @@ def encode_rows(encode_text, rows, added, tables, model, scratch, work, tallying
                 if i < n_readable and stop <= limit:
                     o, is_done = emit_known(hot, slots, slot_mask, ids, data, i, stop - i, is_inner, out, o)
             if not is_done:
-                o, became = encode_part(encode_text, data, i, stop - i, is_inner, tables, model, scratch, work, o)
-                is_whole = not is_inner and ends_word(data, stop, end, classes)
-                if became == DONE and not is_whole:
-                    # Only the text of the unknown token becomes it where others become bytes, and is spelled in bytes
-                    # beside those.
-                    is_spelled = tables.has_byte_ids and has_unknown(out, before, o, unk_id)
-                    became = NOT_CUT if is_spelled or stop - word_at > tables.longest_cut else DONE
-                if became == NOT_CUT:
-                    stop = word_end(data, stop, end, classes)
-                    before = word_first
+                at, at_inner = i, is_inner
+                while True:
                     o, became = encode_part(
-                        encode_text, data, word_at, stop - word_at, False, tables, model, scratch, work, word_first
+                        encode_text, data, at, stop - at, at_inner, tables, model, scratch, work, before
                     )
+                    is_whole = not at_inner and ends_word(data, stop, end, classes)
+                    if became == DONE and not is_whole:
+                        # Only the text of the unknown token becomes it where others become bytes, and is spelled in
+                        # bytes beside those.
+                        is_spelled = tables.has_byte_ids and has_unknown(out, before, o, unk_id)
+                        became = NOT_CUT if is_spelled or stop - word_at > tables.longest_cut else DONE
+                    if became != NOT_CUT:
+                        break
+                    stop = word_end(data, stop, end, classes)
+                    at, at_inner, before = word_at, False, word_first
                 if became != DONE:
                     break
                 o = fused(tables, out, word_first, before, o, unk_id)
@@ -221,7 +223,7 @@ def encode_rows(encode_text, rows, added, tables, model, scratch, work, tallying
             continue
         work.tally.state[COUNTER_TOTAL] += n_words
         if n_noted > 0:
-            done = _count_noted(data, tables, work, 0, n_noted)
+            done = count_noted(data, tables, work, 0, n_noted)
             if done < n_noted:
                 position[AT_ROW], position[AT_BYTE], position[AT_ID], position[IN_ROW] = row, done, o, n_noted
                 return False

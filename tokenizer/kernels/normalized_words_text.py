@@ -59,7 +59,7 @@ def put_space(text):
     return np.int64(3)
 
 
-@kernel_part
+@kernel
 def normalized(data, at, w, is_first, tables, work):
     """Normalizes `data[at:at + w]`, a part, into `work.text`; returns its bytes, or -1 where a row is irregular."""
     text, classes = work.text, tables.classes
