@@ -26,6 +26,7 @@ def folded(folds: CharacterFolds, text: str) -> str:
     [
         [NFKD(), StripAccents(), Lowercase()],
         [NFD(), StripAccents()],
+        [NFD(), Lowercase(), StripAccents()],
         [Nmt(), Lowercase()],
         [Lowercase(), Replace("i", "ﬁ"), NFKD(), StripAccents()],
         [Replace("\u0301", ""), Replace("é", "eee")],
@@ -57,6 +58,7 @@ def test_marks_that_decomposition_puts_in_order_are_removed() -> None:
         ([], 0),
         ([NFKD()], 1),
         ([NFKD(), Lowercase()], 1),
+        ([NFD(), Replace("\u0301", "x"), StripAccents()], 1),
         ([StripAccents(), NFKD()], 2),
         ([NFC(), StripAccents()], 1),
         ([Lowercase(), NFD(), StripAccents(), Lowercase()], 0),

@@ -35,13 +35,13 @@ def split_steps(steps: Sequence[Normalizer]) -> tuple[list[Normalizer], list[Nor
     removes_marks = False
     while n:
         step = steps[n - 1]
-        if removes_marks and isinstance(step, (NFD, NFKD)):
-            n -= 1
-        elif isinstance(step, (Lowercase, Nmt, StripAccents)) or _is_of_one_character(step):
-            removes_marks = removes_marks or isinstance(step, StripAccents)
-            n -= 1
-        else:
+        if isinstance(step, StripAccents):
+            removes_marks = True
+        elif _is_of_one_character(step):
+            removes_marks = False  # of marks it may make letters, which stay in the order they are in
+        elif not (isinstance(step, (Lowercase, Nmt)) or (removes_marks and isinstance(step, (NFD, NFKD)))):
             break
+        n -= 1
     return list(steps[:n]), list(steps[n:])
 
 
