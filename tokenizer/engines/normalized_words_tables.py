@@ -212,5 +212,16 @@ def _white_space(
 
 _NO_MAP = (4).to_bytes(4, "little") + bytes(4)
 """A character map without keys."""
-_NO_FORM = normalizer_tables.lower_normal_form({}, {}, np.zeros(N_CODE_POINTS, np.uint8), {}, False)
-"""A normal form that every text has."""
+_NO_FORM = normalizer_tables.NormalForm(
+    kinds=read_only(np.zeros(1, np.uint8)),
+    combining=read_only(np.zeros(1, np.uint8)),
+    decompositions=read_only(np.zeros(1, np.int32)),
+    parts=read_only(np.zeros(1, np.int32)),
+    growth=read_only(np.zeros(1, np.int8)),
+    composes=False,
+    is_second=read_only(np.zeros(1, np.bool_)),
+    steps=read_only(np.zeros(1, np.uint8)),
+    ranges=normalizer_tables.ByteRanges(np.uint64(0), np.uint64(0), np.uint64(0), np.uint64(0)),
+    pairs=read_only(np.zeros(1, np.uint64)),
+)
+"""In place of one where there is none: the kernel is compiled for its types, and does not look at it."""
