@@ -10,6 +10,7 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
+from tokenizer import recycled
 from tokenizer.aligned import AlignedText
 from tokenizer.counting import Tally
 from tokenizer.kernels import caches, word_cache
@@ -132,7 +133,7 @@ def run(
             tally=caches.new_counter(1, 0) if tally is None else tally.counter,
             scratch=caches.new_scratch(word_bytes, max_ids_per_byte),
             position=np.zeros(4, np.int64),
-            out=np.empty(n_ids + 16, np.int32),  # a cached word stores up to eight ids whatever it has
+            out=recycled.empty(n_ids + 16, np.int32),  # a cached word stores up to eight ids whatever it has
             out_offsets=np.zeros(n_rows + 1, np.int64),
         )
         while not kernel(*arguments, *model, work, tally is not None):

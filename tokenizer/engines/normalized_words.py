@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from tokenizer import recycled
 from tokenizer.aligned import AlignedText
 from tokenizer.counting import Tally
 from tokenizer.engines.base import AlignedToken, WordCachePool
@@ -110,15 +111,15 @@ class NormalizedWordsEngine(StagedEngine):
                 cache=lent.cache,
                 tally=caches.new_counter(1, 0) if tally is None else tally.counter,
                 position=np.zeros(5, np.int64),
-                text=np.empty(n_bytes, np.uint8),
-                folded=np.empty(n_bytes, np.uint8),
+                text=recycled.empty(n_bytes, np.uint8),
+                folded=recycled.empty(n_bytes, np.uint8),
                 pieces=_new_pieces(n_bytes if self._tables.has_form else 0),
                 span=np.empty(2, np.int64),
                 text_span=np.empty(2, np.int64),
-                part=np.empty(longest + _PADDING, np.uint8),
-                noted=np.empty(2 * (longest + 1), np.int64),
+                part=recycled.empty(longest + _PADDING, np.uint8),
+                noted=recycled.empty(2 * (longest + 1), np.int64),
                 irregular=np.zeros(rows.n_rows, np.bool_),
-                out=np.empty(rows.n_values + 4 * n_bytes + 4 * rows.n_rows, np.int32),
+                out=recycled.empty(rows.n_values + 4 * n_bytes + 4 * rows.n_rows, np.int32),
                 out_offsets=np.zeros(rows.n_rows + 1, np.int64),
             )
             model = self._model
@@ -128,7 +129,7 @@ class NormalizedWordsEngine(StagedEngine):
                 needed = int(work.position[normalized_words.NEEDED])
                 if needed:
                     work.position[normalized_words.NEEDED] = 0
-                    longer = np.empty(2 * needed, np.int32)
+                    longer = recycled.empty(2 * needed, np.int32)
                     longer[: work.out.size] = work.out
                     work = work._replace(out=longer)
                 elif work.position[IN_ROW] == 0:

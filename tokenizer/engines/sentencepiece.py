@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from tokenizer import recycled
 from tokenizer.aligned import AlignedText
 from tokenizer.counting import Tally
 from tokenizer.engines.base import AlignedToken, WordCachePool
@@ -77,11 +78,11 @@ class RawSentencePieceEngine:
                 cache=lent.cache,
                 tally=caches.new_counter(1, 0) if tally is None else tally.counter,
                 position=np.zeros(5, np.int64),
-                text=np.empty(n_bytes, np.uint8),
+                text=recycled.empty(n_bytes, np.uint8),
                 text_offsets=np.empty(2, np.int64),
-                noted=np.empty(3 * (longest + 1), np.int64),
+                noted=recycled.empty(3 * (longest + 1), np.int64),
                 notes=np.zeros(N_NOTES, np.int64),
-                out=np.empty(rows.n_values + 2 * n_bytes + 4 * rows.n_rows, np.int32),
+                out=recycled.empty(rows.n_values + 2 * n_bytes + 4 * rows.n_rows, np.int32),
                 out_offsets=np.zeros(rows.n_rows + 1, np.int64),
             )
             scratch = self._scratch(n_bytes)
@@ -89,7 +90,7 @@ class RawSentencePieceEngine:
                 needed = int(work.position[sentencepiece_rows.NEEDED])
                 if needed:
                     work.position[sentencepiece_rows.NEEDED] = 0
-                    longer = np.empty(2 * needed, np.int32)
+                    longer = recycled.empty(2 * needed, np.int32)
                     longer[: work.out.size] = work.out
                     work = work._replace(out=longer)
                 elif work.position[IN_ROW] == 0:

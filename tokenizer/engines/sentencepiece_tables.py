@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from tokenizer import recycled
 from tokenizer.kernels import sentencepiece_blocks as blocks
 from tokenizer.kernels import sentencepiece_units as kernels
 from tokenizer.kernels import unigram_automaton
@@ -140,14 +141,14 @@ def new_scored_scratch(n_bytes: int) -> ScoredScratch:
     """Makes scratch for texts of up to `n_bytes` bytes. Pages that no text reaches are never touched."""
     n = n_bytes + 1
     return ScoredScratch(
-        np.empty(n, np.float64), np.empty(n, np.int32), np.empty(n, np.int64), np.empty(n, np.float64),
-        np.empty(n, np.int64),
+        recycled.empty(n, np.float64), recycled.empty(n, np.int32), recycled.empty(n, np.int64),
+        recycled.empty(n, np.float64), recycled.empty(n, np.int64),
     )  # fmt: skip
 
 
 def new_merging_scratch(n_bytes: int, tables: BPETables) -> MergingScratch:
     """Makes scratch for texts of up to `n_bytes` bytes. Pages that no text reaches are never touched."""
-    return MergingScratch(new_bpe_scratch(n_bytes, tables), np.empty(n_bytes + 1, np.int64))
+    return MergingScratch(new_bpe_scratch(n_bytes, tables), recycled.empty(n_bytes + 1, np.int64))
 
 
 def raw_tables(normalizer: SentencePieceNormalizer, model: Any) -> RawTables | None:

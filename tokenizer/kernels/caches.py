@@ -7,6 +7,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from tokenizer import recycled
 from tokenizer.kernels import word_table
 from tokenizer.kernels.bpe_characters import END_ROWS
 from tokenizer.kernels.classes import N_CODE_POINTS
@@ -156,7 +157,7 @@ def new_scratch(n_word_bytes: int, max_ids_per_byte: int = 1) -> Scratch:
     # Short words are spelled eight bytes at a time, and a block of text has 64, read up to 16 bytes at a time.
     n = max(n_word_bytes, 64) + 16
     return Scratch(
-        word=np.empty(n, np.uint8),
-        origins=np.empty(n, np.int64),
-        ends=np.empty(n * max_ids_per_byte, np.int64),
+        word=recycled.empty(n, np.uint8),
+        origins=recycled.empty(n, np.int64),
+        ends=recycled.empty(n * max_ids_per_byte, np.int64),
     )

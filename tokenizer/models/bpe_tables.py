@@ -7,6 +7,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from tokenizer import recycled
 from tokenizer.kernels import bpe_crossings, bpe_reachable
 from tokenizer.kernels import bpe_pairs as pairs
 from tokenizer.kernels.bpe_merging import MAX_SCANNED
@@ -104,15 +105,15 @@ def new_bpe_scratch(n_word_bytes: int, tables: BPETables) -> BPEScratch:
     """Makes scratch for words of up to `n_word_bytes` bytes. Pages that no word reaches are never touched."""
     n = n_word_bytes * tables.max_ids_per_byte + 1
     return BPEScratch(
-        ids=np.empty(n, np.int32),
-        stops=np.empty(n, np.int32),
-        nexts=np.empty(n, np.int32),
-        previous=np.empty(n, np.int32),
+        ids=recycled.empty(n, np.int32),
+        stops=recycled.empty(n, np.int32),
+        nexts=recycled.empty(n, np.int32),
+        previous=recycled.empty(n, np.int32),
         keys=np.empty(MAX_SCANNED, np.uint32),
-        ranks=np.empty(n, np.uint32),
+        ranks=recycled.empty(n, np.uint32),
         # One item for every pair to begin with, and two for each merge.
-        heap=np.empty(3 * n, np.uint64),
-        skipped=np.empty(3 * n, np.uint64),
+        heap=recycled.empty(3 * n, np.uint64),
+        skipped=recycled.empty(3 * n, np.uint64),
         lists=np.zeros(tables.products.size, np.int32),
         listed=np.zeros(tables.products.size // 64 + 1, np.uint64),
     )

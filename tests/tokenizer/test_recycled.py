@@ -1,0 +1,98 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Memory that is used again: only once nothing refers to it, and no more of it than is allowed."""
+
+import gc
+import itertools
+from collections.abc import Iterator
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from tokenizer import Tokenizer, recycled
+from tokenizer.models import BPE
+
+_N = 1 << 19
+
+
+@pytest.fixture(autouse=True)
+def nothing_kept() -> Iterator[None]:
+    recycled._kept.clear()
+    yield
+    recycled._kept.clear()
+
+
+def address(array: np.ndarray) -> int:
+    return int(array.ctypes.data)
+
+
+def test_memory_comes_back_when_the_last_view_is_gone() -> None:
+    array = recycled.empty(_N, np.int32)
+    assert (array.shape, array.dtype) == ((_N,), np.int32)
+    assert array.flags.writeable
+    first = address(array)
+    view = array[5:10].view(np.uint32)[1:]
+    buffer = pa.py_buffer(array[:100])
+    del array
+    gc.collect()
+    assert address(recycled.empty(_N, np.int32)) != first  # two things still refer to it
+    del view
+    assert address(recycled.empty(_N, np.int32)) != first
+    del buffer
+    again = [recycled.empty(n, dtype) for n, dtype in ((_N, np.int32), (_N // 2, np.int64))]
+    assert first in [address(array) for array in again]
+
+
+def test_arrays_that_are_alive_never_share_memory() -> None:
+    rng = np.random.default_rng(0)
+    alive: list[np.ndarray] = []
+    for _ in range(300):
+        if alive and rng.random() < 0.5:
+            del alive[int(rng.integers(len(alive)))]
+        alive.append(recycled.empty(int(rng.integers(1 << 17, 1 << 22)), np.uint64))
+        spans = sorted((address(array), address(array) + array.nbytes) for array in alive)
+        assert all(stop <= start for (_, stop), (start, _) in itertools.pairwise(spans))
+        assert sum(kept.size for kept in recycled._kept) <= recycled._MOST_KEPT_BYTES
+        del alive[:-6]
+
+
+@pytest.mark.parametrize("n_bytes", [0, 1, recycled._LEAST_BYTES - 1, recycled._MOST_BYTES + 1])
+def test_small_and_very_large_memory_is_not_kept(n_bytes: int) -> None:
+    array = recycled.empty(n_bytes, np.uint8)
+    assert array.size == n_bytes
+    del array
+    assert not recycled._kept
+
+
+def test_what_is_too_large_is_left_for_others() -> None:
+    large = recycled.empty(16 * _N, np.int32)
+    kept = address(large)
+    del large
+    small = recycled.empty(_N, np.int32)
+    assert address(small) != kept
+    assert address(recycled.empty(16 * _N, np.int32)) == kept
+
+
+def test_what_has_waited_longest_goes_first() -> None:
+    n = recycled._MOST_BYTES // 2
+    arrays = [recycled.empty(n, np.uint8) for _ in range(recycled._MOST_KEPT_BYTES // n + 1)]
+    addresses = [address(array) for array in arrays]
+    for _ in addresses:
+        arrays.pop(0)
+    kept = [address(memory) for memory in recycled._kept]
+    assert kept
+    assert kept == addresses[-len(kept) :]
+
+
+def test_ids_stay_what_they_are_while_others_are_encoded() -> None:
+    vocab = {chr(c): c - 97 for c in range(97, 123)}
+    tok = Tokenizer(model=BPE(vocab, []))
+    columns = [pa.array([letter * 400_000], pa.large_string()) for letter in "abc"]
+    results = []
+    for _ in range(3):
+        results += [tok.encode_arrow(column) for column in columns]
+        del results[:-4]  # some memory comes back, some does not
+    for result, letter in zip(results, "cabc", strict=True):
+        values = result.values.to_numpy()
+        assert values.size == 400_000
+        assert bool((values == vocab[letter]).all())
