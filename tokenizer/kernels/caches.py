@@ -116,11 +116,11 @@ def can_grow(cache: CacheArrays) -> bool:
 
 
 def grown(cache: CacheArrays, rehash: Callable[[Slots, Slots], None] = word_table.rehash) -> CacheArrays:
-    """Returns a cache with four times as many slots, as far as there may be so many, and the same words.
+    """Returns a cache with twice as many slots, as far as there may be so many, and the same words.
 
     `rehash` puts the words into the new slots, which are empty.
     """
-    bigger = _new_slots(min(4 * cache.slots.shape[0], int(cache.state[CACHE_MOST_SLOTS])))
+    bigger = _new_slots(min(2 * cache.slots.shape[0], int(cache.state[CACHE_MOST_SLOTS])))
     rehash(cache.slots, bigger)
     return cache._replace(slots=bigger)
 
