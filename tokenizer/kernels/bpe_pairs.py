@@ -7,6 +7,10 @@ far from home it lies:
 
     63 .. 24  low bits of the hashed pair, left aligned, then the distance from home
     23 .. 0   rank of the merge
+
+Most pairs that are looked for do not merge. In front of the slots, in the same array, lies a filter, two bits for
+every slot: where the bit of a pair is 0 the pair is in no slot. It is 32 times smaller than the slots, and so stays
+near the processor where they do not.
 """
 
 import numpy as np
@@ -19,6 +23,8 @@ NO_KEY = np.uint32(0xFFFFFFFF)
 """Key (see bpe_merging) where no pair begins. Where one does that does not merge, the key begins with `NO_RANK`."""
 LEAST_NO_KEY = np.uint32(0xFFFFFF00)
 MIN_PAIR_BITS = 14
+FILTER_BITS = 1
+"""Bits of places in the filter beyond those of slots."""
 JOIN_BITS = 20
 
 NO_PAIR = np.uint64(0xFFFFFFFFFFFF)
@@ -42,13 +48,35 @@ def _hashed(left, right):
 
 
 @kernel_part
+def _n_filter(bits):
+    """Returns how many elements of a pair table its filter takes."""
+    return np.uint64(1) << np.uint64(bits + FILTER_BITS - 6)
+
+
+@kernel_part
+def _home(bits, hashed):
+    """Returns the slot of a pair where no other is in the way."""
+    return _n_filter(bits) + (hashed >> np.uint64(64 - bits))
+
+
+@kernel_part
+def _filter_place(bits, hashed):
+    """Returns which bit of the filter is a pair's."""
+    return hashed >> np.uint64(64 - FILTER_BITS - bits)
+
+
+@kernel_part
 def rank_of(slots, bits, pair):
     """Returns the rank of a pair, by its number, as uint32; `NO_RANK` where the two do not merge.
 
-    Whether they do is as good as random, so nothing branches on it: the rank in an empty slot is `NO_RANK`.
+    Whether they do is as good as random, so nothing branches on it: the rank in an empty slot is `NO_RANK`, and the
+    last slot is empty.
     """
     hashed = pair * _HASH
-    j = hashed >> np.uint64(64 - bits)
+    place = _filter_place(bits, hashed)
+    is_set = (slots[place >> np.uint64(6)] >> (place & np.uint64(63))) & np.uint64(1)
+    last = np.uint64(slots.size - 1)
+    j = last ^ ((last ^ _home(bits, hashed)) & -is_set)
     low = hashed << np.uint64(bits)
     distance = np.uint64(0)
     while True:
@@ -75,8 +103,8 @@ def _furthest(bits):
 def is_sparse(slots, bits):
     """Whether every search ends before its distance outgrows the bits it is compared with."""
     run = np.uint64(0)
-    for slot in slots:
-        run = np.uint64(0) if slot == _NO_SLOT else run + np.uint64(1)
+    for j in range(_n_filter(bits), slots.size):
+        run = np.uint64(0) if slots[j] == _NO_SLOT else run + np.uint64(1)
         if run > _furthest(bits):
             return False
     return True
@@ -88,7 +116,9 @@ def set_rank(slots, bits, left, right, rank):
     if pair_of(left, right) == NO_PAIR:
         return False
     hashed = _hashed(left, right)
-    j = hashed >> np.uint64(64 - bits)
+    place = _filter_place(bits, hashed)
+    slots[place >> np.uint64(6)] |= np.uint64(1) << (place & np.uint64(63))
+    j = _home(bits, hashed)
     low = hashed << np.uint64(bits)
     distance = np.uint64(0)
     while distance <= _furthest(bits) and j < np.uint64(slots.size - 1):
@@ -106,7 +136,8 @@ def build_pairs(lefts, rights, ranks, slots, bits):
 
     Args:
       lefts, rights, ranks: int32[n], ranks below `NO_RANK`.
-      slots: uint64[2**bits + a few], all ones. The last stays empty, it ends every search.
+      slots: uint64: the filter, zeros, and 2**bits slots and a few, all ones. The last stays empty, it ends every
+        search.
       bits: at least MIN_PAIR_BITS.
 
     Returns:

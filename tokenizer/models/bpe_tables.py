@@ -141,8 +141,8 @@ def padded_bytes(tokens: Sequence[bytes]) -> tuple[npt.NDArray[np.uint8], npt.ND
 
 
 def pair_bits(n_merges: int) -> int:
-    """Bits of the slots of a pair table: five to ten a pair, because most searches are for pairs that do not merge."""
-    return max(pairs.MIN_PAIR_BITS, (5 * n_merges).bit_length())
+    """Bits of the slots of a pair table: three to six a pair, because most searches are for pairs that do not merge."""
+    return max(pairs.MIN_PAIR_BITS, (3 * n_merges).bit_length())
 
 
 PAIR_TABLE_TRIES = 4
@@ -150,8 +150,11 @@ COLLIDING = "the merges do not fit into a hash table: their ids look made to col
 
 
 def empty_pairs(bits: int) -> npt.NDArray[np.uint64]:
-    """Returns the slots of a pair table with nothing in it."""
-    return np.full((1 << bits) + 64, -1, np.int64).view(np.uint64)
+    """Returns a pair table with nothing in it."""
+    n_filter = 1 << (bits + pairs.FILTER_BITS - 6)
+    slots = np.full(n_filter + (1 << bits) + 64, -1, np.int64).view(np.uint64)
+    slots[:n_filter] = 0
+    return slots
 
 
 def pair_table(
