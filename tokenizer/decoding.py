@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from tokenizer import decoders
+from tokenizer import decoders, recycled
 from tokenizer.composition import Composition
 from tokenizer.kernels import rows as kernels
 from tokenizer.ragged import Ragged, id_rows, null_rows, read_only, string_array
@@ -111,7 +111,7 @@ class IdDecoder:
         values = read_only(rows.values.astype(np.int32, copy=False))
         offsets = np.zeros(rows.n_rows + 1, np.int64)
         kernels.text_sizes(values, rows.offsets, skipped, first_offsets, later_offsets, offsets)
-        out = np.empty(int(offsets[-1]), np.uint8)
+        out = recycled.empty(int(offsets[-1]), np.uint8)
         kernels.join_texts(values, rows.offsets, skipped, first, first_offsets, later, later_offsets, out)
         return out, offsets
 

@@ -3,6 +3,7 @@
 
 import numpy as np
 
+from tokenizer import recycled
 from tokenizer.kernels import rows as row_kernels
 from tokenizer.post_processors import Padding, TemplateProcessing, Truncation
 from tokenizer.ragged import Ragged
@@ -36,7 +37,7 @@ def lay_out(
         longest = int(lengths.max(initial=0))
         kept = np.minimum(lengths, truncation.lengths(longest, None, n_special)[0])
     padded = padding.target(int(kept.max(initial=0)) + n_special) if padding else 0
-    out = np.empty(int(np.maximum(kept + n_special, padded).sum()), np.int32)
+    out = recycled.empty(int(np.maximum(kept + n_special, padded).sum()), np.int32)
     offsets = np.zeros(ids.n_rows + 1, np.int64)
     row_kernels.lay_out(
         ids.values, ids.offsets, kept, truncation is not None and truncation.direction == "left",

@@ -170,6 +170,6 @@ def _makes_one_space(step: Any, contents: str) -> bool:
 def _gathered(values: npt.NDArray[Any], starts: npt.NDArray[np.int64], stops: npt.NDArray[np.int64]) -> Ragged:
     """Copies rows one after the other."""
     size = values.itemsize
-    out, offsets = np.empty(int((stops - starts).sum()) * size, np.uint8), np.empty(starts.size + 1, np.int64)
+    out, offsets = recycled.empty(int((stops - starts).sum()) * size, np.uint8), np.empty(starts.size + 1, np.int64)
     text_edits.gather(values.view(np.uint8), starts * size, stops * size, out, offsets)
     return Ragged(read_only(out.view(values.dtype)), offsets // size)

@@ -5,7 +5,7 @@ import dataclasses
 
 import numpy as np
 
-from tokenizer import unicode_tables
+from tokenizer import recycled, unicode_tables
 from tokenizer.aligned import AlignedText
 from tokenizer.kernels import bert_normalizer, caches
 from tokenizer.normalizers.alignment import expand, keep, transform
@@ -43,7 +43,7 @@ class BertNormalizer(Normalizer):
         """Normalizes a column of valid UTF-8; see `Normalizer`."""
         tables = unicode_tables.bert_tables(**self.options(), pre_tokenize=False)
         # An ideograph grows from three bytes to five at most.
-        out = np.empty(int(rows.n_values * max(tables.max_bytes_ratio, 5 / 3)) + 16, np.uint8)
+        out = recycled.empty(int(rows.n_values * max(tables.max_bytes_ratio, 5 / 3)) + 16, np.uint8)
         offsets = np.zeros(rows.n_rows + 1, np.int64)
         scratch = caches.new_scratch(int(rows.max_row * tables.max_bytes_ratio) + 16)
         bert_normalizer.normalize(rows.values, rows.offsets, tables, self.clean_text, scratch, out, offsets)

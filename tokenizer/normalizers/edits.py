@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from tokenizer import unicode_tables
+from tokenizer import recycled, unicode_tables
 from tokenizer.aligned import AlignedText
 from tokenizer.kernels import text_edits
 from tokenizer.normalizers import tables
@@ -32,7 +32,7 @@ class Strip(Normalizer):
         n_kept = text_edits.strip(rows.values, rows.offsets, spaces, self.left, self.right, starts, stops)
         if n_kept == rows.n_values:
             return rows
-        out, offsets = np.empty(n_kept, np.uint8), np.empty(rows.n_rows + 1, np.int64)
+        out, offsets = recycled.empty(n_kept, np.uint8), np.empty(rows.n_rows + 1, np.int64)
         text_edits.gather(rows.values, starts, stops, out, offsets)
         return rows_of(out, offsets)
 
@@ -94,7 +94,7 @@ class Replace(Normalizer):
             )
         if n_found == 0 or self.pattern == self.content:
             return rows
-        out = np.empty(rows.n_values + n_found * (n_content - pattern.size) + tables.SPARE_BYTES, np.uint8)
+        out = recycled.empty(rows.n_values + n_found * (n_content - pattern.size) + tables.SPARE_BYTES, np.uint8)
         if pattern.size == 1 and n_content <= 8:
             text_edits.replace_byte(rows.values, rows.offsets, pattern[0], content, out, offsets)
         else:
@@ -111,7 +111,7 @@ class Replace(Normalizer):
             first, last = int(rows.offsets[0]), int(rows.offsets[-1])
             n_begun = int(np.count_nonzero(run.begins[rows.values[first:last]]))
             n_most = rows.n_values + n_begun // run.least * n_content
-        out, offsets = np.empty(n_most + tables.SPARE_BYTES, np.uint8), np.empty(rows.n_rows + 1, np.int64)
+        out, offsets = recycled.empty(n_most + tables.SPARE_BYTES, np.uint8), np.empty(rows.n_rows + 1, np.int64)
         usual = run.usual if run.least > 1 or self.content == chr(run.usual) else 0
         found = text_edits.replace_runs(
             rows.values,
@@ -171,7 +171,7 @@ class Prepend(Normalizer):
         n_filled = int(np.count_nonzero(np.diff(rows.offsets)))
         if n_filled == 0 or n_prefix == 0:
             return rows
-        out = np.empty(rows.n_values + n_filled * n_prefix + tables.SPARE_BYTES, np.uint8)
+        out = recycled.empty(rows.n_values + n_filled * n_prefix + tables.SPARE_BYTES, np.uint8)
         offsets = np.empty(rows.n_rows + 1, np.int64)
         text_edits.prepend(rows.values, rows.offsets, prefix, out, offsets)
         return rows_of(out, offsets)

@@ -6,6 +6,7 @@ import functools
 
 import numpy as np
 
+from tokenizer import recycled
 from tokenizer.aligned import AlignedText
 from tokenizer.kernels import precompiled as kernels
 from tokenizer.normalizers import tables
@@ -41,7 +42,7 @@ class Precompiled(Normalizer):
         changed, n_bytes = kernels.normalize(rows.values, rows.offsets, mapping, False, np.empty(0, np.uint8), offsets)
         if not changed:
             return rows
-        out = np.empty(n_bytes + tables.SPARE_BYTES, np.uint8)
+        out = recycled.empty(n_bytes + tables.SPARE_BYTES, np.uint8)
         kernels.normalize(rows.values, rows.offsets, mapping, True, out, offsets)
         return unless_same(rows, rows_of(out, offsets))
 

@@ -10,6 +10,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from tokenizer import recycled
 from tokenizer.aligned import AlignedText
 from tokenizer.kernels import sentencepiece as kernels
 from tokenizer.models.unigram import SPACE, double_array
@@ -184,7 +185,7 @@ class SentencePieceNormalizer(Normalizer):
     def normalize_rows(self, rows: Ragged) -> Ragged:
         """Normalizes a column of valid UTF-8 in one pass."""
         # Pages that the result does not reach are never touched.
-        out = np.empty(self.normalized_bytes(rows.n_values) + _BYTES_PER_ROW * rows.n_rows, np.uint8)
+        out = recycled.empty(self.normalized_bytes(rows.n_values) + _BYTES_PER_ROW * rows.n_rows, np.uint8)
         offsets = np.empty(rows.n_rows + 1, np.int64)
         kernels.normalize(rows.values, rows.offsets, self.tables.steps, out, offsets)
         return unless_same(rows, rows_of(out, offsets))

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from tokenizer import recycled
 from tokenizer.aligned import AlignedText
 from tokenizer.kernels import scanners_segments as kernels
 from tokenizer.pre_tokenizers.pattern_syntax import Node
@@ -55,11 +56,11 @@ def run_splitter(pieces: Pieces, split: Any, *arguments: Any) -> Pieces:
     """Runs a kernel of `scanners_split`: `split(values, starts, stops, *arguments, out_starts, out_stops, counts)`."""
     words = pieces.words
     # Each pre-token has at least one byte. Pages that none reaches are never touched.
-    starts, stops = np.empty(pieces.n_bytes, np.int64), np.empty(pieces.n_bytes, np.int64)
+    starts, stops = recycled.empty(pieces.n_bytes, np.int64), recycled.empty(pieces.n_bytes, np.int64)
     counts = np.zeros(words.n_words + 1, np.int64)
     split(words.values, read_only(words.starts), read_only(words.stops), *arguments, starts, stops, counts)
     n = int(counts[-1])
-    return pieces.cut(starts[:n].copy(), stops[:n].copy(), counts)
+    return pieces.cut(starts[:n], stops[:n], counts)
 
 
 def run_scanner(pieces: Pieces, scanner: Scanner) -> Pieces:
@@ -78,8 +79,8 @@ def run_delimiter(pieces: Pieces, behavior: int, find: Any, *arguments: Any) -> 
     """Runs a kernel of `scanners_segments` that finds delimiters, then applies a behaviour to them."""
     words = pieces.words
     # Each segment has at least one byte.
-    starts, stops = np.empty(pieces.n_bytes, np.int64), np.empty(pieces.n_bytes, np.int64)
-    is_match = np.empty(pieces.n_bytes, np.bool_)
+    starts, stops = recycled.empty(pieces.n_bytes, np.int64), recycled.empty(pieces.n_bytes, np.int64)
+    is_match = recycled.empty(pieces.n_bytes, np.bool_)
     counts = np.zeros(words.n_words + 1, np.int64)
     find(words.values, read_only(words.starts), read_only(words.stops), *arguments, starts, stops, is_match, counts)
     return merged(pieces, behavior, starts, stops, is_match, counts)
@@ -91,7 +92,7 @@ def merged(
     """Applies a behaviour to segments of pieces; overwrites all arrays."""
     kernels.merge_segments(behavior, starts, stops, is_match, counts)
     n = int(counts[-1])
-    return pieces.cut(starts[:n].copy(), stops[:n].copy(), counts)
+    return pieces.cut(starts[:n], stops[:n], counts)
 
 
 def rewritten(pieces: Pieces, insert: bytes, prefixed: Flags, *, replaces_blanks: bool) -> Pieces:
@@ -101,8 +102,8 @@ def rewritten(pieces: Pieces, insert: bytes, prefixed: Flags, *, replaces_blanks
     n_blanks = int(kernels.count_blanks(words.values, starts, stops)) if replaces_blanks else 0
     if n_blanks == 0 and not prefixed.any():
         return pieces
-    out = np.empty(pieces.n_bytes + n_blanks * (len(insert) - 1) + int(prefixed.sum()) * len(insert), np.uint8)
-    out_starts, out_stops = np.empty(words.n_words, np.int64), np.empty(words.n_words, np.int64)
+    out = recycled.empty(pieces.n_bytes + n_blanks * (len(insert) - 1) + int(prefixed.sum()) * len(insert), np.uint8)
+    out_starts, out_stops = recycled.empty(words.n_words, np.int64), recycled.empty(words.n_words, np.int64)
     inserted = read_only(np.frombuffer(insert, np.uint8))
     kernels.rewrite_pieces(words.values, starts, stops, prefixed, inserted, replaces_blanks, out, out_starts, out_stops)
     return Pieces(Words(read_only(out), out_starts, out_stops, words.row_offsets), pieces.is_first)
@@ -115,9 +116,9 @@ def split_at_blanks(pieces: Pieces, insert: str, prefixed: Flags) -> Pieces:
     inserted = np.frombuffer(insert.encode() + bytes(8), np.uint8)
     n_added = int(kernels.count_blanks(words.values, starts, stops)) * (inserted.size - 9)
     n_added += int(prefixed.sum()) * (inserted.size - 8)
-    out = np.empty(pieces.n_bytes + n_added + 8, np.uint8)
+    out = recycled.empty(pieces.n_bytes + n_added + 8, np.uint8)
     # Pages that no word reaches are never touched.
-    out_starts, out_stops = np.empty(out.size + 1, np.int64), np.empty(out.size + 1, np.int64)
+    out_starts, out_stops = recycled.empty(out.size + 1, np.int64), recycled.empty(out.size + 1, np.int64)
     counts = np.empty(words.n_words + 1, np.int64)
     kernels.split_at_blanks(words.values, starts, stops, prefixed, inserted, out, out_starts, out_stops, counts)
     n = int(counts[-1])

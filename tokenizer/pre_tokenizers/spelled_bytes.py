@@ -8,6 +8,7 @@ from collections.abc import Callable
 
 import numpy as np
 
+from tokenizer import recycled
 from tokenizer.aligned import AlignedText
 from tokenizer.kernels import spelled_bytes as kernels
 from tokenizer.models.byte_alphabet import BYTE_ALPHABET, LETTERS
@@ -21,8 +22,8 @@ _WIDTHS = 1 + (LETTERS[:, 1] > 0).astype(np.int64)
 def spelled_words(words: Words) -> Words:
     """Returns words with their bytes spelled, as UTF-8: what comes after a `ByteLevel`, to all that reads text."""
     starts, stops = read_only(words.starts), read_only(words.stops)
-    out = np.empty(2 * int((stops - starts).sum()) + 1, np.uint8)
-    out_starts, out_stops = np.empty(starts.size, np.int64), np.empty(starts.size, np.int64)
+    out = recycled.empty(2 * int((stops - starts).sum()) + 1, np.uint8)
+    out_starts, out_stops = recycled.empty(starts.size, np.int64), recycled.empty(starts.size, np.int64)
     n = kernels.spell(read_only(words.values), starts, stops, LETTERS, out, out_starts, out_stops)
     return Words(read_only(out[:n]), out_starts, out_stops, words.row_offsets)
 

@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from tokenizer import recycled
 from tokenizer.aligned import AlignedText
 from tokenizer.kernels import text_edits
 from tokenizer.ragged import Ragged, null_rows, read_only, string_array, text_rows
@@ -284,6 +285,6 @@ def _is_rare(active: npt.NDArray[np.bool_] | None) -> bool:
 def _taken(rows: Ragged, numbers: npt.NDArray[np.int64]) -> Ragged:
     """Returns some rows, one after the other."""
     starts, stops = rows.offsets[:-1][numbers], rows.offsets[1:][numbers]
-    out, offsets = np.empty(int((stops - starts).sum()), np.uint8), np.empty(numbers.size + 1, np.int64)
+    out, offsets = recycled.empty(int((stops - starts).sum()), np.uint8), np.empty(numbers.size + 1, np.int64)
     text_edits.gather(rows.values, starts, stops, out, offsets)
     return Ragged(read_only(out), offsets)

@@ -9,7 +9,7 @@ import itertools
 import numpy as np
 import numpy.typing as npt
 
-from tokenizer import unicode_tables
+from tokenizer import recycled, unicode_tables
 from tokenizer.kernels import character_maps
 from tokenizer.normalizers.tables import SPARE_BYTES, CharacterMap, mapping_of
 from tokenizer.normalizers.tables import character_map as lower_map
@@ -43,7 +43,7 @@ class CharacterStep(TextStep):
         n_changed, added = character_maps.measure(rows.values, rows.offsets[0], rows.offsets[-1], mapping)
         if not n_changed:
             return Applied(rows, 0)
-        out = np.empty(rows.n_values + added + SPARE_BYTES, np.uint8)
+        out = recycled.empty(rows.n_values + added + SPARE_BYTES, np.uint8)
         offsets = np.empty(rows.n_rows + 1, np.int64)
         character_maps.map_characters(rows.values, rows.offsets, mapping, out, offsets)
         return Applied(Ragged(read_only(out[: offsets[-1]]), offsets), int(n_changed))

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import numpy.typing as npt
 
+from tokenizer import recycled
 from tokenizer.kernels import text_edit_lists
 from tokenizer.ragged import Ragged, read_only
 from tokenizer.text.base import Applied, Edges, TextStep
@@ -38,7 +39,7 @@ def apply_edits(rows: Ragged, edits: npt.NDArray[np.int64], texts: Sequence[str]
     pool = np.frombuffer(bytearray().join(encoded), np.uint8)
     removed = int((edits[:, 1] - edits[:, 0]).sum())
     added = int(np.diff(pool_offsets)[edits[:, 2]].sum())
-    out = np.empty(rows.n_values - removed + added, np.uint8)
+    out = recycled.empty(rows.n_values - removed + added, np.uint8)
     offsets = np.empty(rows.n_rows + 1, np.int64)
     n_changed = text_edit_lists.apply_edits(
         rows.values, rows.offsets, read_only(edits), read_only(pool), read_only(pool_offsets), out, offsets

@@ -9,6 +9,7 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
+from tokenizer import recycled
 from tokenizer.kernels import normal_forms
 from tokenizer.normalizers.tables import SPARE_BYTES, piece_scratch
 from tokenizer.ragged import Ragged, read_only
@@ -76,7 +77,7 @@ class NormalForm(TextStep):
             return Applied(rows, 0)
         # U+FDFA has three bytes and decomposes into 18 characters, the most for its bytes; each has a byte at least.
         scratch = piece_scratch(min(6 * rows.max_row, rows.max_row + added))
-        out = np.empty(rows.n_values + added + SPARE_BYTES, np.uint8)
+        out = recycled.empty(rows.n_values + added + SPARE_BYTES, np.uint8)
         offsets = np.empty(rows.n_rows + 1, np.int64)
         n_changed = normal_forms.normalize(rows.values, rows.offsets, form, scratch, out, offsets)
         if not n_changed:

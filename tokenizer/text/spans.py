@@ -12,6 +12,7 @@ from typing import Any, Literal, NamedTuple, Self
 import numpy as np
 import numpy.typing as npt
 
+from tokenizer import recycled
 from tokenizer.kernels import added_matching, text_edits, text_spans
 from tokenizer.ragged import Ragged, read_only
 from tokenizer.text.base import Edges, check_encodable, nearest
@@ -205,7 +206,7 @@ class SpanFinder:
         rules, starts, stops = rules[:n_parts], offsets[:n_parts].copy(), offsets[1 : n_parts + 1].copy()
         is_empty = (rules >= 0) | np.repeat(rejected, np.diff(documents))
         stops[is_empty] = starts[is_empty]
-        values, part_offsets = np.empty(int((stops - starts).sum()), np.uint8), np.empty(n_parts + 1, np.int64)
+        values, part_offsets = recycled.empty(int((stops - starts).sum()), np.uint8), np.empty(n_parts + 1, np.int64)
         text_edits.gather(rows.values, starts, stops, values, part_offsets)
         return CutText(Ragged(read_only(values), part_offsets), rules, documents, spans[:, :2], rejected)
 
