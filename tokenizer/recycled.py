@@ -20,8 +20,12 @@ _MOST_KEPT_BYTES = 1 << 29
 _TOO_LARGE = 2
 """Times what is needed: large memory is for large arrays, and not for small results that a caller keeps."""
 
-_kept: collections.deque[npt.NDArray[np.uint8]] = collections.deque()
-"""Without a lock, as memory may come back whenever an object dies; single operations of a deque are atomic."""
+_MOST_PASSED = 256
+"""How often others may be preferred, some ten for each call: a single large document is not remembered for ever."""
+
+_kept: collections.deque[tuple[npt.NDArray[np.uint8], int]] = collections.deque()
+"""Memory, and how often it has been passed over. Without a lock, as memory may come back whenever an object dies;
+single operations of a deque are atomic."""
 
 
 def empty(n: int, dtype: npt.DTypeLike) -> npt.NDArray[Any]:
@@ -38,23 +42,24 @@ def empty(n: int, dtype: npt.DTypeLike) -> npt.NDArray[Any]:
 
 def _give_back(memory: npt.NDArray[np.uint8]) -> None:
     """Keeps memory, and drops what has waited longest where that is too much."""
-    _kept.append(memory)
-    n_bytes = sum(kept.size for kept in tuple(_kept))
-    while n_bytes > _MOST_KEPT_BYTES and _kept:
-        n_bytes -= _kept.popleft().size
+    _kept.append((memory, 0))
+    n_bytes = sum(kept.size for kept, _ in tuple(_kept))
+    with contextlib.suppress(IndexError):
+        while n_bytes > _MOST_KEPT_BYTES:
+            n_bytes -= _kept.popleft()[0].size
 
 
 def _take(n_bytes: int) -> npt.NDArray[np.uint8]:
     """Returns at least so many bytes: of what is kept the least that is enough, else new ones."""
-    passed: list[npt.NDArray[np.uint8]] = []
-    best = None
+    waiting = []
     with contextlib.suppress(IndexError):
         while True:
-            memory = _kept.pop()
-            if n_bytes <= memory.size <= _TOO_LARGE * n_bytes and (best is None or memory.size < best.size):
-                best, memory = memory, best
-            if memory is not None:
-                passed.append(memory)
-    _kept.extend(reversed(passed))
-    # A quarter more is for another batch that is somewhat larger.
-    return np.empty(min(n_bytes + n_bytes // 4, _MOST_BYTES), np.uint8) if best is None else best
+            waiting.append(_kept.popleft())
+    fitting = [k for k, (memory, _) in enumerate(waiting) if n_bytes <= memory.size <= _TOO_LARGE * n_bytes]
+    if fitting:
+        taken = waiting.pop(min(fitting, key=lambda k: waiting[k][0].size))[0]
+    else:
+        # A quarter more is for another batch that is somewhat larger.
+        taken = np.empty(min(n_bytes + n_bytes // 4, _MOST_BYTES), np.uint8)
+    _kept.extend((memory, n_passed + 1) for memory, n_passed in waiting if n_passed < _MOST_PASSED)
+    return taken

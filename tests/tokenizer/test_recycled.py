@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Memory that is used again: only once nothing refers to it, and no more of it than is allowed."""
 
+import concurrent.futures
 import gc
 import itertools
 from collections.abc import Iterator
@@ -28,7 +29,8 @@ def address(array: np.ndarray) -> int:
 
 def test_memory_comes_back_when_the_last_view_is_gone() -> None:
     array = recycled.empty(_N, np.int32)
-    assert (array.shape, array.dtype) == ((_N,), np.int32)
+    assert array.shape == (_N,)
+    assert array.dtype == np.int32
     assert array.flags.writeable
     first = address(array)
     view = array[5:10].view(np.uint32)[1:]
@@ -52,7 +54,7 @@ def test_arrays_that_are_alive_never_share_memory() -> None:
         alive.append(recycled.empty(int(rng.integers(1 << 17, 1 << 22)), np.uint64))
         spans = sorted((address(array), address(array) + array.nbytes) for array in alive)
         assert all(stop <= start for (_, stop), (start, _) in itertools.pairwise(spans))
-        assert sum(kept.size for kept in recycled._kept) <= recycled._MOST_KEPT_BYTES
+        assert sum(kept.size for kept, _ in recycled._kept) <= recycled._MOST_KEPT_BYTES
         del alive[:-6]
 
 
@@ -79,9 +81,35 @@ def test_what_has_waited_longest_goes_first() -> None:
     addresses = [address(array) for array in arrays]
     for _ in addresses:
         arrays.pop(0)
-    kept = [address(memory) for memory in recycled._kept]
+    kept = [address(memory) for memory, _ in recycled._kept]
     assert kept
     assert kept == addresses[-len(kept) :]
+
+
+def test_what_nothing_fits_is_not_kept_for_ever() -> None:
+    large = recycled.empty(16 * _N, np.int32)
+    del large
+    for _ in range(recycled._MOST_PASSED):
+        recycled.empty(_N, np.int32)
+        assert max(memory.size for memory, _ in recycled._kept) >= 64 * _N
+    recycled.empty(_N, np.int32)
+    assert max(memory.size for memory, _ in recycled._kept) < 64 * _N
+
+
+def test_threads_have_memory_of_their_own() -> None:
+    def work(number: int) -> int:
+        rng = np.random.default_rng(number)
+        alive: list[np.ndarray] = []
+        n_wrong = 0
+        for _ in range(40):
+            alive.append(recycled.empty(int(rng.integers(1 << 17, 1 << 19)), np.uint64))
+            alive[-1][:] = number
+            if len(alive) > 3:
+                n_wrong += int((alive.pop(int(rng.integers(len(alive)))) != number).sum())
+        return n_wrong
+
+    with concurrent.futures.ThreadPoolExecutor(4) as threads:
+        assert list(threads.map(work, range(4))) == [0] * 4
 
 
 def test_ids_stay_what_they_are_while_others_are_encoded() -> None:
