@@ -23,7 +23,7 @@ NO_KEY = np.uint32(0xFFFFFFFF)
 """Key (see bpe_merging) where no pair begins. Where one does that does not merge, the key begins with `NO_RANK`."""
 LEAST_NO_KEY = np.uint32(0xFFFFFF00)
 MIN_PAIR_BITS = 14
-FILTER_BITS = 1
+_FILTER_BITS = 1
 """Bits of places in the filter beyond those of slots."""
 JOIN_BITS = 20
 
@@ -48,21 +48,21 @@ def _hashed(left, right):
 
 
 @kernel_part
-def _n_filter(bits):
+def filter_size(bits):
     """Returns how many elements of a pair table its filter takes."""
-    return np.uint64(1) << np.uint64(bits + FILTER_BITS - 6)
+    return np.uint64(1) << np.uint64(bits + _FILTER_BITS - 6)
 
 
 @kernel_part
 def _home(bits, hashed):
     """Returns the slot of a pair where no other is in the way."""
-    return _n_filter(bits) + (hashed >> np.uint64(64 - bits))
+    return filter_size(bits) + (hashed >> np.uint64(64 - bits))
 
 
 @kernel_part
 def _filter_place(bits, hashed):
     """Returns which bit of the filter is a pair's."""
-    return hashed >> np.uint64(64 - FILTER_BITS - bits)
+    return hashed >> np.uint64(64 - _FILTER_BITS - bits)
 
 
 @kernel_part
@@ -103,7 +103,7 @@ def _furthest(bits):
 def is_sparse(slots, bits):
     """Whether every search ends before its distance outgrows the bits it is compared with."""
     run = np.uint64(0)
-    for j in range(_n_filter(bits), slots.size):
+    for j in range(filter_size(bits), slots.size):
         run = np.uint64(0) if slots[j] == _NO_SLOT else run + np.uint64(1)
         if run > _furthest(bits):
             return False
