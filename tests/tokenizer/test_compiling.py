@@ -275,6 +275,29 @@ def test_only_kernels_of_short_loops_are_not_vectorized(decorator, is_vectorized
     assert ("vector.body" in code) == is_vectorized
 
 
+@compiling.kernel_part
+def doubled(value):
+    return 2 * value
+
+
+@compiling.kernel
+def quadrupled(value):
+    return doubled(doubled(value))
+
+
+def test_parts_have_no_machine_code(monkeypatch, tmp_path):
+    monkeypatch.setattr(compiling, "cache_directory", lambda _: tmp_path)  # what comes from a cache needs no parts
+    assert quadrupled(5) == 20
+    (part,) = doubled._dispatcher.overloads.values()
+    (whole,) = quadrupled._dispatcher.overloads.values()
+    engine = whole.library.codegen._engine
+    assert engine.is_symbol_defined(whole.fndesc.llvm_func_name)
+    assert not engine.is_symbol_defined(part.fndesc.llvm_func_name)
+    assert [f.name for f in part.library.get_defined_functions()] == [part.fndesc.llvm_func_name]
+    with pytest.raises(TypeError, match=r"test_compiling.doubled is a part of kernels"):
+        doubled(5)
+
+
 @compiling.kernel
 def through_a_reference(reference):
     """Changes an array and returns another value, given both by reference."""

@@ -23,8 +23,8 @@ NO_KEY = np.uint32(0xFFFFFFFF)
 """Key (see bpe_merging) where no pair begins. Where one does that does not merge, the key begins with `NO_RANK`."""
 LEAST_NO_KEY = np.uint32(0xFFFFFF00)
 MIN_PAIR_BITS = 14
-_FILTER_BITS = 1
-"""Bits of places in the filter beyond those of slots."""
+FILTER_BITS = 1
+"""Bits of places in the filter beyond those of slots; 64 places are an element."""
 JOIN_BITS = 20
 
 NO_PAIR = np.uint64(0xFFFFFFFFFFFF)
@@ -50,7 +50,7 @@ def _hashed(left, right):
 @kernel_part
 def filter_size(bits):
     """Returns how many elements of a pair table its filter takes."""
-    return np.uint64(1) << np.uint64(bits + _FILTER_BITS - 6)
+    return np.uint64(1) << np.uint64(bits + FILTER_BITS - 6)
 
 
 @kernel_part
@@ -62,7 +62,7 @@ def _home(bits, hashed):
 @kernel_part
 def _filter_place(bits, hashed):
     """Returns which bit of the filter is a pair's."""
-    return hashed >> np.uint64(64 - _FILTER_BITS - bits)
+    return hashed >> np.uint64(64 - FILTER_BITS - bits)
 
 
 @kernel_part

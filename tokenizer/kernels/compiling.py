@@ -130,6 +130,8 @@ class Kernel:
 
     def _make(self, kinds: tuple[Any, ...] | None, args: tuple[Any, ...]) -> Callable[..., Any]:
         """Returns what runs this kernel for these arguments, and others of their kinds, if these are known."""
+        if self._is_part:
+            raise TypeError(f"{self.__module__}.{self.__qualname__} is a part of kernels, with no code of its own")
         path = None
         if kinds is not None and self._function.__closure__ is None and not numba_is_configured():
             directory = cache_directory(Path(self._function.__code__.co_filename))

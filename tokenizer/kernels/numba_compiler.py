@@ -15,10 +15,11 @@ from typing import Any
 import numba
 import numpy as np
 from llvmlite import binding
+from numba import _dynfunc
 from numba.core import entrypoints, types
 from numba.core.caching import CompileResultCacheImpl, FunctionCache, UserWideCacheLocator
 from numba.core.codegen import JITCodeLibrary
-from numba.core.compiler import CompileResult
+from numba.core.compiler import Compiler, CompileResult
 from numba.core.typing.typeof import typeof_impl
 from numba.np import numpy_support
 
@@ -30,7 +31,10 @@ _announced: list[bool] = []
 def dispatcher(function: Callable[..., Any], *, is_part: bool, vectorize: bool) -> Any:
     """Makes numba's dispatcher of a kernel, or of a part of kernels; see `compiling`."""
     if is_part:
-        return numba.njit(nogil=True, forceinline=True, _nrt=False)(function)
+        return numba.njit(
+            nogil=True, forceinline=True, _nrt=False, no_cpython_wrapper=True, no_cfunc_wrapper=True,
+            pipeline_class=_PartCompiler,
+        )(function)  # fmt: skip
     # Unless told otherwise, what a part calls is inlined like the part.
     made = numba.njit(nogil=True, forceinline=False, _nrt=False)(function)
     made._cache = _KernelCache(function)
@@ -45,6 +49,30 @@ def compiled(made: Any, arguments: tuple[Any, ...]) -> CompileResult:
     kinds = tuple(made.typeof_pyval(argument) for argument in arguments)
     made.compile(kinds)
     return made.overloads[kinds]
+
+
+class _PartLibrary(JITCodeLibrary):
+    """What kernels inline: optimized, and never made into machine code, which would take as long as all else."""
+
+    def _finalize_final_module(self) -> None:
+        self._finalize_dynamic_globals()
+        self._verify_declare_only_symbols()
+        self._finalized = True
+
+
+class _PartCompiler(Compiler):
+    """Compiles a part as far as kernels need it; nothing can call it by itself."""
+
+    def _compile_bytecode(self) -> CompileResult:
+        state = self.state
+        state.flags.no_compile = True
+        state.library = _PartLibrary(state.targetctx.codegen(), state.func_id.func_qualname)
+        result: CompileResult = super()._compile_bytecode()
+        state.library.finalize()
+        # As numba does with what it has compiled; to it this is the name of a part, and has to be a function.
+        name = _dynfunc.make_function(state.func_id.module, state.func_id.func_name, "", 0, result.environment, ())
+        state.targetctx.insert_user_function(name, result.fndesc, [state.library])
+        return result._replace(entry_point=name)
 
 
 class _KernelLocator(UserWideCacheLocator):

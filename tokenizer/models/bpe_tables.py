@@ -151,7 +151,7 @@ COLLIDING = "the merges do not fit into a hash table: their ids look made to col
 
 def empty_pairs(bits: int) -> npt.NDArray[np.uint64]:
     """Returns a pair table with nothing in it."""
-    n_filter = int(pairs.filter_size(bits))
+    n_filter = 1 << (bits + pairs.FILTER_BITS - 6)
     slots = np.full(n_filter + (1 << bits) + 64, -1, np.int64).view(np.uint64)
     slots[:n_filter] = 0
     return slots
