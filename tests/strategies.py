@@ -21,12 +21,13 @@ _TROUBLE = (
 CODE_POINTS = "".join(chr(c) for c in range(0x110000) if not 0xD800 <= c < 0xE000)
 """Every character. One string for all tests: as lists of strings, one in each module, they took half a gigabyte."""
 
-# Behind the surrogates, which are no characters; planes 4 to 13 have nothing assigned in any version of Unicode.
-_EMPTY = slice(0x40000 - 0x800, 0xE0000 - 0x800)
-EMPTY_PLANES = CODE_POINTS[_EMPTY]
-"""The 655,360 code points of the planes that hold nothing: enough to meet each of them once."""
-OTHER_PLANES = CODE_POINTS[: _EMPTY.start] + CODE_POINTS[_EMPTY.stop :]
-"""Every character that is not in `EMPTY_PLANES`."""
+# Behind the surrogates, which are no characters. Planes 4 to 13 have nothing assigned in any version of Unicode, and 15
+# and 16 are for private use.
+_UNIFORM = [range(0x40000, 0xE0000), range(0xF0000, 0x110000)]
+UNIFORM_PLANES = "".join(CODE_POINTS[plane.start - 0x800 : plane.stop - 0x800] for plane in _UNIFORM)
+"""The 786,432 code points of the planes that hold nothing or are for private use: enough to meet each of them once."""
+OTHER_PLANES = CODE_POINTS[: 0x40000 - 0x800] + CODE_POINTS[0xE0000 - 0x800 : 0xF0000 - 0x800]
+"""Every character that is not in `UNIFORM_PLANES`."""
 
 
 def characters() -> st.SearchStrategy[str]:

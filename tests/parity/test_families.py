@@ -60,7 +60,7 @@ def test_ids_on_every_code_point(pair: tuple[Tokenizer, "hf.Tokenizer"]) -> None
     # Many to a row: a row costs HF more than a character.
     texts = [
         "".join(context.replace("{c}", c) for c in planes[i : i + 97])
-        for planes, context in ((strategies.OTHER_PLANES, "a{c}b {c} {c}{c}1 "), (strategies.EMPTY_PLANES, "a{c} "))
+        for planes, context in ((strategies.OTHER_PLANES, "a{c}b {c} {c}{c}1 "), (strategies.UNIFORM_PLANES, "a{c} "))
         for i in range(0, len(planes), 97)
     ]
     assert_same_ids(*pair, texts)

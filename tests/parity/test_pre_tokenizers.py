@@ -128,7 +128,7 @@ def in_contexts(characters: Sequence[str], contexts: Iterable[str] = CONTEXTS) -
 def every_code_point() -> Iterable[str]:
     """Texts with every character between others."""
     yield from in_contexts(strategies.OTHER_PLANES, CONTEXTS[:1])
-    yield from in_contexts(strategies.EMPTY_PLANES, ["{c} "])
+    yield from in_contexts(strategies.UNIFORM_PLANES, ["{c} "])
 
 
 def tricky_texts() -> st.SearchStrategy[str]:
