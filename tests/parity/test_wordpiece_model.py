@@ -14,8 +14,9 @@ from tokenizer.models import OOV_POLICIES, WordPiece  # noqa: E402
 
 pytestmark = pytest.mark.parity
 
-PREFIXES = ("##", "#", "ab", "é", "")
-_TEXTS = st.text("#abé", max_size=8)
+PREFIXES = ("##", "#", "ab", "é", "▁", "▁▂", "")
+_TEXTS = st.text("#abé▁▂玫𝖟", max_size=8)
+"""▁ and ▂ differ in their third byte."""
 
 
 @st.composite
@@ -40,6 +41,7 @@ def tokenizer_of(vocab: list[str], prefix: str, max_chars: int = 100, oov: str =
 @example((["[UNK]", "#", "###"], "##"), ["#####", "###"], 8)
 @example((["[UNK]", "##"], "##"), ["##", "####"], 8)
 @example((["[UNK]", "a", "b"], ""), ["ab"], 8)
+@example((["[UNK]", "▁", "▁▁▂", "▂"], "▁"), ["▂▂", "▁▂", "▁▁", "▂▁", "▁▁▂▂"], 8)
 def test_ids_and_offsets_equal_hf(vocab: tuple[list[str], str], words: list[str], max_chars: int) -> None:
     tokens, prefix = vocab
     ours = tokenizer_of(tokens, prefix, max_chars)

@@ -4,13 +4,45 @@
 import numpy as np
 
 from tokenizer.kernels.byte_trie import child
-from tokenizer.kernels.compiling import kernel_part
+from tokenizer.kernels.compiling import kernel, kernel_part
 
 OOV_WORD, OOV_CONTAIN, OOV_CHAR, OOV_BYTE = 0, 1, 2, 3
 
 INITIAL, CONTINUING = 0, 1
 """Roots of the trie: entries that begin a word, entries that continue one (their prefix left out). Behind the prefix
 the first goes on as the second."""
+
+FIRST_LEAD, PAST_LEAD = 0xE0, 0xF0
+"""First bytes of characters of three bytes, of which there are `N_CHARACTERS` numbers, their low 16 bits."""
+N_CHARACTERS = 1 << 16
+
+
+@kernel_part
+def _number(lead, second, third):
+    """Returns the code point of a character of three bytes."""
+    high = (np.uint64(lead & 0x0F) << np.uint64(12)) | (np.uint64(second & 0x3F) << np.uint64(6))
+    return high | np.uint64(third & 0x3F)
+
+
+@kernel
+def find_characters(edges, nodes):
+    """Fills where the characters of three bytes lead to from the two roots of a trie.
+
+    nodes: int32[2, N_CHARACTERS], zeros; the node and one more, 0 for none.
+    """
+    for root in range(2):
+        for lead in range(FIRST_LEAD, PAST_LEAD):
+            first = child(edges, root, lead)
+            if first < 0:
+                continue
+            for second in range(0x80, 0xC0):
+                node = child(edges, first, second)
+                if node < 0:
+                    continue
+                for third in range(0x80, 0xC0):
+                    last = child(edges, node, third)
+                    if last >= 0:
+                        nodes[root, _number(lead, second, third)] = last + 1
 
 
 @kernel_part
@@ -23,6 +55,17 @@ def _longest_match(word, i, end, model, root):
     best = np.int64(-1)
     best_end = i
     j = i
+    if FIRST_LEAD <= word[i] < PAST_LEAD:
+        # What has no spaces has many words that fail at once: one load for three that wait for one another.
+        node = np.int64(model.characters[root, _number(word[i], word[i + 1], word[i + 2])]) - 1
+        if node < 0:
+            return best, best_end
+        j += 3
+        if model.trie.node_ids[node] >= 0:
+            best = np.int64(model.trie.node_ids[node])
+            best_end = j
+        if node == CONTINUING and i > 0:
+            return best, best_end
     while j < end:
         node = child(model.trie.edges, node, word[j])
         if node < 0:

@@ -30,6 +30,9 @@ class WordPieceTables(NamedTuple):
 
     Under the first the prefix leads to the second, as an entry with a prefix also begins a word that begins so.
     """
+    characters: npt.NDArray[np.int32]
+    """int32[2, kernels.wordpiece.N_CHARACTERS]: for characters of three bytes the node that they lead to from each root
+    and one more, 0 for none."""
     byte_ids: npt.NDArray[np.int32]
     """int32[256]: ids of the byte tokens `<0x00>` to `<0xFF>`, -1 for those the vocabulary does not have."""
     unk_id: int
@@ -106,9 +109,12 @@ class WordPiece:
         else:
             roots = np.repeat(np.array([kernels.INITIAL, kernels.CONTINUING]), len(entries))
             trie = build_trie(entries * 2, np.tile(ids, 2), roots, 2)
+        characters = np.zeros((2, kernels.N_CHARACTERS), np.int32)
+        kernels.find_characters(trie.edges, characters)
         byte_ids = np.array([self.vocab.get(f"<0x{b:02X}>", -1) for b in range(256)], np.int32)
         return WordPieceTables(
             trie=trie,
+            characters=characters,
             byte_ids=byte_ids,
             unk_id=self.vocab[self.unk_token],
             max_word_chars=self.max_input_chars_per_word,
