@@ -59,6 +59,8 @@ def test_ids_and_offsets_equal_hf(vocab: tuple[list[str], str], words: list[str]
 
 
 @given(_vocabs(), st.lists(_TEXTS, max_size=6), st.sampled_from([*OOV_POLICIES]))
+@example((["[UNK]", "a", "▁b"], "▁"), ["a▁b"], "contain")
+@example((["[UNK]", "a", "#b"], "#"), ["a#b"], "contain")
 def test_ids_equal_the_reference_under_every_policy(vocab: tuple[list[str], str], words: list[str], oov: str) -> None:
     tokens, prefix = vocab
     ours = tokenizer_of([*tokens, *(f"<0x{b:02X}>" for b in range(256))], prefix, oov=oov)
