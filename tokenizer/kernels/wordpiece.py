@@ -5,6 +5,7 @@ import numpy as np
 
 from tokenizer.kernels.byte_trie import child
 from tokenizer.kernels.compiling import kernel, kernel_part
+from tokenizer.kernels.utf8 import decode_utf8
 
 OOV_WORD, OOV_CONTAIN, OOV_CHAR, OOV_BYTE = 0, 1, 2, 3
 
@@ -13,15 +14,9 @@ INITIAL, CONTINUING = 0, 1
 the first goes on as the second."""
 
 FIRST_LEAD, PAST_LEAD = 0xE0, 0xF0
-"""First bytes of characters of three bytes, of which there are `N_CHARACTERS` numbers, their low 16 bits."""
+"""First bytes of characters of three bytes."""
 N_CHARACTERS = 1 << 16
-
-
-@kernel_part
-def _number(lead, second, third):
-    """Returns the code point of a character of three bytes."""
-    high = (np.uint64(lead & 0x0F) << np.uint64(12)) | (np.uint64(second & 0x3F) << np.uint64(6))
-    return high | np.uint64(third & 0x3F)
+"""Their code points are below it."""
 
 
 @kernel
@@ -35,47 +30,38 @@ def find_characters(edges, nodes):
             first = child(edges, root, lead)
             if first < 0:
                 continue
-            for second in range(0x80, 0xC0):
-                node = child(edges, first, second)
+            for second in range(64):
+                node = child(edges, first, 0x80 | second)
                 if node < 0:
                     continue
-                for third in range(0x80, 0xC0):
-                    last = child(edges, node, third)
-                    if last >= 0:
-                        nodes[root, _number(lead, second, third)] = last + 1
+                for third in range(64):
+                    code_point = (lead & 0x0F) << 12 | second << 6 | third
+                    nodes[root, code_point] = child(edges, node, 0x80 | third) + 1
 
 
 @kernel_part
 def _longest_match(word, i, end, model, root):
-    """Returns `(id, end of the match)` of the longest entry that `word[i:end]` begins with; id is -1 for none.
+    """Returns `(id, end of the match)` of the longest entry that `word[i:end]`, not empty, begins with; id -1 for none.
 
     Those that continue a word begin one with their prefix, at its beginning and nowhere else.
     """
-    node = np.int64(root)
     best = np.int64(-1)
     best_end = i
-    j = i
     if FIRST_LEAD <= word[i] < PAST_LEAD:
         # What has no spaces has many words that fail at once: one load for three that wait for one another.
-        node = np.int64(model.characters[root, _number(word[i], word[i + 1], word[i + 2])]) - 1
-        if node < 0:
-            return best, best_end
-        j += 3
+        code_point, j = decode_utf8(word, i)
+        node = np.int64(model.characters[root, np.uint64(code_point)]) - 1
+    else:
+        node = child(model.trie.edges, root, word[i])
+        j = i + 1
+    while node >= 0:
         if model.trie.node_ids[node] >= 0:
             best = np.int64(model.trie.node_ids[node])
             best_end = j
-        if node == CONTINUING and i > 0:
-            return best, best_end
-    while j < end:
+        if j >= end or (node == CONTINUING and i > 0):
+            break
         node = child(model.trie.edges, node, word[j])
-        if node < 0:
-            break
         j += 1
-        if model.trie.node_ids[node] >= 0:
-            best = np.int64(model.trie.node_ids[node])
-            best_end = j
-        if node == CONTINUING and i > 0:
-            break
     return best, best_end
 
 
