@@ -14,9 +14,7 @@ from hypothesis import strategies as st
 from tokenizer import Tokenizer
 from tokenizer.errors import UnknownCharacterError
 from tokenizer.kernels import unigram as kernels
-from tokenizer.models.bpe_tables import padded_bytes
-from tokenizer.models.unigram import PieceType, Unigram, double_array, new_unigram_scratch
-from tokenizer.models.vocabulary import Tokens
+from tokenizer.models.unigram import PieceType, Unigram, new_unigram_scratch
 from tokenizer.pre_tokenizers import ByteLevel, Digits, Metaspace, PreTokenizer, Whitespace, WhitespaceSplit
 from tokenizer.ragged import read_only
 
@@ -197,27 +195,6 @@ def test_sentencepieces_rules_go_with_any_pre_tokenizer() -> None:
         tok = Tokenizer(model=model, pre_tokenizer=pre_tokenizer)
         assert tok.encode_arrow(pa.array(["a b ab"], pa.large_string())).to_pylist() == [expected]
         assert tok.encode("a b ab").ids == expected
-
-
-@given(st.sets(st.binary(min_size=1, max_size=6), max_size=60))
-def test_the_double_array_holds_exactly_its_entries(entries: set[bytes]) -> None:
-    ordered = sorted(entries)
-    units, root, _, _ = double_array(Tokens(*padded_bytes(ordered)), np.arange(len(ordered), dtype=np.int32))
-
-    def look_up(entry: bytes) -> int:
-        base, found = root, -1
-        for byte in entry:
-            unit = int(units[base ^ byte])
-            if unit & 511 != byte:
-                return -1
-            found, base = (unit >> kernels.PIECE_SHIFT & kernels.PIECE_MASK) - 1, unit >> kernels.BASE_SHIFT
-        return found
-
-    for i, entry in enumerate(ordered):
-        assert look_up(entry) == i
-        for other in (entry[:-1], entry + b"\0", entry[:-1] + bytes([entry[-1] ^ 1])):
-            if other and other not in entries:
-                assert look_up(other) == -1
 
 
 def test_long_words_cost_no_more_per_byte() -> None:

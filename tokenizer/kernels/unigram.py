@@ -1,150 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Unigram on one word: the best path through all ways to cut it into pieces, by Viterbi over a double-array trie.
-
-The trie is one int64 a state, so that a step is one load: where the children lie, which byte leads here, which piece
-ends here. No two states share the place of their children; that is why comparing the byte alone proves the parent.
-"""
+"""Unigram on one word: the best path through all ways to cut it into pieces, by Viterbi over a double-array trie."""
 
 import math
 
 import numpy as np
 
 from tokenizer.kernels.compiling import kernel, kernel_part
-
-# A state: bits 0..8 the byte that leads here (NO_BYTE in an empty place), bits 9..33 the piece that ends here plus one,
-# bits 34..62 the base: its child by byte b is at base ^ b. Base 0 is the empty first block: no children.
-NO_BYTE = 256
-PIECE_SHIFT, PIECE_MASK = 9, (1 << 25) - 1
-BASE_SHIFT = 34
+from tokenizer.kernels.double_array import BASE_SHIFT, PIECE_MASK, PIECE_SHIFT
 
 REBASE_BELOW = -100000.0
 """Where sentencepiece 0.2.3 subtracts what it has summed up and begins again at zero, lest single precision run out."""
-
-_TRIES = 64
-"""Free places looked at, oldest first, before the newest block is tried as a whole and then another one is opened."""
-
-
-@kernel
-def build_double_array(
-    values, offsets, pieces, units, parents, depths, next_free, previous_free, base_taken, children, stack
-):
-    """Builds the trie of a vocabulary.
-
-    Args:
-      values, offsets: uint8[n_bytes] and int64[n + 1], the pieces as bytes: sorted, distinct, none empty; n at least 1.
-      pieces: int32[n], what to find where each one ends.
-      units: int64[multiple of 256, at least 1024], filled.
-      parents, depths: int32 of the same size, filled for states: 0 for the root, which is at depth 0.
-      next_free, previous_free: int32 of the same size, for work; base_taken: bool of the same size, all False.
-      children: int64[257, 2], for work.
-      stack: int64[n_bytes + 2, 4], for work.
-
-    Returns:
-      `(places used, base of the root)`, or `(0, 0)` where `units` is too small.
-    """
-    capacity = units.size
-    for t in range(512):
-        units[t] = NO_BYTE
-    # The free places from the second block on, a circular list around place 0.
-    for t in range(256, 512):
-        next_free[t] = t + 1
-        previous_free[t] = t - 1
-    next_free[511] = 0
-    previous_free[256] = 0
-    next_free[0] = 256
-    previous_free[0] = 511
-    n_used = 512
-    root_base = 0
-    depth_0 = 1
-    stack[0, 0] = 0  # place of the state; the root has none and leaves its base in root_base
-    stack[0, 1] = 0
-    stack[0, 2] = pieces.size
-    stack[0, 3] = 0
-    while depth_0 > 0:
-        depth_0 -= 1
-        place = stack[depth_0, 0]
-        first = stack[depth_0, 1]
-        last = stack[depth_0, 2]
-        depth = stack[depth_0, 3]
-        if offsets[first + 1] - offsets[first] == depth:
-            units[place] |= np.int64(pieces[first] + 1) << PIECE_SHIFT
-            first += 1
-        if first == last:
-            continue
-        n_children = 0
-        t = first
-        while t < last:
-            byte = np.int64(values[offsets[t] + depth])
-            children[n_children, 0], children[n_children, 1] = byte, t
-            n_children += 1
-            t += 1
-            while t < last and np.int64(values[offsets[t] + depth]) == byte:
-                t += 1
-        children[n_children, 1] = last
-        # Find a base under which every child's place is free.
-        byte_0 = children[0, 0]
-        base = np.int64(-1)
-        free = np.int64(next_free[0])
-        for attempt in range(_TRIES + 512):
-            if attempt < _TRIES:
-                if free == 0:
-                    continue
-                candidate = free ^ byte_0
-                free = np.int64(next_free[free])
-            elif attempt < _TRIES + 256:
-                candidate = np.int64(n_used - 256 + attempt - _TRIES)
-            else:
-                if attempt == _TRIES + 256:
-                    # Give up on the places that have been passed over most often, so that the work stays linear.
-                    for _ in range(_TRIES // 2):
-                        passed = np.int64(next_free[0])
-                        if passed == 0:
-                            break
-                        next_free[0] = next_free[passed]
-                        previous_free[next_free[passed]] = 0
-                        next_free[passed] = -1
-                    if n_used + 256 > capacity:
-                        return 0, 0
-                    tail = np.int64(previous_free[0])
-                    for t in range(n_used, n_used + 256):
-                        units[t] = NO_BYTE
-                        next_free[t] = t + 1
-                        previous_free[t] = t - 1
-                    previous_free[n_used] = tail
-                    next_free[tail] = n_used
-                    next_free[n_used + 255] = 0
-                    previous_free[0] = n_used + 255
-                    n_used += 256
-                candidate = np.int64(n_used - 256 + attempt - _TRIES - 256)
-            if base_taken[candidate] or candidate < 256:
-                continue
-            fits = True
-            for k in range(n_children):
-                if (units[candidate ^ children[k, 0]] & 511) != NO_BYTE:
-                    fits = False
-                    break
-            if fits:
-                base = candidate
-                break
-        base_taken[base] = True
-        if depth == 0:
-            root_base = base
-        else:
-            units[place] |= base << BASE_SHIFT
-        for k in range(n_children):
-            child = base ^ children[k, 0]
-            units[child] = children[k, 0]
-            parents[child] = place
-            depths[child] = depth + 1
-            if next_free[child] >= 0:
-                next_free[previous_free[child]] = next_free[child]
-                previous_free[next_free[child]] = previous_free[child]
-            stack[depth_0, 0] = child
-            stack[depth_0, 1] = children[k, 1]
-            stack[depth_0, 2] = children[k + 1, 1]
-            stack[depth_0, 3] = depth + 1
-            depth_0 += 1
-    return n_used, root_base
 
 
 @kernel_part

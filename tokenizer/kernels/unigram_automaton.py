@@ -11,7 +11,7 @@ at hand.
 import numpy as np
 
 from tokenizer.kernels.compiling import kernel, kernel_part
-from tokenizer.kernels.unigram import BASE_SHIFT, NO_BYTE, PIECE_MASK, PIECE_SHIFT
+from tokenizer.kernels.double_array import BASE_SHIFT, NO_BYTE, PIECE_MASK, PIECE_SHIFT
 
 # A state is two int64, side by side so that they share a cache line. The first: bits 0..8 the byte that leads here
 # (NO_BYTE in an empty place), 9..31 its base, 32..54 its fallback, 55..62 its bytes where it is a piece. The second:
@@ -85,7 +85,7 @@ def build_automaton(units, root_base, parents, depths, score_bits, longest, begi
     """Fills the automaton of a trie.
 
     Args:
-      units, root_base, parents, depths: int64[n] and int32[n], as `unigram.build_double_array` makes them, n below
+      units, root_base, parents, depths: int64[n] and int32[n], as `double_array.build_double_array` makes them, n below
         2**22.
       score_bits: int64[n_pieces], the scores in single precision, their 32 bits as a number.
       longest: pieces of more bytes are left out; at most 255.

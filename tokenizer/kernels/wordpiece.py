@@ -1,17 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
-"""WordPiece on one word: greedy longest match in a byte trie, under four policies for what is not in the vocabulary."""
+"""WordPiece on one word: greedy longest match in a trie, under four policies for what is not in the vocabulary."""
 
 import numpy as np
 
-from tokenizer.kernels.byte_trie import child
 from tokenizer.kernels.compiling import kernel, kernel_part
+from tokenizer.kernels.double_array import BASE_SHIFT, LABEL_MASK, PIECE_MASK, PIECE_SHIFT
 from tokenizer.kernels.utf8 import decode_utf8
 
 OOV_WORD, OOV_CONTAIN, OOV_CHAR, OOV_BYTE = 0, 1, 2, 3
 
 INITIAL, CONTINUING = 0, 1
-"""Roots of the trie: entries that begin a word, entries that continue one (their prefix left out). Behind the prefix
-the first goes on as the second."""
+"""Roots: of the entries that begin a word, and of those that continue one, their prefix left out. Behind the prefix the
+first goes on as the second."""
 
 FIRST_LEAD, PAST_LEAD = 0xE0, 0xF0
 """First bytes of characters of three bytes."""
@@ -20,23 +20,24 @@ N_CHARACTERS = 1 << 16
 
 
 @kernel
-def find_characters(edges, nodes):
+def find_characters(units, root_bases, places):
     """Fills where the characters of three bytes lead to from the two roots of a trie.
 
-    nodes: int32[2, N_CHARACTERS], zeros; the node and one more, 0 for none.
+    units: see `double_array`; root_bases: int64[2]; places: int32[2, N_CHARACTERS], zeros, filled with states.
     """
     for root in range(2):
         for lead in range(FIRST_LEAD, PAST_LEAD):
-            first = child(edges, root, lead)
-            if first < 0:
+            first = units[root_bases[root] ^ lead]
+            if first & LABEL_MASK != lead:
                 continue
-            for second in range(64):
-                node = child(edges, first, 0x80 | second)
-                if node < 0:
+            for second in range(0x80, 0xC0):
+                unit = units[(first >> BASE_SHIFT) ^ second]
+                if unit & LABEL_MASK != second:
                     continue
-                for third in range(64):
-                    code_point = (lead & 0x0F) << 12 | second << 6 | third
-                    nodes[root, code_point] = child(edges, node, 0x80 | third) + 1
+                for third in range(0x80, 0xC0):
+                    place = (unit >> BASE_SHIFT) ^ third
+                    if units[place] & LABEL_MASK == third:
+                        places[root, (lead & 0x0F) << 12 | (second & 0x3F) << 6 | third & 0x3F] = place
 
 
 @kernel_part
@@ -45,22 +46,27 @@ def _longest_match(word, i, end, model, root):
 
     Those that continue a word begin one with their prefix, at its beginning and nowhere else.
     """
+    units = model.units
     best = np.int64(-1)
     best_end = i
-    if FIRST_LEAD <= word[i] < PAST_LEAD:
+    byte = np.int64(word[i])
+    j = i + 1
+    if FIRST_LEAD <= byte < PAST_LEAD:
         # What has no spaces has many words that fail at once: one load for three that wait for one another.
         code_point, j = decode_utf8(word, i)
-        node = np.int64(model.characters[root, np.uint64(code_point)]) - 1
+        unit = units[np.uint64(model.characters[root, np.uint64(code_point)])]
+        byte = np.int64(word[j - 1])
     else:
-        node = child(model.trie.edges, root, word[i])
-        j = i + 1
-    while node >= 0:
-        if model.trie.node_ids[node] >= 0:
-            best = np.int64(model.trie.node_ids[node])
-            best_end = j
-        if j >= end or (node == CONTINUING and i > 0):
+        unit = units[np.uint64(model.root_bases[root] ^ byte)]
+    while unit & LABEL_MASK == byte:
+        piece = (unit >> PIECE_SHIFT) & PIECE_MASK
+        best = piece - 1 if piece != 0 else best
+        best_end = j if piece != 0 else best_end
+        base = unit >> BASE_SHIFT
+        if j >= end or (base == model.behind_prefix and i > 0):
             break
-        node = child(model.trie.edges, node, word[j])
+        byte = np.int64(word[j])
+        unit = units[np.uint64(base ^ byte)]
         j += 1
     return best, best_end
 

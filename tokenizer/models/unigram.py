@@ -14,6 +14,7 @@ import numpy.typing as npt
 
 from tokenizer.errors import UnknownCharacterError
 from tokenizer.kernels import unigram as kernels
+from tokenizer.models.double_array import DoubleArray, double_array
 from tokenizer.models.ids import MAX_ID
 from tokenizer.models.vocabulary import NotDistinctError, ScoredTokens, Tokens, Vocabulary
 from tokenizer.ragged import read_only
@@ -40,7 +41,7 @@ class UnigramTables(NamedTuple):
     """A Unigram vocabulary as the kernels read it."""
 
     units: npt.NDArray[np.int64]
-    """int64[n]: the states of the double-array trie, see kernels.unigram."""
+    """int64[n]: the states of the trie, see kernels.double_array."""
     root_base: int
     scores: npt.NDArray[np.float64]
     """float64[n_pieces]."""
@@ -232,7 +233,7 @@ class Unigram:
         return SPACE in self.matching and not self.matching.tokens.characters.has_inside(SPACE)
 
     @functools.cached_property
-    def trie(self) -> "DoubleArray":
+    def trie(self) -> DoubleArray:
         """The pieces that match."""
         order = self.matching.tokens.sorted_order()
         return double_array(self.matching.tokens.take(order), self.matching.ids[order])
@@ -401,34 +402,3 @@ class Unigram:
 
 def _not_there(what: str) -> str:
     return f"{what} is not in the vocabulary, which has no unknown token"
-
-
-class DoubleArray(NamedTuple):
-    """A trie, see kernels.unigram."""
-
-    units: npt.NDArray[np.int64]
-    root_base: int
-    parents: npt.NDArray[np.int32]
-    depths: npt.NDArray[np.int32]
-    """int32[n]: of states."""
-
-
-def double_array(entries: Tokens, ids: npt.NDArray[np.int32]) -> DoubleArray:
-    """Builds the trie of pieces in the order of their bytes."""
-    if not len(entries):
-        nothing = read_only(np.zeros(512, np.int32))
-        return DoubleArray(read_only(np.full(512, kernels.NO_BYTE, np.int64)), 256, nothing, nothing)
-    n_bytes = entries.n_bytes
-    stack = np.empty((n_bytes + 2, 4), np.int64)
-    capacity = (n_bytes // 256 + 8) * 256
-    while True:
-        units = np.empty(capacity, np.int64)
-        parents, depths, next_free, previous_free = np.empty((4, capacity), np.int32)
-        n_used, root_base = kernels.build_double_array(
-            entries.values, entries.offsets, read_only(ids), units, parents, depths, next_free, previous_free,
-            np.zeros(capacity, np.bool_), np.empty((257, 2), np.int64), stack,
-        )  # fmt: skip
-        if n_used:
-            arrays = (read_only(array[:n_used].copy()) for array in (units, parents, depths))
-            return DoubleArray(next(arrays), root_base, *arrays)
-        capacity *= 2

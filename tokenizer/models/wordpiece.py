@@ -10,8 +10,12 @@ import numpy as np
 import numpy.typing as npt
 
 from tokenizer.kernels import wordpiece as kernels
-from tokenizer.kernels.byte_trie import ByteTrie, build_trie
+from tokenizer.kernels.double_array import BASE_SHIFT, LABEL_MASK
+from tokenizer.models.bpe_tables import padded_bytes
+from tokenizer.models.double_array import double_array
 from tokenizer.models.ids import check_ids
+from tokenizer.models.vocabulary import Tokens
+from tokenizer.ragged import read_only
 
 OOV_POLICIES = {
     "word": kernels.OOV_WORD,
@@ -22,17 +26,26 @@ OOV_POLICIES = {
 """Name of each policy for what is not in the vocabulary, and its number in the kernels."""
 
 
+_CONTINUES = b"\xff"
+"""Stands in front of entries that continue a word, in place of their prefix: a byte that no text has."""
+
+
 class WordPieceTables(NamedTuple):
     """A WordPiece vocabulary as the kernels read it."""
 
-    trie: ByteTrie
-    """The entries, under two roots: those that begin a word, and those that continue one, without their prefix.
+    units: npt.NDArray[np.int64]
+    """int64[n]: the states of the trie, see kernels.double_array, with two roots: of the entries that begin a word, and
+    of those that continue one, without their prefix.
 
     Under the first the prefix leads to the second, as an entry with a prefix also begins a word that begins so.
     """
+    root_bases: npt.NDArray[np.int64]
+    """int64[2]."""
+    behind_prefix: int
+    """The base of the state that the prefix leads to, -1 where there is no prefix."""
     characters: npt.NDArray[np.int32]
-    """int32[2, kernels.wordpiece.N_CHARACTERS]: for characters of three bytes the node that they lead to from each root
-    and one more, 0 for none."""
+    """int32[2, kernels.wordpiece.N_CHARACTERS]: for characters of three bytes the state that they lead to from each
+    root, 0 for none."""
     byte_ids: npt.NDArray[np.int32]
     """int32[256]: ids of the byte tokens `<0x00>` to `<0xFF>`, -1 for those the vocabulary does not have."""
     unk_id: int
@@ -94,29 +107,44 @@ class WordPiece:
 
     @functools.cached_property
     def tables(self) -> WordPieceTables:
-        """The vocabulary lowered to a byte trie."""
-        prefix = self.continuing_subword_prefix
-        n_prefix = len(prefix.encode())
-        entries = [token.encode() for token in self.vocab]
-        ids = np.fromiter(self.vocab.values(), np.int32, len(entries))
-        if prefix:
-            continuing = np.array([token.startswith(prefix) for token in self.vocab], np.bool_)
-            entries = [e[n_prefix:] if c else e for e, c in zip(entries, continuing, strict=True)]
-            roots = np.where(continuing, kernels.CONTINUING, kernels.INITIAL).astype(np.int64)
-            trie = build_trie(entries, ids, roots, 2, (kernels.INITIAL, prefix.encode(), kernels.CONTINUING))
-            # It begins words, as no entry continues one with nothing.
-            trie.node_ids[kernels.CONTINUING] = self.vocab.get(prefix, -1)
-        else:
-            roots = np.repeat(np.array([kernels.INITIAL, kernels.CONTINUING]), len(entries))
-            trie = build_trie(entries * 2, np.tile(ids, 2), roots, 2)
+        """The vocabulary lowered to a trie."""
+        units, root_bases, behind_prefix = self._trie()
         characters = np.zeros((2, kernels.N_CHARACTERS), np.int32)
-        kernels.find_characters(trie.edges, characters)
+        kernels.find_characters(units, root_bases, characters)
         byte_ids = np.array([self.vocab.get(f"<0x{b:02X}>", -1) for b in range(256)], np.int32)
         return WordPieceTables(
-            trie=trie,
+            units=read_only(units),
+            root_bases=read_only(root_bases),
+            behind_prefix=behind_prefix,
             characters=characters,
             byte_ids=byte_ids,
             unk_id=self.vocab[self.unk_token],
             max_word_chars=self.max_input_chars_per_word,
             policy=OOV_POLICIES[self.oov_policy],
         )
+
+    def _trie(self) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], int]:
+        """Returns the states, the bases of the two roots, and the one behind the prefix."""
+        prefix = self.continuing_subword_prefix.encode()
+        entries = {token.encode(): token_id for token, token_id in self.vocab.items()}
+        if prefix:
+            # As no entry continues a word with nothing, that of the prefix alone only begins one.
+            begins_alone = entries.pop(prefix, -1)
+            entries = {
+                _CONTINUES + entry[len(prefix) :] if entry.startswith(prefix) else entry: token_id
+                for entry, token_id in entries.items()
+            } | {prefix: begins_alone}
+        entries.pop(b"", None)
+        tokens, ids = Tokens(*padded_bytes(list(entries))), np.fromiter(entries.values(), np.int32, len(entries))
+        order = tokens.sorted_order()
+        trie = double_array(tokens.take(order), ids[order])
+        if not prefix:
+            return trie.units, np.full(2, trie.root_base), -1
+        units, base, place = trie.units.copy(), trie.root_base, 0
+        below = int(units[base ^ _CONTINUES[0]])
+        behind_prefix = below >> BASE_SHIFT if below & LABEL_MASK == _CONTINUES[0] else 0
+        for byte in prefix:
+            place = base ^ byte
+            base = int(units[place]) >> BASE_SHIFT
+        units[place] |= behind_prefix << BASE_SHIFT
+        return units, np.array([trie.root_base, behind_prefix]), behind_prefix

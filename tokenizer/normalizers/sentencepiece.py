@@ -13,7 +13,8 @@ import numpy.typing as npt
 from tokenizer import recycled
 from tokenizer.aligned import AlignedText
 from tokenizer.kernels import sentencepiece as kernels
-from tokenizer.models.unigram import SPACE, double_array
+from tokenizer.models.double_array import double_array
+from tokenizer.models.unigram import SPACE
 from tokenizer.models.vocabulary import Tokens
 from tokenizer.normalizers.base import Normalizer, rows_of, unless_same
 from tokenizer.ragged import Ragged, read_only

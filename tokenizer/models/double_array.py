@@ -1,0 +1,45 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Tries of vocabularies as double arrays."""
+
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from tokenizer.kernels import double_array as kernels
+from tokenizer.models.vocabulary import Tokens
+from tokenizer.ragged import read_only
+
+
+class DoubleArray(NamedTuple):
+    """A trie, see kernels.double_array."""
+
+    units: npt.NDArray[np.int64]
+    root_base: int
+    parents: npt.NDArray[np.int32]
+    depths: npt.NDArray[np.int32]
+    """int32[n]: of states."""
+
+
+def double_array(entries: Tokens, ids: npt.NDArray[np.int32]) -> DoubleArray:
+    """Builds the trie of pieces in the order of their bytes, which need not be text.
+
+    ids: int32[n], what to find where each one ends, -1 for nothing.
+    """
+    if not len(entries):
+        nothing = read_only(np.zeros(512, np.int32))
+        return DoubleArray(read_only(np.full(512, kernels.NO_BYTE, np.int64)), 256, nothing, nothing)
+    n_bytes = entries.n_bytes
+    stack = np.empty((n_bytes + 2, 4), np.int64)
+    capacity = (n_bytes // 256 + 8) * 256
+    while True:
+        units = np.empty(capacity, np.int64)
+        parents, depths, next_free, previous_free = np.empty((4, capacity), np.int32)
+        n_used, root_base = kernels.build_double_array(
+            entries.values, entries.offsets, read_only(ids), units, parents, depths, next_free, previous_free,
+            np.zeros(capacity, np.bool_), np.empty((257, 2), np.int64), stack,
+        )  # fmt: skip
+        if n_used:
+            arrays = (read_only(array[:n_used].copy()) for array in (units, parents, depths))
+            return DoubleArray(next(arrays), root_base, *arrays)
+        capacity *= 2
