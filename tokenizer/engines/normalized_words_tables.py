@@ -13,7 +13,8 @@ from tokenizer.kernels import normal_forms, precompiled
 from tokenizer.kernels import normalized_words_text as kernels
 from tokenizer.kernels.caches import CacheArrays, CounterArrays
 from tokenizer.kernels.classes import N_CODE_POINTS
-from tokenizer.kernels.scanners_parts import IDEOGRAPHS, SPACE
+from tokenizer.kernels.ideographs import IDEOGRAPHS
+from tokenizer.kernels.scanners_parts import SPACE
 from tokenizer.models.unigram import SPACE as SPACE_MARK
 from tokenizer.normalizers import NFC, NFD, NFKC, NFKD, Precompiled
 from tokenizer.normalizers import tables as normalizer_tables

@@ -5,9 +5,10 @@ import numpy as np
 
 from tokenizer.kernels.character_maps import fold
 from tokenizer.kernels.compiling import kernel, kernel_part
+from tokenizer.kernels.ideographs import is_ideograph
 from tokenizer.kernels.normal_forms import normalize as normalize_form
 from tokenizer.kernels.precompiled import normalize
-from tokenizer.kernels.scanners_parts import SPACE, is_ideograph
+from tokenizer.kernels.scanners_parts import SPACE
 from tokenizer.kernels.utf8 import copy_bytes, next_character, write_utf8
 
 IRREGULAR, JOINS, FOLLOWED = 1, 2, 8

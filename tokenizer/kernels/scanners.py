@@ -13,6 +13,7 @@ Bytes after `end` may be read, never beyond the array, and never decide anything
 import numpy as np
 
 from tokenizer.kernels.compiling import kernel_part
+from tokenizer.kernels.ideographs import ideographs_end
 from tokenizer.kernels.scanners_parts import (
     BLANK,
     BLOCK,
@@ -29,7 +30,6 @@ from tokenizer.kernels.scanners_parts import (
     ascii_word,
     character,
     contraction_end,
-    is_ideograph,
     letters_end,
     lower_end,
     newlines_end,
@@ -245,9 +245,9 @@ def next_kimi_k2(data, i, end, classes):
     if data[i] < 128 or character(data, i, classes)[0] & BLOCK == 0:
         return _next_o200k(data, i, end, classes, 3, True, False)
     while i < end and data[i] >= 128:
-        if is_ideograph(data, i):
-            i += 3
-            continue
+        i = ideographs_end(data, i, end)
+        if i == end:
+            break
         kind, after = character(data, i, classes)
         if kind & BLOCK == 0:
             break

@@ -8,6 +8,7 @@ never beyond the array, and never decide anything.
 import numpy as np
 
 from tokenizer.kernels.compiling import kernel_part, load_u64, trailing_zeros
+from tokenizer.kernels.ideographs import ideographs_end, is_ideograph
 from tokenizer.kernels.utf8 import HIGH_BITS, LOW_BITS, decode_utf8
 
 LETTER, NUMBER, SPACE, UPPER, LOWER, MARK, SIGN, BLOCK = 1, 2, 4, 8, 16, 32, 64, 128
@@ -16,9 +17,6 @@ DeepSeek's `[一-龥぀-ゟ゠-ヿ]`, in its own table, see there. For `next_uni
 
 NEWLINE, RETURN, BLANK, APOSTROPHE, SLASH = 0x0A, 0x0D, 0x20, 0x27, 0x2F
 _IDEOGRAPH = 0x5000
-IDEOGRAPHS = slice(0x4E00, 0x9F80)
-_FIRST_IDEOGRAPHS, _PAST_IDEOGRAPHS = 0xE4B8, 0xE9BE
-"""First two bytes of IDEOGRAPHS, code points of the same class in every table."""
 _WHITE_LEADS = np.zeros(256, np.bool_)
 _WHITE_LEADS[[*range(0x80), 0xC2, 0xCD, 0xE1, 0xE2, 0xE3]] = True
 """Bytes that white space may begin with, and what `clip_openai_classes` takes for it."""
@@ -67,7 +65,12 @@ def character(data, i, classes):
 @kernel_part
 def run_end(data, i, end, classes, mask):
     """Returns where the run of characters with a bit of `mask` ends."""
+    has_ideographs = classes[_IDEOGRAPH] & mask != 0
     while i < end:
+        if has_ideographs and data[i] >= 128:
+            i = ideographs_end(data, i, end)
+            if i == end:
+                break
         kind, after = character(data, i, classes)
         if kind & mask == 0:
             break
@@ -84,12 +87,6 @@ def run_until(data, i, end, classes, mask):
             break
         i = after
     return i
-
-
-@kernel_part
-def is_ideograph(data, i):
-    """Whether the character at byte i, not the last of `data`, is of U+4E00 to U+9F7F."""
-    return _FIRST_IDEOGRAPHS <= (np.int64(data[i]) << 8 | np.int64(data[i + 1])) < _PAST_IDEOGRAPHS
 
 
 @kernel_part

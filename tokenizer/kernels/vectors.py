@@ -7,7 +7,7 @@ from llvmlite import ir
 
 from tokenizer.kernels.compiling import cgutils
 
-I1, I8, I32, I64 = (ir.IntType(bits) for bits in (1, 8, 32, 64))
+I1, I8, I16, I32, I64 = (ir.IntType(bits) for bits in (1, 8, 16, 32, 64))
 
 
 def constant(kind: ir.Type, values: Sequence[int]) -> ir.Constant:
