@@ -157,6 +157,6 @@ def encode_listed(tokenize, data, i, stop, n_readable, model, model_scratch, wor
     What has no spaces has ever new words: most of them would be in the cache once, in front of the words that come
     back, and the list is the closer table.
     """
-    if _FIRST_RARE <= data[i] <= _LAST_RARE:
+    if _FIRST_RARE <= data[i] <= _LAST_RARE and i < n_readable:
         return encode_anew(tokenize, data, i, stop - i, model, model_scratch, work, tallying, o)
     return encode_uncut(tokenize, data, i, stop, n_readable, model, model_scratch, work, tallying, o)

@@ -71,12 +71,9 @@ def encode_word(tokenize, data, at, w, model, model_scratch, work, tallying, o):
 
 @kernel_part
 def encode_anew(tokenize, data, at, w, model, model_scratch, work, tallying, o):
-    """As `encode_word`, without asking the cache, or telling it."""
-    word = work.scratch.word
-    for q in range(w):
-        word[q] = data[at + q]
+    """As `encode_word`, without asking the cache, or telling it; `data` is readable 16 bytes beyond `at`."""
     before = o
-    o, has_unknown = tokenize(word, w, model, model_scratch, work.out, o, work.scratch.ends)
+    o, has_unknown = tokenize(data[at : at + w], w, model, model_scratch, work.out, o, work.scratch.ends)
     if has_unknown and tallying:
         k0, k1 = key_of(data, at, w)
         if not count_word(work.tally, data, at, w, k0, k1):
