@@ -164,11 +164,13 @@ def encode_rows(encode_text, rows, added, tables, model, scratch, work, tallying
             is_done = False
             if not is_known:
                 limit = word_at + tables.longest_cut
-                stop, o = emit_parts(
+                stop, unknown_stop, o = emit_parts(
                     data, i, limit, end, n_readable, is_inner, word_first, tables, unk_id, work.cache, out, o
                 )
                 is_done = stop > i
-            if not is_known and not is_done:
+                if not is_done:
+                    stop = max(i, unknown_stop)
+            if stop == i:
                 stop = part_end(data, i, end, tables)
                 if i < n_readable and stop <= limit:
                     o, is_done = emit_known(hot, slots, slot_mask, ids, data, i, stop - i, is_inner, out, o)

@@ -77,11 +77,16 @@ def emit_parts(data, at, limit, end, n_readable, is_inner, word_first, tables, u
     Each begins with a character of three bytes: one alone, as `bpe_characters.emit_characters` has them, or one that
     pieces join to the next, if it is in the cache. `word_first` is where the ids of their word begin; `end` is that of
     the row, `at` in front of it.
+
+    Returns:
+      `(where it stopped, where the part ends that begins there and is not known, the new o)`; the second is 0 where
+      there is no such part, or more is to be found out about it.
     """
     characters, images, classes = cache.characters, tables.images, tables.classes
     slot_mask = np.uint64(cache.slots.shape[0] - 1)
     code_point, after = next_character(data, at)
     kind, image = classes[code_point], np.int64(images[code_point])
+    unknown_stop = np.int64(0)
     while at < limit and FIRST <= data[at] <= LAST and image != 0:
         row = code_point + (0 if is_inner else END_ROWS)
         n = np.int64(characters[row, 0])
@@ -99,6 +104,7 @@ def emit_parts(data, at, limit, end, n_readable, is_inner, word_first, tables, u
                 break
             o, is_done = emit_known(cache.hot, cache.slots, slot_mask, cache.ids, data, at, stop - at, is_inner, out, o)
             if not is_done:
+                unknown_stop = stop
                 break
             at = stop
             if at == end:
@@ -109,6 +115,7 @@ def emit_parts(data, at, limit, end, n_readable, is_inner, word_first, tables, u
                 break
         else:
             if n == 0:
+                unknown_stop = after
                 break
             out[o] = characters[row, 1]
             out[o + 1] = characters[row, 2]
@@ -118,22 +125,23 @@ def emit_parts(data, at, limit, end, n_readable, is_inner, word_first, tables, u
             if ends:
                 break
         is_inner = True
-    return at, o
+    return at, unknown_stop, o
 
 
 @kernel_part
 def _remember_character(data, at, w, is_inner, tables, characters, out, before, o):
-    """Keeps the ids `out[before:o]` of the part `data[at:at + w]` if it is a character for the table."""
+    """Keeps the ids `out[before:o]` of the part `data[at:at + w]`, and says so, if it is a character for the table."""
     if w != 3 or not FIRST <= data[at] <= LAST or o - before >= MAY_CROSS:
-        return
+        return False
     code_point, _ = next_character(data, at)
     if tables.images[code_point] == 0:
-        return
+        return False
     row = code_point + (0 if is_inner else END_ROWS)
     n = o - before
     for q in range(n):
         characters[row, 1 + q] = out[before + q]
     characters[row, 0] = n
+    return True
 
 
 @kernel_part
@@ -165,8 +173,8 @@ def encode_part(encode_text, data, at, w, is_inner, tables, model, scratch, work
     o, gap = encode_text(work.text, n, model, scratch, out, o)
     if is_inner and gap <= MIN_GAP:
         return before, NOT_CUT
-    is_unknown = has_unknown(out, before, o, np.int32(tables.unk_id))
-    remember(cache, j, part, 0, n_key, k0, k1, out, before, o, is_unknown)
     cache.state[CACHE_MISSES] += 1
-    _remember_character(data, at, w, is_inner, tables, cache.characters, out, before, o)
+    if not _remember_character(data, at, w, is_inner, tables, cache.characters, out, before, o):
+        is_unknown = has_unknown(out, before, o, np.int32(tables.unk_id))
+        remember(cache, j, part, 0, n_key, k0, k1, out, before, o, is_unknown)
     return o, DONE
