@@ -18,7 +18,7 @@ from tokenizer.kernels.words_bpe import is_whole, mark_inner, next_cut, tokenize
 
 
 @kernel_part
-def _encode_parts(has_suffix, data, i, stop, n_readable, models, model_scratch, work, tallying, o):
+def _encode_parts(has_suffix, data, i, stop, n_readable, is_asked, models, model_scratch, work, tallying, o):
     """`encode_found` of BPE, which cuts words; has_suffix: whether the last part of a word may be another one."""
     inner, model = models
     slots, ids, characters = work.cache.slots, work.cache.ids, work.cache.characters
@@ -26,6 +26,7 @@ def _encode_parts(has_suffix, data, i, stop, n_readable, models, model_scratch, 
     end_rows = END_ROWS if has_suffix else 0
     slot_mask = np.uint64(slots.shape[0] - 1)
     at = i
+    # Asked for are words of ASCII, which are not cut.
     while True:
         at, o = emit_characters(data, at, stop, model, end_rows, characters, out, o)
         if at == stop:
@@ -44,7 +45,7 @@ def _encode_parts(has_suffix, data, i, stop, n_readable, models, model_scratch, 
                 remember_character(data, at, w - 1, inner, 0, characters, out, o_word, o)
             at = cut
             continue
-        if at < n_readable:
+        if at < n_readable and not is_asked:
             o, is_done = emit_short(slots, slot_mask, ids, data, at, w, out, o)
         if not is_done:
             o_word = o
@@ -57,8 +58,8 @@ def _encode_parts(has_suffix, data, i, stop, n_readable, models, model_scratch, 
 
 
 @kernel_part
-def _encode_inner(data, i, stop, n_readable, models, model_scratch, work, tallying, o):
-    return _encode_parts(False, data, i, stop, n_readable, models, model_scratch, work, tallying, o)
+def _encode_inner(data, i, stop, n_readable, is_asked, models, model_scratch, work, tallying, o):
+    return _encode_parts(False, data, i, stop, n_readable, is_asked, models, model_scratch, work, tallying, o)
 
 
 OF_SUFFIXES = ("clip", "clip_openai", "nonspace", "unicode_words", "bert")
@@ -66,9 +67,9 @@ OF_SUFFIXES = ("clip", "clip_openai", "nonspace", "unicode_words", "bert")
 
 
 @kernel_part
-def _encode_last(data, i, stop, n_readable, models, model_scratch, work, tallying, o):
+def _encode_last(data, i, stop, n_readable, is_asked, models, model_scratch, work, tallying, o):
     has_suffix = models[1].suffix.size > models[0].suffix.size
-    return _encode_parts(has_suffix, data, i, stop, n_readable, models, model_scratch, work, tallying, o)
+    return _encode_parts(has_suffix, data, i, stop, n_readable, is_asked, models, model_scratch, work, tallying, o)
 
 
 @kernel

@@ -11,8 +11,8 @@ from tokenizer.kernels.words_unigram import tokenize
 
 
 @kernel_part
-def _encode_found(data, i, stop, n_readable, model, model_scratch, work, tallying, o):
-    return encode_uncut(tokenize, data, i, stop, n_readable, model, model_scratch, work, tallying, o)
+def _encode_found(data, i, stop, n_readable, is_asked, model, model_scratch, work, tallying, o):
+    return encode_uncut(tokenize, data, i, stop, n_readable, is_asked, model, model_scratch, work, tallying, o)
 
 
 @kernel

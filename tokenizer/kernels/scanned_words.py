@@ -28,8 +28,8 @@ def _encode_words(
 
     A scanner is a `kernel_part` `next_stop(data, i, end, classes) -> stop`, and `next_start` likewise where there is
     something between words; they are passed by name and inlined, as is the model,
-    `encode_found(data, i, stop, n_readable, model, model_scratch, work, tallying, o) -> (o, fits)`, as
-    `word_encoding.encode_word` for words of which the cache is not asked yet.
+    `encode_found(data, i, stop, n_readable, is_asked, model, model_scratch, work, tallying, o) -> (o, fits)`, as
+    `word_encoding.encode_word`; `is_asked` says whether the cache has been asked for the whole word, in vain.
 
     `word_starts(data, i)` and `word_stops(data, i)` are of `ascii_blocks`. Most words lie in blocks of ASCII and are in
     the cache, at the first place looked at: they take the short way, everything else the long one. `find_starts` says
@@ -79,12 +79,13 @@ def _encode_words(
                     remember_hot(hot, data, i, stop - i, out, before, o)
                 n_words += 1
                 i = start
-            if stop <= i:
+            is_asked = stop > i
+            if not is_asked:
                 if i > block:
                     continue
                 stop = next_stop(data, i, end, classes)
             before = o
-            o, fits = encode_found(data, i, stop, n_readable, model, model_scratch, work, tallying, o)
+            o, fits = encode_found(data, i, stop, n_readable, is_asked, model, model_scratch, work, tallying, o)
             if not fits:
                 return stop_early(work, row, i, before, n_words)
             n_words += 1
@@ -139,9 +140,9 @@ def encode_automata(encode_found, automata, rows, added, model, model_scratch, w
 
 
 @kernel_part
-def encode_uncut(tokenize, data, i, stop, n_readable, model, model_scratch, work, tallying, o):
+def encode_uncut(tokenize, data, i, stop, n_readable, is_asked, model, model_scratch, work, tallying, o):
     """`encode_found` of models that do not cut words, by naming what tokenizes one."""
-    if i < n_readable:
+    if i < n_readable and not is_asked:
         slots = work.cache.slots
         slot_mask = np.uint64(slots.shape[0] - 1)
         o, is_done = emit_short(slots, slot_mask, work.cache.ids, data, i, stop - i, work.out, o)
@@ -151,7 +152,7 @@ def encode_uncut(tokenize, data, i, stop, n_readable, model, model_scratch, work
 
 
 @kernel_part
-def encode_listed(tokenize, data, i, stop, n_readable, model, model_scratch, work, tallying, o):
+def encode_listed(tokenize, data, i, stop, n_readable, is_asked, model, model_scratch, work, tallying, o):
     """As `encode_uncut`, for models that look words up in a list.
 
     What has no spaces has ever new words: most of them would be in the cache once, in front of the words that come
@@ -159,4 +160,4 @@ def encode_listed(tokenize, data, i, stop, n_readable, model, model_scratch, wor
     """
     if _FIRST_RARE <= data[i] <= _LAST_RARE and i < n_readable:
         return encode_anew(tokenize, data, i, stop - i, model, model_scratch, work, tallying, o)
-    return encode_uncut(tokenize, data, i, stop, n_readable, model, model_scratch, work, tallying, o)
+    return encode_uncut(tokenize, data, i, stop, n_readable, is_asked, model, model_scratch, work, tallying, o)
