@@ -3,14 +3,14 @@
 
 import numpy as np
 
-from tokenizer.kernels.bpe import called_bpe_word
+from tokenizer.kernels.bpe import bpe_word
 from tokenizer.kernels.compiling import kernel, kernel_part
 from tokenizer.kernels.normalized_words import encode_rows
 
 
 @kernel_part
 def _encode_text(text, n, model, scratch, out, o):
-    o, _ = called_bpe_word(text, 0, n, model, scratch.bpe, out, o, scratch.ends)
+    o, _ = bpe_word(text, 0, n, model, scratch.bpe, out, o, scratch.ends)
     return o, np.inf  # the merges decide, no sum does
 
 
