@@ -32,6 +32,7 @@ from tokenizer.kernels.normalized_words_parts import (
     fused,
 )
 from tokenizer.kernels.normalized_words_text import ends_word, normalized, part_end, word_end
+from tokenizer.kernels.references import refer, values_of
 from tokenizer.kernels.scanners_parts import SPACE, run_end
 from tokenizer.kernels.sentencepiece_rows import has_unknown
 from tokenizer.kernels.word_cache import AT_BYTE, AT_ID, AT_ROW, COUNTER_TOTAL, IN_ROW, count_word
@@ -44,11 +45,15 @@ _ONE, _TWO = np.uint64(1), np.uint64(2)
 
 
 @kernel
-def count_noted(data, tables, work, first, n_noted):
-    """Counts words with unknown tokens, as they are normalized; returns how many it has had room for."""
+def count_noted(text_of_rows, first, n_noted):
+    """Counts words with unknown tokens, as they are normalized; returns how many it has had room for.
+
+    text_of_rows: see `normalized_words_text.normalized`.
+    """
+    _, _, work = values_of(text_of_rows)
     for k in range(first, n_noted):
         at, stop = work.noted[2 * k], work.noted[2 * k + 1]
-        n = normalized(data, at, stop - at, True, tables, work)
+        n = normalized(text_of_rows, at, stop - at, True)
         k0, k1 = key_of(work.text, 0, n)
         if not count_word(work.tally, work.text, 0, n, k0, k1):
             return k
@@ -91,6 +96,7 @@ def encode_rows(encode_text, rows, added, tables, model, scratch, work, tallying
     data, offsets = rows
     position, out, slots, ids = work.position, work.out, work.cache.slots, work.cache.ids
     hot, classes, noted = work.cache.hot, tables.classes, work.noted
+    text_of_rows = refer((data, tables, work))
     unk_id = np.int32(tables.unk_id)
     slot_mask = np.uint64(slots.shape[0] - 1)
     n_readable = data.size - BLOCK_READS - SHORT_WORD_BYTES
@@ -98,7 +104,7 @@ def encode_rows(encode_text, rows, added, tables, model, scratch, work, tallying
     for row in range(position[AT_ROW], offsets.size - 1):
         if position[IN_ROW] != 0:
             # All is done but the counting of what was noted.
-            done = count_noted(data, tables, work, position[AT_BYTE], position[IN_ROW])
+            done = count_noted(text_of_rows, position[AT_BYTE], position[IN_ROW])
             if done < position[IN_ROW]:
                 position[AT_BYTE] = done
                 return False
@@ -177,9 +183,7 @@ def encode_rows(encode_text, rows, added, tables, model, scratch, work, tallying
             if not is_done:
                 at, at_inner = i, is_inner
                 while True:
-                    o, became = encode_part(
-                        encode_text, data, at, stop - at, at_inner, tables, model, scratch, work, before
-                    )
+                    o, became = encode_part(encode_text, text_of_rows, at, stop - at, at_inner, model, scratch, before)
                     is_whole = not at_inner and ends_word(data, stop, end, classes)
                     if became == DONE and not is_whole:
                         # Only the text of the unknown token becomes it where others become bytes, and is spelled in
@@ -225,7 +229,7 @@ def encode_rows(encode_text, rows, added, tables, model, scratch, work, tallying
             continue
         work.tally.state[COUNTER_TOTAL] += n_words
         if n_noted > 0:
-            done = count_noted(data, tables, work, 0, n_noted)
+            done = count_noted(text_of_rows, 0, n_noted)
             if done < n_noted:
                 position[AT_ROW], position[AT_BYTE], position[AT_ID], position[IN_ROW] = row, done, o, n_noted
                 return False

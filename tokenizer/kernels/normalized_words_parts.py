@@ -7,6 +7,7 @@ from tokenizer.kernels.bpe_characters import END_ROWS, MAY_CROSS
 from tokenizer.kernels.compiling import kernel_part
 from tokenizer.kernels.hot_words import LONGEST_HOT, emit_hot_key, remember_hot_key
 from tokenizer.kernels.normalized_words_text import FIRST, FOLLOWED, LAST, are_neighbours, normalized, rest_end
+from tokenizer.kernels.references import values_of
 from tokenizer.kernels.scanners_parts import SPACE
 from tokenizer.kernels.sentencepiece_rows import has_unknown
 from tokenizer.kernels.utf8 import next_character
@@ -145,11 +146,12 @@ def _remember_character(data, at, w, is_inner, tables, characters, out, before, 
 
 
 @kernel_part
-def encode_part(encode_text, data, at, w, is_inner, tables, model, scratch, work, o):
+def encode_part(encode_text, text_of_rows, at, w, is_inner, model, scratch, o):
     """Appends the ids of the part `data[at:at + w]`, from the cache or from the model; returns `(o, what became)`.
 
-    encode_text: see `normalized_words`.
+    encode_text: see `normalized_words`; text_of_rows: see `normalized`.
     """
+    data, tables, work = values_of(text_of_rows)
     cache, out, part = work.cache, work.out, work.part
     if w < SHORT_WORD_BYTES and at + SHORT_WORD_BYTES <= data.size:
         k0, k1, n_key = _marked(data, at, w, is_inner)
@@ -166,7 +168,7 @@ def encode_part(encode_text, data, at, w, is_inner, tables, model, scratch, work
         return o, DONE
     if is_too_small(cache):
         return o, NO_ROOM
-    n = normalized(data, at, w, not is_inner, tables, work)
+    n = normalized(text_of_rows, at, w, not is_inner)
     if n < 0:
         return o, FAILED
     before = o

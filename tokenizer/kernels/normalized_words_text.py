@@ -4,10 +4,11 @@
 import numpy as np
 
 from tokenizer.kernels.character_maps import fold
-from tokenizer.kernels.compiling import kernel, kernel_part
+from tokenizer.kernels.compiling import kernel, kernel_part, unlikely
 from tokenizer.kernels.ideographs import is_ideograph
 from tokenizer.kernels.normal_forms import normalize as normalize_form
 from tokenizer.kernels.precompiled import normalize
+from tokenizer.kernels.references import values_of
 from tokenizer.kernels.scanners_parts import SPACE
 from tokenizer.kernels.utf8 import copy_bytes, next_character, write_utf8
 
@@ -60,26 +61,39 @@ def put_space(text):
     return np.int64(3)
 
 
-@kernel
-def normalized(data, at, w, is_first, tables, work):
-    """Normalizes `data[at:at + w]`, a part, into `work.text`; returns its bytes, or -1 where a row is irregular."""
+@kernel_part
+def normalized(text_of_rows, at, w, is_first):
+    """Normalizes a part into `work.text`; returns its bytes, or -1 where a row is irregular.
+
+    text_of_rows: a reference (see `references`) to the rows' data, WordTables and WordWork; at, w: the part's place.
+    """
+    data, tables, work = values_of(text_of_rows)
     text, classes = work.text, tables.classes
     begin = put_space(text) if is_first else np.int64(0)
     n = begin
-    is_simple = True
+    i = at
+    while i < at + w:
+        code_point, after = next_character(data, i)
+        kind, image = classes[code_point], np.int64(tables.images[code_point])
+        if unlikely(kind & IRREGULAR != 0 or image == 0 or (i == at and kind & JOINS != 0)):
+            return _normalized_by_steps(text_of_rows, at, w, begin)
+        n = write_utf8(image, text, n)
+        i = after
+    return n
+
+
+@kernel
+def _normalized_by_steps(text_of_rows, at, w, begin):
+    """As `normalized`, where not every character becomes one whatever its neighbours; `begin`: where it begins."""
+    data, tables, work = values_of(text_of_rows)
+    classes = tables.classes
     i = at
     while i < at + w:
         code_point, after = next_character(data, i)
         kind = classes[code_point]
         if kind & IRREGULAR or (i == at and kind & JOINS):
             return np.int64(-1)
-        image = np.int64(tables.images[code_point])
-        is_simple = is_simple and image != 0
-        if is_simple:
-            n = write_utf8(image, text, n)
         i = after
-    if is_simple:
-        return n
     limit = np.int64(w * tables.growth)
     if not tables.has_folds:
         return _mapped(data, at, w, begin, limit, tables, work)
