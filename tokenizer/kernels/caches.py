@@ -39,7 +39,7 @@ class CacheArrays(NamedTuple):
     characters: npt.NDArray[np.int32]
     """int32[2 * END_ROWS, 4]: ids of characters that are a part of a word by themselves, see bpe_characters."""
     hot: npt.NDArray[np.uint64]
-    """uint64[2 * N_HOT]: the words that come all the time, see hot_words."""
+    """uint64[N_HOT, 2]: the words that come all the time, see hot_words."""
     state: npt.NDArray[np.int64]
     """int64[5]: words held, bytes used of `words`, used of `ids`, misses so far, the most slots there may be."""
 
@@ -100,7 +100,7 @@ def new_cache(n_bytes: int) -> CacheArrays:
         ids=np.zeros(n_bytes // 4 // 4, np.int32),
         isolated=np.zeros(N_CODE_POINTS, np.int32),
         characters=np.zeros((2 * END_ROWS, 4), np.int32),
-        hot=np.zeros(2 * N_HOT, np.uint64),
+        hot=np.zeros((N_HOT, 2), np.uint64),
         state=np.array([0, 0, 0, 0, most_slots], np.int64),
     )
 

@@ -3,9 +3,8 @@
 
 In front of a word cache, which may hold a million words all over 32 MiB: words of up to eight bytes that have up to
 three ids, each in the one place where it can be, and a word that is looked up in the cache takes the place of another.
-A place is two of the numbers of uint64[2 * N_HOT]: the bytes of a word, and then, from the lowest bit on, 4 bits its
-length, 0 for none, 2 bits how many ids it has, 18 bits for each of the ids. Larger ids are left to the cache. The
-numbers are in one row, since numba finds places in arrays of two dimensions by a multiplication.
+A row of the table, uint64[N_HOT, 2], holds the bytes of a word, and from the lowest bit on: 4 bits its length, 0 for
+none, 2 bits how many ids it has, 18 bits for each of the ids. Larger ids are left to the cache.
 """
 
 import numpy as np
@@ -18,7 +17,7 @@ LONGEST_HOT = 8
 _MOST_IDS, _ID_BITS = 3, 18
 _ID_MASK = np.uint64((1 << _ID_BITS) - 1)
 _MIX = np.uint64(0x9E3779B97F4A7C15)
-_EVERY, _ONE = ~np.uint64(0), np.uint64(1)
+_EVERY = ~np.uint64(0)
 
 
 @kernel_part
@@ -28,8 +27,7 @@ def _key(data, at, w):
 
 @kernel_part
 def _place(key, w):
-    """Returns where the first number of a word's place is."""
-    return ((key + np.uint64(w)) * _MIX) >> np.uint64(64 - HOT_BITS) << _ONE
+    return ((key + np.uint64(w)) * _MIX) >> np.uint64(64 - HOT_BITS)
 
 
 @kernel_part
@@ -47,8 +45,8 @@ def emit_hot(hot, data, at, w, out, o):
 def emit_hot_key(hot, key, w, out, o):
     """As `emit_hot`, for the w bytes of a key, in its lowest places."""
     j = _place(key, w)
-    value = hot[j | _ONE]
-    if hot[j] != key or value & np.uint64(15) != np.uint64(w):
+    value = hot[j, 1]
+    if hot[j, 0] != key or value & np.uint64(15) != np.uint64(w):
         return o, False
     out[np.uint64(o)] = np.int32((value >> np.uint64(6)) & _ID_MASK)
     out[np.uint64(o + 1)] = np.int32((value >> np.uint64(24)) & _ID_MASK)
@@ -76,5 +74,5 @@ def remember_hot_key(hot, key, w, out, before, o):
             return
         value |= token << np.uint64(6 + _ID_BITS * q)
     j = _place(key, w)
-    hot[j] = key
-    hot[j | _ONE] = value
+    hot[j, 0] = key
+    hot[j, 1] = value
