@@ -106,6 +106,8 @@ class NormalizedWordsEngine(StagedEngine):
         """Returns the ids of rows, and which of them have none because they are irregular."""
         longest = rows.max_row
         n_bytes = int(longest * self._tables.growth) + _PADDING
+        # For any one row, and for text as it mostly is, which has fewer ids than bytes; the kernel asks for more.
+        n_ids = max(rows.n_values, int(longest * (self._tables.growth + 3.0))) + 4 * rows.n_rows + _PADDING
         with self._raw_pool.borrow(rows.n_values) as lent:
             work = WordWork(
                 cache=lent.cache,
@@ -119,7 +121,7 @@ class NormalizedWordsEngine(StagedEngine):
                 part=recycled.empty(longest + _PADDING, np.uint8),
                 noted=recycled.empty(2 * (longest + 1), np.int64),
                 irregular=np.zeros(rows.n_rows, np.bool_),
-                out=recycled.empty(rows.n_values + 4 * n_bytes + 4 * rows.n_rows, np.int32),
+                out=recycled.empty(n_ids, np.int32),
                 out_offsets=np.zeros(rows.n_rows + 1, np.int64),
             )
             model = self._model

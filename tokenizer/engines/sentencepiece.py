@@ -73,6 +73,9 @@ class RawSentencePieceEngine:
         """Encodes raw rows; see `base.Engine`."""
         longest = rows.max_row
         n_bytes = self._normalizer.normalized_bytes(longest) + _PADDING
+        # For any one row, and for text as it mostly is, which has fewer ids than bytes; the kernel asks for more.
+        n_ids = max(rows.n_values, int(longest * self._tables.ids_per_byte)) + 4 * rows.n_rows
+        n_ids += sentencepiece_rows.SPARE_IDS
         with self._pool.borrow(rows.n_values) as lent:
             work = RawWork(
                 cache=lent.cache,
@@ -82,7 +85,7 @@ class RawSentencePieceEngine:
                 text_offsets=np.empty(2, np.int64),
                 noted=recycled.empty(3 * (longest + 1), np.int64),
                 notes=np.zeros(N_NOTES, np.int64),
-                out=recycled.empty(rows.n_values + 2 * n_bytes + 4 * rows.n_rows, np.int32),
+                out=recycled.empty(n_ids, np.int32),
                 out_offsets=np.zeros(rows.n_rows + 1, np.int64),
             )
             scratch = self._scratch(n_bytes)

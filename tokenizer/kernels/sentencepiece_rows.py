@@ -60,7 +60,7 @@ ALWAYS = 65535
 
 NEEDED = 4
 """Cell of `position`; the others are those of `word_cache`."""
-_SPARE_IDS = 2048
+SPARE_IDS = 2048
 """A part is written twice where rounding may decide, and a cached one writes eight ids whatever it has."""
 
 _FEW = 4
@@ -301,7 +301,7 @@ def encode_raw_rows(encode_part, follow, encode_row, rows, added, tables, model,
             continue
         begin = np.int64(offsets[row])
         end = np.int64(offsets[row + 1])
-        needed = o + np.int64((end - begin) * tables.ids_per_byte) + _SPARE_IDS
+        needed = o + np.int64((end - begin) * tables.ids_per_byte) + SPARE_IDS
         if is_too_small(work.cache, end - begin):
             position[AT_ROW], position[AT_ID] = row, o
             return False
