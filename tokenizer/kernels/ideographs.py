@@ -40,7 +40,7 @@ def _others(typingctx, data, i):
 def ideographs_end(data, i, end):
     """Returns where the run of IDEOGRAPHS at byte i ends, `end` if it goes on beyond; `data` is UTF-8 also behind that.
 
-    The end of `data` is looked at as is not worth a loop of its own: a run may be said to end there before it does.
+    So close to the end of `data` that sixteen characters cannot be read it may stop before the run does.
     """
     while i < end and i + _N_BYTES <= data.size:
         n = trailing_zeros(np.uint64(_others(data, i) | 1 << _N))
