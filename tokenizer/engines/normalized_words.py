@@ -106,8 +106,8 @@ class NormalizedWordsEngine(StagedEngine):
         """Returns the ids of rows, and which of them have none because they are irregular."""
         longest = rows.max_row
         n_bytes = int(longest * self._tables.growth) + _PADDING
-        # For any one row, and for text as it mostly is, which has fewer ids than bytes; the kernel asks for more.
-        n_ids = max(rows.n_values, int(longest * (self._tables.growth + 3.0))) + 4 * rows.n_rows + _PADDING
+        # For text as it mostly is, which has fewer ids than bytes, and any last row; the kernel may ask for more.
+        n_ids = rows.n_values + int(longest * (self._tables.growth + 3.0)) + 4 * rows.n_rows + _PADDING
         with self._raw_pool.borrow(rows.n_values) as lent:
             work = WordWork(
                 cache=lent.cache,

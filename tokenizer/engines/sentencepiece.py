@@ -73,9 +73,10 @@ class RawSentencePieceEngine:
         """Encodes raw rows; see `base.Engine`."""
         longest = rows.max_row
         n_bytes = self._normalizer.normalized_bytes(longest) + _PADDING
-        # For any one row, and for text as it mostly is, which has fewer ids than bytes; the kernel asks for more.
-        n_ids = max(rows.n_values, int(longest * self._tables.ids_per_byte)) + 4 * rows.n_rows
-        n_ids += sentencepiece_rows.SPARE_IDS
+        # For text as it mostly is, which has fewer ids than bytes, and any last row; the kernel may ask for more.
+        n_ids = (
+            rows.n_values + int(longest * self._tables.ids_per_byte) + 4 * rows.n_rows + sentencepiece_rows.SPARE_IDS
+        )
         with self._pool.borrow(rows.n_values) as lent:
             work = RawWork(
                 cache=lent.cache,
