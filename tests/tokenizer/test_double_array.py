@@ -2,6 +2,7 @@
 """Tries as double arrays hold what they were made of, and nothing else."""
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -30,3 +31,9 @@ def test_the_double_array_holds_exactly_its_entries(entries: set[bytes]) -> None
         for other in (entry[:-1], entry + b"\0", entry[:-1] + bytes([entry[-1] ^ 1])):
             if other and other not in entries:
                 assert look_up(other) == -1
+
+
+def test_entries_that_are_too_many_are_refused() -> None:
+    entries = Tokens(np.zeros(16, np.uint8), np.array([0, 1 << 28]))  # refused before their bytes are looked at
+    with pytest.raises(ValueError, match="must have fewer than 268435456 bytes in all, got 268435456"):
+        double_array(entries, np.zeros(1, np.int32))

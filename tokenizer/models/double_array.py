@@ -10,6 +10,8 @@ from tokenizer.kernels import double_array as kernels
 from tokenizer.models.vocabulary import Tokens
 from tokenizer.ragged import read_only
 
+_MAX_BYTES = 1 << 28
+
 
 class DoubleArray(NamedTuple):
     """A trie, see kernels.double_array."""
@@ -24,12 +26,19 @@ class DoubleArray(NamedTuple):
 def double_array(entries: Tokens, ids: npt.NDArray[np.int32]) -> DoubleArray:
     """Builds the trie of pieces in the order of their bytes, which need not be text.
 
-    ids: int32[n], what to find where each one ends, -1 for nothing.
+    Args:
+      entries: different ones, none empty.
+      ids: int32[n], what to find where each one ends, -1 for nothing.
+
+    Raises:
+      ValueError: if the entries have 2^28 bytes and more, as a state has no room for places far beyond that.
     """
     if not len(entries):
         nothing = read_only(np.zeros(512, np.int32))
         return DoubleArray(read_only(np.full(512, kernels.NO_BYTE, np.int64)), 256, nothing, nothing)
     n_bytes = entries.n_bytes
+    if n_bytes >= _MAX_BYTES:
+        raise ValueError(f"entries must have fewer than {_MAX_BYTES} bytes in all, got {n_bytes}")
     stack = np.empty((n_bytes + 2, 4), np.int64)
     capacity = (n_bytes // 256 + 8) * 256
     while True:
