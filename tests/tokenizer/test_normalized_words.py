@@ -81,7 +81,17 @@ WORDS = (
     *("İ", "ſ", "\u0903", "ﾞ", "㍿", "´", "``", "`", "\x01", "\u0345", "Σ", "가\u11a8", "\u0301a", "\U0001d15e"),
     *("\u2028", "\x1f", "*", "*" * 9, "文" * 9, "<unk>", "x" * 17, "\u1100", "각", "\u200d", "中,", "文:a"),
 )
-texts = st.lists(st.lists(st.sampled_from(WORDS), max_size=24).map("".join), min_size=1, max_size=6)
+LONG = (
+    *("中", "文", "か", "岂", "豈", "，", "鿿", "か\u3099", "中文", "文" * 9, "가\u11a8", "😀"),
+    *("é", "a", "fi", " ", "  ", "\u3000"),
+)
+"""What runs of 64 characters are made of, most of it."""
+texts = st.lists(
+    st.lists(st.sampled_from(WORDS), max_size=24).map("".join)
+    | st.lists(st.sampled_from(LONG), max_size=90).map("".join),
+    min_size=1,
+    max_size=6,
+)
 
 
 @st.composite
@@ -159,7 +169,7 @@ def test_ids_and_counts_are_those_of_the_steps(name: str, model: Unigram | BPE, 
         assert tok.encode_arrow(column).to_pylist() == ids
 
 
-@pytest.mark.parametrize("longest_cut", [1, 7, 30])
+@pytest.mark.parametrize("longest_cut", [1, 7, 30, 300])
 @settings(deadline=None)
 @given(model=models(), texts=texts)
 def test_words_too_long_to_be_cut_are_encoded_whole(longest_cut: int, model: Unigram, texts: list[str]) -> None:

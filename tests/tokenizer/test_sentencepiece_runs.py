@@ -41,7 +41,9 @@ class Run(NamedTuple):
 
 @kernel
 def call_run_parts(data, i, end, n_readable, tables, notes, masks):  # type: ignore[no-untyped-def]
-    n, masks[0], masks[1], masks[2], masks[3], masks[4], is_closer = run_parts(data, i, end, n_readable, tables, notes)
+    n, masks[0], masks[1], masks[2], masks[3], masks[4], is_closer = run_parts(
+        data, i, end, n_readable, tables.characters, tables.joins, tables.shrink, notes
+    )
     return n, is_closer
 
 

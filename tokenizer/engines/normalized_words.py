@@ -15,7 +15,7 @@ from tokenizer.engines.models import ModelRunner
 from tokenizer.engines.normalized_words_models import WordModel, word_model
 from tokenizer.engines.normalized_words_tables import WordTables, WordWork, word_tables
 from tokenizer.engines.staged import StagedEngine
-from tokenizer.kernels import caches, normalized_words, text_edits
+from tokenizer.kernels import caches, normalized_words, normalized_words_runs, text_edits
 from tokenizer.kernels.word_cache import IN_ROW
 from tokenizer.models.unigram import SPACE
 from tokenizer.normalizers import NFC, NFD, NFKC, NFKD, Precompiled, Replace, Sequence, Strip
@@ -119,6 +119,7 @@ class NormalizedWordsEngine(StagedEngine):
                 span=np.empty(2, np.int64),
                 text_span=np.empty(2, np.int64),
                 part=recycled.empty(longest + _PADDING, np.uint8),
+                notes=np.empty(normalized_words_runs.N_NOTES, np.int64),
                 noted=recycled.empty(2 * (longest + 1), np.int64),
                 irregular=np.zeros(rows.n_rows, np.bool_),
                 out=recycled.empty(n_ids, np.int32),

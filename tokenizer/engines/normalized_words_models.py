@@ -14,7 +14,7 @@ from tokenizer.kernels.normalized_words_parts import MIN_GAP
 from tokenizer.models import BPE, Unigram
 from tokenizer.models.bpe_tables import take_part
 from tokenizer.models.unigram import SPACE, UnigramTables
-from tokenizer.models.vocabulary import Characters, tokens_of
+from tokenizer.models.vocabulary import Characters, ids_of, tokens_of
 from tokenizer.ragged import read_only
 from tokenizer.words import Words
 
@@ -32,6 +32,8 @@ class WordModel(NamedTuple):
     """Makes scratch for words of up to so many bytes."""
     characters: Characters
     """Of all pieces. Words may be cut where no piece has the two beside each other."""
+    ids: npt.NDArray[np.int32]
+    """int32[n]: their ids."""
     longest_cut: int
     """Bytes of words up to which those that are cut come out the same."""
     space_ids: npt.NDArray[np.int32]
@@ -77,7 +79,8 @@ def _bpe(model: BPE, runner: ModelRunner) -> WordModel | None:
         return None
     return WordModel(
         "BPE", normalized_words_bpe, tables, lambda n: new_merging_scratch(n, tables),
-        tokens_of(model.vocab).characters, 1 << 30, _ids_of_space(runner), tables.unk_id, model.fuse_unk, has_bytes,
+        tokens_of(model.vocab).characters, ids_of(model.vocab), 1 << 30, _ids_of_space(runner), tables.unk_id,
+        model.fuse_unk, has_bytes,
     )  # fmt: skip
 
 
@@ -97,7 +100,7 @@ def _unigram(model: Unigram, runner: ModelRunner) -> WordModel | None:
     largest = max(float(np.abs(model.scores).max()), abs(tables.unk_score), 1.0)
     return WordModel(
         "Unigram", normalized_words_unigram, ExactUnigram(tables, read_only(states)), new_scored_scratch,
-        model.matching.tokens.characters,
+        model.matching.tokens.characters, model.matching.ids,
         # n sums of at most n scores each are off by n * n * largest * 2^-53; that is to be a quarter of the gap.
         int(min((MIN_GAP / 4 / largest * 2.0**53) ** 0.5, 1 << 30)),
         _ids_of_space(runner), tables.unk_id, True, model.byte_fallback,

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the kernels of `engines.normalized_words` know of a normalizer, a pre-tokenizer and the pieces of a model."""
 
+import string
 from typing import NamedTuple
 
 import numpy as np
@@ -9,7 +10,7 @@ import numpy.typing as npt
 from tokenizer import unicode_tables
 from tokenizer.engines.character_folds import NONE, CharacterFolds, texts_of_changed
 from tokenizer.engines.normalized_words_models import WordModel
-from tokenizer.kernels import normal_forms, precompiled
+from tokenizer.kernels import normal_forms, normalized_words_runs, precompiled, sentencepiece_units
 from tokenizer.kernels import normalized_words_text as kernels
 from tokenizer.kernels.caches import CacheArrays, CounterArrays
 from tokenizer.kernels.classes import N_CODE_POINTS
@@ -28,7 +29,7 @@ class WordTables(NamedTuple):
     """What becomes of words before the model sees them."""
 
     classes: npt.NDArray[np.uint8]
-    """uint8[0x110000]: SPACE for what stands between words, IRREGULAR, JOINS, FOLLOWED."""
+    """uint8[0x110000]: SPACE for what stands between words, IRREGULAR, JOINS."""
     images: npt.NDArray[np.int32]
     """int32[0x110000]: the one character that a character becomes whatever its neighbours, 0 where there is none."""
     has_folds: bool
@@ -43,10 +44,10 @@ class WordTables(NamedTuple):
     form: normalizer_tables.NormalForm
     separators: npt.NDArray[np.uint64]
     """uint64[2]: all ones where tabs, and line ends, stand between words."""
-    together: npt.NDArray[np.bool_]
-    """bool[128 * 128]: which two of ASCII are neighbours in a piece."""
-    neighbours: npt.NDArray[np.uint64]
-    """uint64: a bit for (the hash of) every two others that are neighbours in a piece."""
+    entries: npt.NDArray[np.int64]
+    """int64[0x110000]: what parts of one character become and where parts end, see kernels.sentencepiece_units."""
+    joins: npt.NDArray[np.uint64]
+    """uint64: a bit for (the hash of) every two characters that are neighbours in a piece."""
     apart: npt.NDArray[np.bool_]
     """bool[128 * 128]: between which two of ASCII words are cut, as they are in the text."""
     longest_cut: int
@@ -85,6 +86,8 @@ class WordWork(NamedTuple):
     """int64[2]."""
     part: npt.NDArray[np.uint8]
     """uint8, room for the longest word and a byte."""
+    notes: npt.NDArray[np.int64]
+    """int64[N_NOTES], see kernels.normalized_words_runs."""
     noted: npt.NDArray[np.int64]
     """int64, two entries for every word of a row: begin and end."""
     irregular: npt.NDArray[np.bool_]
@@ -148,14 +151,9 @@ def word_tables(
         return None
     if places[0x20] or folds.places[0x20] or growth > _MAX_GROWTH:
         return None
-    points, offsets = model.characters
-    begins = np.zeros(points.size, np.bool_)
-    begins[offsets[:-1]] = True
-    neighbours, followed = np.zeros((1 << kernels.NEIGHBOUR_BITS) // 64, np.uint64), np.zeros(N_CODE_POINTS, np.bool_)
-    together, apart = np.zeros(128 * 128, np.bool_), np.zeros(128 * 128, np.bool_)
-    kernels.find_neighbours(points, begins, together, neighbours, followed)
-    kernels.set_apart(images, together, neighbours, apart)
-    classes = classes | np.where(followed[images] & (images > 0), np.uint8(kernels.FOLLOWED), np.uint8(0))
+    entries, join_bits = _entries(model, images, is_space)
+    apart = np.zeros(128 * 128, np.bool_)
+    kernels.set_apart(entries, join_bits, apart)
     return WordTables(
         classes=read_only(classes),
         images=read_only(images),
@@ -167,8 +165,8 @@ def word_tables(
         has_form=has_form,
         form=form,
         separators=read_only(np.where(is_space[[0x09, 0x0A]], _ALL, np.uint64(0))),
-        together=read_only(together),
-        neighbours=read_only(neighbours),
+        entries=read_only(entries),
+        joins=read_only(join_bits),
         apart=read_only(apart),
         longest_cut=model.longest_cut,
         growth=growth,
@@ -179,6 +177,35 @@ def word_tables(
         fuses_unknown=model.fuses_unknown,
         has_byte_ids=model.has_byte_ids,
     )
+
+
+def _entries(
+    model: WordModel, images: npt.NDArray[np.int32], is_space: npt.NDArray[np.bool_]
+) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.uint64]]:
+    """Returns `entries` and `joins` of WordTables."""
+    texts = model.characters
+    is_one = texts.lengths == 1
+    # Pieces with a "▁" behind something else match nowhere.
+    is_behind = texts.points == ord(SPACE_MARK)
+    is_behind[texts.offsets[:-1][texts.lengths > 0]] = False
+    behind = np.concatenate([np.zeros(1, np.int64), np.cumsum(is_behind)])
+    pieces = texts.take(~is_one & (behind[texts.offsets[1:]] == behind[texts.offsets[:-1]]))
+    # Words are never cut between letters, though in some places they might be: they come back whole.
+    letters = images[[ord(c) for c in string.ascii_letters]]
+    letters = letters[letters > 0]
+    pairs = np.stack(np.meshgrid(letters, letters), axis=-1).reshape(-1, 2)
+    joins = np.zeros((1 << sentencepiece_units.JOIN_BITS) // 64, np.uint64)
+    has_neighbours = np.zeros(N_CODE_POINTS, np.bool_)
+    for points, offsets in (pieces, (pairs.reshape(-1), np.arange(0, pairs.size + 1, 2))):
+        is_filled = sentencepiece_units.set_joins(points, offsets, joins, has_neighbours)
+        assert is_filled
+    single_ids = np.full(N_CODE_POINTS, -1, np.int32)
+    single_ids[texts.points[texts.offsets[:-1][is_one]]] = model.ids[is_one]
+    entries = np.empty(N_CODE_POINTS, np.int64)
+    normalized_words_runs.set_entries(
+        images, is_space, has_neighbours, single_ids, model.unk_id, model.has_byte_ids, entries
+    )
+    return entries, joins
 
 
 def _growth(form: normalizer_tables.NormalForm) -> float:

@@ -27,10 +27,10 @@ from tokenizer.kernels.normalized_words_parts import (
     NO_ROOM,
     NOT_CUT,
     emit_known,
-    emit_parts,
     encode_part,
     fused,
 )
+from tokenizer.kernels.normalized_words_runs import begins_run, emit_run, emit_unknown, forget
 from tokenizer.kernels.normalized_words_text import ends_word, normalized, part_end, word_end
 from tokenizer.kernels.references import refer, values_of
 from tokenizer.kernels.scanners_parts import SPACE, run_end
@@ -100,6 +100,7 @@ def encode_rows(encode_text, rows, added, tables, model, scratch, work, tallying
     unk_id = np.int32(tables.unk_id)
     slot_mask = np.uint64(slots.shape[0] - 1)
     n_readable = data.size - BLOCK_READS - SHORT_WORD_BYTES
+    forget(work.notes)
     o = position[AT_ID]
     for row in range(position[AT_ROW], offsets.size - 1):
         if position[IN_ROW] != 0:
@@ -168,17 +169,20 @@ def encode_rows(encode_text, rows, added, tables, model, scratch, work, tallying
             is_known = stop > i
             before = o
             is_done = False
-            if not is_known:
-                limit = word_at + tables.longest_cut
-                stop, unknown_stop, o = emit_parts(
-                    data, i, limit, end, n_readable, is_inner, word_first, tables, unk_id, work.cache, out, o
+            if not is_known and i < n_readable and begins_run(data, i):
+                stop, unknown_stop, word_at, word_first, n_begun, o = emit_run(
+                    text_of_rows, i, end, is_inner, word_at, word_first, o
                 )
+                n_words += n_begun
                 is_done = stop > i
+                if not is_done and is_inner:
+                    stop, o = emit_unknown(data, i, end, word_first, tables, unk_id, out, o)
+                    is_done = stop > i
                 if not is_done:
                     stop = max(i, unknown_stop)
             if stop == i:
                 stop = part_end(data, i, end, tables)
-                if i < n_readable and stop <= limit:
+                if i < n_readable and stop <= word_at + tables.longest_cut:
                     o, is_done = emit_known(hot, slots, slot_mask, ids, data, i, stop - i, is_inner, out, o)
             if not is_done:
                 at, at_inner = i, is_inner

@@ -10,20 +10,17 @@ from tokenizer.kernels.normal_forms import normalize as normalize_form
 from tokenizer.kernels.precompiled import normalize
 from tokenizer.kernels.references import values_of
 from tokenizer.kernels.scanners_parts import SPACE
+from tokenizer.kernels.sentencepiece_units import IS_SEPARATOR, is_apart
 from tokenizer.kernels.utf8 import copy_bytes, next_character, write_utf8
 
-IRREGULAR, JOINS, FOLLOWED = 1, 2, 8
+IRREGULAR, JOINS = 1, 2
 """Beside SPACE, what `classes` say of characters: rows with one are irregular; it is in a grapheme with the character
-before it; what it becomes stands in front of another character in some piece."""
+before it."""
 
-NEIGHBOUR_BITS = 20
-FIRST, LAST = np.uint8(0xE1), np.uint8(0xEF)
-"""First bytes of characters of three bytes, but those of the scripts of India, which have spaces."""
+FIRST = np.uint8(0xE1)
+"""First byte of characters of three bytes and more, but those of the scripts of India, which have spaces."""
 
 _SPACE_MARK = 0x2581
-_MIX_1 = np.uint64(0x9E3779B97F4A7C15)
-_MIX_2 = np.uint64(0xC2B2AE3D27D4EB4F)
-_ONE = np.uint64(1)
 
 
 @kernel_part
@@ -136,11 +133,6 @@ def _mapped(data, at, w, begin, limit, tables, work):
     return n
 
 
-@kernel_part
-def _pair_bit(before, after):
-    return ((np.uint64(before) * _MIX_1 ^ np.uint64(after)) * _MIX_2) >> np.uint64(64 - NEIGHBOUR_BITS)
-
-
 @kernel
 def describe_texts(places, pool, white, splits, most_bytes, separates, irregular, images):
     """Says what characters become by a map, or by a normal form.
@@ -224,45 +216,13 @@ def describe_folds(folds, places, pool, folded_classes, folded_images, classes, 
 
 
 @kernel
-def find_neighbours(points, is_first, together, neighbours, followed):
-    """Notes which characters are neighbours in a piece.
-
-    Args:
-      points: int32[n], the code points of all pieces; is_first: bool[n], where pieces begin.
-      together: bool[128 * 128], set for two of ASCII, `before << 7 | after`.
-      neighbours: uint64[2**NEIGHBOUR_BITS / 64], zeros, set for others.
-      followed: bool[0x110000], False; set for characters in front of another one.
-    """
-    for q in range(1, points.size):
-        before, after = np.int64(points[q - 1]), np.int64(points[q])
-        if is_first[q]:
-            continue
-        followed[before] = True
-        if before | after < 0x80:
-            together[before << 7 | after] = True
-        else:
-            bit = _pair_bit(before, after)
-            neighbours[bit >> np.uint64(6)] |= _ONE << (bit & np.uint64(63))
-
-
-@kernel_part
-def are_neighbours(before, after, together, neighbours):
-    """Whether some piece may have two characters beside each other; letters always may."""
-    if before | after < 0x80:
-        return together[before << 7 | after]
-    bit = _pair_bit(before, after)
-    return (neighbours[bit >> np.uint64(6)] >> (bit & np.uint64(63))) & _ONE != np.uint64(0)
-
-
-@kernel
-def set_apart(images, together, neighbours, apart):
+def set_apart(entries, joins, apart):
     """Fills bool[128 * 128]: whether words are cut between two characters of ASCII, `before << 7 | here`."""
     for before in range(128):
         for here in range(128):
-            left, right = np.int64(images[before]), np.int64(images[here])
-            are_letters = 0x61 <= before | 0x20 <= 0x7A and 0x61 <= here | 0x20 <= 0x7A
-            is_place = left != 0 and right != 0 and not are_letters
-            apart[before << 7 | here] = is_place and not are_neighbours(left, right, together, neighbours)
+            either_separates = (entries[before] | entries[here]) & IS_SEPARATOR != 0
+            ends = is_apart(np.uint64(entries[before]), np.uint64(entries[here]), joins) != 0
+            apart[before << 7 | here] = ends and not either_separates
 
 
 @kernel_part
@@ -272,32 +232,21 @@ def part_end(data, at, end, tables):
     Words are cut between two characters of ASCII, and beside characters of three bytes and more: others stand in words
     that come back whole.
     """
+    entries = tables.entries
+    lead = data[at]
     code_point, q = next_character(data, at)
-    return rest_end(data, q, data[at], np.int64(tables.images[code_point]), end, tables)
-
-
-@kernel_part
-def rest_end(data, q, lead, before, end, tables):
-    """As `part_end`, from the character at `q` on: `lead` is the first byte of the one in front of it.
-
-    `before` is what that one becomes.
-    """
+    before = entries[code_point]
     while q < end:
         next_lead = data[q]
         code_point, after = next_character(data, q)
-        if tables.classes[code_point] & SPACE:
+        entry = entries[code_point]
+        if entry & IS_SEPARATOR:
             break
-        image = np.int64(tables.images[code_point])
         if (lead | next_lead) < 0x80:
             if tables.apart[np.int64(lead) << 7 | np.int64(next_lead)]:
                 break
-        elif (
-            max(lead, next_lead) >= FIRST
-            and before != 0
-            and image != 0
-            and not are_neighbours(before, image, tables.together, tables.neighbours)
-        ):
+        elif max(lead, next_lead) >= FIRST and is_apart(np.uint64(before), np.uint64(entry), tables.joins) != 0:
             break
-        lead, before = next_lead, image
+        lead, before = next_lead, entry
         q = after
     return q

@@ -208,7 +208,9 @@ def _emit_runs(arrays, i, end, front, in_word, bound, o):
             if behind & begin != np.uint64(0):
                 front, in_word = FRONT, 0
         else:
-            n, starts, ends, behind, words, singles, is_closer = run_parts(data, i, end, n_readable, tables, notes)
+            n, starts, ends, behind, words, singles, is_closer = run_parts(
+                data, i, end, n_readable, tables.characters, tables.joins, tables.shrink, notes
+            )
             begin = _lowest(starts)
             if front == FRONT:
                 behind |= begin

@@ -117,12 +117,12 @@ def _next_characters(typingctx, data, at, before, characters, joins, notes, n):
 
 
 @kernel_part
-def run_parts(data, i, end, n_readable, tables, notes):
+def run_parts(data, i, end, n_readable, characters, joins, shrink, notes):
     """Finds the parts of up to 64 characters, up to an unknown one, or one with which eight bytes of ASCII begin.
 
     Args:
       data, i, end: as for `emit_known`; n_readable: where to stop at the latest.
-      tables: KnownTables.
+      characters, joins, shrink: of KnownTables.
       notes: int64, at least 208, filled with the entries of the characters and where they begin, and the last one ends.
 
     Returns:
@@ -142,7 +142,7 @@ def run_parts(data, i, end, n_readable, tables, notes):
         if at >= end:
             row_end = _ONE << n
             break
-        found = _next_characters(data, at, before, tables.characters, tables.joins, notes, n)
+        found = _next_characters(data, at, before, characters, joins, notes, n)
         n_bytes, begins, high, unknown = found[0], found[1], found[2], found[8]
         # Looked at again behind the last one that is taken, they say the same.
         alone |= found[3] << n
@@ -192,7 +192,7 @@ def run_parts(data, i, end, n_readable, tables, notes):
     separators &= seen
     breaks = (~together | alone | (alone << _ONE)) & ~(dependent | (dependent << _ONE)) & seen
     words = there & ~separators & ~controls
-    if tables.shrink:
+    if shrink:
         inside = there & ~separators
         behind = inside & (separators << _ONE)
         starts = inside & (behind | breaks | _ONE)

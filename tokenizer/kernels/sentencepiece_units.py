@@ -153,7 +153,7 @@ def _single_result(results, start):
 
 
 @kernel_part
-def _hashes(image):
+def character_hashes(image):
     """Returns the low bits of the entry of what turns into the character `image`.
 
     Two ASCII characters, or "▁", have a place of their own. The upper half is for pairs whose first character is none
@@ -194,7 +194,7 @@ def set_joins(code_points, offsets, joins, has_neighbours):
             left, right = np.int64(code_points[q]), np.int64(code_points[q + 1])
             if right == SPACE_MARK and left != SPACE_MARK:
                 return False
-            bit = ((_hashes(left) >> _LEFT_SHIFT) ^ _hashes(right)) & _JOIN_MASK
+            bit = ((character_hashes(left) >> _LEFT_SHIFT) ^ character_hashes(right)) & _JOIN_MASK
             joins[bit >> np.uint64(6)] |= _ONE << (bit & np.uint64(63))
             has_neighbours[left] = True
             has_neighbours[right] = True
@@ -232,7 +232,7 @@ def set_characters(images, begins, has_neighbours, ids, unk_id, spells, kinds, c
             is_alone = becomes != DEPENDS and not begins[c] and not has_neighbours[image - 1]
             if is_alone and 0 < c < 33:
                 kinds[c] = ALONE
-            characters[c] = becomes << ID_SHIFT | is_alone * IS_ALONE | np.int64(_hashes(image - 1))
+            characters[c] = becomes << ID_SHIFT | is_alone * IS_ALONE | np.int64(character_hashes(image - 1))
         if c < 128:
             characters[c] |= (kinds[c] == SEPARATOR) * IS_SEPARATOR | (kinds[c] == ALONE) * IS_CONTROL
 
@@ -262,7 +262,8 @@ def is_apart(before, here, joins):
 @kernel_part
 def joins_space(here, joins):
     """Whether some piece has "▁" in front of what a character turns into, by its entry."""
-    return here & (IS_ALONE | IS_DEPENDENT) == 0 and joined(_hashes(np.int64(SPACE_MARK)), np.uint64(here), joins) != 0
+    space = character_hashes(np.int64(SPACE_MARK))
+    return here & (IS_ALONE | IS_DEPENDENT) == 0 and joined(space, np.uint64(here), joins) != 0
 
 
 @kernel_part
