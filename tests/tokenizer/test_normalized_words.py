@@ -139,13 +139,7 @@ def summary(tally: Tally) -> dict[str, Any]:
     }
 
 
-@pytest.mark.parametrize("name", PARTS)
-@settings(deadline=None)
-@given(model=models() | merging_models(), texts=texts)
-@example(
-    model=Unigram([("<unk>", 0.0), ("▁", -1.0), ("中", -2.0)], 0), texts=["中文x文文中 文", "文" * 40, "x中文，中文"]
-)
-def test_ids_and_counts_are_those_of_the_steps(name: str, model: Unigram | BPE, texts: list[str]) -> None:
+def fused_and_in_steps(name: str, model: Unigram | BPE) -> tuple[Tokenizer, Tokenizer]:
     normalizer, pre_tokenizer = PARTS[name]
     tok = Tokenizer(model=model, normalizer=normalizer, pre_tokenizer=pre_tokenizer)
     assert "normalized_words_" in str(tok.explain())
@@ -155,6 +149,17 @@ def test_ids_and_counts_are_those_of_the_steps(name: str, model: Unigram | BPE, 
         model=model, normalizer=normalizer, pre_tokenizer=pre_tokenizer, added_tokens=[never], special="split"
     )
     assert "scanned" not in str(steps.explain())
+    return tok, steps
+
+
+@pytest.mark.parametrize("name", PARTS)
+@settings(deadline=None)
+@given(model=models() | merging_models(), texts=texts)
+@example(
+    model=Unigram([("<unk>", 0.0), ("▁", -1.0), ("中", -2.0)], 0), texts=["中文x文文中 文", "文" * 40, "x中文，中文"]
+)
+def test_ids_and_counts_are_those_of_the_steps(name: str, model: Unigram | BPE, texts: list[str]) -> None:
+    tok, steps = fused_and_in_steps(name, model)
     # Near the end of a column nothing is read in blocks.
     column = pa.array([*texts, " ".join(texts), "".join(texts), "the end " * 20], pa.large_string())
     ids, counts = counted(steps, column)
@@ -180,6 +185,28 @@ def test_words_too_long_to_be_cut_are_encoded_whole(longest_cut: int, model: Uni
     expected = tok.encode_arrow(column).to_pylist()
     engine._tables = engine._tables._replace(longest_cut=longest_cut)
     assert tok.encode_arrow(column).to_pylist() == expected
+
+
+@pytest.mark.parametrize("name", ["T5", "NFKC", "no map"])
+@pytest.mark.parametrize("counts", [False, True])
+def test_there_is_room_for_more_ids_than_bytes_and_for_any_word(name: str, counts: bool) -> None:
+    has_bytes = BPE(
+        {"<unk>": 0} | {f"<0x{b:02X}>": b + 1 for b in range(256)}, [], unk_token="<unk>", byte_fallback=True
+    )
+    tok, steps = fused_and_in_steps(name, has_bytes)
+    rows = ["a " * 3000, " " * 5000, "中 " * 3000, "ﷺ" * 3000, "中文" * 3000, "b" + " " * 5000, "", "a  " * 3000]
+    every = [*rows, "".join(rows), "x" * 200_000, "中" * 100_000, "é\u0301" * 70_000]
+    for texts in ([text] for text in every), [every]:
+        for column in texts:
+            column = pa.array(column, pa.large_string())
+            if counts:
+                assert counted(tok, column)[0] == counted(steps, column)[0]
+            else:
+                assert tok.encode_arrow(column).to_pylist() == steps.encode_arrow(column).to_pylist()
+    unknown = Unigram([("<unk>", 0.0), ("▁", -1.0)], 0)
+    tok, steps = fused_and_in_steps(name, unknown)
+    column = pa.array(every, pa.large_string())
+    assert counted(tok, column) == counted(steps, column)
 
 
 def test_a_map_in_front_of_spaces_that_count_is_left_to_the_steps() -> None:

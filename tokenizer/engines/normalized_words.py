@@ -16,6 +16,7 @@ from tokenizer.engines.normalized_words_models import WordModel, word_model
 from tokenizer.engines.normalized_words_tables import WordTables, WordWork, word_tables
 from tokenizer.engines.staged import StagedEngine
 from tokenizer.kernels import caches, normalized_words, normalized_words_runs, text_edits
+from tokenizer.kernels.normalized_words_parts import PART_PADDING
 from tokenizer.kernels.word_cache import IN_ROW
 from tokenizer.models.unigram import SPACE
 from tokenizer.normalizers import NFC, NFD, NFKC, NFKD, Precompiled, Replace, Sequence, Strip
@@ -25,6 +26,8 @@ from tokenizer.pre_tokenizers import Sequence as PreTokenizers
 from tokenizer.ragged import Ragged, read_only
 
 _PADDING = 64
+_WORD_BYTES = 1 << 16
+"""Of words that there is room for to begin with."""
 _METASPACE = Metaspace(SPACE, prepend_scheme="always", split=True)
 _STRIPS = (Strip(left=False, right=True), Strip(left=True, right=True))
 
@@ -105,44 +108,62 @@ class NormalizedWordsEngine(StagedEngine):
     ) -> tuple[Ragged, npt.NDArray[np.bool_]]:
         """Returns the ids of rows, and which of them have none because they are irregular."""
         longest = rows.max_row
-        n_bytes = int(longest * self._tables.growth) + _PADDING
-        # For text as it mostly is, which has fewer ids than bytes, and any last row; the kernel may ask for more.
-        n_ids = rows.n_values + int(longest * (self._tables.growth + 3.0)) + 4 * rows.n_rows + _PADDING
+        # For text as it mostly is, which has fewer ids than bytes, and words as they mostly are: the kernel may ask for
+        # more. What the longest row could want would be memory that no call before has touched.
+        n_ids = rows.n_values + 4 * rows.n_rows + self._tables.spare_ids
+        word_bytes = min(longest, _WORD_BYTES)
         with self._raw_pool.borrow(rows.n_values) as lent:
             work = WordWork(
                 cache=lent.cache,
                 tally=caches.new_counter(1, 0) if tally is None else tally.counter,
-                position=np.zeros(5, np.int64),
-                text=recycled.empty(n_bytes, np.uint8),
-                folded=recycled.empty(n_bytes, np.uint8),
-                pieces=_new_pieces(n_bytes if self._tables.has_form else 0),
+                position=np.zeros(6, np.int64),
                 span=np.empty(2, np.int64),
                 text_span=np.empty(2, np.int64),
-                part=recycled.empty(longest + _PADDING, np.uint8),
                 notes=np.empty(normalized_words_runs.N_NOTES, np.int64),
-                noted=recycled.empty(2 * (longest + 1), np.int64),
+                noted=recycled.empty(0 if tally is None else 2 * (longest + 1), np.int64),
+                **self._room_for_words(word_bytes),
                 irregular=np.zeros(rows.n_rows, np.bool_),
                 out=recycled.empty(n_ids, np.int32),
                 out_offsets=np.zeros(rows.n_rows + 1, np.int64),
             )
             model = self._model
-            scratch = model.new_scratch(n_bytes)
+            scratch = model.new_scratch(self._normalized_bytes(word_bytes))
             encode = model.kernels.encode
             while not encode(rows, added, self._tables, model.tables, scratch, work, tally is not None):
-                needed = int(work.position[normalized_words.NEEDED])
-                if needed:
-                    work.position[normalized_words.NEEDED] = 0
+                needed, needed_bytes = work.position[normalized_words.NEEDED :].tolist()
+                work.position[normalized_words.NEEDED :] = 0
+                if needed > work.out.size:
                     longer = recycled.empty(2 * needed, np.int32)
                     longer[: work.out.size] = work.out
                     work = work._replace(out=longer)
-                elif work.position[IN_ROW] == 0:
+                if needed_bytes > word_bytes:
+                    word_bytes = max(needed_bytes, min(2 * word_bytes, longest))
+                    work = work._replace(**self._room_for_words(word_bytes))
+                    scratch = model.new_scratch(self._normalized_bytes(word_bytes))
+                if needed or needed_bytes:
+                    continue
+                if work.position[IN_ROW] == 0:
                     lent.cache = caches.grown(lent.cache)
                     work = work._replace(cache=lent.cache)
                 else:
                     assert tally is not None
-                    tally.make_room(n_bytes)
+                    tally.make_room(self._normalized_bytes(longest))
                     work = work._replace(tally=tally.counter)
         return Ragged(work.out[: work.out_offsets[-1]], work.out_offsets), work.irregular
+
+    def _normalized_bytes(self, n_bytes: int) -> int:
+        """Returns room for what a word of so many bytes becomes."""
+        return int(n_bytes * self._tables.growth) + _PADDING
+
+    def _room_for_words(self, n_bytes: int) -> dict[str, Any]:
+        """Returns what of `WordWork` depends on the longest word that there is room for."""
+        n_normalized = self._normalized_bytes(n_bytes)
+        return {
+            "text": recycled.empty(n_normalized, np.uint8),
+            "folded": recycled.empty(n_normalized, np.uint8),
+            "pieces": _new_pieces(n_normalized if self._tables.has_form else 0),
+            "part": recycled.empty(n_bytes + PART_PADDING, np.uint8),
+        }
 
     def align(self, text: AlignedText, is_first: bool, first_word: int) -> tuple[list[AlignedToken], int]:
         """Encodes one raw row with where each token came from; see `base.Engine`."""

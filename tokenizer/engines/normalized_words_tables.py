@@ -22,6 +22,8 @@ from tokenizer.normalizers import tables as normalizer_tables
 from tokenizer.ragged import read_only
 
 _MAX_GROWTH = 32
+_BYTES_AT_ONCE = 512
+"""More than the kernel passes between two looks at how much room there is: a block, or a run."""
 _ALL = ~np.uint64(0)
 
 
@@ -54,6 +56,8 @@ class WordTables(NamedTuple):
     """Bytes of words that are cut; see WordModel."""
     growth: float
     """Bytes that a byte becomes at most; words of which more become make a row irregular."""
+    spare_ids: int
+    """Ids that are written between two looks at how much room there is, at most."""
     ends_in_space: bool
     """Whether white space at the end of a row becomes a "▁"."""
     counts_spaces: bool
@@ -73,10 +77,9 @@ class WordWork(NamedTuple):
     cache: CacheArrays
     tally: CounterArrays
     position: npt.NDArray[np.int64]
-    """int64[5], zeros to begin with; the last one says how many ids there must be room for, where there is too little.
-    """
+    """int64[6], zeros to begin with, see kernels.normalized_words."""
     text: npt.NDArray[np.uint8]
-    """uint8: a word as it is normalized. Longer ones make a row irregular."""
+    """uint8, room for what becomes of the longest word that there is room for. Longer ones make a row irregular."""
     folded: npt.NDArray[np.uint8]
     """uint8, as long: a word before the map."""
     pieces: normalizer_tables.PieceScratch
@@ -85,7 +88,7 @@ class WordWork(NamedTuple):
     text_span: npt.NDArray[np.int64]
     """int64[2]."""
     part: npt.NDArray[np.uint8]
-    """uint8, room for the longest word and a byte."""
+    """uint8, room for a word, and PART_PADDING bytes more: the kernel asks for more where it meets a longer one."""
     notes: npt.NDArray[np.int64]
     """int64[N_NOTES], see kernels.normalized_words_runs."""
     noted: npt.NDArray[np.int64]
@@ -170,6 +173,7 @@ def word_tables(
         apart=read_only(apart),
         longest_cut=model.longest_cut,
         growth=growth,
+        spare_ids=int(_BYTES_AT_ONCE * (growth + 3.0)) + 64,
         ends_in_space=ends_in_space,
         counts_spaces=counts_spaces,
         space_ids=model.space_ids,

@@ -26,9 +26,12 @@ from tokenizer.kernels.normalized_words_parts import (
     FAILED,
     NO_ROOM,
     NOT_CUT,
+    PART_PADDING,
+    TOO_LONG,
     emit_known,
     encode_part,
     fused,
+    most_ids,
 )
 from tokenizer.kernels.normalized_words_runs import begins_run, emit_run, emit_unknown, forget
 from tokenizer.kernels.normalized_words_text import ends_word, normalized, part_end, word_end
@@ -39,8 +42,9 @@ from tokenizer.kernels.word_cache import AT_BYTE, AT_ID, AT_ROW, COUNTER_TOTAL, 
 from tokenizer.kernels.word_encoding import key_of
 from tokenizer.kernels.word_table import SHORT_WORD_BYTES
 
-NEEDED = 4
-"""Cell of `position`; the others are those of `word_cache`."""
+NEEDED, NEEDED_BYTES = 4, 5
+"""Cells of `position`: for how many ids, and for a word of how many bytes, there must be room first; the others are
+those of `word_cache`."""
 _ONE, _TWO = np.uint64(1), np.uint64(2)
 
 
@@ -48,11 +52,16 @@ _ONE, _TWO = np.uint64(1), np.uint64(2)
 def count_noted(text_of_rows, first, n_noted):
     """Counts words with unknown tokens, as they are normalized; returns how many it has had room for.
 
+    Where one is longer than there is room for, `position` says so.
+
     text_of_rows: see `normalized_words_text.normalized`.
     """
     _, _, work = values_of(text_of_rows)
     for k in range(first, n_noted):
         at, stop = work.noted[2 * k], work.noted[2 * k + 1]
+        if stop - at > work.part.size - PART_PADDING:
+            work.position[NEEDED_BYTES] = stop - at
+            return k
         n = normalized(text_of_rows, at, stop - at, True)
         k0, k1 = key_of(work.text, 0, n)
         if not count_word(work.tally, work.text, 0, n, k0, k1):
@@ -62,7 +71,12 @@ def count_noted(text_of_rows, first, n_noted):
 
 @kernel_part
 def _emit_spaces(n, tables, out, o):
-    """Appends what n spaces that are words of their own become."""
+    """Appends what n spaces that are words of their own become; nothing where there is too little room for them.
+
+    Returns where they end, which then is where they would.
+    """
+    if o + n * tables.space_ids.size > out.size:
+        return o + n * tables.space_ids.size
     for _ in range(n):
         for q in range(tables.space_ids.size):
             out[o + q] = tables.space_ids[q]
@@ -83,15 +97,15 @@ def encode_rows(encode_text, rows, added, tables, model, scratch, work, tallying
     """Encodes rows until they are done, the tally of unknown words is full, or there must be more room.
 
     Args:
-      encode_text: see above, with what it wants of `model` and of `scratch`, which is for the longest word.
+      encode_text: see above, with what it wants of `model` and of `scratch`, which is for words as long as in `work`.
       rows: ragged.Ragged of valid UTF-8; added: as for `word_encoding.encode_words`.
       tables: engines.normalized_words_tables.WordTables.
       work: engines.normalized_words_tables.WordWork; rows that are irregular are noted there, and have no ids.
       tallying: whether to count the words that contain an unknown token.
 
     Returns:
-      True when all rows are done; False when there must be more room for ids first, if the last cell of `position` is
-      not 0, or the cache must grow, if it is not within a row, or else the tally must be emptied.
+      True when all rows are done; False when there must be more room first for ids, or for words, if these cells of
+      `position` are not 0, or the cache must grow, if it is not within a row, or else the tally must be emptied.
     """
     data, offsets = rows
     position, out, slots, ids = work.position, work.out, work.cache.slots, work.cache.ids
@@ -99,6 +113,7 @@ def encode_rows(encode_text, rows, added, tables, model, scratch, work, tallying
     text_of_rows = refer((data, tables, work))
     unk_id = np.int32(tables.unk_id)
     slot_mask = np.uint64(slots.shape[0] - 1)
+    limit = out.size - tables.spare_ids
     n_readable = data.size - BLOCK_READS - SHORT_WORD_BYTES
     forget(work.notes)
     o = position[AT_ID]
@@ -114,11 +129,6 @@ def encode_rows(encode_text, rows, added, tables, model, scratch, work, tallying
             continue
         i = np.int64(offsets[row])
         end = np.int64(offsets[row + 1])
-        # The "▁" in front of a word may become three.
-        needed = o + np.int64((end - i) * (tables.growth + 3.0)) + SHORT_WORD_BYTES
-        if needed > out.size:
-            position[AT_ROW], position[AT_ID], position[NEEDED] = row, o, needed
-            return False
         row_first = o
         n_noted = 0
         became = DONE
@@ -139,7 +149,8 @@ def encode_rows(encode_text, rows, added, tables, model, scratch, work, tallying
         n_words = np.int64(i < end)
         is_inner = False
         word_at, word_first, noted_end = i, o, begin
-        while i < end:
+        at, stop = i, i
+        while i < end and o <= limit:
             block = i
             stop = i
             room = min(end - i, BLOCK_READS + 1)
@@ -223,6 +234,12 @@ def encode_rows(encode_text, rows, added, tables, model, scratch, work, tallying
         if became == DONE and is_text and tables.ends_in_space:
             n_spaces += n_last
             o = _emit_spaces(n_last, tables, out, o)
+        if became == TOO_LONG or (became == DONE and o > limit):
+            position[AT_ROW], position[AT_ID], position[NEEDED] = row, row_first, o + tables.spare_ids
+            if became == TOO_LONG:
+                position[NEEDED] += most_ids(stop - at, tables)
+                position[NEEDED_BYTES] = stop - at
+            return False
         n_words += n_spaces
         if n_spaces > 0 and tallying and has_unknown(tables.space_ids, 0, tables.space_ids.size, unk_id):
             became = FAILED

@@ -8,16 +8,27 @@ from tokenizer.kernels.hot_words import LONGEST_HOT, emit_hot_key, remember_hot_
 from tokenizer.kernels.normalized_words_text import normalized
 from tokenizer.kernels.references import values_of
 from tokenizer.kernels.sentencepiece_rows import has_unknown
-from tokenizer.kernels.word_cache import CACHE_MISSES, emit_cached, emit_short_key, is_too_small, remember
+from tokenizer.kernels.word_cache import CACHE_MISSES, COPIED_IDS, emit_cached, emit_short_key, is_too_small, remember
 from tokenizer.kernels.word_encoding import key_of
 from tokenizer.kernels.word_table import SHORT_WORD_BYTES, find, short_key
 
 MIN_GAP = 2.0**-12
-DONE, NO_ROOM, FAILED, NOT_CUT = 0, 1, 2, 3
-"""What became of a part: its ids are written; the cache must grow first; its row is irregular; rounding may decide."""
+DONE, NO_ROOM, FAILED, NOT_CUT, TOO_LONG = 0, 1, 2, 3, 4
+"""What became of a part: its ids are written; the cache must grow first; its row is irregular; rounding may decide;
+there must be more room for it, or for its ids."""
+
+PART_PADDING = 64
+"""Bytes that `WordWork.part` has beyond those of the longest part that there is room for."""
 
 _MARK = 0xFF
 """A byte that no text has. Behind a part that is not the first of its word it makes another key of it."""
+
+
+@kernel_part
+def most_ids(w, tables):
+    """Returns how many ids w bytes can become, and how many more may be written behind them."""
+    # The "▁" in front of a word may become three.
+    return np.int64(w * (tables.growth + 3.0)) + COPIED_IDS
 
 
 @kernel_part
@@ -76,6 +87,8 @@ def encode_part(encode_text, text_of_rows, at, w, is_inner, model, scratch, o):
     """
     data, tables, work = values_of(text_of_rows)
     cache, out, part = work.cache, work.out, work.part
+    if w > part.size - PART_PADDING or o + most_ids(w, tables) > out.size:
+        return o, TOO_LONG
     if w < SHORT_WORD_BYTES and at + SHORT_WORD_BYTES <= data.size:
         k0, k1, n_key = marked(data, at, w, is_inner)
     else:

@@ -199,9 +199,10 @@ def emit_run(text_of_rows, i, end, is_inner, word_at, word_first, o):
     slots, pool = cache.slots, cache.ids
     slot_mask = np.uint64(slots.shape[0] - 1)
     n_readable = data.size - BLOCK_READS - SHORT_WORD_BYTES
+    limit = out.size - tables.spare_ids
     n_words = np.int64(0)
     unknown_stop = np.int64(0)
-    while i < n_readable and i + _MOST_BYTES <= word_at + tables.longest_cut:
+    while i < n_readable and o <= limit and i + _MOST_BYTES <= word_at + tables.longest_cut:
         is_held = notes[_AT] == i
         if is_held:
             starts, ends = np.uint64(notes[_STARTS]), np.uint64(notes[_ENDS])
@@ -273,12 +274,14 @@ def emit_unknown(data, i, end, word_first, tables, unk_id, out, o):
     """Appends the unknown tokens of characters from i on that are parts by themselves and inside of a word.
 
     Returns:
-      `(where it stopped, the new o)`; it stops at a character that is none of these, or where the word ends.
+      `(where it stopped, the new o)`; it stops at a character that is none of these, where the word ends, or where
+      there is no more room.
     """
     entries = tables.entries
+    limit = out.size - tables.spare_ids
     code_point, after = next_character(data, i)
     entry = entries[code_point]
-    while is_unknown(entry):
+    while is_unknown(entry) and o <= limit:
         following, beyond = np.int64(IS_SEPARATOR), after
         if after < end:
             code_point, beyond = next_character(data, after)
