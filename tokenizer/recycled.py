@@ -34,6 +34,27 @@ def empty(n: int, dtype: npt.DTypeLike) -> npt.NDArray[Any]:
     if not _LEAST_BYTES <= n_bytes <= _MOST_BYTES:
         return np.empty(n, dtype)
     memory = _take(n_bytes)
+    return _lent(np.empty(_with_more(n_bytes), np.uint8) if memory is None else memory, n, dtype)
+
+
+def zeros(n: int, dtype: npt.DTypeLike, n_cleared: int) -> npt.NDArray[Any]:
+    """As `np.zeros`, likewise, of which only the first `n_cleared` are sure to be 0. New memory is not touched."""
+    n_bytes = n * np.dtype(dtype).itemsize
+    if not _LEAST_BYTES <= n_bytes <= _MOST_BYTES:
+        return np.zeros(n, dtype)
+    memory = _take(n_bytes)
+    if memory is None:
+        return _lent(np.zeros(_with_more(n_bytes), np.uint8), n, dtype)
+    memory[: n_cleared * np.dtype(dtype).itemsize] = 0
+    return _lent(memory, n, dtype)
+
+
+def _with_more(n_bytes: int) -> int:
+    """A quarter more, for another batch that is somewhat larger."""
+    return min(n_bytes + n_bytes // 4, _MOST_BYTES)
+
+
+def _lent(memory: npt.NDArray[np.uint8], n: int, dtype: npt.DTypeLike) -> npt.NDArray[Any]:
     # Of a memoryview and not of the array: what is made of this one refers to it, and not to the memory behind it.
     array: npt.NDArray[Any] = np.frombuffer(memory.data, dtype, n)
     weakref.finalize(array, _give_back, memory).atexit = False
@@ -49,17 +70,13 @@ def _give_back(memory: npt.NDArray[np.uint8]) -> None:
             n_bytes -= _kept.popleft()[0].size
 
 
-def _take(n_bytes: int) -> npt.NDArray[np.uint8]:
-    """Returns at least so many bytes: of what is kept the least that is enough, else new ones."""
+def _take(n_bytes: int) -> npt.NDArray[np.uint8] | None:
+    """Returns at least so many bytes, of what is kept the least that is enough; None where there are none."""
     waiting = []
     with contextlib.suppress(IndexError):
         while True:
             waiting.append(_kept.popleft())
     fitting = [k for k, (memory, _) in enumerate(waiting) if n_bytes <= memory.size <= _TOO_LARGE * n_bytes]
-    if fitting:
-        taken = waiting.pop(min(fitting, key=lambda k: waiting[k][0].size))[0]
-    else:
-        # A quarter more is for another batch that is somewhat larger.
-        taken = np.empty(min(n_bytes + n_bytes // 4, _MOST_BYTES), np.uint8)
+    taken = waiting.pop(min(fitting, key=lambda k: waiting[k][0].size))[0] if fitting else None
     _kept.extend((memory, n_passed + 1) for memory, n_passed in waiting if n_passed < _MOST_PASSED)
     return taken

@@ -58,6 +58,20 @@ def test_arrays_that_are_alive_never_share_memory() -> None:
         del alive[:-6]
 
 
+def test_zeros_are_zeros_in_memory_that_was_used() -> None:
+    array = recycled.zeros(_N, np.int32, _N)
+    assert not array.any()
+    array[:] = 7
+    first = address(array)
+    del array
+    array = recycled.zeros(_N, np.int32, 1000)
+    assert address(array) == first
+    assert not array[:1000].any()
+    assert array[1000:].all()
+    assert not recycled.zeros(_N, np.int32, 0).any()  # new memory
+    assert not recycled.zeros(10, np.int32, 10).any()
+
+
 @pytest.mark.parametrize("n_bytes", [0, 1, recycled._LEAST_BYTES - 1, recycled._MOST_BYTES + 1])
 def test_small_and_very_large_memory_is_not_kept(n_bytes: int) -> None:
     array = recycled.empty(n_bytes, np.uint8)

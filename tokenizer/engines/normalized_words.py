@@ -17,6 +17,7 @@ from tokenizer.engines.normalized_words_tables import WordTables, WordWork, word
 from tokenizer.engines.staged import StagedEngine
 from tokenizer.kernels import caches, normalized_words, normalized_words_runs, text_edits
 from tokenizer.kernels.normalized_words_parts import PART_PADDING
+from tokenizer.kernels.rows import insert_rows
 from tokenizer.kernels.word_cache import IN_ROW
 from tokenizer.models.unigram import SPACE
 from tokenizer.normalizers import NFC, NFD, NFKC, NFKD, Precompiled, Replace, Sequence, Strip
@@ -91,22 +92,24 @@ class NormalizedWordsEngine(StagedEngine):
         prepared = rows
         for normalizer in self._before:
             prepared = normalizer.normalize_rows(prepared)
-        ids, irregular = self._encode_regular(prepared, added, tally)
+        out, offsets, irregular = self._encode_regular(prepared, added, tally)
         which = np.flatnonzero(irregular)
         if not which.size:
-            return ids
-        others = _gathered(rows.values, rows.offsets[:-1][which], rows.offsets[1:][which])
+            return Ragged(out[: offsets[-1]], offsets)
+        others = _taken(rows, which)
         if self._normalizer is not None:
             others = self._normalizer.normalize_rows(others)
         more = super().encode(others, read_only(np.empty(0, np.int32)), read_only(is_first[which]), tally)
-        starts, stops = ids.offsets[:-1].copy(), ids.offsets[1:].copy()
-        starts[which], stops[which] = more.offsets[:-1] + ids.values.size, more.offsets[1:] + ids.values.size
-        return _gathered(np.concatenate([ids.values, more.values]), starts, stops)
+        n_ids = int(offsets[-1]) + more.values.size
+        if n_ids > out.size:
+            out = np.concatenate([out, recycled.empty(n_ids - out.size, np.int32)])
+        insert_rows(out, offsets, which, more.values, more.offsets)
+        return Ragged(out[:n_ids], offsets)
 
     def _encode_regular(
         self, rows: Ragged, added: npt.NDArray[np.int32], tally: Tally | None
-    ) -> tuple[Ragged, npt.NDArray[np.bool_]]:
-        """Returns the ids of rows, and which of them have none because they are irregular."""
+    ) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int64], npt.NDArray[np.bool_]]:
+        """Returns ids and room behind them, the offsets of rows, and which of these are irregular: without ids."""
         longest = rows.max_row
         # For text as it mostly is, which has fewer ids than bytes, and words as they mostly are: the kernel may ask for
         # more. What the longest row could want would be memory that no call before has touched.
@@ -149,7 +152,7 @@ class NormalizedWordsEngine(StagedEngine):
                     assert tally is not None
                     tally.make_room(self._normalized_bytes(longest))
                     work = work._replace(tally=tally.counter)
-        return Ragged(work.out[: work.out_offsets[-1]], work.out_offsets), work.irregular
+        return work.out, work.out_offsets, work.irregular
 
     def _normalized_bytes(self, n_bytes: int) -> int:
         """Returns room for what a word of so many bytes becomes."""
@@ -191,9 +194,9 @@ def _makes_one_space(step: Any, contents: str) -> bool:
     return is_run and len(step.content) == 1 and step.content in contents
 
 
-def _gathered(values: npt.NDArray[Any], starts: npt.NDArray[np.int64], stops: npt.NDArray[np.int64]) -> Ragged:
-    """Copies rows one after the other."""
-    size = values.itemsize
-    out, offsets = recycled.empty(int((stops - starts).sum()) * size, np.uint8), np.empty(starts.size + 1, np.int64)
-    text_edits.gather(values.view(np.uint8), starts * size, stops * size, out, offsets)
-    return Ragged(read_only(out.view(values.dtype)), offsets // size)
+def _taken(rows: Ragged, which: npt.NDArray[np.int64]) -> Ragged:
+    """Copies some rows of text one after the other."""
+    starts, stops = rows.offsets[which], rows.offsets[which + 1]
+    out, offsets = recycled.empty(int((stops - starts).sum()), np.uint8), np.empty(which.size + 1, np.int64)
+    text_edits.gather(rows.values, starts, stops, out, offsets)
+    return Ragged(read_only(out), offsets)

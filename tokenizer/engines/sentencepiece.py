@@ -32,6 +32,8 @@ from tokenizer.words import Words
 
 _PADDING = 64
 """Bytes beyond the longest text: words are read 16 at a time, and a piece may begin at the very end."""
+_PART_BYTES = 1 << 16
+"""Of parts that there is room for to begin with."""
 
 
 class RawSentencePieceEngine:
@@ -62,6 +64,10 @@ class RawSentencePieceEngine:
         """Returns an empty tally that knows what this model swallows."""
         return self._runner.new_tally()
 
+    def _normalized_bytes(self, n_bytes: int) -> int:
+        """Returns room for what so many bytes become."""
+        return self._normalizer.normalized_bytes(n_bytes) + _PADDING
+
     def _scratch(self, n_bytes: int) -> Any:
         if isinstance(self._model, Unigram):
             return new_scored_scratch(n_bytes)
@@ -72,37 +78,45 @@ class RawSentencePieceEngine:
     ) -> Ragged:
         """Encodes raw rows; see `base.Engine`."""
         longest = rows.max_row
-        n_bytes = self._normalizer.normalized_bytes(longest) + _PADDING
-        # For text as it mostly is, which has fewer ids than bytes, and any last row; the kernel may ask for more.
-        n_ids = (
-            rows.n_values + int(longest * self._tables.ids_per_byte) + 4 * rows.n_rows + sentencepiece_rows.SPARE_IDS
-        )
+        # For text as it mostly is, which has fewer ids than bytes, and parts as they mostly are: the kernel may ask for
+        # more. What the longest row could want would be memory that no call before has touched.
+        n_ids = rows.n_values + 4 * rows.n_rows + self._tables.known.spare_ids
+        most_bytes = min(longest, _PART_BYTES)
+        n_bytes = self._normalized_bytes(most_bytes)
         with self._pool.borrow(rows.n_values) as lent:
             work = RawWork(
                 cache=lent.cache,
                 tally=caches.new_counter(1, 0) if tally is None else tally.counter,
-                position=np.zeros(5, np.int64),
+                position=np.zeros(6, np.int64),
+                most_bytes=most_bytes,
                 text=recycled.empty(n_bytes, np.uint8),
                 text_offsets=np.empty(2, np.int64),
-                noted=recycled.empty(3 * (longest + 1), np.int64),
+                noted=recycled.empty(0 if tally is None else 3 * (longest + 1), np.int64),
                 notes=np.zeros(N_NOTES, np.int64),
                 out=recycled.empty(n_ids, np.int32),
                 out_offsets=np.zeros(rows.n_rows + 1, np.int64),
             )
             scratch = self._scratch(n_bytes)
             while not self._kernel(rows, added, self._tables, self._lowered, scratch, work, tally is not None):
-                needed = int(work.position[sentencepiece_rows.NEEDED])
-                if needed:
-                    work.position[sentencepiece_rows.NEEDED] = 0
+                needed, needed_bytes = work.position[sentencepiece_rows.NEEDED :].tolist()
+                work.position[sentencepiece_rows.NEEDED :] = 0
+                if needed > work.out.size:
                     longer = recycled.empty(2 * needed, np.int32)
                     longer[: work.out.size] = work.out
                     work = work._replace(out=longer)
-                elif work.position[IN_ROW] == 0:
-                    lent.cache = caches.grown(lent.cache, sentencepiece_cache.rehash)
+                if needed_bytes > most_bytes:
+                    most_bytes = max(needed_bytes, min(2 * most_bytes, longest))
+                    n_bytes = self._normalized_bytes(most_bytes)
+                    work = work._replace(most_bytes=most_bytes, text=recycled.empty(n_bytes, np.uint8))
+                    scratch = self._scratch(n_bytes)
+                if needed or needed_bytes:
+                    continue
+                if work.position[IN_ROW] == 0:
+                    lent.cache = caches.grown(lent.cache, sentencepiece_cache.spread)
                     work = work._replace(cache=lent.cache)
                 else:
                     assert tally is not None
-                    tally.make_room(n_bytes)
+                    tally.make_room(self._normalized_bytes(longest))
                     work = work._replace(tally=tally.counter)
         return Ragged(work.out[: work.out_offsets[-1]], work.out_offsets)
 

@@ -10,8 +10,8 @@ import numpy.typing as npt
 
 from tokenizer import recycled
 from tokenizer.kernels import sentencepiece_blocks as blocks
+from tokenizer.kernels import sentencepiece_rows, unigram_automaton
 from tokenizer.kernels import sentencepiece_units as kernels
-from tokenizer.kernels import unigram_automaton
 from tokenizer.kernels.caches import CacheArrays, CounterArrays
 from tokenizer.kernels.classes import N_CODE_POINTS
 from tokenizer.kernels.sentencepiece_sums import SUM_UNIT
@@ -25,6 +25,8 @@ from tokenizer.normalizers.sentencepiece import MAX_WORK, SentencePieceNormalize
 from tokenizer.ragged import distinct, read_only
 
 MAX_STATES = 1 << 22
+_BYTES_AT_ONCE = 512
+"""More than the kernel passes between two looks at how much room there is: 64 characters, and a part."""
 
 
 class KnownTables(NamedTuple):
@@ -45,6 +47,8 @@ class KnownTables(NamedTuple):
     """uint64[N_BLOCK_MASKS], see kernels.sentencepiece_blocks."""
     shrink: bool
     """Whether separators are left out, and not made into a "▁" each."""
+    spare_ids: int
+    """Ids that are written between two looks at how much room there is, at most."""
 
 
 class RawTables(NamedTuple):
@@ -69,10 +73,11 @@ class RawWork(NamedTuple):
     cache: CacheArrays
     tally: CounterArrays
     position: npt.NDArray[np.int64]
-    """int64[5], zeros to begin with; the last one says how many ids there must be room for, where there is too little.
-    """
+    """int64[6], zeros to begin with, see kernels.sentencepiece_rows."""
+    most_bytes: int
+    """Of a part, or of a row that is encoded as a whole: the kernel asks for room where it meets a longer one."""
     text: npt.NDArray[np.uint8]
-    """uint8, room for the longest normalized row."""
+    """uint8, room for what becomes of so many bytes."""
     text_offsets: npt.NDArray[np.int64]
     """int64[2]."""
     noted: npt.NDArray[np.int64]
@@ -206,6 +211,8 @@ def raw_tables(normalizer: SentencePieceNormalizer, model: Any) -> RawTables | N
         alone_cost=_largest_cost(model, single_ids[single_ids >= 0]),
         block_masks=read_only(_block_masks(kinds, apart)),
         shrink=normalizer.remove_extra_whitespaces,
+        # With a "▁" in front of every part.
+        spare_ids=int(_BYTES_AT_ONCE * (normalizer.tables.growth + 1.0)) + sentencepiece_rows.SPARE_IDS,
     )
     return RawTables(
         steps=normalizer.tables.steps,

@@ -29,6 +29,8 @@ class CacheArrays(NamedTuple):
 
     slots: Slots
     """See word_table and word_cache."""
+    room: Slots
+    """All slots that there may be, of which `slots` are the first. The others hold anything."""
     words: npt.NDArray[np.uint8]
     """uint8[n]: bytes of words longer than 16."""
     ids: npt.NDArray[np.int32]
@@ -90,17 +92,21 @@ def new_cache(n_bytes: int) -> CacheArrays:
     """Makes an empty word cache that may grow to about `n_bytes` bytes.
 
     It has few slots to begin with: a small table is closer to the processor than a large one with as few words in it.
+    More are taken from the memory behind them, so that no other memory is touched for what they hold already.
 
     On top come 7.25 MiB for single characters, of which only the pages that a text's scripts need are ever touched.
     """
     most_slots = power_of_two(n_bytes // 2 // SLOT_BYTES)
+    n_slots = min(_FIRST_SLOTS, most_slots)
+    room = _new_slots(most_slots, n_slots)
     return CacheArrays(
-        slots=_new_slots(min(_FIRST_SLOTS, most_slots)),
-        words=np.zeros(n_bytes // 8, np.uint8),
-        ids=np.zeros(n_bytes // 4 // 4, np.int32),
+        slots=room[:n_slots],
+        room=room,
+        words=recycled.empty(n_bytes // 8, np.uint8),
+        ids=recycled.empty(n_bytes // 4 // 4, np.int32),
         isolated=np.zeros(N_CODE_POINTS, np.int32),
         characters=np.zeros((2 * END_ROWS, 4), np.int32),
-        hot=np.zeros((N_HOT, 2), np.uint64),
+        hot=recycled.zeros(2 * N_HOT, np.uint64, 2 * N_HOT).reshape(N_HOT, 2),
         state=np.array([0, 0, 0, 0, most_slots], np.int64),
     )
 
@@ -115,14 +121,16 @@ def can_grow(cache: CacheArrays) -> bool:
     return bool(cache.slots.shape[0] < cache.state[CACHE_MOST_SLOTS])
 
 
-def grown(cache: CacheArrays, rehash: Callable[[Slots, Slots], None] = word_table.rehash) -> CacheArrays:
-    """Returns a cache with twice as many slots, as far as there may be so many, and the same words.
+def grown(cache: CacheArrays, spread: Callable[[Slots, int], None] = word_table.spread) -> CacheArrays:
+    """Returns a cache with twice as many slots, and the same words, in its memory: the old one is of no use then.
 
-    `rehash` puts the words into the new slots, which are empty.
+    `spread` moves the words of the first half of some slots to where they belong among all; the others are empty.
     """
-    bigger = _new_slots(min(2 * cache.slots.shape[0], int(cache.state[CACHE_MOST_SLOTS])))
-    rehash(cache.slots, bigger)
-    return cache._replace(slots=bigger)
+    n = cache.slots.shape[0]
+    slots = cache.room[: 2 * n]
+    slots[n:] = 0
+    spread(slots, n)
+    return cache._replace(slots=slots)
 
 
 def empty(cache: CacheArrays) -> None:
@@ -134,20 +142,20 @@ def empty(cache: CacheArrays) -> None:
 def new_counter(n_slots: int, n_pool_bytes: int, n_characters: int = 0) -> CounterArrays:
     """Makes an empty word counter; `n_slots` is a power of two, half of which can be filled."""
     return CounterArrays(
-        slots=_new_slots(n_slots),
+        slots=_new_slots(n_slots, n_slots),
         words=np.zeros(n_pool_bytes, np.uint8),
         state=np.zeros(3, np.int64),
         characters=np.zeros(n_characters, np.int64),
     )
 
 
-def _new_slots(n: int) -> npt.NDArray[np.int64]:
-    """Makes empty slots that begin at a cache line: where memory begins 16 bytes into one, every other slot has two.
+def _new_slots(n: int, n_empty: int) -> Slots:
+    """Makes n slots, the first of them empty, that begin at a cache line: else every other slot has two of these.
 
     Many begin at a huge page, so that all of them are in such where the system has them.
     """
     alignment = CACHE_LINE_BYTES if n * SLOT_BYTES < HUGE_PAGE_BYTES else HUGE_PAGE_BYTES
-    memory = np.zeros(n * N_COLUMNS + alignment // 8, np.int64)
+    memory = recycled.zeros(n * N_COLUMNS + alignment // 8, np.int64, n_empty * N_COLUMNS + alignment // 8)
     first = -memory.ctypes.data % alignment // 8
     return memory[first : first + n * N_COLUMNS].reshape(n, N_COLUMNS)
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Kernels over rows of ids: laying rows out among special tokens, with truncation and padding; joining token texts."""
+"""Kernels over rows of ids: laid out among special tokens, cut and padded; put between others; as joined texts."""
 
 from tokenizer.kernels.compiling import kernel
 
@@ -39,6 +39,29 @@ def lay_out(values, offsets, kept, cut_left, before, after, padded, pad_id, pad_
                 out[o] = pad_id
                 o += 1
         out_offsets[row + 1] = o
+
+
+@kernel
+def insert_rows(values, offsets, which, more, more_offsets):
+    """Gives rows that have no ids those that they should have, in place: other memory may be new.
+
+    Args:
+      values: int32 with room for all; offsets: int64[n + 1], the rows; both are changed.
+      which: int64[k], the rows without ids, in their order; more, more_offsets: int32 and int64[k + 1], their ids.
+    """
+    end = offsets[offsets.size - 1]
+    last = offsets.size - 1
+    for k in range(which.size - 1, -1, -1):
+        # From the end on, so that nothing is written over before it is moved.
+        shift = more_offsets[k + 1]
+        begin = offsets[which[k] + 1]
+        for q in range(end - 1, begin - 1, -1):
+            values[q + shift] = values[q]
+        for q in range(more_offsets[k], shift):
+            values[begin + q] = more[q]
+        for row in range(which[k] + 1, last + 1):
+            offsets[row] += shift
+        end, last = begin, which[k]
 
 
 @kernel

@@ -17,13 +17,19 @@ from tokenizer.kernels.word_cache import (
     copy_ids,
 )
 from tokenizer.kernels.word_encoding import key_of
-from tokenizer.kernels.word_table import KEY_0, KEY_1, LENGTH, N_COLUMNS, SHORT_WORD_BYTES, VALUE, short_key
+from tokenizer.kernels.word_table import (
+    KEY_0,
+    KEY_1,
+    LENGTH,
+    SHORT_WORD_BYTES,
+    VALUE,
+    first_slot,
+    short_key,
+    spread_slots,
+)
 
 LONGEST_CACHED = 48
 """Bytes of the longest part that the cache keeps."""
-
-_MIX_1 = np.uint64(0x9E3779B97F4A7C15)
-_MIX_2 = np.uint64(0xC2B2AE3D27D4EB4F)
 
 # The length column of a slot: bits 0..7 bytes, 8..9 what stands in front, 10 whether an unknown token is among the
 # ids, 11 whether the part is irregular, 16..31 how many ids, 32..47 up to which sum the ids hold, 48..62 what they add
@@ -46,12 +52,6 @@ def _same_bytes(pool, p, data, at, w):
 
 
 @kernel_part
-def first_slot(k0, k1, wanted, mask):
-    """Returns where the search for a part begins, by its key, bytes and front."""
-    return (((k0 ^ (k1 * _MIX_2) ^ np.uint64(wanted)) * _MIX_1) >> np.uint64(32)) & mask
-
-
-@kernel_part
 def find_part(slots, words, data, at, w, front):
     """Returns `(slot, whether it holds the part, the key)`; w is in 1..LONGEST_CACHED; slots, words: of the cache."""
     mask = np.uint64(slots.shape[0] - 1)
@@ -60,7 +60,7 @@ def find_part(slots, words, data, at, w, front):
     else:
         k0, k1 = key_of(data, at, w)
     wanted = w | (front << FRONT_SHIFT)
-    j = first_slot(k0, k1, wanted, mask)
+    j = first_slot(wanted, k0, k1, mask)
     while True:
         found = slots[j, LENGTH]
         if found == 0:
@@ -160,20 +160,9 @@ def remember_part(cache, j, data, at, w, k0, k1, front, out, first, last, notes,
 
 
 @kernel
-def rehash(slots, bigger):
-    """Moves every slot into an empty, bigger table; as `word_table.rehash`."""
-    mask = np.uint64(bigger.shape[0] - 1)
-    for s in range(slots.shape[0]):
-        notes = slots[s, LENGTH]
-        if notes == 0:
-            continue
-        wanted = notes & _KEY_MASK
-        k1 = np.uint64(slots[s, KEY_1]) if wanted & _BYTES_MASK <= SHORT_WORD_BYTES else np.uint64(0)
-        j = first_slot(np.uint64(slots[s, KEY_0]), k1, wanted, mask)
-        while bigger[j, LENGTH] != 0:
-            j = (j + np.uint64(1)) & mask
-        for column in range(N_COLUMNS):
-            bigger[j, column] = slots[s, column]
+def spread(slots, n):
+    """As `word_table.spread`."""
+    spread_slots(slots, n, _KEY_MASK, _BYTES_MASK)
 
 
 @kernel_part

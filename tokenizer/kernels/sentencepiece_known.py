@@ -30,7 +30,6 @@ from tokenizer.kernels.sentencepiece_cache import (
     cost_of_slot,
     find_long,
     find_short,
-    first_slot,
     n_ids_of,
     put_ids,
     safe_of,
@@ -44,7 +43,7 @@ from tokenizer.kernels.sentencepiece_units import (
     START,
     alone_id,
 )
-from tokenizer.kernels.word_table import SHORT_WORD_BYTES, VALUE, short_key
+from tokenizer.kernels.word_table import SHORT_WORD_BYTES, VALUE, first_slot, short_key
 
 _ONE = np.uint64(1)
 _TWO = np.uint64(2)
@@ -106,7 +105,7 @@ def _ask(data, slots, slot_mask, notes, first, place, w, front):
     """Notes where a part is looked for, and asks for that slot."""
     k0, k1 = short_key(data, place, min(w, SHORT_WORD_BYTES))
     wanted = w | (front << FRONT_SHIFT)
-    j = first_slot(k0, k1, wanted, slot_mask)
+    j = first_slot(wanted, k0, k1, slot_mask)
     prefetch(slots, j)
     notes[_SLOTS + first] = j
     notes[_WANTED + first] = wanted
@@ -191,8 +190,9 @@ def _emit_runs(arrays, i, end, front, in_word, bound, o):
     n_words = np.int64(0)
     slot_mask = np.uint64(slots.shape[0] - 1)
     n_readable = data.size - BLOCK_READS - SHORT_WORD_BYTES
+    limit = out.size - tables.spare_ids
     # With START, a row begins, at most.
-    while bound + 64 * tables.alone_cost <= MAX_BOUND and front != START:
+    while bound + 64 * tables.alone_cost <= MAX_BOUND and front != START and o <= limit:
         is_held = notes[_KIND] == _RUN and notes[_AT] == i and front == INSIDE
         if not is_held and tables.shrink and tables.kinds[data[i]] == SEPARATOR:
             in_word = 0
@@ -263,7 +263,8 @@ def _emit_blocks(arrays, i, end, front, in_word, bound, o):
     n_words = np.int64(0)
     slot_mask = np.uint64(slots.shape[0] - 1)
     n_readable = data.size - BLOCK_READS - SHORT_WORD_BYTES
-    while bound + 64 * tables.alone_cost <= MAX_BOUND:
+    limit = out.size - tables.spare_ids
+    while bound + 64 * tables.alone_cost <= MAX_BOUND and o <= limit:
         is_held = notes[_KIND] == _BLOCK and notes[_AT] == i and front == INSIDE
         if not is_held and tables.shrink and tables.kinds[data[i]] == SEPARATOR:
             in_word = 0
@@ -331,7 +332,7 @@ def _emit_blocks(arrays, i, end, front, in_word, bound, o):
 
 @kernel_part
 def emit_known(arrays, i, end, front, in_word, bound, o):
-    """Appends the ids of parts from `i` on, up to the first one that wants a closer look.
+    """Appends the ids of parts from `i` on, up to the first one that wants a closer look, or as far as there is room.
 
     Args:
       arrays: a reference (see `references`) to the row's data, uint8; KnownTables; slots, pool and words of the cache;

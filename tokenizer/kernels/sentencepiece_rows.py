@@ -58,10 +58,13 @@ from tokenizer.kernels.word_table import LENGTH, VALUE
 ALWAYS = 65535
 """The largest `safe`: more than any bound."""
 
-NEEDED = 4
-"""Cell of `position`; the others are those of `word_cache`."""
+NEEDED, NEEDED_BYTES = 4, 5
+"""Cells of `position`: for how many ids, and for a part of how many bytes, there must be room first; the others are
+those of `word_cache`."""
 SPARE_IDS = 2048
 """A part is written twice where rounding may decide, and a cached one writes eight ids whatever it has."""
+_REGULAR, _IRREGULAR, _TOO_LONG = 0, 1, 2
+"""What a part is: its ids are written, or its row must be encoded as a whole, or there must be more room first."""
 
 _FEW = 4
 """Fewer characters between unknown ones than these are encoded one by one: too few for a kernel of their own."""
@@ -74,6 +77,12 @@ def has_unknown(out, first, last, unk_id):
     while q < last and out[q] != unk_id:
         q += 1
     return q < last
+
+
+@kernel_part
+def _most_ids(n_bytes, tables):
+    """Returns for how many ids there must be room where so many bytes are encoded."""
+    return np.int64(n_bytes * tables.ids_per_byte) + SPARE_IDS
 
 
 @kernel_part
@@ -116,7 +125,7 @@ def _encode_alone(follow, data, at, end, row_end, front, token, tables, model, w
         sums = follow_one(follow, sums, out, first, o, alone_cost, model)
         if token == BECOMES_BYTES or front != INSIDE or end > at + 1:
             _remember_alone(work.cache, data, at, end, front, out, part_first, o, cost)
-        return end, o, sums, True, False
+        return end, o, sums, _REGULAR, False
     sums = catch_up(follow, sums, out, first, model)
     total = follow(sums[0], out, first, o, model)
     o = first
@@ -138,7 +147,7 @@ def _encode_alone(follow, data, at, end, row_end, front, token, tables, model, w
             is_another = following >= 128 and is_unknown(characters[np.uint64(following)])
         total = follow(total, out, o - 1, o, model)
         end = next_end
-    return end, o, exactly(total, o), True, True
+    return end, o, exactly(total, o), _REGULAR, True
 
 
 @kernel_part
@@ -150,7 +159,7 @@ def _encode_next(encode_part, follow, data, at, end, row_end, front, tables, mod
       front: what stands in front of the part.
 
     Returns:
-      `(where the part ends, o, sums, whether it is regular, whether an unknown token is in it)`.
+      `(where the part ends, o, sums, what it is, whether an unknown token is in it)`.
     """
     cache, out, text = work.cache, work.out, work.text
     code_point, after = character(data, at)
@@ -169,24 +178,26 @@ def _encode_next(encode_part, follow, data, at, end, row_end, front, tables, mod
         if found:
             notes = cache.slots[j, LENGTH]
             if notes & IRREGULAR:
-                return end, o, sums, False, False
+                return end, o, sums, _IRREGULAR, False
             safe, cost = safe_of(notes), cost_of_slot(notes)
             if sums[2] >= safe or notes & HAS_UNKNOWN:
                 sums = catch_up(follow, sums, out, o, model)
             if sums[2] < safe:
                 o = put_ids(cache.ids, cache.slots[j, VALUE], n_ids_of(notes), out, o)
                 if notes & HAS_UNKNOWN == 0:
-                    return end, o, (sums[0], sums[1], sums[2] + cost), True, False
+                    return end, o, (sums[0], sums[1], sums[2] + cost), _REGULAR, False
                 total = follow(sums[0], out, before, o, model)
                 o = fuse_unknown(out, before, o, row_first, tables.unk_id)
-                return end, o, exactly(total, o), True, True
+                return end, o, exactly(total, o), _REGULAR, True
+    if w > work.most_bytes or o + _most_ids(w, tables) > out.size:
+        return end, o, sums, _TOO_LONG, False
     cache.state[CACHE_MISSES] += 1
     ends_unit = end == row_end or tables.known.kinds[data[end]] == SEPARATOR
     n, regular = normalize_part(data, at, end, front, ends_unit, tables, text)
     if not regular:
         if cached and not found:
             remember_part(cache, j, data, at, w, k0, k1, front, out, o, o, IRREGULAR, 0, 0)
-        return end, o, sums, False, False
+        return end, o, sums, _IRREGULAR, False
     safe, cost = np.int64(ALWAYS), np.int64(0)
     if n > 0:
         o, sums, safe, cost = encode_part(text, n, found, sums, model, scratch, out, o)
@@ -198,7 +209,7 @@ def _encode_next(encode_part, follow, data, at, end, row_end, front, tables, mod
         sums = catch_up(follow, sums, out, o, model)
         o = fuse_unknown(out, before, o, row_first, tables.unk_id)
         sums = exactly(sums[0], o)
-    return end, o, sums, True, unknown
+    return end, o, sums, _REGULAR, unknown
 
 
 @kernel_part
@@ -256,10 +267,16 @@ def _word_around(data, at, stop, begin, end, row_front, tables):
 
 @kernel_part
 def _count_noted(data, tables, work, begin, n_noted):
-    """Counts the noted words of a row from number `begin` on; returns the first that the tally has no room for."""
+    """Counts the noted words of a row from number `begin` on; returns the first that the tally has no room for.
+
+    Where one is longer than there is room for, `position` says so.
+    """
     noted, text = work.noted, work.text
     for k in range(begin, n_noted):
         first, stop, front = noted[3 * k], noted[3 * k + 1], noted[3 * k + 2]
+        if stop - first > work.most_bytes:
+            work.position[NEEDED_BYTES] = stop - first
+            return k
         n, _ = normalize_part(data, first, stop, front, True, tables, text)
         if n > 0:
             k0, k1 = key_of(text, 0, n)
@@ -275,18 +292,19 @@ def encode_raw_rows(encode_part, follow, encode_row, rows, added, tables, model,
     Args:
       rows: ragged.Ragged of valid UTF-8; added: as for `word_encoding.encode_words`.
       tables: engines.sentencepiece_tables.RawTables.
-      model, scratch: what the model's functions want; scratch is for the longest normalized row.
+      model, scratch: what the model's functions want; scratch is for texts as long as in `work`.
       work: engines.sentencepiece_tables.RawWork.
       tallying: whether to count the words that contain an unknown token. A word ends at separators, and at characters
         that are always alone; with separators that become a "▁" come those before it.
 
     Returns:
-      True when all rows are done; False when there must be more room for ids first, if the last cell of `position` is
-      not 0, or the cache must grow, if it is not within a row, or else the tally must be emptied.
+      True when all rows are done; False when there must be more room first for ids, or for parts, if these cells of
+      `position` are not 0, or the cache must grow, if it is not within a row, or else the tally must be emptied.
     """
     data, offsets = rows
     position, out, noted = work.position, work.out, work.noted
     kinds, shrink = tables.known.kinds, tables.steps.shrink
+    limit = out.size - tables.known.spare_ids
     o = position[AT_ID]
     arrays = refer((data, tables.known, work.cache.slots, work.cache.ids, work.cache.words, work.notes, out))
     for row in range(position[AT_ROW], offsets.size - 1):
@@ -301,12 +319,9 @@ def encode_raw_rows(encode_part, follow, encode_row, rows, added, tables, model,
             continue
         begin = np.int64(offsets[row])
         end = np.int64(offsets[row + 1])
-        needed = o + np.int64((end - begin) * tables.ids_per_byte) + SPARE_IDS
+        row_at = o
         if is_too_small(work.cache, end - begin):
             position[AT_ROW], position[AT_ID] = row, o
-            return False
-        if needed > out.size:
-            position[AT_ROW], position[AT_ID], position[NEEDED] = row, o, needed
             return False
         i = begin
         if added.size > 0 and added[row] >= 0:
@@ -321,9 +336,10 @@ def encode_raw_rows(encode_part, follow, encode_row, rows, added, tables, model,
         forget(work.notes)
         n_words = 0
         n_noted = 0
-        regular = True
+        n_needed = np.int64(0)
+        kind = _REGULAR
         unknown = False
-        while i < end:
+        while i < end and o <= limit:
             if not _meets_unknown(data, i, _FEW if unknown else 1, end, tables):
                 i, front, in_word, bound, n_begun, o = emit_known(arrays, i, end, front, in_word, sums[2], o)
                 sums = (sums[0], sums[1], bound)
@@ -336,11 +352,12 @@ def encode_raw_rows(encode_part, follow, encode_row, rows, added, tables, model,
             if i == end:
                 break
             before = o
-            stop, o, sums, regular, unknown = _encode_next(
+            stop, o, sums, kind, unknown = _encode_next(
                 encode_part, follow, data, i, end_of_unknown(work.notes, i), end, front, tables, model, scratch, work,
                 row_first, sums, o,
             )  # fmt: skip
-            if not regular:
+            if kind != _REGULAR:
+                n_needed = stop - i
                 break
             if o > before or unknown:
                 front = INSIDE
@@ -351,10 +368,18 @@ def encode_raw_rows(encode_part, follow, encode_row, rows, added, tables, model,
                 noted[3 * n_noted], noted[3 * n_noted + 1], noted[3 * n_noted + 2] = first, noted_end, noted_front
                 n_noted += 1
             i = stop
-        if not regular:
+        if kind == _IRREGULAR:
+            n_needed = end - begin
+            o = row_first
+            if n_needed > work.most_bytes or o + _most_ids(n_needed, tables) > out.size:
+                kind = _TOO_LONG
+        if kind == _TOO_LONG or o > limit:
+            position[AT_ROW], position[AT_ID], position[NEEDED_BYTES] = row, row_at, n_needed
+            position[NEEDED] = o + _most_ids(n_needed, tables) + tables.known.spare_ids
+            return False
+        if kind == _IRREGULAR:
             normalize(data, offsets[row : row + 2], tables.steps, work.text, work.text_offsets)
             n = work.text_offsets[1]
-            o = row_first
             if n > 0:
                 o = encode_row(work.text, n, model, scratch, out, o)
             n_noted = 0

@@ -142,6 +142,41 @@ def rehash(slots, bigger):
 
 
 @kernel
+def spread(slots, n):
+    """Moves every slot of the first n, a table, to where it belongs among all, twice as many; see `spread_slots`."""
+    spread_slots(slots, n, LENGTH_MASK, LENGTH_MASK)
+
+
+@kernel_part
+def spread_slots(slots, n, key_mask, bytes_mask):
+    """Moves every slot of the first n, which are a table, to where it belongs in a table of all, twice as many.
+
+    The second half is empty. Where words went on from the last slot to the first, one may come to where no search finds
+    it, and is as if it had never been put in.
+
+    Args:
+      key_mask, bytes_mask: of the length column, what belongs to the key of a word, and its bytes.
+    """
+    old_mask, mask = np.uint64(n - 1), np.uint64(slots.shape[0] - 1)
+    # Behind an empty slot, so that no word is in front of one that the search for it passes.
+    begin = np.uint64(0)
+    while slots[begin, LENGTH] != 0:
+        begin += np.uint64(1)
+    for k in range(1, n):
+        s = (begin + np.uint64(k)) & old_mask
+        notes = slots[s, LENGTH]
+        if notes == 0:
+            continue
+        k0, k1, value = slots[s, KEY_0], slots[s, KEY_1], slots[s, VALUE]
+        slots[s, LENGTH] = 0
+        more = np.uint64(k1) if notes & bytes_mask <= SHORT_WORD_BYTES else np.uint64(0)
+        j = first_slot(notes & key_mask, np.uint64(k0), more, mask)
+        while slots[j, LENGTH] != 0:
+            j = (j + np.uint64(1)) & mask
+        slots[j, KEY_0], slots[j, KEY_1], slots[j, LENGTH], slots[j, VALUE] = k0, k1, notes, value
+
+
+@kernel
 def export(slots, pool, offsets, values, counts):
     """Writes the words of a table, in slot order, into flat arrays.
 
