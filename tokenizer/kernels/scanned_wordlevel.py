@@ -4,12 +4,15 @@
 from tokenizer.kernels import ascii_blocks, scanners
 from tokenizer.kernels.compiling import kernel, kernel_part
 from tokenizer.kernels.scanned_words import encode_apart, encode_automata, encode_joined, encode_listed
+from tokenizer.kernels.word_encoding import encode_word
 from tokenizer.kernels.words_wordlevel import tokenize
 
 
 @kernel_part
 def _encode_found(data, i, stop, n_readable, is_asked, model, model_scratch, work, tallying, o):
-    return encode_listed(tokenize, data, i, stop, n_readable, is_asked, model, model_scratch, work, tallying, o)
+    return encode_listed(
+        encode_word, tokenize, data, i, stop, n_readable, is_asked, model, model_scratch, work, tallying, o
+    )
 
 
 @kernel

@@ -4,12 +4,15 @@
 from tokenizer.kernels import ascii_blocks, scanners
 from tokenizer.kernels.compiling import kernel_of_short_loops, kernel_part
 from tokenizer.kernels.scanned_words import encode_apart, encode_automata, encode_joined, encode_listed
+from tokenizer.kernels.word_encoding import encode_word_in_place
 from tokenizer.kernels.words_wordpiece import tokenize
 
 
 @kernel_part
 def _encode_found(data, i, stop, n_readable, is_asked, model, model_scratch, work, tallying, o):
-    return encode_listed(tokenize, data, i, stop, n_readable, is_asked, model, model_scratch, work, tallying, o)
+    return encode_listed(
+        encode_word_in_place, tokenize, data, i, stop, n_readable, is_asked, model, model_scratch, work, tallying, o
+    )
 
 
 @kernel_of_short_loops

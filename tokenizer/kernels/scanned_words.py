@@ -142,22 +142,31 @@ def encode_automata(encode_found, automata, rows, added, model, model_scratch, w
 @kernel_part
 def encode_uncut(tokenize, data, i, stop, n_readable, is_asked, model, model_scratch, work, tallying, o):
     """`encode_found` of models that do not cut words, by naming what tokenizes one."""
+    return _encode_by(
+        encode_word, tokenize, data, i, stop, n_readable, is_asked, model, model_scratch, work, tallying, o
+    )
+
+
+@kernel_part
+def _encode_by(encode_new, tokenize, data, i, stop, n_readable, is_asked, model, model_scratch, work, tallying, o):
     if i < n_readable and not is_asked:
         slots = work.cache.slots
         slot_mask = np.uint64(slots.shape[0] - 1)
         o, is_done = emit_short(slots, slot_mask, work.cache.ids, data, i, stop - i, work.out, o)
         if is_done:
             return o, True
-    return encode_word(tokenize, data, i, stop - i, model, model_scratch, work, tallying, o)
+    return encode_new(tokenize, data, i, stop - i, model, model_scratch, work, tallying, o)
 
 
 @kernel_part
-def encode_listed(tokenize, data, i, stop, n_readable, is_asked, model, model_scratch, work, tallying, o):
-    """As `encode_uncut`, for models that look words up in a list.
+def encode_listed(encode_new, tokenize, data, i, stop, n_readable, is_asked, model, model_scratch, work, tallying, o):
+    """As `encode_uncut`, for models that look words up in a list; `encode_new` is `encode_word`, or likewise.
 
     What has no spaces has ever new words: most of them would be in the cache once, in front of the words that come
     back, and the list is the closer table.
     """
     if _FIRST_RARE <= data[i] <= _LAST_RARE and i < n_readable:
         return encode_anew(tokenize, data, i, stop - i, model, model_scratch, work, tallying, o)
-    return encode_uncut(tokenize, data, i, stop, n_readable, is_asked, model, model_scratch, work, tallying, o)
+    return _encode_by(
+        encode_new, tokenize, data, i, stop, n_readable, is_asked, model, model_scratch, work, tallying, o
+    )

@@ -43,13 +43,37 @@ def key_of(data, at, w):
 
 @kernel_part
 def encode_word(tokenize, data, at, w, model, model_scratch, work, tallying, o):
-    """Appends the ids of one word, from the cache or from the model.
+    """Appends the ids of one word, from the cache or from the model; see `_encode_word`."""
+    return _encode_word(_tokenize_copy, tokenize, data, at, w, model, model_scratch, work, tallying, o)
+
+
+@kernel_part
+def encode_word_in_place(tokenize, data, at, w, model, model_scratch, work, tallying, o):
+    """As `encode_word`, for models that read nothing beyond a word: it is not copied first."""
+    return _encode_word(_tokenize_in_place, tokenize, data, at, w, model, model_scratch, work, tallying, o)
+
+
+@kernel_part
+def _tokenize_copy(tokenize, data, at, w, model, model_scratch, work, o):
+    word = work.scratch.word
+    for q in range(w):
+        word[q] = data[at + q]
+    return tokenize(word, w, model, model_scratch, work.out, o, work.scratch.ends)
+
+
+@kernel_part
+def _tokenize_in_place(tokenize, data, at, w, model, model_scratch, work, o):
+    return tokenize(data[at : at + w], w, model, model_scratch, work.out, o, work.scratch.ends)
+
+
+@kernel_part
+def _encode_word(tokenize_at, tokenize, data, at, w, model, model_scratch, work, tallying, o):
+    """Appends the ids of one word, from the cache or from the model, by one of the two functions above.
 
     Returns `(o, True)`, or `(o before, False)` where the tally has no room for it, or the cache is too small.
     """
     cache, tally, out = work.cache, work.tally, work.out
     slots = cache.slots
-    word = work.scratch.word
     k0, k1 = key_of(data, at, w)
     j, found = find(slots, cache.words, data, at, w, k0, k1)
     before = o
@@ -58,9 +82,7 @@ def encode_word(tokenize, data, at, w, model, model_scratch, work, tallying, o):
     elif is_too_small(cache):
         return before, False
     else:
-        for q in range(w):
-            word[q] = data[at + q]
-        o, has_unknown = tokenize(word, w, model, model_scratch, out, o, work.scratch.ends)
+        o, has_unknown = tokenize_at(tokenize, data, at, w, model, model_scratch, work, o)
         if o == before or out[before] >= 0:  # else there is no id for it, and the call is in vain
             remember(cache, j, data, at, w, k0, k1, out, before, o, has_unknown)
         cache.state[CACHE_MISSES] += 1
