@@ -27,7 +27,7 @@ from tokenizer.pre_tokenizers import Sequence as PreTokenizers
 from tokenizer.ragged import Ragged, read_only
 
 _PADDING = 64
-_WORD_BYTES = 1 << 16
+_WORD_BYTES = 1 << 14
 """Of words that there is room for to begin with."""
 _METASPACE = Metaspace(SPACE, prepend_scheme="always", split=True)
 _STRIPS = (Strip(left=False, right=True), Strip(left=True, right=True))

@@ -32,7 +32,7 @@ from tokenizer.words import Words
 
 _PADDING = 64
 """Bytes beyond the longest text: words are read 16 at a time, and a piece may begin at the very end."""
-_PART_BYTES = 1 << 16
+_PART_BYTES = 1 << 14
 """Of parts that there is room for to begin with."""
 
 
