@@ -18,10 +18,11 @@ from tokenizer.kernels.word_cache import (
     count_word,
     emit_cached,
     emit_short,
+    find_cached,
     is_too_small,
     remember,
 )
-from tokenizer.kernels.word_table import SHORT_WORD_BYTES, find, long_key, spell
+from tokenizer.kernels.word_table import SHORT_WORD_BYTES, long_key, spell
 from tokenizer.kernels.wordpiece import wordpiece
 
 _ONE = np.uint64(1)
@@ -43,7 +44,7 @@ def encode(rows, added, tables, model, work, tallying):
     """
     data, offsets = rows
     cache, tally, scratch, position, out, out_offsets = work
-    slots, words, ids, state, isolated = cache.slots, cache.words, cache.ids, cache.state, cache.isolated
+    slots, ids, state, isolated = cache.slots, cache.ids, cache.state, cache.isolated
     word, origins, ends = scratch.word, scratch.origins, scratch.ends
     n_rows = offsets.size - 1
     slot_mask = np.uint64(slots.shape[0] - 1)
@@ -69,7 +70,7 @@ def encode(rows, added, tables, model, work, tallying):
                 copy_block(data, i, added_to_upper, word)
                 while stops != np.uint64(0):
                     begin, stop = trailing_zeros(starts), trailing_zeros(stops) + 1
-                    o, is_done = emit_short(slots, slot_mask, ids, word, begin, stop - begin, out, o)
+                    o, is_done = emit_short(cache.taken, slots, slot_mask, ids, word, begin, stop - begin, out, o)
                     if not is_done:
                         i = block + begin
                         break
@@ -106,7 +107,7 @@ def encode(rows, added, tables, model, work, tallying):
                 break
             if w > SHORT_WORD_BYTES:
                 k0, k1 = long_key(word, 0, w), np.uint64(0)
-            j, found = find(slots, words, word, 0, w, k0, k1)
+            j, found = find_cached(cache, word, 0, w, k0, k1)
             before = o
             has_room = True
             has_unknown = False

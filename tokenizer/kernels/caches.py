@@ -2,7 +2,7 @@
 """The mutable memory of kernels: word caches, word counters, scratch. Made here, passed to kernels as named tuples."""
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -31,10 +31,12 @@ class CacheArrays(NamedTuple):
     """See word_table and word_cache."""
     room: Slots
     """All slots that there may be, of which `slots` are the first. The others hold anything."""
+    taken: npt.NDArray[np.uint64]
+    """uint64: a bit for each slot, whether it holds a word, see word_cache."""
     words: npt.NDArray[np.uint8]
     """uint8[n]: bytes of words longer than 16."""
     ids: npt.NDArray[np.int32]
-    """int32[n]: ids of words that have more than two."""
+    """int32[n]: ids of words that have more than three."""
     isolated: npt.NDArray[np.int32]
     """int32[0x110000]: id + 1 of characters that are a word of their own and became one token, its negative where that
     is the unknown token, 0 where not yet seen."""
@@ -102,6 +104,7 @@ def new_cache(n_bytes: int) -> CacheArrays:
     return CacheArrays(
         slots=room[:n_slots],
         room=room,
+        taken=np.zeros(most_slots // 64, np.uint64),
         words=recycled.empty(n_bytes // 8, np.uint8),
         ids=recycled.empty(n_bytes // 4 // 4, np.int32),
         isolated=np.zeros(N_CODE_POINTS, np.int32),
@@ -121,21 +124,22 @@ def can_grow(cache: CacheArrays) -> bool:
     return bool(cache.slots.shape[0] < cache.state[CACHE_MOST_SLOTS])
 
 
-def grown(cache: CacheArrays, spread: Callable[[Slots, int], None] = word_table.spread) -> CacheArrays:
+def grown(cache: CacheArrays, spread: Callable[[Slots, int, Any], None] = word_table.spread) -> CacheArrays:
     """Returns a cache with twice as many slots, and the same words, in its memory: the old one is of no use then.
 
-    `spread` moves the words of the first half of some slots to where they belong among all; the others are empty.
+    `spread` moves the words of the first half of some slots to where they belong among all, and notes which are taken.
     """
     n = cache.slots.shape[0]
     slots = cache.room[: 2 * n]
     slots[n:] = 0
-    spread(slots, n)
+    spread(slots, n, cache.taken[: 2 * n // 64])
     return cache._replace(slots=slots)
 
 
 def empty(cache: CacheArrays) -> None:
     """Forgets all words."""
     cache.slots.fill(0)
+    cache.taken.fill(0)
     cache.state[:CACHE_MOST_SLOTS] = 0
 
 

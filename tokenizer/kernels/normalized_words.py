@@ -112,7 +112,7 @@ def encode_rows(encode_text, rows, added, tables, model, scratch, work, tallying
     hot, classes, noted = work.cache.hot, tables.classes, work.noted
     text_of_rows = refer((data, tables, work))
     unk_id = np.int32(tables.unk_id)
-    slot_mask = np.uint64(slots.shape[0] - 1)
+    taken, slot_mask = work.cache.taken, np.uint64(slots.shape[0] - 1)
     limit = out.size - tables.spare_ids
     n_readable = data.size - BLOCK_READS - SHORT_WORD_BYTES
     forget(work.notes)
@@ -164,7 +164,7 @@ def encode_rows(encode_text, rows, added, tables, model, scratch, work, tallying
                     starts &= starts - _ONE
                     stop = block + trailing_zeros(stops)
                     stops &= stops - _ONE
-                    o, is_done = emit_known(hot, slots, slot_mask, ids, data, i, stop - i, is_inner, out, o)
+                    o, is_done = emit_known(hot, taken, slots, slot_mask, ids, data, i, stop - i, is_inner, out, o)
                     if not is_done:
                         break
                     i = block + np.int64(k)
@@ -194,7 +194,7 @@ def encode_rows(encode_text, rows, added, tables, model, scratch, work, tallying
             if stop == i:
                 stop = part_end(data, i, end, tables)
                 if i < n_readable and stop <= word_at + tables.longest_cut:
-                    o, is_done = emit_known(hot, slots, slot_mask, ids, data, i, stop - i, is_inner, out, o)
+                    o, is_done = emit_known(hot, taken, slots, slot_mask, ids, data, i, stop - i, is_inner, out, o)
             if not is_done:
                 at, at_inner = i, is_inner
                 while True:

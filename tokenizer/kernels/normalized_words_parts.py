@@ -8,9 +8,17 @@ from tokenizer.kernels.hot_words import LONGEST_HOT, emit_hot_key, remember_hot_
 from tokenizer.kernels.normalized_words_text import normalized
 from tokenizer.kernels.references import values_of
 from tokenizer.kernels.sentencepiece_rows import has_unknown
-from tokenizer.kernels.word_cache import CACHE_MISSES, COPIED_IDS, emit_cached, emit_short_key, is_too_small, remember
+from tokenizer.kernels.word_cache import (
+    CACHE_MISSES,
+    COPIED_IDS,
+    emit_cached,
+    emit_short_key,
+    find_cached,
+    is_too_small,
+    remember,
+)
 from tokenizer.kernels.word_encoding import key_of
-from tokenizer.kernels.word_table import SHORT_WORD_BYTES, find, short_key
+from tokenizer.kernels.word_table import SHORT_WORD_BYTES, short_key
 
 MIN_GAP = 2.0**-12
 DONE, NO_ROOM, FAILED, NOT_CUT, TOO_LONG = 0, 1, 2, 3, 4
@@ -60,7 +68,7 @@ def marked(data, at, w, is_inner):
 
 
 @kernel_part
-def emit_known(hot, slots, slot_mask, ids, data, at, w, is_inner, out, o):
+def emit_known(hot, taken, slots, slot_mask, ids, data, at, w, is_inner, out, o):
     """Appends the ids of the part `data[at:at + w]` if it is short, cached, and has no unknown token.
 
     `data` is readable for 16 bytes after `at`. Returns `(o, True)`, or `(o before, False)`.
@@ -73,7 +81,7 @@ def emit_known(hot, slots, slot_mask, ids, data, at, w, is_inner, out, o):
         if is_done:
             return o, True
     before = o
-    o, is_done = emit_short_key(slots, slot_mask, ids, k0, k1, n, out, o)
+    o, is_done = emit_short_key(taken, slots, slot_mask, ids, k0, k1, n, out, o)
     if is_done and n <= LONGEST_HOT:
         remember_hot_key(hot, k0, n, out, before, o)
     return o, is_done
@@ -98,7 +106,7 @@ def encode_part(encode_text, text_of_rows, at, w, is_inner, model, scratch, o):
         n_key = w + np.int64(is_inner)
         k0, k1 = key_of(part, 0, n_key)
     # Of short ones only the key is looked at.
-    j, found = find(cache.slots, cache.words, part, 0, n_key, k0, k1)
+    j, found = find_cached(cache, part, 0, n_key, k0, k1)
     if found:
         o, _ = emit_cached(cache.slots, cache.ids, j, out, o)
         return o, DONE

@@ -21,7 +21,7 @@ from tokenizer.kernels.words_bpe import is_whole, mark_inner, next_cut, tokenize
 def _encode_parts(has_suffix, data, i, stop, n_readable, is_asked, models, model_scratch, work, tallying, o):
     """`encode_found` of BPE, which cuts words; has_suffix: whether the last part of a word may be another one."""
     inner, model = models
-    slots, ids, characters = work.cache.slots, work.cache.ids, work.cache.characters
+    taken, slots, ids, characters = work.cache.taken, work.cache.slots, work.cache.ids, work.cache.characters
     out, part = work.out, work.scratch.word
     end_rows = END_ROWS if has_suffix else 0
     slot_mask = np.uint64(slots.shape[0] - 1)
@@ -37,7 +37,7 @@ def _encode_parts(has_suffix, data, i, stop, n_readable, is_asked, models, model
         if has_suffix and cut < stop:
             w = mark_inner(data, at, w, part)
             o_word = o
-            o, is_done = emit_short(slots, slot_mask, ids, part, 0, w, out, o)
+            o, is_done = emit_short(taken, slots, slot_mask, ids, part, 0, w, out, o)
             if not is_done:
                 o, fits = encode_word(tokenize_inner, part, 0, w, inner, model_scratch, work, tallying, o)
                 if not fits:
@@ -46,7 +46,7 @@ def _encode_parts(has_suffix, data, i, stop, n_readable, is_asked, models, model
             at = cut
             continue
         if at < n_readable and not is_asked:
-            o, is_done = emit_short(slots, slot_mask, ids, data, at, w, out, o)
+            o, is_done = emit_short(taken, slots, slot_mask, ids, data, at, w, out, o)
         if not is_done:
             o_word = o
             o, fits = encode_word(tokenize, data, at, w, model, model_scratch, work, tallying, o)

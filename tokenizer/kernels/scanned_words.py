@@ -39,7 +39,7 @@ def _encode_words(
     """
     data, offsets = rows
     position, out, slots, ids, hot = work.position, work.out, work.cache.slots, work.cache.ids, work.cache.hot
-    slot_mask = np.uint64(slots.shape[0] - 1)
+    taken, slot_mask = work.cache.taken, np.uint64(slots.shape[0] - 1)
     n_readable = data.size - BLOCK_READS - SHORT_WORD_BYTES
     o = position[AT_ID]
     n_words = 0
@@ -73,7 +73,7 @@ def _encode_words(
                 o, is_done = emit_hot(hot, data, i, stop - i, out, o)
                 if not is_done:
                     before = o
-                    o, is_done = emit_short(slots, slot_mask, ids, data, i, stop - i, out, o)
+                    o, is_done = emit_short(taken, slots, slot_mask, ids, data, i, stop - i, out, o)
                     if not is_done:
                         break
                     remember_hot(hot, data, i, stop - i, out, before, o)
@@ -150,9 +150,9 @@ def encode_uncut(tokenize, data, i, stop, n_readable, is_asked, model, model_scr
 @kernel_part
 def _encode_by(encode_new, tokenize, data, i, stop, n_readable, is_asked, model, model_scratch, work, tallying, o):
     if i < n_readable and not is_asked:
-        slots = work.cache.slots
+        taken, slots = work.cache.taken, work.cache.slots
         slot_mask = np.uint64(slots.shape[0] - 1)
-        o, is_done = emit_short(slots, slot_mask, work.cache.ids, data, i, stop - i, work.out, o)
+        o, is_done = emit_short(taken, slots, slot_mask, work.cache.ids, data, i, stop - i, work.out, o)
         if is_done:
             return o, True
     return encode_new(tokenize, data, i, stop - i, model, model_scratch, work, tallying, o)

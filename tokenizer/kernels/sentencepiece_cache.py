@@ -160,8 +160,8 @@ def remember_part(cache, j, data, at, w, k0, k1, front, out, first, last, notes,
 
 
 @kernel
-def spread(slots, n):
-    """As `word_table.spread`."""
+def spread(slots, n, taken):
+    """As `word_table.spread`, but for `taken`, which is of no use here: slots are asked for before they are read."""
     spread_slots(slots, n, _KEY_MASK, _BYTES_MASK)
 
 

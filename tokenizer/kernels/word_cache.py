@@ -4,6 +4,9 @@
 In a cache slot the high half of the length column holds the number of ids, with `HAS_UNKNOWN` added where one of them
 is the unknown token; the value column holds up to three ids, or where in the id pool there are more. Ids that are too
 large for a slot, of which no vocabulary known has any, are not kept.
+
+Slots are far away, and a new word is known to be new only when the slot has come where it would be. So a bit for each
+slot says whether there is a word in it: all of them are close to the processor.
 """
 
 import numpy as np
@@ -37,6 +40,20 @@ AT_ROW, AT_BYTE, AT_ID, IN_ROW = 0, 1, 2, 3
 
 
 @kernel_part
+def _is_taken(taken, j):
+    return (taken[j >> np.uint64(6)] >> (j & np.uint64(63))) & np.uint64(1) != np.uint64(0)
+
+
+@kernel_part
+def find_cached(cache, data, at, w, k0, k1):
+    """As `word_table.find`, in a word cache."""
+    j = first_slot(w, k0, k1, np.uint64(cache.slots.shape[0] - 1))
+    if not _is_taken(cache.taken, j):
+        return j, False
+    return find(cache.slots, cache.words, data, at, w, k0, k1)
+
+
+@kernel_part
 def emit_cached(slots, ids, j, out, o):
     """Appends the ids of the word in slot `j`; `out` has room for three more. Returns `(o, has_unknown)`."""
     n = slots[j, LENGTH] >> 32
@@ -64,7 +81,7 @@ def copy_ids(ids, first, n, out, o):
 
 
 @kernel_part
-def emit_short(slots, slot_mask, ids, data, at, w, out, o):
+def emit_short(taken, slots, slot_mask, ids, data, at, w, out, o):
     """Appends the ids of `data[at:at + w]` if it is short, cached and has no unknown token.
 
     This is the way that almost every word takes, so it does nothing else. `slot_mask` is uint64, one less than there
@@ -74,13 +91,15 @@ def emit_short(slots, slot_mask, ids, data, at, w, out, o):
     if unlikely(w > SHORT_WORD_BYTES):
         return o, False
     k0, k1 = short_key(data, at, w)
-    return emit_short_key(slots, slot_mask, ids, k0, k1, w, out, o)
+    return emit_short_key(taken, slots, slot_mask, ids, k0, k1, w, out, o)
 
 
 @kernel_part
-def emit_short_key(slots, slot_mask, ids, k0, k1, w, out, o):
+def emit_short_key(taken, slots, slot_mask, ids, k0, k1, w, out, o):
     """As `emit_short`, for a key of w bytes."""
     j = first_slot(w, k0, k1, slot_mask)
+    if not _is_taken(taken, j):
+        return o, False
     while True:
         held = slots[j, LENGTH]
         differs = (k0 ^ np.uint64(slots[j, KEY_0])) | (k1 ^ np.uint64(slots[j, KEY_1]))
@@ -137,6 +156,7 @@ def remember(cache, j, data, at, w, k0, k1, out, before, o, has_unknown):
             ids[state[CACHE_IDS_USED] + q] = out[before + q]
         state[CACHE_IDS_USED] += n
     state[CACHE_WORDS] += 1
+    cache.taken[j >> np.uint64(6)] |= np.uint64(1) << (j & np.uint64(63))
 
 
 @kernel_part

@@ -18,10 +18,11 @@ from tokenizer.kernels.word_cache import (
     IN_ROW,
     count_word,
     emit_cached,
+    find_cached,
     is_too_small,
     remember,
 )
-from tokenizer.kernels.word_table import SHORT_WORD_BYTES, find, first_slot, word_key
+from tokenizer.kernels.word_table import SHORT_WORD_BYTES, first_slot, word_key
 
 _AHEAD = 8
 """Words between asking for a slot and reading it."""
@@ -75,7 +76,7 @@ def _encode_word(tokenize_at, tokenize, data, at, w, model, model_scratch, work,
     cache, tally, out = work.cache, work.tally, work.out
     slots = cache.slots
     k0, k1 = key_of(data, at, w)
-    j, found = find(slots, cache.words, data, at, w, k0, k1)
+    j, found = find_cached(cache, data, at, w, k0, k1)
     before = o
     if found:
         o, has_unknown = emit_cached(slots, cache.ids, j, out, o)

@@ -142,9 +142,15 @@ def rehash(slots, bigger):
 
 
 @kernel
-def spread(slots, n):
-    """Moves every slot of the first n, a table, to where it belongs among all, twice as many; see `spread_slots`."""
+def spread(slots, n, taken):
+    """Moves every slot of the first n, a table, to where it belongs among all, twice as many; see `spread_slots`.
+
+    taken: uint64, a bit for each slot, filled.
+    """
     spread_slots(slots, n, LENGTH_MASK, LENGTH_MASK)
+    taken[:] = 0
+    for s in range(slots.shape[0]):
+        taken[s >> 6] |= np.uint64(slots[s, LENGTH] != 0) << np.uint64(s & 63)
 
 
 @kernel_part
