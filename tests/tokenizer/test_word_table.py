@@ -42,8 +42,11 @@ def test_every_word_is_found_among_twice_as_many_slots(words: list[bytes], log_s
         used = put(slots[:n], pool, used, data, ends[k] - len(word), len(word), k)
     goes_round = slots[n - 1, LENGTH] != 0
     slots[n:] = 0
-    word_table.spread(slots, n)
+    taken = np.full(2 * n // 64, -1, np.int64).view(np.uint64)
+    word_table.spread(slots, n, taken)
     assert np.count_nonzero(slots[:, LENGTH]) == len(words)
+    bits = np.unpackbits(taken.view(np.uint8), bitorder="little").astype(np.bool_)
+    assert bits.tolist() == (slots[:, LENGTH] != 0).tolist()
     found = [value_of(slots, pool, data, ends[k] - len(word), len(word)) for k, word in enumerate(words)]
     if not goes_round and slots[2 * n - 1, LENGTH] == 0:
         assert found == list(range(len(words)))

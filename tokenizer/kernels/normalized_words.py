@@ -181,16 +181,19 @@ def encode_rows(encode_text, rows, added, tables, model, scratch, work, tallying
             before = o
             is_done = False
             if not is_known and i < n_readable and begins_run(data, i):
-                stop, unknown_stop, word_at, word_first, n_begun, o = emit_run(
-                    text_of_rows, i, end, is_inner, word_at, word_first, o
-                )
-                n_words += n_begun
-                is_done = stop > i
-                if not is_done and is_inner:
+                if is_inner:
                     stop, o = emit_unknown(data, i, end, word_first, tables, unk_id, out, o)
                     is_done = stop > i
                 if not is_done:
-                    stop = max(i, unknown_stop)
+                    stop, unknown_stop, word_at, word_first, n_begun, o = emit_run(
+                        text_of_rows, i, end, is_inner, word_at, word_first, o
+                    )
+                    n_words += n_begun
+                    is_done = stop > i
+                    if unknown_stop > 0:
+                        # The part behind those that were known is not.
+                        is_inner |= is_done
+                        i, before, stop, is_done = stop, o, unknown_stop, False
             if stop == i:
                 stop = part_end(data, i, end, tables)
                 if i < n_readable and stop <= word_at + tables.longest_cut:
