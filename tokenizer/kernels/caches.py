@@ -104,7 +104,7 @@ def new_cache(n_bytes: int) -> CacheArrays:
     return CacheArrays(
         slots=room[:n_slots],
         room=room,
-        taken=np.zeros(most_slots // 64, np.uint64),
+        taken=np.zeros(max(most_slots // 64, 1), np.uint64),
         words=recycled.empty(n_bytes // 8, np.uint8),
         ids=recycled.empty(n_bytes // 4 // 4, np.int32),
         isolated=np.zeros(N_CODE_POINTS, np.int32),
@@ -132,7 +132,7 @@ def grown(cache: CacheArrays, spread: Callable[[Slots, int, Any], None] = word_t
     n = cache.slots.shape[0]
     slots = cache.room[: 2 * n]
     slots[n:] = 0
-    spread(slots, n, cache.taken[: 2 * n // 64])
+    spread(slots, n, cache.taken[: max(2 * n // 64, 1)])
     return cache._replace(slots=slots)
 
 
