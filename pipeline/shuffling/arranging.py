@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from pipeline.shuffling import kernels
-from pipeline.shuffling.columns import children, element_of
+from pipeline.shuffling.columns import children, element_of, numpy_dtype
 
 
 def arrange(parts: Sequence[pa.Array], places: np.ndarray, field: pa.Field) -> pa.Array:
@@ -32,7 +32,7 @@ def arrange(parts: Sequence[pa.Array], places: np.ndarray, field: pa.Field) -> p
     lengths = np.empty(places.size, np.int64)
     lengths[places] = np.concatenate([np.diff(offsets) for offsets, _ in lists])
     begins = np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths)])
-    values = np.empty(int(begins[-1]), element.type.to_pandas_dtype())
+    values = np.empty(int(begins[-1]), numpy_dtype(element.type))
     first = 0
     for offsets, elements in lists:
         last = first + offsets.size - 1

@@ -77,6 +77,11 @@ def row_bytes(batch: pa.RecordBatch) -> np.ndarray:
     return total
 
 
+def numpy_dtype(type_: pa.DataType) -> np.dtype:
+    """Returns the dtype of NumPy that numbers of a type have; `to_pandas_dtype` would say it, but needs pandas."""
+    return pa.array([], type_).to_numpy().dtype
+
+
 def _is_list(type_: pa.DataType) -> bool:
     return bool(pa.types.is_list(type_) or pa.types.is_large_list(type_))
 
@@ -132,7 +137,7 @@ def _read(read: ReadAt, positions: Iterator[int], field: pa.Field, start: int, s
         is_true = read_numbers(read, next(positions), np.uint8, start, stop).astype(np.bool_)
         return pa.Array.from_buffers(field.type, n, [validity, pa.py_buffer(np.packbits(is_true, bitorder="little"))])
     if not _is_list(field.type) and not _is_bytes(field.type):
-        values = read_numbers(read, next(positions), field.type.to_pandas_dtype(), start, stop)
+        values = read_numbers(read, next(positions), numpy_dtype(field.type), start, stop)
         return pa.Array.from_buffers(field.type, n, [validity, pa.py_buffer(values)])
     offsets = read_numbers(read, next(positions), np.int64, start, stop + 1)
     if offsets[0] < 0 or (np.diff(offsets) < 0).any():

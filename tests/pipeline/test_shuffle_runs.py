@@ -3,6 +3,8 @@
 
 import contextlib
 import os
+import subprocess
+import sys
 from itertools import pairwise
 from pathlib import Path
 
@@ -118,6 +120,34 @@ def test_rows_are_arranged_as_the_slow_twin_arranges_them(rows, data):
         found.validate(full=True)
         assert found.type == field.type
         assert found.to_pylist() == reference.arrange(column.to_pylist(), places.tolist())
+
+
+def test_columns_need_no_pandas(repository):
+    program = """
+import sys
+
+class Missing:  # as where only locks/runtime.lock is installed
+    def find_spec(self, name, path=None, target=None):
+        if name == "pandas":
+            raise ModuleNotFoundError(name)
+
+sys.meta_path.insert(0, Missing())
+import io, numpy as np, pyarrow as pa
+from pipeline.shuffling.arranging import arrange
+from pipeline.shuffling.columns import read_columns, write_columns
+schema = pa.schema([pa.field("n", pa.int64(), nullable=False),
+                    pa.field("ids", pa.list_(pa.field("element", pa.int32(), nullable=False)), nullable=False)])
+batch = pa.record_batch([pa.array([1, 2]), pa.array([[3], [4, 5]], schema.field(1).type)], schema=schema)
+file = io.BytesIO()
+positions = write_columns(file, batch.columns, schema)
+read = read_columns(lambda at, n: file.getvalue()[at : at + n], positions, schema, 0, 2)
+assert read.equals(batch), read
+assert arrange([batch["ids"]], np.array([1, 0]), schema.field(1)).to_pylist() == [[4, 5], [3]]
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", program], cwd=repository, stderr=subprocess.PIPE, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
 
 
 def test_a_file_that_is_cut_off_or_holds_something_else_is_an_error(tmp_path):
