@@ -10,6 +10,20 @@ from pipeline.statistics import Statistics
 INPUT_COUNTS = tuple(name for name in PieceCounts.__slots__ if name != "sha256")
 """What is counted for each file of a split, and for the split as a whole."""
 
+TEXT_COUNTS = {
+    "n_documents": "documents",
+    "n_chars": "characters",
+    "n_words": "words",
+    "n_text_tokens": "tokens of text",
+    "n_cut_tokens": "cut tokens",
+    "n_cut_documents": "cut documents",
+    "n_special_tokens": "special tokens",
+    "n_added_tokens": "added tokens",
+    "n_tokens": "tokens",
+    "n_oov_tokens": "unknown tokens",
+}
+"""What is counted of texts and their tokens, in an entry and in the statistics of its split."""
+
 
 def imbalances(entry: LedgerEntry, statistics: Statistics | None = None) -> list[str]:
     """Returns every identity that does not hold, each naming the split and the two numbers.
@@ -28,6 +42,12 @@ def imbalances(entry: LedgerEntry, statistics: Statistics | None = None) -> list
             entry.n_documents + n_rejected + n_filtered,
         ),
         ("bytes read", entry.n_bytes, "bytes of documents + rejected + filtered + skipped", kept_bytes),
+        (
+            "tokens + cut",
+            entry.n_tokens + entry.n_cut_tokens,
+            "tokens of text + special + added",
+            entry.n_text_tokens + entry.n_special_tokens + entry.n_added_tokens,
+        ),
         *shard_equations(entry),
         *_run_equations(entry),
         ("rows of rejects", entry.rejects.rows if entry.rejects else 0, "rejected", n_rejected),
@@ -35,11 +55,10 @@ def imbalances(entry: LedgerEntry, statistics: Statistics | None = None) -> list
     if statistics is not None:
         listed = (pc.sum(statistics.oov_words().column("count")).as_py() or 0) + statistics.n_oov_words_dropped
         equations += [
-            ("documents counted", statistics.n_documents, "documents", entry.n_documents),
-            ("characters counted", statistics.n_chars, "characters", entry.n_chars),
-            ("words counted", statistics.n_words, "words", entry.n_words),
-            ("tokens counted", statistics.n_tokens, "tokens", entry.n_tokens),
-            ("unknown tokens counted", statistics.n_oov_tokens, "unknown tokens", entry.n_oov_tokens),
+            *(
+                (f"{what} counted", getattr(statistics, name), what, getattr(entry, name))
+                for name, what in TEXT_COUNTS.items()
+            ),
             ("sum of the tokens' counts", int(statistics.token_counts.sum()), "tokens", entry.n_tokens),
             ("sum of the lengths' counts", int(statistics.length_counts.sum()), "documents", entry.n_documents),
             ("sum of the unknown words' counts", listed, "unknown words", statistics.n_oov_words),

@@ -69,6 +69,8 @@ class TruncationConfig(Section):
     """Tokens per row at most, special tokens included."""
     side: Literal["right", "left"] = "right"
     """The end that is cut off."""
+    warn_above: Annotated[float, Field(ge=0, le=1)] = 0.01
+    """A warning is given where more than this share of the tokens was cut off; 1: never."""
 
 
 class PaddingConfig(Section):

@@ -12,7 +12,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from pipeline import ledger, manifest, output_folder, schemas, storage, writers
+from pipeline import balance, ledger, manifest, output_folder, schemas, storage, writers
 from pipeline.config import Config
 from pipeline.job_record import Job
 from pipeline.ledger import BooksError, FileRecord
@@ -109,7 +109,7 @@ def _read_shards(config: Config, job: Job, splits: Sequence[Split]) -> list[Shar
 
 
 def _check_statistics(totals: Mapping[str, Any], counted: Statistics) -> None:
-    for name in ("n_documents", "n_chars", "n_words", "n_tokens", "n_oov_tokens"):
+    for name in balance.TEXT_COUNTS:
         if totals[name] != getattr(counted, name):
             raise BooksError(
                 f"{name} of the ledger {totals[name]} != {name} of the statistics {getattr(counted, name)}"

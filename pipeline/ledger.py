@@ -14,7 +14,7 @@ from pipeline import storage
 from pipeline.accounts import PieceCounts
 from pipeline.splits import Piece, Split
 
-FORMAT_VERSION = 2
+FORMAT_VERSION = 3
 """Version of the ledger's files."""
 
 LEDGER = "_ledger"
@@ -88,6 +88,12 @@ class LedgerEntry:
     n_skipped_bytes: int
     n_chars: int
     n_words: int
+    n_text_tokens: int
+    """Tokens that the tokenizer made of the text; those that follow are of the rows that came of them."""
+    n_cut_tokens: int
+    n_cut_documents: int
+    n_special_tokens: int
+    n_added_tokens: int
     n_tokens: int
     n_oov_tokens: int
     inputs: tuple[PieceCounts, ...]

@@ -18,7 +18,7 @@ from pipeline.splits import Split
 from pipeline.totals import add_up, check_inputs, files_of, identities
 from pipeline.writers import mds
 
-FORMAT_VERSION = 2
+FORMAT_VERSION = 3
 """Version of the manifest."""
 
 MANIFEST = "manifest.json"

@@ -31,6 +31,11 @@ _COUNTERS = (
     "n_bytes",
     "n_chars",
     "n_words",
+    "n_text_tokens",
+    "n_cut_tokens",
+    "n_cut_documents",
+    "n_special_tokens",
+    "n_added_tokens",
     "n_tokens",
     "n_oov_tokens",
     "n_oov_chars",
@@ -126,7 +131,11 @@ class Statistics:
 
     Attributes:
       n_documents, n_bytes, n_chars, n_words: of the text that was tokenized; bytes of UTF-8, code points, pre-tokens.
-      n_tokens: tokens after truncation, special tokens included, padding not.
+      n_text_tokens: that the tokenizer made of it.
+      n_cut_tokens: how many of them truncation took; n_cut_documents: from how many documents.
+      n_special_tokens: that stand around documents because the tokenizer's template says so.
+      n_added_tokens: those that the config puts at the ends of documents.
+      n_tokens: tokens of rows: those of texts that were not cut, special and added ones, without padding.
       n_oov_tokens: how many of them are the unknown token.
       n_oov_chars: characters of normalized text that unknown tokens swallowed.
       n_oov_words: pre-tokens with an unknown token, all occurrences.
@@ -147,6 +156,8 @@ class Statistics:
         """
         self.unk_id = -1 if unk_id is None else unk_id
         self.n_documents = self.n_bytes = self.n_chars = self.n_words = self.n_tokens = 0
+        self.n_text_tokens = self.n_cut_tokens = self.n_cut_documents = 0
+        self.n_special_tokens = self.n_added_tokens = 0
         self.n_oov_tokens = self.n_oov_chars = self.n_oov_words = 0
         self.min_tokens = self.max_tokens = -1
         self.token_counts = np.zeros(vocab_size, np.int64)
@@ -187,6 +198,21 @@ class Statistics:
         self.n_tokens += int(n_tokens.sum())
         self.n_oov_tokens += int(n_oov.sum(dtype=np.int64))
         return n_oov
+
+    def add_layout(self, lengths: np.ndarray, kept: np.ndarray, n_special: int, n_added: int) -> None:
+        """Counts where the tokens of rows come from; once for each row that `update` counts.
+
+        Args:
+          lengths: int64[n], the tokens that each text gave.
+          kept: int64[n], how many of them are in the row.
+          n_special: tokens that the template puts around each.
+          n_added: tokens that the config puts around each.
+        """
+        self.n_text_tokens += int(lengths.sum())
+        self.n_cut_tokens += int((lengths - kept).sum())
+        self.n_cut_documents += int((kept < lengths).sum())
+        self.n_special_tokens += n_special * lengths.size
+        self.n_added_tokens += n_added * lengths.size
 
     def add_tally(self, tally: Tally) -> None:
         """Adds what the tokenizer counted while it encoded these rows; once per tally."""

@@ -68,9 +68,20 @@ def summarize(
         "characters": s.n_chars,
         "words": s.n_words,
         "tokens": s.n_tokens,
-        "tokens_per_word": _ratio(s.n_tokens, s.n_words),
-        "bytes_per_token": _ratio(s.n_bytes, s.n_tokens),
-        "characters_per_token": _ratio(s.n_chars, s.n_tokens),
+        "tokens_made": {
+            "text": s.n_text_tokens,
+            "cut": s.n_cut_tokens,
+            "kept": s.n_text_tokens - s.n_cut_tokens,
+            "special": s.n_special_tokens,
+            "added": s.n_added_tokens,
+            "share_cut": _ratio(s.n_cut_tokens, s.n_text_tokens),
+            "documents_cut": s.n_cut_documents,
+            "share_of_documents_cut": _ratio(s.n_cut_documents, s.n_documents),
+        },
+        # Of the text, whatever became of its tokens: what truncation takes says nothing of a vocabulary.
+        "tokens_per_word": _ratio(s.n_text_tokens, s.n_words),
+        "bytes_per_token": _ratio(s.n_bytes, s.n_text_tokens),
+        "characters_per_token": _ratio(s.n_chars, s.n_text_tokens),
         "vocabulary": {
             "size": size,
             "used": used,

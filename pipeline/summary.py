@@ -10,6 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from pipeline import counts, manifest, storage
+from pipeline.config import Config
 from pipeline.display import duration, megabytes
 
 
@@ -46,6 +47,7 @@ def _tokens(output: str, found: Mapping[str, Any]) -> list[Row]:
         ("bytes", f"{totals['n_bytes']:,}", megabytes(totals["n_bytes"])),
         ("words", f"{totals['n_words']:,}", f"{totals['n_chars']:,} characters"),
         ("tokens", f"{totals['n_tokens']:,}", _vocabulary(found, stats)),
+        *_cut(stats["tokens_made"]),
         ("unknown tokens", f"{totals['n_oov_tokens']:,}", _share(stats["oov"]["share_of_tokens"], "of tokens")),
         ("tokens per word", _ratio(stats["tokens_per_word"]), ""),
         ("bytes per token", _ratio(stats["bytes_per_token"]), ""),
@@ -125,6 +127,34 @@ def _ratio(ratio: float | None) -> str:
 
 def _filtered(rules: Mapping[str, int]) -> list[Row]:
     return [("filtered", f"{sum(rules.values()):,}", _listed(rules))] if rules else []
+
+
+def warnings(output: str, config: Config) -> list[str]:
+    """Returns what the user of a finished job should know though nothing failed, a line each.
+
+    Args:
+      output: the folder, with its manifest.
+      config: of the job.
+    """
+    truncation = config.tokenizer.truncation
+    found = manifest.read(output)
+    if truncation is None or not found["shards"]:
+        return []
+    made = _read_json(output, manifest.STATS)["tokens_made"]
+    if (made["share_cut"] or 0) <= truncation.warn_above:
+        return []
+    return [
+        f"tokenizer.truncation.max_length {truncation.max_length} cut {_share(made['share_cut'], 'of all tokens')}, "
+        f"from {made['documents_cut']:,} documents; they are in no row (tokenizer.truncation.warn_above is "
+        f"{truncation.warn_above})"
+    ]
+
+
+def _cut(made: Mapping[str, Any]) -> list[Row]:
+    if not made["cut"]:
+        return []
+    share = _share(made["share_cut"], f"of the {made['text']:,} tokens of the text")
+    return [("cut", f"{made['cut']:,}", f"{share}, from {made['documents_cut']:,} documents")]
 
 
 def _packing(stats: Mapping[str, Any]) -> list[Row]:

@@ -3,13 +3,12 @@
 
 import functools
 from collections.abc import Iterator, Sequence
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pipeline import isolating, languages, ledger, rejecting, schemas, writers
+from pipeline import balance, isolating, languages, ledger, rejecting, schemas, writers
 from pipeline.accounts import Accounts, PieceCounts, rejected
 from pipeline.balance import check_balance
 from pipeline.config import Config
@@ -29,34 +28,9 @@ from pipeline.statistics import Statistics
 from pipeline.text_counts import TextCounts
 from pipeline.writers import TokenizerInfo
 from tokenizer import Padding, Tokenizer, Truncation
-from tokenizer.kernels.compiling import kernel
 
 _PADDED_IDS = 4 << 20
 """Ids of padded rows to hold at a time: padding may turn 4 MiB of short documents into gigabytes."""
-
-
-@kernel
-def padded_spans(ids: Any, offsets: Any, pad_id: int, is_left: bool, starts: Any, stops: Any) -> None:
-    """Finds where the tokens of padded rows are: all but the run of `pad_id` at the padded end.
-
-    Args:
-      ids: int32[>= offsets[-1]].
-      offsets: int64[n + 1], where each row starts in `ids`.
-      pad_id: the padding token; text never gives it, so the run is the padding.
-      is_left: whether rows are padded on the left.
-      starts: int64[n], filled.
-      stops: int64[n], filled.
-    """
-    for row in range(starts.size):
-        start, stop = offsets[row], offsets[row + 1]
-        if is_left:
-            while start < stop and ids[start] == pad_id:
-                start += 1
-        else:
-            while start < stop and ids[stop - 1] == pad_id:
-                stop -= 1
-        starts[row] = start
-        stops[row] = stop
 
 
 def tokenize_split(
@@ -136,6 +110,7 @@ class _Attempt:
         self._staging = staging
         self._text = config.text.wrap(tokenizer) if config.text else None
         self._tally = tokenizer.new_tally()
+        self._layout = tokenizer.layout(config.tokenizer.add_special_tokens)
         self._statistics = Statistics(info.vocab_size, tokenizer.unk_token_id)
         self._schema = schemas.rows(config.text.columns)
         self._shard: Shard | SortedSplit
@@ -196,7 +171,7 @@ class _Attempt:
             tokenizer=self._info.digest,
             pieces=self._split.pieces,
             n_records=read.n_records,
-            n_documents=counted.n_documents,
+            **{name: getattr(counted, name) for name in balance.TEXT_COUNTS},
             rejected=dict(sorted(self._rejects.reasons.items())),
             filtered=dict(read.filtered or {}),
             n_bytes=read.n_bytes,
@@ -204,10 +179,6 @@ class _Attempt:
             n_rejected_bytes=self._rejects.n_bytes,
             n_filtered_bytes=read.n_filtered_bytes,
             n_skipped_bytes=read.n_skipped_bytes,
-            n_chars=counted.n_chars,
-            n_words=counted.n_words,
-            n_tokens=counted.n_tokens,
-            n_oov_tokens=counted.n_oov_tokens,
             inputs=inputs,
             shard=shard,
             companions=tuple(companions),
@@ -231,7 +202,7 @@ class _Attempt:
     def _encode(
         self, documents: pa.RecordBatch
     ) -> tuple[pa.Array, pa.LargeListArray, pa.LargeListArray | None, pa.RecordBatch]:
-        """Returns the texts that were tokenized, their tokens, the sources of their spans, and the documents left."""
+        """Returns the texts that were tokenized, their bare tokens, the sources of their spans, the documents left."""
         while True:
             try:
                 return self._encode_all(documents)
@@ -247,12 +218,11 @@ class _Attempt:
         self, documents: pa.RecordBatch
     ) -> tuple[pa.Array, pa.LargeListArray, pa.LargeListArray | None, pa.RecordBatch]:
         """Does what `_encode` says, but for documents that the tokenizer gives up: then it changes nothing."""
-        add_special_tokens = self._config.tokenizer.add_special_tokens
         text = documents.column("text")
         if self._text is None:
-            return text, self._tokenizer.encode_arrow(text, add_special_tokens, self._tally), None, documents
+            return text, self._tokenizer.encode_bare(text, self._tally), None, documents
         prepared = languages.prepare(self._text, documents)
-        rows = self._text.encode_prepared(prepared, add_special_tokens, self._tally)
+        rows = self._text.encode_prepared(prepared, self._tally)
         self._statistics.text += TextCounts.of(prepared.reports, prepared.n_spans)
         sources = self._text.sources(text, prepared)
         text = prepared.documents()
@@ -264,11 +234,10 @@ class _Attempt:
         return text, rows, sources, documents
 
     def _try_encoding(self, documents: pa.RecordBatch) -> None:
-        add_special_tokens = self._config.tokenizer.add_special_tokens
         if self._text is None:
-            self._tokenizer.encode_arrow(documents.column("text"), add_special_tokens)
+            self._tokenizer.encode_bare(documents.column("text"))
         else:
-            self._text.encode_prepared(languages.prepare(self._text, documents), add_special_tokens)
+            self._text.encode_prepared(languages.prepare(self._text, documents))
 
     def _reject(self, gone: pa.RecordBatch, reason: str) -> None:
         if gone.num_rows:
@@ -277,15 +246,17 @@ class _Attempt:
 
     def _tokenize(self, documents: pa.RecordBatch) -> tuple[pa.RecordBatch, pa.RecordBatch]:
         """Returns the rows of the documents, counted, and the documents; without those that text steps gave up."""
-        text, rows, sources, documents = self._encode(documents)
-        offsets, ids = rows.offsets.to_numpy(), rows.values.to_numpy()
-        starts, stops = offsets[:-1], offsets[1:]
-        padding = self._tokenizer.padding
-        if padding is not None:
-            self._check_lengths(documents, stops - starts, padding.target(0))
-            starts, stops = np.empty_like(starts), np.empty_like(stops)
-            padded_spans(ids, offsets, padding.pad_id, padding.direction == "left", starts, stops)
-        n_oov = self._statistics.update(text, ids, starts, stops)
+        text, bare, sources, documents = self._encode(documents)
+        layout = self._layout
+        lengths = np.diff(bare.offsets.to_numpy())
+        kept = layout.kept(lengths)
+        if layout.padding is not None:
+            self._check_lengths(documents, kept + layout.n_around, layout.padding.target(0))
+        rows = layout.apply(bare)
+        del bare  # where it was copied, its memory is for the next batch
+        starts, stops = layout.spans(rows, kept)
+        n_oov = self._statistics.update(text, rows.values.to_numpy(), starts, stops)
+        self._statistics.add_layout(lengths, kept, layout.n_around, 0)
         columns = [documents.column("doc_id"), rows, pa.array((stops - starts).astype(np.int32)), pa.array(n_oov)]
         if sources is not None:
             columns.append(sources.cast(schemas.SPAN_SOURCES.type))
@@ -303,8 +274,8 @@ class _Attempt:
         return pa.RecordBatch.from_arrays(columns, schema=self._schema), documents
 
     def _check_lengths(self, documents: pa.RecordBatch, n_ids: np.ndarray, length: int) -> None:
-        if (n_ids != length).any():
-            row = int(np.argmax(n_ids != length))
+        if (n_ids > length).any():
+            row = int(np.argmax(n_ids > length))
             raise ValueError(
                 f"document {documents.column('doc_id')[row].as_py()!r} has {n_ids[row]} tokens, more than "
                 f"tokenizer.padding.length {length}; raise it, or set tokenizer.truncation"

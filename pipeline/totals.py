@@ -58,6 +58,10 @@ def identities(totals: Mapping[str, Any]) -> list[dict[str, Any]]:
             {**_pick(totals, "n_documents"), "rejected": rejected, "filtered": filtered},
         ),
         (_pick(totals, "n_bytes"), _pick(totals, *byte_terms)),
+        (
+            _pick(totals, "n_tokens", "n_cut_tokens"),
+            _pick(totals, "n_text_tokens", "n_special_tokens", "n_added_tokens"),
+        ),
         *_shard_balance(totals),
         (_pick(totals, "reject_rows"), {"rejected": rejected}),
     ]

@@ -52,6 +52,7 @@ PUBLIC_NAMES = {
         "BertNormalizer",
         "BertPreTokenizer",
         "Encoding",
+        "Layout",
         "Padding",
         "Sampling",
         "ScannedTexts",

@@ -13,6 +13,7 @@ from tokenizer.counting import count_characters as count_characters
 from tokenizer.encoding import Encoding as Encoding
 from tokenizer.errors import TokenizerFileError as TokenizerFileError
 from tokenizer.errors import UnknownCharacterError as UnknownCharacterError
+from tokenizer.layout import Layout as Layout
 from tokenizer.models import BPE as BPE
 from tokenizer.models import Unigram as Unigram
 from tokenizer.models import WordLevel as WordLevel

@@ -15,9 +15,8 @@ from tokenizer.assembling import EncodedToken, assemble
 from tokenizer.composition import Composition
 from tokenizer.counting import Tally
 from tokenizer.encoding import Encoding
-from tokenizer.layout import lay_out
+from tokenizer.layout import Layout
 from tokenizer.plan import EncodePlan
-from tokenizer.post_processors import n_added
 from tokenizer.ragged import Ragged, list_array, null_rows, text_rows
 from tokenizer.sampling import Sampling
 
@@ -64,28 +63,34 @@ class Encoder(Composition):
         if sampling is not None:
             if tally is not None:
                 raise ValueError("a tally counts the best way only; pass either tally= or sampling=")
-            ids = self._plan.encode_sampled(text_rows(texts), sampling, first_row)
-            return self._laid_out(ids, add_special_tokens, null_rows(texts))
-        return self.encode_segments(text_rows(texts), add_special_tokens, tally, null_rows(texts))
+            ids = list_array(*self._plan.encode_sampled(text_rows(texts), sampling, first_row), null_rows(texts))
+        else:
+            ids = self.encode_bare(texts, tally)
+        return self.layout(add_special_tokens).apply(ids)
+
+    def encode_bare(self, texts: Any, tally: Tally | None = None) -> pa.LargeListArray:
+        """Encodes a text column to the tokens of its texts and nothing else: what `layout` makes rows of.
+
+        As `encode_arrow`, but nothing is cut, padded, or put around a text.
+        """
+        return self.encode_segments(text_rows(texts), tally, null_rows(texts))
 
     def encode_segments(
-        self,
-        text: Ragged | Segments,
-        add_special_tokens: bool = False,
-        tally: Tally | None = None,
-        nulls: pa.Array | None = None,
+        self, text: Ragged | Segments, tally: Tally | None = None, nulls: pa.Array | None = None
     ) -> pa.LargeListArray:
         """Encodes rows of valid UTF-8, or rows that are cut into segments, some of which are tokens already.
 
-        As `encode_arrow`; null where `nulls` is true.
+        As `encode_bare`; null where `nulls` is true.
         """
-        return self._laid_out(self._plan.encode(text, tally), add_special_tokens, nulls)
-
-    def _laid_out(self, ids: Ragged, add_special_tokens: bool, nulls: pa.Array | None) -> pa.LargeListArray:
-        template = self._template(add_special_tokens)
-        if n_added(template.single, template.special_tokens) or self.truncation or self.padding:
-            ids = lay_out(ids, template, self.truncation, self.padding)
+        ids = self._plan.encode(text, tally)
         return list_array(ids.values, ids.offsets, nulls)
+
+    def layout(
+        self, add_special_tokens: bool = False, *, prepend: Sequence[int] = (), append: Sequence[int] = ()
+    ) -> Layout:
+        """Returns how `encode_arrow` lays out the tokens of a text, with more ids in front of it and behind it."""
+        template = self._template(add_special_tokens)
+        return Layout.of(template, self.truncation, self.padding, prepend=prepend, append=append)
 
     def new_tally(self) -> Tally:
         """Returns an empty tally for `encode_arrow`: words met, words and characters the unknown token swallowed."""

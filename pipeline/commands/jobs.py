@@ -55,7 +55,7 @@ def _run_job(options: argparse.Namespace) -> int:
     from rich.console import Console
 
     from pipeline.planning import plan_job
-    from pipeline.summary import summarize
+    from pipeline.summary import summarize, warnings
 
     started = time.monotonic()
     with mistakes():
@@ -71,6 +71,8 @@ def _run_job(options: argparse.Namespace) -> int:
         return _report_failure(error, options.debug)
 
     Console(highlight=False, soft_wrap=True).print(summary)
+    for warning in warnings(config.output.path, config):
+        say(f"warning: {warning}")
     return DONE
 
 

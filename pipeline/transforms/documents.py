@@ -19,7 +19,6 @@ from pipeline.config import InputConfig
 from pipeline.count_partitions import N_PARTITIONS, partitions_of
 from pipeline.readers import read_split
 from pipeline.splits import Split
-from pipeline.tokenizing import padded_spans
 from pipeline.transforms.compiled import TokenizerText, compiled_tokenizer
 from tokenizer import Tokenizer, WordCounter, add_word_counts
 
@@ -111,13 +110,11 @@ def tokenize_documents(
     documents: pa.RecordBatch, tokenizer: Tokenizer, *, add_special_tokens: bool = False
 ) -> pa.RecordBatch:
     """Returns the tokens of `documents`, a batch of `schemas.TOKENS` with a row for each of its rows."""
-    rows = tokenizer.encode_arrow(documents.column("text"), add_special_tokens)
+    bare = tokenizer.encode_bare(documents.column("text"))
+    layout = tokenizer.layout(add_special_tokens)
+    rows = layout.apply(bare)
     offsets, ids = rows.offsets.to_numpy(), rows.values.to_numpy()
-    n_tokens = np.diff(offsets)
-    if tokenizer.padding is not None:
-        starts, stops = np.empty_like(n_tokens), np.empty_like(n_tokens)
-        padded_spans(ids, offsets, tokenizer.padding.pad_id, tokenizer.padding.direction == "left", starts, stops)
-        n_tokens = stops - starts
+    n_tokens = layout.kept(np.diff(bare.offsets.to_numpy())) + layout.n_around
     unknown = -1 if tokenizer.unk_token_id is None else tokenizer.unk_token_id
     n_unknown_before = np.concatenate(([0], np.cumsum(ids == unknown)))
     n_oov = n_unknown_before[offsets[1:]] - n_unknown_before[offsets[:-1]]

@@ -21,7 +21,11 @@ from tests.ledger_entries import READ, entry_of
         ({"n_bytes": 99}, r"bytes read 99 != bytes of documents \+ rejected \+ filtered \+ skipped 100"),
         ({"n_skipped_bytes": 4}, "bytes read 100 != .* 99"),
         ({"n_filtered_bytes": 1}, "bytes read 100 != .* 101"),
-        ({"n_tokens": 10}, "tokens of the shard 9 != tokens 10"),
+        ({"n_tokens": 10}, r"tokens \+ cut 10 != tokens of text \+ special \+ added 9"),
+        ({"n_tokens": 10, "n_text_tokens": 10}, "tokens of the shard 9 != tokens 10"),
+        ({"n_cut_tokens": 1}, r"tokens \+ cut 10 != tokens of text \+ special \+ added 9"),
+        ({"n_special_tokens": 3}, r"tokens \+ cut 9 != tokens of text \+ special \+ added 12"),
+        ({"n_added_tokens": 3}, r"tokens \+ cut 9 != tokens of text \+ special \+ added 12"),
         ({"rejects": None}, "rows of rejects 0 != rejected 2"),
         ({"shard": dataclasses.replace(entry_of().shard, rows=2)}, "rows of the shard 2 != documents 3"),
     ],
@@ -32,11 +36,12 @@ def test_every_identity_is_checked(changes, message):
         balance.check_balance(entry_of(**changes))
 
 
-def counted(n_documents=3, n_chars=50, n_words=8, rows=((2, 3, 4), (2, 2, 2), (2, 2, 1))):
+def counted(n_documents=3, n_chars=50, n_words=8, rows=((2, 3, 4), (2, 2, 2), (2, 2, 1)), n_cut=0):
     statistics = Statistics(5, 1)
     ids = np.array([i for row in rows for i in row], np.int32)
     offsets = np.array([0, *np.cumsum([len(row) for row in rows])])
     statistics.update(pa.array(["x" * n_chars] + [""] * (len(rows) - 1)), ids, offsets[:-1], offsets[1:])
+    statistics.add_layout(np.diff(offsets) + n_cut, np.diff(offsets), 0, 0)
     statistics.n_words = n_words
     return statistics
 
@@ -46,6 +51,8 @@ def test_entries_are_checked_against_statistics():
     for statistics, message in [
         (counted(rows=((2,) * 8, (1,))), "documents counted 2 != documents 3"),
         (counted(n_chars=49), "characters counted 49 != characters 50"),
+        (counted(n_cut=1), "cut tokens counted 3 != cut tokens 0"),
+        (counted(n_cut=1), "cut documents counted 3 != cut documents 0"),
         (counted(n_words=7), "words counted 7 != words 8"),
         (counted(rows=((2,) * 8, (1,), (2,))), "tokens counted 10 != tokens 9"),
         (counted(rows=((2,) * 7, (1,), (1,))), "unknown tokens counted 2 != unknown tokens 1"),

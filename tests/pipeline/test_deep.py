@@ -75,12 +75,12 @@ def test_wrong_ids_with_balanced_books_are_found(folder, tmp_path, tiny_vocab_fi
         }
     )
 
-    encode = Tokenizer.encode_arrow
+    encode = Tokenizer.encode_bare
 
     def swapped(self, texts, *arguments):
         return encode(self, pc.replace_substring(texts, "the mill", "mill the"), *arguments)
 
-    monkeypatch.setattr(Tokenizer, "encode_arrow", swapped)
+    monkeypatch.setattr(Tokenizer, "encode_bare", swapped)
     make(config)
     monkeypatch.undo()
     assert verify.verify(str(out)).is_proven

@@ -50,6 +50,11 @@ def test_the_manifest_says_what_was_made_of_what():
         "n_rejected_bytes": 3,
         "n_skipped_bytes": 0,
         "n_splits": 2,
+        "n_text_tokens": 30,
+        "n_cut_tokens": 0,
+        "n_cut_documents": 0,
+        "n_special_tokens": 0,
+        "n_added_tokens": 0,
         "n_tokens": 30,
         "n_words": 15,
         "reject_bytes": 7,
@@ -106,5 +111,5 @@ def test_reading_says_why_there_is_no_manifest(tmp_path):
         with pytest.raises(ValueError, match=f"is not a manifest of format {manifest.FORMAT_VERSION}"):
             manifest.read(str(tmp_path))
     (tmp_path / "manifest.json").write_text('{"format_version": 1}')
-    with pytest.raises(ValueError, match="has format 1, this TokenMill reads 2: use the"):
+    with pytest.raises(ValueError, match="has format 1, this TokenMill reads 3: use the"):
         manifest.read(str(tmp_path))

@@ -75,7 +75,7 @@ def test_shards_do_not_depend_on_how_much_is_held_at_a_time(make_shuffled, monke
 
 
 def test_a_document_that_is_given_up_does_not_shift_the_keys_of_others(make_shuffled, monkeypatch):
-    encode = Tokenizer.encode_arrow
+    encode = Tokenizer.encode_bare
     job = make_shuffled()
     text = next(read_split(job.splits[0], job.config.input)).documents["text"][17]
 
@@ -84,7 +84,7 @@ def test_a_document_that_is_given_up_does_not_shift_the_keys_of_others(make_shuf
             raise MemoryError
         return encode(self, texts, *rest)
 
-    monkeypatch.setattr(Tokenizer, "encode_arrow", encode_or_give_up)
+    monkeypatch.setattr(Tokenizer, "encode_bare", encode_or_give_up)
     job.run()
     ids = [row["doc_id"] for row in job.rows()]
     n_given_up = N_DOCUMENTS - len(ids)

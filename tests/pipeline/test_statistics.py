@@ -48,6 +48,8 @@ def counted(documents, tally=None):
     ids = np.array([i for _, row in documents for i in row], np.int32)
     n_oov = result.update(pa.array([text for text, _ in documents], pa.string()), ids, offsets[:-1], offsets[1:])
     assert n_oov.tolist() == [row.count(1) for _, row in documents]
+    kept = np.maximum(np.diff(offsets) - 2, 0)  # as if rows were framed and cut
+    result.add_layout(kept + kept % 3, kept, 1, 1)
     if tally:
         result.add_tally(tally)
     return result
@@ -153,9 +155,19 @@ def test_summary_by_hand():
         "characters": 5,
         "words": 5,
         "tokens": 7,
-        "tokens_per_word": 1.4,
-        "bytes_per_token": 1.0,
-        "characters_per_token": 5 / 7,
+        "tokens_made": {
+            "text": 6,
+            "cut": 3,
+            "kept": 3,
+            "special": 3,
+            "added": 3,
+            "share_cut": 0.5,
+            "documents_cut": 2,
+            "share_of_documents_cut": 2 / 3,
+        },
+        "tokens_per_word": 1.2,
+        "bytes_per_token": 7 / 6,
+        "characters_per_token": 5 / 6,
         "vocabulary": {
             "size": 5,
             "used": 4,

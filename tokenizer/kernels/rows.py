@@ -5,21 +5,20 @@ from tokenizer.kernels.compiling import kernel
 
 
 @kernel
-def lay_out(values, offsets, kept, cut_left, before, after, padded, pad_id, pad_left, out, out_offsets):
-    """Writes every row as padding, `before`, the kept ids, `after`, padding.
+def lay_out(values, starts, stops, before, after, padded, pad_id, pad_left, out, out_offsets):
+    """Writes every row as padding, `before`, the ids of a span, `after`, padding.
 
     Args:
-      values, offsets: int32 and int64[n + 1], the rows; kept: int64[n], how many ids of each stay.
-      cut_left: whether the first ids of a row go rather than the last.
+      values: int32; starts, stops: int64[n], the span of each row in it.
       before, after: int32, the special tokens around a row.
       padded: the length every row is padded to at least; pad_id: with what; pad_left: on which side.
       out: int32 with room for all; out_offsets: int64[n + 1], filled.
     """
     o = 0
     out_offsets[0] = 0
-    for row in range(offsets.size - 1):
-        n = kept[row]
-        first = offsets[row + 1] - n if cut_left else offsets[row]
+    for row in range(starts.size):
+        first = starts[row]
+        n = stops[row] - first
         n_padding = max(0, padded - n - before.size - after.size)
         if pad_left:
             for _ in range(n_padding):

@@ -141,23 +141,19 @@ class TextTokenizer:
         nulls = null_rows(texts)
         if prepared.rejected.any():
             nulls = pa.array(prepared.rejected | (False if nulls is None else nulls.to_numpy(zero_copy_only=False)))
-        ids = self.encode_prepared(prepared, add_special_tokens, tally, nulls)
+        ids = self.tokenizer.layout(add_special_tokens).apply(self.encode_prepared(prepared, tally, nulls))
         return EncodedText(ids, self.sources(texts, prepared), prepared)
 
     def encode_prepared(
-        self,
-        prepared: PreparedText,
-        add_special_tokens: bool = False,
-        tally: Tally | None = None,
-        nulls: pa.Array | None = None,
+        self, prepared: PreparedText, tally: Tally | None = None, nulls: pa.Array | None = None
     ) -> pa.LargeListArray:
-        """Encodes what `prepare` returned; null where `nulls` is true."""
+        """Encodes what `prepare` returned as `Tokenizer.encode_bare` does; null where `nulls` is true."""
         cut = prepared.cut
         segments = None
         if cut is not None:
             tokens = np.where(cut.rules >= 0, self._ids[cut.rules], np.int32(-1)).astype(np.int32)
             segments = Segments(prepared.rows, tokens, cut.documents)
-        return self.tokenizer.encode_segments(segments or prepared.rows, add_special_tokens, tally, nulls)
+        return self.tokenizer.encode_segments(segments or prepared.rows, tally, nulls)
 
     def sources(self, texts: Any, prepared: PreparedText) -> pa.LargeListArray | None:
         """Returns the texts of spans, one row for each of `texts`, which `prepared` was made of; see `EncodedText`."""

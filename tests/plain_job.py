@@ -1,0 +1,58 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Jobs of the command line without command line and Beam: planned, and then done one step after the other."""
+
+import json
+from pathlib import Path
+
+from pipeline import planning, storage, writers
+from pipeline.config import Config
+from pipeline.finishing import finish_output
+from pipeline.shuffling.shards import runs_of
+from pipeline.tokenizing import merge_planned, tokenize_split
+from tokenizer import Tokenizer
+
+
+class PlainJob:
+    """A `tokenize` job over documents, each a text, in files of a few documents."""
+
+    def __init__(self, folder: Path, texts: list[str], vocab: Path, name: str = "out", **sections) -> None:
+        corpus = folder / "corpus"
+        corpus.mkdir(exist_ok=True)
+        for first in range(0, len(texts), 4):
+            lines = [json.dumps({"id": f"d{i}", "text": texts[i]}) for i in range(first, min(first + 4, len(texts)))]
+            (corpus / f"{first:05d}.jsonl").write_text("\n".join(lines), encoding="utf-8")
+        self.output = folder / name
+        self.config = Config.model_validate(
+            {
+                "input": {"paths": [str(corpus / "*.jsonl")], "split_bytes": 300},
+                "tokenizer": {"file": str(vocab), **sections.pop("tokenizer", {})},
+                "output": {"path": str(self.output), **sections.pop("output", {})},
+                **sections,
+            }
+        )
+        self.plan = planning.plan_job("tokenize", self.config)
+        self.tokenizer = Tokenizer.from_str(self.plan.tokenizer_json)
+
+    def run(self) -> "PlainJob":
+        """Does all of it."""
+        planning.prepare(self.plan, "new")
+        splits = self.plan.splits
+        entries = [tokenize_split(split, self.config, self.tokenizer, len(splits)) for split in splits]
+        for shard in self.plan.shards():
+            merge_planned(shard, [runs_of(entry) for entry in entries], self.config, self.tokenizer)
+        finish_output(self.config, self.plan.job, splits, self.tokenizer)
+        return self
+
+    def json(self, name: str) -> dict:
+        """Returns a file of the output folder."""
+        return json.loads((self.output / name).read_text(encoding="utf-8"))
+
+    def rows(self, suffix: str = ".parquet") -> list[dict]:
+        """Returns the rows of all shards of one format in order."""
+        found = []
+        for path in sorted(self.output.glob(f"tokens-*-of-?????{suffix}")):
+            with storage.open_read(str(path)) as handle:
+                index_name = writers.index_name(str(path))
+                index = storage.open_read(index_name) if index_name else None
+                found += [row for batch in writers.read_rows(handle, str(path), 0, index) for row in batch.to_pylist()]
+        return found
