@@ -156,6 +156,7 @@ def _entry(split: Split) -> LedgerEntry:
         n_oov_tokens=0,
         inputs=inputs,
         shard=FileRecord("tokens", 1, "0" * 64, total.n_documents, total.n_documents * 250),
+        documents=FileRecord("documents", 1, "0" * 64, total.n_documents, total.n_documents * 250),
         rejects=None,
         statistics=FileRecord("statistics", 1, "0" * 64),
     )

@@ -108,6 +108,9 @@ def shard_equations(entry: Written) -> Equations:
             ("documents packed", packing["n_documents"], "documents", entry.n_documents),
             ("tokens packed", packing["n_tokens"], "tokens", entry.n_tokens),
         ]
+    if entry.documents is not None:
+        equations.append(("documents listed", entry.documents.rows, "documents", entry.n_documents))
+        equations.append(("tokens of documents listed", entry.documents.tokens, "tokens", entry.n_tokens))
     for file in (entry.shard, *entry.companions):
         if file.rows is not None or file is entry.shard:
             which = "the shard" if file is entry.shard else file.file

@@ -44,7 +44,7 @@ def verify_deep(output: str, share: float = SAMPLE) -> VerifyReport:
     report = VerifyReport()
     try:
         found = manifest.read(output)
-        config, tokenizer = _job_of(output, found)
+        config, tokenizer = config_of(output, found)
         if tokenizer_info(tokenizer).digest != found["tokenizer"]["digest"]:
             raise ValueError(
                 f"{manifest.TOKENIZER}: this TokenMill makes tokenizer {tokenizer_info(tokenizer).digest} of it, the "
@@ -74,8 +74,16 @@ def sample(ids: Sequence[str], share: float) -> list[str]:
     return [split_id for split_id in ids if split_id in chosen]
 
 
-def _job_of(output: str, found: Mapping[str, Any]) -> tuple[Config, Tokenizer]:
-    """Returns the config of a folder, with places of no meaning where it has none, and its tokenizer."""
+def config_of(output: str, found: Mapping[str, Any]) -> tuple[Config, Tokenizer]:
+    """Returns the config of a folder, with places of no meaning where it has none, and its tokenizer.
+
+    Args:
+      output: the folder.
+      found: its manifest.
+
+    Raises:
+      ValueError: if its job wrote no shards.
+    """
     if found["tokenizer"] is None or not found["shards"]:
         raise ValueError("the job wrote no shards")
     sections = copy.deepcopy(found["config"])

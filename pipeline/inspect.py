@@ -94,7 +94,7 @@ def render(row: Row, tokenizer: Tokenizer, max_tokens: int | None = SHOWN_TOKENS
     if n_oov is None:
         n_oov = row.ids.count(tokenizer.unk_token_id) if tokenizer.unk_token_id is not None else 0
     text = Text()
-    text.append(f"row {row.number}  {_printable(row.doc_id)}  n_tokens {row.n_tokens}  n_oov {n_oov}\n", style="bold")
+    text.append(f"row {row.number}  {printable(row.doc_id)}  n_tokens {row.n_tokens}  n_oov {n_oov}\n", style="bold")
     special = {token.id for token in tokenizer.added_tokens if token.special}
     n_padding = len(row.ids) - row.n_tokens
     padding = f"{_name(tokenizer, tokenizer.pad_token_id)}×{n_padding}" if n_padding else ""
@@ -122,9 +122,9 @@ def render(row: Row, tokenizer: Tokenizer, max_tokens: int | None = SHOWN_TOKENS
 
 def _name(tokenizer: Tokenizer, token_id: int) -> str:
     token = tokenizer.id_to_token(token_id)
-    return f"<{token_id}?>" if token is None else _printable(token)
+    return f"<{token_id}?>" if token is None else printable(token)
 
 
-def _printable(text: str) -> str:
+def printable(text: str) -> str:
     """Returns `text` with what does not print, line ends and control sequences above all, as escapes."""
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)

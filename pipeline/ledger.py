@@ -20,6 +20,7 @@ FORMAT_VERSION = 3
 LEDGER = "_ledger"
 TEMPORARY = "_tmp"
 REJECTED = "rejected"
+DOCUMENTS = "documents"
 
 
 class BooksError(ValueError):
@@ -34,6 +35,11 @@ def shard_name(index: int, n_splits: int, suffix: str) -> str:
 def rejects_name(index: int, n_splits: int) -> str:
     """Returns the name of a split's rejects, for example "rejected/rejects-00003-of-00012.parquet"."""
     return f"{REJECTED}/rejects-{_numbered(index, n_splits)}.parquet"
+
+
+def documents_name(index: int, n_shards: int) -> str:
+    """Returns the name of a shard's table of documents, for example "documents/documents-00003-of-00012.parquet"."""
+    return f"{DOCUMENTS}/documents-{_numbered(index, n_shards)}.parquet"
 
 
 def entry_name(split_id: str) -> str:
@@ -60,9 +66,9 @@ class FileRecord:
     n_bytes: int
     sha256: str
     rows: int | None = None
-    """Rows of a shard or of rejects; None for other files."""
+    """Rows of a shard, of rejects, or of a table of documents; None for other files."""
     tokens: int | None = None
-    """Tokens of a shard, padding not included; None for other files."""
+    """Tokens of a shard, padding not included, or of documents; None for other files."""
 
 
 @dataclass(frozen=True)
@@ -104,6 +110,8 @@ class LedgerEntry:
     statistics: FileRecord
     companions: tuple[FileRecord, ...] = ()
     """What belongs to the shard beside its first file: its index, and the same rows in other formats."""
+    documents: FileRecord | None = None
+    """The table of the shard's documents; None where the job shuffles: then a merged shard has it."""
     packing: Mapping[str, int] | None = None
     """`packing.COUNTS` where rows are packed sequences; None where they are documents."""
     runs: Mapping[str, Any] | None = None
@@ -113,6 +121,8 @@ class LedgerEntry:
         """Yields the files this entry names."""
         yield self.shard
         yield from self.companions
+        if self.documents is not None:
+            yield self.documents
         if self.rejects is not None:
             yield self.rejects
         yield self.statistics
@@ -136,7 +146,7 @@ class LedgerEntry:
                 raise ValueError(f"ledger entry of format {version!r}, this TokenMill reads {FORMAT_VERSION}")
             fields["pieces"] = tuple(Piece(**piece) for piece in fields["pieces"])
             fields["inputs"] = tuple(PieceCounts(**counts) for counts in fields["inputs"])
-            for name in ("shard", "rejects", "statistics"):
+            for name in ("shard", "documents", "rejects", "statistics"):
                 fields[name] = FileRecord(**fields[name]) if fields[name] is not None else None
             fields["companions"] = tuple(FileRecord(**file) for file in fields["companions"])
             return cls(**fields)
@@ -177,12 +187,15 @@ def load_committed(
       are_merged: whether all shards are merged already, so that runs may be gone.
     """
     entry = read_entry(output, split.id)
-    names = [shard_name(split.index, n_splits, each) for each in (suffix, *companions)] if runs is None else [runs]
+    names = [runs]
+    if runs is None:
+        names = [shard_name(split.index, n_splits, each) for each in (suffix, *companions)]
+        names.append(documents_name(split.index, n_splits))
     if (
         entry is None
         or (entry.split_id, entry.index, entry.pieces, entry.tokenizer)
         != (split.id, split.index, split.pieces, tokenizer)
-        or [file.file for file in (entry.shard, *entry.companions)] != names
+        or [file.file for file in (entry.shard, *entry.companions, entry.documents) if file is not None] != names
         or (entry.rejects is not None and entry.rejects.file != rejects_name(split.index, n_splits))
         or any(problem(output, file) for file in entry.files() if not (are_merged and file is entry.shard))
     ):
@@ -240,6 +253,10 @@ class Written(Protocol):
     @property
     def companions(self) -> tuple[FileRecord, ...]:
         """What belongs to the shard beside its first file."""
+
+    @property
+    def documents(self) -> FileRecord | None:
+        """The table of its documents; None where the job shuffles and this is a split."""
 
     @property
     def packing(self) -> Mapping[str, int] | None:

@@ -86,6 +86,7 @@ def build(
         "inputs": _inputs(entries),
         "shards": [{**_record(entry.shard), **of} for entry, of in written],
         "companions": [{**_record(file), **of} for entry, of in written for file in entry.companions],
+        "documents": [{**_record(entry.documents), **of} for entry, of in written if entry.documents is not None],
         "packing": dict(packing) if packing is not None else None,
         "shuffle": shuffle,
         "rejects": [{**_record(entry.rejects), "split": entry.split_id} for entry in entries if entry.rejects],
@@ -136,7 +137,7 @@ def read(output: str) -> dict[str, Any]:
 def _is_whole(manifest: Mapping[str, Any]) -> bool:
     """Returns whether what readers of a manifest look at is there; `verify` looks at all of it."""
     tokenizer, config, totals = (manifest.get(name) for name in ("tokenizer", "config", "totals"))
-    records = [manifest.get(name) for name in ("shards", "companions", "rejects", "files")]
+    records = [manifest.get(name) for name in ("shards", "companions", "documents", "rejects", "files")]
     return (
         (tokenizer is None or (isinstance(tokenizer, dict) and isinstance(tokenizer.get("digest"), str)))
         and isinstance(config, dict)

@@ -17,7 +17,7 @@ from pipeline.splits import Split
 
 Mode = Literal["new", "resume", "overwrite"]
 
-_NUMBERED = re.compile(r"(tokens|rejects)-(\d{5,})-of-(\d{5,})(\.[a-z.]+)")
+_NUMBERED = re.compile(r"(tokens|rejects|documents)-(\d{5,})-of-(\d{5,})(\.[a-z.]+)")
 _LEDGER_FILE = re.compile(rf"{ledger.LEDGER}/[0-9a-f]{{16}}\.(json|arrow|keys)")
 _COUNTS_FILE = re.compile(rf"{COUNTS}/(counts-\d{{5,}}-of-\d{{5,}}\.parquet|counts\.json|alphabet\.parquet)")
 _VOCABULARY_FILE = re.compile(
@@ -25,7 +25,11 @@ _VOCABULARY_FILE = re.compile(
     r"(tokenizer\.json|training\.json|vocab\.txt|vocab\.json|merges\.txt|vocab\.tiktoken|tokenizer\.model|token_counts\.parquet)"
 )
 _OWN_FILES = {MANIFEST, STATS, MDS_INDEX, PLAN}
-_FOLDERS = ("", ledger.REJECTED, VOCABULARY, COUNTS, ledger.LEDGER)
+_RESULTS = ("", ledger.DOCUMENTS, ledger.REJECTED, ledger.LEDGER)
+FOLDERS = (*_RESULTS, VOCABULARY, COUNTS)
+"""Where files with final names lie, relative to the output folder."""
+_FOLDER_OF = {"tokens": "", "rejects": ledger.REJECTED, "documents": ledger.DOCUMENTS}
+_LISTS = ("shards", "companions", "documents", "rejects")
 
 
 def _plans(n_splits: int, n_shards: int | None, suffixes: Sequence[str]) -> list[PlannedNames]:
@@ -85,7 +89,7 @@ def prepare_output(
             _remove(output, [MANIFEST, STATS, MDS_INDEX])
         else:
             # The manifest first, for it would lie; the record of the job last, or nobody would know what is ours.
-            names = [*_files(output, _FOLDERS), *_listed_files(output)]
+            names = [*_files(output, FOLDERS), *_listed_files(output)]
             own = [name for name in names if _is_own(name, earlier_plans)]
             _remove(output, [MANIFEST, *own, JOB])
             storage.delete_tree(storage.join(output, COUNTING))
@@ -114,10 +118,10 @@ def publish(
     found = read_job(output)
     plan = _plans(len(splits), n_shards, (suffix, *companions))
     plans = found[1] if found is not None else plan
-    keep = {record["file"] for kind in ("shards", "companions", "rejects") for record in manifest[kind]}
+    keep = {record["file"] for kind in _LISTS for record in manifest[kind]}
     keep |= {name(split.id) for split in splits for name in (ledger.entry_name, ledger.statistics_name)}
     keep |= shard_files(manifest)
-    for name in _files(output, ("", ledger.REJECTED, ledger.LEDGER)):
+    for name in _files(output, _RESULTS):
         if name not in keep and (_is_shard_or_rejects(name, plans) or _LEDGER_FILE.fullmatch(name)):
             storage.delete(storage.join(output, name))
     storage.delete_tree(storage.join(output, ledger.TEMPORARY))
@@ -128,14 +132,14 @@ def publish(
 
 
 def result_files(output: str) -> Iterator[str]:
-    """Yields the names of all shards, rejects and ledger entries in a folder, listed in its manifest or not."""
-    for name in _files(output, ("", ledger.REJECTED, ledger.LEDGER)):
+    """Yields the names of all shards, tables of documents, rejects and ledger entries, listed in a manifest or not."""
+    for name in _files(output, _RESULTS):
         if _NUMBERED.fullmatch(name.rpartition("/")[2]) or _LEDGER_FILE.fullmatch(name):
             yield name
 
 
 def _refuse_foreign_files(output: str, mode: Mode) -> None:
-    names = [name for name in _files(output, _FOLDERS) if not name.startswith(".")]
+    names = [name for name in _files(output, FOLDERS) if not name.startswith(".")]
     if mode == "overwrite":
         # What we do not write may stay.
         names = [name for name in names if "/" in name or name in _OWN_FILES or _NUMBERED.fullmatch(name)]
@@ -164,9 +168,9 @@ def _listed_files(output: str) -> list[str]:
 def _is_shard_or_rejects(name: str, plans: Iterable[PlannedNames]) -> bool:
     folder, _, base = name.rpartition("/")
     match = _NUMBERED.fullmatch(base)
-    if match is None or {"tokens": "", "rejects": ledger.REJECTED}[match[1]] != folder:
+    if match is None or _FOLDER_OF[match[1]] != folder:
         return False
-    # Rejects are Parquet, whatever the shards are.
+    # Rejects and tables of documents are Parquet, whatever the shards are.
     return any(
         int(match[2]) < plan.n_splits == int(match[3]) and match[4] == (".parquet" if folder else plan.suffix)
         for plan in plans

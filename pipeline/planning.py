@@ -162,7 +162,7 @@ def prepare(plan: JobPlan, mode: output_folder.Mode) -> None:
 
 def _delete_half_written(output: str) -> None:
     """Removes what `storage.write_atomic` leaves beside a file when the process is killed before it renames."""
-    for folder in ("", ledger.REJECTED, ledger.LEDGER, manifest.VOCABULARY, manifest.COUNTS, manifest.COUNTING):
+    for folder in (*output_folder.FOLDERS, manifest.COUNTING):
         path = storage.join(output, folder) if folder else output
         for name in storage.list_files(path):
             if _HALF_WRITTEN.search(name):

@@ -7,7 +7,7 @@ replaces the one before.
 """
 
 import dataclasses
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -59,7 +59,7 @@ def replay(config: Config) -> Mapping[str, Any]:
     with storage.open_read(storage.join(output, manifest.TOKENIZER)) as handle:
         tokenizer = Tokenizer.from_str(handle.read().decode())
     job = _job_of(output, config, found)
-    groups = list(_groups(output, found))
+    groups = _numbered(_groups(output, found))
     splits = name_splits([[piece for piece, _ in group] for group in groups], job.digest)
     folder = storage.join(output, REPLAY)
     inside = config.model_copy(update={"output": config.output.model_copy(update={"path": folder})})
@@ -175,6 +175,18 @@ def _groups(output: str, found: Mapping[str, Any]) -> Iterator[list[tuple[Piece,
         yield group
 
 
+def _numbered(groups: Iterable[list[tuple[Piece, np.ndarray | None]]]) -> list[list[tuple[Piece, np.ndarray | None]]]:
+    """Returns groups whose files are numbered anew, for a replay reads not all of them."""
+    numbers: dict[tuple[str, str], int] = {}
+    return [
+        [
+            (dataclasses.replace(piece, file=numbers.setdefault((piece.path, piece.name), len(numbers))), offsets)
+            for piece, offsets in group
+        ]
+        for group in groups
+    ]
+
+
 def _pieces(output: str, entry: LedgerEntry, name: str, document: str) -> Iterator[tuple[Piece, np.ndarray | None]]:
     with storage.open_read(storage.join(output, name)) as handle:
         table = open_parquet(handle).read(["source", "offset", "n_bytes"], use_threads=False)
@@ -188,12 +200,11 @@ def _pieces(output: str, entry: LedgerEntry, name: str, document: str) -> Iterat
         if names.count(piece.name) > 1:
             raise ValueError(f"split {entry.split_id}: two files are named {piece.name!r}; their rejects look the same")
         _check_unchanged(piece)
-        is_whole = piece.compression != "none" or piece.format == "parquet"
-        if is_whole or (piece.format == "text" and document == "file"):
-            yield piece, offsets[is_of]
-        else:
+        if piece.is_cut_by_bytes(document):
             for start, stop in _runs(offsets[is_of], sizes[is_of]):
                 yield dataclasses.replace(piece, start=start, stop=stop), None
+        else:
+            yield piece, offsets[is_of]
 
 
 def _check_unchanged(piece: Piece) -> None:

@@ -20,6 +20,42 @@ DOCUMENTS = pa.schema(
 )
 """What readers produce: one row per usable document, in the order of the file."""
 
+PLACES = pa.schema(
+    [
+        # Index into `inputs` of the manifest.
+        pa.field("input_file", pa.int32(), nullable=False),
+        # `offset` and `n_bytes` of DOCUMENTS.
+        pa.field("input_offset", pa.int64(), nullable=False),
+        pa.field("input_bytes", pa.int64(), nullable=False),
+    ]
+)
+"""Where a document came from: columns that travel beside its tokens, to the table of documents of its shard."""
+
+
+def placed(schema: pa.Schema) -> pa.Schema:
+    """Returns the schema of rows that have `PLACES` too."""
+    return pa.schema([*schema, *PLACES])
+
+
+_SEGMENTS = pa.schema(
+    [
+        # The rows that hold the document, in its order, and where in each of them its tokens begin.
+        pa.field("rows", pa.list_(pa.field("element", pa.int64(), nullable=False)), nullable=False),
+        pa.field("starts", pa.list_(pa.field("element", pa.int32(), nullable=False)), nullable=False),
+    ]
+)
+
+
+def listed_documents(*, has_segments: bool) -> pa.Schema:
+    """Returns the schema of the table of documents of a shard, a row for each in its order.
+
+    Args:
+      has_segments: whether rows are packed sequences. Else row i of the shard is document i.
+    """
+    segments = _SEGMENTS if has_segments else ()
+    return pa.schema([DOCUMENTS.field("doc_id"), *PLACES, pa.field("n_tokens", pa.int32(), nullable=False), *segments])
+
+
 REJECTS = pa.schema(
     [
         pa.field("source", pa.string(), nullable=False),  # path of the file as planned

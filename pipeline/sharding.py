@@ -7,6 +7,7 @@ from typing import BinaryIO, cast
 import pyarrow as pa
 
 from pipeline import ledger, schemas, writers
+from pipeline.document_tables import DocumentTable
 from pipeline.ledger import FileRecord
 from pipeline.output_config import KEEPS_COLUMNS, OutputConfig
 from pipeline.packing import Packer, PackingTokens
@@ -28,7 +29,7 @@ class Shard:
         output: OutputConfig,
         tokenizer: TokenizerInfo,
         packing: PackingTokens | None = None,
-        schema: pa.Schema = schemas.TOKENS,
+        schema: pa.Schema | None = None,
     ) -> None:
         """Creates the files.
 
@@ -39,12 +40,21 @@ class Shard:
           output: formats and packing.
           tokenizer: what made the ids.
           packing: the ids that packing adds; where `output.packing` is given.
-          schema: of the documents: `schemas.TOKENS` and what a config adds, which not all formats keep.
+          schema: of the documents: `schemas.TOKENS`, what a config adds, which not all formats keep, and
+            `schemas.PLACES`, which none does: it is for the table of documents.
         """
+        if schema is None:
+            schema = schemas.placed(schemas.TOKENS)
+        schema = pa.schema([field for field in schema if field.name not in schemas.PLACES.names])
         self._packer = None
         if output.packing is not None and packing is not None:
             self._packer = Packer(output.packing, packing)
             schema = self._packer.schema
+        self._table = DocumentTable(
+            staging.create(ledger.documents_name(index, n_shards)), has_segments=self._packer is not None
+        )
+        self.documents: FileRecord | None = None
+        """The table of documents, once the shard is finished."""
         self._files: list[StagedFile] = []
         self._writers: list[ShardWriter] = []
         self._columns: list[list[str]] = []
@@ -63,17 +73,21 @@ class Shard:
 
     def write(self, batch: pa.RecordBatch) -> None:
         """Appends documents, of the schema."""
+        self._table.add(batch)
         if self._packer is None:
             self._write(batch)
             return
         for rows in self._packer.add(batch.select(schemas.TOKENS.names)):
             self._write(rows)
+        self._table.place(*self._packer.take_placed())
 
     def finish(self) -> tuple[FileRecord, ...]:
         """Finishes the files and returns their records, in the order of `writers.suffixes`."""
         if self._packer is not None:
             for rows in self._packer.rest():
                 self._write(rows)
+            self._table.place(*self._packer.take_placed())
+        self.documents = self._table.finish()
         for writer in self._writers:
             writer.close()
         return tuple(

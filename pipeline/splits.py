@@ -41,6 +41,7 @@ FORMATS: dict[str, Format] = {
 """What `input.format: auto` makes of the end of a name, a compression suffix left out."""
 
 _COMPRESSION_SUFFIXES = (".gz", ".zst", ".zstd", ".bz2")
+_Numbered = tuple[int, tuple[str, storage.FileStat]]
 _REMOTE_THREADS = 32
 _TASK_FILES = 256
 
@@ -62,11 +63,22 @@ class Piece:
     """Byte range of uncompressed JSON lines and text, row groups of Parquet; 0 and `n_bytes` of what is never cut."""
     n_text_bytes: int = 0
     """Parquet: bytes of the texts in the row groups, encoded."""
+    file: int = 0
+    """Which file of the plan it is, from 0: its place in `inputs` of the manifest."""
 
     @property
     def n_planned(self) -> int:
         """How much work this is, in bytes of the file or, for Parquet, of text."""
         return self.n_text_bytes if self.format == "parquet" else self.stop - self.start
+
+    def is_cut_by_bytes(self, document: str) -> bool:
+        """Returns whether records can be read by their bytes, without what stands before them in the file.
+
+        Args:
+          document: `input.document`.
+        """
+        is_whole = self.compression != "none" or self.format == "parquet"
+        return not is_whole and not (self.format == "text" and document == "file")
 
 
 _to_fields = attrgetter(*(field.name for field in fields(Piece)))
@@ -111,8 +123,8 @@ def plan_splits(input: InputConfig, salt: str) -> list[Split]:
       OSError: when all that is wrong is that files cannot be read.
     """
     problems: list[Exception] = []
-    files = _match_all(input.paths, problems)
-    if any(storage.is_remote(file.path) for _, file in files):
+    files = list(enumerate(_match_all(input.paths, problems)))
+    if any(storage.is_remote(file.path) for _, (_, file) in files):
         # A task per file would be a million futures at once, a kilobyte each.
         n_files = max(1, min(_TASK_FILES, len(files) // (4 * _REMOTE_THREADS)))
         tasks = [files[start : start + n_files] for start in range(0, len(files), n_files)]
@@ -169,11 +181,11 @@ def _relative_name(path: str, directory: str) -> str:
     return path.lstrip("/")
 
 
-def _cut_files(files: Iterable[tuple[str, storage.FileStat]], config: InputConfig) -> list[list[Piece] | Exception]:
-    return [_cut_file(name, file, config) for name, file in files]
+def _cut_files(files: Iterable[_Numbered], config: InputConfig) -> list[list[Piece] | Exception]:
+    return [_cut_file(number, name, file, config) for number, (name, file) in files]
 
 
-def _cut_file(name: str, file: storage.FileStat, config: InputConfig) -> list[Piece] | Exception:
+def _cut_file(number: int, name: str, file: storage.FileStat, config: InputConfig) -> list[Piece] | Exception:
     """Returns the pieces of one file in order, or what is wrong with it."""
     try:
         name.encode("utf-8")
@@ -181,7 +193,7 @@ def _cut_file(name: str, file: storage.FileStat, config: InputConfig) -> list[Pi
             head = handle.read(HEAD_BYTES)
             format_ = _choose_format(name, config)
             compression = _choose_compression(head, format_, config)
-            make = partial(Piece, file.path, name, file.n_bytes, file.version, format_, compression)
+            make = partial(Piece, file.path, name, file.n_bytes, file.version, format_, compression, file=number)
             if format_ == "parquet":
                 sizes = measure_row_groups(handle, config)
                 return [make(start, stop, sum(sizes[start:stop])) for start, stop in _runs(sizes, config.split_bytes)]

@@ -112,7 +112,8 @@ class _Attempt:
         self._tally = tokenizer.new_tally()
         self._layout = tokenizer.layout(config.tokenizer.add_special_tokens)
         self._statistics = Statistics(info.vocab_size, tokenizer.unk_token_id)
-        self._schema = schemas.rows(config.text.columns)
+        self._schema = schemas.placed(schemas.rows(config.text.columns))
+        self._files = np.array([piece.file for piece in split.pieces], np.int32)
         self._shard: Shard | SortedSplit
         if config.output.shuffle is not None:
             self._shard = SortedSplit(staging, split, config.output.shuffle, info.padding_side)
@@ -182,6 +183,7 @@ class _Attempt:
             inputs=inputs,
             shard=shard,
             companions=tuple(companions),
+            documents=self._shard.documents,
             packing=self._shard.packing,
             runs=self._shard.runs,
             rejects=self._rejects.finish(),
@@ -271,6 +273,8 @@ class _Attempt:
                 tokens=stops - starts,
                 oov_tokens=n_oov,
             )
+        columns.append(pa.array(self._files[documents.column("piece").to_numpy()]))
+        columns += [documents.column("offset"), documents.column("n_bytes")]
         return pa.RecordBatch.from_arrays(columns, schema=self._schema), documents
 
     def _check_lengths(self, documents: pa.RecordBatch, n_ids: np.ndarray, length: int) -> None:
@@ -324,4 +328,5 @@ def merge_planned(
 ) -> ShardEntry:
     """Merges, writes and commits one shard of a job that shuffles; see `shuffling.shards.merge_shard`."""
     info, packing = tokenizer_info(tokenizer), output_packing(config, tokenizer)
-    return merge_shard(planned, splits, config.output, info, schemas.rows(config.text.columns), packing, on_rows)
+    schema = schemas.placed(schemas.rows(config.text.columns))
+    return merge_shard(planned, splits, config.output, info, schema, packing, on_rows)

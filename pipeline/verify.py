@@ -85,7 +85,7 @@ def _read_entries(
     """Returns the entries of all splits and, of a job that shuffles, of all shards; compared with the manifest."""
     rejects = {record["split"]: record for record in found["rejects"]}
     listed: dict[str, list[Mapping[str, Any]]] = {}
-    for record in (*found["shards"], *found["companions"]):
+    for record in (*found["shards"], *found["companions"], *found["documents"]):
         listed.setdefault(record["entry" if found["shuffle"] else "split"], []).append(record)
     entries = []
     for split_id in found["shuffle"]["splits"] if found["shuffle"] else list(listed):
@@ -102,7 +102,7 @@ def _read_entries(
         written = {shard.shard_id: shard for shard in shards}
     for entry_id, records in listed.items():
         if entry_id in written:
-            files = (written[entry_id].shard, *written[entry_id].companions)
+            files = (written[entry_id].shard, *written[entry_id].companions, written[entry_id].documents)
             report.problems += _differences(entry_id, files, records)
         else:
             for record in records:
@@ -120,7 +120,7 @@ def _found(entry: _Entry | None, entry_id: str, report: VerifyReport) -> _Entry 
 
 
 def _check_stray_files(output: str, found: Mapping[str, Any], report: VerifyReport) -> None:
-    listed = {record["file"] for kind in ("shards", "companions", "rejects") for record in found[kind]}
+    listed = {record["file"] for kind in ("shards", "companions", "documents", "rejects") for record in found[kind]}
     listed |= {
         name(split) for split in manifest.split_ids(found) for name in (ledger.entry_name, ledger.statistics_name)
     }

@@ -18,6 +18,7 @@ from pipeline.parquet_file import open_parquet
 from pipeline.shuffling.proof import RowsProof
 from pipeline.shuffling.shards import ShardEntry
 from pipeline.statistics import Statistics
+from pipeline.verify_documents import ListedDocuments
 from pipeline.verify_report import VerifyReport, check_file
 
 
@@ -27,10 +28,11 @@ def count_files(
     """Checks the files of a split or a shard; yields those with rows, with their tokens counted again."""
     files = (entry.shard, *entry.companions)
     whole = {file.file for file in files if check_file(output, file, report)}
+    listed = ListedDocuments.read(output, entry, found, report)
     for file in files:
         is_rows = file is entry.shard or file.rows is not None
         if is_rows and {file.file, writers.index_name(file.file) or file.file} <= whole:
-            counted = _count_shard(output, entry, file, found, report)
+            counted = _count_shard(output, entry, file, found, listed, report)
             if counted is not None:
                 yield file, counted
 
@@ -55,7 +57,12 @@ def check_rejects(output: str, entry: LedgerEntry, record: FileRecord, report: V
 
 
 def _count_shard(
-    output: str, entry: LedgerEntry | ShardEntry, file: FileRecord, found: Mapping[str, Any], report: VerifyReport
+    output: str,
+    entry: LedgerEntry | ShardEntry,
+    file: FileRecord,
+    found: Mapping[str, Any],
+    listed: ListedDocuments | None,
+    report: VerifyReport,
 ) -> Statistics | None:
     """Returns the tokens of the rows in one format counted again; None if they cannot be read to their end."""
     name, tokenizer = file.file, found["tokenizer"]
@@ -74,6 +81,8 @@ def _count_shard(
             if entry.packing is not None:
                 batches = writers.read_rows(handle, name, index=index or None)
                 hashes = np.zeros(entry.n_documents, np.uint64) if proof is not None else None
+                if listed is not None:
+                    batches = _compare_sequences(batches, name, listed, report)
                 lengths = packed.count(batches, name, entry, found, counted, report.problems, hashes)
                 if proof is not None and hashes is not None and lengths is not None:
                     proof.add_documents(hashes, lengths)
@@ -87,8 +96,12 @@ def _count_shard(
                 _check_column(f"{name}: n_tokens", row, batch.column("n_tokens").to_numpy(), stops - starts, report)
                 if "n_oov" in batch.schema.names:
                     _check_column(f"{name}: n_oov", row, batch.column("n_oov").to_numpy(), n_oov, report)
+                doc_ids = batch.column("doc_id") if writers.keeps_padding(name) else None
+                if listed is not None and (difference := listed.compare_rows(row, doc_ids, stops - starts)):
+                    report.problems.append(f"{name}: {difference}")
+                    listed = None  # one difference makes many
                 if proof is not None:
-                    proof.add(ids, starts, stops, batch.column("doc_id") if writers.keeps_padding(name) else None)
+                    proof.add(ids, starts, stops, doc_ids)
             if proof is not None:
                 report.problems += proof.problems(name, has_doc_ids=writers.keeps_padding(name))
     except ValueError as error:
@@ -96,6 +109,18 @@ def _count_shard(
         report.problems.append(message if message.startswith(name) else f"{name}: {message}")
         return None
     return _close_count(counted, entry, file, report)
+
+
+def _compare_sequences(
+    batches: Iterator[pa.RecordBatch], name: str, listed: ListedDocuments, report: VerifyReport
+) -> Iterator[pa.RecordBatch]:
+    """Yields packed sequences, compared with the table of documents up to the first difference."""
+    first, difference = 0, None
+    for batch in batches:
+        yield batch  # what is wrong with it in itself is found before
+        if difference is None and (difference := listed.compare_sequences(first, batch)):
+            report.problems.append(f"{name}: {difference}")
+        first += batch.num_rows
 
 
 def _close_count(

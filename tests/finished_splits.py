@@ -75,6 +75,7 @@ def entry_of(split, n_bytes, n_rejected=0, suffix=".parquet", n_splits=2):
         n_oov_tokens=0,
         inputs=tuple(read_of(split, n_bytes, n_rejected)),
         shard=FileRecord(f"tokens-{number}{suffix}", 99, "aa", n_documents, 2 * n_documents),
+        documents=FileRecord(f"documents/documents-{number}.parquet", 8, "ab", n_documents, 2 * n_documents),
         rejects=FileRecord(f"rejected/rejects-{number}.parquet", 7, "bb", n_rejected) if n_rejected else None,
         statistics=FileRecord(f"_ledger/{split.id}.arrow", 3, "cc"),
     )

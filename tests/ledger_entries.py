@@ -53,6 +53,9 @@ def entry_of(**changes):
         n_oov_tokens=1,
         inputs=(READ,),
         shard=FileRecord("tokens-00002-of-00004.parquet", 5, hashlib.sha256(b"shard").hexdigest(), 3, 9),
+        documents=FileRecord(
+            "documents/documents-00002-of-00004.parquet", 4, hashlib.sha256(b"docs").hexdigest(), 3, 9
+        ),
         rejects=FileRecord("rejected/rejects-00002-of-00004.parquet", 7, hashlib.sha256(b"rejects").hexdigest(), 2),
         statistics=FileRecord("_ledger/0123456789abcdef.arrow", 2, hashlib.sha256(b"st").hexdigest()),
     )
@@ -64,6 +67,7 @@ def commit(output, entry=None):
     with Staging(output, SPLIT.id) as staging:
         for name, data, rows, tokens in [
             ("tokens-00002-of-00004.parquet", b"shard", 3, 9),
+            ("documents/documents-00002-of-00004.parquet", b"docs", 3, 9),
             ("rejected/rejects-00002-of-00004.parquet", b"rejects", 2, None),
             ("_ledger/0123456789abcdef.arrow", b"st", None, None),
         ]:

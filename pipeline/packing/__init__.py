@@ -81,6 +81,18 @@ def packing_summary(counts: Mapping[str, int]) -> dict[str, Any]:
     }
 
 
+@dataclass(frozen=True)
+class Segments:
+    """Where segments are, int64[n] each; those of one document in its order."""
+
+    numbers: np.ndarray
+    """Of their documents in the shard."""
+    rows: np.ndarray
+    """Of their sequences."""
+    starts: np.ndarray
+    """Their first tokens, from 0 in each sequence."""
+
+
 class Packer:
     """Packs the documents of one shard; holds one window of them, or one document if that is longer."""
 
@@ -99,6 +111,7 @@ class Packer:
         self._window_tokens = max(window_tokens, config.length)
         self._pending: list[_Documents] = []
         self._n_pending = 0
+        self._placed: list[Segments] = []
         # Of the last piece of a sequence, and of the last document known to be in two.
         self._last_number = self._last_split = -1
 
@@ -126,6 +139,15 @@ class Packer:
     def rest(self) -> Iterator[pa.RecordBatch]:
         """Yields the last sequences."""
         yield from self._pack(is_last=True)
+
+    def take_placed(self) -> "tuple[int, list[Segments]]":
+        """Returns how many documents are wholly in sequences that were yielded, and the segments since the last call.
+
+        To be called when an iterator is used up.
+        """
+        placed, self._placed = self._placed, []
+        waiting = [part.numbers[0] for part in self._pending if part.numbers.size]
+        return int(waiting[0]) if waiting else self.counts["n_documents"], placed
 
     def _add(self, documents: "_Documents") -> Iterator[pa.RecordBatch]:
         ends = np.cumsum(documents.lengths)
@@ -181,9 +203,11 @@ class Packer:
         segment_ids, positions = np.zeros(total, np.int32), np.zeros(total, np.int32)
         kernels.fill_sequences(documents.ids, starts, sizes, rows, row_starts, ids, segment_ids, positions)
         numbers = documents.numbers[docs]
+        begins = ends - sizes - np.repeat(ends[row_ends - 1] - n_tokens, n_segments)
+        self._placed.append(Segments(numbers, rows + self.counts["n_sequences"], begins))
         self._count(numbers, n_rows, int(n_tokens.sum()), total)
         cu_seqlens = np.zeros(rows.size + n_rows, np.int32)
-        cu_seqlens[np.arange(rows.size) + rows + 1] = ends - np.repeat(ends[row_ends - 1] - n_tokens, n_segments)
+        cu_seqlens[np.arange(rows.size) + rows + 1] = begins + sizes
         columns: Mapping[str, Any] = {
             "input_ids": (ids, lengths),
             "documents": (numbers, n_segments),

@@ -96,6 +96,8 @@ class ShardEntry:
     """The rows in the first format."""
     companions: tuple[FileRecord, ...]
     """What belongs to the shard beside its first file."""
+    documents: FileRecord
+    """The table of its documents."""
     keys: FileRecord
     packing: Mapping[str, int] | None = None
     """`packing.COUNTS` where rows are packed sequences; None where they are documents."""
@@ -119,6 +121,7 @@ class ShardEntry:
         """Yields the files this entry names."""
         yield self.shard
         yield from self.companions
+        yield self.documents
         yield self.keys
 
     def imbalances(self) -> list[str]:
@@ -134,7 +137,7 @@ class ShardEntry:
     def to_json(self) -> bytes:
         """Returns this as JSON; the same bytes for equal entries."""
         fields = {name: getattr(self, name) for name in self.__dataclass_fields__}
-        fields |= {name: vars(fields[name]) for name in ("shard", "keys")}
+        fields |= {name: vars(fields[name]) for name in ("shard", "documents", "keys")}
         fields |= {"companions": [vars(file) for file in self.companions], "sums": self.sums.to_record()}
         return ledger.to_json({"format_version": ledger.FORMAT_VERSION, **fields})
 
@@ -150,7 +153,7 @@ class ShardEntry:
             version = fields.pop("format_version")
             if version != ledger.FORMAT_VERSION:
                 raise ValueError(f"entry of format {version!r}, this TokenMill reads {ledger.FORMAT_VERSION}")
-            for name in ("shard", "keys"):
+            for name in ("shard", "documents", "keys"):
                 fields[name] = FileRecord(**fields[name])
             fields["companions"] = tuple(FileRecord(**file) for file in fields["companions"])
             return cls(**{**fields, "sums": Sums.from_record(fields["sums"])})
@@ -177,7 +180,7 @@ def merge_shard(
       splits: all of the job, in any order.
       output: the section.
       info: the tokenizer that made the ids.
-      schema: of the rows of the runs.
+      schema: of the rows of the runs, places among them.
       packing: the ids that packing adds; where `output.packing` is given.
       on_rows: called after each batch, whose own bytes stand for those read; what it raises stops the attempt.
 
@@ -204,6 +207,7 @@ def merge_shard(
             if on_rows is not None:
                 on_rows(int(row_bytes(rows).sum()), rows.num_rows, 0, found.n_tokens, 0)
         first, *companions = shard.finish()
+        assert shard.documents is not None
         entry = ShardEntry(
             shard_id=planned.id,
             index=planned.index,
@@ -213,6 +217,7 @@ def merge_shard(
             sums=sums,
             shard=first,
             companions=tuple(companions),
+            documents=shard.documents,
             keys=keys_file.finish(rows=sums.n_documents),
             packing=shard.packing,
         )
@@ -243,8 +248,11 @@ def load_committed(planned: PlannedShard, runs: str, output: OutputConfig, token
     if (
         entry is None
         or (entry.shard_id, entry.runs, entry.tokenizer) != (planned.id, runs, tokenizer)
-        or [file.file for file in (entry.shard, *entry.companions)]
-        != [ledger.shard_name(planned.index, planned.n_shards, each) for each in suffixes(output)]
+        or [file.file for file in (entry.shard, *entry.companions, entry.documents)]
+        != [
+            *(ledger.shard_name(planned.index, planned.n_shards, each) for each in suffixes(output)),
+            ledger.documents_name(planned.index, planned.n_shards),
+        ]
         or any(ledger.problem(output.path, file) for file in entry.files())
     ):
         return None

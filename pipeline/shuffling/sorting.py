@@ -22,6 +22,9 @@ class SortedSplit:
     packing = None
     """Runs are not packed, shards are."""
 
+    documents = None
+    """Places stand in the runs, and become tables of documents in the shards."""
+
     def __init__(self, staging: Staging, split: Split, config: ShuffleConfig, padding_side: str | None) -> None:
         """Creates the file.
 
@@ -40,7 +43,7 @@ class SortedSplit:
 
         Args:
           documents: `schemas.DOCUMENTS`.
-          tokens: `schemas.TOKENS`, a row for each of them.
+          tokens: `schemas.TOKENS` and more columns, a row for each of them.
         """
         self._writer.write(document_keys(SHUFFLING, self._seed, self._names, documents), tokens)
 

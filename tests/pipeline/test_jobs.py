@@ -77,7 +77,8 @@ def test_train(training, tmp_path):
 def test_tokenize(config, tmp_path):
     found = execute("tokenize", config)
     shards = [f"tokens-{i:05d}-of-00004.parquet" for i in range(4)]
-    assert final_names(config, tmp_path) == sorted([*shards, *RESULTS, *VOCABULARY, TOKEN_COUNTS])
+    tables = [f"documents/documents-{i:05d}-of-00004.parquet" for i in range(4)]
+    assert final_names(config, tmp_path) == sorted([*shards, *tables, *RESULTS, *VOCABULARY, TOKEN_COUNTS])
     rows = [row for shard in shards for row in pq.read_table(tmp_path / "out" / shard).to_pylist()]
     assert [row["doc_id"] for row in rows] == [f"doc-{i}" for i in range(7)]
     assert rows[4]["input_ids"] == [20, 21, 22, 24, 1, 25, 23]

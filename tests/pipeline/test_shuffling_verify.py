@@ -96,9 +96,10 @@ def test_verify_finds_rows_that_have_changed_places(make_shuffled):
     assert verify(str(job.output)).problems == []
     _rewrite(job, _swapped)
     problems = verify(str(job.output)).problems
-    assert [problem.partition(":")[0] for problem in problems] == ["tokens-00001-of-00004.parquet"] * 2
-    assert "tokens are not those of the keys in this order" in problems[0]
-    assert "document ids are not those of the keys in this order" in problems[1]
+    assert [problem.partition(":")[0] for problem in problems] == ["tokens-00001-of-00004.parquet"] * 3
+    assert "documents/documents-00001-of-00004.parquet lists" in problems[0]
+    assert "tokens are not those of the keys in this order" in problems[1]
+    assert "document ids are not those of the keys in this order" in problems[2]
 
 
 def test_verify_finds_rows_that_are_not_in_order_though_their_keys_move_with_them(make_shuffled):
@@ -110,7 +111,8 @@ def test_verify_finds_rows_that_are_not_in_order_though_their_keys_move_with_the
         return keys
 
     _rewrite(job, _swapped, keys=swap_keys)
-    (problem,) = verify(str(job.output)).problems
+    table, problem = verify(str(job.output)).problems[:2]
+    assert "places of documents are not those of the keys" in table
     assert "of document 11 is not in the order of the shuffle" in problem
 
 

@@ -44,6 +44,7 @@ def test_commit_gives_final_names_and_leaves_nothing_behind(tmp_path):
     assert files_below(output) == [
         "_ledger/0123456789abcdef.arrow",
         "_ledger/0123456789abcdef.json",
+        "documents/documents-00002-of-00004.parquet",
         "rejected/rejects-00002-of-00004.parquet",
         "tokens-00002-of-00004.parquet",
     ]

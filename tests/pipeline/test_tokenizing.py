@@ -332,6 +332,7 @@ def test_a_finished_folder_holds_vocabulary_statistics_and_manifest(work, tiny_v
             "_ledger/job.json",
             f"_ledger/{job.splits[0].id}.arrow",
             f"_ledger/{job.splits[0].id}.json",
+            "documents/documents-00000-of-00001.parquet",
             "manifest.json",
             "rejected/rejects-00000-of-00001.parquet",
             "stats.json",

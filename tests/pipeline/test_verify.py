@@ -82,7 +82,7 @@ class Folder:
         sizes = {"n_bytes": len(data), "sha256": hashlib.sha256(data).hexdigest()}
 
         def change(found):
-            for kind in ("shards", "rejects", "files"):
+            for kind in ("shards", "documents", "rejects", "files"):
                 for record in found[kind]:
                     if record["file"] == name:
                         record.update(sizes)
@@ -90,7 +90,7 @@ class Folder:
             found["totals"]["reject_bytes"] = sum(record["n_bytes"] for record in found["rejects"])
 
         self.set_manifest(change)
-        for field in ("shard", "rejects", "statistics"):
+        for field in ("shard", "documents", "rejects", "statistics"):
             record = getattr(self.entry, field)
             if record.file == name:
                 self.set_entry(**{field: dataclasses.replace(record, **sizes)})
@@ -138,6 +138,7 @@ def all_files():
     """Names of one file of each kind that the manifest or the ledger records; `{}` stands for the split."""
     return [
         "tokens-00000-of-00002.parquet",
+        "documents/documents-00000-of-00002.parquet",
         "rejected/rejects-00001-of-00002.parquet",
         "_ledger/{}.arrow",
         "_ledger/{}.json",
@@ -192,6 +193,67 @@ def test_tokens_that_were_exchanged_are_found(tmp_path, tiny_vocab, output):
     was = tiny_vocab.index("the")
     folder.forge_shard(lambda rows: rows[0]["input_ids"].__setitem__(0, was + 1))
     expect(folder, f"{folder.entry.statistics.file}: token_counts[{was}] is 1, {folder.entry.shard.file} has 0")
+
+
+def forge_documents(folder, change):
+    """Forges the table of documents of the first shard with its rows, a list of dictionaries, changed."""
+    name = folder.entry.documents.file
+    table = pq.read_table(folder.path / name)
+    rows = table.to_pylist()
+    change(rows)
+    handle = io.BytesIO()
+    pq.write_table(pa.Table.from_pylist(rows, schema=table.schema), handle, store_schema=False)
+    folder.forge(name, handle.getvalue())
+
+
+DOCUMENT_FORGERIES = {
+    "3 documents, the ledger says 4": lambda rows: rows.pop(2),
+    "document 2 does not come after the one before it": lambda rows: rows.insert(1, rows.pop(2)),
+    "bytes of documents, the ledger says": lambda rows: rows[1].update(input_bytes=1),
+    "tokens, the ledger says": lambda rows: rows[1].update(n_tokens=9999),
+    "documents are of file 1, which split": lambda rows: rows[3].update(input_file=1),
+    "a document is of none of the 2 files": lambda rows: rows[3].update(input_file=2),
+    "row 1 is document 'a1', documents/documents-00000-of-00002.parquet lists 'b1'": lambda rows: rows[1].update(
+        doc_id="b1"
+    ),
+}
+
+
+@pytest.mark.parametrize("problem", DOCUMENT_FORGERIES)
+def test_forged_tables_of_documents_are_found(folder, problem):
+    forge_documents(folder, DOCUMENT_FORGERIES[problem])
+    expect(folder, problem)
+
+
+def test_tokens_that_the_table_gives_to_other_documents_are_found(folder):
+    def change(rows):
+        rows[0]["n_tokens"], rows[1]["n_tokens"] = rows[1]["n_tokens"], rows[0]["n_tokens"]
+
+    forge_documents(folder, change)
+    expect(folder, f"{folder.entry.shard.file}: row 0 has")
+
+
+PLACE_FORGERIES = {
+    "do not follow one another": lambda row: row["starts"].__setitem__(0, row["starts"][0] + 1),
+    "has not as many starts as rows": lambda row: row["starts"].append(0),
+    "sequence 0 and on: documents/documents-00000-of-00002.parquet lists other": None,
+}
+
+
+@pytest.mark.parametrize("problem", PLACE_FORGERIES)
+def test_forged_places_in_sequences_are_found(tmp_path, tiny_vocab, problem):
+    folder = Folder(tmp_path, tiny_vocab, packing={"length": 8, "separator": "[SEP]"})
+
+    def change(rows):
+        if PLACE_FORGERIES[problem]:
+            PLACE_FORGERIES[problem](rows[1])
+            return
+        for name in ("n_tokens", "rows", "starts"):  # two documents in one another's places
+            rows[0][name], rows[1][name] = rows[1][name], rows[0][name]
+
+    assert folder.problems() == []
+    forge_documents(folder, change)
+    expect(folder, problem)
 
 
 def test_forged_columns_are_found(folder):
