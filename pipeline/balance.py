@@ -65,7 +65,8 @@ def imbalances(entry: LedgerEntry, statistics: Statistics | None = None) -> list
         ]
         if statistics.unk_id >= 0:
             unknown = int(statistics.token_counts[statistics.unk_id])
-            equations.append(("count of the unknown token", unknown, "unknown tokens", entry.n_oov_tokens))
+            n_unknown = entry.n_oov_tokens + statistics.n_unknown_marks
+            equations.append(("count of the unknown token", unknown, "unknown tokens", n_unknown))
     lines = [
         f"split {entry.split_id}: {left} {left_number} != {right} {right_number}"
         for left, left_number, right, right_number in equations

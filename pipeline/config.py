@@ -165,16 +165,23 @@ class Config(Section):
 
     @model_validator(mode="after")
     def _check_packing(self) -> Self:
-        packing, train = self.output.packing, self.tokenizer.train
-        if packing is None:
-            return self
-        if self.tokenizer.padding is not None:
+        if self.output.packing is not None and self.tokenizer.padding is not None:
             raise mistake("tokenizer.padding", "given", "packing fills sequences up by itself; remove it")
-        for name in ("separator", "pad_token"):
-            token = getattr(packing, name)
+        return self
+
+    @model_validator(mode="after")
+    def _check_tokens(self) -> Self:
+        packing, train = self.output.packing, self.tokenizer.train
+        tokens = {"output.prepend": self.output.prepend, "output.append": self.output.append}
+        for name, token in tokens.items():
+            if token in self.text.tokens:
+                raise mistake(name, token, "is the token of a span; name another one")
+        if packing is not None:
+            tokens |= {f"output.packing.{name}": getattr(packing, name) for name in ("separator", "pad_token")}
+        for name, token in tokens.items():
             if train is not None and token is not None and token not in (*train.tokens, *self.text.tokens):
                 allowed = "must be one of tokenizer.train.special_tokens, which are " + ", ".join(train.tokens)
-                raise mistake(f"output.packing.{name}", token, allowed)
+                raise mistake(name, token, allowed)
         return self
 
 

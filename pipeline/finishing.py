@@ -17,6 +17,7 @@ from pipeline.config import Config
 from pipeline.job_record import Job
 from pipeline.ledger import BooksError, FileRecord
 from pipeline.limits import RejectLimits
+from pipeline.marks import lay_out
 from pipeline.shuffling.shards import ShardEntry, plan_shards, recorded_digest
 from pipeline.shuffling.shards import read_entry as read_shard_entry
 from pipeline.splits import Split
@@ -79,9 +80,12 @@ def finish_output(
         "pad_id": tokenizer.padding.pad_id if tokenizer.padding is not None else None,
         "token_dtype": info.token_dtype.name,
     }
+    marks = lay_out(config, tokenizer)[0].to_record()
     packing = output_packing(config, tokenizer)
     packed = asdict(packing) if packing is not None else None
-    built = manifest.build(job, splits, entries, tokenizer=described, files=written, packing=packed, shards=shards)
+    built = manifest.build(
+        job, splits, entries, tokenizer=described, files=written, marks=marks, packing=packed, shards=shards
+    )
     _check_statistics(built["totals"], total)
     rejected = sum(built["totals"]["rejected"].values())
     RejectLimits.of(config.input).check(built["totals"]["n_records"], rejected, is_all=True)

@@ -45,6 +45,7 @@ def build(
     *,
     tokenizer: Mapping[str, Any] | None = None,
     files: Iterable[FileRecord] = (),
+    marks: Mapping[str, Any] | None = None,
     packing: Mapping[str, Any] | None = None,
     shards: Sequence[ShardEntry] | None = None,
 ) -> dict[str, Any]:
@@ -56,6 +57,7 @@ def build(
       entries: of every split, in the order of the plan.
       tokenizer: what is to be said of the tokenizer, plain JSON.
       files: what the job wrote beside shards and rejects.
+      marks: the ids around every document, plain JSON; None of a job without shards.
       packing: what is to be said of packing, plain JSON; None where rows are documents.
       shards: of a job that shuffles, in order; None where every split is a shard.
 
@@ -87,6 +89,7 @@ def build(
         "shards": [{**_record(entry.shard), **of} for entry, of in written],
         "companions": [{**_record(file), **of} for entry, of in written for file in entry.companions],
         "documents": [{**_record(entry.documents), **of} for entry, of in written if entry.documents is not None],
+        "marks": dict(marks) if marks is not None else None,
         "packing": dict(packing) if packing is not None else None,
         "shuffle": shuffle,
         "rejects": [{**_record(entry.rejects), "split": entry.split_id} for entry in entries if entry.rejects],

@@ -28,7 +28,7 @@ class PackingConfig(Section):
     boundaries: Annotated[list[Literal["segment_ids", "positions", "cu_seqlens"]], Field(min_length=1)] = ["cu_seqlens"]
     """Columns that say where documents begin."""
     separator: NonEmpty | None = None
-    """A token to put behind every document, for example `<|endoftext|>`."""
+    """A token to put behind every document, for example `<|endoftext|>`, `output.append` included."""
     incomplete: Literal["pad", "short"] = "pad"
     """Sequences with fewer tokens, the last one among them, are padded or kept short."""
     pad_token: NonEmpty | None = None
@@ -82,6 +82,10 @@ class OutputConfig(Section):
     """`auto`: zstd for Parquet, none for all others. TFRecord knows none and gzip; Parquet and Arrow none and zstd."""
     row_group_tokens: Annotated[int, Field(ge=1)] = 4 << 20
     """Parquet: no row group holds more tokens than this, unless one document alone does."""
+    prepend: NonEmpty | None = None
+    """A token to put in front of every document."""
+    append: NonEmpty | None = None
+    """A token to put behind every document, for example `<|endoftext|>`; `tokenizer.truncation` leaves room for it."""
     packing: PackingConfig | None = None
     """Rows are sequences of one length; null: rows are documents."""
     shuffle: ShuffleConfig | None = None
@@ -107,4 +111,10 @@ class OutputConfig(Section):
         if self.packing is not None and "tfrecord" in self.formats:
             known = ", ".join(name for name in _COMPRESSIONS if name != "tfrecord")
             raise mistake("format", self.format, f"TFRecord holds documents only; packing allows {known}")
+        return self
+
+    @model_validator(mode="after")
+    def _check_append(self) -> Self:
+        if self.append is not None and self.packing is not None and self.append == self.packing.separator:
+            raise mistake("append", self.append, "packing.separator puts it behind every document too; remove one")
         return self

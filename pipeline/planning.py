@@ -5,7 +5,18 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from pipeline import count_finishing, counting, ledger, manifest, output_folder, progress, storage, training, writers
+from pipeline import (
+    count_finishing,
+    counting,
+    ledger,
+    manifest,
+    marks,
+    output_folder,
+    progress,
+    storage,
+    training,
+    writers,
+)
 from pipeline.config import Config, JobName
 from pipeline.count_finishing import PartitionCounts
 from pipeline.counts import open_counts
@@ -26,6 +37,11 @@ PLAN_NAME = f"{ledger.LEDGER}/plan.jsonl"
 """The splits of a plan, a line each, the largest first: read by workers, because a graph must stay small."""
 
 
+_NO_END = (
+    "output.packing puts documents one behind the other, and no token says where one ends; set "
+    "output.packing.separator, for example to '<|endoftext|>', or output.append"
+)
+
 _HALF_WRITTEN = re.compile(r"\.[0-9a-f]{32}\.tmp$")
 
 
@@ -42,6 +58,8 @@ class JobPlan:
     """Of the tokenizer to tokenize with, where there is one already."""
     counting_json: str | None
     """Of the tokenizer that says what a word is, where words are counted."""
+    warnings: tuple[str, ...] = ()
+    """What the user should know before anything is done, a line each."""
 
     @property
     def counts_words(self) -> bool:
@@ -106,6 +124,7 @@ def plan_job(name: JobName, config: Config) -> JobPlan:
     trains = train is not None
     problems: list[Exception] = []
     tokenizer_json = counting_json = digest = counts_digest = None
+    has_end = config.tokenizer.add_special_tokens or config.output.append is not None
     try:
         if train is not None and train.counts is not None:
             artifact = open_counts(train.counts)
@@ -116,6 +135,7 @@ def plan_job(name: JobName, config: Config) -> JobPlan:
         else:
             tokenizer = config.text.wrap(load_tokenizer(config.tokenizer)).tokenizer
             tokenizer_json, digest = tokenizer.to_str(), tokenizer.digest
+            has_end = bool(marks.lay_out(config, tokenizer)[0].right)
             if config.output.packing is not None:
                 packing_tokens(config.output.packing, tokenizer)
     except (OSError, ValueError) as error:
@@ -134,7 +154,9 @@ def plan_job(name: JobName, config: Config) -> JobPlan:
     if problems:
         kind = OSError if all(isinstance(problem, OSError) for problem in problems) else ValueError
         raise kind("\n".join(str(problem) for problem in problems))
-    return JobPlan(name, config, job, splits, tokenizer_json, counting_json)
+    packing = config.output.packing
+    warnings = (_NO_END,) if tokenizes and packing is not None and packing.separator is None and not has_end else ()
+    return JobPlan(name, config, job, splits, tokenizer_json, counting_json, warnings)
 
 
 def prepare(plan: JobPlan, mode: output_folder.Mode) -> None:

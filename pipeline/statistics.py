@@ -36,6 +36,7 @@ _COUNTERS = (
     "n_cut_documents",
     "n_special_tokens",
     "n_added_tokens",
+    "n_unknown_marks",
     "n_tokens",
     "n_oov_tokens",
     "n_oov_chars",
@@ -135,8 +136,9 @@ class Statistics:
       n_cut_tokens: how many of them truncation took; n_cut_documents: from how many documents.
       n_special_tokens: that stand around documents because the tokenizer's template says so.
       n_added_tokens: those that the config puts at the ends of documents.
+      n_unknown_marks: special and added tokens that are the unknown token, as those of CLIP.
       n_tokens: tokens of rows: those of texts that were not cut, special and added ones, without padding.
-      n_oov_tokens: how many of them are the unknown token.
+      n_oov_tokens: how many of them are the unknown token, those that stand around documents not included.
       n_oov_chars: characters of normalized text that unknown tokens swallowed.
       n_oov_words: pre-tokens with an unknown token, all occurrences.
       token_counts: int64[vocab_size].
@@ -157,7 +159,7 @@ class Statistics:
         self.unk_id = -1 if unk_id is None else unk_id
         self.n_documents = self.n_bytes = self.n_chars = self.n_words = self.n_tokens = 0
         self.n_text_tokens = self.n_cut_tokens = self.n_cut_documents = 0
-        self.n_special_tokens = self.n_added_tokens = 0
+        self.n_special_tokens = self.n_added_tokens = self.n_unknown_marks = 0
         self.n_oov_tokens = self.n_oov_chars = self.n_oov_words = 0
         self.min_tokens = self.max_tokens = -1
         self.token_counts = np.zeros(vocab_size, np.int64)
@@ -170,7 +172,9 @@ class Statistics:
         self._oov_words = schemas.WORD_COUNTS.empty_table()
         self._unfolded: list[pa.Table] = []
 
-    def update(self, text: pa.StringArray, ids: np.ndarray, starts: np.ndarray, stops: np.ndarray) -> np.ndarray:
+    def update(
+        self, text: pa.StringArray, ids: np.ndarray, starts: np.ndarray, stops: np.ndarray, n_unknown_marks: int = 0
+    ) -> np.ndarray:
         """Counts the rows of a batch.
 
         Args:
@@ -178,9 +182,10 @@ class Statistics:
           ids: int32, the rows.
           starts: int64[n], where the tokens of each row, without padding, start in `ids`.
           stops: int64[n], where they end.
+          n_unknown_marks: how many unknown tokens of each row are not of its text.
 
         Returns:
-          int32[n]: how many tokens of each row are the unknown token.
+          int32[n]: how many tokens of each row are the unknown token, without these.
 
         Raises:
           ValueError: if an id is not in the vocabulary; nothing of these statistics can be used then.
@@ -189,6 +194,8 @@ class Statistics:
         bad = count_rows(ids, starts, stops, self.unk_id, self.token_counts, self.length_counts, n_oov)
         if bad >= 0:
             raise ValueError(f"id {ids[bad]} is not in the vocabulary of {self.token_counts.size} tokens")
+        n_oov -= n_unknown_marks
+        self.n_unknown_marks += n_unknown_marks * len(text)
         n_tokens = stops - starts
         if n_tokens.size:
             self._extend_range(int(n_tokens.min()), int(n_tokens.max()))

@@ -48,6 +48,7 @@ def _tokens(output: str, found: Mapping[str, Any]) -> list[Row]:
         ("words", f"{totals['n_words']:,}", f"{totals['n_chars']:,} characters"),
         ("tokens", f"{totals['n_tokens']:,}", _vocabulary(found, stats)),
         *_cut(stats["tokens_made"]),
+        *_added(stats["tokens_made"]),
         ("unknown tokens", f"{totals['n_oov_tokens']:,}", _share(stats["oov"]["share_of_tokens"], "of tokens")),
         ("tokens per word", _ratio(stats["tokens_per_word"]), ""),
         ("bytes per token", _ratio(stats["bytes_per_token"]), ""),
@@ -155,6 +156,12 @@ def _cut(made: Mapping[str, Any]) -> list[Row]:
         return []
     share = _share(made["share_cut"], f"of the {made['text']:,} tokens of the text")
     return [("cut", f"{made['cut']:,}", f"{share}, from {made['documents_cut']:,} documents")]
+
+
+def _added(made: Mapping[str, Any]) -> list[Row]:
+    n_around = made["special"] + made["added"]
+    of = f"around documents: {made['special']:,} special, {made['added']:,} of output.prepend and append"
+    return [("not of the text", f"{n_around:,}", of)] if n_around else []
 
 
 def _packing(stats: Mapping[str, Any]) -> list[Row]:

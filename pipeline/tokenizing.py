@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pipeline import balance, isolating, languages, ledger, rejecting, schemas, writers
+from pipeline import balance, isolating, languages, ledger, marks, rejecting, schemas, writers
 from pipeline.accounts import Accounts, PieceCounts, rejected
 from pipeline.balance import check_balance
 from pipeline.config import Config
@@ -110,7 +110,8 @@ class _Attempt:
         self._staging = staging
         self._text = config.text.wrap(tokenizer) if config.text else None
         self._tally = tokenizer.new_tally()
-        self._layout = tokenizer.layout(config.tokenizer.add_special_tokens)
+        self._marks, self._layout = marks.lay_out(config, tokenizer)
+        self._n_unknown_marks = self._marks.count(-1 if tokenizer.unk_token_id is None else tokenizer.unk_token_id)
         self._statistics = Statistics(info.vocab_size, tokenizer.unk_token_id)
         self._schema = schemas.placed(schemas.rows(config.text.columns))
         self._files = np.array([piece.file for piece in split.pieces], np.int32)
@@ -257,8 +258,8 @@ class _Attempt:
         rows = layout.apply(bare)
         del bare  # where it was copied, its memory is for the next batch
         starts, stops = layout.spans(rows, kept)
-        n_oov = self._statistics.update(text, rows.values.to_numpy(), starts, stops)
-        self._statistics.add_layout(lengths, kept, layout.n_around, 0)
+        n_oov = self._statistics.update(text, rows.values.to_numpy(), starts, stops, self._n_unknown_marks)
+        self._statistics.add_layout(lengths, kept, self._marks.n_special, self._marks.n_added)
         columns = [documents.column("doc_id"), rows, pa.array((stops - starts).astype(np.int32)), pa.array(n_oov)]
         if sources is not None:
             columns.append(sources.cast(schemas.SPAN_SOURCES.type))

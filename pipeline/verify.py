@@ -14,6 +14,7 @@ import pyarrow as pa
 from pipeline import ledger, manifest, output_folder, storage, writers
 from pipeline.balance import imbalances
 from pipeline.ledger import FileRecord, LedgerEntry
+from pipeline.marks import Marks
 from pipeline.parquet_file import open_parquet
 from pipeline.shuffling.proof import check_shards
 from pipeline.shuffling.shards import ShardEntry
@@ -164,6 +165,14 @@ def _check_split(output: str, entry: LedgerEntry, found: Mapping[str, Any]) -> t
     if entry.tokenizer != tokenizer["digest"]:
         name = ledger.entry_name(entry.split_id)
         report.problems.append(f"{name}: made by tokenizer {entry.tokenizer}, the manifest's is {tokenizer['digest']}")
+    marks = Marks.from_record(found["marks"])
+    for what, n, n_each in (
+        ("special", entry.n_special_tokens, marks.n_special),
+        ("added", entry.n_added_tokens, marks.n_added),
+    ):
+        if n != n_each * entry.n_documents:
+            name = ledger.entry_name(entry.split_id)
+            report.problems.append(f"{name}: {n} {what} tokens, {n_each} for each of {entry.n_documents} documents")
     if entry.rejects is not None and check_file(output, entry.rejects, report):
         check_rejects(output, entry, entry.rejects, report)
     if entry.runs is None:  # else what it wrote has become a part of every shard

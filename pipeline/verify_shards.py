@@ -13,6 +13,7 @@ import pyarrow.parquet as pq
 
 from pipeline import schemas, storage, writers
 from pipeline.ledger import FileRecord, LedgerEntry
+from pipeline.marks import Marks
 from pipeline.packing import packed
 from pipeline.parquet_file import open_parquet
 from pipeline.shuffling.proof import RowsProof
@@ -68,6 +69,7 @@ def _count_shard(
     name, tokenizer = file.file, found["tokenizer"]
     # A format without padding is read as it is; packed sequences are padded by themselves.
     padding = found["config"]["tokenizer"]["padding"] if writers.keeps_padding(name) else None
+    marks = Marks.from_record(found["marks"])
     counted = Statistics(tokenizer["vocab_size"], tokenizer["unk_id"])
     try:
         with contextlib.ExitStack() as stack:
@@ -92,7 +94,8 @@ def _count_shard(
                 row = counted.n_documents
                 ids, starts, stops = _token_spans(batch, padding, tokenizer["pad_id"], f"{name}, row {row} and on")
                 # A shard has no text; what the statistics say of text is not looked at here.
-                n_oov = counted.update(batch.column("doc_id"), ids, starts, stops)
+                marks.check_rows(ids, starts, stops, f"{name}, row {row} and on")
+                n_oov = counted.update(batch.column("doc_id"), ids, starts, stops, marks.count(counted.unk_id))
                 _check_column(f"{name}: n_tokens", row, batch.column("n_tokens").to_numpy(), stops - starts, report)
                 if "n_oov" in batch.schema.names:
                     _check_column(f"{name}: n_oov", row, batch.column("n_oov").to_numpy(), n_oov, report)

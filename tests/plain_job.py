@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Jobs of the command line without command line and Beam: planned, and then done one step after the other."""
 
+import contextlib
 import json
 from pathlib import Path
 
@@ -51,8 +52,9 @@ class PlainJob:
         """Returns the rows of all shards of one format in order."""
         found = []
         for path in sorted(self.output.glob(f"tokens-*-of-?????{suffix}")):
-            with storage.open_read(str(path)) as handle:
-                index_name = writers.index_name(str(path))
-                index = storage.open_read(index_name) if index_name else None
+            index_name = writers.index_name(str(path))
+            with contextlib.ExitStack() as stack:
+                handle = stack.enter_context(storage.open_read(str(path)))
+                index = stack.enter_context(storage.open_read(index_name)) if index_name else None
                 found += [row for batch in writers.read_rows(handle, str(path), 0, index) for row in batch.to_pylist()]
         return found

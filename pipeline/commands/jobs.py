@@ -60,6 +60,8 @@ def _run_job(options: argparse.Namespace) -> int:
     started = time.monotonic()
     with mistakes():
         plan = plan_job(options.job, config)
+    for warning in plan.warnings:
+        say(f"warning: {warning}")
     try:
         _execute(options, plan, settings)
         summary = summarize(config.output.path, time.monotonic() - started)

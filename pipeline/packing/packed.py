@@ -9,6 +9,7 @@ import pyarrow as pa
 
 from pipeline import schemas
 from pipeline.ledger import Written
+from pipeline.marks import Marks
 from pipeline.shuffling.kernels import add_values
 from pipeline.statistics import Statistics, count_rows
 from pipeline.writers.base import ragged
@@ -88,6 +89,7 @@ def count(
         lengths -= 1
         if hashes is not None and has_documents:
             hashes -= _hash_separators(separator_id, lengths)
+    counted.n_oov_tokens -= entry.n_documents * Marks.from_record(found["marks"]).count(counted.unk_id)
     if has_documents:
         if lengths.size and lengths.min() < 0:
             raise ValueError(f"{name}: document {int(lengths.argmin())} is in no sequence")

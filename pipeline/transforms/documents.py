@@ -118,6 +118,7 @@ def tokenize_documents(
     unknown = -1 if tokenizer.unk_token_id is None else tokenizer.unk_token_id
     n_unknown_before = np.concatenate(([0], np.cumsum(ids == unknown)))
     n_oov = n_unknown_before[offsets[1:]] - n_unknown_before[offsets[:-1]]
+    n_oov -= np.count_nonzero(layout.before == unknown) + np.count_nonzero(layout.after == unknown)
     columns = [documents.column("doc_id"), rows, n_tokens.astype(np.int32), n_oov.astype(np.int32)]
     return pa.record_batch(columns, schema=schemas.TOKENS)
 

@@ -1,0 +1,113 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What stands around a document that is not of its text: the tokenizer's template, and tokens that a config adds."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Self
+
+import numpy as np
+
+from pipeline.config import Config
+from tokenizer import Layout, Tokenizer
+
+
+@dataclass(frozen=True)
+class Marks:
+    """The ids around every document, from the outside in on the left, from the inside out on the right."""
+
+    before: tuple[int, ...] = ()
+    """Of the template, where `tokenizer.add_special_tokens` is on."""
+    prepend: tuple[int, ...] = ()
+    """`output.prepend`."""
+    append: tuple[int, ...] = ()
+    """`output.append`."""
+    after: tuple[int, ...] = ()
+    """Of the template."""
+
+    @property
+    def left(self) -> tuple[int, ...]:
+        """What a row begins with."""
+        return (*self.before, *self.prepend)
+
+    @property
+    def right(self) -> tuple[int, ...]:
+        """What a row ends with."""
+        return (*self.append, *self.after)
+
+    @property
+    def n_special(self) -> int:
+        """Tokens of the template."""
+        return len(self.before) + len(self.after)
+
+    @property
+    def n_added(self) -> int:
+        """Tokens of the config."""
+        return len(self.prepend) + len(self.append)
+
+    def count(self, token_id: int) -> int:
+        """Returns how often a token is among them: those of CLIP's template are its unknown token."""
+        return (*self.left, *self.right).count(token_id)
+
+    def to_record(self) -> dict[str, list[int]]:
+        """Returns plain JSON."""
+        return {name: list(getattr(self, name)) for name in self.__dataclass_fields__}
+
+    @classmethod
+    def from_record(cls, record: Mapping[str, Any]) -> Self:
+        """Returns what `to_record` made `record` of."""
+        return cls(**{name: tuple(ids) for name, ids in record.items()})
+
+    def check_rows(self, ids: np.ndarray, starts: np.ndarray, stops: np.ndarray, where: str) -> None:
+        """Checks rows that were read back.
+
+        Args:
+          ids: int32.
+          starts: int64[n], where the tokens of each row start in `ids`.
+          stops: int64[n], where they end.
+          where: the rows are, for messages.
+
+        Raises:
+          ValueError: if a row does not begin and end with these.
+        """
+        n_left, n_right = len(self.left), len(self.right)
+        if (stops - starts < n_left + n_right).any():
+            raise ValueError(f"{where}: a row has fewer tokens than the {n_left + n_right} around every document")
+        for i, token_id in enumerate(self.left):
+            _check(ids[starts + i] == token_id, f"{where}: token {i} of row {{}} must be {token_id}")
+        for i, token_id in enumerate(reversed(self.right), 1):
+            _check(ids[stops - i] == token_id, f"{where}: token {i} from the end of row {{}} must be {token_id}")
+
+
+def _check(is_right: np.ndarray, problem: str) -> None:
+    if not is_right.all():
+        raise ValueError(problem.format(int(np.argmin(is_right))))
+
+
+def lay_out(config: Config, tokenizer: Tokenizer) -> tuple[Marks, Layout]:
+    """Returns what stands around documents, and how the tokens of a document become a row.
+
+    Args:
+      config: of the job.
+      tokenizer: with the truncation and padding of the config.
+
+    Raises:
+      ValueError: if the tokenizer lacks a token, or would put it there twice, or nothing is left of `max_length`.
+    """
+    around = tokenizer.layout(config.tokenizer.add_special_tokens)
+    before, after = tuple(around.before.tolist()), tuple(around.after.tolist())
+    ends: dict[str, tuple[int, ...]] = {"prepend": (), "append": ()}
+    for name, there in (("prepend", before), ("append", after)):
+        token = getattr(config.output, name)
+        if token is None:
+            continue
+        token_id = tokenizer.token_to_id(token)
+        if token_id is None:
+            raise ValueError(f"output.{name}: {token!r}: the tokenizer has no such token")
+        if token_id in there:
+            raise ValueError(
+                f"output.{name}: {token!r}: tokenizer.add_special_tokens puts it there already; remove one of them"
+            )
+        ends[name] = (token_id,)
+    layout = tokenizer.layout(config.tokenizer.add_special_tokens, **ends)
+    layout.kept(np.zeros(1, np.int64))  # raises where there is no room
+    return Marks(before, ends["prepend"], ends["append"], after), layout
