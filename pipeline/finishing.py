@@ -18,6 +18,7 @@ from pipeline.job_record import Job
 from pipeline.ledger import BooksError, FileRecord
 from pipeline.limits import RejectLimits
 from pipeline.marks import lay_out
+from pipeline.ownership import Lease
 from pipeline.shuffling.shards import ShardEntry, plan_shards, recorded_digest
 from pipeline.shuffling.shards import read_entry as read_shard_entry
 from pipeline.splits import Split
@@ -36,6 +37,7 @@ def finish_output(
     tokenizer: Tokenizer,
     *,
     files: Iterable[FileRecord] = (),
+    lease: Lease | None = None,
 ) -> tuple[Mapping[str, Any], Statistics]:
     """Turns committed splits into a finished output folder: vocabulary, statistics, and the manifest last.
 
@@ -45,13 +47,15 @@ def finish_output(
       splits: the plan; all committed.
       tokenizer: that made the tokens.
       files: other files of the output folder that the manifest is to list.
+      lease: that must be good for the manifest to be written; None where nobody owns the folder.
 
     Returns:
       The manifest, and the statistics of all splits.
 
     Raises:
       BooksError: if a split is not committed, or anything does not add up; there is no manifest then.
-      ValueError: if more records were rejected than the config allows; there is no manifest then, either.
+      ValueError: if more records were rejected than the config allows, or the folder has another owner now; there is no
+        manifest then, either.
     """
     output, info = config.output.path, tokenizer_info(tokenizer)
     entries = []
@@ -91,7 +95,9 @@ def finish_output(
     RejectLimits.of(config.input).check(built["totals"]["n_records"], rejected, is_all=True)
     suffix, *companions = writers.suffixes(config.output)
     n_shards = len(shards) if shards is not None else None
-    output_folder.publish(output, job, splits, built, suffix=suffix, companions=companions, n_shards=n_shards)
+    output_folder.publish(
+        output, job, splits, built, suffix=suffix, companions=companions, n_shards=n_shards, lease=lease
+    )
     return built, total
 
 

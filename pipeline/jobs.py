@@ -2,9 +2,10 @@
 """The jobs, each a function that adds its graph to a pipeline. They build; whoever calls them runs.
 
     plan = planning.plan_job("run", config)
-    planning.prepare(plan, "new")
-    with beam.Pipeline(runner, options=options) as pipeline:
-        jobs.build(pipeline, plan)
+    with ownership.own(config.output.path, "run") as lease:
+        planning.prepare(plan, "new")
+        with beam.Pipeline(runner, options=options) as pipeline:
+            jobs.build(pipeline, dataclasses.replace(plan, lease=lease))
 
 What crosses the runner are splits as JSON, ids, and one `tokenizer.json`. Whatever runs where and how often, the output
 folder is the same to the byte: splits commit by rename, and the last step, which writes the manifest, reads the ledger.
@@ -20,6 +21,7 @@ from pipeline.count_finishing import PartitionCounts
 from pipeline.job_record import Job
 from pipeline.ledger import BooksError, FileRecord
 from pipeline.limits import RejectLimits
+from pipeline.ownership import Lease
 from pipeline.planning import JobPlan
 from pipeline.shuffling.shards import PlannedShard, name_shards, plan_shards
 from pipeline.splits import Split
@@ -41,14 +43,14 @@ def build(pipeline: beam.Pipeline, plan: JobPlan) -> Any:
 def count(pipeline: beam.Pipeline, plan: JobPlan) -> Any:
     """Counts words: input -> counts/."""
     counted = _count(pipeline, plan)
-    return counted | "Finish" >> beam.Map(_finish_counting, None, plan.job, plan.config.output.path)
+    return counted | "Finish" >> beam.Map(_finish_counting, None, plan.job, plan.config.output.path, plan.lease)
 
 
 def train(pipeline: beam.Pipeline, plan: JobPlan) -> Any:
     """Trains vocabularies: input -> counts/ -> vocab/, or from counts that exist."""
     counted = _count(pipeline, plan)
     return counted | "Finish" >> beam.Map(
-        _finish_counting, beam.pvalue.AsSingleton(_train(counted, plan)), plan.job, plan.config.output.path
+        _finish_counting, beam.pvalue.AsSingleton(_train(counted, plan)), plan.job, plan.config.output.path, plan.lease
     )
 
 
@@ -127,6 +129,7 @@ def _tokenize(pipeline: beam.Pipeline, plan: JobPlan, tokenizer: Any, counted: A
             vocabularies,
             plan.config,
             plan.job,
+            plan.lease,
         ).with_output_types(str)
     )
 
@@ -153,6 +156,7 @@ def _finish_tokenizing(
     vocabularies: Sequence[str],
     config: Any,
     job: Job,
+    lease: Lease | None = None,
 ) -> str:
     enter_stage(planning.FINISHING_STAGE)
     splits = sorted(map(Split.from_json, planning.read_plan(plan_path)), key=lambda split: split.index)
@@ -165,12 +169,14 @@ def _finish_tokenizing(
     output = config.output.path
     files = _counts_files(partitions, output)
     files += [_write_record(output, Vocabulary.from_json(text)) for text in vocabularies]
-    finishing.finish_output(config, job, splits, compiled_tokenizer(tokenizer_json), files=files)
+    finishing.finish_output(config, job, splits, compiled_tokenizer(tokenizer_json), files=files, lease=lease)
     count_finishing.delete_staged(output)
     return job.digest
 
 
-def _finish_counting(partitions: Sequence[str], vocabularies: Sequence[str] | None, job: Job, output: str) -> str:
+def _finish_counting(
+    partitions: Sequence[str], vocabularies: Sequence[str] | None, job: Job, output: str, lease: Lease | None = None
+) -> str:
     enter_stage(planning.FINISHING_STAGE)
     files = _counts_files(partitions, output)
     tokenizer = None
@@ -180,7 +186,8 @@ def _finish_counting(partitions: Sequence[str], vocabularies: Sequence[str] | No
         files.append(_write_record(output, vocabulary))
         if not vocabulary.folder:
             tokenizer = {"digest": trained.digest, "vocab_size": trained.n_ids}
-    output_folder.publish(output, job, [], manifest.build(job, [], [], tokenizer=tokenizer, files=files))
+    built = manifest.build(job, [], [], tokenizer=tokenizer, files=files)
+    output_folder.publish(output, job, [], built, lease=lease)
     count_finishing.delete_staged(output)
     return job.digest
 

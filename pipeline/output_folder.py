@@ -12,6 +12,7 @@ from pipeline import ledger, storage
 from pipeline.job_record import JOB, Job, PlannedNames, read_job, write_job
 from pipeline.ledger import to_json
 from pipeline.manifest import COUNTING, COUNTS, MANIFEST, MDS_INDEX, PLAN, REPLAY, STATS, VOCABULARY, read, shard_files
+from pipeline.ownership import OWNER, Lease
 from pipeline.shuffling.shards import RUNS
 from pipeline.splits import Split
 
@@ -109,12 +110,18 @@ def publish(
     suffix: str = "",
     companions: Sequence[str] = (),
     n_shards: int | None = None,
+    lease: Lease | None = None,
 ) -> None:
     """Makes a folder complete: removes what earlier plans left, then writes the manifest.
 
     Only files that TokenMill's own records name are removed: shards and rejects of a plan that was made for this
     folder, and ledger entries.
+
+    Raises:
+      ValueError: if `lease` is given and not good any more, which is looked at first and just before the manifest.
     """
+    if lease is not None:
+        lease.check()
     found = read_job(output)
     plan = _plans(len(splits), n_shards, (suffix, *companions))
     plans = found[1] if found is not None else plan
@@ -126,6 +133,8 @@ def publish(
             storage.delete(storage.join(output, name))
     storage.delete_tree(storage.join(output, ledger.TEMPORARY))
     write_job(output, job, plan)
+    if lease is not None:
+        lease.check()
     storage.write_atomic(storage.join(output, MANIFEST), to_json(manifest))
     # A job that is finished needs its runs no more; until here every attempt to go on would.
     storage.delete_tree(storage.join(output, RUNS))
@@ -139,7 +148,7 @@ def result_files(output: str) -> Iterator[str]:
 
 
 def _refuse_foreign_files(output: str, mode: Mode) -> None:
-    names = [name for name in _files(output, FOLDERS) if not name.startswith(".")]
+    names = [name for name in _files(output, FOLDERS) if not name.startswith(".") and name != OWNER]
     if mode == "overwrite":
         # What we do not write may stay.
         names = [name for name in names if "/" in name or name in _OWN_FILES or _NUMBERED.fullmatch(name)]

@@ -21,6 +21,7 @@ from pipeline.config import Config, JobName
 from pipeline.count_finishing import PartitionCounts
 from pipeline.counts import open_counts
 from pipeline.job_record import Job
+from pipeline.ownership import Lease
 from pipeline.packing import packing_tokens
 from pipeline.shuffling.shards import PlannedShard, plan_shards
 from pipeline.splits import Split, plan_splits
@@ -60,6 +61,8 @@ class JobPlan:
     """Of the tokenizer that says what a word is, where words are counted."""
     warnings: tuple[str, ...] = ()
     """What the user should know before anything is done, a line each."""
+    lease: Lease | None = None
+    """Of the output folder: it must still be good when the job publishes. None where nobody owns it."""
 
     @property
     def counts_words(self) -> bool:

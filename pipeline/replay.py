@@ -18,6 +18,7 @@ from pipeline.finishing import finish_output
 from pipeline.job_record import Job
 from pipeline.ledger import BooksError, LedgerEntry
 from pipeline.manifest import REPLAY
+from pipeline.ownership import Lease
 from pipeline.parquet_file import open_parquet
 from pipeline.readers import Wanted
 from pipeline.shuffling.shards import plan_shards, runs_of
@@ -33,7 +34,7 @@ COMMITTED = "committed"
 _MAY_CHANGE = ("paths", "text_field", "id_field", "max_document_bytes", "max_rejected", "max_rejected_fraction")
 
 
-def replay(config: Config) -> Mapping[str, Any]:
+def replay(config: Config, lease: Lease | None = None) -> Mapping[str, Any]:
     """Tokenizes the rejected records of a finished job again, as the config says now, into `replay/`.
 
     Lines of uncompressed files are read by their byte ranges; a compressed file, a file that is one document, or a run
@@ -42,6 +43,7 @@ def replay(config: Config) -> Mapping[str, Any]:
 
     Args:
       config: of the job. In `input` the fields and the limits may have changed; nothing else may.
+      lease: of the folder of the job, of which `replay/` is a part; None where nobody owns it.
 
     Returns:
       The manifest of the replay.
@@ -81,7 +83,7 @@ def replay(config: Config) -> Mapping[str, Any]:
         entries.append(tokenize_split(split, inside, tokenizer, len(splits), wanted=Wanted(COMMITTED, wanted)))
     for shard in shards:
         merge_planned(shard, [runs_of(entry) for entry in entries], inside, tokenizer)
-    built, _ = finish_output(inside, job, splits, tokenizer)
+    built, _ = finish_output(inside, job, splits, tokenizer, lease=lease)
     _check_books(found, built)
     return built
 

@@ -154,6 +154,17 @@ def exists(path: str) -> bool:
     return bool(_file_systems().exists(path)) if is_remote(path) else os.path.exists(path)
 
 
+def changed_at(path: str) -> float | None:
+    """Returns when a file was last written, in seconds of the clock of its store; None where that is not known.
+
+    Raises:
+      OSError: when there is no such file.
+    """
+    if is_remote(path):
+        return _file_systems().get_filesystem(path).metadata(path).last_updated_in_seconds or None
+    return os.stat(path).st_mtime
+
+
 def delete(path: str) -> None:
     """Removes a file; one that is not there is fine."""
     if is_remote(path):

@@ -1,34 +1,75 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A job through the command line that dies on the way, as by a power cut."""
+"""A job through the command line that dies on the way, as by a power cut, or stands still there."""
 
+import contextlib
+import os
 import subprocess
 import sys
+import time
+from collections.abc import Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 
-# The n-th time that a file is about to get its final name the process is killed.
-KILLED = """
-import os, signal, sys
+# The n-th time that a file is about to get its final name something happens first.
+PROGRAM = """
+import os, signal, sys, time
 from pipeline import storage
 from pipeline.cli import main
 
 n_left = int(sys.argv[1])
 rename = storage.rename
 
-def rename_or_die(source, destination):
+def die():
+    os.kill(os.getpid(), signal.SIGKILL)
+
+def pause():
+    open(sys.argv[3] + ".paused", "w").close()
+    while not os.path.exists(sys.argv[3] + ".go"):
+        time.sleep(0.02)
+
+def rename_later(source, destination):
     global n_left
     n_left -= 1
     if n_left == 0:
-        os.kill(os.getpid(), signal.SIGKILL)
+        {"die": die, "pause": pause}[sys.argv[2]]()
     rename(source, destination)
 
-storage.rename = rename_or_die
-sys.exit(main(sys.argv[2:]))
+storage.rename = rename_later
+sys.exit(main(sys.argv[4:]))
 """
 
 
 def run_killed(n_renames: int, *arguments: str) -> int:
     """Runs `tokenmill` with these arguments in a process of its own; returns its exit code."""
-    command = [sys.executable, "-c", KILLED, str(n_renames), *arguments]
+    command = [sys.executable, "-c", PROGRAM, str(n_renames), "die", "", *arguments]
     return subprocess.run(command, cwd=ROOT, capture_output=True, timeout=100, check=False).returncode
+
+
+@contextlib.contextmanager
+def paused(n_renames: int, signs: Path, *arguments: str) -> Iterator["subprocess.Popen[str]"]:
+    """Starts `tokenmill` with these arguments and yields its process once it stands still; `go(signs)` lets it go on.
+
+    Args:
+      n_renames: it stands still before so many files get their final names.
+      signs: a path whose extensions are the signs to give and to get.
+      arguments: of `tokenmill`.
+    """
+    for sign in (".paused", ".go"):
+        signs.with_name(signs.name + sign).unlink(missing_ok=True)
+    command = [sys.executable, "-c", PROGRAM, str(n_renames), "pause", str(signs), *arguments]
+    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as running:
+        try:
+            deadline = time.monotonic() + 100
+            while not os.path.exists(f"{signs}.paused"):
+                assert running.poll() is None, running.stdout.read()
+                assert time.monotonic() < deadline
+                time.sleep(0.02)
+            yield running
+        finally:
+            running.kill()
+
+
+def go(signs: Path) -> None:
+    """Lets a paused process go on."""
+    signs.with_name(signs.name + ".go").touch()

@@ -110,22 +110,28 @@ def _type_of(component: Any) -> str:
 
 def _merge(options: argparse.Namespace) -> int:
     from pipeline import count_arithmetic
+    from pipeline.ownership import own
 
     with mistakes():
         terms = [_term(text) for text in options.counts]
         count_arithmetic.check_terms(terms)
         weights = count_arithmetic.weights_of(terms, dict(options.weight), options.temperature)
-        _report(count_arithmetic.merge(terms, options.out, weights), options.out)
+        with own(options.out, "counts merge"):
+            merged = count_arithmetic.merge(terms, options.out, weights)
+        _report(merged, options.out)
     return DONE
 
 
 def _subtract(options: argparse.Namespace) -> int:
     from pipeline import count_arithmetic
+    from pipeline.ownership import own
 
     with mistakes():
         whole, part = _term(options.counts), _term(options.part)
         count_arithmetic.check_terms([whole, part])
-        _report(count_arithmetic.subtract(whole, part, options.out), options.out)
+        with own(options.out, "counts subtract"):
+            rest = count_arithmetic.subtract(whole, part, options.out)
+        _report(rest, options.out)
     return DONE
 
 

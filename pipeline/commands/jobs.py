@@ -3,6 +3,7 @@
 
 import argparse
 import contextlib
+import dataclasses
 import sys
 import time
 from typing import TYPE_CHECKING, Any
@@ -84,11 +85,15 @@ def _execute(options: argparse.Namespace, plan: "JobPlan", settings: "RunnerSett
 
     from pipeline import display, jobs, planning, progress
     from pipeline.limits import RejectLimits
+    from pipeline.ownership import own
     from pipeline.runners import open_runner
 
     mode: Mode = "resume" if options.resume else "overwrite" if options.overwrite else "new"
+    watched = progress.Progress(plan.stages(), RejectLimits.of(plan.config.input))
     with contextlib.ExitStack() as stack:
         with mistakes():
+            # Owned until the last worker is gone.
+            lease = stack.enter_context(own(plan.config.output.path, options.job, watched.cancel))
             runner, runner_options = stack.enter_context(open_runner(settings, debug=options.debug))
             planning.prepare(plan, mode)
         say(
@@ -96,8 +101,7 @@ def _execute(options: argparse.Namespace, plan: "JobPlan", settings: "RunnerSett
             f"{'split' if len(plan.splits) == 1 else 'splits'}, {settings}"
         )
         pipeline = beam.Pipeline(runner=runner, options=runner_options)
-        jobs.build(pipeline, plan)
-        watched = progress.Progress(plan.stages(), RejectLimits.of(plan.config.input))
+        jobs.build(pipeline, dataclasses.replace(plan, lease=lease))
         if settings.in_process:
             stack.enter_context(progress.reporting_to(watched))
             source: progress.Source = watched
@@ -107,9 +111,12 @@ def _execute(options: argparse.Namespace, plan: "JobPlan", settings: "RunnerSett
         try:
             result = pipeline.run()
             state = result.wait_until_finish()
-        except BaseException:
+        except BaseException as error:
             # Ctrl-C too: workers that live in this process go on unless told, and stop at their next batch.
             watched.cancel()
+            if isinstance(error, Exception):
+                with contextlib.suppress(OSError):
+                    lease.check()  # a job whose folder was taken fails of many things, and of one reason
             raise
         if state != "DONE":
             raise RuntimeError(f"{settings} ended the job in state {state}; its own log says why")

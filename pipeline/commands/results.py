@@ -64,6 +64,7 @@ def _find_shard(options: argparse.Namespace) -> str:
             raise FileNotFoundError(f"{options.target}: there is no such shard")
         return str(options.target)
     output = _find_output(options)
+    _say_owner(output)
     shards = manifest.read(output)["shards"]
     if not shards:
         raise ValueError(f"{output!r} holds no shards: its job did not tokenize")
@@ -82,6 +83,14 @@ def _find_output(options: argparse.Namespace) -> str:
     return str(options.target)
 
 
+def _say_owner(output: str) -> None:
+    """Says of a folder that somebody works on that it is no finished thing to look at."""
+    from pipeline.ownership import living_owner
+
+    if owner := living_owner(output):
+        say(f"{output} is in use: {owner}; what is read now may change meanwhile")
+
+
 def _verify(options: argparse.Namespace) -> int:
     from pipeline import replay, verify
     from pipeline.display import megabytes
@@ -89,6 +98,7 @@ def _verify(options: argparse.Namespace) -> int:
     started = time.monotonic()
     with mistakes():
         output = _find_output(options)
+        _say_owner(output)
         report = verify.verify(output)
         replay.verify_replay(output, report)
         again = None
@@ -111,14 +121,18 @@ def _verify(options: argparse.Namespace) -> int:
 
 
 def _replay(options: argparse.Namespace) -> int:
+    from pipeline import manifest
     from pipeline.config_file import load_config
     from pipeline.ledger import BooksError
+    from pipeline.ownership import own
     from pipeline.replay import COMMITTED, replay
 
     with mistakes():
         config = load_config(options.config, options.overrides)
+        manifest.read(config.output.path)  # there is nothing to own where there is none
         try:
-            totals = replay(config)["totals"]
+            with own(config.output.path, "replay") as lease:
+                totals = replay(config, lease)["totals"]
         except BooksError as error:
             say(f"failed: {error}")
             return FAILED

@@ -8,12 +8,18 @@ Beam (2.77) makes a client of boto3 for every operation on S3, which takes longe
 """
 
 import contextlib
+import dataclasses
+import json
+import os
 import subprocess
 import sys
 import time
 from pathlib import Path
 
 import pytest
+
+from pipeline import ownership
+from pipeline.processes import Process
 
 boto3 = pytest.importorskip("boto3", reason="needs the extra aws")
 moto_server = pytest.importorskip("moto.server", reason="needs moto, a local S3 server")
@@ -115,19 +121,51 @@ def test_a_killed_job_goes_on_where_it_was(server, store, corpus, make_job, tiny
     command = [sys.executable, "-m", "pipeline", *arguments]
     with subprocess.Popen(command, cwd=ROOT, stderr=subprocess.DEVNULL) as process:
         try:
-            deadline = time.monotonic() + 60
+            deadline = time.monotonic() + 240
             while len([name for name in keys(store, "out/_ledger/") if name.endswith(".json")]) < 2:
                 assert process.poll() is None
                 assert time.monotonic() < deadline
-                time.sleep(0.02)
+                time.sleep(0.1)
         finally:
             process.kill()
     left = objects(store, "out/")
     assert "manifest.json" not in left
+    assert "_owner.json" in left
     kept = {name: data for name, data in left.items() if name.startswith("_ledger/") and name.endswith(".json")}
     with contextlib.chdir(ROOT):
         assert remote.run(arguments[0], *arguments[2:], "--resume") == 0
     finished = objects(store, "out/")
+    assert "_owner.json" not in finished
     assert visible(finished) == local.files()
     assert all(finished[name] == data for name, data in kept.items())
     assert not [name for name in finished if name.endswith(".tmp") or name.startswith("_tmp/")]
+
+
+def test_a_folder_of_a_store_is_owned_too(server, store, monkeypatch):
+    monkeypatch.setenv("AWS_ENDPOINT_URL", server)
+    monkeypatch.setattr(ownership, "BEAT_SECONDS", 0.2)
+    output = "s3://bucket/out"
+    with ownership.own(output, "run") as lease:
+        first = store.head_object(Bucket="bucket", Key="out/_owner.json")["LastModified"]
+        with pytest.raises(ValueError, match=f"is in use: run, process {os.getpid()} on"), ownership.own(output, "run"):
+            pass
+        deadline = time.monotonic() + 60
+        while store.head_object(Bucket="bucket", Key="out/_owner.json")["LastModified"] == first:  # it is renewed
+            assert time.monotonic() < deadline
+            time.sleep(0.1)
+        lease.check()
+    assert keys(store) == []
+
+    # Of another machine all that can be told is when it renewed the file last, by the clock of the store.
+    record = {"nonce": "0" * 32, "command": "run", "since": "long ago"}
+    process = dataclasses.replace(Process.current(), host="elsewhere", machine="", boot="other")
+    data = json.dumps(record | {"process": dataclasses.asdict(process)})
+    store.put_object(Bucket="bucket", Key="out/_owner.json", Body=data.encode())
+    with pytest.raises(ValueError, match=r"on 'elsewhere', since long ago.*its last sign of life was"):
+        ownership.own(output, "run").__enter__()
+    assert keys(store) == ["out/_owner.json"]
+    monkeypatch.setattr(ownership, "SILENT_SECONDS", 1.0)
+    time.sleep(2.5)
+    with ownership.own(output, "run") as lease:
+        lease.check()
+    assert keys(store) == []
