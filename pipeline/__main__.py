@@ -3,7 +3,7 @@
 
 import sys
 
-from pipeline.cli import main
+from tokenmill.__main__ import main
 
 if __name__ == "__main__":
     sys.exit(main())

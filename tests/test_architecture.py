@@ -113,6 +113,18 @@ PUBLIC_NAMES = {
 }
 
 
+# What the alias package gives of pipeline.
+PIPELINE_NAMES = {
+    "VERSION",
+    "InputConfig",
+    "plan_splits",
+    "ReadDocuments",
+    "NormalizeDocuments",
+    "TokenizeDocuments",
+    "CountWords",
+}
+
+
 def _modules(repository: Path, package: str) -> dict[str, Path]:
     paths = (repository / package).rglob("*.py")
     names = {path: ".".join(path.relative_to(repository).with_suffix("").parts) for path in paths}
@@ -200,8 +212,21 @@ def test_public_names_are_these(name: str) -> None:
     assert found == PUBLIC_NAMES[name]
 
 
+def test_alias_has_every_public_name_and_imports_nothing_before_it_is_asked_for(repository: Path) -> None:
+    alias = importlib.import_module("tokenmill")
+    names = set(dir(alias))
+    assert names == PUBLIC_NAMES["tokenizer"] | {"fidelity", "languages", "text", "trainers"} | PIPELINE_NAMES
+    for name in PUBLIC_NAMES["tokenizer"]:
+        assert getattr(alias, name) is getattr(importlib.import_module("tokenizer"), name)
+    assert all(hasattr(alias, name) for name in names)
+    with pytest.raises(ImportError, match="cannot import name 'Tokenzier'"):
+        exec("from tokenmill import Tokenzier")
+    loaded = {name.partition(".")[0] for name in _loaded_after(repository, "tokenmill")}
+    assert loaded.isdisjoint({"apache_beam", "numba", "numpy", "pipeline", "pyarrow", "tokenizer"})
+
+
 def test_every_source_names_its_licence_and_its_subject(repository: Path) -> None:
-    folders = ("tokenizer", "pipeline", "tests", "benchmarks")
+    folders = ("tokenizer", "pipeline", "tokenmill", "tests", "benchmarks")
     paths = [path for folder in folders for path in (repository / folder).rglob("*.py")]
     assert len(paths) > 20
     for path in paths:
@@ -223,7 +248,7 @@ def test_sources_speak_of_no_machine(repository: Path) -> None:
     """No absolute path of somebody's machine and no package index in anything we ship."""
     suffixes = {".py", ".sh", ".md", ".toml", ".yaml", ".yml", ".lock", ""}
     words = ["/" + "root/", "/" + "home/", "/" + "work/", "index-" + "url", "extra-" + "index"]
-    for folder in ("tokenizer", "pipeline", "tests", "benchmarks", "configs", "docs", "locks", ".ci", "."):
+    for folder in ("tokenizer", "pipeline", "tokenmill", "tests", "benchmarks", "configs", "docs", "locks", ".ci", "."):
         for path in (repository / folder).glob("*" if folder == "." else "**/*"):
             if path.is_file() and path.suffix in suffixes and not path.name.startswith(".git"):
                 # The option that keeps indexes out of the locks may be named.

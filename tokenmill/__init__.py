@@ -1,0 +1,79 @@
+# SPDX-License-Identifier: Apache-2.0
+"""All that is public of TokenMill under one name that no other package has.
+
+`from tokenmill import Tokenizer` is `from tokenizer import Tokenizer`, but says so where `tokenizer` is not ours: other
+packages have that name, and `pipeline`'s, and pip lets one overwrite the other without a word.
+
+- Every public name of `tokenizer`, and its modules `fidelity`, `languages`, `text` and `trainers`.
+- `VERSION`, and for Beam graphs of your own `InputConfig`, `plan_splits`, `ReadDocuments`, `NormalizeDocuments`,
+  `TokenizeDocuments` and `CountWords` of `pipeline`.
+
+Nothing is imported before it is asked for.
+"""
+
+import functools
+import importlib
+import types
+import typing
+import warnings
+
+from tokenmill import installation
+
+if typing.TYPE_CHECKING:
+    from pipeline import VERSION as VERSION
+    from pipeline.config import InputConfig as InputConfig
+    from pipeline.splits import plan_splits as plan_splits
+    from pipeline.transforms.documents import CountWords as CountWords
+    from pipeline.transforms.documents import NormalizeDocuments as NormalizeDocuments
+    from pipeline.transforms.documents import ReadDocuments as ReadDocuments
+    from pipeline.transforms.documents import TokenizeDocuments as TokenizeDocuments
+    from tokenizer import *  # noqa: F403
+    from tokenizer import fidelity as fidelity
+    from tokenizer import languages as languages
+    from tokenizer import text as text
+    from tokenizer import trainers as trainers
+
+_MODULES = ("fidelity", "languages", "text", "trainers")
+
+_PIPELINE = {
+    "VERSION": "pipeline",
+    "InputConfig": "pipeline.config",
+    "plan_splits": "pipeline.splits",
+    "CountWords": "pipeline.transforms.documents",
+    "NormalizeDocuments": "pipeline.transforms.documents",
+    "ReadDocuments": "pipeline.transforms.documents",
+    "TokenizeDocuments": "pipeline.transforms.documents",
+}
+
+
+@functools.cache
+def _check() -> None:
+    """Makes sure, before anything of ours is imported, that it is ours."""
+    if faults := installation.faults():
+        raise ImportError("\n".join(faults))
+    for stranger in installation.strangers():
+        warnings.warn(stranger, stacklevel=4)
+
+
+def __getattr__(name: str) -> typing.Any:
+    if name.startswith("_"):
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    _check()
+    if name in _MODULES:
+        return importlib.import_module(f"tokenizer.{name}")
+    if name in _PIPELINE:
+        return getattr(importlib.import_module(_PIPELINE[name]), name)
+    if name in _names_of_tokenizer():
+        return getattr(importlib.import_module("tokenizer"), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    _check()
+    return sorted({*_names_of_tokenizer(), *_MODULES, *_PIPELINE})
+
+
+def _names_of_tokenizer() -> list[str]:
+    package = importlib.import_module("tokenizer")
+    public = (name for name in dir(package) if not name.startswith("_"))
+    return [name for name in public if not isinstance(getattr(package, name), types.ModuleType)]

@@ -1,0 +1,24 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The command `tokenmill`, which first makes sure that all of its code is its own."""
+
+import sys
+
+from tokenmill import installation
+
+
+def main() -> int:
+    """Runs the command that this process was started with, and returns its exit code."""
+    if faults := installation.faults():
+        for fault in faults:
+            print(f"tokenmill: {fault}", file=sys.stderr)
+        return 2
+    for stranger in installation.strangers():
+        print(f"tokenmill: {stranger}", file=sys.stderr)
+    # Not before it is known what would be imported.
+    from pipeline.cli import main
+
+    return main()
+
+
+if __name__ == "__main__":
+    sys.exit(main())
