@@ -9,8 +9,8 @@ Only `arrow_coder`, `transforms`, `jobs`, `runners` and what starts workers impo
 - `ledger`, `staging`, `balance`, `totals`, `manifest`, `output_folder`, `finishing`, `verify`: what is kept of it, and
   the proof;
 - `planning`, `transforms`, `jobs`: what a job will do, and the same work as Beam graphs;
-- `runners`, `worker_pool`, `progress`, `display`, `summary`, `cli`, `commands`: where a job runs and what a person sees
-  of it.
+- `runners`, `worker_pool`, `progress`, `display`, `summary`, `outlets`, `cli`, `commands`: where a job runs and what a
+  person sees of it.
 """
 
 VERSION = "0.1.0"

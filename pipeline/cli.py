@@ -13,6 +13,7 @@ from collections.abc import Sequence
 
 from pipeline import VERSION, storage
 from pipeline.commands import configs, counts, jobs, results, tracing, workers
+from pipeline.commands.arguments import Parser
 from pipeline.commands.reporting import DONE, MISTAKE, STOPPED, Mistake, say
 
 
@@ -31,9 +32,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     options.beam_args = arguments[end + 1 :]
     storage.configure(options.beam_args)
     try:
-        code = int(options.command(options))
-        sys.stdout.flush()  # here, and not when the interpreter ends, a reader that has gone is no error
-        return code
+        return int(options.command(options))
     except Mistake as mistake:
         for line in str(mistake).splitlines():
             say(line)
@@ -41,14 +40,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         say("stopped")
         return STOPPED
-    except BrokenPipeError:
-        # The reader of our stdout has gone, as `| head` does; what is still in the buffer goes nowhere.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return DONE
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog="tokenmill",
         description="Text corpora to training-ready token datasets and vocabularies.",
         epilog="Options for Beam go last, after --: tokenmill run job.yaml -- --runner=FlinkRunner ...",

@@ -11,11 +11,13 @@ import sys
 import threading
 import traceback
 
+from pipeline.outlets import outlive_readers
 from pipeline.runners import configure_logging
 
 
 def main() -> None:
     """Runs workers until stdin ends."""
+    outlive_readers()
     received = json.loads(sys.stdin.readline())
     configure_logging(debug=received["debug"])
     _prepare(received["options"])

@@ -2,6 +2,37 @@
 """Arguments that several commands take, and how they are read."""
 
 import argparse
+import difflib
+from collections.abc import Sequence
+from typing import Any, NoReturn
+
+
+class Parser(argparse.ArgumentParser):
+    """A parser that takes options by their whole names only, and says which one was probably meant."""
+
+    def __init__(self, **arguments: Any) -> None:
+        super().__init__(**{"allow_abbrev": False} | arguments)
+
+    # Here and not at the end of the first parser, so that the command that does not know them says so.
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
+        """Parses what a command was given; what it does not know is an error.
+
+        Raises:
+          SystemExit: after a message on stderr.
+        """
+        options, unknown = super().parse_known_args(args, namespace)
+        if unknown:
+            self._refuse(unknown)
+        return options, unknown
+
+    def _refuse(self, unknown: Sequence[str]) -> NoReturn:
+        known = [name for action in self._actions for name in action.option_strings]
+        hints = []
+        for name in (argument.partition("=")[0] for argument in unknown if argument.startswith("-")):
+            begun = [option for option in known if len(name) > 2 and option.startswith(name)]
+            if near := begun or difflib.get_close_matches(name, known, n=1):
+                hints.append(f"; did you mean {' or '.join(near)}?")
+        self.error(f"unrecognized arguments: {' '.join(unknown)}{''.join(hints)}")
 
 
 def add_set(parser: argparse.ArgumentParser) -> None:

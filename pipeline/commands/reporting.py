@@ -19,8 +19,6 @@ def mistakes() -> Iterator[None]:
     try:
         yield
     except (ValueError, OSError) as error:
-        if isinstance(error, BrokenPipeError):
-            raise
         raise Mistake(str(error)) from error
 
 

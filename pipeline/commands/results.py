@@ -8,6 +8,7 @@ from typing import Any
 from pipeline import storage
 from pipeline.commands.arguments import add_set, natural, positive, share
 from pipeline.commands.reporting import DONE, FAILED, mistakes, say
+from pipeline.outlets import is_read
 
 
 def add_parsers(commands: Any) -> None:
@@ -25,13 +26,13 @@ def add_parsers(commands: Any) -> None:
     verify.add_argument("target", metavar="FOLDER|CONFIG", help="an output folder, or its config")
     add_set(verify)
     verify.add_argument(
-        "--deep",
-        type=share,
-        nargs="?",
-        const=0.01,
-        metavar="SHARE",
-        help="also tokenize this share of the splits again, from the input, and compare (0.01; at least 3 splits)",
-    )
+        "--deep", action="store_true",
+        help="also tokenize a sample of the splits again, from the input, and compare",
+    )  # fmt: skip
+    verify.add_argument(
+        "--share", type=share, metavar="SHARE",
+        help="of the splits that --deep tokenizes again, from 0 to 1 (0.01); at least 3 splits",
+    )  # fmt: skip
     verify.set_defaults(command=_verify)
 
     replay = commands.add_parser("replay", help="tokenize the rejected records of a finished job again, after a fix")
@@ -52,6 +53,8 @@ def _inspect(options: argparse.Namespace) -> int:
         console.print(shard, style="dim", soft_wrap=True)
         for row in inspect.rows(shard, options.start, options.rows):
             console.print(inspect.render(row, tokenizer, options.tokens), soft_wrap=True)
+            if not is_read():
+                break
     return DONE
 
 
@@ -97,15 +100,17 @@ def _verify(options: argparse.Namespace) -> int:
 
     started = time.monotonic()
     with mistakes():
+        if options.share is not None and not options.deep:
+            raise ValueError("--share says how much --deep is to do: give --deep too")
         output = _find_output(options)
         _say_owner(output)
         report = verify.verify(output)
         replay.verify_replay(output, report)
         again = None
-        if options.deep is not None and report.is_proven:
+        if options.deep and report.is_proven:
             from pipeline.deep import verify_deep
 
-            again = verify_deep(output, options.deep)
+            again = verify_deep(output) if options.share is None else verify_deep(output, options.share)
             report.problems += again.problems
     for problem in report.problems:
         print(problem)

@@ -3,12 +3,16 @@
 
 import json
 import logging
+import os
 import re
 import subprocess
 import sys
 import threading
+import time
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from pipeline import VERSION, cli, count_finishing, tokenizing
@@ -99,6 +103,12 @@ def test_schema_is_json(capsys):
         (["run", "x", "--workers", "0"], "--workers: must be a number of at least 1, got '0'"),
         (["run", "x", "--mode", "fast"], "--mode: invalid choice: 'fast'"),
         (["inspect", "x", "--start", "-1"], "--start: must be a number, got '-1'"),
+        (["run", "x", "--over"], "unrecognized arguments: --over; did you mean --overwrite?"),
+        (["run", "x", "--wokers=2"], "unrecognized arguments: --wokers=2; did you mean --workers?"),
+        (["counts", "merge", "x", "--out", "y", "--temp", "2"], "arguments: --temp 2; did you mean --temperature?"),
+        (["--vers", "run", "x"], "unrecognized arguments: --vers; did you mean --version?"),
+        (["verify", "x", "--deep", "0.5"], "unrecognized arguments: 0.5"),
+        (["verify", "x", "--share", "0.5"], "--share says how much --deep is to do: give --deep too"),
     ],
 )
 def test_mistakes_in_the_command(capsys, arguments, expected):
@@ -318,7 +328,87 @@ def test_inspecting_a_job_without_shards(capsys, write_config):
     assert "holds no shards: its job did not tokenize" in capsys.readouterr().err
 
 
-def test_output_into_a_closed_pipe_is_no_error():
-    command = f"{sys.executable} -m pipeline schema | head -c 1"
-    done = subprocess.run(command, shell=True, cwd=ROOT, capture_output=True, text=True, check=False)
-    assert (done.stdout, done.stderr) == ("{", "")
+@pytest.fixture
+def helps(capsys):
+    """The help of every command, by its words."""
+    waiting, found = [[]], {}
+    while waiting:
+        words = waiting.pop()
+        assert cli.main([*words, "--help"]) == 0
+        text = found[" ".join(words)] = capsys.readouterr().out
+        listed = re.search(r"^(?:commands|actions):\n  (?:COMMAND|ACTION)\n((?:    .+\n)+)", text, re.MULTILINE)
+        waiting += [[*words, name] for name in re.findall(r"^    (\w+)", listed[1], re.MULTILINE)] if listed else []
+    return found
+
+
+def test_no_option_is_taken_by_part_of_its_name_or_takes_what_was_meant_for_another(capsys, helps):
+    assert helps.keys() >= {"", "run", "verify", "counts merge"}
+    for words, text in helps.items():
+        usage = " ".join(text.partition("\n\n")[0].split())
+        options = re.findall(r"--[\w-]+", usage)
+        # `--option [VALUE]`, and `--option VALUE ...`, take the argument that follows, whatever that was meant to be.
+        assert not re.search(r"--[\w-]+ (?:\[(?!-)|[A-Z]+ \[[A-Z]+ \.\.\.)", usage), usage
+        for option in options:
+            assert cli.main([*words.split(), option[:-1], "1", "2"]) == 2
+            assert "usage: " in capsys.readouterr().err
+
+
+@pytest.fixture
+def finished(write_config, tmp_path, capsys):
+    assert cli.main(["tokenize", write_config(), "--workers", "1"]) == 0
+    capsys.readouterr()
+    return tmp_path / "out"
+
+
+def run_unread(*arguments, unread="stdout"):
+    """Runs a command whose output nobody reads: the other end of the pipe is closed before it starts."""
+    reader, writer = os.pipe()
+    os.close(reader)
+    streams = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE} | {unread: writer}
+    command = [sys.executable, "-m", "tokenmill", *map(str, arguments)]
+    done = subprocess.run(command, cwd=ROOT, text=True, check=False, **streams)
+    os.close(writer)
+    return done
+
+
+def test_a_reader_that_has_gone_is_no_error(finished, tmp_path):
+    config = tmp_path / "job.yaml"
+    for words in (
+        ["--help"], ["run", "--help"], ["--version"], ["schema"], ["inspect", finished], ["verify", finished],
+        ["fidelity", config], ["tokenize", config, "--overwrite"],
+    ):  # fmt: skip
+        done = run_unread(*words)
+        assert (words, done.returncode) == (words, 0), done.stderr
+        assert all(line.startswith("tokenmill: ") for line in done.stderr.splitlines()), done.stderr
+
+
+def test_a_reader_that_has_gone_hides_no_failure(finished, tmp_path, write_config):
+    assert run_unread("run", "no.yaml", unread="stderr").returncode == 2
+    assert run_unread("tokenize", tmp_path / "job.yaml", unread="stderr").returncode == 2  # there are results
+    (finished / "stats.json").write_bytes(b"damaged")
+    assert run_unread("verify", finished).returncode == 1
+
+
+def test_a_job_goes_on_when_who_reads_its_progress_has_gone(write_config, tmp_path):
+    config = write_config()
+    done = run_unread("tokenize", config, "--workers", "2", "--mode", "processes", unread="stderr")
+    assert done.returncode == 0
+    assert done.stdout.startswith("tokenize: done")
+    assert cli.main(["verify", str(tmp_path / "out")]) == 0
+
+
+def test_output_into_a_closed_pipe_is_no_error(finished):
+    for arguments, first in (("schema", "{"), (f"inspect {finished}", f"{finished}/tokens-00000-of-00004.parquet")):
+        command = f"set -o pipefail; {sys.executable} -m tokenmill {arguments} | head -n 1"
+        done = subprocess.run(["bash", "-c", command], cwd=ROOT, capture_output=True, text=True, check=False)
+        assert (done.returncode, done.stdout, done.stderr) == (0, f"{first}\n", "")
+
+
+def test_inspect_ends_when_nobody_reads_on(finished, monkeypatch, tmp_path):
+    # As many rows as would take minutes: it must not render them all for nobody.
+    rows = pq.read_table(finished / "tokens-00000-of-00004.parquet")
+    pq.write_table(pa.concat_tables([rows] * 200_000), finished / "many.parquet")
+    started = time.monotonic()
+    command = f"{sys.executable} -m tokenmill inspect {finished}/many.parquet --rows 200000 | head -n 1"
+    subprocess.run(["bash", "-c", command], cwd=ROOT, capture_output=True, check=True)
+    assert time.monotonic() - started < 30

@@ -1,0 +1,44 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Stdout and stderr of a process of ours, which goes on when nobody reads them any more."""
+
+import io
+import os
+import sys
+from typing import Any
+
+_unread: set[int] = set()
+"""File descriptors whose readers have gone."""
+
+
+class _Outlet(io.FileIO):
+    """A pipe whose reader may go, as `| head` does: what is written from then on goes nowhere.
+
+    An exception would end a job that has work to do, or hide what a command has found, and nobody would know where it
+    is raised: here, in argparse, in rich, in a thread that shows progress, or when the interpreter ends.
+    """
+
+    def write(self, data: Any) -> int | None:  # type: ignore[override]  # as FileIO has it, not as typing.IO has
+        try:
+            return super().write(data)
+        except BrokenPipeError:
+            _unread.add(self.fileno())
+            with open(os.devnull, "wb") as nowhere:
+                os.dup2(nowhere.fileno(), self.fileno())
+            return super().write(data)
+
+
+def outlive_readers() -> None:
+    """Lets this process go on, and end with its own exit code, when who reads its stdout or stderr has gone."""
+    sys.stdout, sys.stderr = _outlive(sys.stdout), _outlive(sys.stderr)
+
+
+def _outlive(stream: Any) -> Any:
+    if stream is None or stream.isatty():  # Python has closed it, or there is no pipe
+        return stream
+    outlet = io.BufferedWriter(_Outlet(stream.fileno(), "wb", closefd=False))
+    return io.TextIOWrapper(outlet, stream.encoding, stream.errors, line_buffering=stream.line_buffering)
+
+
+def is_read() -> bool:
+    """Whether anybody still reads stdout, as far as is known; a command that only shows something may end if not."""
+    return 1 not in _unread
