@@ -2,14 +2,18 @@
 """What README and docs say is true: snippets run, configs load, files and links that they name exist."""
 
 import ast
+import os
 import re
+import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 from pipeline import schemas
 from pipeline.config_file import load_config
+from pipeline.planning import plan_job
 from pipeline.readers import REASONS
 from pipeline.splits import FORMATS
 
@@ -33,23 +37,40 @@ def name_of(path: Path) -> str:
     return str(path.relative_to(REPOSITORY))
 
 
-@pytest.mark.parametrize("document", documents_with("python"), ids=name_of)
-def test_python_snippets_run(
-    document: Path, tiny_vocab_file: Path, tiny_corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.fixture(scope="module")
+def after_quickstart(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The root of a clone where `./run.sh` has been run: what it has, and nothing else, snippets may use."""
+    root = tmp_path_factory.mktemp("clone")
+    shutil.copytree(REPOSITORY / "configs", root / "configs")
+    for program in (
+        ["pipeline.quickstart", "build/quickstart/corpus"],
+        ["tokenmill", "run", "configs/quickstart.yaml"],
+    ):
+        command = [sys.executable, "-m", *program]
+        done = subprocess.run(
+            command, cwd=root, env=os.environ | {"PYTHONPATH": str(REPOSITORY)}, stderr=subprocess.PIPE, check=False
+        )
+        assert done.returncode == 0, done.stderr.decode()
+    return root
+
+
+# One test and not one for each document: they share what takes longest.
+def test_snippets_run_where_the_quickstart_has_been(
+    after_quickstart: Path, monkeypatch: pytest.MonkeyPatch, subtests: pytest.Subtests
 ) -> None:
-    # Snippets may name vocab.txt and corpus/*.jsonl; an `assert` in them states what comes out.
-    assert tiny_vocab_file.parent == tiny_corpus.parent == tmp_path
-    monkeypatch.chdir(tmp_path)
-    for number, snippet in enumerate(blocks(document, "python")):
-        exec(compile(snippet, f"{document.name}, snippet {number}", "exec"), {})
-
-
-@pytest.mark.parametrize("document", documents_with("yaml"), ids=name_of)
-def test_yaml_snippets_are_configs(document: Path, tmp_path: Path) -> None:
-    for snippet in blocks(document, "yaml"):
-        path = tmp_path / "config.yaml"
-        path.write_text(snippet, encoding="utf-8")
-        load_config(str(path), job="run")
+    monkeypatch.chdir(after_quickstart)
+    for document in documents_with("python"):
+        for number, snippet in enumerate(blocks(document, "python")):
+            with subtests.test(document=name_of(document), snippet=number):
+                exec(compile(snippet, f"{document.name}, snippet {number}", "exec"), {})
+    for document in documents_with("yaml"):
+        for number, snippet in enumerate(blocks(document, "yaml")):
+            with subtests.test(document=name_of(document), config=number):
+                path = after_quickstart / "my.yaml"
+                path.write_text(snippet, encoding="utf-8")
+                config = load_config(str(path), job="run")
+                assert config.output.path.startswith("build/"), "what a reader tries is kept out of the checkout"
+                plan_job("run", config)  # finds the input and the tokenizer
 
 
 @pytest.mark.parametrize("config", CONFIGS, ids=name_of)
