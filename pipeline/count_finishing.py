@@ -21,6 +21,7 @@ import pyarrow as pa
 
 from pipeline import counts as artifact
 from pipeline import ledger, manifest, split_counts, storage
+from pipeline.config import InputConfig
 from pipeline.count_merging import merge_runs
 from pipeline.counts import Group, GroupRows, PartitionWriter, Pruning
 from pipeline.ledger import BooksError, FileRecord
@@ -29,6 +30,7 @@ from pipeline.split_counts import GroupTotals, SplitCounts, Totals
 from pipeline.splits import Split
 from pipeline.staging import Staging
 from pipeline.train_config import CountsConfig
+from pipeline.unusable import check_usable
 
 _DONE_NAME = f"{manifest.COUNTING}/done.json"
 
@@ -142,7 +144,7 @@ def finish_counts(
     key: str,
     tokenizer_json: str,
     labels: Sequence[str] = (),
-    limits: RejectLimits | None = None,
+    config: InputConfig | None = None,
 ) -> list[PartitionCounts]:
     """Proves that no word was lost on the way, and writes counts/alphabet.parquet and counts/counts.json.
 
@@ -151,12 +153,14 @@ def finish_counts(
 
     Raises:
       BooksError: if the counts do not sum up to the words read.
-      ValueError: if more records were rejected than `limits` allow.
+      ValueError: if more records were rejected than `config`, the `input` section, allows, or all of them.
     """
     partitions = sorted(partitions, key=lambda counts: counts.partition)
     totals = sum((split.totals for split in splits), Totals(rejected={}, filtered={}))
-    if limits is not None:
-        limits.check(totals.n_records, sum((totals.rejected or {}).values()), is_all=True)
+    if config is not None:
+        rejected = totals.rejected or {}
+        check_usable(totals.n_records, rejected, splits, config, where="")
+        RejectLimits.of(config).check(totals.n_records, sum(rejected.values()), is_all=True)
     n_counted = sum(counts.n_words for counts in partitions)
     if n_counted != totals.n_words:
         raise BooksError(f"counts: the words of all splits are {totals.n_words}, the sum of all counts is {n_counted}")

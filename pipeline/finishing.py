@@ -26,6 +26,7 @@ from pipeline.statistics import Statistics
 from pipeline.statistics_summary import summarize, token_counts
 from pipeline.tokenizing import output_packing, tokenizer_info
 from pipeline.totals import add_up
+from pipeline.unusable import check_usable
 from pipeline.writers import TokenizerInfo, mds
 from tokenizer import Tokenizer
 
@@ -54,8 +55,8 @@ def finish_output(
 
     Raises:
       BooksError: if a split is not committed, or anything does not add up; there is no manifest then.
-      ValueError: if more records were rejected than the config allows, or the folder has another owner now; there is no
-        manifest then, either.
+      ValueError: if all records were rejected or more than the config allows, or the folder has another owner now;
+        there is no manifest then, either.
     """
     output, info = config.output.path, tokenizer_info(tokenizer)
     entries = []
@@ -91,8 +92,10 @@ def finish_output(
         job, splits, entries, tokenizer=described, files=written, marks=marks, packing=packed, shards=shards
     )
     _check_statistics(built["totals"], total)
-    rejected = sum(built["totals"]["rejected"].values())
-    RejectLimits.of(config.input).check(built["totals"]["n_records"], rejected, is_all=True)
+    n_records, rejected = built["totals"]["n_records"], built["totals"]["rejected"]
+    if "replay_of" not in job.parts:  # a replay says itself what it could not use again
+        check_usable(n_records, rejected, splits, config.input, where=storage.join(output, ledger.REJECTED))
+    RejectLimits.of(config.input).check(n_records, sum(rejected.values()), is_all=True)
     suffix, *companions = writers.suffixes(config.output)
     n_shards = len(shards) if shards is not None else None
     output_folder.publish(

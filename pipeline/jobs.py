@@ -20,7 +20,6 @@ from pipeline import count_finishing, counting, counts, finishing, ledger, manif
 from pipeline.count_finishing import PartitionCounts
 from pipeline.job_record import Job
 from pipeline.ledger import BooksError, FileRecord
-from pipeline.limits import RejectLimits
 from pipeline.ownership import Lease
 from pipeline.planning import JobPlan
 from pipeline.shuffling.shards import PlannedShard, name_shards, plan_shards
@@ -104,8 +103,8 @@ def _count(pipeline: beam.Pipeline, plan: JobPlan) -> Any:
     counted = _splits(pipeline, plan, "Count") | "CountSplits" >> CountSplits(
         config.input, output, plan.counting_json, config.counts, text=config.text
     )
-    limits = RejectLimits.of(plan.config.input)
-    return counted | "MergeCounts" >> MergeCounts(output, key, plan.counting_json, config.counts, limits=limits)
+    merge = MergeCounts(output, key, plan.counting_json, config.counts, input=config.input)
+    return counted | "MergeCounts" >> merge
 
 
 def _tokenize(pipeline: beam.Pipeline, plan: JobPlan, tokenizer: Any, counted: Any = None, trained: Any = None) -> Any:

@@ -137,8 +137,30 @@ def warnings(output: str, config: Config) -> list[str]:
       output: the folder, with its manifest.
       config: of the job.
     """
-    truncation = config.tokenizer.truncation
     found = manifest.read(output)
+    return [*_nothing_left(output, found), *_too_much_cut(output, found, config)]
+
+
+def _nothing_left(output: str, found: Mapping[str, Any]) -> list[str]:
+    totals = found["totals"]
+    if not found["shards"]:
+        if counts.REPORT_NAME not in {record["file"] for record in found["files"]}:
+            return []
+        totals = _read_json(output, counts.REPORT_NAME)["totals"]
+    if totals["n_documents"]:
+        return []
+    if not totals["n_records"]:
+        return ["there is no record in the input, and no document in the output"]
+    became = " and ".join(
+        f"{sum(totals[kind].values()):,} were {kind} ({_listed(totals[kind])})"
+        for kind in ("filtered", "rejected")
+        if totals[kind]
+    )
+    return [f"there is no document in the output: of {totals['n_records']:,} records {became}"]
+
+
+def _too_much_cut(output: str, found: Mapping[str, Any], config: Config) -> list[str]:
+    truncation = config.tokenizer.truncation
     if truncation is None or not found["shards"]:
         return []
     made = _read_json(output, manifest.STATS)["tokens_made"]

@@ -134,7 +134,7 @@ def _report_failure(error: Exception, debug: bool) -> int:
         return _report_stop()
     for line in f"failed: {reason}".splitlines():
         say(line)
-    if not debug:
+    if not debug and "--resume" not in reason:
         say("what is committed is kept: --resume goes on from there, --debug shows where it failed")
     return FAILED
 

@@ -12,7 +12,7 @@ from pipeline.config import InputConfig
 from pipeline.parquet_file import open_parquet
 from pipeline.readers.batches import Part, Source, make_documents
 from pipeline.readers.lines import Mask, Positions
-from pipeline.readers.rejects import Rejects, too_large
+from pipeline.readers.rejects import Rejects, listed_names, too_large
 
 # A column chunk is read through a buffer of this size instead of at once: it may be as large as the file.
 _BUFFER_BYTES = 1 << 20
@@ -198,7 +198,9 @@ def _check_columns(schema: pa.Schema, config: InputConfig) -> None:
         if field is not None and schema.names.count(field) > 1:
             raise ValueError(f"has {schema.names.count(field)} columns {field!r}")
     if config.text_field not in schema.names:
-        raise ValueError(f"has no column {config.text_field!r} for input.text_field; it has {schema.names!r}")
+        raise ValueError(
+            f"has no column {config.text_field!r} for input.text_field; it has {listed_names(schema.names)}"
+        )
     text_type = schema.field(config.text_field).type
     if not _is_text(text_type):
         raise ValueError(f"column {config.text_field!r} is {text_type}; a text column is a string or binary")

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Why a record could not be used: the closed list of reasons, and the rows that say so."""
 
+from collections.abc import Sequence
+
 import pyarrow as pa
 
 from pipeline import schemas
@@ -27,6 +29,9 @@ REASONS = {
 
 SAMPLE_BYTES = 1024
 """How much of a rejected record is kept to look at."""
+
+_MAX_NAMES, _MAX_NAME = 20, 60
+"""What a message lists of the names of fields, and how many characters of each."""
 
 
 class Rejects:
@@ -68,3 +73,10 @@ class Rejects:
 def too_large(n_bytes: int, limit: int) -> str:
     """Returns the detail of a reject with the reason `too_large`."""
     return f"{n_bytes} bytes, at most {limit} are allowed"
+
+
+def listed_names(names: Sequence[str]) -> str:
+    """Returns names of fields for a message: they come from the input, so escaped, and neither many nor long ones."""
+    short = [repr(name if len(name) <= _MAX_NAME else f"{name[:_MAX_NAME]}...") for name in names[:_MAX_NAMES]]
+    more = f" and {len(names) - _MAX_NAMES:,} more" if len(names) > _MAX_NAMES else ""
+    return ", ".join(short) + more

@@ -12,7 +12,6 @@ from pipeline import count_finishing, counting
 from pipeline.config import InputConfig
 from pipeline.count_finishing import PartitionCounts
 from pipeline.count_partitions import N_PARTITIONS
-from pipeline.limits import RejectLimits
 from pipeline.planning import COUNTING_STAGE, MERGING_STAGE
 from pipeline.split_counts import SplitCounts
 from pipeline.splits import Split
@@ -89,7 +88,8 @@ class MergeCounts(beam.PTransform):
     """As for `CountSplits`."""
     counts: CountsConfig = COUNTS
     n_partitions: int = N_PARTITIONS
-    limits: RejectLimits = RejectLimits()  # noqa: RUF009  # frozen
+    input: InputConfig | None = None
+    """Says how many records may be rejected, and how they were read; None: nobody asks."""
 
     def expand(self, counts: Any) -> Any:  # noqa: D102
         splits = beam.pvalue.AsList(counts)
@@ -152,6 +152,6 @@ def _finish_counts(_: None, splits: Sequence[str], partitions: Sequence[str], pa
         parameters.key,
         parameters.tokenizer,
         parameters.counts.by,
-        parameters.limits,
+        parameters.input,
     )
     return [counts.to_json() for counts in finished]

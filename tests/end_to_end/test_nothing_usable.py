@@ -1,0 +1,121 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A job that ends without a document does not end as if all were well."""
+
+import gzip
+import json
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+RECORDS = [{"id": str(i), "body": "the mill", "url": "u"} for i in range(3)]
+
+
+def write_input(folder, kind):
+    """Writes three records of which none can be used, and returns the pattern, the reason and what is said of them."""
+    folder.mkdir()
+    lines = "".join(json.dumps(record) + "\n" for record in RECORDS).encode()
+    if kind == "jsonl":
+        (folder / "a.jsonl").write_bytes(b"")
+        (folder / "b.jsonl").write_bytes(lines)
+        return "missing_field", ["at 0: no field 'text'", "fields of the first records: 'id', 'body', 'url'"]
+    if kind == "gzip":
+        (folder / "a.jsonl.gz").write_bytes(gzip.compress(lines, mtime=0))
+        return "missing_field", ["at 0: no field 'text'", "fields of the first records: 'id', 'body', 'url'"]
+    if kind == "parquet":
+        table = pa.table({"id": ["a", "b", "c"], "text": pa.nulls(3, pa.string()), "body": ["the"] * 3})
+        pq.write_table(table, folder / "a.parquet")
+        return "null_text", ["at 0: column 'text' is null", "columns: 'id', 'text', 'body'"]
+    (folder / "a.txt").write_bytes(b"\xff\n" * 3)
+    return "invalid_utf8", ["at 0: "]
+
+
+KINDS = ["jsonl", "gzip", "parquet", "text"]
+
+
+def sections(folder, command, tiny_vocab_file):
+    train = {"train": {"vocab_size": 100, "min_frequency": 1}}
+    tokenizer = {"tokenize": {"file": str(tiny_vocab_file)}, "run": train, "train": train, "count": {}}
+    return {"input": {"paths": [str(folder / "*")]}, "tokenizer": tokenizer[command]}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("command", ["tokenize", "run", "train", "count"])
+def test_all_records_rejected_is_a_failure(make_job, tiny_vocab_file, tmp_path, capsys, command, kind):
+    reason, says = write_input(tmp_path / "in", kind)
+    job = make_job("job", **sections(tmp_path / "in", command, tiny_vocab_file))
+    assert job.run(command, "--mode", "inline") == 1
+    said = capsys.readouterr().err
+    assert f"failed: none of the 3 records read can be used: 3 rejected as {reason}" in said
+    for part in says:
+        assert part in said
+    assert "start again with --overwrite" in said
+    assert "what is committed is kept" not in said
+    if reason != "invalid_utf8":
+        assert "input.text_field 'text' must name the field that holds the text" in said
+    assert not (job.output / "manifest.json").exists()
+    if command == "tokenize":
+        assert f"all rejected records are in {job.output}/rejected" in said
+        assert [row["reason"] for row in job.rejects()] == [reason] * 3
+    if kind != "text":
+        assert job.run(command, "--mode", "inline", "--resume", "--set", "input.text_field=body") == 2
+        assert "config.input.text_field: 'text' there, 'body' now" in capsys.readouterr().err
+        assert job.run(command, "--mode", "inline", "--overwrite", "--set", "input.text_field=body") == 0
+        assert job.run("verify") == 0
+
+
+def test_a_shuffled_job_too(make_job, tiny_vocab_file, tmp_path, capsys):
+    write_input(tmp_path / "in", "jsonl")
+    job = make_job("job", **sections(tmp_path / "in", "tokenize", tiny_vocab_file))
+    assert job.run("tokenize", "--mode", "inline", "--set", "output.shuffle.shards=2") == 1
+    assert "none of the 3 records read can be used" in capsys.readouterr().err
+
+
+def test_what_is_said_of_a_hostile_input_is_short_and_escaped(make_job, tiny_vocab_file, tmp_path, capsys):
+    (tmp_path / "in").mkdir()
+    names = ["\x1b[2J\u202e", "n" * 10_000, *(f"field{i}" for i in range(5000))]
+    lines = [json.dumps(dict.fromkeys(names, 1)), "[" * 100_000, '{"text": 1}', "x" * 10_000, "7"]
+    (tmp_path / "in" / "a.jsonl").write_text("\n".join(lines))
+    job = make_job("job", **sections(tmp_path / "in", "tokenize", tiny_vocab_file))
+    assert job.run("tokenize", "--mode", "inline") == 1
+    said = capsys.readouterr().err
+    said = said[said.index("failed: ") :]
+    assert "'\\x1b[2J\\u202e', 'nnn" in said
+    assert "and 4,983 more" in said
+    assert "\x1b" not in said
+    assert len(said) < 4000
+
+    table = pa.table({name: ["a"] for name in names})
+    (tmp_path / "in" / "a.jsonl").unlink()
+    pq.write_table(table, tmp_path / "in" / "a.parquet")
+    assert job.run("tokenize", "--mode", "inline", "--overwrite") == 2
+    said = capsys.readouterr().err
+    assert "has no column 'text' for input.text_field; it has '\\x1b[2J\\u202e', 'nnn" in said
+    assert "and 4,982 more" in said
+    assert len(said) < 4000
+
+
+def test_one_usable_record_is_enough(make_job, tiny_vocab_file, tmp_path):
+    write_input(tmp_path / "in", "jsonl")
+    (tmp_path / "in" / "z.jsonl").write_text('{"text": ""}\n')
+    job = make_job("job", **sections(tmp_path / "in", "tokenize", tiny_vocab_file))
+    assert job.run("tokenize", "--mode", "inline") == 0
+    assert job.manifest()["totals"]["rejected"] == {"missing_field": 3}
+
+
+@pytest.mark.parametrize("command", ["tokenize", "count"])
+def test_a_job_whose_rules_leave_nothing_warns(make_job, tiny_vocab_file, tmp_path, capsys, command):
+    (tmp_path / "in").mkdir()
+    path = tmp_path / "in" / "a.jsonl"
+    path.write_text('{"text": "the mill"}\n' * 3 + "not json\n")
+    job = make_job("job", **sections(tmp_path / "in", command, tiny_vocab_file))
+    assert job.run(command, "--mode", "inline", "--set", "languages.keep=[ja]") == 0
+    said = capsys.readouterr().err
+    assert "warning: there is no document in the output: of 4 records 3 were filtered (language 3)" in said
+    assert "and 1 were rejected (not_json 1)" in said
+    assert job.run("verify") == 0
+
+    path.write_text("\n\n")
+    assert job.run(command, "--mode", "inline", "--overwrite") == 0
+    assert "warning: there is no record in the input, and no document in the output" in capsys.readouterr().err
+    assert job.run("verify") == 0
