@@ -103,6 +103,13 @@ def shard_equations(entry: Written) -> Equations:
     rows, n_rows = ("documents", entry.n_documents) if packing is None else ("sequences", packing["n_sequences"])
     tokens, n_tokens = "tokens", entry.n_tokens
     equations: Equations = []
+    if (windows := entry.windows) is not None:
+        rows, n_rows = "windows", windows["n_windows"]
+        tokens, n_tokens = "tokens + repeated + special", n_tokens + windows["n_repeated"] + windows["n_special"]
+        equations += [
+            ("documents in windows", windows["n_documents"], "documents", entry.n_documents),
+            ("tokens in windows", windows["n_tokens"], "tokens", entry.n_tokens),
+        ]
     if packing is not None:
         tokens, n_tokens = "tokens + separators", n_tokens + packing["n_separators"]
         equations += [

@@ -63,14 +63,30 @@ class InputConfig(Section):
 
 
 class TruncationConfig(Section):
-    """Rows longer than `max_length` tokens are cut."""
+    """Rows have at most `max_length` tokens; what is more is cut off, or becomes rows of its own."""
 
     max_length: Annotated[int, Field(ge=1)]
     """Tokens per row at most, special tokens included."""
     side: Literal["right", "left"] = "right"
     """The end that is cut off."""
+    overflow: Literal["cut", "rows"] = "cut"
+    """`rows` cuts nothing: a longer document becomes several rows, windows of at most `max_length` tokens."""
+    stride: Annotated[int, Field(ge=0)] = 0
+    """For `rows`: how many tokens neighbouring windows have in common."""
     warn_above: Annotated[float, Field(ge=0, le=1)] = 0.01
     """A warning is given where more than this share of the tokens was cut off; 1: never."""
+
+    @model_validator(mode="after")
+    def _check_overflow(self) -> Self:
+        if self.overflow == "cut":
+            if self.stride:
+                raise mistake("stride", self.stride, "applies to overflow: rows; what is cut off is in no row")
+            return self
+        if self.side == "left":
+            raise mistake("side", self.side, "windows hold all of a document, from its beginning; remove it")
+        if self.stride >= self.max_length:
+            raise mistake("stride", self.stride, f"must be less than max_length, which is {self.max_length}")
+        return self
 
 
 class PaddingConfig(Section):
@@ -98,6 +114,11 @@ class TokenizerConfig(Section):
     """Frame every row as the tokenizer's template says, for BERT `[CLS] ... [SEP]`."""
     truncation: TruncationConfig | None = None
     padding: PaddingConfig | None = None
+
+    @property
+    def has_windows(self) -> bool:
+        """Whether rows are windows of documents."""
+        return self.truncation is not None and self.truncation.overflow == "rows"
 
     @model_validator(mode="after")
     def _check_lengths(self) -> Self:
@@ -167,6 +188,10 @@ class Config(Section):
     def _check_packing(self) -> Self:
         if self.output.packing is not None and self.tokenizer.padding is not None:
             raise mistake("tokenizer.padding", "given", "packing fills sequences up by itself; remove it")
+        if self.output.packing is not None and self.tokenizer.has_windows:
+            raise mistake(
+                "tokenizer.truncation.overflow", "rows", "packing puts all of a document into sequences by itself"
+            )
         return self
 
     @model_validator(mode="after")

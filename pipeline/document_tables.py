@@ -40,7 +40,7 @@ class DocumentTable:
 
         Args:
           file: open for writing, at its start.
-          has_segments: whether rows are packed sequences, and `place` says in which of them documents are.
+          has_segments: whether rows are packed sequences or windows, and `place` says in which of them documents are.
         """
         self._file = file
         self._schema = schemas.listed_documents(has_segments=has_segments)

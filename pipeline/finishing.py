@@ -69,11 +69,15 @@ def finish_output(
         with storage.open_read(storage.join(output, entry.statistics.file)) as handle:
             total.merge(Statistics.from_bytes(handle.read()))
         entries.append(entry)
-    packing_sums = add_up(entries, shards).get("packing")
+    sums = add_up(entries, shards)
     written = [
         *write_vocabulary(output, tokenizer),
         write_file(output, manifest.TOKEN_COUNTS, _to_parquet(token_counts(total, tokenizer))),
-        write_file(output, manifest.STATS, ledger.to_json(summarize(total, tokenizer, packing_sums))),
+        write_file(
+            output,
+            manifest.STATS,
+            ledger.to_json(summarize(total, tokenizer, sums.get("packing"), sums.get("windows"))),
+        ),
         *_write_mds_index(config, info, entries if shards is None else shards),
         *files,
     ]
@@ -85,7 +89,7 @@ def finish_output(
         "pad_id": tokenizer.padding.pad_id if tokenizer.padding is not None else None,
         "token_dtype": info.token_dtype.name,
     }
-    marks = lay_out(config, tokenizer)[0].to_record()
+    marks = lay_out(config, tokenizer).marks.to_record()
     packing = output_packing(config, tokenizer)
     packed = asdict(packing) if packing is not None else None
     built = manifest.build(
@@ -133,6 +137,7 @@ def _write_mds_index(config: Config, info: TokenizerInfo, entries: Iterable[ledg
     if "mds" not in config.output.formats:
         return []
     schema = schemas.TOKENS if config.output.packing is None else schemas.packed(config.output.packing.boundaries)
+    schema = schemas.windowed(schema) if config.tokenizer.has_windows else schema
     shards = [
         (file.file, file.n_bytes, file.rows or 0)
         for entry in entries

@@ -113,7 +113,9 @@ class LedgerEntry:
     documents: FileRecord | None = None
     """The table of the shard's documents; None where the job shuffles: then a merged shard has it."""
     packing: Mapping[str, int] | None = None
-    """`packing.COUNTS` where rows are packed sequences; None where they are documents."""
+    """`packing.COUNTS` where rows are packed sequences; None where they are not."""
+    windows: Mapping[str, int] | None = None
+    """`windows.COUNTS` where rows are windows of documents; None where they are not."""
     runs: Mapping[str, Any] | None = None
     """Where the job shuffles, what `shuffling.books.SplitRuns` says of the runs, which are then the shard's file."""
 
@@ -261,6 +263,10 @@ class Written(Protocol):
     @property
     def packing(self) -> Mapping[str, int] | None:
         """`packing.COUNTS`, or None."""
+
+    @property
+    def windows(self) -> Mapping[str, int] | None:
+        """`windows.COUNTS`, or None."""
 
     @property
     def n_documents(self) -> int:

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What stands around a document that is not of its text: the tokenizer's template, and tokens that a config adds."""
 
+import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Self
@@ -83,15 +84,32 @@ def _check(is_right: np.ndarray, problem: str) -> None:
         raise ValueError(problem.format(int(np.argmin(is_right))))
 
 
-def lay_out(config: Config, tokenizer: Tokenizer) -> tuple[Marks, Layout]:
-    """Returns what stands around documents, and how the tokens of a document become a row.
+@dataclass(frozen=True)
+class RowLayout:
+    """How the tokens of a text become rows."""
+
+    marks: Marks
+    document: Layout
+    """Of all of a document; where rows are windows, without the template, truncation and padding."""
+    window: Layout | None
+    """Of each window of a document; None where rows are documents."""
+
+    @property
+    def n_special(self) -> int:
+        """Tokens of the template around a document; those of windows are counted with them."""
+        return self.marks.n_special if self.window is None else 0
+
+
+def lay_out(config: Config, tokenizer: Tokenizer) -> RowLayout:
+    """Returns what stands around documents, and how the tokens of a document become rows.
 
     Args:
       config: of the job.
       tokenizer: with the truncation and padding of the config.
 
     Raises:
-      ValueError: if the tokenizer lacks a token, or would put it there twice, or nothing is left of `max_length`.
+      ValueError: if the tokenizer lacks a token, or would put it there twice, or nothing is left of `max_length`, or
+        no more than the stride.
     """
     around = tokenizer.layout(config.tokenizer.add_special_tokens)
     before, after = tuple(around.before.tolist()), tuple(around.after.tolist())
@@ -109,5 +127,11 @@ def lay_out(config: Config, tokenizer: Tokenizer) -> tuple[Marks, Layout]:
             )
         ends[name] = (token_id,)
     layout = tokenizer.layout(config.tokenizer.add_special_tokens, **ends)
-    layout.kept(np.zeros(1, np.int64))  # raises where there is no room
-    return Marks(before, ends["prepend"], ends["append"], after), layout
+    marks = Marks(before, ends["prepend"], ends["append"], after)
+    if not config.tokenizer.has_windows:
+        layout.kept(np.zeros(1, np.int64))  # raises where there is no room
+        return RowLayout(marks, layout, None)
+    around.windows(np.zeros(1, np.int64))
+    first, last = layout.before[len(before) :], layout.after[: len(ends["append"])]
+    document = dataclasses.replace(layout, before=first, after=last, truncation=None, padding=None)
+    return RowLayout(marks, document, around)

@@ -138,7 +138,7 @@ def plan_job(name: JobName, config: Config) -> JobPlan:
         else:
             tokenizer = config.text.wrap(load_tokenizer(config.tokenizer)).tokenizer
             tokenizer_json, digest = tokenizer.to_str(), tokenizer.digest
-            has_end = bool(marks.lay_out(config, tokenizer)[0].right)
+            has_end = bool(marks.lay_out(config, tokenizer).marks.right)
             if config.output.packing is not None:
                 packing_tokens(config.output.packing, tokenizer)
     except (OSError, ValueError) as error:

@@ -50,7 +50,7 @@ def listed_documents(*, has_segments: bool) -> pa.Schema:
     """Returns the schema of the table of documents of a shard, a row for each in its order.
 
     Args:
-      has_segments: whether rows are packed sequences. Else row i of the shard is document i.
+      has_segments: whether rows are packed sequences or windows. Else row i of the shard is document i.
     """
     segments = _SEGMENTS if has_segments else ()
     return pa.schema([DOCUMENTS.field("doc_id"), *PLACES, pa.field("n_tokens", pa.int32(), nullable=False), *segments])
@@ -113,11 +113,29 @@ def packed(boundaries: Sequence[str]) -> pa.Schema:
     return pa.schema(fields)
 
 
+WINDOWS = pa.schema(
+    [
+        # Number of the row's document in the shard, counted from 0.
+        pa.field("document", pa.int64(), nullable=False),
+        # Number of the row among those of its document, counted from 0.
+        pa.field("window", pa.int32(), nullable=False),
+    ]
+)
+"""Columns of rows that are windows of documents."""
+
+
+def windowed(schema: pa.Schema) -> pa.Schema:
+    """Returns the schema of windows of documents; `WINDOWS` stand behind the columns of `TOKENS`."""
+    return pa.schema([*TOKENS, *WINDOWS, *(field for field in schema if field.name not in TOKENS.names)])
+
+
 def rows(names: Iterable[str]) -> pa.Schema:
     """Returns the schema of the rows of a shard that has these columns: packed sequences, or `TOKENS` and more."""
     names = list(names)
     if "documents" in names:
         return packed(names)
+    if "window" in names:
+        return windowed(rows(name for name in names if name not in WINDOWS.names))
     sources = [SPAN_SOURCES] if SPAN_SOURCES.name in names else []
     languages = LANGUAGES if LANGUAGES.names[0] in names else []
     return pa.schema([*TOKENS, *sources, *languages])

@@ -12,6 +12,7 @@ from pipeline.ledger import FileRecord
 from pipeline.output_config import KEEPS_COLUMNS, OutputConfig
 from pipeline.packing import Packer, PackingTokens
 from pipeline.staging import StagedFile, Staging
+from pipeline.windows import Windower, WindowLayout
 from pipeline.writers import ShardWriter, TokenizerInfo
 
 
@@ -29,6 +30,7 @@ class Shard:
         output: OutputConfig,
         tokenizer: TokenizerInfo,
         packing: PackingTokens | None = None,
+        windows: WindowLayout | None = None,
         schema: pa.Schema | None = None,
     ) -> None:
         """Creates the files.
@@ -40,18 +42,26 @@ class Shard:
           output: formats and packing.
           tokenizer: what made the ids.
           packing: the ids that packing adds; where `output.packing` is given.
+          windows: how documents become windows; None where they do not.
           schema: of the documents: `schemas.TOKENS`, what a config adds, which not all formats keep, and
             `schemas.PLACES`, which none does: it is for the table of documents.
         """
         if schema is None:
             schema = schemas.placed(schemas.TOKENS)
         schema = pa.schema([field for field in schema if field.name not in schemas.PLACES.names])
-        self._packer = None
+        documents = schemas.TOKENS
+        self._arranger: Packer | Windower | None = None
         if output.packing is not None and packing is not None:
-            self._packer = Packer(output.packing, packing)
-            schema = self._packer.schema
+            self._arranger = Packer(output.packing, packing)
+        elif windows is not None:
+            documents = schema
+            self._arranger = Windower(windows, schema)
+        self._taken = documents.names
+        if self._arranger is not None:
+            schema = self._arranger.schema
+        narrow = schemas.rows(name for name in schema.names if name in (*schemas.TOKENS.names, *schemas.WINDOWS.names))
         self._table = DocumentTable(
-            staging.create(ledger.documents_name(index, n_shards)), has_segments=self._packer is not None
+            staging.create(ledger.documents_name(index, n_shards)), has_segments=self._arranger is not None
         )
         self.documents: FileRecord | None = None
         """The table of documents, once the shard is finished."""
@@ -64,7 +74,7 @@ class Shard:
             handles = [staging.create(name) for name in names]
             index_handle = cast(BinaryIO, handles[1]) if len(handles) > 1 else None
             handle = cast(BinaryIO, handles[0])
-            kept = schemas.TOKENS if self._packer is None and format_ not in KEEPS_COLUMNS else schema
+            kept = schema if format_ in KEEPS_COLUMNS or isinstance(self._arranger, Packer) else narrow
             writer = writers.open_writer(handle, output, tokenizer, format=format_, index=index_handle, schema=kept)
             self._writers.append(writer)
             self._columns.append(kept.names)
@@ -74,19 +84,19 @@ class Shard:
     def write(self, batch: pa.RecordBatch) -> None:
         """Appends documents, of the schema."""
         self._table.add(batch)
-        if self._packer is None:
+        if self._arranger is None:
             self._write(batch)
             return
-        for rows in self._packer.add(batch.select(schemas.TOKENS.names)):
+        for rows in self._arranger.add(batch.select(self._taken)):
             self._write(rows)
-        self._table.place(*self._packer.take_placed())
+        self._table.place(*self._arranger.take_placed())
 
     def finish(self) -> tuple[FileRecord, ...]:
         """Finishes the files and returns their records, in the order of `writers.suffixes`."""
-        if self._packer is not None:
-            for rows in self._packer.rest():
+        if self._arranger is not None:
+            for rows in self._arranger.rest():
                 self._write(rows)
-            self._table.place(*self._packer.take_placed())
+            self._table.place(*self._arranger.take_placed())
         self.documents = self._table.finish()
         for writer in self._writers:
             writer.close()
@@ -101,7 +111,12 @@ class Shard:
     @property
     def packing(self) -> Mapping[str, int] | None:
         """What packing counted, complete once the shard is finished; None without packing."""
-        return self._packer.counts if self._packer is not None else None
+        return self._arranger.counts if isinstance(self._arranger, Packer) else None
+
+    @property
+    def windows(self) -> Mapping[str, int] | None:
+        """What was counted of windows, complete once the shard is finished; None where rows are none."""
+        return self._arranger.counts if isinstance(self._arranger, Windower) else None
 
     def _write(self, rows: pa.RecordBatch) -> None:
         for writer, columns in zip(self._writers, self._columns, strict=True):

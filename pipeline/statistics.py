@@ -206,6 +206,13 @@ class Statistics:
         self.n_oov_tokens += int(n_oov.sum(dtype=np.int64))
         return n_oov
 
+    def set_lengths(self, lengths: np.ndarray) -> None:
+        """Puts the tokens of documents, int64[n], in place of those of the rows that were counted."""
+        self.length_counts[:] = 0
+        ends = np.cumsum(lengths)
+        nothing, scratch = np.zeros(int(lengths.sum()), np.int32), np.zeros(1, np.int64)
+        count_rows(nothing, ends - lengths, ends, -1, scratch, self.length_counts, np.empty(lengths.size, np.int32))
+
     def add_layout(self, lengths: np.ndarray, kept: np.ndarray, n_special: int, n_added: int) -> None:
         """Counts where the tokens of rows come from; once for each row that `update` counts.
 

@@ -9,6 +9,7 @@ import pyarrow as pa
 
 from pipeline.packing import packing_summary
 from pipeline.statistics import EXACT_LENGTHS, LENGTH_BUCKETS, Statistics
+from pipeline.windows import windows_summary
 
 PERCENTILES = (1, 5, 25, 50, 75, 90, 95, 99)
 
@@ -50,14 +51,18 @@ def length_percentile(statistics: Statistics, percent: int) -> int | None:
 
 
 def summarize(
-    statistics: Statistics, vocabulary: Vocabulary, packing: Mapping[str, int] | None = None
+    statistics: Statistics,
+    vocabulary: Vocabulary,
+    packing: Mapping[str, int] | None = None,
+    windows: Mapping[str, int] | None = None,
 ) -> dict[str, Any]:
     """Returns what stats.json says. Ratios are null where they would divide by zero.
 
     Args:
       statistics: of all splits.
       vocabulary: whose tokens they count.
-      packing: the sums of `packing.COUNTS` where rows are packed; None where they are documents.
+      packing: the sums of `packing.COUNTS` where rows are packed; None where they are not.
+      windows: the sums of `windows.COUNTS` where rows are windows; None where they are not.
     """
     s = statistics
     size = sum(vocabulary.id_to_token(i) is not None for i in range(s.token_counts.size))
@@ -116,6 +121,7 @@ def summarize(
         **({"text": s.text.summary()} if s.text.steps or s.text.spans else {}),
         **({"languages": s.languages.summary()} if s.languages.languages else {}),
         **({"packing": packing_summary(packing)} if packing is not None else {}),
+        **({"windows": windows_summary(windows)} if windows is not None else {}),
     }
 
 

@@ -187,7 +187,11 @@ def _added(made: Mapping[str, Any]) -> list[Row]:
 
 
 def _packing(stats: Mapping[str, Any]) -> list[Row]:
-    packing = stats.get("packing")
+    packing, windows = stats.get("packing"), stats.get("windows")
+    if windows is not None:
+        repeated = _share(windows["share_of_tokens_repeated"], "of tokens repeated")
+        of = f"{windows['special']:,} special tokens, {repeated}, {windows['split_documents']:,} documents of several"
+        return [("windows", f"{windows['windows']:,}", of)]
     if packing is None:
         return []
     split = _share(packing["share_of_documents_split"], "of documents split")

@@ -26,6 +26,7 @@ from pipeline.splits import Split
 from pipeline.staging import Staging
 from pipeline.statistics import Statistics
 from pipeline.text_counts import TextCounts
+from pipeline.windows import WindowLayout
 from pipeline.writers import TokenizerInfo
 from tokenizer import Padding, Tokenizer, Truncation
 
@@ -110,17 +111,21 @@ class _Attempt:
         self._staging = staging
         self._text = config.text.wrap(tokenizer) if config.text else None
         self._tally = tokenizer.new_tally()
-        self._marks, self._layout = marks.lay_out(config, tokenizer)
-        self._n_unknown_marks = self._marks.count(-1 if tokenizer.unk_token_id is None else tokenizer.unk_token_id)
+        self._rows = marks.lay_out(config, tokenizer)
+        self._layout = self._rows.document
+        around = [*self._layout.before.tolist(), *self._layout.after.tolist()]
+        self._n_unknown_marks = around.count(tokenizer.unk_token_id)
         self._statistics = Statistics(info.vocab_size, tokenizer.unk_token_id)
         self._schema = schemas.placed(schemas.rows(config.text.columns))
         self._files = np.array([piece.file for piece in split.pieces], np.int32)
         self._shard: Shard | SortedSplit
         if config.output.shuffle is not None:
-            self._shard = SortedSplit(staging, split, config.output.shuffle, info.padding_side)
+            self._shard = SortedSplit(
+                staging, split, config.output.shuffle, None if self._rows.window is not None else info.padding_side
+            )
         else:
-            packing = output_packing(config, tokenizer)
-            self._shard = Shard(staging, split.index, n_splits, config.output, info, packing, self._schema)
+            packing, windows = output_packing(config, tokenizer), output_windows(config, tokenizer)
+            self._shard = Shard(staging, split.index, n_splits, config.output, info, packing, windows, self._schema)
         self._rejects = rejecting.RejectsFile(staging, ledger.rejects_name(split.index, n_splits), split.pieces)
         self._accounts = Accounts(len(split.pieces))
         self.n_records = 0
@@ -186,6 +191,7 @@ class _Attempt:
             companions=tuple(companions),
             documents=self._shard.documents,
             packing=self._shard.packing,
+            windows=self._shard.windows,
             runs=self._shard.runs,
             rejects=self._rejects.finish(),
             statistics=file.finish(),
@@ -194,7 +200,7 @@ class _Attempt:
         return entry
 
     def _slices(self, documents: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-        padding = self._tokenizer.padding
+        padding = self._layout.padding
         if padding is None:
             yield documents
             return
@@ -259,7 +265,7 @@ class _Attempt:
         del bare  # where it was copied, its memory is for the next batch
         starts, stops = layout.spans(rows, kept)
         n_oov = self._statistics.update(text, rows.values.to_numpy(), starts, stops, self._n_unknown_marks)
-        self._statistics.add_layout(lengths, kept, self._marks.n_special, self._marks.n_added)
+        self._statistics.add_layout(lengths, kept, self._rows.n_special, self._rows.marks.n_added)
         columns = [documents.column("doc_id"), rows, pa.array((stops - starts).astype(np.int32)), pa.array(n_oov)]
         if sources is not None:
             columns.append(sources.cast(schemas.SPAN_SOURCES.type))
@@ -320,6 +326,16 @@ def output_packing(config: Config, tokenizer: Tokenizer) -> PackingTokens | None
     return packing_tokens(config.output.packing, tokenizer) if config.output.packing is not None else None
 
 
+def output_windows(config: Config, tokenizer: Tokenizer) -> WindowLayout | None:
+    """Returns how documents become windows; None where rows are not windows."""
+    rows = marks.lay_out(config, tokenizer)
+    if rows.window is None:
+        return None
+    unk_id = -1 if tokenizer.unk_token_id is None else tokenizer.unk_token_id
+    span_ids = [tokenizer.token_to_id(token) for token in config.text.tokens if config.text.keeps_sources]
+    return WindowLayout(rows.window, rows.marks, unk_id, [each for each in span_ids if each is not None])
+
+
 def merge_planned(
     planned: PlannedShard,
     splits: Sequence[SplitRuns],
@@ -329,5 +345,6 @@ def merge_planned(
 ) -> ShardEntry:
     """Merges, writes and commits one shard of a job that shuffles; see `shuffling.shards.merge_shard`."""
     info, packing = tokenizer_info(tokenizer), output_packing(config, tokenizer)
+    windows = output_windows(config, tokenizer)
     schema = schemas.placed(schemas.rows(config.text.columns))
-    return merge_shard(planned, splits, config.output, info, schema, packing, on_rows)
+    return merge_shard(planned, splits, config.output, info, schema, packing, windows, on_rows)

@@ -38,10 +38,11 @@ def _add_shard(totals: dict[str, Any], entry: ledger.Written) -> None:
     totals["shard_rows"] += entry.shard.rows
     totals["shard_tokens"] += entry.shard.tokens
     totals["shard_bytes"] += entry.shard.n_bytes + sum(file.n_bytes for file in entry.companions)
-    if entry.packing is not None:
-        packing = totals.setdefault("packing", dict.fromkeys(entry.packing, 0))
-        for name, n in entry.packing.items():
-            packing[name] += n
+    for kind, counts in (("packing", entry.packing), ("windows", entry.windows)):
+        if counts is not None:
+            sums = totals.setdefault(kind, dict.fromkeys(counts, 0))
+            for name, n in counts.items():
+                sums[name] += n
 
 
 def identities(totals: Mapping[str, Any]) -> list[dict[str, Any]]:
@@ -71,7 +72,13 @@ def identities(totals: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 
 def _shard_balance(totals: Mapping[str, Any]) -> list[tuple[dict[str, int], dict[str, int]]]:
-    packing = totals.get("packing")
+    packing, windows = totals.get("packing"), totals.get("windows")
+    if windows is not None:
+        return [
+            (_pick(totals, "shard_rows"), _pick(windows, "n_windows")),
+            (_pick(totals, "shard_tokens"), {**_pick(totals, "n_tokens"), **_pick(windows, "n_repeated", "n_special")}),
+            ({"documents_in_windows": windows["n_documents"]}, _pick(totals, "n_documents")),
+        ]
     if packing is None:
         return [
             (_pick(totals, "shard_rows"), _pick(totals, "n_documents")),

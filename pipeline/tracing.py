@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from pipeline import inspect, ledger, manifest, storage, writers
+from pipeline import inspect, ledger, manifest, marks, storage, writers
 from pipeline.config import Config, InputConfig
 from pipeline.deep import config_of
 from pipeline.document_tables import measure_segments, read_table
@@ -17,6 +17,7 @@ from pipeline.ledger import FileRecord
 from pipeline.parquet_file import open_parquet
 from pipeline.readers import Wanted, read_split
 from pipeline.splits import Piece, Split
+from pipeline.windowed import ExpectedWindows
 from tokenizer import Encoding, Tokenizer
 
 _SHOWN = 60
@@ -50,12 +51,12 @@ def trace(output: str, shard: str, row: int, token: int | None = None) -> dict[s
       token: its place in the row, from 0, as the row is stored; None for all documents of the row.
 
     Returns:
-      Plain JSON: `shard`, `row`, `token`, `token_id`, and `documents`, one where a token is asked for, none for
-      padding. Of each `doc_id`, `number` in the shard, `source` (`name`, `path`, `format`, `offset`, `n_bytes`),
-      `n_tokens`; `first`: the token of the document that is the first of it in the row, `start`: where that stands,
-      `size`: how many there are; `text` or `why_no_text`. Of the one with the token `at`: `token` of the document, None
-      for a separator; `characters` and `bytes` of the text, None where no text gave the token; `source_bytes`,
-      where the text stands in the source as it is.
+      Plain JSON: `shard`, `row`, `token`, `token_id`, and `documents`, one where a token is asked for, none for padding
+      and for what the template puts around windows. Of each `doc_id`, `number` in the shard, `source` (`name`, `path`,
+      `format`, `offset`, `n_bytes`), `n_tokens`; `first`: the token of the document that is the first of it in the row,
+      `start`: where that stands, `size`: how many there are; `text` or `why_no_text`. Of the one with the token `at`:
+      `token` of the document, None for a separator; `characters` and `bytes` of the text, None where no text gave the
+      token; `source_bytes`, where the text stands in the source as it is.
 
     Raises:
       ValueError: if the folder, the shard, the row or the token is not there.
@@ -101,7 +102,8 @@ def _table_of(output: str, found: Mapping[str, Any], entry_id: str) -> pa.Table:
     for record in found["documents"]:
         if (record.get("entry") or record["split"]) == entry_id:
             listed = {name: value for name, value in record.items() if name not in ("split", "entry")}
-            batches = read_table(output, FileRecord(**listed), has_segments=found["packing"] is not None)
+            has_segments = found["packing"] is not None or "windows" in found["totals"]
+            batches = read_table(output, FileRecord(**listed), has_segments=has_segments)
             return pa.Table.from_batches(list(batches))
     raise ValueError(f"the manifest lists no table of documents for {entry_id}")
 
@@ -119,7 +121,12 @@ def _segments_of(
         return list(zip(*columns, strict=True))
     padding = config.tokenizer.padding
     is_left = padding is not None and padding.side == "left" and writers.keeps_padding(shard)
-    return [(row, len(stored.ids) - stored.n_tokens if is_left else 0, 0, stored.n_tokens)]
+    start = len(stored.ids) - stored.n_tokens if is_left else 0
+    if not config.tokenizer.has_windows:
+        return [(row, start, 0, stored.n_tokens)]
+    expected = ExpectedWindows(found, table.column("doc_id"), table.column("n_tokens").to_numpy().astype(np.int64))
+    first, stop = int(expected.starts[row]), int(expected.stops[row])
+    return [(int(expected.texts[row]), start + len(expected.marks.before), first, stop - first)]
 
 
 def _describe(output: str, found: Mapping[str, Any], config: Config, table: pa.Table) -> dict[str, Any]:
@@ -197,13 +204,17 @@ def _locate(
     at: dict[str, Any] = {"token": number, "characters": None, "bytes": None}
     if "text" not in document:
         return {**at, "why_no_place": "the text cannot be read again"}
-    text = document["text"]
-    encoding = _encode(config, tokenizer, text)
-    places = [i for i, is_token in enumerate(encoding.attention_mask) if is_token]
+    text, layout = document["text"], marks.lay_out(config, tokenizer).document
+    encoding = _encode_bare(config, tokenizer, text)
+    n_text = len(encoding.ids)
+    n_kept = int(layout.kept(np.array([n_text]))[0])
+    n_cut = n_text - n_kept if layout.truncation is not None and layout.truncation.direction == "left" else 0
+    offsets = [(0, 0)] * layout.before.size + encoding.offsets[n_cut : n_cut + n_kept] + [(0, 0)] * layout.after.size
+    expected = [*layout.before.tolist(), *encoding.ids[n_cut : n_cut + n_kept], *layout.after.tolist()]
     first, n = document["first"], min(len(ids), document["n_tokens"] - document["first"])
-    if len(places) != document["n_tokens"] or [encoding.ids[i] for i in places[first : first + n]] != ids[:n]:
+    if len(expected) != document["n_tokens"] or expected[first : first + n] != ids[:n]:
         return {**at, "why_no_place": "the text gives other tokens now"}
-    start, stop = encoding.offsets[places[number]]
+    start, stop = offsets[number]
     if start == stop:
         return {**at, "why_no_place": "no character of the text gave it"}
     in_bytes = [len(text[:start].encode()), len(text[:stop].encode())]
@@ -214,11 +225,12 @@ def _locate(
     return at
 
 
-def _encode(config: Config, tokenizer: Tokenizer, text: str) -> Encoding:
-    add_special_tokens = config.tokenizer.add_special_tokens
+def _encode_bare(config: Config, tokenizer: Tokenizer, text: str) -> Encoding:
+    """Encodes a text without what its row has around it, and without cutting it."""
+    tokenizer = tokenizer.replace(truncation=None, padding=None)
     if config.text:
-        return config.text.wrap(tokenizer).encode(text, add_special_tokens)
-    return tokenizer.encode(text, add_special_tokens=add_special_tokens)
+        return config.text.wrap(tokenizer).encode(text, add_special_tokens=False)
+    return tokenizer.encode(text, add_special_tokens=False)
 
 
 def excerpt(document: Mapping[str, Any]) -> tuple[str, str, str]:

@@ -165,9 +165,9 @@ def _check_split(output: str, entry: LedgerEntry, found: Mapping[str, Any]) -> t
     if entry.tokenizer != tokenizer["digest"]:
         name = ledger.entry_name(entry.split_id)
         report.problems.append(f"{name}: made by tokenizer {entry.tokenizer}, the manifest's is {tokenizer['digest']}")
-    marks = Marks.from_record(found["marks"])
+    marks, has_windows = Marks.from_record(found["marks"]), "windows" in found["totals"]
     for what, n, n_each in (
-        ("special", entry.n_special_tokens, marks.n_special),
+        ("special", entry.n_special_tokens, 0 if has_windows else marks.n_special),
         ("added", entry.n_added_tokens, marks.n_added),
     ):
         if n != n_each * entry.n_documents:
@@ -290,8 +290,8 @@ def _check_statistics(
     except (pa.ArrowException, OSError, ValueError) as error:
         report.problems.append(str(error))
         return
-    vocabulary = _Tokens(table.column("token").to_pylist())
-    if said != ledger.to_json(summarize(total, vocabulary, add_up(entries, shards).get("packing"))):
+    vocabulary, sums = _Tokens(table.column("token").to_pylist()), add_up(entries, shards)
+    if said != ledger.to_json(summarize(total, vocabulary, sums.get("packing"), sums.get("windows"))):
         report.problems.append(f"{manifest.STATS}: not the summary of the splits' statistics")
 
 

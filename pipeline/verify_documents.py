@@ -6,6 +6,7 @@ from typing import Any, Self
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from pipeline import schemas, storage
 from pipeline.document_tables import SegmentSizes, measure_segments, read_table
@@ -15,6 +16,7 @@ from pipeline.packing.packed import segment_sizes
 from pipeline.shuffling.books import sum_doc_ids
 from pipeline.shuffling.shards import ShardEntry
 from pipeline.verify_report import VerifyReport, check_file
+from pipeline.windowed import ExpectedWindows
 from pipeline.writers.base import ragged
 
 
@@ -24,7 +26,8 @@ class ListedDocuments:
     def __init__(self, name: str, table: pa.Table, segments: SegmentSizes | None) -> None:
         """Takes the table of the file `name` and, where rows are packed, its segments in the order of the rows."""
         self._name = name
-        self._n_tokens = table.column("n_tokens").to_numpy()
+        self.n_tokens = table.column("n_tokens").to_numpy().astype(np.int64)
+        """int64[n_documents], the tokens of each document."""
         self._doc_ids = table.column("doc_id")
         self._segments = segments
 
@@ -44,8 +47,9 @@ class ListedDocuments:
         if record is None or not check_file(output, record, report):
             return None
         try:
-            batches = list(read_table(output, record, has_segments=entry.packing is not None))
-            schema = schemas.listed_documents(has_segments=entry.packing is not None)
+            has_segments = entry.packing is not None or entry.windows is not None
+            batches = list(read_table(output, record, has_segments=has_segments))
+            schema = schemas.listed_documents(has_segments=has_segments)
             table = pa.Table.from_batches(batches, schema=schema).combine_chunks()
             _check_places(output, table, entry, found)
             _check_sums(table, entry)
@@ -53,7 +57,14 @@ class ListedDocuments:
         except (OSError, ValueError) as error:
             report.problems.append(f"{record.file}: {error}")
             return None
-        return cls(record.file, table, segments)
+        documents = cls(record.file, table, segments)
+        if entry.windows is not None and (difference := _compare_windows(table, documents.windows(found))):
+            report.problems.append(f"{record.file}: {difference}")
+        return documents
+
+    def windows(self, found: Mapping[str, Any]) -> ExpectedWindows:
+        """Returns the windows of the documents; `found` is the manifest."""
+        return ExpectedWindows(found, self._doc_ids, self.n_tokens)
 
     def compare_rows(self, first: int, doc_ids: pa.Array | None, n_tokens: np.ndarray) -> str | None:
         """Returns how rows that are documents differ from what the table says of them; None where they do not.
@@ -63,7 +74,7 @@ class ListedDocuments:
           doc_ids: of the rows; None where the format has none.
           n_tokens: of the rows, padding not included.
         """
-        listed = self._n_tokens[first : first + n_tokens.size]
+        listed = self.n_tokens[first : first + n_tokens.size]
         if listed.size < n_tokens.size:
             return f"row {first + listed.size} is no document of {self._name}"
         if (listed != n_tokens).any():
@@ -95,6 +106,18 @@ class ListedDocuments:
             if column in batch.schema.names and not np.array_equal(segment_sizes(batch, column), sizes):
                 return f"{where} segments than {column}"
         return None
+
+
+def _compare_windows(table: pa.Table, expected: ExpectedWindows) -> str | None:
+    """Returns which document is listed in other rows than those that hold its windows; None for none."""
+    rows, starts = (table.column(name).combine_chunks() for name in ("rows", "starts"))
+    counts = np.bincount(expected.texts, minlength=table.num_rows)
+    for listed in (rows, starts):
+        if (wrong := np.flatnonzero(pc.list_value_length(listed).to_numpy() != counts)).size:
+            return f"document {wrong[0]} is not in {counts[wrong[0]]} rows"
+    n_before = len(expected.marks.before)
+    is_right = (rows.flatten().to_numpy() == np.arange(counts.sum())) & (starts.flatten().to_numpy() == n_before)
+    return None if is_right.all() else f"document {expected.texts[np.argmin(is_right)]} is in other rows, or elsewhere"
 
 
 def _check_places(output: str, table: pa.Table, entry: LedgerEntry | ShardEntry, found: Mapping[str, Any]) -> None:

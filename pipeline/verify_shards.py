@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from pipeline import schemas, storage, writers
+from pipeline import schemas, storage, windowed, writers
 from pipeline.ledger import FileRecord, LedgerEntry
 from pipeline.marks import Marks
 from pipeline.packing import packed
@@ -90,6 +90,16 @@ def _count_shard(
                     proof.add_documents(hashes, lengths)
                     report.problems += proof.problems(name, has_doc_ids=False)
                 return _close_count(counted, entry, file, report)
+            if entry.windows is not None:
+                if listed is None:
+                    return None  # which is reported
+                batches = _with_spans(writers.read_rows(handle, name, index=index or None), padding, tokenizer, name)
+                hashes = np.zeros(entry.n_documents, np.uint64) if proof is not None else None
+                windowed.count(batches, name, entry, listed.windows(found), counted, hashes)
+                if proof is not None and hashes is not None:
+                    proof.add_documents(hashes, listed.n_tokens)
+                    report.problems += proof.problems(name, has_doc_ids=False)
+                return _close_count(counted, entry, file, report)
             for batch in writers.read_rows(handle, name, index=index or None):
                 row = counted.n_documents
                 ids, starts, stops = _token_spans(batch, padding, tokenizer["pad_id"], f"{name}, row {row} and on")
@@ -112,6 +122,20 @@ def _count_shard(
         report.problems.append(message if message.startswith(name) else f"{name}: {message}")
         return None
     return _close_count(counted, entry, file, report)
+
+
+def _with_spans(
+    batches: Iterator[pa.RecordBatch], padding: Mapping[str, Any] | None, tokenizer: Mapping[str, Any], name: str
+) -> Iterator[tuple[pa.RecordBatch, windowed.Spans]]:
+    """Yields rows, and where the tokens of each are; checks their padding and `n_tokens`."""
+    row = 0
+    for batch in batches:
+        where = f"{name}, row {row} and on"
+        ids, starts, stops = _token_spans(batch, padding, tokenizer["pad_id"], where)
+        if (batch.column("n_tokens").to_numpy() != stops - starts).any():
+            raise ValueError(f"{where}: n_tokens is not how many tokens there are")
+        yield batch, (ids, starts, stops)
+        row += batch.num_rows
 
 
 def _compare_sequences(

@@ -122,7 +122,8 @@ def shape_rows(tokenizer: Tokenizer, config: TokenizerConfig) -> Tokenizer:
     tokenizer.no_truncation()
     tokenizer.no_padding()
     if config.truncation is not None:
-        tokenizer.enable_truncation(config.truncation.max_length, direction=config.truncation.side)
+        truncation = config.truncation
+        tokenizer.enable_truncation(truncation.max_length, stride=truncation.stride, direction=truncation.side)
     if config.padding is not None:
         tokenizer.enable_padding(length=config.padding.length, direction=config.padding.side)
     return tokenizer

@@ -11,7 +11,7 @@ from pipeline import schemas
 from pipeline.ledger import Written
 from pipeline.marks import Marks
 from pipeline.shuffling.kernels import add_values
-from pipeline.statistics import Statistics, count_rows
+from pipeline.statistics import Statistics
 from pipeline.writers.base import ragged
 
 
@@ -93,11 +93,7 @@ def count(
     if has_documents:
         if lengths.size and lengths.min() < 0:
             raise ValueError(f"{name}: document {int(lengths.argmin())} is in no sequence")
-        counted.length_counts[:] = 0
-        ends = np.cumsum(lengths)
-        nothing = np.zeros(int(lengths.sum()), np.int32)
-        scratch = np.zeros(1, np.int64)
-        count_rows(nothing, ends - lengths, ends, -1, scratch, counted.length_counts, np.empty(lengths.size, np.int32))
+        counted.set_lengths(lengths)
     return lengths if has_documents else None
 
 

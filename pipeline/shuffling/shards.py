@@ -25,6 +25,7 @@ from pipeline.shuffling.merging import merge_range, shard_range
 from pipeline.shuffling.runs import RunFiles, open_runs
 from pipeline.splits import Split
 from pipeline.staging import Staging
+from pipeline.windows import WindowLayout
 from pipeline.writers import TokenizerInfo, suffixes
 
 RUNS = "_runs"
@@ -100,7 +101,9 @@ class ShardEntry:
     """The table of its documents."""
     keys: FileRecord
     packing: Mapping[str, int] | None = None
-    """`packing.COUNTS` where rows are packed sequences; None where they are documents."""
+    """`packing.COUNTS` where rows are packed sequences; None where they are not."""
+    windows: Mapping[str, int] | None = None
+    """`windows.COUNTS` where rows are windows of documents; None where they are not."""
 
     @property
     def n_documents(self) -> int:
@@ -168,6 +171,7 @@ def merge_shard(
     info: TokenizerInfo,
     schema: pa.Schema,
     packing: PackingTokens | None = None,
+    windows: WindowLayout | None = None,
     on_rows: OnBatch | None = None,
 ) -> ShardEntry:
     """Merges, writes and commits one shard; or returns its entry, without work, if that is done already.
@@ -182,6 +186,7 @@ def merge_shard(
       info: the tokenizer that made the ids.
       schema: of the rows of the runs, places among them.
       packing: the ids that packing adds; where `output.packing` is given.
+      windows: how documents become windows; None where they do not.
       on_rows: called after each batch, whose own bytes stand for those read; what it raises stops the attempt.
 
     Raises:
@@ -195,12 +200,12 @@ def merge_shard(
     sums = Sums()
     with Staging(output.path, planned.id) as staging, RunFiles() as files:
         paths = [storage.join(output.path, runs_name(split.split_id)) for split in splits]
-        shard = Shard(staging, planned.index, planned.n_shards, output, info, packing, schema)
+        shard = Shard(staging, planned.index, planned.n_shards, output, info, packing, windows, schema)
         keys_file = staging.create(keys_name(planned.id))
         opened = open_runs(files, paths, splits, schema)
         low, high = shard_range(planned.index, planned.n_shards)
         for keys, rows in merge_range(opened, low, high, piece_bytes=_piece_bytes(output)):
-            found = sum_rows(keys, rows, info.padding_side)
+            found = sum_rows(keys, rows, None if windows is not None else info.padding_side)
             sums += found
             shard.write(rows)
             keys_file.write(keys.astype("<u8"))
@@ -220,6 +225,7 @@ def merge_shard(
             documents=shard.documents,
             keys=keys_file.finish(rows=sums.n_documents),
             packing=shard.packing,
+            windows=shard.windows,
         )
         if wrong := entry.imbalances():
             raise BooksError("\n".join(wrong))

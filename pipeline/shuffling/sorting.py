@@ -19,8 +19,8 @@ from pipeline.staging import Staging
 class SortedSplit:
     """Stands where an unshuffled job has the shard of a split; holds one run."""
 
-    packing = None
-    """Runs are not packed, shards are."""
+    packing = windows = None
+    """Runs are documents, what shards make of them."""
 
     documents = None
     """Places stand in the runs, and become tables of documents in the shards."""

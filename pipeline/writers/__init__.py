@@ -83,7 +83,8 @@ def open_writer(
             handle, tokenizer, schema=schema, compression=compression, row_group_tokens=output.row_group_tokens
         )
     if format == "tfrecord":
-        return TFRecordWriter(handle, padding_side=tokenizer.padding_side, gzip=output.compression == "gzip")
+        gzip = output.compression == "gzip"
+        return TFRecordWriter(handle, padding_side=tokenizer.padding_side, gzip=gzip, schema=schema)
     if format == "arrow":
         compression = "none" if output.compression == "auto" else output.compression
         return ArrowWriter(handle, tokenizer, schema=schema, compression=compression)
@@ -106,7 +107,8 @@ def read_rows(
       index: open for reading the file `index_name(name)`, where there is one.
 
     Yields:
-      doc_id: string, input_ids: large_list<int32>, n_tokens: int32; Parquet and Arrow also n_oov: int32, and
+      doc_id: string, input_ids: large_list<int32>, n_tokens: int32, and of windows `schemas.WINDOWS`, all but Megatron
+      and memory maps; Parquet and Arrow also n_oov: int32, and
       `schemas.SPAN_SOURCES` and `schemas.LANGUAGES` where the shard has them; or packed sequences. Megatron and memory
       maps keep no document ids and no boundaries: doc_id is empty.
 

@@ -35,6 +35,8 @@ def columns_of(schema: pa.Schema, tokenizer: TokenizerInfo) -> dict[str, str]:
             columns[field.name] = "str"
         elif pa.types.is_large_list(field.type) and field.name != "input_ids":
             columns[field.name] = f"ndarray:{field.type.value_type}"
+        elif field.name in schemas.WINDOWS.names:
+            columns[field.name] = "int"
     return dict(sorted(columns.items()))
 
 
@@ -210,7 +212,7 @@ def _schema_of(columns: dict[str, str]) -> pa.Schema | None:
     """Returns the schema of rows whose columns a shard has; None if none has them."""
     packed = schemas.packed(list(columns))
     tokens = pa.schema([schemas.TOKENS.field(name) for name in ("doc_id", "input_ids", "n_tokens")])
-    for schema in (tokens, packed):
+    for schema in (tokens, pa.schema([*tokens, *schemas.WINDOWS]), packed):
         for vocab_size in (1, 1 << 20):
             if columns == columns_of(schema, TokenizerInfo("", vocab_size)):
                 return schema

@@ -57,7 +57,12 @@ class TFRecordWriter:
     """Writes one TFRecord shard; holds the records of one batch, at most 8 MiB and one row at a time."""
 
     def __init__(
-        self, handle: BinaryIO, *, padding_side: Literal["right", "left"] | None = None, gzip: bool = False
+        self,
+        handle: BinaryIO,
+        *,
+        padding_side: Literal["right", "left"] | None = None,
+        gzip: bool = False,
+        schema: pa.Schema = schemas.TOKENS,
     ) -> None:
         """Starts a shard.
 
@@ -65,21 +70,23 @@ class TFRecordWriter:
           handle: open for writing; stays open.
           padding_side: where rows are padded, which adds `input_mask` and `segment_ids`; None when they are not.
           gzip: whether to compress the file as a whole, with level 6.
+          schema: of the rows: `schemas.TOKENS`, or that of windows.
         """
         self.n_rows = 0
+        self._schema = schema
         self.n_tokens = 0
         self._padding = _PADDING[padding_side]
         self._stream = _GzipStream(handle) if gzip else None
         self._handle = handle
 
     def write(self, batch: pa.RecordBatch) -> None:
-        """Appends rows of `schemas.TOKENS`.
+        """Appends rows of the schema.
 
         Raises:
           TypeError: if the batch has another schema.
           ValueError: if an id is negative, or a row too long for an Example (2 GiB).
         """
-        check_schema(batch)
+        check_schema(batch, self._schema)
         n_rows = batch.num_rows
         if n_rows == 0:
             return
@@ -90,9 +97,13 @@ class TFRecordWriter:
         if offsets[-1] > offsets[0] and ids[offsets[0] : offsets[-1]].min() < 0:
             raise ValueError(f"ids must not be negative, got {ids[offsets[0] : offsets[-1]].min()}")
 
+        numbers = np.full((n_rows, 2), -1, np.int64)
+        for i, name in enumerate(schemas.WINDOWS.names):
+            if name in self._schema.names:
+                numbers[:, i] = batch.column(name).to_numpy()
         n_packed = np.empty(n_rows, np.int64)
         n_record = np.empty(n_rows, np.int64)
-        kernels.measure_records(ids, offsets, doc_offsets, self._padding, n_packed, n_record)
+        kernels.measure_records(ids, offsets, doc_offsets, self._padding, numbers, n_packed, n_record)
         if n_record.max() > _MAX_EXAMPLE_BYTES:
             row = int(n_record.argmax())
             raise ValueError(
@@ -113,6 +124,7 @@ class TFRecordWriter:
                 doc_offsets[start : stop + 1],
                 n_tokens[start:stop],
                 self._padding,
+                numbers[start:stop],
                 n_packed[start:stop],
                 n_record[start:stop],
                 out,
@@ -132,7 +144,8 @@ def read_tfrecord(handle: BinaryIO, name: str, *, gzipped: bool = False) -> Iter
     """Reads a shard back and checks every checksum; holds 8 MiB of records, or one record if that is longer.
 
     Yields:
-      Batches of doc_id, input_ids, n_tokens, as in `schemas.TOKENS`; what a TFRecord shard says of each row.
+      Batches of doc_id, input_ids, n_tokens, as in `schemas.TOKENS`, and of windows `schemas.WINDOWS`; what a TFRecord
+      shard says of each row.
 
     Raises:
       ValueError: if a checksum is wrong, the file ends within a record, or a record is not what `TFRecordWriter`
@@ -185,7 +198,11 @@ def _parse(buffer: np.ndarray, starts: np.ndarray, stops: np.ndarray, name: str,
     n_rows = starts.size
     spans = np.empty((n_rows, 6), np.int64)
     n_ids = np.empty(n_rows, np.int64)
-    check(*kernels.parse_records(buffer, starts, stops, spans, n_ids))
+    numbers = np.empty((n_rows, 2), np.int64)
+    check(*kernels.parse_records(buffer, starts, stops, spans, n_ids, numbers))
+    is_window = numbers[:, 0] >= 0
+    if is_window.any() and not is_window.all():
+        check(int(np.argmin(is_window)), kernels.NOT_AN_EXAMPLE)
 
     offsets = np.concatenate(([0], np.cumsum(n_ids)))
     ids = np.empty(offsets[-1], np.int32)
@@ -204,7 +221,11 @@ def _parse(buffer: np.ndarray, starts: np.ndarray, stops: np.ndarray, name: str,
         for row in range(n_rows):
             check(row, kernels.FINE if _is_utf8(doc_ids[row].as_py()) else _BAD_DOC_ID)
     rows = pa.LargeListArray.from_arrays(pa.array(offsets), pa.array(ids), type=schemas.TOKENS.field(1).type)
-    return pa.record_batch([doc_ids, rows, pa.array(n_tokens)], schema=pa.schema(list(schemas.TOKENS)[:3]))
+    columns, fields = [doc_ids, rows, pa.array(n_tokens)], list(schemas.TOKENS)[:3]
+    if n_rows and is_window.all():
+        columns += [pa.array(numbers[:, i]).cast(field.type) for i, field in enumerate(schemas.WINDOWS)]
+        fields += schemas.WINDOWS
+    return pa.record_batch(columns, schema=pa.schema(fields))
 
 
 def _is_utf8(data: bytes) -> bool:

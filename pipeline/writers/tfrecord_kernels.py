@@ -6,9 +6,11 @@ little-endian.
 The data is a `tf.train.Example` with its features in the order of their names, as deterministic serializers write them:
 
     doc_id       bytes_list   the document's id
+    document     int64_list   the document's number in the shard         only where rows are windows of documents
     input_ids    int64_list   the row, padding included
     input_mask   int64_list   1 for a token, 0 for padding       only when padding is on
     segment_ids  int64_list   0: a row is one segment            only when padding is on
+    window       int64_list   the row's number in its document           only where rows are windows of documents
 
 Kernels trust their inputs; `writers.tfrecord` checks them. The parsing kernel trusts nothing: it reads files.
 
@@ -48,6 +50,8 @@ def _crc_tables() -> np.ndarray:
 
 _CRC = _crc_tables()
 _DOC_ID = np.frombuffer(b"doc_id", np.uint8)
+_DOCUMENT = np.frombuffer(b"document", np.uint8)
+_WINDOW = np.frombuffer(b"window", np.uint8)
 _INPUT_IDS = np.frombuffer(b"input_ids", np.uint8)
 _INPUT_MASK = np.frombuffer(b"input_mask", np.uint8)
 _SEGMENT_IDS = np.frombuffer(b"segment_ids", np.uint8)
@@ -143,13 +147,25 @@ def _put_entry_head(out: np.ndarray, at: int, key: np.ndarray, feature_tag: int,
 
 
 @kernel_part
-def _features_bytes(n_doc_id: int, n_packed: int, n_row: int, padding: int) -> int:
+def _features_bytes(n_doc_id: int, n_packed: int, n_row: int, padding: int, document: int, window: int) -> int:
     n_bytes = _entry_bytes(_DOC_ID.size, 1 + _varint_bytes(n_doc_id) + n_doc_id)
     n_bytes += _entry_bytes(_INPUT_IDS.size, _list_bytes(n_packed))
     if padding != NO_PADDING:
         n_bytes += _entry_bytes(_INPUT_MASK.size, _list_bytes(n_row))
         n_bytes += _entry_bytes(_SEGMENT_IDS.size, _list_bytes(n_row))
+    if document >= 0:
+        n_bytes += _entry_bytes(_DOCUMENT.size, _list_bytes(_varint_bytes(document)))
+        n_bytes += _entry_bytes(_WINDOW.size, _list_bytes(_varint_bytes(window)))
     return n_bytes
+
+
+@kernel_part
+def _put_number(out: np.ndarray, at: int, key: np.ndarray, number: int) -> int:
+    """Writes a feature of one integer; returns where the next goes."""
+    n = _varint_bytes(number)
+    at = _put_entry_head(out, at, key, 0x1A, _list_bytes(n))
+    out[at] = 0x0A  # Int64List.value, packed
+    return _put_varint(out, _put_varint(out, at + 1, n), number)
 
 
 @kernel
@@ -158,6 +174,7 @@ def measure_records(
     offsets: np.ndarray,
     doc_offsets: np.ndarray,
     padding: int,
+    numbers: np.ndarray,
     n_packed: np.ndarray,
     n_record: np.ndarray,
 ) -> None:
@@ -168,6 +185,7 @@ def measure_records(
       offsets: int64[n + 1], where each row starts in `ids`.
       doc_offsets: int64[n + 1], where each row's document id starts, in bytes.
       padding: NO_PADDING, PADDING_RIGHT or PADDING_LEFT.
+      numbers: int64[n, 2], the features `document` and `window`; -1 for none.
       n_packed: int64[n], filled with the bytes of each row's ids as varints.
       n_record: int64[n], filled with the bytes of each record, frame included.
     """
@@ -178,7 +196,8 @@ def measure_records(
             n += (x >= 1 << 7) + (x >= 1 << 14) + (x >= 1 << 21) + (x >= 1 << 28)
         n_packed[row] = n
         n_row = offsets[row + 1] - offsets[row]
-        n_features = _features_bytes(doc_offsets[row + 1] - doc_offsets[row], n, n_row, padding)
+        n_doc_id = doc_offsets[row + 1] - doc_offsets[row]
+        n_features = _features_bytes(n_doc_id, n, n_row, padding, numbers[row, 0], numbers[row, 1])
         n_record[row] = FRAME_BYTES + 1 + _varint_bytes(n_features) + n_features
 
 
@@ -190,6 +209,7 @@ def write_records(
     doc_offsets: np.ndarray,
     n_tokens: np.ndarray,
     padding: int,
+    numbers: np.ndarray,
     n_packed: np.ndarray,
     n_record: np.ndarray,
     out: np.ndarray,
@@ -203,6 +223,7 @@ def write_records(
       doc_offsets: int64[n + 1], where each row's document id starts.
       n_tokens: int32[n], tokens of each row before padding.
       padding: NO_PADDING, PADDING_RIGHT or PADDING_LEFT.
+      numbers: int64[n, 2] as `measure_records` was given it.
       n_packed: int64[n] as `measure_records` filled it.
       n_record: int64[n] as `measure_records` filled it.
       out: uint8[sum(n_record) + SLACK_BYTES].
@@ -216,13 +237,16 @@ def write_records(
         n_row = offsets[row + 1] - offsets[row]
 
         out[at] = 0x0A  # Example.features
-        at = _put_varint(out, at + 1, _features_bytes(n_doc_id, n_packed[row], n_row, padding))
+        document, window = numbers[row, 0], numbers[row, 1]
+        at = _put_varint(out, at + 1, _features_bytes(n_doc_id, n_packed[row], n_row, padding, document, window))
         at = _put_entry_head(out, at, _DOC_ID, 0x0A, 1 + _varint_bytes(n_doc_id) + n_doc_id)
         out[at] = 0x0A  # BytesList.value
         at = _put_varint(out, at + 1, n_doc_id)
         for i in range(doc_offsets[row], doc_offsets[row + 1]):
             out[at] = doc_bytes[i]
             at += 1
+        if document >= 0:
+            at = _put_number(out, at, _DOCUMENT, document)
 
         at = _put_entry_head(out, at, _INPUT_IDS, 0x1A, _list_bytes(n_packed[row]))
         if n_row > 0:
@@ -254,6 +278,8 @@ def write_records(
             for i in range(n_row):
                 out[at + i] = 0
             at += n_row
+        if document >= 0:
+            at = _put_number(out, at, _WINDOW, window)
 
         start = _put_fixed(out, at, masked_crc32c(out, start + 12, at), 4)
 
@@ -314,6 +340,16 @@ def _list_span(data: np.ndarray, start: int, stop: int, feature_tag: int) -> tup
     return first, end
 
 
+@kernel_part
+def _get_number(data: np.ndarray, start: int, stop: int) -> int:
+    """Returns the only value in the Feature `data[start:stop]`; -1 where it has not one."""
+    first, last = _list_span(data, start, stop, 0x1A)
+    if last < 0:
+        return -1
+    value, end = _get_varint(data, first, last)
+    return value if end == last else -1
+
+
 @kernel
 def frame_records(
     data: np.ndarray, start: int, stop: int, starts: np.ndarray, stops: np.ndarray
@@ -349,7 +385,7 @@ def frame_records(
 
 @kernel
 def parse_records(
-    data: np.ndarray, starts: np.ndarray, stops: np.ndarray, spans: np.ndarray, n_ids: np.ndarray
+    data: np.ndarray, starts: np.ndarray, stops: np.ndarray, spans: np.ndarray, n_ids: np.ndarray, numbers: np.ndarray
 ) -> tuple[int, int]:
     """Finds the features in the data of each record; anything but what `write_records` writes is refused.
 
@@ -360,11 +396,13 @@ def parse_records(
       spans: int64[n, 6], filled with start and stop of the document id, of the packed ids and of the mask; a record
         without a mask has -1 and -1 there.
       n_ids: int64[n], filled with how many ids each row has.
+      numbers: int64[n, 2], filled with the features `document` and `window`; -1 where there are none.
 
     Returns:
       (index of the first bad record or n, what is wrong with it or FINE).
     """
     for row in range(starts.size):
+        numbers[row, 0] = numbers[row, 1] = -1
         for k in range(6):
             spans[row, k] = -1
         segments_start, segments_stop = -1, -1
@@ -386,9 +424,19 @@ def parse_records(
                 spans[row, 4], spans[row, 5] = _list_span(data, start, stop, 0x1A)
             elif _equals(data, key_start, key_stop, _SEGMENT_IDS):
                 segments_start, segments_stop = _list_span(data, start, stop, 0x1A)
+            elif _equals(data, key_start, key_stop, _DOCUMENT):
+                numbers[row, 0] = _get_number(data, start, stop)
+                if numbers[row, 0] < 0:
+                    return row, NOT_AN_EXAMPLE
+            elif _equals(data, key_start, key_stop, _WINDOW):
+                numbers[row, 1] = _get_number(data, start, stop)
+                if numbers[row, 1] < 0:
+                    return row, NOT_AN_EXAMPLE
             else:
                 return row, NOT_AN_EXAMPLE
         if spans[row, 1] < 0 or spans[row, 3] < 0 or (spans[row, 5] < 0) != (segments_stop < 0):
+            return row, NOT_AN_EXAMPLE
+        if (numbers[row, 0] < 0) != (numbers[row, 1] < 0):
             return row, NOT_AN_EXAMPLE
 
         n = 0

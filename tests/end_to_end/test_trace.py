@@ -30,6 +30,9 @@ LAYOUTS = {
 }
 
 
+ENDS = ["[MASK]", "[UNK]"]
+
+
 @pytest.fixture
 def trace(capsys):
     """Runs the command and returns what it prints as JSON."""
@@ -71,7 +74,7 @@ def rows_of(shard: Path) -> list[inspect.Row]:
     return list(inspect.rows(str(shard), 0, 10**6))
 
 
-def check(trace, job, rng, tokenizer):
+def check(trace, job, rng, tokenizer, n_ends=0):
     """Traces random tokens of all formats; returns how many of them were of a text."""
     n_found = 0
     for suffix in sorted({path.name.partition(".")[2] for path in job.output.glob("tokens-*")}):
@@ -88,7 +91,7 @@ def check(trace, job, rng, tokenizer):
             traced = trace(shard, row.number, token)
             assert traced["token_id"] == row.ids[token]
             if not traced["documents"]:
-                assert row.ids[token] == tokenizer.token_to_id("[PAD]")
+                assert tokenizer.id_to_token(row.ids[token]) in ("[PAD]", *(["[CLS]", "[SEP]"] if n_ends else []))
                 continue
             (document,) = traced["documents"]
             text = text_at(document["source"])
@@ -97,10 +100,13 @@ def check(trace, job, rng, tokenizer):
             if at["token"] is None:
                 assert tokenizer.id_to_token(row.ids[token]) == "[SEP]"
                 continue
+            if at["characters"] is None:
+                assert tokenizer.id_to_token(row.ids[token]) in ENDS
+                continue
             encoding = tokenizer.encode(text, add_special_tokens=False)
-            assert len(encoding.ids) == document["n_tokens"]
-            assert encoding.ids[at["token"]] == row.ids[token]
-            assert tuple(at["characters"]) == encoding.offsets[at["token"]]
+            assert len(encoding.ids) + n_ends == document["n_tokens"]
+            assert encoding.ids[at["token"] - n_ends // 2] == row.ids[token]
+            assert tuple(at["characters"]) == encoding.offsets[at["token"] - n_ends // 2]
             start, stop = at["bytes"]
             assert text.encode()[start:stop].decode() == text[slice(*at["characters"])]
             if "source_bytes" in at:
@@ -117,6 +123,22 @@ def test_every_token_leads_back_to_its_bytes(layout, make_traced, trace, tiny_vo
     assert job.run("verify", "--deep") == 0
     tokenizer = Tokenizer.from_file(str(tiny_vocab_file))
     assert check(trace, job, random.Random(layout), tokenizer) > 10
+
+
+@pytest.mark.parametrize("shuffle", [None, {"shards": 2}])
+def test_tokens_of_windows_with_ends_lead_back_too(shuffle, make_traced, trace, tiny_vocab_file):
+    truncation = {"max_length": 12, "stride": 4, "overflow": "rows"}
+    shape = {"truncation": truncation, "padding": {"length": 12, "side": "left"}, "add_special_tokens": True}
+    output = {"format": [*FORMATS, "tfrecord"], "shuffle": shuffle, "prepend": ENDS[0], "append": ENDS[1]}
+    job = make_traced(output, tokenizer=shape)
+    assert job.run("tokenize", "--workers", "1") == 0
+    assert job.run("verify", "--deep") == 0
+    tokenizer = Tokenizer.from_file(str(tiny_vocab_file))
+    assert check(trace, job, random.Random(2), tokenizer, n_ends=2) > 10
+    files = job.files()
+    other = make_traced(output, "two", tokenizer=shape)
+    assert other.run("tokenize", "--workers", "2", "--mode", "processes") == 0
+    assert other.files() == files
 
 
 def test_padding_special_tokens_and_truncation(make_traced, trace):
