@@ -195,6 +195,21 @@ class Config(Section):
         return self
 
     @model_validator(mode="after")
+    def _check_trained(self) -> Self:
+        """Checks what is known of a tokenizer that is yet to be trained; of one that exists it is looked at itself."""
+        truncation, template = self.tokenizer.truncation, self.tokenizer.train and self.tokenizer.add_special_tokens
+        for name, token, place in (("prepend", self.output.prepend, "[CLS]"), ("append", self.output.append, "[SEP]")):
+            if template and token == place:
+                raise mistake(f"output.{name}", token, "tokenizer.add_special_tokens puts it there already")
+        if self.tokenizer.train is not None and truncation is not None:
+            ends = 0 if self.tokenizer.has_windows else sum(map(bool, (self.output.prepend, self.output.append)))
+            least = 2 * bool(template) + ends + (truncation.stride + 1 if self.tokenizer.has_windows else 0)
+            if truncation.max_length < least:
+                allowed = f"must be at least {least}, for the tokens around a document and tokenizer.truncation.stride"
+                raise mistake("tokenizer.truncation.max_length", truncation.max_length, allowed)
+        return self
+
+    @model_validator(mode="after")
     def _check_tokens(self) -> Self:
         packing, train = self.output.packing, self.tokenizer.train
         tokens = {"output.prepend": self.output.prepend, "output.append": self.output.append}

@@ -33,6 +33,8 @@ class Row:
     """Padding not included."""
     n_oov: int | None
     """Unknown tokens; None where the shard does not say, as in TFRecord."""
+    window: int | None = None
+    """Number of the row in its document; None where rows are documents, or the shard does not say."""
 
 
 def rows(shard_path: str, start: int = 0, count: int = 10) -> Iterator[Row]:
@@ -57,7 +59,7 @@ def rows(shard_path: str, start: int = 0, count: int = 10) -> Iterator[Row]:
         for batch in writers.read_rows(handle, shard_path, start, index):
             for row in batch.slice(0, start + count - number).to_pylist():
                 doc_id = row.get("doc_id", "") or ", ".join(f"#{n}" for n in row.get("documents", ()))
-                yield Row(number, doc_id, row["input_ids"], row["n_tokens"], row.get("n_oov"))
+                yield Row(number, doc_id, row["input_ids"], row["n_tokens"], row.get("n_oov"), row.get("window"))
                 number += 1
             if number == start + count:
                 return
@@ -94,7 +96,9 @@ def render(row: Row, tokenizer: Tokenizer, max_tokens: int | None = SHOWN_TOKENS
     if n_oov is None:
         n_oov = row.ids.count(tokenizer.unk_token_id) if tokenizer.unk_token_id is not None else 0
     text = Text()
-    text.append(f"row {row.number}  {printable(row.doc_id)}  n_tokens {row.n_tokens}  n_oov {n_oov}\n", style="bold")
+    window = f"  window {row.window}" if row.window is not None else ""
+    counts = f"n_tokens {row.n_tokens}  n_oov {n_oov}"
+    text.append(f"row {row.number}  {printable(row.doc_id)}{window}  {counts}\n", style="bold")
     special = {token.id for token in tokenizer.added_tokens if token.special}
     n_padding = len(row.ids) - row.n_tokens
     padding = f"{_name(tokenizer, tokenizer.pad_token_id)}×{n_padding}" if n_padding else ""

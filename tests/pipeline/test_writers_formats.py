@@ -151,6 +151,17 @@ def test_the_index_of_mds_names_shards_with_rows():
     assert described["column_sizes"] == [None, 8, None]
 
 
+def test_windows_in_mds_have_their_numbers():
+    batch = token_rows(ROWS)
+    numbers = [pa.array([1 << 33] * len(ROWS), pa.int64()), pa.array(range(len(ROWS)), pa.int32())]
+    batch = pa.record_batch([*batch.columns, *numbers], schema=schemas.windowed(schemas.TOKENS))
+    files = shard("mds", [batch], schema=batch.schema)
+    samples = read_mds_samples(files[0])
+    assert [(sample["document"], sample["window"]) for sample in samples] == [(1 << 33, i) for i in range(len(ROWS))]
+    expected = batch.select([name for name in batch.schema.names if name != "n_oov"])
+    assert pa.Table.from_batches(back("mds", files)).equals(pa.Table.from_batches([expected]))
+
+
 @pytest.mark.parametrize("compression", ["none", "zstd"])
 def test_arrow_is_read_by_pyarrow(compression):
     handle = io.BytesIO()

@@ -30,10 +30,10 @@ def token_rows(rows, n_tokens=None, doc_ids=None):
     )
 
 
-def shard(batches, padding_side=None, compression="none"):
+def shard(batches, padding_side=None, compression="none", schema=schemas.TOKENS):
     handle = io.BytesIO()
     output = OutputConfig(path="out", format="tfrecord", compression=compression)
-    writer = open_writer(handle, output, TokenizerInfo("d", 100, padding_side=padding_side))
+    writer = open_writer(handle, output, TokenizerInfo("d", 100, padding_side=padding_side), schema=schema)
     for batch in batches:
         writer.write(batch)
     writer.close()
@@ -74,10 +74,12 @@ def int64_feature(values):
     return message(3, message(1, b"".join(map(varint, values))) if values else b"")
 
 
-def slow_record(doc_id, ids, mask=None):
+def slow_record(doc_id, ids, mask=None, window=None):
     features = {"doc_id": message(1, message(1, doc_id.encode())), "input_ids": int64_feature(ids)}
     if mask is not None:
         features |= {"input_mask": int64_feature(mask), "segment_ids": int64_feature([0] * len(ids))}
+    if window is not None:
+        features |= {"document": int64_feature(window[:1]), "window": int64_feature(window[1:])}
     entries = [message(1, message(1, key.encode()) + message(2, features[key])) for key in sorted(features)]
     data = message(1, b"".join(entries))
     length = struct.pack("<Q", len(data))
@@ -164,6 +166,24 @@ def test_crc32c_agrees_with_google_crc32c():
 def test_bytes_are_those_of_the_slow_twin(rows):
     batch = token_rows([ids for _, ids in rows], doc_ids=[doc_id for doc_id, _ in rows])
     assert shard([batch]) == b"".join(slow_record(doc_id, ids) for doc_id, ids in rows)
+
+
+@given(documents, st.lists(st.tuples(st.integers(0, 1 << 34), st.integers(0, (1 << 31) - 1)), min_size=8, max_size=8))
+def test_windows_have_two_features_more(rows, numbers):
+    batch = token_rows([ids for _, ids in rows], doc_ids=[doc_id for doc_id, _ in rows])
+    numbers = numbers[: len(rows)]
+    columns = [pa.array([each[i] for each in numbers], field.type) for i, field in enumerate(schemas.WINDOWS)]
+    batch = pa.record_batch([*batch.columns, *columns], schema=schemas.windowed(schemas.TOKENS))
+    data = shard([batch], schema=batch.schema)
+    assert data == b"".join(
+        slow_record(doc_id, ids, window=window) for (doc_id, ids), window in zip(rows, numbers, strict=True)
+    )
+    found = [row for read in read_rows(io.BytesIO(data), "x.tfrecord") for row in read.to_pylist()]
+    assert [(row["document"], row["window"]) for row in found] == numbers
+    if rows:
+        mixed = data + slow_record("x", [1])
+        with pytest.raises(ValueError, match=r"not a tf\.train\.Example with the features"):
+            list(read_rows(io.BytesIO(mixed), "x.tfrecord"))
 
 
 @given(
