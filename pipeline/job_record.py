@@ -102,3 +102,14 @@ def write_job(output: str, job: Job, plans: Iterable[PlannedNames]) -> None:
     """Writes the record of a job into its output folder."""
     record = {"digest": job.digest, "parts": job.parts, "plans": [asdict(plan) for plan in plans]}
     storage.write_atomic(storage.join(output, JOB), to_json(record))
+
+
+def differences(there: Any, here: Any, path: str = "") -> list[str]:
+    """Returns a line for each thing, by its path, that is not the same in two parts of jobs."""
+    if isinstance(there, Mapping) and isinstance(here, Mapping):
+        return [
+            line
+            for name in sorted({*there, *here})
+            for line in differences(there.get(name), here.get(name), f"{path}.{name}".lstrip("."))
+        ]
+    return [] if there == here else [f"{path}: {there!r} there, {here!r} now"]

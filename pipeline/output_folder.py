@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Literal
 
 from pipeline import ledger, storage
-from pipeline.job_record import JOB, Job, PlannedNames, read_job, write_job
+from pipeline.job_record import JOB, Job, PlannedNames, differences, read_job, write_job
 from pipeline.ledger import to_json
 from pipeline.manifest import COUNTING, COUNTS, MANIFEST, MDS_INDEX, PLAN, REPLAY, STATS, VOCABULARY, read, shard_files
 from pipeline.ownership import OWNER, Lease
@@ -81,10 +81,10 @@ def prepare_output(
                 "another folder"
             )
         if mode == "resume":
-            if differences := _differences(earlier.parts, job.parts):
+            if different := differences(earlier.parts, job.parts):
                 raise ValueError(
                     f"cannot resume in {output!r}: it holds the results of a job that differs in "
-                    f"{'; '.join(differences)}; overwrite them, or choose another folder"
+                    f"{'; '.join(different)}; overwrite them, or choose another folder"
                 )
             plans = [*(each for each in earlier_plans if each not in plan), *plan]
             _remove(output, [MANIFEST, STATS, MDS_INDEX])
@@ -200,13 +200,3 @@ def _is_own(name: str, plans: Iterable[PlannedNames]) -> bool:
 def _remove(output: str, names: Iterable[str]) -> None:
     for name in names:
         storage.delete(storage.join(output, name))
-
-
-def _differences(there: Any, here: Any, path: str = "") -> list[str]:
-    if isinstance(there, Mapping) and isinstance(here, Mapping):
-        return [
-            line
-            for name in sorted({*there, *here})
-            for line in _differences(there.get(name), here.get(name), f"{path}.{name}".lstrip("."))
-        ]
-    return [] if there == here else [f"{path}: {there!r} there, {here!r} now"]

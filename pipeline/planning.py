@@ -25,7 +25,7 @@ from pipeline.ownership import Lease
 from pipeline.packing import packing_tokens
 from pipeline.shuffling.shards import PlannedShard, plan_shards
 from pipeline.splits import Split, plan_splits
-from pipeline.vocabulary import counting_tokenizer, load_tokenizer
+from pipeline.vocabulary import counting_tokenizer, given_tokenizer
 
 COUNTING_STAGE = "counting"
 MERGING_STAGE = "merging"
@@ -136,7 +136,7 @@ def plan_job(name: JobName, config: Config) -> JobPlan:
         elif trains or not tokenizes:
             counting_json = counting_tokenizer(config.tokenizer).to_str()
         else:
-            tokenizer = config.text.wrap(load_tokenizer(config.tokenizer)).tokenizer
+            tokenizer = given_tokenizer(config)
             tokenizer_json, digest = tokenizer.to_str(), tokenizer.digest
             has_end = bool(marks.lay_out(config, tokenizer).marks.right)
             if config.output.packing is not None:

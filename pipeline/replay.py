@@ -21,6 +21,7 @@ from pipeline.manifest import REPLAY
 from pipeline.ownership import Lease
 from pipeline.parquet_file import open_parquet
 from pipeline.readers import Wanted
+from pipeline.same_job import check_tokenizer
 from pipeline.shuffling.shards import plan_shards, runs_of
 from pipeline.splits import MAX_PIECES, Piece, name_splits
 from pipeline.tokenizing import merge_planned, tokenize_split
@@ -140,6 +141,8 @@ def _check_config(config: Config, found: Mapping[str, Any]) -> None:
             f"cannot replay in {config.output.path!r}: {'; '.join(wrong)}; only {', '.join(_MAY_CHANGE)} of input may "
             "change"
         )
+    if wrong := check_tokenizer(found["tokenizer"]["digest"], found["unicode"], config):
+        raise ValueError(f"cannot replay in {config.output.path!r}: {'; '.join(wrong)}; it must be the same")
 
 
 def _compare(section: str, then: Any, now: Any) -> Iterator[tuple[str, Any, Any]]:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from pipeline.config import TokenizerConfig
+from pipeline.config import Config, TokenizerConfig
 from pipeline.train_config import TrainConfig
 from tokenizer import Tokenizer, WordPiece
 from tokenizer.trainers import (
@@ -36,6 +36,11 @@ def load_tokenizer(config: TokenizerConfig) -> Tokenizer:
     if tokenizer.model is None:
         raise ValueError(f"{config.file!r} has no model, so no text can be tokenized with it; train a vocabulary first")
     return shape_rows(tokenizer, config)
+
+
+def given_tokenizer(config: Config) -> Tokenizer:
+    """Returns the tokenizer of `tokenizer.file` as a job tokenizes with it, with the tokens of spans; see above."""
+    return config.text.wrap(load_tokenizer(config.tokenizer)).tokenizer
 
 
 def train_tokenizer(counts: pa.Table, config: TokenizerConfig, span_tokens: Sequence[str] = ()) -> dict[int, Tokenizer]:

@@ -14,7 +14,7 @@ from pipeline.outlets import is_read
 def add_parsers(commands: Any) -> None:
     """Adds these to the commands of a parser."""
     inspect = commands.add_parser("inspect", help="show rows of a shard as text, with token boundaries")
-    inspect.add_argument("target", metavar="SHARD|FOLDER|CONFIG", help="a shard, an output folder, or its config")
+    inspect.add_argument("target", metavar="SHARD|FOLDER|CONFIG", help="a shard, an output folder, or its job's config")
     add_set(inspect)
     inspect.add_argument("--rows", type=positive, default=5, metavar="N", help="how many rows (5)")
     inspect.add_argument("--start", type=natural, default=0, metavar="N", help="number of the first row (0)")
@@ -23,7 +23,7 @@ def add_parsers(commands: Any) -> None:
     inspect.set_defaults(command=_inspect)
 
     verify = commands.add_parser("verify", help="read an output folder again and prove its manifest")
-    verify.add_argument("target", metavar="FOLDER|CONFIG", help="an output folder, or its config")
+    verify.add_argument("target", metavar="FOLDER|CONFIG", help="an output folder, or the config of its job")
     add_set(verify)
     verify.add_argument(
         "--deep", action="store_true",
@@ -76,11 +76,14 @@ def _find_shard(options: argparse.Namespace) -> str:
 
 
 def _find_output(options: argparse.Namespace) -> str:
-    """Returns the output folder itself, or that of a config."""
+    """Returns the output folder itself, or that of a config, which must then be of the job there."""
     if options.target.endswith((".yaml", ".yml")):
         from pipeline.config_file import load_config
+        from pipeline.same_job import check_same_job
 
-        return load_config(options.target, options.overrides).output.path
+        config = load_config(options.target, options.overrides)
+        check_same_job(config.output.path, config)
+        return config.output.path
     if options.overrides:
         raise ValueError("--set changes a config, but the target is none")
     return str(options.target)

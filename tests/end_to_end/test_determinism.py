@@ -76,7 +76,7 @@ def test_tfrecord_is_the_same_bytes_too(corpus, make_job, tiny_vocab_file):
         job = make_job(mode, **sections(corpus, **tokenizer))
         output = ["--set", "output.format=tfrecord", "--set", "output.compression=gzip"]
         assert job.run("tokenize", "--mode", mode, *output) == 0
-        assert job.run("verify") == 0
+        assert job.run("verify", *output) == 0
         found.append(job.files())
     assert differing(*found) == []
     assert any(name.endswith(".tfrecord.gz") for name in found[0])

@@ -139,7 +139,7 @@ def test_a_sample_leaves_out_records_of_a_replay_too(job, capsys):
     rows = replayed(job)
     said = f"15 rejected records read again: {len(rows)} documents in replay/, 3 rejected again, "
     assert said + f"{12 - len(rows)} left out by sample" in capsys.readouterr().out
-    assert job.run("verify", "--deep") == 0
+    assert job.run("verify", "--deep", "--set", "input.sample=0.5") == 0
     assert job.run("tokenize", "--workers", "1", "--overwrite", "--set", limit, "--set", "input.sample=0.5") == 0
     assert len(job.rows()) == n_before + len(rows)
     assert 0 < len(rows) < 12
@@ -152,10 +152,10 @@ def test_a_replay_writes_what_the_job_writes(job):
     names = {path.name.partition("-of-")[2].partition(".")[2] for path in job.output.glob("replay/tokens-*")}
     assert names == {"mds", "bin", "idx", "parquet"}
     assert (job.output / "replay/index.json").exists()
-    assert job.run("verify", "--deep") == 0
+    assert job.run("verify", "--deep", *settings) == 0
     # Another replay, of fewer shards, leaves none of these behind.
     assert job.run("replay", *settings) == 0
-    assert job.run("verify") == 0
+    assert job.run("verify", *settings) == 0
 
 
 def test_a_replay_that_is_not_of_this_job_or_has_lost_records_is_found(job, capsys):

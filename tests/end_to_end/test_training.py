@@ -139,7 +139,7 @@ def test_a_vocabulary_for_each_language(make_job, tmp_path):
     train = {"vocab_size": 90, "min_frequency": 1}
     job = make_job("by", **common, tokenizer={"train": train | {"by": "lang"}}, counts={"by": ["lang"]}, languages={})
     assert job.run("train", "--mode", "inline", "--set", "input.split_bytes=300") == 0
-    assert job.run("verify") == 0
+    assert job.run("verify", "--set", "input.split_bytes=300") == 0
     groups = json.loads(job.files()["counts/counts.json"])["groups"]
     assert [(group["labels"], group["n_documents"]) for group in groups] == [(["de"], 6), (["en"], 6), (["zh"], 6)]
     for code in texts:
