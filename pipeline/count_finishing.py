@@ -23,6 +23,7 @@ from pipeline import counts as artifact
 from pipeline import ledger, manifest, split_counts, storage
 from pipeline.config import InputConfig
 from pipeline.count_merging import merge_runs
+from pipeline.counted_words import describe_words
 from pipeline.counts import Group, GroupRows, PartitionWriter, Pruning
 from pipeline.ledger import BooksError, FileRecord
 from pipeline.limits import RejectLimits
@@ -171,7 +172,7 @@ def finish_counts(
     artifact.write_report(
         output,
         labels=labels,
-        words=artifact.describe_words(tokenizer_json),
+        words=describe_words(tokenizer_json),
         totals=asdict(totals) | {"n_distinct_words": sum(counts.file.rows or 0 for counts in partitions)},
         groups=_group_report(splits, partitions),
         pruning=sum((counts.pruning for counts in partitions), Pruning()),

@@ -26,10 +26,10 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pipeline import counts as artifact
 from pipeline import isolating, languages, ledger, manifest, schemas, storage
 from pipeline.config import InputConfig
 from pipeline.count_partitions import N_PARTITIONS, partitions_of
+from pipeline.counted_words import describe_words
 from pipeline.counts import Group
 from pipeline.limits import RejectLimits
 from pipeline.progress import OnBatch
@@ -60,7 +60,7 @@ def count_key(
     text: TextOptions = TextOptions(),  # noqa: B008
 ) -> str:
     """Returns the digest of what decides a split's counts beside its bytes: how it is read, what a word is."""
-    words = artifact.describe_words(tokenizer_json)
+    words = describe_words(tokenizer_json)
     decides = {
         "format_version": FORMAT_VERSION,
         "input": input_config.model_dump(exclude={"paths", "split_bytes", "max_rejected", "max_rejected_fraction"}),

@@ -22,10 +22,11 @@ import pyarrow.parquet as pq
 
 from pipeline import ledger, manifest, schemas, storage
 from pipeline.count_merging import merge_streams
+from pipeline.counted_words import deciding
 from pipeline.ledger import FileRecord
 from pipeline.parquet_file import open_parquet
 from pipeline.staging import StagedFile, Staging
-from tokenizer import UNICODE_VERSIONS, count_characters
+from tokenizer import count_characters
 
 FORMAT_VERSION = 2
 """Version of the counts artifact."""
@@ -84,16 +85,6 @@ class GroupRows:
     n_words: int
     """Sum of the counts that are kept."""
     n_distinct_words: int
-
-
-def describe_words(tokenizer_json: str) -> dict[str, Any]:
-    """Returns what decides what a word is, plain JSON: two corpora counted alike have the same."""
-    parts = json.loads(tokenizer_json)
-    return {
-        "normalizer": parts.get("normalizer"),
-        "pre_tokenizer": parts.get("pre_tokenizer"),
-        "unicode": dict(UNICODE_VERSIONS),
-    }
 
 
 def partition_name(partition: int, n_partitions: int) -> str:
@@ -235,7 +226,7 @@ def write_report(
 
 
 def words_digest(words: Mapping[str, Any]) -> str:
-    """Returns the sha256, in hex, of `describe_words`."""
+    """Returns the sha256, in hex, of `counted_words.describe_words`."""
     return hashlib.sha256(ledger.to_json(words)).hexdigest()
 
 
@@ -270,9 +261,8 @@ class CountsArtifact:
 
     @property
     def words(self) -> Mapping[str, Any]:
-        """What a word is, see `describe_words`."""
-        found: Mapping[str, Any] = self.report["words"]
-        return found
+        """What a word is, see `counted_words.describe_words`."""
+        return deciding(self.report["words"])
 
     @property
     def groups(self) -> list[Group]:

@@ -10,7 +10,8 @@ import numpy as np
 import pyarrow as pa
 
 from pipeline.config import TokenizerConfig
-from pipeline.counts import CountsArtifact, Group, describe_words, words_digest
+from pipeline.counted_words import describe_words
+from pipeline.counts import CountsArtifact, Group, words_digest
 from pipeline.train_config import TrainConfig
 from pipeline.vocabulary import counting_tokenizer, shape_rows, train_tokenizer
 from tokenizer import Tokenizer

@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 from pipeline import counts, schemas
 from pipeline.count_arithmetic import Term, check_terms, merge, subtract, top_words, weighted, weights_of
 from pipeline.count_partitions import partitions_of
-from pipeline.counts import PartitionWriter, Pruning, describe_words, open_counts
+from pipeline.counted_words import describe_words
+from pipeline.counts import PartitionWriter, Pruning, open_counts
 from pipeline.staging import Staging
 from tokenizer import Tokenizer
 

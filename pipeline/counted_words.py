@@ -1,0 +1,58 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What decides what a word is, so that counts may be added up and trained on: normalizer, pre-tokenizer, Unicode."""
+
+import functools
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from tokenizer import UNICODE_VERSIONS, Tokenizer
+
+
+def describe_words(tokenizer_json: str) -> dict[str, Any]:
+    """Returns what decides what a word is, plain JSON: two corpora counted alike have the same."""
+    parts = json.loads(tokenizer_json)
+    return deciding({**parts, "unicode": dict(UNICODE_VERSIONS)})
+
+
+def deciding(words: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns of what is said of words that alone which decides, spelled in one way.
+
+    Words are counted as they are in the text. So a `ByteLevel` at the end, which tells that a model will read bytes,
+    says no more of them than the pattern it cuts with.
+    """
+    normalizers = _steps(words.get("normalizer"), "normalizers")
+    for i, step in enumerate(normalizers):
+        if step["type"] == "BertNormalizer" and step.get("strip_accents") is None:
+            normalizers[i] = {**step, "strip_accents": step.get("lowercase", True)}
+    cuts = _steps(words.get("pre_tokenizer"), "pretokenizers")
+    if cuts and cuts[-1]["type"] == "ByteLevel":
+        last = cuts.pop()
+        if last["add_prefix_space"]:
+            cuts.append({key: last[key] for key in last if key != "trim_offsets"})
+        elif last.get("use_regex", True):
+            cuts.append(_gpt2_pattern())
+    return {
+        "normalizer": _joined(normalizers, "normalizers"),
+        "pre_tokenizer": _joined(cuts, "pretokenizers"),
+        "unicode": words["unicode"],
+    }
+
+
+@functools.cache
+def _gpt2_pattern() -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(Tokenizer.untrained("none", "gpt2").to_str())["pre_tokenizer"]
+    return found
+
+
+def _steps(component: Any, key: str) -> list[dict[str, Any]]:
+    """Returns a component as a flat list of steps."""
+    if component is None:
+        return []
+    if component["type"] != "Sequence":
+        return [component]
+    return [step for part in component[key] for step in _steps(part, key)]
+
+
+def _joined(steps: list[dict[str, Any]], key: str) -> dict[str, Any] | None:
+    return {"type": "Sequence", key: steps} if len(steps) > 1 else next(iter(steps), None)
