@@ -105,11 +105,12 @@ class TokenizerConfig(Section):
     """A `vocab.txt`, a `tokenizer.json`, or a directory that holds one of them."""
     train: TrainConfig | None = None
     lowercase: bool | None = None
-    """null: what the file says; for `vocab.txt` and `train`, true."""
+    """null: what the file says; for `vocab.txt` and for `train` with normalizer bert, true; for others false."""
     strip_accents: bool | None = None
     """null: what the file says, else as `lowercase`."""
     oov: Literal["word", "contain", "char", "byte"] | None = None
-    """What an unknown character costs: the word, itself, the word's pieces, or nothing; null: what the file says."""
+    """WordPiece only. What an unknown character costs: the word, itself, the word's pieces, or nothing; null: what the
+    file says, for `train` the word."""
     add_special_tokens: bool = False
     """Frame every row as the tokenizer's template says, for BERT `[CLS] ... [SEP]`."""
     truncation: TruncationConfig | None = None
@@ -134,7 +135,10 @@ class TokenizerConfig(Section):
     def _check_special_tokens(self) -> Self:
         if self.train is None:
             return self
-        tokens = self.train.tokens
+        tokens, model = self.train.tokens, self.train.model
+        for name in ("oov", "add_special_tokens"):
+            if getattr(self, name) and model != "wordpiece":
+                raise mistake(name, getattr(self, name), f"is for wordpiece, but train.model is {model!r}; remove it")
         needed = {"padding": ["[PAD]"] if self.padding else []}
         needed["add_special_tokens"] = ["[CLS]", "[SEP]"] if self.add_special_tokens else []
         needed["oov: byte"] = list(BYTE_TOKENS) if self.oov == "byte" else []

@@ -134,7 +134,7 @@ def plan_job(name: JobName, config: Config) -> JobPlan:
             training.check_counts(artifact, config.tokenizer)
             counts_digest = artifact.digest
         elif trains or not tokenizes:
-            counting_json = counting_tokenizer(config.tokenizer).to_str()
+            counting_json = counting_tokenizer(config.tokenizer, tuple(config.text.tokens)).to_str()
         else:
             tokenizer = given_tokenizer(config)
             tokenizer_json, digest = tokenizer.to_str(), tokenizer.digest

@@ -172,15 +172,34 @@ class TrainConfig(Section):
             raise mistake("special_tokens", tokens, f"must name each token once; {', '.join(twice)} occurs again")
         if self.unk_token is not None and self.unk_token not in tokens:
             raise mistake("special_tokens", tokens, f"must contain {self.unk_token!r}, the unknown token")
-        if self.normalizer == "sentencepiece" and self.pre_tokenizer != "none":
-            raise mistake(
-                "pre_tokenizer", self.pre_tokenizer, "must be none: normalizer sentencepiece cuts words itself"
-            )
-        if min(self.sizes) < len(tokens):
-            raise mistake("vocab_size", self.vocab_size, f"must leave room for the {len(tokens)} special tokens")
+        self._check_words()
+        parts = [f"the {len(tokens)} special tokens"]
+        n_first = len(tokens)
+        if symbols := self.user_defined_symbols:
+            parts.append(f"the {len(symbols)} user-defined symbols")
+            n_first += len(symbols)
+        if self.byte_fallback or self.model == "byte_level_bpe":
+            parts.append("256 bytes")
+            n_first += 256
+        if min(self.sizes) < n_first:
+            raise mistake("vocab_size", self.vocab_size, f"must leave room for {' and '.join(parts)}")
         if len(set(self.sizes)) < len(self.sizes):
             raise mistake("vocab_size", self.vocab_size, "must name each size once")
         return self
+
+    def _check_words(self) -> None:
+        """Refuses normalizers and pre-tokenizers whose words a model has no use for."""
+        if self.normalizer == "sentencepiece":
+            if self.pre_tokenizer != "none":
+                raise mistake(
+                    "pre_tokenizer", self.pre_tokenizer, "must be none: normalizer sentencepiece cuts words itself"
+                )
+            if self.model not in _OF_SENTENCEPIECE:
+                allowed = f"is for {', '.join(_OF_SENTENCEPIECE)}, but model is {self.model!r}"
+                raise mistake("normalizer", self.normalizer, allowed)
+        elif self.model == "unigram" and self.pre_tokenizer not in _WITHOUT_SPACES:
+            allowed = f"must be one of {', '.join(_WITHOUT_SPACES)} for unigram, whose words have no spaces; or none "
+            raise mistake("pre_tokenizer", self.pre_tokenizer, f"{allowed}with normalizer sentencepiece")
 
     @property
     def sizes(self) -> list[int]:
@@ -203,5 +222,9 @@ class TrainConfig(Section):
         return self.by is None and not isinstance(self.vocab_size, list)
 
 
+_OF_SENTENCEPIECE = ("bpe", "unigram", "char")
+"""Models that read what normalizer sentencepiece makes, a text that is one word."""
+_WITHOUT_SPACES = ("whitespace_metaspace", "metaspace", "whitespace", "whitespace_split", "bert")
+"""Pre-tokenizers that leave no space in a word."""
 _OF_EVERY_MODEL = {"model", "vocab_size", "counts", "by", "normalizer", "pre_tokenizer", "special_tokens"}
 assert set(get_args(Model)) == set(OPTIONS)

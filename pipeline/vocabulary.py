@@ -100,10 +100,17 @@ def _trainer(train: TrainConfig, span_tokens: Sequence[str]) -> Trainer[Any]:
     return _TRAINERS[train.model](vocab_size=max(train.sizes), **options)
 
 
-def counting_tokenizer(config: TokenizerConfig) -> Tokenizer:
+def counting_tokenizer(config: TokenizerConfig, span_tokens: Sequence[str] = ()) -> Tokenizer:
     """Returns what says what a word is, before there is a vocabulary.
 
     It is the tokenizer of `config.file`; or what `config.train` is to be trained on; BERT's without either.
+
+    Args:
+      config: the section.
+      span_tokens: special tokens beside those of the config.
+
+    Raises:
+      ValueError: if the trainer of `config.train` refuses its options: before any work.
     """
     if config.file is not None:
         return load_tokenizer(config)
@@ -111,6 +118,10 @@ def counting_tokenizer(config: TokenizerConfig) -> Tokenizer:
         lowercase = True if config.lowercase is None else config.lowercase
         return Tokenizer.untrained_bert(lowercase=lowercase, strip_accents=config.strip_accents)
     train = config.train
+    try:
+        _trainer(train, span_tokens)
+    except ValueError as error:
+        raise ValueError(f"train: {error}") from error
     is_bert = train.normalizer == "bert"
     return Tokenizer.untrained(
         train.normalizer or "none",

@@ -12,6 +12,7 @@ from tokenizer import pre_tokenizers as pt
 from tokenizer.added_tokens import AddedToken
 from tokenizer.models import BPE, Unigram, WordPiece
 from tokenizer.models.unigram import PieceType
+from tokenizer.normalizers.charsmaps import folding_charsmap
 from tokenizer.post_processors import BertProcessing, PostProcessor
 from tokenizer.pre_tokenizers.scanner_patterns import TIKTOKEN_PATTERNS
 
@@ -28,7 +29,6 @@ _NORMALIZERS: Mapping[str, Callable[[], nm.Normalizer | None]] = {
     "nfc": nm.NFC,
     "nfkc": nm.NFKC,
     "nmt_nfkc": _nmt_nfkc,
-    "sentencepiece": nm.SentencePieceNormalizer,
     "none": lambda: None,
 }
 _PRE_TOKENIZERS: Mapping[str, Callable[[], pt.PreTokenizer | None]] = {
@@ -48,7 +48,7 @@ def named_normalizer(
 
     Args:
       name: "bert", "nfc", "nfkc", "nmt_nfkc" (sentencepiece's default, from HF's parts), "sentencepiece" (what
-        sentencepiece does with white space, and nothing else), "none".
+        sentencepiece does with white space, and nothing else; case and accents by a character map), "none".
       lowercase: whether letters become small.
       strip_accents: whether accents go; None for as `lowercase` says for "bert", else for no.
       user_defined_symbols: what "sentencepiece" leaves as it is.
@@ -58,14 +58,15 @@ def named_normalizer(
     """
     if name == "bert":
         return nm.BertNormalizer(strip_accents=strip_accents, lowercase=lowercase)
-    steps = [_named("normalizer", name, {"bert": nm.BertNormalizer, **_NORMALIZERS})]
+    if name == "sentencepiece":
+        charsmap = folding_charsmap(lowercase, bool(strip_accents)) if lowercase or strip_accents else b""
+        return nm.SentencePieceNormalizer(charsmap, user_defined_symbols=tuple(user_defined_symbols))
+    known = {"bert": nm.BertNormalizer, "sentencepiece": nm.SentencePieceNormalizer, **_NORMALIZERS}
+    steps = [_named("normalizer", name, known)]
     if strip_accents:
         steps += [nm.NFD(), nm.StripAccents()]
     if lowercase:
         steps.append(nm.Lowercase())
-    # What sentencepiece makes of white space must be the last word.
-    if name == "sentencepiece":
-        steps = [*steps[1:], nm.SentencePieceNormalizer(user_defined_symbols=tuple(user_defined_symbols))]
     steps = [step for step in steps if step is not None]
     return nm.Sequence(tuple(steps)) if len(steps) > 1 else next(iter(steps), None)
 
@@ -119,19 +120,22 @@ def parts_for(
 ) -> ModelParts:
     """Returns a model as a tokenizer with these parts takes it, and the decoder, layout and added tokens for it.
 
-    A Unigram model keeps sentencepiece's rules where `SentencePieceNormalizer` makes its text, and follows HF's after
-    any other; its special and user-defined pieces are those that training made. `[CLS]` and `[SEP]` are put around
-    texts where a WordPiece vocabulary has both.
+    Where `SentencePieceNormalizer` makes their text, Unigram and BPE keep sentencepiece's rules and get its decoder;
+    after any other they follow HF's. The special and user-defined pieces of Unigram are those that training made.
+    `[CLS]` and `[SEP]` are put around texts where a WordPiece vocabulary has both.
     """
-    spaces_are_visible = _has(normalizer, nm.SentencePieceNormalizer) or _has(pre_tokenizer, pt.Metaspace)
+    sentencepiece = _find(normalizer, nm.SentencePieceNormalizer)
+    has_metaspace = _find(pre_tokenizer, pt.Metaspace) is not None
     if isinstance(model, Unigram):
         special_tokens = special_tokens or model.pieces_of_type(*_SPECIAL_TYPES)
         user_defined_symbols = model.pieces_of_type(PieceType.USER_DEFINED)
-        if not _has(normalizer, nm.SentencePieceNormalizer):
+        if sentencepiece is None:
             model = dataclasses.replace(model, piece_types=None)
         ids = dict(model.piece_ids.items())
     else:
         ids = dict(model.vocab.items())
+        if isinstance(model, BPE) and sentencepiece is not None:
+            model = dataclasses.replace(model, fuse_unk=True)
     decoder: Any = None
     post_processor: PostProcessor | None = None
     if isinstance(model, WordPiece):
@@ -140,19 +144,27 @@ def parts_for(
             post_processor = BertProcessing(("[SEP]", ids["[SEP]"]), ("[CLS]", ids["[CLS]"]))
     elif pt.is_byte_level(pre_tokenizer):
         decoder = decoders.ByteLevel()
-    elif spaces_are_visible and getattr(model, "byte_fallback", False):
-        decoder = decoders.Sequence(
-            (decoders.Replace("\u2581", " "), decoders.ByteFallback(), decoders.Fuse(), decoders.Strip(" ", 1, 0))
+    elif sentencepiece is not None:
+        decoder = decoders.of_sentencepiece(
+            has_bytes=getattr(model, "byte_fallback", False),
+            adds_prefix=sentencepiece.add_dummy_prefix,
+            removes_spaces=sentencepiece.remove_extra_whitespaces,
         )
-    elif spaces_are_visible:
+    elif has_metaspace and getattr(model, "byte_fallback", False):
+        decoder = decoders.of_sentencepiece(has_bytes=True, adds_prefix=True, removes_spaces=False)
+    elif has_metaspace:
         decoder = decoders.Metaspace()
     elif isinstance(model, BPE) and model.end_of_word_suffix:
         decoder = decoders.BPEDecoder(model.end_of_word_suffix)
     elif pre_tokenizer is None or isinstance(pre_tokenizer, pt.Split):
         decoder = decoders.Fuse()  # words have their spaces
     added = [AddedToken(ids[token], token) for token in special_tokens if token in ids]
-    if not _has(normalizer, nm.SentencePieceNormalizer):  # whose models keep them whole themselves
-        added += [AddedToken(ids[token], token, special=False) for token in user_defined_symbols if token in ids]
+    if sentencepiece is None or not isinstance(model, Unigram):  # which keeps them whole itself then
+        added += [
+            AddedToken(ids[token], token, normalized=sentencepiece is not None, special=False)
+            for token in user_defined_symbols
+            if token in ids
+        ]
     return ModelParts(model, decoder, post_processor, tuple(sorted(added, key=lambda token: token.id)))
 
 
@@ -164,6 +176,9 @@ def _wordpiece_decoder(model: WordPiece, pre_tokenizer: pt.PreTokenizer | None) 
     return decoders.Sequence((*without, decoders.ByteLevel()))
 
 
-def _has(component: Any, kind: type) -> bool:
+def _find(component: Any, kind: type) -> Any:
+    """Returns the first part of a kind, None where there is none."""
+    if isinstance(component, kind):
+        return component
     parts = getattr(component, "normalizers", None) or getattr(component, "pretokenizers", None) or ()
-    return isinstance(component, kind) or any(_has(part, kind) for part in parts)
+    return next((found for part in parts if (found := _find(part, kind)) is not None), None)

@@ -14,7 +14,7 @@ from tokenizer.engines.choice import NO_NORMALIZER
 from tokenizer.engines.staged import whole_rows
 from tokenizer.kernels import bert_wordpiece, caches, word_cache, word_counting, word_table
 from tokenizer.models.unigram import SPACE
-from tokenizer.normalizers import BertNormalizer, Normalizer, SentencePieceNormalizer
+from tokenizer.normalizers import BertNormalizer, Normalizer, SentencePieceNormalizer, Sequence
 from tokenizer.normalizing import NormalizingStage
 from tokenizer.pre_tokenizers import BertPreTokenizer, PreTokenizer, Split
 from tokenizer.ragged import Ragged, read_only, text_rows
@@ -178,8 +178,9 @@ class _StagedScan:
 
     def __init__(self, normalizer: Normalizer | None, pre_tokenizer: PreTokenizer | None) -> None:
         self._stage = NormalizingStage(normalizer, pre_tokenizer)
-        if pre_tokenizer is None and isinstance(normalizer, SentencePieceNormalizer) and normalizer.escape_whitespaces:
-            at_end = normalizer.treat_whitespace_as_suffix
+        last = normalizer.normalizers[-1] if isinstance(normalizer, Sequence) and normalizer.normalizers else normalizer
+        if pre_tokenizer is None and isinstance(last, SentencePieceNormalizer) and last.escape_whitespaces:
+            at_end = last.treat_whitespace_as_suffix
             pre_tokenizer = Split(SPACE, "merged_with_previous" if at_end else "merged_with_next")
         self._pre_tokenizer = pre_tokenizer
 

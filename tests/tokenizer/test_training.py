@@ -132,8 +132,9 @@ def test_components_by_name() -> None:
     assert compositions.named_normalizer("nfkc", True, True) == nm.Sequence(
         (nm.NFKC(), nm.NFD(), nm.StripAccents(), nm.Lowercase())
     )
-    protected = compositions.named_normalizer("sentencepiece", lowercase=True, user_defined_symbols=["<t>"])
-    assert protected == nm.Sequence((nm.Lowercase(), nm.SentencePieceNormalizer(user_defined_symbols=("<t>",))))
+    folded = compositions.named_normalizer("sentencepiece", True, True, user_defined_symbols=["<T>"])
+    assert folded.normalize_str(" Ä<T>É  한") == "▁a<T>e▁한"
+    assert compositions.named_normalizer("sentencepiece", True, False).normalize_str("ÄÉ") == "▁äé"
     assert compositions.named_pre_tokenizer("gpt2", byte_level=True) == pt.ByteLevel(add_prefix_space=False)
     assert compositions.named_pre_tokenizer("gpt2").scanner == "gpt2"
     assert compositions.named_pre_tokenizer("none", byte_level=True) == pt.ByteLevel(False, use_regex=False)

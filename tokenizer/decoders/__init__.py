@@ -9,6 +9,7 @@ from tokenizer.decoders.edits import Fuse as Fuse
 from tokenizer.decoders.edits import Replace as Replace
 from tokenizer.decoders.edits import Strip as Strip
 from tokenizer.decoders.sequence import Sequence as Sequence
+from tokenizer.decoders.sequence import of_sentencepiece as of_sentencepiece
 from tokenizer.decoders.words import CTC as CTC
 from tokenizer.decoders.words import BPEDecoder as BPEDecoder
 from tokenizer.decoders.words import Metaspace as Metaspace

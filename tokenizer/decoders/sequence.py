@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from tokenizer.decoders.base import Decoder, TokenDecoder, TokenTexts
 from tokenizer.decoders.byte_tokens import ByteFallback, ByteLevel
-from tokenizer.decoders.edits import Fuse, Strip
+from tokenizer.decoders.edits import Fuse, Replace, Strip
 from tokenizer.decoders.words import WordPiece
 
 
@@ -96,3 +96,20 @@ class Sequence(Decoder):
         for decoder in self.decoders:
             pieces = decoder.decode_chain(pieces)
         return pieces
+
+
+_ALL_SPACES = (1 << 31) - 1
+
+
+def of_sentencepiece(*, has_bytes: bool, adds_prefix: bool, removes_spaces: bool) -> Sequence:
+    """Returns the decoder of sentencepiece's models.
+
+    Args:
+      has_bytes: whether byte tokens stand for bytes.
+      adds_prefix: whether normalization puts a "▁" in front, which then goes.
+      removes_spaces: whether it removes extra spaces: then all of those in front of the text go.
+    """
+    steps: list[Decoder] = [Replace("▁", " "), *([ByteFallback()] if has_bytes else []), Fuse()]
+    if adds_prefix or removes_spaces:
+        steps.append(Strip(" ", _ALL_SPACES if removes_spaces else 1, 0))
+    return Sequence(tuple(steps))

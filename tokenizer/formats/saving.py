@@ -9,6 +9,7 @@ import base64
 import gzip
 import io
 import json
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -148,15 +149,55 @@ def _tiktoken(tokenizer: "Tokenizer", source: str) -> dict[str, bytes]:
 
 def _sentencepiece(tokenizer: "Tokenizer", source: str) -> dict[str, bytes]:
     model, normalizer = tokenizer.model, tokenizer.normalizer
-    rules = model.piece_types if isinstance(model, Unigram) else getattr(model, "merge_ranks", None)
-    if rules is None or not isinstance(normalizer, SentencePieceNormalizer):
-        raise _fail(source, "sentencepiece", f"{model!r} after {normalizer!r}: it has its own rules for both")
-    vocab = tokenizer.get_vocab() if isinstance(model, BPE) else {}
-    if isinstance(model, BPE) and sorted(vocab.values()) != list(range(len(vocab))):
-        raise _fail(source, "sentencepiece", "a gap in the ids")
-    file = _unigram_file(model, normalizer) if isinstance(model, Unigram) else _bpe_file(tokenizer, normalizer, vocab)
-    _same_again(source, "sentencepiece", tokenizer, loading.from_sentencepiece(file, source, 1 << 16))
+    if not isinstance(normalizer, SentencePieceNormalizer):
+        raise _fail(
+            source,
+            "sentencepiece",
+            f"the normalizer {normalizer!r}: it has its own, SentencePieceNormalizer; train with normalizer "
+            "sentencepiece and pre-tokenizer none",
+        )
+    if tokenizer.pre_tokenizer is not None:
+        raise _fail(source, "sentencepiece", f"the pre-tokenizer {tokenizer.pre_tokenizer!r}: it has none")
+    if isinstance(model, Unigram) and model.piece_types is not None:
+        file = _unigram_file(model, normalizer)
+    elif isinstance(model, BPE):
+        file = _bpe_file(tokenizer, normalizer, source)
+    else:
+        raise _fail(source, "sentencepiece", f"{model!r}: it has its own rules")
+    again = loading.from_sentencepiece(file, source, 1 << 16)
+    if isinstance(model, BPE) and model.merge_ranks is None:
+        # Its merges are one way to make each piece; those of the file are all, which comes to the same.
+        again = again.replace(model=model)
+    _same_again(source, "sentencepiece", tokenizer, again)
     return {"": sentencepiece.write(file)}
+
+
+def _check_merges(model: BPE, source: str) -> None:
+    """Checks that BPE without `merge_ranks` gives the ids of sentencepiece, which merges any two that make a piece.
+
+    It does where no piece is made by two merges, and each, as a word, becomes itself. Then whatever stands where a
+    piece could be is, at the time of its merge, either those two neighbours or has grown beyond that place already, as
+    in the piece alone; so no other two neighbours that make it are ever met.
+    """
+    options = {
+        "dropout": model.dropout, "continuing_subword_prefix": model.prefix, "end_of_word_suffix": model.suffix,
+        "ignore_merges": model.ignore_merges, "byte_level": model.byte_level,
+    }  # fmt: skip
+    if given := [f"{name}={value!r}" for name, value in options.items() if value]:
+        raise _fail(source, "sentencepiece", f"BPE with {given[0]}")
+    if not model.fuse_unk and model.unk_token is not None and not model.byte_fallback:
+        raise _fail(source, "sentencepiece", "BPE without fuse_unk: it makes one unknown token of neighbours")
+    if model.unk_token is None:
+        raise _fail(source, "sentencepiece", "BPE without an unknown token")
+    made = [left + right for left, right in model.merges]
+    if twice := [piece for piece, n in Counter(made).items() if n > 1]:
+        raise _fail(source, "sentencepiece", f"the token {twice[0]!r}, which two merges make")
+    from tokenizer.core import Tokenizer
+
+    bare = Tokenizer(model=model)
+    for piece, row in zip(made, bare.encode_arrow(made).to_pylist(), strict=True):
+        if row != [model.vocab[piece]]:
+            raise _fail(source, "sentencepiece", f"the token {piece!r}, which its own merges do not make of its text")
 
 
 def _specs(
@@ -181,8 +222,12 @@ def _unigram_file(model: Unigram, normalizer: SentencePieceNormalizer) -> Senten
     return SentencePieceFile(vocab.tokens, vocab.scores, types, trainer, normalizer_spec)
 
 
-def _bpe_file(tokenizer: "Tokenizer", normalizer: SentencePieceNormalizer, vocab: dict[str, int]) -> SentencePieceFile:
-    model = tokenizer.model
+def _bpe_file(tokenizer: "Tokenizer", normalizer: SentencePieceNormalizer, source: str) -> SentencePieceFile:
+    model, vocab = tokenizer.model, tokenizer.get_vocab()
+    if sorted(vocab.values()) != list(range(len(vocab))):
+        raise _fail(source, "sentencepiece", "a gap in the ids")
+    if model.merge_ranks is None:
+        _check_merges(model, source)
     pieces = sorted(vocab, key=vocab.__getitem__)
     kinds = dict.fromkeys((t.content for t in tokenizer.added_tokens if t.special), PieceType.CONTROL)
     kinds |= dict.fromkeys(normalizer.user_defined_symbols, PieceType.USER_DEFINED)
@@ -192,8 +237,10 @@ def _bpe_file(tokenizer: "Tokenizer", normalizer: SentencePieceNormalizer, vocab
         kinds[model.unk_token] = PieceType.UNKNOWN
     types = [int(kinds.get(piece, PieceType.NORMAL)) for piece in pieces]
     # Only the order of scores counts: what is merged has its rank, characters come after.
-    merge_ranks = np.asarray(model.merge_ranks).tolist()
+    merge_ranks = range(len(model.merges)) if model.merge_ranks is None else np.asarray(model.merge_ranks).tolist()
     ranks = {left + right: rank for (left, right), rank in zip(model.merges, merge_ranks, strict=True)}
+    if marks := [piece for piece in ranks if kinds.get(piece, PieceType.NORMAL) != PieceType.NORMAL]:
+        raise _fail(source, "sentencepiece", f"the token {marks[0]!r}, which is both special and made by a merge")
     last = max(ranks.values(), default=0)
     scores = [
         0.0 if kind != PieceType.NORMAL else -float(ranks.get(piece, last + 1 + i))

@@ -55,7 +55,9 @@ def hf_steps(normalizer: dict[str, Any], *, is_bpe: bool, splits: bool) -> tuple
 def with_hf_steps(fields: dict[str, Any], splits: bool) -> dict[str, Any]:
     """Returns the fields of a `tokenizer.json` as HF can load them; as they are where HF has no words for them."""
     normalizer, model = fields["normalizer"], fields["model"]
-    if not normalizer or normalizer["type"] != _TYPE or fields["pre_tokenizer"] or model["type"] not in _MODELS:
+    if not normalizer or normalizer["type"] != _TYPE or fields["pre_tokenizer"]:
+        return fields
+    if not model or model["type"] not in _MODELS:
         return fields
     try:
         steps, metaspace = hf_steps(normalizer, is_bpe=model["type"] == "BPE", splits=splits)

@@ -19,11 +19,9 @@ from tokenizer.models import BPE, Unigram
 from tokenizer.models.bpe_merges import MergesOfIds
 from tokenizer.models.bpe_pieces import merges_of_pieces
 from tokenizer.models.bpe_tables import Merges
-from tokenizer.models.unigram import SPACE, PieceType
+from tokenizer.models.unigram import PieceType
 from tokenizer.models.vocabulary import ScoredTokens, Vocabulary
 from tokenizer.ragged import read_only
-
-_ALL_SPACES = (1 << 31) - 1
 
 
 def tokenizer_parts(model: SentencePieceFile, source: str = "model") -> dict[str, Any]:
@@ -132,12 +130,8 @@ def _added_tokens(model: SentencePieceFile) -> list[AddedToken]:
 def _decoder(model: SentencePieceFile, source: str) -> Any:
     if model.denormalizer is not None and model.denormalizer.precompiled_charsmap:
         raise TokenizerFileError(f"{source}: a denormalizer has no counterpart among decoders")
-    steps: list[Any] = [decoders.Replace(SPACE, " ")]
-    if model.trainer.byte_fallback:
-        steps.append(decoders.ByteFallback())
-    steps.append(decoders.Fuse())
-    if model.normalizer.add_dummy_prefix or model.normalizer.remove_extra_whitespaces:
-        # Where extra spaces are removed, every piece in front of the text loses the space it begins with.
-        n_spaces = _ALL_SPACES if model.normalizer.remove_extra_whitespaces else 1
-        steps.append(decoders.Strip(" ", n_spaces, 0))
-    return decoders.Sequence(tuple(steps))
+    return decoders.of_sentencepiece(
+        has_bytes=model.trainer.byte_fallback,
+        adds_prefix=model.normalizer.add_dummy_prefix,
+        removes_spaces=model.normalizer.remove_extra_whitespaces,
+    )
