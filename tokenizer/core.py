@@ -19,7 +19,7 @@ from tokenizer.encoder import Encoder
 from tokenizer.engines.choice import NO_NORMALIZER
 from tokenizer.models import WordPiece
 from tokenizer.normalizers import BertNormalizer
-from tokenizer.post_processors import BertProcessing
+from tokenizer.post_processors import BertProcessing, renumbered
 from tokenizer.pre_tokenizers import BertPreTokenizer, is_byte_level
 from tokenizer.word_counter import WordCounter, count_texts, read_lines
 
@@ -280,6 +280,10 @@ class Tokenizer(Encoder, Decoder):
     def train_from_iterator(self, iterator: Iterable[str | Iterable[str]], trainer: "Trainer[Any]") -> "Tokenizer":
         """Trains a vocabulary on texts, puts the model in place of the one there is, and returns this tokenizer.
 
+        As in HF everything else stays. The post-processor, and added tokens that the trainer does not know, get the ids
+        of their tokens in the new vocabulary, or the next ones after it. A post-processor and a decoder that fit the
+        model come with it where there was none.
+
         Words are counted in batches of a few megabytes; in memory are the distinct words. Not to be called while
         another thread uses this tokenizer.
 
@@ -288,7 +292,8 @@ class Tokenizer(Encoder, Decoder):
           trainer: one of `tokenizer.trainers`, whose special tokens become special tokens here.
 
         Raises:
-          TypeError: if there is something else than a str in it. ValueError: what `trainer.train` raises.
+          TypeError: if there is something else than a str in it. ValueError: what `trainer.train` raises; or, before
+          any work, if the post-processor needs a token that neither the trainer nor this tokenizer has.
         """
         return self._become_trained(count_texts(self.new_word_counter(), iterator), trainer)
 
@@ -305,16 +310,40 @@ class Tokenizer(Encoder, Decoder):
         return self._become_trained(count_texts(self.new_word_counter(), read_lines(files)), trainer)
 
     def _become_trained(self, counts: pa.Table, trainer: "Trainer[Any]") -> "Tokenizer":
-        tokens = (getattr(trainer, name, ()) for name in ("special_tokens", "user_defined_symbols"))
+        tokens = [getattr(trainer, name, ()) for name in ("special_tokens", "user_defined_symbols")]
+        self._check_layout_for(trainer)
         if is_byte_level(self.pre_tokenizer) and not getattr(trainer, "byte_level", False):
             from tokenizer.trainers.word_counts import spelled_word_counts
 
             counts = spelled_word_counts(counts)
         trained = self.with_model(trainer.train(counts), *tokens)
+        added = {token.content for token in trained.added_tokens}
+        for token in sorted(self.added_tokens, key=lambda token: token.id):
+            if token.content not in added:
+                known = trained.token_to_id(token.content)
+                token_id = trained.n_ids if known is None else known
+                trained.added_tokens = (*trained.added_tokens, dataclasses.replace(token, id=token_id))
+        if self.post_processor is not None:
+            trained.post_processor = renumbered(self.post_processor, trained.get_vocab().__getitem__)
+        trained.decoder = self.decoder or trained.decoder
         # Everything that was compiled for the old model goes with it.
         self.__dict__.clear()
         self.__dict__.update(trained.__dict__)
         return self
+
+    def _check_layout_for(self, trainer: "Trainer[Any]") -> None:
+        if self.post_processor is None:
+            return
+        known = {token.content for token in self.added_tokens}
+        for name in ("special_tokens", "user_defined_symbols", "control_symbols"):
+            known.update(getattr(trainer, name, ()))
+        known.update(getattr(trainer, f"{name}_piece", "") for name in ("unk", "bos", "eos", "pad"))
+        needed = {token for special in self._template(True).special_tokens.values() for token in special.tokens}
+        if missing := sorted(needed - known):
+            raise ValueError(
+                f"the post-processor lays texts out with {missing[0]!r}, which the vocabulary would not have; add it "
+                "to the special tokens of the trainer, or put another post-processor in place"
+            )
 
     # Explaining.
 

@@ -3,7 +3,7 @@
 
 import dataclasses
 import functools
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import ClassVar, Literal, NamedTuple
 
 from tokenizer import unicode_data
@@ -207,6 +207,22 @@ class Sequence:
 
 
 PostProcessor = TemplateProcessing | BertProcessing | RobertaProcessing | ByteLevel | Sequence
+
+
+def renumbered(processor: PostProcessor, id_of: Callable[[str], int]) -> PostProcessor:
+    """Returns a post-processor for another vocabulary: the same tokens, with the ids that they have there."""
+    if isinstance(processor, Sequence):
+        return Sequence(tuple(renumbered(part, id_of) for part in processor.processors))
+    if isinstance(processor, BertProcessing | RobertaProcessing):
+        sep, cls = ((token, id_of(token)) for token, _ in (processor.sep, processor.cls))
+        return dataclasses.replace(processor, sep=sep, cls=cls)
+    if isinstance(processor, TemplateProcessing):
+        special = {
+            name: SpecialToken(tuple(map(id_of, token.tokens)), token.tokens)
+            for name, token in processor.special_tokens.items()
+        }
+        return dataclasses.replace(processor, special_tokens=special)
+    return processor
 
 
 @functools.cache

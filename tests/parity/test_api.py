@@ -14,14 +14,14 @@ hf = pytest.importorskip("tokenizers", reason="needs the test group: HF tokenize
 
 from hypothesis import given  # noqa: E402
 from hypothesis import strategies as st  # noqa: E402
-from tokenizers import models, pre_tokenizers, processors  # noqa: E402
+from tokenizers import decoders, models, pre_tokenizers, processors, trainers  # noqa: E402
 
 from tests import strategies  # noqa: E402
 from tests.parity import families  # noqa: E402
 from tests.parity.test_post_processors import assert_same_conversions  # noqa: E402
-from tokenizer import AddedToken, Encoding, Tokenizer, TokenizerFileError, Unigram, WordLevel  # noqa: E402
+from tokenizer import AddedToken, BPETrainer, Encoding, Tokenizer, TokenizerFileError, Unigram, WordLevel  # noqa: E402
 from tokenizer import pre_tokenizers as our_pre_tokenizers  # noqa: E402
-from tokenizer.post_processors import BertProcessing  # noqa: E402
+from tokenizer.post_processors import BertProcessing, SpecialToken, TemplateProcessing  # noqa: E402
 
 pytestmark = pytest.mark.parity
 
@@ -43,6 +43,7 @@ DIFFERENCES = {
     "post_process of what is processed": "an error; HF puts special tokens around special tokens",
     "sequences of post_process": "0 and 1 for a pair; HF takes both for the text, and forgets which tokens are its",
     "stride that is too large": "an error; HF crashes",
+    "ids after training": "of added tokens: their places in the new vocabulary, or behind it; HF keeps the old ones",
 }
 ATTRIBUTES = (
     "ids", "tokens", "type_ids", "attention_mask", "special_tokens_mask", "offsets", "word_ids", "sequence_ids",
@@ -50,6 +51,31 @@ ATTRIBUTES = (
 )  # fmt: skip
 # A post-processor each: without one HF forgets sequences, see test_post_processors.
 FAMILIES = ["roberta", "llama3", "llama2", "t5", "modernbert"]
+
+
+def test_training_keeps_the_layout_and_added_tokens() -> None:
+    texts = ["the mill grinds", "the miller's mill"] * 3
+    theirs = hf.Tokenizer(models.BPE())
+    theirs.pre_tokenizer = pre_tokenizers.Whitespace()
+    special = ["<unk>", "<s>", "</s>"]
+    theirs.post_processor = processors.TemplateProcessing(
+        single="<s> $A </s>", pair="<s> $A </s> $B </s>", special_tokens=[("<s>", 1), ("</s>", 2)]
+    )
+    theirs.decoder = decoders.Fuse()
+    mine = Tokenizer.from_str(theirs.to_str())
+    theirs.model = models.BPE(unk_token="<unk>")
+    theirs.train_from_iterator(texts, trainers.BpeTrainer(vocab_size=40, special_tokens=special, show_progress=False))
+    # Ids that were said before there were any are those of the new vocabulary.
+    stale = TemplateProcessing(
+        mine.post_processor.single, mine.post_processor.pair,
+        {t: SpecialToken((9,), (t,)) for t in ("<s>", "</s>")},
+    )  # fmt: skip
+    for layout in (mine.post_processor, stale):
+        mine.post_processor = layout
+        mine.train_from_iterator(texts, BPETrainer(vocab_size=40, special_tokens=special, unk_token="<unk>"))
+        for pair in (("the mill",), ("the mill ☃", "grinds")):
+            assert mine.encode(*pair).ids == theirs.encode(*pair).ids
+            assert mine.decode(mine.encode(*pair).ids) == theirs.decode(theirs.encode(*pair).ids)
 
 
 def both(name: str) -> tuple[Tokenizer, "hf.Tokenizer"]:
@@ -410,4 +436,14 @@ def test_the_differences_are_these() -> None:
     with pytest.raises(ValueError, match="stride must be in"):
         mine.encode("a").truncate(1, 1)
     seen.add("stride that is too large")
+    trained = []
+    for tokenizer, made, kept in (
+        (hf.Tokenizer(models.BPE()), trainers.BpeTrainer(special_tokens=["<s>"], show_progress=False), "<kept>"),
+        (Tokenizer(model=None), BPETrainer(special_tokens=("<s>",)), AddedToken(0, "<kept>", special=False)),
+    ):
+        tokenizer.add_tokens([kept])
+        trained.append(tokenizer.train_from_iterator(["ab"], made) or tokenizer)
+    assert [t.token_to_id("<kept>") for t in trained] == [0, trained[1].token_to_id("ab") + 1]
+    assert trained[0].token_to_id("<s>") == 0
+    seen.add("ids after training")
     assert seen == set(DIFFERENCES)

@@ -3,9 +3,10 @@
 
 import pytest
 
-from tokenizer import Tokenizer, compositions
+from tokenizer import Tokenizer, compositions, decoders
 from tokenizer import normalizers as nm
 from tokenizer import pre_tokenizers as pt
+from tokenizer.post_processors import BertProcessing
 from tokenizer.trainers import BPETrainer, CharacterTrainer, UnigramTrainer, WordLevelTrainer, WordPieceTrainer
 
 TEXTS = ["The mill grinds text.", "The miller's mill, the mill!\n", "字字 mill"] * 3
@@ -89,6 +90,31 @@ def test_training_replaces_the_model_and_all_that_was_compiled_for_it() -> None:
     tokenizer.train_from_iterator(["mill mill"], WordPieceTrainer(vocab_size=20, special_tokens=("[UNK]",)))
     assert tokenizer.encode("old mill").tokens == ["[UNK]", "mill"]
     assert tokenizer.token_to_id("old") is None
+
+
+def test_training_keeps_added_tokens_the_layout_and_the_decoder() -> None:
+    tokenizer = Tokenizer.for_bert(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "old"])
+    tokenizer.add_tokens(["<tab>"])
+    tokenizer.decoder = decoders.WordPiece(cleanup=False)
+    tokenizer.enable_truncation(6)
+    trainer = WordPieceTrainer(vocab_size=20, special_tokens=("[SEP]", "[UNK]", "[CLS]"))
+    tokenizer.train_from_iterator(["mill mill"], trainer)
+    assert tokenizer.encode("mill<tab>mill").tokens == ["[CLS]", "mill", "<tab>", "mill", "[SEP]"]
+    assert [tokenizer.token_to_id(t) for t in ("[SEP]", "[CLS]")] == [0, 2]
+    # What the trainer does not know comes after the vocabulary, in the order it had.
+    n = tokenizer.get_vocab_size(with_added_tokens=False)
+    assert (tokenizer.token_to_id("[PAD]"), tokenizer.token_to_id("<tab>")) == (n, n + 1)
+    assert [t.content for t in tokenizer.added_tokens if not t.special] == ["<tab>"]
+    assert tokenizer.decoder == decoders.WordPiece(cleanup=False)
+    assert tokenizer.truncation.max_length == 6
+
+
+def test_a_layout_without_its_tokens_is_refused_before_any_work() -> None:
+    tokenizer = Tokenizer(model=None, post_processor=BertProcessing(("</s>", 1), ("<s>", 0)))
+    with pytest.raises(ValueError, match="lays texts out with '</s>', which the vocabulary would not have; add it"):
+        tokenizer.train_from_iterator(["ab"], BPETrainer(special_tokens=("<s>",)))
+    tokenizer.train_from_iterator(["ab"], UnigramTrainer(vocab_size=5, hard_vocab_limit=False))
+    assert tokenizer.encode("a").tokens == ["<s>", "a", "</s>"]
 
 
 def test_user_defined_symbols_are_kept_whole() -> None:
