@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """`Composition`: the parts of a tokenizer, its vocabulary, and the length of its rows."""
 
+import bisect
 import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -197,6 +198,21 @@ class Composition:
     def id_to_token(self, token_id: int) -> str | None:
         """Returns the token of an id, None where no token has it."""
         return self._token_of.get(token_id)
+
+    def tokens_with_prefix(self, prefix: str) -> dict[str, int]:
+        """Returns token -> id of all tokens that begin with a text, added tokens too, in the order of their bytes.
+
+        Tokens are as the vocabulary writes them: "▁un", "##un", or "Ġun" for " un" where it is byte-level. The first
+        call sorts the vocabulary, the others take a search for both ends of what is found.
+        """
+        tokens = self._sorted_tokens
+        first = bisect.bisect_left(tokens, prefix)
+        last = bisect.bisect_right(tokens, prefix, lo=first, key=lambda token: token[: len(prefix)])
+        return {token: cast(int, self.token_to_id(token)) for token in tokens[first:last]}
+
+    @cached_property
+    def _sorted_tokens(self) -> list[str]:
+        return sorted({*vocab_of(self.model), *self._added_ids})
 
     @property
     def unk_token_id(self) -> int | None:

@@ -26,6 +26,8 @@ def _nmt_nfkc() -> nm.Normalizer:
 
 
 _NORMALIZERS: Mapping[str, Callable[[], nm.Normalizer | None]] = {
+    "bert": nm.BertNormalizer,
+    "sentencepiece": nm.SentencePieceNormalizer,
     "nfc": nm.NFC,
     "nfkc": nm.NFKC,
     "nmt_nfkc": _nmt_nfkc,
@@ -61,8 +63,7 @@ def named_normalizer(
     if name == "sentencepiece":
         charsmap = folding_charsmap(lowercase, bool(strip_accents)) if lowercase or strip_accents else b""
         return nm.SentencePieceNormalizer(charsmap, user_defined_symbols=tuple(user_defined_symbols))
-    known = {"bert": nm.BertNormalizer, "sentencepiece": nm.SentencePieceNormalizer, **_NORMALIZERS}
-    steps = [_named("normalizer", name, known)]
+    steps = [_named("normalizer", name, _NORMALIZERS)]
     if strip_accents:
         steps += [nm.NFD(), nm.StripAccents()]
     if lowercase:

@@ -16,6 +16,7 @@ from tokenizer.composition import DEFAULT_CACHE_BYTES
 from tokenizer.compositions import named_normalizer, named_pre_tokenizer, parts_for
 from tokenizer.decoding import Decoder
 from tokenizer.encoder import Encoder
+from tokenizer.engines.base import CacheInfo
 from tokenizer.engines.choice import NO_NORMALIZER
 from tokenizer.models import WordPiece
 from tokenizer.normalizers import BertNormalizer
@@ -349,18 +350,21 @@ class Tokenizer(Encoder, Decoder):
 
     def explain(self) -> str:
         """Says which stages run fused in a compiled kernel, which beside it, and how full the word cache is."""
-        plan = self._plan.describe()
-        cache = plan["word_cache"]
+        plan, cache = self._plan.describe(), self.cache_info()
         return "\n".join(
             [
                 f"kernel    {plan['kernel']}: {' + '.join(plan['fused'])}",
                 f"stages    {', '.join(plan['stages']) or 'none beside the kernel'}",
                 f"model     {self.model!r}",
                 f"unicode   {', '.join(f'{k} {v}' for k, v in unicode_data.UNICODE_VERSIONS.items())}",
-                f"cache     {cache['words']} words in {cache['caches']} word caches of {self._cache_bytes >> 20} MiB, "
-                f"{cache['misses']} misses so far",
+                f"cache     {cache.words} words in {cache.bytes / (1 << 20):.1f} of {cache.bound >> 20} MiB, "
+                f"{cache.hits} hits and {cache.misses} misses so far",
             ]
         )
+
+    def cache_info(self) -> CacheInfo:
+        """Returns what the word caches hold and how often they had what was asked, since this was made or changed."""
+        return self._plan.pool.info()
 
     def __repr__(self) -> str:
         return (

@@ -199,7 +199,7 @@ class EncodePlan:
         kernel, fused, stages = self._engine.describe()
         if self._normalizer is not None and not self._engine_normalizes:
             stages = [type(self._normalizer).__name__, *stages]
-        return {"kernel": kernel, "fused": fused, "stages": stages, "word_cache": self.pool.fill()}
+        return {"kernel": kernel, "fused": fused, "stages": stages}
 
 
 def _normalized(normalizer: Any, content: str) -> str:

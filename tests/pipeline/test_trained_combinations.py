@@ -45,11 +45,12 @@ def configs(model: str) -> list[TokenizerConfig]:
     """Every combination that a config accepts."""
     found = []
     normalizers, pre_tokenizers = get_args(NormalizerName), get_args(PreTokenizerName)
-    folds = [(None, None), (True, None), (None, True), (True, True), (False, False)]
+    folds = [(None, None), (True, None), (None, True), (False, True)]
     for normalizer, pre_tokenizer, fold, options in itertools.product(
         normalizers, pre_tokenizers, folds, variants(model)
     ):
-        if fold[0] is not None and options:
+        usual = "none" if normalizer == "sentencepiece" else OPTIONS[model]["pre_tokenizer"]
+        if fold != folds[0] and (options or pre_tokenizer != usual):
             continue  # case and accents are the normalizer's affair alone
         train = {"model": model, "normalizer": normalizer, "pre_tokenizer": pre_tokenizer, "vocab_size": 520}
         train |= {"hard_vocab_limit": False} if model == "unigram" else {"min_frequency": 1}

@@ -182,7 +182,7 @@ def test_what_has_been_encoded_is_in_the_cache(shrinks: bool) -> None:
     misses = []
     for _ in range(4):
         encode(engine, texts, more=FAR)
-        misses.append(pool.fill()["misses"])
+        misses.append(pool.info().misses)
     assert 0 < misses[1] == misses[2] == misses[3]
 
 

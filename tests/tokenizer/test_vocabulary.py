@@ -8,6 +8,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from tokenizer import Tokenizer, WordLevel
 from tokenizer.models.bpe_tables import padded_bytes
 from tokenizer.models.byte_alphabet import BYTE_ALPHABET, spelled_tokens
 from tokenizer.models.vocabulary import (
@@ -160,3 +161,23 @@ def test_tokens_that_are_made_to_collide_are_refused() -> None:
     found = [(i * inverse % (1 << 64) ^ 8).to_bytes(8, "little") for i in range(1, 3001)]
     with pytest.raises(ValueError, match="look made to collide"):
         _ = Tokens(*padded_bytes(found)).numbered
+
+
+@given(st.lists(st.text("ab▁é花😀", max_size=4), unique=True, max_size=30), st.text("ab▁é花😀", max_size=3))
+def test_tokens_with_a_prefix(tokens: list[str], prefix: str) -> None:
+    tokens = ["<unk>", *(token for token in tokens if token)]
+    tokenizer = Tokenizer(model=WordLevel({token: i for i, token in enumerate(tokens)}))
+    tokenizer.add_tokens(["ab<x>", "<y>"])
+    vocab = tokenizer.get_vocab()
+    found = tokenizer.tokens_with_prefix(prefix)
+    assert found == {token: i for token, i in vocab.items() if token.startswith(prefix)}
+    assert list(found) == sorted(found, key=str.encode)
+
+
+def test_what_is_added_is_found_by_its_prefix() -> None:
+    tokenizer = Tokenizer.for_bert(["[UNK]", "un", "##un", "unit", "up"])
+    assert tokenizer.tokens_with_prefix("un") == {"un": 1, "unit": 3}
+    assert list(tokenizer.tokens_with_prefix("")) == ["##un", "[UNK]", "un", "unit", "up"]
+    tokenizer.add_tokens(["under"])
+    assert tokenizer.tokens_with_prefix("un") == {"un": 1, "under": 5, "unit": 3}
+    assert tokenizer.tokens_with_prefix("x") == {}

@@ -9,6 +9,7 @@ import pytest
 
 from tokenizer import Tokenizer
 from tokenizer.engines import base
+from tokenizer.engines.base import CacheInfo
 from tokenizer.kernels import caches
 from tokenizer.models import BPE, Unigram
 from tokenizer.models.bpe import BYTE_ALPHABET
@@ -120,3 +121,40 @@ def test_ids_of_any_size(first_id: int) -> None:
     expected = [encoding.ids for encoding in tok.encode_batch(texts, add_special_tokens=False)]
     for _ in range(3):
         assert tok.encode_arrow(pa.array(texts)).to_pylist() == expected
+
+
+@pytest.mark.parametrize("tallying", [False, True])
+@pytest.mark.parametrize("name", _TOKENIZERS)
+def test_what_caches_were_good_for(name: str, tallying: bool) -> None:
+    tok = _TOKENIZERS[name]()
+    texts = pa.array(["abc ab cab abc", "abc ab", None, ""] * 3)
+    assert tok.cache_info() == CacheInfo(words=0, bytes=0, bound=0, hits=0, misses=0)
+    assert tok.cache_info().hit_rate == 0
+    tally = tok.new_tally() if tallying else None
+    tok.encode_arrow(texts, tally=tally)
+    first = tok.cache_info()
+    assert first.hits + first.misses == 18
+    # Three words, of which byte-level models know those with a space in front apart.
+    assert 3 <= first.misses <= 5
+    assert 3 <= first.words <= 5
+    assert 0 < first.bytes <= first.bound == _CACHE_BYTES
+    tok.encode_arrow(texts, tally=tally)
+    second = tok.cache_info()
+    assert (second.misses, second.hits) == (first.misses, first.hits + 18)
+    assert second.hit_rate == second.hits / 36
+
+
+def test_figures_outlive_what_a_cache_forgets(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(base, "_CACHE_REFRESH_BYTES", 1)
+    tok = _bert()
+    n_words = 0
+    for _ in range(3):
+        texts = _texts(5000)
+        before = tok.cache_info().misses
+        tok.encode_arrow(pa.array(texts))
+        n_words += sum(len(tok.encode(text).word_ids) and tok.encode(text).word_ids[-1] + 1 for text in texts)
+        info = tok.cache_info()
+        assert info.misses > before
+        assert info.hits + info.misses == n_words
+    tok.decoder = None  # another part, another cache
+    assert tok.cache_info().misses == 0

@@ -65,6 +65,32 @@ class LentCache:
 
     cache: caches.CacheArrays
     """Given back as it is then, also if it is another one."""
+    counter: caches.CounterArrays
+    """For the kernel to count the words it meets: the tally's to begin with, if there is one."""
+
+
+@dataclasses.dataclass(frozen=True)
+class CacheInfo:
+    """What the word caches of a tokenizer hold, and what they were good for since it was made.
+
+    A word that is cut, as those of scripts without spaces are, is met once, but each of its parts may miss; so a hit is
+    a word that is met and no miss.
+    """
+
+    words: int
+    """Words, and parts of words, that are held."""
+    bytes: int
+    """Bytes of all caches that hold something, beside up to 7.25 MiB in each for single characters."""
+    bound: int
+    """Bytes that they may grow to: of as many caches as there are now, one for each thread that encoded at a time."""
+    hits: int
+    misses: int
+
+    @property
+    def hit_rate(self) -> float:
+        """Hits by all that was asked, 0 where nothing was."""
+        asked = self.hits + self.misses
+        return self.hits / asked if asked else 0.0
 
 
 class WordCachePool:
@@ -80,34 +106,47 @@ class WordCachePool:
         self._n_bytes = n_bytes
         self._lock = threading.Lock()
         self._free: list[tuple[caches.CacheArrays, int]] = []
+        self._others: list[WordCachePool] = []
+        self._n_met = self._n_misses = 0
 
     def another(self) -> "WordCachePool":
         """Returns a pool of caches of the same size, for other keys."""
-        return WordCachePool(self._n_bytes)
+        other = WordCachePool(self._n_bytes)
+        self._others.append(other)
+        return other
 
     @contextlib.contextmanager
-    def borrow(self, n_text_bytes: int) -> Iterator[LentCache]:
-        """Lends a cache for a call that will read `n_text_bytes` bytes."""
+    def borrow(self, n_text_bytes: int, tally: Tally | None) -> Iterator[LentCache]:
+        """Lends a cache for a call that will read `n_text_bytes` bytes, and counts into a tally or nowhere."""
         with self._lock:
             cache, seen = self._free.pop() if self._free else (caches.new_cache(self._n_bytes), 0)
         if seen > _CACHE_REFRESH_BYTES and caches.is_full(cache) and not caches.can_grow(cache):
             caches.empty(cache)
             seen = 0
-        lent = LentCache(cache)
+        lent = LentCache(cache, caches.new_counter(1, 0) if tally is None else tally.counter)
+        met_before = int(lent.counter.state[word_cache.COUNTER_TOTAL])
+        misses_before = int(cache.state[word_cache.CACHE_MISSES])
         yield lent
+        counter = lent.counter if tally is None else tally.counter
         # After an exception the cache may be half written; it is not given back.
         with self._lock:
             self._free.append((lent.cache, seen + n_text_bytes))
+            self._n_met += int(counter.state[word_cache.COUNTER_TOTAL]) - met_before
+            self._n_misses += int(lent.cache.state[word_cache.CACHE_MISSES]) - misses_before
 
-    def fill(self) -> dict[str, int]:
-        """Returns what the idle caches hold: words, and lookups that were not in a cache."""
+    def info(self) -> CacheInfo:
+        """Returns what the idle caches hold, those for other keys too."""
         with self._lock:
-            states = [cache.state for cache, _ in self._free]
-        return {
-            "caches": len(states),
-            "words": int(sum(s[word_cache.CACHE_WORDS] for s in states)),
-            "misses": int(sum(s[word_cache.CACHE_MISSES] for s in states)),
-        }
+            held = [cache for cache, _ in self._free]
+            met, misses = self._n_met, self._n_misses
+        infos = [other.info() for other in self._others]
+        return CacheInfo(
+            words=sum(int(cache.state[word_cache.CACHE_WORDS]) for cache in held) + sum(i.words for i in infos),
+            bytes=sum(map(caches.held_bytes, held)) + sum(i.bytes for i in infos),
+            bound=len(held) * self._n_bytes + sum(i.bound for i in infos),
+            hits=max(met - misses, 0) + sum(i.hits for i in infos),
+            misses=misses + sum(i.misses for i in infos),
+        )
 
 
 def run(
@@ -127,10 +166,10 @@ def run(
       word_bytes: no word is longer.
       max_ids_per_byte: of a word.
     """
-    with pool.borrow(n_bytes) as lent:
+    with pool.borrow(n_bytes, tally) as lent:
         work = caches.Work(
             cache=lent.cache,
-            tally=caches.new_counter(1, 0) if tally is None else tally.counter,
+            tally=lent.counter,
             scratch=caches.new_scratch(word_bytes, max_ids_per_byte),
             position=np.zeros(4, np.int64),
             out=recycled.empty(n_ids + 16, np.int32),  # a cached word stores up to eight ids whatever it has

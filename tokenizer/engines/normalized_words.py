@@ -115,10 +115,10 @@ class NormalizedWordsEngine(StagedEngine):
         # more. What the longest row could want would be memory that no call before has touched.
         n_ids = rows.n_values + 4 * rows.n_rows + self._tables.spare_ids
         word_bytes = min(longest, _WORD_BYTES)
-        with self._raw_pool.borrow(rows.n_values) as lent:
+        with self._raw_pool.borrow(rows.n_values, tally) as lent:
             work = WordWork(
                 cache=lent.cache,
-                tally=caches.new_counter(1, 0) if tally is None else tally.counter,
+                tally=lent.counter,
                 position=np.zeros(6, np.int64),
                 span=np.empty(2, np.int64),
                 text_span=np.empty(2, np.int64),

@@ -83,10 +83,10 @@ class RawSentencePieceEngine:
         n_ids = rows.n_values + 4 * rows.n_rows + self._tables.known.spare_ids
         most_bytes = min(longest, _PART_BYTES)
         n_bytes = self._normalized_bytes(most_bytes)
-        with self._pool.borrow(rows.n_values) as lent:
+        with self._pool.borrow(rows.n_values, tally) as lent:
             work = RawWork(
                 cache=lent.cache,
-                tally=caches.new_counter(1, 0) if tally is None else tally.counter,
+                tally=lent.counter,
                 position=np.zeros(6, np.int64),
                 most_bytes=most_bytes,
                 text=recycled.empty(n_bytes, np.uint8),

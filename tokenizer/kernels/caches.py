@@ -12,7 +12,7 @@ from tokenizer.kernels import word_table
 from tokenizer.kernels.bpe_characters import END_ROWS
 from tokenizer.kernels.classes import N_CODE_POINTS
 from tokenizer.kernels.hot_words import N_HOT
-from tokenizer.kernels.word_cache import CACHE_MOST_SLOTS, CACHE_WORDS
+from tokenizer.kernels.word_cache import CACHE_IDS_USED, CACHE_MOST_SLOTS, CACHE_POOL_USED, CACHE_WORDS
 from tokenizer.kernels.word_table import N_COLUMNS
 
 SLOT_BYTES = 8 * N_COLUMNS
@@ -134,6 +134,12 @@ def grown(cache: CacheArrays, spread: Callable[[Slots, int, Any], None] = word_t
     slots[n:] = 0
     spread(slots, n, cache.taken[: max(2 * n // 64, 1)])
     return cache._replace(slots=slots)
+
+
+def held_bytes(cache: CacheArrays) -> int:
+    """Returns how many bytes of a cache hold something: its table, and what is used of the words and the ids."""
+    used = cache.state[CACHE_POOL_USED] + cache.ids.itemsize * cache.state[CACHE_IDS_USED]
+    return cache.slots.nbytes + int(used)
 
 
 def empty(cache: CacheArrays) -> None:
