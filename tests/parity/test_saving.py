@@ -17,8 +17,9 @@ from tokenizers import models, pre_tokenizers  # noqa: E402
 from tests.parity import families  # noqa: E402
 from tests.parity.test_files import TIKTOKEN  # noqa: E402
 from tests.parity.test_sentencepiece_tokenizers import OPTIONS, TYPES, train  # noqa: E402
-from tokenizer import Tokenizer  # noqa: E402
+from tokenizer import BPE, Tokenizer  # noqa: E402
 from tokenizer.formats import bpe_files, saving  # noqa: E402
+from tokenizer.pre_tokenizers import Metaspace  # noqa: E402
 
 pytestmark = pytest.mark.parity
 
@@ -120,7 +121,22 @@ def test_what_a_format_cannot_hold_is_refused(tmp_path: Path) -> None:
     refused(family("llama3"), "vocab.json", "cannot hold this pre-tokenizer")
     refused(family("t5"), "vocab.json", "only BPE")
     refused(family("llama2"), "clip", "cannot hold")
-    refused(family("t5"), "sentencepiece", "it has its own rules for both")
+    refused(family("t5"), "sentencepiece", "cannot hold the normalizer .*: it has its own, SentencePieceNormalizer")
+    spaced = Tokenizer.untrained("sentencepiece", "none")
+    refused(spaced.replace(model=Tokenizer.from_str(families.family("t5")).model), "sentencepiece", "its own rules")
+    refused(spaced.replace(pre_tokenizer=Metaspace()), "sentencepiece", "the pre-tokenizer Metaspace.*: it has none")
+
+    def merging(*merges: tuple[str, str], **options: Any) -> Tokenizer:
+        tokens = dict.fromkeys(["<unk>", *"▁abc", *(left + right for left, right in merges)])
+        model = BPE({token: i for i, token in enumerate(tokens)}, merges, unk_token="<unk>", **options)
+        return spaced.with_model(model, ["<unk>"])
+
+    refused(merging(("a", "b"), ("b", "c"), ("ab", "c"), ("a", "bc")), "sentencepiece", "'abc', which two merges make")
+    refused(merging(("b", "c"), ("a", "b"), ("ab", "c")), "sentencepiece", "'abc', which its own merges do not make")
+    refused(merging(("a", "b"), dropout=0.1), "sentencepiece", r"BPE with dropout=0\.1")
+    smuggled = merging(("a", "b"), ("ab", "c"))
+    smuggled.add_special_tokens(["ab"])
+    refused(smuggled, "sentencepiece", "the token 'ab', which is both special and made by a merge")
     refused(family("qwen2"), "tiktoken", "cannot hold the normalizer NFC")
     refused(family("unknown pattern"), "tiktoken", "which is no named pattern")
     refused(family("llama2"), "tiktoken", "cannot hold the normalizer")
