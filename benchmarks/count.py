@@ -28,7 +28,7 @@ _LETTERS = 10
 
 def main(arguments: list[str]) -> int:
     """Runs the benchmark; returns the exit code."""
-    parser = argparse.ArgumentParser(prog="./run.sh bench count", description=__doc__)
+    parser = argparse.ArgumentParser(prog="./run.sh bench count", description=__doc__, allow_abbrev=False)
     parser.add_argument("--mb", type=float, default=500, help="size of the text (default 500)")
     parser.add_argument("--distinct", type=float, default=5, help="millions of distinct words (default 5)")
     parser.add_argument("--workers", type=int, nargs="*", default=[1, 2], help="workers of each run (default 1 2)")

@@ -38,7 +38,7 @@ def main(arguments: list[str]) -> int:
     """Runs the benchmark; returns the exit code."""
     texts = corpora.load()
     makers = tokenizers.subjects(texts)
-    parser = argparse.ArgumentParser(prog="./run.sh bench encode", description=__doc__)
+    parser = argparse.ArgumentParser(prog="./run.sh bench encode", description=__doc__, allow_abbrev=False)
     names = [corpus.name for corpus in texts]
     parser.add_argument("--corpora", nargs="+", metavar="NAME", choices=names, help=f"only these: {' '.join(names)}")
     parser.add_argument(

@@ -31,7 +31,7 @@ _WARM_UP = range(-12, 0)
 
 def main(arguments: list[str]) -> int:
     """Runs the inputs; returns the exit code."""
-    parser = argparse.ArgumentParser(prog="./run.sh bench hostile", description=__doc__)
+    parser = argparse.ArgumentParser(prog="./run.sh bench hostile", description=__doc__, allow_abbrev=False)
     parser.add_argument("--n", type=int, default=10_000, help="inputs (default 10,000)")
     parser.add_argument("--first", type=int, default=0, help="number of the first input (default 0)")
     parser.add_argument("--keep", metavar="FOLDER", help="make the first input there, run nothing")

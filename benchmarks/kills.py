@@ -59,7 +59,7 @@ class Outcome:
 
 def main(arguments: list[str]) -> int:
     """Runs the kills; returns the exit code."""
-    parser = argparse.ArgumentParser(prog="./run.sh bench kills", description=__doc__)
+    parser = argparse.ArgumentParser(prog="./run.sh bench kills", description=__doc__, allow_abbrev=False)
     parser.add_argument("--n", type=int, default=200, help="kills to make (default 200)")
     parser.add_argument("--seed", type=int, default=0, help="of the moments, jobs and modes (default 0)")
     parser.add_argument("--modes", nargs="*", default=list(MODES), choices=list(MODES), help="default: all")

@@ -96,7 +96,7 @@ class Case:
 
 def main(arguments: list[str]) -> int:
     """Runs the benchmark; returns the exit code."""
-    parser = argparse.ArgumentParser(prog="./run.sh bench load", description=__doc__)
+    parser = argparse.ArgumentParser(prog="./run.sh bench load", description=__doc__, allow_abbrev=False)
     parser.add_argument("--rounds", type=int, default=7, help="interleaved rounds (default 7)")
     parser.add_argument("--save", action="store_true", help="keep the raw samples under benchmarks/results/")
     options = parser.parse_args(arguments)

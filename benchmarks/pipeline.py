@@ -40,7 +40,7 @@ class Totals:
 
 def main(arguments: list[str]) -> int:
     """Runs the benchmark; returns the exit code."""
-    parser = argparse.ArgumentParser(prog="./run.sh bench pipeline", description=__doc__)
+    parser = argparse.ArgumentParser(prog="./run.sh bench pipeline", description=__doc__, allow_abbrev=False)
     parser.add_argument("--mb", type=float, default=100, help="size of the input (default 100)")
     parser.add_argument("--workers", type=int, default=2, help="workers of every job (default 2)")
     parser.add_argument("--rounds", type=int, default=2, help="interleaved rounds (default 2)")

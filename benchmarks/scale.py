@@ -72,7 +72,7 @@ def _listing(n_files: int) -> Iterator[Any]:
 
 def main(arguments: list[str]) -> int:
     """Measures; returns the exit code."""
-    parser = argparse.ArgumentParser(prog="./run.sh bench scale", description=__doc__)
+    parser = argparse.ArgumentParser(prog="./run.sh bench scale", description=__doc__, allow_abbrev=False)
     parser.add_argument("--files", type=int, default=1_000_000, help="files of the crawl (default 1,000,000)")
     options = parser.parse_args(arguments)
     print(report.describe(report.machine() | report.versions("tokenmill", "apache-beam")))

@@ -61,7 +61,7 @@ SLOW = {"ftfy", "mojibake"}
 
 def main(arguments: list[str]) -> int:
     """Runs the benchmark; returns the exit code."""
-    parser = argparse.ArgumentParser(prog="./run.sh bench text", description=__doc__)
+    parser = argparse.ArgumentParser(prog="./run.sh bench text", description=__doc__, allow_abbrev=False)
     parser.add_argument("--mb", type=float, default=8, help="the first so many MB of each corpus (default 8)")
     parser.add_argument("--rounds", type=int, default=3, help="rounds (default 3)")
     parser.add_argument(

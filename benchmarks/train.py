@@ -21,7 +21,7 @@ from benchmarks.trainers import SUBJECTS, Subject
 def main(arguments: list[str]) -> int:
     """Runs the benchmark; returns the exit code."""
     names = [*SUBJECTS, "unigram"]
-    parser = argparse.ArgumentParser(prog="./run.sh bench train", description=__doc__)
+    parser = argparse.ArgumentParser(prog="./run.sh bench train", description=__doc__, allow_abbrev=False)
     parser.add_argument("--subjects", nargs="+", choices=names, default=names, help="only these")
     parser.add_argument("--corpora", nargs="+", metavar="NAME", help="only these: english chinese code multilingual")
     parser.add_argument("--mb", type=float, default=12, help="train on the first so many MB of each (default 12)")

@@ -239,6 +239,14 @@ def test_every_source_names_its_licence_and_its_subject(repository: Path) -> Non
         ] == "# SPDX-License-Identifier: Apache-2.0"
 
 
+def test_no_parser_takes_an_option_by_part_of_its_name(repository: Path) -> None:
+    for folder in ("pipeline", "tokenmill", "benchmarks"):
+        for path in (repository / folder).rglob("*.py"):
+            for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+                if isinstance(node, ast.Call) and ast.unparse(node.func).endswith("ArgumentParser"):
+                    assert "allow_abbrev=False" in ast.unparse(node), f"{path}, line {node.lineno}"
+
+
 def test_tests_have_no_packages(repository: Path) -> None:
     # With one, tests/tokenizer would shadow tokenizer.
     assert list((repository / "tests").rglob("__init__.py")) == []
