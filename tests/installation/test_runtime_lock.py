@@ -1,0 +1,73 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The product on `locks/runtime.lock` alone: everything that the README shows, every config, every config in docs."""
+
+import re
+import shutil
+from pathlib import Path
+
+import pytest
+
+from tests.installing import checked
+
+pytestmark = pytest.mark.installation
+
+BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
+
+# Commands of the README that are not run here.
+NOT_RUN = ("./run.sh test",)  # is what runs this
+
+# In which order configs are run: some take what others leave.
+KINDS = ("quickstart", "text", "count", "train", "tokenize")
+
+
+def test_everything_in_the_readme_runs_in_the_order_in_which_it_stands(clone: Path) -> None:
+    shutil.rmtree(clone / "build", ignore_errors=True)
+    n_run = 0
+    for language, text in BLOCK.findall((clone / "README.md").read_text(encoding="utf-8")):
+        if language == "yaml":
+            name = re.match(r"# (\S+\.yaml)\n", text)
+            assert name, "the first line of a config says what it is to be called"
+            (clone / name[1]).write_text(text, encoding="utf-8")
+        elif language == "python":
+            checked(clone / ".venv" / "bin" / "python", "-c", text, cwd=clone)
+            n_run += 1
+        elif language == "bash":
+            for command in text.splitlines():
+                if not command.startswith(NOT_RUN):
+                    checked("bash", "-c", command, cwd=clone)
+                    n_run += 1
+    assert n_run >= 7
+
+
+def run_and_verify(clone: Path, folder: Path, job: str, config: str, *options: str) -> None:
+    checked(clone / "run.sh", job, config, *options, cwd=folder)
+    assert ": proven; read " in checked(clone / "run.sh", "verify", config, cwd=folder)
+
+
+def test_every_config_and_what_docs_show_runs_and_is_proven(
+    clone: Path, tmp_path: Path, subtests: pytest.Subtests
+) -> None:
+    python = clone / ".venv" / "bin" / "python"
+    shutil.copytree(clone / "configs", tmp_path / "configs")
+    checked(python, "-m", "pipeline.quickstart", "build/quickstart/corpus", cwd=tmp_path)
+    names = [path.name for path in (tmp_path / "configs").glob("*.yaml")]
+    for name in sorted(names, key=lambda name: (KINDS.index(re.split("[-.]", name)[0]), name)):
+        kind = re.split("[-.]", name)[0]
+        with subtests.test(config=name):
+            run_and_verify(clone, tmp_path, "run" if kind in ("quickstart", "text") else kind, f"configs/{name}")
+    for command in (
+        ("fidelity", "configs/tokenize.yaml", "--documents", "20"),
+        ("inspect", "build/shuffled"),
+        ("verify", "build/shuffled", "--deep"),
+        ("schema",),
+    ):
+        with subtests.test(command=command):
+            checked(clone / "run.sh", *command, cwd=tmp_path)
+    for document in sorted((clone / "docs").glob("*.md")):
+        for number, (language, text) in enumerate(BLOCK.findall(document.read_text(encoding="utf-8"))):
+            with subtests.test(document=document.name, block=number):
+                if language == "python":
+                    checked(python, "-c", text, cwd=tmp_path)
+                elif language == "yaml":
+                    (tmp_path / "my.yaml").write_text(text, encoding="utf-8")
+                    run_and_verify(clone, tmp_path, "run", "my.yaml", "--set", "input.sample=0.1")
