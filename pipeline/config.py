@@ -10,10 +10,10 @@ shell or given with `--set`, so that a value means the same wherever it is writt
 
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import AfterValidator, Discriminator, Field, Tag, model_validator
 
 from pipeline.language_config import LanguagesConfig
-from pipeline.output_config import KEEPS_COLUMNS, OutputConfig
+from pipeline.output_config import KEEPS_COLUMNS, ONE, OWN_COLUMNS, SEVERAL, OutputConfig
 from pipeline.sections import NonEmpty, Section, mistake
 from pipeline.text_config import Spans, Steps, TextOptions
 from pipeline.train_config import CountsConfig, TrainConfig
@@ -25,6 +25,41 @@ JobName = Literal["run", "count", "train", "tokenize"]
 
 BYTE_TOKENS = tuple(f"<0x{byte:02X}>" for byte in range(256))
 """The vocabulary entries that the OOV policy `byte` emits."""
+
+
+FIELD_TYPES = (
+    *("bool", "string", "float", "double", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"),
+    *(f"timestamp[{unit}]" for unit in ("s", "ms", "us", "ns")),
+)
+"""What fields of JSON lines may be declared to be; a list with one of these is a list, a mapping an object."""
+
+
+def _check_type(path: str, declared: Any) -> None:
+    if isinstance(declared, list) and len(declared) == 1:
+        _check_type(path, declared[0])
+    elif isinstance(declared, dict) and declared:
+        for name, each in declared.items():
+            _check_type(f"{path}.{name}", each)
+    elif declared not in FIELD_TYPES:
+        allowed = ", ".join(FIELD_TYPES)
+        raise mistake(path, declared, f"a type is one of {allowed}; or [type] for a list, {{name: type}} for an object")
+
+
+def _check_types(declared: dict[str, Any]) -> dict[str, Any]:
+    for name, each in declared.items():
+        if each is not None:  # as if only the name were given
+            _check_type(name, each)
+    return declared
+
+
+def _names_or_types(value: Any) -> str:
+    return ONE if isinstance(value, dict) else SEVERAL
+
+
+KeptFields = Annotated[
+    Annotated[list[NonEmpty], Tag(SEVERAL)] | Annotated[dict[NonEmpty, Any], AfterValidator(_check_types), Tag(ONE)],
+    Discriminator(_names_or_types),
+]
 
 
 class InputConfig(Section):
@@ -42,6 +77,13 @@ class InputConfig(Section):
     """For `jsonl` and `parquet`: the field that holds the text."""
     id_field: NonEmpty | None = "id"
     """The field that holds the document's id; where absent or null the id is `name:offset`."""
+    text_fields: list[NonEmpty] = []
+    """Instead of `text_field`: several fields whose texts are joined, those that are absent or null left out."""
+    join: str = "\n\n"
+    """What stands between the texts of `text_fields`."""
+    keep_fields: KeptFields = []
+    """Fields that go with each document into the output, also inside of others, as in `meta.url`: their names, or
+    names with types, as in `{url: string, score: double, tags: [string], meta: {lang: string}}`."""
     split_bytes: Annotated[int, Field(ge=1)] = 32 * MIB
     """Large uncompressed files are cut at multiples of this; small files are grouped up to it."""
     max_document_bytes: Annotated[int, Field(ge=1, le=1 << 30)] = 64 * MIB
@@ -59,6 +101,21 @@ class InputConfig(Section):
     def _check_document(self) -> Self:
         if self.document != "line" and self.format in ("jsonl", "parquet"):
             raise mistake("document", self.document, f"applies to format text, but format is {self.format!r}")
+        return self
+
+    @model_validator(mode="after")
+    def _check_fields(self) -> Self:
+        for name in ("text_fields", "keep_fields"):
+            paths = list(getattr(self, name))
+            if paths and self.format == "text":
+                raise mistake(name, paths, "format text has no fields")
+            if len(set(paths)) < len(paths):
+                raise mistake(name, paths, "must name each field once")
+        # What is set is not asked for: a config that was written down whole sets everything.
+        if self.text_fields and self.text_field != "text":
+            raise mistake("text_fields", self.text_fields, "text_field is given too; remove one")
+        if not self.text_fields and self.join != "\n\n":
+            raise mistake("join", self.join, "joins text_fields, and there are none")
         return self
 
 
@@ -168,6 +225,13 @@ class Config(Section):
     def _check_labels(self) -> Self:
         if "lang" in self.counts.by and self.languages is None:
             raise mistake("counts.by", self.counts.by, "lang needs the section `languages`; `languages: {}` is enough")
+        return self
+
+    @model_validator(mode="after")
+    def _check_kept_fields(self) -> Self:
+        for name in self.input.keep_fields:
+            if name in (*OWN_COLUMNS, *self.text.columns):
+                raise mistake("input.keep_fields", name, "is a column of the output already")
         return self
 
     @model_validator(mode="after")

@@ -13,6 +13,7 @@ Memory is bounded whatever the corpus: counters that have grown to `MAX_COUNTER_
 becomes of the files is told in `count_finishing`.
 """
 
+import dataclasses
 import fnmatch
 import hashlib
 import json
@@ -148,7 +149,7 @@ def count_split(
         options = pa.ipc.IpcWriteOptions(compression="zstd")
         with pa.ipc.new_file(staged, schemas.WORD_COUNTS, options=options) as writer:
             counters = _Counters(tokenizer, writer, n_partitions)
-            for batch in read_split(split, input_config):
+            for batch in read_split(dataclasses.replace(split, fields=""), input_config):
                 if text.languages is not None:
                     batch, _ = languages.tell_languages(batch, text.languages)
                 batch = _count_batch(batch, before, counters, grouping, split)

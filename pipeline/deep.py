@@ -95,6 +95,7 @@ def config_of(output: str, found: Mapping[str, Any]) -> tuple[Config, Tokenizer]
 
 def _do_again(output: str, entry: LedgerEntry, config: Config, tokenizer: Tokenizer, n_splits: int) -> list[str]:
     where = f"split {entry.split_id}"
+    split = Split(entry.index, entry.split_id, entry.pieces, entry.fields)
     for piece in entry.pieces:
         try:
             versions = [file.version for file in storage.match(piece.path)]
@@ -106,7 +107,7 @@ def _do_again(output: str, entry: LedgerEntry, config: Config, tokenizer: Tokeni
     with tempfile.TemporaryDirectory(prefix="tokenmill-deep-") as folder:
         elsewhere = config.model_copy(update={"output": config.output.model_copy(update={"path": folder})})
         try:
-            again = tokenize_split(Split(entry.index, entry.split_id, entry.pieces), elsewhere, tokenizer, n_splits)
+            again = tokenize_split(split, elsewhere, tokenizer, n_splits)
         except (ValueError, OSError) as error:
             return [f"{where}: {error}"]
         lines = [

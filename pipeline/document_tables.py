@@ -5,7 +5,7 @@ Rows of a shard hold tokens, and not all formats have room for more. The table l
 and to the bytes it was read from.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -15,8 +15,10 @@ import pyarrow.parquet as pq
 
 from pipeline import schemas, storage
 from pipeline.ledger import FileRecord
+from pipeline.output_config import KEEPS_FIELDS
 from pipeline.packing import Segments
 from pipeline.parquet_file import open_parquet
+from pipeline.shuffling.columns import row_bytes
 from pipeline.staging import StagedFile
 from pipeline.writers.parquet import RowGroups
 
@@ -35,15 +37,17 @@ _ENCODINGS = {
 class DocumentTable:
     """Writes the table of one shard. Holds a row group and, where rows are packed, documents that are in none yet."""
 
-    def __init__(self, file: StagedFile, *, has_segments: bool) -> None:
+    def __init__(self, file: StagedFile, *, has_segments: bool, fields: Sequence[pa.Field] = ()) -> None:
         """Starts a table.
 
         Args:
           file: open for writing, at its start.
           has_segments: whether rows are packed sequences or windows, and `place` says in which of them documents are.
+          fields: to keep here.
         """
+        self._fields = pa.schema(fields)
         self._file = file
-        self._schema = schemas.listed_documents(has_segments=has_segments)
+        self._schema = schemas.listed_documents(has_segments=has_segments, fields=fields)
         self._has_segments = has_segments
         self._n_rows = self._n_tokens = 0
         self._waiting: list[pa.RecordBatch] = []
@@ -51,16 +55,21 @@ class DocumentTable:
         self._groups = RowGroups(_LIMITS)
         encodings = {name: kind for name, kind in _ENCODINGS.items() if name.split(".")[0] in self._schema.names}
         self._writer = pq.ParquetWriter(
-            file, self._schema, compression="zstd", use_dictionary=False, column_encoding=encodings, store_schema=False
+            file,
+            self._schema,
+            compression="zstd",
+            use_dictionary=leaves_of(self._fields) or False,
+            column_encoding=encodings,
+            store_schema=bool(fields),
         )
 
     def add(self, batch: pa.RecordBatch) -> None:
         """Appends documents.
 
         Args:
-          batch: of the columns of `schemas.TOKENS` and `schemas.PLACES`, and others.
+          batch: of the columns of `schemas.TOKENS`, `schemas.PLACES` and the fields, and others.
         """
-        documents = batch.select(schemas.listed_documents(has_segments=False).names)
+        documents = batch.select([*schemas.listed_documents(has_segments=False).names, *self._fields.names])
         if self._has_segments:
             self._waiting.append(documents)
         else:
@@ -91,9 +100,11 @@ class DocumentTable:
         self._waiting = table.slice(n).to_batches()
         placed = table.slice(0, n).combine_chunks()
         for name, values in (("rows", rows), ("starts", starts.astype(np.int32))):
-            field = self._schema.field(name)
-            values = pa.array(values[is_placed][order])
-            placed = placed.append_column(field, pa.ListArray.from_arrays(offsets, values, type=field.type))
+            i = self._schema.get_field_index(name)
+            column = pa.ListArray.from_arrays(
+                offsets, pa.array(values[is_placed][order]), type=self._schema.field(i).type
+            )
+            placed = placed.add_column(i, self._schema.field(i), column)
         for batch in placed.to_batches():
             self._write(batch)
 
@@ -107,7 +118,10 @@ class DocumentTable:
     def _write(self, batch: pa.RecordBatch) -> None:
         self._n_rows += batch.num_rows
         self._n_tokens += int(batch.column("n_tokens").to_numpy().sum(dtype=np.int64))
-        weights = np.ones(batch.num_rows, np.int64), pc.binary_length(batch.column("doc_id")).to_numpy()
+        n_bytes = pc.binary_length(batch.column("doc_id")).to_numpy().astype(np.int64)
+        if len(self._fields):
+            n_bytes += row_bytes(batch.select(self._fields.names))
+        weights = np.ones(batch.num_rows, np.int64), n_bytes
         for group in self._groups.add(batch, weights):
             self._writer.write_table(group)
 
@@ -152,6 +166,31 @@ def measure_segments(table: pa.Table, length: int, n_separators: int) -> Segment
     return SegmentSizes(numbers, rows, starts, np.minimum(room, totals[numbers] - firsts), firsts)
 
 
+def leaves_of(fields: Iterable[pa.Field], before: str = "") -> list[str]:
+    """Returns the names that Parquet has for the columns that fields become."""
+    leaves = []
+    for field in fields:
+        if pa.types.is_struct(field.type):
+            leaves += leaves_of(field.type, f"{before}{field.name}.")
+        elif pa.types.is_list(field.type):
+            leaves += leaves_of([field.type.value_field.with_name("element")], f"{before}{field.name}.list.")
+        else:
+            leaves.append(before + field.name)
+    return leaves
+
+
+def has_fields(format: str, *, are_documents: bool) -> bool:
+    """Returns whether kept fields are columns of the shards of a format, whose rows are documents or not."""
+    return format in KEEPS_FIELDS and are_documents
+
+
+def listed_fields(formats: Iterable[str], fields: Iterable[pa.Field], *, are_documents: bool) -> list[pa.Field]:
+    """Returns the kept fields that tables of documents hold: all, unless every format has room for them."""
+    if all(has_fields(each, are_documents=are_documents) for each in formats):
+        return []
+    return [field.remove_metadata() for field in fields]
+
+
 def read_table(output: str, record: FileRecord, *, has_segments: bool) -> Iterator[pa.RecordBatch]:
     """Yields the rows of a table, a row group in memory.
 
@@ -164,13 +203,15 @@ def read_table(output: str, record: FileRecord, *, has_segments: bool) -> Iterat
       ValueError: if the file is not a Parquet file, is damaged, or has other columns.
       OSError: if it cannot be read.
     """
-    expected = schemas.listed_documents(has_segments=has_segments)
     with storage.open_read(storage.join(output, record.file)) as handle:
         try:
             file = open_parquet(handle)
-            if not file.schema_arrow.equals(expected):
-                raise ValueError(f"columns must be {expected.names}, found {file.schema_arrow.to_string()!r}")
+            found = file.schema_arrow.remove_metadata()
+            fields = (field for field in found if field.nullable)
+            expected = schemas.listed_documents(has_segments=has_segments, fields=fields)
+            if not found.equals(expected):
+                raise ValueError(f"columns must be {expected.names}, found {found.to_string()!r}")
             for group in range(file.num_row_groups):
-                yield from file.read_row_group(group, use_threads=False).to_batches()
+                yield from file.read_row_group(group, use_threads=False).replace_schema_metadata(None).to_batches()
         except pa.ArrowException as error:
             raise ValueError(f"not a whole Parquet file: {error}") from error

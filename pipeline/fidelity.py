@@ -59,7 +59,7 @@ def _sample(config: Config, n_documents: int) -> tuple[pa.RecordBatch, list[str]
     sources: list[str] = []
     for number, split in enumerate(splits):
         wanted = n_documents * (number + 1) // len(splits) - len(sources)
-        for batch in read_split(split, config.input):
+        for batch in read_split(dataclasses.replace(split, fields=""), config.input):
             if wanted <= 0:
                 break
             batch = dataclasses.replace(batch, documents=batch.documents.slice(0, n_documents))

@@ -15,6 +15,7 @@ import pyarrow.parquet as pq
 from pipeline import balance, ledger, manifest, output_folder, schemas, storage, writers
 from pipeline.config import Config
 from pipeline.job_record import Job
+from pipeline.kept_fields import decode_fields
 from pipeline.ledger import BooksError, FileRecord
 from pipeline.limits import RejectLimits
 from pipeline.marks import lay_out
@@ -78,7 +79,7 @@ def finish_output(
             manifest.STATS,
             ledger.to_json(summarize(total, tokenizer, sums.get("packing"), sums.get("windows"))),
         ),
-        *_write_mds_index(config, info, entries if shards is None else shards),
+        *_write_mds_index(config, info, entries if shards is None else shards, splits[0].fields if splits else ""),
         *files,
     ]
     described = {
@@ -133,11 +134,16 @@ def _check_statistics(totals: Mapping[str, Any], counted: Statistics) -> None:
             )
 
 
-def _write_mds_index(config: Config, info: TokenizerInfo, entries: Iterable[ledger.Written]) -> list[FileRecord]:
+def _write_mds_index(
+    config: Config, info: TokenizerInfo, entries: Iterable[ledger.Written], fields: str
+) -> list[FileRecord]:
     if "mds" not in config.output.formats:
         return []
+    is_packed, has_windows = config.output.packing is not None, config.tokenizer.has_windows
     schema = schemas.TOKENS if config.output.packing is None else schemas.packed(config.output.packing.boundaries)
-    schema = schemas.windowed(schema) if config.tokenizer.has_windows else schema
+    schema = schemas.windowed(schema) if has_windows else schema
+    if not is_packed and not has_windows:
+        schema = schemas.rows([], decode_fields(fields))
     shards = [
         (file.file, file.n_bytes, file.rows or 0)
         for entry in entries

@@ -2,8 +2,10 @@
 """Rows of a shard as text, with the boundaries of its tokens visible: `be|##rt|st`."""
 
 import contextlib
+import json
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Any
 
 from rich.text import Text
 
@@ -35,6 +37,8 @@ class Row:
     """Unknown tokens; None where the shard does not say, as in TFRecord."""
     window: int | None = None
     """Number of the row in its document; None where rows are documents, or the shard does not say."""
+    fields: dict[str, Any] = field(default_factory=dict)
+    """The kept fields, where they are columns of the shard."""
 
 
 def rows(shard_path: str, start: int = 0, count: int = 10) -> Iterator[Row]:
@@ -57,9 +61,14 @@ def rows(shard_path: str, start: int = 0, count: int = 10) -> Iterator[Row]:
         index_path = writers.index_name(shard_path)
         index = stack.enter_context(storage.open_read(index_path)) if index_path is not None else None
         for batch in writers.read_rows(handle, shard_path, start, index):
+            kept = [each.name for each in batch.schema if each.nullable]
             for row in batch.slice(0, start + count - number).to_pylist():
                 doc_id = row.get("doc_id", "") or ", ".join(f"#{n}" for n in row.get("documents", ()))
-                yield Row(number, doc_id, row["input_ids"], row["n_tokens"], row.get("n_oov"), row.get("window"))
+                fields = {name: row[name] for name in kept}
+                if shard_path.endswith(".mds"):
+                    fields = {name: json.loads(text) for name, text in fields.items()}
+                n_tokens, n_oov, window = row["n_tokens"], row.get("n_oov"), row.get("window")
+                yield Row(number, doc_id, row["input_ids"], n_tokens, n_oov, window, fields)
                 number += 1
             if number == start + count:
                 return

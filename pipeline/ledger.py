@@ -116,6 +116,8 @@ class LedgerEntry:
     """`packing.COUNTS` where rows are packed sequences; None where they are not."""
     windows: Mapping[str, int] | None = None
     """`windows.COUNTS` where rows are windows of documents; None where they are not."""
+    fields: str = ""
+    """`Split.fields`."""
     runs: Mapping[str, Any] | None = None
     """Where the job shuffles, what `shuffling.books.SplitRuns` says of the runs, which are then the shard's file."""
 
@@ -195,8 +197,8 @@ def load_committed(
         names.append(documents_name(split.index, n_splits))
     if (
         entry is None
-        or (entry.split_id, entry.index, entry.pieces, entry.tokenizer)
-        != (split.id, split.index, split.pieces, tokenizer)
+        or (entry.split_id, entry.index, entry.pieces, entry.fields, entry.tokenizer)
+        != (split.id, split.index, split.pieces, split.fields, tokenizer)
         or [file.file for file in (entry.shard, *entry.companions, entry.documents) if file is not None] != names
         or (entry.rejects is not None and entry.rejects.file != rejects_name(split.index, n_splits))
         or any(problem(output, file) for file in entry.files() if not (are_merged and file is entry.shard))
@@ -247,6 +249,10 @@ def describe(output: str, name: str) -> FileRecord:
 
 class Written(Protocol):
     """An entry of a shard: what is in it, and in which files."""
+
+    @property
+    def fields(self) -> str:
+        """`Split.fields`."""
 
     @property
     def shard(self) -> FileRecord:

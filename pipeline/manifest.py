@@ -12,6 +12,7 @@ from typing import Any
 from pipeline import ledger, storage
 from pipeline.balance import check_balance
 from pipeline.job_record import Job, read_job
+from pipeline.kept_fields import decode_fields
 from pipeline.ledger import BooksError, FileRecord, LedgerEntry
 from pipeline.shuffling.shards import ShardEntry, add_sums, check_sums, keys_name
 from pipeline.splits import Split
@@ -86,6 +87,7 @@ def build(
         "job_digest": job.digest,
         "tokenizer": dict(tokenizer) if tokenizer is not None else None,
         "inputs": _inputs(entries),
+        "fields": {field.name: str(field.type) for field in decode_fields(splits[0].fields if splits else "")},
         "shards": [{**_record(entry.shard), **of} for entry, of in written],
         "companions": [{**_record(file), **of} for entry, of in written for file in entry.companions],
         "documents": [{**_record(entry.documents), **of} for entry, of in written if entry.documents is not None],

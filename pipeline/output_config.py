@@ -13,6 +13,15 @@ Format = Literal["parquet", "tfrecord", "arrow", "mds", "megatron", "memmap"]
 KEEPS_COLUMNS: tuple[Format, ...] = ("parquet", "arrow")
 """Formats with room for the columns that spans and languages add to rows."""
 
+KEEPS_FIELDS: tuple[Format, ...] = ("parquet", "arrow", "mds")
+"""Formats with room for the fields of `input.keep_fields`, where rows are documents."""
+
+OWN_COLUMNS = (
+    *("doc_id", "input_ids", "tokens", "n_tokens", "n_oov", "documents", "segment_ids", "positions", "cu_seqlens"),
+    *("document", "window", "input_file", "input_offset", "input_bytes", "rows", "starts"),
+)
+"""Columns of shards and of tables of documents, whose names no field can have there."""
+
 ONE, SEVERAL = "<one>", "<several>"
 """Where a mistake is in a value that may be one or a list; no part of a path that a user would write."""
 

@@ -32,7 +32,10 @@ from tokenizer import Tokenizer
 COMMITTED = "committed"
 """The rule by which a replay leaves out the other documents of a file that it has to read whole."""
 
-_MAY_CHANGE = ("paths", "text_field", "id_field", "max_document_bytes", "max_rejected", "max_rejected_fraction")
+_MAY_CHANGE = (
+    *("paths", "text_field", "text_fields", "join", "id_field"),
+    *("max_document_bytes", "max_rejected", "max_rejected_fraction"),
+)
 
 
 def replay(config: Config, lease: Lease | None = None) -> Mapping[str, Any]:
@@ -63,7 +66,7 @@ def replay(config: Config, lease: Lease | None = None) -> Mapping[str, Any]:
         tokenizer = Tokenizer.from_str(handle.read().decode())
     job = _job_of(output, config, found)
     groups = _numbered(_groups(output, found))
-    splits = name_splits([[piece for piece, _ in group] for group in groups], job.digest)
+    splits = name_splits([[piece for piece, _ in group] for group in groups], job.digest, _fields_of(output, found))
     folder = storage.join(output, REPLAY)
     inside = config.model_copy(update={"output": config.output.model_copy(update={"path": folder})})
     suffix, *companions = writers.suffixes(config.output)
@@ -158,6 +161,11 @@ def _compare(section: str, then: Any, now: Any) -> Iterator[tuple[str, Any, Any]
 def _job_of(output: str, config: Config, found: Mapping[str, Any]) -> Job:
     job = Job.of("replay", config, found["tokenizer"]["digest"])
     return Job({**job.parts, "replay_of": _manifest_digest(output)})
+
+
+def _fields_of(output: str, found: Mapping[str, Any]) -> str:
+    entries = (ledger.read_entry(output, split_id) for split_id in manifest.split_ids(found))
+    return next((entry.fields for entry in entries if entry is not None), "")
 
 
 def _groups(output: str, found: Mapping[str, Any]) -> Iterator[list[tuple[Piece, np.ndarray | None]]]:

@@ -32,9 +32,21 @@ PLACES = pa.schema(
 """Where a document came from: columns that travel beside its tokens, to the table of documents of its shard."""
 
 
-def placed(schema: pa.Schema) -> pa.Schema:
-    """Returns the schema of rows that have `PLACES` too."""
-    return pa.schema([*schema, *PLACES])
+FIELDS = "fields"
+"""The struct column in which kept fields travel, where there are some: in one, so that their names meet no others."""
+
+
+def with_fields(schema: pa.Schema, fields: pa.Schema | pa.StructType) -> pa.Schema:
+    """Returns a schema with `FIELDS`, if there are fields: of documents, or of rows on their way to a writer."""
+    kept = pa.struct([field.remove_metadata() for field in fields])
+    if not kept.num_fields:
+        return schema
+    return pa.schema([*schema, pa.field(FIELDS, kept, nullable=False)])
+
+
+def placed(schema: pa.Schema, fields: pa.Schema = pa.schema([])) -> pa.Schema:  # noqa: B008
+    """Returns the schema of rows that have `PLACES` too, and kept fields."""
+    return with_fields(pa.schema([*schema, *PLACES]), fields)
 
 
 _SEGMENTS = pa.schema(
@@ -46,14 +58,15 @@ _SEGMENTS = pa.schema(
 )
 
 
-def listed_documents(*, has_segments: bool) -> pa.Schema:
+def listed_documents(*, has_segments: bool, fields: Iterable[pa.Field] = ()) -> pa.Schema:
     """Returns the schema of the table of documents of a shard, a row for each in its order.
 
     Args:
       has_segments: whether rows are packed sequences or windows. Else row i of the shard is document i.
+      fields: that are kept there.
     """
-    segments = _SEGMENTS if has_segments else ()
-    return pa.schema([DOCUMENTS.field("doc_id"), *PLACES, pa.field("n_tokens", pa.int32(), nullable=False), *segments])
+    own = [DOCUMENTS.field("doc_id"), *PLACES, pa.field("n_tokens", pa.int32(), nullable=False)]
+    return pa.schema([*own, *(_SEGMENTS if has_segments else ()), *fields])
 
 
 REJECTS = pa.schema(
@@ -129,8 +142,13 @@ def windowed(schema: pa.Schema) -> pa.Schema:
     return pa.schema([*TOKENS, *WINDOWS, *(field for field in schema if field.name not in TOKENS.names)])
 
 
-def rows(names: Iterable[str]) -> pa.Schema:
-    """Returns the schema of the rows of a shard that has these columns: packed sequences, or `TOKENS` and more."""
+def rows(names: Iterable[str], fields: Iterable[pa.Field] = ()) -> pa.Schema:
+    """Returns the schema of the rows of a shard that has these columns: packed sequences, or `TOKENS` and more.
+
+    Args:
+      names: of the columns, without `fields`.
+      fields: that are kept, last; only where rows are documents.
+    """
     names = list(names)
     if "documents" in names:
         return packed(names)
@@ -138,7 +156,12 @@ def rows(names: Iterable[str]) -> pa.Schema:
         return windowed(rows(name for name in names if name not in WINDOWS.names))
     sources = [SPAN_SOURCES] if SPAN_SOURCES.name in names else []
     languages = LANGUAGES if LANGUAGES.names[0] in names else []
-    return pa.schema([*TOKENS, *sources, *languages])
+    return pa.schema([*TOKENS, *sources, *languages, *fields])
+
+
+def stored_rows(found: pa.Schema) -> pa.Schema:
+    """Returns the schema of the rows of a shard with the columns `found`: those that may be null are kept fields."""
+    return rows((field.name for field in found if not field.nullable), (field for field in found if field.nullable))
 
 
 LANGUAGES = pa.schema(

@@ -7,7 +7,7 @@ from typing import BinaryIO, cast
 import pyarrow as pa
 
 from pipeline import ledger, schemas, writers
-from pipeline.document_tables import DocumentTable
+from pipeline.document_tables import DocumentTable, has_fields, listed_fields
 from pipeline.ledger import FileRecord
 from pipeline.output_config import KEEPS_COLUMNS, OutputConfig
 from pipeline.packing import Packer, PackingTokens
@@ -44,11 +44,14 @@ class Shard:
           packing: the ids that packing adds; where `output.packing` is given.
           windows: how documents become windows; None where they do not.
           schema: of the documents: `schemas.TOKENS`, what a config adds, which not all formats keep, and
-            `schemas.PLACES`, which none does: it is for the table of documents.
+            `schemas.PLACES`, which none does: it is for the table of documents. Kept fields, if there are some, go to
+            the formats that have room for them, and to the table where one has not.
         """
         if schema is None:
             schema = schemas.placed(schemas.TOKENS)
-        schema = pa.schema([field for field in schema if field.name not in schemas.PLACES.names])
+        fields = list(schema.field(schemas.FIELDS).type) if schemas.FIELDS in schema.names else []
+        self._has_fields = bool(fields)
+        schema = pa.schema([field for field in schema if field.name not in (*schemas.PLACES.names, schemas.FIELDS)])
         documents = schemas.TOKENS
         self._arranger: Packer | Windower | None = None
         if output.packing is not None and packing is not None:
@@ -61,7 +64,9 @@ class Shard:
             schema = self._arranger.schema
         narrow = schemas.rows(name for name in schema.names if name in (*schemas.TOKENS.names, *schemas.WINDOWS.names))
         self._table = DocumentTable(
-            staging.create(ledger.documents_name(index, n_shards)), has_segments=self._arranger is not None
+            staging.create(ledger.documents_name(index, n_shards)),
+            has_segments=self._arranger is not None,
+            fields=listed_fields(output.formats, fields, are_documents=self._arranger is None),
         )
         self.documents: FileRecord | None = None
         """The table of documents, once the shard is finished."""
@@ -75,6 +80,8 @@ class Shard:
             index_handle = cast(BinaryIO, handles[1]) if len(handles) > 1 else None
             handle = cast(BinaryIO, handles[0])
             kept = schema if format_ in KEEPS_COLUMNS or isinstance(self._arranger, Packer) else narrow
+            if has_fields(format_, are_documents=self._arranger is None):
+                kept = pa.schema([*kept, *fields])
             writer = writers.open_writer(handle, output, tokenizer, format=format_, index=index_handle, schema=kept)
             self._writers.append(writer)
             self._columns.append(kept.names)
@@ -83,6 +90,13 @@ class Shard:
 
     def write(self, batch: pa.RecordBatch) -> None:
         """Appends documents, of the schema."""
+        if self._has_fields:
+            kept = batch.column(schemas.FIELDS)
+            columns = dict(zip(batch.schema.names, batch.columns, strict=True))
+            del columns[schemas.FIELDS]
+            columns |= dict(zip((field.name for field in kept.type), kept.flatten(), strict=True))
+            own = [field for field in batch.schema if field.name != schemas.FIELDS]
+            batch = pa.record_batch(list(columns.values()), schema=pa.schema([*own, *kept.type]))
         self._table.add(batch)
         if self._arranger is None:
             self._write(batch)

@@ -18,8 +18,11 @@ from functools import partial
 from operator import attrgetter
 from typing import Literal, cast
 
+import pyarrow as pa
+
 from pipeline import storage
 from pipeline.config import InputConfig
+from pipeline.kept_fields import encode_fields, settle_fields
 from pipeline.readers.decompressing import HEAD_BYTES, check_window, detect_compression
 from pipeline.readers.parquet import measure_row_groups
 
@@ -81,6 +84,7 @@ class Piece:
         return not is_whole and not (self.format == "text" and document == "file")
 
 
+_CutFile = tuple[list[Piece], pa.Schema | None]
 _to_fields = attrgetter(*(field.name for field in fields(Piece)))
 
 
@@ -93,6 +97,8 @@ class Split:
     id: str
     """16 hexadecimal digits: a hash of what is read and of what else decides the output."""
     pieces: tuple[Piece, ...]
+    fields: str = ""
+    """`kept_fields.encode_fields` of the fields that go with the documents, the same in all splits of a job."""
 
     @property
     def n_bytes(self) -> int:
@@ -101,14 +107,14 @@ class Split:
 
     def to_json(self) -> str:
         """Returns one line that `from_json` reads back."""
-        record = [self.index, self.id, [_to_fields(piece) for piece in self.pieces]]
+        record = [self.index, self.id, [_to_fields(piece) for piece in self.pieces], self.fields]
         return json.dumps(record, ensure_ascii=False, separators=(",", ":"))
 
     @staticmethod
     def from_json(line: str) -> "Split":
         """Returns the split that `to_json` described."""
-        index, split_id, pieces = json.loads(line)
-        return Split(index, split_id, tuple(Piece(*piece) for piece in pieces))
+        index, split_id, pieces, fields = json.loads(line)
+        return Split(index, split_id, tuple(Piece(*piece) for piece in pieces), fields)
 
 
 def plan_splits(input: InputConfig, salt: str) -> list[Split]:
@@ -135,8 +141,17 @@ def plan_splits(input: InputConfig, salt: str) -> list[Split]:
     problems += [each for each in cut if isinstance(each, Exception)]
     if problems:
         raise _summarize(problems)
-    groups = _group((each for each in cut if not isinstance(each, Exception)), input.split_bytes)
-    return name_splits(groups, salt)
+    files_cut = [each for each in cut if not isinstance(each, Exception)]
+    fields = ""
+    if input.keep_fields:
+        settled, wrong = settle_fields(
+            input, ((pieces[0].path, pieces[0].format, stored) for pieces, stored in files_cut)
+        )
+        if wrong:
+            raise _summarize([ValueError(line) for line in wrong])
+        fields = encode_fields(settled)
+    groups = _group((pieces for pieces, _ in files_cut), input.split_bytes)
+    return name_splits(groups, salt, fields)
 
 
 def _match_all(patterns: Iterable[str], problems: list[Exception]) -> list[tuple[str, storage.FileStat]]:
@@ -181,12 +196,12 @@ def _relative_name(path: str, directory: str) -> str:
     return path.lstrip("/")
 
 
-def _cut_files(files: Iterable[_Numbered], config: InputConfig) -> list[list[Piece] | Exception]:
+def _cut_files(files: Iterable[_Numbered], config: InputConfig) -> list[_CutFile | Exception]:
     return [_cut_file(number, name, file, config) for number, (name, file) in files]
 
 
-def _cut_file(number: int, name: str, file: storage.FileStat, config: InputConfig) -> list[Piece] | Exception:
-    """Returns the pieces of one file in order, or what is wrong with it."""
+def _cut_file(number: int, name: str, file: storage.FileStat, config: InputConfig) -> _CutFile | Exception:
+    """Returns the pieces of one file in order and, of Parquet, its fields to keep; or what is wrong with it."""
     try:
         name.encode("utf-8")
         with closing(storage.open_read(file.path)) as handle:
@@ -195,8 +210,9 @@ def _cut_file(number: int, name: str, file: storage.FileStat, config: InputConfi
             compression = _choose_compression(head, format_, config)
             make = partial(Piece, file.path, name, file.n_bytes, file.version, format_, compression, file=number)
             if format_ == "parquet":
-                sizes = measure_row_groups(handle, config)
-                return [make(start, stop, sum(sizes[start:stop])) for start, stop in _runs(sizes, config.split_bytes)]
+                sizes, stored = measure_row_groups(handle, config)
+                runs = _runs(sizes, config.split_bytes)
+                return [make(start, stop, sum(sizes[start:stop])) for start, stop in runs], stored
     except UnicodeEncodeError:
         return ValueError(f"{file.path!r} has a name that is not UTF-8; rename it")
     except ValueError as error:
@@ -204,9 +220,9 @@ def _cut_file(number: int, name: str, file: storage.FileStat, config: InputConfi
     except OSError as error:
         return OSError(f"{file.path!r} cannot be read: {error}")
     if compression != "none" or (format_ == "text" and config.document == "file"):
-        return [make(0, file.n_bytes)]
+        return [make(0, file.n_bytes)], None
     starts = range(0, file.n_bytes, config.split_bytes) or (0,)
-    return [make(start, min(start + config.split_bytes, file.n_bytes)) for start in starts]
+    return [make(start, min(start + config.split_bytes, file.n_bytes)) for start in starts], None
 
 
 def _choose_format(name: str, config: InputConfig) -> Format:
@@ -264,8 +280,14 @@ def _group(files: Iterable[list[Piece]], split_bytes: int) -> Iterator[list[Piec
         yield group
 
 
-def name_splits(groups: Iterable[list[Piece]], salt: str) -> list[Split]:
-    """Returns splits that read these pieces, in this order, with ids that depend on them and on `salt`."""
+def name_splits(groups: Iterable[list[Piece]], salt: str, fields: str = "") -> list[Split]:
+    """Returns splits that read these pieces, in this order, with ids that depend on them and on `salt`.
+
+    Args:
+      groups: the pieces of each.
+      salt: digest of what else decides the output.
+      fields: `Split.fields`.
+    """
     splits = []
     n_same: Counter[str] = Counter()
     for index, pieces in enumerate(groups):
@@ -275,7 +297,7 @@ def name_splits(groups: Iterable[list[Piece]], salt: str) -> list[Split]:
         n_same[split_id] += 1
         if n_before:
             split_id = _hash(salt, pieces, n_before)
-        splits.append(Split(index, split_id, tuple(pieces)))
+        splits.append(Split(index, split_id, tuple(pieces), fields))
     return splits
 
 

@@ -12,6 +12,7 @@ from pipeline import balance, isolating, languages, ledger, marks, rejecting, sc
 from pipeline.accounts import Accounts, PieceCounts, rejected
 from pipeline.balance import check_balance
 from pipeline.config import Config
+from pipeline.kept_fields import decode_fields
 from pipeline.languages import LanguageCounts
 from pipeline.ledger import LedgerEntry
 from pipeline.limits import RejectLimits
@@ -116,7 +117,7 @@ class _Attempt:
         around = [*self._layout.before.tolist(), *self._layout.after.tolist()]
         self._n_unknown_marks = around.count(tokenizer.unk_token_id)
         self._statistics = Statistics(info.vocab_size, tokenizer.unk_token_id)
-        self._schema = schemas.placed(schemas.rows(config.text.columns))
+        self._schema = schemas.placed(schemas.rows(config.text.columns), decode_fields(split.fields))
         self._files = np.array([piece.file for piece in split.pieces], np.int32)
         self._shard: Shard | SortedSplit
         if config.output.shuffle is not None:
@@ -190,6 +191,7 @@ class _Attempt:
             shard=shard,
             companions=tuple(companions),
             documents=self._shard.documents,
+            fields=self._split.fields,
             packing=self._shard.packing,
             windows=self._shard.windows,
             runs=self._shard.runs,
@@ -282,6 +284,8 @@ class _Attempt:
             )
         columns.append(pa.array(self._files[documents.column("piece").to_numpy()]))
         columns += [documents.column("offset"), documents.column("n_bytes")]
+        if self._split.fields:
+            columns.append(documents.column(schemas.FIELDS))
         return pa.RecordBatch.from_arrays(columns, schema=self._schema), documents
 
     def _check_lengths(self, documents: pa.RecordBatch, n_ids: np.ndarray, length: int) -> None:
@@ -345,6 +349,6 @@ def merge_planned(
 ) -> ShardEntry:
     """Merges, writes and commits one shard of a job that shuffles; see `shuffling.shards.merge_shard`."""
     info, packing = tokenizer_info(tokenizer), output_packing(config, tokenizer)
-    windows = output_windows(config, tokenizer)
-    schema = schemas.placed(schemas.rows(config.text.columns))
+    windows, fields = output_windows(config, tokenizer), decode_fields(splits[0].fields if splits else "")
+    schema = schemas.placed(schemas.rows(config.text.columns), fields)
     return merge_shard(planned, splits, config.output, info, schema, packing, windows, on_rows)

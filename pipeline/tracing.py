@@ -51,12 +51,13 @@ def trace(output: str, shard: str, row: int, token: int | None = None) -> dict[s
       token: its place in the row, from 0, as the row is stored; None for all documents of the row.
 
     Returns:
-      Plain JSON: `shard`, `row`, `token`, `token_id`, and `documents`, one where a token is asked for, none for padding
-      and for what the template puts around windows. Of each `doc_id`, `number` in the shard, `source` (`name`, `path`,
-      `format`, `offset`, `n_bytes`), `n_tokens`; `first`: the token of the document that is the first of it in the row,
-      `start`: where that stands, `size`: how many there are; `text` or `why_no_text`. Of the one with the token `at`:
-      `token` of the document, None for a separator; `characters` and `bytes` of the text, None where no text gave the
-      token; `source_bytes`, where the text stands in the source as it is.
+      Plain JSON, but for values of `fields`: `shard`, `row`, `token`, `token_id`, and `documents`, one where a token is
+      asked for, none for padding and for what the template puts around windows. Of each `doc_id`, the kept `fields`,
+      `number` in the shard, `source` (`name`, `path`, `format`, `offset`, `n_bytes`), `n_tokens`; `first`: the token of
+      the document that is the first of it in the row, `start`: where that stands, `size`: how many there are; `text` or
+      `why_no_text`. Of the one with the token `at`: `token` of the document, None for a separator; `characters` and
+      `bytes` of the text, None where no text gave the token; `source_bytes`, where the text stands in the source as it
+      is.
 
     Raises:
       ValueError: if the folder, the shard, the row or the token is not there.
@@ -76,7 +77,8 @@ def trace(output: str, shard: str, row: int, token: int | None = None) -> dict[s
         if token is not None and not start <= token < start + size:
             continue
         place = {"number": number, "start": start, "first": first, "size": size}
-        documents.append({**_describe(output, found, config, table.slice(number, 1)), **place})
+        described = _describe(output, found, config, table.slice(number, 1))
+        documents.append({**described, **place, "fields": described["fields"] | stored.fields})
     traced: dict[str, Any] = {"shard": shard, "row": row, "token": token, "documents": documents}
     if token is None:
         return traced
@@ -135,7 +137,8 @@ def _describe(output: str, found: Mapping[str, Any], config: Config, table: pa.T
     piece = next((each for each in _pieces(output, found) if each.file == row["input_file"]), None)
     source = {name: found["inputs"][row["input_file"]][name] for name in ("name", "format")}
     source |= {"offset": row["input_offset"], "n_bytes": row["input_bytes"]}
-    described = {"doc_id": row["doc_id"], "source": source, "n_tokens": row["n_tokens"]}
+    kept = {field.name: row[field.name] for field in table.schema if field.nullable}
+    described = {"doc_id": row["doc_id"], "source": source, "n_tokens": row["n_tokens"], "fields": kept}
     if piece is None:
         return {**described, "why_no_text": "the ledger does not say where its file is"}
     source["path"] = piece.path

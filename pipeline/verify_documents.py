@@ -9,12 +9,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pipeline import schemas, storage
-from pipeline.document_tables import SegmentSizes, measure_segments, read_table
+from pipeline.document_tables import SegmentSizes, listed_fields, measure_segments, read_table
 from pipeline.hashing import SHUFFLING, document_keys
+from pipeline.kept_fields import decode_fields
 from pipeline.ledger import LedgerEntry
 from pipeline.packing.packed import segment_sizes
 from pipeline.shuffling.books import sum_doc_ids
 from pipeline.shuffling.shards import ShardEntry
+from pipeline.verify_fields import KeptFields
 from pipeline.verify_report import VerifyReport, check_file
 from pipeline.windowed import ExpectedWindows
 from pipeline.writers.base import ragged
@@ -23,8 +25,17 @@ from pipeline.writers.base import ragged
 class ListedDocuments:
     """The table of one shard, with which its rows are compared; holds all of it."""
 
-    def __init__(self, name: str, table: pa.Table, segments: SegmentSizes | None) -> None:
-        """Takes the table of the file `name` and, where rows are packed, its segments in the order of the rows."""
+    def __init__(self, name: str, table: pa.Table, segments: SegmentSizes | None, fields: pa.Schema) -> None:
+        """Takes the table of the file `name`.
+
+        Args:
+          name: of the file.
+          table: all of it.
+          segments: where rows are packed, in the order of the rows.
+          fields: kept ones, of the shard.
+        """
+        self.fields = KeptFields(fields, table)
+        """The kept fields, with which those in other files are compared."""
         self._name = name
         self.n_tokens = table.column("n_tokens").to_numpy().astype(np.int64)
         """int64[n_documents], the tokens of each document."""
@@ -48,8 +59,11 @@ class ListedDocuments:
             return None
         try:
             has_segments = entry.packing is not None or entry.windows is not None
+            formats = found["config"]["output"]["format"]
+            formats = [formats] if isinstance(formats, str) else formats
+            fields = listed_fields(formats, decode_fields(entry.fields), are_documents=not has_segments)
             batches = list(read_table(output, record, has_segments=has_segments))
-            schema = schemas.listed_documents(has_segments=has_segments)
+            schema = schemas.listed_documents(has_segments=has_segments, fields=fields)
             table = pa.Table.from_batches(batches, schema=schema).combine_chunks()
             _check_places(output, table, entry, found)
             _check_sums(table, entry)
@@ -57,7 +71,7 @@ class ListedDocuments:
         except (OSError, ValueError) as error:
             report.problems.append(f"{record.file}: {error}")
             return None
-        documents = cls(record.file, table, segments)
+        documents = cls(record.file, table, segments, decode_fields(entry.fields))
         if entry.windows is not None and (difference := _compare_windows(table, documents.windows(found))):
             report.problems.append(f"{record.file}: {difference}")
         return documents

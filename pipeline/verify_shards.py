@@ -14,6 +14,7 @@ import pyarrow.parquet as pq
 from pipeline import schemas, storage, windowed, writers
 from pipeline.ledger import FileRecord, LedgerEntry
 from pipeline.marks import Marks
+from pipeline.output_config import KEEPS_FIELDS
 from pipeline.packing import packed
 from pipeline.parquet_file import open_parquet
 from pipeline.shuffling.proof import RowsProof
@@ -100,7 +101,11 @@ def _count_shard(
                     proof.add_documents(hashes, listed.n_tokens)
                     report.problems += proof.problems(name, has_doc_ids=False)
                 return _close_count(counted, entry, file, report)
+            kept: list[pa.RecordBatch] = []
+            fields = listed.fields if listed is not None else None
             for batch in writers.read_rows(handle, name, index=index or None):
+                if fields:
+                    kept.append(batch.select([field.name for field in batch.schema if field.nullable]))
                 row = counted.n_documents
                 ids, starts, stops = _token_spans(batch, padding, tokenizer["pad_id"], f"{name}, row {row} and on")
                 # A shard has no text; what the statistics say of text is not looked at here.
@@ -115,6 +120,12 @@ def _count_shard(
                     listed = None  # one difference makes many
                 if proof is not None:
                     proof.add(ids, starts, stops, doc_ids)
+            if (
+                fields
+                and name.endswith(tuple(f".{each}" for each in KEEPS_FIELDS))
+                and (difference := fields.compare(name, kept))
+            ):
+                report.problems.append(f"{name}: {difference}")
             if proof is not None:
                 report.problems += proof.problems(name, has_doc_ids=writers.keeps_padding(name))
     except ValueError as error:

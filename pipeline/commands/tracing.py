@@ -30,6 +30,7 @@ def add_parsers(commands: Any) -> None:
 
 def _trace(options: argparse.Namespace) -> int:
     from pipeline import tracing
+    from pipeline.writers.json_texts import to_plain
 
     with mistakes():
         output, shard, row, token = _place(options.place)
@@ -37,7 +38,7 @@ def _trace(options: argparse.Namespace) -> int:
             shard, row = tracing.find_row(output, row)
         traced = tracing.trace(output, shard, row, token)
     if options.json:
-        print(json.dumps(traced, ensure_ascii=False, indent=1))
+        print(json.dumps(traced, ensure_ascii=False, indent=1, default=to_plain))
     else:
         for line in _lines(output, traced):
             print(line)
@@ -75,13 +76,14 @@ def _lines(output: str, traced: Mapping[str, Any]) -> list[str]:
     elif not traced["documents"]:
         lines.append("nothing but padding: of no document")
     for document in traced["documents"]:
-        lines += [f"{name:<10}{value}" for name, value in _described(document)]
+        lines += [f"{name:<9} {value}" for name, value in _described(document)]
     return lines
 
 
 def _described(document: Mapping[str, Any]) -> list[tuple[str, str]]:
     from pipeline.inspect import printable
     from pipeline.tracing import excerpt
+    from pipeline.writers.json_texts import to_plain
 
     source, first, start, size = (document[name] for name in ("source", "first", "start", "size"))
     unit = "row" if source["format"] == "parquet" else "bytes"
@@ -94,11 +96,13 @@ def _described(document: Mapping[str, Any]) -> list[tuple[str, str]]:
         ("source", f"{printable(source.get('path', source['name']))}, {place}"),
         ("held", f"{held} {document['n_tokens']}"),
     ]
+    for name, value in document["fields"].items():
+        found.append((name, printable(value if isinstance(value, str) else json.dumps(value, default=to_plain))))
     if "why_no_text" in document:
         return [*found, ("text", f"not read again: {document['why_no_text']}")]
     at = document.get("at")
     if at is not None and "why_no_place" in at:
-        found.append(("token", at["why_no_place"]))
+        found.append(("token", f"token {at['token']} of the document: {at['why_no_place']}"))
     elif at is not None:
         line = "token {0} of the document: characters {1[0]} to {1[1]}, bytes {2[0]} to {2[1]} of its text".format(
             at["token"], at["characters"], at["bytes"]

@@ -7,8 +7,11 @@ import hashlib
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, BinaryIO
 
-from pipeline import storage
+import pyarrow as pa
+
+from pipeline import schemas, storage
 from pipeline.config import InputConfig
+from pipeline.kept_fields import decode_fields, without_marks
 from pipeline.readers.batches import Batcher, Part, Source, count_records
 from pipeline.readers.batches import ReadBatch as ReadBatch
 from pipeline.readers.choosing import Wanted as Wanted
@@ -35,7 +38,7 @@ def read_split(
     was skipped.
 
     Args:
-      split: what to read, as planned.
+      split: what to read, as planned, and which fields to keep of it.
       input: how to find documents in it.
       batch_bytes: size of a batch, all columns counted; a document that is larger comes alone.
       wanted: the records to give, before a sample is taken of them; None: all.
@@ -53,9 +56,10 @@ def read_split(
 
 
 def _read_pieces(split: "Split", config: InputConfig, batch_bytes: int, wanted: Wanted | None) -> Iterator[ReadBatch]:
-    batcher = Batcher(batch_bytes)
+    fields = decode_fields(split.fields)
+    batcher = Batcher(batch_bytes, schemas.with_fields(schemas.DOCUMENTS, fields))
     for index, piece in enumerate(split.pieces):
-        for part in _read_piece(index, piece, config, batch_bytes):
+        for part in _read_piece(index, piece, config, batch_bytes, fields):
             part = dataclasses.replace(part, piece=index)
             counts = count_records(part)
             if wanted is not None:
@@ -64,24 +68,42 @@ def _read_pieces(split: "Split", config: InputConfig, batch_bytes: int, wanted: 
     yield from batcher.flush()
 
 
-def _read_piece(index: int, piece: "Piece", config: InputConfig, batch_bytes: int) -> Iterator[Part]:
+def _read_piece(index: int, piece: "Piece", config: InputConfig, batch_bytes: int, fields: pa.Schema) -> Iterator[Part]:
     source = Source(index, piece.name, piece.path)
     digest = hashlib.sha256()
     with contextlib.closing(storage.open_read(piece.path)) as handle:
-        yield from _read_open(handle, source, piece, config, batch_bytes, digest)
+        for part in _read_open(handle, source, piece, config, batch_bytes, fields, digest):
+            yield _with_nulls(part, fields) if piece.format == "text" and len(fields) else part
     yield Part(None, None, 0, 0, sha256=digest.hexdigest())
 
 
+def _with_nulls(part: Part, fields: pa.Schema) -> Part:
+    """Returns a part of a file that has no fields, with all of them null."""
+    if part.documents is None:
+        return part
+    n = part.documents.num_rows
+    kept = pa.StructArray.from_arrays([pa.nulls(n, field.type) for field in fields], fields=without_marks(fields))
+    schema = schemas.with_fields(schemas.DOCUMENTS, fields)
+    return dataclasses.replace(part, documents=pa.record_batch([*part.documents.columns, kept], schema=schema))
+
+
 def _read_open(
-    handle: BinaryIO, source: Source, piece: "Piece", config: InputConfig, batch_bytes: int, digest: Any
+    handle: BinaryIO,
+    source: Source,
+    piece: "Piece",
+    config: InputConfig,
+    batch_bytes: int,
+    fields: pa.Schema,
+    digest: Any,
 ) -> Iterator[Part]:
     if piece.format == "parquet":
-        yield from read_row_groups(handle, source, range(piece.start, piece.stop), config, batch_bytes, digest)
+        groups = range(piece.start, piece.stop)
+        yield from read_row_groups(handle, source, groups, config, batch_bytes, digest, fields)
         return
     by_paragraph = piece.format == "text" and config.document == "blank_line"
     stream = Stream(handle, piece, by_paragraph, digest)
     if piece.format == "jsonl":
-        yield from read_jsonl(stream, source, config, batch_bytes)
+        yield from read_jsonl(stream, source, config, batch_bytes, fields)
         return
     reader = TextReader(source, config.max_document_bytes, batch_bytes)
     if config.document == "file":

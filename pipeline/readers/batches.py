@@ -2,7 +2,7 @@
 """What a reader makes of a stretch of a file, and how stretches are put together into batches of even size."""
 
 import dataclasses
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -78,7 +78,12 @@ class Part:
 
 
 def make_documents(
-    source: Source, texts: pa.Array, ids: pa.Array | None, offsets: Positions, n_bytes: Positions
+    source: Source,
+    texts: pa.Array,
+    ids: pa.Array | None,
+    offsets: Positions,
+    n_bytes: Positions,
+    fields: pa.StructArray | None = None,
 ) -> pa.RecordBatch:
     """Returns documents of one file.
 
@@ -88,6 +93,7 @@ def make_documents(
       ids: string[n], valid, null where a document has no id; None when none has.
       offsets: int64[n] as in `schemas.DOCUMENTS`.
       n_bytes: int64[n] as in `schemas.DOCUMENTS`.
+      fields: the kept ones; None for none.
     """
     positions = pa.array(offsets, pa.int64())
     if ids is None or ids.null_count:
@@ -95,7 +101,26 @@ def make_documents(
         ids = own if ids is None else pc.coalesce(ids, own)
     pieces = pa.array(np.full(len(texts), source.piece, np.int32))
     columns = [ids, texts, pieces, positions, pa.array(n_bytes, pa.int64())]
-    return pa.RecordBatch.from_arrays(columns, schema=schemas.DOCUMENTS)
+    if fields is None:
+        return pa.RecordBatch.from_arrays(columns, schema=schemas.DOCUMENTS)
+    return pa.RecordBatch.from_arrays([*columns, fields], schema=schemas.with_fields(schemas.DOCUMENTS, fields.type))
+
+
+def join_texts(columns: Sequence[pa.Array], join: str) -> pa.Array:
+    """Returns the texts of each row joined, those that are null left out; null where all are.
+
+    Args:
+      columns: of one type of text.
+      join: what stands between.
+    """
+    is_there = columns[0].is_valid()
+    for column in columns[1:]:
+        is_there = pc.or_(is_there, column.is_valid())
+    kind = columns[0].type
+    # Arrow loses rows of which nothing is left.
+    first = pc.if_else(is_there, columns[0], pa.scalar("", kind))
+    joined = pc.binary_join_element_wise(first, *columns[1:], pa.scalar(join, kind), null_handling="skip")
+    return pc.if_else(is_there, joined, pa.scalar(None, kind))
 
 
 class Batcher:
@@ -104,8 +129,14 @@ class Batcher:
     Where batches end depends on `batch_bytes`, what they hold does not.
     """
 
-    def __init__(self, batch_bytes: int) -> None:
-        """Makes batches of at most `batch_bytes`, all columns counted; a part that is larger becomes one alone."""
+    def __init__(self, batch_bytes: int, schema: pa.Schema = schemas.DOCUMENTS) -> None:
+        """Makes batches of at most `batch_bytes`, all columns counted; a part that is larger becomes one alone.
+
+        Args:
+          batch_bytes: of a batch.
+          schema: of the documents.
+        """
+        self._schema = schema
         self._batch_bytes = batch_bytes
         self._parts: list[Part] = []
         self._size = 0
@@ -131,7 +162,7 @@ class Batcher:
         documents = _concatenate([part.documents for part in self._parts])
         rejects = _concatenate([part.rejects for part in self._parts])
         if documents is None:
-            documents = pa.RecordBatch.from_pylist([], schema=schemas.DOCUMENTS)
+            documents = pa.RecordBatch.from_pylist([], schema=self._schema)
         yield ReadBatch(
             documents=documents,
             rejects=rejects,

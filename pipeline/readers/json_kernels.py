@@ -59,7 +59,8 @@ def _copy_block(typingctx, source, index, target, at):
 
 
 @kernel_part
-def _skip_blanks(data, i, stop):
+def skip_blanks(data, i, stop):
+    """Returns the place of the next byte that is no white space."""
     while i < stop and (data[i] == 0x20 or data[i] == 0x09 or data[i] == 0x0D):
         i += 1
     return i
@@ -89,7 +90,7 @@ def _four_digits(data, i, stop):
 
 
 @kernel_part
-def _end_of_string(data, i, stop):
+def end_of_string(data, i, stop):
     """Returns the place of the quote that ends the string whose content begins at i; -1 where there is no such string.
 
     Checks escapes, and that there are no control characters.
@@ -181,7 +182,8 @@ def _end_of_literal(data, i, stop):
 
 
 @kernel_part
-def _is_name(data, start, stop, name):
+def is_name(data, start, stop, name):
+    """Whether `data[start:stop]` is a name."""
     if stop - start != name.size:
         return False
     for k in range(name.size):  # noqa: SIM110  # numba has no all()
@@ -191,7 +193,8 @@ def _is_name(data, start, stop, name):
 
 
 @kernel_part
-def _has_backslash(data, start, stop):
+def has_backslash(data, start, stop):
+    """Whether there is an escape in a string."""
     for i in range(start, stop):  # noqa: SIM110
         if data[i] == 0x5C:
             return True
@@ -216,7 +219,7 @@ def _find_fields(data, i, stop, text_name, id_name, stack, fields):
     expected = _VALUE
     field = 0
     while True:
-        i = _skip_blanks(data, i, stop)
+        i = skip_blanks(data, i, stop)
         if i >= stop:
             return depth == 0 and expected == _NEXT
         b = data[i]
@@ -235,18 +238,18 @@ def _find_fields(data, i, stop, text_name, id_name, stack, fields):
             expected = _NEXT
             i += 1
         elif expected in (_NAME, _FIRST_NAME):
-            end = _end_of_string(data, i + 1, stop) if b == 0x22 else np.int64(-1)
+            end = end_of_string(data, i + 1, stop) if b == 0x22 else np.int64(-1)
             if end < 0:
                 return False
             field = 0
             if depth == 1:
-                if _has_backslash(data, i + 1, end):
+                if has_backslash(data, i + 1, end):
                     return False
-                if _is_name(data, i + 1, end, text_name):
+                if is_name(data, i + 1, end, text_name):
                     field |= _TEXT
-                if id_name.size > 0 and _is_name(data, i + 1, end, id_name):
+                if id_name.size > 0 and is_name(data, i + 1, end, id_name):
                     field |= _ID
-            i = _skip_blanks(data, end + 1, stop)
+            i = skip_blanks(data, end + 1, stop)
             if i >= stop or data[i] != 0x3A:
                 return False
             i += 1
@@ -258,7 +261,7 @@ def _find_fields(data, i, stop, text_name, id_name, stack, fields):
             if b == 0x22:
                 kind = _STRING
                 start = i + 1
-                end = _end_of_string(data, start, stop)
+                end = end_of_string(data, start, stop)
                 i = end + 1
             elif b == 0x7B or (b == 0x5B and depth > 0):
                 if depth == stack.size:
@@ -308,7 +311,7 @@ def _put_character(out, at, code):
 
 
 @kernel_part
-def _unescape(data, i, stop, out, at):
+def unescape(data, i, stop, out, at):
     """Writes what a checked string means; returns where the next goes, -1 if there is half a surrogate pair in it."""
     while i < stop:
         if i + _BLOCK <= data.size and at + _BLOCK <= out.size:
@@ -363,7 +366,7 @@ def _put_id(data, fields, ids, at):
     if kind in (_ABSENT, _NULL):
         return at
     if kind == _STRING:
-        return _unescape(data, start, stop, ids, at)
+        return unescape(data, start, stop, ids, at)
     if kind != _NUMBER:
         return np.int64(-1)
     if stop - start == 2 and data[start] == 0x2D and data[start + 1] == 0x30:
@@ -403,7 +406,7 @@ def parse_lines(data, lines, names, scratch, texts, text_offsets, ids, id_offset
             continue
         if fields[0] != _STRING:
             continue
-        text_end = _unescape(data, fields[1], fields[2], texts, np.int64(text_offsets[n]))
+        text_end = unescape(data, fields[1], fields[2], texts, np.int64(text_offsets[n]))
         if text_end < 0:
             continue
         id_end = _put_id(data, fields, ids, np.int64(id_offsets[n]))

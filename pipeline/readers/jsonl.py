@@ -8,15 +8,18 @@ documents, and leaves to `_parse_line` what is wrong, and names with escapes.
 """
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, NoReturn
 
 import numpy as np
 import pyarrow as pa
 
 from pipeline.config import InputConfig
-from pipeline.readers.batches import Part, Source, make_documents
+from pipeline.readers.batches import Part, Source, join_texts, make_documents
+from pipeline.readers.json_fields import FieldColumns
 from pipeline.readers.json_kernels import is_deeper, parse_lines
+from pipeline.readers.json_value_kernels import ABSENT, NULL, STRING
+from pipeline.readers.json_values import Names, find_all, texts_of
 from pipeline.readers.lines import (
     Block,
     Mask,
@@ -30,11 +33,14 @@ from pipeline.readers.lines import (
 from pipeline.readers.rejects import Rejects, too_large
 from pipeline.readers.streams import BLANK, Stream
 
+NO_FIELDS = pa.schema([])
 MAX_DEPTH = 256
 """How deep arrays and objects may nest. The standard library gives up at a depth that depends on its caller."""
 
 
-def read_jsonl(stream: Stream, source: Source, config: InputConfig, block_bytes: int) -> Iterator[Part]:
+def read_jsonl(
+    stream: Stream, source: Source, config: InputConfig, block_bytes: int, fields: pa.Schema = NO_FIELDS
+) -> Iterator[Part]:
     """Yields the documents and rejects of a stream of JSON lines.
 
     Args:
@@ -42,8 +48,9 @@ def read_jsonl(stream: Stream, source: Source, config: InputConfig, block_bytes:
       source: the file they are in.
       config: which fields, and how large a line may be.
       block_bytes: how much is parsed at once; a longer line alone.
+      fields: to keep, as the job has settled them.
     """
-    parser = _Parser(source, config)
+    parser = _Parser(source, config, fields)
     if stream.n_skipped:
         yield Part(None, None, stream.n_skipped, stream.n_skipped)
     for item in cut_lines(stream, block_bytes, config.max_document_bytes):
@@ -64,11 +71,16 @@ def read_jsonl(stream: Stream, source: Source, config: InputConfig, block_bytes:
 
 
 class _Parser:
-    def __init__(self, source: Source, config: InputConfig) -> None:
+    def __init__(self, source: Source, config: InputConfig, fields: pa.Schema) -> None:
+        self._fields = FieldColumns(fields) if len(fields) else None
         self._source = source
         self._config = config
         id_name = config.id_field or ""
-        self._names = tuple(np.frombuffer(name.encode(), np.uint8) for name in (config.text_field, id_name))
+        # Of several fields with text the last, which is rarely missing: the kernel takes lines that have it.
+        text_name = config.text_fields[-1] if config.text_fields else config.text_field
+        self._names = tuple(np.frombuffer(name.encode(), np.uint8) for name in (text_name, id_name))
+        self._paths = [[name] for name in config.text_fields]
+        self._path_names = Names.of(self._paths)
         self._scratch = np.zeros(MAX_DEPTH, np.uint8), np.zeros(6, np.int64)
 
     def parse(self, block: Block) -> Part:
@@ -80,6 +92,8 @@ class _Parser:
         if invalid is not None:
             wanted &= ~invalid
         texts, ids, rows = self._parse_columns(data, starts, ends, wanted)
+        if self._config.text_fields:
+            texts, ids, rows = self._join(data, starts, ends, ids, rows)
 
         n_skipped = 0
         slow_texts: list[str] = []
@@ -96,7 +110,8 @@ class _Parser:
             try:
                 if n_bytes > self._config.max_document_bytes:
                     raise _UnusableError("too_large", too_large(n_bytes, self._config.max_document_bytes))
-                text, document_id = _parse_line(line, self._config.text_field, self._config.id_field)
+                text_fields = self._config.text_fields or [self._config.text_field]
+                text, document_id = _parse_line(line, text_fields, self._config.id_field, self._config.join)
             except _UnusableError as error:
                 rejects.add(block.offset + start, n_bytes, error.reason, error.detail, line)
                 continue
@@ -110,7 +125,19 @@ class _Parser:
             rows = rows[order]
             texts = pa.concat_arrays([texts, pa.array(slow_texts, pa.string())]).take(pa.array(order))
             ids = pa.concat_arrays([ids, pa.array(slow_ids, pa.string())]).take(pa.array(order))
-        documents = make_documents(self._source, texts, ids, block.offset + starts[rows], nexts[rows] - starts[rows])
+        kept = None
+        if self._fields is not None:
+            kept, misfits = self._fields.take(np.frombuffer(data, np.uint8), starts[rows], ends[rows])
+            if misfits:
+                for i, (reason, detail) in sorted(misfits.items()):
+                    start, n_bytes = int(starts[rows[i]]), int(nexts[rows[i]] - starts[rows[i]])
+                    rejects.add(block.offset + start, n_bytes, reason, detail, data[start : ends[rows[i]]])
+                left = np.setdiff1d(np.arange(rows.size), list(misfits))
+                rows = rows[left]
+                texts, ids, kept = (column.take(pa.array(left)) for column in (texts, ids, kept))
+        documents = make_documents(
+            self._source, texts, ids, block.offset + starts[rows], nexts[rows] - starts[rows], kept
+        )
         return Part(documents, rejects.to_batch(), len(data), n_skipped)
 
     def _parse_columns(
@@ -129,6 +156,24 @@ class _Parser:
             _strings(ids, id_offsets[: n + 1], has_id[:n]) if ids.size else pa.nulls(n, pa.string()),
             rows[:n],
         )
+
+    def _join(
+        self, data: bytes, starts: Positions, ends: Positions, ids: pa.Array, rows: Positions
+    ) -> tuple[pa.Array, pa.Array, Positions]:
+        """Returns joined texts, the ids and the lines that they are of: those of whose fields it is sure."""
+        values = np.frombuffer(data, np.uint8)
+        found = find_all(values, starts[rows], ends[rows], self._paths, self._path_names)
+        is_sure = np.ones(rows.size, np.bool_)
+        columns = []
+        for each in found:
+            texts, is_broken = texts_of(each)
+            is_sure &= np.isin(each.kinds, [ABSENT, NULL, STRING]) & ~is_broken
+            columns.append(texts)
+        joined = join_texts(columns, self._config.join)
+        if is_sure.all():
+            return joined, ids, rows
+        sure = pa.array(is_sure)
+        return joined.filter(sure), ids.filter(sure), rows[is_sure]
 
 
 def _strings(data: np.ndarray, offsets: np.ndarray, valid: Mask | None = None) -> pa.StringArray:
@@ -162,8 +207,12 @@ _DECODER = json.JSONDecoder(parse_int=_Number, parse_float=_Number, parse_consta
 _KINDS = {dict: "an object", list: "an array", str: "a string", bool: "true or false", _Number: "a number"}
 
 
-def _parse_line(line: bytes, text_field: str, id_field: str | None) -> tuple[str, str | None]:
+def _parse_line(
+    line: bytes, text_fields: Sequence[str], id_field: str | None, join: str = ""
+) -> tuple[str, str | None]:
     """Returns the text and the id of a line, without its line end; the definition of what a usable line is.
+
+    Of several fields with text those that are absent or null are left out.
 
     Raises:
       _UnusableError: with a reason and what was found.
@@ -171,14 +220,7 @@ def _parse_line(line: bytes, text_field: str, id_field: str | None) -> tuple[str
     record = _decode(line)
     if not isinstance(record, dict):
         raise _UnusableError("not_object", f"the line is {_KINDS.get(type(record), 'null')}")
-    if text_field not in record:
-        raise _UnusableError("missing_field", f"no field {text_field!r}")
-    text = record[text_field]
-    if text is None:
-        raise _UnusableError("null_text", f"field {text_field!r} is null")
-    if type(text) is not str:
-        raise _UnusableError("not_string", f"field {text_field!r} is {_KINDS[type(text)]}")
-    _check_surrogates(text, text_field)
+    text = join.join(_texts_in(record, text_fields))
     document_id = None if id_field is None else record.get(id_field)
     if document_id is None:
         return text, None
@@ -188,6 +230,25 @@ def _parse_line(line: bytes, text_field: str, id_field: str | None) -> tuple[str
     if type(document_id) is _Number and document_id == "-0":
         return text, "0"
     return text, str(document_id)
+
+
+def _texts_in(record: dict[str, Any], text_fields: Sequence[str]) -> list[str]:
+    names = " or ".join(map(repr, text_fields))
+    present = [field for field in text_fields if field in record]
+    if not present:
+        raise _UnusableError("missing_field", f"no field {names}")
+    texts = []
+    for field in present:
+        text = record[field]
+        if text is None:
+            continue
+        if type(text) is not str:
+            raise _UnusableError("not_string", f"field {field!r} is {_KINDS[type(text)]}")
+        _check_surrogates(text, field)
+        texts.append(text)
+    if not texts:
+        raise _UnusableError("null_text", f"field {names} is null")
+    return texts
 
 
 def _decode(line: bytes) -> Any:

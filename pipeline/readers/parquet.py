@@ -9,10 +9,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pipeline.config import InputConfig
+from pipeline.kept_fields import find_field, paths_of, stored_fields, without_marks
 from pipeline.parquet_file import open_parquet
-from pipeline.readers.batches import Part, Source, make_documents
+from pipeline.readers.batches import Part, Source, join_texts, make_documents
 from pipeline.readers.lines import Mask, Positions
 from pipeline.readers.rejects import Rejects, listed_names, too_large
+
+NO_FIELDS = pa.schema([])
 
 # A column chunk is read through a buffer of this size instead of at once: it may be as large as the file.
 _BUFFER_BYTES = 1 << 20
@@ -20,8 +23,8 @@ _BUFFER_BYTES = 1 << 20
 _MAX_ROWS = 256
 
 
-def measure_row_groups(handle: BinaryIO, config: InputConfig) -> list[int]:
-    """Returns the bytes of text in each row group, as the footer tells them: encoded, not compressed.
+def measure_row_groups(handle: BinaryIO, config: InputConfig) -> tuple[list[int], pa.Schema]:
+    """Returns the bytes of text in each row group, encoded, not compressed, and the fields to keep, as the footer says.
 
     Raises:
       ValueError: when the file is not Parquet, or has no usable text or id column.
@@ -36,13 +39,21 @@ def measure_row_groups(handle: BinaryIO, config: InputConfig) -> list[int]:
             raise
         raise ValueError(f"is not a readable Parquet file: {error}") from error
     _check_columns(schema, config)
-    leaf = next(i for i in range(metadata.num_columns) if metadata.schema.column(i).path == config.text_field)
+    wanted = text_columns(config)
+    leaves = [i for i in range(metadata.num_columns) if metadata.schema.column(i).path in wanted]
     groups = (metadata.row_group(group) for group in range(metadata.num_row_groups))
-    return [group.column(leaf).total_uncompressed_size for group in groups]
+    sizes = [sum(group.column(leaf).total_uncompressed_size for leaf in leaves) for group in groups]
+    return sizes, stored_fields(schema, config)
 
 
 def read_row_groups(
-    handle: BinaryIO, source: Source, groups: range, config: InputConfig, batch_bytes: int, digest: Any = None
+    handle: BinaryIO,
+    source: Source,
+    groups: range,
+    config: InputConfig,
+    batch_bytes: int,
+    digest: Any = None,
+    fields: pa.Schema = NO_FIELDS,
 ) -> Iterator[Part]:
     """Yields the documents and rejects of a run of row groups.
 
@@ -56,6 +67,7 @@ def read_row_groups(
       config: which columns, and how large a text may be.
       batch_bytes: of text that a part may hold, unless one text alone holds more.
       digest: of `hashlib`, takes the bytes of all texts, one after another; None: nobody asks.
+      fields: to keep, as the job has settled them.
 
     Raises:
       OSError: when reading fails for another reason than damage in the file.
@@ -67,7 +79,7 @@ def read_row_groups(
             f"{source.path!r} has {metadata.num_row_groups} row groups, but had {groups.stop} or more when the job was "
             "planned; start the job again once the file no longer changes"
         )
-    reader = _Reader(source, config, batch_bytes, digest)
+    reader = _Reader(source, config, batch_bytes, digest, fields)
     first_row = sum(metadata.row_group(group).num_rows for group in range(groups.start))
     for group in groups:
         row, n_rows = first_row, metadata.row_group(group).num_rows
@@ -90,15 +102,17 @@ def read_row_groups(
 
 
 class _Reader:
-    def __init__(self, source: Source, config: InputConfig, batch_bytes: int, digest: Any) -> None:
+    def __init__(self, source: Source, config: InputConfig, batch_bytes: int, digest: Any, fields: pa.Schema) -> None:
+        self._fields = fields
         self._source = source
         self._config = config
         self._batch_bytes = batch_bytes
         self._digest = digest
 
     def choose_columns(self, schema: pa.Schema) -> list[str]:
-        fields = (self._config.text_field, self._config.id_field)
-        return list(dict.fromkeys(field for field in fields if field is not None and field in schema.names))
+        own = (*text_columns(self._config), self._config.id_field)
+        kept = [field.name for field in self._fields if find_field(schema, field.name) is not None]
+        return list(dict.fromkeys([*(field for field in own if field is not None and field in schema.names), *kept]))
 
     def reject_rows(self, first_row: int, detail: str) -> Part:
         rejects = Rejects(self._source.path)
@@ -107,9 +121,14 @@ class _Reader:
 
     def read(self, batch: pa.RecordBatch, first_row: int) -> Iterator[Part]:
         """Yields rows of the file from `first_row` on, in parts of bounded size."""
-        texts = batch.column(self._config.text_field)
+        if self._config.text_fields:
+            columns = [_to_text(batch.column(name)) for name in self._config.text_fields]
+            texts = join_texts(columns, self._config.join)
+        else:
+            texts = batch.column(self._config.text_field)
         if not pa.types.is_dictionary(texts.type):
             texts = _to_text(texts)  # A dictionary is undone a slice at a time.
+        kept = self._keep(batch) if len(self._fields) else None
         ids = batch.column(self._config.id_field) if self._config.id_field in batch.schema.names else None
         sizes = _measure(texts)
         ends = np.cumsum(sizes)
@@ -118,10 +137,18 @@ class _Reader:
             n_before = int(ends[start - 1]) if start else 0
             stop = max(start + 1, int(np.searchsorted(ends, n_before + self._batch_bytes, side="right")))
             part_ids = None if ids is None else _to_text(ids[start:stop])
-            yield self._make_part(_to_text(texts[start:stop]), part_ids, sizes[start:stop], first_row + start)
+            part_kept = None if kept is None else kept[start:stop]
+            part_texts = _to_text(texts[start:stop])
+            yield self._make_part(part_texts, part_ids, sizes[start:stop], first_row + start, part_kept)
             start = stop
 
-    def _make_part(self, texts: pa.Array, ids: pa.Array | None, sizes: Positions, first_row: int) -> Part:
+    def _keep(self, batch: pa.RecordBatch) -> pa.StructArray:
+        columns = [_take_field(batch, field) for field in self._fields]
+        return pa.StructArray.from_arrays(columns, fields=without_marks(self._fields))
+
+    def _make_part(
+        self, texts: pa.Array, ids: pa.Array | None, sizes: Positions, first_row: int, kept: pa.StructArray | None
+    ) -> Part:
         if self._digest is not None:
             _add_texts(self._digest, texts)
         rejects = Rejects(self._source.path)
@@ -132,7 +159,8 @@ class _Reader:
         for row in np.flatnonzero(~good).tolist():
             text = b"" if is_null[row] else texts[row].as_buffer().to_pybytes()
             if is_null[row]:
-                reason, detail = "null_text", f"column {self._config.text_field!r} is null"
+                columns = self._config.text_fields or self._config.text_field
+                reason, detail = "null_text", f"column {columns!r} is null"
             elif is_large[row]:
                 reason, detail = "too_large", too_large(int(sizes[row]), self._config.max_document_bytes)
             else:
@@ -143,9 +171,37 @@ class _Reader:
         if len(rows) < len(good):
             texts = texts.take(pa.array(rows))
             ids = None if ids is None else ids.take(pa.array(rows))
+            kept = None if kept is None else kept.take(pa.array(rows))
         ids = None if ids is None else pc.cast(ids, pa.string())
-        documents = make_documents(self._source, pc.cast(texts, pa.string()), ids, first_row + rows, sizes[rows])
+        texts = pc.cast(texts, pa.string())
+        documents = make_documents(self._source, texts, ids, first_row + rows, sizes[rows], kept)
         return Part(documents, rejects.to_batch(), int(sizes.sum()), 0)
+
+
+def text_columns(config: InputConfig) -> list[str]:
+    """Returns the columns that texts are made of."""
+    return config.text_fields or [config.text_field]
+
+
+def _take_field(batch: pa.RecordBatch, field: pa.Field) -> pa.Array:
+    """Returns a field of a batch in the type that the job has settled on; nulls where the file has none."""
+    if find_field(batch.schema, field.name) is None:
+        return pa.nulls(batch.num_rows, field.type)
+    if field.name in batch.schema.names:
+        column = batch.column(field.name)
+    else:
+        first, *rest = field.name.split(".")
+        column = pc.struct_field(batch.column(first), rest)
+    return _plain(column, field.type)
+
+
+def _plain(column: pa.Array, type_: pa.DataType) -> pa.Array:
+    if isinstance(column, pa.ExtensionArray):
+        column = column.storage
+    if pa.types.is_map(column.type):
+        entry = type_.value_type
+        column = column.cast(pa.list_(pa.struct([entry.field(0).with_nullable(False), entry.field(1)])))
+    return column if column.type == type_ else column.cast(type_)
 
 
 def _mark_invalid(texts: pa.Array | None, n_rows: int) -> Mask:
@@ -194,16 +250,16 @@ def _to_text(column: pa.Array) -> pa.Array:
 
 
 def _check_columns(schema: pa.Schema, config: InputConfig) -> None:
-    for field in (config.text_field, config.id_field):
+    for field in (*text_columns(config), config.id_field, *paths_of(config)):
         if field is not None and schema.names.count(field) > 1:
             raise ValueError(f"has {schema.names.count(field)} columns {field!r}")
-    if config.text_field not in schema.names:
-        raise ValueError(
-            f"has no column {config.text_field!r} for input.text_field; it has {listed_names(schema.names)}"
-        )
-    text_type = schema.field(config.text_field).type
-    if not _is_text(text_type):
-        raise ValueError(f"column {config.text_field!r} is {text_type}; a text column is a string or binary")
+    for field in text_columns(config):
+        if field not in schema.names:
+            setting = "text_fields" if config.text_fields else "text_field"
+            raise ValueError(f"has no column {field!r} for input.{setting}; it has {listed_names(schema.names)}")
+        text_type = schema.field(field).type
+        if not _is_text(text_type):
+            raise ValueError(f"column {field!r} is {text_type}; a text column is a string or binary")
     if config.id_field is None or config.id_field not in schema.names:
         return
     id_type = schema.field(config.id_field).type

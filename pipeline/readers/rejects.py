@@ -3,6 +3,7 @@
 
 from collections.abc import Sequence
 
+import numpy as np
 import pyarrow as pa
 
 from pipeline import schemas
@@ -14,9 +15,10 @@ REASONS = {
     "missing_field": "the object has no text field",
     "null_text": "the text is null",
     "not_string": "the text is a number, true, false, an array or an object",
+    "bad_field": "a field of input.keep_fields is not of the type that is declared for it",
     "bad_id": "the id is true, false, an array or an object; it may be a string, a number or null",
     "invalid_utf8": "the record is not valid UTF-8",
-    "lone_surrogate": "the text or the id holds half of a surrogate pair, which no UTF-8 can express",
+    "lone_surrogate": "text, id or a field that is kept holds half of a surrogate pair, which no UTF-8 can express",
     "too_large": "the record has more than input.max_document_bytes bytes",
     "text_timeout": "a regular expression of normalize or spans took too long on the text, or ftfy would",
     "tokenizer_timeout": "a regular expression of the tokenizer took too long on the text",
@@ -59,6 +61,7 @@ class Rejects:
         """Returns the rows as `schemas.REJECTS`; None when there are none."""
         if not self._offsets:
             return None
+        order = np.argsort(self._offsets, kind="stable")  # those of fields are found last
         columns = [
             pa.repeat(pa.scalar(self._source, pa.string()), len(self._offsets)),
             pa.array(self._offsets, pa.int64()),
@@ -67,7 +70,7 @@ class Rejects:
             pa.array(self._details, pa.string()),
             pa.array(self._samples, pa.binary()),
         ]
-        return pa.RecordBatch.from_arrays(columns, schema=schemas.REJECTS)
+        return pa.RecordBatch.from_arrays(columns, schema=schemas.REJECTS).take(pa.array(order))
 
 
 def too_large(n_bytes: int, limit: int) -> str:

@@ -76,6 +76,8 @@ class SplitRuns:
     """Of the file."""
     runs: tuple[Run, ...]
     sums: Sums
+    fields: str = ""
+    """`Split.fields`."""
 
     def to_record(self) -> dict[str, Any]:
         """Returns plain JSON."""

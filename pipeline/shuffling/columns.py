@@ -6,7 +6,8 @@ stored as its buffers are in memory, one after another: for each level of it, fr
 
 - where values may be null: uint8[n], 1 for a value;
 - of lists and strings: int64[n + 1], where each begins in the next level, from 0;
-- of numbers: the values; of truth values uint8, 1 for true.
+- of numbers, times and other values of a fixed size: the values; of truth values uint8, 1 for true;
+- of structs: the levels of each field, one after another, a value for every row.
 
 All is little-endian. Only where the buffers begin must be kept beside the file.
 """
@@ -26,7 +27,7 @@ def write_columns(file: Any, columns: Sequence[pa.Array], schema: pa.Schema) -> 
 
     Args:
       file: open for writing, with `tell`.
-      columns: of numbers, truth values, strings, and lists of these.
+      columns: of any type but dictionaries, views, maps, unions and lists of a fixed size.
       schema: of the columns.
 
     Returns:
@@ -118,6 +119,13 @@ def _buffers(array: pa.Array, field: pa.Field) -> Iterator[np.ndarray]:
         yield array.is_valid().to_numpy(zero_copy_only=False).astype(np.uint8)
     elif array.null_count:
         raise ValueError(f"column {field.name!r} must not hold nulls")
+    if pa.types.is_struct(field.type):
+        for i, child in enumerate(field.type):
+            yield from _buffers(array.field(i), child)
+        return
+    if _is_opaque(field.type):
+        yield _opaque_values(array)
+        return
     if not _is_list(field.type) and not _is_bytes(field.type):
         values = array.fill_null(False if pa.types.is_boolean(field.type) else 0) if array.null_count else array
         yield values.to_numpy(zero_copy_only=False)
@@ -136,6 +144,13 @@ def _read(read: ReadAt, positions: Iterator[int], field: pa.Field, start: int, s
     if pa.types.is_boolean(field.type):
         is_true = read_numbers(read, next(positions), np.uint8, start, stop).astype(np.bool_)
         return pa.Array.from_buffers(field.type, n, [validity, pa.py_buffer(np.packbits(is_true, bitorder="little"))])
+    if pa.types.is_struct(field.type):
+        parts = [_read(read, positions, child, start, stop) for child in field.type]
+        return pa.Array.from_buffers(field.type, n, [validity], children=parts)
+    if _is_opaque(field.type):
+        width = field.type.bit_width // 8
+        data = read_numbers(read, next(positions), np.dtype(f"V{width}"), start, stop)
+        return pa.Array.from_buffers(field.type, n, [validity, pa.py_buffer(data)])
     if not _is_list(field.type) and not _is_bytes(field.type):
         values = read_numbers(read, next(positions), numpy_dtype(field.type), start, stop)
         return pa.Array.from_buffers(field.type, n, [validity, pa.py_buffer(values)])
@@ -150,10 +165,35 @@ def _read(read: ReadAt, positions: Iterator[int], field: pa.Field, start: int, s
     return pa.Array.from_buffers(field.type, n, [validity, relative, child.buffers()[1]])
 
 
+def _is_opaque(type_: pa.DataType) -> bool:
+    """Whether values are of a fixed size, but no numbers to NumPy: times, decimals, bytes."""
+    types = pa.types
+    tests = (types.is_temporal, types.is_decimal, types.is_fixed_size_binary, types.is_float16)
+    return any(test(type_) for test in tests)
+
+
+def _opaque_values(array: pa.Array) -> np.ndarray:
+    """Returns the bytes of values of a fixed size; zeros where there is none."""
+    width = array.type.bit_width // 8
+    data = array.buffers()[1]
+    if data is None:
+        return np.zeros(len(array) * width, np.uint8)
+    values = np.frombuffer(data, np.uint8)[array.offset * width : (array.offset + len(array)) * width]
+    values = values.reshape(len(array), width).copy()
+    if array.null_count:
+        values[~array.is_valid().to_numpy(zero_copy_only=False)] = 0
+    return values.reshape(-1)
+
+
 def _sizes(array: pa.Array, field: pa.Field) -> np.ndarray:
     width = _width(field)
     if width is not None:
         return np.full(len(array), width, np.int64)
+    if pa.types.is_struct(field.type):
+        total = np.full(len(array), int(field.nullable), np.int64)
+        for i, child in enumerate(field.type):
+            total += _sizes(array.field(i), child)
+        return total
     n_own, element = int(field.nullable) + 8, _element(field.type)
     offsets, values = children(array)
     width = _width(element)
@@ -166,6 +206,6 @@ def _sizes(array: pa.Array, field: pa.Field) -> np.ndarray:
 
 def _width(field: pa.Field) -> int | None:
     """Returns the bytes of each value; None where they are not all of one size."""
-    if _is_list(field.type) or _is_bytes(field.type):
+    if _is_list(field.type) or _is_bytes(field.type) or pa.types.is_struct(field.type):
         return None
     return int(field.nullable) + max(1, int(field.type.bit_width) // 8)

@@ -100,6 +100,8 @@ class ShardEntry:
     documents: FileRecord
     """The table of its documents."""
     keys: FileRecord
+    fields: str = ""
+    """`Split.fields` of the job."""
     packing: Mapping[str, int] | None = None
     """`packing.COUNTS` where rows are packed sequences; None where they are not."""
     windows: Mapping[str, int] | None = None
@@ -223,6 +225,7 @@ def merge_shard(
             shard=first,
             companions=tuple(companions),
             documents=shard.documents,
+            fields=splits[0].fields if splits else "",
             keys=keys_file.finish(rows=sums.n_documents),
             packing=shard.packing,
             windows=shard.windows,
@@ -285,7 +288,8 @@ def runs_of(entry: LedgerEntry) -> SplitRuns:
     """
     if entry.runs is None:
         raise ValueError(f"split {entry.split_id} was not sorted")
-    placed = {"split_id": entry.split_id, "index": entry.index, "sha256": entry.shard.sha256}
+    placed = {name: getattr(entry, name) for name in ("split_id", "index", "fields")}
+    placed["sha256"] = entry.shard.sha256
     return SplitRuns.from_record({**entry.runs, **placed})
 
 

@@ -67,11 +67,11 @@ class ArrowWriter:
 
 def _compact(column: pa.Array) -> pa.Array:
     """Returns a column whose buffers begin with its first row: those of a slice tell where batches were cut."""
-    if pa.types.is_large_list(column.type):
+    if pa.types.is_large_list(column.type) and not column.null_count:
         offsets = column.offsets.to_numpy()
         values = _compact(column.values.slice(offsets[0], offsets[-1] - offsets[0]))
         return pa.LargeListArray.from_arrays(pa.array(offsets - offsets[0]), values, type=column.type)
-    if pa.types.is_integer(column.type):
+    if pa.types.is_integer(column.type) and not column.null_count:
         return pa.array(column.to_numpy())  # not copied
     return pa.concat_arrays([column])
 
@@ -84,7 +84,7 @@ def read_arrow(handle: BinaryIO, name: str, first_row: int = 0) -> Iterator[pa.R
     """
     try:
         with pa.ipc.open_file(handle) as file:
-            if not file.schema.equals(schemas.rows(file.schema.names)):
+            if not file.schema.remove_metadata().equals(schemas.stored_rows(file.schema)):
                 raise ValueError(f"{name}: not the columns of a shard: {file.schema.to_string()!r}")
             for i in range(file.num_record_batches):
                 batch = file.get_batch(i)

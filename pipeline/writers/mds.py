@@ -14,6 +14,7 @@ import pyarrow as pa
 from pipeline import schemas
 from pipeline.writers import mds_kernels
 from pipeline.writers.base import TokenizerInfo, check_schema, narrow_ids, ragged, skip_rows
+from pipeline.writers.json_texts import json_texts
 
 INDEX = "index.json"
 MAX_BYTES = (1 << 32) - 1
@@ -27,11 +28,13 @@ _MAX_DESCRIPTION_BYTES = 1 << 16
 def columns_of(schema: pa.Schema, tokenizer: TokenizerInfo) -> dict[str, str]:
     """Returns the columns of a shard and their encodings, in the order in which samples hold them.
 
-    Ids are called `tokens`, as LLM Foundry expects; n_oov is left out.
+    Ids are called `tokens`, as LLM Foundry expects; n_oov is left out. Kept fields, which may be null, are JSON.
     """
     columns = {"tokens": f"ndarray:{tokenizer.token_dtype.name}", "n_tokens": "int"}
     for field in schema:
-        if pa.types.is_string(field.type):
+        if field.nullable:
+            columns[field.name] = "json"
+        elif pa.types.is_string(field.type):
             columns[field.name] = "str"
         elif pa.types.is_large_list(field.type) and field.name != "input_ids":
             columns[field.name] = f"ndarray:{field.type.value_type}"
@@ -146,9 +149,11 @@ def encode(batch: pa.RecordBatch, columns: dict[str, str], tokenizer: TokenizerI
 
 def _column_bytes(batch: pa.RecordBatch, name: str, tokenizer: TokenizerInfo) -> tuple[np.ndarray, np.ndarray, int]:
     """Returns (bytes, offsets in bytes int64[n + 1], bytes of an array's values or 0) of a column."""
-    column = batch.column("input_ids" if name == "tokens" else name)
-    if pa.types.is_string(column.type):
-        wide = column.cast(pa.large_string())
+    name_in_batch = "input_ids" if name == "tokens" else name
+    column = batch.column(name_in_batch)
+    is_kept = batch.schema.field(name_in_batch).nullable
+    if is_kept or pa.types.is_string(column.type):
+        wide = json_texts(column) if is_kept else column.cast(pa.large_string())
         _, offset_buffer, data = wide.buffers()
         offsets = np.frombuffer(offset_buffer, np.int64)[wide.offset : wide.offset + len(wide) + 1]
         return np.frombuffer(data or b"", np.uint8), offsets, 0
@@ -209,13 +214,15 @@ def read_mds(handle: BinaryIO, name: str, first_row: int = 0) -> Iterator[pa.Rec
 
 
 def _schema_of(columns: dict[str, str]) -> pa.Schema | None:
-    """Returns the schema of rows whose columns a shard has; None if none has them."""
+    """Returns the schema of rows whose columns a shard has, kept fields as JSON; None if none has them."""
+    kept = [name for name, encoding in columns.items() if encoding == "json"]
+    columns = {name: encoding for name, encoding in columns.items() if encoding != "json"}
     packed = schemas.packed(list(columns))
     tokens = pa.schema([schemas.TOKENS.field(name) for name in ("doc_id", "input_ids", "n_tokens")])
     for schema in (tokens, pa.schema([*tokens, *schemas.WINDOWS]), packed):
         for vocab_size in (1, 1 << 20):
             if columns == columns_of(schema, TokenizerInfo("", vocab_size)):
-                return schema
+                return pa.schema([*schema, *(pa.field(name, pa.string()) for name in kept)])
     return None
 
 
@@ -250,7 +257,7 @@ def _decode(
 
 def _decode_column(data: np.ndarray, at: np.ndarray, sizes: np.ndarray, encoding: str, where: str) -> pa.Array:
     starts, n_bytes = at, sizes
-    if encoding != "str":
+    if encoding not in ("str", "json"):
         dtype = np.dtype(encoding.removeprefix("ndarray:"))
         if (sizes < 2).any():
             raise ValueError(f"{where}: an array is shorter than its shape")
@@ -267,7 +274,7 @@ def _decode_column(data: np.ndarray, at: np.ndarray, sizes: np.ndarray, encoding
     ends = np.concatenate([np.zeros(1, np.int64), np.cumsum(n_bytes)])
     out = np.empty(int(ends[-1]), np.uint8)
     mds_kernels.take(data, starts, ends, out)
-    if encoding == "str":
+    if encoding in ("str", "json"):
         strings = pa.LargeStringArray.from_buffers(at.size, pa.py_buffer(ends), pa.py_buffer(out))
         try:
             strings.validate(full=True)

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Parquet shards: `schemas.TOKENS` as every Parquet reader, `datasets` among them, takes it."""
 
+import base64
 import json
 from collections.abc import Iterator, Sequence
 from typing import Any, BinaryIO
@@ -11,6 +12,7 @@ import pyarrow.compute as pc
 
 from pipeline import schemas
 from pipeline.parquet_file import open_parquet
+from pipeline.shuffling.columns import row_bytes
 from pipeline.writers.base import FORMAT_VERSION, TokenizerInfo, check_schema, skip_rows
 from pipeline.writers.parquet_format import ParquetFileWriter
 
@@ -79,6 +81,8 @@ def group_weights(batch: pa.RecordBatch) -> tuple[np.ndarray, np.ndarray, np.nda
     n_bytes = np.zeros_like(ones)
     if "doc_id" in batch.schema.names:
         n_bytes += pc.binary_length(batch.column("doc_id")).to_numpy()
+    if fields := [field.name for field in batch.schema if field.nullable]:
+        n_bytes += row_bytes(batch.select(fields))
     if schemas.SPAN_SOURCES.name in batch.schema.names:
         n_bytes += _source_bytes(batch.column(schemas.SPAN_SOURCES.name))
     return n_ids, ones, n_bytes
@@ -121,7 +125,7 @@ class ParquetWriter:
             handle,
             self._stored,
             compression=compression,
-            metadata={"huggingface": _hf_metadata(schema), "tokenmill": tokenizer.to_json()},
+            metadata=_describe(schema, self._stored, tokenizer),
             created_by=f"tokenmill version {FORMAT_VERSION}",
         )
 
@@ -152,7 +156,7 @@ class ParquetWriter:
 
     def _write_group(self, group: pa.Table) -> None:
         columns = [
-            _narrow(column.chunk(0), field.type) if pa.types.is_list(field.type) else column
+            _narrow(column.chunk(0), field.type) if pa.types.is_large_list(column.type) else column
             for field, column in zip(self._stored, group.columns, strict=True)
         ]
         table = pa.table(columns, schema=self._stored)
@@ -170,8 +174,8 @@ def read_parquet(handle: BinaryIO, name: str, first_row: int = 0) -> Iterator[pa
     try:
         file = open_parquet(handle)
         found = file.schema_arrow
-        schema = schemas.rows(found.names)
-        if not found.equals(stored_schema(schema)):
+        schema = schemas.stored_rows(found)
+        if not found.remove_metadata().equals(stored_schema(schema)):
             raise ValueError(f"{name}: columns must be {schema.names}, found {found.to_string()!r}")
         for group in range(file.num_row_groups):
             n_rows = file.metadata.row_group(group).num_rows
@@ -194,9 +198,19 @@ def stored_schema(schema: pa.Schema) -> pa.Schema:
     lists = {
         field.name: pa.list_(pa.field("element", field.type.value_type, nullable=field.type.value_field.nullable))
         for field in schema
-        if pa.types.is_large_list(field.type)
+        if pa.types.is_large_list(field.type) and not field.nullable
     }
-    return pa.schema([pa.field(each.name, lists.get(each.name, each.type), nullable=False) for each in schema])
+    return pa.schema([pa.field(each.name, lists.get(each.name, each.type), nullable=each.nullable) for each in schema])
+
+
+def _describe(schema: pa.Schema, stored: pa.Schema, tokenizer: TokenizerInfo) -> dict[str, str]:
+    """Returns the metadata; of types for `datasets`, or with fields for Arrow, from which `datasets` has them then."""
+    said = {"tokenmill": tokenizer.to_json()}
+    if any(field.nullable for field in schema):
+        # Arrow takes the metadata from its schema too.
+        types = base64.b64encode(stored.with_metadata(said).serialize().to_pybytes()).decode()
+        return {"ARROW:schema": types, **said}
+    return {"huggingface": _hf_metadata(schema), **said}
 
 
 def _hf_metadata(schema: pa.Schema) -> str:

@@ -16,6 +16,7 @@ from typing import Any, BinaryIO
 import numpy as np
 import pyarrow as pa
 
+from pipeline.writers.foreign_columns import ForeignColumns
 from pipeline.writers.parquet_kernels import MAX_LEVEL_BYTES, count_values, list_levels, map_values, plain_strings
 from pipeline.writers.thrift import Struct, varint
 
@@ -56,9 +57,10 @@ class _Chunk:
 
 
 class ParquetFileWriter:
-    """Writes columns of `int32`, `int64`, `float`, `bool` and `string`, and of lists of these.
+    """Writes columns of `int32`, `int64`, `float`, `bool` and `string`, and of lists of these, none of them null.
 
-    Only strings in lists may be null.
+    Only strings in lists may be null. Columns that may be null come last and are of any type: Arrow's writer makes
+    them.
     """
 
     def __init__(
@@ -85,8 +87,10 @@ class ParquetFileWriter:
         """
         if compression not in _CODECS:
             raise ValueError(f"compression of Parquet shards must be one of {sorted(_CODECS)}, found {compression!r}")
+        self._foreign = ForeignColumns([field for field in schema if field.nullable], compression)
         for field in schema:
-            _check_type(field)
+            if not field.nullable:
+                _check_type(field)
         self._handle = handle
         self._schema = schema
         self._compression = compression
@@ -107,15 +111,19 @@ class ParquetFileWriter:
         if not table.schema.equals(self._schema):
             raise TypeError(f"a row group must have the columns {self._schema}, got {table.schema}")
         start = self._n_written
-        chunks = [self._write_column(column) for column in table.itercolumns()]
+        own = [field for field in self._schema if not field.nullable]
+        chunks = [self._write_column(table.column(i)) for i in range(len(own))]
         columns = [
             Struct().i64(2, chunk.offset).struct(3, self._describe_chunk(field, chunk))
-            for field, chunk in zip(self._schema, chunks, strict=True)
+            for field, chunk in zip(own, chunks, strict=True)
         ]
+        foreign, data, n_foreign = self._foreign.write(table, self._n_written)
+        self._put(data)
+        columns += foreign
         self._groups.append(
             Struct()
             .structs(1, columns)
-            .i64(2, sum(chunk.n_bytes for chunk in chunks))
+            .i64(2, sum(chunk.n_bytes for chunk in chunks) + n_foreign)
             .i64(3, table.num_rows)
             .i64(5, start)
             .i64(6, self._n_written - start)
@@ -128,12 +136,12 @@ class ParquetFileWriter:
         footer = (
             Struct()
             .i32(1, 2)
-            .structs(2, _describe_schema(self._schema))
+            .structs(2, [*_describe_schema(self._schema), *self._foreign.described])
             .i64(3, self._n_rows)
             .structs(4, self._groups)
             .structs(5, [Struct().binary(1, key).binary(2, value) for key, value in self._metadata.items()])
             .binary(6, self._created_by)
-            .structs(7, [ordered_by_type] * len(self._schema))
+            .structs(7, [ordered_by_type] * (len(self._schema) - self._foreign.n_fields + self._foreign.n_leaves))
             .to_bytes()
         )
         self._put(footer + len(footer).to_bytes(4, "little") + _MAGIC)
@@ -338,6 +346,8 @@ def _check_type(field: pa.Field) -> None:
 def _describe_schema(schema: pa.Schema) -> list[Struct]:
     described = [Struct().binary(4, "schema").i32(5, len(schema))]
     for field in schema:
+        if field.nullable:
+            continue
         if pa.types.is_list(field.type):
             logical = Struct().struct(3, Struct())
             described.append(

@@ -1,12 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Thrift's compact protocol, written: what Parquet's headers and footers are encoded in.
+"""Thrift's compact protocol: what Parquet's headers and footers are encoded in.
 
 Source: `doc/specs/thrift-compact-protocol.md` of Apache Thrift. Only the types that Parquet's metadata need.
 """
 
+import struct
 from collections.abc import Sequence
+from typing import Any
 
-_I32, _I64, _BINARY, _LIST, _STRUCT = 5, 6, 8, 9, 12
+_TRUE, _FALSE, _BYTE, _I16, _I32, _I64, _DOUBLE, _BINARY, _LIST, _STRUCT = 1, 2, 3, 4, 5, 6, 7, 8, 9, 12
+
+Fields = dict[int, tuple[int, Any]]
+"""A struct that was read: by the number of a field its kind and value; of a list the kind of its elements and these."""
 
 
 class Struct:
@@ -55,6 +60,15 @@ class Struct:
         self._list(number, _BINARY, [_binary(value) for value in values])
         return self
 
+    @staticmethod
+    def of(fields: Fields) -> "Struct":
+        """Returns a struct that was read, perhaps changed, to be written."""
+        found = Struct()
+        for number, (kind, value) in sorted(fields.items()):
+            found._field(number, kind)
+            found._bytes += _encoded(kind, value)
+        return found
+
     def to_bytes(self) -> bytes:
         """Returns the encoded struct, its stop byte included."""
         return bytes(self._bytes) + b"\0"
@@ -71,6 +85,75 @@ class Struct:
         self._bytes += bytes([size << 4 | kind]) if size < 15 else bytes([0xF0 | kind]) + varint(size)
         for each in encoded:
             self._bytes += each
+
+
+def read_struct(data: bytes, at: int) -> tuple[Fields, int]:
+    """Returns the struct that begins at a byte, and where it ends."""
+    fields: Fields = {}
+    number = 0
+    while data[at]:
+        step, kind = data[at] >> 4, data[at] & 15
+        assert step, "the long form of headers, which Parquet never needs"
+        number += step
+        value, at = _read(data, at + 1, kind)
+        fields[number] = kind, value
+    return fields, at + 1
+
+
+def _read(data: bytes, at: int, kind: int) -> tuple[Any, int]:
+    if kind in (_TRUE, _FALSE):  # of a field: all is said
+        return None, at
+    if kind == _BYTE:
+        return data[at], at + 1
+    if kind in (_I16, _I32, _I64):
+        value, at = _read_varint(data, at)
+        return value >> 1 ^ -(value & 1), at
+    if kind == _DOUBLE:
+        return struct.unpack_from("<d", data, at)[0], at + 8
+    if kind == _BINARY:
+        size, at = _read_varint(data, at)
+        return data[at : at + size], at + size
+    if kind == _STRUCT:
+        return read_struct(data, at)
+    assert kind == _LIST, f"a kind of Thrift that Parquet does not have: {kind}"
+    size, element, at = data[at] >> 4, data[at] & 15, at + 1
+    if size == 15:
+        size, at = _read_varint(data, at)
+    values = []
+    for _ in range(size):
+        # A truth value in a list takes a byte.
+        value, at = (data[at], at + 1) if element in (_TRUE, _FALSE) else _read(data, at, element)
+        values.append(value)
+    return (element, values), at
+
+
+def _read_varint(data: bytes, at: int) -> tuple[int, int]:
+    value = shift = 0
+    while True:
+        value |= (data[at] & 0x7F) << shift
+        shift += 7
+        at += 1
+        if data[at - 1] < 0x80:
+            return value, at
+
+
+def _encoded(kind: int, value: Any) -> bytes:
+    if kind in (_TRUE, _FALSE):
+        return b""
+    if kind == _BYTE:
+        return bytes([value])
+    if kind in (_I16, _I32, _I64):
+        return _zigzag(value)
+    if kind == _DOUBLE:
+        return struct.pack("<d", value)
+    if kind == _BINARY:
+        return _binary(value)
+    if kind == _STRUCT:
+        return Struct.of(value).to_bytes()
+    element, values = value
+    header = bytes([len(values) << 4 | element]) if len(values) < 15 else bytes([0xF0 | element]) + varint(len(values))
+    is_bool = element in (_TRUE, _FALSE)
+    return header + b"".join(bytes([each]) if is_bool else _encoded(element, each) for each in values)
 
 
 def varint(value: int) -> bytes:

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from pydantic import ValidationError
 
+from pipeline import schemas
 from pipeline.config import (
     BYTE_TOKENS,
     Config,
@@ -20,6 +21,7 @@ from pipeline.config import (
     json_schema,
 )
 from pipeline.config_file import MAX_CONFIG_BYTES, ConfigError, load_config
+from pipeline.output_config import OWN_COLUMNS
 
 MINIMAL = """
 input:     {paths: ["corpus/*.jsonl"], format: auto, text_field: text, id_field: id}
@@ -98,8 +100,8 @@ def test_every_mistake_is_reported_at_once(write):
         """
     )
     problems = problems_of(path, ["output.path.x=3", "foo", "a..b=1", "input.text_field=[", "x=1"], "run")
-    keys = "paths, format, compression, document, text_field, id_field, split_bytes, max_document_bytes, "
-    keys += "max_rejected, max_rejected_fraction, sample, sample_seed"
+    keys = "paths, format, compression, document, text_field, id_field, text_fields, join, keep_fields, "
+    keys += "split_bytes, max_document_bytes, max_rejected, max_rejected_fraction, sample, sample_seed"
     assert sorted(problems) == sorted(
         [
             "--set output.path.x=3: output.path is 'out', which has no keys",
@@ -450,3 +452,29 @@ def test_a_sample_is_a_fraction(write, value):
     path = write("input: {paths: [a], sample: " + value + "}\ntokenizer: {file: v}\noutput: {path: out}")
     (problem,) = problems_of(path, [], "tokenize")
     assert problem.startswith("input.sample: ")
+
+
+def test_fields_that_cannot_be_kept_or_joined_are_named(write):
+    path = write("output: {path: out}\ntokenizer: {file: v}\ninput: {paths: [a]}\n")
+    for setting, problem in {
+        "input.keep_fields=[doc_id]": "input.keep_fields: 'doc_id': is a column of the output already",
+        "input.keep_fields=[a, a]": "input.keep_fields: ['a', 'a']: must name each field once",
+        "input.keep_fields={a: number}": "input.keep_fields.a: 'number': a type is one of bool, string, ",
+        "input.keep_fields={a: {b: [bool, bool]}}": "input.keep_fields.a.b: ['bool', 'bool']: a type is one of ",
+        "input.keep_fields=url": "input.keep_fields: 'url': must be a list; write ['url']",
+        "input.join=x": "input.join: 'x': joins text_fields, and there are none",
+    }.items():
+        (found,) = problems_of(path, [setting])
+        assert found.startswith(problem), found
+    (found,) = problems_of(path, ["input.text_fields=[a]", "input.text_field=b"])
+    assert found.startswith("input.text_fields: ['a']: text_field is given too")
+    (found,) = problems_of(path, ["input.text_fields=[a]", "input.format=text"])
+    assert found.startswith("input.text_fields: ['a']: format text has no fields")
+    (found,) = problems_of(path, ["input.keep_fields=[lang]", "languages={}"])
+    assert found.startswith("input.keep_fields: 'lang': is a column of the output already")
+
+
+def test_no_field_can_have_the_name_of_a_column_of_ours():
+    ours = [*schemas.TOKENS, *schemas.WINDOWS, *schemas.packed(schemas.BOUNDARIES)]
+    ours += schemas.listed_documents(has_segments=True)
+    assert {field.name for field in ours} | {"tokens"} == set(OWN_COLUMNS)

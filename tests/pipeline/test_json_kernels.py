@@ -40,7 +40,7 @@ def parse(lines, text_field="text", id_field="id"):
 
 def define(line):
     try:
-        return jsonl._parse_line(line, "text", "id")
+        return jsonl._parse_line(line, ["text"], "id")
     except jsonl._UnusableError:
         return None
 

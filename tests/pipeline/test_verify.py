@@ -33,7 +33,7 @@ def _no_fsync(monkeypatch):
 class Folder:
     """A finished output folder of two splits, and the means to forge it."""
 
-    def __init__(self, tmp_path, vocab, tokenizer=None, **output):
+    def __init__(self, tmp_path, vocab, tokenizer=None, keep_fields=(), **output):
         corpus = tmp_path / "corpus"
         corpus.mkdir()
         for name in ("a", "b"):
@@ -42,7 +42,11 @@ class Folder:
         self.path = tmp_path / "out"
         self.config = Config.model_validate(
             {
-                "input": {"paths": [str(corpus / "*")], "split_bytes": (corpus / "a.jsonl").stat().st_size},
+                "input": {
+                    "paths": [str(corpus / "*")],
+                    "split_bytes": (corpus / "a.jsonl").stat().st_size,
+                    "keep_fields": list(keep_fields),
+                },
                 "tokenizer": {"file": "vocab.txt", **(tokenizer or {})},
                 "output": {"path": str(self.path), **output},
             }
@@ -103,8 +107,9 @@ class Folder:
         rows = [row | {"n_oov": row.get("n_oov", 0)} for row in rows]
         change(rows)
         handle = io.BytesIO()
-        writer = writers.open_writer(handle, self.config.output, tokenizer_info(self.tokenizer))
-        writer.write(pa.RecordBatch.from_pylist(rows, schema=schemas.TOKENS))
+        schema = schemas.rows([], (pa.field(name, pa.string()) for name in self.config.input.keep_fields))
+        writer = writers.open_writer(handle, self.config.output, tokenizer_info(self.tokenizer), schema=schema)
+        writer.write(pa.RecordBatch.from_pylist(rows, schema=schema))
         writer.close()
         self.forge(name, handle.getvalue())
 
@@ -231,6 +236,14 @@ def test_tokens_that_the_table_gives_to_other_documents_are_found(folder):
 
     forge_documents(folder, change)
     expect(folder, f"{folder.entry.shard.file}: row 0 has")
+
+
+@pytest.mark.parametrize("formats", [["parquet", "arrow"], ["parquet", "mds"], ["parquet", "megatron"]])
+def test_fields_that_are_not_those_of_the_other_files_are_found(tmp_path, tiny_vocab, formats):
+    folder = Folder(tmp_path, tiny_vocab, keep_fields=["text"], format=formats)
+    assert folder.problems() == []
+    folder.forge_shard(lambda rows: rows[1].update(text="other"))
+    expect(folder, "field 'text' of row 1 is")
 
 
 PLACE_FORGERIES = {

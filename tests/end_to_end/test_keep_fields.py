@@ -1,0 +1,319 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`input.keep_fields` and `input.text_fields` through the command line: every format, packed and shuffled, proven."""
+
+import datetime
+import decimal
+import gzip
+import json
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from pipeline import cli, inspect
+
+ALL = ["parquet", "arrow", "mds", "tfrecord", "megatron", "memmap"]
+PACKABLE = [name for name in ALL if name != "tfrecord"]
+ROOM = ["parquet", "arrow", "mds"]
+FIELDS = {"url": None, "meta.lang": "string", "score": "double", "meta": {"n": ["int64"]}, "any": None}
+
+
+def record(i):
+    meta = {"lang": "en", "n": [i, None], "other": {"lang": "no"}}
+    return {
+        "id": f"d{i}",
+        "text": "the mill grinds " * (i % 5),
+        "url": None if i % 3 == 0 else f'http://é.x/"{i}"\n',
+        "any": [1, "a", {"x": i}, True, 2.50, None][i % 6],
+        **({"meta": meta} if i % 4 else {}),
+        **({"score": i * 1.5 if i % 2 else i} if i % 5 else {}),
+    }
+
+
+def expected(i):
+    """What becomes of a record, written down by hand."""
+    of = record(i)
+    meta = of.get("meta")
+    value = of["any"]
+    return {
+        "url": of["url"],
+        "meta.lang": meta and meta["lang"],
+        "score": None if of.get("score") is None else float(of["score"]),
+        "meta": meta and {"n": meta["n"]},
+        "any": value if value is None or isinstance(value, str) else json.dumps(value),
+    }
+
+
+@pytest.fixture
+def corpus(tmp_path):
+    folder = tmp_path / "in"
+    folder.mkdir()
+    lines = [json.dumps(record(i), ensure_ascii=i % 2 == 0) + "\n" for i in range(60)]
+    (folder / "a.jsonl").write_text("".join(lines[:40]))
+    (folder / "b.jsonl.gz").write_bytes(gzip.compress("".join(lines[40:]).encode()))
+    return folder
+
+
+@pytest.fixture
+def make_keeping(make_job, corpus, tiny_vocab_file, tmp_path):
+    def make(name, output, **given):
+        paths = {"paths": [str(corpus / "*")], "split_bytes": 2000, "keep_fields": FIELDS}
+        return make_job(
+            name,
+            input={**paths, **given},
+            tokenizer={"file": str(tiny_vocab_file)},
+            output={"path": str(tmp_path / name / "out"), **output},
+        )
+
+    return make
+
+
+def kept(path):
+    return [row.fields for row in inspect.rows(str(path), 0, 10**6)]
+
+
+def tables(job):
+    paths = sorted(job.output.glob("documents/*.parquet"))
+    return [row for path in paths for row in pq.read_table(path).to_pylist()]
+
+
+def test_fields_are_columns_where_there_is_room_and_listed_where_not(make_keeping):
+    job = make_keeping("job", {"format": ALL})
+    assert job.run("tokenize", "--workers", "1") == 0
+    assert job.run("verify", "--deep") == 0
+    for suffix in ROOM:
+        rows = [row for path in sorted(job.output.glob(f"tokens-*.{suffix}")) for row in kept(path)]
+        assert rows == [expected(i) for i in range(60)], suffix
+    listed = tables(job)
+    assert [{name: row[name] for name in FIELDS} for row in listed] == [expected(i) for i in range(60)]
+    assert [row["doc_id"] for row in listed] == [f"d{i}" for i in range(60)]
+    fields = job.manifest()["fields"]
+    assert fields["score"] == "double"
+    assert fields["url"] == fields["any"] == "string"
+    again = make_keeping("again", {"format": ALL})
+    assert again.run("tokenize", "--workers", "2", "--mode", "processes") == 0
+    assert again.files() == job.files()
+    with_room = make_keeping("room", {"format": ROOM})
+    assert with_room.run("tokenize", "--workers", "1") == 0
+    assert with_room.run("verify") == 0
+    assert not set(FIELDS) & set(tables(with_room)[0])
+    for name, data in with_room.files().items():
+        if name.startswith("tokens-"):
+            assert job.files()[name] == data
+
+
+@pytest.mark.parametrize(
+    "output",
+    [
+        {"format": PACKABLE, "packing": {"length": 16, "separator": "[SEP]", "strategy": "best_fit"}},
+        {"format": PACKABLE, "packing": {"length": 16, "separator": "[SEP]"}, "shuffle": {"shards": 3}},
+        {"format": ALL, "shuffle": {"shards": 2}},
+    ],
+)
+def test_fields_stay_with_their_documents_packed_and_shuffled(make_keeping, output):
+    found = []
+    for split_bytes, workers in ((2000, "1"), (1 << 20, "2")):
+        job = make_keeping(f"job-{split_bytes}", output, split_bytes=split_bytes)
+        assert job.run("tokenize", "--workers", workers) == 0
+        assert job.run("verify", "--deep") == 0
+        rows = tables(job)
+        for row in rows:
+            assert {name: row[name] for name in FIELDS} == expected(int(row["doc_id"][1:]))
+        assert sorted(int(row["doc_id"][1:]) for row in rows) == list(range(60))
+        if "packing" not in output:
+            for suffix in ROOM:
+                shards = sorted(job.output.glob(f"tokens-*.{suffix}"))
+                assert [row for path in shards for row in kept(path)] == [
+                    {name: row[name] for name in FIELDS} for row in rows
+                ]
+        found.append({name: data for name, data in job.files().items() if name.startswith(("tokens", "documents"))})
+    if "shuffle" in output:
+        assert found[0] == found[1]
+
+
+def test_trace_shows_the_fields(make_keeping, capsys):
+    for name, output in (
+        ("rows", {"format": ["parquet", "mds"]}),
+        ("packed", {"packing": {"length": 8, "pad_token": "[PAD]"}}),
+    ):
+        job = make_keeping(name, output)
+        assert job.run("tokenize", "--workers", "1") == 0
+        capsys.readouterr()
+        assert cli.main(["trace", "--json", str(job.output), "1", "0"]) == 0
+        (document,) = json.loads(capsys.readouterr().out)["documents"]
+        assert document["fields"] == expected(int(document["doc_id"][1:]))
+        assert cli.main(["trace", str(job.output), "1"]) == 0
+        assert "http://é.x/" in capsys.readouterr().out
+
+
+def test_what_is_no_declared_type_is_rejected_with_its_reason(make_keeping, corpus):
+    lines = [
+        {"text": "a", "score": "high"},
+        {"text": "a", "score": 5},
+        {"text": "a", "score": 1.5},
+        {"text": "a", "score": None},
+        {"text": "a", "score": 10**30},
+        {"text": "a", "url": "\ud800"},
+        {"text": "a", "tags": ["x", 3]},
+        {"text": "a", "tags": ["x", "y"]},
+        {"text": "a", "at": "yesterday"},
+        {"text": "a", "at": "2026-01-02T03:04:05Z"},
+    ]
+    for path in corpus.iterdir():
+        path.unlink()
+    (corpus / "a.jsonl").write_text("".join(json.dumps(each) + "\n" for each in lines))
+    declared = {"score": "int64", "url": None, "tags": ["string"], "at": "timestamp[us]"}
+    job = make_keeping("job", {}, keep_fields=declared)
+    assert job.run("tokenize", "--workers", "1") == 0
+    assert job.run("verify", "--deep") == 0
+    rejects = job.rejects()
+    assert [reject["reason"] for reject in rejects] == ["bad_field"] * 3 + ["lone_surrogate"] + ["bad_field"] * 2
+    assert rejects[0]["detail"] == "field 'score' is a string, not int64"
+    assert [json.loads(reject["sample"]) for reject in rejects] == [lines[i] for i in (0, 2, 4, 5, 6, 8)]
+    rows = job.rows()
+    assert [row["score"] for row in rows] == [5, None, None, None]
+    assert [row["tags"] for row in rows] == [None, None, ["x", "y"], None]
+    assert rows[3]["at"] == datetime.datetime(2026, 1, 2, 3, 4, 5)
+    # Without a type nothing is lost.
+    job = make_keeping("text", {}, keep_fields=["score", "tags"])
+    assert job.run("tokenize", "--workers", "1") == 0
+    assert [row["score"] for row in job.rows()][:5] == ["high", "5", "1.5", None, str(10**30)]
+
+
+def parquet_table():
+    n = 30
+    moment = datetime.datetime(2026, 1, 2, tzinfo=datetime.UTC)
+    return pa.table(
+        {
+            "text": ["the mill " * (i % 4) for i in range(n)],
+            "url": pa.array([None if i % 7 == 0 else f"http://{i % 3}" for i in range(n)]).dictionary_encode(),
+            "large": pa.array([f"x{i}" for i in range(n)], pa.large_string()),
+            "at": pa.array([moment + datetime.timedelta(days=i) for i in range(n)], pa.timestamp("us", "UTC")),
+            "price": pa.array([decimal.Decimal(i) / 4 for i in range(n)], pa.decimal128(9, 2)),
+            "raw": pa.array([None if i % 5 == 0 else bytes([i]) for i in range(n)]),
+            "small": pa.array([i % 2 == 0 for i in range(n)]),
+            "half": pa.array([i / 2 for i in range(n)], pa.float32()),
+            "day": pa.array([datetime.date(2026, 1, 1 + i) for i in range(n)]),
+            "tags": pa.array([[f"t{j}" for j in range(i % 3)] if i % 4 else None for i in range(n)]),
+            "pairs": pa.array([[("k", i)] for i in range(n)], pa.map_(pa.string(), pa.int64())),
+            "meta": pa.array([{"url": f"m{i}", "deep": {"n": i}} if i % 6 else None for i in range(n)]),
+        }
+    )
+
+
+def test_columns_of_parquet_of_any_type(make_keeping, corpus):
+    table = parquet_table()
+    for path in corpus.iterdir():
+        path.unlink()
+    pq.write_table(table.slice(0, 20), corpus / "a.parquet", row_group_size=7)
+    pq.write_table(table.slice(20), corpus / "b.parquet")
+    names = [name for name in table.schema.names if name not in ("text", "meta")]
+    wanted = table.select(names).to_pylist()
+    for row, meta in zip(wanted, table["meta"].to_pylist(), strict=True):
+        row["pairs"] = [{"key": key, "value": value} for key, value in row["pairs"]]
+        row["meta.deep.n"] = meta and meta["deep"]["n"]
+        row["meta"] = meta
+    fields = [*names, "meta.deep.n", "meta"]
+    for name, output in (("plain", {"format": ["parquet", "arrow", "mds"]}), ("shuffled", {"shuffle": {"shards": 2}})):
+        job = make_keeping(name, output, keep_fields=fields, split_bytes=100)
+        assert job.run("tokenize", "--workers", "1") == 0
+        assert job.run("verify", "--deep") == 0
+        paths = sorted(job.output.glob("tokens-*.parquet"))
+        found = pa.concat_tables([pq.read_table(path) for path in paths])
+        rows = {row["doc_id"]: {field: row[field] for field in fields} for row in found.to_pylist()}
+        ids = [f"a.parquet:{i}" for i in range(20)] + [f"b.parquet:{i}" for i in range(10)]
+        assert [rows[doc_id] for doc_id in ids] == wanted
+        assert found.schema.field("at").type == pa.timestamp("us", "UTC")
+        assert found.schema.field("price").type == pa.decimal128(9, 2)
+        if name == "plain":
+            arrow = [row for path in sorted(job.output.glob("*.arrow")) for row in kept(path)]
+            assert arrow == wanted
+            mds = [row for path in sorted(job.output.glob("*.mds")) for row in kept(path)]
+            assert [row["tags"] for row in mds] == [row["tags"] for row in wanted]
+            assert [row["price"] for row in mds] == [str(row["price"]) for row in wanted]
+
+
+def test_files_that_do_not_agree_are_refused_by_name_before_work(make_keeping, corpus, capsys):
+    for path in corpus.iterdir():
+        path.unlink()
+    pq.write_table(pa.table({"text": ["a"], "url": ["x"]}), corpus / "a.parquet")
+    pq.write_table(pa.table({"text": ["a"], "url": [1]}), corpus / "b.parquet")
+    job = make_keeping("job", {}, keep_fields=["url"])
+    assert job.run("tokenize", "--workers", "1") == 2
+    assert (
+        f"'{corpus}/b.parquet' has 'url' as int64, but '{corpus}/a.parquet' has it as string" in capsys.readouterr().err
+    )
+    assert not job.output.exists()
+    (corpus / "b.parquet").unlink()
+    assert make_keeping("typo", {}, keep_fields=["ulr"]).run("tokenize", "--workers", "1") == 2
+    assert "'ulr' of input.keep_fields is in none of the files" in capsys.readouterr().err
+    assert make_keeping("other", {}, keep_fields={"url": "int64"}).run("tokenize", "--workers", "1") == 2
+    assert "has 'url' as string, input.keep_fields says int64" in capsys.readouterr().err
+
+
+def test_texts_of_several_fields_are_joined(make_keeping, corpus, tiny_vocab_file):
+    for path in corpus.iterdir():
+        path.unlink()
+    lines = [
+        {"title": "the mill", "body": "grinds text"},
+        {"title": None, "body": "a token"},
+        {"title": "the", "body": ""},
+        {"title": "text"},
+        {"title": "text", "body": 5},
+        {"title": 5, "body": "text"},
+        {"title": None, "body": None},
+        {"other": 1},
+        {"title": "x\ud800", "body": "text"},
+        {"body": "mill", "title": "\u0074he \n"},
+    ]
+    (corpus / "a.jsonl").write_text("".join(json.dumps(each) + "\n" for each in lines))
+    settings = {"text_fields": ["title", "body"], "join": " into ", "keep_fields": ["title"]}
+    job = make_keeping("job", {}, **settings)
+    assert job.run("tokenize", "--workers", "1") == 0
+    assert job.run("verify", "--deep") == 0
+    reasons = [reject["reason"] for reject in job.rejects()]
+    assert reasons == ["not_string", "not_string", "null_text", "missing_field", "lone_surrogate"]
+    texts = ["the mill into grinds text", "a token", "the into ", "text", "the \n into mill"]
+    encode = inspect.find_tokenizer(str(job.output / "x"), str(tiny_vocab_file)).encode
+    assert [row["input_ids"] for row in job.rows()] == [encode(text, add_special_tokens=False).ids for text in texts]
+    assert [row["title"] for row in job.rows()] == ["the mill", None, "the", "text", "the \n"]
+    (corpus / "a.jsonl").unlink()
+    columns = {"title": ["the mill", None, "the", None], "body": ["grinds text", "a token", "", None]}
+    pq.write_table(pa.table(columns), corpus / "a.parquet")
+    job = make_keeping("parquet", {}, **settings)
+    assert job.run("tokenize", "--workers", "1") == 0
+    assert job.run("verify", "--deep") == 0
+    assert [row["input_ids"] for row in job.rows()] == [
+        encode(text, add_special_tokens=False).ids for text in texts[:3]
+    ]
+    assert [reject["reason"] for reject in job.rejects()] == ["null_text"]
+
+
+def test_a_replay_keeps_the_fields_too(make_keeping, corpus):
+    job = make_keeping("job", {"packing": {"length": 8, "pad_token": "[PAD]"}}, max_document_bytes=150)
+    assert job.run("tokenize", "--workers", "1") == 0
+    assert job.rejects()
+    assert job.run("replay", "--set", "input.max_document_bytes=100000") == 0
+    assert job.run("verify") == 0
+    rows = [row for path in sorted(job.output.glob("replay/documents/*")) for row in pq.read_table(path).to_pylist()]
+    assert len(rows) == len(job.rejects())
+    for row in rows:
+        assert {name: row[name] for name in FIELDS} == expected(int(row["doc_id"][1:]))
+
+
+def test_windows_are_listed_with_the_fields_of_their_documents(
+    make_keeping, corpus, tiny_vocab_file, make_job, tmp_path
+):
+    job = make_job(
+        "windows",
+        input={"paths": [str(corpus / "*")], "keep_fields": FIELDS},
+        tokenizer={
+            "file": str(tiny_vocab_file),
+            "truncation": {"max_length": 4, "stride": 1, "overflow": "rows"},
+        },
+        output={"path": str(tmp_path / "windows" / "out"), "format": ALL, "shuffle": {"shards": 2}},
+    )
+    assert job.run("tokenize", "--workers", "1") == 0
+    assert job.run("verify", "--deep") == 0
+    for row in tables(job):
+        assert {name: row[name] for name in FIELDS} == expected(int(row["doc_id"][1:]))
