@@ -15,7 +15,8 @@ from tokenizer import UNICODE_VERSIONS
 _DECIDES = ("config", "counts", "sources", "text")
 """Parts of a job that a config decides, beside the tokenizer; the others are versions."""
 
-_NOT_COMPARED = "it cannot be compared with what made the folder, which may be given in place of the config"
+_NOT_COMPARED = "it cannot be compared with what made the folder"
+_AS_IT_IS = "give the folder in place of the config to take it as it is"
 
 
 def check_same_job(output: str, config: Config) -> None:
@@ -29,11 +30,14 @@ def check_same_job(output: str, config: Config) -> None:
       ValueError: naming what differs, or if the tokenizer or the counts of the config cannot be read.
     """
     records = [read_job(folder) for folder in (output, storage.join(output, REPLAY))]
-    found = [_different(record[0].parts, config) for record in records if record is not None]
+    try:
+        found = [_different(record[0].parts, config) for record in records if record is not None]
+    except ValueError as error:
+        raise ValueError(f"{error}; {_AS_IT_IS}") from error
     if found and all(found):
+        different = "; ".join(found[0])
         raise ValueError(
-            f"{output!r} holds the results of a job that differs from the config in {'; '.join(found[0])}; give the "
-            "folder in place of the config to take it as it is"
+            f"{output!r} holds the results of a job that differs from the config in {different}; {_AS_IT_IS}"
         )
 
 

@@ -88,7 +88,9 @@ def test_a_tokenizer_that_is_gone_cannot_be_compared(folder, capsys):
         assert run("tokenize", "job.yaml", "--mode", "inline") == 0
         (folder / "vocab.txt").unlink()
         assert run("verify", "job.yaml") == 2
-        assert "tokenizer.file: [Errno 2]" in capsys.readouterr().err
+        said = capsys.readouterr().err
+        assert "tokenizer.file: [Errno 2]" in said
+        assert "give the folder in place of the config" in said
         assert run("verify", "out") == 0
 
 
