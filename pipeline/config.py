@@ -160,6 +160,10 @@ class TokenizerConfig(Section):
 
     file: NonEmpty | None = None
     """A `vocab.txt`, a `tokenizer.json`, or a directory that holds one of them."""
+    pattern: str | None = None
+    """For tiktoken's ranks: the name of the pattern that splits text, which the file does not say."""
+    as_class: str | None = None
+    """For files of `transformers` without a `tokenizer.json`: the class that reads them, where they do not say."""
     train: TrainConfig | None = None
     lowercase: bool | None = None
     """null: what the file says; for `vocab.txt` and for `train` with normalizer bert, true; for others false."""
@@ -177,6 +181,13 @@ class TokenizerConfig(Section):
     def has_windows(self) -> bool:
         """Whether rows are windows of documents."""
         return self.truncation is not None and self.truncation.overflow == "rows"
+
+    @model_validator(mode="after")
+    def _check_file(self) -> Self:
+        for name in ("pattern", "as_class"):
+            if self.file is None and getattr(self, name) is not None:
+                raise mistake(name, getattr(self, name), "says how `file` is read, which is not given")
+        return self
 
     @model_validator(mode="after")
     def _check_lengths(self) -> Self:

@@ -31,7 +31,12 @@ def load_tokenizer(config: TokenizerConfig) -> Tokenizer:
     if config.file is None:
         raise ValueError("tokenizer.file must be given to load a tokenizer")
     tokenizer = Tokenizer.from_file(
-        config.file, lowercase=config.lowercase, strip_accents=config.strip_accents, oov=config.oov
+        config.file,
+        lowercase=config.lowercase,
+        strip_accents=config.strip_accents,
+        oov=config.oov,
+        pattern=config.pattern,
+        as_class=config.as_class,
     )
     if tokenizer.model is None:
         raise ValueError(f"{config.file!r} has no model, so no text can be tokenized with it; train a vocabulary first")

@@ -52,6 +52,7 @@ class Tokenizer(Encoder, Decoder):
         oov: str | None = None,
         special: SpecialPolicy = "plain",
         pattern: str | None = None,
+        as_class: str | None = None,
         cache_bytes: int = DEFAULT_CACHE_BYTES,
     ) -> "Tokenizer":
         """Loads a tokenizer file of any kind, or a directory as `transformers` saves it.
@@ -66,13 +67,16 @@ class Tokenizer(Encoder, Decoder):
             None means lower-case, accents follow the case, and oov "word": plain BERT.
           special: as for the constructor.
           pattern: for tiktoken's ranks, which pattern splits text: "r50k_base", "cl100k_base", "o200k_base", ...
+          as_class: for files of `transformers` without a `tokenizer.json`, which class reads them, "T5Tokenizer" for
+            example, where they do not say, or say a class that is not known here.
 
         Raises:
-          OSError: if it cannot be read; TokenizerFileError (a ValueError): if it is broken or not supported.
+          OSError: if it cannot be read; TokenizerFileError (a ValueError): if it is broken or not supported, or leaves
+            `pattern` or `as_class` without effect.
         """
         from tokenizer.formats import loading
 
-        tokenizer = loading.load(Path(path), cache_bytes, pattern)
+        tokenizer = loading.load(Path(path), cache_bytes, pattern, as_class)
         return tokenizer._with_overrides(lowercase, strip_accents, oov, special)
 
     @classmethod

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The tokenizer section becomes a tokenizer: every key of it shows in the result."""
 
+import base64
 import json
 
 import pyarrow as pa
@@ -48,6 +49,20 @@ def test_load_as_the_file_says(tiny_vocab_file):
 )
 def test_every_key_changes_what_is_loaded(tiny_vocab_file, changes, expected):
     assert ids(load_tokenizer(TokenizerConfig(file=str(tiny_vocab_file), **changes))) == expected
+
+
+def test_what_the_file_does_not_say(tmp_path, tiny_vocab_file):
+    (tmp_path / "tokenizer_config.json").write_text('{"tokenizer_class": "MyBertTokenizer"}')
+    with pytest.raises(ValueError, match="the class 'MyBertTokenizer' makes tokens is not known"):
+        load_tokenizer(TokenizerConfig(file=str(tiny_vocab_file.parent)))
+    named = TokenizerConfig(file=str(tiny_vocab_file.parent), as_class="BertTokenizer")
+    assert ids(load_tokenizer(named)) == [7, 13, 17, 1]
+    ranks = tmp_path / "ranks.tiktoken"
+    ranks.write_text("".join(f"{base64.b64encode(bytes([b])).decode()} {b}\n" for b in range(256)))
+    assert ids(load_tokenizer(TokenizerConfig(file=str(ranks), pattern="llama3"))) == list("Mills, Ⰻx".encode())
+    for changes in ({"as_class": "BertTokenizer"}, {"pattern": "llama3"}):
+        with pytest.raises(ValueError, match="says how `file` is read, which is not given"):
+            TokenizerConfig(**changes)
 
 
 def test_row_shape_of_the_file_does_not_count(tiny_vocab_file, tmp_path):

@@ -79,7 +79,7 @@ def test_overrides() -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("", "no tokens"),
+        ("", "an empty file"),
         ("\n", "no tokens"),
         ("[UNK]\na\nb\na\n", "line 4: token 'a' stands already on line 2"),
         ("a\nb\n", r"no unknown token '\[UNK\]'"),
@@ -151,6 +151,10 @@ def test_a_sparse_file_of_ten_gigabytes_of_zeros(tmp_path: Path) -> None:
     path = tmp_path / "vocab.txt"
     with path.open("wb") as handle:
         handle.truncate(10 << 30)
+    with pytest.raises(TokenizerFileError, match="this is zeros"):
+        Tokenizer.from_file(path)
+    with path.open("r+b") as handle:
+        handle.write(b"[UNK]")
     with pytest.raises(TokenizerFileError, match="longer than"):
         Tokenizer.from_file(path)
 

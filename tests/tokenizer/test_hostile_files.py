@@ -158,3 +158,85 @@ def test_a_whole_character_written_as_two_escapes_is_text() -> None:
     data = tokenizer_json(model=WORDS | {"vocab": {"[UNK]": 0, "😀": 1}})
     assert b"\\ud83d\\ude00" in data
     assert Tokenizer.from_str(data.decode()).token_to_id("😀") == 1
+
+
+LFS = b"version https://git-lfs.github.com/spec/v1\noid sha256:4d7a\nsize 9085657\n"
+MISTAKES: dict[str, tuple[str, bytes, str]] = {
+    "nothing": ("tokenizer.json", b"", "an empty file"),
+    "zeros": ("tokenizer.json", bytes(9000), "zeros; a download that broke off"),
+    "git-lfs": ("tokenizer.json", LFS, "a pointer of git-lfs, not the file; get it with `git lfs pull`"),
+    "a web page": ("tokenizer.json", b"\n<!DOCTYPE html>\n<html><body>404</body>", "a web page, not the file"),
+    "xml": ("spiece.model", b'<?xml version="1.0"?><Error>', "a web page, not the file"),
+    "a server's message": ("tokenizer.json", b'{"error": "Invalid token"}', r"a message, .*Invalid token"),
+    "safetensors": ("model.safetensors", b"\x60\x01\0\0\0\0\0\0" + b'{"__metadata__":{}}', "a safetensors file"),
+    "a zip": ("pytorch_model.bin", b"PK\x03\x04\x00\x00\x08\x08", "a zip archive, as PyTorch's weights are"),
+    "a pickle": ("pytorch_model.bin", b"\x80\x02\x8a\nl\xfc\x9cF\xf9 j\xa8P\x19.", "a pickle.* so it is not opened"),
+    "GGUF": ("model.gguf", b"GGUF\x03\0\0\0" + bytes(64), "a GGUF file"),
+    "zstd": ("tokenizer.json.zst", b"\x28\xb5\x2f\xfd\x04\x58", "packed with zstd; unpack it"),
+    "a tar": ("vocab.tar", b"vocab.txt".ljust(257, b"\0") + b"ustar\x0000" + bytes(248), "a tar archive"),
+    "a packed tokenizer": ("tokenizer.json.gz", gzip.compress(b'{"version": "1.0"}'), "other packed file, unpack"),
+    "a model's config": ("config.json", b'{"model_type": "bert", "hidden_size": 3}', "the config of a model"),
+    "a tokenizer's": ("tokenizer_config.json", b'{"tokenizer_class": "T5Tokenizer"}', "notes beside a tokenizer"),
+    "special tokens": ("special_tokens_map.json", b'{"bos_token": "<s>"}', "a map of special tokens; name the folder"),
+    "tekken": (
+        "tekken.json", b'{"config": {}, "vocab": [{"rank": 0, "token_bytes": "AA==", "token_str": null}]}',
+        r"Mistral's tekken\.json, which is not supported",
+    ),
+    "a list": ("vocab.json", b'["[PAD]", "[UNK]"]', "expected an object"),
+    "RWKV": ("rwkv_vocab.txt", b"1 '\\x00' 1\n2 '\\x01' 1\n3 b'\\xe7' 1\n", "RWKV, which is not supported"),
+    "pieces for people": (
+        "m.vocab", b"<unk>\t0\n<s>\t0\n</s>\t0\n\xe2\x96\x81the\t-3.2\n", r"use the \.model beside it",
+    ),
+    "a readme": ("README.md", b"# Model\n\nThis is a model.\nIt is good.\n", "read as a .* begin with '# Model'"),
+    "merges": ("merges.txt", b"a b\nab c\n", r"a list of merges, which needs vocab\.json beside it"),
+    "ranks": ("tokenizer.model", b"IQ== 0\nIg== 1\nIw== 2\n", "pass pattern="),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", MISTAKES)
+def test_a_mistake_is_told_as_what_it_is(tmp_path: Path, name: str) -> None:
+    file, data, message = MISTAKES[name]
+    path = tmp_path / file
+    path.write_bytes(data)
+    with pytest.raises(TokenizerFileError, match=message) as caught:
+        Tokenizer.from_file(path)
+    assert str(path) in str(caught.value)
+    assert len(str(caught.value)) < 1000, "a message is for people"
+
+
+def test_a_folder_of_something_else_says_what_is_in_it(tmp_path: Path) -> None:
+    with pytest.raises(TokenizerFileError, match=r"holds none of tokenizer\.json.* but nothing"):
+        Tokenizer.from_file(tmp_path)
+    for name in ("config.json", "model.safetensors"):
+        (tmp_path / name).write_text("{}")
+    with pytest.raises(TokenizerFileError, match=r"but config\.json, model\.safetensors"):
+        Tokenizer.from_file(tmp_path)
+    (tmp_path / "tokenizer.json").write_bytes(LFS)
+    with pytest.raises(TokenizerFileError, match=r"tokenizer\.json: this is a pointer of git-lfs"):
+        Tokenizer.from_file(tmp_path)
+
+
+@pytest.mark.parametrize("name", ["vocab.txt", "spiece.model", "vocab.json", "merges.txt", "tokenizer.model"])
+def test_a_pointer_in_a_folder_is_told_too(tmp_path: Path, name: str) -> None:
+    for other in ("vocab.json", "merges.txt"):
+        (tmp_path / other).write_text("{}")
+    (tmp_path / name).write_bytes(LFS)
+    kind = {"vocab.txt": "Bert", "spiece.model": "T5", "tokenizer.model": "Llama"}.get(name, "GPT2")
+    (tmp_path / "tokenizer_config.json").write_text(json.dumps({"tokenizer_class": f"{kind}Tokenizer"}))
+    with pytest.raises(TokenizerFileError, match=f"{name}: this is a pointer of git-lfs"):
+        Tokenizer.from_file(tmp_path)
+
+
+def test_merges_without_their_first_line(tmp_path: Path) -> None:
+    (tmp_path / "vocab.json").write_text('{"a": 0, "b": 1, "ab": 2, "aba": 3}')
+    (tmp_path / "merges.txt").write_text("a b\nab a\n")
+    assert Tokenizer.from_file(tmp_path / "merges.txt").encode("abab").ids == [2, 2]
+
+
+def test_ranks_in_a_folder_as_llama_3_has_them(tmp_path: Path) -> None:
+    ranks = "".join(f"{base64.b64encode(bytes([b])).decode()} {b}\n" for b in range(256))
+    (tmp_path / "tokenizer.model").write_text(ranks)
+    (tmp_path / "params.json").write_text("{}")
+    with pytest.raises(TokenizerFileError, match="pass pattern="):
+        Tokenizer.from_file(tmp_path)
+    assert Tokenizer.from_file(tmp_path, pattern="llama3").encode("é!").ids == [0xC3, 0xA9, 0x21]

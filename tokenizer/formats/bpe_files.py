@@ -5,6 +5,7 @@ These files hold the model only. What stands around it is known from the family:
 """
 
 import io
+import re
 import zlib
 from collections.abc import Mapping
 from pathlib import Path
@@ -20,7 +21,8 @@ from tokenizer.formats.json_vocabulary import parse_vocab
 from tokenizer.models import BPE
 from tokenizer.models.bpe import BYTE_ALPHABET
 from tokenizer.models.vocabulary import Vocabulary
-from tokenizer.post_processors import BertProcessing
+from tokenizer.post_processors import RobertaProcessing
+from tokenizer.pre_tokenizers.scanner_patterns import TIKTOKEN_PATTERNS
 
 CLIP_SUFFIX = "</w>"
 _CLIP_START, _CLIP_END = "<|startoftext|>", "<|endoftext|>"
@@ -76,15 +78,76 @@ def _read_any_merges(text: str, source: str) -> list[tuple[str, str]]:
 
 
 def vocab_and_merges(vocab: Mapping[str, int], merges: list[tuple[str, str]]) -> dict[str, Any]:
-    """Returns the parts of a tokenizer: GPT-2's, or CLIP's where tokens end in `</w>`."""
+    """Returns the parts of a tokenizer that is known from nothing but these: GPT-2's, or CLIP's.
+
+    Raises:
+      ValueError: if the tokens are made of something that neither has, so that other steps must have made the words.
+    """
     if any(token.endswith(CLIP_SUFFIX) for token in vocab):
+        if not all(c in vocab for c in (*BYTE_ALPHABET, _CLIP_END)):
+            raise ValueError(
+                f"tokens end in {CLIP_SUFFIX!r}, as those of CLIP, but its 256 bytes and {_CLIP_END!r} are not there; "
+                + _say_what_it_is("OpenAIGPTTokenizer", "HerbertTokenizer")
+            )
         return _clip_parts(vocab, merges)
+    spelled = "\n".join(map(" ".join, merges)) or "\n".join(token for token in vocab if len(token) == 1)
+    if strange := set(spelled) - _IN_BYTE_LEVEL:
+        raise ValueError(
+            f"tokens are made of {min(strange)!r} and other characters, not of GPT-2's letters for bytes; "
+            + _say_what_it_is("a class that is read from these files")
+        )
+    if match := _NOT_GPT2.search(spelled):
+        raise ValueError(
+            f"merges join {match[0].replace(' ', '')!r}, which GPT-2's pre-tokenizer cuts; "
+            + _say_what_it_is("Qwen2Tokenizer")
+        )
     end = vocab.get("<|endoftext|>")
+    added = [] if end is None else [AddedToken(end, "<|endoftext|>")]
+    return parts_of("gpt2", vocab, merges) | {"added_tokens": added}
+
+
+_IN_BYTE_LEVEL = frozenset((*BYTE_ALPHABET, " ", "\n"))
+_NOT_GPT2 = re.compile(r"[!-&(-/:-@\[-`{-~] ?[A-Za-z]")
+"""ASCII punctuation and a letter in one token, or as the ends of two that merge: two words to GPT-2, one to its
+successors; but for the apostrophe of "'s"."""
+
+
+def _say_what_it_is(*names: str) -> str:
+    return (
+        f"pass as_class= (tokenizer.as_class in a config), {' or '.join(names)} for example, or use its tokenizer.json"
+    )
+
+
+def parts_of(
+    steps: str, vocab: Mapping[str, int], merges: list[tuple[str, str]], unk_token: str = "", prefix_space: bool = False
+) -> dict[str, Any]:
+    """Returns the parts of a tokenizer whose steps are known.
+
+    Args:
+      steps: "gpt2", "qwen2", "clip", "gpt1" or "herbert".
+      vocab, merges: what the files hold.
+      unk_token: of models of characters.
+      prefix_space: whether GPT-2's begins a text with a space.
+    """
+    if steps == "clip":
+        return _clip_parts(vocab, merges)
+    if steps in ("gpt1", "herbert"):
+        bert = {"gpt1": normalizers.BertNormalizer(), "herbert": normalizers.BertNormalizer(True, True, False, False)}
+        return {
+            "model": BPE(vocab, merges, unk_token=unk_token, end_of_word_suffix=CLIP_SUFFIX),
+            "normalizer": bert[steps],
+            "pre_tokenizer": pre_tokenizers.BertPreTokenizer(),
+            "decoder": decoders.BPEDecoder(CLIP_SUFFIX),
+        }
+    words: Any = pre_tokenizers.ByteLevel(prefix_space)
+    if steps == "qwen2":
+        split = pre_tokenizers.Split(TIKTOKEN_PATTERNS["qwen"], "isolated", is_regex=True)
+        words = pre_tokenizers.Sequence((split, pre_tokenizers.ByteLevel(False, use_regex=False)))
     return {
         "model": BPE(vocab, merges, byte_level=True),
-        "pre_tokenizer": pre_tokenizers.ByteLevel(add_prefix_space=False),
+        "normalizer": normalizers.NFC() if steps == "qwen2" else None,
+        "pre_tokenizer": words,
         "decoder": decoders.ByteLevel(),
-        "added_tokens": [] if end is None else [AddedToken(end, "<|endoftext|>")],
     }
 
 
@@ -103,7 +166,10 @@ def _clip_parts(vocab: Mapping[str, int], merges: list[tuple[str, str]]) -> dict
                 pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False),
             )
         ),
-        "post_processor": BertProcessing((_CLIP_END, vocab[_CLIP_END]), (_CLIP_START, vocab[_CLIP_START]))
+        # As HF has it: of a pair, both texts end twice where they meet.
+        "post_processor": RobertaProcessing(
+            (_CLIP_END, vocab[_CLIP_END]), (_CLIP_START, vocab[_CLIP_START]), False, False
+        )
         if len(special) == 2
         else None,
         "decoder": decoders.Sequence(
@@ -135,7 +201,8 @@ def read_clip(data: bytes, source: str) -> dict[str, Any]:
     header, _, body = text.partition("\n")
     if "#version" not in header:
         raise TokenizerFileError(
-            f"{source}: expected a first line with '#version', as CLIP's merges have, got {header[:80]!r}"
+            f"{source}: expected a first line with '#version', as CLIP's merges have, got {header[:80]!r}; any other "
+            "packed file, unpack it"
         )
     lines = body.split("\n", _N_CLIP_MERGES)[:_N_CLIP_MERGES]  # the file goes on with many more
     merges = read_merges("\n".join(lines), source)
@@ -149,8 +216,19 @@ def read_clip(data: bytes, source: str) -> dict[str, Any]:
     return _clip_parts({token: i for i, token in enumerate(tokens)}, merges)
 
 
+def read_files(vocab: Path, merges: Path) -> tuple[Mapping[str, int], list[tuple[str, str]]]:
+    """Reads the two files."""
+    return read_vocab_json(files.read_text(vocab), str(vocab)), read_merges(files.read_text(merges), str(merges))
+
+
 def load_vocab_and_merges(vocab: Path, merges: Path) -> dict[str, Any]:
-    """Reads the two files; see `vocab_and_merges`."""
-    return vocab_and_merges(
-        read_vocab_json(files.read_text(vocab), str(vocab)), read_merges(files.read_text(merges), str(merges))
-    )
+    """Reads the two files; see `vocab_and_merges`.
+
+    Raises:
+      TokenizerFileError: as the readers, and where the two do not fit; names them.
+    """
+    found = read_files(vocab, merges)
+    try:
+        return vocab_and_merges(*found)
+    except ValueError as error:
+        raise TokenizerFileError(f"{vocab} with {merges.name}: {error}") from error

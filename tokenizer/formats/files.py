@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from tokenizer.errors import TokenizerFileError
+from tokenizer.formats import mistakes
 
 MAX_FILE_BYTES = 512 << 20
 """No real tokenizer file is near this size; a larger one is a mistake or an attack."""
@@ -33,9 +34,11 @@ def read_bytes(path: Path) -> bytes:
     """Reads a file of at most `MAX_FILE_BYTES`.
 
     Raises:
-      TokenizerFileError: if it is longer. OSError: if it cannot be read.
+      TokenizerFileError: if it is longer, or begins like something that is no tokenizer. OSError: if it cannot be read.
     """
     with path.open("rb") as handle:
+        if what := mistakes.from_first_bytes(handle.read(mistakes.N_FIRST_BYTES)):
+            raise TokenizerFileError(f"{path}: this is {what}")
         if handle.seek(0, os.SEEK_END) > MAX_FILE_BYTES:
             raise TokenizerFileError(f"{path}: longer than {MAX_FILE_BYTES} bytes, which no tokenizer file is")
         handle.seek(0)

@@ -2,6 +2,7 @@
 """Finding out what a tokenizer file is, from its content, and loading it."""
 
 import contextlib
+import dataclasses
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -9,14 +10,33 @@ from typing import Any
 
 from tokenizer.core import Tokenizer
 from tokenizer.errors import TokenizerFileError
-from tokenizer.formats import bpe_files, files, sentencepiece, tiktoken_ranks, tokenizer_json, vocab_txt
-from tokenizer.formats.json_vocabulary import parse_usual_tokenizer
+from tokenizer.formats import bpe_files, files, mistakes, sentencepiece, tiktoken_ranks, tokenizer_json, vocab_txt
+from tokenizer.formats.json_node import Node
+from tokenizer.formats.json_vocabulary import parse_tokenizer, parse_usual_tokenizer
 from tokenizer.formats.sentencepiece_parts import tokenizer_parts
 
 _VOCABULARY = re.compile(r'\{\s*"(?:[^"\\]|\\.){0,1000}"\s*:\s*-?\d')
+_JSON = re.compile(r'\{|\[\s*["{\[]')
+_RANK = re.compile(r"[A-Za-z0-9+/]*={0,2} \d+")
+_MERGE = re.compile(r"[^ \t]+ [^ \t]+")
 
 
-def load(path: Path, cache_bytes: int, pattern: str | None = None) -> Tokenizer:
+@dataclasses.dataclass(frozen=True)
+class _Options:
+    cache_bytes: int
+    pattern: str | None
+    as_class: str | None
+
+    def only(self, path: Path, what: str, *names: str) -> None:
+        """Raises an error for an option that is given and would have no effect; only `names` would have one."""
+        for name in {"pattern", "as_class"} - set(names):
+            if (value := getattr(self, name)) is not None:
+                raise TokenizerFileError(
+                    f"{path}: this is {what}, on which {name}={value!r} has no effect; leave it out"
+                )
+
+
+def load(path: Path, cache_bytes: int, pattern: str | None = None, as_class: str | None = None) -> Tokenizer:
     """Loads a tokenizer file of any kind, or a directory as `transformers` saves it.
 
     The kind is seen from the content: `tokenizer.json`; `vocab.json` or `merges.txt`, with the other beside it, also as
@@ -27,40 +47,65 @@ def load(path: Path, cache_bytes: int, pattern: str | None = None) -> Tokenizer:
       path: the file or directory.
       cache_bytes: memory of one word cache.
       pattern: for tiktoken's ranks, the name of the pattern that splits text.
+      as_class: the class of `transformers` that reads a `vocab.txt`, a `vocab.json` with `merges.txt` or a
+        SentencePiece model, or a directory that holds one of them.
 
     Raises:
       OSError: if it cannot be read; TokenizerFileError: if it is broken, not supported, or the directory holds nothing
-        known.
+        known; if the class is not known; or if `pattern` or `as_class` would have no effect.
     """
+    options = _Options(cache_bytes, pattern, as_class)
     with files.without_collecting():
-        return _load_directory(path, cache_bytes) if path.is_dir() else _load_file(path, cache_bytes, pattern)
+        return _load_directory(path, options) if path.is_dir() else _load_file(path, options)
 
 
-def _load_file(path: Path, cache_bytes: int, pattern: str | None) -> Tokenizer:
+def _load_file(path: Path, options: _Options) -> Tokenizer:
     data = files.read_bytes(path)
     if data[:2] == b"\x1f\x8b":
-        return _compose(bpe_files.read_clip(data, str(path)), path, cache_bytes)
+        options.only(path, "a gzip of merges")
+        return _compose(bpe_files.read_clip(data, str(path)), path, options)
     if sentencepiece.looks_like_model(data):
-        return from_sentencepiece(sentencepiece.read(data, str(path)), path, cache_bytes)
+        options.only(path, "a SentencePiece model", "as_class")
+        if options.as_class is not None:
+            return _load_as(path, options)
+        return from_sentencepiece(sentencepiece.read(data, str(path)), path, options.cache_bytes)
     # Of the kinds that are text this is the usual one; what is large in it is never made a str as a whole.
     if data[:64].lstrip()[:1] == b"{" and (root := parse_usual_tokenizer(data, str(path))) is not None:
-        return tokenizer_json.read_parsed(root, cache_bytes)
+        return _from_json(root, path, options)
     text = files.decode(data, path)
     start = text.lstrip("\ufeff \t\r\n")
-    if start.startswith("{"):
+    if _JSON.match(start):
         # A whole tokenizer has a model; a vocabulary has tokens and nothing but integers.
-        if '"model"' in text and '"version"' in start[:200] + text[-200:]:
-            return tokenizer_json.read(data, str(path), cache_bytes)
-        if _VOCABULARY.match(start):
-            merges = _beside(path, "a vocabulary of tokens and ids", "vocab.json", "merges.txt")
-            return _compose(bpe_files.load_vocab_and_merges(path, merges), path, cache_bytes)
-        return tokenizer_json.read(data, str(path), cache_bytes)
-    if start.startswith("#version"):
-        vocab = _beside(path, "a list of merges", "merges.txt", "vocab.json")
-        return _compose(bpe_files.load_vocab_and_merges(vocab, path), path, cache_bytes)
-    if pattern is not None or _looks_like_ranks(start):
-        return _compose(tiktoken_ranks.read(text, str(path), pattern), path, cache_bytes)
-    return _from_vocab(text, path, cache_bytes)
+        is_whole = '"model"' in text and '"version"' in start[:200] + text[-200:]
+        if not is_whole and _VOCABULARY.match(start):
+            return _from_merges(
+                path, _beside(path, "a vocabulary of tokens and ids", "vocab.json", "merges.txt"), options
+            )
+        return _from_json(parse_tokenizer(data, str(path)), path, options)
+    lines = start[: mistakes.N_FIRST_BYTES].splitlines()[: mistakes.N_LINES]
+    if options.pattern is not None or (len(lines) > 1 and all(map(_RANK.fullmatch, lines))):
+        options.only(path, "tiktoken's ranks", "pattern")
+        return _compose(tiktoken_ranks.read(text, str(path), options.pattern), path, options)
+    if start.startswith("#version") or (len(lines) > 1 and all(map(_MERGE.fullmatch, lines))):
+        return _from_merges(_beside(path, "a list of merges", "merges.txt", "vocab.json"), path, options)
+    options.only(path, "a vocab.txt", "as_class")
+    if options.as_class is not None:
+        return _load_as(path, options)
+    return _from_vocab(text, path, options)
+
+
+def _from_json(root: Node, path: Path, options: _Options) -> Tokenizer:
+    if what := mistakes.of_json(root.object()):
+        raise TokenizerFileError(f"{path}: this is {what}")
+    options.only(path, "a tokenizer.json, which says all itself")
+    return tokenizer_json.read_parsed(root, options.cache_bytes)
+
+
+def _from_merges(vocab: Path, merges: Path, options: _Options) -> Tokenizer:
+    options.only(vocab, "a vocabulary with merges", "as_class")
+    if options.as_class is not None:
+        return _load_as(vocab, options, merges)
+    return _compose(bpe_files.load_vocab_and_merges(vocab, merges), vocab, options)
 
 
 def _beside(path: Path, what: str, name: str, other: str) -> Path:
@@ -73,26 +118,29 @@ def _beside(path: Path, what: str, name: str, other: str) -> Path:
     raise TokenizerFileError(f"{path}: this is {what}, which needs {wanted} beside it; put it there")
 
 
-def _looks_like_ranks(text: str) -> bool:
-    """Whether a text begins with lines of base64, a space and the number of the line: no vocabulary of words does."""
-    lines = [line.split(" ") for line in text[:4096].splitlines()[:-1][:16]]
-    return len(lines) >= 2 and all(len(line) == 2 and line[1] == str(i) for i, line in enumerate(lines))
+def _load_as(path: Path, options: _Options, merges: Path | None = None) -> Tokenizer:
+    from tokenizer.formats import transformers_folder  # as long as half a dozen other modules
+
+    assert options.as_class is not None
+    return transformers_folder.load_file(path, options.as_class, options.cache_bytes, from_sentencepiece, merges)
 
 
-def _load_directory(path: Path, cache_bytes: int) -> Tokenizer:
-    from tokenizer.formats.transformers_folder import load_folder  # as long as half a dozen other modules
+def _load_directory(path: Path, options: _Options) -> Tokenizer:
+    from tokenizer.formats import transformers_folder
 
-    tokenizer = load_folder(path, cache_bytes, from_sentencepiece)
-    if tokenizer is None:
-        raise TokenizerFileError(
-            f"{path}: holds none of tokenizer.json, vocab.txt, vocab.json with merges.txt, or a sentencepiece model"
-        )
-    return tokenizer
+    if (path / "tokenizer.json").is_file():
+        options.only(path, "a folder with a tokenizer.json, which says all itself")
+        return transformers_folder.load_json(path, options.cache_bytes)
+    ranks = path / "tokenizer.model"
+    if ranks.is_file() and not sentencepiece.looks_like_model(files.read_bytes(ranks)):
+        return _load_file(ranks, options)  # Llama 3's own, which are tiktoken's
+    options.only(path, "a folder as transformers saves it", "as_class")
+    return transformers_folder.load_slow(path, options.as_class, options.cache_bytes, from_sentencepiece)
 
 
-def _compose(parts: dict[str, Any], path: Path, cache_bytes: int) -> Tokenizer:
+def _compose(parts: dict[str, Any], path: Path, options: _Options) -> Tokenizer:
     with _naming(path):
-        return Tokenizer(**parts, cache_bytes=cache_bytes)
+        return Tokenizer(**parts, cache_bytes=options.cache_bytes)
 
 
 @contextlib.contextmanager
@@ -116,6 +164,13 @@ def from_sentencepiece(model: sentencepiece.SentencePieceFile, path: Path | str,
         return Tokenizer(**tokenizer_parts(model, str(path)), cache_bytes=cache_bytes)
 
 
-def _from_vocab(text: str, path: Path, cache_bytes: int) -> Tokenizer:
+def _from_vocab(text: str, path: Path, options: _Options) -> Tokenizer:
+    vocab = vocab_txt.read(text, str(path))
+    if "[UNK]" not in vocab:
+        raise TokenizerFileError(
+            f"{path}: read as a vocab.txt, which is what a text without any other mark is, it has no unknown token "
+            f"'[UNK]' on a line of its own, but {len(vocab)} lines that begin with {next(iter(vocab))[:40]!r}; name a "
+            "tokenizer.json, vocab.txt, vocab.json with merges.txt, SentencePiece model, or tiktoken's ranks"
+        )
     with _naming(path):
-        return Tokenizer.for_bert(vocab_txt.read(text, str(path)), cache_bytes=cache_bytes)
+        return Tokenizer.for_bert(vocab, cache_bytes=options.cache_bytes)

@@ -1,8 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A folder as `transformers` saves it: `tokenizer.json`, or a slow tokenizer's files and what its class makes of them.
-
-Source: transformers 4 and 5, `tokenization_*.py` of each model and `convert_slow_tokenizer.py`.
-"""
+"""A folder as `transformers` saves it: `tokenizer.json`, or a slow tokenizer's files as its class reads them."""
 
 import dataclasses
 from collections.abc import Callable, Iterable
@@ -17,106 +14,134 @@ from tokenizer.core import Tokenizer
 from tokenizer.errors import TokenizerFileError
 from tokenizer.formats import bpe_files, files, sentencepiece, tokenizer_json, vocab_txt
 from tokenizer.formats.sentencepiece import SentencePieceFile
+from tokenizer.formats.transformers_classes import CLASSES, FILES, NO_LAYOUT, Family, Kind, family_of, known_classes
 from tokenizer.formats.transformers_settings import Settings, read_settings
-from tokenizer.models import BPE
+from tokenizer.models import WordPiece
 from tokenizer.models.unigram import PieceType
 from tokenizer.models.vocabulary import Tokens
 from tokenizer.post_processors import RobertaProcessing, SpecialToken, TemplatePiece, TemplateProcessing
-from tokenizer.pre_tokenizers.scanner_patterns import TIKTOKEN_PATTERNS
 
-MODEL_NAMES = ("tokenizer.model", "spiece.model", "spm.model", "sentencepiece.bpe.model", "sentencepiece.model")
 _MAX_EXTRA_IDS = 1 << 16
 """T5 has a hundred; a file shall not decide how many tokens are made up."""
-_BERT = {"unk": "[UNK]", "sep": "[SEP]", "pad": "[PAD]", "cls": "[CLS]", "mask": "[MASK]"}
-_ANGLES = {"bos": "<s>", "eos": "</s>", "unk": "<unk>", "pad": "<pad>"}
-_ROBERTA = _ANGLES | {"sep": "</s>", "cls": "<s>", "mask": "<mask>"}
-_MBART_LANGUAGES = (
-    "ar_AR cs_CZ de_DE en_XX es_XX et_EE fi_FI fr_XX gu_IN hi_IN it_IT ja_XX kk_KZ ko_KR lt_LT lv_LV my_MM ne_NP nl_XX "
-    "ro_RO ru_RU si_LK tr_TR vi_VN zh_CN"
-).split()
+
+ModelReader = Callable[[SentencePieceFile, Path, int], Tokenizer]
+"""Makes a tokenizer of a SentencePiece model, as sentencepiece has it; takes its path and the memory of a cache."""
 
 
-@dataclasses.dataclass(frozen=True)
-class _Family:
-    """What a class adds to a SentencePiece model or a `vocab.txt`."""
+def load_json(folder: Path, cache_bytes: int) -> Tokenizer:
+    """Loads the `tokenizer.json` of a folder, with the tokens of the files beside it.
 
-    roles: dict[str, str]
-    """Default special tokens by role."""
-    layout: tuple[str, str] = ("A", "A B:1")
-    """Templates: roles, A and B in order, `:1` for type 1."""
-    first: tuple[str, ...] = ()
-    """fairseq: pieces that come before those of the model, and how many of the model they stand for."""
-    n_replaced: int = 0
-    last: tuple[str, ...] = ()
-    """Pieces after those of the model."""
-    cleans: bool = False
-    """Quotes and accents are taken out as ALBERT and XLNet do."""
+    Raises:
+      TokenizerFileError: as `tokenizer_json.read`; or if a file beside it is broken.
+    """
+    settings = read_settings(folder)
+    path = folder / "tokenizer.json"
+    tokenizer = tokenizer_json.read(files.read_bytes(path), str(path), cache_bytes)
+    return _with_added(tokenizer, settings, settings.roles)
 
 
-_FAIRSEQ = ("<s>", "<pad>", "</s>", "<unk>")
-_BERT_LAYOUT = ("cls A sep", "cls A sep B:1 sep:1")
-_ROBERTA_LAYOUT = ("cls A sep", "cls A sep sep B sep")
-_ALBERT = _BERT | {"unk": "<unk>", "pad": "<pad>", "bos": "[CLS]", "eos": "[SEP]"}
-_T5 = _Family(_ANGLES, ("A eos", "A eos B eos"), last=tuple(f"<extra_id_{i}>" for i in reversed(range(100))))
-_LLAMA = _Family({"bos": "<s>", "eos": "</s>", "unk": "<unk>"})
-_XLM_R = _Family(_ROBERTA, _ROBERTA_LAYOUT, _FAIRSEQ, 3, ("<mask>",))
-_SENTENCEPIECE = {
-    "albert": _Family(_ALBERT, _BERT_LAYOUT, cleans=True),
-    "bigbird": _Family(_ALBERT | {"bos": "<s>", "eos": "</s>"}, _BERT_LAYOUT),
-    "camembert": _Family(
-        _ROBERTA, _ROBERTA_LAYOUT, ("<s>NOTUSED", "<pad>", "</s>NOTUSED", "<unk>", "<unk>NOTUSED"), 1, ("<mask>",)
-    ),
-    "debertav2": _Family(_BERT, _BERT_LAYOUT, last=("[MASK]",)),
-    "gemma": _Family({"bos": "<bos>", "eos": "<eos>", "unk": "<unk>", "pad": "<pad>"}),
-    "llama": _LLAMA,
-    "codellama": _LLAMA,
-    "mistral": _LLAMA,
-    "mixtral": _LLAMA,
-    "mbart": _Family(_ROBERTA, ("A eos lang", "A B eos lang"), _FAIRSEQ, 3, (*_MBART_LANGUAGES, "<mask>")),
-    "nllb": _Family(_ROBERTA, ("lang A eos", "lang A B eos"), _FAIRSEQ, 3),
-    "mt5": _T5,
-    "t5": _T5,
-    "xlmroberta": _XLM_R,
-    "xlnet": _Family(
-        _ANGLES | {"sep": "<sep>", "cls": "<cls>", "mask": "<mask>"},
-        ("A sep cls:2", "A sep B:1 sep:1 cls:2"),
-        cleans=True,
-    ),
-}
-_WORDPIECE = dict.fromkeys(
-    "bert distilbert electra mobilebert squeezebert convbert layoutlm lxmert funnel splinter".split(),
-    _Family(_BERT, _BERT_LAYOUT),
-) | {"mpnet": _Family(_ROBERTA | {"unk": "[UNK]"}, _ROBERTA_LAYOUT)}
+def load_slow(folder: Path, as_class: str | None, cache_bytes: int, read_model: ModelReader) -> Tokenizer:
+    """Loads a slow tokenizer's files in a folder as its class reads them.
 
-
-def load_folder(folder: Path, cache_bytes: int, read_model: Callable[[SentencePieceFile, Path, int], Tokenizer]) -> Any:
-    """Loads the first of `tokenizer.json`, `vocab.txt`, `vocab.json` with `merges.txt`, a SentencePiece model.
+    A folder that names no class is loaded where all classes make the same ids of its files.
 
     Args:
       folder: where they are.
+      as_class: the class, "T5Tokenizer" for example; None for the one that the folder names.
       cache_bytes: memory of one word cache.
-      read_model: makes a tokenizer of a SentencePiece model.
+      read_model: reads a SentencePiece model.
 
-    Returns:
-      The tokenizer, None where there is none of them.
+    Raises:
+      TokenizerFileError: if the class is not known; if it is read from other files; or if one of these is broken.
     """
+    settings = read_settings(folder, as_class)
+    if not settings.class_name:
+        return _unnamed(folder, settings, cache_bytes, read_model)
+    family = _family(folder, settings)
+    names = FILES[family.kind]
+    found = [folder / name for name in names if (folder / name).is_file()]
+    if not found or (family.kind == "bpe" and len(found) < len(names)):
+        wanted = " and ".join(names) if family.kind == "bpe" else " or ".join(names)
+        raise TokenizerFileError(
+            f"{folder}: {settings.class_name} is read from {wanted}, or a tokenizer.json; put it there"
+        )
+    return _load(found[0], found[-1], family, settings, cache_bytes, read_model)
+
+
+def load_file(
+    path: Path, as_class: str, cache_bytes: int, read_model: ModelReader, merges: Path | None = None
+) -> Tokenizer:
+    """Loads one of these files alone, or with the merges that belong to it; otherwise as `load_slow`."""
+    settings = Settings.of_class(as_class, str(path))
+    family = _family(path, settings)
+    kind: Kind = "bpe" if merges else "wordpiece"
+    if sentencepiece.looks_like_model(files.read_bytes(path)):
+        kind = "sentencepiece"
+    if family.kind != kind:
+        raise TokenizerFileError(
+            f"{path}: {as_class} is not read from such a file, but from {' or '.join(FILES[family.kind])}; as_class= "
+            f"may be one of {known_classes(kind)}"
+        )
+    return _load(path, merges or path, family, settings, cache_bytes, read_model)
+
+
+def _family(path: Path, settings: Settings) -> Family:
+    family = family_of(settings.class_name)
+    if family is None:
+        kinds = [kind for kind, names in FILES.items() if any((path / name).is_file() for name in names)]
+        known = ", ".join(known_classes(kind) for kind in kinds or FILES)
+        raise TokenizerFileError(
+            f"{path}: how the class {settings.class_name!r} makes tokens is not known here; let transformers write a "
+            "tokenizer.json if it can, AutoTokenizer.from_pretrained(FOLDER).save_pretrained(FOLDER); or, where the "
+            f"class does just what one of these does, pass as_class= (tokenizer.as_class in a config): {known}"
+        )
+    for name, value in family.fixed.items():
+        if (node := settings.config.child(name, value)).value != value:
+            raise node.fail(f"only {value!r} is supported for {settings.class_name}, got {node.value!r}")
+    return family
+
+
+def _load(
+    path: Path, merges: Path, family: Family, settings: Settings, cache_bytes: int, read_model: ModelReader
+) -> Tokenizer:
     try:
-        settings = read_settings(folder)
-        if (path := folder / "tokenizer.json").is_file():
-            tokenizer = tokenizer_json.read(files.read_bytes(path), str(path), cache_bytes)
-            return _with_added(tokenizer, settings, settings.roles)
-        if (path := folder / "vocab.txt").is_file():
-            return _wordpiece(path, settings, cache_bytes)
-        if (path := folder / "vocab.json").is_file() and (folder / "merges.txt").is_file():
-            return _merges(path, settings, cache_bytes)
-        for name in MODEL_NAMES:
-            if (path := folder / name).is_file():
-                return _sentencepiece(path, settings, cache_bytes, read_model)
+        if family.kind == "wordpiece":
+            return _wordpiece(path, family, settings, cache_bytes)
+        if family.kind == "bpe":
+            return _bpe(path, merges, family, settings, cache_bytes)
+        return _sentencepiece(path, family, settings, cache_bytes, read_model)
     except TokenizerFileError:
         raise
     except ValueError as error:
-        raise TokenizerFileError(f"{folder}: {error}") from error
-    return None
+        raise TokenizerFileError(f"{path}: {error}") from error
+
+
+def _unnamed(folder: Path, settings: Settings, cache_bytes: int, read_model: ModelReader) -> Tokenizer:
+    """Loads the files of a folder that names no class."""
+    if (path := folder / "vocab.txt").is_file():
+        bert = CLASSES["Bert"]
+        if not {"[CLS]", "[SEP]"} <= vocab_txt.read(files.read_text(path), str(path)).keys():
+            bert = dataclasses.replace(bert, layout=NO_LAYOUT)
+        return _load(path, path, bert, settings, cache_bytes, read_model)
+    if (path := folder / "vocab.json").is_file() and (merges := folder / "merges.txt").is_file():
+        model = bpe_files.load_vocab_and_merges(path, merges)["model"]  # refuses what is neither
+        return _load(path, merges, CLASSES["CLIP" if model.suffix else "GPT2"], settings, cache_bytes, read_model)
+    models = [path for name in FILES["sentencepiece"] if (path := folder / name).is_file()]
+    if not models:
+        found = ", ".join(sorted(path.name for path in folder.iterdir())[:9]) or "nothing"
+        raise TokenizerFileError(
+            f"{folder}: holds none of tokenizer.json, vocab.txt, vocab.json with merges.txt, or a sentencepiece model "
+            f"({', '.join(FILES['sentencepiece'])}), but {found}; name the file, if it is called otherwise"
+        )
+    path = models[0]
+    if path.name != "tokenizer.model":
+        raise TokenizerFileError(
+            f"{folder}: does not say which class reads {path.name}, and classes make different ids of it; pass "
+            f"as_class= (tokenizer.as_class in a config), one of {known_classes('sentencepiece')}; or name the file "
+            "itself, for the ids that sentencepiece makes"
+        )
+    model = sentencepiece.read(files.read_bytes(path), str(path))
+    return _with_added(read_model(model, path, cache_bytes), settings, settings.roles)
 
 
 def _with_added(tokenizer: Tokenizer, settings: Settings, roles: dict[str, AddedToken]) -> Tokenizer:
@@ -139,8 +164,11 @@ def _with_added(tokenizer: Tokenizer, settings: Settings, roles: dict[str, Added
     )
 
 
-def _roles(settings: Settings, defaults: dict[str, str]) -> dict[str, AddedToken]:
-    return {role: AddedToken(0, content) for role, content in defaults.items()} | settings.roles
+def _roles(settings: Settings, family: Family) -> dict[str, AddedToken]:
+    roles = {role: AddedToken(0, content) for role, content in family.roles.items()} | settings.roles
+    if family.strips_mask and "mask" not in settings.roles:
+        roles["mask"] = dataclasses.replace(roles["mask"], lstrip=True)
+    return roles
 
 
 def _template(layout: Iterable[str], roles: dict[str, str], tokenizer: Tokenizer, source: str) -> TemplateProcessing:
@@ -166,130 +194,79 @@ def _template(layout: Iterable[str], roles: dict[str, str], tokenizer: Tokenizer
     return TemplateProcessing(single=sides[0], pair=sides[1], special_tokens=special)
 
 
-def _laid_out(tokenizer: Tokenizer, layout: Iterable[str], roles: dict[str, AddedToken], source: str) -> Tokenizer:
-    if list(layout) == ["A", "A B:1"]:
+def _laid_out(
+    tokenizer: Tokenizer, family: Family, settings: Settings, roles: dict[str, AddedToken], source: str
+) -> Tokenizer:
+    layout = family.layout or _ends(settings, family)
+    if layout == NO_LAYOUT:
         return tokenizer
     contents = {role: token.content for role, token in roles.items()}
+    if family.language:
+        language = settings.config.child("src_lang", None)
+        contents["lang"] = family.language if language.value is None else language.text()
     return tokenizer.replace(post_processor=_template(layout, contents, tokenizer, source))
 
 
-def _wordpiece(path: Path, settings: Settings, cache_bytes: int) -> Tokenizer:
+def _ends(settings: Settings, family: Family) -> tuple[str, str]:
+    """Returns the layout with the first and the last token that `add_bos_token` and `add_eos_token` ask for."""
+    begins, ends = settings.flag("add_bos_token", family.begins), settings.flag("add_eos_token", False)
+    first, last = "bos " if begins else "", " eos" if ends else ""
+    return f"{first}A{last}", f"{first}A{last} {first.replace(' ', ':1 ')}B:1{last and ' eos:1'}"
+
+
+def _wordpiece(path: Path, family: Family, settings: Settings, cache_bytes: int) -> Tokenizer:
     vocab = vocab_txt.read(files.read_text(path), str(path))
+    roles = _roles(settings, family)
     strip = settings.config.child("strip_accents", None)
-    tokenizer = Tokenizer.for_bert(
-        vocab,
-        lowercase=settings.flag("do_lower_case", True),
-        strip_accents=None if strip.value is None else strip.flag(),
-        handle_chinese_chars=settings.flag("tokenize_chinese_chars", True),
+    tokenizer = Tokenizer(
+        model=WordPiece(vocab, unk_token=roles["unk"].content),
+        normalizer=normalizers.BertNormalizer(
+            lowercase=settings.flag("do_lower_case", True),
+            strip_accents=None if strip.value is None else strip.flag(),
+            handle_chinese_chars=settings.flag("tokenize_chinese_chars", True),
+        ),
+        pre_tokenizer=pre_tokenizers.BertPreTokenizer(),
+        decoder=decoders.WordPiece(),
         cache_bytes=cache_bytes,
     )
-    family = _WORDPIECE.get(settings.family)
-    if family is None:
-        return _with_added(tokenizer, settings, settings.roles)
-    roles = _roles(settings, family.roles)
-    tokenizer = _with_added(tokenizer, settings, roles)
-    if roles["cls"].content in vocab and roles["sep"].content in vocab and settings.family == "mpnet":
-        return _laid_out(tokenizer, family.layout, roles, str(path))
+    return _laid_out(_with_added(tokenizer, settings, roles), family, settings, roles, str(path))
+
+
+def _bpe(path: Path, merges: Path, family: Family, settings: Settings, cache_bytes: int) -> Tokenizer:
+    roles = _roles(settings, family)
+    prefix = settings.flag("add_prefix_space", False)
+    parts = bpe_files.parts_of(family.steps, *bpe_files.read_files(path, merges), roles["unk"].content, prefix)
+    tokenizer = _with_added(Tokenizer(**parts, cache_bytes=cache_bytes), settings, roles)
+    tokenizer = _laid_out(tokenizer, family, settings, roles, str(path))
+    if family.trims_offsets:  # the same layout
+        vocab = tokenizer.get_vocab()
+        sep, cls = ((token, vocab[token]) for token in (roles["sep"].content, roles["cls"].content))
+        return tokenizer.replace(post_processor=RobertaProcessing(sep, cls, True, prefix))
     return tokenizer
 
 
-def _merges(path: Path, settings: Settings, cache_bytes: int) -> Tokenizer:
-    """GPT-2's files; the class says what is around them."""
-    merges = path.with_name("merges.txt")
-    parts = bpe_files.load_vocab_and_merges(path, merges)
-    family = settings.family
-    model: BPE = parts["model"]
-    if family == "openaigpt":
-        parts = _openai_gpt(model)
-    elif model.suffix:
-        roles = _roles(settings, {"bos": "<|startoftext|>", "eos": "<|endoftext|>"})
-    elif family == "qwen2":
-        split = pre_tokenizers.Split(TIKTOKEN_PATTERNS["qwen"], "isolated", is_regex=True)
-        parts["normalizer"] = normalizers.NFC()
-        parts["pre_tokenizer"] = pre_tokenizers.Sequence((split, pre_tokenizers.ByteLevel(False, use_regex=False)))
-    else:
-        parts["pre_tokenizer"] = pre_tokenizers.ByteLevel(settings.flag("add_prefix_space", False))
-    roberta = family in ("roberta", "bart", "led", "longformer", "blenderbot", "mvp")
-    if roberta:
-        roles = _roles(settings, _ROBERTA)
-        roles.setdefault("mask", AddedToken(0, "<mask>"))
-        if "mask" not in settings.roles:
-            roles["mask"] = dataclasses.replace(roles["mask"], lstrip=True)
-    elif not model.suffix or family == "openaigpt":
-        roles = _roles(settings, dict.fromkeys(("bos", "eos", "unk"), "<|endoftext|>"))
-    tokenizer = _with_added(Tokenizer(**parts, cache_bytes=cache_bytes), settings, roles)
-    if roberta or (model.suffix and family == "clip"):
-        ends = []
-        for role in _ENDS if roberta else _CLIP_ENDS:
-            name = roles[role].content
-            known = tokenizer.token_to_id(name)
-            if known is None:
-                raise TokenizerFileError(f"{path}: the vocabulary has no {name!r}")
-            ends.append((name, known))
-        prefix = settings.flag("add_prefix_space", False) if roberta else False
-        return tokenizer.replace(post_processor=RobertaProcessing(ends[0], ends[1], roberta, prefix))
-    if family == "whisper":
-        return _laid_out(tokenizer, [_WHISPER, _WHISPER.replace("A", "A B")], roles, str(path))
-    return _with_ends(tokenizer, settings, roles, False, str(path))
-
-
-_ENDS, _CLIP_ENDS = ("sep", "cls"), ("eos", "bos")
-_WHISPER = "<|startoftranscript|> <|notimestamps|> A <|endoftext|>"
-
-
-def _openai_gpt(model: BPE) -> dict[str, Any]:
-    """GPT-1: BERT's clean-up, characters, the last one of a word marked."""
-    model = dataclasses.replace(model, unk_token="<unk>" if "<unk>" in model.vocab else None, byte_level=False)
-    return {
-        "model": model,
-        "normalizer": normalizers.BertNormalizer(lowercase=True),
-        "pre_tokenizer": pre_tokenizers.BertPreTokenizer(),
-        "decoder": decoders.BPEDecoder("</w>"),
-    }
-
-
-def _with_ends(
-    tokenizer: Tokenizer, settings: Settings, roles: dict[str, AddedToken], begins: bool, source: str
-) -> Tokenizer:
-    """Puts the first and the last token around texts that `add_bos_token` and `add_eos_token` ask for."""
-    begins, ends = settings.flag("add_bos_token", begins), settings.flag("add_eos_token", False)
-    first, last = "bos " if begins else "", " eos" if ends else ""
-    pair = f"{first}A{last} {first.replace(' ', ':1 ')}B:1{last and ' eos:1'}"
-    return _laid_out(tokenizer, [f"{first}A{last}", pair], roles, source)
-
-
 def _sentencepiece(
-    path: Path, settings: Settings, cache_bytes: int, read_model: Callable[[SentencePieceFile, Path, int], Tokenizer]
+    path: Path, family: Family, settings: Settings, cache_bytes: int, read_model: ModelReader
 ) -> Tokenizer:
     model = sentencepiece.read(files.read_bytes(path), str(path))
-    family = _SENTENCEPIECE.get(settings.family)
-    if family is None:
-        return _with_added(read_model(model, path, cache_bytes), settings, settings.roles)
-    roles = _roles(settings, family.roles)
+    roles = _roles(settings, family)
     pieces = model.pieces.numbered or set(model.pieces)
-    last = [t for t in family.last if t not in pieces]
-    if settings.family in ("t5", "mt5"):
+    last = family.last
+    if family.has_extra_ids:
         n_extra = (node := settings.config.child("extra_ids", 100)).integer()
         if not 0 <= n_extra <= _MAX_EXTRA_IDS:
             raise node.fail(f"must be in 0..{_MAX_EXTRA_IDS}, got {n_extra!r}")
-        last = [t for t in (f"<extra_id_{i}>" for i in reversed(range(n_extra))) if t not in pieces]
+        last = tuple(f"<extra_id_{i}>" for i in reversed(range(n_extra)))
+    last = tuple(piece for piece in last if piece not in pieces)
     if family.first or last:
         model = _rearranged(model, family, last)
     tokenizer = read_model(model, path, cache_bytes)
-    if family.cleans:
-        tokenizer = tokenizer.replace(normalizer=_cleaning(settings, tokenizer.normalizer))
-    tokenizer = _with_added(tokenizer, settings, roles)
-    if "lang" in family.layout[0]:
-        language = settings.config.child("src_lang", None)
-        default = "en_XX" if settings.family == "mbart" else "eng_Latn"
-        name = default if language.value is None else language.text()
-        roles = roles | {"lang": AddedToken(0, name)}
-    if settings.family in ("llama", "codellama", "mistral", "mixtral", "gemma"):
-        return _with_ends(tokenizer, settings, roles, True, str(path))
-    return _laid_out(tokenizer, family.layout, roles, str(path))
+    if family.steps == "cleaned":
+        tokenizer = tokenizer.replace(normalizer=_cleaning(settings, family, tokenizer.normalizer))
+    return _laid_out(_with_added(tokenizer, settings, roles), family, settings, roles, str(path))
 
 
-def _rearranged(model: SentencePieceFile, family: _Family, last: list[str]) -> SentencePieceFile:
+def _rearranged(model: SentencePieceFile, family: Family, last: tuple[str, ...]) -> SentencePieceFile:
     """Returns a model with pieces before and after, as fairseq's vocabularies have them."""
     rest = slice(family.n_replaced, None)
     n, m = len(family.first), len(last)
@@ -304,10 +281,10 @@ def _rearranged(model: SentencePieceFile, family: _Family, last: list[str]) -> S
     )
 
 
-def _cleaning(settings: Settings, normalizer: Any) -> Any:
+def _cleaning(settings: Settings, family: Family, normalizer: Any) -> Any:
     steps: list[Any] = [normalizers.Replace("``", '"'), normalizers.Replace("''", '"')]
     if not settings.flag("keep_accents", False):
         steps += [normalizers.NFKD(), normalizers.StripAccents()]
-    if settings.flag("do_lower_case", settings.family == "albert"):
+    if settings.flag("do_lower_case", family.lowercases):
         steps.append(normalizers.Lowercase())
     return normalizers.Sequence((*steps, normalizer))

@@ -2,7 +2,6 @@
 """What `transformers` notes beside a vocabulary: options, special tokens by role, added tokens."""
 
 import dataclasses
-import re
 import reprlib
 from pathlib import Path
 from typing import Any
@@ -11,9 +10,9 @@ from tokenizer.added_tokens import AddedToken
 from tokenizer.errors import TokenizerFileError
 from tokenizer.formats import files
 from tokenizer.formats.json_node import Node, parse
+from tokenizer.formats.transformers_classes import class_of_model
 
 ROLES = ("bos", "eos", "unk", "sep", "pad", "cls", "mask")
-_SUFFIX = re.compile(r"(tokenizer)?(fast)?$")
 _MOST_DIGITS = 19
 """Of an id of 64 bits."""
 _FLAGS = ("single_word", "lstrip", "rstrip", "normalized", "special")
@@ -25,8 +24,8 @@ class Settings:
 
     config: Node
     """`tokenizer_config.json`, an empty object where there is none."""
-    family: str
-    """The class of the tokenizer, or the type of the model, in small letters, without "TokenizerFast"; or empty."""
+    class_name: str
+    """The class of the tokenizer, as it is named; or empty."""
     roles: dict[str, AddedToken]
     """Special tokens by role; their ids are not known here."""
     special: frozenset[str]
@@ -34,14 +33,23 @@ class Settings:
     added: tuple[AddedToken, ...]
     """Tokens with ids of their own, `added_tokens_decoder` and `added_tokens.json`."""
 
+    @classmethod
+    def of_class(cls, name: str, source: str) -> "Settings":
+        """Returns those of a file that stands alone, read as a class; `source` is what messages call it."""
+        return cls(Node({}, source), name, {}, frozenset(), ())
+
     def flag(self, name: str, default: bool) -> bool:
         """Returns an option that is true or false; null stands for the default."""
         node = self.config.child(name, None)
         return default if node.value is None else node.flag()
 
 
-def read_settings(folder: Path) -> Settings:
+def read_settings(folder: Path, as_class: str | None = None) -> Settings:
     """Reads the files.
+
+    Args:
+      folder: where they are.
+      as_class: the name of the class, where it is known better than by the folder.
 
     Raises:
       TokenizerFileError: if one is not what `transformers` writes; says which and where.
@@ -75,15 +83,29 @@ def read_settings(folder: Path) -> Settings:
     special |= {t.content for t in added.values() if t.special}
     added = {c: dataclasses.replace(t, special=True) if c in special else t for c, t in added.items()}
     by_id = sorted(added.values(), key=lambda token: token.id)
-    return Settings(config, _family(folder, config), roles, frozenset(special), tuple(by_id))
+    name = as_class or _class_name(folder, config)
+    return Settings(config, name, roles, frozenset(special), tuple(by_id))
 
 
-def _family(folder: Path, config: Node) -> str:
-    name = config.child("tokenizer_class", None)
-    if name.value is not None:
-        return _SUFFIX.sub("", name.text().lower())
-    model_type = _read(folder / "config.json").child("model_type", None)
-    return "" if model_type.value is None else model_type.text().lower().replace("-", "").replace("_", "")
+def _class_name(folder: Path, config: Node) -> str:
+    """Returns what the files say, in the order in which `transformers` asks them."""
+    model = _read(folder / "config.json")
+    for file in (config, model):
+        # Code of its own, which may do anything to a text, whatever class stands beside it.
+        code = file.child("auto_map", None)
+        if isinstance(code.value, dict) and "AutoTokenizer" in code.value:
+            code = code.child("AutoTokenizer")
+        elif file is model:
+            continue
+        names = code.value if isinstance(code.value, list) else [code.value]
+        if own := next((name for name in names if isinstance(name, str)), None):
+            return own.rpartition(".")[2]
+    for file in (config, model):
+        name = file.child("tokenizer_class", None)
+        if name.value is not None:
+            return name.text()
+    model_type = model.child("model_type", None)
+    return "" if model_type.value is None else class_of_model(model_type.text())
 
 
 def _read(path: Path) -> Node:

@@ -1,0 +1,186 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The slow tokenizers of `transformers` that are known here: what each class makes of its files, a row each.
+
+A class without a row is refused by name: most of them read the same files in a way of their own. Each row is compared
+with `transformers` in `tests/parity/test_transformers_folders.py`.
+
+Source: transformers 4 and 5, `tokenization_*.py` of each model and `convert_slow_tokenizer.py`.
+"""
+
+import dataclasses
+import re
+from collections.abc import Mapping
+from typing import Any, Literal
+
+Kind = Literal["wordpiece", "bpe", "sentencepiece"]
+FILES: dict[Kind, tuple[str, ...]] = {
+    "wordpiece": ("vocab.txt",),
+    "bpe": ("vocab.json", "merges.txt"),
+    "sentencepiece": (
+        "tokenizer.model", "spiece.model", "spm.model", "sentencepiece.bpe.model", "sentencepiece.model",
+    ),
+}  # fmt: skip
+"""What each kind is read from: all of these files, or of SentencePiece models the first."""
+
+
+NO_LAYOUT = ("A", "A B:1")
+
+
+@dataclasses.dataclass(frozen=True)
+class Family:
+    """What a class adds to a `vocab.txt`, to a `vocab.json` with `merges.txt`, or to a SentencePiece model."""
+
+    kind: Kind
+    roles: Mapping[str, str]
+    """Default special tokens by role."""
+    layout: tuple[str, str] | None = NO_LAYOUT
+    """Templates: roles, A and B in order, `:1` for type 1; None: what `add_bos_token` and `add_eos_token` say."""
+    begins: bool = False
+    """The default of `add_bos_token`."""
+    steps: Literal["gpt2", "qwen2", "clip", "gpt1", "herbert", "cleaned", ""] = ""
+    """How the text becomes words, where the kind does not say; "cleaned": quotes and accents taken out, as ALBERT."""
+    lowercases: bool = False
+    """The default of `do_lower_case` of a "cleaned" text."""
+    strips_mask: bool = False
+    """The mask takes the white space before it."""
+    trims_offsets: bool = False
+    """Offsets have no white space, as RoBERTa has it."""
+    first: tuple[str, ...] = ()
+    """fairseq: pieces that come before those of the model, and how many of the model they stand for."""
+    n_replaced: int = 0
+    last: tuple[str, ...] = ()
+    """Pieces after those of the model."""
+    has_extra_ids: bool = False
+    """The option `extra_ids` says how many `<extra_id_0>` come after those."""
+    language: str = ""
+    """The default of `src_lang`, which the layout calls `lang`."""
+    fixed: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    """Options of the class that a row is not right for when they say anything else."""
+
+
+_MBART_LANGUAGES = tuple(
+    "ar_AR cs_CZ de_DE en_XX es_XX et_EE fi_FI fr_XX gu_IN hi_IN it_IT ja_XX kk_KZ ko_KR lt_LT lv_LV my_MM ne_NP nl_XX "
+    "ro_RO ru_RU si_LK tr_TR vi_VN zh_CN".split()
+)
+_MBART50_LANGUAGES = _MBART_LANGUAGES + tuple(
+    "af_ZA az_AZ bn_IN fa_IR he_IL hr_HR id_ID ka_GE km_KH mk_MK ml_IN mn_MN mr_IN pl_PL ps_AF pt_XX sv_SE sw_KE ta_IN "
+    "te_IN th_TH tl_XX uk_UA ur_PK xh_ZA gl_ES sl_SI".split()
+)
+_BERT = {"unk": "[UNK]", "sep": "[SEP]", "pad": "[PAD]", "cls": "[CLS]", "mask": "[MASK]"}
+_ANGLES = {"bos": "<s>", "eos": "</s>", "unk": "<unk>", "pad": "<pad>"}
+_ROBERTA = _ANGLES | {"sep": "</s>", "cls": "<s>", "mask": "<mask>"}
+_ALBERT = _BERT | {"unk": "<unk>", "pad": "<pad>", "bos": "[CLS]", "eos": "[SEP]"}
+_FUNNEL = _ANGLES | {"sep": "<sep>", "cls": "<cls>", "mask": "<mask>"}
+_GPT2 = dict.fromkeys(("bos", "eos", "unk"), "<|endoftext|>")
+_FAIRSEQ = ("<s>", "<pad>", "</s>", "<unk>")
+_BERT_LAYOUT = ("cls A sep", "cls A sep B:1 sep:1")
+_ROBERTA_LAYOUT = ("cls A sep", "cls A sep sep B sep")
+
+_BERT_FAMILY = Family("wordpiece", _BERT, _BERT_LAYOUT)
+_GPT2_FAMILY = Family("bpe", _GPT2, None, steps="gpt2")
+_ROBERTA_FAMILY = Family("bpe", _ROBERTA, _ROBERTA_LAYOUT, steps="gpt2", trims_offsets=True)
+_LLAMA_FAMILY = Family("sentencepiece", {"bos": "<s>", "eos": "</s>", "unk": "<unk>"}, None, begins=True)
+_T5_FAMILY = Family("sentencepiece", _ANGLES, ("A eos", "A eos B eos"), has_extra_ids=True)
+
+CLASSES: dict[str, Family] = {
+    **dict.fromkeys(
+        (
+            "Bert", "ConvBert", "DistilBert", "DPRContextEncoder", "DPRQuestionEncoder", "Electra", "LayoutLM",
+            "Lxmert", "MobileBert", "SqueezeBert",
+        ),
+        _BERT_FAMILY,
+    ),
+    "Funnel": Family("wordpiece", _FUNNEL, ("cls:2 A sep", "cls:2 A sep B:1 sep:1")),
+    "MPNet": Family("wordpiece", _ROBERTA | {"unk": "[UNK]"}, _ROBERTA_LAYOUT, strips_mask=True),
+    "Splinter": Family(
+        "wordpiece",
+        _BERT | {"question": "[QUESTION]"},
+        ("cls A sep", "cls A question . sep B:1 sep:1"),
+        fixed={"padding_side": "right"},
+    ),
+    **dict.fromkeys(("CodeGen", "GPT2"), _GPT2_FAMILY),
+    **dict.fromkeys(("Bart", "LED", "Longformer", "Mvp", "Roberta"), _ROBERTA_FAMILY),
+    "CLIP": Family("bpe", _GPT2 | {"bos": "<|startoftext|>"}, ("bos A eos", "bos A eos eos B eos"), steps="clip"),
+    "Deberta": Family(
+        "bpe", _BERT | {"bos": "[CLS]", "eos": "[SEP]"}, ("cls A sep", "cls A sep sep B sep"), steps="gpt2",
+    ),
+    "Herbert": Family("bpe", _ROBERTA, _BERT_LAYOUT, steps="herbert"),
+    "OpenAIGPT": Family("bpe", {"unk": "<unk>"}, steps="gpt1"),
+    "Qwen2": Family("bpe", _GPT2 | {"pad": "<|endoftext|>"}, None, steps="qwen2"),
+    "Whisper": Family(
+        "bpe",
+        _GPT2,
+        (
+            "<|startoftranscript|> <|notimestamps|> A <|endoftext|>",
+            "<|startoftranscript|> <|notimestamps|> A B:1 <|endoftext|>:1",
+        ),
+        steps="gpt2",
+    ),
+    "Albert": Family("sentencepiece", _ALBERT, _BERT_LAYOUT, steps="cleaned", lowercases=True),
+    "BertGeneration": Family("sentencepiece", _ANGLES),
+    "BigBird": Family("sentencepiece", _ALBERT | {"bos": "<s>", "eos": "</s>"}, _BERT_LAYOUT),
+    "Camembert": Family(
+        "sentencepiece",
+        _ROBERTA,
+        _ROBERTA_LAYOUT,
+        first=("<s>NOTUSED", "<pad>", "</s>NOTUSED", "<unk>", "<unk>NOTUSED"),
+        n_replaced=1,
+        last=("<mask>",),
+        strips_mask=True,
+    ),
+    **dict.fromkeys(("CodeLlama", "Llama"), _LLAMA_FAMILY),
+    "DebertaV2": Family("sentencepiece", _BERT, _BERT_LAYOUT, last=("[MASK]",)),
+    "Gemma": Family(
+        "sentencepiece", {"bos": "<bos>", "eos": "<eos>", "unk": "<unk>", "pad": "<pad>"}, None, begins=True
+    ),
+    "MBart": Family(
+        "sentencepiece", _ROBERTA, ("A eos lang", "A B eos lang"), first=_FAIRSEQ, n_replaced=3,
+        last=(*_MBART_LANGUAGES, "<mask>"), language="en_XX", strips_mask=True,
+    ),
+    "MBart50": Family(
+        "sentencepiece", _ROBERTA, ("lang A eos", "lang A B eos"), first=_FAIRSEQ, n_replaced=3,
+        last=(*_MBART50_LANGUAGES, "<mask>"), language="en_XX", strips_mask=True,
+    ),
+    **dict.fromkeys(("MT5", "T5"), _T5_FAMILY),
+    "Nllb": Family(
+        "sentencepiece", _ROBERTA, ("lang A eos", "lang A B eos"), first=_FAIRSEQ, n_replaced=3, language="eng_Latn",
+        fixed={"legacy_behaviour": False},
+    ),
+    "Pegasus": Family(
+        "sentencepiece", {"eos": "</s>", "unk": "<unk>", "pad": "<pad>", "mask": "<mask_2>"}, ("A eos", "A B eos"),
+        first=("<pad>", "</s>", "<mask_1>", "<mask_2>", *(f"<unk_{i}>" for i in range(2, 103))), n_replaced=2,
+        fixed={"offset": 103},
+    ),
+    "Reformer": Family("sentencepiece", {"eos": "</s>", "unk": "<unk>"}),
+    "XLMRoberta": Family(
+        "sentencepiece", _ROBERTA, _ROBERTA_LAYOUT, first=_FAIRSEQ, n_replaced=3, last=("<mask>",)
+    ),
+    "XLNet": Family(
+        "sentencepiece", _FUNNEL, ("A sep cls:2", "A sep B:1 sep:1 cls:2"), steps="cleaned"
+    ),
+}  # fmt: skip
+"""By the name of the class, without "Tokenizer"."""
+
+_MODEL_TYPES = {
+    "gpt_neo": "GPT2", "gptj": "GPT2", "mistral": "Llama", "mixtral": "Llama",
+}  # fmt: skip
+"""Types of models that are not called as the class of their tokenizer is."""
+
+
+def family_of(name: str) -> Family | None:
+    """Returns the row of a class, by its name with or without "Tokenizer" and "Fast"; None where there is none."""
+    return _BY_NAME.get(re.sub(r"(tokenizer)?(fast)?$", "", name.lower()))
+
+
+_BY_NAME = {name.lower(): family for name, family in CLASSES.items()}
+
+
+def class_of_model(model_type: str) -> str:
+    """Returns the name of the class that belongs to the `model_type` of a `config.json`, as far as it is known here."""
+    name = _MODEL_TYPES.get(model_type, model_type.replace("-", "").replace("_", ""))
+    return next((known for known in CLASSES if known.lower() == name.lower()), model_type)
+
+
+def known_classes(kind: Kind) -> str:
+    """Returns the names of the classes of a kind, for messages."""
+    return ", ".join(f"{name}Tokenizer" for name, family in CLASSES.items() if family.kind == kind)
