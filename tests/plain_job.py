@@ -21,7 +21,9 @@ class PlainJob:
         corpus.mkdir(exist_ok=True)
         for first in range(0, len(texts), 4):
             lines = [json.dumps({"id": f"d{i}", "text": texts[i]}) for i in range(first, min(first + 4, len(texts)))]
-            (corpus / f"{first:05d}.jsonl").write_text("\n".join(lines), encoding="utf-8")
+            path, content = corpus / f"{first:05d}.jsonl", "\n".join(lines)
+            if not path.exists() or path.read_text(encoding="utf-8") != content:  # else it has not changed
+                path.write_text(content, encoding="utf-8")
         self.output = folder / name
         self.config = Config.model_validate(
             {

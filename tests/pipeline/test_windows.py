@@ -14,6 +14,7 @@ from pipeline import manifest, schemas, windows
 from pipeline.config import Config
 from pipeline.deep import verify_deep
 from pipeline.marks import Marks
+from pipeline.replay import replay, verify_replay
 from pipeline.verify import verify
 from pipeline.windows import Windower, WindowLayout
 from tests.plain_job import PlainJob
@@ -220,6 +221,23 @@ def test_windows_are_as_plain_python_makes_them(texts, max_length, stride, is_pa
     assert windower.counts["n_repeated"] == stride * (len(expected) - len(texts))
     n_ids = sum(row["n_tokens"] for row in expected)
     assert windower.counts["n_tokens"] + windower.counts["n_repeated"] + windower.counts["n_special"] == n_ids
+
+
+@pytest.mark.parametrize("shuffle", [None, {"shards": 2}])
+def test_rejects_are_replayed_to_windows_with_ends(make, shuffle):
+    shape = {"truncation": truncation(8, 3), "add_special_tokens": True}
+    output = {"append": "[MASK]", "shuffle": shuffle}
+    paths = [str(make().output.parent / "corpus" / "*.jsonl")]
+    job = make("few", tokenizer=shape, output=output, input={"paths": paths, "max_document_bytes": 250}).run()
+    assert job.json("manifest.json")["totals"]["rejected"]["too_large"] == 6
+    again = make("few", tokenizer=shape, output=output, input={"paths": paths})
+    replayed = replay(again.config)
+    assert replayed["totals"]["windows"]["n_documents"] == 6
+    assert replayed["totals"]["windows"]["n_windows"] > 20
+    assert replayed["totals"]["n_added_tokens"] == 6
+    report = verify(str(job.output))
+    verify_replay(str(job.output), report)
+    assert report.problems == []
 
 
 @pytest.mark.parametrize("shuffle", [None, {"shards": 1}])
