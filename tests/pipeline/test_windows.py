@@ -223,6 +223,19 @@ def test_windows_are_as_plain_python_makes_them(texts, max_length, stride, is_pa
     assert windower.counts["n_tokens"] + windower.counts["n_repeated"] + windower.counts["n_special"] == n_ids
 
 
+@pytest.mark.parametrize("shape", [truncation(8, 3), {"max_length": 8}])
+@pytest.mark.parametrize("shuffle", [None, {"shards": 2}])
+def test_fields_are_kept_of_documents_that_are_windows_or_cut(make, shape, shuffle):
+    paths = [str(make().output.parent / "corpus" / "*.jsonl")]
+    given = {"paths": paths, "split_bytes": 300, "keep_fields": {"id": "string"}}
+    output = {"format": FORMATS, "append": "[MASK]", "shuffle": shuffle}
+    job = make("kept", input=given, output=output, tokenizer={"truncation": shape}).run()
+    tables = [pq.read_table(path) for path in sorted((job.output / "documents").iterdir())]
+    assert all(table["id"].to_pylist() == table["doc_id"].to_pylist() for table in tables)
+    assert sum(table.num_rows for table in tables) == len(TEXTS)
+    assert problems(job) == []
+
+
 @pytest.mark.parametrize("shuffle", [None, {"shards": 2}])
 def test_rejects_are_replayed_to_windows_with_ends(make, shuffle):
     shape = {"truncation": truncation(8, 3), "add_special_tokens": True}
