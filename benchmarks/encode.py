@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Encoding, one thread each: `Tokenizer.encode_arrow` against the libraries made for a tokenizer.
 
-GPT-2 against tiktoken, gigatok, fastokens and `tokenizers`; SentencePiece models (XLNet's, and two trained here and
+GPT-2 against tiktoken, gigatoken, fastokens and `tokenizers`; SentencePiece models (XLNet's, and two trained here and
 kept in `build/`) against sentencepiece and `tokenizers`; and against `tokenizers` alone: those two as `transformers`
 writes them into a `tokenizer.json`, the one like T5 also behind the normalizers of ALBERT and of HF's own trainer, BPE
 like NLLB's, CLIP, GPT-2's vocabulary behind the patterns of Kimi K2, Falcon and DeepSeek Coder, BERT's behind other
@@ -50,7 +50,7 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--save", action="store_true", help="keep the raw samples under benchmarks/results/")
     options = parser.parse_args(arguments)
     facts = report.machine() | report.versions(
-        "tokenmill", "tokenizers", "tiktoken", "gigatok", "fastokens", "sentencepiece", "numba", "numpy", "pyarrow"
+        "tokenmill", "tokenizers", "tiktoken", "gigatoken", "fastokens", "sentencepiece", "numba", "numpy", "pyarrow"
     )
     print(report.describe(facts))
     print(

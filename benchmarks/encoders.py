@@ -41,7 +41,7 @@ def for_tokenizer_json(text: str, *, other_rules: bool = False) -> dict[str, Pee
 
 
 def for_byte_level_bpe(text: str, ranks: dict[bytes, int]) -> dict[str, Peer]:
-    """tiktoken, gigatok, fastokens and `tokenizers`, of a `tokenizer.json` with GPT-2's pattern and its ranks."""
+    """tiktoken, gigatoken, fastokens and `tokenizers`, of a `tokenizer.json` with GPT-2's pattern and its ranks."""
     found: dict[str, Peer] = {}
     for_peers = peers.for_peers(text)
     if _has("tiktoken"):
@@ -52,15 +52,15 @@ def for_byte_level_bpe(text: str, ranks: dict[bytes, int]) -> dict[str, Peer]:
             return lambda texts: [encoding.encode_ordinary(t) for t in texts]
 
         found["tiktoken"] = Peer(load_tiktoken, list)
-    if _has("gigatok"):
-        import gigatok
+    if _has("gigatoken"):
+        import gigatoken
         import tokenizers as hf_tokenizers
 
-        def load_gigatok() -> Encode:
-            loaded = gigatok.Tokenizer(hf_tokenizers.Tokenizer.from_str(for_peers))
-            return lambda texts: loaded.encode_batch(list(texts))
+        def load_gigatoken() -> Encode:
+            loaded = gigatoken.Tokenizer(hf_tokenizers.Tokenizer.from_str(for_peers))
+            return lambda texts: loaded.encode_batch(list(texts), parallel=False)
 
-        found["gigatok"] = Peer(load_gigatok, lambda rows: rows.to_list())
+        found["gigatoken"] = Peer(load_gigatoken, lambda rows: rows.to_list())
     if _has("fastokens"):
         import fastokens
 

@@ -4,7 +4,7 @@
 All of them get the same tokenizer: TokenMill's `tokenizer.json`, read by Hugging Face's `tokenizers`.
 
 As a command this runs one of the pipeline peers in a process of its own, start-up and imports included:
-`python -m benchmarks.peers datatrove|datasets INPUT_FOLDER TOKENIZER_JSON OUTPUT_FOLDER WORKERS`.
+`python -m benchmarks.peers datatrove|datasets|gigatoken INPUT_FOLDER TOKENIZER_JSON OUTPUT_FOLDER WORKERS`.
 """
 
 import importlib.util
@@ -39,7 +39,10 @@ def for_peers(tokenizer_json: str) -> str:
 
 def missing(peer: str) -> list[str]:
     """The modules that a peer needs and this environment lacks."""
-    needs = {"tokenizers": ["tokenizers"], "datatrove": ["datatrove", "orjson"], "datasets": ["datasets"]}
+    needs = {
+        "tokenizers": ["tokenizers"], "datatrove": ["datatrove", "orjson"], "datasets": ["datasets"],
+        "gigatoken": ["gigatoken", "awkward"],
+    }  # fmt: skip
     return [name for name in needs[peer] if importlib.util.find_spec(name) is None]
 
 
@@ -74,7 +77,24 @@ def run_datasets(input_folder: str, tokenizer: str, output_folder: str, workers:
     rows.to_parquet(f"{output_folder}/tokens.parquet")
 
 
-PIPELINES: dict[str, Callable[[str, str, str, int], None]] = {"datatrove": run_datatrove, "datasets": run_datasets}
+def run_gigatoken(input_folder: str, tokenizer: str, output_folder: str, workers: int) -> None:
+    """The script that people write instead of a pipeline: all ids in memory, one file, no ids, no books."""
+    import awkward
+    import gigatoken
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    files = sorted(Path(input_folder).glob("*.jsonl"))
+    ids = gigatoken.Tokenizer(tokenizer).encode_files(gigatoken.JsonlFileSource(files))
+    column = awkward.to_arrow(ids, extensionarray=False)
+    pq.write_table(pa.table({"input_ids": column}), f"{output_folder}/tokens.parquet")
+
+
+PIPELINES: dict[str, Callable[[str, str, str, int], None]] = {
+    "gigatoken": run_gigatoken,
+    "datatrove": run_datatrove,
+    "datasets": run_datasets,
+}
 
 if __name__ == "__main__":
     PIPELINES[sys.argv[1]](sys.argv[2], sys.argv[3], sys.argv[4], int(sys.argv[5]))

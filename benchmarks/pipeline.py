@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The tokenize job, JSON lines to shards, against datatrove's DocumentTokenizer and `datasets.map` with `to_parquet`.
+"""The tokenize job, JSON lines to shards, against what people use instead, at several sizes of the input.
+
+The others: a script of 20 lines with gigatoken and pyarrow; datatrove's DocumentTokenizer; `datasets.map` with
+`to_parquet`; and the floor, which is our job with ids that are copied in place of tokenizing.
 
 Same tokenizer, same input files, same number of workers, same run. Each job is a process of its own, so its start-up is
 in its time. The ids that it wrote are read back and compared as a multiset of documents; where they differ there is no
@@ -23,6 +26,7 @@ import numpy as np
 import pyarrow.parquet as pq
 
 from benchmarks import corpora, peers, report, timing, tokenizers
+from tokenizer import Tokenizer
 
 
 @dataclasses.dataclass(frozen=True)
@@ -41,7 +45,13 @@ class Totals:
 def main(arguments: list[str]) -> int:
     """Runs the benchmark; returns the exit code."""
     parser = argparse.ArgumentParser(prog="./run.sh bench pipeline", description=__doc__, allow_abbrev=False)
-    parser.add_argument("--mb", type=float, default=100, help="size of the input (default 100)")
+    parser.add_argument(
+        "--mb", type=float, nargs="+", default=[1, 10, 100], help="sizes of the input (default 1 10 100)"
+    )
+    parser.add_argument(
+        "--tokenizer", choices=["gpt2", "bert"], default="gpt2",
+        help="default: gpt2 where the larger data folder is there; gigatoken has no bert",
+    )  # fmt: skip
     parser.add_argument("--workers", type=int, default=2, help="workers of every job (default 2)")
     parser.add_argument("--rounds", type=int, default=2, help="interleaved rounds (default 2)")
     parser.add_argument(
@@ -53,7 +63,7 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--save", action="store_true", help="keep the raw samples under benchmarks/results/")
     options = parser.parse_args(arguments)
     facts = report.machine() | report.versions(
-        "tokenmill", "apache-beam", "datatrove", "datasets", "tokenizers", "pyarrow", "numba"
+        "tokenmill", "apache-beam", "gigatoken", "datatrove", "datasets", "tokenizers", "pyarrow", "numba"
     )
     print(report.describe(facts))
     with tempfile.TemporaryDirectory(dir=options.folder, prefix="tokenmill-bench-") as folder:
@@ -62,83 +72,106 @@ def main(arguments: list[str]) -> int:
 
 def _measure(options: argparse.Namespace, folder: Path, facts: dict[str, str]) -> int:
     texts = corpora.load()
-    name, tok = next(tokenizers.load(texts))
+    name, tok = _tokenizer(options.tokenizer, texts)
     tok.save(folder / "tokenizer.json")
     (folder / "for_peers.json").write_text(peers.for_peers(tok.to_str()), encoding="utf-8")
     corpora.write_jsonl(texts, folder / "warm-up", 100_000, options.workers)
-    files = corpora.write_jsonl(texts, folder / "input", int(options.mb * 1e6), options.workers)
-    n_bytes = sum(path.stat().st_size for path in files)
     mixed = ", ".join(f"{corpus.name} {corpus.digest}" for corpus in texts)
-    print(f"input: {len(files)} files, {n_bytes} bytes of JSON lines, from {mixed}")
-    print(f"tokenizer: {name}, digest {tok.digest[:12]}; {options.workers} workers; wall-clock with start-up\n")
-
-    jobs = ["tokenmill"]
+    print(f"input: JSON lines in {options.workers} files, from {mixed}")
+    print(f"tokenizer: {name}, digest {tok.digest[:12]}; {options.workers} workers; start-up is in every number\n")
+    jobs = ["tokenmill", "floor"]
     for peer in options.peers:
         if lacking := peers.missing(peer):
             print(f"{peer} is left out: {', '.join(lacking)} not installed; ./run.sh bench installs it")
+        elif peer == "gigatoken" and name != "GPT-2":
+            print("gigatoken is left out: it has no WordPiece")
         else:
             jobs.append(peer)
-    environment = os.environ | peers.ONE_THREAD | {"HF_HOME": str(folder / "hf")}
-
-    def run(job: str, source: str) -> timing.ProcessRun:
-        output = folder / job
-        shutil.rmtree(output, ignore_errors=True)
-        output.mkdir()
-        command = _command(job, folder / source, folder, output, options.workers)
-        return timing.run_process(command, environment=environment, log=folder / f"{job}.log")
-
-    for job in jobs:
-        run(job, "warm-up")  # compiles our kernels, brings everybody's libraries into memory
-    runs: dict[str, list[timing.ProcessRun]] = {job: [] for job in jobs}
-    totals: dict[str, Totals] = {}
-    for round_number in range(options.rounds):
-        for job in jobs:
-            runs[job].append(run(job, "input"))
-            print(f"round {round_number + 1}: {job} {runs[job][-1].seconds:.1f} s", flush=True)
-            totals.setdefault(job, totals_of(job, folder / job))
-    return _report(options, facts, n_bytes, runs, totals)
-
-
-def _report(
-    options: argparse.Namespace,
-    facts: dict[str, str],
-    n_bytes: int,
-    runs: dict[str, list[timing.ProcessRun]],
-    totals: dict[str, Totals],
-) -> int:
-    print(f"\nwritten by tokenmill: {totals['tokenmill'].documents} documents, {totals['tokenmill'].tokens} tokens")
-    ours = timing.Timing(tuple(run.seconds for run in runs["tokenmill"]))
-    rows, measurements = [], []
-    for job, job_runs in runs.items():
-        equal = totals[job] == totals["tokenmill"]
-        measurement: dict[str, Any] = {"job": job, "equal": equal, "n_bytes": n_bytes, "workers": options.workers}
-        measurements.append(measurement)
-        if not equal:
-            print(f"{job} wrote other ids: {totals[job]}, tokenmill {totals['tokenmill']}", file=sys.stderr)
-            rows.append([job, "ids differ", "-", "-", "-", "-", "-"])
-            continue
-        measurement["runs"] = [dataclasses.asdict(run) for run in job_runs]
-        theirs = timing.Timing(tuple(run.seconds for run in job_runs))
-        rows.append(
-            [
-                job,
-                f"{theirs.median:.1f}",
-                f"{n_bytes / theirs.median / 1e6:.2f}",
-                f"{ours.times_faster_than(theirs):.1f}x",
-                f"{theirs.spread:.0%}",
-                f"{max(run.largest_process_bytes for run in job_runs) / 2**20:.0f}",
-                f"{max(run.all_processes_bytes for run in job_runs) / 2**20:.0f}",
-            ]
-        )
-    header = ["job", "seconds", "MB/s", "times as long", "spread", "largest process MiB", "all processes MiB"]
-    print("\n" + report.table(header, rows))
+    for job in ("record", *jobs):
+        _run(job, folder, "warm-up", options)  # compiles our kernels, brings everybody's libraries into memory
+    measurements = [each for mb in options.mb for each in _measure_size(options, folder, jobs, mb)]
     if options.save:
         print(f"\nraw samples: {report.save('pipeline', facts, measurements)}")
     return int(any(not measurement["equal"] for measurement in measurements))
 
 
+def _tokenizer(kind: str, texts: list[corpora.Corpus]) -> tuple[str, Tokenizer]:
+    shared = corpora.shared_folder()
+    if kind == "gpt2" and shared is not None:
+        return "GPT-2", tokenizers.load_gpt2(shared / "vocab")
+    return next(tokenizers.load(texts))
+
+
+def _measure_size(options: argparse.Namespace, folder: Path, jobs: list[str], mb: float) -> list[dict[str, Any]]:
+    source = f"input-{mb:g}"
+    files = corpora.write_jsonl(corpora.load(), folder / source, int(mb * 1e6), options.workers)
+    n_bytes = sum(path.stat().st_size for path in files)
+    _run("record", folder, source, options)
+    runs: dict[str, list[timing.ProcessRun]] = {job: [] for job in jobs}
+    totals: dict[str, Totals] = {}
+    for round_number in range(options.rounds):
+        for job in jobs:
+            runs[job].append(_run(job, folder, source, options))
+            print(f"{mb:g} MB, round {round_number + 1}: {job} {runs[job][-1].seconds:.1f} s", flush=True)
+            totals.setdefault(job, totals_of(job, folder / job))
+    shutil.rmtree(folder / source)
+    return _report(options, n_bytes, runs, totals)
+
+
+def _run(job: str, folder: Path, source: str, options: argparse.Namespace) -> timing.ProcessRun:
+    output = folder / job
+    shutil.rmtree(output, ignore_errors=True)
+    output.mkdir()
+    command = _command(job, folder / source, folder, output, options.workers)
+    environment = os.environ | peers.ONE_THREAD | {"HF_HOME": str(folder / "hf")}
+    if job == "gigatoken":
+        environment["RAYON_NUM_THREADS"] = str(options.workers)
+    return timing.run_process(command, environment=environment, log=folder / f"{job}.log")
+
+
+def _report(
+    options: argparse.Namespace, n_bytes: int, runs: dict[str, list[timing.ProcessRun]], totals: dict[str, Totals]
+) -> list[dict[str, Any]]:
+    """Prints the table of one size; returns what was measured."""
+    ours, written = runs["tokenmill"], totals["tokenmill"]
+    print(f"\n{n_bytes / 1e6:,.1f} MB, {written.documents:,} documents, {written.tokens:,} tokens\n")
+    our_seconds = timing.Timing(tuple(run.seconds for run in ours))
+    our_processor = timing.Timing(tuple(run.processor_seconds for run in ours))
+    rows, measurements = [], []
+    for job, job_runs in runs.items():
+        equal = totals[job] == written
+        measurement: dict[str, Any] = {"job": job, "equal": equal, "n_bytes": n_bytes, "workers": options.workers}
+        measurements.append(measurement)
+        if not equal:
+            print(f"{job} wrote other ids: {totals[job]}, tokenmill {written}", file=sys.stderr)
+            rows.append([job, "ids differ", *["-"] * 7])
+            continue
+        measurement["runs"] = [dataclasses.asdict(run) for run in job_runs]
+        seconds = timing.Timing(tuple(run.seconds for run in job_runs))
+        processor = timing.Timing(tuple(run.processor_seconds for run in job_runs))
+        rows.append(
+            [
+                job,
+                f"{seconds.median:.1f}",
+                f"{our_seconds.times_faster_than(seconds):.2f}x",
+                f"{processor.median:.1f}",
+                f"{our_processor.times_faster_than(processor):.2f}x",
+                f"{n_bytes / seconds.median / 1e6:.2f}",
+                f"{seconds.spread:.0%}",
+                f"{max(run.largest_process_bytes for run in job_runs) / 2**20:.0f}",
+                f"{max(run.all_processes_bytes for run in job_runs) / 2**20:.0f}",
+            ]
+        )
+    header = [
+        "job", "seconds", "times ours", "processor s", "times ours", "MB/s", "spread", "largest process MiB",
+        "all processes MiB",
+    ]  # fmt: skip
+    print(report.table(header, rows) + "\n")
+    return measurements
+
+
 def _command(job: str, source: Path, folder: Path, output: Path, workers: int) -> list[str]:
-    if job != "tokenmill":
+    if job not in ("tokenmill", "floor", "record"):
         arguments = (source, folder / "for_peers.json", output, workers)
         return [sys.executable, "-m", "benchmarks.peers", job, *map(str, arguments)]
     config = folder / "tokenmill.yaml"
@@ -148,11 +181,17 @@ def _command(job: str, source: Path, folder: Path, output: Path, workers: int) -
         "output": {"path": str(output / "out")},
     }
     config.write_text(json.dumps(content), encoding="utf-8")  # JSON is YAML
-    return [sys.executable, "-m", "pipeline.cli", "tokenize", str(config), "--workers", str(workers)]
+    arguments = ["tokenize", str(config), "--workers", str(workers)]
+    if job == "tokenmill":
+        return [sys.executable, "-m", "pipeline.cli", *arguments]
+    # Kept beside the outputs, which every run begins with removing.
+    ids = folder / "ids"
+    ids.mkdir(exist_ok=True)
+    return [sys.executable, "-m", "benchmarks.floor", "record" if job == "record" else "copy", str(ids), *arguments]
 
 
 def totals_of(job: str, output: Path) -> Totals:
-    documents = {"tokenmill": _parquet_rows, "datasets": _parquet_rows, "datatrove": _datatrove_rows}[job](output)
+    documents = (_datatrove_rows if job == "datatrove" else _parquet_rows)(output)
     n_documents = n_tokens = checksum = 0
     for ids in documents:
         n_documents += len(ids) > 0

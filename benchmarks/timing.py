@@ -2,6 +2,7 @@
 """Measuring: interleaved rounds, median and spread; wall-clock and memory of whole processes."""
 
 import dataclasses
+import resource
 import statistics
 import subprocess
 import threading
@@ -82,6 +83,8 @@ class ProcessRun:
 
     seconds: float
     """Wall-clock from before the interpreter starts until it has ended."""
+    processor_seconds: float
+    """Of all cores, of the process and all its descendants that have ended."""
     largest_process_bytes: int
     """Peak resident memory of the largest process of the tree."""
     all_processes_bytes: int
@@ -111,14 +114,17 @@ def run_process(
 
         watcher = threading.Thread(target=watch)
         watcher.start()
+        before = resource.getrusage(resource.RUSAGE_CHILDREN)
         code = process.wait()
         seconds = time.perf_counter() - started
+        used = resource.getrusage(resource.RUSAGE_CHILDREN)
         done.set()
         watcher.join()
     if code != 0:
         tail = log.read_text(encoding="utf-8", errors="replace")[-2000:]
         raise RuntimeError(f"{' '.join(command[:4])} ... ended with exit code {code}:\n{tail}")
-    return ProcessRun(seconds, peaks[0], peaks[1])
+    processor_seconds = used.ru_utime + used.ru_stime - before.ru_utime - before.ru_stime
+    return ProcessRun(seconds, processor_seconds, peaks[0], peaks[1])
 
 
 def _members(tree: psutil.Process) -> list[psutil.Process]:

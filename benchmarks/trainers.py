@@ -149,12 +149,12 @@ def _bpeasy(texts: Sequence[str], vocab_size: int) -> list[bytes]:
     return sorted(ranks, key=ranks.__getitem__)
 
 
-def _gigatok(texts: Sequence[str], vocab_size: int) -> list[bytes]:
-    import gigatok
+def _gigatoken(texts: Sequence[str], vocab_size: int) -> list[bytes]:
+    import gigatoken
 
-    data = _SEPARATOR.join(texts).encode()
+    data, separator = _SEPARATOR.join(texts).encode(), _SEPARATOR.encode()
     with _silence():
-        tokens, _ = gigatok.train_bpe(data, vocab_size, [], tie_breaking="raw_token_ids", separator=_SEPARATOR.encode())
+        tokens, _ = gigatoken.train_bpe(data, vocab_size, [], tie_breaking="raw_token_ids", separator=separator)
     return [tokens[i] for i in range(len(tokens))]
 
 
@@ -190,7 +190,7 @@ SUBJECTS = {
         train_byte_level,
         {
             "rustbpe": Peer(_rustbpe, _train_by_value),
-            "gigatok": Peer(_gigatok, _train_by_value),
+            "gigatoken": Peer(_gigatoken, _train_by_value),
             "bpeasy": Peer(_bpeasy, _train_by_value),
             "tokenizers": Peer(_tokenizers_bpe, train_byte_level),
         },

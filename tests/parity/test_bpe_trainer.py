@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`BPETrainer` and `WordLevelTrainer` against HF's trainers, and byte-level merges against rustbpe, gigatok and bpeasy.
+"""`BPETrainer` and `WordLevelTrainer` against HF's trainers, byte-level merges against rustbpe, gigatoken and bpeasy.
 
 Ours and HF's break ties alike, by pair of ids, so ids and merges are equal with nothing left to tolerance. With a
 prefix or a suffix HF numbers the marked characters in the order of a hash table, another one in every run; the order a
 run has drawn is the beginning of its vocabulary, and given that order as special tokens ours must learn the same.
 
-rustbpe, bpeasy and gigatok break ties by pair of ids too, but number bytes by value, where GPT-2's order puts printable
+rustbpe, bpeasy and gigatoken break ties by pair of ids too, but number bytes by value; GPT-2's order puts printable
 ones first. With every byte of the words replaced by the one that has its place in that order ours must learn the same.
 """
 
@@ -237,11 +237,11 @@ def test_bpeasy_learns_the_same(english: list[str]) -> None:
 
 
 @pytest.mark.slow
-def test_gigatok_learns_the_same_in_either_order(english: list[str]) -> None:
-    gigatok = pytest.importorskip("gigatok")
+def test_gigatoken_learns_the_same_in_either_order(english: list[str]) -> None:
+    gigatoken = pytest.importorskip("gigatoken")
     data = SEPARATOR.join(english).encode()  # it cuts words by GPT-2's pattern
     counts = words_of(english)
     orders = {"huggingface": tokens(encoded(counts)), "raw_token_ids": tokens_in_order_of_values(counts)}
     for order, expected in orders.items():
-        theirs, _ = gigatok.train_bpe(data, 32_000, [], tie_breaking=order, separator=SEPARATOR.encode())
+        theirs, _ = gigatoken.train_bpe(data, 32_000, [], tie_breaking=order, separator=SEPARATOR.encode())
         assert [theirs[i] for i in range(256, 32_000)] == expected[256:]  # its first ids are the bytes by value
