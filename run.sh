@@ -3,7 +3,7 @@
 #
 #   ./run.sh                                          the quickstart: a corpus becomes a vocabulary, shards and statistics
 #   ./run.sh test [pytest options]                    linters, type checker, the whole test suite
-#   ./run.sh bench [NAME] [options]                    count, encode, load, pipeline, text, train: benchmarks against others;
+#   ./run.sh bench [NAME] [options]                    count, encode, load, pipeline, small, text, train: benchmarks;
 #                                                      hostile, kills, scale: what breaks other programs
 #   ./run.sh COMMAND ...                              any tokenmill command: run, count, train, tokenize, inspect, verify
 #
@@ -181,15 +181,15 @@ run_tests() {
 run_benchmarks() {
   cd -- "$root"
   case ${1:-all} in
-    count | encode | hostile | kills | load | pipeline | scale | text | train) exec "$venv/bin/python" -m "benchmarks.$1" "${@:2}" ;;
+    count | encode | hostile | kills | load | pipeline | scale | small | text | train) exec "$venv/bin/python" -m "benchmarks.$1" "${@:2}" ;;
     all)
       local name
-      for name in count encode load pipeline text train; do
+      for name in count encode load pipeline small text train; do
         step "$name"
         "$venv/bin/python" -m "benchmarks.$name" "${@:2}"
       done
       ;;
-    *) fail "unknown benchmark '$1'; there are count, encode, load, pipeline, text, train; hostile, kills, scale" ;;
+    *) fail "unknown benchmark '$1'; there are count, encode, load, pipeline, small, text, train; hostile, kills, scale" ;;
   esac
 }
 

@@ -131,9 +131,9 @@ def cases(vocab: Path, folder: Path) -> Iterator[Case]:
         "GPT-2",
         {"tokenmill": ([ours], {})} | _for_hf(tok, ours) | {"tiktoken": (gpt2, {"pattern": encoders.GPT2_PATTERN})},
     )
-    for name, n_tokens in _LIKE_TIKTOKENS.items():
+    for name in _LIKE_TIKTOKENS:
         pattern = f"{name}_base"
-        ranks = _ranks(name, n_tokens)
+        ranks = train_ranks(name)
         tok = Tokenizer.from_file(ranks, pattern=pattern)
         yield Case(
             f"like {name}, ranks",
@@ -170,15 +170,15 @@ def _for_hf(tok: Tokenizer, folder: Path) -> dict[str, tuple[list[Path], dict[st
     return {"tokenizers": ([path], {})}
 
 
-def _ranks(name: str, n_tokens: int) -> Path:
-    """Trains a vocabulary on the corpora; a second time it is there."""
+def train_ranks(name: str) -> Path:
+    """Trains a vocabulary of the size of one of tiktoken's on the corpora; a second time it is there."""
     texts = corpora.load()
     key = hashlib.sha256(repr([text.digest for text in texts]).encode()).hexdigest()[:16]
     path = corpora.REPOSITORY / "build" / f"{name}-{key}.tiktoken"
     if not path.is_file():
         print(f"training a vocabulary like {name} ...", flush=True)
         tok = Tokenizer.untrained("none", f"{name}_base", byte_level=True)
-        trainer = BPETrainer(vocab_size=n_tokens, byte_level=True)
+        trainer = BPETrainer(vocab_size=_LIKE_TIKTOKENS[name], byte_level=True)
         tok.train_from_iterator((text for corpus in texts for text in corpus.texts), trainer)
         tok.save(path)
     return path

@@ -276,7 +276,7 @@ def test_unknown_benchmark_is_named(checkout: Checkout) -> None:
     checkout.add_python("python3")
     code, _, err = checkout.run("bench", "speed")
     assert code == 1
-    named = "count, encode, load, pipeline, text, train; hostile, kills, scale"
+    named = "count, encode, load, pipeline, small, text, train; hostile, kills, scale"
     assert f"unknown benchmark 'speed'; there are {named}" in err
 
 
