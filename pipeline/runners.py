@@ -68,7 +68,7 @@ class RunnerSettings:
 
 
 def choose_runner(
-    beam_args: Sequence[str] = (), *, mode: Mode | None = None, workers: int | None = None
+    beam_args: Sequence[str] = (), *, mode: Mode | None = None, workers: int | None = None, n_splits: int | None = None
 ) -> RunnerSettings:
     """Reads `--runner`, `--direct_num_workers` and `--direct_running_mode` out of Beam's options; keeps the rest.
 
@@ -76,6 +76,7 @@ def choose_runner(
       beam_args: Beam's own options, as given after `--`.
       mode: as in the table above; None: threads, or inline on one core and hybrid on more than `MAX_THREADS`.
       workers: None: the cores this process may use.
+      n_splits: of the job, where they are known: no more workers are chosen than have something to do.
 
     Raises:
       ValueError: naming the option that cannot be, or two that contradict each other.
@@ -98,6 +99,8 @@ def choose_runner(
         raise ValueError(f"--mode inline has one worker, got --workers {workers}; use --mode threads")
     if workers is None:
         workers = 1 if mode == "inline" else available_cores()
+        if n_splits is not None:
+            workers = max(1, min(workers, n_splits))
     if mode is None:
         mode = "inline" if workers == 1 else "threads" if workers <= MAX_THREADS else "hybrid"
     return RunnerSettings(None, mode, workers, tuple(rest))
@@ -117,7 +120,6 @@ def open_runner(
     """Yields the runner and the options for `beam.Pipeline(runner, options)`; worker processes live as long.
 
     Raises:
-      ValueError: an option that Beam does not know, for local runs; other runners may know more than this machine.
       RuntimeError: when a worker process died, saying how, in place of whatever the runner made of it.
     """
     from apache_beam.options.pipeline_options import PipelineOptions
@@ -127,7 +129,6 @@ def open_runner(
         yield settings.name, PipelineOptions(list(settings.beam_args))
         return
 
-    _check_beam_args(settings.beam_args)
     options = PipelineOptions(
         [
             f"--direct_num_workers={settings.workers}",
@@ -272,8 +273,13 @@ def _workers_of(direct_num_workers: str | None) -> int | None:
     return int(direct_num_workers) or None  # 0 is Beam's word for "you choose"
 
 
-def _check_beam_args(args: Sequence[str]) -> None:
-    """Raises ValueError for an option Beam does not know: it would be dropped with a warning nobody reads."""
+def check_beam_args(settings: RunnerSettings) -> None:
+    """Raises ValueError for an option that Beam does not know: it would be dropped with a warning nobody reads.
+
+    For local runs; other runners may know more options than this machine.
+    """
+    if settings.name is not None:
+        return
     import argparse
 
     from apache_beam.options.pipeline_options import PipelineOptions
@@ -282,9 +288,9 @@ def _check_beam_args(args: Sequence[str]) -> None:
     for options in PipelineOptions.__subclasses__():
         options._add_argparse_args(parser)
     try:
-        unknown = parser.parse_known_args(list(args))[1]
+        unknown = parser.parse_known_args(list(settings.beam_args))[1]
     except (argparse.ArgumentError, SystemExit) as error:
-        raise ValueError(f"Beam options {' '.join(args)!r}: {error}") from None
+        raise ValueError(f"Beam options {' '.join(settings.beam_args)!r}: {error}") from None
     if unknown:
         known = [option for action in parser._actions for option in action.option_strings]
         name = unknown[0].partition("=")[0]

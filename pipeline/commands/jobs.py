@@ -4,6 +4,7 @@
 import argparse
 import contextlib
 import dataclasses
+import functools
 import sys
 import time
 from typing import TYPE_CHECKING, Any
@@ -50,7 +51,8 @@ def _run_job(options: argparse.Namespace) -> int:
 
     with mistakes():
         config = load_config(options.config, options.overrides, options.job)
-        settings = choose_runner(options.beam_args, mode=options.mode, workers=options.workers)
+        choose = functools.partial(choose_runner, options.beam_args, mode=options.mode, workers=options.workers)
+        choose()  # mistakes, before the input is looked at
     configure_logging(debug=options.debug)
 
     from rich.console import Console
@@ -61,6 +63,7 @@ def _run_job(options: argparse.Namespace) -> int:
     started = time.monotonic()
     with mistakes():
         plan = plan_job(options.job, config)
+        settings = choose(n_splits=len(plan.splits))
     for warning in plan.warnings:
         say(f"warning: {warning}")
     try:
@@ -86,12 +89,13 @@ def _execute(options: argparse.Namespace, plan: "JobPlan", settings: "RunnerSett
     from pipeline import display, jobs, planning, progress
     from pipeline.limits import RejectLimits
     from pipeline.ownership import own
-    from pipeline.runners import open_runner
+    from pipeline.runners import check_beam_args, open_runner
 
     mode: Mode = "resume" if options.resume else "overwrite" if options.overwrite else "new"
     watched = progress.Progress(plan.stages(), RejectLimits.of(plan.config.input))
     with contextlib.ExitStack() as stack:
         with mistakes():
+            check_beam_args(settings)
             # Owned until the last worker is gone.
             lease = stack.enter_context(own(plan.config.output.path, options.job, watched.cancel))
             runner, runner_options = stack.enter_context(open_runner(settings, debug=options.debug))

@@ -13,7 +13,15 @@ from apache_beam.testing.util import assert_that, equal_to
 
 from pipeline import runners
 from pipeline.ledger import BooksError
-from pipeline.runners import MODES, RunnerSettings, available_cores, choose_runner, explain, open_runner
+from pipeline.runners import (
+    MODES,
+    RunnerSettings,
+    available_cores,
+    check_beam_args,
+    choose_runner,
+    explain,
+    open_runner,
+)
 
 ROOT = Path(__file__).parents[2]
 
@@ -86,13 +94,23 @@ def test_settings_read_well():
     assert not choose_runner([], workers=2, mode="hybrid").in_process
 
 
+def test_no_more_workers_are_chosen_than_there_are_splits(monkeypatch):
+    monkeypatch.setattr("pipeline.runners.available_cores", lambda: 4)
+    assert str(choose_runner(n_splits=1)) == str(choose_runner(n_splits=0)) == "1 worker, inline"
+    assert str(choose_runner(n_splits=3)) == "3 workers, threads"
+    assert str(choose_runner(n_splits=9)) == str(choose_runner()) == "4 workers, threads"
+    assert str(choose_runner(n_splits=1, workers=2)) == "2 workers, threads"
+
+
 def test_unknown_beam_option_is_an_error_locally():
     message = "--max_cache_memory=3: no such Beam option; did you mean --max_cache_memory_usage_mb"
-    with pytest.raises(ValueError, match=message), open_runner(choose_runner(["--max_cache_memory=3"], mode="inline")):
-        pass
+    with pytest.raises(ValueError, match=message):
+        check_beam_args(choose_runner(["--max_cache_memory=3"], mode="inline"))
     settings = choose_runner(["--max_cache_memory_usage_mb=x"], mode="inline")
-    with pytest.raises(ValueError, match="Beam options '--max_cache_memory_usage_mb=x'"), open_runner(settings):
-        pass
+    with pytest.raises(ValueError, match="Beam options '--max_cache_memory_usage_mb=x'"):
+        check_beam_args(settings)
+    check_beam_args(choose_runner(["--max_cache_memory_usage_mb=3"], mode="inline"))
+    check_beam_args(choose_runner(["--runner=PortableRunner", "--unheard_of=1"]))
 
 
 def test_other_runners_get_the_options_as_they_are():
