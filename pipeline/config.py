@@ -14,7 +14,7 @@ from pydantic import AfterValidator, Discriminator, Field, Tag, model_validator
 
 from pipeline.language_config import LanguagesConfig
 from pipeline.output_config import KEEPS_COLUMNS, ONE, OWN_COLUMNS, SEVERAL, OutputConfig
-from pipeline.sections import NonEmpty, Section, mistake
+from pipeline.sections import NonEmpty, Section, attribute_docstrings, mistake
 from pipeline.text_config import Spans, Steps, TextOptions
 from pipeline.train_config import CountsConfig, TrainConfig
 
@@ -307,4 +307,8 @@ class Config(Section):
 def json_schema() -> dict[str, Any]:
     """Returns the JSON Schema of a config file, for editors."""
     schema = Config.model_json_schema()
+    sections = {section.__name__: section for section in Section.__subclasses__()}
+    for name, described in {Config.__name__: schema, **schema["$defs"]}.items():
+        for key, text in attribute_docstrings(sections[name]).items():
+            described["properties"][key]["description"] = text
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema, "title": "TokenMill config"}

@@ -1,7 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """What every section of a config is made of."""
 
+import ast
 import difflib
+import inspect
+import itertools
 from collections.abc import Iterable
 from typing import Annotated
 
@@ -15,7 +18,23 @@ class Section(BaseModel):
     """A section: unknown keys are mistakes."""
 
     # Strict: `vocab_size: "8000"` or `lowercase: 1` is a mistake to report, not a value to guess.
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, use_attribute_docstrings=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+
+
+def attribute_docstrings(section: type[Section]) -> dict[str, str]:
+    """Returns the docstrings below the keys of a section.
+
+    pydantic can do this, but then it parses the source of every section whenever a command starts, and only the JSON
+    Schema needs it.
+    """
+    (definition,) = ast.parse(inspect.getsource(section)).body
+    assert isinstance(definition, ast.ClassDef)
+    return {
+        statement.target.id: inspect.cleandoc(below.value.value)
+        for statement, below in itertools.pairwise(definition.body)
+        if isinstance(statement, ast.AnnAssign) and isinstance(statement.target, ast.Name)
+        if isinstance(below, ast.Expr) and isinstance(below.value, ast.Constant) and isinstance(below.value.value, str)
+    }
 
 
 def did_you_mean(value: object, allowed: Iterable[str]) -> str:

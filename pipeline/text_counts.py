@@ -4,9 +4,10 @@
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
-from tokenizer.text import StepReport
+if TYPE_CHECKING:
+    from tokenizer.text import StepReport
 
 TOP = 100
 """Words in the summary that others became, the most frequent first."""
@@ -16,7 +17,7 @@ TOP = 100
 class TextCounts:
     """Reports of steps, in order, and how often each span was found. Sums of counts are counts."""
 
-    steps: tuple[StepReport, ...] = ()
+    steps: "tuple[StepReport, ...]" = ()
     spans: Mapping[str, int] = field(default_factory=dict)
 
     def __add__(self, other: Self) -> Self:
@@ -28,7 +29,7 @@ class TextCounts:
         return replace(self, steps=steps, spans={token: n + other.spans[token] for token, n in self.spans.items()})
 
     @classmethod
-    def of(cls, reports: Sequence[StepReport], spans: Mapping[str, int]) -> Self:
+    def of(cls, reports: "Sequence[StepReport]", spans: Mapping[str, int]) -> Self:
         """Returns the counts of one batch."""
         return cls(tuple(reports), dict(spans))
 
@@ -47,7 +48,7 @@ class TextCounts:
         """
         try:
             fields = json.loads(text)
-            return cls(tuple(StepReport.from_json(step) for step in fields["steps"]), dict(fields["spans"]))
+            return cls(tuple(map(_read_report, fields["steps"])), dict(fields["spans"]))
         except (TypeError, KeyError) as error:
             raise ValueError(f"not counts of text steps: {error!r}") from error
 
@@ -56,7 +57,13 @@ class TextCounts:
         return {"steps": [_summary(step) for step in self.steps], "spans": dict(self.spans)}
 
 
-def _summary(report: StepReport) -> dict[str, Any]:
+def _read_report(fields: Any) -> "StepReport":
+    from tokenizer.text import StepReport  # no import that a job without steps waits for
+
+    return StepReport.from_json(fields)
+
+
+def _summary(report: "StepReport") -> dict[str, Any]:
     found: dict[str, Any] = {
         "step": report.step,
         "documents": report.n_documents,
