@@ -130,7 +130,7 @@ def _work(numbers: list[int], folder: Path, writer: int) -> None:
 
 def run_one(number: int, folder: Path) -> str:
     """Makes and runs one input; returns "proven: kind", "refused: kind" or what is wrong."""
-    from pipeline import finishing, planning, tokenizing, verify
+    from pipeline import finishing, planning, storage, tokenizing, verify
     from pipeline.config_file import load_config
     from pipeline.transforms.compiled import compiled_tokenizer
 
@@ -141,7 +141,7 @@ def run_one(number: int, folder: Path) -> str:
     except (ValueError, OSError) as error:
         return f"refused: {made['kind']}" if str(error).strip() else f"silent: {type(error).__name__} without a message"
     planning.prepare(plan, "new")
-    tokenizer = compiled_tokenizer(plan.tokenizer_json or "")
+    tokenizer = compiled_tokenizer(storage.read_text(plan.tokenizer_path))
     try:
         for split in plan.splits:
             tokenizing.tokenize_split(split, config, tokenizer, len(plan.splits))

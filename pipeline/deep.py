@@ -89,8 +89,8 @@ def config_of(output: str, found: Mapping[str, Any]) -> tuple[Config, Tokenizer]
     sections = copy.deepcopy(found["config"])
     sections["input"]["paths"] = [output]
     sections["output"]["path"] = output
-    with storage.open_read(storage.join(output, manifest.TOKENIZER)) as handle:
-        return Config.model_validate(sections), Tokenizer.from_str(handle.read().decode())
+    tokenizer = Tokenizer.from_str(storage.read_text(storage.join(output, manifest.TOKENIZER)))
+    return Config.model_validate(sections), tokenizer
 
 
 def _do_again(output: str, entry: LedgerEntry, config: Config, tokenizer: Tokenizer, n_splits: int) -> list[str]:

@@ -1,10 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Committed splits to a finished output folder: vocabulary, statistics, and the manifest last. No Beam here."""
 
-import contextlib
 import io
-import os
-import tempfile
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
@@ -28,6 +25,7 @@ from pipeline.statistics_summary import summarize, token_counts
 from pipeline.tokenizing import output_packing, tokenizer_info
 from pipeline.totals import add_up
 from pipeline.unusable import check_usable
+from pipeline.vocabulary_files import formats_of, write_file, write_vocabulary
 from pipeline.writers import TokenizerInfo, mds
 from tokenizer import Tokenizer
 
@@ -70,15 +68,14 @@ def finish_output(
         with storage.open_read(storage.join(output, entry.statistics.file)) as handle:
             total.merge(Statistics.from_bytes(handle.read()))
         entries.append(entry)
+    by_id = {token_id: token for token, token_id in tokenizer.get_vocab().items()}
+    tokens = [by_id.get(token_id) for token_id in range(info.vocab_size)]
     sums = add_up(entries, shards)
+    told = summarize(total, tokens, sums.get("packing"), sums.get("windows"))
     written = [
-        *write_vocabulary(output, tokenizer),
-        write_file(output, manifest.TOKEN_COUNTS, _to_parquet(token_counts(total, tokenizer))),
-        write_file(
-            output,
-            manifest.STATS,
-            ledger.to_json(summarize(total, tokenizer, sums.get("packing"), sums.get("windows"))),
-        ),
+        *write_vocabulary(output, tokenizer, formats_of(config)),
+        write_file(output, manifest.TOKEN_COUNTS, _to_parquet(token_counts(total, tokens))),
+        write_file(output, manifest.STATS, ledger.to_json(told)),
         *_write_mds_index(config, info, entries if shards is None else shards, splits[0].fields if splits else ""),
         *files,
     ]
@@ -151,35 +148,6 @@ def _write_mds_index(
         if file.file.endswith(".mds")
     ]
     return [write_file(config.output.path, manifest.MDS_INDEX, mds.make_index(shards, mds.columns_of(schema, info)))]
-
-
-_NATIVE_FILES = ("vocab.txt", "vocab.json", "tokenizer.model", "vocab.tiktoken")
-
-
-def write_vocabulary(output: str, tokenizer: Tokenizer, folder: str = "") -> list[FileRecord]:
-    """Writes `vocab/tokenizer.json` and the native files that can hold the tokenizer, `merges.txt` beside `vocab.json`.
-
-    Args:
-      output: the output folder.
-      tokenizer: what to write.
-      folder: where below `vocab/`, where there are several.
-    """
-    base = f"{manifest.VOCABULARY}/{folder}/" if folder else f"{manifest.VOCABULARY}/"
-    files = [write_file(output, f"{base}tokenizer.json", tokenizer.to_str(pretty=True).encode())]
-    with tempfile.TemporaryDirectory() as directory:
-        for name in _NATIVE_FILES:
-            with contextlib.suppress(ValueError):  # of another family, or one that the format has no words for
-                tokenizer.save(os.path.join(directory, name))
-        for name in sorted(os.listdir(directory)):
-            with open(os.path.join(directory, name), "rb") as handle:
-                files.append(write_file(output, base + name, handle.read()))
-    return files
-
-
-def write_file(output: str, name: str, data: bytes) -> FileRecord:
-    """Writes a file of the output folder, whole or not at all, and returns its record."""
-    storage.write_atomic(storage.join(output, name), data)
-    return ledger.describe(output, name)
 
 
 def _to_parquet(table: pa.Table) -> bytes:

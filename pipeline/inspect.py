@@ -86,8 +86,7 @@ def find_tokenizer(shard_path: str, tokenizer_path: str | None = None) -> Tokeni
     path = storage.join(shard_path[:slash] if slash > 0 else ".", *manifest.TOKENIZER.split("/"))
     if not storage.exists(path):
         raise ValueError(f"there is no {path!r} beside the shard; name a tokenizer")
-    with storage.open_read(path) as handle:
-        return Tokenizer.from_str(handle.read().decode())
+    return Tokenizer.from_str(storage.read_text(path))
 
 
 def render(row: Row, tokenizer: Tokenizer, max_tokens: int | None = SHOWN_TOKENS) -> Text:

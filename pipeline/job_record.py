@@ -46,12 +46,13 @@ class Job:
           tokenizer: digest of the tokenizer; None for a job that trains one, which the config then decides.
           counts: digest of the counts that it trains on; None where it counts itself.
         """
-        # Limits stop a job or warn; they change no byte of one that finishes, and whoever raises one goes on.
+        # Limits stop a job or warn; they change no byte of one that finishes, and whoever raises one goes on. Nor do
+        # other formats of its vocabulary.
         limits = {"max_rejected": True, "max_rejected_fraction": True}
         places: Any = {
             "input": {"paths": True, **limits},
             "tokenizer": {"file": True, "train": {"counts": True}, "truncation": {"warn_above": True}},
-            "output": {"path": True},
+            "output": {"path": True, "vocabulary": True},
         }
         versions = {"pyarrow": pa.__version__, "tokenmill": VERSION}
         if config.output.compression == "gzip":

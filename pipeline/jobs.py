@@ -7,16 +7,18 @@
         with beam.Pipeline(runner, options=options) as pipeline:
             jobs.build(pipeline, dataclasses.replace(plan, lease=lease))
 
-What crosses the runner are splits as JSON, ids, and one `tokenizer.json`. Whatever runs where and how often, the output
-folder is the same to the byte: splits commit by rename, and the last step, which writes the manifest, reads the ledger.
+What crosses the runner are splits as JSON, ids, and, to all workers, one `tokenizer.json`. Whatever runs where and how
+often, the output folder is the same to the byte: splits commit by rename, and the last step, which writes the manifest,
+reads the ledger.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import apache_beam as beam
 
-from pipeline import count_finishing, counting, counts, finishing, ledger, manifest, output_folder, planning
+from pipeline import count_finishing, counting, counts, finishing, ledger, manifest, output_folder, planning, storage
+from pipeline.config import Config
 from pipeline.count_finishing import PartitionCounts
 from pipeline.job_record import Job
 from pipeline.ledger import BooksError, FileRecord
@@ -25,12 +27,14 @@ from pipeline.planning import JobPlan
 from pipeline.shuffling.shards import PlannedShard, name_shards, plan_shards
 from pipeline.splits import Split
 from pipeline.training import Vocabulary
-from pipeline.transforms.compiled import compiled_tokenizer
+from pipeline.transforms.compiled import compiled_tokenizer, keep_compiled
 from pipeline.transforms.counting import CountSplits, MergeCounts
+from pipeline.transforms.once import call_once
 from pipeline.transforms.shuffling import FindMergedShards, MergeShards, SortSplits
 from pipeline.transforms.stages import enter_stage
 from pipeline.transforms.tokenizing import TokenizeSplits
 from pipeline.transforms.training import TrainVocabulary
+from pipeline.vocabulary_files import formats_of, write_file, write_vocabulary
 from tokenizer import Tokenizer
 
 
@@ -42,21 +46,22 @@ def build(pipeline: beam.Pipeline, plan: JobPlan) -> Any:
 def count(pipeline: beam.Pipeline, plan: JobPlan) -> Any:
     """Counts words: input -> counts/."""
     counted = _count(pipeline, plan)
-    return counted | "Finish" >> beam.Map(_finish_counting, None, plan.job, plan.config.output.path, plan.lease)
+    return counted | "Finish" >> beam.Map(_finish_counting, None, plan.job, plan.config, plan.lease)
 
 
 def train(pipeline: beam.Pipeline, plan: JobPlan) -> Any:
     """Trains vocabularies: input -> counts/ -> vocab/, or from counts that exist."""
     counted = _count(pipeline, plan)
     return counted | "Finish" >> beam.Map(
-        _finish_counting, beam.pvalue.AsSingleton(_train(counted, plan)), plan.job, plan.config.output.path, plan.lease
+        _finish_counting, beam.pvalue.AsSingleton(_train(counted, plan)), plan.job, plan.config, plan.lease
     )
 
 
 def tokenize(pipeline: beam.Pipeline, plan: JobPlan) -> Any:
     """Tokenizes with a tokenizer that exists: input -> shards."""
-    tokenizer = pipeline | "Tokenizer" >> beam.Create([plan.tokenizer_json]).with_output_types(str)
-    return _tokenize(pipeline, plan, tokenizer)
+    assert plan.tokenizer is not None
+    keep_compiled(plan.tokenizer)  # for workers that live in this process
+    return _tokenize(pipeline, plan, call_once(pipeline, "Tokenizer", storage.read_text, plan.tokenizer_path))
 
 
 def run(pipeline: beam.Pipeline, plan: JobPlan) -> Any:
@@ -81,10 +86,14 @@ def _splits(pipeline: beam.Pipeline, plan: JobPlan, label: str) -> Any:
     """Returns the splits of the plan as JSON, dealt out to all workers."""
     return (
         pipeline
-        | f"{label}Plan" >> beam.Create([plan.plan_path])
-        | f"{label}ReadPlan" >> beam.FlatMap(planning.read_plan).with_output_types(str)
+        | f"{label}Start" >> beam.Impulse()
+        | f"{label}ReadPlan" >> beam.FlatMap(_read_plan, plan.plan_path).with_output_types(str)
         | f"{label}Spread" >> beam.Reshuffle()
     )
+
+
+def _read_plan(_: bytes, path: str) -> Iterator[str]:
+    return planning.read_plan(path)
 
 
 def _count(pipeline: beam.Pipeline, plan: JobPlan) -> Any:
@@ -116,20 +125,9 @@ def _tokenize(pipeline: beam.Pipeline, plan: JobPlan, tokenizer: Any, counted: A
     # A job that has not trained has no counts: an empty list says so.
     partitions: Any = beam.pvalue.AsSingleton(counted) if counted is not None else []
     vocabularies: Any = beam.pvalue.AsSingleton(trained) if trained is not None else []
-    return (
-        pipeline
-        | "Once" >> beam.Create([plan.plan_path])
-        | "Finish"
-        >> beam.Map(
-            _finish_tokenizing,
-            beam.pvalue.AsList(ids),
-            beam.pvalue.AsSingleton(tokenizer),
-            partitions,
-            vocabularies,
-            plan.config,
-            plan.job,
-            plan.lease,
-        ).with_output_types(str)
+    side_inputs = beam.pvalue.AsList(ids), text, partitions, vocabularies
+    return call_once(
+        pipeline, "Finish", _finish_tokenizing, plan.plan_path, *side_inputs, plan.config, plan.job, plan.lease
     )
 
 
@@ -153,7 +151,7 @@ def _finish_tokenizing(
     tokenizer_json: str,
     partitions: Sequence[str],
     vocabularies: Sequence[str],
-    config: Any,
+    config: Config,
     job: Job,
     lease: Lease | None = None,
 ) -> str:
@@ -174,14 +172,15 @@ def _finish_tokenizing(
 
 
 def _finish_counting(
-    partitions: Sequence[str], vocabularies: Sequence[str] | None, job: Job, output: str, lease: Lease | None = None
+    partitions: Sequence[str], vocabularies: Sequence[str] | None, job: Job, config: Config, lease: Lease | None = None
 ) -> str:
     enter_stage(planning.FINISHING_STAGE)
+    output = config.output.path
     files = _counts_files(partitions, output)
     tokenizer = None
     for vocabulary in map(Vocabulary.from_json, vocabularies or ()):
         trained = Tokenizer.from_str(vocabulary.tokenizer_json)
-        files += finishing.write_vocabulary(output, trained, vocabulary.folder)
+        files += write_vocabulary(output, trained, formats_of(config), vocabulary.folder)
         files.append(_write_record(output, vocabulary))
         if not vocabulary.folder:
             tokenizer = {"digest": trained.digest, "vocab_size": trained.n_ids}
@@ -193,7 +192,7 @@ def _finish_counting(
 
 def _write_record(output: str, vocabulary: Vocabulary) -> FileRecord:
     folder = f"{manifest.VOCABULARY}/{vocabulary.folder}" if vocabulary.folder else manifest.VOCABULARY
-    return finishing.write_file(output, f"{folder}/{manifest.TRAINING_NAME}", ledger.to_json(vocabulary.record))
+    return write_file(output, f"{folder}/{manifest.TRAINING_NAME}", ledger.to_json(vocabulary.record))
 
 
 def _counts_files(partitions: Sequence[str], output: str) -> list[FileRecord]:

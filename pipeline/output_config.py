@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The section `output` of a config: what is written, in which formats, and how documents become rows."""
 
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Literal, Self, get_args
 
 from pydantic import Discriminator, Field, Tag, model_validator
 
@@ -9,6 +9,11 @@ from pipeline.sections import NonEmpty, Section, mistake
 
 Format = Literal["parquet", "tfrecord", "arrow", "mds", "megatron", "memmap"]
 """What shards can be."""
+
+VocabularyFormat = Literal["vocab.txt", "vocab.json", "tokenizer.model", "vocab.tiktoken"]
+VOCABULARY_FORMATS: tuple[VocabularyFormat, ...] = get_args(VocabularyFormat)
+"""What a tokenizer can be written as beside `tokenizer.json`, by the names of the files; WordPiece, BPE with
+`merges.txt`, sentencepiece and tiktoken."""
 
 KEEPS_COLUMNS: tuple[Format, ...] = ("parquet", "arrow")
 """Formats with room for the columns that spans and languages add to rows."""
@@ -95,6 +100,9 @@ class OutputConfig(Section):
     """A token to put in front of every document."""
     append: NonEmpty | None = None
     """A token to put behind every document, for example `<|endoftext|>`; `tokenizer.truncation` leaves room for it."""
+    vocabulary: list[VocabularyFormat] | None = None
+    """Files to write in `vocab/` beside `tokenizer.json`; null: all that can hold a vocabulary that this job trains,
+    none for a tokenizer that comes from a file."""
     packing: PackingConfig | None = None
     """Rows are sequences of one length; null: rows are documents."""
     shuffle: ShuffleConfig | None = None

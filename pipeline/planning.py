@@ -26,6 +26,8 @@ from pipeline.packing import packing_tokens
 from pipeline.shuffling.shards import PlannedShard, plan_shards
 from pipeline.splits import Split, plan_splits
 from pipeline.vocabulary import counting_tokenizer, given_tokenizer
+from pipeline.vocabulary_files import check_formats
+from tokenizer import Tokenizer
 
 COUNTING_STAGE = "counting"
 MERGING_STAGE = "merging"
@@ -55,14 +57,19 @@ class JobPlan:
     config: Config
     job: Job
     splits: list[Split]
-    tokenizer_json: str | None
-    """Of the tokenizer to tokenize with, where there is one already."""
+    tokenizer: Tokenizer | None
+    """What to tokenize with, where there is one already."""
     counting_json: str | None
     """Of the tokenizer that says what a word is, where words are counted."""
     warnings: tuple[str, ...] = ()
     """What the user should know before anything is done, a line each."""
     lease: Lease | None = None
     """Of the output folder: it must still be good when the job publishes. None where nobody owns it."""
+
+    @property
+    def tokenizer_path(self) -> str:
+        """Where `prepare` writes the tokenizer that there is already; workers read it, as a graph must stay small."""
+        return storage.join(self.config.output.path, manifest.TOKENIZER)
 
     @property
     def counts_words(self) -> bool:
@@ -126,7 +133,8 @@ def plan_job(name: JobName, config: Config) -> JobPlan:
     train = config.tokenizer.train if name in ("run", "train") else None
     trains = train is not None
     problems: list[Exception] = []
-    tokenizer_json = counting_json = digest = counts_digest = None
+    tokenizer: Tokenizer | None = None
+    counting_json = digest = counts_digest = None
     has_end = config.tokenizer.add_special_tokens or config.output.append is not None
     try:
         if train is not None and train.counts is not None:
@@ -137,7 +145,8 @@ def plan_job(name: JobName, config: Config) -> JobPlan:
             counting_json = counting_tokenizer(config.tokenizer, tuple(config.text.tokens)).to_str()
         else:
             tokenizer = given_tokenizer(config)
-            tokenizer_json, digest = tokenizer.to_str(), tokenizer.digest
+            digest = tokenizer.digest
+            check_formats(tokenizer, config.output)
             has_end = bool(marks.lay_out(config, tokenizer).marks.right)
             if config.output.packing is not None:
                 packing_tokens(config.output.packing, tokenizer)
@@ -159,11 +168,11 @@ def plan_job(name: JobName, config: Config) -> JobPlan:
         raise kind("\n".join(str(problem) for problem in problems))
     packing = config.output.packing
     warnings = (_NO_END,) if tokenizes and packing is not None and packing.separator is None and not has_end else ()
-    return JobPlan(name, config, job, splits, tokenizer_json, counting_json, warnings)
+    return JobPlan(name, config, job, splits, tokenizer, counting_json, warnings)
 
 
 def prepare(plan: JobPlan, mode: output_folder.Mode) -> None:
-    """Takes the output folder for a job and writes its plan there.
+    """Takes the output folder for a job and writes its plan there, and the tokenizer where there is one already.
 
     Raises:
       ValueError: when the folder holds something else than `mode` allows.
@@ -180,6 +189,8 @@ def prepare(plan: JobPlan, mode: output_folder.Mode) -> None:
         n_shards=len(plan.shards()) or None,
     )
     _delete_half_written(output.path)
+    if plan.tokenizer is not None:
+        storage.write_atomic(plan.tokenizer_path, plan.tokenizer.to_str().encode())
     # The largest first: dealt out in turn, they leave the small ones to even out the ends.
     ordered = sorted(plan.splits, key=lambda split: (-split.n_bytes, split.index))
     storage.write_atomic(plan.plan_path, "".join(f"{split.to_json()}\n" for split in ordered).encode())

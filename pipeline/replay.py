@@ -62,8 +62,7 @@ def replay(config: Config, lease: Lease | None = None) -> Mapping[str, Any]:
     if found["tokenizer"] is None or not found["shards"]:
         raise ValueError(f"{output!r} holds no shards: there is nothing to replay")
     _check_config(config, found)
-    with storage.open_read(storage.join(output, manifest.TOKENIZER)) as handle:
-        tokenizer = Tokenizer.from_str(handle.read().decode())
+    tokenizer = Tokenizer.from_str(storage.read_text(storage.join(output, manifest.TOKENIZER)))
     job = _job_of(output, config, found)
     groups = _numbered(_groups(output, found))
     splits = name_splits([[piece for piece, _ in group] for group in groups], job.digest, _fields_of(output, found))

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """What people are told of a vocabulary and a corpus: token_counts.parquet and stats.json, made of the exact counts."""
 
-from collections.abc import Mapping
-from typing import Any, Protocol
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -26,17 +26,15 @@ TOKEN_COUNTS = pa.schema(
 """How often each entry of the vocabulary occurred, in the order of ids."""
 
 
-class Vocabulary(Protocol):
-    """What the summary reads of a tokenizer."""
+def token_counts(statistics: Statistics, tokens: Sequence[str | None]) -> pa.Table:
+    """Returns `TOKEN_COUNTS` for every id of the vocabulary, used or not.
 
-    def id_to_token(self, token_id: int, /) -> str | None: ...  # noqa: D102
-
-
-def token_counts(statistics: Statistics, vocabulary: Vocabulary) -> pa.Table:
-    """Returns `TOKEN_COUNTS` for every id of the vocabulary, used or not."""
-    n = statistics.token_counts.size
-    tokens = pa.array([vocabulary.id_to_token(i) for i in range(n)], pa.string())
-    return pa.table([pa.array(np.arange(n, dtype=np.int32)), tokens, statistics.token_counts], schema=TOKEN_COUNTS)
+    Args:
+      statistics: of all splits.
+      tokens: what each id stands for; None where it is no token's.
+    """
+    ids = np.arange(statistics.token_counts.size, dtype=np.int32)
+    return pa.table([ids, pa.array(tokens, pa.string()), statistics.token_counts], schema=TOKEN_COUNTS)
 
 
 def length_percentile(statistics: Statistics, percent: int) -> int | None:
@@ -52,7 +50,7 @@ def length_percentile(statistics: Statistics, percent: int) -> int | None:
 
 def summarize(
     statistics: Statistics,
-    vocabulary: Vocabulary,
+    tokens: Sequence[str | None],
     packing: Mapping[str, int] | None = None,
     windows: Mapping[str, int] | None = None,
 ) -> dict[str, Any]:
@@ -60,12 +58,12 @@ def summarize(
 
     Args:
       statistics: of all splits.
-      vocabulary: whose tokens they count.
+      tokens: as for `token_counts`.
       packing: the sums of `packing.COUNTS` where rows are packed; None where they are not.
       windows: the sums of `windows.COUNTS` where rows are windows; None where they are not.
     """
     s = statistics
-    size = sum(vocabulary.id_to_token(i) is not None for i in range(s.token_counts.size))
+    size = sum(token is not None for token in tokens)
     used = int(np.count_nonzero(s.token_counts))
     return {
         "documents": s.n_documents,
@@ -91,7 +89,7 @@ def summarize(
             "size": size,
             "used": used,
             "coverage": _ratio(used, size),
-            "top_tokens": _top_tokens(s, vocabulary),
+            "top_tokens": _top_tokens(s, tokens),
         },
         "oov": {
             "tokens": s.n_oov_tokens,
@@ -133,10 +131,10 @@ def _bucket_start(bucket: int) -> int:
     return bucket if bucket < EXACT_LENGTHS else EXACT_LENGTHS << (bucket - EXACT_LENGTHS)
 
 
-def _top_tokens(statistics: Statistics, vocabulary: Vocabulary) -> list[dict[str, Any]]:
+def _top_tokens(statistics: Statistics, tokens: Sequence[str | None]) -> list[dict[str, Any]]:
     counts = statistics.token_counts
     order = np.argsort(-counts, kind="stable")[:TOP].tolist()
-    return [{"id": i, "token": vocabulary.id_to_token(i), "count": int(counts[i])} for i in order if counts[i]]
+    return [{"id": i, "token": tokens[i], "count": int(counts[i])} for i in order if counts[i]]
 
 
 def _top_characters(statistics: Statistics) -> list[dict[str, Any]]:

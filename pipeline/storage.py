@@ -81,6 +81,16 @@ def open_read(path: str) -> BinaryIO:
     return open(path, "rb")
 
 
+def read_text(path: str) -> str:
+    """Reads a whole file of UTF-8.
+
+    Raises:
+      OSError: if it cannot be read; UnicodeDecodeError (a ValueError): if it is not UTF-8.
+    """
+    with open_read(path) as handle:
+        return handle.read().decode()
+
+
 def create(path: str) -> BinaryIO:
     """Returns a new file to write to, its directories made; end it with `finish`."""
     if is_remote(path):

@@ -5,7 +5,6 @@ import itertools
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import numpy as np
@@ -256,8 +255,7 @@ def _check_tokenizer(output: str, found: Mapping[str, Any], report: VerifyReport
     if not listed or found["tokenizer"] is None or found["unicode"] != dict(UNICODE_VERSIONS):
         return
     try:
-        with storage.open_read(storage.join(output, manifest.TOKENIZER)) as handle:
-            digest = Tokenizer.from_str(handle.read().decode()).digest
+        digest = Tokenizer.from_str(storage.read_text(storage.join(output, manifest.TOKENIZER))).digest
     except (OSError, ValueError) as error:
         report.problems.append(f"{manifest.TOKENIZER}: {error}")
         return
@@ -290,14 +288,6 @@ def _check_statistics(
     except (pa.ArrowException, OSError, ValueError) as error:
         report.problems.append(str(error))
         return
-    vocabulary, sums = _Tokens(table.column("token").to_pylist()), add_up(entries, shards)
-    if said != ledger.to_json(summarize(total, vocabulary, sums.get("packing"), sums.get("windows"))):
+    tokens, sums = table.column("token").to_pylist(), add_up(entries, shards)
+    if said != ledger.to_json(summarize(total, tokens, sums.get("packing"), sums.get("windows"))):
         report.problems.append(f"{manifest.STATS}: not the summary of the splits' statistics")
-
-
-@dataclass(frozen=True)
-class _Tokens:
-    tokens: list[str]
-
-    def id_to_token(self, token_id: int, /) -> str:
-        return self.tokens[token_id]

@@ -34,7 +34,7 @@ class PlainJob:
             }
         )
         self.plan = planning.plan_job("tokenize", self.config)
-        self.tokenizer = Tokenizer.from_str(self.plan.tokenizer_json)
+        self.tokenizer = Tokenizer.from_str(self.plan.tokenizer.to_str())
 
     def run(self) -> "PlainJob":
         """Does all of it."""

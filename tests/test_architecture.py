@@ -21,6 +21,7 @@ BEAM_MODULES = {
     "pipeline.transforms.compiled",
     "pipeline.transforms.counting",
     "pipeline.transforms.documents",
+    "pipeline.transforms.once",
     "pipeline.transforms.shuffling",
     "pipeline.transforms.stages",
     "pipeline.transforms.tokenizing",

@@ -28,6 +28,8 @@ from tokenizer.pre_tokenizers import PreTokenizer
 DEFAULT_CACHE_BYTES = 32 << 20
 _PARTS = frozenset({"model", "normalizer", "pre_tokenizer", "decoder", "added_tokens", "special"})
 """Attributes that something is compiled from."""
+_ROWS = frozenset({"post_processor", "truncation", "padding"})
+"""The other attributes that a `tokenizer.json` holds."""
 
 
 class Composition:
@@ -83,6 +85,8 @@ class Composition:
         """
         old = self.__dict__.get(name)
         object.__setattr__(self, name, tuple(value) if name == "added_tokens" else value)
+        if name in _ROWS:
+            self.__dict__.pop("_text", None)
         if name not in _PARTS or not self._is_made:
             return
         try:

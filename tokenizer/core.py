@@ -2,6 +2,7 @@
 """`Tokenizer`: composes normalizer, pre-tokenizer, model, post-processor and decoder, under HF's method names."""
 
 import dataclasses
+import functools
 import hashlib
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -201,9 +202,13 @@ class Tokenizer(Encoder, Decoder):
 
         OOV policies other than `word` are kept in a field of the model that HF ignores.
         """
-        from tokenizer.formats import tokenizer_json
+        return _write(self, pretty=True) if pretty else self._text
 
-        return tokenizer_json.write(self, pretty)
+    @functools.cached_property
+    def _text(self) -> str:
+        # Kept, because a digest and whoever sends the tokenizer elsewhere ask for it too, and half a million merges
+        # take seconds to spell.
+        return _write(self, pretty=False)
 
     def save(self, path: str | os.PathLike[str], pretty: bool = True, *, format: str | None = None) -> None:
         """Writes a `tokenizer.json`, or the file of the library that the model is from; whole or not at all.
@@ -226,7 +231,7 @@ class Tokenizer(Encoder, Decoder):
     def digest(self) -> str:
         """SHA-256 of `to_str()` and of the Unicode versions, hexadecimal: equal digests, equal ids."""
         versions = repr(sorted(unicode_data.UNICODE_VERSIONS.items()))
-        return hashlib.sha256(f"{self.to_str()}\n{versions}".encode()).hexdigest()
+        return hashlib.sha256(f"{self._text}\n{versions}".encode()).hexdigest()
 
     # Training.
 
@@ -375,6 +380,12 @@ class Tokenizer(Encoder, Decoder):
             f"Tokenizer(normalizer={self.normalizer!r}, pre_tokenizer={self.pre_tokenizer!r}, model={self.model!r}, "
             f"post_processor={type(self.post_processor).__name__}, decoder={self.decoder!r})"
         )
+
+
+def _write(tokenizer: Tokenizer, *, pretty: bool) -> str:
+    from tokenizer.formats import tokenizer_json
+
+    return tokenizer_json.write(tokenizer, pretty)
 
 
 def _rebuild(json: str, special: SpecialPolicy, cache_bytes: int) -> Tokenizer:

@@ -22,7 +22,17 @@ def compiled_tokenizer(tokenizer_json: str) -> Tokenizer:
     """
     with _compiling:
         if tokenizer_json not in _compiled:
-            while len(_compiled) >= _KEPT_TOKENIZERS:
-                del _compiled[next(iter(_compiled))]
-            _compiled[tokenizer_json] = Tokenizer.from_str(tokenizer_json)
+            _keep(tokenizer_json, Tokenizer.from_str(tokenizer_json))
         return _compiled[tokenizer_json]
+
+
+def keep_compiled(tokenizer: Tokenizer) -> None:
+    """Makes `compiled_tokenizer` return `tokenizer` for its text in this process, which then is not parsed again."""
+    with _compiling:
+        _keep(tokenizer.to_str(), tokenizer)
+
+
+def _keep(tokenizer_json: str, tokenizer: Tokenizer) -> None:
+    while len(_compiled) >= _KEPT_TOKENIZERS:
+        del _compiled[next(iter(_compiled))]
+    _compiled[tokenizer_json] = tokenizer

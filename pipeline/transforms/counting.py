@@ -18,6 +18,7 @@ from pipeline.splits import Split
 from pipeline.text_config import TextOptions
 from pipeline.train_config import CountsConfig
 from pipeline.transforms.compiled import compiled_tokenizer
+from pipeline.transforms.once import call_once
 from pipeline.transforms.stages import StageReport, enter_stage
 
 COUNTS = CountsConfig()
@@ -99,30 +100,19 @@ class MergeCounts(beam.PTransform):
             histograms = numbers | "Histogram" >> beam.Map(
                 _histogram, splits, self.output, self.counts.min_count
             ).with_output_types(list[tuple[int, int]])
-            found = (
-                counts.pipeline
-                | "ForBound" >> beam.Create([self.counts])
-                | "FindBound" >> beam.Map(_find_bound, beam.pvalue.AsList(histograms)).with_output_types(int)
+            found = call_once(
+                counts.pipeline, "FindBound", count_finishing.find_bound, beam.pvalue.AsList(histograms), self.counts
             )
             bound = beam.pvalue.AsSingleton(found)
         merge = beam.ParDo(_MergePartitionFn(self), splits, bound)
         partitions = numbers | "MergePartition" >> merge.with_output_types(str)
-        return (
-            counts.pipeline
-            | "Once" >> beam.Create([None])
-            | "FinishCounts"
-            >> beam.Map(_finish_counts, splits, beam.pvalue.AsList(partitions), self).with_output_types(list[str])
-        )
+        return call_once(counts.pipeline, "FinishCounts", _finish_counts, splits, beam.pvalue.AsList(partitions), self)
 
 
 def _histogram(partition: int, splits: Sequence[str], output: str, min_count: int) -> list[tuple[int, int]]:
     enter_stage(MERGING_STAGE)
     counts = map(SplitCounts.from_json, splits)
     return count_finishing.histogram_partition(partition, counts, output, min_count)
-
-
-def _find_bound(config: CountsConfig, histograms: Sequence[Sequence[tuple[int, int]]]) -> int:
-    return count_finishing.find_bound(histograms, config)
 
 
 class _MergePartitionFn(beam.DoFn):
@@ -144,7 +134,7 @@ class _MergePartitionFn(beam.DoFn):
         yield merged.to_json()
 
 
-def _finish_counts(_: None, splits: Sequence[str], partitions: Sequence[str], parameters: MergeCounts) -> list[str]:
+def _finish_counts(splits: Sequence[str], partitions: Sequence[str], parameters: MergeCounts) -> list[str]:
     finished = count_finishing.finish_counts(
         [SplitCounts.from_json(text) for text in splits],
         [PartitionCounts.from_json(text) for text in partitions],

@@ -15,6 +15,7 @@ from pipeline.shuffling.shards import PlannedShard, load_committed, recorded_dig
 from pipeline.splits import Split
 from pipeline.tokenizing import merge_planned, tokenize_split
 from pipeline.transforms.compiled import TokenizerText, compiled_tokenizer
+from pipeline.transforms.once import call_once
 from pipeline.transforms.stages import StageReport
 
 
@@ -66,11 +67,7 @@ class FindMergedShards(beam.PTransform):
     tokenizer: TokenizerText
 
     def expand(self, shards: Any) -> Any:  # noqa: D102
-        recorded = (
-            shards.pipeline
-            | "ForRecorded" >> beam.Create([self.plan_path])
-            | "ReadRecorded" >> beam.Map(_recorded_runs, self.config.output.path).with_output_types(str)
-        )
+        recorded = call_once(shards.pipeline, "ReadRecorded", _recorded_runs, self.plan_path, self.config.output.path)
         find = beam.FlatMap(_find_merged, self.config, beam.pvalue.AsSingleton(recorded), self.tokenizer)
         return shards | "FindMerged" >> find.with_output_types(str)
 

@@ -412,3 +412,12 @@ def test_inspect_ends_when_nobody_reads_on(finished, monkeypatch, tmp_path):
     command = f"{sys.executable} -m tokenmill inspect {finished}/many.parquet --rows 200000 | head -n 1"
     subprocess.run(["bash", "-c", command], cwd=ROOT, capture_output=True, check=True)
     assert time.monotonic() - started < 30
+
+
+def test_convert_writes_another_format_or_says_why_not(capsys, tmp_path, tiny_vocab_file):
+    converted = tmp_path / "new" / "tokenizer.json"
+    assert cli.main(["convert", str(tiny_vocab_file), str(converted)]) == 0
+    assert cli.main(["convert", str(converted), str(tmp_path / "again.txt")]) == 0
+    assert (tmp_path / "again.txt").read_bytes() == tiny_vocab_file.read_bytes()
+    assert cli.main(["convert", str(converted), str(tmp_path / "ranks.tiktoken")]) == 2
+    assert "ranks.tiktoken: tiktoken cannot hold WordPiece" in capsys.readouterr().err

@@ -50,7 +50,7 @@ def make(config):
     """Runs the job."""
     plan = planning.plan_job("tokenize", config)
     planning.prepare(plan, "new")
-    tokenizer = Tokenizer.from_str(plan.tokenizer_json)
+    tokenizer = Tokenizer.from_str(plan.tokenizer.to_str())
     for split in plan.splits:
         tokenizing.tokenize_split(split, config, tokenizer, len(plan.splits))
     finishing.finish_output(config, plan.job, plan.splits, tokenizer)

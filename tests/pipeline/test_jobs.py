@@ -13,6 +13,7 @@ from pipeline.ledger import BooksError
 from pipeline.planning import plan_job, prepare
 from pipeline.runners import choose_runner, open_runner
 from pipeline.train_config import TrainConfig
+from pipeline.transforms import compiled
 from pipeline.verify import verify
 from tokenizer import Tokenizer
 
@@ -78,12 +79,38 @@ def test_tokenize(config, tmp_path):
     found = execute("tokenize", config)
     shards = [f"tokens-{i:05d}-of-00004.parquet" for i in range(4)]
     tables = [f"documents/documents-{i:05d}-of-00004.parquet" for i in range(4)]
-    assert final_names(config, tmp_path) == sorted([*shards, *tables, *RESULTS, *VOCABULARY, TOKEN_COUNTS])
+    vocabulary = ["vocab/tokenizer.json", TOKEN_COUNTS]
+    assert final_names(config, tmp_path) == sorted([*shards, *tables, *RESULTS, *vocabulary])
     rows = [row for shard in shards for row in pq.read_table(tmp_path / "out" / shard).to_pylist()]
     assert [row["doc_id"] for row in rows] == [f"doc-{i}" for i in range(7)]
     assert rows[4]["input_ids"] == [20, 21, 22, 24, 1, 25, 23]
     assert found["totals"]["n_tokens"] == 28
     assert verify(config.output.path).problems == []
+
+
+def test_other_formats_of_a_tokenizer_are_written_where_they_are_asked_for(config, training, tiny_vocab_file, tmp_path):
+    def asks(config, *formats):
+        return config.model_copy(update={"output": OutputConfig(path=str(tmp_path / "out"), vocabulary=[*formats])})
+
+    before = execute("tokenize", config)
+    asked = asks(config, "vocab.txt")
+    found = execute("tokenize", asked, "resume")  # no byte of a shard depends on it
+    assert (tmp_path / "out/vocab/vocab.txt").read_bytes() == tiny_vocab_file.read_bytes()
+    assert [record["file"] for record in found["files"] if record not in before["files"]] == ["vocab/vocab.txt"]
+    assert verify(config.output.path).problems == []
+    with pytest.raises(ValueError, match=r"output.vocabulary: vocab.json: vocab.json cannot hold .*WordPiece"):
+        plan_job("tokenize", asks(config, "vocab.txt", "vocab.json"))
+    execute("train", asks(training), "overwrite")
+    assert final_names(config, tmp_path) == sorted(
+        [*COUNTS, "manifest.json", "vocab/tokenizer.json", "vocab/training.json"]
+    )
+
+
+def test_the_tokenizer_reaches_workers_of_another_process_as_text(config, monkeypatch):
+    before = execute("tokenize", config)
+    monkeypatch.setattr(jobs, "keep_compiled", lambda _: None)
+    monkeypatch.setattr(compiled, "_compiled", {})
+    assert execute("tokenize", config, "overwrite") == before
 
 
 def test_run_is_train_and_tokenize_in_one_graph(training, tmp_path):
@@ -152,7 +179,7 @@ def test_a_failed_job_leaves_no_manifest_and_resumes(training, monkeypatch, tmp_
 def test_books_that_do_not_balance_fail_the_job(config, monkeypatch, tmp_path):
     plan = plan_job("tokenize", config)
     prepare(plan, "new")
-    tokenizer = plan.tokenizer_json
+    tokenizer = plan.tokenizer.to_str()
     for split in plan.splits:
         tokenizing.tokenize_split(split, config, Tokenizer.from_str(tokenizer), len(plan.splits))
     ids = [split.id for split in plan.splits]

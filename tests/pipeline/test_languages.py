@@ -42,8 +42,8 @@ def corpus(tmp_path: Path) -> Path:
 def run(config: Config) -> dict[str, Any]:
     plan = plan_job("tokenize", config)
     prepare(plan, "new")
-    assert plan.tokenizer_json is not None
-    tokenizer = Tokenizer.from_str(plan.tokenizer_json)
+    assert plan.tokenizer is not None
+    tokenizer = Tokenizer.from_str(plan.tokenizer.to_str())
     for split in plan.splits:
         tokenizing.tokenize_split(split, config, tokenizer, len(plan.splits))
     found, _ = finishing.finish_output(config, plan.job, plan.splits, tokenizer)

@@ -39,7 +39,7 @@ def test_what_each_job_does(config, tiny_corpus, name, trains, planned, stages):
     plan = plan_job(name, with_training(config) if trains else config)
     assert plan.name == planned
     assert [stage.name for stage in plan.stages()] == stages
-    assert (plan.tokenizer_json is not None) == (planned == "tokenize")
+    assert (plan.tokenizer is not None) == (planned == "tokenize")
     assert (plan.counting_json is not None) == ("counting" in stages)
     assert all(isinstance(stage, Stage) and stage.n_bytes == plan.n_bytes for stage in plan.stages())
     assert plan.n_bytes == sum(path.stat().st_size for path in tiny_corpus.iterdir())

@@ -35,11 +35,6 @@ class FakeTally:
         return np.array(list(self._chars), np.int32), np.array(list(self._chars.values()), np.int64)
 
 
-class FakeVocabulary:
-    def id_to_token(self, token_id):
-        return VOCAB[token_id]
-
-
 def counted(documents, tally=None):
     """Returns the statistics of (text, ids) pairs."""
     result = Statistics(len(VOCAB), 1)
@@ -149,7 +144,7 @@ def test_summary_by_hand():
         n_words=5, words={b"\xe7\x8e\xab": 2, "x\u0301".encode(): 2, b"z": 1}, chars={0x73AB: 3, 0x1F600: 3, 0x61: 4}
     )
     s = counted([("ab 玫", [2, 3, 1]), ("", []), ("c", [4, 1, 1, 1])], tally)
-    assert summarize(s, FakeVocabulary()) == {
+    assert summarize(s, VOCAB) == {
         "documents": 3,
         "bytes": 7,
         "characters": 5,
@@ -217,13 +212,13 @@ def test_summary_by_hand():
 
 
 def test_summary_of_nothing_is_json():
-    empty = json.loads(json.dumps(summarize(Statistics(5, None), FakeVocabulary()), allow_nan=False))
+    empty = json.loads(json.dumps(summarize(Statistics(5, None), VOCAB), allow_nan=False))
     assert empty["tokens_per_word"] is None
     assert empty["lengths"]["histogram"] == []
 
 
 def test_token_counts_name_every_entry():
-    table = token_counts(counted([("x", [2, 2, 4])]), FakeVocabulary())
+    table = token_counts(counted([("x", [2, 2, 4])]), VOCAB)
     assert table.to_pydict() == {"id": [0, 1, 2, 3, 4], "token": VOCAB, "count": [0, 0, 2, 0, 1]}
 
 
@@ -259,6 +254,6 @@ def test_other_files_are_refused():
 
 def test_the_summary_counts_special_tokens_in_text():
     s = counted([("a", [2])], FakeTally(added={"[SEP]": 2, "<b>": 5, "<a>": 5}))
-    assert summarize(s, FakeVocabulary())["added_tokens_in_text"] == [
+    assert summarize(s, VOCAB)["added_tokens_in_text"] == [
         {"token": "<a>", "count": 5}, {"token": "<b>", "count": 5}, {"token": "[SEP]", "count": 2},
     ]  # fmt: skip

@@ -339,11 +339,9 @@ def test_a_finished_folder_holds_vocabulary_statistics_and_manifest(work, tiny_v
             "tokens-00000-of-00001.parquet",
             "vocab/token_counts.parquet",
             "vocab/tokenizer.json",
-            "vocab/vocab.txt",
         ]
     )
     assert manifest.read(str(job.output)) == json.loads(json.dumps(built))
-    assert (job.output / "vocab/vocab.txt").read_text().split("\n") == [*tiny_vocab, ""]
     assert Tokenizer.from_file(job.output / "vocab/tokenizer.json").digest == job.tokenizer.digest
     counts = pq.read_table(job.output / "vocab/token_counts.parquet")
     assert counts.column("token").to_pylist() == tiny_vocab

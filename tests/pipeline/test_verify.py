@@ -48,7 +48,7 @@ class Folder:
                     "keep_fields": list(keep_fields),
                 },
                 "tokenizer": {"file": "vocab.txt", **(tokenizer or {})},
-                "output": {"path": str(self.path), **output},
+                "output": {"path": str(self.path), "vocabulary": ["vocab.txt"], **output},
             }
         )
         self.tokenizer = Tokenizer.for_bert(vocab, oov="contain")

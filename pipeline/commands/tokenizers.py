@@ -1,0 +1,29 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What is done with a tokenizer alone: `tokenmill convert`."""
+
+import argparse
+from typing import Any
+
+from pipeline.commands.reporting import DONE, mistakes
+
+
+def add_parsers(commands: Any) -> None:
+    """Adds this to the commands of a parser."""
+    convert = commands.add_parser(
+        "convert",
+        help="write a tokenizer in another format",
+        description="Reads a tokenizer of any kind and writes it as the name of the new file says: vocab.txt, "
+        "vocab.json (merges.txt beside it), *.model, *.tiktoken, *.gz (CLIP), else tokenizer.json. A format that "
+        "cannot hold the tokenizer is refused.",
+    )
+    convert.add_argument("source", metavar="TOKENIZER", help="a file, or a folder as transformers saves it")
+    convert.add_argument("target", metavar="FILE", help="the file to write")
+    convert.set_defaults(command=_convert)
+
+
+def _convert(options: argparse.Namespace) -> int:
+    from tokenizer import Tokenizer
+
+    with mistakes():
+        Tokenizer.from_file(options.source).save(options.target)
+    return DONE
