@@ -112,7 +112,7 @@ def _do_again(output: str, entry: LedgerEntry, config: Config, tokenizer: Tokeni
             return [f"{where}: {error}"]
         lines = [
             f"{where}: {name} is {getattr(again, name)} when it is done again, recorded {getattr(entry, name)}"
-            for name in (*balance.INPUT_COUNTS, *balance.TEXT_COUNTS, "packing", "windows")
+            for name in (*balance.INPUT_COUNTS, *balance.TEXT_COUNTS, "packing", "windows", "has_field")
             if getattr(again, name) != getattr(entry, name)
         ]
         for piece, ours, theirs in zip(entry.pieces, again.inputs, entry.inputs, strict=True):

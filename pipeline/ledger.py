@@ -7,7 +7,7 @@ How an entry comes about is told in `staging`, what must be equal in it in `bala
 import hashlib
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any, Protocol, Self
 
 from pipeline import storage
@@ -118,6 +118,8 @@ class LedgerEntry:
     """`windows.COUNTS` where rows are windows of documents; None where they are not."""
     fields: str = ""
     """`Split.fields`."""
+    has_field: Mapping[str, int] = field(default_factory=dict)
+    """By the name of a kept field, the documents that have it: those where it is not null."""
     runs: Mapping[str, Any] | None = None
     """Where the job shuffles, what `shuffling.books.SplitRuns` says of the runs, which are then the shard's file."""
 

@@ -138,7 +138,14 @@ def warnings(output: str, config: Config) -> list[str]:
       config: of the job.
     """
     found = manifest.read(output)
-    return [*_nothing_left(output, found), *_too_much_cut(output, found, config)]
+    return [*_nothing_left(output, found), *_too_much_cut(output, found, config), *_absent_fields(found)]
+
+
+def _absent_fields(found: Mapping[str, Any]) -> list[str]:
+    names = [name for name, n in found["totals"].get("has_field", {}).items() if not n]
+    if not names or not found["totals"]["n_documents"]:
+        return []
+    return [f"input.keep_fields: no document has {', '.join(map(repr, names))}"]
 
 
 def _nothing_left(output: str, found: Mapping[str, Any]) -> list[str]:

@@ -2,6 +2,7 @@
 """One split from reader to committed shard; in a job that shuffles, to runs, and those to shards. No Beam here."""
 
 import functools
+from collections import Counter
 from collections.abc import Iterator, Sequence
 
 import numpy as np
@@ -128,6 +129,7 @@ class _Attempt:
             packing, windows = output_packing(config, tokenizer), output_windows(config, tokenizer)
             self._shard = Shard(staging, split.index, n_splits, config.output, info, packing, windows, self._schema)
         self._rejects = rejecting.RejectsFile(staging, ledger.rejects_name(split.index, n_splits), split.pieces)
+        self._has_field: Counter[str] = Counter({each.name: 0 for each in decode_fields(split.fields)})
         self._accounts = Accounts(len(split.pieces))
         self.n_records = 0
 
@@ -192,6 +194,7 @@ class _Attempt:
             companions=tuple(companions),
             documents=self._shard.documents,
             fields=self._split.fields,
+            has_field=dict(self._has_field),
             packing=self._shard.packing,
             windows=self._shard.windows,
             runs=self._shard.runs,
@@ -285,7 +288,9 @@ class _Attempt:
         columns.append(pa.array(self._files[documents.column("piece").to_numpy()]))
         columns += [documents.column("offset"), documents.column("n_bytes")]
         if self._split.fields:
-            columns.append(documents.column(schemas.FIELDS))
+            kept = documents.column(schemas.FIELDS)
+            columns.append(kept)
+            self._has_field.update({f.name: len(kept) - kept.field(i).null_count for i, f in enumerate(kept.type)})
         return pa.RecordBatch.from_arrays(columns, schema=self._schema), documents
 
     def _check_lengths(self, documents: pa.RecordBatch, n_ids: np.ndarray, length: int) -> None:

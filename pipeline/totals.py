@@ -24,6 +24,9 @@ def add_up(entries: Iterable[LedgerEntry], shards: Iterable[ShardEntry] | None =
         for kind in ("rejected", "filtered"):
             for reason, n in getattr(entry, kind).items():
                 totals[kind][reason] = totals[kind].get(reason, 0) + n
+        for name, n in entry.has_field.items():
+            found = totals.setdefault("has_field", {})
+            found[name] = found.get(name, 0) + n
         if shards is None:
             _add_shard(totals, entry)
         if entry.rejects is not None:

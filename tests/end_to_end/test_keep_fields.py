@@ -131,6 +131,16 @@ def test_fields_stay_with_their_documents_packed_and_shuffled(make_keeping, outp
         assert found[0] == found[1]
 
 
+def test_a_field_that_no_document_has_is_warned_of(make_keeping, capsys):
+    job = make_keeping("job", {}, keep_fields=["url", "ulr", "meta.lang"])
+    assert job.run("tokenize", "--workers", "1") == 0
+    assert "warning: input.keep_fields: no document has 'ulr'" in capsys.readouterr().err
+    assert job.manifest()["totals"]["has_field"] == {"meta.lang": 45, "ulr": 0, "url": 40}
+    assert job.run("verify", "--deep") == 0
+    assert job.run("tokenize", "--workers", "1", "--overwrite", "--set", "input.keep_fields=[url]") == 0
+    assert "no document has" not in capsys.readouterr().err
+
+
 def test_trace_shows_the_fields(make_keeping, capsys):
     for name, output in (
         ("rows", {"format": ["parquet", "mds"]}),
