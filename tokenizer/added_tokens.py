@@ -14,6 +14,7 @@ from tokenizer import unicode_tables
 from tokenizer.kernels import added_matching
 from tokenizer.kernels.byte_trie import build_trie
 from tokenizer.models.ids import MAX_ID
+from tokenizer.normalizers import Normalizer, SentencePieceNormalizer
 from tokenizer.ragged import Ragged
 
 SpecialPolicy = Literal["plain", "split", "error"]
@@ -47,6 +48,14 @@ class AddedToken:
             raise ValueError(f"added token {self.id} has no content")
         if not 0 <= self.id <= MAX_ID:
             raise ValueError(f"added token {self.content!r} has id {self.id}; ids must be in 0..{MAX_ID}")
+
+
+def normalized_content(normalizer: Normalizer | None, content: str) -> str:
+    """Returns what an added token looks like in normalized text."""
+    if normalizer is None or isinstance(normalizer, SentencePieceNormalizer):
+        # Whose user-defined symbols are what they are; by itself each would get a "▁" in front.
+        return content
+    return normalizer.normalize_str(content)
 
 
 class Segments(NamedTuple):

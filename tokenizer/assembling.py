@@ -18,6 +18,8 @@ class EncodedToken(NamedTuple):
     text: str
     offsets: tuple[int, int]
     word: int | None
+    matched: str = ""
+    """See `AlignedToken`."""
 
 
 def assemble(
@@ -60,7 +62,8 @@ def assemble(
 def _part(tokens: Sequence[EncodedToken], sequence: int, type_id: int, trims: tuple[bool, ...]) -> Encoding:
     encoding = _encoding(tokens, sequence, type_id)
     for add_prefix_space in trims:
-        encoding.offsets = trim_offsets(encoding.tokens, encoding.offsets, add_prefix_space)
+        texts = [token.matched or token.text for token in tokens]
+        encoding.offsets = trim_offsets(texts, encoding.offsets, add_prefix_space)
     return encoding
 
 

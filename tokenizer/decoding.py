@@ -12,8 +12,10 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from tokenizer import decoders, recycled
+from tokenizer.added_tokens import normalized_content
 from tokenizer.composition import Composition
 from tokenizer.kernels import rows as kernels
+from tokenizer.normalizers import SentencePieceNormalizer
 from tokenizer.ragged import Ragged, id_rows, null_rows, read_only, string_array
 
 
@@ -132,6 +134,10 @@ def _mask(ids: Any) -> npt.NDArray[np.bool_] | None:
     return None if nulls is None else nulls.to_numpy(zero_copy_only=False)
 
 
+def _as_sentencepiece(step: decoders.Decoder) -> decoders.Decoder:
+    return decoders.ByteFallback(keeps_characters=True) if isinstance(step, decoders.ByteFallback) else step
+
+
 class Decoder(Composition):
     """The half of a tokenizer that turns ids into text."""
 
@@ -141,7 +147,13 @@ class Decoder(Composition):
         if isinstance(decoder, decoders.WordPiece) and getattr(self.model, "oov_policy", None) == "byte":
             # HF's WordPiece has no byte tokens of its own making.
             decoder = dataclasses.replace(decoder, byte_tokens=True)
-        return IdDecoder(self._token_of, [t.id for t in self.added_tokens if t.special], decoder)
+        if isinstance(decoder, decoders.Sequence) and isinstance(self.normalizer, SentencePieceNormalizer):
+            decoder = dataclasses.replace(decoder, decoders=tuple(map(_as_sentencepiece, decoder.decoders)))
+        tokens = self._token_of
+        as_text = {t.id: normalized_content(self.normalizer, t.content) for t in self.added_tokens if t.normalized}
+        if any(tokens[i] != text for i, text in as_text.items()):
+            tokens = {**tokens, **as_text}
+        return IdDecoder(tokens, [t.id for t in self.added_tokens if t.special], decoder)
 
     def decode(self, ids: Sequence[int], skip_special_tokens: bool = True) -> str:
         """Decodes one row of ids; bytes that are not UTF-8 become U+FFFD.

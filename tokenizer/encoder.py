@@ -205,7 +205,8 @@ class Encoder(Composition):
 
     def _aligned(self, parts: list[tuple[AlignedText, int]]) -> list[EncodedToken]:
         found = self._plan.align(parts)
-        return [EncodedToken(token.id, self._token_of[token.id], token.span, token.word) for token in found]
+        tokens = self._token_of
+        return [EncodedToken(token.id, tokens[token.id], token.span, token.word, token.matched) for token in found]
 
     def _assembled(self, sequences: list[list[EncodedToken]], add_special_tokens: bool) -> Encoding:
         trims = self.post_processor.trims if self.post_processor else ()

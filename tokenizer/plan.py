@@ -10,14 +10,20 @@ import numpy as np
 import numpy.typing as npt
 
 from tokenizer import engines
-from tokenizer.added_tokens import AddedToken, AddedTokenMatcher, Segments, SpecialPolicy, no_tokens
+from tokenizer.added_tokens import (
+    AddedToken,
+    AddedTokenMatcher,
+    Segments,
+    SpecialPolicy,
+    no_tokens,
+    normalized_content,
+)
 from tokenizer.aligned import AlignedText
 from tokenizer.counting import Tally
 from tokenizer.engines.base import AlignedToken, WordCachePool
 from tokenizer.engines.sentencepiece import LikeSentencePieceEngine
 from tokenizer.engines.staged import StagedEngine, whole_rows
 from tokenizer.models import BPE, Unigram
-from tokenizer.normalizers import SentencePieceNormalizer
 from tokenizer.normalizing import NormalizingStage
 from tokenizer.pre_tokenizers import is_byte_level
 from tokenizer.pre_tokenizers.spelled_bytes import spelled_words
@@ -46,7 +52,7 @@ class EncodePlan:
         raw = [t for t in added_tokens if not t.normalized]
         normalized = [t for t in added_tokens if t.normalized]
         self._raw = AddedTokenMatcher(raw, [t.content for t in raw], special) if raw else None
-        contents = [_normalized(normalizer, t.content) for t in normalized]
+        contents = [normalized_content(normalizer, t.content) for t in normalized]
         self._normalized = AddedTokenMatcher(normalized, contents, special) if normalized else None
         self._stage = NormalizingStage(
             normalizer, pre_tokenizer, spaces_matter=any(map(str.isspace, "".join(contents)))
@@ -157,15 +163,15 @@ class EncodePlan:
         tokens: list[AlignedToken] = []
         word = 0
         segments = [
-            (segment, token_id, i == 0 and j == 0)
+            (segment, token_id, i == 0 and j == 0, part_id < 0)
             for i, (part, part_id) in enumerate(parts)
             for j, (segment, token_id) in enumerate(
                 self._segments(part, self._raw) if part_id < 0 else [(part, part_id)]
             )
         ]
-        for segment, token_id, starts_text in segments:
+        for segment, token_id, starts_text, is_found in segments:
             if token_id >= 0:
-                tokens.append(AlignedToken(token_id, segment.span(), word))
+                tokens.append(AlignedToken(token_id, segment.span(), word, segment.text if is_found else ""))
                 word += 1
                 continue
             if self._normalizer is not None and (self._looks_at_normalized or not self._engine_normalizes):
@@ -176,7 +182,7 @@ class EncodePlan:
             first = True
             for part, part_id in self._segments(segment, self._normalized):
                 if part_id >= 0:
-                    tokens.append(AlignedToken(part_id, part.span(), word))
+                    tokens.append(AlignedToken(part_id, part.span(), word, part.text))
                     word += 1
                 else:
                     found, word = self._engine.align(part, starts_text and first, word)
@@ -200,16 +206,6 @@ class EncodePlan:
         if self._normalizer is not None and not self._engine_normalizes:
             stages = [type(self._normalizer).__name__, *stages]
         return {"kernel": kernel, "fused": fused, "stages": stages}
-
-
-def _normalized(normalizer: Any, content: str) -> str:
-    """Returns what an added token looks like in normalized text."""
-    if normalizer is None:
-        return content
-    if isinstance(normalizer, SentencePieceNormalizer):
-        # Its user-defined symbols are what they are; by itself each would get a "▁" in front.
-        return content
-    return str(normalizer.normalize_str(content))
 
 
 def _starts_document(

@@ -237,7 +237,8 @@ def trim_offsets(
     """Leaves white space at both ends of tokens out of their offsets.
 
     Args:
-      tokens: the tokens of one text, as the vocabulary writes them, after truncation.
+      tokens: the tokens of one text, as the vocabulary writes them, after truncation; added tokens with the white space
+        that they took.
       offsets: their offsets, in characters.
       add_prefix_space: whether one space at the start of the first token may have been put there, so that it has no
         character to leave out.

@@ -37,9 +37,17 @@ def texts() -> st.SearchStrategy[str]:
     return st.lists(pieces, max_size=14).map("".join)
 
 
-@given(added_tokens(), st.lists(texts(), max_size=4), st.booleans())
-def test_added_tokens_on_hostile_text(added: list[dict[str, object]], batch: list[str], split: bool) -> None:
-    base = json.loads(Tokenizer.for_bert(VOCAB).to_str()) | {"added_tokens": added, "post_processor": None}
+TRIMMING = [
+    {"type": "ByteLevel", "add_prefix_space": prefix, "trim_offsets": True, "use_regex": True}
+    for prefix in (False, True)
+]
+
+
+@given(added_tokens(), st.lists(texts(), max_size=4), st.booleans(), st.sampled_from([None, *TRIMMING]))
+def test_added_tokens_on_hostile_text(
+    added: list[dict[str, object]], batch: list[str], split: bool, layout: dict[str, object] | None
+) -> None:
+    base = json.loads(Tokenizer.for_bert(VOCAB).to_str()) | {"added_tokens": added, "post_processor": layout}
     # HF gives ids in the order of the file, and only as it would have given them itself.
     theirs = hf.Tokenizer.from_str(json.dumps(base | {"added_tokens": []}))
     for token in added:
@@ -56,6 +64,7 @@ def test_added_tokens_on_hostile_text(added: list[dict[str, object]], batch: lis
         got = ours.encode(text, add_special_tokens=False)
         for name in ATTRIBUTES:
             assert getattr(got, name) == getattr(encoding, name), name
+        assert ours.decode(got.ids, False) == theirs.decode(encoding.ids, False)
 
 
 def test_the_policies_for_special_tokens() -> None:

@@ -14,7 +14,7 @@ hf = pytest.importorskip("tokenizers", reason="needs the test group: HF tokenize
 
 from hypothesis import given  # noqa: E402
 from hypothesis import strategies as st  # noqa: E402
-from tokenizers import decoders, models, pre_tokenizers, processors, trainers  # noqa: E402
+from tokenizers import decoders, models, normalizers, pre_tokenizers, processors, trainers  # noqa: E402
 
 from tests import strategies  # noqa: E402
 from tests.parity import families  # noqa: E402
@@ -43,6 +43,7 @@ DIFFERENCES = {
     "post_process of what is processed": "an error; HF puts special tokens around special tokens",
     "sequences of post_process": "0 and 1 for a pair; HF takes both for the text, and forgets which tokens are its",
     "stride that is too large": "an error; HF crashes",
+    "id_to_token of normalized tokens": "the content, as in get_vocab; HF gives its normalized form, as decode does",
     "ids after training": "of added tokens: their places in the new vocabulary, or behind it; HF keeps the old ones",
 }
 ATTRIBUTES = (
@@ -446,4 +447,12 @@ def test_the_differences_are_these() -> None:
     assert [t.token_to_id("<kept>") for t in trained] == [0, trained[1].token_to_id("ab") + 1]
     assert trained[0].token_to_id("<s>") == 0
     seen.add("ids after training")
+    theirs = hf.Tokenizer(models.BPE({"a": 0}, []))
+    theirs.normalizer = normalizers.Lowercase()
+    theirs.add_tokens([hf.AddedToken("A B", normalized=True)])
+    mine = Tokenizer.from_str(theirs.to_str())
+    assert mine.decode([1, 0]) == theirs.decode([1, 0]) == "a b a"
+    assert mine.get_vocab() == theirs.get_vocab()
+    if (mine.id_to_token(1), theirs.id_to_token(1)) == ("A B", "a b"):
+        seen.add("id_to_token of normalized tokens")
     assert seen == set(DIFFERENCES)

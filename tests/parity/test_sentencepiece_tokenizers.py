@@ -28,6 +28,8 @@ pytestmark = pytest.mark.parity
 DIFFERENCES = {
     "decode of an unknown piece": "its token, nothing with skip_special_tokens; sentencepiece writes ⁇",
     "SentencePiece models of words": "refused: sentencepiece fuses unknown words, which no model here or in HF does",
+    "offsets of parts of a character": "each has the whole of it, as in HF; sentencepiece gives it to the last",
+    "spaces as bytes in front of a text": "go with the prefix, as in HF's decoder; sentencepiece keeps them",
     "unused pieces of SentencePiece BPE": "refused: how sentencepiece cuts them up depends on the merges it tried",
 }
 RAW = {
@@ -92,6 +94,21 @@ def test_ids(pair: tuple[Tokenizer, Any]) -> None:
         assert_same(ours, theirs, texts)
 
     check()
+
+
+def test_bytes_that_are_no_text(pair: tuple[Tokenizer, Any]) -> None:
+    ours, theirs = pair
+    if ours.token_to_id("<0x00>") is None:
+        pytest.skip("has no byte tokens")
+    chooser = random.Random(3)
+    usual = [bytes([b]) for b in b"a\n\x80\xb1\xff"] + [b"\xe8\x8a\xb1", b"\xe8\x8a", b"\xed\xa0\x80", b"\xf0\x9f"]
+    for _ in range(300):
+        data = b"".join(chooser.choices(usual, k=chooser.randrange(1, 6)))
+        ids = [theirs.piece_to_id(f"<0x{byte:02X}>") for byte in data]
+        ids += theirs.encode("mill")[: chooser.randrange(2)]
+        assert ours.decode(ids) == theirs.decode(ids), data
+        rows = pa.array([ids, ids])
+        assert ours.decode_arrow(rows).to_pylist() == [theirs.decode(ids)] * 2, data
 
 
 def test_one_text_and_columns_agree(pair: tuple[Tokenizer, Any]) -> None:
@@ -192,6 +209,18 @@ def test_the_differences_are_these(tmp_path: Path) -> None:
     with pytest.raises(TokenizerFileError, match="models of words are not supported"):
         Tokenizer.from_file(path)
     seen.add("SentencePiece models of words")
+
+    for model_type in ("unigram", "bpe"):
+        path.write_bytes(train(model_type, OPTIONS["llama2"]))
+        theirs, ours = spm.SentencePieceProcessor(model_file=str(path)), Tokenizer.from_file(path)
+        got, expected = ours.encode("a\u0e5b"), theirs.encode("a\u0e5b", return_type="proto").pieces
+        assert got.tokens[-3:] == [piece.piece for piece in expected[-3:]] == ["<0xE0>", "<0xB9>", "<0x9B>"]
+        assert got.offsets[-3:] == [(1, 2)] * 3
+        if [piece.surface for piece in expected[-3:]] == ["", "", "\u0e5b"]:
+            seen.add("offsets of parts of a character")
+        ids = [theirs.piece_to_id("<0x20>"), theirs.piece_to_id("a")]
+        if (ours.decode(ids), theirs.decode(ids)) == ("a", " a"):
+            seen.add("spaces as bytes in front of a text")
 
     model = sentencepiece.read(train("bpe", {}), "model")
     place = model.pieces.index("▁the")

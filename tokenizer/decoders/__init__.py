@@ -5,6 +5,7 @@ from tokenizer.decoders.base import Decoder as Decoder
 from tokenizer.decoders.base import TokenTexts as TokenTexts
 from tokenizer.decoders.byte_tokens import ByteFallback as ByteFallback
 from tokenizer.decoders.byte_tokens import ByteLevel as ByteLevel
+from tokenizer.decoders.byte_tokens import characters_of as characters_of
 from tokenizer.decoders.edits import Fuse as Fuse
 from tokenizer.decoders.edits import Replace as Replace
 from tokenizer.decoders.edits import Strip as Strip

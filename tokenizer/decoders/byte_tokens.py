@@ -48,8 +48,13 @@ class ByteLevel(Decoder):
 class ByteFallback(Decoder):
     """Reads tokens like `<0xE2>` as bytes. In a run of them that is not UTF-8 every byte becomes U+FFFD.
 
-    Source: HF tokenizers `decoders/byte_fallback.rs`.
+    With `keeps_characters` only those do that are part of no character, as in sentencepiece.
+
+    Source: HF tokenizers `decoders/byte_fallback.rs`; sentencepiece `sentencepiece_processor.cc`, `Decode`.
     """
+
+    keeps_characters: bool = False
+    """Not part of the file: HF has no such choice."""
 
     @property
     def is_per_token(self) -> bool:
@@ -73,16 +78,22 @@ class ByteFallback(Decoder):
             if _BYTE_TOKEN.fullmatch(token):
                 run += self.token_text(token, first=False)
             else:
-                pieces += _characters(run)
+                pieces += self._characters(run)
                 pieces.append(token)
                 run.clear()
-        return pieces + _characters(run)
+        return pieces + self._characters(run)
+
+    def _characters(self, run: bytearray) -> list[str]:
+        if not run:
+            return []
+        try:
+            return [run.decode()]
+        except UnicodeDecodeError:
+            return [characters_of(run)] if self.keeps_characters else ["\ufffd"] * len(run)
 
 
-def _characters(run: bytearray) -> list[str]:
-    if not run:
-        return []
-    try:
-        return [run.decode()]
-    except UnicodeDecodeError:
-        return ["\ufffd"] * len(run)
+def characters_of(data: bytes | bytearray) -> str:
+    """Decodes UTF-8, one U+FFFD for every byte that is not part of a character."""
+    # Python has one for each longest beginning of a character.
+    found = data.decode("utf-8", "surrogateescape")
+    return "".join("\ufffd" if "\udc80" <= character <= "\udcff" else character for character in found)

@@ -28,6 +28,8 @@ class AlignedToken:
     """Range of characters of the original text."""
     word: int
     """Number of its pre-token in the text."""
+    matched: str = ""
+    """Of an added token that was found in the text, what it took: white space beside it too."""
 
 
 class Engine(Protocol):

@@ -190,10 +190,11 @@ class WholeRowEngine(StagedEngine):
 
 
 def _align_whole(model: Unigram, text: AlignedText, word: int) -> tuple[list[AlignedToken], int]:
-    tokens = []
+    tokens: list[AlignedToken] = []
     begin = 0
     for token_id, end in model.tokenize(text.text):
         part = text[begin:end]
-        tokens.append(AlignedToken(token_id, part.span() if part.text else (0, 0), word))
+        # Of the bytes of a character the first one has it; as everywhere, the others come from the same place.
+        tokens.append(AlignedToken(token_id, part.span() if part.text or not tokens else tokens[-1].span, word))
         begin = max(begin, end)
     return tokens, word + 1

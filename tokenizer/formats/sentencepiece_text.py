@@ -5,11 +5,10 @@ import functools
 from collections.abc import Sequence
 
 from tokenizer.aligned import AlignedText
+from tokenizer.decoders import characters_of
 from tokenizer.formats.sentencepiece import NormalizerSpec, SentencePieceFile
 from tokenizer.models.unigram import SPACE, PieceType
 from tokenizer.normalizers.sentencepiece import SentencePieceNormalizer
-
-_REPLACEMENT = "\ufffd"
 
 
 def normalizer_of(model: SentencePieceFile) -> SentencePieceNormalizer:
@@ -66,7 +65,7 @@ def decode(ids: Sequence[int], model: SentencePieceFile) -> str:
         if kind == PieceType.BYTE:
             pending.append(int(model.pieces[i][3:5], 16))
             continue
-        out += _decode_bytes(bytes(pending))
+        out += characters_of(pending)
         pending.clear()
         if i < 0:
             break
@@ -87,21 +86,3 @@ def decode(ids: Sequence[int], model: SentencePieceFile) -> str:
     if model.denormalizer is not None and model.denormalizer.precompiled_charsmap:
         out = _normalizer(model.denormalizer).normalize_aligned(AlignedText.original(out)).text
     return out
-
-
-def _decode_bytes(data: bytes) -> str:
-    """Decodes UTF-8, one U+FFFD for every byte that is not part of a character."""
-    out = []
-    at = 0
-    while at < len(data):
-        for size in (1, 2, 3, 4):
-            try:
-                out.append(data[at : at + size].decode())
-            except UnicodeDecodeError:
-                continue
-            at += size
-            break
-        else:
-            out.append(_REPLACEMENT)
-            at += 1
-    return "".join(out)
