@@ -10,6 +10,7 @@ from typing import Any
 from rich.text import Text
 
 from pipeline import manifest, storage, writers
+from pipeline.writers.json_texts import spell_nanoseconds
 from tokenizer import Tokenizer
 
 BOUNDARY = "|"
@@ -62,7 +63,7 @@ def rows(shard_path: str, start: int = 0, count: int = 10) -> Iterator[Row]:
         index = stack.enter_context(storage.open_read(index_path)) if index_path is not None else None
         for batch in writers.read_rows(handle, shard_path, start, index):
             kept = [each.name for each in batch.schema if each.nullable]
-            for row in batch.slice(0, start + count - number).to_pylist():
+            for row in spell_nanoseconds(batch.slice(0, start + count - number)).to_pylist():
                 doc_id = row.get("doc_id", "") or ", ".join(f"#{n}" for n in row.get("documents", ()))
                 fields = {name: row[name] for name in kept}
                 if shard_path.endswith(".mds"):

@@ -18,6 +18,7 @@ from pipeline.parquet_file import open_parquet
 from pipeline.readers import Wanted, read_split
 from pipeline.splits import Piece, Split
 from pipeline.windowed import ExpectedWindows
+from pipeline.writers.json_texts import spell_nanoseconds
 from tokenizer import Encoding, Tokenizer
 
 _SHOWN = 60
@@ -133,7 +134,8 @@ def _segments_of(
 
 def _describe(output: str, found: Mapping[str, Any], config: Config, table: pa.Table) -> dict[str, Any]:
     """Returns what is known of one document: a row of the table, and its source."""
-    (row,) = table.to_pylist()
+    (batch,) = table.combine_chunks().to_batches()
+    (row,) = spell_nanoseconds(batch).to_pylist()
     piece = next((each for each in _pieces(output, found) if each.file == row["input_file"]), None)
     source = {name: found["inputs"][row["input_file"]][name] for name in ("name", "format")}
     source |= {"offset": row["input_offset"], "n_bytes": row["input_bytes"]}

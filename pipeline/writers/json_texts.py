@@ -16,7 +16,8 @@ _NEEDS_ESCAPE = r'[\x00-\x1f"\\]'
 def json_texts(column: pa.Array) -> pa.LargeStringArray:
     """Returns large_string[n], the JSON of each value, `null` for a null.
 
-    Times are in ISO 8601, durations in seconds, decimals their digits, bytes in base64, all as strings.
+    Times are in ISO 8601, durations in seconds, decimals their digits, bytes in base64, all as strings; times and
+    durations of nanoseconds are as `spell_nanoseconds` has them.
     """
     null = pa.scalar("null", pa.large_string())
     if pa.types.is_integer(column.type):
@@ -27,8 +28,38 @@ def json_texts(column: pa.Array) -> pa.LargeStringArray:
             quote, column.cast(pa.large_string()), quote, pa.scalar("", pa.large_string())
         )
         return pc.fill_null(quoted, null)
-    texts = [json.dumps(value, ensure_ascii=False, default=to_plain) for value in column.to_pylist()]
+    texts = [json.dumps(value, ensure_ascii=False, default=to_plain) for value in _spelled(column).to_pylist()]
     return pa.array(texts, pa.large_string())
+
+
+def spell_nanoseconds(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """Returns columns with strings in place of times and durations of nanoseconds, for which Python has no type.
+
+    Arrow gives these as objects of pandas, or not at all where there is none. Here a time is
+    `2026-11-24 18:05:00.000000001`, a duration its number of nanoseconds.
+    """
+    columns = [_spelled(column) for column in batch.columns]
+    fields = [field.with_type(column.type) for field, column in zip(batch.schema, columns, strict=True)]
+    return pa.record_batch(columns, schema=pa.schema(fields))
+
+
+def _spelled(column: pa.Array) -> pa.Array:
+    type_ = _spelled_type(column.type)
+    return column if type_ == column.type else column.cast(type_)
+
+
+def _spelled_type(type_: pa.DataType) -> pa.DataType:
+    """Returns a type in which strings stand for what is counted in nanoseconds, at any depth."""
+    if pa.types.is_struct(type_):
+        return pa.struct([field.with_type(_spelled_type(field.type)) for field in type_])
+    if pa.types.is_map(type_):
+        return pa.map_(_spelled_type(type_.key_type), type_.item_field.with_type(_spelled_type(type_.item_type)))
+    if pa.types.is_list(type_) or pa.types.is_large_list(type_) or pa.types.is_fixed_size_list(type_):
+        field = type_.value_field.with_type(_spelled_type(type_.value_type))
+        if pa.types.is_fixed_size_list(type_):
+            return pa.list_(field, type_.list_size)
+        return pa.list_(field) if pa.types.is_list(type_) else pa.large_list(field)
+    return pa.string() if getattr(type_, "unit", None) == "ns" else type_
 
 
 def to_plain(value: Any) -> Any:

@@ -5,6 +5,8 @@ import re
 import shutil
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from tests.installing import checked
@@ -71,3 +73,18 @@ def test_every_config_and_what_docs_show_runs_and_is_proven(
                 elif language == "yaml":
                     (tmp_path / "my.yaml").write_text(text, encoding="utf-8")
                     run_and_verify(clone, tmp_path, "run", "my.yaml", "--set", "input.sample=0.1")
+
+
+def test_what_arrow_needs_pandas_for_is_kept_and_shown_without_it(clone: Path, tmp_path: Path) -> None:
+    moment = pa.array([1_700_000_000_123_456_789], pa.timestamp("ns"))
+    pq.write_table(pa.table({"text": ["the"], "seen": moment}), tmp_path / "in.parquet")
+    (tmp_path / "vocab.txt").write_text("[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\nthe\n")
+    (tmp_path / "job.yaml").write_text(
+        "{input: {paths: [in.parquet], keep_fields: [seen]}, tokenizer: {file: vocab.txt}, "
+        "output: {path: out, format: [parquet, mds]}}"
+    )
+    run_and_verify(clone, tmp_path, "tokenize", "job.yaml")
+    for shard in ("tokens-00000-of-00001.parquet", "tokens-00000-of-00001.mds"):
+        checked(clone / "run.sh", "inspect", f"out/{shard}", cwd=tmp_path)
+        traced = checked(clone / "run.sh", "trace", "out", shard, "0", cwd=tmp_path)
+        assert "2023-11-14 22:13:20.123456789" in traced
