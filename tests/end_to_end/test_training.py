@@ -258,3 +258,18 @@ def test_counts_of_one_model_serve_another_with_the_same_words(corpus, make_job)
         assert job.run("train", "--mode", "inline") == 0
         trained, expected = ({n: f for n, f in results(j).items() if n.startswith("vocab/")} for j in (job, anew))
         assert trained == expected
+
+
+@pytest.mark.parametrize("model", ["unigram", "bpe", "char"])
+def test_a_vocabulary_as_sentencepiece_has_it(corpus, make_job, model):
+    train = {"model": model, "vocab_size": 135, "normalizer": "sentencepiece", "pre_tokenizer": "none"}
+    train |= {"hard_vocab_limit": False} if model == "unigram" else {}
+    train |= {"limit_alphabet": 60} if model == "bpe" else {}
+    job = make_job("job", **sections(corpus, train))
+    assert job.run("train", "--mode", "inline") == 0
+    assert job.run("verify") == 0
+    text = "The mill  grinds ▁it."
+    found = [
+        Tokenizer.from_file(job.output / "vocab" / f"tokenizer.{kind}").encode(text).ids for kind in ("json", "model")
+    ]
+    assert found[0] == found[1] != []

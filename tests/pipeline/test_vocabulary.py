@@ -6,6 +6,7 @@ import json
 
 import pyarrow as pa
 import pytest
+from pydantic import ValidationError
 
 from pipeline import schemas
 from pipeline.config import PaddingConfig, TokenizerConfig, TruncationConfig
@@ -132,3 +133,49 @@ def test_sections_that_do_not_fit_are_refused():
         load_tokenizer(TokenizerConfig())
     with pytest.raises(ValueError, match=r"tokenizer\.train must be given"):
         train_tokenizer(COUNTS, TokenizerConfig())
+
+
+@pytest.mark.parametrize(
+    ("train", "more", "problem"),
+    [
+        ({"model": "bpe"}, {"oov": "contain"}, "is for wordpiece, but train.model is 'bpe'; remove it"),
+        (
+            {"model": "char", "special_tokens": ["<unk>", "[CLS]", "[SEP]"]},
+            {"add_special_tokens": True},
+            "is for wordpi",
+        ),
+        (
+            {"model": "unigram", "pre_tokenizer": "cl100k_base"},
+            {},
+            "for unigram, whose words have no spaces; or none with",
+        ),
+        (
+            {"model": "wordpiece", "normalizer": "sentencepiece", "pre_tokenizer": "none"},
+            {},
+            "is for bpe, unigram, char",
+        ),
+        ({"model": "byte_level_bpe", "vocab_size": 256}, {}, "room for the 1 special tokens and 256 bytes"),
+        (
+            {"model": "bpe", "vocab_size": 3, "user_defined_symbols": ["x"]},
+            {},
+            "special tokens and the 1 user-defined symb",
+        ),
+    ],
+)
+def test_combinations_that_make_no_sense_are_refused_by_the_config(train, more, problem):
+    with pytest.raises(ValidationError, match=problem):
+        TokenizerConfig(train=train, **more)
+
+
+@pytest.mark.parametrize(
+    ("train", "span_tokens", "problem"),
+    [
+        ({"model": "bpe", "byte_fallback": True, "special_tokens": ["<unk>", "<0x00>"]}, (), "got '<0x00>' twice"),
+        ({"model": "unigram", "user_defined_symbols": ["<s>"]}, (), "'<s>' twice"),
+        ({"model": "bpe", "user_defined_symbols": ["[URL]"]}, ("[URL]",), r"got '\[URL\]' twice"),
+        ({"model": "wordpiece", "initial_alphabet": ["ab"]}, (), "initial_alphabet"),
+    ],
+)
+def test_what_a_trainer_refuses_is_refused_before_words_are_counted(train, span_tokens, problem):
+    with pytest.raises(ValueError, match=f"train: .*{problem}"):
+        counting_tokenizer(TokenizerConfig(train=train), span_tokens)
