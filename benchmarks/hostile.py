@@ -145,11 +145,12 @@ def run_one(number: int, folder: Path) -> str:
     try:
         for split in plan.splits:
             tokenizing.tokenize_split(split, config, tokenizer, len(plan.splits))
+        finishing.finish_output(config, plan.job, plan.splits, tokenizer)
     except ValueError as error:
-        if "tokenizer.padding.length" in str(error):  # which asks for what the config lacks
+        # What the config lacks, and an input without a usable record, are found when it is read.
+        if "tokenizer.padding.length" in str(error) or "records read can be used" in str(error):
             return f"refused: {made['kind']}"
         raise
-    finishing.finish_output(config, plan.job, plan.splits, tokenizer)
     report = verify.verify(config.output.path)
     return f"proven: {made['kind']}" if report.is_proven else f"not proven: {made['kind']}: {report.problems[:5]}"
 

@@ -156,7 +156,7 @@ def _one_round(
     if files != wanted:
         names = sorted(name for name in {*files, *wanted} if files.get(name) != wanted.get(name))
         outcome.problems.append(f"{what}, resumed: not the files of an undisturbed run: {names}")
-    elif (output / "_tmp").exists() or list(output.rglob("*.tmp")):
+    elif (output / "_tmp").exists() or (output / "_owner.json").exists() or list(output.rglob("*.tmp")):
         outcome.problems.append(f"{what}, resumed: leaves temporary files behind")
     else:
         outcome.n_finished += 1
