@@ -182,6 +182,8 @@ class Composition:
         added = {t.id: t.content for t in self.added_tokens}
         if isinstance(vocab, Vocabulary):
             return TokensById(vocab, added)
+        if isinstance(self.model, Unigram):  # a piece that stands twice has two ids
+            return {i: piece for i, (piece, _) in enumerate(self.model.vocab)} | added
         return dict(zip(vocab.values(), vocab, strict=True)) | added
 
     @cached_property
@@ -286,7 +288,7 @@ class Composition:
 
 
 def vocab_of(model: Any) -> Mapping[str, int]:
-    """Returns token -> id of any model, nothing for none; of equal Unigram pieces the first counts."""
+    """Returns token -> id of any model, nothing for none; of equal Unigram pieces as `Unigram.piece_ids`."""
     if model is None:
         return {}
     return model.piece_ids if isinstance(model, Unigram) else model.vocab

@@ -41,6 +41,9 @@ class Tokenizer(Encoder, Decoder):
     The text of a special token in a document is text like any other, unless `special` says otherwise.
     """
 
+    ignored_fields: tuple[str, ...] = ()
+    """Fields of the `tokenizer.json` it was loaded from that have no meaning, to HF either; `explain` names them."""
+
     # Making one.
 
     @classmethod
@@ -189,7 +192,9 @@ class Tokenizer(Encoder, Decoder):
             "special": self.special,
             "cache_bytes": self._cache_bytes,
         }
-        return Tokenizer(**(kept | parts))
+        tokenizer = Tokenizer(**(kept | parts))
+        tokenizer.ignored_fields = self.ignored_fields
+        return tokenizer
 
     def __reduce__(self) -> tuple[Callable[..., "Tokenizer"], tuple[str, SpecialPolicy, int]]:
         # Compact, and whatever was compiled stays behind: the other process compiles or loads its own.
@@ -358,7 +363,10 @@ class Tokenizer(Encoder, Decoder):
     # Explaining.
 
     def explain(self) -> str:
-        """Says which stages run fused in a compiled kernel, which beside it, and how full the word cache is."""
+        """Says which stages run fused in a compiled kernel, which beside it, and how full the word cache is.
+
+        And which fields of a `tokenizer.json` were ignored, the first eight of them.
+        """
         plan, cache = self._plan.describe(), self.cache_info()
         return "\n".join(
             [
@@ -368,6 +376,7 @@ class Tokenizer(Encoder, Decoder):
                 f"unicode   {', '.join(f'{k} {v}' for k, v in unicode_data.UNICODE_VERSIONS.items())}",
                 f"cache     {cache.words} words in {cache.bytes / (1 << 20):.1f} of {cache.bound >> 20} MiB, "
                 f"{cache.hits} hits and {cache.misses} misses so far",
+                *([f"ignored   {', '.join(self.ignored_fields[:8])}"] if self.ignored_fields else []),
             ]
         )
 

@@ -18,7 +18,7 @@ from tokenizers import normalizers, pre_tokenizers  # noqa: E402
 
 from tests import strategies  # noqa: E402
 from tests.parity import families  # noqa: E402
-from tokenizer import Tokenizer  # noqa: E402
+from tokenizer import Tokenizer, TokenizerFileError  # noqa: E402
 from tokenizer.models import Unigram  # noqa: E402
 
 pytestmark = pytest.mark.parity
@@ -236,3 +236,27 @@ def test_added_tokens_of_white_space_that_strip_white_space(strips: tuple[bool, 
     expected = [e.ids for e in theirs.encode_batch(texts, add_special_tokens=False)]
     assert [ours.encode(text, add_special_tokens=False).ids for text in texts] == expected
     assert ours.encode_arrow(pa.array(texts)).to_pylist() == expected
+
+
+def _with_more(value: object) -> object:
+    """Puts a field that nobody knows into every part, added token and special token."""
+    if isinstance(value, list):
+        return [_with_more(item) for item in value]
+    if not isinstance(value, dict):
+        return value
+    more = {"x_more": [1]} if {"type", "content", "ids"} & value.keys() else {}
+    return {key: _with_more(item) if key not in ("vocab", "merges") else item for key, item in value.items()} | more
+
+
+@pytest.mark.parametrize("name", ["bert and digits", "gpt2", "llama3", "llama2", "albert", "viking", "metaspace first"])
+def test_fields_that_hf_ignores(name: str) -> None:
+    fields = json.loads(families.family(name))
+    text = json.dumps({key: _with_more(value) for key, value in fields.items()})
+    ours, plain = Tokenizer.from_str(text), Tokenizer.from_str(families.family(name))
+    assert hf.Tokenizer.from_str(text).to_str() == hf.Tokenizer.from_str(families.family(name)).to_str()
+    assert ours.digest == plain.digest
+    assert len(ours.ignored_fields) == text.count('"x_more"') > 0
+    with pytest.raises(Exception, match="expected"):
+        hf.Tokenizer.from_str(json.dumps(fields | {"x_more": 1}))
+    with pytest.raises(TokenizerFileError, match="field 'x_more' is not supported"):
+        Tokenizer.from_str(json.dumps(fields | {"x_more": 1}))

@@ -5,6 +5,7 @@ HF tokenizes without a post-processor; what it then makes of the tokens with one
 `DIFFERENCES` is the whole list of what is meant to differ.
 """
 
+import json
 from typing import Any
 
 import pytest
@@ -17,7 +18,7 @@ from tokenizers import models, normalizers, pre_tokenizers  # noqa: E402
 from tokenizers import processors as theirs  # noqa: E402
 
 from tests import strategies  # noqa: E402
-from tokenizer import Tokenizer  # noqa: E402
+from tokenizer import Tokenizer, TokenizerFileError  # noqa: E402
 from tokenizer import post_processors as ours  # noqa: E402
 from tokenizer.assembling import EncodedToken, assemble  # noqa: E402
 from tokenizer.encoding import Encoding  # noqa: E402
@@ -30,6 +31,7 @@ DIFFERENCES = {
     "type ids of overflowing parts": "those of the layout; HF has them for the first part only",
     "sequences after a layout": "a ByteLevel after a template changes nothing; HF numbers the parts of the template",
     "sequences without a post-processor": "none for padding, two for every part of a pair; HF forgets them",
+    "templates without A, or of a pair without B": "refused, and with one twice; HF leaves the text out",
 }
 ATTRIBUTES = (
     "ids", "tokens", "type_ids", "attention_mask", "special_tokens_mask", "offsets", "word_ids", "sequence_ids",
@@ -309,4 +311,13 @@ def test_the_differences_are_these() -> None:
     assert got.overflowing[0].n_sequences == 2
     if expected.overflowing[0].n_sequences == 1:
         seen.add("sequences without a post-processor")
+    text = {"id": "A", "type_id": 0}
+    layout = {"type": "TemplateProcessing", "single": [], "pair": [{"Sequence": text}], "special_tokens": {}}
+    model = {"type": "WordLevel", "vocab": {"a": 0}, "unk_token": "a"}
+    file = json.dumps({"version": "1.0", "model": model, "post_processor": layout})
+    with pytest.raises(TokenizerFileError, match="single template must hold A exactly once, got"):
+        Tokenizer.from_str(file)
+    both = hf.Tokenizer.from_str(file)
+    if (both.encode("a").ids, both.encode("a", "a").ids) == ([], [0]):
+        seen.add("templates without A, or of a pair without B")
     assert seen == set(DIFFERENCES)

@@ -12,10 +12,12 @@ import pytest
 hf = pytest.importorskip("tokenizers", reason="needs the test group: HF tokenizers")
 
 import numpy as np  # noqa: E402
+import pyarrow as pa  # noqa: E402
 from hypothesis import given  # noqa: E402
 from hypothesis import strategies as st  # noqa: E402
 
 from tests import strategies  # noqa: E402
+from tokenizer import Tokenizer  # noqa: E402
 from tokenizer.formats import sentencepiece  # noqa: E402
 from tokenizer.kernels import unigram as kernels  # noqa: E402
 from tokenizer.models.unigram import Unigram, new_unigram_scratch  # noqa: E402
@@ -109,3 +111,20 @@ def test_ids_of_whole_tokenizers(shared_data: Path, name: str, n_documents: int)
                 words = re.findall("▁[^▁]*|[^▁]+", spaced if spaced.startswith("▁") else f"▁{spaced}")
                 got = [i for ids in encode(ours, words) for i in ids]
                 assert got == theirs.encode(text).ids
+
+
+def test_pieces_that_stand_twice() -> None:
+    pieces = [["<unk>", 0.0], ["a", -1.0], ["b", -2.0], ["ab", -9.0], ["b", -3.0], ["a", -0.5], ["c", -1.0]]
+    model = {"type": "Unigram", "unk_id": 0, "vocab": pieces, "byte_fallback": False}
+    text = json.dumps({"version": "1.0", "model": model})
+    ours, theirs = Tokenizer.from_str(text), hf.Tokenizer.from_str(text)
+    for word in ["a", "b", "ab", "abcab"]:
+        encoding, expected = ours.encode(word), theirs.encode(word)
+        assert (encoding.ids, encoding.tokens, encoding.offsets) == (expected.ids, expected.tokens, expected.offsets)
+        assert ours.encode_arrow(pa.array([word])).to_pylist() == [expected.ids]
+    assert ours.get_vocab() == theirs.get_vocab()
+    for i in range(len(pieces)):
+        assert ours.id_to_token(i) == theirs.id_to_token(i)
+        assert ours.decode([i]) == theirs.decode([i])
+    again = Tokenizer.from_str(ours.to_str())
+    assert again.encode("abcab").ids == theirs.encode("abcab").ids

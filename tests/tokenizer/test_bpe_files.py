@@ -2,11 +2,13 @@
 """Ranks and merges: the quick readers against those that go line by line."""
 
 import base64
+from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tokenizer import Tokenizer
 from tokenizer.errors import TokenizerFileError
 from tokenizer.formats import bpe_files, tiktoken_ranks
 
@@ -16,7 +18,21 @@ rank_lines = st.tuples(st.binary(min_size=1, max_size=9), st.integers(0, 10**9))
 broken_lines = st.one_of(
     st.text("ABab+/=- 0159", max_size=12),
     st.sampled_from(
-        ["", " 1", "YQ==", "YQ== ", "YQ==  1", "YQ= 1", "YQ===1", "Y=Q= 1", "YWI= x", "YWI= 1 2", "YWI= 1_0"]
+        [
+            "",
+            " 1",
+            "= 1",
+            "= x",
+            "YQ==",
+            "YQ== ",
+            "YQ==  1",
+            "YQ= 1",
+            "YQ===1",
+            "Y=Q= 1",
+            "YWI= x",
+            "YWI= 1 2",
+            "YWI= 1_0",
+        ]
     ),
 )
 
@@ -48,6 +64,19 @@ def test_broken_ranks_say_where() -> None:
         tiktoken_ranks.read("YQ== 0\nb 1\n", "ranks", "gpt2")
     with pytest.raises(TokenizerFileError, match=r"^ranks: token 'a' stands twice, with ranks 0 and 7"):
         tiktoken_ranks.read("YQ== 0\nYg== 1\nYQ== 7\n", "ranks", "gpt2")
+
+
+def test_a_rank_of_no_bytes_is_left_free(tmp_path: Path) -> None:
+    tiktoken_load = pytest.importorskip("tiktoken.load", reason="needs the test group: tiktoken")
+    path = tmp_path / "multilingual.tiktoken"
+    lines = [f"{base64.b64encode(bytes([b])).decode()} {b}" for b in range(256)]
+    path.write_text("\n".join([*lines, "= 256", "YWI= 257"]) + "\n")
+    ours = Tokenizer.from_file(path, pattern="gpt2")
+    theirs = tiktoken_load.load_tiktoken_bpe(str(path))
+    assert (theirs[b""], theirs[b"ab"]) == (256, 257)
+    assert ours.encode("abb").ids == [257, 98]
+    assert ours.id_to_token(256) is None
+    assert ours.n_ids == 258
 
 
 merge_lines = st.one_of(

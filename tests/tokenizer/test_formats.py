@@ -124,13 +124,23 @@ MODEL = {"type": "WordPiece", "vocab": {"[UNK]": 0}}
         ({"model": MODEL | {"max_input_chars_per_word": 0}}, r"must be positive and below 2\*\*63, got 0"),
         ({"model": MODEL | {"oov_policy": "guess"}}, "oov must be one of word, contain, char, byte, got 'guess'"),
         ({"model": MODEL | {"oov_policy": "byte"}}, "needs byte tokens"),
-        ({"model": MODEL | {"new": 1}}, "model: field 'new' is not supported"),
         ({"model": []}, "model: expected an object"),
     ],
 )  # fmt: skip
 def test_what_cannot_be_represented_is_refused(changes: dict[str, Any], message: str) -> None:
     with pytest.raises(TokenizerFileError, match=message):
         Tokenizer.from_str(json.dumps(fields(**changes)))
+
+
+def test_fields_that_hf_ignores_are_ignored_and_noted() -> None:
+    normalizer = {"type": "Sequence", "normalizers": [{"type": "Lowercase", "use_regex": True}]}
+    tokenizer = Tokenizer.from_str(json.dumps(fields(normalizer=normalizer, model=fields()["model"] | {"new": 1})))
+    assert tokenizer.ignored_fields == (
+        "tokenizer.json.model.new", "tokenizer.json.normalizer.normalizers[0].use_regex",
+    )  # fmt: skip
+    for same in (tokenizer, tokenizer.replace(cache_bytes=1 << 20)):
+        assert same.explain().splitlines()[-1].startswith("ignored   tokenizer.json.model.new, tokenizer.json.normal")
+    assert "ignored" not in Tokenizer.from_str(tokenizer.to_str()).explain()
 
 
 def test_templates_that_cannot_be_laid_out() -> None:

@@ -43,7 +43,7 @@ def read(node: Node, table: Table) -> Any:
     """Reads a component, None for null.
 
     Raises:
-      TokenizerFileError: if its type or a field of it is not in the table, or a value is wrong.
+      TokenizerFileError: if its type is not in the table, or a value is wrong.
     """
     if node.value is None:
         return None
@@ -52,7 +52,7 @@ def read(node: Node, table: Table) -> Any:
     name = node.child("type").text()
     spec = node.child("type").one_of(dict(table))
     fields = (*spec.fields, *spec.legacy)
-    node.only("type", *(f.json for f in fields))
+    node.known("type", *(f.json for f in fields))
     values = {}
     for field in fields:
         if field.default is _REQUIRED or field.json in node.object():

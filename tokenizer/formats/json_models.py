@@ -24,7 +24,7 @@ def read_model(node: Node, *, byte_level: bool) -> Any:
     if node.value is None:
         return None
     kind = node.child("type", _guess(node)).one_of(dict(_READERS))
-    node.only("type", *_FIELDS[node.child("type", _guess(node)).text()])
+    node.known("type", *_FIELDS[node.child("type", _guess(node)).text()])
     try:
         return kind(node, byte_level)
     except ValueError as error:

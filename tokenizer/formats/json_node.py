@@ -16,9 +16,11 @@ _SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
 class Node:
     """A JSON value with the path it stands at, for messages; every access says what it expects."""
 
-    def __init__(self, value: Any, path: str) -> None:
+    def __init__(self, value: Any, path: str, ignored: list[str] | None = None) -> None:
         self.value = value
         self.path = path
+        self.ignored: list[str] = [] if ignored is None else ignored
+        """Places of fields that `known` has found to be none, of all nodes that came from one root."""
 
     def fail(self, problem: str) -> TokenizerFileError:
         """Returns the error that says what is wrong here."""
@@ -52,14 +54,14 @@ class Node:
 
     def items(self) -> list["Node"]:
         """Returns the values of a list."""
-        return [Node(v, f"{self.path}[{i}]") for i, v in enumerate(self.as_(list, "a list"))]
+        return [Node(v, f"{self.path}[{i}]", self.ignored) for i, v in enumerate(self.as_(list, "a list"))]
 
     def child(self, key: str, default: Any = ...) -> "Node":
         """Returns a field, `default` where it is missing; an error if there is none."""
         fields = self.object()
         if key not in fields and default is ...:
             raise self.fail(f"field {key!r} is missing")
-        return Node(fields.get(key, default), f"{self.path}.{key}")
+        return Node(fields.get(key, default), f"{self.path}.{key}", self.ignored)
 
     def one_of(self, allowed: dict[str, Any]) -> Any:
         """Returns what a name stands for, an error where it is not `allowed`."""
@@ -67,6 +69,10 @@ class Node:
         if name not in allowed:
             raise self.fail(f"{name!r} is not supported; supported: {', '.join(allowed)}")
         return allowed[name]
+
+    def known(self, *keys: str) -> None:
+        """Notes the fields that are not among `keys`, which HF ignores too."""
+        self.ignored += [f"{self.path}.{key}"[:200] for key in self.object() if key not in keys]
 
     def only(self, *keys: str) -> None:
         """Raises an error naming a field that is not among `keys`."""

@@ -76,6 +76,8 @@ def read_plain_lines(text: str) -> Ranks | None:
 def read_any_lines(text: str, source: str) -> Ranks:
     """Reads lines one by one: with any line ends, empty ones, and numbers as Python reads them.
 
+    The rank of a token of no bytes, which Whisper's file has, is left free.
+
     Raises:
       TokenizerFileError: where a line is something else; says which.
     """
@@ -85,6 +87,9 @@ def read_any_lines(text: str, source: str) -> Ranks:
             continue
         encoded, _, rank = line.partition(" ")
         try:
+            if encoded == "=":  # Whisper's: no bytes, so no text becomes it
+                int(rank)
+                continue
             tokens.append(base64.b64decode(encoded, validate=True))
             ids.append(int(rank))
         except (binascii.Error, ValueError) as error:

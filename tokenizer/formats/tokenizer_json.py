@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """`tokenizer.json`: HF tokenizers' format for a whole tokenizer.
 
-What TokenMill has no part for is refused by name, never left out.
+What TokenMill has no part for is refused by name, never left out. A field inside a part that HF does not know either,
+and ignores, is ignored and noted: `Tokenizer.explain`.
 """
 
 import dataclasses
@@ -67,7 +68,7 @@ def read_parsed(root: Node, cache_bytes: int) -> "Tokenizer":
         raise root.fail(f"version must be {VERSION!r}, got {root.child('version').value!r}")
     pre_tokenizer = components.read(root.child("pre_tokenizer", None), json_roles.PRE_TOKENIZERS)
     try:
-        return Tokenizer(
+        tokenizer = Tokenizer(
             model=read_model(root.child("model"), byte_level=is_byte_level(pre_tokenizer)),
             normalizer=components.read(root.child("normalizer", None), json_roles.NORMALIZERS),
             pre_tokenizer=pre_tokenizer,
@@ -78,6 +79,8 @@ def read_parsed(root: Node, cache_bytes: int) -> "Tokenizer":
             padding=_read_padding(root.child("padding", None)),
             cache_bytes=cache_bytes,
         )
+        tokenizer.ignored_fields = tuple(root.ignored)
+        return tokenizer
     except TokenizerFileError:
         raise
     except ValueError as error:
@@ -94,26 +97,26 @@ def _read_post_processor(node: Node) -> Any:
     if kind is Sequence:
         if "].processors[" in node.path:
             raise node.fail("a Sequence in a Sequence in a Sequence, which no tokenizer has")
-        node.only("type", "processors")
+        node.known("type", "processors")
         try:
             return Sequence(tuple(_read_post_processor(item) for item in node.child("processors").items()))
         except ValueError as error:
             raise node.fail(str(error)) from error
     if kind is ByteLevel:
-        node.only("type", "add_prefix_space", "trim_offsets", "use_regex")
+        node.known("type", "add_prefix_space", "trim_offsets", "use_regex")
         return ByteLevel(*(node.child(name, True).flag() for name in ("add_prefix_space", "trim_offsets", "use_regex")))
     if kind is BertProcessing:
-        node.only("type", "sep", "cls")
+        node.known("type", "sep", "cls")
         return BertProcessing(_read_pair(node.child("sep")), _read_pair(node.child("cls")))
     if kind is RobertaProcessing:
-        node.only("type", "sep", "cls", "trim_offsets", "add_prefix_space")
+        node.known("type", "sep", "cls", "trim_offsets", "add_prefix_space")
         return RobertaProcessing(
             _read_pair(node.child("sep")),
             _read_pair(node.child("cls")),
             node.child("trim_offsets", True).flag(),
             node.child("add_prefix_space", True).flag(),
         )
-    node.only("type", "single", "pair", "special_tokens")
+    node.known("type", "single", "pair", "special_tokens")
     declared = node.child("special_tokens")
     special = {name: _read_special_token(declared.child(name)) for name in declared.object()}
     single, pair = (tuple(_read_piece(n) for n in node.child(name).items()) for name in ("single", "pair"))
@@ -128,7 +131,7 @@ def _read_pair(node: Node) -> tuple[str, int]:
 
 
 def _read_special_token(node: Node) -> SpecialToken:
-    node.only("id", "ids", "tokens")
+    node.known("id", "ids", "tokens")
     ids = tuple(n.integer() for n in node.child("ids").items())
     tokens = tuple(n.text() for n in node.child("tokens").items())
     if len(ids) != len(tokens):
@@ -146,7 +149,7 @@ def _read_piece(node: Node) -> TemplatePiece:
 
 
 def _read_added_token(node: Node) -> AddedToken:
-    node.only("id", "content", "single_word", "lstrip", "rstrip", "normalized", "special")
+    node.known("id", "content", "single_word", "lstrip", "rstrip", "normalized", "special")
     return AddedToken(
         id=node.child("id").integer(),
         content=node.child("content").text(),
@@ -161,7 +164,7 @@ def _read_added_token(node: Node) -> AddedToken:
 def _read_truncation(node: Node) -> Truncation | None:
     if node.value is None:
         return None
-    node.only("direction", "max_length", "strategy", "stride")
+    node.known("direction", "max_length", "strategy", "stride")
     return Truncation(
         max_length=node.child("max_length").integer(),
         strategy=node.child("strategy", "LongestFirst").one_of(_STRATEGIES),
@@ -173,7 +176,7 @@ def _read_truncation(node: Node) -> Truncation | None:
 def _read_padding(node: Node) -> Padding | None:
     if node.value is None:
         return None
-    node.only("strategy", "direction", "pad_to_multiple_of", "pad_id", "pad_type_id", "pad_token")
+    node.known("strategy", "direction", "pad_to_multiple_of", "pad_id", "pad_type_id", "pad_token")
     strategy, multiple = node.child("strategy"), node.child("pad_to_multiple_of", None)
     if strategy.value == "BatchLongest":
         length = None

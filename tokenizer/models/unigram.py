@@ -170,10 +170,15 @@ class Unigram:
 
     @functools.cached_property
     def piece_ids(self) -> Mapping[str, int]:
-        """The id of every piece, whether it matches in text or not; of one that stands twice the first."""
+        """The id of every piece, whether it matches in text or not; of one that stands twice the first.
+
+        By HF's rules the last, which is the one that matches.
+        """
         if self._pieces.numbered is not None:
             return self._pieces.numbered
         pieces = self._pieces.texts
+        if self.piece_types is None:
+            return dict(zip(pieces, range(len(pieces)), strict=True))
         return dict(zip(reversed(pieces), range(len(pieces) - 1, -1, -1), strict=True))
 
     @functools.cached_property
