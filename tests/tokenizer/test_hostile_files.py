@@ -233,6 +233,15 @@ def test_merges_without_their_first_line(tmp_path: Path) -> None:
     assert Tokenizer.from_file(tmp_path / "merges.txt").encode("abab").ids == [2, 2]
 
 
+@pytest.mark.parametrize("as_class", [None, "GPT2Tokenizer"])
+def test_merges_that_do_not_fit_name_both_files(tmp_path: Path, as_class: str | None) -> None:
+    (tmp_path / "vocab.json").write_text('{"a": 0, "b": 1, "ab": 2}')
+    (tmp_path / "merges.txt").write_text("#version: 0.2\na b\nb c\n")
+    for path in (tmp_path, tmp_path / "vocab.json"):
+        with pytest.raises(TokenizerFileError, match=r"/vocab\.json with merges\.txt: merge 1 is of 'b' and 'c', but"):
+            Tokenizer.from_file(path, as_class=as_class)
+
+
 def test_ranks_in_a_folder_as_llama_3_has_them(tmp_path: Path) -> None:
     ranks = "".join(f"{base64.b64encode(bytes([b])).decode()} {b}\n" for b in range(256))
     (tmp_path / "tokenizer.model").write_text(ranks)

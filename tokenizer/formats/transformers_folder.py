@@ -113,7 +113,8 @@ def _load(
     except TokenizerFileError:
         raise
     except ValueError as error:
-        raise TokenizerFileError(f"{path}: {error}") from error
+        files_read = path if merges == path else f"{path} with {merges.name}"
+        raise TokenizerFileError(f"{files_read}: {error}") from error
 
 
 def _unnamed(folder: Path, settings: Settings, cache_bytes: int, read_model: ModelReader) -> Tokenizer:
