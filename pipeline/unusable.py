@@ -57,7 +57,9 @@ def check_usable(
         lines += _examples(pieces, config)
     advice = "correct the config or the input"
     if _OF_A_FIELD & rejected.keys():
-        advice = f"input.text_field {config.text_field!r} must name the field that holds the text: correct it"
+        several = config.text_fields
+        setting = f"input.text_fields {several!r}" if several else f"input.text_field {config.text_field!r}"
+        advice = f"{setting} must name {'fields that hold' if several else 'the field that holds'} the text: correct it"
     kept = f"; all rejected records are in {where}" if where else ""
     lines.append(f"{advice}, and start again with --overwrite, or with --resume if only the input was changed{kept}")
     raise ValueError("\n".join(lines))
