@@ -43,7 +43,7 @@ def test_everything_in_the_readme_runs_in_the_order_in_which_it_stands(clone: Pa
 
 def run_and_verify(clone: Path, folder: Path, job: str, config: str, *options: str) -> None:
     checked(clone / "run.sh", job, config, *options, cwd=folder)
-    assert ": proven; read " in checked(clone / "run.sh", "verify", config, cwd=folder)
+    assert ": proven; read " in checked(clone / "run.sh", "verify", config, *options, cwd=folder)
 
 
 def test_every_config_and_what_docs_show_runs_and_is_proven(
