@@ -91,7 +91,14 @@ def _merges_text(model: BPE, source: str, file_format: str) -> str:
 def _vocab_and_merges(tokenizer: "Tokenizer", source: str) -> dict[str, bytes]:
     model = _checked_bpe(tokenizer, source, "vocab.json")
     merges = _merges_text(model, source, "merges.txt")
-    _same_again(source, "vocab.json", tokenizer, bpe_files.vocab_and_merges(model.vocab, list(model.merges)))
+    pairs = list(model.merges)
+    try:
+        parts = bpe_files.vocab_and_merges(model.vocab, pairs)
+    except ValueError as error:
+        # Other steps than GPT-2's made the words: say which part of the tokenizer that is.
+        _same_again(source, "vocab.json", tokenizer, bpe_files.parts_of("gpt2", model.vocab, pairs))
+        raise _fail(source, "vocab.json", f"tokens that show another pre-tokenizer ({error})") from error
+    _same_again(source, "vocab.json", tokenizer, parts)
     vocab = dict(sorted(model.vocab.items(), key=lambda item: item[1]))
     text = json.dumps(vocab, ensure_ascii=False, separators=(",", ":"))
     return {"merges.txt": (_VERSION_LINE + merges).encode(), "": text.encode()}
