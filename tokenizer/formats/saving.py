@@ -96,7 +96,8 @@ def _vocab_and_merges(tokenizer: "Tokenizer", source: str) -> dict[str, bytes]:
         parts = bpe_files.vocab_and_merges(model.vocab, pairs)
     except ValueError as error:
         # Other steps than GPT-2's made the words: say which part of the tokenizer that is.
-        _same_again(source, "vocab.json", tokenizer, bpe_files.parts_of("gpt2", model.vocab, pairs))
+        parts = bpe_files.parts_of("gpt2", model.vocab, pairs) | {"added_tokens": tokenizer.added_tokens}
+        _same_again(source, "vocab.json", tokenizer, parts)
         raise _fail(source, "vocab.json", f"tokens that show another pre-tokenizer ({error})") from error
     _same_again(source, "vocab.json", tokenizer, parts)
     vocab = dict(sorted(model.vocab.items(), key=lambda item: item[1]))
