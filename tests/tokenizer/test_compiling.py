@@ -107,6 +107,52 @@ def test_where_numba_is_told_how_to_compile_it_is_asked_and_imports_nothing_that
     assert not list(tmp_path.rglob("*.kernel"))
 
 
+def test_processes_that_need_a_kernel_at_once_compile_it_once(tmp_path):
+    program = (
+        "import sys, threading; from tokenizer.kernels import compiling\n"
+        "from tests.tokenizer.test_compiling import double\n"
+        "print('ready', flush=True); sys.stdin.readline()\n"
+        "threads = [threading.Thread(target=double, args=(5,)) for _ in range(3)]\n"
+        "[thread.start() for thread in threads]; [thread.join() for thread in threads]\n"
+        "print(len(compiling.saved), double(5))"
+    )
+    environment = {name: value for name, value in os.environ.items() if name not in BOUNDS_CHECKED}
+    environment |= {"TOKENMILL_CACHE_DIR": str(tmp_path)}
+    processes = [
+        subprocess.Popen([sys.executable, "-c", program], env=environment, stdin=-1, stdout=-1, text=True)
+        for _ in range(3)
+    ]
+    for process in processes:
+        assert process.stdout.readline() == "ready\n"
+    for process in processes:  # only now, so that none is done before another has begun
+        process.stdin.write("\n")
+        process.stdin.flush()
+    answers = [process.communicate()[0].split() for process in processes]
+    assert sorted(answers) == [["0", "10"], ["0", "10"], ["1", "10"]]
+    assert not list(tmp_path.rglob("*.lock"))
+
+
+def test_a_process_that_dies_while_it_compiles_holds_up_nobody(tmp_path):
+    pytest.importorskip("fcntl", reason="files are locked with flock")
+    run("from tests.tokenizer.test_compiling import double; double(5)", tmp_path)
+    (saved,) = tmp_path.rglob("double-*.kernel")
+    saved.unlink()
+    holder = subprocess.Popen(
+        [sys.executable, "-c", "import fcntl, sys, time; f = open(sys.argv[1], 'wb'); fcntl.flock(f, fcntl.LOCK_EX); "
+         "print(1, flush=True); time.sleep(600)", str(saved.with_suffix(".lock"))], stdout=-1,
+    )  # fmt: skip
+    assert holder.stdout.readline()
+    waiter = subprocess.Popen(
+        [sys.executable, "-c", "from tests.tokenizer.test_compiling import double; print(double(5))"],
+        env=os.environ | {"TOKENMILL_CACHE_DIR": str(tmp_path)}, stdout=-1, text=True,
+    )  # fmt: skip
+    with pytest.raises(subprocess.TimeoutExpired):
+        waiter.wait(5)
+    holder.kill()
+    holder.communicate()
+    assert waiter.communicate()[0] == "10\n"
+
+
 @pytest.mark.parametrize(
     "damage",
     [

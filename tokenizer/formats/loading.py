@@ -12,7 +12,7 @@ from tokenizer.core import Tokenizer
 from tokenizer.errors import TokenizerFileError
 from tokenizer.formats import bpe_files, files, mistakes, sentencepiece, tiktoken_ranks, tokenizer_json, vocab_txt
 from tokenizer.formats.json_node import Node
-from tokenizer.formats.json_vocabulary import parse_tokenizer, parse_usual_tokenizer
+from tokenizer.formats.json_vocabulary import LARGE, parse_tokenizer, parse_usual_tokenizer
 from tokenizer.formats.sentencepiece_parts import tokenizer_parts
 
 _VOCABULARY = re.compile(r'\{\s*"(?:[^"\\]|\\.){0,1000}"\s*:\s*-?\d')
@@ -70,7 +70,8 @@ def _load_file(path: Path, options: _Options) -> Tokenizer:
             return _load_as(path, options)
         return from_sentencepiece(sentencepiece.read(data, str(path)), path, options.cache_bytes)
     # Of the kinds that are text this is the usual one; what is large in it is never made a str as a whole.
-    if data[:64].lstrip()[:1] == b"{" and (root := parse_usual_tokenizer(data, str(path))) is not None:
+    is_large_json = len(data) >= LARGE and data[:64].lstrip()[:1] == b"{"
+    if is_large_json and (root := parse_usual_tokenizer(data, str(path))) is not None:
         return _from_json(root, path, options)
     text = files.decode(data, path)
     start = text.lstrip("\ufeff \t\r\n")

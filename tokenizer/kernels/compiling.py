@@ -7,6 +7,7 @@ digest over its file and every kernel file that this one imports, and the first 
 the sources, the user's cache directory, the temporary directory. `TOKENMILL_CACHE_DIR` overrides the choice.
 """
 
+import contextlib
 import functools
 import hashlib
 import importlib
@@ -105,6 +106,21 @@ def cache_directory(path: Path) -> Path:
     )
 
 
+def is_cold(path: Path) -> bool:
+    """Whether nothing of a source file is compiled for this machine; as far as can be seen without importing numba."""
+    try:
+        return next(cache_directory(path).glob("*.kernel"), None) is None
+    except OSError:
+        return False  # nowhere to keep it, which is told when a kernel is called
+
+
+def prepare() -> None:
+    """Imports numba and makes it ready, which takes a second or two: for processes that are forked off to compile."""
+    from tokenizer.kernels import numba_compiler
+
+    numba_compiler.prepare()
+
+
 class Kernel:
     """A function that is compiled, or loaded from the cache, when it is first called.
 
@@ -124,8 +140,7 @@ class Kernel:
         kinds = machine_code.signature(args)
         run = self._compiled.get(kinds)
         if run is None:
-            with _making:
-                run = self._compiled.get(kinds) or self._make(kinds, args)
+            run = self._make(kinds, args)
         return run(*args)
 
     def _make(self, kinds: tuple[Any, ...] | None, args: tuple[Any, ...]) -> Callable[..., Any]:
@@ -136,16 +151,29 @@ class Kernel:
         if kinds is not None and self._function.__closure__ is None and not numba_is_configured():
             directory = cache_directory(Path(self._function.__code__.co_filename))
             path = machine_code.path_of(directory, self.__qualname__, kinds, self._vectorize)
-            found = machine_code.load(path, self.__module__)
-            if found is not None:
-                return self._compiled.setdefault(kinds, found)
+            if (found := self._load(path, kinds)) is not None:
+                return found
+            if when_missing is not None:
+                when_missing(path)
+        # Nothing else waits while another process compiles this kernel, which is then there to be loaded.
+        with machine_code.making(path) if path is not None else contextlib.nullcontext(), _making:
+            if path is not None and (found := self._load(path, kinds)) is not None:
+                return found
+            return self._compile(path, kinds, args)
+
+    def _load(self, path: Path, kinds: Any) -> Callable[..., Any] | None:
+        with _making:
+            found = self._compiled.get(kinds) or machine_code.load(path, self.__module__)
+            return None if found is None else self._compiled.setdefault(kinds, found)
+
+    def _compile(self, path: Path | None, kinds: Any, args: tuple[Any, ...]) -> Callable[..., Any]:
         from tokenizer.kernels import numba_compiler
 
         compiled = numba_compiler.compiled(self._dispatcher, args)
         if kinds is None:
             return cast(Callable[..., Any], compiled.entry_point)
-        if path is not None:
-            machine_code.save(path, compiled)
+        if path is not None and machine_code.save(path, compiled):
+            saved.append(path)
         return self._compiled.setdefault(kinds, compiled.entry_point)
 
     @functools.cached_property
@@ -196,6 +224,10 @@ types: Any = _Later("numba.core.types")
 cgutils: Any = _Later("numba.core.cgutils")
 """Numba's, for the code of intrinsics."""
 _making = threading.RLock()
+when_missing: Callable[[Path], object] | None = None
+"""Is called before this process compiles a kernel, with where others would put it: it may wait until they have."""
+saved: list[Path] = []
+"""Where the kernels are that this process has compiled."""
 
 
 def intrinsic(function: Callable[..., Any]) -> Any:

@@ -7,6 +7,7 @@ answer is None, and numba loads or compiles the kernel as it always does.
 """
 
 import builtins
+import contextlib
 import ctypes
 import functools
 import hashlib
@@ -17,12 +18,17 @@ import os
 import platform
 import sys
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from llvmlite import binding
+
+try:
+    import fcntl
+except ImportError:  # Windows
+    fcntl = None  # type: ignore[assignment]
 
 _MASK = 0x403
 """Of the flags of an array: contiguous in C's order, in Fortran's, writable."""
@@ -93,8 +99,8 @@ def load(path: Path, module: str) -> Callable[..., Any] | None:
     return linker.link(code, entry, environment, sys.modules[module], path.name.partition("-")[0])
 
 
-def save(path: Path, compiled: Any) -> None:
-    """Keeps the machine code of a numba CompileResult; where that cannot be written, nothing happens."""
+def save(path: Path, compiled: Any) -> bool:
+    """Keeps the machine code of a numba CompileResult; returns whether that could be written."""
     _, _, (code, bitcode) = compiled.library.serialize_using_object_code()
     module = binding.parse_bitcode(bitcode)
     declared = [*(f.name for f in module.functions if f.is_declaration)]
@@ -111,6 +117,25 @@ def save(path: Path, compiled: Any) -> None:
     except OSError:
         if part is not None:
             Path(part.name).unlink(missing_ok=True)
+        return False
+    return True
+
+
+@contextlib.contextmanager
+def making(path: Path) -> Iterator[None]:
+    """Lets one process, and one thread of it, at a time make what will be at `path`; others wait.
+
+    The lock goes with who holds it, however that ends. Where files cannot be locked nobody waits: two may then do the
+    same work, and the last one's is kept.
+    """
+    lock = path.with_suffix(".lock")
+    with contextlib.ExitStack() as stack:
+        if fcntl is not None:
+            with contextlib.suppress(OSError):
+                fcntl.flock(stack.enter_context(lock.open("wb")), fcntl.LOCK_EX)
+                # Who already waits for it finds the work done.
+                stack.callback(lock.unlink, missing_ok=True)
+        yield
 
 
 def numba_folder() -> Path:

@@ -16,16 +16,19 @@ import numba
 import numpy as np
 from llvmlite import binding
 from numba import _dynfunc
-from numba.core import entrypoints, types
+from numba.core import entrypoints, typed_passes, types, untyped_passes
 from numba.core.caching import CompileResultCacheImpl, FunctionCache, UserWideCacheLocator
 from numba.core.codegen import JITCodeLibrary
 from numba.core.compiler import Compiler, CompileResult
+from numba.core.compiler_machinery import PassManager
+from numba.core.registry import cpu_target
 from numba.core.typing.typeof import typeof_impl
 from numba.np import numpy_support
 
-from tokenizer.kernels import compiling
+from tokenizer.kernels import compiling, numba_shortcuts
 
 _announced: list[bool] = []
+numba_shortcuts.install()
 
 
 def dispatcher(function: Callable[..., Any], *, is_part: bool, vectorize: bool) -> Any:
@@ -36,7 +39,9 @@ def dispatcher(function: Callable[..., Any], *, is_part: bool, vectorize: bool) 
             pipeline_class=_PartCompiler,
         )(function)  # fmt: skip
     # Unless told otherwise, what a part calls is inlined like the part.
-    made = numba.njit(nogil=True, forceinline=False, _nrt=False)(function)
+    made = numba.njit(nogil=True, forceinline=False, _nrt=False, no_cfunc_wrapper=True, pipeline_class=_KernelCompiler)(
+        function
+    )
     made._cache = _KernelCache(function)
     # Other packages' extensions of numba are for compiling only, see _KernelCache.
     made._compilation_chain_init_hook = _do_nothing
@@ -51,6 +56,24 @@ def compiled(made: Any, arguments: tuple[Any, ...]) -> CompileResult:
     return made.overloads[kinds]
 
 
+class _KernelCompiler(Compiler):
+    """numba's compiler without the passes for what kernels do not have, which take a tenth of the time."""
+
+    def define_pipelines(self) -> list[PassManager]:
+        """Returns numba's passes, but those for closures, array expressions, `with`, generators and inlined numba."""
+        passes = PassManager("kernel")
+        for compiled_by in (
+            untyped_passes.TranslateByteCode, untyped_passes.FixupArgs, untyped_passes.IRProcessing,
+            untyped_passes.RewriteSemanticConstants, untyped_passes.DeadBranchPrune, untyped_passes.GenericRewrites,
+            untyped_passes.ReconstructSSA, typed_passes.NopythonTypeInference, typed_passes.PreLowerStripPhis,
+            typed_passes.IRLegalization, typed_passes.AnnotateTypes, typed_passes.NativeLowering,
+            typed_passes.NoPythonBackend,
+        ):  # fmt: skip
+            passes.add_pass(compiled_by, compiled_by.__name__)
+        passes.finalize()
+        return [passes]
+
+
 class _PartLibrary(JITCodeLibrary):
     """What kernels inline: optimized, and never made into machine code, which would take as long as all else."""
 
@@ -60,7 +83,7 @@ class _PartLibrary(JITCodeLibrary):
         self._finalized = True
 
 
-class _PartCompiler(Compiler):
+class _PartCompiler(_KernelCompiler):
     """Compiles a part as far as kernels need it; nothing can call it by itself."""
 
     def _compile_bytecode(self) -> CompileResult:
@@ -159,9 +182,14 @@ class _KernelCache(FunctionCache):
             if found is not None:
                 return found
         _announce()
-        entrypoints.init_all()
-        target_context.refresh()
+        prepare()
         return None
+
+
+def prepare() -> None:
+    """Makes numba ready to compile, as it would be at the first kernel."""
+    entrypoints.init_all()
+    cpu_target.target_context.refresh()
 
 
 def _announce() -> None:
