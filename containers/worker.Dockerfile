@@ -17,10 +17,12 @@ COPY tokenizer tokenizer
 COPY pipeline pipeline
 RUN pip install --no-cache-dir ".[${EXTRAS}]"
 
-# Compiled kernels are kept here; a volume spares every new container the compilation.
+# Compiled kernels are kept here. They are for the processor of the machine that builds this: on another kind a container
+# compiles its own, once, which a volume spares the next.
 ENV TOKENMILL_CACHE_DIR=/var/cache/tokenmill
 RUN useradd --create-home tokenmill && mkdir -p "$TOKENMILL_CACHE_DIR" && chown tokenmill "$TOKENMILL_CACHE_DIR"
 USER tokenmill
+RUN tokenmill warm
 EXPOSE 50000
 ENTRYPOINT ["tokenmill", "workers"]
 CMD ["--host", "localhost", "--port", "50000"]

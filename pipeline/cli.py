@@ -12,7 +12,7 @@ import sys
 from collections.abc import Sequence
 
 from pipeline import VERSION, storage
-from pipeline.commands import configs, counts, jobs, results, tokenizers, tracing, workers
+from pipeline.commands import configs, counts, jobs, results, tokenizers, tracing, warm, workers
 from pipeline.commands.arguments import Parser
 from pipeline.commands.reporting import DONE, MISTAKE, STOPPED, Mistake, say
 
@@ -50,7 +50,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=f"tokenmill {VERSION}")
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
-    for group in (jobs, results, tracing, counts, tokenizers, workers, configs):
+    for group in (jobs, results, tracing, counts, tokenizers, warm, workers, configs):
         group.add_parsers(commands)
     return parser
 

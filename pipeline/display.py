@@ -68,6 +68,9 @@ def describe(snapshot: Snapshot, rates: Rates, seconds: float = 0.0) -> str:
     """
     if not snapshot.n_planned:
         return f"{snapshot.stage}, {clock(seconds)} so far" if round(seconds) else f"{snapshot.stage} ..."
+    if snapshot.unit != "bytes":
+        done = f"{snapshot.n_done} of {snapshot.n_planned} {snapshot.unit}"
+        return f"{snapshot.stage}, {done}, {clock(seconds)} so far"
     percent = 100 * snapshot.n_done // snapshot.n_planned
     parts = [f"{snapshot.stage} {percent}% of {megabytes(snapshot.n_planned)}"]
     if rates.are_known:
@@ -85,7 +88,7 @@ def describe(snapshot: Snapshot, rates: Rates, seconds: float = 0.0) -> str:
 def describe_end(snapshot: Snapshot, seconds: float) -> str:
     """Returns one line on a stage that is over, or that the job ended in, after `seconds`."""
     parts = [f"{snapshot.stage} took {duration(seconds)}"]
-    if snapshot.n_planned:
+    if snapshot.n_planned and snapshot.unit == "bytes":
         parts.append(f"{100 * snapshot.n_done // snapshot.n_planned}% of {megabytes(snapshot.n_planned)}")
     return ", ".join([*parts, *_mean_speeds(snapshot, seconds)])
 
@@ -192,7 +195,8 @@ def _end_bar(bar: "rich.progress.Progress", task: "rich.progress.TaskID", snapsh
 
 def _details(snapshot: Snapshot, rates: Rates, seconds: float) -> str:
     if not snapshot.n_bytes:
-        return clock(seconds) if round(seconds) else ""
+        done = f"{snapshot.n_done} of {snapshot.n_planned} {snapshot.unit}  " if snapshot.unit != "bytes" else ""
+        return f"{done}{clock(seconds) if round(seconds) else ''}"
     left = rates.seconds_left()
     details = [f"{rates.per_second('n_bytes') / 1e6:.1f} MB/s"]
     if snapshot.n_tokens:

@@ -74,6 +74,8 @@ class Snapshot:
     """Bytes read by this run in this stage, decompressed."""
     n_tokens: int = 0
     n_rejected: int = 0
+    unit: str = "bytes"
+    """Of `n_done` and `n_planned`."""
 
 
 class Source(Protocol):

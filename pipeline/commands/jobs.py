@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from pipeline.output_folder import Mode
     from pipeline.planning import JobPlan
     from pipeline.runners import RunnerSettings
+    from pipeline.warming import WarmUp
 
 JOBS = {
     "run": "train a vocabulary where the config says so, then tokenize: all of it as one graph",
@@ -52,22 +53,28 @@ def _run_job(options: argparse.Namespace) -> int:
     with mistakes():
         config = load_config(options.config, options.overrides, options.job)
         choose = functools.partial(choose_runner, options.beam_args, mode=options.mode, workers=options.workers)
-        choose()  # mistakes, before the input is looked at
+        is_here = choose().name is None  # mistakes, before the input is looked at
     configure_logging(debug=options.debug)
 
     from rich.console import Console
 
     from pipeline.planning import plan_job
+    from pipeline.runners import available_cores
     from pipeline.summary import summarize, warnings
+    from pipeline.warming import WarmUp
 
     started = time.monotonic()
-    with mistakes():
-        plan = plan_job(options.job, config)
-        settings = choose(n_splits=len(plan.splits))
-    for warning in plan.warnings:
-        say(f"warning: {warning}")
     try:
-        _execute(options, plan, settings)
+        with contextlib.ExitStack() as stack:
+            warm_up = WarmUp(options.job, config, available_cores())
+            if is_here:  # else this machine does none of the work
+                stack.enter_context(warm_up)
+            with mistakes():
+                plan = plan_job(options.job, config)
+                settings = choose(n_splits=len(plan.splits))
+            for warning in plan.warnings:
+                say(f"warning: {warning}")
+            _execute(options, plan, settings, warm_up)
         summary = summarize(config.output.path, time.monotonic() - started)
     except Mistake:
         raise
@@ -82,7 +89,7 @@ def _run_job(options: argparse.Namespace) -> int:
     return DONE
 
 
-def _execute(options: argparse.Namespace, plan: "JobPlan", settings: "RunnerSettings") -> None:
+def _execute(options: argparse.Namespace, plan: "JobPlan", settings: "RunnerSettings", warm_up: "WarmUp") -> None:
     """Runs the job of `plan`; shows its progress on stderr."""
     import apache_beam as beam
 
@@ -90,6 +97,7 @@ def _execute(options: argparse.Namespace, plan: "JobPlan", settings: "RunnerSett
     from pipeline.limits import RejectLimits
     from pipeline.ownership import own
     from pipeline.runners import check_beam_args, open_runner
+    from pipeline.warming import Warming
 
     mode: Mode = "resume" if options.resume else "overwrite" if options.overwrite else "new"
     watched = progress.Progress(plan.stages(), RejectLimits.of(plan.config.input))
@@ -111,6 +119,8 @@ def _execute(options: argparse.Namespace, plan: "JobPlan", settings: "RunnerSett
             source: progress.Source = watched
         else:
             source = progress.FolderProgress(plan.config.output.path, plan.stages())
+        if warm_up.is_running:
+            source = Warming(warm_up, source)
         stack.enter_context(display.show(source, sys.stderr))
         try:
             result = pipeline.run()

@@ -1,0 +1,94 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`tokenmill warm`: compiles ahead what jobs would compile when they first run."""
+
+import argparse
+import sys
+import time
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pipeline.commands.arguments import add_set, positive
+from pipeline.commands.jobs import JOBS
+from pipeline.commands.reporting import DONE, FAILED, mistakes, say
+
+if TYPE_CHECKING:
+    from pipeline.config import Config, JobName
+
+
+def add_parsers(commands: Any) -> None:
+    """Adds the command to the commands of a parser."""
+    what = "compile kernels ahead: those of a job, or of the usual ones"
+    warm = commands.add_parser("warm", help=what, description=f"{what[0].upper()}{what[1:]}.")
+    warm.add_argument("config", metavar="CONFIG", nargs="?", help="of the job; without it, of the usual jobs")
+    add_set(warm)
+    warm.add_argument("--job", choices=JOBS, help="which job of the config; default: run, or count where it cannot")
+    warm.add_argument("--workers", type=positive, metavar="N", help="default: the cores this process may use")
+    warm.set_defaults(command=_warm)
+
+
+def _warm(options: argparse.Namespace) -> int:
+    from pipeline import display
+    from pipeline.config_file import load_config
+    from pipeline.runners import available_cores
+    from pipeline.warming import Warming, WarmUp
+
+    with mistakes():
+        configs = [load_config(options.config, options.overrides, options.job)] if options.config else _usual(options)
+    started = time.monotonic()
+    compiled: list[Path] = []
+    problems: list[str] = []
+    for config in configs:
+        can_run = config.tokenizer.train is not None or config.tokenizer.file is not None
+        job: JobName = options.job or ("run" if can_run else "count")
+        with WarmUp(job, config, options.workers or available_cores()) as warm_up:
+            warm_up.start()
+            with display.show(Warming(warm_up), sys.stderr):
+                warm_up.join()
+        compiled += warm_up.compiled
+        problems += warm_up.problems
+    _report(compiled, time.monotonic() - started)
+    for problem in problems:
+        say(f"not all is compiled: {problem}")
+    return FAILED if problems else DONE
+
+
+def _report(compiled: Iterable[Path], seconds: float) -> None:
+    """Prints what was compiled, by the place where it is now."""
+    names: dict[Path, list[str]] = {}
+    for path in compiled:
+        module, kernel = path.parent.name.split("-")[1], path.name.rpartition("-")[0]
+        names.setdefault(path.parent.parent, []).append(f"{module}.{kernel}")
+    if not names:
+        print("nothing to compile: all kernels are there")
+    for place, found in sorted(names.items()):
+        print(f"{len(found)} kernels compiled in {seconds:.1f} s, now in {place}:")
+        print("".join(f"  {name}\n" for name in sorted(found)), end="")
+
+
+def _usual(options: argparse.Namespace) -> "list[Config]":
+    """Returns configs whose jobs have the usual kernels: every way to train, and to write rows."""
+    from pipeline.config import Config
+
+    if options.overrides or options.job:
+        raise ValueError("--set and --job are for a CONFIG; give one")
+    end = "<|endoftext|>"
+    usual: list[tuple[dict[str, Any], dict[str, Any]]] = [
+        ({"model": "wordpiece", "vocab_size": 8000}, {}),
+        (
+            {
+                "model": "byte_level_bpe",
+                "pre_tokenizer": "gpt2",
+                "vocab_size": 8000,
+                "special_tokens": [end],
+            },
+            {"packing": {"length": 512, "separator": end}},
+        ),
+        ({"model": "unigram", "vocab_size": 8000}, {"shuffle": {"seed": 1}}),
+    ]
+    return [
+        Config.model_validate(
+            {"input": {"paths": ["*.jsonl"]}, "tokenizer": {"train": train}, "output": {"path": "out", **output}}
+        )
+        for train, output in usual
+    ]
