@@ -159,13 +159,19 @@ step() { printf '\n== %s\n' "$*"; }
 quickstart() {
   cd -- "$root"
   step "1 of 4: a corpus of what every Python carries, and a multilingual sample -> build/quickstart/corpus"
-  # One core makes the corpus; the others compile what the next step runs, if it is not there yet.
-  "$venv/bin/tokenmill" warm configs/quickstart.yaml >/dev/null &
-  local warm=$!
-  trap 'kill "$warm" 2>/dev/null || true' EXIT
+  # The first time one core makes the corpus, and the others compile what the next step runs.
+  local warm=""
+  if [[ ! -e $venv/.warmed ]]; then
+    "$venv/bin/tokenmill" warm configs/quickstart.yaml >/dev/null &
+    warm=$!
+    trap 'kill "$warm" 2>/dev/null || true' EXIT
+  fi
   "$venv/bin/python" -m pipeline.quickstart build/quickstart/corpus
-  wait "$warm" || true # the job compiles what is missing
-  trap - EXIT
+  if [[ -n $warm ]]; then
+    # The job compiles what is missing.
+    if wait "$warm"; then : >"$venv/.warmed"; fi
+    trap - EXIT
+  fi
   step "2 of 4: count its words, train a vocabulary, tokenize -> build/quickstart/out"
   "$venv/bin/tokenmill" run configs/quickstart.yaml --overwrite
   step "3 of 4: read it all back and prove that the books balance"
