@@ -97,6 +97,12 @@ def test_loading_a_compiled_kernel_does_not_import_numba(tmp_path):
     assert run(TRIE, tmp_path) == ["3", "False", "False"]
 
 
+def test_worker_processes_find_what_others_have_compiled(tmp_path, monkeypatch):
+    assert run(TRIE, tmp_path) == ["3", "True", "True"]
+    monkeypatch.setenv("NUMBA_NUM_THREADS", "1")  # as they are given it
+    assert run(TRIE, tmp_path) == ["3", "False", "False"]
+
+
 def test_where_numba_is_told_how_to_compile_it_is_asked_and_imports_nothing_that_is_for_compiling(
     tmp_path, monkeypatch
 ):

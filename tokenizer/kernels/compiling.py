@@ -59,7 +59,9 @@ def sources_digest(path: Path) -> str:
 @functools.cache
 def numba_is_configured() -> bool:
     """Whether somebody has told numba to compile in another way than it does by itself."""
-    return any(name.startswith("NUMBA_") for name in os.environ) or os.path.exists(".numba_config.yaml")
+    # No kernel has threads of its own, so their number changes nothing; worker processes are given one.
+    changed = {name for name in os.environ if name.startswith("NUMBA_")} - {"NUMBA_NUM_THREADS"}
+    return bool(changed) or os.path.exists(".numba_config.yaml")
 
 
 def _compiler() -> str:
