@@ -76,7 +76,7 @@ def test_killed_in_both_steps_and_resumed(make_job, sections):
     killed = make_job("killed", **sections("killed", 12_000))
     n_shards = []
     # While splits are sorted, between the files and the entry of a shard, and before the manifest.
-    for n_renames, workers in ((7, "1"), (17, "2"), (8, "1"), (16, "1")):
+    for n_renames, workers in ((8, "1"), (19, "2"), (11, "1"), (20, "1")):
         code = run_killed(n_renames, "tokenize", str(killed.config), "--resume", "--workers", workers)
         assert code == -signal.SIGKILL
         assert not (killed.output / "manifest.json").exists()
