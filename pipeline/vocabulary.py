@@ -45,7 +45,9 @@ def load_tokenizer(config: TokenizerConfig) -> Tokenizer:
 
 def given_tokenizer(config: Config) -> Tokenizer:
     """Returns the tokenizer of `tokenizer.file` as a job tokenizes with it, with the tokens of spans; see above."""
-    return config.text.wrap(load_tokenizer(config.tokenizer)).tokenizer
+    tokenizer = load_tokenizer(config.tokenizer)
+    # What knows text steps and spans is not imported by a job that has none.
+    return config.text.wrap(tokenizer).tokenizer if config.text else tokenizer
 
 
 def train_tokenizer(counts: pa.Table, config: TokenizerConfig, span_tokens: Sequence[str] = ()) -> dict[int, Tokenizer]:
