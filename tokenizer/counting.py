@@ -16,9 +16,6 @@ from tokenizer.words import Words
 CountSwallowed = Callable[[Words, npt.NDArray[np.int64], npt.NDArray[np.int64]], None]
 """Adds to the second array, int64[0x110000], the characters swallowed in words that occur as the first says."""
 
-SpellCharacters = Callable[[npt.NDArray[np.int64]], list[bytes]]
-"""Returns the normalized word of each code point that is a word of its own."""
-
 WORD_COUNTS = pa.schema(
     [pa.field("word", pa.large_binary(), nullable=False), pa.field("count", pa.int64(), nullable=False)]
 )
@@ -95,15 +92,9 @@ class Tally:
     is bounded by the two.
     """
 
-    def __init__(self, count_swallowed: CountSwallowed, spell: SpellCharacters | None = None) -> None:
-        """Starts to count.
-
-        Args:
-          count_swallowed: what the model loses of words.
-          spell: the words of characters that the engine counts one by one, None if it does not.
-        """
+    def __init__(self, count_swallowed: CountSwallowed) -> None:
+        """Starts to count; count_swallowed: what the model loses of words."""
         self._count_swallowed = count_swallowed
-        self._spell = spell
         self._kept = WORD_COUNTS.empty_table()
         self._characters = np.zeros(N_CODE_POINTS, np.int64)
         self.n_oov_words_untracked = 0
@@ -112,8 +103,7 @@ class Tally:
         self.counter = self._new_counter()
 
     def _new_counter(self) -> caches.CounterArrays:
-        n_characters = 0 if self._spell is None else N_CODE_POINTS
-        return caches.new_counter(_TALLY_SLOTS, _TALLY_POOL_BYTES, n_characters)
+        return caches.new_counter(_TALLY_SLOTS, _TALLY_POOL_BYTES)
 
     @property
     def n_words(self) -> int:
@@ -153,17 +143,9 @@ class Tally:
             self.counter = self.counter._replace(words=longer)
 
     def _drain(self) -> None:
-        tables = []
-        if self.counter.state[word_cache.COUNTER_WORDS]:
-            tables.append(word_count_table(self.counter))
-        code_points = np.flatnonzero(self.counter.characters)
-        if code_points.size and self._spell is not None:
-            words = pa.array(self._spell(code_points), pa.large_binary())
-            counts = pa.array(self.counter.characters[code_points])
-            tables.append(pa.Table.from_arrays([words, counts], schema=WORD_COUNTS))
-        if not tables:
+        if not self.counter.state[word_cache.COUNTER_WORDS]:
             return
-        fresh = add_word_counts(tables)
+        fresh = word_count_table(self.counter)
         rows = byte_rows(fresh["word"])
         one_row = np.array([0, rows.n_rows], np.int64)
         words = Words(rows.values, rows.offsets[:-1].copy(), rows.offsets[1:].copy(), one_row)

@@ -149,7 +149,7 @@ def check_fused_words(steps: tuple[PreTokenizer, ...], rows: list[str], expected
     if not any(isinstance(step, ByteLevel) for step in steps):
         steps = (*steps, ByteLevel(False, use_regex=False))
     tokenizer = Tokenizer(model=model, pre_tokenizer=Sequence(steps))
-    assert "scanned_bpe." in tokenizer.explain()
+    assert "encode_found" not in tokenizer.explain()
     ids = tokenizer.encode_arrow(pa.array(rows, pa.large_string())).to_pylist()
     assert [[b"".join(word) for word in _words(row)] for row in ids] == expected
 
@@ -260,8 +260,8 @@ def test_encoding_with_automata_is_encoding_their_words(rows: list[str]) -> None
     # An added step that does nothing keeps the same cuts from running in one kernel.
     apart = (*steps, Split("(?!ab)(?=cd)x", "isolated", is_regex=True))
     one, staged = tokenizer_of(*steps), tokenizer_of(*apart)
-    assert "scanned_bpe.automata" in one.explain()
-    assert "words_bpe" in staged.explain()
+    assert "encode_automata_bpe" in one.explain()
+    assert "encode_found_bpe" in staged.explain()
     for column in (pa.array(texts, pa.large_string()) for texts in (rows, [row * 30 for row in rows])):
         assert one.encode_arrow(column).to_pylist() == staged.encode_arrow(column).to_pylist()
 

@@ -26,7 +26,7 @@ def test_a_space_in_front_of_every_text_as_in_roberta(texts: list[str]) -> None:
             added_tokens=[AddedToken(258, "<s>", special=True)],
             special=special,
         )
-        assert "scanned_bpe.gpt2" in str(tok.explain())
+        assert "encode_gpt2_bpe" in str(tok.explain())
         # Singly, text goes through every step.
         assert tok.encode_arrow(pa.array(texts, pa.large_string())).to_pylist() == [tok.encode(t).ids for t in texts]
 

@@ -31,10 +31,6 @@ MODELS = {
         unk_token="<unk>", end_of_word_suffix="</w>",
     ),
 }  # fmt: skip
-KERNELS = {
-    "WordLevel": "scanned_wordlevel", "WordPiece": "scanned_wordpiece", "Unigram": "scanned_unigram",
-    "BPE": "scanned_bpe",
-}  # fmt: skip
 STEPS: dict[str, PreTokenizer] = {
     "nonspace": Spaces(),
     "unicode_words": Whitespace(),
@@ -67,7 +63,7 @@ def test_a_scanner_and_a_model_in_one_pass(scanner: str, model: str) -> None:
         pre_tokenizer=STEPS[scanner],
         added_tokens=[AddedToken(len(VOCAB) - 1, "<s>", special=True)],
     )
-    assert f"{KERNELS[model]}.{scanner}" in tok.explain()
+    assert f"encode_{scanner}_{model.lower()}" in tok.explain()
     engine = tok._plan._engine
     assert isinstance(engine, StagedEngine)
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Word caches that grow, fill up, and forget: never another id, and never more memory than they may have."""
+"""Tables of words that are full, and forget: never another id, and never more memory than they may have."""
 
 import itertools
 import random
@@ -8,16 +8,15 @@ import pyarrow as pa
 import pytest
 
 from tokenizer import Tokenizer
-from tokenizer.engines import base
+from tokenizer.engines import tables
 from tokenizer.engines.base import CacheInfo
-from tokenizer.kernels import caches
+from tokenizer.kernels import caches, encode_loop
 from tokenizer.models import BPE, Unigram
 from tokenizer.models.bpe import BYTE_ALPHABET
 from tokenizer.normalizers import SentencePieceNormalizer
 from tokenizer.pre_tokenizers import ByteLevel, WhitespaceSplit
 
 _CACHE_BYTES = 1 << 16
-_MOST_SLOTS = _CACHE_BYTES // 2 // caches.SLOT_BYTES
 _LETTERS = "abcdé中"
 
 
@@ -56,57 +55,39 @@ def _texts(n_words: int) -> list[str]:
     ]
 
 
-def _cache_of(tok: Tokenizer) -> caches.CacheArrays:
-    ((cache, _),) = tok._plan.pool._free
-    return cache
-
-
+@pytest.mark.parametrize("limit", [1, 2, 3, 128])
 @pytest.mark.parametrize("name", [*_TOKENIZERS])
-@pytest.mark.parametrize("first_slots", [16, 256])
-def test_growing(name: str, first_slots: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_small_tables_and_small_batches(name: str, limit: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Most words are forgotten, and met again; ids, words and what is unknown are as of one text at a time."""
     texts = _texts(4000)
-    # One text by itself goes another way, without a cache.
+    # One text by itself goes another way, without a table.
     one_by_one = [encoding.ids for encoding in _TOKENIZERS[name]().encode_batch(texts, add_special_tokens=False)]
-    monkeypatch.setattr(caches, "_FIRST_SLOTS", first_slots)
+    large = _TOKENIZERS[name]()
+    tally = large.new_tally()
+    large.encode_arrow(pa.array(texts), tally=tally)
+    monkeypatch.setattr(encode_loop, "BATCH", limit)
+    monkeypatch.setattr(caches, "power_of_two", lambda _: 2)
     tok = _TOKENIZERS[name]()
-    sizes = []
-    for n_rows in (1, 3, len(texts), len(texts)):
+    other = tok.new_tally()
+    for n_rows in (1, 3, len(texts)):
         assert tok.encode_arrow(pa.array(texts[:n_rows])).to_pylist() == one_by_one[:n_rows]
-        sizes.append(_cache_of(tok).slots.shape[0])
-    assert first_slots <= sizes[0] < sizes[-1] == _MOST_SLOTS
-    assert sizes == sorted(sizes)
-    most_filled = 3 / 4 if name == "sentencepiece" else 1 / 2
-    assert int(_cache_of(tok).state[0]) <= most_filled * _MOST_SLOTS
-
-
-@pytest.mark.parametrize("name", [*_TOKENIZERS])
-def test_counting_while_growing(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    texts = _texts(3000)
-    tok = _TOKENIZERS[name]()
-    tally = tok.new_tally()
-    tok.encode_arrow(pa.array(texts), tally=tally)
-    monkeypatch.setattr(caches, "_FIRST_SLOTS", 16)
-    grown = _TOKENIZERS[name]()
-    other = grown.new_tally()
-    grown.encode_arrow(pa.array(texts), tally=other)
-    assert tally.n_words == other.n_words > 3000
+    assert tok.encode_arrow(pa.array(texts), tally=other).to_pylist() == one_by_one
+    assert tally.n_words == other.n_words > 4000
     assert tally.oov_words().equals(other.oov_words())
+    assert 0 < tok.cache_info().words <= 4
 
 
 @pytest.mark.parametrize("name", [*_TOKENIZERS])
-def test_what_is_full_is_forgotten_in_time(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(base, "_CACHE_REFRESH_BYTES", 1000)
+def test_what_is_worn_is_forgotten(name: str) -> None:
     texts = _texts(4000)
-    # One text by itself goes another way, without a cache.
     one_by_one = [encoding.ids for encoding in _TOKENIZERS[name]().encode_batch(texts, add_special_tokens=False)]
     tok = _TOKENIZERS[name]()
     n_held = []
     for _ in range(3):
         for text, ids in zip(texts, one_by_one, strict=True):
             assert tok.encode_arrow(pa.array([text])).to_pylist() == [ids]
-            n_held.append(int(_cache_of(tok).state[0]))
+            n_held.append(tok.cache_info().words)
     assert any(after < before for before, after in itertools.pairwise(n_held))
-    assert _cache_of(tok).slots.shape[0] == _MOST_SLOTS
 
 
 @pytest.mark.parametrize("first_id", [0, (1 << 16) - 130, (1 << 18) - 130, (1 << 21) - 130, (1 << 24) - 400])
@@ -145,7 +126,7 @@ def test_what_caches_were_good_for(name: str, tallying: bool) -> None:
 
 
 def test_figures_outlive_what_a_cache_forgets(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(base, "_CACHE_REFRESH_BYTES", 1)
+    monkeypatch.setattr(tables, "_is_worn", lambda _: True)
     tok = _bert()
     n_words = 0
     for _ in range(3):

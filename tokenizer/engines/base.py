@@ -82,9 +82,10 @@ class CacheInfo:
     words: int
     """Words, and parts of words, that are held."""
     bytes: int
-    """Bytes of all caches that hold something, beside up to 7.25 MiB in each for single characters."""
+    """Bytes that they take: of slots, and of what is in the pools. Tables have their full size all the time, of which
+    the system gives memory to what has been touched."""
     bound: int
-    """Bytes that they may grow to: of as many caches as there are now, one for each thread that encoded at a time."""
+    """Bytes of all tables that there are now, one for each thread that encoded at a time."""
     hits: int
     misses: int
 
@@ -110,6 +111,16 @@ class WordCachePool:
         self._free: list[tuple[caches.CacheArrays, int]] = []
         self._others: list[WordCachePool] = []
         self._n_met = self._n_misses = 0
+        self._tables: Any = None
+
+    @property
+    def tables(self) -> Any:
+        """The tables of the encode loop, a `tables.TablePool`."""
+        from tokenizer.engines.tables import TablePool
+
+        if self._tables is None:
+            self._tables = TablePool(self._n_bytes)
+        return self._tables
 
     def another(self) -> "WordCachePool":
         """Returns a pool of caches of the same size, for other keys."""
@@ -142,6 +153,8 @@ class WordCachePool:
             held = [cache for cache, _ in self._free]
             met, misses = self._n_met, self._n_misses
         infos = [other.info() for other in self._others]
+        if self._tables is not None:
+            infos.append(self._tables.info())
         return CacheInfo(
             words=sum(int(cache.state[word_cache.CACHE_WORDS]) for cache in held) + sum(i.words for i in infos),
             bytes=sum(map(caches.held_bytes, held)) + sum(i.bytes for i in infos),

@@ -7,8 +7,9 @@ import numpy.typing as npt
 from tokenizer import unicode_tables
 from tokenizer.aligned import AlignedText
 from tokenizer.counting import Tally
-from tokenizer.engines.base import AlignedToken, WordCachePool, run
+from tokenizer.engines.base import AlignedToken, WordCachePool
 from tokenizer.engines.models import model_runner
+from tokenizer.engines.tables import run_loop
 from tokenizer.kernels import bert_wordpiece, caches
 from tokenizer.models import WordPiece
 from tokenizer.normalizers import BertNormalizer
@@ -37,27 +38,18 @@ class BertEngine:
 
     def new_tally(self) -> Tally:
         """Returns an empty tally."""
-        return Tally(self._runner.count_swallowed, self._spell)
-
-    def _spell(self, code_points: npt.NDArray[np.int64]) -> list[bytes]:
-        words = []
-        for code_point in code_points.tolist():
-            replacement = int(self._tables.replacements[code_point])
-            first = replacement >> 4
-            pool = self._tables.pool[first : first + (replacement & 15)]
-            words.append(pool.tobytes() if replacement else chr(code_point).encode())
-        return words
+        return self._runner.new_tally()
 
     def encode(
         self, rows: Ragged, added: npt.NDArray[np.int32], is_first: npt.NDArray[np.bool_], tally: Tally | None
     ) -> Ragged:
         """Encodes rows; see `base.Engine`."""
         ratio = self._tables.max_bytes_ratio
-        return run(
-            bert_wordpiece.encode, (rows, added), (self._tables, self._runner.tables),
-            self._pool, tally, n_rows=rows.n_rows, n_bytes=rows.n_values,
+        return run_loop(
+            bert_wordpiece.encode, (rows, added, self._tables, self._runner.tables), self._pool.tables, tally,
+            first=int(rows.offsets[0]), n_rows=rows.n_rows,
             # Every token takes at least one byte of a normalized word.
-            n_ids=int(rows.n_values * ratio) + added.size, word_bytes=int(rows.max_row * ratio) + 16,
+            n_ids=int(rows.n_values * ratio) + added.size, longest=int(rows.max_row * ratio) + 16,
         )  # fmt: skip
 
     def align(self, text: AlignedText, is_first: bool, first_word: int) -> tuple[list[AlignedToken], int]:

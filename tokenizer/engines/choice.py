@@ -71,7 +71,7 @@ def choose(
     prefix_space = isinstance(pre_tokenizer, ByteLevel) and pre_tokenizer.add_prefix_space
     scans = dataclasses.replace(pre_tokenizer, add_prefix_space=False) if prefix_space else pre_tokenizer
     scanner = scanner_of(scans) if scans is not None else None
-    if scanner is not None and ScannedEngine.has_kernel(scanner, runner):
+    if scanner is not None and ScannedEngine.has_kernel(runner):
         return ScannedEngine(scanner, pre_tokenizer, runner, pool, prefix_space=prefix_space), False
     return StagedEngine(pre_tokenizer, runner, pool), False
 

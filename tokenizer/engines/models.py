@@ -9,12 +9,22 @@ import numpy as np
 import numpy.typing as npt
 
 from tokenizer.counting import Tally
-from tokenizer.engines.base import WordCachePool, run
+from tokenizer.engines.base import WordCachePool
+from tokenizer.engines.tables import run_loop
 from tokenizer.errors import UnknownCharacterError
-from tokenizer.kernels import caches, words_bpe, words_tied_bpe, words_unigram, words_wordlevel, words_wordpiece
+from tokenizer.kernels import (
+    caches,
+    scanning,
+    words_bpe,
+    words_tied_bpe,
+    words_unigram,
+    words_wordlevel,
+    words_wordpiece,
+)
 from tokenizer.kernels.spelled_bytes import Reading
 from tokenizer.models import BPE, Unigram, WordLevel, WordPiece
 from tokenizer.models.bpe import new_bpe_scratch
+from tokenizer.models.bpe_tables import without_suffix
 from tokenizer.models.byte_alphabet import LETTERS
 from tokenizer.models.unigram import new_unigram_scratch
 from tokenizer.ragged import Ragged, read_only
@@ -31,7 +41,9 @@ class ModelRunner:
     tables: Any
     unk_id: int
     kernels: Any
-    """Module with `encode`, `align` and `count_swallowed`."""
+    """Module with `align` and `count_swallowed`."""
+    model_name: str
+    """Of `scanning.MODELS`."""
     new_scratch: Callable[[int], Any]
     """Makes the model's scratch for words of up to so many bytes."""
     max_ids_per_byte: int = 1
@@ -41,26 +53,26 @@ class ModelRunner:
     def encode(self, words: Words, added: npt.NDArray[np.int32], pool: WordCachePool, tally: Tally | None) -> Ragged:
         """Encodes the words of rows; rows that are an added token become its id."""
         n_rows, n_bytes = words.row_offsets.size - 1, int((words.stops - words.starts).sum())
+        kernel = scanning.encode_found_kernel(self.model_name)
         return self.run(
-            self.kernels.encode, (words, added), pool, tally, n_rows=n_rows, n_bytes=n_bytes, longest=words.max_word
+            kernel, (words, added), pool, tally, first=0, n_rows=n_rows, n_bytes=n_bytes, longest=words.max_word
         )
 
     def run(
         self, kernel: Callable[..., bool], arguments: tuple[Any, ...], pool: WordCachePool, tally: Tally | None,
-        *, n_rows: int, n_bytes: int, longest: int,
+        *, first: int, n_rows: int, n_bytes: int, longest: int,
     ) -> Ragged:  # fmt: skip
-        """Calls a kernel that encodes with this model; see `base.run`. `longest`: bytes in a word at most.
+        """Calls a kernel that encodes with this model; see `tables.run_loop`. `longest`: bytes in a word at most.
 
         Raises:
           UnknownCharacterError: if a character is no token and there is no unknown one; nothing is counted then.
         """
         counted = tally if self.knows_all or tally is None else self.new_tally()
-        ids = run(
-            kernel, arguments, (self.tables, self.new_scratch(longest + 16)), pool, counted,
-            n_rows=n_rows, n_bytes=n_bytes,
+        ids = run_loop(
+            kernel, (*arguments, self.spans_model, self.new_scratch(longest + 16)), pool.tables, counted,
+            first=first, n_rows=n_rows,
             # Every token takes its share of the bytes of its word, and every added token one row.
-            n_ids=n_bytes * self.max_ids_per_byte + n_rows, word_bytes=longest + 16,
-            max_ids_per_byte=self.max_ids_per_byte,
+            n_ids=n_bytes * self.max_ids_per_byte + n_rows, longest=longest, max_ids_per_byte=self.max_ids_per_byte,
         )  # fmt: skip
         if not self.knows_all:
             if ids.values.min(initial=0) < 0:
@@ -68,6 +80,11 @@ class ModelRunner:
             if tally is not None and counted is not None:
                 tally.add(counted)
         return ids
+
+    @property
+    def spans_model(self) -> Any:
+        """The model as the encode loop wants it: BPE also without its suffix, for what is not the last of a word."""
+        return (without_suffix(self.tables), self.tables) if self.model_name == "bpe" else self.tables
 
     def align(self, words: Words) -> tuple[list[int], list[int], list[int]]:
         """Returns, for every token: its id, where it ends in the bytes of its word, the number of its word.
@@ -108,20 +125,21 @@ def model_runner(model: Any, *, reads_bytes: bool) -> ModelRunner:
     if isinstance(model, BPE):
         if model.tied_tables is not None and not model.drops:
             return ModelRunner(
-                model.tied_tables, tables.unk_id, words_tied_bpe, lambda n: new_bpe_scratch(n, tables),
+                model.tied_tables, tables.unk_id, words_tied_bpe, "tied_bpe", lambda n: new_bpe_scratch(n, tables),
                 tables.max_ids_per_byte,
             )  # fmt: skip
         return ModelRunner(
-            tables, tables.unk_id, words_bpe, lambda n: new_bpe_scratch(n, tables), tables.max_ids_per_byte
+            tables, tables.unk_id, words_bpe, "bpe", lambda n: new_bpe_scratch(n, tables), tables.max_ids_per_byte
         )
     if isinstance(model, WordPiece | WordLevel):
-        kernels = words_wordpiece if isinstance(model, WordPiece) else words_wordlevel
+        is_wordpiece = isinstance(model, WordPiece)
+        kernels, name = (words_wordpiece, "wordpiece") if is_wordpiece else (words_wordlevel, "wordlevel")
         new_scratch = _reading(lambda n: _NO_SCRATCH, reads_bytes)
-        return ModelRunner(tables, tables.unk_id, kernels, new_scratch, 1 + reads_bytes)
+        return ModelRunner(tables, tables.unk_id, kernels, name, new_scratch, 1 + reads_bytes)
     if isinstance(model, Unigram):
         new_scratch = _reading(new_unigram_scratch, reads_bytes)
         knows_all = model.unk_id is not None
-        return ModelRunner(tables, tables.unk_id, words_unigram, new_scratch, 1 + reads_bytes, knows_all)
+        return ModelRunner(tables, tables.unk_id, words_unigram, "unigram", new_scratch, 1 + reads_bytes, knows_all)
     raise TypeError(f"model must be a WordPiece, BPE, Unigram or WordLevel, got {type(model).__name__}")
 
 

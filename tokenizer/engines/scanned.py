@@ -11,27 +11,12 @@ from tokenizer.engines.base import WordCachePool
 from tokenizer.engines.models import ModelRunner
 from tokenizer.engines.prefixes import begin_with_space
 from tokenizer.engines.staged import StagedEngine
-from tokenizer.kernels import (
-    scanned_bpe,
-    scanned_unigram,
-    scanned_wordlevel,
-    scanned_wordpiece,
-    words_bpe,
-    words_unigram,
-    words_wordlevel,
-    words_wordpiece,
-)
-from tokenizer.models.bpe_tables import without_suffix
+from tokenizer.kernels import scanning
 from tokenizer.pre_tokenizers.scanner_patterns import Scanner
 from tokenizer.ragged import Ragged
 
-_MODELS = {
-    words_bpe: (scanned_bpe, "BPE"),
-    words_wordlevel: (scanned_wordlevel, "WordLevel"),
-    words_wordpiece: (scanned_wordpiece, "WordPiece"),
-    words_unigram: (scanned_unigram, "Unigram"),
-}
-"""The kernels that find words themselves, by those of the same model that do not."""
+_NAMES = {"bpe": "BPE", "wordlevel": "WordLevel", "wordpiece": "WordPiece", "unigram": "Unigram"}
+"""Models that there are kernels for with scanners."""
 
 
 class ScannedEngine(StagedEngine):
@@ -47,18 +32,13 @@ class ScannedEngine(StagedEngine):
         super().__init__(pre_tokenizer, runner, pool)
         self._prefix_space = prefix_space
         self._scanner = scanner
-        kernels, self._model_name = _MODELS[runner.kernels]
-        self._kernel = getattr(kernels, scanner.name)
-        self._inner: tuple[Any, ...] = ()
-        if kernels is scanned_bpe:
-            # Words are not cut where the inner model has a suffix.
-            knows_suffix = scanner.name in scanned_bpe.OF_SUFFIXES
-            self._inner = (without_suffix(runner.tables) if knows_suffix else runner.tables,)
+        inner = runner.spans_model[0] if runner.model_name == "bpe" else runner.tables
+        self._kernel = scanning.encode_kernel(scanner.name, runner.model_name, flagged=inner is not runner.tables)
 
     @staticmethod
-    def has_kernel(scanner: Scanner, runner: ModelRunner) -> bool:
-        """Whether there is a kernel for a scanner and a model."""
-        return runner.kernels in _MODELS and hasattr(_MODELS[runner.kernels][0], scanner.name)
+    def has_kernel(runner: ModelRunner) -> bool:
+        """Whether there is a kernel for a model and any scanner."""
+        return runner.model_name in _NAMES
 
     def encode(
         self, rows: Ragged, added: npt.NDArray[np.int32], is_first: npt.NDArray[np.bool_], tally: Tally | None
@@ -71,8 +51,8 @@ class ScannedEngine(StagedEngine):
         # Nothing is to be counted of rows of which one is given up.
         counted = self.new_tally() if tally is not None and self._scanner.patterns else tally
         ids = runner.run(
-            self._kernel, (classes, rows, added, *self._inner), self._pool, counted,
-            n_rows=rows.n_rows, n_bytes=rows.n_values, longest=rows.max_row,
+            self._kernel, (rows, added, classes), self._pool, counted,
+            first=int(rows.offsets[0]), n_rows=rows.n_rows, n_bytes=rows.n_values, longest=rows.max_row,
         )  # fmt: skip
         self._scanner.check_finished(classes)
         if tally is not None and counted is not None and counted is not tally:
@@ -81,5 +61,5 @@ class ScannedEngine(StagedEngine):
 
     def describe(self) -> tuple[str, list[str], list[str]]:
         """Returns kernel, fused components, stages beside it."""
-        module = self._kernel.__module__.rpartition(".")[2]
-        return f"{module}.{self._scanner.name}", [type(self._pre_tokenizer).__name__, self._model_name], []
+        fused = [type(self._pre_tokenizer).__name__, _NAMES[self._runner.model_name]]
+        return self._kernel.__name__, fused, []

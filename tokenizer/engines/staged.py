@@ -79,7 +79,7 @@ class StagedEngine:
     def describe(self) -> tuple[str, list[str], list[str]]:
         """Returns kernel, fused components, stages beside it."""
         name = type(self._pre_tokenizer).__name__ if self._pre_tokenizer is not None else None
-        return self._runner.kernels.__name__.rpartition(".")[2], [], [name] if name else []
+        return f"encode_found_{self._runner.model_name}", [], [name] if name else []
 
 
 def whole_rows(rows: Ragged) -> Words:

@@ -1,146 +1,117 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The whole BERT path in one pass: raw UTF-8 rows in, ids out; and the same scanner counting words instead."""
+"""BERT's normalizer, its pre-tokenizer and WordPiece in the encode loop; and the same scanner counting words instead.
+
+The loop's spans are words of raw text: cleaned, lower-cased, stripped of accents is what is not in the table.
+"""
 
 import numpy as np
 
-from tokenizer.kernels.ascii_blocks import BLOCK_READS, bert_words, copy_block
+from tokenizer.kernels.ascii_blocks import bert_words
 from tokenizer.kernels.bert_scanner import any_word, next_word
 from tokenizer.kernels.classes import ISOLATED, SPACE
-from tokenizer.kernels.compiling import kernel, trailing_zeros
+from tokenizer.kernels.compiling import kernel, kernel_of_short_loops, kernel_part, leading_zeros, trailing_zeros
+from tokenizer.kernels.encode_loop import APART, AT, KEY_0, KEY_1, SLOT, STOP, emit_all, encode_rows, nothing_at_end
+from tokenizer.kernels.references import refer, values_of
+from tokenizer.kernels.scanners_parts import character
+from tokenizer.kernels.span_table import MISSES, begins_run, emit_direct, find_span, remember_direct, remember_span
+from tokenizer.kernels.spans import add_span, expand
 from tokenizer.kernels.utf8 import decode_utf8
-from tokenizer.kernels.word_cache import (
-    AT_BYTE,
-    AT_ID,
-    AT_ROW,
-    CACHE_MISSES,
-    COUNTER_TOTAL,
-    IN_ROW,
-    count_word,
-    emit_cached,
-    emit_short,
-    find_cached,
-    is_too_small,
-    remember,
-)
-from tokenizer.kernels.word_table import SHORT_WORD_BYTES, long_key, spell
+from tokenizer.kernels.word_cache import AT_BYTE, AT_ROW, COUNTER_TOTAL, IN_ROW, count_word
+from tokenizer.kernels.word_table import SHORT_WORD_BYTES, long_key
 from tokenizer.kernels.wordpiece import wordpiece
 
 _ONE = np.uint64(1)
 
 
+@kernel_part
+def _next_spans(data, i, inner, end, tables, model, work, n, n_readable, o):
+    """See `encode_loop.encode_rows`."""
+    batch, classes, direct = work.batch, tables.classes, work.table.direct
+    before = n
+    n_emitted = np.int64(0)
+    while i < end and n < work.limit:
+        if i < n_readable and data[i] < 128 and data[i + 1] < 128:
+            starts, ends, spaces = bert_words(data, i, end - i, tables.digits_apart)
+            if ends != np.uint64(0):
+                expand(starts, i, AT, batch, n)
+                n = expand(ends, i + 1, STOP, batch, n)
+                i += 64 - leading_zeros(ends)
+                continue
+            if spaces & _ONE:
+                i += trailing_zeros(~spaces)
+                continue
+        elif i < n_readable and n == 0:
+            first = i
+            i, o = emit_direct(direct, data, i, min(end, n_readable), work.tallying, work.out, o)
+            n_emitted += (i - first) // 3
+            if i > first:
+                continue
+        elif i < n_readable and begins_run(direct, data, i):
+            break
+        kind, after = character(data, i, classes)
+        first = i
+        i = after
+        if kind == SPACE:
+            continue
+        if kind != ISOLATED:
+            while i < end:
+                kind, after = character(data, i, classes)
+                if kind in (SPACE, ISOLATED):
+                    break
+                i = after
+        add_span(APART, batch, n, first, i, np.uint64(0))
+        n += 1
+    return i, inner, n, n - before + n_emitted, o
+
+
 @kernel
-def encode(rows, added, tables, model, work, tallying):
-    """Encodes rows until they are done, the tally of unknown words is full, or the cache too small.
+def miss(arguments, k, o):
+    """As `misses.miss_by`; words of which nothing is left stay out of the table.
+
+    arguments: a reference to the text, `unicode_tables.BertTables`, the model and the Work.
+    """
+    data, tables, model, work = values_of(arguments)
+    table, batch, out, word = work.table, work.batch, work.out, work.word
+    at = np.int64(batch[AT + k])
+    w = np.int64(batch[STOP + k]) - at
+    k0, k1 = batch[KEY_0 + k], batch[KEY_1 + k]
+    before = o
+    o, found, has_unknown, j = find_span(table, data, at, w, k0, k1, batch[SLOT + k], out, o)
+    if found and not (has_unknown and work.tallying):
+        return o
+    _, n, h0, h1 = any_word(data, at, at + w, tables, word, work.ends, False, 0, np.uint64(0), np.uint64(0))
+    if n == 0:
+        # Nothing is left of it, and it was no word.
+        work.tally.state[COUNTER_TOTAL] -= 1
+        return before
+    if not found:
+        o, has_unknown = wordpiece(word, n, model, out, before, work.ends)
+        table.state[MISSES] += 1
+        remember_span(table, data, at, w, k0, k1, j, out, before, o, has_unknown)
+        if w == 3 and data[at] >= 0xE0 and tables.classes[decode_utf8(data, at)[0]] == ISOLATED:
+            remember_direct(table.direct, data, at, out, before, o, has_unknown)
+    if has_unknown and work.tallying:
+        if n > SHORT_WORD_BYTES:
+            h0, h1 = long_key(word, 0, n), np.uint64(0)
+        count_word(work.tally, word, 0, n, h0, h1)
+    return o
+
+
+@kernel_of_short_loops
+def encode(rows, added, tables, model, work):
+    """Encodes rows; see `encode_loop.encode_rows`.
 
     Args:
       rows: ragged.Ragged of valid UTF-8.
       added: int32[n_rows], the id of rows that are an added token, -1 for text; or int32[0].
       tables: unicode_tables.BertTables; model: models.wordpiece.WordPieceTables.
-      work: caches.Work; `out` has room for `max_bytes_ratio` ids per byte of input.
-      tallying: whether to count the words that contain an unknown token.
-
-    Returns:
-      True when all rows are done, False when the cache must grow first if it can, else the tally must be emptied.
+      work: encode_loop.Work; `out` has room for `max_bytes_ratio` ids per byte of input, `word` for as many bytes.
     """
     data, offsets = rows
-    cache, tally, scratch, position, out, out_offsets = work
-    slots, ids, state, isolated = cache.slots, cache.ids, cache.state, cache.isolated
-    word, origins, ends = scratch.word, scratch.origins, scratch.ends
-    n_rows = offsets.size - 1
-    slot_mask = np.uint64(slots.shape[0] - 1)
-    added_to_upper = np.uint8(tables.upper_to_lower)
-    n_readable = data.size - BLOCK_READS
-    o = position[AT_ID]
-    n_words = 0
-    n_misses = 0
-    for row in range(position[AT_ROW], n_rows):
-        i = offsets[row]
-        end = offsets[row + 1]
-        if position[IN_ROW] != 0:
-            i = position[AT_BYTE]
-            position[IN_ROW] = 0
-        elif added.size > 0 and added[row] >= 0:
-            out[o] = added[row]
-            o += 1
-            i = end
-        while i < end:
-            if i < n_readable and data[i] < 128 and data[i + 1] < 128:
-                block = i
-                starts, stops, spaces = bert_words(data, i, end - i, tables.digits_apart)
-                copy_block(data, i, added_to_upper, word)
-                while stops != np.uint64(0):
-                    begin, stop = trailing_zeros(starts), trailing_zeros(stops) + 1
-                    o, is_done = emit_short(cache.taken, slots, slot_mask, ids, word, begin, stop - begin, out, o)
-                    if not is_done:
-                        i = block + begin
-                        break
-                    starts &= starts - _ONE
-                    stops &= stops - _ONE
-                    n_words += 1
-                    i = block + stop
-                if stops == np.uint64(0):
-                    if i == block:
-                        i += trailing_zeros(~spaces)
-                    if i > block:
-                        continue
-            # A character that is a word of its own, once seen, has its id one load away.
-            if data[i] < 128:
-                code_point = np.int64(data[i])
-                after = i + 1
-                if tables.classes[code_point] == SPACE:
-                    i = after
-                    continue
-            else:
-                code_point, after = decode_utf8(data, i)
-            known = isolated[code_point]
-            if known != 0:
-                if known < 0 and tallying:
-                    tally.characters[code_point] += 1
-                out[o] = abs(known) - 1
-                o += 1
-                n_words += 1
-                i = after
-                continue
-            start = i
-            i, w, k0, k1, in_word = next_word(data, i, end, tables, word, origins)
-            if w == 0:
-                break
-            if w > SHORT_WORD_BYTES:
-                k0, k1 = long_key(word, 0, w), np.uint64(0)
-            j, found = find_cached(cache, word, 0, w, k0, k1)
-            before = o
-            has_room = True
-            has_unknown = False
-            if found:
-                o, has_unknown = emit_cached(slots, ids, j, out, o)
-            elif is_too_small(cache):
-                has_room = False
-            else:
-                if not in_word:
-                    spell(word, k0, k1)
-                    in_word = True
-                n_misses += 1
-                o, has_unknown = wordpiece(word, w, model, out, o, ends)
-                remember(cache, j, word, 0, w, k0, k1, out, before, o, has_unknown)
-                if o - before == 1 and tables.classes[code_point] == ISOLATED:
-                    isolated[code_point] = -out[before] - 1 if has_unknown else out[before] + 1
-            if has_unknown and tallying:
-                if not in_word:
-                    spell(word, k0, k1)
-                has_room = count_word(tally, word, 0, w, k0, k1)
-            if not has_room:
-                position[AT_ROW] = row
-                position[AT_BYTE] = start
-                position[AT_ID] = before
-                position[IN_ROW] = 1
-                tally.state[COUNTER_TOTAL] += n_words
-                state[CACHE_MISSES] += n_misses
-                return False
-            n_words += 1
-        out_offsets[row + 1] = o
-    tally.state[COUNTER_TOTAL] += n_words
-    state[CACHE_MISSES] += n_misses
-    return True
+    return encode_rows(
+        _next_spans, APART, emit_all, miss, nothing_at_end, refer((data, tables, model, work)),
+        data, offsets, added, tables, model, work,
+    )  # fmt: skip
 
 
 @kernel

@@ -92,10 +92,38 @@ def may_cross(model, before, n_before, after, n_after):
     return False
 
 
+@kernel
+def find_apart(crossed, apart):
+    """Notes the characters of three bytes whose right end no token reaches across, whatever comes next.
+
+    Args:
+      crossed: as `find_crossings` has filled it.
+      apart: uint64[65536 / 64], zeros: a bit for each code point.
+    """
+    for c in range(0x800, 0x10000):
+        last = 0x80 | c & 63
+        middle = 0x80 | (c >> 6) & 63
+        found = _is_set(crossed, _crossed_bit(last))
+        found |= _is_set(crossed, _crossed_bit(middle | last << 8))
+        found |= _is_set(crossed, _crossed_bit(0xE0 | c >> 12 | middle << 8 | last << 16))
+        if not found:
+            _set(apart, np.uint64(c))
+
+
 @kernel_part
-def may_cross_after(model, data, at):
-    """Whether a token may reach across the right end of the character of three bytes at `at`, whatever comes next."""
-    found = False
-    for q in range(3):
-        found |= _is_set(model.crossed, _crossed_bit(character_value(data, at + q, 3 - q)))
-    return found
+def _code_point(first, second, third):
+    return (first & 15) << 12 | (second & 63) << 6 | third & 63
+
+
+@kernel_part
+def is_apart(apart, character, n):
+    """Whether a character, as `character_value`, of n bytes, is among `apart`."""
+    return n == 3 and _is_set(apart, np.uint64(_code_point(character, character >> 8, character >> 16)))
+
+
+@kernel_part
+def is_apart_at(apart, data, at):
+    """Whether a character of three bytes begins at `at` that is among `apart`; there are two more bytes."""
+    if data[at] < 0xE0 or data[at] > 0xEF:
+        return False
+    return _is_set(apart, np.uint64(_code_point(np.int64(data[at]), np.int64(data[at + 1]), np.int64(data[at + 2]))))

@@ -9,7 +9,6 @@ import numpy.typing as npt
 
 from tokenizer import recycled
 from tokenizer.kernels import word_table
-from tokenizer.kernels.bpe_characters import END_ROWS
 from tokenizer.kernels.classes import N_CODE_POINTS
 from tokenizer.kernels.hot_words import N_HOT
 from tokenizer.kernels.word_cache import CACHE_IDS_USED, CACHE_MOST_SLOTS, CACHE_POOL_USED, CACHE_WORDS
@@ -40,8 +39,6 @@ class CacheArrays(NamedTuple):
     isolated: npt.NDArray[np.int32]
     """int32[0x110000]: id + 1 of characters that are a word of their own and became one token, its negative where that
     is the unknown token, 0 where not yet seen."""
-    characters: npt.NDArray[np.int32]
-    """int32[2 * END_ROWS, 4]: ids of characters that are a part of a word by themselves, see bpe_characters."""
     hot: npt.NDArray[np.uint64]
     """uint64[N_HOT, 2]: the words that come all the time, see hot_words."""
     state: npt.NDArray[np.int64]
@@ -108,7 +105,6 @@ def new_cache(n_bytes: int) -> CacheArrays:
         words=recycled.empty(n_bytes // 8, np.uint8),
         ids=recycled.empty(n_bytes // 4 // 4, np.int32),
         isolated=np.zeros(N_CODE_POINTS, np.int32),
-        characters=np.zeros((2 * END_ROWS, 4), np.int32),
         hot=recycled.zeros(2 * N_HOT, np.uint64, 2 * N_HOT).reshape(N_HOT, 2),
         state=np.array([0, 0, 0, 0, most_slots], np.int64),
     )

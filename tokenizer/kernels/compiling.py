@@ -24,15 +24,17 @@ from llvmlite import ir
 from tokenizer.kernels import machine_code
 
 _KERNEL_DIRECTORY = Path(__file__).parent
-_IMPORT = re.compile(rb"^ *from tokenizer\.kernels(?:\.(\w+) import | import ([\w, ]+)$)", re.MULTILINE)
+_IMPORT = re.compile(
+    rb"^ *from tokenizer\.kernels(?:\.(\w+) import | import (?:([\w, ]+)$|\(([\w,\s]+)\)))", re.MULTILINE
+)
 
 
 @functools.cache
 def _imports(path: Path) -> tuple[bytes, frozenset[Path]]:
     """Returns the source in a file, and the kernel files that it names in its imports."""
     source = path.read_bytes()
-    names = [name for module, modules in _IMPORT.findall(source) for name in (module or modules).split(b",")]
-    return source, frozenset(_KERNEL_DIRECTORY / f"{name.split()[0].decode()}.py" for name in names)
+    names = [name for groups in _IMPORT.findall(source) for name in b"".join(groups).split(b",")]
+    return source, frozenset(_KERNEL_DIRECTORY / f"{name.split()[0].decode()}.py" for name in names if name.strip())
 
 
 def kernel_sources(path: Path) -> dict[Path, bytes]:
@@ -47,11 +49,17 @@ def kernel_sources(path: Path) -> dict[Path, bytes]:
 
 
 @functools.cache
-def sources_digest(path: Path) -> str:
-    """Returns what names the caches of a source file: it changes with the file, those it imports, and the compiler."""
+def sources_digest(*paths: Path, alone: Path | None = None) -> str:
+    """Returns what names the caches of source files: it changes with these, those they import, and the compiler.
+
+    alone: one more, whatever that imports.
+    """
     # Code compiled with bounds checks is other code; numba itself would not notice.
     digest = hashlib.sha256(_compiler().encode())
-    for file, source in sorted(kernel_sources(path).items()):
+    sources = {file: source for path in paths for file, source in kernel_sources(path).items()}
+    if alone is not None:
+        sources[alone] = alone.read_bytes()
+    for file, source in sorted(sources.items()):
         digest.update(file.name.encode() + b"\0" + source)
     return digest.hexdigest()[:16]
 
@@ -75,8 +83,10 @@ def _compiler() -> str:
 
 
 @functools.cache
-def cache_directory(path: Path) -> Path:
-    """Returns where the compiled kernels of one source file are kept: the first directory that can be written.
+def cache_directory(*paths: Path, alone: Path | None = None) -> Path:
+    """Returns where compiled kernels of some source files are kept: the first directory that can be written.
+
+    The first file names it; see `sources_digest`.
 
     Raises:
       OSError: when none of the candidates can be written; names them.
@@ -93,7 +103,7 @@ def cache_directory(path: Path) -> Path:
         ]
     )
     for candidate in candidates:
-        directory = candidate / f"kernels-{path.stem}-{sources_digest(path)}"
+        directory = candidate / f"kernels-{paths[0].stem}-{sources_digest(*paths, alone=alone)}"
         try:
             directory.mkdir(parents=True, exist_ok=True, mode=0o700)
             if hasattr(os, "getuid") and directory.stat().st_uid != os.getuid():
@@ -130,8 +140,19 @@ class Kernel:
     another kernel that calls it is.
     """
 
-    def __init__(self, function: Callable[..., Any], *, is_part: bool, vectorize: bool = True) -> None:
+    def __init__(
+        self, function: Callable[..., Any], *, is_part: bool, vectorize: bool = True, name: str = "",
+        sources: tuple[Path, ...] = (),
+    ) -> None:  # fmt: skip
+        """Wraps a function.
+
+        name, sources: of one that is made of parts, which are its closure; and all files that these are in.
+        """
         functools.update_wrapper(self, function)
+        self._file = Path(function.__code__.co_filename)
+        self._sources = sources
+        if name:
+            self.__name__ = self.__qualname__ = name
         self._function = function
         self._is_part = is_part
         self._vectorize = vectorize
@@ -150,8 +171,8 @@ class Kernel:
         if self._is_part:
             raise TypeError(f"{self.__module__}.{self.__qualname__} is a part of kernels, with no code of its own")
         path = None
-        if kinds is not None and self._function.__closure__ is None and not numba_is_configured():
-            directory = cache_directory(Path(self._function.__code__.co_filename))
+        if kinds is not None and not numba_is_configured():
+            directory = self._cache_directory()
             path = machine_code.path_of(directory, self.__qualname__, kinds, self._vectorize)
             if (found := self._load(path, kinds)) is not None:
                 return found
@@ -162,6 +183,9 @@ class Kernel:
             if path is not None and (found := self._load(path, kinds)) is not None:
                 return found
             return self._compile(path, kinds, args)
+
+    def _cache_directory(self) -> Path:
+        return cache_directory(*self._sources, alone=self._file) if self._sources else cache_directory(self._file)
 
     def _load(self, path: Path, kinds: Any) -> Callable[..., Any] | None:
         with _making:
@@ -185,7 +209,9 @@ class Kernel:
         with _making:
             made = self.__dict__.get("_dispatcher")
             if made is None:
-                made = numba_compiler.dispatcher(self._function, is_part=self._is_part, vectorize=self._vectorize)
+                made = numba_compiler.dispatcher(
+                    self._function, is_part=self._is_part, is_made=bool(self._sources), vectorize=self._vectorize
+                )
             return made
 
     @property
@@ -252,6 +278,15 @@ def kernel_of_short_loops(function: Callable[..., Any]) -> Any:
     LLVM would vectorize them, and what it does before and behind such a loop takes longer than the loop.
     """
     return Kernel(function, is_part=False, vectorize=False)
+
+
+def made_kernel(name: str, function: Callable[..., Any], *parts: Any) -> Any:
+    """Compiles a function inside another one, whose variables it uses, under a name of its own.
+
+    parts: the kernels and parts among these, which say where its code is. All else must be in its name.
+    """
+    sources = tuple(dict.fromkeys(Path(part.__wrapped__.__code__.co_filename) for part in parts))
+    return Kernel(function, is_part=False, vectorize=False, name=name, sources=sources)
 
 
 def kernel_part(function: Callable[..., Any]) -> Any:

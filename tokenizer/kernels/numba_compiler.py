@@ -17,7 +17,7 @@ import numpy as np
 from llvmlite import binding
 from numba import _dynfunc
 from numba.core import entrypoints, typed_passes, types, untyped_passes
-from numba.core.caching import CompileResultCacheImpl, FunctionCache, UserWideCacheLocator
+from numba.core.caching import CompileResultCacheImpl, FunctionCache, NullCache, UserWideCacheLocator
 from numba.core.codegen import JITCodeLibrary
 from numba.core.compiler import Compiler, CompileResult
 from numba.core.compiler_machinery import PassManager
@@ -31,8 +31,11 @@ _announced: list[bool] = []
 numba_shortcuts.install()
 
 
-def dispatcher(function: Callable[..., Any], *, is_part: bool, vectorize: bool) -> Any:
-    """Makes numba's dispatcher of a kernel, or of a part of kernels; see `compiling`."""
+def dispatcher(function: Callable[..., Any], *, is_part: bool, is_made: bool, vectorize: bool) -> Any:
+    """Makes numba's dispatcher of a kernel, or of a part of kernels; see `compiling`.
+
+    is_made: of parts, which are its closure. numba's cache would not know them, and nothing calls such a kernel.
+    """
     if is_part:
         return numba.njit(
             nogil=True, forceinline=True, _nrt=False, no_cpython_wrapper=True, no_cfunc_wrapper=True,
@@ -42,7 +45,7 @@ def dispatcher(function: Callable[..., Any], *, is_part: bool, vectorize: bool) 
     made = numba.njit(nogil=True, forceinline=False, _nrt=False, no_cfunc_wrapper=True, pipeline_class=_KernelCompiler)(
         function
     )
-    made._cache = _KernelCache(function)
+    made._cache = NullCache() if is_made else _KernelCache(function)
     # Other packages' extensions of numba are for compiling only, see _KernelCache.
     made._compilation_chain_init_hook = _do_nothing
     made._compiler.compile = functools.partial(_compile, made._compiler.compile, vectorize)

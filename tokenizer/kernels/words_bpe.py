@@ -5,15 +5,16 @@ import numpy as np
 
 from tokenizer.kernels import word_encoding
 from tokenizer.kernels.bpe import bpe_byte_word
-from tokenizer.kernels.bpe_crossings import character_value, may_cross
+from tokenizer.kernels.bpe_crossings import character_value, is_apart, is_apart_at, may_cross
 from tokenizer.kernels.bpe_pairs import may_join
 from tokenizer.kernels.compiling import kernel, kernel_part
+from tokenizer.kernels.misses import miss_by
 from tokenizer.kernels.utf8 import character_bytes, decode_utf8
 from tokenizer.kernels.whole_words import whole_word
 from tokenizer.kernels.word_table import SHORT_WORD_BYTES
 
 _LONGEST_UNCUT = 6
-"""Bytes; what is not longer is looked up as it is."""
+"""Bytes; what is not longer is looked up as it is, where words are of characters."""
 
 _THREE_BYTES = 0xE1
 """First byte of characters of three bytes and more, but those of the scripts of India, which have spaces."""
@@ -23,24 +24,6 @@ _THREE_BYTES = 0xE1
 def tokenize(word, w, model, model_scratch, out, o, ends):
     """Tokenizes one word; see `word_encoding`."""
     return bpe_byte_word(word, 0, w, model, model_scratch, out, o, ends)
-
-
-@kernel_part
-def tokenize_inner(word, w, model, model_scratch, out, o, ends):
-    """Tokenizes a part of a word with a mark behind it, see `mark_inner`; `model` is without its suffix."""
-    return bpe_byte_word(word, 0, w - 1, model, model_scratch, out, o, ends)
-
-
-@kernel_part
-def mark_inner(data, at, w, word):
-    """Copies a part that is not the last of its word, and behind it a byte that no text has; returns their number.
-
-    With that it is another key than the last part, whose end takes the suffix.
-    """
-    for q in range(w):
-        word[q] = data[at + q]
-    word[w] = 0xFF
-    return w + 1
 
 
 @kernel_part
@@ -59,32 +42,6 @@ def _is_cut(data, at, cut, stop, model):
 
 
 @kernel_part
-def next_cut(data, at, stop, model):
-    """Returns where the byte-level word `data[at:stop]` may be cut, `stop` for nowhere; see `bpe_crossings`.
-
-    Only words that begin with a character of three bytes or more, or a space and one, are cut.
-    """
-    w = stop - at
-    if w <= _LONGEST_UNCUT or not model.plain_bytes or model.suffix.size > 0:
-        return stop
-    if stop + SHORT_WORD_BYTES > data.size:
-        return stop
-    if data[at] < _THREE_BYTES and data[at + 1] < _THREE_BYTES:
-        return stop
-    n_before = character_bytes(data[at])
-    before = character_value(data, at, n_before)
-    q = at + n_before
-    while q < stop:
-        n = character_bytes(data[q])
-        character = character_value(data, q, n)
-        if n > 1 and not may_cross(model, before, n_before, character, n) and _is_cut(data, at, q, stop, model):
-            return q
-        before, n_before = character, n
-        q += n
-    return stop
-
-
-@kernel_part
 def _symbol(data, at, model):
     """Returns the symbol of the character at `at`, -1 if the vocabulary does not have it."""
     if data[at] < 0x80:
@@ -99,9 +56,9 @@ def _next_character_cut(data, at, stop, model):
 
     A word is cut in front of characters of three bytes or more, where no merge joins one with the character before it.
     """
-    if stop - at <= _LONGEST_UNCUT or model.byte_level or model.characters.shape[0] != 1:
+    if stop - at <= _LONGEST_UNCUT or model.characters.shape[0] != 1:
         return stop
-    if stop + SHORT_WORD_BYTES > data.size:
+    if stop + SHORT_WORD_BYTES > data.size or is_whole(data, at, stop - at, model):
         return stop
     for q in range(at + 1, stop):
         if data[q] < _THREE_BYTES:
@@ -115,10 +72,57 @@ def _next_character_cut(data, at, stop, model):
     return stop
 
 
+@kernel_part
+def _next_byte_cut(data, at, stop, model):
+    """As `next_cut`, for byte-level words; see `bpe_crossings`.
+
+    Only words that begin with a character of three bytes or more, or a space and one, are cut.
+    """
+    if stop + SHORT_WORD_BYTES > data.size:
+        return stop
+    if data[at] < _THREE_BYTES and data[at + 1] < _THREE_BYTES:
+        return stop
+    n_before = character_bytes(data[at])
+    before = character_value(data, at, n_before)
+    q = at + n_before
+    while q < stop:
+        n = character_bytes(data[q])
+        character = character_value(data, q, n)
+        crosses = n == 1 or not is_apart(model.apart, before, n_before)
+        crosses = crosses and (n == 1 or may_cross(model, before, n_before, character, n))
+        if not crosses and _is_cut(data, at, q, stop, model):
+            return q
+        before, n_before = character, n
+        q += n
+    return stop
+
+
+@kernel_part
+def next_cut(data, at, stop, models):
+    """Returns where the part of a word ends that begins at `at`: no token reaches across; `stop` for nowhere."""
+    inner, _ = models
+    if not inner.byte_level:
+        return _next_character_cut(data, at, stop, inner)
+    if not inner.plain_bytes or inner.suffix.size > 0 or at + 3 >= stop:
+        return stop
+    # Most of Chinese, for most models.
+    if data[at + 3] >= 0x80 and is_apart_at(inner.apart, data, at) and inner.longest_whole == 0:
+        return at + 3
+    return _next_byte_cut(data, at, stop, inner)
+
+
+@kernel_part
+def _tokenize_span(word, w, is_inner, models, model_scratch, out, o, ends):
+    inner, model = models
+    if is_inner:
+        return bpe_byte_word(word, 0, w, inner, model_scratch, out, o, ends)
+    return bpe_byte_word(word, 0, w, model, model_scratch, out, o, ends)
+
+
 @kernel
-def encode(words, added, model, model_scratch, work, tallying):
-    """See `word_encoding.encode_words`."""
-    return word_encoding.encode_words(tokenize, _next_character_cut, words, added, model, model_scratch, work, tallying)
+def miss(arguments, k, o):
+    """See `misses.miss_by`; the model is a pair: without its suffix, for parts that are not the last, and as it is."""
+    return miss_by(_tokenize_span, arguments, k, o)
 
 
 @kernel

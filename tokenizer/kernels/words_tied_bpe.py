@@ -11,6 +11,7 @@ from tokenizer.kernels.bpe_merging import link, merge_at
 from tokenizer.kernels.bpe_pairs import NO_RANK, pair_rank
 from tokenizer.kernels.compiling import kernel, kernel_part
 from tokenizer.kernels.heap import pop, push
+from tokenizer.kernels.misses import miss_by
 
 
 @kernel_part
@@ -97,11 +98,15 @@ def tokenize(word, w, tied, scratch, out, o, ends):
     return o + k, unknown
 
 
+@kernel_part
+def _tokenize_span(word, w, is_flagged, tied, scratch, out, o, ends):
+    return tokenize(word, w, tied, scratch, out, o, ends)
+
+
 @kernel
-def encode(words, added, model, model_scratch, work, tallying):
-    """See `word_encoding.encode_words`."""
-    never_cut = word_encoding.never_cut
-    return word_encoding.encode_words(tokenize, never_cut, words, added, model, model_scratch, work, tallying)
+def miss(arguments, k, o):
+    """See `misses.miss_by`."""
+    return miss_by(_tokenize_span, arguments, k, o)
 
 
 @kernel

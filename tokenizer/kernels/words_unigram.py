@@ -3,6 +3,7 @@
 
 from tokenizer.kernels import word_encoding
 from tokenizer.kernels.compiling import kernel, kernel_part
+from tokenizer.kernels.misses import miss_by
 from tokenizer.kernels.spelled_bytes import read_word
 from tokenizer.kernels.unigram import unigram_word
 
@@ -18,12 +19,15 @@ def tokenize(word, w, model, reading, out, o, ends):
     return read_word(_tokenize_text, word, w, model, reading, out, o, ends)
 
 
+@kernel_part
+def _tokenize_span(word, w, is_flagged, model, reading, out, o, ends):
+    return tokenize(word, w, model, reading, out, o, ends)
+
+
 @kernel
-def encode(words, added, model, model_scratch, work, tallying):
-    """See `word_encoding.encode_words`."""
-    return word_encoding.encode_words(
-        tokenize, word_encoding.never_cut, words, added, model, model_scratch, work, tallying
-    )
+def miss(arguments, k, o):
+    """See `misses.miss_by`."""
+    return miss_by(_tokenize_span, arguments, k, o)
 
 
 @kernel

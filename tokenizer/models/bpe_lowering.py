@@ -54,9 +54,9 @@ def lower(model: "BPE", *, dropping: bool = False) -> BPETables:
     if plain:
         build_byte_pairs(byte_symbols, pairs, bits, byte_pairs)
     words = _words(model) if plain or model.ignore_merges else None
-    crossings, partial, crossed = (np.zeros(0, np.uint64),) * 3
+    crossings, partial, apart = (np.zeros(0, np.uint64),) * 3
     if plain and words:
-        crossings, partial, crossed = crossings_of(*_without_suffix(*words[:2], model.suffix.encode()))
+        crossings, partial, apart = crossings_of(*_without_suffix(*words[:2], model.suffix.encode()))
     tables = BPETables(
         pairs=pairs,
         pair_bits=bits,
@@ -66,7 +66,7 @@ def lower(model: "BPE", *, dropping: bool = False) -> BPETables:
         joins=joins_of(merges, initial),
         crossings=crossings,
         partial=partial,
-        crossed=crossed,
+        apart=apart,
         max_ids_per_byte=model.max_ids_per_byte,
         byte_level=model.byte_level,
         plain_bytes=plain,

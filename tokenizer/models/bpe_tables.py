@@ -28,7 +28,7 @@ class BPETables(NamedTuple):
     """uint64: a bit for (the hash of) every two initial symbols that some merge reaches across."""
     crossings: npt.NDArray[np.uint64]
     partial: npt.NDArray[np.uint64]
-    crossed: npt.NDArray[np.uint64]
+    apart: npt.NDArray[np.uint64]
     """uint64: what tokens hold on both sides of a place between two characters, see kernels.bpe_crossings; of no size
     unless `plain_bytes`."""
     max_ids_per_byte: int
@@ -239,9 +239,11 @@ def joins_of(merges: Merges, initial: npt.NDArray[np.int64]) -> npt.NDArray[np.u
 def crossings_of(
     values: npt.NDArray[np.uint8], offsets: npt.NDArray[np.int64]
 ) -> tuple[npt.NDArray[np.uint64], npt.NDArray[np.uint64], npt.NDArray[np.uint64]]:
-    """Returns `BPETables.crossings`, `partial` and `crossed` for tokens with these bytes."""
+    """Returns `BPETables.crossings`, `partial` and `apart` for tokens with these bytes."""
     crossings = np.zeros((1 << bpe_crossings.CROSSING_BITS) // 64, np.uint64)
     partial = np.zeros((1 << 16) // 64, np.uint64)
     crossed = np.zeros((1 << bpe_crossings.CROSSED_BITS) // 64, np.uint64)
     bpe_crossings.find_crossings(values, offsets, crossings, partial, crossed)
-    return crossings, partial, crossed
+    apart = np.zeros((1 << 16) // 64, np.uint64)
+    bpe_crossings.find_apart(crossed, apart)
+    return crossings, partial, apart

@@ -5,7 +5,7 @@ import dataclasses
 from collections.abc import Callable
 from typing import Any, Literal
 
-from tokenizer.kernels import scanners, scanners_split
+from tokenizer.kernels import scanning
 from tokenizer.pre_tokenizers import tables
 from tokenizer.pre_tokenizers.pattern_automata import check_finished
 
@@ -18,15 +18,20 @@ class Scanner:
     """A compiled pattern."""
 
     name: str
-    next_one: Any
-    """kernel_part `next_<name>(data, i, end, classes) -> stop`."""
-    split: Any
-    """The kernel of `scanners_split` that runs it over a column."""
+    """Of `kernels.scanning.SCANNERS`, or AUTOMATA."""
     make_classes: Callable[[], Any]
-    drops_spaces: bool = False
-    """White space is in no pre-token; `scanners.skip_spaces` comes before each."""
     patterns: str = ""
     """Of a scanner that is none but runs automata, what these do."""
+
+    @property
+    def drops_spaces(self) -> bool:
+        """Whether white space is in no pre-token."""
+        return self.name != scanning.AUTOMATA and scanning.SCANNERS[self.name].stops is not None
+
+    @property
+    def split(self) -> Any:
+        """The kernel that runs it over a column, see `kernels.scanning.split_kernel`."""
+        return scanning.split_kernel(self.name)
 
     @property
     def classes(self) -> Any:
@@ -55,21 +60,7 @@ def _all() -> dict[str, Scanner]:
         "digit": tables.numeric_classes,
         "bert": tables.bert_classes,
     }
-    droppers = {"clip", "clip_openai", "nonspace", "unicode_words", "bert"}
-    names = (
-        "gpt2 gpt2_digits cl100k cl100k_ascii cl100k_tiktoken cl100k_ruby qwen2 qwen2_ascii qwen35 o200k tekken "
-        "kimi_k2 deepseek bloom clip clip_openai nonspace unicode_words digits digit bert"
-    )
-    return {
-        name: Scanner(
-            name,
-            getattr(scanners, f"next_{name}"),
-            getattr(scanners_split, name),
-            classes.get(name, tables.pattern_classes),
-            name in droppers,
-        )
-        for name in names.split()
-    }
+    return {name: Scanner(name, classes.get(name, tables.pattern_classes)) for name in scanning.SCANNERS}
 
 
 SCANNERS = _all()

@@ -5,8 +5,7 @@ import dataclasses
 import functools
 
 from tokenizer.aligned import AlignedText
-from tokenizer.kernels import scanners_split
-from tokenizer.kernels.automata import next_automata
+from tokenizer.kernels.scanning import AUTOMATA
 from tokenizer.pre_tokenizers.byte_level import ByteLevel, Metaspace
 from tokenizer.pre_tokenizers.characters import BertPreTokenizer, Digits, Punctuation, Whitespace, WhitespaceSplit
 from tokenizer.pre_tokenizers.pattern_automata import build
@@ -151,7 +150,7 @@ def _automata_of(steps: tuple[PreTokenizer, ...]) -> Scanner | None:
         tables = build(tuple(node for node in nodes if node is not None), n_plain)
     except NotRegularError:
         return None
-    return Scanner("automata", next_automata, scanners_split.automata, tables.new_automata, patterns=str(cuts))
+    return Scanner(AUTOMATA, tables.new_automata, patterns=str(cuts))
 
 
 def _only_spells(step: ByteLevel) -> bool:

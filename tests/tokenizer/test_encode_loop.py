@@ -1,0 +1,134 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The encode loop at its edges: of blocks, batches, rows and the table. One text by itself goes another, slower way."""
+
+import itertools
+import random
+from collections.abc import Callable
+
+import pyarrow as pa
+import pytest
+
+from tokenizer import AddedToken, Tokenizer
+from tokenizer.engines import tables
+from tokenizer.kernels import caches, encode_loop
+from tokenizer.models import BPE, WordPiece
+from tokenizer.models.bpe import BYTE_ALPHABET
+from tokenizer.pre_tokenizers import ByteLevel, Sequence, Split
+from tokenizer.pre_tokenizers.scanner_patterns import PATTERNS
+
+KINDS = ("A", "b", "7", " ", "\n", "'", ".", "\0", "é", "中", "好", "。", "ก", "😀", "\u0301")
+"""Characters of every kind that scanners and normalizers tell apart, of one to four bytes."""
+PLACES = range(68)
+CLIP = next(pattern for pattern, scanner in PATTERNS.items() if scanner == "clip")
+
+
+def _bytes_model(suffix: str = "") -> BPE:
+    joins = [(" ", "a"), ("a", "a"), ("aa", "a"), ("好", "。"), ("b", "é")]
+    tokens, merges = [*BYTE_ALPHABET], []
+    for pair in joins:
+        left, right = ("".join(BYTE_ALPHABET[b] for b in part.encode()) for part in pair)
+        made = left[0]
+        for letter in (left + right)[1:]:
+            merges.append((made, letter))
+            made += letter
+            tokens.append(made)
+    if suffix:
+        tokens += [token + suffix for token in tokens]
+        merges += [(a, b + suffix) for a, b in merges]
+    vocab = {token: i for i, token in enumerate(dict.fromkeys(tokens))}
+    return BPE(vocab, list(dict.fromkeys(merges)), byte_level=True, end_of_word_suffix=suffix or None)
+
+
+def _gpt2() -> Tokenizer:
+    return Tokenizer(model=_bytes_model(), pre_tokenizer=ByteLevel(False))
+
+
+def _clip() -> Tokenizer:
+    steps = Sequence((Split(CLIP, "removed", is_regex=True, invert=True), ByteLevel(False)))
+    return Tokenizer(model=_bytes_model("</w>"), pre_tokenizer=steps)
+
+
+def _bert() -> Tokenizer:
+    pieces = [*"ab7.'é中", "aa", "##a", "##aa", "##b", "##7", "a7", "ab"]
+    return Tokenizer.for_bert(["[UNK]", *pieces])
+
+
+def _found() -> Tokenizer:
+    vocab = {token: i for i, token in enumerate(["<unk>", *"abA7.é中", "aa", "##a", "##b", "##aa"])}
+    return Tokenizer(
+        model=WordPiece(vocab, unk_token="<unk>"), pre_tokenizer=Split(" ", "removed"),
+        added_tokens=[AddedToken(len(vocab), "好", special=False)],
+    )  # fmt: skip
+
+
+TOKENIZERS: dict[str, Callable[[], Tokenizer]] = {"gpt2": _gpt2, "clip": _clip, "bert": _bert, "found": _found}
+
+
+def _one_by_one(tok: Tokenizer, texts: list[str]) -> list[list[int]]:
+    return [encoding.ids for encoding in tok.encode_batch(texts, add_special_tokens=False)]
+
+
+def _column(tok: Tokenizer, texts: list[str]) -> list[list[int]]:
+    ids: list[list[int]] = tok.encode_arrow(pa.array(texts, pa.large_string())).to_pylist()
+    return ids
+
+
+@pytest.mark.parametrize("name", TOKENIZERS)
+@pytest.mark.parametrize("limit", [1, 2, 3, 128])
+def test_every_pair_of_kinds_at_every_place_of_a_block(
+    name: str, limit: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(encode_loop, "BATCH", limit)
+    tok = TOKENIZERS[name]()
+    pairs = [*itertools.product(KINDS, KINDS)]
+    # Every place in turn for every pair, and all of them with blocks that are read whole behind them.
+    texts = ["a" * PLACES[i % len(PLACES)] + a + b + "a" * (i % 5) + " a" * 40 for i, (a, b) in enumerate(pairs * 7)]
+    assert _column(tok, texts) == _one_by_one(tok, texts)
+
+
+@pytest.mark.parametrize("name", TOKENIZERS)
+@pytest.mark.parametrize("limit", [1, 3, 128])
+def test_short_rows(name: str, limit: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(encode_loop, "BATCH", limit)
+    chooser = random.Random(3)
+    texts = ["".join(chooser.choices(KINDS, k=chooser.randrange(5))) for _ in range(3000)]
+    tok = TOKENIZERS[name]()
+    expected = _one_by_one(tok, texts)
+    assert _column(tok, texts) == expected
+    # A slice begins within the bytes of its column.
+    assert tok.encode_arrow(pa.array(texts, pa.large_string())[7:]).to_pylist() == expected[7:]
+
+
+@pytest.mark.parametrize("name", TOKENIZERS)
+def test_hostile_text(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No word twice, more words than the table has places, in turn; one word of a megabyte; a tally that fills up."""
+    words = ["".join("ab7é"[n >> 2 * k & 3] for k in range(9)) for n in range(1 << 15)]
+    texts = [" ".join(words), " ".join(words), "a" * (1 << 20) + "b", "中好" * 50_000]
+    large = TOKENIZERS[name]()
+    tally = large.new_tally()
+    expected = large.encode_arrow(pa.array(texts), tally=tally)
+    monkeypatch.setattr(caches, "power_of_two", lambda _: 8)
+    small = TOKENIZERS[name]()
+    other = small.new_tally()
+    assert small.encode_arrow(pa.array(texts), tally=other).equals(expected)
+    assert tally.n_words == other.n_words
+    assert tally.oov_words().equals(other.oov_words())
+    assert tally.n_oov_characters == other.n_oov_characters
+
+
+def test_a_table_is_lent_to_one_call_at_a_time() -> None:
+    pool = tables.TablePool(1 << 16)
+    counter = caches.new_counter(1, 0)
+    with pool.borrow(lambda: counter) as first, pool.borrow(lambda: counter) as second:
+        assert first.slots.ctypes.data != second.slots.ctypes.data
+    with pool.borrow(lambda: counter) as third:
+        assert third.slots.ctypes.data in (first.slots.ctypes.data, second.slots.ctypes.data)
+    assert pool.info().bound == 2 << 16
+
+
+@pytest.mark.parametrize("n_bytes", [1 << 16, 1 << 20, 1 << 25])
+def test_lines_begin_where_lines_of_memory_do(n_bytes: int) -> None:
+    with tables.TablePool(n_bytes).borrow(lambda: caches.new_counter(1, 0)) as table:
+        assert table.slots.ctypes.data % 64 == 0
+        assert not table.slots.any()
+        assert table.slots.nbytes * 4 > n_bytes

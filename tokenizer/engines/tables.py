@@ -1,0 +1,151 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The tables of the encode loop, lent to calls, and running the loop until all rows are done."""
+
+import contextlib
+import mmap
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from tokenizer import recycled
+from tokenizer.counting import Tally
+from tokenizer.engines.base import CacheInfo
+from tokenizer.kernels import caches, encode_loop
+from tokenizer.kernels.encode_loop import AT_ID, AT_PLACE, N_COLUMNS, NEEDED, ROOM, Work
+from tokenizer.kernels.span_table import BYTES_USED, EVICTIONS, IDS_USED, MISSES, Table
+from tokenizer.kernels.word_cache import COUNTER_TOTAL
+from tokenizer.ragged import Ragged
+
+_LINE_BYTES = 64
+_PADDING = 32
+"""Bytes beyond a word that models and copies may touch."""
+
+
+class TablePool:
+    """Tables of a fixed size; a thread borrows one for the length of a call, so there are as many as busy threads."""
+
+    def __init__(self, n_bytes: int) -> None:
+        if n_bytes < 1 << 16:
+            raise ValueError(f"cache_bytes must be at least {1 << 16}, got {n_bytes!r}")
+        self._n_bytes = n_bytes
+        self._lock = threading.Lock()
+        self._free: list[Table] = []
+        self._n_met = self._n_misses = 0
+
+    @contextlib.contextmanager
+    def borrow(self, counter: Callable[[], caches.CounterArrays]) -> Iterator[Table]:
+        """Lends a table for a call whose words `counter` counts."""
+        with self._lock:
+            table = self._free.pop() if self._free else _new_table(self._n_bytes)
+        if _is_worn(table):
+            empty(table)
+        met_before, misses_before = int(counter().state[COUNTER_TOTAL]), int(table.state[MISSES])
+        yield table
+        # After an exception the table may be half written; it is not given back.
+        with self._lock:
+            self._free.append(table)
+            self._n_met += int(counter().state[COUNTER_TOTAL]) - met_before
+            self._n_misses += int(table.state[MISSES]) - misses_before
+
+    def info(self) -> CacheInfo:
+        """Returns what the idle tables hold."""
+        with self._lock:
+            held, met, misses = list(self._free), self._n_met, self._n_misses
+        n_words = sum(int(np.count_nonzero(table.slots[1::4])) for table in held)
+        n_pooled = sum(int(4 * table.state[IDS_USED] + table.state[BYTES_USED]) for table in held)
+        return CacheInfo(
+            words=n_words,
+            bytes=n_words * _LINE_BYTES // 2 + n_pooled,
+            bound=len(held) * self._n_bytes,
+            hits=max(met - misses, 0),
+            misses=misses,
+        )
+
+
+def _new_table(n_bytes: int) -> Table:
+    """Makes an empty table of about `n_bytes` bytes: half of them for lines, a quarter for each pool."""
+    n_lines = caches.power_of_two(n_bytes // 2 // _LINE_BYTES)
+    return Table(
+        slots=_lines(n_lines),
+        direct=np.zeros(0x10000, np.uint64),
+        ids=np.empty(n_bytes // 4 // 4, np.int32),
+        words=np.empty(n_bytes // 4, np.uint8),
+        state=np.zeros(4, np.int64),
+    )
+
+
+def _lines(n: int) -> npt.NDArray[np.uint64]:
+    """Makes n lines of zeros, not touched, that begin where lines of memory do; in huge pages where there are such."""
+    n_bytes = n * _LINE_BYTES
+    alignment = caches.HUGE_PAGE_BYTES if n_bytes >= caches.HUGE_PAGE_BYTES else _LINE_BYTES
+    memory: Any = np.zeros(n_bytes + alignment, np.uint8)
+    if alignment == caches.HUGE_PAGE_BYTES and hasattr(mmap, "MADV_HUGEPAGE"):
+        memory = mmap.mmap(-1, n_bytes + alignment, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+        with contextlib.suppress(OSError):
+            memory.madvise(mmap.MADV_HUGEPAGE)
+    whole = np.frombuffer(memory, np.uint8)
+    first = -whole.ctypes.data % alignment
+    return whole[first : first + n_bytes].view(np.uint64)
+
+
+def _is_worn(table: Table) -> bool:
+    """Whether a table had better begin anew: a pool is nearly full, or as much was forgotten as there is room for."""
+    state = table.state
+    return bool(
+        state[IDS_USED] * 8 > table.ids.size * 7
+        or state[BYTES_USED] * 8 > table.words.size * 7
+        or state[EVICTIONS] * 4 > table.slots.size
+    )
+
+
+def empty(table: Table) -> None:
+    """Forgets all spans."""
+    table.slots.fill(0)
+    table.direct.fill(0)
+    table.state[[IDS_USED, BYTES_USED, EVICTIONS]] = 0
+
+
+def run_loop(
+    kernel: Callable[..., bool], arguments: tuple[Any, ...], pool: TablePool, tally: Tally | None,
+    *, first: int, n_rows: int, n_ids: int, longest: int, max_ids_per_byte: int = 1,
+) -> Ragged:  # fmt: skip
+    """Calls a kernel that is an encode loop until all rows are done, making room in the tally whenever it asks for it.
+
+    Args:
+      kernel: called with `arguments` and an `encode_loop.Work`.
+      arguments: what it wants.
+      pool: to borrow a table from.
+      tally: counts words, and those with an unknown token; may be None.
+      first: the first place of the first row.
+      n_rows: of the input.
+      n_ids: no more ids than this can come out.
+      longest: no span has more bytes.
+      max_ids_per_byte: of a span.
+    """
+    uncounted = caches.new_counter(1, 0)
+
+    def counter() -> caches.CounterArrays:
+        return uncounted if tally is None else tally.counter
+
+    with pool.borrow(counter) as table:
+        work = Work(
+            table=table,
+            tally=counter(),
+            tallying=tally is not None,
+            batch=np.empty(ROOM * N_COLUMNS, np.uint64),
+            limit=encode_loop.BATCH,
+            word=recycled.empty(longest + _PADDING, np.uint8),
+            ends=recycled.empty((longest + _PADDING) * max_ids_per_byte, np.int64),
+            out=recycled.empty(n_ids + 16, np.int32),
+            out_offsets=np.zeros(n_rows + 1, np.int64),
+            position=np.zeros(5, np.int64),
+        )
+        work.position[AT_PLACE] = first
+        while not kernel(*arguments, work):
+            assert tally is not None
+            tally.make_room(int(work.position[NEEDED]))
+            work = work._replace(tally=tally.counter)
+    return Ragged(work.out[: work.position[AT_ID]], work.out_offsets)

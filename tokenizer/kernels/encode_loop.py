@@ -1,0 +1,196 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The encode loop: rows of text in, ids out, whatever the tokenizer.
+
+    rows -> spans of a batch -> keys of all, their lines asked for -> one look at each line -> ids stored
+                                                                             `-> miss: model, remember
+
+A span is a word, or a part of one that no token reaches across. A scanner says where spans are (`spans`), a model what
+becomes of one that is not in the table (`misses`); both are passed by name and inlined. See docs/encoding.md.
+"""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from tokenizer.kernels.compiling import kernel_part, leading_zeros, unlikely
+from tokenizer.kernels.span_table import FLAG, UNKNOWN, Table, ask_for_line, copy_four, emit_pooled, first_slot, key_of
+from tokenizer.kernels.word_cache import COUNTER_POOL_USED, COUNTER_TOTAL, COUNTER_WORDS
+
+BATCH = 128
+"""Spans of a batch; the last block of text may add some."""
+ROOM = BATCH + 128
+N_COLUMNS = 6
+AT, STOP, KEY_0, KEY_1, SLOT, ROW = (np.uint64(ROOM * column) for column in range(N_COLUMNS))
+"""Where in `Work.batch` its columns begin: where spans begin and stop, keys, lines; up to which span rows go."""
+JOINED, APART, FLAGGED = 0, 1, 2
+"""What is between spans: nothing, each ends where the next one begins; something; something, and some have the FLAG."""
+AT_ROW, AT_PLACE, AT_INNER, AT_ID, NEEDED = 0, 1, 2, 3, 4
+"""Places in `Work.position`."""
+READS = 80
+"""Bytes beyond a place that may be read there: a block, and a key from its last byte on."""
+_ONE, _TWO, _THREE, _32 = (np.uint64(c) for c in (1, 2, 3, 32))
+
+
+class Work(NamedTuple):
+    """What the loop works with and on, beside its input, its scanner and its model."""
+
+    table: Table
+    tally: Any
+    """caches.CounterArrays: words that have an unknown token, where they are counted, and how many words there are."""
+    tallying: bool
+    """Whether they are counted."""
+    batch: npt.NDArray[np.uint64]
+    """uint64[ROOM * N_COLUMNS]."""
+    limit: int
+    """How many spans end a batch: BATCH, or less in tests."""
+    word: npt.NDArray[np.uint8]
+    """uint8[n]: room for the longest span and 16 more, for models that read beyond it or change it."""
+    ends: npt.NDArray[np.int64]
+    """int64[n]: room for where the tokens of the longest span end."""
+    out: npt.NDArray[np.int32]
+    """int32: the ids; there is room for all there can be, and three more."""
+    out_offsets: npt.NDArray[np.int64]
+    """int64[n_rows + 1]: the rows of ids."""
+    position: npt.NDArray[np.int64]
+    """int64[5], zeros to begin with: row, place in it, place in the word there, ids written; how many bytes the tally
+    needs room for where the loop stops for want of it."""
+
+
+@kernel_part
+def _ask_for_all(kind, data, batch, slots, n, shift):
+    """Finds the keys of the spans of a batch, and asks for their lines."""
+    for counter in range(n):
+        k = np.uint64(counter)
+        at = batch[AT + k]
+        if kind == JOINED:
+            batch[STOP + k] = batch[AT + _ONE + k]
+        if kind == FLAGGED:
+            at &= ~FLAG
+        k0, k1 = key_of(data, np.int64(at), np.int64(batch[STOP + k]) - np.int64(at))
+        if kind == FLAGGED:
+            k1 ^= batch[AT + k] & FLAG
+        j = first_slot(k0, k1, shift)
+        batch[KEY_0 + k], batch[KEY_1 + k], batch[SLOT + k] = k0, k1, j
+        ask_for_line(slots, j)
+
+
+@kernel_part
+def emit_all(miss, arguments, data, work, first, n, o):
+    """Appends the ids of the spans first..n of a batch."""
+    table, batch, out = work.table, work.batch, work.out
+    slots = table.slots
+    # Unknown tokens are as all others where nobody counts them.
+    mask = ~np.uint64(0) if work.tallying else ~np.uint64(UNKNOWN)
+    for counter in range(first, n):
+        k = np.uint64(counter)
+        j, k0, k1 = batch[SLOT + k], batch[KEY_0 + k], batch[KEY_1 + k]
+        # The first slot of the line, or else the second: no branch on which one it is.
+        j += np.uint64((slots[j] ^ k0) | (slots[j + _ONE] ^ k1) != np.uint64(0)) << _TWO
+        m = (slots[j + _THREE] >> _32) & mask
+        if unlikely((slots[j] ^ k0) | (slots[j + _ONE] ^ k1) != np.uint64(0)):
+            o = miss(arguments, k, o)
+        elif unlikely(m > _THREE):
+            is_done = False
+            if m & np.uint64(UNKNOWN) == np.uint64(0):
+                at = batch[AT + k] & ~FLAG
+                o, is_done = emit_pooled(table, data, np.int64(at), np.int64(batch[STOP + k] - at), j, out, o)
+            if not is_done:
+                o = miss(arguments, k, o)
+        else:
+            copy_four(slots, j + _TWO, out, o)
+            o += np.int64(m)
+    return o
+
+
+@kernel_part
+def nothing_at_end(arguments, row, o):
+    """`end_row` where there is nothing to do."""
+    return o
+
+
+@kernel_part
+def _has_room(tally, n, n_bytes):
+    """Whether a tally has room for n more words, which have so many bytes together."""
+    n_words, n_used = tally.state[COUNTER_WORDS] + n, tally.state[COUNTER_POOL_USED] + n_bytes
+    return n_words * 2 <= tally.slots.shape[0] and n_used <= tally.words.size
+
+
+@kernel_part
+def encode_rows(next_spans, kind, sink, miss, end_row, arguments, data, offsets, added, classes, model, work):
+    """The loop.
+
+    Args:
+      next_spans: `next_spans(data, i, inner, end, classes, model, work, n, n_readable, o)
+        -> (i, inner, n, n_words, o)` adds spans from place i of a row on to a batch that has n of them, up to the end
+        of the row or until the batch is full. While it has none, ids may be appended at once. `inner`, 0 to begin with,
+        is what it must know to go on inside of a word; `n_words` is how many words begin in what it has passed.
+      kind: JOINED, APART or FLAGGED.
+      sink: `sink(miss, arguments, data, work, first, n, o) -> o`: what becomes of spans, as `emit_all`.
+      miss: `miss(arguments, k, o) -> o`, a kernel that appends the ids of span k of the batch.
+      end_row: `end_row(arguments, row, o) -> o`, behind the ids of a row.
+      arguments: what these want, a reference.
+      data: uint8; offsets: int64[n_rows + 1]: rows of places, of bytes or whatever `next_spans` takes.
+      added: int32[n_rows], the id of rows that are an added token, -1 for text; or int32[0].
+      classes, model: what `next_spans` wants.
+      work: Work.
+
+    Returns:
+      Whether all is done; else the tally must have more room, and the next call goes on where this one stopped.
+    """
+    batch, out, out_offsets, position = work.batch, work.out, work.out_offsets, work.position
+    slots = work.table.slots
+    shift = np.uint64(leading_zeros(np.uint64(slots.size // 8 - 1)))
+    n_readable = data.size - READS
+    n_rows = offsets.size - 1
+    row, i, inner, o = position[AT_ROW], position[AT_PLACE], position[AT_INNER], position[AT_ID]
+    n_all_words = np.int64(0)
+    while row < n_rows:
+        n, n_words = np.int64(0), np.int64(0)
+        first_row, first, first_inner, first_id = row, i, inner, o
+        # Spans, from as many rows as there is room for.
+        while row < n_rows and n < work.limit and row - first_row < BATCH:
+            end = offsets[row + 1]
+            if added.size > 0 and added[row] >= 0:
+                if n > 0:
+                    break
+                out[o] = added[row]
+                o += 1
+                i = end
+            if i < end:
+                i, inner, n, more, o = next_spans(data, i, inner, end, classes, model, work, n, n_readable, o)
+                n_words += more
+                if i < end:
+                    break
+            inner = np.int64(0)
+            if n > 0:
+                batch[ROW + np.uint64(row - first_row)] = np.uint64(n)
+                row += 1
+            else:
+                o = end_row(arguments, row, o)
+                row += 1
+                out_offsets[row] = o
+                first_row, first, first_inner, first_id = row, i, inner, o
+                n_all_words += n_words
+                n_words = np.int64(0)
+        if n > 0:
+            _ask_for_all(kind, data, batch, slots, n, shift)
+            if work.tallying:
+                n_bytes = np.int64(batch[STOP + np.uint64(n - 1)] - (batch[AT] & ~FLAG))
+                if not _has_room(work.tally, n, n_bytes):
+                    position[AT_ROW], position[AT_PLACE], position[AT_INNER] = first_row, first, first_inner
+                    position[AT_ID], position[NEEDED] = first_id, n_bytes
+                    work.tally.state[COUNTER_TOTAL] += n_all_words
+                    return False
+            k = np.int64(0)
+            for r in range(first_row, row + 1):
+                stop = n if r == row else np.int64(batch[ROW + np.uint64(r - first_row)])
+                o = sink(miss, arguments, data, work, k, stop, o)
+                if r < row:
+                    o = end_row(arguments, r, o)
+                    out_offsets[r + 1] = o
+                k = stop
+        n_all_words += n_words
+    position[AT_ID] = o
+    work.tally.state[COUNTER_TOTAL] += n_all_words
+    return True

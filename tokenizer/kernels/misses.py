@@ -1,0 +1,51 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the encode loop does with a span that its table does not have: the model, and remembering."""
+
+import numpy as np
+
+from tokenizer.kernels.compiling import kernel_part, load_u64, store_u64
+from tokenizer.kernels.encode_loop import AT, KEY_0, KEY_1, SLOT, STOP
+from tokenizer.kernels.references import values_of
+from tokenizer.kernels.span_table import FLAG, MISSES, find_span, remember_span
+from tokenizer.kernels.word_cache import count_word
+from tokenizer.kernels.word_encoding import key_of
+
+
+@kernel_part
+def copy_span(data, at, w, word):
+    """Copies a span to the beginning of `word`, eight bytes at a time where there are so many."""
+    q = 0
+    if at + w + 8 <= data.size:
+        while q < w:
+            store_u64(word, q, load_u64(data, at + q))
+            q += 8
+    for r in range(q, w):
+        word[r] = data[at + r]
+
+
+@kernel_part
+def miss_by(tokenize, arguments, k, o):
+    """Appends the ids of span k of a batch and puts them in the table.
+
+    Args:
+      tokenize: `tokenize(word, w, is_flagged, model, model_scratch, out, o, ends) -> (o, has_unknown)`, the model.
+      arguments: a reference to the text, the model, its scratch and the Work.
+    """
+    data, model, model_scratch, work = values_of(arguments)
+    table, batch, out = work.table, work.batch, work.out
+    flag = batch[AT + k] & FLAG
+    at = np.int64(batch[AT + k] ^ flag)
+    w = np.int64(batch[STOP + k]) - at
+    k0, k1 = batch[KEY_0 + k], batch[KEY_1 + k]
+    before = o
+    o, found, has_unknown, j = find_span(table, data, at, w, k0, k1, batch[SLOT + k], out, o)
+    if not found:
+        copy_span(data, at, w, work.word)
+        o, has_unknown = tokenize(work.word, w, flag != np.uint64(0), model, model_scratch, out, before, work.ends)
+        table.state[MISSES] += 1
+        if o == before or out[before] >= 0:  # else there is no id for it, and the call is in vain
+            remember_span(table, data, at, w, k0, k1, j, out, before, o, has_unknown)
+    if has_unknown and work.tallying:
+        h0, h1 = key_of(data, at, w)
+        count_word(work.tally, data, at, w, h0, h1)
+    return o

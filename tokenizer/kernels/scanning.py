@@ -1,0 +1,234 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The scanners, and the kernels that are made of them: one that splits a column, one that encodes, for any model.
+
+A scanner is a line of `SCANNERS`: where the word ends that begins at a byte (of `scanners`), and where words start and
+stop in a block of ASCII (of `ascii_blocks`; `no_starts` where nobody has written that). Kernels are made and compiled
+when they are first asked for, each under the names of what it is made of.
+"""
+
+import functools
+from typing import Any, NamedTuple
+
+from tokenizer.kernels import (
+    ascii_blocks,
+    scanners,
+    spans,
+    words_bpe,
+    words_tied_bpe,
+    words_unigram,
+    words_wordlevel,
+    words_wordpiece,
+)
+from tokenizer.kernels.ascii_blocks import no_starts
+from tokenizer.kernels.automata import next_automata, next_referred, referred_starts
+from tokenizer.kernels.compiling import kernel_part, made_kernel
+from tokenizer.kernels.encode_loop import APART, FLAGGED, JOINED, emit_all, encode_rows, nothing_at_end
+from tokenizer.kernels.references import refer
+from tokenizer.kernels.scanners_parts import skip_spaces
+
+
+class ScannerParts(NamedTuple):
+    """What a scanner is made of."""
+
+    next_stop: Any
+    starts: Any = no_starts
+    stops: Any = None
+    """None where there is nothing between words; else white space is."""
+
+
+SCANNERS = {
+    "gpt2": ScannerParts(scanners.next_gpt2, ascii_blocks.gpt2_starts),
+    "gpt2_digits": ScannerParts(scanners.next_gpt2_digits),
+    "cl100k": ScannerParts(scanners.next_cl100k, ascii_blocks.cl100k_starts),
+    "cl100k_ascii": ScannerParts(scanners.next_cl100k_ascii, ascii_blocks.cl100k_starts),
+    "cl100k_tiktoken": ScannerParts(scanners.next_cl100k_tiktoken, ascii_blocks.cl100k_starts),
+    "cl100k_ruby": ScannerParts(scanners.next_cl100k_ruby, ascii_blocks.cl100k_ruby_starts),
+    "qwen2": ScannerParts(scanners.next_qwen2, ascii_blocks.qwen2_starts),
+    "qwen2_ascii": ScannerParts(scanners.next_qwen2_ascii, ascii_blocks.qwen2_starts),
+    "qwen35": ScannerParts(scanners.next_qwen35, ascii_blocks.qwen2_starts),
+    "o200k": ScannerParts(scanners.next_o200k, ascii_blocks.o200k_starts),
+    "tekken": ScannerParts(scanners.next_tekken, ascii_blocks.tekken_starts),
+    "kimi_k2": ScannerParts(scanners.next_kimi_k2, ascii_blocks.kimi_k2_starts),
+    "deepseek": ScannerParts(scanners.next_deepseek),
+    "bloom": ScannerParts(scanners.next_bloom, ascii_blocks.bloom_starts),
+    "clip": ScannerParts(scanners.next_clip, ascii_blocks.clip_starts, ascii_blocks.clip_stops),
+    "clip_openai": ScannerParts(scanners.next_clip_openai, no_starts, no_starts),
+    "nonspace": ScannerParts(scanners.next_nonspace, ascii_blocks.nonspace_starts, ascii_blocks.nonspace_stops),
+    "unicode_words": ScannerParts(
+        scanners.next_unicode_words, ascii_blocks.unicode_words_starts, ascii_blocks.unicode_words_stops
+    ),
+    "bert": ScannerParts(scanners.next_bert, ascii_blocks.bert_starts, ascii_blocks.bert_stops),
+    "digits": ScannerParts(scanners.next_digits),
+    "digit": ScannerParts(scanners.next_digit),
+}
+AUTOMATA = "automata"
+"""The scanner that runs `automata.Automata`, which its table of classes is then."""
+
+
+class ModelParts(NamedTuple):
+    """How the encode loop runs a model."""
+
+    miss: Any
+    """A kernel, see `misses.miss_by`."""
+    cut: Any
+    """`cut(data, at, stop, model)`, see `spans.scanned_spans`; None where words are not cut."""
+
+
+MODELS = {
+    "bpe": ModelParts(words_bpe.miss, words_bpe.next_cut),
+    "tied_bpe": ModelParts(words_tied_bpe.miss, None),
+    "unigram": ModelParts(words_unigram.miss, None),
+    "wordlevel": ModelParts(words_wordlevel.miss, None),
+    "wordpiece": ModelParts(words_wordpiece.miss, None),
+}
+
+
+@kernel_part
+def _nothing_between(data, i, end, classes):
+    return i
+
+
+@kernel_part
+def _never_cut(data, at, stop, model):
+    return stop
+
+
+@kernel_part
+def _automata_starts(data, i, end, reference):
+    return referred_starts(no_starts, data, i, end, reference)
+
+
+def _next_start(parts: ScannerParts) -> Any:
+    return _nothing_between if parts.stops is None else skip_spaces
+
+
+def _starts_of(word_starts: Any) -> Any:
+    @kernel_part
+    def find_starts(data, i, end, classes):
+        return spans.ascii_starts(word_starts, data, i, end)
+
+    return find_starts
+
+
+def _spans_of(scanner: str, model: str, flagged: bool) -> tuple[Any, int, tuple[Any, ...]]:
+    """Returns `next_spans` of the encode loop, what is between spans, and what these are made of."""
+    cuts, cut = MODELS[model].cut is not None, MODELS[model].cut or _never_cut
+    if scanner == AUTOMATA:
+        parts = ScannerParts(next_referred)
+        find_starts = _automata_starts
+    else:
+        parts = SCANNERS[scanner]
+        find_starts = _starts_of(parts.starts)
+    next_stop = parts.next_stop
+    are_apart = parts.stops is not None
+    kind = FLAGGED if flagged else APART if are_apart else JOINED
+    next_start = _next_start(parts)
+    word_stops = parts.stops or no_starts
+
+    @kernel_part
+    def next_spans(data, i, inner, end, classes, model, work, n, n_readable, o):
+        return spans.scanned_spans(
+            kind, are_apart, cuts, next_start, find_starts, word_stops, next_stop, cut, data, i, inner, end, classes,
+            model, work, n, n_readable, o,
+        )  # fmt: skip
+
+    return next_spans, kind, (spans.scanned_spans, next_stop, parts.starts, word_stops, cut)
+
+
+@functools.cache
+def encode_kernel(scanner: str, model: str, *, flagged: bool = False) -> Any:
+    """Makes the kernel that finds words with a scanner and encodes them with a model.
+
+    Args:
+      scanner: of `SCANNERS`, or AUTOMATA.
+      model: of `MODELS`.
+      flagged: whether the last part of a word is another one than the same bytes in front of others.
+
+    Returns:
+      A kernel `encode(rows, added, classes, model, model_scratch, work) -> whether all is done`, see
+      `encode_loop.encode_rows`; rows: ragged.Ragged of bytes.
+    """
+    next_spans, kind, parts = _spans_of(scanner, model, flagged)
+    miss = MODELS[model].miss
+    if scanner == AUTOMATA:
+
+        def encode(rows, added, classes, model, model_scratch, work):
+            data, offsets = rows
+            return encode_rows(
+                next_spans, kind, emit_all, miss, nothing_at_end, refer((data, model, model_scratch, work)),
+                data, offsets, added, refer((data, classes)), model, work,
+            )  # fmt: skip
+
+    else:
+
+        def encode(rows, added, classes, model, model_scratch, work):
+            data, offsets = rows
+            return encode_rows(
+                next_spans, kind, emit_all, miss, nothing_at_end, refer((data, model, model_scratch, work)),
+                data, offsets, added, classes, model, work,
+            )  # fmt: skip
+
+    return made_kernel(f"encode_{scanner}_{model}{'_flagged' * flagged}", encode, encode_rows, miss, *parts)
+
+
+@functools.cache
+def encode_found_kernel(model: str) -> Any:
+    """Makes the kernel that encodes words that something else has found.
+
+    Returns:
+      A kernel `encode(words, added, model, model_scratch, work) -> whether all is done`; words: words.Words.
+    """
+    miss = MODELS[model].miss
+    cuts, cut = MODELS[model].cut is not None, MODELS[model].cut or _never_cut
+
+    @kernel_part
+    def next_spans(data, i, inner, end, words, model, work, n, n_readable, o):
+        return spans.found_spans(cuts, cut, words, i, inner, end, model, work, n, o)
+
+    def encode(words, added, model, model_scratch, work):
+        data, _, _, row_offsets = words
+        return encode_rows(
+            next_spans, APART, emit_all, miss, nothing_at_end, refer((data, model, model_scratch, work)),
+            data, row_offsets, added, words, model, work,
+        )  # fmt: skip
+
+    return made_kernel(f"encode_found_{model}", encode, encode_rows, miss, spans.found_spans, cut)
+
+
+@functools.cache
+def split_kernel(scanner: str) -> Any:
+    """Makes the kernel that finds the pre-tokens of pieces of text with a scanner, see `split_by`."""
+    parts = ScannerParts(next_automata) if scanner == AUTOMATA else SCANNERS[scanner]
+    next_start, next_stop = _next_start(parts), parts.next_stop
+
+    def split(values, starts, stops, classes, out_starts, out_stops, counts):
+        split_by(next_start, next_stop, values, starts, stops, classes, out_starts, out_stops, counts)
+
+    return made_kernel(f"split_{scanner}", split, split_by, next_stop)
+
+
+@kernel_part
+def split_by(next_start, next_stop, values, starts, stops, classes, out_starts, out_stops, counts):
+    """Finds every pre-token of every piece of text, as where it starts and stops.
+
+    Args:
+      next_start, next_stop: as in `spans.scanned_spans`.
+      values: uint8[n]; starts, stops: int64[n_pieces]: the pieces `values[starts[k]:stops[k]]`, not empty.
+      classes: what the scanner wants.
+      out_starts, out_stops: int64, filled; a pre-token has a byte of its own, so there are no more than bytes.
+      counts: int64[n_pieces + 1], filled with how many there are up to each piece; `counts[0]` must be 0.
+    """
+    n = 0
+    for k in range(starts.size):
+        i = starts[k]
+        end = stops[k]
+        while i < end:
+            i = next_start(values, i, end, classes)
+            if i >= end:
+                break
+            stop = next_stop(values, i, end, classes)
+            out_starts[n] = i
+            out_stops[n] = stop
+            n += 1
+            i = stop
+        counts[k + 1] = n

@@ -1,0 +1,274 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The table of the encode loop: the bytes of a span of text -> its ids.
+
+A line of the table is 64 bytes, as the processor reads them, and holds two slots of uint64[4]:
+
+    0, 1  the key: up to 15 bytes as they stand in the text, and in the highest byte how many;
+          of longer spans a hash, then 0xFF and the length, and their bytes stand in a pool
+    2, 3  three ids of 32 bits and how many there are, plus `UNKNOWN` where one is the unknown token; where there are
+          more than three, or the span is a long one: where in the pools ids and bytes are, and `POOLED` plus how many
+
+Column 1 is 0 in empty slots. What has no place in its line and the next takes the place of another: the table does not
+grow, and what it forgets is encoded again.
+
+Keys are bytes of the text, whatever a normalizer makes of them: "The" and "the" are two entries. So nothing is
+normalized but on a miss.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from tokenizer.kernels.compiling import cgutils, intrinsic, ir, kernel_part, load_u64, types, unlikely
+
+LONGEST = 15
+"""Bytes of a span that is its own key."""
+POOLED, UNKNOWN = 1 << 30, 1 << 29
+FLAG = np.uint64(1 << 63)
+"""Added to where a span begins if it is another entry than the same bytes without: what that means is the scanner's."""
+IDS_USED, BYTES_USED, MISSES, EVICTIONS = 0, 1, 2, 3
+"""Places in `Table.state`."""
+_MOST_BYTES, _MOST_IDS = 1 << 12, 1 << 12
+"""What is longer is not remembered."""
+_ONE, _TWO, _THREE, _FOUR, _32 = (np.uint64(c) for c in (1, 2, 3, 4, 32))
+_LONG = np.uint64(0xFF << 56)
+_LOW = np.uint64(0xFFFFFFFF)
+_DIRECT_BITS = np.uint64(20)
+_DIRECT_MASK = np.uint64((1 << 20) - 1)
+_DIRECT_UNKNOWN = np.uint64(1 << 63)
+_FIRST_EIGHT = np.array([(1 << 8 * min(w, 8)) - 1 for w in range(16)], np.uint64)
+_NEXT_EIGHT = np.array([(1 << 8 * max(w - 8, 0)) - 1 for w in range(16)], np.uint64)
+_MIX_1, _MIX_2 = np.uint64(0x9E3779B97F4A7C15), np.uint64(0xC2B2AE3D27D4EB4F)
+
+
+class Table(NamedTuple):
+    """What spans have become."""
+
+    slots: npt.NDArray[np.uint64]
+    """uint64[8 * n_lines], n_lines a power of two; see above."""
+    direct: npt.NDArray[np.uint64]
+    """uint64[0x10000]: three ids of 20 bits, how many there are, and at the top whether one is the unknown token; of
+    characters of three bytes that are a span wherever they stand; 0 until one has been seen."""
+    ids: npt.NDArray[np.int32]
+    """int32[n]: the pool of ids."""
+    words: npt.NDArray[np.uint8]
+    """uint8[n]: the pool of bytes of long spans."""
+    state: npt.NDArray[np.int64]
+    """int64[4]: used of `ids`, used of `words`, misses, evictions."""
+
+
+@intrinsic
+def _prefetch(typingctx, array, index):
+    """Asks for the line of `array[index]`, uint64."""
+
+    def codegen(context, builder, signature, args):
+        data = context.make_array(signature.args[0])(context, builder, args[0]).data
+        address = builder.bitcast(builder.gep(data, [args[1]]), ir.IntType(8).as_pointer())
+        i32 = ir.IntType(32)
+        kind = ir.FunctionType(ir.VoidType(), [address.type, i32, i32, i32])
+        function = cgutils.get_or_insert_function(builder.module, kind, "llvm.prefetch.p0i8")
+        builder.call(function, [address, i32(0), i32(3), i32(1)])
+        return context.get_dummy_value()
+
+    return types.void(array, types.uint64), codegen
+
+
+@intrinsic
+def copy_four(typingctx, source, p, out, o):
+    """Copies 16 bytes from `source[p]`, uint64 or int32, to `out[o:o + 4]`, int32."""
+
+    def codegen(context, builder, signature, args):
+        four = ir.VectorType(ir.IntType(32), 4).as_pointer()
+        pointers = []
+        for k in (0, 2):
+            data = context.make_array(signature.args[k])(context, builder, args[k]).data
+            pointers.append(builder.bitcast(builder.gep(data, [args[k + 1]]), four))
+        builder.store(builder.load(pointers[0], align=4), pointers[1], align=4)
+        return context.get_dummy_value()
+
+    return types.void(source, types.uint64, out, types.int64), codegen
+
+
+@intrinsic
+def _fold(typingctx, a, b):
+    """The two halves of the product of two uint64, one xor the other."""
+
+    def codegen(context, builder, signature, args):
+        wide = ir.IntType(128)
+        product = builder.mul(builder.zext(args[0], wide), builder.zext(args[1], wide))
+        high = builder.trunc(builder.lshr(product, wide(64)), ir.IntType(64))
+        return builder.xor(high, builder.trunc(product, ir.IntType(64)))
+
+    return types.uint64(types.uint64, types.uint64), codegen
+
+
+@kernel_part
+def first_slot(k0, k1, shift):
+    """Returns where in `slots` the line of a key begins; shift: 64 less the bits of the number of lines."""
+    return ((_fold(k0 ^ _MIX_1, k1 ^ _MIX_2) * _MIX_1) >> shift) << _THREE
+
+
+@kernel_part
+def ask_for_line(slots, j):
+    """Has a line fetched that is read soon."""
+    _prefetch(slots, j)
+
+
+@kernel_part
+def _long_hash(data, at, w):
+    h = np.uint64(w)
+    for q in range(at, at + w - 7, 8):
+        h = (h ^ load_u64(data, q)) * _MIX_1
+        h ^= h >> np.uint64(29)
+    # The last eight bytes, overlapping the ones before.
+    h = (h ^ load_u64(data, at + w - 8)) * _MIX_1
+    return h ^ (h >> np.uint64(32))
+
+
+@kernel_part
+def key_of(data, at, w):
+    """Returns the key of the span `data[at:at + w]`."""
+    if unlikely(w > LONGEST):
+        return _long_hash(data, at, w), np.uint64(w) | _LONG
+    n = np.uint64(w)
+    if unlikely(at + 16 > data.size):
+        k0, k1 = np.uint64(0), n << np.uint64(56)
+        for q in range(min(w, 8)):
+            k0 |= np.uint64(data[at + q]) << np.uint64(8 * q)
+        for q in range(8, w):
+            k1 |= np.uint64(data[at + q]) << np.uint64(8 * (q - 8))
+        return k0, k1
+    return load_u64(data, at) & _FIRST_EIGHT[n], load_u64(data, at + 8) & _NEXT_EIGHT[n] | n << np.uint64(56)
+
+
+@kernel_part
+def _code_point(eight):
+    """Returns the character of three bytes in the lowest bytes of eight; 0, which `direct` never has, for any other."""
+    lead = eight & np.uint64(0xFF)
+    c = (lead & np.uint64(15)) << np.uint64(12) | (eight >> _TWO) & np.uint64(63 << 6)
+    is_three = np.uint64((lead >= np.uint64(0xE0)) & (lead <= np.uint64(0xEF)))
+    return (c | (eight >> np.uint64(16)) & np.uint64(63)) * is_three
+
+
+@kernel_part
+def begins_run(direct, data, i):
+    """Whether three characters begin at i that `direct` has; `data` is readable for fifteen bytes from there."""
+    first, second = direct[_code_point(load_u64(data, i))], direct[_code_point(load_u64(data, i + 3))]
+    return (first != 0) & (second != 0) & (direct[_code_point(load_u64(data, i + 6))] != 0)
+
+
+@kernel_part
+def emit_direct(direct, data, i, stop, counting, out, o):
+    """Appends the ids of the characters that `data[i:stop]` begins with, as long as `direct` has them.
+
+    Those that are unknown are left to the table where they are counted. `data` is readable for eight bytes from each of
+    them on. Returns where it stopped, and the new o.
+    """
+    past = _DIRECT_UNKNOWN if counting else ~np.uint64(0)
+    while i < stop:
+        value = direct[_code_point(load_u64(data, i))]
+        if (value == np.uint64(0)) | (value >= past):
+            break
+        out[np.uint64(o)] = np.int32(value & _DIRECT_MASK)
+        out[np.uint64(o + 1)] = np.int32((value >> _DIRECT_BITS) & _DIRECT_MASK)
+        out[np.uint64(o + 2)] = np.int32((value >> (_TWO * _DIRECT_BITS)) & _DIRECT_MASK)
+        o += np.int64((value >> np.uint64(60)) & _THREE)
+        i += 3
+    return i, o
+
+
+@kernel_part
+def remember_direct(direct, data, at, out, before, o, has_unknown):
+    """Keeps the ids `out[before:o]` of the character of three bytes at `at`, if they fit."""
+    n = o - before
+    value = np.uint64(n) << np.uint64(60)
+    if has_unknown:
+        value |= _DIRECT_UNKNOWN
+    for q in range(min(n, 3)):
+        if np.uint64(out[before + q]) > _DIRECT_MASK:
+            return
+        value |= np.uint64(out[before + q]) << (np.uint64(q) * _DIRECT_BITS)
+    three = np.uint64(data[at]) | np.uint64(data[at + 1]) << np.uint64(8) | np.uint64(data[at + 2]) << np.uint64(16)
+    if 0 < n <= 3:
+        direct[_code_point(three)] = value
+
+
+@kernel_part
+def _same(words, p, data, at, w):
+    for q in range(0, w - 7, 8):
+        if load_u64(words, p + q) != load_u64(data, at + q):
+            return False
+    return load_u64(words, p + w - 8) == load_u64(data, at + w - 8)
+
+
+@kernel_part
+def emit_pooled(table, data, at, w, j, out, o):
+    """Appends the ids of a span whose key is in slot j and whose ids are in the pool; `out` has room for three more.
+
+    Returns `(o, whether it is this span)`.
+    """
+    where, n = table.slots[j + _TWO], np.int64(table.slots[j + _THREE] >> _32)
+    if w > LONGEST and not _same(table.words, np.int64(where >> _32), data, at, w):
+        return o, False
+    p = where & _LOW
+    n_ids = n & (UNKNOWN - 1)
+    for q in range(0, n_ids, 4):
+        copy_four(table.ids, p + np.uint64(q), out, o + q)
+    return o + n_ids, True
+
+
+@kernel_part
+def find_span(table, data, at, w, k0, k1, j, out, o):
+    """Looks for a span in two lines, from slot j on, and appends its ids.
+
+    Returns `(o, whether it was there, whether it has an unknown token, the slot where it may be put)`.
+    """
+    slots = table.slots
+    last = np.uint64(slots.size - 1)
+    j &= ~np.uint64(7)
+    for q in range(4):
+        here = (j + np.uint64(4 * q)) & last
+        if slots[here + _ONE] == 0:
+            return o, False, False, here
+        if slots[here] == k0 and slots[here + _ONE] == k1:
+            n = np.int64(slots[here + _THREE] >> _32)
+            has_unknown = n & UNKNOWN != 0
+            if n < POOLED:
+                copy_four(slots, here + _TWO, out, o)
+                return o + (n & 3), True, has_unknown, here
+            o, is_same = emit_pooled(table, data, at, w, here, out, o)
+            return o, is_same, has_unknown and is_same, here
+    table.state[EVICTIONS] += 1
+    return o, False, False, (j + np.uint64(8) + ((k0 & _ONE) << _TWO)) & last
+
+
+@kernel_part
+def remember_span(table, data, at, w, k0, k1, j, out, before, o, has_unknown):
+    """Puts the ids `out[before:o]` of a span into slot j, if the pools have room."""
+    slots, ids, words, state = table.slots, table.ids, table.words, table.state
+    n = o - before
+    unknown = UNKNOWN if has_unknown else 0
+    if n <= 3 and w <= LONGEST:
+        a, b, c = np.uint64(0), np.uint64(0), np.uint64(0)
+        if n > 0:
+            a = np.uint64(out[before])
+        if n > 1:
+            b = np.uint64(out[before + 1])
+        if n > 2:
+            c = np.uint64(out[before + 2])
+        slots[j + _TWO] = a | b << _32
+        slots[j + _THREE] = c | np.uint64(n + unknown) << _32
+    else:
+        n_bytes = w if w > LONGEST else 0
+        used, bytes_used = state[IDS_USED], state[BYTES_USED]
+        if n > _MOST_IDS or n_bytes > _MOST_BYTES or used + n + 4 > ids.size or bytes_used + n_bytes > words.size:
+            return
+        slots[j + _TWO] = np.uint64(used | bytes_used << 32)
+        slots[j + _THREE] = np.uint64(n + POOLED + unknown) << _32
+        for q in range(n):
+            ids[used + q] = out[before + q]
+        for q in range(n_bytes):
+            words[bytes_used + q] = data[at + q]
+        state[IDS_USED], state[BYTES_USED] = used + n, bytes_used + n_bytes
+    slots[j], slots[j + _ONE] = k0, k1

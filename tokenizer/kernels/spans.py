@@ -1,0 +1,131 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Where the spans of the encode loop are: words that a scanner finds, cut where no token reaches across.
+
+Each `..._spans` is a `next_spans` of `encode_loop.encode_rows` when its first arguments are named.
+"""
+
+import numpy as np
+
+from tokenizer.kernels.compiling import count_ones, kernel_part, leading_zeros, trailing_zeros
+from tokenizer.kernels.encode_loop import APART, AT, FLAGGED, JOINED, STOP
+from tokenizer.kernels.span_table import FLAG
+
+_ONE, _TWO = np.uint64(1), np.uint64(2)
+_MOST_PARTS = 64
+"""Parts of a word that a batch may have beyond its limit."""
+
+
+@kernel_part
+def expand(mask, base, column, batch, n):
+    """Writes where the bits of a mask are into a column from row n on, eight at a time; returns the row behind."""
+    m = n + count_ones(mask)
+    p = column + np.uint64(n)
+    last = column + np.uint64(m)
+    while True:
+        for q in range(8):
+            batch[p + np.uint64(q)] = np.uint64(base + trailing_zeros(mask))
+            mask &= mask - _ONE
+        p += np.uint64(8)
+        if p >= last:
+            return m
+
+
+@kernel_part
+def add_span(kind, batch, n, at, stop, flag):
+    """Adds a span to a batch that has n."""
+    k = np.uint64(n)
+    batch[AT + k] = np.uint64(at) | flag
+    if kind != JOINED:
+        batch[STOP + k] = np.uint64(stop)
+
+
+@kernel_part
+def ascii_starts(word_starts, data, i, end):
+    """Returns where words start from i on, bit 0 being i, as far as that is known; 1 where it is not.
+
+    word_starts: of `ascii_blocks`.
+    """
+    # Without what lies beyond the text or depends on that.
+    room = min(end - i, 65)
+    if room > 2 and data[i] < 128 and data[i + 1] < 128:
+        return word_starts(data, i) & ((_TWO << np.uint64(room - 2)) - _ONE)
+    return _ONE
+
+
+@kernel_part
+def scanned_spans(
+    kind, are_apart, cuts, next_start, find_starts, word_stops, next_stop, cut, data, i, inner, end, classes, model, work, n,
+    n_readable, o,
+):  # fmt: skip
+    """Spans of the words that a scanner finds; inside of a word `inner` is where it ends.
+
+    Args:
+      kind: JOINED, APART, or FLAGGED: then all parts of a word but the last one have the FLAG.
+      are_apart: whether there is something between words, constant.
+      cuts: whether words are cut at all, constant.
+      next_start: `next_start(data, i, end, classes)` passes what is between words.
+      find_starts: `find_starts(data, i, end, classes)` says where words start in the 64 bytes from i, bit 0 being i;
+        word_stops: `word_stops(data, i)` where they stop.
+      next_stop: of `scanners`.
+      cut: `cut(data, at, stop, model)` says where the part of a word that begins at `at` ends.
+    """
+    batch, limit = work.batch, work.limit
+    n_words = np.int64(0)
+    while True:
+        if cuts and i < inner:
+            while i < inner and n < limit + _MOST_PARTS:
+                stop = cut(data, i, inner, model)
+                flag = FLAG if kind == FLAGGED and stop < inner else np.uint64(0)
+                add_span(kind, batch, n, i, stop, flag)
+                n += 1
+                i = stop
+            if i < inner:
+                break
+        i = next_start(data, i, end, classes)
+        if i >= end or n >= limit:
+            break
+        if i < n_readable:
+            starts = find_starts(data, i, end, classes) | _ONE
+            if starts != _ONE:
+                m = expand(starts, i, AT, batch, n) - 1
+                if are_apart:
+                    expand(word_stops(data, i), i, STOP, batch, n)
+                elif kind != JOINED:
+                    expand(starts & ~_ONE, i, STOP, batch, n)
+                n_words += m - n
+                n = m
+                i += 63 - leading_zeros(starts)
+                continue
+        stop = next_stop(data, i, end, classes)
+        n_words += 1
+        if cuts and stop - i > 3 and (data[i] >= 128 or data[i + 1] >= 128):
+            inner = stop
+        else:
+            add_span(kind, batch, n, i, stop, np.uint64(0))
+            n += 1
+            i = stop
+    if kind == JOINED:
+        batch[AT + np.uint64(n)] = np.uint64(i)
+    return i, inner, n, n_words, o
+
+
+@kernel_part
+def found_spans(cuts, cut, words, i, inner, end, model, work, n, o):
+    """Spans of words that something else has found, `words` (words.Words): i is the number of one; `inner` as above.
+
+    There `inner` is where the next part of word i begins, 0 for its beginning.
+    """
+    values, starts, stops, _ = words
+    batch, limit = work.batch, work.limit
+    n_words = np.int64(0)
+    while i < end and n < limit:
+        at, last = starts[i], stops[i]
+        n_words += inner == 0
+        if inner > 0:
+            at = inner
+        stop = cut(values, at, last, model) if cuts else last
+        add_span(APART, batch, n, at, stop, np.uint64(0))
+        n += 1
+        inner = stop if stop < last else np.int64(0)
+        i += stop == last
+    return i, inner, n, n_words, o
