@@ -213,6 +213,12 @@ def test_kinds_of_arguments_are_told_apart_where_numba_tells_them_apart():
     assert machine_code.signature((1, (1,))) != machine_code.signature((1, 1))
 
 
+def test_an_array_in_both_orders_needs_no_kernel_of_its_own():
+    one_row, rows = np.zeros((1, 4)), np.zeros((2, 4))
+    assert numba.typeof(one_row) == numba.typeof(rows)
+    assert machine_code.signature((one_row,)) == machine_code.signature((rows,))
+
+
 OTHERS = [
     1 << 63, -(1 << 63) - 1, "a", b"a", [1], 1j, np.float32(1), (1, "a"), One([]), np.ma.zeros(2),
     *(np.zeros(2, kind) for kind in (">i4", "i4,i4", "M8[s]", "U1", object, np.float16, np.complex64)),

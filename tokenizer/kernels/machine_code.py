@@ -30,8 +30,10 @@ try:
 except ImportError:  # Windows
     fcntl = None  # type: ignore[assignment]
 
-_MASK = 0x403
-"""Of the flags of an array: contiguous in C's order, in Fortran's, writable."""
+_IN_C_ORDER, _IN_FORTRAN_ORDER, _WRITABLE = 0x1, 0x2, 0x400
+"""Flags of an array. One that is contiguous in both orders is to numba as one in C's."""
+_MASKS = _IN_FORTRAN_ORDER | _WRITABLE, _IN_C_ORDER | _WRITABLE
+"""What matters of the flags, by whether the array is in C's order."""
 _MOST_DTYPES = 12
 """bool, integers, float32 and float64, as numpy counts them."""
 
@@ -51,7 +53,8 @@ def _add_kinds(values: tuple[Any, ...], kinds: list[Any]) -> bool:
             number = dtype.num
             if number > _MOST_DTYPES or not dtype.isnative:
                 return False
-            kinds.append(value.flags.num & _MASK | number << 12 | value.ndim << 20)
+            flags = value.flags.num
+            kinds.append(flags & _MASKS[flags & _IN_C_ORDER] | number << 12 | value.ndim << 20)
         elif issubclass(kind, tuple):
             kinds.append(kind)
             kinds.append(len(value))
