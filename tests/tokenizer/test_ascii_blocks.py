@@ -10,126 +10,36 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from tokenizer import reference
-from tokenizer.kernels import ascii_blocks, scanners
-from tokenizer.kernels.ascii_blocks import BLOCK_READS
-from tokenizer.kernels.compiling import kernel
+from tokenizer.kernels import ascii_blocks, scanning
+from tokenizer.kernels.ascii_blocks import BLOCK_READS, no_starts
+from tokenizer.kernels.compiling import kernel, made_kernel
 from tokenizer.normalizers import BertNormalizer
 from tokenizer.pre_tokenizers.scanner_patterns import SCANNERS
 
 
-@kernel
-def _gpt2(data, end, classes):
-    return ascii_blocks.gpt2_starts(data, 0), scanners.next_gpt2(data, end, data.size, classes)
+def _pair(name, parts):
+    """Makes a kernel that returns the starts, and where the scanner finds the end of the word at `end`."""
+    starts, next_stop = parts.starts, parts.next_stop
+
+    def pair(data, end, classes):
+        return starts(data, 0), next_stop(data, end, data.size, classes)
+
+    return made_kernel(f"pair_{name}", pair, starts, next_stop)
 
 
-@kernel
-def _cl100k(data, end, classes):
-    return ascii_blocks.cl100k_starts(data, 0), scanners.next_cl100k(data, end, data.size, classes)
+def _apart(name, parts):
+    """As `_pair`, with the stops too."""
+    starts, stops, next_stop = parts.starts, parts.stops, parts.next_stop
+
+    def apart(data, end, classes):
+        return starts(data, 0), stops(data, 0), next_stop(data, end, data.size, classes)
+
+    return made_kernel(f"apart_{name}", apart, starts, stops, next_stop)
 
 
-@kernel
-def _cl100k_ascii(data, end, classes):
-    return ascii_blocks.cl100k_starts(data, 0), scanners.next_cl100k_ascii(data, end, data.size, classes)
-
-
-@kernel
-def _cl100k_tiktoken(data, end, classes):
-    return ascii_blocks.cl100k_starts(data, 0), scanners.next_cl100k_tiktoken(data, end, data.size, classes)
-
-
-@kernel
-def _cl100k_ruby(data, end, classes):
-    return ascii_blocks.cl100k_ruby_starts(data, 0), scanners.next_cl100k_ruby(data, end, data.size, classes)
-
-
-@kernel
-def _qwen2(data, end, classes):
-    return ascii_blocks.qwen2_starts(data, 0), scanners.next_qwen2(data, end, data.size, classes)
-
-
-@kernel
-def _qwen2_ascii(data, end, classes):
-    return ascii_blocks.qwen2_starts(data, 0), scanners.next_qwen2_ascii(data, end, data.size, classes)
-
-
-@kernel
-def _qwen35(data, end, classes):
-    return ascii_blocks.qwen2_starts(data, 0), scanners.next_qwen35(data, end, data.size, classes)
-
-
-@kernel
-def _o200k(data, end, classes):
-    return ascii_blocks.o200k_starts(data, 0), scanners.next_o200k(data, end, data.size, classes)
-
-
-@kernel
-def _tekken(data, end, classes):
-    return ascii_blocks.tekken_starts(data, 0), scanners.next_tekken(data, end, data.size, classes)
-
-
-@kernel
-def _kimi_k2(data, end, classes):
-    return ascii_blocks.kimi_k2_starts(data, 0), scanners.next_kimi_k2(data, end, data.size, classes)
-
-
-@kernel
-def _bloom(data, end, classes):
-    return ascii_blocks.bloom_starts(data, 0), scanners.next_bloom(data, end, data.size, classes)
-
-
-PAIRS = {
-    "bloom": _bloom,
-    "gpt2": _gpt2,
-    "cl100k": _cl100k,
-    "cl100k_ascii": _cl100k_ascii,
-    "cl100k_tiktoken": _cl100k_tiktoken,
-    "cl100k_ruby": _cl100k_ruby,
-    "qwen2": _qwen2,
-    "qwen2_ascii": _qwen2_ascii,
-    "qwen35": _qwen35,
-    "o200k": _o200k,
-    "tekken": _tekken,
-    "kimi_k2": _kimi_k2,
-}
-
-
-@kernel
-def _clip(data, end, classes):
-    return (
-        ascii_blocks.clip_starts(data, 0),
-        ascii_blocks.clip_stops(data, 0),
-        scanners.next_clip(data, end, data.size, classes),
-    )
-
-
-@kernel
-def _nonspace(data, end, classes):
-    return (
-        ascii_blocks.nonspace_starts(data, 0),
-        ascii_blocks.nonspace_stops(data, 0),
-        scanners.next_nonspace(data, end, data.size, classes),
-    )
-
-
-@kernel
-def _unicode_words(data, end, classes):
-    return (
-        ascii_blocks.unicode_words_starts(data, 0),
-        ascii_blocks.unicode_words_stops(data, 0),
-        scanners.next_unicode_words(data, end, data.size, classes),
-    )
-
-
-@kernel
-def _bert(data, end, classes):
-    return (
-        ascii_blocks.bert_starts(data, 0),
-        ascii_blocks.bert_stops(data, 0),
-        scanners.next_bert(data, end, data.size, classes),
-    )
-
-
-APART = {"bert": _bert, "clip": _clip, "nonspace": _nonspace, "unicode_words": _unicode_words}
+_WITH_BLOCKS = {name: parts for name, parts in scanning.SCANNERS.items() if parts.starts is not no_starts}
+PAIRS = {name: _pair(name, parts) for name, parts in _WITH_BLOCKS.items() if parts.stops is None}
+APART = {name: _apart(name, parts) for name, parts in _WITH_BLOCKS.items() if parts.stops is not None}
 # Few characters of every kind, so that every order of kinds comes up.
 HOSTILE = st.text(
     alphabet="aabsStTdBEl '' \n\n\r\t\v\x1c\x1f //.,(-0123é\u3000\xa0\x85中\u0301ſ\x00\x7f", min_size=1, max_size=90
@@ -237,23 +147,21 @@ def test_masks_of_plain_text_tell_almost_all_starts():
 
 
 @kernel
-def _bert(data, room, word, words, lower, digits_apart):
-    starts, ends, spaces = ascii_blocks.bert_words(data, 0, room, digits_apart)
-    ascii_blocks.copy_block(data, 0, np.uint8(0x20 if lower else 0), word)
-    words[0], words[1], words[2] = starts, ends, spaces
+def _bert(data, room, words, digits_apart):
+    words[0], words[1], words[2] = ascii_blocks.bert_words(data, 0, room, digits_apart)
 
 
 @settings(max_examples=400, deadline=None)
-@given(text=HOSTILE | WORDY, lowercase=st.booleans(), isolates=st.booleans())
-def test_words_of_bert_told_are_those_that_the_reference_finds(text, lowercase, isolates):
+@given(text=HOSTILE | WORDY, isolates=st.booleans())
+def test_words_of_bert_told_are_those_that_the_reference_finds(text, isolates):
     data = np.frombuffer(text.encode(), np.uint8)
     padded = np.full(data.size + BLOCK_READS, ord("x"), np.uint8)
     padded[: data.size] = data
-    word, masks = np.zeros(80, np.uint8), np.zeros(3, np.uint64)
-    _bert(padded, data.size, word, masks, lowercase, ~np.uint64(0) if isolates else np.uint64(0))
+    masks = np.zeros(3, np.uint64)
+    _bert(padded, data.size, masks, ~np.uint64(0) if isolates else np.uint64(0))
     starts, ends, spaces = ([k for k in range(64) if int(mask) >> k & 1] for mask in masks)
-    told = [word[start : end + 1].tobytes() for start, end in zip(starts, ends, strict=False)]
-    normalizer = BertNormalizer(lowercase=lowercase, strip_accents=False)
+    told = [data[start : end + 1].tobytes() for start, end in zip(starts, ends, strict=False)]
+    normalizer = BertNormalizer(lowercase=False, strip_accents=False)
     found = reference.pre_tokenize(reference.normalize(text, normalizer))
     if isolates:
         found = [part for word in found for part in re.findall("[0-9]|[^0-9]+", word)]

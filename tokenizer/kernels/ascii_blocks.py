@@ -98,32 +98,6 @@ def _known(high):
     return _below(high) >> _ONE
 
 
-@intrinsic
-def copy_block(typingctx, array, index, added_to_upper, out):
-    """Copies 64 bytes to the beginning of `out`, adding `added_to_upper` (uint8) to each `A` to `Z`."""
-
-    def codegen(context, builder, signature, args):
-        block = ir.VectorType(ir.IntType(8), 64)
-
-        def every(value):
-            return ir.Constant(block, [value] * 64)
-
-        def pointer(position, offset):
-            data = context.make_array(signature.args[position])(context, builder, args[position]).data
-            return builder.bitcast(builder.gep(data, [offset]), block.as_pointer())
-
-        text = builder.load(pointer(0, args[1]), align=1)
-        is_upper = builder.icmp_unsigned("<", builder.sub(text, every(ord("A"))), every(26))
-        one = builder.insert_element(ir.Constant(block, ir.Undefined), args[2], ir.IntType(32)(0))
-        added = builder.shuffle_vector(one, one, ir.Constant(ir.VectorType(ir.IntType(32), 64), [0] * 64))
-        builder.store(
-            builder.add(text, builder.select(is_upper, added, every(0))), pointer(3, ir.IntType(64)(0)), align=1
-        )
-        return context.get_dummy_value()
-
-    return types.void(array, types.int64, types.uint8, out), codegen
-
-
 @kernel_part
 def bert_words(data, i, room, digits_apart):
     """Returns where words begin and where their last bytes are, by BertPreTokenizer, and where white space is.
@@ -207,13 +181,16 @@ def _word_starts(data, i, n_numbers, cased, slashes):
         starts |= digits
     else:
         starts |= digits & ~(digits << _ONE)
-        if n_numbers == 3:
-            known &= _up_to(digits & digits >> _ONE & digits >> _TWO & digits >> _THREE)
+        if n_numbers > 0:
+            # Where there are more digits, the scanner counts them.
+            more = digits & digits >> _ONE & digits >> _TWO
+            known &= _up_to(more & digits >> _THREE if n_numbers == 3 else more)
     return starts & known & _known(masks[_HIGH]), first_others & masks[_APOSTROPHES], letters, masks[_APOSTROPHES]
 
 
 @kernel_part
-def _cl100k_starts(data, i, n_numbers):
+def like_cl100k_starts(data, i, n_numbers):
+    """See above, for `next_like_cl100k` with 1, 2 or 3 digits in a pre-token at most; 0: with any number."""
     starts, first_apostrophes, letters, _ = _word_starts(data, i, n_numbers, False, False)
     return starts & _up_to(first_apostrophes & letters >> _ONE) | _ONE
 
@@ -221,19 +198,19 @@ def _cl100k_starts(data, i, n_numbers):
 @kernel_part
 def cl100k_starts(data, i):
     """See above, for `next_cl100k`, `next_cl100k_ascii` and `next_cl100k_tiktoken`."""
-    return _cl100k_starts(data, i, 3)
+    return like_cl100k_starts(data, i, 3)
 
 
 @kernel_part
 def cl100k_ruby_starts(data, i):
     """See above, for `next_cl100k_ruby`."""
-    return _cl100k_starts(data, i, 0)
+    return like_cl100k_starts(data, i, 0)
 
 
 @kernel_part
 def qwen2_starts(data, i):
     """See above, for `next_qwen2`, `next_qwen2_ascii` and `next_qwen35`."""
-    return _cl100k_starts(data, i, 1)
+    return like_cl100k_starts(data, i, 1)
 
 
 @kernel_part

@@ -89,7 +89,13 @@ def next_gpt2_digits(data, i, end, classes):
 
 
 @kernel_part
-def _next_cl100k(data, i, end, classes, letters, n_numbers, final_whole, long_s):
+def next_like_cl100k(data, i, end, classes, letters, n_numbers, final_whole, long_s):
+    """As `next_cl100k`, with other bits for letters, up to so many digits in a pre-token, and more of a difference.
+
+    Args:
+      final_whole: whether white space at the end of the text is one pre-token.
+      long_s: whether U+017F is an `s` of a contraction.
+    """
     stop = ascii_word(data, i, end)
     if stop > i:
         return stop
@@ -122,13 +128,13 @@ def next_cl100k(data, i, end, classes):
     `(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}|
     ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+`.
     """
-    return _next_cl100k(data, i, end, classes, LETTER, 3, False, True)
+    return next_like_cl100k(data, i, end, classes, LETTER, 3, False, True)
 
 
 @kernel_part
 def next_cl100k_ascii(data, i, end, classes):
     r"""As `next_cl100k`, with `(?:'[sS]|'[tT]|'[rR][eE]|...)` in place of `(?i:'s|'t|'re|...)`: no U+017F."""
-    return _next_cl100k(data, i, end, classes, LETTER, 3, False, False)
+    return next_like_cl100k(data, i, end, classes, LETTER, 3, False, False)
 
 
 @kernel_part
@@ -138,31 +144,31 @@ def next_cl100k_tiktoken(data, i, end, classes):
     `'(?i:[sdmt]|ll|ve|re)|[^\r\n\p{L}\p{N}]?+\p{L}++|\p{N}{1,3}+|
     ?[^\s\p{L}\p{N}]++[\r\n]*+|\s++$|\s*[\r\n]|\s+(?!\S)|\s`.
     """
-    return _next_cl100k(data, i, end, classes, LETTER, 3, True, True)
+    return next_like_cl100k(data, i, end, classes, LETTER, 3, True, True)
 
 
 @kernel_part
 def next_cl100k_ruby(data, i, end, classes):
     r"""What Oniguruma in HF makes of tiktoken's cl100k pattern, where `{1,3}+` is no possessive but `{1,}`."""
-    return _next_cl100k(data, i, end, classes, LETTER, 1 << 62, True, True)
+    return next_like_cl100k(data, i, end, classes, LETTER, 1 << 62, True, True)
 
 
 @kernel_part
 def next_qwen2(data, i, end, classes):
     r"""As `next_cl100k`, with `\p{N}` in place of `\p{N}{1,3}`; Qwen2, Qwen2.5, Qwen3."""
-    return _next_cl100k(data, i, end, classes, LETTER, 1, False, True)
+    return next_like_cl100k(data, i, end, classes, LETTER, 1, False, True)
 
 
 @kernel_part
 def next_qwen2_ascii(data, i, end, classes):
     r"""As `next_qwen2`, with `(?:'[sS]|...)` in place of `(?i:'s|...)`."""
-    return _next_cl100k(data, i, end, classes, LETTER, 1, False, False)
+    return next_like_cl100k(data, i, end, classes, LETTER, 1, False, False)
 
 
 @kernel_part
 def next_qwen35(data, i, end, classes):
     r"""As `next_qwen2`, with `[\p{L}\p{M}]` in place of `\p{L}` except in `[^\r\n\p{L}\p{N}]?`; Qwen3.5."""
-    return _next_cl100k(data, i, end, classes, LETTER | MARK, 1, False, True)
+    return next_like_cl100k(data, i, end, classes, LETTER | MARK, 1, False, True)
 
 
 @kernel_part
