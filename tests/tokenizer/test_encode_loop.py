@@ -75,9 +75,7 @@ def _column(tok: Tokenizer, texts: list[str]) -> list[list[int]]:
 
 @pytest.mark.parametrize("name", TOKENIZERS)
 @pytest.mark.parametrize("limit", [1, 2, 3, 128])
-def test_every_pair_of_kinds_at_every_place_of_a_block(
-    name: str, limit: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_every_pair_of_kinds_at_every_place_of_a_block(name: str, limit: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(encode_loop, "BATCH", limit)
     tok = TOKENIZERS[name]()
     pairs = [*itertools.product(KINDS, KINDS)]

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 from tokenizer.kernels import (
     ascii_blocks,
+    scanner_nanochat,
     scanners,
     spans,
     words_bpe,
@@ -24,6 +25,7 @@ from tokenizer.kernels.automata import next_automata, next_referred, referred_st
 from tokenizer.kernels.compiling import kernel_part, made_kernel
 from tokenizer.kernels.encode_loop import APART, FLAGGED, JOINED, emit_all, encode_rows, nothing_at_end
 from tokenizer.kernels.references import refer
+from tokenizer.kernels.scanner_nanochat import nanochat_starts, next_nanochat
 from tokenizer.kernels.scanners_parts import skip_spaces
 
 
@@ -34,6 +36,8 @@ class ScannerParts(NamedTuple):
     starts: Any = no_starts
     stops: Any = None
     """None where there is nothing between words; else white space is."""
+    pattern: str = ""
+    """As files spell it, where `pre_tokenizers.scanner_patterns` does not know more of it."""
 
 
 SCANNERS = {
@@ -58,6 +62,7 @@ SCANNERS = {
         scanners.next_unicode_words, ascii_blocks.unicode_words_starts, ascii_blocks.unicode_words_stops
     ),
     "bert": ScannerParts(scanners.next_bert, ascii_blocks.bert_starts, ascii_blocks.bert_stops),
+    "nanochat": ScannerParts(next_nanochat, nanochat_starts, pattern=scanner_nanochat.PATTERN),
     "digits": ScannerParts(scanners.next_digits),
     "digit": ScannerParts(scanners.next_digit),
 }

@@ -54,8 +54,8 @@ def ascii_starts(word_starts, data, i, end):
 
 @kernel_part
 def scanned_spans(
-    kind, are_apart, cuts, next_start, find_starts, word_stops, next_stop, cut, data, i, inner, end, classes, model, work, n,
-    n_readable, o,
+    kind, are_apart, cuts, next_start, find_starts, word_stops, next_stop, cut, data, i, inner, end, classes, model,
+    work, n, n_readable, o,
 ):  # fmt: skip
     """Spans of the words that a scanner finds; inside of a word `inner` is where it ends.
 

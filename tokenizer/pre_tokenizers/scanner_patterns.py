@@ -89,7 +89,7 @@ BLOOM_PATTERN = r" ?[^(\s|[.,!?…。，、।۔،])]+"
 
 def _spellings() -> dict[str, str]:
     """Every known spelling that means the same to both dialects, with the name of its scanner."""
-    found = {
+    found = {parts.pattern: name for name, parts in scanning.SCANNERS.items() if parts.pattern} | {
         GPT2_PATTERN: "gpt2",
         r"'s|'t|'re|'ve|'m|'ll|'d| ?[\p{L}]+| ?[\p{N}]+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+": "gpt2",
         r"'(?:[sdmt]|ll|ve|re)| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+": "gpt2",
