@@ -5,6 +5,7 @@ import itertools
 import random
 from collections.abc import Callable
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
@@ -116,17 +117,29 @@ def test_hostile_text(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_table_is_lent_to_one_call_at_a_time() -> None:
     pool = tables.TablePool(1 << 16)
-    counter = caches.new_counter(1, 0)
-    with pool.borrow(lambda: counter) as first, pool.borrow(lambda: counter) as second:
-        assert first.slots.ctypes.data != second.slots.ctypes.data
-    with pool.borrow(lambda: counter) as third:
-        assert third.slots.ctypes.data in (first.slots.ctypes.data, second.slots.ctypes.data)
+    with pool.borrow(None) as first, pool.borrow(None) as second:
+        assert first.table.slots.ctypes.data != second.table.slots.ctypes.data
+    with pool.borrow(None) as third:
+        assert third in (first, second)
     assert pool.info().bound == 2 << 16
+
+
+def test_scratch_is_kept_unless_it_is_large() -> None:
+    pool = tables.TablePool(1 << 16)
+    with pool.borrow(None) as lent:
+        lent.make_room(100, 1, np.zeros)
+        scratch = lent.model_scratch
+        lent.make_room(200, 1, np.zeros)
+        assert lent.model_scratch is scratch
+        lent.make_room(1 << 20, 1, np.zeros)
+        assert lent.model_scratch[0].size > 1 << 20
+    assert lent.model_scratch is None
 
 
 @pytest.mark.parametrize("n_bytes", [1 << 16, 1 << 20, 1 << 25])
 def test_lines_begin_where_lines_of_memory_do(n_bytes: int) -> None:
-    with tables.TablePool(n_bytes).borrow(lambda: caches.new_counter(1, 0)) as table:
-        assert table.slots.ctypes.data % 64 == 0
-        assert not table.slots.any()
-        assert table.slots.nbytes * 4 > n_bytes
+    with tables.TablePool(n_bytes).borrow(None) as lent:
+        slots = lent.table.slots
+        assert slots.ctypes.data % 64 == 0
+        assert not slots.any()
+        assert slots.nbytes * 4 > n_bytes

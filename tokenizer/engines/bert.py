@@ -30,6 +30,7 @@ class BertEngine:
         self._digits = ["Digits"] if isolate_digits else []
         self._runner = model_runner(model, reads_bytes=False)
         self._pool = pool
+        self._encode = bert_wordpiece.encode.bound(self._tables, self._runner.tables)
 
     @property
     def unk_id(self) -> int:
@@ -46,7 +47,7 @@ class BertEngine:
         """Encodes rows; see `base.Engine`."""
         ratio = self._tables.max_bytes_ratio
         return run_loop(
-            bert_wordpiece.encode, (rows, added, self._tables, self._runner.tables), self._pool.tables, tally,
+            self._encode, (rows, added), self._pool.tables, tally,
             first=int(rows.offsets[0]), n_rows=rows.n_rows,
             # Every token takes at least one byte of a normalized word.
             n_ids=int(rows.n_values * ratio) + added.size, longest=int(rows.max_row * ratio) + 16,

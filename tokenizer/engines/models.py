@@ -2,6 +2,7 @@
 """A model with the kernels that run it on words somebody else has found."""
 
 import dataclasses
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -53,24 +54,29 @@ class ModelRunner:
     def encode(self, words: Words, added: npt.NDArray[np.int32], pool: WordCachePool, tally: Tally | None) -> Ragged:
         """Encodes the words of rows; rows that are an added token become its id."""
         n_rows, n_bytes = words.row_offsets.size - 1, int((words.stops - words.starts).sum())
-        kernel = scanning.encode_found_kernel(self.model_name)
         return self.run(
-            kernel, (words, added), pool, tally, first=0, n_rows=n_rows, n_bytes=n_bytes, longest=words.max_word
+            self._encode_found,
+            (words, added),
+            pool,
+            tally,
+            first=0,
+            n_rows=n_rows,
+            n_bytes=n_bytes,
+            longest=words.max_word,
         )
 
     def run(
         self, kernel: Callable[..., bool], arguments: tuple[Any, ...], pool: WordCachePool, tally: Tally | None,
         *, first: int, n_rows: int, n_bytes: int, longest: int,
     ) -> Ragged:  # fmt: skip
-        """Calls a kernel that encodes with this model; see `tables.run_loop`. `longest`: bytes in a word at most.
+        """Calls a kernel that is bound to `spans_model`; see `tables.run_loop`.
 
         Raises:
           UnknownCharacterError: if a character is no token and there is no unknown one; nothing is counted then.
         """
         counted = tally if self.knows_all or tally is None else self.new_tally()
         ids = run_loop(
-            kernel, (*arguments, self.spans_model, self.new_scratch(longest + 16)), pool.tables, counted,
-            first=first, n_rows=n_rows,
+            kernel, arguments, pool.tables, counted, new_scratch=self.new_scratch, first=first, n_rows=n_rows,
             # Every token takes its share of the bytes of its word, and every added token one row.
             n_ids=n_bytes * self.max_ids_per_byte + n_rows, longest=longest, max_ids_per_byte=self.max_ids_per_byte,
         )  # fmt: skip
@@ -81,7 +87,12 @@ class ModelRunner:
                 tally.add(counted)
         return ids
 
-    @property
+    @functools.cached_property
+    def _encode_found(self) -> Callable[..., bool]:
+        bound: Callable[..., bool] = scanning.encode_found_kernel(self.model_name).bound(self.spans_model)
+        return bound
+
+    @functools.cached_property
     def spans_model(self) -> Any:
         """The model as the encode loop wants it: BPE also without its suffix, for what is not the last of a word."""
         return (without_suffix(self.tables), self.tables) if self.model_name == "bpe" else self.tables

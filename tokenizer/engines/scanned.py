@@ -34,6 +34,7 @@ class ScannedEngine(StagedEngine):
         self._scanner = scanner
         inner = runner.spans_model[0] if runner.model_name == "bpe" else runner.tables
         self._kernel = scanning.encode_kernel(scanner.name, runner.model_name, flagged=inner is not runner.tables)
+        self._encode = self._kernel.bound(runner.spans_model)
 
     @staticmethod
     def has_kernel(runner: ModelRunner) -> bool:
@@ -51,7 +52,7 @@ class ScannedEngine(StagedEngine):
         # Nothing is to be counted of rows of which one is given up.
         counted = self.new_tally() if tally is not None and self._scanner.patterns else tally
         ids = runner.run(
-            self._kernel, (rows, added, classes), self._pool, counted,
+            self._encode, (rows, added, classes), self._pool, counted,
             first=int(rows.offsets[0]), n_rows=rows.n_rows, n_bytes=rows.n_values, longest=rows.max_row,
         )  # fmt: skip
         self._scanner.check_finished(classes)

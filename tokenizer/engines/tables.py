@@ -2,6 +2,7 @@
 """The tables of the encode loop, lent to calls, and running the loop until all rows are done."""
 
 import contextlib
+import dataclasses
 import mmap
 import threading
 from collections.abc import Callable, Iterator
@@ -14,7 +15,7 @@ from tokenizer import recycled
 from tokenizer.counting import Tally
 from tokenizer.engines.base import CacheInfo
 from tokenizer.kernels import caches, encode_loop
-from tokenizer.kernels.encode_loop import AT_ID, AT_PLACE, N_COLUMNS, NEEDED, ROOM, Work
+from tokenizer.kernels.encode_loop import AT_ID, N_COLUMNS, NEEDED, ROOM, Work
 from tokenizer.kernels.span_table import BYTES_USED, EVICTIONS, IDS_USED, MISSES, Table
 from tokenizer.kernels.word_cache import COUNTER_TOTAL
 from tokenizer.ragged import Ragged
@@ -22,6 +23,41 @@ from tokenizer.ragged import Ragged
 _LINE_BYTES = 64
 _PADDING = 32
 """Bytes beyond a word that models and copies may touch."""
+_LEAST_SCRATCH, _MOST_SCRATCH = 1 << 10, 1 << 18
+"""Bytes of the longest span that scratch is made for at least, and that it is kept for."""
+NewScratch = Callable[[int], Any]
+
+
+@dataclasses.dataclass
+class Lent:
+    """A table for the length of a call, and the scratch of calls before, which is used again."""
+
+    table: Table
+    batch: npt.NDArray[np.uint64]
+    uncounted: caches.CounterArrays
+    """Counts the words of calls without a tally, and holds none."""
+    longest: int = -1
+    """Bytes of a span that there is scratch for."""
+    word: Any = None
+    ends: Any = None
+    model_scratch: Any = None
+
+    def counter(self, tally: Tally | None) -> caches.CounterArrays:
+        """Returns where a call counts words."""
+        return self.uncounted if tally is None else tally.counter
+
+    def make_room(self, longest: int, max_ids_per_byte: int, new_scratch: NewScratch | None) -> None:
+        """Makes scratch for spans of so many bytes, and somewhat longer ones."""
+        if self.longest < longest:
+            n = max(longest, _LEAST_SCRATCH) + _PADDING
+            self.longest = n - _PADDING
+            self.word, self.ends = recycled.empty(n, np.uint8), recycled.empty(n * max_ids_per_byte, np.int64)
+            self.model_scratch = (new_scratch(n),) if new_scratch is not None else ()
+
+    def give_up(self) -> None:
+        """Forgets scratch that is too large to be kept."""
+        if self.longest > _MOST_SCRATCH:
+            self.longest, self.word, self.ends, self.model_scratch = -1, None, None, None
 
 
 class TablePool:
@@ -32,28 +68,33 @@ class TablePool:
             raise ValueError(f"cache_bytes must be at least {1 << 16}, got {n_bytes!r}")
         self._n_bytes = n_bytes
         self._lock = threading.Lock()
-        self._free: list[Table] = []
+        self._free: list[Lent] = []
         self._n_met = self._n_misses = 0
 
     @contextlib.contextmanager
-    def borrow(self, counter: Callable[[], caches.CounterArrays]) -> Iterator[Table]:
-        """Lends a table for a call whose words `counter` counts."""
+    def borrow(self, tally: Tally | None) -> Iterator[Lent]:
+        """Lends a table for a call that counts into a tally or nowhere."""
         with self._lock:
-            table = self._free.pop() if self._free else _new_table(self._n_bytes)
-        if _is_worn(table):
-            empty(table)
-        met_before, misses_before = int(counter().state[COUNTER_TOTAL]), int(table.state[MISSES])
-        yield table
+            lent = self._free.pop() if self._free else None
+        if lent is None:
+            lent = Lent(_new_table(self._n_bytes), np.empty(ROOM * N_COLUMNS, np.uint64), caches.new_counter(1, 0))
+        if _is_worn(lent.table):
+            empty(lent.table)
+        state = lent.table.state
+        met_before, misses_before = int(lent.counter(tally).state[COUNTER_TOTAL]), int(state[MISSES])
+        yield lent
         # After an exception the table may be half written; it is not given back.
+        lent.give_up()
         with self._lock:
-            self._free.append(table)
-            self._n_met += int(counter().state[COUNTER_TOTAL]) - met_before
-            self._n_misses += int(table.state[MISSES]) - misses_before
+            self._free.append(lent)
+            self._n_met += int(lent.counter(tally).state[COUNTER_TOTAL]) - met_before
+            self._n_misses += int(state[MISSES]) - misses_before
 
     def info(self) -> CacheInfo:
         """Returns what the idle tables hold."""
         with self._lock:
-            held, met, misses = list(self._free), self._n_met, self._n_misses
+            held = [lent.table for lent in self._free]
+            met, misses = self._n_met, self._n_misses
         n_words = sum(int(np.count_nonzero(table.slots[1::4])) for table in held)
         n_pooled = sum(int(4 * table.state[IDS_USED] + table.state[BYTES_USED]) for table in held)
         return CacheInfo(
@@ -111,40 +152,37 @@ def empty(table: Table) -> None:
 def run_loop(
     kernel: Callable[..., bool], arguments: tuple[Any, ...], pool: TablePool, tally: Tally | None,
     *, first: int, n_rows: int, n_ids: int, longest: int, max_ids_per_byte: int = 1,
+    new_scratch: NewScratch | None = None,
 ) -> Ragged:  # fmt: skip
     """Calls a kernel that is an encode loop until all rows are done, making room in the tally whenever it asks for it.
 
     Args:
-      kernel: called with `arguments` and an `encode_loop.Work`.
+      kernel: called with `arguments`, the model's scratch if there is any, and an `encode_loop.Work`.
       arguments: what it wants.
-      pool: to borrow a table from.
+      pool: to borrow a table from; always the same for a model, whose scratch is kept there.
       tally: counts words, and those with an unknown token; may be None.
       first: the first place of the first row.
       n_rows: of the input.
       n_ids: no more ids than this can come out.
       longest: no span has more bytes.
       max_ids_per_byte: of a span.
+      new_scratch: makes the model's scratch for spans of so many bytes.
     """
-    uncounted = caches.new_counter(1, 0)
-
-    def counter() -> caches.CounterArrays:
-        return uncounted if tally is None else tally.counter
-
-    with pool.borrow(counter) as table:
+    with pool.borrow(tally) as lent:
+        lent.make_room(longest, max_ids_per_byte, new_scratch)
         work = Work(
-            table=table,
-            tally=counter(),
+            table=lent.table,
+            tally=lent.counter(tally),
             tallying=tally is not None,
-            batch=np.empty(ROOM * N_COLUMNS, np.uint64),
+            batch=lent.batch,
             limit=encode_loop.BATCH,
-            word=recycled.empty(longest + _PADDING, np.uint8),
-            ends=recycled.empty((longest + _PADDING) * max_ids_per_byte, np.int64),
+            word=lent.word,
+            ends=lent.ends,
             out=recycled.empty(n_ids + 16, np.int32),
             out_offsets=np.zeros(n_rows + 1, np.int64),
-            position=np.zeros(5, np.int64),
+            position=np.array([0, first, 0, 0, 0], np.int64),
         )
-        work.position[AT_PLACE] = first
-        while not kernel(*arguments, work):
+        while not kernel(*arguments, *lent.model_scratch, work):
             assert tally is not None
             tally.make_room(int(work.position[NEEDED]))
             work = work._replace(tally=tally.counter)

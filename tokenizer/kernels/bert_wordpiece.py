@@ -98,13 +98,13 @@ def miss(arguments, k, o):
 
 
 @kernel_of_short_loops
-def encode(rows, added, tables, model, work):
+def encode(tables, model, rows, added, work):
     """Encodes rows; see `encode_loop.encode_rows`.
 
     Args:
+      tables: unicode_tables.BertTables; model: models.wordpiece.WordPieceTables.
       rows: ragged.Ragged of valid UTF-8.
       added: int32[n_rows], the id of rows that are an added token, -1 for text; or int32[0].
-      tables: unicode_tables.BertTables; model: models.wordpiece.WordPieceTables.
       work: encode_loop.Work; `out` has room for `max_bytes_ratio` ids per byte of input, `word` for as many bytes.
     """
     data, offsets = rows

@@ -160,7 +160,19 @@ class Kernel:
 
     def __call__(self, *args: Any) -> Any:
         """Runs it."""
-        kinds = machine_code.signature(args)
+        return self._run(machine_code.signature(args), args)
+
+    def bound(self, *first: Any) -> Callable[..., Any]:
+        """Returns this kernel with its first arguments, whose kinds are found out once: they may be many arrays."""
+        known = machine_code.signature(first)
+
+        def call(*others: Any) -> Any:
+            kinds = machine_code.signature(others)
+            return self._run(None if known is None or kinds is None else known + kinds, (*first, *others))
+
+        return call
+
+    def _run(self, kinds: tuple[Any, ...] | None, args: tuple[Any, ...]) -> Any:
         run = self._compiled.get(kinds)
         if run is None:
             run = self._make(kinds, args)

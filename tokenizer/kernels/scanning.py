@@ -150,14 +150,14 @@ def encode_kernel(scanner: str, model: str, *, flagged: bool = False) -> Any:
       flagged: whether the last part of a word is another one than the same bytes in front of others.
 
     Returns:
-      A kernel `encode(rows, added, classes, model, model_scratch, work) -> whether all is done`, see
+      A kernel `encode(model, rows, added, classes, model_scratch, work) -> whether all is done`, see
       `encode_loop.encode_rows`; rows: ragged.Ragged of bytes.
     """
     next_spans, kind, parts = _spans_of(scanner, model, flagged)
     miss = MODELS[model].miss
     if scanner == AUTOMATA:
 
-        def encode(rows, added, classes, model, model_scratch, work):
+        def encode(model, rows, added, classes, model_scratch, work):
             data, offsets = rows
             return encode_rows(
                 next_spans, kind, emit_all, miss, nothing_at_end, refer((data, model, model_scratch, work)),
@@ -166,7 +166,7 @@ def encode_kernel(scanner: str, model: str, *, flagged: bool = False) -> Any:
 
     else:
 
-        def encode(rows, added, classes, model, model_scratch, work):
+        def encode(model, rows, added, classes, model_scratch, work):
             data, offsets = rows
             return encode_rows(
                 next_spans, kind, emit_all, miss, nothing_at_end, refer((data, model, model_scratch, work)),
@@ -181,7 +181,7 @@ def encode_found_kernel(model: str) -> Any:
     """Makes the kernel that encodes words that something else has found.
 
     Returns:
-      A kernel `encode(words, added, model, model_scratch, work) -> whether all is done`; words: words.Words.
+      A kernel `encode(model, words, added, model_scratch, work) -> whether all is done`; words: words.Words.
     """
     miss = MODELS[model].miss
     cuts, cut = MODELS[model].cut is not None, MODELS[model].cut or _never_cut
@@ -190,7 +190,7 @@ def encode_found_kernel(model: str) -> Any:
     def next_spans(data, i, inner, end, words, model, work, n, n_readable, o):
         return spans.found_spans(cuts, cut, words, i, inner, end, model, work, n, o)
 
-    def encode(words, added, model, model_scratch, work):
+    def encode(model, words, added, model_scratch, work):
         data, _, _, row_offsets = words
         return encode_rows(
             next_spans, APART, emit_all, miss, nothing_at_end, refer((data, model, model_scratch, work)),
