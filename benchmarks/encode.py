@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """Encoding, one thread each: `Tokenizer.encode_arrow` against the libraries made for a tokenizer.
 
-GPT-2 against tiktoken, gigatoken, fastokens and `tokenizers`; SentencePiece models (XLNet's, and two trained here and
-kept in `build/`) against sentencepiece and `tokenizers`; and against `tokenizers` alone: those two as `transformers`
-writes them into a `tokenizer.json`, the one like T5 also behind the normalizers of ALBERT and of HF's own trainer, BPE
-like NLLB's, CLIP, GPT-2's vocabulary behind the patterns of Kimi K2, Falcon and DeepSeek Coder, BERT's behind other
-pre-tokenizers, and BERT. Without the larger data folder: a
-vocabulary trained on the spot.
+GPT-2 against tiktoken, gigatoken, fastokens, snaptokens and `tokenizers`; SentencePiece models (XLNet's, and two
+trained here and kept in `build/`) against sentencepiece and `tokenizers`; BERT against nanotoken and `tokenizers`; and
+against `tokenizers` alone: the two trained models as `transformers` writes them into a `tokenizer.json`, the one like
+T5 also behind the normalizers of ALBERT and of HF's own trainer, BPE like NLLB's, CLIP, GPT-2's vocabulary behind the
+patterns of Kimi K2, Falcon and DeepSeek Coder, and BERT's behind other pre-tokenizers. Without the larger data folder:
+a vocabulary trained on the spot.
 
 The ids of every document are compared first. A peer whose ids differ gets no number, and the exit code is 1, but for
 `tokenizers` with a SentencePiece model: it follows other rules (`formats.sentencepiece_json`), so it is timed on the
@@ -31,7 +31,8 @@ import pyarrow as pa
 from benchmarks import corpora, encoders, peers, report, timing, tokenizers
 from tokenizer import Tokenizer
 
-SIZES = (10, 100, 1_000, 10_000, 100_000)
+CALLS = (1, 10, 100)
+"""How many texts of 100 bytes there are in a small call."""
 
 
 def main(arguments: list[str]) -> int:
@@ -46,12 +47,13 @@ def main(arguments: list[str]) -> int:
     )
     parser.add_argument("--mb", type=float, default=12, help="the first so many MB of each corpus (default 12)")
     parser.add_argument("--rounds", type=int, default=3, help="interleaved rounds (default 3)")
-    parser.add_argument("--quick", action="store_true", help="corpora only: no worst cases, no sizes")
+    parser.add_argument("--quick", action="store_true", help="no worst cases")
     parser.add_argument("--save", action="store_true", help="keep the raw samples under benchmarks/results/")
     options = parser.parse_args(arguments)
     facts = report.machine() | report.versions(
-        "tokenmill", "tokenizers", "tiktoken", "gigatoken", "fastokens", "sentencepiece", "numba", "numpy", "pyarrow"
-    )
+        "tokenmill", "tokenizers", "tiktoken", "gigatoken", "fastokens", "snaptokens", "nanotoken", "sentencepiece",
+        "numba", "numpy", "pyarrow",
+    )  # fmt: skip
     print(report.describe(facts))
     print(
         "one thread each, MB/s warm / cold, medians of interleaved rounds; in brackets how many times as fast we are,"
@@ -75,15 +77,14 @@ def main(arguments: list[str]) -> int:
 
 
 def measure_named(name: str, options: argparse.Namespace, *, everything: bool) -> list[dict[str, Any]]:
-    """Measures one tokenizer, in the process that calls this; with worst cases and sizes if it is to do everything."""
+    """Measures one tokenizer, in the process that calls this; with worst cases if it is to do everything."""
     pa.set_cpu_count(1)
     peers.stay_on_one_core()
     loaded = corpora.load()
     subject, texts = tokenizers.subjects(loaded)[name](), _chosen(loaded, options)
-    measurements = measure(subject, texts, options.rounds)
+    measurements = measure(subject, texts, options.rounds) + measure_calls(subject, texts[0], options.rounds)
     if everything:
         measurements += measure(subject, corpora.adversarial(), options.rounds)
-        measurements += measure_sizes(subject, texts[0], options.rounds)
     return measurements
 
 
@@ -138,36 +139,36 @@ def measure(subject: tokenizers.Subject, texts: Sequence[corpora.Corpus], rounds
     return measurements
 
 
-def measure_sizes(subject: tokenizers.Subject, corpus: corpora.Corpus, rounds: int) -> list[dict[str, Any]]:
-    """Times single calls on the start of a corpus, from 10 bytes on, and prints microseconds."""
+def measure_calls(subject: tokenizers.Subject, corpus: corpora.Corpus, rounds: int) -> list[dict[str, Any]]:
+    """Times small calls on the start of a corpus, warm, and prints microseconds; some libraries remember whole texts."""
     tok = subject.tokenizer
-    whole = "\n".join(corpus.texts)[: 2 * SIZES[-1]].encode()
+    whole = "\n".join(corpus.texts)
     measurements, rows = [], []
-    for size in SIZES:
-        text = whole[:size].decode("utf-8", "ignore")
-        column = pa.array([text], pa.large_string())
+    for n in CALLS:
+        texts = [whole[100 * k : 100 * k + 100] for k in range(n)]
+        column = pa.array(texts, pa.large_string())
         calls: dict[str, Callable[[], Any]] = {"tokenmill": functools.partial(tok.encode_arrow, column)}
         wrong = []
         for peer, (load, to_ids, other_rules) in subject.peers.items():
             encode = load()
-            if to_ids(encode([text])) == calls["tokenmill"]().to_pylist():
-                calls[peer] = functools.partial(encode, [text])
+            if to_ids(encode(texts)) == calls["tokenmill"]().to_pylist():
+                calls[peer] = functools.partial(encode, texts)
             elif not other_rules:
                 wrong.append(peer)
         timings = timing.interleave(calls, rounds=rounds)
         measurements.append(
-            {"tokenizer": subject.name, "corpus": corpus.name, "size": size, "wrong": wrong}
+            {"tokenizer": subject.name, "corpus": corpus.name, "texts": n, "wrong": wrong}
             | {"warm": {peer: timed.seconds for peer, timed in timings.items()}}
         )
         ours = timings.pop("tokenmill")
         cells = {
-            peer: f"{timed.median * 1e6:.1f} ({ours.times_faster_than(timed):.1f}x)" for peer, timed in timings.items()
+            peer: f"{timed.median * 1e6:.1f} ({ours.times_faster_than(timed):.2f}x)" for peer, timed in timings.items()
         }
         rows.append(
-            [f"{size} bytes", f"{ours.median * 1e6:.1f}", *(cells.get(peer, "ids differ") for peer in subject.peers)]
+            [f"{n} of 100", f"{ours.median * 1e6:.1f}", *(cells.get(peer, "ids differ") for peer in subject.peers)]
         )
     header = [f"one call, {corpus.name}, {subject.name}, us", "tokenmill", *subject.peers]
-    print("\n" + report.table(header, rows))
+    print("\n" + report.table(header, rows), flush=True)
     return measurements
 
 

@@ -2,9 +2,13 @@
 """Libraries that encode, each used as its own documentation says for a list of strings, with one thread."""
 
 import importlib.util
+import itertools
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
 
 from benchmarks import peers
 
@@ -41,7 +45,7 @@ def for_tokenizer_json(text: str, *, other_rules: bool = False) -> dict[str, Pee
 
 
 def for_byte_level_bpe(text: str, ranks: dict[bytes, int]) -> dict[str, Peer]:
-    """tiktoken, gigatoken, fastokens and `tokenizers`, of a `tokenizer.json` with GPT-2's pattern and its ranks."""
+    """Engines for byte-level BPE, of a `tokenizer.json` with GPT-2's pattern and its ranks."""
     found: dict[str, Peer] = {}
     for_peers = peers.for_peers(text)
     if _has("tiktoken"):
@@ -69,6 +73,28 @@ def for_byte_level_bpe(text: str, ranks: dict[bytes, int]) -> dict[str, Peer]:
             return lambda texts: loaded.encode_batch(list(texts))
 
         found["fastokens"] = Peer(load_fastokens, _rows)
+    if _has("snaptokens"):
+        import snaptokens
+
+        def load_snaptokens() -> Encode:
+            loaded = snaptokens.Tokenizer.from_json_str(for_peers)
+            return lambda texts: loaded.encode_batch_flat(list(texts))
+
+        found["snaptokens"] = Peer(load_snaptokens, _flat_rows)
+    return found | for_tokenizer_json(text)
+
+
+def for_wordpiece(text: str) -> dict[str, Peer]:
+    """Engines for WordPiece, of a `tokenizer.json` of BERT."""
+    found: dict[str, Peer] = {}
+    if _has("nanotoken"):
+        import nanotoken
+
+        def load_nanotoken() -> Encode:
+            loaded = nanotoken.WordPieceTokenizer.from_json(text)
+            return lambda texts: loaded.encode_batch(texts, add_special_tokens=False, parallel=False)
+
+        found["nanotoken"] = Peer(load_nanotoken, lambda rows: _cut(*rows))
     return found | for_tokenizer_json(text)
 
 
@@ -91,6 +117,14 @@ def _has(module: str) -> bool:
     if not there:
         print(f"{module} is not installed; ./run.sh bench installs it")
     return there
+
+
+def _flat_rows(encoded: tuple[bytes, bytes]) -> list[list[int]]:
+    return _cut(np.frombuffer(encoded[0], np.uint32), np.frombuffer(encoded[1], np.uint64))
+
+
+def _cut(ids: npt.NDArray[Any], offsets: npt.NDArray[Any]) -> list[list[int]]:
+    return [ids[a:b].tolist() for a, b in itertools.pairwise(offsets.tolist())]
 
 
 def _rows(encoded: Any) -> list[list[int]]:

@@ -58,7 +58,7 @@ def subjects(texts: list[corpora.Corpus]) -> dict[str, Callable[[], Subject]]:
                 f"{name} behind {behind}", json.dumps(json.loads(_bert(vocab, name).to_str()) | changed)
             )
     for name, tok in load(texts):
-        made[name] = lambda name=name, tok=tok: Subject(name, tok, encoders.for_tokenizer_json(tok.to_str()))
+        made[name] = lambda name=name, tok=tok: Subject(name, tok, encoders.for_wordpiece(tok.to_str()))
     return made
 
 

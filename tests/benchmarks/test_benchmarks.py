@@ -154,15 +154,15 @@ def test_no_time_of_a_call_is_printed_where_ids_differ(
 ) -> None:
     from tokenizer import Tokenizer
 
-    monkeypatch.setattr(encode, "SIZES", (8,))
+    monkeypatch.setattr(encode, "CALLS", (1,))
     tok = Tokenizer.from_file(str(tiny_vocab_file))
     others = {"wrong": _peer([[0]], fails=True), "right": _peer(tok.encode_arrow(pa.array(["the mill"])).to_pylist())}
-    corpus = corpora.Corpus("x", "made", ("the mill grinds",))
-    (measurement,) = encode.measure_sizes(tokenizers.Subject("tiny", tok, others), corpus, rounds=1)
+    corpus = corpora.Corpus("x", "made", ("the mill",))
+    (measurement,) = encode.measure_calls(tokenizers.Subject("tiny", tok, others), corpus, rounds=1)
     assert measurement["wrong"] == ["wrong"]
     assert measurement["warm"].keys() == {"tokenmill", "right"}
     cells = [cell.strip() for cell in capsys.readouterr().out.splitlines()[-1].split("|")[1:-1]]
-    assert (cells[0], cells[2]) == ("8 bytes", "ids differ")
+    assert (cells[0], cells[2]) == ("1 of 100", "ids differ")
     assert cells[3].endswith("x)")
 
 

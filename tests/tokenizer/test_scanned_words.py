@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from tokenizer import Tokenizer
 from tokenizer.added_tokens import AddedToken
+from tokenizer.engines.base import WordCachePool
 from tokenizer.engines.staged import StagedEngine
 from tokenizer.models import BPE, Unigram, WordLevel, WordPiece
 from tokenizer.normalizers import NFC
@@ -67,6 +68,8 @@ def test_a_scanner_and_a_model_in_one_pass(scanner: str, model: str) -> None:
     engine = tok._plan._engine
     assert isinstance(engine, StagedEngine)
 
+    pool = WordCachePool(1 << 20)
+
     @given(texts=TEXTS)
     def check(texts: list[str]) -> None:
         column = pa.array(texts, pa.large_string())
@@ -76,7 +79,7 @@ def test_a_scanner_and_a_model_in_one_pass(scanner: str, model: str) -> None:
         tallies = engine.new_tally(), engine.new_tally()
         for tally in (None, tallies[0]):
             found = engine.encode(rows, NONE, is_first, tally)
-            expected = engine._runner.encode(words, NONE, engine._pool.another(), tallies[1] if tally else None)
+            expected = engine._runner.encode(words, NONE, pool, tallies[1] if tally else None)
             assert found.values.tolist() == expected.values.tolist()
             assert found.offsets.tolist() == expected.offsets.tolist()
         assert tallies[0].n_words == tallies[1].n_words
