@@ -69,8 +69,8 @@ def test_columns_have_the_languages_of_the_slow_twin(column: list[str]) -> None:
     found = identify(pa.array(column, pa.string()))
     for row, text in enumerate(column):
         code, confidence, mixed = identify_text(text)
-        assert found.confidence[row] == pytest.approx(confidence, abs=2e-4)
-        if abs(confidence - 0.5) > 1e-3:
+        assert found.confidence[row] == pytest.approx(confidence, abs=1e-3)
+        if abs(confidence - 0.5) > 2e-3:
             assert (found.codes[row].as_py(), bool(found.mixed[row])) == (code, mixed)
 
 
