@@ -4,11 +4,11 @@
 A scanner that goes from word to word waits for the end of one before it can look at the next. Here a handful of vector
 comparisons classify 64 bytes, and shifts of the masks say where words begin, whatever their number.
 
-A function `<name>_starts(data, i)` belongs to the scanner `scanners.next_<name>`: a pre-token begins at byte i, and bit
-k of the result says whether one begins at i + k too, for every k up to the first place that it cannot tell, and is 0
-beyond. Whatever lies between two set bits is one pre-token. Bit 0 is always set. `data` goes on for `BLOCK_READS` bytes
-after i, whatever they are: what belongs to another text must be masked by the caller, together with the last byte of
-this one, since a byte's neighbour decides too.
+A function `<name>_starts(data, i)` belongs to the scanner `next_<name>` of `scanning.SCANNERS`: a pre-token begins at
+byte i, and bit k of the result says whether one begins at i + k too, for every k up to the first place that it cannot
+tell, and is 0 beyond. Whatever lies between two set bits is one pre-token. Bit 0 is always set. `data` goes on for
+`BLOCK_READS` bytes after i, whatever they are: what belongs to another text must be masked by the caller, together with
+the last byte of this one, since a byte's neighbour decides too.
 
 Where there is something between pre-tokens, bits of starts are as above, and `<name>_stops` has a bit for every place
 right after a pre-token: the pre-token that begins with the first start ends with the first of them, and so on.
@@ -26,13 +26,13 @@ _ONE = np.uint64(1)
 _TWO = np.uint64(2)
 _THREE = np.uint64(3)
 (
-    _LETTERS, _UPPER, _DIGITS, _SPACES, _BLANKS, _NEWLINES, _APOSTROPHES, _SLASHES, _TABS, _SIGNS, _UNDERSCORES,
-    _STOPS, _HIGH,
+    LETTERS, UPPERS, DIGITS, SPACES, BLANKS, NEWLINES, APOSTROPHES, SLASHES, TABS, SIGNS, UNDERSCORES,
+    STOPS, HIGH,
 ) = range(13)  # fmt: skip
 
 
 @intrinsic
-def _classify(typingctx, array, index):
+def classify(typingctx, array, index):
     """Returns masks of the 64 bytes at an index, by the names above: which bytes are letters, and so on."""
 
     def codegen(context, builder, signature, args):
@@ -81,21 +81,21 @@ def _lowest(mask):
 
 
 @kernel_part
-def _below(mask):
+def below(mask):
     """Returns the bits below the lowest set bit of a mask, all where there is none."""
     return _lowest(mask) - _ONE
 
 
 @kernel_part
-def _up_to(mask):
+def up_to(mask):
     """Returns the lowest set bit of a mask and those below, all where there is none."""
-    return _lowest(mask) | _below(mask)
+    return _lowest(mask) | below(mask)
 
 
 @kernel_part
-def _known(high):
+def known_bits(high):
     """Returns the bits before non-ASCII bytes or the end of the block, but for the last: its neighbour decides too."""
-    return _below(high) >> _ONE
+    return below(high) >> _ONE
 
 
 @kernel_part
@@ -105,33 +105,17 @@ def bert_words(data, i, room, digits_apart):
     `room`, at least 1, is how many bytes of the text there are from i on. A word has its two bits or none: none if it
     may go on, or be another one, for what comes after it. digits_apart: uint64, see unicode_tables.BertTables.
     """
-    masks = _classify(data, i)
+    masks = classify(data, i)
     within = ~np.uint64(0) >> np.uint64(64 - min(room, 64))
-    words = (masks[_LETTERS] | (masks[_DIGITS] & ~digits_apart)) & within
-    signs = (masks[_SIGNS] | (masks[_DIGITS] & digits_apart)) & within
-    spaces = (masks[_BLANKS] | masks[_NEWLINES] | masks[_TABS]) & within
+    words = (masks[LETTERS] | (masks[DIGITS] & ~digits_apart)) & within
+    signs = (masks[SIGNS] | (masks[DIGITS] & digits_apart)) & within
+    spaces = (masks[BLANKS] | masks[NEWLINES] | masks[TABS]) & within
     unknown = within & ~(words | signs | spaces)
     starts = words & ~(words << _ONE) | signs
     ends = words & ~(words >> _ONE) | signs
     if unknown != np.uint64(0) or room >= 64:
-        ends &= _known(unknown)
+        ends &= known_bits(unknown)
     return starts, ends, spaces
-
-
-@kernel_part
-def gpt2_starts(data, i):
-    """See above, for `next_gpt2`."""
-    masks = _classify(data, i)
-    letters, digits, spaces, blanks = masks[_LETTERS], masks[_DIGITS], masks[_SPACES], masks[_BLANKS]
-    others = ~(letters | digits | spaces | masks[_HIGH])
-    first_others = others & ~(others << _ONE)
-    first_in_run = letters & ~(letters << _ONE) | digits & ~(digits << _ONE) | first_others
-    after_blank = blanks << _ONE
-    # A run takes one blank before it along; of other white space the last is a pre-token, and what comes before it.
-    starts = first_in_run & ~after_blank | spaces & ~(spaces << _ONE & spaces >> _ONE)
-    # Where a contraction may be, the scanner has to look.
-    contractions = first_others & ~after_blank & masks[_APOSTROPHES] & letters >> _ONE
-    return starts & _known(masks[_HIGH]) & _up_to(contractions) | _ONE
 
 
 @kernel_part
@@ -151,32 +135,32 @@ def _white_space_starts(spaces, newlines, others):
     n_last = leading_zeros(~spaces)
     known = (_TWO << np.uint64(64 - n_last)) - _ONE if n_last > 0 else ~np.uint64(0)
     # The runs that begin before the first line end that comes too late: the last of them is the one it is in.
-    before = first & _below(after_inner & newlines)
+    before = first & below(after_inner & newlines)
     if after_inner & newlines != np.uint64(0):
         known &= _ONE | (~np.uint64(0) >> np.uint64(leading_zeros(before)))
     return starts, known
 
 
 @kernel_part
-def _word_starts(data, i, n_numbers, cased, slashes):
+def word_starts(data, i, n_numbers, cased, slashes):
     """As `_cl100k_starts` or, if `cased`, `_o200k_starts`, but for contractions; also returns masks for these.
 
     `slashes`: whether they are like line ends behind signs.
     """
-    masks = _classify(data, i)
-    letters, digits, spaces, blanks = masks[_LETTERS], masks[_DIGITS], masks[_SPACES], masks[_BLANKS]
-    newlines = masks[_NEWLINES]
-    others = ~(letters | digits | spaces | masks[_HIGH])
+    masks = classify(data, i)
+    letters, digits, spaces, blanks = masks[LETTERS], masks[DIGITS], masks[SPACES], masks[BLANKS]
+    newlines = masks[NEWLINES]
+    others = ~(letters | digits | spaces | masks[HIGH])
     first_others = others & ~(others << _ONE) & ~(blanks << _ONE)
     white, known = _white_space_starts(spaces, newlines, others)
     # One character before letters goes with them if it is not a line end and a pre-token could begin with it.
     taken = spaces & ~newlines | first_others & ~(others >> _ONE)
     starts = white | first_others | letters & ~(letters << _ONE) & ~(taken << _ONE)
     if cased:
-        upper = masks[_UPPER]
+        upper = masks[UPPERS]
         starts |= upper & (letters & ~upper) << _ONE
         if slashes:
-            known &= _below(masks[_SLASHES] & newlines << _ONE)
+            known &= below(masks[SLASHES] & newlines << _ONE)
     if n_numbers == 1:
         starts |= digits
     else:
@@ -184,152 +168,17 @@ def _word_starts(data, i, n_numbers, cased, slashes):
         if n_numbers > 0:
             # Where there are more digits, the scanner counts them.
             more = digits & digits >> _ONE & digits >> _TWO
-            known &= _up_to(more & digits >> _THREE if n_numbers == 3 else more)
-    return starts & known & _known(masks[_HIGH]), first_others & masks[_APOSTROPHES], letters, masks[_APOSTROPHES]
+            known &= up_to(more & digits >> _THREE if n_numbers == 3 else more)
+    return starts & known & known_bits(masks[HIGH]), first_others & masks[APOSTROPHES], letters, masks[APOSTROPHES]
 
 
 @kernel_part
-def like_cl100k_starts(data, i, n_numbers):
-    """See above, for `next_like_cl100k` with 1, 2 or 3 digits in a pre-token at most; 0: with any number."""
-    starts, first_apostrophes, letters, _ = _word_starts(data, i, n_numbers, False, False)
-    return starts & _up_to(first_apostrophes & letters >> _ONE) | _ONE
-
-
-@kernel_part
-def cl100k_starts(data, i):
-    """See above, for `next_cl100k`, `next_cl100k_ascii` and `next_cl100k_tiktoken`."""
-    return like_cl100k_starts(data, i, 3)
-
-
-@kernel_part
-def cl100k_ruby_starts(data, i):
-    """See above, for `next_cl100k_ruby`."""
-    return like_cl100k_starts(data, i, 0)
-
-
-@kernel_part
-def qwen2_starts(data, i):
-    """See above, for `next_qwen2`, `next_qwen2_ascii` and `next_qwen35`."""
-    return like_cl100k_starts(data, i, 1)
-
-
-@kernel_part
-def _o200k_starts(data, i, slashes):
-    starts, _, letters, apostrophes = _word_starts(data, i, 3, True, slashes)
-    # A contraction belongs to the word before it.
-    return starts & _below(apostrophes & letters << _ONE & letters >> _ONE) | _ONE
-
-
-@kernel_part
-def o200k_starts(data, i):
-    """See above, for `next_o200k`."""
-    return _o200k_starts(data, i, True)
-
-
-@kernel_part
-def kimi_k2_starts(data, i):
-    """See above, for `next_kimi_k2`."""
-    return _o200k_starts(data, i, False)
-
-
-@kernel_part
-def tekken_starts(data, i):
-    """See above, for `next_tekken`."""
-    starts, _, _, _ = _word_starts(data, i, 1, True, True)
-    return starts | _ONE
-
-
-@kernel_part
-def bloom_starts(data, i):
-    """See above, for `next_bloom`."""
-    masks = _classify(data, i)
-    words = ~(masks[_SPACES] | masks[_STOPS] | masks[_HIGH])
-    first_in_run = words & ~(words << _ONE)
-    taken = masks[_BLANKS] & first_in_run >> _ONE
-    others = (masks[_SPACES] | masks[_STOPS]) & ~taken
-    starts = first_in_run & ~(taken << _ONE) | taken | others & ~(others << _ONE)
-    return starts & _known(masks[_HIGH]) | _ONE
-
-
-@kernel_part
-def _run_stops(masks_of_runs, singles):
+def run_stops(masks_of_runs, singles):
     """Returns the places right after the runs of each mask, and after each single byte."""
     stops = singles << _ONE
     for mask in masks_of_runs:
         stops |= mask << _ONE & ~mask
     return stops
-
-
-@kernel_part
-def clip_starts(data, i):
-    """See above, for `next_clip`."""
-    masks = _classify(data, i)
-    letters, digits, spaces = masks[_LETTERS], masks[_DIGITS], masks[_SPACES]
-    others = ~(letters | digits | spaces | masks[_HIGH])
-    first_others = others & ~(others << _ONE)
-    starts = letters & ~(letters << _ONE) | digits | first_others
-    # Where a contraction may be, the scanner has to look.
-    contractions = first_others & masks[_APOSTROPHES] & letters >> _ONE
-    return starts & _known(masks[_HIGH]) & _up_to(contractions) | _ONE
-
-
-@kernel_part
-def clip_stops(data, i):
-    """See above, for `next_clip`."""
-    masks = _classify(data, i)
-    letters, digits, spaces = masks[_LETTERS], masks[_DIGITS], masks[_SPACES]
-    others = ~(letters | digits | spaces | masks[_HIGH])
-    return _run_stops((letters, others), digits)
-
-
-@kernel_part
-def nonspace_starts(data, i):
-    """See above, for `next_nonspace`."""
-    masks = _classify(data, i)
-    words = ~(masks[_SPACES] | masks[_HIGH])
-    return words & ~(words << _ONE) & _known(masks[_HIGH]) | _ONE
-
-
-@kernel_part
-def nonspace_stops(data, i):
-    """See above, for `next_nonspace`."""
-    masks = _classify(data, i)
-    return _run_stops((~(masks[_SPACES] | masks[_HIGH]),), np.uint64(0))
-
-
-@kernel_part
-def unicode_words_starts(data, i):
-    """See above, for `next_unicode_words`."""
-    masks = _classify(data, i)
-    words = masks[_LETTERS] | masks[_DIGITS] | masks[_UNDERSCORES]
-    others = ~(words | masks[_SPACES] | masks[_HIGH])
-    starts = words & ~(words << _ONE) | others & ~(others << _ONE)
-    return starts & _known(masks[_HIGH]) | _ONE
-
-
-@kernel_part
-def unicode_words_stops(data, i):
-    """See above, for `next_unicode_words`."""
-    masks = _classify(data, i)
-    words = masks[_LETTERS] | masks[_DIGITS] | masks[_UNDERSCORES]
-    return _run_stops((words, ~(words | masks[_SPACES] | masks[_HIGH])), np.uint64(0))
-
-
-@kernel_part
-def bert_starts(data, i):
-    """See above, for `next_bert`."""
-    masks = _classify(data, i)
-    signs = masks[_SIGNS]
-    words = ~(signs | masks[_SPACES] | masks[_HIGH])
-    return (words & ~(words << _ONE) | signs) & _known(masks[_HIGH]) | _ONE
-
-
-@kernel_part
-def bert_stops(data, i):
-    """See above, for `next_bert`."""
-    masks = _classify(data, i)
-    signs = masks[_SIGNS]
-    return _run_stops((~(signs | masks[_SPACES] | masks[_HIGH]),), signs)
 
 
 @kernel_part
@@ -342,13 +191,13 @@ def separated_parts(data, i, separators, apart):
     Returns:
       `(starts, stops, firsts)`: as above, for parts; and which starts are those of words.
     """
-    masks = _classify(data, i)
-    words = masks[_LETTERS] | masks[_DIGITS] | masks[_SIGNS]
-    between = masks[_BLANKS] | (masks[_TABS] & separators[0]) | (masks[_NEWLINES] & separators[1])
-    known = _known(~(words | between))
+    masks = classify(data, i)
+    words = masks[LETTERS] | masks[DIGITS] | masks[SIGNS]
+    between = masks[BLANKS] | (masks[TABS] & separators[0]) | (masks[NEWLINES] & separators[1])
+    known = known_bits(~(words | between))
     firsts = words & ~(words << _ONE)
     breaks = np.uint64(0)
-    left = words & (words << _ONE) & ~(masks[_LETTERS] & (masks[_LETTERS] << _ONE)) & known
+    left = words & (words << _ONE) & ~(masks[LETTERS] & (masks[LETTERS] << _ONE)) & known
     while left != np.uint64(0):
         k = trailing_zeros(left)
         left &= left - _ONE

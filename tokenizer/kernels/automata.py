@@ -182,7 +182,7 @@ def next_segment(data, begin, i, end, pattern, automata):
 
 @kernel_part
 def next_automata(data, i, end, automata):
-    """Cuts with one pattern after the other; a scanner, see `scanners`. Texts end at different places."""
+    """Cuts with one pattern after the other; a scanner, see `scanning`. Texts end at different places."""
     ends, begins = automata.ends, automata.begins
     n = np.uint64(automata.spelled.size)
     level = np.uint64(0)

@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The scanner of nanochat's pattern: cl100k's as tiktoken once had it, with two digits at most in a pre-token."""
 
-from tokenizer.kernels.ascii_blocks import like_cl100k_starts
 from tokenizer.kernels.compiling import kernel_part
-from tokenizer.kernels.scanners import next_like_cl100k
+from tokenizer.kernels.scanner_cl100k import like_cl100k_starts, next_like_cl100k
 from tokenizer.kernels.scanners_parts import LETTER
 
 PATTERN = (

@@ -1,18 +1,30 @@
 # SPDX-License-Identifier: Apache-2.0
 """The scanners, and the kernels that are made of them: one that splits a column, one that encodes, for any model.
 
-A scanner is a line of `SCANNERS`: where the word ends that begins at a byte (of `scanners`), and where words start and
-stop in a block of ASCII (of `ascii_blocks`; `no_starts` where nobody has written that). Kernels are made and compiled
-when they are first asked for, each under the names of what it is made of.
+A scanner says where the pre-token ends that begins at a byte: `next_<name>(data, i, end, classes) -> stop`.
+`data[i:end]` is valid UTF-8 and not empty, and the pre-token is `data[i:stop]`, `i < stop <= end`. `classes` is
+uint8[0x110000], bits that say what each code point is; which table belongs to which scanner is told in
+`pre_tokenizers/scanner_patterns.py`. No scanner looks at what stands before i, so pre-tokens may be found from any
+boundary on, and none looks at the same byte more than a few times, however long the text. Bytes after `end` may be
+read, never beyond the array, and never decide anything. Beside it may be where pre-tokens start and stop in a block of
+ASCII, see `ascii_blocks`.
+
+Each is a line of `SCANNERS`. Kernels are made and compiled when they are first asked for, under the names of what they
+are made of.
 """
 
 import functools
 from typing import Any, NamedTuple
 
 from tokenizer.kernels import (
-    ascii_blocks,
+    scanner_bloom,
+    scanner_cl100k,
+    scanner_clip,
+    scanner_deepseek,
+    scanner_gpt2,
     scanner_nanochat,
-    scanners,
+    scanner_o200k,
+    scanner_words,
     spans,
     words_bpe,
     words_tied_bpe,
@@ -25,7 +37,6 @@ from tokenizer.kernels.automata import next_automata, next_referred, referred_st
 from tokenizer.kernels.compiling import kernel_part, made_kernel
 from tokenizer.kernels.encode_loop import APART, FLAGGED, JOINED, emit_all, encode_rows, nothing_at_end
 from tokenizer.kernels.references import refer
-from tokenizer.kernels.scanner_nanochat import nanochat_starts, next_nanochat
 from tokenizer.kernels.scanners_parts import skip_spaces
 
 
@@ -41,30 +52,32 @@ class ScannerParts(NamedTuple):
 
 
 SCANNERS = {
-    "gpt2": ScannerParts(scanners.next_gpt2, ascii_blocks.gpt2_starts),
-    "gpt2_digits": ScannerParts(scanners.next_gpt2_digits),
-    "cl100k": ScannerParts(scanners.next_cl100k, ascii_blocks.cl100k_starts),
-    "cl100k_ascii": ScannerParts(scanners.next_cl100k_ascii, ascii_blocks.cl100k_starts),
-    "cl100k_tiktoken": ScannerParts(scanners.next_cl100k_tiktoken, ascii_blocks.cl100k_starts),
-    "cl100k_ruby": ScannerParts(scanners.next_cl100k_ruby, ascii_blocks.cl100k_ruby_starts),
-    "qwen2": ScannerParts(scanners.next_qwen2, ascii_blocks.qwen2_starts),
-    "qwen2_ascii": ScannerParts(scanners.next_qwen2_ascii, ascii_blocks.qwen2_starts),
-    "qwen35": ScannerParts(scanners.next_qwen35, ascii_blocks.qwen2_starts),
-    "o200k": ScannerParts(scanners.next_o200k, ascii_blocks.o200k_starts),
-    "tekken": ScannerParts(scanners.next_tekken, ascii_blocks.tekken_starts),
-    "kimi_k2": ScannerParts(scanners.next_kimi_k2, ascii_blocks.kimi_k2_starts),
-    "deepseek": ScannerParts(scanners.next_deepseek),
-    "bloom": ScannerParts(scanners.next_bloom, ascii_blocks.bloom_starts),
-    "clip": ScannerParts(scanners.next_clip, ascii_blocks.clip_starts, ascii_blocks.clip_stops),
-    "clip_openai": ScannerParts(scanners.next_clip_openai, no_starts, no_starts),
-    "nonspace": ScannerParts(scanners.next_nonspace, ascii_blocks.nonspace_starts, ascii_blocks.nonspace_stops),
+    "gpt2": ScannerParts(scanner_gpt2.next_gpt2, scanner_gpt2.gpt2_starts),
+    "gpt2_digits": ScannerParts(scanner_gpt2.next_gpt2_digits),
+    "cl100k": ScannerParts(scanner_cl100k.next_cl100k, scanner_cl100k.cl100k_starts),
+    "cl100k_ascii": ScannerParts(scanner_cl100k.next_cl100k_ascii, scanner_cl100k.cl100k_starts),
+    "cl100k_tiktoken": ScannerParts(scanner_cl100k.next_cl100k_tiktoken, scanner_cl100k.cl100k_starts),
+    "cl100k_ruby": ScannerParts(scanner_cl100k.next_cl100k_ruby, scanner_cl100k.cl100k_ruby_starts),
+    "qwen2": ScannerParts(scanner_cl100k.next_qwen2, scanner_cl100k.qwen2_starts),
+    "qwen2_ascii": ScannerParts(scanner_cl100k.next_qwen2_ascii, scanner_cl100k.qwen2_starts),
+    "qwen35": ScannerParts(scanner_cl100k.next_qwen35, scanner_cl100k.qwen2_starts),
+    "o200k": ScannerParts(scanner_o200k.next_o200k, scanner_o200k.o200k_starts),
+    "tekken": ScannerParts(scanner_o200k.next_tekken, scanner_o200k.tekken_starts),
+    "kimi_k2": ScannerParts(scanner_o200k.next_kimi_k2, scanner_o200k.kimi_k2_starts),
+    "deepseek": ScannerParts(scanner_deepseek.next_deepseek),
+    "bloom": ScannerParts(scanner_bloom.next_bloom, scanner_bloom.bloom_starts),
+    "clip": ScannerParts(scanner_clip.next_clip, scanner_clip.clip_starts, scanner_clip.clip_stops),
+    "clip_openai": ScannerParts(scanner_clip.next_clip_openai, no_starts, no_starts),
+    "nonspace": ScannerParts(scanner_words.next_nonspace, scanner_words.nonspace_starts, scanner_words.nonspace_stops),
     "unicode_words": ScannerParts(
-        scanners.next_unicode_words, ascii_blocks.unicode_words_starts, ascii_blocks.unicode_words_stops
+        scanner_words.next_unicode_words, scanner_words.unicode_words_starts, scanner_words.unicode_words_stops
     ),
-    "bert": ScannerParts(scanners.next_bert, ascii_blocks.bert_starts, ascii_blocks.bert_stops),
-    "nanochat": ScannerParts(next_nanochat, nanochat_starts, pattern=scanner_nanochat.PATTERN),
-    "digits": ScannerParts(scanners.next_digits),
-    "digit": ScannerParts(scanners.next_digit),
+    "bert": ScannerParts(scanner_words.next_bert, scanner_words.bert_starts, scanner_words.bert_stops),
+    "nanochat": ScannerParts(
+        scanner_nanochat.next_nanochat, scanner_nanochat.nanochat_starts, pattern=scanner_nanochat.PATTERN
+    ),
+    "digits": ScannerParts(scanner_words.next_digits),
+    "digit": ScannerParts(scanner_words.next_digit),
 }
 AUTOMATA = "automata"
 """The scanner that runs `automata.Automata`, which its table of classes is then."""

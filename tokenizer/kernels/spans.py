@@ -66,7 +66,7 @@ def scanned_spans(
       next_start: `next_start(data, i, end, classes)` passes what is between words.
       find_starts: `find_starts(data, i, end, classes)` says where words start in the 64 bytes from i, bit 0 being i;
         word_stops: `word_stops(data, i)` where they stop.
-      next_stop: of `scanners`.
+      next_stop: of `scanning.SCANNERS`.
       cut: `cut(data, at, stop, model)` says where the part of a word that begins at `at` ends.
     """
     batch, limit = work.batch, work.limit

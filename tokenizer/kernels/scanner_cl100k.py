@@ -1,0 +1,134 @@
+# SPDX-License-Identifier: Apache-2.0
+"""cl100k's pattern and its relatives: GPT-4, Llama 3, Qwen."""
+
+import numpy as np
+
+from tokenizer.kernels.ascii_blocks import up_to, word_starts
+from tokenizer.kernels.compiling import kernel_part
+from tokenizer.kernels.scanners_parts import (
+    BLANK,
+    LETTER,
+    MARK,
+    NEWLINE,
+    NUMBER,
+    RETURN,
+    SPACE,
+    ascii_word,
+    character,
+    contraction_end,
+    letters_end,
+    newlines_end,
+    numbers_end,
+    run_until,
+    spaces_end,
+)
+
+_ONE = np.uint64(1)
+
+
+@kernel_part
+def next_like_cl100k(data, i, end, classes, letters, n_numbers, final_whole, long_s):
+    """As `next_cl100k`, with other bits for letters, up to so many digits in a pre-token, and more of a difference.
+
+    Args:
+      final_whole: whether white space at the end of the text is one pre-token.
+      long_s: whether U+017F is an `s` of a contraction.
+    """
+    stop = ascii_word(data, i, end)
+    if stop > i:
+        return stop
+    kind, after = character(data, i, classes)
+    if kind & letters:
+        return letters_end(data, after, end, classes, letters)
+    if kind & NUMBER:
+        return numbers_end(data, after, end, classes, n_numbers - 1)
+    stop = contraction_end(data, i, end, True, long_s)
+    if stop > i:
+        return stop
+    first = data[i]
+    if after < end and first != NEWLINE and first != RETURN:
+        next_kind, next_after = character(data, after, classes)
+        if next_kind & letters:
+            return letters_end(data, next_after, end, classes, letters)
+        if first == BLANK and next_kind & (NUMBER | SPACE) == 0:
+            stop = run_until(data, next_after, end, classes, letters | NUMBER | SPACE)
+            return newlines_end(data, stop, end, False)
+    if kind & SPACE == 0:
+        stop = run_until(data, after, end, classes, letters | NUMBER | SPACE)
+        return newlines_end(data, stop, end, False)
+    return spaces_end(data, i, end, classes, True, final_whole, 0)
+
+
+@kernel_part
+def next_cl100k(data, i, end, classes):
+    r"""cl100k as HF has it, and Llama 3.
+
+    `(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}|
+    ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+`.
+    """
+    return next_like_cl100k(data, i, end, classes, LETTER, 3, False, True)
+
+
+@kernel_part
+def next_cl100k_ascii(data, i, end, classes):
+    r"""As `next_cl100k`, with `(?:'[sS]|'[tT]|'[rR][eE]|...)` in place of `(?i:'s|'t|'re|...)`: no U+017F."""
+    return next_like_cl100k(data, i, end, classes, LETTER, 3, False, False)
+
+
+@kernel_part
+def next_cl100k_tiktoken(data, i, end, classes):
+    r"""cl100k as tiktoken has it: white space at the end of the text is one pre-token, whatever newlines it holds.
+
+    `'(?i:[sdmt]|ll|ve|re)|[^\r\n\p{L}\p{N}]?+\p{L}++|\p{N}{1,3}+|
+    ?[^\s\p{L}\p{N}]++[\r\n]*+|\s++$|\s*[\r\n]|\s+(?!\S)|\s`.
+    """
+    return next_like_cl100k(data, i, end, classes, LETTER, 3, True, True)
+
+
+@kernel_part
+def next_cl100k_ruby(data, i, end, classes):
+    r"""What Oniguruma in HF makes of tiktoken's cl100k pattern, where `{1,3}+` is no possessive but `{1,}`."""
+    return next_like_cl100k(data, i, end, classes, LETTER, 1 << 62, True, True)
+
+
+@kernel_part
+def next_qwen2(data, i, end, classes):
+    r"""As `next_cl100k`, with `\p{N}` in place of `\p{N}{1,3}`; Qwen2, Qwen2.5, Qwen3."""
+    return next_like_cl100k(data, i, end, classes, LETTER, 1, False, True)
+
+
+@kernel_part
+def next_qwen2_ascii(data, i, end, classes):
+    r"""As `next_qwen2`, with `(?:'[sS]|...)` in place of `(?i:'s|...)`."""
+    return next_like_cl100k(data, i, end, classes, LETTER, 1, False, False)
+
+
+@kernel_part
+def next_qwen35(data, i, end, classes):
+    r"""As `next_qwen2`, with `[\p{L}\p{M}]` in place of `\p{L}` except in `[^\r\n\p{L}\p{N}]?`; Qwen3.5."""
+    return next_like_cl100k(data, i, end, classes, LETTER | MARK, 1, False, True)
+
+
+@kernel_part
+def like_cl100k_starts(data, i, n_numbers):
+    """See `ascii_blocks`, for `next_like_cl100k` with 1, 2 or 3 digits in a pre-token at most; 0: with any number."""
+    starts, first_apostrophes, letters, _ = word_starts(data, i, n_numbers, False, False)
+    return starts & up_to(first_apostrophes & letters >> _ONE) | _ONE
+
+
+@kernel_part
+def cl100k_starts(data, i):
+    """See `ascii_blocks`, for `next_cl100k`, `next_cl100k_ascii` and `next_cl100k_tiktoken`."""
+    return like_cl100k_starts(data, i, 3)
+
+
+@kernel_part
+def cl100k_ruby_starts(data, i):
+    """See `ascii_blocks`, for `next_cl100k_ruby`."""
+    return like_cl100k_starts(data, i, 0)
+
+
+@kernel_part
+def qwen2_starts(data, i):
+    """See `ascii_blocks`, for `next_qwen2`, `next_qwen2_ascii` and `next_qwen35`."""
+    return like_cl100k_starts(data, i, 1)

@@ -1,0 +1,93 @@
+# SPDX-License-Identifier: Apache-2.0
+"""GPT-2's pattern, and the same behind `Digits`: StarCoder, Command R."""
+
+import numpy as np
+
+from tokenizer.kernels.ascii_blocks import (
+    APOSTROPHES,
+    BLANKS,
+    DIGITS,
+    HIGH,
+    LETTERS,
+    SPACES,
+    classify,
+    known_bits,
+    up_to,
+)
+from tokenizer.kernels.compiling import kernel_part
+from tokenizer.kernels.scanners_parts import (
+    BLANK,
+    LETTER,
+    NUMBER,
+    SPACE,
+    ascii_word,
+    character,
+    contraction_end,
+    letters_end,
+    run_end,
+    run_until,
+    spaces_end,
+)
+
+_ONE = np.uint64(1)
+
+
+@kernel_part
+def next_gpt2(data, i, end, classes):
+    r"""`'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+`."""
+    stop = ascii_word(data, i, end)
+    if stop > i:
+        return stop
+    stop = contraction_end(data, i, end, False, False)
+    if stop > i:
+        return stop
+    start = i + 1 if data[i] == BLANK else i
+    if start < end:
+        kind, after = character(data, start, classes)
+        if kind & LETTER:
+            return letters_end(data, after, end, classes, LETTER)
+        if kind & NUMBER:
+            return run_end(data, after, end, classes, NUMBER)
+        if kind & SPACE == 0:
+            return run_until(data, after, end, classes, LETTER | NUMBER | SPACE)
+    return spaces_end(data, i, end, classes, False, False, 0)
+
+
+@kernel_part
+def next_gpt2_digits(data, i, end, classes):
+    """`Digits(individual_digits=True)`, then `next_gpt2` on what lies between the digits; StarCoder, Command R."""
+    stop = ascii_word(data, i, end)
+    if stop > i:
+        return stop
+    stop = contraction_end(data, i, end, False, False)
+    if stop > i:
+        return stop
+    kind, after = character(data, i, classes)
+    if kind & NUMBER:
+        return after
+    if data[i] == BLANK and after < end:
+        next_kind, next_after = character(data, after, classes)
+        if next_kind & (NUMBER | SPACE) == 0:
+            kind = next_kind
+            after = next_after
+    if kind & LETTER:
+        return letters_end(data, after, end, classes, LETTER)
+    if kind & SPACE == 0:
+        return run_until(data, after, end, classes, LETTER | NUMBER | SPACE)
+    return spaces_end(data, i, end, classes, False, False, NUMBER)
+
+
+@kernel_part
+def gpt2_starts(data, i):
+    """See `ascii_blocks`, for `next_gpt2`."""
+    masks = classify(data, i)
+    letters, digits, spaces, blanks = masks[LETTERS], masks[DIGITS], masks[SPACES], masks[BLANKS]
+    others = ~(letters | digits | spaces | masks[HIGH])
+    first_others = others & ~(others << _ONE)
+    first_in_run = letters & ~(letters << _ONE) | digits & ~(digits << _ONE) | first_others
+    after_blank = blanks << _ONE
+    # A run takes one blank before it along; of other white space the last is a pre-token, and what comes before it.
+    starts = first_in_run & ~after_blank | spaces & ~(spaces << _ONE & spaces >> _ONE)
+    # Where a contraction may be, the scanner has to look.
+    contractions = first_others & ~after_blank & masks[APOSTROPHES] & letters >> _ONE
+    return starts & known_bits(masks[HIGH]) & up_to(contractions) | _ONE
