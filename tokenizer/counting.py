@@ -19,7 +19,7 @@ CountSwallowed = Callable[[Words, npt.NDArray[np.int64], npt.NDArray[np.int64]],
 WORD_COUNTS = pa.schema(
     [pa.field("word", pa.large_binary(), nullable=False), pa.field("count", pa.int64(), nullable=False)]
 )
-"""Distinct words, as UTF-8 bytes, with how often each occurred; ordered by word bytes."""
+"""Distinct words, as UTF-8 bytes, with how often each occurred; ordered by word bytes where nothing else is said."""
 
 MAX_COUNT = (1 << 63) - 1
 """What counts may add up to."""
@@ -30,43 +30,62 @@ MAX_TALLY_WORDS = 1 << 16
 """Distinct unknown words a tally keeps; beyond that the rarest are dropped, and counted as untracked."""
 
 
-def word_count_table(counter: caches.CounterArrays) -> pa.Table:
-    """Copies a counter's words into a table of `WORD_COUNTS`."""
+def export(
+    counter: caches.CounterArrays,
+) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    """Copies a counter's words, in no order: their bytes, uint8, offsets, int64[n + 1], and counts, int64[n]."""
     n_words = int(counter.state[word_cache.COUNTER_WORDS])
     lengths = counter.slots[:, word_table.LENGTH] & word_table.LENGTH_MASK
     offsets = np.zeros(n_words + 1, np.int64)
-    values = np.empty(int(lengths.sum()), np.uint8)
+    n_bytes = int(lengths.sum())
+    values = np.empty(n_bytes + word_table.SHORT_WORD_BYTES, np.uint8)
     counts = np.empty(n_words, np.int64)
     word_table.export(counter.slots, counter.words, offsets, values, counts)
+    return values[:n_bytes], offsets, counts
+
+
+def word_count_table(counter: caches.CounterArrays, *, ordered: bool = True) -> pa.Table:
+    """Copies a counter's words into a table of `WORD_COUNTS`; without `ordered` in any order."""
+    values, offsets, counts = export(counter)
     words = pa.LargeBinaryArray.from_buffers(
-        pa.large_binary(), n_words, [None, pa.py_buffer(offsets), pa.py_buffer(values)]
+        pa.large_binary(), counts.size, [None, pa.py_buffer(offsets), pa.py_buffer(values)]
     )
-    return pa.Table.from_arrays([words, pa.array(counts)], schema=WORD_COUNTS).sort_by("word")
+    if ordered:
+        return _in_order(words, np.arange(counts.size), counts)
+    return pa.Table.from_arrays([words, pa.array(counts)], schema=WORD_COUNTS)
+
+
+def _in_order(words: pa.LargeBinaryArray, rows: npt.NDArray[np.int64], counts: npt.NDArray[np.int64]) -> pa.Table:
+    """Returns some words, all different, with their counts, ordered; rows: which of `words`."""
+    import pyarrow.compute as pc  # takes long to import, and encoding does without
+
+    firsts = np.empty(rows.size, np.uint64)
+    word_counting.first_eight(*byte_rows(words), rows, firsts)
+    order = np.argsort(firsts)
+    # What begins with the same eight bytes stands together, and has to be compared.
+    firsts = firsts[order]
+    same = firsts[1:] == firsts[:-1]
+    tied = np.flatnonzero(np.append(same, False) | np.append(False, same)) if order.size else order
+    among = order[tied]
+    order[tied] = among[pc.sort_indices(words.take(pa.array(rows[among]))).to_numpy()]
+    return pa.Table.from_arrays([words.take(pa.array(rows[order])), pa.array(counts[order])], schema=WORD_COUNTS)
 
 
 def add_word_counts(tables: Sequence[pa.Table]) -> pa.Table:
-    """Adds up tables of `WORD_COUNTS`, word by word.
+    """Adds up tables of `WORD_COUNTS`, word by word; these need not be ordered.
 
     Raises:
       OverflowError: if the counts do not add up within 63 bits.
     """
-    import pyarrow.compute as pc  # takes long to import, and encoding does without
-
     merged = pa.concat_tables([WORD_COUNTS.empty_table(), *tables])
-    words = merged["word"].combine_chunks()
-    order = pc.sort_indices(words)
-    words = words.take(order)
-    counts = merged["count"].combine_chunks().take(order).to_numpy()
+    words, counts = merged["word"].combine_chunks(), merged["count"].combine_chunks().to_numpy()
     # The float is exact to many digits, so only sums close to the limit need Python's integers.
     if counts.sum(dtype=np.float64) > MAX_COUNT / 2 and (total := sum(counts.tolist())) > MAX_COUNT:
-        raise OverflowError(f"the counts of {len(words)} words add up to {total}, more than 2**63 - 1")
-    begins = np.ones(len(words), np.bool_)
-    if len(words) > 1:
-        begins[1:] = pc.not_equal(words[1:], words[:-1]).to_numpy(zero_copy_only=False)
-    starts = np.flatnonzero(begins)
-    if starts.size < len(words):
-        words, counts = words.take(pa.array(starts)), np.add.reduceat(counts, starts)
-    return pa.Table.from_arrays([words, pa.array(counts)], schema=WORD_COUNTS)
+        raise OverflowError(f"the counts of {counts.size} words add up to {total}, more than 2**63 - 1")
+    rows, sums = np.empty(counts.size, np.int64), np.empty(counts.size, np.int64)
+    table = np.zeros(4 * caches.power_of_two(counts.size + 1), np.uint64)
+    n = word_counting.add_up(*byte_rows(words), read_only(counts), table, rows, sums)
+    return _in_order(words, rows[:n], sums[:n])
 
 
 def count_characters(word_counts: pa.Table, characters: npt.NDArray[np.int64]) -> None:

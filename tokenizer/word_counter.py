@@ -2,27 +2,45 @@
 """`WordCounter`: the words of text columns, counted at encoding speed, after any normalizer and pre-tokenizer."""
 
 import os
-from collections.abc import Iterable, Iterator
-from typing import Any, Protocol
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
 from tokenizer import unicode_tables
-from tokenizer.counting import word_count_table
+from tokenizer.counting import export, word_count_table
 from tokenizer.engines.choice import NO_NORMALIZER
 from tokenizer.engines.staged import whole_rows
-from tokenizer.kernels import bert_wordpiece, caches, word_cache, word_counting, word_table
+from tokenizer.engines.tables import new_table
+from tokenizer.kernels import bert_wordpiece, caches, encode_loop, scanning, word_counting, word_table
+from tokenizer.kernels.encode_loop import N_COLUMNS, NEEDED, ROOM, Work
+from tokenizer.kernels.span_table import EVICTIONS
+from tokenizer.kernels.word_cache import COUNTER_POOL_USED, COUNTER_TOTAL, COUNTER_WORDS
 from tokenizer.models.unigram import SPACE
 from tokenizer.normalizers import BertNormalizer, Normalizer, SentencePieceNormalizer, Sequence
 from tokenizer.normalizing import NormalizingStage
 from tokenizer.pre_tokenizers import BertPreTokenizer, PreTokenizer, Split
-from tokenizer.ragged import Ragged, read_only, text_rows
+from tokenizer.pre_tokenizers.sequence import one_step, scanner_of
+from tokenizer.ragged import read_only, text_rows
 from tokenizer.words import Words
 
-_FIRST_SLOTS = 1 << 15
-_FIRST_POOL_BYTES = 1 << 18
+_FIRST_TABLE_BYTES, _TABLE_BYTES = 1 << 20, 1 << 22
+"""Of the lines of the table: to begin with, and after as many words have lost their place in it as it has slots."""
+_FIRST_SLOTS = 1 << 12
+_FIRST_POOL_BYTES = 1 << 16
 _BATCH_CHARACTERS = 4 << 20
+
+
+class ScannedTexts(NamedTuple):
+    """Texts, normalized where the loop does not do that, ready for their words to be counted."""
+
+    kernel: Callable[..., bool]
+    arguments: tuple[Any, ...]
+    """What it wants, beside an `encode_loop.Work`."""
+    first: int
+    """The first place of the first row."""
+    n_rows: int
 
 
 class WordCounter:
@@ -38,33 +56,40 @@ class WordCounter:
 
     def __init__(self, normalizer: Normalizer | None, pre_tokenizer: PreTokenizer | None) -> None:
         """Starts to count; None leaves text as it is, or takes every text for one word."""
-        self._scan: _Scan
+        pre_tokenizer = one_step(pre_tokenizer)
+        self._bert: unicode_tables.BertTables | None = None
         if isinstance(pre_tokenizer, BertPreTokenizer) and (
             normalizer is None or isinstance(normalizer, BertNormalizer)
         ):
-            self._scan = _BertScan(normalizer or NO_NORMALIZER)
-        else:
-            self._scan = _StagedScan(normalizer, pre_tokenizer)
+            # Words are counted as they stand in the text, and normalized when somebody asks for them.
+            self._bert = unicode_tables.bert_tables(**(normalizer or NO_NORMALIZER).options())
+        self._stage = NormalizingStage(normalizer, pre_tokenizer)
+        last = normalizer.normalizers[-1] if isinstance(normalizer, Sequence) and normalizer.normalizers else normalizer
+        if pre_tokenizer is None and isinstance(last, SentencePieceNormalizer) and last.escape_whitespaces:
+            at_end = last.treat_whitespace_as_suffix
+            pre_tokenizer = Split(SPACE, "merged_with_previous" if at_end else "merged_with_next")
+        self._pre_tokenizer = pre_tokenizer
         self.clear()
 
     def clear(self) -> None:
         """Forgets everything counted so far."""
+        self._table = new_table(2 * _FIRST_TABLE_BYTES)
         self._counter = caches.new_counter(_FIRST_SLOTS, _FIRST_POOL_BYTES)
 
     @property
     def n_words(self) -> int:
         """Words counted, every occurrence."""
-        return int(self._counter.state[word_cache.COUNTER_TOTAL])
+        return int(self._all_counts().state[COUNTER_TOTAL])
 
     @property
     def n_distinct(self) -> int:
         """Distinct words."""
-        return int(self._counter.state[word_cache.COUNTER_WORDS])
+        return int(self._all_counts().state[COUNTER_WORDS])
 
     @property
     def n_bytes(self) -> int:
         """Memory held, in bytes."""
-        return self._counter.slots.nbytes + self._counter.words.nbytes
+        return self._table.slots.nbytes + self._counter.slots.nbytes + self._counter.words.nbytes
 
     def update(self, texts: Any) -> None:
         """Counts the words of a text column; nulls have none.
@@ -74,30 +99,67 @@ class WordCounter:
         """
         self.add(self.scan(texts))
 
-    def scan(self, texts: Any) -> "ScannedTexts":
+    def scan(self, texts: Any) -> ScannedTexts:
         """Does what may fail of `update`; what it returns is for `add`, once."""
-        return self._scan.start(text_rows(texts))
+        rows = text_rows(texts)
+        if self._bert is not None:
+            return ScannedTexts(bert_wordpiece.count, (rows, self._bert), int(rows.offsets[0]), rows.n_rows)
+        rows, is_first = self._stage.run(rows, read_only(np.ones(rows.n_rows, np.bool_)))
+        scanner = None if self._pre_tokenizer is None else scanner_of(self._pre_tokenizer)
+        # Automata may give a text up, which must be known before anything is counted.
+        if scanner is not None and scanner.name != scanning.AUTOMATA:
+            kernel = scanning.count_kernel(scanner.name)
+            return ScannedTexts(kernel, (rows, scanner.classes), int(rows.offsets[0]), rows.n_rows)
+        words = whole_rows(rows) if self._pre_tokenizer is None else self._pre_tokenizer.split_rows(rows, is_first)
+        return ScannedTexts(word_counting.count_found, (Words(*map(read_only, words)),), 0, rows.n_rows)
 
-    def add(self, scanned: "ScannedTexts") -> None:
+    def add(self, scanned: ScannedTexts) -> None:
         """Counts the words of texts that `scan` has looked at."""
-        while not scanned.count(self._counter):
-            self._grow(scanned.word_bytes)
+        work = Work(
+            table=self._table, tally=self._counter, tallying=True, batch=np.empty(ROOM * N_COLUMNS, np.uint64),
+            limit=encode_loop.BATCH, word=np.empty(0, np.uint8), ends=np.empty(0, np.int64), out=np.empty(0, np.int32),
+            out_offsets=np.empty(scanned.n_rows + 1, np.int64),
+            position=np.array([0, scanned.first, 0, 0, 0], np.int64),
+        )  # fmt: skip
+        while not scanned.kernel(*scanned.arguments, work):
+            self._make_room(ROOM, int(work.position[NEEDED]))
+            work = work._replace(tally=self._counter)
+        slots = self._table.slots
+        if slots.nbytes < _TABLE_BYTES and self._table.state[EVICTIONS] > slots.size // 4:
+            self._empty_table()
+            self._table = new_table(2 * _TABLE_BYTES)
 
-    def _grow(self, word_bytes: int) -> None:
+    def _make_room(self, n_words: int, n_bytes: int) -> None:
         slots, words, state, characters = self._counter
-        if state[word_cache.COUNTER_WORDS] * 2 >= slots.shape[0]:
+        while (state[COUNTER_WORDS] + n_words) * 2 > slots.shape[0]:
             bigger = np.zeros((slots.shape[0] * 2, slots.shape[1]), np.int64)
             word_table.rehash(slots, bigger)
             slots = bigger
-        if state[word_cache.COUNTER_POOL_USED] + word_bytes > words.size:
-            longer = np.zeros(words.size * 2 + word_bytes, np.uint8)
+        if state[COUNTER_POOL_USED] + n_bytes > words.size:
+            longer = np.zeros(words.size * 2 + n_bytes, np.uint8)
             longer[: words.size] = words
             words = longer
         self._counter = caches.CounterArrays(slots, words, state, characters)
 
-    def to_table(self) -> pa.Table:
-        """Returns the counts, a table of `WORD_COUNTS`."""
-        return word_count_table(self._counter)
+    def _empty_table(self) -> None:
+        self._make_room(int(np.count_nonzero(self._table.slots[1::4])), 0)
+        word_counting.move_counts(self._table.slots, self._counter)
+
+    def _all_counts(self) -> caches.CounterArrays:
+        """Returns the counts of all words, normalized."""
+        self._empty_table()
+        if self._bert is None:
+            return self._counter
+        values, offsets, counts = export(self._counter)
+        normalized = caches.new_counter(self._counter.slots.shape[0], int(values.size * self._bert.max_bytes_ratio))
+        longest = int(np.diff(offsets).max(initial=0) * self._bert.max_bytes_ratio) + 16
+        scratch = caches.new_scratch(longest)
+        bert_wordpiece.add_normalized(values, offsets, counts, self._bert, scratch.word, scratch.origins, normalized)
+        return normalized
+
+    def to_table(self, *, ordered: bool = True) -> pa.Table:
+        """Returns the counts, a table of `WORD_COUNTS`; without `ordered` its words are in any order."""
+        return word_count_table(self._all_counts(), ordered=ordered)
 
 
 def count_texts(counter: WordCounter, texts: Iterable[str | Iterable[str]]) -> pa.Table:
@@ -133,68 +195,3 @@ def read_lines(files: str | os.PathLike[str] | Iterable[str | os.PathLike[str]])
                 yield from lines
             except UnicodeDecodeError as error:
                 raise ValueError(f"{os.fspath(path)!r} is not UTF-8: {error.reason} at byte {error.start}") from error
-
-
-class ScannedTexts(Protocol):
-    """The words of one column, to be counted."""
-
-    @property
-    def word_bytes(self) -> int:
-        """No word is longer."""
-
-    def count(self, counter: caches.CounterArrays) -> bool:
-        """Counts on from where it stopped; False where the counter must grow first."""
-
-
-class _Scan(Protocol):
-    def start(self, rows: Ragged) -> ScannedTexts:
-        """Returns what counts the words of rows."""
-
-
-class _BertScan:
-    """BERT's normalizer and pre-tokenizer in one kernel."""
-
-    def __init__(self, normalizer: BertNormalizer) -> None:
-        self._tables = unicode_tables.bert_tables(**normalizer.options())
-
-    def start(self, rows: Ragged) -> ScannedTexts:
-        return _BertBatch(rows, self._tables)
-
-
-class _BertBatch:
-    def __init__(self, rows: Ragged, tables: unicode_tables.BertTables) -> None:
-        self._rows, self._tables = rows, tables
-        self.word_bytes = int(rows.max_row * tables.max_bytes_ratio) + 16
-        self._scratch = caches.new_scratch(self.word_bytes)
-        self._position = np.zeros(4, np.int64)
-
-    def count(self, counter: caches.CounterArrays) -> bool:
-        values, offsets = self._rows
-        return bool(bert_wordpiece.count_words(values, offsets, self._tables, counter, self._scratch, self._position))
-
-
-class _StagedScan:
-    """Any normalizer, then any pre-tokenizer, then counting, each over the whole column."""
-
-    def __init__(self, normalizer: Normalizer | None, pre_tokenizer: PreTokenizer | None) -> None:
-        self._stage = NormalizingStage(normalizer, pre_tokenizer)
-        last = normalizer.normalizers[-1] if isinstance(normalizer, Sequence) and normalizer.normalizers else normalizer
-        if pre_tokenizer is None and isinstance(last, SentencePieceNormalizer) and last.escape_whitespaces:
-            at_end = last.treat_whitespace_as_suffix
-            pre_tokenizer = Split(SPACE, "merged_with_previous" if at_end else "merged_with_next")
-        self._pre_tokenizer = pre_tokenizer
-
-    def start(self, rows: Ragged) -> ScannedTexts:
-        rows, is_first = self._stage.run(rows, read_only(np.ones(rows.n_rows, np.bool_)))
-        words = whole_rows(rows) if self._pre_tokenizer is None else self._pre_tokenizer.split_rows(rows, is_first)
-        return _StagedBatch(Words(*map(read_only, words)))
-
-
-class _StagedBatch:
-    def __init__(self, words: Words) -> None:
-        self._words = words
-        self.word_bytes = words.max_word
-        self._position = np.zeros(4, np.int64)
-
-    def count(self, counter: caches.CounterArrays) -> bool:
-        return bool(word_counting.count_words(self._words, counter, self._position))

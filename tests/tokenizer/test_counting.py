@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Word counting against its slow twin."""
 
+import itertools
 from collections import Counter
 
 import numpy as np
@@ -10,10 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests import strategies
-from tokenizer import Tokenizer, reference
+from tokenizer import Tokenizer, reference, word_counter
 from tokenizer import normalizers as nm
 from tokenizer import pre_tokenizers as pt
 from tokenizer.counting import WORD_COUNTS, add_word_counts, count_characters
+from tokenizer.kernels import encode_loop
 from tokenizer.pre_tokenizers.scanner_patterns import TIKTOKEN_PATTERNS
 
 COMPOSITIONS = {
@@ -119,6 +121,48 @@ def test_a_counter_after_any_composition_grows(name: str) -> None:
     assert counts(counter.to_table()) == once + once + more
 
 
+@pytest.mark.parametrize("name", ["gpt2", "cl100k", "word level", "unknown pattern", "bert"])
+@pytest.mark.parametrize("batch", [1, 2, 3, 128])
+def test_words_that_lose_their_place_in_the_table_stay_counted(name: str, batch: int, monkeypatch) -> None:
+    """A table of two lines, which then becomes one of four; batches as long and short as can be."""
+    normalizer, pre_tokenizer = {**COMPOSITIONS, "bert": (nm.BertNormalizer(), pt.BertPreTokenizer())}[name]
+    monkeypatch.setattr(word_counter, "_FIRST_TABLE_BYTES", 128)
+    monkeypatch.setattr(word_counter, "_TABLE_BYTES", 256)
+    monkeypatch.setattr(word_counter, "_FIRST_SLOTS", 512)
+    monkeypatch.setattr(word_counter, "_FIRST_POOL_BYTES", 0)
+    monkeypatch.setattr(encode_loop, "BATCH", batch)
+    tokenizer = Tokenizer(model=None, normalizer=normalizer, pre_tokenizer=pre_tokenizer)
+    words = ["a", "the", "The", "字", "é" * 8, "x" * 15, "y" * 16, "z" * 17, "\0", "\u0301"]
+    few = st.lists(st.sampled_from(words), max_size=40)
+    some_texts = st.lists(few.map(" ".join) | few.map("".join) | strategies.texts(), max_size=5)
+
+    @given(st.lists(some_texts, max_size=3), st.booleans())
+    def check(columns: list[list[str]], asks: bool) -> None:
+        counter = tokenizer.new_word_counter()
+        expected: Counter[str] = Counter()
+        for column in columns:
+            counter.update(pa.array(column, pa.large_string()).slice(1))
+            expected += reference.count_pre_tokens(column[1:], normalizer, pre_tokenizer)
+            if asks:
+                assert (counter.n_words, counter.n_distinct) == (expected.total(), len(expected))
+        assert counts(counter.to_table()) == counts(counter.to_table(ordered=False)) == expected
+
+    check()
+
+
+@pytest.mark.parametrize("normalizer", [None, nm.BertNormalizer()])
+def test_a_text_without_a_word_twice(normalizer: nm.BertNormalizer | None) -> None:
+    pre_tokenizer = pt.BertPreTokenizer() if normalizer else pt.ByteLevel(add_prefix_space=False)
+    counter = Tokenizer(model=None, normalizer=normalizer, pre_tokenizer=pre_tokenizer).new_word_counter()
+    letters = map("".join, itertools.product("abcdefghijkl", repeat=4))
+    texts = [" ".join(word + "É" * (k % 20) for k, word in enumerate(letters)), "É" * 1_000_000]
+    expected = reference.count_pre_tokens(texts, normalizer, pre_tokenizer)
+    assert len(expected) == 12**4 + 1
+    for _ in range(2):
+        counter.update(pa.array(texts, pa.large_string()))
+    assert counts(counter.to_table()) == expected + expected
+
+
 def test_a_tokenizer_without_a_model_survives_its_file() -> None:
     for normalizer, pre_tokenizer in COMPOSITIONS.values():
         tokenizer = Tokenizer(model=None, normalizer=normalizer, pre_tokenizer=pre_tokenizer)
@@ -136,6 +180,23 @@ def test_counts_add_up_to_63_bits() -> None:
     with pytest.raises(OverflowError, match=f"the counts of 3 words add up to {most + 1}"):
         add_word_counts([table(most - 5, 5), table(1)])
     assert add_word_counts([]).num_rows == 0
+
+
+@given(st.data())
+def test_words_are_added_up_in_any_order(data: st.DataObject) -> None:
+    """Words that begin alike, that end in zeros, that are longer than any key."""
+    word = st.sampled_from([b"", b"12345678", b"1234567", b"a" * 15, b"a" * 40]).flatmap(
+        lambda begin: st.binary(max_size=2).map(begin.__add__) | st.just(begin + bytes(3))
+    )
+    rows = data.draw(st.lists(st.tuples(word, st.integers(0, 1 << 40)), max_size=30))
+    expected: dict[bytes, int] = {}
+    for each, n in rows:
+        expected[each] = expected.get(each, 0) + n
+    cut = data.draw(st.integers(0, len(rows)))
+    columns = [pa.array([each for each, _ in rows], pa.large_binary()), pa.array([n for _, n in rows], pa.int64())]
+    table = pa.table(columns, schema=WORD_COUNTS)
+    added = add_word_counts([table.slice(cut), table.slice(0, cut)])
+    assert [(row["word"], row["count"]) for row in added.to_pylist()] == sorted(expected.items())
 
 
 @given(st.dictionaries(strategies.texts(20), st.integers(1, 1 << 40), max_size=8))

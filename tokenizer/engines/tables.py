@@ -77,7 +77,7 @@ class TablePool:
         with self._lock:
             lent = self._free.pop() if self._free else None
         if lent is None:
-            lent = Lent(_new_table(self._n_bytes), np.empty(ROOM * N_COLUMNS, np.uint64), caches.new_counter(1, 0))
+            lent = Lent(new_table(self._n_bytes), np.empty(ROOM * N_COLUMNS, np.uint64), caches.new_counter(1, 0))
         if _is_worn(lent.table):
             empty(lent.table)
         state = lent.table.state
@@ -106,7 +106,7 @@ class TablePool:
         )
 
 
-def _new_table(n_bytes: int) -> Table:
+def new_table(n_bytes: int) -> Table:
     """Makes an empty table of about `n_bytes` bytes: half of them for lines, a quarter for each pool."""
     n_lines = caches.power_of_two(n_bytes // 2 // _LINE_BYTES)
     return Table(

@@ -9,36 +9,8 @@ every word that did not come from the eight-bytes-at-a-time path also stand in `
 import numpy as np
 
 from tokenizer.kernels.classes import DROPPED, ISOLATED, REORDERED, SPACE, TAIL, TAIL_CLASS, WORD
-from tokenizer.kernels.compiling import kernel_part, load_u64, store_u64, trailing_zeros
+from tokenizer.kernels.compiling import kernel_part
 from tokenizer.kernels.utf8 import decode_utf8
-from tokenizer.kernels.word_table import first_bytes
-
-_HIGH_BITS = np.uint64(0x8080808080808080)
-_LOW_BITS = np.uint64(0x7F7F7F7F7F7F7F7F)
-_EACH_BYTE = np.uint64(0x0101010101010101)
-
-
-def _at_least(first: str) -> np.uint64:
-    """The summand that carries into the high bit of every byte that is `first` or more."""
-    return np.uint64(0x80 - ord(first)) * _EACH_BYTE
-
-
-_FROM_0, _PAST_9 = _at_least("0"), _at_least(":")
-_FROM_UPPER_A, _PAST_UPPER_Z = _at_least("A"), _at_least("[")
-_FROM_LOWER_A, _PAST_LOWER_Z = _at_least("a"), _at_least("{")
-
-
-@kernel_part
-def _ascii_alphanumerics(eight, tables):
-    """Returns eight bytes, ASCII letters lower-cased if asked, and how many leading ones a word goes on with."""
-    low = eight & _LOW_BITS
-    upper = (low + _FROM_UPPER_A) & ~(low + _PAST_UPPER_Z)
-    lower = (low + _FROM_LOWER_A) & ~(low + _PAST_LOWER_Z)
-    digit = (low + _FROM_0) & ~(low + _PAST_9) & ~tables.digits_apart
-    others = ~((upper | lower | digit) & ~eight) & _HIGH_BITS
-    # 0x80 of an upper-case letter, shifted down by two, is the 0x20 that makes it lower-case.
-    cased = low | (((upper & _HIGH_BITS) >> np.uint64(2)) & (tables.upper_to_lower * _EACH_BYTE))
-    return cased, trailing_zeros(others) >> 3
 
 
 @kernel_part
@@ -171,33 +143,3 @@ def any_word(data, i, end, tables, word, origins, traced, w, k0, k1):
         elif kind == REORDERED:
             i, w, k0, k1 = append_reordered(data, start, end, tables, word, origins, traced, w, k0, k1)
     return i, w, k0, k1
-
-
-@kernel_part
-def next_word(data, i, end, tables, word, origins):
-    """Finds the next word of `data[i:end]`, as `any_word` does; ASCII letters and digits eight bytes at a time.
-
-    Returns `(next i, n_bytes, key0, key1, in_word)`: where `in_word` is False the bytes are in the keys only.
-    """
-    none = np.uint64(0)
-    w = 0
-    k0 = none
-    k1 = none
-    if i + 16 < data.size:
-        k0, w = _ascii_alphanumerics(load_u64(data, i), tables)
-        w = min(w, end - i)
-        if w < 8:
-            k0 = first_bytes(k0, w)
-        else:
-            k1, more = _ascii_alphanumerics(load_u64(data, i + 8), tables)
-            more = min(more, end - i - 8)
-            if more < 8:
-                k1 = first_bytes(k1, more)
-            w += more
-        i += w
-        if 0 < w < 16 and (i == end or tables.ends_word[data[i]]):
-            return i, w, k0, k1, False
-        store_u64(word, 0, k0)
-        store_u64(word, 8, k1)
-    i, w, k0, k1 = any_word(data, i, end, tables, word, origins, False, w, k0, k1)
-    return i, w, k0, k1, True

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""BERT's normalizer, its pre-tokenizer and WordPiece in the encode loop; and the same scanner counting words instead.
+"""BERT's normalizer, its pre-tokenizer and WordPiece in the encode loop; and the same spans counted instead.
 
 The loop's spans are words of raw text: cleaned, lower-cased, stripped of accents is what is not in the table.
 """
@@ -7,7 +7,7 @@ The loop's spans are words of raw text: cleaned, lower-cased, stripped of accent
 import numpy as np
 
 from tokenizer.kernels.ascii_blocks import bert_words
-from tokenizer.kernels.bert_scanner import any_word, next_word
+from tokenizer.kernels.bert_scanner import any_word
 from tokenizer.kernels.classes import ISOLATED, SPACE
 from tokenizer.kernels.compiling import kernel, kernel_of_short_loops, kernel_part, leading_zeros, trailing_zeros
 from tokenizer.kernels.encode_loop import APART, AT, KEY_0, KEY_1, SLOT, STOP, emit_all, encode_rows, nothing_at_end
@@ -16,7 +16,8 @@ from tokenizer.kernels.scanners_parts import character
 from tokenizer.kernels.span_table import MISSES, begins_run, emit_direct, find_span, remember_direct, remember_span
 from tokenizer.kernels.spans import add_span, expand
 from tokenizer.kernels.utf8 import decode_utf8
-from tokenizer.kernels.word_cache import AT_BYTE, AT_ROW, COUNTER_TOTAL, IN_ROW, count_word
+from tokenizer.kernels.word_cache import COUNTER_TOTAL, add_count, count_word
+from tokenizer.kernels.word_counting import NO_ADDED, NO_MODEL, count_all, miss_count
 from tokenizer.kernels.word_table import SHORT_WORD_BYTES, long_key
 from tokenizer.kernels.wordpiece import wordpiece
 
@@ -114,37 +115,35 @@ def encode(tables, model, rows, added, work):
     )  # fmt: skip
 
 
-@kernel
-def count_words(data, offsets, tables, counter, scratch, position):
-    """Counts the normalized words of rows until they are done or the counter is full.
+@kernel_of_short_loops
+def count(rows, tables, work):
+    """Counts the words of rows as they stand in the text; see `encode` and `word_counting`."""
+    data, offsets = rows
+    return encode_rows(
+        _next_spans, APART, count_all, miss_count, nothing_at_end, refer((data, work)), data, offsets, NO_ADDED, tables,
+        NO_MODEL, work,
+    )  # fmt: skip
 
-    Arguments as for `encode`; `counter` is a kernels.caches.CounterArrays. Returns True when all rows are done, False
-    when the counter must grow first.
+
+@kernel
+def add_normalized(values, offsets, counts, tables, word, origins, counter):
+    """Adds up the counts of raw words that normalization makes the same word; what is left empty is no word.
+
+    Args:
+      values: uint8; offsets: int64[n + 1]: raw words as `count` finds them; counts: int64[n].
+      tables: unicode_tables.BertTables.
+      word: uint8, origins: int64[0]: room for the longest word.
+      counter: caches.CounterArrays, with room for all.
     """
-    word, origins = scratch.word, scratch.origins
-    n_words = 0
-    for row in range(position[AT_ROW], offsets.size - 1):
-        i = offsets[row]
-        end = offsets[row + 1]
-        if position[IN_ROW] != 0:
-            i = position[AT_BYTE]
-            position[IN_ROW] = 0
-        while i < end:
-            start = i
-            i, w, k0, k1, _ = next_word(data, i, end, tables, word, origins)
-            if w == 0:
-                break
-            if w > SHORT_WORD_BYTES:
-                k0, k1 = long_key(word, 0, w), np.uint64(0)
-            if not count_word(counter, word, 0, w, k0, k1):
-                position[AT_ROW] = row
-                position[AT_BYTE] = start
-                position[IN_ROW] = 1
-                counter.state[COUNTER_TOTAL] += n_words
-                return False
-            n_words += 1
-    counter.state[COUNTER_TOTAL] += n_words
-    return True
+    for r in range(counts.size):
+        _, w, k0, k1 = any_word(
+            values, offsets[r], offsets[r + 1], tables, word, origins, False, 0, np.uint64(0), np.uint64(0)
+        )
+        if w > SHORT_WORD_BYTES:
+            k0, k1 = long_key(word, 0, w), np.uint64(0)
+        if w > 0:
+            add_count(counter, word, 0, w, k0, k1, counts[r])
+            counter.state[COUNTER_TOTAL] += counts[r]
 
 
 @kernel

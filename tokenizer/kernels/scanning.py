@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The scanners, and the kernels that are made of them: one that splits a column, one that encodes, for any model.
+"""The scanners, and the kernels that are made of them: to split a column, to count words, to encode with any model.
 
 A scanner says where the pre-token ends that begins at a byte: `next_<name>(data, i, end, classes) -> stop`.
 `data[i:end]` is valid UTF-8 and not empty, and the pre-token is `data[i:stop]`, `i < stop <= end`. `classes` is
@@ -38,6 +38,7 @@ from tokenizer.kernels.compiling import kernel_part, made_kernel
 from tokenizer.kernels.encode_loop import APART, FLAGGED, JOINED, emit_all, encode_rows, nothing_at_end
 from tokenizer.kernels.references import refer
 from tokenizer.kernels.scanners_parts import skip_spaces
+from tokenizer.kernels.word_counting import NO_ADDED, NO_MODEL, count_all, miss_count
 
 
 class ScannerParts(NamedTuple):
@@ -107,11 +108,6 @@ def _nothing_between(data, i, end, classes):
 
 
 @kernel_part
-def _never_cut(data, at, stop, model):
-    return stop
-
-
-@kernel_part
 def _automata_starts(data, i, end, reference):
     return referred_starts(no_starts, data, i, end, reference)
 
@@ -128,9 +124,9 @@ def _starts_of(word_starts: Any) -> Any:
     return find_starts
 
 
-def _spans_of(scanner: str, model: str, flagged: bool) -> tuple[Any, int, tuple[Any, ...]]:
-    """Returns `next_spans` of the encode loop, what is between spans, and what these are made of."""
-    cuts, cut = MODELS[model].cut is not None, MODELS[model].cut or _never_cut
+def _spans_of(scanner: str, cut: Any, flagged: bool) -> tuple[Any, int, tuple[Any, ...]]:
+    """Returns `next_spans` of the encode loop, what is between spans, and what these are made of; cut: of a model."""
+    cuts, cut = cut is not None, cut or spans.never_cut
     if scanner == AUTOMATA:
         parts = ScannerParts(next_referred)
         find_starts = _automata_starts
@@ -166,7 +162,7 @@ def encode_kernel(scanner: str, model: str, *, flagged: bool = False) -> Any:
       A kernel `encode(model, rows, added, classes, model_scratch, work) -> whether all is done`, see
       `encode_loop.encode_rows`; rows: ragged.Ragged of bytes.
     """
-    next_spans, kind, parts = _spans_of(scanner, model, flagged)
+    next_spans, kind, parts = _spans_of(scanner, MODELS[model].cut, flagged)
     miss = MODELS[model].miss
     if scanner == AUTOMATA:
 
@@ -197,7 +193,7 @@ def encode_found_kernel(model: str) -> Any:
       A kernel `encode(model, words, added, model_scratch, work) -> whether all is done`; words: words.Words.
     """
     miss = MODELS[model].miss
-    cuts, cut = MODELS[model].cut is not None, MODELS[model].cut or _never_cut
+    cuts, cut = MODELS[model].cut is not None, MODELS[model].cut or spans.never_cut
 
     @kernel_part
     def next_spans(data, i, inner, end, words, model, work, n, n_readable, o):
@@ -211,6 +207,28 @@ def encode_found_kernel(model: str) -> Any:
         )  # fmt: skip
 
     return made_kernel(f"encode_found_{model}", encode, encode_rows, miss, spans.found_spans, cut)
+
+
+@functools.cache
+def count_kernel(scanner: str) -> Any:
+    """Makes the kernel that finds words with a scanner and counts them.
+
+    Args:
+      scanner: of `SCANNERS`.
+
+    Returns:
+      A kernel `count(rows, classes, work) -> whether all is done`, see `encode_loop.encode_rows` and `word_counting`.
+    """
+    next_spans, kind, parts = _spans_of(scanner, None, False)
+
+    def count(rows, classes, work):
+        data, offsets = rows
+        return encode_rows(
+            next_spans, kind, count_all, miss_count, nothing_at_end, refer((data, work)), data, offsets, NO_ADDED,
+            classes, NO_MODEL, work,
+        )  # fmt: skip
+
+    return made_kernel(f"count_{scanner}", count, encode_rows, count_all, *parts)
 
 
 @functools.cache

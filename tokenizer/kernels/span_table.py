@@ -104,9 +104,15 @@ def _fold(typingctx, a, b):
 
 
 @kernel_part
+def hash_key(k0, k1):
+    """Returns a hash of a key, uint64, best in its highest bits."""
+    return _fold(k0 ^ _MIX_1, k1 ^ _MIX_2) * _MIX_1
+
+
+@kernel_part
 def first_slot(k0, k1, shift):
     """Returns where in `slots` the line of a key begins; shift: 64 less the bits of the number of lines."""
-    return ((_fold(k0 ^ _MIX_1, k1 ^ _MIX_2) * _MIX_1) >> shift) << _THREE
+    return (hash_key(k0, k1) >> shift) << _THREE
 
 
 @kernel_part
@@ -195,7 +201,8 @@ def remember_direct(direct, data, at, out, before, o, has_unknown):
 
 
 @kernel_part
-def _same(words, p, data, at, w):
+def same_bytes(words, p, data, at, w):
+    """Whether w bytes, eight or more, are the same in two places."""
     for q in range(0, w - 7, 8):
         if load_u64(words, p + q) != load_u64(data, at + q):
             return False
@@ -209,7 +216,7 @@ def emit_pooled(table, data, at, w, j, out, o):
     Returns `(o, whether it is this span)`.
     """
     where, n = table.slots[j + _TWO], np.int64(table.slots[j + _THREE] >> _32)
-    if w > LONGEST and not _same(table.words, np.int64(where >> _32), data, at, w):
+    if w > LONGEST and not same_bytes(table.words, np.int64(where >> _32), data, at, w):
         return o, False
     p = where & _LOW
     n_ids = n & (UNKNOWN - 1)

@@ -53,6 +53,12 @@ def ascii_starts(word_starts, data, i, end):
 
 
 @kernel_part
+def never_cut(data, at, stop, model):
+    """`cut` where words are not cut."""
+    return stop
+
+
+@kernel_part
 def scanned_spans(
     kind, are_apart, cuts, next_start, find_starts, word_stops, next_stop, cut, data, i, inner, end, classes, model,
     work, n, n_readable, o,

@@ -162,6 +162,12 @@ def remember(cache, j, data, at, w, k0, k1, out, before, o, has_unknown):
 @kernel_part
 def count_word(counter, data, at, w, k0, k1):
     """Counts one occurrence of a word; returns False where the counter has no room for a new one."""
+    return add_count(counter, data, at, w, k0, k1, 1)
+
+
+@kernel_part
+def add_count(counter, data, at, w, k0, k1, n):
+    """Counts n occurrences of a word, as `count_word`; the bytes are looked at for long words only."""
     slots, words, state = counter.slots, counter.words, counter.state
     j, found = find(slots, words, data, at, w, k0, k1)
     if not found:
@@ -171,5 +177,5 @@ def count_word(counter, data, at, w, k0, k1):
             return False
         state[COUNTER_POOL_USED] = insert(slots, words, state[COUNTER_POOL_USED], j, data, at, w, k0, k1)
         state[COUNTER_WORDS] += 1
-    slots[j, VALUE] += 1
+    slots[j, VALUE] += n
     return True

@@ -1,23 +1,163 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Counting words that a pre-tokenizer has found, and the characters of counted words."""
+"""Counting words in the encode loop, and the characters of counted words.
 
-from tokenizer.kernels import word_encoding
-from tokenizer.kernels.compiling import kernel
+In place of ids, a slot of the table holds how often its span has come: words that come often are counted close to the
+processor. A counter that grows, `Work.tally`, has the others: spans too long to be their own key, and those that have
+lost their place in the table to another. `move_counts` adds what is in the table.
+"""
+
+import numpy as np
+
+from tokenizer.kernels import word_table
+from tokenizer.kernels.compiling import kernel, kernel_of_short_loops, kernel_part, leading_zeros, unlikely
+from tokenizer.kernels.encode_loop import APART, AT, KEY_0, KEY_1, SLOT, STOP, encode_rows, nothing_at_end
+from tokenizer.kernels.references import refer, values_of
+from tokenizer.kernels.span_table import EVICTIONS, FLAG, LONGEST, ask_for_line, hash_key, same_bytes
+from tokenizer.kernels.span_table import key_of as key_of_span
+from tokenizer.kernels.spans import found_spans, never_cut
 from tokenizer.kernels.utf8 import add_characters
+from tokenizer.kernels.word_cache import add_count, count_word
+from tokenizer.kernels.word_encoding import key_of
+from tokenizer.kernels.word_table import SHORT_WORD_BYTES
+
+NO_ADDED, NO_MODEL = np.empty(0, np.int32), np.int64(0)
+"""What the loop is given where no row is an added token, and no span is encoded."""
+_ONE, _TWO, _FOUR, _32 = (np.uint64(c) for c in (1, 2, 4, 32))
+_LOW = np.uint64(0xFFFFFFFF)
+_BYTES = np.uint64((1 << 56) - 1)
+_LONG = np.uint64(0xFF << 56)
+
+
+@kernel_part
+def count_all(miss, arguments, data, work, first, n, o):
+    """Counts the spans first..n of a batch: a sink of the encode loop."""
+    batch, slots = work.batch, work.table.slots
+    long_words = work.tally.slots
+    mask = np.uint64(long_words.shape[0] - 1)
+    for counter in range(first, n):
+        k = np.uint64(counter)
+        if unlikely(batch[KEY_1 + k] >= _LONG):
+            w = np.int64(batch[KEY_1 + k] & _BYTES)
+            ask_for_line(long_words, word_table.first_slot(w, batch[KEY_0 + k], np.uint64(0), mask) << _TWO)
+    for counter in range(first, n):
+        k = np.uint64(counter)
+        j, k0, k1 = batch[SLOT + k], batch[KEY_0 + k], batch[KEY_1 + k]
+        # The first slot of the line, or else the second: no branch on which one it is.
+        j += np.uint64((slots[j] ^ k0) | (slots[j + _ONE] ^ k1) != np.uint64(0)) << _TWO
+        if unlikely((slots[j] ^ k0) | (slots[j + _ONE] ^ k1) != np.uint64(0)):
+            o = miss(arguments, k, o)
+        else:
+            slots[j + _TWO] += _ONE
+    return o
+
+
+@kernel_part
+def _move_count(slots, j, counter):
+    """Adds the count in slot j to the counter and empties the slot."""
+    w = np.int64(slots[j + _ONE] >> np.uint64(56))
+    if w > 0:
+        add_count(counter, counter.words, 0, w, slots[j], slots[j + _ONE] & _BYTES, np.int64(slots[j + _TWO]))
+    slots[j], slots[j + _ONE], slots[j + _TWO] = np.uint64(0), np.uint64(0), np.uint64(0)
 
 
 @kernel
-def count_words(words, counter, position):
-    """Counts words until they are done or the counter is full.
+def miss_count(arguments, k, o):
+    """Counts span k of a batch, which the table does not have: there, in place of what is rarer, unless it is long.
+
+    arguments: a reference to the text and the Work.
+    """
+    data, work = values_of(arguments)
+    batch, slots = work.batch, work.table.slots
+    at = np.int64(batch[AT + k] & ~FLAG)
+    w = np.int64(batch[STOP + k]) - at
+    if w > LONGEST:
+        h0, h1 = batch[KEY_0 + k], np.uint64(0)
+        if w == SHORT_WORD_BYTES:
+            h0, h1 = key_of(data, at, w)
+        count_word(work.tally, data, at, w, h0, h1)
+        return o
+    j = batch[SLOT + k]
+    if slots[j + _FOUR + _TWO] < slots[j + _TWO]:
+        j += _FOUR
+    work.table.state[EVICTIONS] += slots[j + _ONE] != np.uint64(0)
+    _move_count(slots, j, work.tally)
+    slots[j], slots[j + _ONE], slots[j + _TWO] = batch[KEY_0 + k], batch[KEY_1 + k], _ONE
+    return o
+
+
+@kernel
+def move_counts(slots, counter):
+    """Adds all counts of a table to a counter that has room for them, and empties it."""
+    for j in range(0, slots.size, 4):
+        _move_count(slots, np.uint64(j), counter)
+
+
+@kernel_part
+def _next_spans(data, i, inner, end, words, model, work, n, n_readable, o):
+    return found_spans(False, never_cut, words, i, inner, end, model, work, n, o)
+
+
+@kernel_of_short_loops
+def count_found(words, work):
+    """Counts words that something else has found, words.Words; see `encode_loop.encode_rows`."""
+    data, _, _, row_offsets = words
+    return encode_rows(
+        _next_spans, APART, count_all, miss_count, nothing_at_end, refer((data, work)), data, row_offsets, NO_ADDED,
+        words, NO_MODEL, work,
+    )  # fmt: skip
+
+
+@kernel
+def add_up(values, offsets, counts, table, rows, sums):
+    """Adds up counts of words that may come several times.
 
     Args:
-      words: words.Words; counter: caches.CounterArrays.
-      position: int64[4], zeros to begin with; says where to go on.
+      values: uint8; offsets: int64[n + 1]: the words; counts: int64[n].
+      table: uint64[power of two, more than n], zeros: of a word that has come 32 bits of its hash and which it is.
+      rows: int64[n], filled with where each word comes first; sums: int64[n], filled with how often it occurs.
 
     Returns:
-      True when all words are done, False when the counter must grow first.
+      How many different words there are.
     """
-    return word_encoding.count_words(words, counter, position)
+    shift = np.uint64(leading_zeros(np.uint64(table.size - 1)))
+    last = np.uint64(table.size - 1)
+    n = np.int64(0)
+    for row in range(counts.size):
+        at, w = offsets[row], offsets[row + 1] - offsets[row]
+        k0, k1 = key_of_span(values, at, w)
+        h = hash_key(k0, k1)
+        j = h >> shift
+        h <<= _32
+        while table[j] != np.uint64(0):
+            if (table[j] ^ h) >> _32 == np.uint64(0):
+                known = np.int64(table[j] & _LOW) - 1
+                other = offsets[rows[known]]
+                if offsets[rows[known] + 1] - other == w:
+                    o0, o1 = key_of_span(values, other, w)
+                    if o0 == k0 and o1 == k1 and (w <= LONGEST or same_bytes(values, other, values, at, w)):
+                        sums[known] += counts[row]
+                        break
+            j = (j + _ONE) & last
+        else:
+            rows[n], sums[n] = row, counts[row]
+            n += 1
+            table[j] = h | np.uint64(n)
+    return n
+
+
+@kernel
+def first_eight(values, offsets, rows, out):
+    """Writes the first eight bytes of some words as numbers that are ordered as they are, zeros behind shorter words.
+
+    Args:
+      values: uint8; offsets: int64: words; rows: int64[n], which of them; out: uint64[n].
+    """
+    for k in range(rows.size):
+        at, stop = offsets[rows[k]], offsets[rows[k] + 1]
+        number = np.uint64(0)
+        for q in range(at, min(at + 8, stop)):
+            number |= np.uint64(values[q]) << np.uint64(8 * (7 - q + at))
+        out[k] = number
 
 
 @kernel

@@ -9,7 +9,6 @@ import numpy as np
 
 from tokenizer.kernels.compiling import kernel_part
 from tokenizer.kernels.utf8 import add_whole_characters, continues_character
-from tokenizer.kernels.word_cache import AT_ROW, COUNTER_TOTAL, count_word
 from tokenizer.kernels.word_table import SHORT_WORD_BYTES, word_key
 
 
@@ -49,20 +48,6 @@ def align_words(tokenize, words, model, model_scratch, scratch, out, ends, numbe
             ends[t] = scratch.ends[t - before]
             numbers[t] = k
     return o
-
-
-@kernel_part
-def count_words(words, counter, position):
-    """Counts words until they are done or the counter is full; as `bert_wordpiece.count_words`."""
-    values, starts, stops, _ = words
-    for k in range(position[AT_ROW], starts.size):
-        w = stops[k] - starts[k]
-        k0, k1 = key_of(values, starts[k], w)
-        if not count_word(counter, values, starts[k], w, k0, k1):
-            position[AT_ROW] = k
-            return False
-        counter.state[COUNTER_TOTAL] += 1
-    return True
 
 
 @kernel_part

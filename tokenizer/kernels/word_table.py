@@ -112,10 +112,18 @@ def insert(slots, pool, pool_used, j, data, at, w, k0, k1):
         slots[j, KEY_1] = np.int64(k1)
     else:
         slots[j, KEY_1] = pool_used
-        for q in range(w):
-            pool[pool_used + q] = data[at + q]
+        copy_long(data, at, w, pool, pool_used)
         pool_used += w
     return pool_used
+
+
+@kernel_part
+def copy_long(data, at, w, out, o):
+    """Copies `data[at:at + w]`, eight bytes or more, to `out[o:]`."""
+    for q in range(0, w - 7, 8):
+        store_u64(out, o + q, load_u64(data, at + q))
+    # The last eight, overlapping the ones before.
+    store_u64(out, o + w - 8, load_u64(data, at + w - 8))
 
 
 @kernel_part
@@ -188,7 +196,8 @@ def export(slots, pool, offsets, values, counts):
 
     Args:
       slots, pool: the table.
-      offsets: int64[n + 1]; values: uint8[total bytes of the words]; counts: int64[n], column VALUE; all filled.
+      offsets: int64[n + 1], counts: int64[n], column VALUE; filled.
+      values: uint8[total bytes of the words and SHORT_WORD_BYTES more], filled.
     """
     n = 0
     at = 0
@@ -198,14 +207,10 @@ def export(slots, pool, offsets, values, counts):
         if w == 0:
             continue
         if w <= SHORT_WORD_BYTES:
-            for q in range(min(w, 8)):
-                values[at + q] = np.uint8((slots[s, KEY_0] >> (8 * q)) & 255)
-            for q in range(8, w):
-                values[at + q] = np.uint8((slots[s, KEY_1] >> (8 * (q - 8))) & 255)
+            store_u64(values, at, np.uint64(slots[s, KEY_0]))
+            store_u64(values, at + 8, np.uint64(slots[s, KEY_1]))
         else:
-            p = slots[s, KEY_1]
-            for q in range(w):
-                values[at + q] = pool[p + q]
+            copy_long(pool, slots[s, KEY_1], w, values, at)
         at += w
         counts[n] = slots[s, VALUE]
         n += 1
