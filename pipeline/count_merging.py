@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Adding up any number of word counts in bounded memory: what does not fit goes to sorted files, which are merged.
 
-Word counts come as runs: tables of `schemas.WORD_COUNTS`, ordered by word bytes. Runs are added up in memory as long as
+Word counts come as runs: tables of `schemas.WORD_COUNTS`, in any order. Runs are added up in memory as long as
 the distinct words take no more than `MERGE_BYTES`; then they become a sorted file. The files are merged block by block:
 of all blocks at hand, whatever is not after the end of the first block to end can be added up, and nothing that comes
 later belongs to it. The result is the same however the counts were cut into runs, because sums are.
@@ -29,7 +29,7 @@ def merge_runs(runs: Iterable[pa.Table], output: str, name: str) -> Iterator[pa.
     """Yields the sums of runs, word by word, ordered by word bytes, in tables of any size, none empty.
 
     Args:
-      runs: tables of `schemas.WORD_COUNTS`, each ordered by word bytes, in any order.
+      runs: tables of `schemas.WORD_COUNTS`.
       output: the folder in whose `_tmp/` files may be made; they are removed at the end.
       name: says what is merged, in names of files.
 

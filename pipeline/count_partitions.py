@@ -8,13 +8,10 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from pipeline import schemas
+from pipeline import count_kernels, schemas
 
 N_PARTITIONS = 16
 """Hash partitions of a counts artifact: fixed, because its files are the same whatever the number of workers."""
-
-_HASHED_BYTES = 32
-_HASHED_AT_ONCE = 1 << 16
 
 
 def partition_of(words: pa.LargeBinaryArray, n_partitions: int) -> npt.NDArray[np.int64]:
@@ -23,16 +20,12 @@ def partition_of(words: pa.LargeBinaryArray, n_partitions: int) -> npt.NDArray[n
     The hash takes in the length and the first 32 bytes, which tell nearly all words of any language apart; words that
     share them share a partition, no more.
     """
-    n_words = len(words)
+    partitions = np.empty(len(words), np.int64)
     _, offsets, values = words.buffers()
-    if not n_words or not values:
-        return np.zeros(n_words, np.int64)  # no word, or nothing but the empty one
-    starts = np.frombuffer(offsets, np.int64)[words.offset : words.offset + n_words + 1]
-    data = np.frombuffer(values, np.uint8)
-    partitions = np.empty(n_words, np.int64)
-    for first in range(0, n_words, _HASHED_AT_ONCE):
-        chunk = slice(first, min(first + _HASHED_AT_ONCE, n_words))
-        partitions[chunk] = _hash_prefixes(data, starts[chunk], np.diff(starts)[chunk]) % np.uint64(n_partitions)
+    if len(words):
+        starts = np.frombuffer(offsets, np.int64)[words.offset : words.offset + len(words) + 1]
+        data = np.frombuffer(values or b"", np.uint8)  # None where there is nothing but the empty word
+        count_kernels.hash_words(data, starts, np.uint64(n_partitions), partitions)
     return partitions
 
 
@@ -43,26 +36,11 @@ def partitions_of(counts: pa.Table, n_partitions: int) -> Iterator[pa.RecordBatc
       counts: `schemas.WORD_COUNTS`.
       n_partitions: how many there are.
     """
-    words, occurrences = counts["word"].combine_chunks(), counts["count"].combine_chunks()
-    partitions = partition_of(words, n_partitions)
-    order = np.argsort(partitions, kind="stable")
-    bounds = np.searchsorted(partitions[order], np.arange(n_partitions + 1)).tolist()
-    for start, stop in itertools.pairwise(bounds):
-        rows = pa.array(order[start:stop])
-        yield pa.record_batch([words.take(rows), occurrences.take(rows)], schema=schemas.WORD_COUNTS)
-
-
-def _hash_prefixes(
-    data: npt.NDArray[np.uint8], starts: npt.NDArray[np.int64], lengths: npt.NDArray[np.int64]
-) -> npt.NDArray[np.uint64]:
-    columns = np.arange(_HASHED_BYTES)
-    positions = np.minimum(starts[:, None] + columns, data.size - 1)
-    prefixes = np.where(columns < lengths[:, None], data[positions], 0).astype(np.uint8)
-    state = lengths.astype(np.uint64)
-    for word in prefixes.view("<u8").T:
-        # A multiplication carries bits up, a shift brings them down again (MurmurHash3's finalizer).
-        state = (state ^ word) * np.uint64(0xFF51AFD7ED558CCD)
-        state ^= state >> np.uint64(33)
-        state *= np.uint64(0xC4CEB9FE1A85EC53)
-        state ^= state >> np.uint64(29)
-    return state
+    partitions = partition_of(counts["word"].combine_chunks(), n_partitions)
+    # By radix where numbers are short.
+    order = np.argsort(partitions.astype(np.min_scalar_type(n_partitions)), kind="stable")
+    columns = [column.combine_chunks().take(pa.array(order)) for column in counts.columns]
+    gathered = pa.record_batch(columns, schema=schemas.WORD_COUNTS)
+    bounds = np.cumsum(np.bincount(partitions, minlength=n_partitions)).tolist()
+    for start, stop in itertools.pairwise([0, *bounds]):
+        yield gathered.slice(start, stop - start)

@@ -257,7 +257,7 @@ class _Counters:
     def empty(self) -> None:
         """Writes what is counted and forgets it."""
         for group, counter in self._counters.items():
-            counts = counter.to_table()
+            counts = counter.to_table(ordered=False)
             counter.clear()
             for partition, batch in enumerate(partitions_of(counts, self._n_partitions)):
                 if batch.num_rows:

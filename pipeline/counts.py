@@ -134,7 +134,7 @@ class PartitionWriter:
 
     def _check_characters(self, group: Group, table: pa.Table) -> None:
         lengths = pc.binary_length(table["word"]).to_numpy().astype(np.float64)
-        self._n_characters += float(np.dot(lengths, table["count"].to_numpy().astype(np.float64)))
+        self._n_characters += float((lengths * table["count"].to_numpy()).sum())
         if self._n_characters > (1 << 62):
             where = f" of {', '.join(group)}" if group else ""
             raise ValueError(f"the counts{where} add up to {self._n_characters:.3g} bytes of text, too close to 2**63")

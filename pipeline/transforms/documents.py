@@ -170,7 +170,7 @@ class _CountWordsFn(beam.DoFn):
     def _take(self) -> Iterator[tuple[int, pa.RecordBatch]]:
         if self._counter is None:
             return
-        counts = self._counter.to_table()
+        counts = self._counter.to_table(ordered=False)
         self._counter = None
         for partition, batch in enumerate(partitions_of(counts, self._n_partitions)):
             if batch.num_rows:
