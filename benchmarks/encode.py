@@ -140,7 +140,7 @@ def measure(subject: tokenizers.Subject, texts: Sequence[corpora.Corpus], rounds
 
 
 def measure_calls(subject: tokenizers.Subject, corpus: corpora.Corpus, rounds: int) -> list[dict[str, Any]]:
-    """Times small calls on the start of a corpus, warm, and prints microseconds; some libraries remember whole texts."""
+    """Times small calls on the start of a corpus, warm, and prints microseconds; some libraries remember texts."""
     tok = subject.tokenizer
     whole = "\n".join(corpus.texts)
     measurements, rows = [], []

@@ -18,6 +18,7 @@ from tokenizer.aligned import AlignedText
 from tokenizer.counting import Tally
 from tokenizer.engines import choose
 from tokenizer.engines.base import Engine, WordCachePool
+from tokenizer.kernels import encode_loop
 from tokenizer.models import BPE, Unigram
 from tokenizer.models.unigram import PieceType
 from tokenizer.normalizers.sentencepiece import SentencePieceNormalizer
@@ -222,6 +223,68 @@ def test_long_rows_of_many_parts(characters: str) -> None:
     engine = engine_of(PLAIN, model)
     assert encode(engine, [text]) == [expected]
     assert encode(engine, [text], more=FAR) == [expected]
+
+
+@pytest.mark.parametrize("n_spans", [1, 2, 3, 128])
+@pytest.mark.parametrize("shrink", [True, False])
+@pytest.mark.parametrize("prefix", [True, False])
+def test_batches_of_few_parts(n_spans: int, shrink: bool, prefix: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where a batch ends, and what hostile rows do to it, changes nothing."""
+    monkeypatch.setattr(encode_loop, "BATCH", n_spans)
+    normalizer = dataclasses.replace(PLAIN, remove_extra_whitespaces=shrink, add_dummy_prefix=prefix)
+    engine = engine_of(normalizer, SMALL)
+    rng = random.Random(n_spans)
+    parts = [
+        *ALPHABET,
+        "ab",
+        "cd",
+        "玫瑰玫瑰",
+        "🙂🙂",
+        "玫\u0301瑰",
+        "\u200b ",
+        " \u3000",
+        "▁ ",
+        "cd" * 40,
+        FAR,
+        "é" * 30,
+    ]
+    texts = ["".join(rng.choices(parts, k=rng.choice([0, 1, 2, 3, 9, 60]))) for _ in range(150)]
+    texts += [
+        "玫" * 5000 + "\u0301",
+        "玫" * 5000 + "a",
+        "a\u0301" * 9000,
+        "ab" * 9000,
+        "\x01" * 300,
+        "\u200b",
+        " " * 300,
+    ]
+    expected = [slowly(normalizer, SMALL, text) for text in texts]
+    tallies = [engine.new_tally() for _ in range(2)]
+    for tally in (*tallies, None):
+        assert encode(engine, texts, tally) == expected
+    words, again = (tally.oov_words().to_pydict() for tally in tallies)
+    assert words == again
+    assert tallies[0].n_words == tallies[1].n_words
+    one_by_one = engine.new_tally()
+    for text in texts:
+        encode(engine, [text], one_by_one)
+    assert one_by_one.oov_words().to_pydict() == words
+    assert one_by_one.n_words == tallies[0].n_words
+
+
+def test_rows_that_are_encoded_as_a_whole_keep_their_place() -> None:
+    engine = engine_of(dataclasses.replace(PLAIN, remove_extra_whitespaces=False), SMALL)
+    rows = text_rows(["a", "x▁ b", "", "<added>", "玫▁", "▁", "cd"])
+    added = np.full(rows.n_rows, -1, np.int32)
+    added[3] = 99
+    tally = engine.new_tally()
+    ids = engine.encode(rows, added, np.ones(rows.n_rows, np.bool_), tally)
+    texts = ["a", "x▁ b", "", "", "玫▁", "▁", "cd"]
+    expected = [slowly(engine._normalizer, SMALL, text) for text in texts]  # type: ignore[attr-defined]
+    expected[3] = [99]
+    assert [ids.values[a:b].tolist() for a, b in itertools.pairwise(ids.offsets)] == expected
+    assert tally.n_words == 6
+    assert {row["word"].decode(): row["count"] for row in tally.oov_words().to_pylist()} == {"▁x▁▁b": 1, "▁玫▁": 1}
 
 
 @given(TEXTS, st.booleans())

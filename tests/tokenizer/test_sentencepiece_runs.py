@@ -14,13 +14,13 @@ from tokenizer.engines.sentencepiece_tables import KnownTables, raw_tables
 from tokenizer.kernels import sentencepiece_units as units
 from tokenizer.kernels.compiling import kernel
 from tokenizer.kernels.sentencepiece_blocks import BLOCK_READS
-from tokenizer.kernels.sentencepiece_known import N_NOTES
 from tokenizer.kernels.sentencepiece_runs import COUNTS, PLACES, run_parts
 from tokenizer.kernels.word_table import SHORT_WORD_BYTES
 from tokenizer.models import Unigram
 from tokenizer.normalizers.sentencepiece import SentencePieceNormalizer
 from tokenizer.ragged import read_only
 
+N_NOTES = 208
 AT_END = BLOCK_READS + SHORT_WORD_BYTES
 """So many bytes at the end of an array are not read."""
 

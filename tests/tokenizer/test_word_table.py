@@ -2,11 +2,10 @@
 """Tables keyed by words that become twice as large in their own memory."""
 
 import numpy as np
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tokenizer.kernels import caches, sentencepiece_cache, word_table
+from tokenizer.kernels import caches, word_table
 from tokenizer.kernels.compiling import kernel
 from tokenizer.kernels.word_table import LENGTH, VALUE
 
@@ -54,13 +53,12 @@ def test_every_word_is_found_among_twice_as_many_slots(words: list[bytes], log_s
     assert all(value in (k, -1) for k, value in enumerate(found))
 
 
-@pytest.mark.parametrize("spread", [word_table.spread, sentencepiece_cache.spread])
-def test_a_cache_grows_in_its_own_memory(spread: object) -> None:
+def test_a_cache_grows_in_its_own_memory() -> None:
     cache = caches.new_cache(1 << 23)
-    bigger = caches.grown(cache, spread)  # type: ignore[arg-type]
+    bigger = caches.grown(cache)
     assert bigger.slots.shape[0] == 2 * cache.slots.shape[0]
     assert np.shares_memory(bigger.slots, cache.slots)
     assert not bigger.slots.any()
     while caches.can_grow(bigger):
-        bigger = caches.grown(bigger, spread)  # type: ignore[arg-type]
+        bigger = caches.grown(bigger)
     assert bigger.slots.shape == bigger.room.shape

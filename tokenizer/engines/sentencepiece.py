@@ -12,28 +12,23 @@ from tokenizer.counting import Tally
 from tokenizer.engines.base import AlignedToken, WordCachePool
 from tokenizer.engines.models import ModelRunner
 from tokenizer.engines.prefixes import begin_with_space
-from tokenizer.engines.sentencepiece_tables import (
-    RawTables,
-    RawWork,
-    new_merging_scratch,
-    new_scored_scratch,
-    scored_unigram,
-)
+from tokenizer.engines.sentencepiece_tables import RawTables, new_merging_scratch, new_scored_scratch, scored_unigram
 from tokenizer.engines.staged import StagedEngine
-from tokenizer.kernels import caches, sentencepiece_bpe, sentencepiece_cache, sentencepiece_rows, sentencepiece_unigram
-from tokenizer.kernels.sentencepiece_known import N_NOTES
-from tokenizer.kernels.word_cache import IN_ROW
+from tokenizer.kernels import sentencepiece_bpe, sentencepiece_spans, sentencepiece_unigram
+from tokenizer.kernels.encode_loop import AT_ID, NEEDED
+from tokenizer.kernels.sentencepiece_spans import MOST_PART_BYTES, N_NOTED, PartsState
+from tokenizer.kernels.word_cache import COUNTER_TOTAL
 from tokenizer.models import Unigram
 from tokenizer.models.unigram import SPACE
 from tokenizer.normalizers import SentencePieceNormalizer
 from tokenizer.pre_tokenizers import Metaspace
-from tokenizer.ragged import Ragged
+from tokenizer.ragged import Ragged, read_only
 from tokenizer.words import Words
 
 _PADDING = 64
 """Bytes beyond the longest text: words are read 16 at a time, and a piece may begin at the very end."""
-_PART_BYTES = 1 << 14
-"""Of parts that there is room for to begin with."""
+_SPARE_IDS, _SPARE_WORDS = 4096, 4096
+"""What there is room for to begin with, beside as many ids as bytes."""
 
 
 class RawSentencePieceEngine:
@@ -48,12 +43,11 @@ class RawSentencePieceEngine:
         self._tables = tables
         self._runner = runner
         self._pool = pool
-        if isinstance(model, Unigram):
-            self._kernel = sentencepiece_unigram.encode_raw_rows
-            self._lowered: Any = scored_unigram(model)
-        else:
-            self._kernel = sentencepiece_bpe.encode_raw_rows
-            self._lowered = runner.tables
+        # Whole rows are other keys: what they hold is normalized.
+        self._whole = StagedEngine(None, runner, pool.another())
+        self._lowered: Any = scored_unigram(model) if isinstance(model, Unigram) else runner.tables
+        kernel = sentencepiece_unigram.encode if isinstance(model, Unigram) else sentencepiece_bpe.encode
+        self._encode = kernel.bound(tables, self._lowered)
 
     @property
     def unk_id(self) -> int:
@@ -77,61 +71,80 @@ class RawSentencePieceEngine:
         self, rows: Ragged, added: npt.NDArray[np.int32], is_first: npt.NDArray[np.bool_], tally: Tally | None
     ) -> Ragged:
         """Encodes raw rows; see `base.Engine`."""
-        longest = rows.max_row
-        # For text as it mostly is, which has fewer ids than bytes, and parts as they mostly are: the kernel may ask for
-        # more. What the longest row could want would be memory that no call before has touched.
-        n_ids = rows.n_values + 4 * rows.n_rows + self._tables.known.spare_ids
-        most_bytes = min(longest, _PART_BYTES)
-        n_bytes = self._normalized_bytes(most_bytes)
-        with self._pool.borrow(rows.n_values, tally) as lent:
-            work = RawWork(
-                cache=lent.cache,
-                tally=lent.counter,
-                position=np.zeros(6, np.int64),
-                most_bytes=most_bytes,
-                text=recycled.empty(n_bytes, np.uint8),
-                text_offsets=np.empty(2, np.int64),
-                noted=recycled.empty(0 if tally is None else 3 * (longest + 1), np.int64),
-                notes=np.zeros(N_NOTES, np.int64),
-                out=recycled.empty(n_ids, np.int32),
-                out_offsets=np.zeros(rows.n_rows + 1, np.int64),
-            )
-            scratch = self._scratch(n_bytes)
-            while not self._kernel(rows, added, self._tables, self._lowered, scratch, work, tally is not None):
-                needed, needed_bytes = work.position[sentencepiece_rows.NEEDED :].tolist()
-                work.position[sentencepiece_rows.NEEDED :] = 0
-                if needed > work.out.size:
+        n_bytes = self._normalized_bytes(min(rows.max_row, MOST_PART_BYTES))
+        state = PartsState(
+            cells=np.zeros(5, np.int64),
+            sums=np.zeros(1, np.float32),
+            irregular=np.zeros(rows.n_rows, np.bool_),
+            noting=tally is not None,
+            noted=np.empty(0 if tally is None else 3 * _SPARE_WORDS, np.int64),
+        )
+        with self._pool.tables.borrow(None) as lent:
+            lent.make_room(n_bytes, 1, self._scratch)
+            met = lent.uncounted.state[COUNTER_TOTAL]
+            # For text as it mostly is, which has fewer ids than bytes: the kernel may ask for more.
+            n_ids = rows.n_values + 4 * rows.n_rows + _SPARE_IDS
+            work = lent.work(None, first=int(rows.offsets[0]), n_rows=rows.n_rows, n_ids=n_ids)
+            # Unknown tokens matter to the loop, as several in a row are one.
+            work = work._replace(tallying=True)
+            while not self._encode(rows, added, *lent.model_scratch, state, work):
+                needed = int(work.position[NEEDED])
+                if needed:
                     longer = recycled.empty(2 * needed, np.int32)
-                    longer[: work.out.size] = work.out
+                    longer[: work.position[AT_ID]] = work.out[: work.position[AT_ID]]
                     work = work._replace(out=longer)
-                if needed_bytes > most_bytes:
-                    most_bytes = max(needed_bytes, min(2 * most_bytes, longest))
-                    n_bytes = self._normalized_bytes(most_bytes)
-                    work = work._replace(most_bytes=most_bytes, text=recycled.empty(n_bytes, np.uint8))
-                    scratch = self._scratch(n_bytes)
-                if needed or needed_bytes:
-                    continue
-                if work.position[IN_ROW] == 0:
-                    lent.cache = caches.grown(lent.cache, sentencepiece_cache.spread)
-                    work = work._replace(cache=lent.cache)
                 else:
-                    assert tally is not None
-                    tally.make_room(self._normalized_bytes(longest))
-                    work = work._replace(tally=tally.counter)
-        return Ragged(work.out[: work.out_offsets[-1]], work.out_offsets)
+                    state = state._replace(noted=np.append(state.noted, np.empty_like(state.noted)))
+            met = lent.uncounted.state[COUNTER_TOTAL] - met
+        ids = Ragged(work.out[: work.position[AT_ID]], work.out_offsets)
+        if tally is not None:
+            tally.counter.state[COUNTER_TOTAL] += met
+            self._count_noted(rows, state, tally)
+        return self._with_irregular(ids, rows, np.flatnonzero(state.irregular), tally)
+
+    def _count_noted(self, rows: Ragged, state: PartsState, tally: Tally) -> None:
+        """Counts the words that have an unknown token."""
+        n = int(state.cells[N_NOTED])
+        longest = int((state.noted[1 : 3 * n : 3] - state.noted[: 3 * n : 3]).max(initial=0))
+        text = recycled.empty(self._normalized_bytes(longest), np.uint8)
+        k = 0
+        while True:
+            k = sentencepiece_spans.count_noted(rows.values, self._tables, tally.counter, state.noted, k, n, text)
+            if k == n:
+                return
+            tally.make_room(text.size)
+
+    def _with_irregular(self, ids: Ragged, rows: Ragged, numbers: npt.NDArray[np.int64], tally: Tally | None) -> Ragged:
+        """Adds the ids of rows that have none as yet, as they must be encoded as a whole; each counts as one word."""
+        if not numbers.size:
+            return ids
+        parts = [rows.values[rows.offsets[k] : rows.offsets[k + 1]] for k in numbers.tolist()]
+        offsets = np.zeros(numbers.size + 1, np.int64)
+        np.cumsum([part.size for part in parts], out=offsets[1:])
+        normalized = self._normalizer.normalize_rows(Ragged(read_only(np.concatenate(parts)), offsets))
+        counted = None if tally is None else self.new_tally()
+        whole = self._whole.encode(normalized, np.empty(0, np.int32), np.ones(numbers.size, np.bool_), counted)
+        if tally is not None and counted is not None:
+            # What words there are has been counted.
+            counted.counter.state[COUNTER_TOTAL] = 0
+            tally.add(counted)
+        lengths = np.diff(whole.offsets)
+        places = np.repeat(ids.offsets[numbers], lengths)
+        more = np.zeros(ids.n_rows + 1, np.int64)
+        more[numbers + 1] = lengths
+        return Ragged(np.insert(ids.values, places, whole.values), ids.offsets + np.cumsum(more))
 
     def align(self, text: AlignedText, is_first: bool, first_word: int) -> tuple[list[AlignedToken], int]:
         """Encodes one raw row with where each token came from; see `base.Engine`."""
         normalized = self._normalizer.normalize_aligned(text)
         if isinstance(self._model, Unigram):
             return _align_whole(self._model, normalized, first_word)
-        return StagedEngine(None, self._runner, self._pool).align(normalized, is_first, first_word)
+        return self._whole.align(normalized, is_first, first_word)
 
     def describe(self) -> tuple[str, list[str], list[str]]:
         """Returns kernel, fused components, stages beside it."""
-        kernel = self._kernel.__name__
-        module = self._kernel.__module__.rpartition(".")[2]
-        return f"{module}.{kernel}", [type(self._normalizer).__name__, type(self._model).__name__], []
+        fused = [type(self._normalizer).__name__, type(self._model).__name__]
+        return f"sentencepiece_{self._runner.model_name}", fused, []
 
 
 class LikeSentencePieceEngine(RawSentencePieceEngine):

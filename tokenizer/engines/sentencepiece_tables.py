@@ -10,11 +10,9 @@ import numpy.typing as npt
 
 from tokenizer import recycled
 from tokenizer.kernels import sentencepiece_blocks as blocks
-from tokenizer.kernels import sentencepiece_rows, unigram_automaton
 from tokenizer.kernels import sentencepiece_units as kernels
-from tokenizer.kernels.caches import CacheArrays, CounterArrays
+from tokenizer.kernels import unigram_automaton
 from tokenizer.kernels.classes import N_CODE_POINTS
-from tokenizer.kernels.sentencepiece_sums import SUM_UNIT
 from tokenizer.kernels.sentencepiece_unigram import LONGEST_EXACT
 from tokenizer.models import BPE, Unigram
 from tokenizer.models.bpe import BPETables, new_bpe_scratch
@@ -25,12 +23,10 @@ from tokenizer.normalizers.sentencepiece import MAX_WORK, SentencePieceNormalize
 from tokenizer.ragged import distinct, read_only
 
 MAX_STATES = 1 << 22
-_BYTES_AT_ONCE = 512
-"""More than the kernel passes between two looks at how much room there is: 64 characters, and a part."""
 
 
 class KnownTables(NamedTuple):
-    """What tells where parts end, see kernels.sentencepiece_known."""
+    """What tells where parts end, see kernels.sentencepiece_units."""
 
     kinds: npt.NDArray[np.uint8]
     """uint8[256]: WORD, SEPARATOR or ALONE."""
@@ -40,15 +36,10 @@ class KnownTables(NamedTuple):
     """uint64: a bit for (the hash of) every two characters that are neighbours in a piece."""
     apart: npt.NDArray[np.bool_]
     """bool[128 * 128]: whether a part may end between two ASCII characters."""
-    alone_cost: int
-    """What a character that is a part of its own, or the piece "▁", adds to the bound of a sum at most; see
-    kernels.sentencepiece_sums."""
     block_masks: npt.NDArray[np.uint64]
     """uint64[N_BLOCK_MASKS], see kernels.sentencepiece_blocks."""
     shrink: bool
     """Whether separators are left out, and not made into a "▁" each."""
-    spare_ids: int
-    """Ids that are written between two looks at how much room there is, at most."""
 
 
 class RawTables(NamedTuple):
@@ -58,34 +49,12 @@ class RawTables(NamedTuple):
     known: KnownTables
     unchanged: npt.NDArray[np.bool_]
     """bool[0x110000]: characters that stay themselves whatever follows."""
-    byte_ids: npt.NDArray[np.int32]
-    """int32[256]."""
     unk_id: int
-    space_id: int
-    """The piece "▁"."""
+    """The unknown token, -1 where there is none in text, but bytes."""
+    absent_id: int
+    """What stands for no id in a slot: with sums, an id without a score."""
     ids_per_byte: float
     """The most ids that a byte of a row can become, the "▁" in front left out."""
-
-
-class RawWork(NamedTuple):
-    """What a kernel works with and on, beside its input and its model."""
-
-    cache: CacheArrays
-    tally: CounterArrays
-    position: npt.NDArray[np.int64]
-    """int64[6], zeros to begin with, see kernels.sentencepiece_rows."""
-    most_bytes: int
-    """Of a part, or of a row that is encoded as a whole: the kernel asks for room where it meets a longer one."""
-    text: npt.NDArray[np.uint8]
-    """uint8, room for what becomes of so many bytes."""
-    text_offsets: npt.NDArray[np.int64]
-    """int64[2]."""
-    noted: npt.NDArray[np.int64]
-    """int64, three entries for every word of a row: begin, end, what stands in front."""
-    notes: npt.NDArray[np.int64]
-    """int64[N_NOTES], see kernels.sentencepiece_known."""
-    out: npt.NDArray[np.int32]
-    out_offsets: npt.NDArray[np.int64]
 
 
 class ScoredUnigram(NamedTuple):
@@ -93,7 +62,7 @@ class ScoredUnigram(NamedTuple):
 
     unigram: UnigramTables
     steps: npt.NDArray[np.float32]
-    """float32[n_pieces]: what each id adds to the sum of a path."""
+    """float32[n_pieces + 1]: what each id adds to the sum of a path; last a 0."""
     states: npt.NDArray[np.int64]
     """int64[2 * n]: the automaton of its trie, see kernels.unigram_automaton."""
     pieces: npt.NDArray[np.int32]
@@ -121,7 +90,7 @@ class MergingScratch(NamedTuple):
 def scored_unigram(model: Unigram) -> ScoredUnigram:
     """Lowers a Unigram model under sentencepiece's rules."""
     tables = model.tables
-    steps = tables.scores.astype(np.float32)
+    steps = np.append(tables.scores.astype(np.float32), np.float32(0.0))
     if tables.unk_id >= 0:
         steps[tables.unk_id] = tables.unk_score
     for byte in range(256):
@@ -169,8 +138,7 @@ def raw_tables(normalizer: SentencePieceNormalizer, model: Any) -> RawTables | N
     if found is None:
         return None
     single_ids, pieces, unk_id, byte_ids, n_ids = found
-    space_id = int(single_ids[ord(SPACE)])
-    if space_id < 0 or not 0 <= unk_id <= n_ids:
+    if single_ids[ord(SPACE)] < 0 or not 0 <= unk_id <= n_ids:
         return None
     if n_ids > kernels.MAX_ID or (isinstance(model, Unigram) and model.tables.units.size >= MAX_STATES):
         return None
@@ -208,19 +176,15 @@ def raw_tables(normalizer: SentencePieceNormalizer, model: Any) -> RawTables | N
         characters=read_only(characters),
         joins=read_only(joins),
         apart=read_only(apart),
-        alone_cost=_largest_cost(model, single_ids[single_ids >= 0]),
         block_masks=read_only(_block_masks(kinds, apart)),
         shrink=normalizer.remove_extra_whitespaces,
-        # With a "▁" in front of every part.
-        spare_ids=int(_BYTES_AT_ONCE * (normalizer.tables.growth + 1.0)) + sentencepiece_rows.SPARE_IDS,
     )
     return RawTables(
         steps=normalizer.tables.steps,
         known=known,
         unchanged=read_only(unchanged),
-        byte_ids=read_only(np.full(256, -1, np.int32) if byte_ids is None else byte_ids),
         unk_id=-1 if spells else unk_id,
-        space_id=space_id,
+        absent_id=n_ids if isinstance(model, Unigram) else 0,
         ids_per_byte=normalizer.tables.growth,
     )
 
@@ -276,14 +240,6 @@ def _block_masks(kinds: npt.NDArray[np.uint8], apart: npt.NDArray[np.bool_]) -> 
 
 def _ascii(characters: str) -> npt.NDArray[np.int64]:
     return np.array([ord(c) for c in characters])
-
-
-def _largest_cost(model: Any, ids: npt.NDArray[np.int32]) -> int:
-    """Returns what one of these pieces, or an unknown character, adds to the bound of a sum at most."""
-    if not isinstance(model, Unigram):
-        return 0
-    largest = max(np.abs(model.tables.scores[ids]).max(), abs(model.tables.unk_score))
-    return int(min(largest, 1e9)) // SUM_UNIT + 2
 
 
 class _Vocabulary(NamedTuple):

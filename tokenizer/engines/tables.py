@@ -54,6 +54,21 @@ class Lent:
             self.word, self.ends = recycled.empty(n, np.uint8), recycled.empty(n * max_ids_per_byte, np.int64)
             self.model_scratch = (new_scratch(n),) if new_scratch is not None else ()
 
+    def work(self, tally: Tally | None, *, first: int, n_rows: int, n_ids: int) -> Work:
+        """Makes what the loop works with, see `run_loop`."""
+        return Work(
+            table=self.table,
+            tally=self.counter(tally),
+            tallying=tally is not None,
+            batch=self.batch,
+            limit=encode_loop.BATCH,
+            word=self.word,
+            ends=self.ends,
+            out=recycled.empty(n_ids + 16, np.int32),
+            out_offsets=np.zeros(n_rows + 1, np.int64),
+            position=np.array([0, first, 0, 0, 0], np.int64),
+        )
+
     def give_up(self) -> None:
         """Forgets scratch that is too large to be kept."""
         if self.longest > _MOST_SCRATCH:
@@ -170,18 +185,7 @@ def run_loop(
     """
     with pool.borrow(tally) as lent:
         lent.make_room(longest, max_ids_per_byte, new_scratch)
-        work = Work(
-            table=lent.table,
-            tally=lent.counter(tally),
-            tallying=tally is not None,
-            batch=lent.batch,
-            limit=encode_loop.BATCH,
-            word=lent.word,
-            ends=lent.ends,
-            out=recycled.empty(n_ids + 16, np.int32),
-            out_offsets=np.zeros(n_rows + 1, np.int64),
-            position=np.array([0, first, 0, 0, 0], np.int64),
-        )
+        work = lent.work(tally, first=first, n_rows=n_rows, n_ids=n_ids)
         while not kernel(*arguments, *lent.model_scratch, work):
             assert tally is not None
             tally.make_room(int(work.position[NEEDED]))

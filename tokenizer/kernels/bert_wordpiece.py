@@ -10,7 +10,18 @@ from tokenizer.kernels.ascii_blocks import bert_words
 from tokenizer.kernels.bert_scanner import any_word
 from tokenizer.kernels.classes import ISOLATED, SPACE
 from tokenizer.kernels.compiling import kernel, kernel_of_short_loops, kernel_part, leading_zeros, trailing_zeros
-from tokenizer.kernels.encode_loop import APART, AT, KEY_0, KEY_1, SLOT, STOP, emit_all, encode_rows, nothing_at_end
+from tokenizer.kernels.encode_loop import (
+    APART,
+    AT,
+    KEY_0,
+    KEY_1,
+    SLOT,
+    STOP,
+    emit_all,
+    encode_rows,
+    nothing_at_end,
+    tally_has_room,
+)
 from tokenizer.kernels.references import refer, values_of
 from tokenizer.kernels.scanners_parts import character
 from tokenizer.kernels.span_table import MISSES, begins_run, emit_direct, find_span, remember_direct, remember_span
@@ -110,7 +121,7 @@ def encode(tables, model, rows, added, work):
     """
     data, offsets = rows
     return encode_rows(
-        _next_spans, APART, emit_all, miss, nothing_at_end, refer((data, tables, model, work)),
+        _next_spans, APART, tally_has_room, emit_all, miss, nothing_at_end, refer((data, tables, model, work)),
         data, offsets, added, tables, model, work,
     )  # fmt: skip
 
@@ -120,8 +131,8 @@ def count(rows, tables, work):
     """Counts the words of rows as they stand in the text; see `encode` and `word_counting`."""
     data, offsets = rows
     return encode_rows(
-        _next_spans, APART, count_all, miss_count, nothing_at_end, refer((data, work)), data, offsets, NO_ADDED, tables,
-        NO_MODEL, work,
+        _next_spans, APART, tally_has_room, count_all, miss_count, nothing_at_end, refer((data, work)), data, offsets,
+        NO_ADDED, tables, NO_MODEL, work,
     )  # fmt: skip
 
 

@@ -39,7 +39,7 @@ class Work(NamedTuple):
     tally: Any
     """caches.CounterArrays: words that have an unknown token, where they are counted, and how many words there are."""
     tallying: bool
-    """Whether they are counted."""
+    """Whether spans with an unknown token go to the model every time, which counts them or does what else it must."""
     batch: npt.NDArray[np.uint64]
     """uint64[ROOM * N_COLUMNS]."""
     limit: int
@@ -53,8 +53,8 @@ class Work(NamedTuple):
     out_offsets: npt.NDArray[np.int64]
     """int64[n_rows + 1]: the rows of ids."""
     position: npt.NDArray[np.int64]
-    """int64[5], zeros to begin with: row, place in it, place in the word there, ids written; how many bytes the tally
-    needs room for where the loop stops for want of it."""
+    """int64[5], zeros to begin with: row, place in it, place in the word there, ids written; how much room there must
+    be where the loop stops for want of it, see `has_room`."""
 
 
 @kernel_part
@@ -110,14 +110,19 @@ def nothing_at_end(arguments, row, o):
 
 
 @kernel_part
-def _has_room(tally, n, n_bytes):
-    """Whether a tally has room for n more words, which have so many bytes together."""
+def tally_has_room(arguments, work, n, o):
+    """Whether the tally has room for all words of a batch; else NEEDED says how many bytes these have together."""
+    if not work.tallying:
+        return True
+    batch, tally = work.batch, work.tally
+    n_bytes = np.int64(batch[STOP + np.uint64(n - 1)] - (batch[AT] & ~FLAG))
     n_words, n_used = tally.state[COUNTER_WORDS] + n, tally.state[COUNTER_POOL_USED] + n_bytes
+    work.position[NEEDED] = n_bytes
     return n_words * 2 <= tally.slots.shape[0] and n_used <= tally.words.size
 
 
 @kernel_part
-def encode_rows(next_spans, kind, sink, miss, end_row, arguments, data, offsets, added, classes, model, work):
+def encode_rows(next_spans, kind, has_room, sink, miss, end_row, arguments, data, offsets, added, classes, model, work):
     """The loop.
 
     Args:
@@ -126,6 +131,8 @@ def encode_rows(next_spans, kind, sink, miss, end_row, arguments, data, offsets,
         of the row or until the batch is full. While it has none, ids may be appended at once. `inner`, 0 to begin with,
         is what it must know to go on inside of a word; `n_words` is how many words begin in what it has passed.
       kind: JOINED, APART or FLAGGED.
+      has_room: `has_room(arguments, work, n, o)`: whether there is room for what becomes of the n spans of a batch; as
+        `tally_has_room`. Asked before anything is done with them.
       sink: `sink(miss, arguments, data, work, first, n, o) -> o`: what becomes of spans, as `emit_all`.
       miss: `miss(arguments, k, o) -> o`, a kernel that appends the ids of span k of the batch.
       end_row: `end_row(arguments, row, o) -> o`, behind the ids of a row.
@@ -136,7 +143,7 @@ def encode_rows(next_spans, kind, sink, miss, end_row, arguments, data, offsets,
       work: Work.
 
     Returns:
-      Whether all is done; else the tally must have more room, and the next call goes on where this one stopped.
+      Whether all is done; else there must be more room, and the next call goes on where this one stopped.
     """
     batch, out, out_offsets, position = work.batch, work.out, work.out_offsets, work.position
     slots = work.table.slots
@@ -175,13 +182,11 @@ def encode_rows(next_spans, kind, sink, miss, end_row, arguments, data, offsets,
                 n_words = np.int64(0)
         if n > 0:
             _ask_for_all(kind, data, batch, slots, n, shift)
-            if work.tallying:
-                n_bytes = np.int64(batch[STOP + np.uint64(n - 1)] - (batch[AT] & ~FLAG))
-                if not _has_room(work.tally, n, n_bytes):
-                    position[AT_ROW], position[AT_PLACE], position[AT_INNER] = first_row, first, first_inner
-                    position[AT_ID], position[NEEDED] = first_id, n_bytes
-                    work.tally.state[COUNTER_TOTAL] += n_all_words
-                    return False
+            if not has_room(arguments, work, n, o):
+                position[AT_ROW], position[AT_PLACE], position[AT_INNER] = first_row, first, first_inner
+                position[AT_ID] = first_id
+                work.tally.state[COUNTER_TOTAL] += n_all_words
+                return False
             k = np.int64(0)
             for r in range(first_row, row + 1):
                 stop = n if r == row else np.int64(batch[ROW + np.uint64(r - first_row)])

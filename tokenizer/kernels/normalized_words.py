@@ -37,7 +37,7 @@ from tokenizer.kernels.normalized_words_runs import begins_run, emit_run, emit_u
 from tokenizer.kernels.normalized_words_text import ends_word, normalized, part_end, word_end
 from tokenizer.kernels.references import refer, values_of
 from tokenizer.kernels.scanners_parts import SPACE, run_end
-from tokenizer.kernels.sentencepiece_rows import has_unknown
+from tokenizer.kernels.sentencepiece_units import has_unknown
 from tokenizer.kernels.word_cache import AT_BYTE, AT_ID, AT_ROW, COUNTER_TOTAL, IN_ROW, count_word
 from tokenizer.kernels.word_encoding import key_of
 from tokenizer.kernels.word_table import SHORT_WORD_BYTES

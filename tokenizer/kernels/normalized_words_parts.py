@@ -7,7 +7,7 @@ from tokenizer.kernels.compiling import kernel_part
 from tokenizer.kernels.hot_words import LONGEST_HOT, emit_hot_key, remember_hot_key
 from tokenizer.kernels.normalized_words_text import normalized
 from tokenizer.kernels.references import values_of
-from tokenizer.kernels.sentencepiece_rows import has_unknown
+from tokenizer.kernels.sentencepiece_units import has_unknown
 from tokenizer.kernels.word_cache import (
     CACHE_MISSES,
     COPIED_IDS,

@@ -2,9 +2,8 @@
 """The way that most of text without spaces takes through `normalized_words`: 64 characters at once.
 
 Where parts end, which are of one character, and which of several are known is as hard to foresee as the text, so
-nothing branches on it (see `sentencepiece_known`, which has the same steps): all parts among 64 characters are found,
-the slots of the longer ones asked for, then read, and only then all ids are written. What a character alone becomes is
-in its entry (see `sentencepiece_units`).
+nothing branches on it: all parts among 64 characters are found, the slots of the longer ones asked for, then read, and
+only then all ids are written. What a character alone becomes is in its entry (see `sentencepiece_units`).
 """
 
 import numpy as np

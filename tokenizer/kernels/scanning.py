@@ -35,7 +35,7 @@ from tokenizer.kernels import (
 from tokenizer.kernels.ascii_blocks import no_starts
 from tokenizer.kernels.automata import next_automata, next_referred, referred_starts
 from tokenizer.kernels.compiling import kernel_part, made_kernel
-from tokenizer.kernels.encode_loop import APART, FLAGGED, JOINED, emit_all, encode_rows, nothing_at_end
+from tokenizer.kernels.encode_loop import APART, FLAGGED, JOINED, emit_all, encode_rows, nothing_at_end, tally_has_room
 from tokenizer.kernels.references import refer
 from tokenizer.kernels.scanners_parts import skip_spaces
 from tokenizer.kernels.word_counting import NO_ADDED, NO_MODEL, count_all, miss_count
@@ -169,8 +169,8 @@ def encode_kernel(scanner: str, model: str, *, flagged: bool = False) -> Any:
         def encode(model, rows, added, classes, model_scratch, work):
             data, offsets = rows
             return encode_rows(
-                next_spans, kind, emit_all, miss, nothing_at_end, refer((data, model, model_scratch, work)),
-                data, offsets, added, refer((data, classes)), model, work,
+                next_spans, kind, tally_has_room, emit_all, miss, nothing_at_end,
+                refer((data, model, model_scratch, work)), data, offsets, added, refer((data, classes)), model, work,
             )  # fmt: skip
 
     else:
@@ -178,8 +178,8 @@ def encode_kernel(scanner: str, model: str, *, flagged: bool = False) -> Any:
         def encode(model, rows, added, classes, model_scratch, work):
             data, offsets = rows
             return encode_rows(
-                next_spans, kind, emit_all, miss, nothing_at_end, refer((data, model, model_scratch, work)),
-                data, offsets, added, classes, model, work,
+                next_spans, kind, tally_has_room, emit_all, miss, nothing_at_end,
+                refer((data, model, model_scratch, work)), data, offsets, added, classes, model, work,
             )  # fmt: skip
 
     return made_kernel(f"encode_{scanner}_{model}{'_flagged' * flagged}", encode, encode_rows, miss, *parts)
@@ -202,8 +202,8 @@ def encode_found_kernel(model: str) -> Any:
     def encode(model, words, added, model_scratch, work):
         data, _, _, row_offsets = words
         return encode_rows(
-            next_spans, APART, emit_all, miss, nothing_at_end, refer((data, model, model_scratch, work)),
-            data, row_offsets, added, words, model, work,
+            next_spans, APART, tally_has_room, emit_all, miss, nothing_at_end,
+            refer((data, model, model_scratch, work)), data, row_offsets, added, words, model, work,
         )  # fmt: skip
 
     return made_kernel(f"encode_found_{model}", encode, encode_rows, miss, spans.found_spans, cut)
@@ -224,8 +224,8 @@ def count_kernel(scanner: str) -> Any:
     def count(rows, classes, work):
         data, offsets = rows
         return encode_rows(
-            next_spans, kind, count_all, miss_count, nothing_at_end, refer((data, work)), data, offsets, NO_ADDED,
-            classes, NO_MODEL, work,
+            next_spans, kind, tally_has_room, count_all, miss_count, nothing_at_end, refer((data, work)), data,
+            offsets, NO_ADDED, classes, NO_MODEL, work,
         )  # fmt: skip
 
     return made_kernel(f"count_{scanner}", count, encode_rows, count_all, *parts)

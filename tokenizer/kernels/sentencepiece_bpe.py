@@ -6,34 +6,52 @@ What happens in one part of a row never depends on the others, as no merge reach
 
 import numpy as np
 
-from tokenizer.kernels import sentencepiece_rows
-from tokenizer.kernels.bpe import bpe_word, called_bpe_word
-from tokenizer.kernels.compiling import kernel_of_short_loops, kernel_part
-from tokenizer.kernels.sentencepiece_rows import ALWAYS
+from tokenizer.kernels.bpe import bpe_word
+from tokenizer.kernels.compiling import kernel, kernel_of_short_loops, kernel_part
+from tokenizer.kernels.encode_loop import FLAGGED, emit_all, encode_rows
+from tokenizer.kernels.references import refer
+from tokenizer.kernels.sentencepiece_spans import (
+    PartsArguments,
+    end_row,
+    has_room,
+    miss_part,
+    part_spans,
+    unknown_or_miss,
+)
 
 
 @kernel_part
-def _encode_part(text, w, is_unsafe, sums, model, scratch, out, o):
-    """See `sentencepiece_rows`."""
-    o, _ = bpe_word(text, 0, w, model, scratch.bpe, out, o, scratch.ends)
-    return o, sums, np.int64(ALWAYS), np.int64(0)
+def _tokenize(word, n, model, scratch, out, o):
+    o, _ = bpe_word(word, 0, n, model, scratch.bpe, out, o, scratch.ends)
+    return o, np.int64(0)
 
 
 @kernel_part
-def _follow(total, out, first, last, model):
+def _from_sum(word, n, total, model, scratch, out, o):
+    return o, total
+
+
+@kernel_part
+def _add(total, token, model):
     return total
 
 
-@kernel_part
-def _encode_row(text, w, model, scratch, out, o):
-    """See `sentencepiece_rows`."""
-    o, _ = called_bpe_word(text, 0, w, model, scratch.bpe, out, o, scratch.ends)
-    return o
+@kernel
+def _miss_part(arguments, k, o):
+    return miss_part(False, _tokenize, _from_sum, _add, arguments, k, o)
+
+
+@kernel
+def _miss(arguments, k, o):
+    return unknown_or_miss(_add, _miss_part, arguments, k, o)
 
 
 @kernel_of_short_loops
-def encode_raw_rows(rows, added, tables, model, scratch, work, tallying):
-    """See `sentencepiece_rows.encode_raw_rows`; model: models.bpe.BPETables."""
-    return sentencepiece_rows.encode_raw_rows(
-        _encode_part, _follow, _encode_row, rows, added, tables, model, scratch, work, tallying
-    )
+def encode(tables, model, rows, added, scratch, state, work):
+    """As `sentencepiece_unigram.encode`; model: models.bpe.BPETables, scratch: MergingScratch."""
+    data, offsets = rows
+    arguments = refer(PartsArguments(data, offsets, tables, model, scratch, state, work))
+    return encode_rows(
+        part_spans, FLAGGED, has_room, emit_all, _miss, end_row, arguments,
+        data, offsets, added, tables, model, work,
+    )  # fmt: skip

@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Unigram over whole rows, exactly as sentencepiece does it, and still with a word cache.
+"""Unigram over whole rows, exactly as sentencepiece does it, and still with a table of parts.
 
 A row is a chain of parts (see `sentencepiece_units`): every path passes through the places between them, and all that
 a part knows of those before it is one number, the sum so far, in single precision. That number decides how sums inside
-the part are rounded, and so which of two nearly equal paths wins. The cache holds for each part its best path by exact
-sums, and below which size of the sum so far rounding cannot change it; beyond, or where the row's sum may begin again
-at zero inside the part, the part is tokenized anew from the sum so far.
+the part are rounded, and so which of two nearly equal paths wins. So the scores of all ids are added, one by one. The
+table holds for each part its best path by exact sums, and below which size of the sum so far rounding cannot change it;
+beyond, or where the row's sum may begin again at zero inside the part, the part is tokenized anew from the sum so far.
 
-Why the bound holds: a sum over k pieces is rounded k times, each time by at most half a unit in the last place of a
+Why the limit holds: a sum over k pieces is rounded k times, each time by at most half a unit in the last place of a
 number no larger than the sum so far plus the largest sum inside the part; taking the larger of two sums does not
 enlarge an error. So two sums that differ by more than k whole units keep their order. k is at most the number of
 characters of the part.
@@ -15,11 +15,19 @@ characters of the part.
 
 import numpy as np
 
-from tokenizer.kernels import sentencepiece_rows
-from tokenizer.kernels.compiling import float_of_bits, kernel_of_short_loops, kernel_part
-from tokenizer.kernels.sentencepiece_cache import LONGEST_CACHED
-from tokenizer.kernels.sentencepiece_sums import SUM_UNIT, catch_up, cost_of, exactly
-from tokenizer.kernels.unigram import REBASE_BELOW, emit_path, find_best_path, turn_path, width
+from tokenizer.kernels.compiling import float_of_bits, kernel, kernel_of_short_loops, kernel_part, unlikely
+from tokenizer.kernels.encode_loop import AT, FLAGGED, KEY_0, KEY_1, SLOT, STOP, encode_rows
+from tokenizer.kernels.references import refer, values_of
+from tokenizer.kernels.sentencepiece_spans import (
+    PartsArguments,
+    end_row,
+    has_room,
+    miss_part,
+    part_spans,
+    unknown_or_miss,
+)
+from tokenizer.kernels.span_table import FLAG, LIMIT_SHIFT, MAX_LIMIT, POOLED, UNKNOWN, copy_four, emit_pooled
+from tokenizer.kernels.unigram import REBASE_BELOW, find_best_path, turn_path, width
 from tokenizer.kernels.unigram_automaton import (
     ROOT,
     SCORE_SHIFT,
@@ -33,8 +41,10 @@ from tokenizer.kernels.unigram_automaton import (
 _SCORE_SHIFT = np.uint64(SCORE_SHIFT)
 
 _REBASE_BELOW = np.float32(REBASE_BELOW)
-LONGEST_EXACT = 4 * LONGEST_CACHED
-"""Bytes of normalized text beyond which no safe size is looked for; few parts that short become so long."""
+LONGEST_EXACT = 192
+"""Bytes of normalized text beyond which no limit is looked for."""
+_ONE, _TWO, _THREE, _32 = (np.uint64(c) for c in (1, 2, 3, 32))
+_LOW = np.uint64(0xFFFFFFFF)
 
 
 @kernel_part
@@ -119,60 +129,98 @@ def _emit_pieces(word, w, model, scratch, out, o):
 
 
 @kernel_part
-def _follow(total, out, first, last, model):
-    """Adds the scores of tokens to the sum so far, rounding as sentencepiece does.
-
-    A character in bytes scores with its first byte, the others with 0.
-    """
-    for t in range(first, last):
-        total = np.float32(total + model.steps[out[t]])
-    return _begin_again(total)
-
-
-@kernel_part
 def _begin_again(total):
     return total if total >= _REBASE_BELOW else np.float32(0.0)
 
 
 @kernel_part
-def _encode_part(text, w, is_unsafe, sums, model, scratch, out, o):
-    """See `sentencepiece_rows`. The ids are those of the exact path, unless `safe` is -1."""
-    safe, cost = np.int64(-1), np.int64(0)
-    first = o
-    if not is_unsafe and w <= LONGEST_EXACT:
-        safe = _find_exact_path(text, w, model, scratch) // SUM_UNIT
-        cost = cost_of(scratch.scores[w])
-        turn_path(w, scratch)
-        first = _emit_pieces(text, w, model.unigram, scratch, out, o)
-        if sums[2] >= safe:
-            sums = catch_up(_follow, sums, out, o, model)
-        if sums[2] < safe:
-            return first, (sums[0], sums[1], sums[2] + cost), safe, cost
-    sums = catch_up(_follow, sums, out, o, model)
-    find_best_path(text, w, np.float64(sums[0]), model.unigram, scratch)
-    total = _begin_again(np.float32(scratch.scores[w]))
-    turn_path(w, scratch)
-    last = _emit_pieces(text, w, model.unigram, scratch, out, first)
-    same = last - first == first - o
-    for q in range(last - first):
-        same = same and out[o + q] == out[first + q]
-        out[o + q] = out[first + q]
-    o += last - first
-    return o, exactly(total, o), safe if same else np.int64(-1), cost
+def _add(total, token, model):
+    """Adds the score of a token to the sum so far; a character in bytes scores with its first one."""
+    return _begin_again(np.float32(total + model.steps[token]))
 
 
 @kernel_part
-def _encode_row(text, w, model, scratch, out, o):
-    """See `sentencepiece_rows`."""
-    find_best_path(text, w, 0.0, model.unigram, scratch)
-    turn_path(w, scratch)
-    o, _ = emit_path(text, w, model.unigram, scratch, out, o, scratch.ends)
+def _tokenize(word, n, model, scratch, out, o):
+    """Appends the ids of the exact path; returns also up to which size of the sum they hold, -1 where there is none."""
+    if n > LONGEST_EXACT:
+        return o, np.int64(-1)
+    limit = _find_exact_path(word, n, model, scratch)
+    turn_path(n, scratch)
+    return _emit_pieces(word, n, model.unigram, scratch, out, o), max(limit, 0)
+
+
+@kernel_part
+def _from_sum(word, n, total, model, scratch, out, o):
+    """Appends the ids of the path that sentencepiece finds from the sum so far; returns also the sum behind it."""
+    find_best_path(word, n, np.float64(total), model.unigram, scratch)
+    total = _begin_again(np.float32(scratch.scores[n]))
+    turn_path(n, scratch)
+    return _emit_pieces(word, n, model.unigram, scratch, out, o), total
+
+
+@kernel_part
+def _emit_summed(miss, arguments, data, work, first, n, o):
+    """As `encode_loop.emit_all`, and the scores are added; absent ids add nothing, so without a branch."""
+    _, _, _, model, _, state, _ = values_of(arguments)
+    batch, out, slots = work.batch, work.out, work.table.slots
+    steps, sums = model.steps, state.sums
+    total = sums[0]
+    for counter in range(first, n):
+        k = np.uint64(counter)
+        j, k0, k1 = batch[SLOT + k], batch[KEY_0 + k], batch[KEY_1 + k]
+        j += np.uint64((slots[j] ^ k0) | (slots[j + _ONE] ^ k1) != np.uint64(0)) << _TWO
+        ids, more = slots[j + _TWO], slots[j + _THREE]
+        others = (slots[j] ^ k0) | (slots[j + _ONE] ^ k1) | (more >> _32) & np.uint64(UNKNOWN)
+        limit = np.int64((more >> LIMIT_SHIFT) & np.uint64(MAX_LIMIT))
+        if unlikely((others != np.uint64(0)) | (np.int64(abs(total)) >= limit)):
+            sums[0] = total
+            o = miss(arguments, k, o)
+            total = sums[0]
+        elif unlikely((more >> _32) & np.uint64(POOLED) != np.uint64(0)):
+            at = batch[AT + k] & ~FLAG
+            before = o
+            o, is_same = emit_pooled(work.table, data, np.int64(at), np.int64(batch[STOP + k] - at), j, out, o)
+            if is_same:
+                for q in range(before, o):
+                    total = np.float32(total + steps[out[q]])
+            else:
+                sums[0] = total
+                o = miss(arguments, k, o)
+                total = sums[0]
+        else:
+            copy_four(slots, j + _TWO, out, o)
+            total = np.float32(total + steps[ids & _LOW])
+            total = np.float32(total + steps[ids >> _32])
+            total = np.float32(total + steps[more & _LOW])
+            o += np.int64((more >> _32) & _THREE)
+    sums[0] = total
     return o
 
 
+@kernel
+def _miss_part(arguments, k, o):
+    return miss_part(True, _tokenize, _from_sum, _add, arguments, k, o)
+
+
+@kernel
+def _miss(arguments, k, o):
+    return unknown_or_miss(_add, _miss_part, arguments, k, o)
+
+
 @kernel_of_short_loops
-def encode_raw_rows(rows, added, tables, model, scratch, work, tallying):
-    """See `sentencepiece_rows.encode_raw_rows`; model: engines.sentencepiece_tables.ScoredUnigram, scratch likewise."""
-    return sentencepiece_rows.encode_raw_rows(
-        _encode_part, _follow, _encode_row, rows, added, tables, model, scratch, work, tallying
-    )
+def encode(tables, model, rows, added, scratch, state, work):
+    """Encodes rows; see `encode_loop.encode_rows`.
+
+    Args:
+      rows: ragged.Ragged of valid UTF-8.
+      added: int32[n_rows], the id of rows that are an added token, -1 for text; or int32[0].
+      tables: engines.sentencepiece_tables.RawTables; model: ScoredUnigram; scratch: ScoredScratch.
+      state: sentencepiece_spans.PartsState.
+      work: encode_loop.Work.
+    """
+    data, offsets = rows
+    arguments = refer(PartsArguments(data, offsets, tables, model, scratch, state, work))
+    return encode_rows(
+        part_spans, FLAGGED, has_room, _emit_summed, _miss, end_row, arguments,
+        data, offsets, added, tables, model, work,
+    )  # fmt: skip

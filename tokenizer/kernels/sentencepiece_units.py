@@ -260,13 +260,6 @@ def is_apart(before, here, joins):
 
 
 @kernel_part
-def joins_space(here, joins):
-    """Whether some piece has "▁" in front of what a character turns into, by its entry."""
-    space = character_hashes(np.int64(SPACE_MARK))
-    return here & (IS_ALONE | IS_DEPENDENT) == 0 and joined(space, np.uint64(here), joins) != 0
-
-
-@kernel_part
 def past_graphic(data, i):
     """Returns where bytes from 0x21 on end, or up to eight bytes before that; `i` itself where `data` ends soon."""
     if i + 8 > data.size:
@@ -304,23 +297,25 @@ def set_apart(kinds, characters, joins, apart):
 @kernel_part
 def part_stop(data, i, stop, code_point, tables):
     """Returns where the part ends whose first character, `code_point`, ends at `i`; `stop` is where the row ends."""
+    known = tables.known
+    characters, joins = known.characters, known.joins
     before = code_point
+    before_entry = np.uint64(characters[np.uint64(before)])
     while i < stop:
-        if before < 128 and data[i] < 128:
-            here = np.int64(data[i])
-            after = i + 1
-            if tables.known.apart[before << 7 | here]:
+        here = np.int64(data[np.uint64(i)])
+        after = i + 1
+        if here < 128:
+            if before < 128:
+                if known.apart[before << 7 | here]:
+                    break
+            elif known.kinds[here] == SEPARATOR:
                 break
         else:
-            here, after = character(data, i)
-            if here < 128 and tables.known.kinds[here] == SEPARATOR:
-                break
-            before_entry, entry = tables.known.characters[np.uint64(before)], tables.known.characters[np.uint64(here)]
-            if (before_entry | entry) & (IS_ALONE | IS_DEPENDENT) == IS_ALONE:
-                break
-            if is_apart(np.uint64(before_entry), np.uint64(entry), tables.known.joins) != 0:
-                break
-        before = here
+            here, after = decode_utf8(data, i)
+        entry = np.uint64(characters[np.uint64(here)])
+        if (before >= 128 or here >= 128) and is_apart(before_entry, entry, joins) != 0:
+            break
+        before, before_entry = here, entry
         i = after
     return i
 
@@ -334,16 +329,17 @@ def _put_space(out, o):
 
 
 @kernel_part
-def normalize_part(data, at, stop, front, ends_unit, tables, out):
+def normalize_part(data, at, stop, front, tables, out):
     """Normalizes `data[at:stop]`, a part.
 
     Args:
-      front: what stands in front of it; ends_unit: whether a separator or the end of the row follows.
+      front: what stands in front of it.
       out: uint8 with room for the result, as for a row.
 
     Returns:
       `(bytes of the result, whether it is regular)`. It is not where it ends in a "▁" that may belong to the next unit.
     """
+    # Whether a unit ends with the part does not matter: only there may one end in spaces or in a "▁".
     steps = tables.steps
     results, simple = steps.results, steps.simple
     has_map = steps.units.size > 0
@@ -412,14 +408,20 @@ def normalize_part(data, at, stop, front, ends_unit, tables, out):
                 n_spaces = 0
             q += 1
         after_space = steps.shrink and n_spaces > 0
-    if ends_unit and steps.shrink:
+    if steps.shrink:
         o -= 3 * n_spaces
         if o == first:
             return np.int64(0), True
         n_spaces = 0
-    regular = True
-    if ends_unit and o > first and tables.known.kinds[data[stop - 1]] != SEPARATOR:
-        regular = n_spaces == 0 and not (out[o - 1] == 0x81 and out[o - 2] == 0x96 and out[o - 3] == 0xE2)
-    if steps.shrink and o == first:
-        return np.int64(0), regular
-    return o, regular
+    if o > first and tables.known.kinds[data[stop - 1]] != SEPARATOR:
+        return o, n_spaces == 0 and not (out[o - 1] == 0x81 and out[o - 2] == 0x96 and out[o - 3] == 0xE2)
+    return o, True
+
+
+@kernel_part
+def has_unknown(out, first, last, unk_id):
+    """Whether the unknown token is among `out[first:last]`."""
+    q = first
+    while q < last and out[q] != unk_id:
+        q += 1
+    return q < last

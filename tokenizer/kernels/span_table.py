@@ -6,7 +6,8 @@ A line of the table is 64 bytes, as the processor reads them, and holds two slot
     0, 1  the key: up to 15 bytes as they stand in the text, and in the highest byte how many;
           of longer spans a hash, then 0xFF and the length, and their bytes stand in a pool
     2, 3  three ids of 32 bits and how many there are, plus `UNKNOWN` where one is the unknown token; where there are
-          more than three, or the span is a long one: where in the pools ids and bytes are, and `POOLED` plus how many
+          more than three, or the span is a long one: where in the pools ids and bytes are, and `POOLED` plus how many;
+          from bit `LIMIT_SHIFT` of column 3 on a number of the model's own: with sums, up to which one the ids hold
 
 Column 1 is 0 in empty slots. What has no place in its line and the next takes the place of another: the table does not
 grow, and what it forgets is encoded again.
@@ -24,13 +25,17 @@ from tokenizer.kernels.compiling import cgutils, intrinsic, ir, kernel_part, loa
 
 LONGEST = 15
 """Bytes of a span that is its own key."""
-POOLED, UNKNOWN = 1 << 30, 1 << 29
+POOLED, UNKNOWN = 1 << 31, 1 << 30
+_N_BITS, _LIMIT_BITS = 13, 17
+LIMIT_SHIFT = np.uint64(32 + _N_BITS)
+MAX_LIMIT = (1 << _LIMIT_BITS) - 1
 FLAG = np.uint64(1 << 63)
 """Added to where a span begins if it is another entry than the same bytes without: what that means is the scanner's."""
 IDS_USED, BYTES_USED, MISSES, EVICTIONS = 0, 1, 2, 3
 """Places in `Table.state`."""
 _MOST_BYTES, _MOST_IDS = 1 << 12, 1 << 12
 """What is longer is not remembered."""
+_N_MASK = (1 << _N_BITS) - 1
 _ONE, _TWO, _THREE, _FOUR, _32 = (np.uint64(c) for c in (1, 2, 3, 4, 32))
 _LONG = np.uint64(0xFF << 56)
 _LOW = np.uint64(0xFFFFFFFF)
@@ -219,7 +224,7 @@ def emit_pooled(table, data, at, w, j, out, o):
     if w > LONGEST and not same_bytes(table.words, np.int64(where >> _32), data, at, w):
         return o, False
     p = where & _LOW
-    n_ids = n & (UNKNOWN - 1)
+    n_ids = n & _N_MASK
     for q in range(0, n_ids, 4):
         copy_four(table.ids, p + np.uint64(q), out, o + q)
     return o + n_ids, True
@@ -251,13 +256,25 @@ def find_span(table, data, at, w, k0, k1, j, out, o):
 
 
 @kernel_part
+def limit_of(slots, j):
+    """Returns the limit in slot j."""
+    return np.int64((slots[j + _THREE] >> LIMIT_SHIFT) & np.uint64(MAX_LIMIT))
+
+
+@kernel_part
 def remember_span(table, data, at, w, k0, k1, j, out, before, o, has_unknown):
     """Puts the ids `out[before:o]` of a span into slot j, if the pools have room."""
+    remember_limited(table, data, at, w, k0, k1, j, out, before, o, has_unknown, np.int64(0), np.uint64(0))
+
+
+@kernel_part
+def remember_limited(table, data, at, w, k0, k1, j, out, before, o, has_unknown, limit, absent):
+    """As `remember_span`, with a limit, 0..MAX_LIMIT, and `absent` where a slot has no id."""
     slots, ids, words, state = table.slots, table.ids, table.words, table.state
     n = o - before
-    unknown = UNKNOWN if has_unknown else 0
+    marks = np.uint64(UNKNOWN if has_unknown else 0) << _32 | np.uint64(limit) << LIMIT_SHIFT
     if n <= 3 and w <= LONGEST:
-        a, b, c = np.uint64(0), np.uint64(0), np.uint64(0)
+        a, b, c = absent, absent, absent
         if n > 0:
             a = np.uint64(out[before])
         if n > 1:
@@ -265,14 +282,14 @@ def remember_span(table, data, at, w, k0, k1, j, out, before, o, has_unknown):
         if n > 2:
             c = np.uint64(out[before + 2])
         slots[j + _TWO] = a | b << _32
-        slots[j + _THREE] = c | np.uint64(n + unknown) << _32
+        slots[j + _THREE] = c | np.uint64(n) << _32 | marks
     else:
         n_bytes = w if w > LONGEST else 0
         used, bytes_used = state[IDS_USED], state[BYTES_USED]
         if n > _MOST_IDS or n_bytes > _MOST_BYTES or used + n + 4 > ids.size or bytes_used + n_bytes > words.size:
             return
         slots[j + _TWO] = np.uint64(used | bytes_used << 32)
-        slots[j + _THREE] = np.uint64(n + POOLED + unknown) << _32
+        slots[j + _THREE] = np.uint64(n + POOLED) << _32 | marks
         for q in range(n):
             ids[used + q] = out[before + q]
         for q in range(n_bytes):

@@ -10,7 +10,17 @@ import numpy as np
 
 from tokenizer.kernels import word_table
 from tokenizer.kernels.compiling import kernel, kernel_of_short_loops, kernel_part, leading_zeros, unlikely
-from tokenizer.kernels.encode_loop import APART, AT, KEY_0, KEY_1, SLOT, STOP, encode_rows, nothing_at_end
+from tokenizer.kernels.encode_loop import (
+    APART,
+    AT,
+    KEY_0,
+    KEY_1,
+    SLOT,
+    STOP,
+    encode_rows,
+    nothing_at_end,
+    tally_has_room,
+)
 from tokenizer.kernels.references import refer, values_of
 from tokenizer.kernels.span_table import EVICTIONS, FLAG, LONGEST, ask_for_line, hash_key, same_bytes
 from tokenizer.kernels.span_table import key_of as key_of_span
@@ -102,8 +112,8 @@ def count_found(words, work):
     """Counts words that something else has found, words.Words; see `encode_loop.encode_rows`."""
     data, _, _, row_offsets = words
     return encode_rows(
-        _next_spans, APART, count_all, miss_count, nothing_at_end, refer((data, work)), data, row_offsets, NO_ADDED,
-        words, NO_MODEL, work,
+        _next_spans, APART, tally_has_room, count_all, miss_count, nothing_at_end, refer((data, work)), data,
+        row_offsets, NO_ADDED, words, NO_MODEL, work,
     )  # fmt: skip
 
 

@@ -1,0 +1,406 @@
+# SPDX-License-Identifier: Apache-2.0
+"""SentencePiece's text in the encode loop: its spans are parts of raw text, see `sentencepiece_units`.
+
+A part has the FLAG where a "▁" stands in front that is not among its bytes. Nothing is normalized but on a miss. What
+is *irregular* (a part that ends in a "▁" which may belong to the next unit, or a very long one) flags its row: that is
+left without ids, and somebody else encodes it as a whole.
+
+Both models share this, passed by name and inlined: `tokenize(word, n, model, scratch, out, o) -> (o, limit)`, and with
+sums `from_sum(word, n, total, model, scratch, out, o) -> (o, total)`, see `sentencepiece_unigram`.
+"""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from tokenizer.kernels.compiling import count_ones, kernel, kernel_part, leading_zeros
+from tokenizer.kernels.encode_loop import AT, FLAGGED, KEY_0, KEY_1, NEEDED, SLOT, STOP
+from tokenizer.kernels.references import values_of
+from tokenizer.kernels.sentencepiece_blocks import block_parts, code_point_at
+from tokenizer.kernels.sentencepiece_units import (
+    ALONE,
+    FRONT,
+    INSIDE,
+    IS_SEPARATOR,
+    SEPARATOR,
+    START,
+    WORD,
+    character,
+    has_unknown,
+    is_apart,
+    is_unknown,
+    normalize_part,
+    part_stop,
+    past_graphic,
+)
+from tokenizer.kernels.span_table import FLAG, MISSES, find_span, limit_of, remember_limited
+from tokenizer.kernels.spans import add_span, expand
+from tokenizer.kernels.unigram import width
+from tokenizer.kernels.word_cache import COUNTER_TOTAL, count_word
+from tokenizer.kernels.word_encoding import key_of
+
+MOST_PART_BYTES = 1 << 14
+"""The row of a longer part is encoded as a whole."""
+
+ROW_FIRST, IS_IRREGULAR, N_NOTED, ROW_NOTED, NOTED_END = range(5)
+"""Cells of `PartsState.cells`: where the ids of the row begin; whether it is irregular; how many words are noted, and
+before this row; where the last one of these ends."""
+
+# `inner` of the loop: whether the row has begun, and whether the last byte is in a word that has been counted.
+_HAS_BEGUN, _IN_WORD = 1, 2
+_ONE, _TWO, _63 = np.uint64(1), np.uint64(2), np.uint64(63)
+_SPARE_IDS = 16
+_CHARACTER_READS = 12
+"""Bytes from one character on that are read where it and the next one are decoded."""
+
+
+class PartsState(NamedTuple):
+    """What is known from one part to the next."""
+
+    cells: npt.NDArray[np.int64]
+    """int64[5], see `ROW_FIRST`."""
+    sums: npt.NDArray[np.float32]
+    """float32[1]: the scores of the row so far, added up as sentencepiece does."""
+    irregular: npt.NDArray[np.bool_]
+    """bool[n_rows], False to begin with: rows that are left without ids."""
+    noting: bool
+    """Whether words with an unknown token are noted."""
+    noted: npt.NDArray[np.int64]
+    """int64[3 * n]: where such words begin, where they end, and what stands in front."""
+
+
+class PartsArguments(NamedTuple):
+    """What `miss` and its like want, see `references`."""
+
+    data: Any
+    offsets: Any
+    tables: Any
+    """engines.sentencepiece_tables.RawTables."""
+    model: Any
+    scratch: Any
+    state: PartsState
+    work: Any
+    """encode_loop.Work; `word` has room for a normalized part."""
+
+
+# Words: what no separator interrupts, and no control character that is always alone.
+
+
+@kernel_part
+def _count_words(data, i, stop, in_word, kinds):
+    """Counts the words that begin in `data[i:stop]`; returns `(how many, whether the last byte is in one)`."""
+    n_words = np.int64(0)
+    while i < stop:
+        n_more = past_graphic(data, i) - i
+        if n_more > 0:
+            n_words += 1 - in_word
+            in_word = np.int64(1)
+            i += n_more
+        else:
+            is_word = np.int64(kinds[data[np.uint64(i)]] == WORD)
+            n_words += is_word & (1 - in_word)
+            in_word = is_word
+            i += 1
+    return n_words, in_word
+
+
+@kernel_part
+def _word_around(data, at, stop, begin, end, row_front, tables):
+    """Returns `(first, stop, front)` of the word that `data[at:stop]` is in, or of a character that is always alone.
+
+    With separators that become a "▁" come those before the word. `begin`, `end`: of the row, which `row_front` begins.
+    """
+    kinds, shrink = tables.known.kinds, tables.steps.shrink
+    first = at
+    if kinds[data[at]] != ALONE:
+        while kinds[data[first]] == WORD and first > begin and kinds[data[first - 1]] == WORD:
+            first -= 1
+        while not shrink and first > begin and kinds[data[first - 1]] == SEPARATOR:
+            first -= 1
+    if kinds[data[stop - 1]] != ALONE:
+        while stop < end and kinds[data[stop]] == WORD:
+            stop += 1
+    before = first
+    while shrink and before > begin and kinds[data[before - 1]] == SEPARATOR:
+        before -= 1
+    front = row_front if before == begin else FRONT if before < first else INSIDE
+    return first, stop, front
+
+
+@kernel
+def _note_word(arguments, at, stop):
+    """Notes the word of a part that becomes an unknown token, unless it is the last noted one."""
+    data, offsets, tables, _, _, state, _ = values_of(arguments)
+    cells, noted = state.cells, state.noted
+    row, after = 0, offsets.size - 1
+    while after - row > 1:
+        middle = (row + after) // 2
+        if offsets[middle] <= at:
+            row = middle
+        else:
+            after = middle
+    row_front = FRONT if tables.steps.prefix else START if tables.steps.shrink else INSIDE
+    first, stop, front = _word_around(data, at, stop, offsets[row], offsets[row + 1], row_front, tables)
+    n = 3 * cells[N_NOTED]
+    noted[n], noted[n + 1], noted[n + 2] = first, stop, front
+    cells[N_NOTED] += 1
+    cells[NOTED_END] = stop
+
+
+@kernel
+def count_noted(data, tables, tally, noted, first, stop, text):
+    """Counts the noted words from number `first` on; returns the first that the tally has no room for, or `stop`.
+
+    text: uint8 with room for the longest one, normalized.
+    """
+    for k in range(first, stop):
+        n, _ = normalize_part(data, noted[3 * k], noted[3 * k + 1], noted[3 * k + 2], tables, text)
+        if n > 0:
+            k0, k1 = key_of(text, 0, n)
+            if not count_word(tally, text, 0, n, k0, k1):
+                return k
+    return stop
+
+
+# Spans.
+
+
+@kernel_part
+def _is_unknown_at(data, i, characters):
+    """Whether a character that is not ASCII, and is always unknown, is at i; `data` is readable for eight bytes."""
+    return data[i] >= 128 and is_unknown(characters[code_point_at(data, i)])
+
+
+@kernel_part
+def _other_spans(data, i, end, known, batch, limit, n, n_readable):
+    """Adds the parts from i on that have no ASCII; what is always unknown and stands together is one of them.
+
+    Every character is decoded and described once. Returns where it stopped, and the new n.
+    """
+    characters, joins = known.characters, known.joins
+    here, entry = i, characters[code_point_at(data, i)]
+    in_run = False
+    while n < limit:
+        after = here + width(data[here])
+        if after >= end:
+            add_span(FLAGGED, batch, n, i, end, np.uint64(0))
+            return end, n + 1
+        is_ascii = data[after] < 128
+        following = characters[code_point_at(data, after)]
+        is_readable = after < n_readable
+        is_inner = is_unknown(entry) and is_unknown(following) and not is_ascii and is_readable
+        if is_inner and (here == i or in_run):
+            here, in_run = after, True
+            continue
+        stop = here
+        if is_apart(np.uint64(entry), np.uint64(following), joins) != 0 or following & IS_SEPARATOR != 0:
+            stop = after
+        if stop == after or in_run:
+            # Without the last unknown character where what becomes of it and the next one may be something else.
+            add_span(FLAGGED, batch, n, i, stop, np.uint64(0))
+            n += 1
+            i = stop
+        in_run = False
+        if is_ascii or not is_readable:
+            break
+        here, entry = after, following
+    return i, n
+
+
+@kernel_part
+def part_spans(data, i, inner, end, tables, model, work, n, n_readable, o):
+    """See `encode_loop.encode_rows`.
+
+    Runs of characters that are always unknown are one span, see `_other_spans`.
+    """
+    known, batch, limit = tables.known, work.batch, work.limit
+    kinds, shrink = known.kinds, known.shrink
+    has_begun, in_word = inner & _HAS_BEGUN, inner >> 1
+    n_words = np.int64(0)
+    while i < end and n < limit:
+        if i < n_readable and data[i] < 128:
+            starts, ends, behind, words = block_parts(data, i, end - i, known)
+            if ends != np.uint64(0):
+                before = n
+                expand(starts, i, AT, batch, n)
+                n = expand(ends, i + 1, STOP, batch, n)
+                if behind != np.uint64(0):
+                    for counter in range(before, n):
+                        k = np.uint64(counter)
+                        batch[AT + k] |= ((behind >> (batch[AT + k] - np.uint64(i))) & _ONE) << _63
+                if has_begun == 0:
+                    at = batch[AT + np.uint64(before)] & ~FLAG
+                    batch[AT + np.uint64(before)] = at | (FLAG if tables.steps.prefix else np.uint64(0))
+                    has_begun = np.int64(1)
+                last = np.uint64(63 - leading_zeros(ends))
+                words &= (_TWO << last) - _ONE
+                n_words += count_ones(words & ~(words << _ONE | np.uint64(in_word)))
+                in_word = np.int64(words >> last)
+                i += np.int64(last) + 1
+                continue
+        elif i < n_readable and has_begun != 0:
+            first = i
+            i, n = _other_spans(data, i, end, known, batch, limit, n, n_readable)
+            if i > first:
+                n_words += 1 - in_word
+                in_word = np.int64(1)
+                continue
+        at = i
+        if shrink:
+            while at < end and kinds[data[at]] == SEPARATOR:
+                at += 1
+            if at == end:
+                i = end
+                break
+            in_word *= np.int64(at == i)
+        has_space = at > i if has_begun != 0 else tables.steps.prefix
+        code_point, after = character(data, at)
+        i = part_stop(data, after, end, code_point, tables)
+        add_span(FLAGGED, batch, n, at, i, FLAG if has_space else np.uint64(0))
+        n += 1
+        has_begun = np.int64(1)
+        n_more, in_word = _count_words(data, at, i, in_word, kinds)
+        n_words += n_more
+    return i, has_begun | in_word << 1, n, n_words, o
+
+
+@kernel_part
+def has_room(arguments, work, n, o):
+    """Whether there is room for the ids of a batch and for its words; else NEEDED is for how many ids, 0 for words."""
+    _, offsets, tables, _, _, state, _ = values_of(arguments)
+    batch = work.batch
+    # Each row may be an added token.
+    most = work.out.size - o - n - offsets.size - _SPARE_IDS
+    n_bytes = np.int64(batch[STOP + np.uint64(n - 1)] - (batch[AT] & ~FLAG))
+    if n_bytes * tables.ids_per_byte > most:
+        n_bytes = np.int64(0)
+        for counter in range(n):
+            k = np.uint64(counter)
+            n_bytes += min(np.int64(batch[STOP + k] - (batch[AT + k] & ~FLAG)), MOST_PART_BYTES)
+        n_ids = np.int64(n_bytes * tables.ids_per_byte)
+        if n_ids > most:
+            work.position[NEEDED] = work.out.size + n_ids - most
+            return False
+    work.position[NEEDED] = 0
+    return not state.noting or 3 * (state.cells[N_NOTED] + n) <= state.noted.size
+
+
+@kernel_part
+def end_row(arguments, row, o):
+    """Begins another row; takes back what has become of an irregular one."""
+    _, _, _, _, _, state, _ = values_of(arguments)
+    cells = state.cells
+    if cells[IS_IRREGULAR] != 0:
+        state.irregular[row] = True
+        cells[IS_IRREGULAR] = 0
+        o = cells[ROW_FIRST]
+        cells[N_NOTED] = cells[ROW_NOTED]
+    cells[ROW_FIRST], cells[ROW_NOTED] = o, cells[N_NOTED]
+    state.sums[0] = np.float32(0.0)
+    return o
+
+
+# What is not in the table.
+
+
+@kernel_part
+def _fuse_unknown(out, first, last, row_first, unk_id):
+    """Makes one of every run of unknown tokens in `out[first:last]`, and of those before; returns the new end."""
+    o = first
+    for q in range(first, last):
+        if out[q] == unk_id and o > row_first and out[o - 1] == unk_id:
+            continue
+        out[o] = out[q]
+        o += 1
+    return o
+
+
+@kernel_part
+def unknown_or_miss(add, miss, arguments, k, o):
+    """Appends one token for a run of unknown characters, unless the last token is such; other parts go to `miss`.
+
+    A kernel by itself, as runs are not rare in all texts, and `miss` takes long to begin.
+    """
+    data, _, tables, model, _, state, work = values_of(arguments)
+    at = np.int64(work.batch[AT + k])
+    stop = np.int64(work.batch[STOP + k])
+    characters = tables.known.characters
+    if at < 0 or at + _CHARACTER_READS > data.size or not _is_unknown_at(data, at, characters):
+        return miss(arguments, k, o)
+    # Behind such a character a part goes on only with one that depends on its neighbours.
+    after = at + width(data[at])
+    if after < stop and not _is_unknown_at(data, after, characters):
+        return miss(arguments, k, o)
+    cells, out = state.cells, work.out
+    if state.noting and at >= cells[NOTED_END]:
+        _note_word(arguments, at, stop)
+    total = state.sums[0]
+    while at < stop:
+        total = add(total, tables.unk_id, model)
+        at += width(data[at])
+    state.sums[0] = total
+    if o > cells[ROW_FIRST] and out[o - 1] == tables.unk_id:
+        return o
+    out[o] = tables.unk_id
+    return o + 1
+
+
+@kernel_part
+def miss_part(summed, tokenize, from_sum, add, arguments, k, o):
+    """Appends the ids of part k of a batch and puts them in the table.
+
+    Args:
+      summed: whether the ids depend on the sum so far, constant.
+      tokenize, from_sum: the model; `add(total, token, model) -> total` adds the score of a token to the sum.
+      arguments: a reference to PartsArguments.
+    """
+    data, _, tables, model, scratch, state, work = values_of(arguments)
+    table, batch, out, cells = work.table, work.batch, work.out, state.cells
+    unk_id, shrink = tables.unk_id, tables.steps.shrink
+    flag = batch[AT + k] & FLAG
+    at = np.int64(batch[AT + k] ^ flag)
+    w = np.int64(batch[STOP + k]) - at
+    k0, k1 = batch[KEY_0 + k], batch[KEY_1 + k]
+    total = state.sums[0]
+    before = o
+    o, found, unknown, j = find_span(table, data, at, w, k0, k1, batch[SLOT + k], out, o)
+    is_known = found and (not summed or np.int64(abs(total)) < limit_of(table.slots, j))
+    is_added = False
+    if not is_known:
+        if w > MOST_PART_BYTES:
+            cells[IS_IRREGULAR] = 1
+            return before
+        # What may begin with spaces is the beginning of a unit.
+        front = FRONT if flag != np.uint64(0) else START if shrink else INSIDE
+        n, is_regular = normalize_part(data, at, at + w, front, tables, work.word)
+        if n == 0:
+            # Nothing is left of it, and it was no word; the next one stands where it stood.
+            work.tally.state[COUNTER_TOTAL] -= 1
+            is_regular = not shrink or front == FRONT
+        if not is_regular:
+            cells[IS_IRREGULAR] = 1
+        if not is_regular or n == 0:
+            return before
+        limit = np.int64(0)
+        table.state[MISSES] += 1
+        if not found:
+            o, limit = tokenize(work.word, n, model, scratch, out, before)
+            unknown = has_unknown(out, before, o, unk_id)
+            if limit >= 0:
+                absent = np.uint64(tables.absent_id)
+                remember_limited(table, data, at, w, k0, k1, j, out, before, o, unknown, limit, absent)
+        if summed and np.int64(abs(total)) >= limit:
+            o, total = from_sum(work.word, n, total, model, scratch, out, before)
+            unknown = has_unknown(out, before, o, unk_id)
+            is_added = True
+    if summed:
+        if not is_added:
+            for q in range(before, o):
+                total = add(total, out[q], model)
+        state.sums[0] = total
+    if unknown:
+        if state.noting and at >= cells[NOTED_END]:
+            _note_word(arguments, at, at + w)
+        o = _fuse_unknown(out, before, o, cells[ROW_FIRST], unk_id)
+    return o
