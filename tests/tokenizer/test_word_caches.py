@@ -10,7 +10,7 @@ import pytest
 from tokenizer import Tokenizer
 from tokenizer.engines import tables
 from tokenizer.engines.base import CacheInfo
-from tokenizer.kernels import caches, encode_loop
+from tokenizer.kernels import encode_loop
 from tokenizer.models import BPE, Unigram
 from tokenizer.models.bpe import BYTE_ALPHABET
 from tokenizer.normalizers import SentencePieceNormalizer
@@ -66,7 +66,8 @@ def test_small_tables_and_small_batches(name: str, limit: int, monkeypatch: pyte
     tally = large.new_tally()
     large.encode_arrow(pa.array(texts), tally=tally)
     monkeypatch.setattr(encode_loop, "BATCH", limit)
-    monkeypatch.setattr(caches, "power_of_two", lambda _: 2)
+    new_table = tables.new_table
+    monkeypatch.setattr(tables, "new_table", lambda _: new_table(2 * 2 * 64))  # two lines
     tok = _TOKENIZERS[name]()
     other = tok.new_tally()
     for n_rows in (1, 3, len(texts)):
