@@ -161,15 +161,18 @@ class Tally:
             longer = np.zeros(word_bytes, np.uint8)
             self.counter = self.counter._replace(words=longer)
 
-    def _drain(self) -> None:
-        if not self.counter.state[word_cache.COUNTER_WORDS]:
-            return
-        fresh = word_count_table(self.counter)
+    def add_oov_words(self, fresh: pa.Table) -> None:
+        """Adds words that contain an unknown token, a table of `WORD_COUNTS`."""
         rows = byte_rows(fresh["word"])
         one_row = np.array([0, rows.n_rows], np.int64)
         words = Words(rows.values, rows.offsets[:-1].copy(), rows.offsets[1:].copy(), one_row)
         self._count_swallowed(words, fresh["count"].to_numpy(), self._characters)
         self._keep(fresh)
+
+    def _drain(self) -> None:
+        if not self.counter.state[word_cache.COUNTER_WORDS]:
+            return
+        self.add_oov_words(word_count_table(self.counter))
         total = self.counter.state[word_cache.COUNTER_TOTAL]
         self.counter = self._new_counter()
         self.counter.state[word_cache.COUNTER_TOTAL] = total

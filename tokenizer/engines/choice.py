@@ -7,8 +7,7 @@ from typing import Any
 from tokenizer.engines.base import Engine, WordCachePool
 from tokenizer.engines.bert import BertEngine
 from tokenizer.engines.models import model_runner
-from tokenizer.engines.normalized_words import NormalizedWordsEngine
-from tokenizer.engines.normalized_words_models import merges_like_sentencepiece
+from tokenizer.engines.normalized_words import NormalizedWordsEngine, merges_like_sentencepiece
 from tokenizer.engines.scanned import ScannedEngine
 from tokenizer.engines.sentencepiece import LikeSentencePieceEngine, RawSentencePieceEngine, WholeRowEngine
 from tokenizer.engines.sentencepiece_tables import raw_tables

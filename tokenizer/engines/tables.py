@@ -168,6 +168,7 @@ def run_loop(
     kernel: Callable[..., bool], arguments: tuple[Any, ...], pool: TablePool, tally: Tally | None,
     *, first: int, n_rows: int, n_ids: int, longest: int, max_ids_per_byte: int = 1,
     new_scratch: NewScratch | None = None,
+    finish: Callable[[Table, Ragged], Ragged] | None = None,
 ) -> Ragged:  # fmt: skip
     """Calls a kernel that is an encode loop until all rows are done, making room in the tally whenever it asks for it.
 
@@ -182,6 +183,7 @@ def run_loop(
       longest: no span has more bytes.
       max_ids_per_byte: of a span.
       new_scratch: makes the model's scratch for spans of so many bytes.
+      finish: makes of the ids what is returned, while the table is still lent.
     """
     with pool.borrow(tally) as lent:
         lent.make_room(longest, max_ids_per_byte, new_scratch)
@@ -190,4 +192,5 @@ def run_loop(
             assert tally is not None
             tally.make_room(int(work.position[NEEDED]))
             work = work._replace(tally=tally.counter)
-    return Ragged(work.out[: work.position[AT_ID]], work.out_offsets)
+        ids = Ragged(work.out[: work.position[AT_ID]], work.out_offsets)
+        return ids if finish is None else finish(lent.table, ids)

@@ -19,7 +19,7 @@ import functools
 import numpy as np
 from llvmlite import ir
 
-from tokenizer.kernels.compiling import intrinsic, kernel_part, leading_zeros, trailing_zeros, types
+from tokenizer.kernels.compiling import intrinsic, kernel_part, leading_zeros, types
 
 BLOCK_READS = 64
 _ONE = np.uint64(1)
@@ -182,28 +182,16 @@ def run_stops(masks_of_runs, singles):
 
 
 @kernel_part
-def separated_parts(data, i, separators, apart):
-    """Finds parts of words between white space: blanks, and tabs and line ends where masks in `separators` are set.
+def blank_words(data, i, separators):
+    """Finds words between white space: blanks, and tabs and line ends where masks in `separators` are set.
 
-    Nothing is told from another control character on. `apart`, bool[128 * 128], says between which two characters,
-    `before << 7 | here`, words are cut; not between letters.
-
-    Returns:
-      `(starts, stops, firsts)`: as above, for parts; and which starts are those of words.
+    Nothing is told from another control character on. Returns starts and stops, as above.
     """
     masks = classify(data, i)
     words = masks[LETTERS] | masks[DIGITS] | masks[SIGNS]
     between = masks[BLANKS] | (masks[TABS] & separators[0]) | (masks[NEWLINES] & separators[1])
     known = known_bits(~(words | between))
-    firsts = words & ~(words << _ONE)
-    breaks = np.uint64(0)
-    left = words & (words << _ONE) & ~(masks[LETTERS] & (masks[LETTERS] << _ONE)) & known
-    while left != np.uint64(0):
-        k = trailing_zeros(left)
-        left &= left - _ONE
-        before, here = np.uint64(data[np.uint64(i + k - 1)]), np.uint64(data[np.uint64(i + k)])
-        breaks |= np.uint64(apart[(before << np.uint64(7)) | here]) << np.uint64(k)
-    return (firsts | breaks) & known | _ONE, (words << _ONE & ~words) | breaks, firsts
+    return words & ~(words << _ONE) & known | _ONE, words << _ONE & ~words
 
 
 @kernel_part

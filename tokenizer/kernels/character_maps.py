@@ -10,9 +10,7 @@ from tokenizer.kernels.utf8 import (
     LOW_BITS,
     beyond_ranges,
     continues_character,
-    copy_bytes,
     decode_utf8,
-    next_character,
 )
 
 _FROM_UPPER_A, _PAST_UPPER_Z = np.uint64(0x80 - ord("A")) * EACH_BYTE, np.uint64(0x80 - ord("[")) * EACH_BYTE
@@ -142,46 +140,3 @@ def map_bytes(data, offsets, two_bytes, out, out_offsets):
             store_u64(out, o, two)
             o += 2 if two > np.uint64(255) else 1
         out_offsets[row + 1] = o
-
-
-@kernel
-def changed_rows(data, offsets, changed, changed_offsets, places, texts):
-    """Keeps what rows have become, where that is not what they were.
-
-    Args:
-      data: uint8[n]; offsets: int64[n_rows + 1] into it.
-      changed, changed_offsets: what the rows have become, of at most 255 bytes each.
-      places: int32[n_rows], zeros; filled where a row has changed: `offset << 8 | n_bytes` into `texts`.
-      texts: uint8 with room for all of `changed` and a byte.
-
-    Returns:
-      How many bytes of `texts` are in use; the first one is free.
-    """
-    n = 1
-    for row in range(offsets.size - 1):
-        start, w = offsets[row], offsets[row + 1] - offsets[row]
-        changed_start, changed_w = changed_offsets[row], changed_offsets[row + 1] - changed_offsets[row]
-        is_same = w == changed_w
-        for q in range(w):
-            is_same = is_same and data[start + q] == changed[changed_start + q]
-        if not is_same:
-            places[row] = n << 8 | changed_w
-            n = copy_bytes(changed, changed_start, changed_start + changed_w, texts, n)
-    return n
-
-
-@kernel_part
-def fold(data, at, w, folds, out):
-    """Writes what becomes of the characters of `data[at:at + w]`, by engines.character_folds; returns its bytes."""
-    n = np.int64(0)
-    i = at
-    while i < at + w:
-        code_point, after = next_character(data, i)
-        place = np.int64(folds.places[code_point])
-        if place == 0:
-            n = copy_bytes(data, i, after, out, n)
-        else:
-            first = place >> 8
-            n = copy_bytes(folds.texts, first, first + (place & 0xFF), out, n)
-        i = after
-    return n

@@ -1,87 +1,92 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A model of pieces by HF's rules, fused with what HF's files put before it: from raw bytes to ids.
+"""The encode loop over raw words between white space, of models whose words are normalized one by one.
 
-White space stands between words. Each word gets a "▁" in front, goes through a character map or a normal form, and is
-encoded by itself. So what becomes of a word depends on nothing but its bytes, and a word cache can be asked for these
-before anything is normalized. Rows with a word of which that is not so are *irregular*, and left to the caller: where
-the map makes white space of more than a separator, or nothing of a word, or joins a word to the space before it.
-
-Words without spaces do not come back, but their parts do. They are cut between two characters that become one each,
-whatever their neighbours, and these are neighbours in no piece: no merge reaches across, and every path of Unigram
-passes there, so the parts can be encoded one by one, but that Unigram's sum so far decides how sums inside of a part
-are rounded. Where the best path leads by more than `MIN_GAP`, rounding cannot change it (see `longest_cut`); else the
-whole word is encoded at once.
-
-A loop that kernels are made of by naming what encodes the text of a word, inlined:
-`encode_text(text, n, model, scratch, out, o) -> (o, gap)` appends the ids of `text[:n]`; `gap` is by how much they are
-better than all others.
+A span is a word as it stands in the text, or a part of one. What the table does not have is not encoded in the loop: it
+is *pending*, an id of its own stands for it, and all that is pending is normalized and encoded at once when the loop is
+done. A span with the FLAG is a part of a word that is not its first one, so no "▁" stands in front of it.
 """
 
+from typing import NamedTuple
+
 import numpy as np
+import numpy.typing as npt
 
-from tokenizer.kernels.ascii_blocks import BLOCK_READS, separated_parts
-from tokenizer.kernels.compiling import kernel, kernel_part, trailing_zeros
-from tokenizer.kernels.normalized_words_parts import (
-    DONE,
-    FAILED,
-    NO_ROOM,
-    NOT_CUT,
-    PART_PADDING,
-    TOO_LONG,
-    emit_known,
-    encode_part,
-    fused,
-    most_ids,
+from tokenizer.kernels.ascii_blocks import blank_words
+from tokenizer.kernels.compiling import (
+    kernel,
+    kernel_of_short_loops,
+    kernel_part,
+    leading_zeros,
 )
-from tokenizer.kernels.normalized_words_runs import begins_run, emit_run, emit_unknown, forget
-from tokenizer.kernels.normalized_words_text import ends_word, normalized, part_end, word_end
+from tokenizer.kernels.double_array import BASE_SHIFT, PIECE_MASK, PIECE_SHIFT
+from tokenizer.kernels.encode_loop import (
+    AT,
+    FLAGGED,
+    KEY_0,
+    KEY_1,
+    SLOT,
+    STOP,
+    emit_all,
+    encode_rows,
+    nothing_at_end,
+    tally_has_room,
+)
 from tokenizer.kernels.references import refer, values_of
-from tokenizer.kernels.scanners_parts import SPACE, run_end
-from tokenizer.kernels.sentencepiece_units import has_unknown
-from tokenizer.kernels.word_cache import AT_BYTE, AT_ID, AT_ROW, COUNTER_TOTAL, IN_ROW, count_word
-from tokenizer.kernels.word_encoding import key_of
-from tokenizer.kernels.word_table import SHORT_WORD_BYTES
+from tokenizer.kernels.scanners_parts import SPACE, character, run_until, skip_spaces
+from tokenizer.kernels.sentencepiece_units import character_hashes, joined
+from tokenizer.kernels.span_table import FLAG, MISSES, POOLED, UNKNOWN, find_span, remember_span
+from tokenizer.kernels.spans import add_span, expand
+from tokenizer.kernels.text_parts import character_before
+from tokenizer.kernels.unigram import width
+from tokenizer.kernels.unigram_automaton import LABEL_MASK
+from tokenizer.kernels.utf8 import next_character
 
-NEEDED, NEEDED_BYTES = 4, 5
-"""Cells of `position`: for how many ids, and for a word of how many bytes, there must be room first; the others are
-those of `word_cache`."""
-_ONE, _TWO = np.uint64(1), np.uint64(2)
-
-
-@kernel
-def count_noted(text_of_rows, first, n_noted):
-    """Counts words with unknown tokens, as they are normalized; returns how many it has had room for.
-
-    Where one is longer than there is room for, `position` says so.
-
-    text_of_rows: see `normalized_words_text.normalized`.
-    """
-    _, _, work = values_of(text_of_rows)
-    for k in range(first, n_noted):
-        at, stop = work.noted[2 * k], work.noted[2 * k + 1]
-        if stop - at > work.part.size - PART_PADDING:
-            work.position[NEEDED_BYTES] = stop - at
-            return k
-        n = normalized(text_of_rows, at, stop - at, True)
-        k0, k1 = key_of(work.text, 0, n)
-        if not count_word(work.tally, work.text, 0, n, k0, k1):
-            return k
-    return n_noted
+PENDING = 1 << 30
+"""The id that stands for the first span that is pending; those of the others follow."""
+ONE_SPACE, EVERY_SPACE, NO_SPACE = 1, 2, 0
+"""Which white space becomes a "▁" of its own: one at the end of a row, each but the last before a word, or none."""
+SEPARATES, CUTS = np.uint64(1 << 63), np.uint64(1 << 62)
+"""What `WordTables.entries` say of characters beside their hashes: it stands between words; words may be cut there."""
+N_PENDING, N_NOTED = 0, 1
+"""Places in `Pending.state`."""
+_THREE_BYTES = 0xE1
+"""First byte of characters of three bytes and more, but those of the scripts of India, which have spaces."""
+_FORGOTTEN = np.uint64(0x40 << 56)
+"""In place of a key, which it never is: with an empty slot what lies behind it would not be found."""
+_ONE, _TWO, _THREE, _32 = (np.uint64(c) for c in (1, 2, 3, 32))
+_LOW = np.uint64(0xFFFFFFFF)
 
 
-@kernel_part
-def _emit_spaces(n, tables, out, o):
-    """Appends what n spaces that are words of their own become; nothing where there is too little room for them.
+class WordTables(NamedTuple):
+    """Where words are."""
 
-    Returns where they end, which then is where they would.
-    """
-    if o + n * tables.space_ids.size > out.size:
-        return o + n * tables.space_ids.size
-    for _ in range(n):
-        for q in range(tables.space_ids.size):
-            out[o + q] = tables.space_ids[q]
-        o += tables.space_ids.size
-    return o
+    classes: npt.NDArray[np.uint8]
+    """uint8[0x110000]: SPACE for what stands between words."""
+    entries: npt.NDArray[np.uint64]
+    """uint64[0x110000]: SEPARATES, or CUTS and the hashes of the one character that it becomes, see
+    `sentencepiece_units`; 0 for what becomes another thing beside another character, where words are not cut."""
+    joins: npt.NDArray[np.uint64]
+    """uint64: a bit for every two characters that are neighbours in a token."""
+    cuts: np.uint64
+    """CUTS, or 0 where words are not cut at all."""
+    separators: npt.NDArray[np.uint64]
+    """uint64[2]: all ones where tabs, and line ends, stand between words."""
+    spaces: int
+    """ONE_SPACE, EVERY_SPACE or NO_SPACE."""
+
+
+class Pending(NamedTuple):
+    """What the loop leaves to be encoded, and where it met unknown tokens."""
+
+    starts: npt.NDArray[np.uint64]
+    stops: npt.NDArray[np.uint64]
+    """uint64[n]: the spans that are pending, some of them with the FLAG."""
+    slots: npt.NDArray[np.uint64]
+    """uint64[n]: where in the table they are."""
+    noted: npt.NDArray[np.int64]
+    """int64[2 * n]: where a span begins that has an unknown token, or is pending: the number of that, else -1."""
+    state: npt.NDArray[np.int64]
+    """int64[2], zeros to begin with: how many there are of either."""
 
 
 @kernel_part
@@ -93,169 +98,284 @@ def _count_characters(data, i, stop):
 
 
 @kernel_part
-def encode_rows(encode_text, rows, added, tables, model, scratch, work, tallying):
-    """Encodes rows until they are done, the tally of unknown words is full, or there must be more room.
+def _add_parts(data, i, inner, end, tables, batch, n, limit):
+    """Adds the parts of a word from i on to a batch that has n spans, up to where ASCII begins or the batch is full.
+
+    Returns `(where it stopped, whether that is inside of the word, the new n)`.
+    """
+    entries, joins = tables.entries, tables.joins
+    begin = i
+    lead = data[i]
+    code_point, q = next_character(data, i)
+    before = entries[code_point]
+    while q < end:
+        next_lead = data[q]
+        code_point, after = next_character(data, q)
+        entry = entries[code_point]
+        if entry & SEPARATES:
+            break
+        is_long = max(lead, next_lead) >= _THREE_BYTES
+        if is_long and before & entry & tables.cuts and joined(before, entry, joins) == 0:
+            add_span(FLAGGED, batch, n, begin, q, FLAG if inner else np.uint64(0))
+            n += 1
+            begin, inner = q, np.int64(1)
+            if next_lead < 0x80 or n >= limit:
+                return q, inner, n
+        lead, before = next_lead, entry
+        q = after
+    add_span(FLAGGED, batch, n, begin, q, FLAG if inner else np.uint64(0))
+    return q, np.int64(0), n + 1
+
+
+@kernel_part
+def _next_spans(data, i, inner, end, tables, model, work, n, n_readable, o):
+    """See `encode_loop.encode_rows`; `inner` is 1 inside of a word."""
+    batch, limit, classes = work.batch, work.limit, tables.classes
+    n_words = np.int64(0)
+    while n < limit:
+        if inner == 0:
+            begin = i
+            i = skip_spaces(data, i, end, classes)
+            if tables.spaces != NO_SPACE and i > begin and (i == end or tables.spaces == EVERY_SPACE):
+                stop = i if i == end else character_before(data, i)
+                if tables.spaces == ONE_SPACE:
+                    _, stop = next_character(data, begin)
+                if stop > begin:
+                    add_span(FLAGGED, batch, n, begin, stop, np.uint64(0))
+                    n += 1
+                    n_words += _count_characters(data, begin, stop)
+            if i >= end:
+                break
+        room = min(end - i, 65)
+        if room > 2 and i < n_readable and data[i] < 128 and data[i + 1] < 128 and tables.spaces != EVERY_SPACE:
+            starts, stops = blank_words(data, i, tables.separators)
+            # Without what lies beyond the text or depends on that.
+            starts &= (_TWO << np.uint64(room - 2)) - _ONE
+            if starts & ~_ONE != np.uint64(0):
+                m = expand(starts, i, AT, batch, n) - 1
+                expand(stops, i, STOP, batch, n)
+                batch[AT + np.uint64(n)] |= FLAG * np.uint64(inner)
+                n_words += m - n - inner
+                inner = np.int64(0)
+                n = m
+                i += 63 - leading_zeros(starts)
+                continue
+        n_words += np.int64(inner == 0)
+        i, inner, n = _add_parts(data, i, inner, end, tables, batch, n, limit)
+    return i, inner, n, n_words, o
+
+
+@kernel
+def miss(arguments, k, o):
+    """Appends the ids of span k of a batch if the table has them after all; else it is pending.
+
+    arguments: a reference to the text, Pending and the Work.
+    """
+    data, pending, work = values_of(arguments)
+    table, batch, out, state = work.table, work.batch, work.out, pending.state
+    flag = batch[AT + k] & FLAG
+    at = np.int64(batch[AT + k] ^ flag)
+    w = np.int64(batch[STOP + k]) - at
+    k0, k1 = batch[KEY_0 + k], batch[KEY_1 + k]
+    before = o
+    o, found, has_unknown, j = find_span(table, data, at, w, k0, k1, batch[SLOT + k], out, o)
+    if not found:
+        out[before] = PENDING + state[N_PENDING]
+        o = before + 1
+        pending.starts[state[N_PENDING]], pending.stops[state[N_PENDING]] = batch[AT + k], batch[STOP + k]
+        pending.slots[state[N_PENDING]] = j
+        state[N_PENDING] += 1
+        table.state[MISSES] += 1
+        # Whether it is unknown is not known yet, so that must be looked at again.
+        remember_span(table, data, at, w, k0, k1, j, out, before, o, True)
+    if work.tallying and (not found or has_unknown):
+        pending.noted[2 * state[N_NOTED]] = at
+        pending.noted[2 * state[N_NOTED] + 1] = out[before] - PENDING if out[before] >= PENDING else -1
+        state[N_NOTED] += 1
+    return o
+
+
+@kernel_of_short_loops
+def encode(rows, added, tables, pending, work):
+    """Encodes rows; see `encode_loop.encode_rows`.
 
     Args:
-      encode_text: see above, with what it wants of `model` and of `scratch`, which is for words as long as in `work`.
-      rows: ragged.Ragged of valid UTF-8; added: as for `word_encoding.encode_words`.
-      tables: engines.normalized_words_tables.WordTables.
-      work: engines.normalized_words_tables.WordWork; rows that are irregular are noted there, and have no ids.
-      tallying: whether to count the words that contain an unknown token.
-
-    Returns:
-      True when all rows are done; False when there must be more room first for ids, or for words, if these cells of
-      `position` are not 0, or the cache must grow, if it is not within a row, or else the tally must be emptied.
+      rows: ragged.Ragged of valid UTF-8.
+      added: int32[n_rows], the id of rows that are an added token, -1 for text; or int32[0].
+      tables: WordTables; pending: Pending, with room for a span per byte.
     """
     data, offsets = rows
-    position, out, slots, ids = work.position, work.out, work.cache.slots, work.cache.ids
-    hot, classes, noted = work.cache.hot, tables.classes, work.noted
-    text_of_rows = refer((data, tables, work))
-    unk_id = np.int32(tables.unk_id)
-    taken, slot_mask = work.cache.taken, np.uint64(slots.shape[0] - 1)
-    limit = out.size - tables.spare_ids
-    n_readable = data.size - BLOCK_READS - SHORT_WORD_BYTES
-    forget(work.notes)
-    o = position[AT_ID]
-    for row in range(position[AT_ROW], offsets.size - 1):
-        if position[IN_ROW] != 0:
-            # All is done but the counting of what was noted.
-            done = count_noted(text_of_rows, position[AT_BYTE], position[IN_ROW])
-            if done < position[IN_ROW]:
-                position[AT_BYTE] = done
-                return False
-            position[IN_ROW] = 0
-            work.out_offsets[row + 1] = o
+    return encode_rows(
+        _next_spans, FLAGGED, tally_has_room, emit_all, miss, nothing_at_end, refer((data, pending, work)),
+        data, offsets, added, tables, np.int64(0), work,
+    )  # fmt: skip
+
+
+@kernel
+def settle(data, pending, ids, offsets, has_unknown, is_kept, table):
+    """Puts the ids of spans into the table that were pending in it, or forgets these.
+
+    Args:
+      pending: Pending.
+      ids, offsets: int32 and int64[n + 1], their ids.
+      has_unknown, is_kept: bool[n].
+    """
+    slots = table.slots
+    for p in range(is_kept.size):
+        j = pending.slots[p]
+        more = slots[j + _THREE] >> _32
+        held = slots[j + _TWO] & _LOW
+        if more & np.uint64(POOLED):
+            held = np.uint64(table.ids[held])
+        # Another span may have taken its place.
+        if more & ~np.uint64(POOLED | UNKNOWN) == _ONE and held == np.uint64(PENDING + p):
+            at = np.int64(pending.starts[p] & ~FLAG)
+            k0, k1 = slots[j], slots[j + _ONE]
+            slots[j], slots[j + _ONE] = np.uint64(0), _FORGOTTEN
+            if is_kept[p]:
+                w, first, last = np.int64(pending.stops[p]) - at, offsets[p], offsets[p + 1]
+                remember_span(table, data, at, w, k0, k1, j, ids, first, last, has_unknown[p])
+
+
+@kernel
+def placed_size(ids, offsets, more_offsets):
+    """Returns how many ids `place` writes at most."""
+    n = np.int64(0)
+    for q in range(offsets[0], offsets[offsets.size - 1]):
+        n += 1
+        if ids[q] >= PENDING:
+            n += more_offsets[ids[q] - PENDING + 1] - more_offsets[ids[q] - PENDING]
+    return n
+
+
+@kernel
+def place(ids, offsets, more, more_offsets, is_irregular, fused_id, out, out_offsets, irregular):
+    """Copies ids, and those of spans that were pending in their place.
+
+    Args:
+      ids, offsets: int32 and int64[n_rows + 1].
+      more, more_offsets: int32 and int64[n + 1], the ids of what was pending; is_irregular: bool[n].
+      fused_id: of this one only the first of several in a row is kept; -1 for none.
+      out, out_offsets: filled; irregular: bool[n_rows], set for rows with irregular spans: they have no ids then.
+    """
+    o = np.int64(0)
+    out_offsets[0] = 0
+    for row in range(offsets.size - 1):
+        begin = o
+        for q in range(offsets[row], offsets[row + 1]):
+            token = ids[q]
+            if token < PENDING and token != fused_id:
+                out[o] = token
+                o += 1
+            elif token == fused_id:
+                if o == begin or out[o - 1] != fused_id:
+                    out[o] = token
+                    o += 1
+            else:
+                p = np.int64(token) - PENDING
+                irregular[row] |= is_irregular[p]
+                for r in range(more_offsets[p], more_offsets[p + 1]):
+                    if more[r] != fused_id or o == begin or out[o - 1] != fused_id:
+                        out[o] = more[r]
+                        o += 1
+        if irregular[row]:
+            o = begin
+        out_offsets[row + 1] = o
+
+
+@kernel
+def words_around(data, offsets, irregular, noted, classes, starts, stops):
+    """Finds the words that noted places, int64[n] in their order, are in; returns how many there are.
+
+    irregular: bool[n_rows], rows to be left out. starts, stops: int64, filled: room for each of the places.
+    """
+    n = 0
+    row, passed = 0, np.int64(0)
+    for at in noted:
+        while offsets[row + 1] <= at:
+            row += 1
+        if irregular[row] or at < passed:
             continue
-        i = np.int64(offsets[row])
-        end = np.int64(offsets[row + 1])
-        row_first = o
-        n_noted = 0
-        became = DONE
-        is_text = added.size == 0 or added[row] < 0
-        if not is_text:
-            out[o] = added[row]
-            o += 1
-            i = end
-        begin = i
-        i = run_end(data, i, end, classes, SPACE)
-        # Spaces that are words of their own: in front of a word all but the last, which is part of it.
-        n_spaces = np.int64(0)
-        n_last = np.int64(i > begin)
-        if tables.counts_spaces and i > begin:
-            n_last = _count_characters(data, begin, i)
-            n_spaces = n_last - 1 if i < end else n_spaces
-            o = _emit_spaces(n_spaces, tables, out, o)
-        n_words = np.int64(i < end)
-        is_inner = False
-        word_at, word_first, noted_end = i, o, begin
-        at, stop = i, i
-        while i < end and o <= limit:
-            block = i
-            stop = i
-            room = min(end - i, BLOCK_READS + 1)
-            is_short = i + BLOCK_READS - word_at <= tables.longest_cut
-            if is_short and room > 2 and i < n_readable and data[i] < 128 and data[i + 1] < 128:
-                starts, stops, firsts = separated_parts(data, i, tables.separators, tables.apart)
-                # Without what lies beyond the text or depends on that, and without the part at i itself.
-                starts &= ((_TWO << np.uint64(room - 2)) - _ONE) & ~_ONE
-                while starts != np.uint64(0):
-                    k = np.uint64(trailing_zeros(starts))
-                    starts &= starts - _ONE
-                    stop = block + trailing_zeros(stops)
-                    stops &= stops - _ONE
-                    o, is_done = emit_known(hot, taken, slots, slot_mask, ids, data, i, stop - i, is_inner, out, o)
-                    if not is_done:
-                        break
-                    i = block + np.int64(k)
-                    is_inner = (firsts >> k) & _ONE == np.uint64(0)
-                    n_words += np.int64(not is_inner)
-                    if tables.counts_spaces and i > stop + 1:
-                        n_spaces += i - stop - 1
-                        o = _emit_spaces(i - stop - 1, tables, out, o)
-                    word_at = word_at if is_inner else i
-                    word_first = word_first if is_inner else o
-                if stop <= i and i > block:
-                    continue
-            is_known = stop > i
-            before = o
-            is_done = False
-            if not is_known and i < n_readable and begins_run(data, i):
-                if is_inner:
-                    stop, o = emit_unknown(data, i, end, word_first, tables, unk_id, out, o)
-                    is_done = stop > i
-                if not is_done:
-                    stop, unknown_stop, word_at, word_first, n_begun, o = emit_run(
-                        text_of_rows, i, end, is_inner, word_at, word_first, o
-                    )
-                    n_words += n_begun
-                    is_done = stop > i
-                    if unknown_stop > 0:
-                        # The part behind those that were known is not.
-                        is_inner |= is_done
-                        i, before, stop, is_done = stop, o, unknown_stop, False
-            if stop == i:
-                stop = part_end(data, i, end, tables)
-                if i < n_readable and stop <= word_at + tables.longest_cut:
-                    o, is_done = emit_known(hot, taken, slots, slot_mask, ids, data, i, stop - i, is_inner, out, o)
-            if not is_done:
-                at, at_inner = i, is_inner
-                while True:
-                    o, became = encode_part(encode_text, text_of_rows, at, stop - at, at_inner, model, scratch, before)
-                    is_whole = not at_inner and ends_word(data, stop, end, classes)
-                    if became == DONE and not is_whole:
-                        # Only the text of the unknown token becomes it where others become bytes, and is spelled in
-                        # bytes beside those.
-                        is_spelled = tables.has_byte_ids and has_unknown(out, before, o, unk_id)
-                        became = NOT_CUT if is_spelled or stop - word_at > tables.longest_cut else DONE
-                    if became != NOT_CUT:
-                        break
-                    stop = word_end(data, stop, end, classes)
-                    at, at_inner, before = word_at, False, word_first
-                if became != DONE:
+        begin = at
+        while begin > offsets[row]:
+            before = character_before(data, begin)
+            if character(data, before, classes)[0] & SPACE:
+                break
+            begin = before
+        passed = run_until(data, at, offsets[row + 1], classes, SPACE)
+        starts[n], stops[n] = begin, passed
+        n += 1
+    return n
+
+
+@kernel
+def border_characters(values, offsets, first, last):
+    """Finds the first and the last character of every row, int32[n]: 0 for those that are empty."""
+    for row in range(offsets.size - 1):
+        first[row], last[row] = 0, 0
+        if offsets[row] < offsets[row + 1]:
+            first[row], _ = next_character(values, offsets[row])
+            last[row], _ = next_character(values, character_before(values, offsets[row + 1]))
+
+
+@kernel
+def set_entries(points, images, entries):
+    """Says what characters become, int64[n] and int32[n], in whose neighbourhood words may be cut.
+
+    entries: uint64[0x110000], as in WordTables.
+    """
+    for k in range(points.size):
+        entries[points[k]] = CUTS | character_hashes(np.int64(images[k]))
+
+
+@kernel_part
+def _weigh(scores, seconds, begins, i, j, candidate):
+    """Compares another way to j, whose last piece begins at i, with those before."""
+    if candidate > scores[j]:
+        seconds[j], scores[j], begins[j] = scores[j], candidate, i
+    else:
+        seconds[j] = max(seconds[j], candidate)
+
+
+@kernel
+def find_gaps(values, starts, stops, model, scratch, seconds, gaps):
+    """Finds by how much the best path of Unigram leads at each place it passes: gaps float64[n_words], the least of it.
+
+    Args:
+      values: uint8[n]; starts, stops: int64[n_words] into it.
+      model, scratch: as for `unigram.unigram_word`; seconds: float64, as long as `scratch.scores`.
+    """
+    scores, begins = scratch.scores, scratch.starts
+    for k in range(starts.size):
+        first, w = starts[k], stops[k] - starts[k]
+        scores[: w + 1] = -np.inf
+        seconds[: w + 1] = -np.inf
+        scores[0] = 0.0
+        i = np.int64(0)
+        while i < w:
+            one = i + width(values[first + i])
+            has_single = False
+            base = np.int64(model.root_base)
+            j = i
+            while j < w:
+                byte = np.int64(values[first + j])
+                unit = model.units[base ^ byte]
+                if (unit & LABEL_MASK) != byte:
                     break
-                o = fused(tables, out, word_first, before, o, unk_id)
-            if tallying and word_at >= noted_end and has_unknown(out, before, o, unk_id):
-                noted_end = word_end(data, stop, end, classes)
-                noted[2 * n_noted], noted[2 * n_noted + 1] = word_at, noted_end
-                n_noted += 1
-            i = stop
-            is_inner = not ends_word(data, i, end, classes)
-            if not is_inner:
-                i = run_end(data, stop, end, classes, SPACE)
-                n_last = np.int64(i > stop)
-                if tables.counts_spaces and i > stop + 1:
-                    n_last = _count_characters(data, stop, i)
-                    if i < end:
-                        n_spaces += n_last - 1
-                        o = _emit_spaces(n_last - 1, tables, out, o)
-                word_at, word_first = i, o
-                n_words += np.int64(i < end)
-        if became == NO_ROOM:
-            position[AT_ROW], position[AT_ID] = row, row_first
-            return False
-        if became == DONE and is_text and tables.ends_in_space:
-            n_spaces += n_last
-            o = _emit_spaces(n_last, tables, out, o)
-        if became == TOO_LONG or (became == DONE and o > limit):
-            position[AT_ROW], position[AT_ID], position[NEEDED] = row, row_first, o + tables.spare_ids
-            if became == TOO_LONG:
-                position[NEEDED] += most_ids(stop - at, tables)
-                position[NEEDED_BYTES] = stop - at
-            return False
-        n_words += n_spaces
-        if n_spaces > 0 and tallying and has_unknown(tables.space_ids, 0, tables.space_ids.size, unk_id):
-            became = FAILED
-        if became != DONE:
-            work.irregular[row] = True
-            o = row_first
-            work.out_offsets[row + 1] = o
-            continue
-        work.tally.state[COUNTER_TOTAL] += n_words
-        if n_noted > 0:
-            done = count_noted(text_of_rows, 0, n_noted)
-            if done < n_noted:
-                position[AT_ROW], position[AT_BYTE], position[AT_ID], position[IN_ROW] = row, done, o, n_noted
-                return False
-        work.out_offsets[row + 1] = o
-    return True
+                j += 1
+                piece = (unit >> PIECE_SHIFT) & PIECE_MASK
+                if piece != 0:
+                    has_single |= j == one
+                    _weigh(scores, seconds, begins, i, j, scores[i] + model.scores[piece - 1])
+                base = unit >> BASE_SHIFT
+                if base == 0:
+                    break
+            if not has_single:
+                _weigh(scores, seconds, begins, i, one, scores[i] + model.unk_score)
+            i = one
+        gap = np.inf
+        j = w
+        while j > 0:
+            gap = min(gap, scores[j] - seconds[j])
+            j = begins[j]
+        gaps[k] = gap
