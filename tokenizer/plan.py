@@ -20,9 +20,10 @@ from tokenizer.added_tokens import (
 )
 from tokenizer.aligned import AlignedText
 from tokenizer.counting import Tally
-from tokenizer.engines.base import AlignedToken, WordCachePool
+from tokenizer.engines.base import AlignedToken
 from tokenizer.engines.sentencepiece import LikeSentencePieceEngine
 from tokenizer.engines.staged import StagedEngine, whole_rows
+from tokenizer.engines.tables import TablePool
 from tokenizer.models import BPE, Unigram
 from tokenizer.normalizing import NormalizingStage
 from tokenizer.pre_tokenizers import is_byte_level
@@ -43,7 +44,7 @@ class EncodePlan:
         special: SpecialPolicy,
         cache_bytes: int,
     ) -> None:
-        self.pool = WordCachePool(cache_bytes)
+        self.pool = TablePool(cache_bytes)
         self._normalizer = normalizer
         self._reads_bytes = is_byte_level(pre_tokenizer)
         if self._reads_bytes and isinstance(model, BPE) and not model.byte_level:

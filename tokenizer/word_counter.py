@@ -130,7 +130,7 @@ class WordCounter:
             self._table = new_table(2 * _TABLE_BYTES)
 
     def _make_room(self, n_words: int, n_bytes: int) -> None:
-        slots, words, state, characters = self._counter
+        slots, words, state = self._counter
         while (state[COUNTER_WORDS] + n_words) * 2 > slots.shape[0]:
             bigger = np.zeros((slots.shape[0] * 2, slots.shape[1]), np.int64)
             word_table.rehash(slots, bigger)
@@ -139,7 +139,7 @@ class WordCounter:
             longer = np.zeros(words.size * 2 + n_bytes, np.uint8)
             longer[: words.size] = words
             words = longer
-        self._counter = caches.CounterArrays(slots, words, state, characters)
+        self._counter = caches.CounterArrays(slots, words, state)
 
     def _empty_table(self) -> None:
         self._make_room(int(np.count_nonzero(self._table.slots[1::4])), 0)

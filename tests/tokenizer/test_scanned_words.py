@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from tokenizer import Tokenizer
 from tokenizer.added_tokens import AddedToken
-from tokenizer.engines.base import WordCachePool
 from tokenizer.engines.staged import StagedEngine
+from tokenizer.engines.tables import TablePool
 from tokenizer.models import BPE, Unigram, WordLevel, WordPiece
 from tokenizer.normalizers import NFC
 from tokenizer.pre_tokenizers import BertPreTokenizer, Digits, PreTokenizer, Punctuation, Sequence, Split, Whitespace
@@ -68,7 +68,7 @@ def test_a_scanner_and_a_model_in_one_pass(scanner: str, model: str) -> None:
     engine = tok._plan._engine
     assert isinstance(engine, StagedEngine)
 
-    pool = WordCachePool(1 << 20)
+    pool = TablePool(1 << 20)
 
     @given(texts=TEXTS)
     def check(texts: list[str]) -> None:

@@ -18,7 +18,7 @@ from tests import strategies
 from tokenizer.added_tokens import no_tokens
 from tokenizer.aligned import AlignedText
 from tokenizer.engines import choose
-from tokenizer.engines.base import WordCachePool
+from tokenizer.engines.tables import TablePool
 from tokenizer.errors import TokenizerFileError
 from tokenizer.formats import protobuf, sentencepiece, sentencepiece_parts, sentencepiece_text
 from tokenizer.formats.sentencepiece import BPE, UNIGRAM, NormalizerSpec, SentencePieceFile, TrainerSpec
@@ -273,9 +273,7 @@ def test_broken_character_maps(blob: bytes, message: str) -> None:
 def encode_rows(model: SentencePieceFile, texts: list[str], raw: bool) -> list[list[int]]:
     """From raw bytes in parts with a cache, or normalized first and each row as a whole."""
     normalizer = sentencepiece_text.normalizer_of(model)
-    engine, normalizes = choose(
-        normalizer, None, sentencepiece_parts.unigram_of(model), WordCachePool(1 << 18), raw=raw
-    )
+    engine, normalizes = choose(normalizer, None, sentencepiece_parts.unigram_of(model), TablePool(1 << 18), raw=raw)
     assert normalizes == raw
     rows = text_rows(texts)
     if not raw:

@@ -17,7 +17,8 @@ from tokenizer.added_tokens import no_tokens
 from tokenizer.aligned import AlignedText
 from tokenizer.counting import Tally
 from tokenizer.engines import choose
-from tokenizer.engines.base import Engine, WordCachePool
+from tokenizer.engines.base import Engine
+from tokenizer.engines.tables import TablePool
 from tokenizer.kernels import encode_loop
 from tokenizer.models import BPE, Unigram
 from tokenizer.models.unigram import PieceType
@@ -38,7 +39,7 @@ ALPHABET = "abAeé\u0301fi \n\t\u3000\u200b´，,\x01かが\u3099…玫瑰▁x\x
 
 
 def engine_of(normalizer: SentencePieceNormalizer, model: object) -> Engine:
-    engine, normalizes = choose(normalizer, None, model, WordCachePool(1 << 17))
+    engine, normalizes = choose(normalizer, None, model, TablePool(1 << 17))
     assert normalizes, "rows should be encoded from their raw bytes"
     return engine
 
@@ -175,7 +176,7 @@ def test_what_has_been_encoded_is_in_the_cache(shrinks: bool) -> None:
     tokens = ["<unk>", *[f"<0x{byte:02X}>" for byte in range(256)], *single, *whole]
     merges = [(piece[0], piece[1]) for piece in whole]
     model = BPE({token: i for i, token in enumerate(tokens)}, merges, unk_token="<unk>", byte_fallback=True)
-    pool = WordCachePool(1 << 22)
+    pool = TablePool(1 << 22)
     engine, _ = choose(SentencePieceNormalizer(remove_extra_whitespaces=shrinks), None, model, pool)
     rng = random.Random(3)
     words = ["ab", "c", "cab", "玫瑰か", "玫", "éa", "か", "12", "a1", "1,2", "()", "(a)", "='", "\n", "\x01", "X"]
@@ -199,7 +200,7 @@ def test_long_rows_of_one_thing(unit: str) -> None:
     text = unit * (1_000_000 // len(unit.encode()))
     engine = engine_of(PLAIN, SMALL)
     rows = PLAIN.normalize_rows(text_rows([text]))
-    whole, normalizes = choose(PLAIN, None, SMALL, WordCachePool(1 << 17), raw=False)
+    whole, normalizes = choose(PLAIN, None, SMALL, TablePool(1 << 17), raw=False)
     assert not normalizes
     expected = whole.encode(rows, no_tokens(), np.ones(1, np.bool_), None)
     assert encode(engine, [text]) == [expected.values.tolist()]
@@ -218,7 +219,7 @@ def test_long_rows_of_many_parts(characters: str) -> None:
     chooser = random.Random(7)
     text = "".join(chooser.choices(characters, k=200_000))
     rows = PLAIN.normalize_rows(text_rows([text]))
-    whole, _ = choose(PLAIN, None, model, WordCachePool(1 << 17), raw=False)
+    whole, _ = choose(PLAIN, None, model, TablePool(1 << 17), raw=False)
     expected = whole.encode(rows, no_tokens(), np.ones(1, np.bool_), None).values.tolist()
     engine = engine_of(PLAIN, model)
     assert encode(engine, [text]) == [expected]
@@ -349,7 +350,7 @@ def test_a_tally_that_fills_up_counts_everything_once() -> None:
 )
 def test_what_cannot_be_cut_at_spaces_is_normalized_first(changes: dict) -> None:
     normalizer = SentencePieceNormalizer(**changes)
-    engine, normalizes = choose(normalizer, None, SMALL, WordCachePool(1 << 17))
+    engine, normalizes = choose(normalizer, None, SMALL, TablePool(1 << 17))
     assert not normalizes
     texts = ["a b ab  cd", " \u0301a b"]
     rows = normalizer.normalize_rows(text_rows(texts))

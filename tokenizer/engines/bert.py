@@ -7,9 +7,9 @@ import numpy.typing as npt
 from tokenizer import unicode_tables
 from tokenizer.aligned import AlignedText
 from tokenizer.counting import Tally
-from tokenizer.engines.base import AlignedToken, WordCachePool
+from tokenizer.engines.base import AlignedToken
 from tokenizer.engines.models import model_runner
-from tokenizer.engines.tables import run_loop
+from tokenizer.engines.tables import TablePool, run_loop
 from tokenizer.kernels import bert_wordpiece, caches
 from tokenizer.models import WordPiece
 from tokenizer.normalizers import BertNormalizer
@@ -19,9 +19,7 @@ from tokenizer.ragged import Ragged, read_only
 class BertEngine:
     """Normalizes, splits and encodes in a single pass over the bytes."""
 
-    def __init__(
-        self, normalizer: BertNormalizer, model: WordPiece, pool: WordCachePool, *, isolate_digits: bool
-    ) -> None:
+    def __init__(self, normalizer: BertNormalizer, model: WordPiece, pool: TablePool, *, isolate_digits: bool) -> None:
         """Prepares an engine.
 
         isolate_digits: whether digits are words of their own, as `Digits` has it.
@@ -47,7 +45,7 @@ class BertEngine:
         """Encodes rows; see `base.Engine`."""
         ratio = self._tables.max_bytes_ratio
         return run_loop(
-            self._encode, (rows, added), self._pool.tables, tally,
+            self._encode, (rows, added), self._pool, tally,
             first=int(rows.offsets[0]), n_rows=rows.n_rows,
             # Every token takes at least one byte of a normalized word.
             n_ids=int(rows.n_values * ratio) + added.size, longest=int(rows.max_row * ratio) + 16,

@@ -4,7 +4,7 @@
 import dataclasses
 from typing import Any
 
-from tokenizer.engines.base import Engine, WordCachePool
+from tokenizer.engines.base import Engine
 from tokenizer.engines.bert import BertEngine
 from tokenizer.engines.models import model_runner
 from tokenizer.engines.normalized_words import NormalizedWordsEngine, merges_like_sentencepiece
@@ -12,6 +12,7 @@ from tokenizer.engines.scanned import ScannedEngine
 from tokenizer.engines.sentencepiece import LikeSentencePieceEngine, RawSentencePieceEngine, WholeRowEngine
 from tokenizer.engines.sentencepiece_tables import raw_tables
 from tokenizer.engines.staged import StagedEngine
+from tokenizer.engines.tables import TablePool
 from tokenizer.models import BPE, Unigram, WordPiece
 from tokenizer.models.unigram import SPACE
 from tokenizer.models.vocabulary import tokens_of
@@ -33,7 +34,7 @@ NO_NORMALIZER = BertNormalizer(clean_text=False, handle_chinese_chars=False, str
 
 
 def choose(
-    normalizer: Any, pre_tokenizer: Any, model: Any, pool: WordCachePool, *, raw: bool = True
+    normalizer: Any, pre_tokenizer: Any, model: Any, pool: TablePool, *, raw: bool = True
 ) -> tuple[Engine, bool]:
     """Returns the engine for a composition, and whether it normalizes; if not, the normalizer is a stage before it.
 

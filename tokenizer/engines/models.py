@@ -10,8 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tokenizer.counting import Tally
-from tokenizer.engines.base import WordCachePool
-from tokenizer.engines.tables import run_loop
+from tokenizer.engines.tables import TablePool, run_loop
 from tokenizer.errors import UnknownCharacterError
 from tokenizer.kernels import (
     caches,
@@ -51,7 +50,7 @@ class ModelRunner:
     knows_all: bool = True
     """Whether there is an id for every text: that of a token, the unknown one if need be."""
 
-    def encode(self, words: Words, added: npt.NDArray[np.int32], pool: WordCachePool, tally: Tally | None) -> Ragged:
+    def encode(self, words: Words, added: npt.NDArray[np.int32], pool: TablePool, tally: Tally | None) -> Ragged:
         """Encodes the words of rows; rows that are an added token become its id."""
         n_rows, n_bytes = words.row_offsets.size - 1, int((words.stops - words.starts).sum())
         return self.run(
@@ -66,7 +65,7 @@ class ModelRunner:
         )
 
     def run(
-        self, kernel: Callable[..., bool], arguments: tuple[Any, ...], pool: WordCachePool, tally: Tally | None,
+        self, kernel: Callable[..., bool], arguments: tuple[Any, ...], pool: TablePool, tally: Tally | None,
         *, first: int, n_rows: int, n_bytes: int, longest: int,
     ) -> Ragged:  # fmt: skip
         """Calls a kernel that is bound to `spans_model`; see `tables.run_loop`.
@@ -76,7 +75,7 @@ class ModelRunner:
         """
         counted = tally if self.knows_all or tally is None else self.new_tally()
         ids = run_loop(
-            kernel, arguments, pool.tables, counted, new_scratch=self.new_scratch, first=first, n_rows=n_rows,
+            kernel, arguments, pool, counted, new_scratch=self.new_scratch, first=first, n_rows=n_rows,
             # Every token takes its share of the bytes of its word, and every added token one row.
             n_ids=n_bytes * self.max_ids_per_byte + n_rows, longest=longest, max_ids_per_byte=self.max_ids_per_byte,
         )  # fmt: skip

@@ -21,10 +21,10 @@ import pyarrow as pa
 from tokenizer import normalizers, recycled, unicode_tables
 from tokenizer.aligned import AlignedText
 from tokenizer.counting import WORD_COUNTS, Tally, add_word_counts
-from tokenizer.engines.base import AlignedToken, WordCachePool
+from tokenizer.engines.base import AlignedToken
 from tokenizer.engines.models import ModelRunner
 from tokenizer.engines.staged import StagedEngine, whole_rows
-from tokenizer.engines.tables import run_loop
+from tokenizer.engines.tables import TablePool, run_loop
 from tokenizer.errors import UnknownCharacterError
 from tokenizer.kernels import normalized_words as kernels
 from tokenizer.kernels import precompiled, sentencepiece_units, text_edits
@@ -80,11 +80,11 @@ class NormalizedWordsEngine(StagedEngine):
 
     def __init__(
         self, parts: tuple[Any, Any], steps: list[Normalizer], tables: WordTables, cuts: _Cuts | None,
-        runner: ModelRunner, pool: WordCachePool,
+        runner: ModelRunner, pool: TablePool,
     ) -> None:  # fmt: skip
         self._normalizer, pre_tokenizer = parts
         # The steps know words as they are normalized, the loop knows them raw.
-        super().__init__(pre_tokenizer, runner, WordCachePool(_CACHE_BYTES))
+        super().__init__(pre_tokenizer, runner, TablePool(_CACHE_BYTES))
         self._raw_pool = pool
         self._steps = steps
         self._is_new = True
@@ -99,7 +99,7 @@ class NormalizedWordsEngine(StagedEngine):
 
     @classmethod
     def of(
-        cls, normalizer: Any, pre_tokenizer: Any, model: Any, runner: ModelRunner, pool: WordCachePool
+        cls, normalizer: Any, pre_tokenizer: Any, model: Any, runner: ModelRunner, pool: TablePool
     ) -> "NormalizedWordsEngine | None":
         """Returns the engine for parts of a tokenizer, None where one of them looks at more than a word."""
         steps = list(normalizer.normalizers) if isinstance(normalizer, Sequence) else [normalizer]
@@ -211,7 +211,7 @@ class NormalizedWordsEngine(StagedEngine):
             return ids
 
         ids = run_loop(
-            kernels.encode, (rows, added, tables, pending), self._raw_pool.tables, tally,
+            kernels.encode, (rows, added, tables, pending), self._raw_pool, tally,
             first=int(rows.offsets[0]), n_rows=rows.n_rows, n_ids=2 * n, longest=0, finish=finish,
         )  # fmt: skip
         return ids, irregular

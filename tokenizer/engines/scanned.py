@@ -7,10 +7,10 @@ import numpy as np
 import numpy.typing as npt
 
 from tokenizer.counting import Tally
-from tokenizer.engines.base import WordCachePool
 from tokenizer.engines.models import ModelRunner
 from tokenizer.engines.prefixes import begin_with_space
 from tokenizer.engines.staged import StagedEngine
+from tokenizer.engines.tables import TablePool
 from tokenizer.kernels import scanning
 from tokenizer.pre_tokenizers.scanner_patterns import Scanner
 from tokenizer.ragged import Ragged
@@ -23,7 +23,7 @@ class ScannedEngine(StagedEngine):
     """Finds words with a hand-written scanner or with automata and encodes them in the same pass."""
 
     def __init__(
-        self, scanner: Scanner, pre_tokenizer: Any, runner: ModelRunner, pool: WordCachePool, *, prefix_space: bool
+        self, scanner: Scanner, pre_tokenizer: Any, runner: ModelRunner, pool: TablePool, *, prefix_space: bool
     ) -> None:
         """Prepares an engine.
 

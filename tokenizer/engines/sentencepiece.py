@@ -9,11 +9,12 @@ import numpy.typing as npt
 from tokenizer import recycled
 from tokenizer.aligned import AlignedText
 from tokenizer.counting import Tally
-from tokenizer.engines.base import AlignedToken, WordCachePool
+from tokenizer.engines.base import AlignedToken
 from tokenizer.engines.models import ModelRunner
 from tokenizer.engines.prefixes import begin_with_space
 from tokenizer.engines.sentencepiece_tables import RawTables, new_merging_scratch, new_scored_scratch, scored_unigram
 from tokenizer.engines.staged import StagedEngine
+from tokenizer.engines.tables import TablePool
 from tokenizer.kernels import sentencepiece_bpe, sentencepiece_spans, sentencepiece_unigram
 from tokenizer.kernels.encode_loop import AT_ID, NEEDED
 from tokenizer.kernels.sentencepiece_spans import MOST_PART_BYTES, N_NOTED, PartsState
@@ -36,7 +37,7 @@ class RawSentencePieceEngine:
 
     def __init__(
         self, normalizer: SentencePieceNormalizer, model: Any, tables: RawTables, runner: ModelRunner,
-        pool: WordCachePool,
+        pool: TablePool,
     ) -> None:  # fmt: skip
         self._normalizer = normalizer
         self._model = model
@@ -79,7 +80,7 @@ class RawSentencePieceEngine:
             noting=tally is not None,
             noted=np.empty(0 if tally is None else 3 * _SPARE_WORDS, np.int64),
         )
-        with self._pool.tables.borrow(None) as lent:
+        with self._pool.borrow(None) as lent:
             lent.make_room(n_bytes, 1, self._scratch)
             met = lent.uncounted.state[COUNTER_TOTAL]
             # For text as it mostly is, which has fewer ids than bytes: the kernel may ask for more.
@@ -152,7 +153,7 @@ class LikeSentencePieceEngine(RawSentencePieceEngine):
 
     def __init__(
         self, parts: tuple[Any, Any], normalizer: SentencePieceNormalizer, model: Any, tables: RawTables,
-        runner: ModelRunner, pool: WordCachePool,
+        runner: ModelRunner, pool: TablePool,
     ) -> None:  # fmt: skip
         """Prepares an engine.
 
@@ -193,7 +194,7 @@ class LikeSentencePieceEngine(RawSentencePieceEngine):
 class WholeRowEngine(StagedEngine):
     """Encodes normalized rows with Unigram under sentencepiece's rules, each as one word."""
 
-    def __init__(self, model: Unigram, runner: ModelRunner, pool: WordCachePool) -> None:
+    def __init__(self, model: Unigram, runner: ModelRunner, pool: TablePool) -> None:
         super().__init__(None, runner, pool)
         self._model = model
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Any pre-tokenizer, any model: one after the other over whole columns, the model with its word cache."""
+"""Any pre-tokenizer, any model: one after the other over whole columns, the model in the encode loop."""
 
 from typing import Any
 
@@ -8,8 +8,9 @@ import numpy.typing as npt
 
 from tokenizer.aligned import AlignedText
 from tokenizer.counting import Tally
-from tokenizer.engines.base import AlignedToken, WordCachePool
+from tokenizer.engines.base import AlignedToken
 from tokenizer.engines.models import ModelRunner
+from tokenizer.engines.tables import TablePool
 from tokenizer.pre_tokenizers.spelled_bytes import unspell
 from tokenizer.ragged import Ragged, read_only
 from tokenizer.words import Words
@@ -18,7 +19,7 @@ from tokenizer.words import Words
 class StagedEngine:
     """Runs the pre-tokenizer as a stage that finds words, then the model's kernel on them."""
 
-    def __init__(self, pre_tokenizer: Any, runner: ModelRunner, pool: WordCachePool) -> None:
+    def __init__(self, pre_tokenizer: Any, runner: ModelRunner, pool: TablePool) -> None:
         self._pre_tokenizer = pre_tokenizer
         self._runner = runner
         self._pool = pool

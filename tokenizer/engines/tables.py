@@ -84,7 +84,14 @@ class TablePool:
         self._n_bytes = n_bytes
         self._lock = threading.Lock()
         self._free: list[Lent] = []
+        self._others: list[TablePool] = []
         self._n_met = self._n_misses = 0
+
+    def another(self) -> "TablePool":
+        """Returns a pool of tables of the same size, for other keys."""
+        other = TablePool(self._n_bytes)
+        self._others.append(other)
+        return other
 
     @contextlib.contextmanager
     def borrow(self, tally: Tally | None) -> Iterator[Lent]:
@@ -106,18 +113,19 @@ class TablePool:
             self._n_misses += int(state[MISSES]) - misses_before
 
     def info(self) -> CacheInfo:
-        """Returns what the idle tables hold."""
+        """Returns what the idle tables hold, those for other keys too."""
         with self._lock:
             held = [lent.table for lent in self._free]
             met, misses = self._n_met, self._n_misses
         n_words = sum(int(np.count_nonzero(table.slots[1::4])) for table in held)
         n_pooled = sum(int(4 * table.state[IDS_USED] + table.state[BYTES_USED]) for table in held)
+        infos = [other.info() for other in self._others]
         return CacheInfo(
-            words=n_words,
-            bytes=n_words * _LINE_BYTES // 2 + n_pooled,
-            bound=len(held) * self._n_bytes,
-            hits=max(met - misses, 0),
-            misses=misses,
+            words=n_words + sum(info.words for info in infos),
+            bytes=n_words * _LINE_BYTES // 2 + n_pooled + sum(info.bytes for info in infos),
+            bound=len(held) * self._n_bytes + sum(info.bound for info in infos),
+            hits=max(met - misses, 0) + sum(info.hits for info in infos),
+            misses=misses + sum(info.misses for info in infos),
         )
 
 

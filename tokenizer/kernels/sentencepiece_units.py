@@ -4,7 +4,7 @@
 A row is cut into *units*, in front of runs of spaces, where no piece and no key of the character map reaches across,
 and those into *parts*: between two characters that turn into one character each whatever stands around them, and whose
 results are neighbours in no piece. What a part becomes then depends on nothing but its bytes and its `front`, so that a
-word cache can be asked for the raw bytes, before anything is normalized.
+table of the loop can be asked for the raw bytes, before anything is normalized.
 
 One code point is described by an int64, its *entry* (`KnownTables.characters`):
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Open-addressing tables keyed by words: what word caches, word counters and vocabularies are made of.
+"""Open-addressing tables keyed by words: what word counters and vocabularies are made of.
 
 A table is one int64 array of four columns, 32 bytes a slot, so that a lookup touches one cache line:
 
@@ -38,13 +38,6 @@ def word_key(data, at, w):
     if w <= 16:
         return load_u64(data, at), first_bytes(load_u64(data, at + 8), w - 8)
     return long_key(data, at, w), np.uint64(0)
-
-
-@kernel_part
-def short_key(data, at, w):
-    """As `word_key`, without a branch, for a word of at most 16 bytes."""
-    n = np.uint64(w)
-    return load_u64(data, at) & _FIRST_EIGHT[n], load_u64(data, at + 8) & _NEXT_EIGHT[n]
 
 
 @kernel_part
@@ -147,47 +140,6 @@ def rehash(slots, bigger):
             j = (j + np.uint64(1)) & mask
         for column in range(N_COLUMNS):
             bigger[j, column] = slots[s, column]
-
-
-@kernel
-def spread(slots, n, taken):
-    """Moves every slot of the first n, a table, to where it belongs among all, twice as many; see `spread_slots`.
-
-    taken: uint64, a bit for each slot, filled.
-    """
-    spread_slots(slots, n, LENGTH_MASK, LENGTH_MASK)
-    taken[:] = 0
-    for s in range(slots.shape[0]):
-        taken[s >> 6] |= np.uint64(slots[s, LENGTH] != 0) << np.uint64(s & 63)
-
-
-@kernel_part
-def spread_slots(slots, n, key_mask, bytes_mask):
-    """Moves every slot of the first n, which are a table, to where it belongs in a table of all, twice as many.
-
-    The second half is empty. Where words went on from the last slot to the first, one may come to where no search finds
-    it, and is as if it had never been put in.
-
-    Args:
-      key_mask, bytes_mask: of the length column, what belongs to the key of a word, and its bytes.
-    """
-    old_mask, mask = np.uint64(n - 1), np.uint64(slots.shape[0] - 1)
-    # Behind an empty slot, so that no word is in front of one that the search for it passes.
-    begin = np.uint64(0)
-    while slots[begin, LENGTH] != 0:
-        begin += np.uint64(1)
-    for k in range(1, n):
-        s = (begin + np.uint64(k)) & old_mask
-        notes = slots[s, LENGTH]
-        if notes == 0:
-            continue
-        k0, k1, value = slots[s, KEY_0], slots[s, KEY_1], slots[s, VALUE]
-        slots[s, LENGTH] = 0
-        more = np.uint64(k1) if notes & bytes_mask <= SHORT_WORD_BYTES else np.uint64(0)
-        j = first_slot(notes & key_mask, np.uint64(k0), more, mask)
-        while slots[j, LENGTH] != 0:
-            j = (j + np.uint64(1)) & mask
-        slots[j, KEY_0], slots[j, KEY_1], slots[j, LENGTH], slots[j, VALUE] = k0, k1, notes, value
 
 
 @kernel
