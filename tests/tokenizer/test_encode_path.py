@@ -1,0 +1,43 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How much there is to read of the encode path: it may shrink, and `pytest -s` says to what."""
+
+from pathlib import Path
+
+from tokenizer import engines, kernels
+from tokenizer.kernels import compiling, scanning
+
+_KERNELS = Path(str(kernels.__file__)).parent
+_OF_THEIR_OWN = ("bert_wordpiece", "sentencepiece_bpe", "sentencepiece_unigram", "normalized_words", "word_counting")
+_MOST_FILES, _MOST_LINES = 30, 5_000
+"""Of any one kernel, with all that it imports; 18 and 3,000 are wanted."""
+_MOST_LINES_IN_ALL = 11_500
+"""Of all kernels that encode and count, with the engines; 5,000 are wanted."""
+
+
+def _sources_of(*paths: Path) -> dict[Path, int]:
+    """Returns the kernel files that can be compiled into kernels of some files, with their lines."""
+    found = [compiling.kernel_sources(path) for path in paths]
+    return {path: source.count(b"\n") for each in found for path, source in each.items()}
+
+
+def _paths() -> dict[str, dict[Path, int]]:
+    """Returns the files of every kernel that encodes or counts."""
+    paths = {name: _sources_of(_KERNELS / f"{name}.py") for name in _OF_THEIR_OWN}
+    for scanner in (*scanning.SCANNERS, scanning.AUTOMATA):
+        for made in (scanning.count_kernel(scanner), *(scanning.encode_kernel(scanner, m) for m in scanning.MODELS)):
+            paths[made.__name__] = _sources_of(*made._sources)
+    return paths
+
+
+def test_the_encode_path_does_not_grow() -> None:
+    paths = _paths()
+    largest = max(paths, key=lambda name: sum(paths[name].values()))
+    everything = {path: n for files in paths.values() for path, n in files.items()} | _sources_of(
+        _KERNELS / "scanning.py"
+    )
+    everything |= {p: p.read_bytes().count(b"\n") for p in Path(str(engines.__file__)).parent.glob("*.py")}
+    print(f"\nlargest: {largest}, {len(paths[largest])} files, {sum(paths[largest].values())} lines")
+    print(f"in all: {len(everything)} files, {sum(everything.values())} lines")
+    assert max(map(len, paths.values())) <= _MOST_FILES
+    assert sum(paths[largest].values()) <= _MOST_LINES
+    assert sum(everything.values()) <= _MOST_LINES_IN_ALL
