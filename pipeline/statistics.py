@@ -85,6 +85,13 @@ class Tally(Protocol):
     def oov_characters(self) -> tuple[np.ndarray, np.ndarray]: ...  # noqa: D102
 
 
+def _fixed(array: np.ndarray) -> np.ndarray:
+    """Returns a read-only view: whether arrays are new or Arrow's, a kernel is compiled for one kind of them."""
+    view = array.view()
+    view.flags.writeable = False
+    return view
+
+
 @kernel
 def count_rows(
     ids: Any, starts: Any, stops: Any, unk_id: int, token_counts: Any, length_counts: Any, n_oov: Any
@@ -191,7 +198,7 @@ class Statistics:
           ValueError: if an id is not in the vocabulary; nothing of these statistics can be used then.
         """
         n_oov = np.empty(len(text), np.int32)
-        bad = count_rows(ids, starts, stops, self.unk_id, self.token_counts, self.length_counts, n_oov)
+        bad = count_rows(*map(_fixed, (ids, starts, stops)), self.unk_id, self.token_counts, self.length_counts, n_oov)
         if bad >= 0:
             raise ValueError(f"id {ids[bad]} is not in the vocabulary of {self.token_counts.size} tokens")
         n_oov -= n_unknown_marks
@@ -211,7 +218,8 @@ class Statistics:
         self.length_counts[:] = 0
         ends = np.cumsum(lengths)
         nothing, scratch = np.zeros(int(lengths.sum()), np.int32), np.zeros(1, np.int64)
-        count_rows(nothing, ends - lengths, ends, -1, scratch, self.length_counts, np.empty(lengths.size, np.int32))
+        rows = map(_fixed, (nothing, ends - lengths, ends))
+        count_rows(*rows, -1, scratch, self.length_counts, np.empty(lengths.size, np.int32))
 
     def add_layout(self, lengths: np.ndarray, kept: np.ndarray, n_special: int, n_added: int) -> None:
         """Counts where the tokens of rows come from; once for each row that `update` counts.
