@@ -90,8 +90,10 @@ def for_wordpiece(text: str) -> dict[str, Peer]:
     if _has("nanotoken"):
         import nanotoken
 
+        for_peers = peers.for_peers(text)
+
         def load_nanotoken() -> Encode:
-            loaded = nanotoken.WordPieceTokenizer.from_json(text)
+            loaded = nanotoken.WordPieceTokenizer.from_json(for_peers)
             return lambda texts: loaded.encode_batch(texts, add_special_tokens=False, parallel=False)
 
         found["nanotoken"] = Peer(load_nanotoken, lambda rows: _cut(*rows))
