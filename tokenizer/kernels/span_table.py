@@ -22,6 +22,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tokenizer.kernels.compiling import cgutils, intrinsic, ir, kernel_part, load_u64, types, unlikely
+from tokenizer.kernels.word_table import long_key, same_bytes
 
 LONGEST = 15
 """Bytes of a span that is its own key."""
@@ -127,21 +128,10 @@ def ask_for_line(slots, j):
 
 
 @kernel_part
-def _long_hash(data, at, w):
-    h = np.uint64(w)
-    for q in range(at, at + w - 7, 8):
-        h = (h ^ load_u64(data, q)) * _MIX_1
-        h ^= h >> np.uint64(29)
-    # The last eight bytes, overlapping the ones before.
-    h = (h ^ load_u64(data, at + w - 8)) * _MIX_1
-    return h ^ (h >> np.uint64(32))
-
-
-@kernel_part
 def key_of(data, at, w):
     """Returns the key of the span `data[at:at + w]`."""
     if unlikely(w > LONGEST):
-        return _long_hash(data, at, w), np.uint64(w) | _LONG
+        return long_key(data, at, w), np.uint64(w) | _LONG
     n = np.uint64(w)
     if unlikely(at + 16 > data.size):
         k0, k1 = np.uint64(0), n << np.uint64(56)
@@ -203,15 +193,6 @@ def remember_direct(direct, data, at, out, before, o, has_unknown):
     three = np.uint64(data[at]) | np.uint64(data[at + 1]) << np.uint64(8) | np.uint64(data[at + 2]) << np.uint64(16)
     if 0 < n <= 3:
         direct[_code_point(three)] = value
-
-
-@kernel_part
-def same_bytes(words, p, data, at, w):
-    """Whether w bytes, eight or more, are the same in two places."""
-    for q in range(0, w - 7, 8):
-        if load_u64(words, p + q) != load_u64(data, at + q):
-            return False
-    return load_u64(words, p + w - 8) == load_u64(data, at + w - 8)
 
 
 @kernel_part

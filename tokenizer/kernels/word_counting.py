@@ -22,13 +22,13 @@ from tokenizer.kernels.encode_loop import (
     tally_has_room,
 )
 from tokenizer.kernels.references import refer, values_of
-from tokenizer.kernels.span_table import EVICTIONS, FLAG, LONGEST, ask_for_line, hash_key, same_bytes
+from tokenizer.kernels.span_table import EVICTIONS, FLAG, LONGEST, ask_for_line, hash_key
 from tokenizer.kernels.span_table import key_of as key_of_span
 from tokenizer.kernels.spans import found_spans, never_cut
 from tokenizer.kernels.utf8 import add_characters
 from tokenizer.kernels.word_cache import add_count, count_word
 from tokenizer.kernels.word_encoding import key_of
-from tokenizer.kernels.word_table import SHORT_WORD_BYTES
+from tokenizer.kernels.word_table import SHORT_WORD_BYTES, same_bytes
 
 NO_ADDED, NO_MODEL = np.empty(0, np.int32), np.int64(0)
 """What the loop is given where no row is an added token, and no span is encoded."""

@@ -50,7 +50,7 @@ def first_bytes(eight, n):
 
 @kernel_part
 def long_key(data, at, w):
-    """Returns the hash that stands for a word of more than 16 bytes."""
+    """Returns the hash that stands for a long word, of eight bytes or more."""
     k0 = np.uint64(w)
     for q in range(at, at + w - 7, 8):
         k0 = (k0 ^ load_u64(data, q)) * _MIX_1
@@ -61,7 +61,8 @@ def long_key(data, at, w):
 
 
 @kernel_part
-def _same_bytes(pool, p, data, at, w):
+def same_bytes(pool, p, data, at, w):
+    """Whether `pool[p:p + w]` is `data[at:at + w]`, eight bytes or more."""
     for q in range(0, w - 7, 8):
         if load_u64(pool, p + q) != load_u64(data, at + q):
             return False
@@ -91,7 +92,7 @@ def find(slots, pool, data, at, w, k0, k1):
             if w <= SHORT_WORD_BYTES:
                 if slots[j, KEY_1] == np.int64(k1):
                     return j, True
-            elif _same_bytes(pool, slots[j, KEY_1], data, at, w):
+            elif same_bytes(pool, slots[j, KEY_1], data, at, w):
                 return j, True
         j = (j + np.uint64(1)) & mask
 
