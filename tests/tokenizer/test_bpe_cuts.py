@@ -164,7 +164,9 @@ def character_models(draw: st.DrawFn) -> BPE:
 
 @given(character_models(), st.lists(_words, min_size=1, max_size=6))
 def test_characters(model: BPE, words: list[str]) -> None:
-    _check(Tokenizer(model=model, pre_tokenizer=WhitespaceSplit()), model, words)
+    # The words that a scanner finds, and those that are found before the loop.
+    for pre_tokenizer in (WhitespaceSplit(), Split(" ", "removed")):
+        _check(Tokenizer(model=model, pre_tokenizer=pre_tokenizer), model, words)
 
 
 @pytest.mark.parametrize("text", ["我你好", "我们你好", "们好们们们", "你好", "好"])
