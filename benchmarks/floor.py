@@ -15,10 +15,11 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from pipeline import cli, tokenizing
+from pipeline import cli
+from pipeline.tokenizing import tokenize
 from tokenizer import Tokenizer
 
-_read_split, _encode = tokenizing.read_split, Tokenizer.encode_bare
+_read_split, _encode = tokenize.read_split, Tokenizer.encode_bare
 
 
 class _Split(threading.local):
@@ -67,7 +68,7 @@ def copy(folder: Path, arguments: list[str]) -> int:
 
 
 def _run(arguments: list[str], read_split: Any, encode_bare: Any) -> int:
-    tokenizing.read_split, Tokenizer.encode_bare = read_split, encode_bare  # type: ignore[method-assign]
+    tokenize.read_split, Tokenizer.encode_bare = read_split, encode_bare  # type: ignore[method-assign]
     return cli.main(arguments)
 
 

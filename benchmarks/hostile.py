@@ -130,8 +130,11 @@ def _work(numbers: list[int], folder: Path, writer: int) -> None:
 
 def run_one(number: int, folder: Path) -> str:
     """Makes and runs one input; returns "proven: kind", "refused: kind" or what is wrong."""
-    from pipeline import finishing, planning, storage, tokenizing, verify
-    from pipeline.config_file import load_config
+    from pipeline import storage
+    from pipeline.config.file import load_config
+    from pipeline.jobs import finish, planning
+    from pipeline.proving import verify
+    from pipeline.tokenizing import tokenize
     from pipeline.transforms.compiled import compiled_tokenizer
 
     made = hostile_inputs.make(number, folder)
@@ -144,8 +147,8 @@ def run_one(number: int, folder: Path) -> str:
     tokenizer = compiled_tokenizer(storage.read_text(plan.tokenizer_path))
     try:
         for split in plan.splits:
-            tokenizing.tokenize_split(split, config, tokenizer, len(plan.splits))
-        finishing.finish_output(config, plan.job, plan.splits, tokenizer)
+            tokenize.tokenize_split(split, config, tokenizer, len(plan.splits))
+        finish.finish_output(config, plan.job, plan.splits, tokenizer)
     except ValueError as error:
         # What the config lacks, and an input without a usable record, are found when it is read.
         if "tokenizer.padding.length" in str(error) or "records read can be used" in str(error):

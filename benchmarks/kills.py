@@ -185,8 +185,6 @@ def _import_all() -> None:
     """Imports what jobs import, so that a fork starts where the work does. Starts no thread and no server."""
     from apache_beam.runners.portability.fn_api_runner import fn_runner  # noqa: F401
 
-    from pipeline import jobs, summary, worker_pool  # noqa: F401
-
 
 def _start(job: str, mode: str, corpus: Path, output: Path, folder: Path) -> int:
     """Starts a job in a process group of its own, as a fork; returns its process id."""
@@ -265,17 +263,17 @@ def _final_files(output: Path) -> dict[str, bytes]:
 
 def _inconsistencies(output: Path, wanted: dict[str, bytes]) -> list[str]:
     """Returns what is wrong in a folder whose job was killed: every final name must show the final bytes."""
-    from pipeline import ledger
-    from pipeline.shuffling import shards
+    from pipeline import filenames
+    from pipeline.books import ledger, shard_entry
 
     lines = [
         f"{name}: not as an undisturbed run writes it"
         for name, data in _final_files(output).items()
         if wanted.get(name) != data
     ]
-    names = [path.stem for path in (output / ledger.LEDGER).glob("*.json") if len(path.stem) == 16]
+    names = [path.stem for path in (output / filenames.LEDGER).glob("*.json") if len(path.stem) == 16]
     splits = [ledger.read_entry(str(output), name) for name in names]
-    merged = [shards.read_entry(str(output), name) for name in names]
+    merged = [shard_entry.read_shard_entry(str(output), name) for name in names]
     # Runs are needed until every shard is merged of them.
     needs_runs = sum(entry is not None for entry in merged) < _N_SHARDS
     for name, *entries in zip(names, splits, merged, strict=True):
@@ -283,7 +281,7 @@ def _inconsistencies(output: Path, wanted: dict[str, bytes]) -> list[str]:
         if not files:
             lines.append(f"{name}.json: cannot be read")
         for file in files:
-            if needs_runs or not file.file.startswith(f"{shards.RUNS}/"):
+            if needs_runs or not file.file.startswith(f"{filenames.RUNS}/"):
                 lines += [problem] if (problem := ledger.problem(str(output), file)) else []
     return lines
 

@@ -49,7 +49,7 @@ def missing(peer: str) -> list[str]:
 def run_datatrove(input_folder: str, tokenizer: str, output_folder: str, workers: int) -> None:
     """`DocumentTokenizer` behind a `JsonlReader`, one task and one process per worker, documents in their order."""
     from datatrove.executor import LocalPipelineExecutor
-    from datatrove.pipeline.readers import JsonlReader
+    from datatrove.pipeline.input.reading import JsonlReader
     from datatrove.pipeline.tokens import DocumentTokenizer
 
     steps = [

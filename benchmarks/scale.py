@@ -19,11 +19,13 @@ from typing import Any
 from apache_beam.io.filesystem import BeamIOError, FileMetadata, FileSystem, MatchResult
 
 from benchmarks import report
-from pipeline import balance, job_record, ledger, manifest, planning
-from pipeline.accounts import PieceCounts
-from pipeline.config import Config
-from pipeline.ledger import FileRecord, LedgerEntry
-from pipeline.splits import Split, plan_splits
+from pipeline.books import equations, job_record, ledger, manifest
+from pipeline.books.input_counts import PieceCounts
+from pipeline.books.ledger import FileRecord, LedgerEntry
+from pipeline.config.job import Config
+from pipeline.input.splitting import plan_splits
+from pipeline.jobs import planning
+from pipeline.splits import Split
 
 _MEDIAN_BYTES = 1 << 20
 _SIGMA = 2.0
@@ -113,7 +115,7 @@ def _ledger_bytes(splits: list[Split]) -> int:
     for split in splits:
         data = _entry(split).to_json()
         n_bytes += len(data)
-        balance.check_balance(LedgerEntry.from_json(data))
+        equations.check_balance(LedgerEntry.from_json(data))
     return n_bytes
 
 

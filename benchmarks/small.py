@@ -113,9 +113,10 @@ def _parts_of(config: str) -> list[float]:
 def run_in_parts(config_file: str) -> list[float]:
     """Does what `tokenmill tokenize` does; returns the processor seconds of each of `PARTS`."""
     marks = [time.process_time()]
-    from pipeline import display, planning, progress, summary  # noqa: F401
-    from pipeline.config_file import load_config
-    from pipeline.runners import choose_runner, open_runner
+    from pipeline.config.file import load_config
+    from pipeline.jobs import planning
+    from pipeline.reporting import summary
+    from pipeline.running.runners import choose_runner, open_runner
 
     marks.append(time.process_time())
     config = load_config(config_file, [], "tokenize")
@@ -125,7 +126,7 @@ def run_in_parts(config_file: str) -> list[float]:
     import apache_beam as beam
 
     marks.append(time.process_time())
-    from pipeline import jobs
+    from pipeline.transforms import jobs
 
     with open_runner(choose_runner(n_splits=len(plan.splits))) as (runner, options):
         planning.prepare(plan, "new")

@@ -20,9 +20,9 @@ import ftfy
 import pyarrow as pa
 
 from benchmarks import corpora, report, tokenizers
-from pipeline.config import Config
-from pipeline.splits import plan_splits
-from pipeline.tokenizing import tokenize_split
+from pipeline.config.job import Config
+from pipeline.input.splitting import plan_splits
+from pipeline.tokenizing.tokenize import tokenize_split
 from tokenizer import Tokenizer
 from tokenizer.ragged import text_rows
 from tokenizer.text import SpanRule, TextChain

@@ -1,16 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
 """The pipeline: files in, token shards, statistics and a manifest out, on Apache Beam.
 
-Only `arrow_coder`, `transforms`, `jobs`, `runners` and what starts workers import Beam:
+Every folder is a room; its first lines say what comes in and what goes out. A room imports only rooms below it, and
+only `transforms` and a few modules of `running` import Beam. From the top:
 
-- `config`, `schemas`: what a job computes, and every Arrow schema on the way;
-- `splits`, `storage`, `readers`, `counting`, `tokenizing`, `statistics`, `writers`: the work, as plain functions over
-  columns;
-- `ledger`, `staging`, `balance`, `totals`, `manifest`, `output_folder`, `finishing`, `verify`: what is kept of it, and
-  the proof;
-- `planning`, `transforms`, `jobs`: what a job will do, and the same work as Beam graphs;
-- `runners`, `worker_pool`, `progress`, `display`, `summary`, `outlets`, `cli`, `commands`: where a job runs and what a
-  person sees of it.
+- `cli`, `commands`: what a person types;
+- `transforms`: the work as Beam graphs, for our jobs and for yours; `proving`: whether a folder is what it says;
+- `jobs`: planning before, finishing after; `reporting`: what people are told;
+- `tokenizing`, `counting`, `training`, `shuffling`: the work, as plain functions over columns;
+- `output`, `input`: tokens to files, files to documents;
+- `running`: where a job runs, and how far it is;
+- `books`, `statistics`: what is counted, and what must be equal;
+- `config`, `schemas`, `splits`, `filenames`, `storage`, `columns`, `hashing`: what all of them speak of.
 """
 
 VERSION = "0.1.0"

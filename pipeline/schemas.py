@@ -5,6 +5,9 @@ from collections.abc import Iterable, Sequence
 
 import pyarrow as pa
 
+SHARD_FORMAT_VERSION = 1
+"""Version of what shards look like; written into every Parquet shard and into the manifest."""
+
 DOCUMENTS = pa.schema(
     [
         pa.field("doc_id", pa.string(), nullable=False),

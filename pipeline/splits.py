@@ -6,47 +6,15 @@ workers or the order in which a store lists its files.
 """
 
 import hashlib
-import itertools
 import json
-import os
 from collections import Counter
-from collections.abc import Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing
+from collections.abc import Iterable
 from dataclasses import dataclass, fields
-from functools import partial
 from operator import attrgetter
-from typing import Literal, cast
-
-import pyarrow as pa
-
-from pipeline import storage
-from pipeline.config import InputConfig
-from pipeline.kept_fields import encode_fields, settle_fields
-from pipeline.readers.decompressing import HEAD_BYTES, check_window, detect_compression
-from pipeline.readers.parquet import measure_row_groups
+from typing import Literal
 
 Format = Literal["jsonl", "text", "parquet"]
 Compression = Literal["none", "gzip", "zstd", "bz2"]
-
-MAX_PIECES = 4096
-"""Files in a split, so that the description of a split of tiny files stays small."""
-
-FORMATS: dict[str, Format] = {
-    ".jsonl": "jsonl",
-    ".ndjson": "jsonl",
-    ".json": "jsonl",
-    ".txt": "text",
-    ".text": "text",
-    ".parquet": "parquet",
-    ".pq": "parquet",
-}
-"""What `input.format: auto` makes of the end of a name, a compression suffix left out."""
-
-_COMPRESSION_SUFFIXES = (".gz", ".zst", ".zstd", ".bz2")
-_Numbered = tuple[int, tuple[str, storage.FileStat]]
-_REMOTE_THREADS = 32
-_TASK_FILES = 256
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +52,6 @@ class Piece:
         return not is_whole and not (self.format == "text" and document == "file")
 
 
-_CutFile = tuple[list[Piece], pa.Schema | None]
 _to_fields = attrgetter(*(field.name for field in fields(Piece)))
 
 
@@ -117,169 +84,6 @@ class Split:
         return Split(index, split_id, tuple(Piece(*piece) for piece in pieces), fields)
 
 
-def plan_splits(input: InputConfig, salt: str) -> list[Split]:
-    """Returns the splits of a corpus, files ordered by name, then path.
-
-    Args:
-      input: patterns, formats, and how large a split is.
-      salt: digest of what else decides the output; becomes a part of every id.
-
-    Raises:
-      ValueError: when a pattern matches nothing, or a file is of an unknown format or cannot be used; names them all.
-      OSError: when all that is wrong is that files cannot be read.
-    """
-    problems: list[Exception] = []
-    files = list(enumerate(_match_all(input.paths, problems)))
-    if any(storage.is_remote(file.path) for _, (_, file) in files):
-        # A task per file would be a million futures at once, a kilobyte each.
-        n_files = max(1, min(_TASK_FILES, len(files) // (4 * _REMOTE_THREADS)))
-        tasks = [files[start : start + n_files] for start in range(0, len(files), n_files)]
-        with ThreadPoolExecutor(_REMOTE_THREADS) as pool:
-            cut = list(itertools.chain.from_iterable(pool.map(lambda task: _cut_files(task, input), tasks)))
-    else:
-        cut = _cut_files(files, input)
-    problems += [each for each in cut if isinstance(each, Exception)]
-    if problems:
-        raise _summarize(problems)
-    files_cut = [each for each in cut if not isinstance(each, Exception)]
-    fields = ""
-    if input.keep_fields:
-        settled, wrong = settle_fields(
-            input, ((pieces[0].path, pieces[0].format, stored) for pieces, stored in files_cut)
-        )
-        if wrong:
-            raise _summarize([ValueError(line) for line in wrong])
-        fields = encode_fields(settled)
-    groups = _group((pieces for pieces, _ in files_cut), input.split_bytes)
-    return name_splits(groups, salt, fields)
-
-
-def _match_all(patterns: Iterable[str], problems: list[Exception]) -> list[tuple[str, storage.FileStat]]:
-    """Returns the files that the patterns name and the names they have in ids, in the order of the plan."""
-    names: dict[str, tuple[str, storage.FileStat]] = {}
-    for pattern in patterns:
-        try:
-            found = storage.match(pattern)
-        except OSError as error:
-            problems.append(OSError(f"{pattern!r}: {error}"))
-            continue
-        if not found:
-            problems.append(ValueError(f"{pattern!r} matches no file{_advise(pattern)}"))
-            continue
-        is_literal = found[0].path == pattern
-        directory = _literal_directory(pattern, is_literal)
-        for file in found:
-            names.setdefault(file.path, (_relative_name(file.path, directory), file))
-    return sorted(names.values(), key=lambda each: (each[0], each[1].path))
-
-
-def _advise(pattern: str) -> str:
-    is_directory = not storage.is_remote(pattern) and os.path.isdir(pattern)
-    return (
-        f"; it is a directory: name the files in it, as in {storage.join(pattern, '*.jsonl')!r}" if is_directory else ""
-    )
-
-
-def _literal_directory(pattern: str, is_literal: bool) -> str:
-    """Returns the part of a pattern before the first component that holds a glob character, or before the last one."""
-    components = pattern.replace(os.sep, "/").split("/")
-    n_literal = len(components) - 1
-    if not is_literal:
-        n_literal = next((i for i, each in enumerate(components) if storage.has_glob(each)), n_literal)
-    return "/".join(components[:n_literal])
-
-
-def _relative_name(path: str, directory: str) -> str:
-    path = path.replace(os.sep, "/")
-    if directory and path.startswith(f"{directory.rstrip('/')}/"):
-        return path[len(directory) :].lstrip("/")
-    return path.lstrip("/")
-
-
-def _cut_files(files: Iterable[_Numbered], config: InputConfig) -> list[_CutFile | Exception]:
-    return [_cut_file(number, name, file, config) for number, (name, file) in files]
-
-
-def _cut_file(number: int, name: str, file: storage.FileStat, config: InputConfig) -> _CutFile | Exception:
-    """Returns the pieces of one file in order and, of Parquet, its fields to keep; or what is wrong with it."""
-    try:
-        name.encode("utf-8")
-        with closing(storage.open_read(file.path)) as handle:
-            head = handle.read(HEAD_BYTES)
-            format_ = _choose_format(name, config)
-            compression = _choose_compression(head, format_, config)
-            make = partial(Piece, file.path, name, file.n_bytes, file.version, format_, compression, file=number)
-            if format_ == "parquet":
-                sizes, stored = measure_row_groups(handle, config)
-                runs = _runs(sizes, config.split_bytes)
-                return [make(start, stop, sum(sizes[start:stop])) for start, stop in runs], stored
-    except UnicodeEncodeError:
-        return ValueError(f"{file.path!r} has a name that is not UTF-8; rename it")
-    except ValueError as error:
-        return ValueError(f"{file.path!r} {error}")
-    except OSError as error:
-        return OSError(f"{file.path!r} cannot be read: {error}")
-    if compression != "none" or (format_ == "text" and config.document == "file"):
-        return [make(0, file.n_bytes)], None
-    starts = range(0, file.n_bytes, config.split_bytes) or (0,)
-    return [make(start, min(start + config.split_bytes, file.n_bytes)) for start in starts], None
-
-
-def _choose_format(name: str, config: InputConfig) -> Format:
-    if config.format != "auto":
-        return config.format
-    stem = name.lower()
-    for suffix in _COMPRESSION_SUFFIXES:
-        stem = stem.removesuffix(suffix)
-    found = FORMATS.get(os.path.splitext(stem)[1])
-    if found is None:
-        raise ValueError(f"is of unknown format: set input.format, or end its name with one of {', '.join(FORMATS)}")
-    return found
-
-
-def _choose_compression(head: bytes, format_: Format, config: InputConfig) -> Compression:
-    found = detect_compression(head)
-    if format_ == "parquet":
-        if found != "none":
-            raise ValueError(f"is Parquet compressed with {found} as a whole, which cannot be read; decompress it")
-        return "none"
-    compression = cast(Compression, found) if config.compression == "auto" else config.compression
-    if compression == "zstd":
-        check_window(head)
-    return compression
-
-
-def _runs(sizes: list[int], limit: int) -> list[tuple[int, int]]:
-    """Returns runs of neighbours that add up to at most `limit`, or are one alone; an empty one for nothing."""
-    runs: list[tuple[int, int]] = []
-    start = total = 0
-    for i, size in enumerate(sizes):
-        if i > start and total + size > limit:
-            runs.append((start, i))
-            start, total = i, 0
-        total += size
-    return [*runs, (start, len(sizes))]
-
-
-def _group(files: Iterable[list[Piece]], split_bytes: int) -> Iterator[list[Piece]]:
-    """Yields the pieces of each split: one of a large file, or neighbouring small files."""
-    group: list[Piece] = []
-    n_bytes = 0
-    for pieces in files:
-        is_small = len(pieces) == 1 and pieces[0].n_planned < split_bytes
-        if group and not (is_small and n_bytes + pieces[0].n_planned <= split_bytes and len(group) < MAX_PIECES):
-            yield group
-            group, n_bytes = [], 0
-        if is_small:
-            group += pieces
-            n_bytes += pieces[0].n_planned
-        else:
-            for piece in pieces:
-                yield [piece]
-    if group:
-        yield group
-
-
 def name_splits(groups: Iterable[list[Piece]], salt: str, fields: str = "") -> list[Split]:
     """Returns splits that read these pieces, in this order, with ids that depend on them and on `salt`.
 
@@ -305,11 +109,3 @@ def _hash(salt: str, pieces: list[Piece], n_before: int) -> str:
     keys = [(each.name, each.n_bytes, each.start, each.stop, each.format, each.compression) for each in pieces]
     record = json.dumps([salt, keys, *([n_before] if n_before else [])], separators=(",", ":"))
     return hashlib.sha256(record.encode("utf-8")).hexdigest()[:16]
-
-
-def _summarize(problems: list[Exception]) -> Exception:
-    kind = OSError if all(isinstance(each, OSError) for each in problems) else ValueError
-    if len(problems) == 1:
-        return kind(f"input.paths: {problems[0]}")
-    listed = "".join(f"\n  {each}" for each in problems)
-    return kind(f"input.paths: {len(problems)} problems{listed}")

@@ -4,11 +4,11 @@
 import dataclasses
 from pathlib import Path
 
-from pipeline import manifest
-from pipeline.accounts import PieceCounts
-from pipeline.config import Config
-from pipeline.job_record import Job
-from pipeline.ledger import FileRecord, LedgerEntry
+from pipeline.books import manifest
+from pipeline.books.input_counts import PieceCounts
+from pipeline.books.job_record import Job
+from pipeline.books.ledger import FileRecord, LedgerEntry
+from pipeline.config.job import Config
 from pipeline.splits import Piece, Split
 
 

@@ -4,11 +4,11 @@
 import dataclasses
 import hashlib
 
-from pipeline import ledger
-from pipeline.accounts import PieceCounts
-from pipeline.ledger import FileRecord, LedgerEntry
+from pipeline.books import ledger
+from pipeline.books.input_counts import PieceCounts
+from pipeline.books.ledger import FileRecord, LedgerEntry
+from pipeline.output.staging import Staging
 from pipeline.splits import Piece, Split
-from pipeline.staging import Staging
 
 PIECE = Piece("/corpus/a.jsonl", "a.jsonl", 100, "100-7", "jsonl", "none", 0, 100)
 

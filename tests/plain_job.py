@@ -5,11 +5,13 @@ import contextlib
 import json
 from pathlib import Path
 
-from pipeline import planning, storage, writers
-from pipeline.config import Config
-from pipeline.finishing import finish_output
-from pipeline.shuffling.shards import runs_of
-from pipeline.tokenizing import merge_planned, tokenize_split
+from pipeline import storage
+from pipeline.books.shard_entry import runs_of
+from pipeline.config.job import Config
+from pipeline.jobs import planning
+from pipeline.jobs.finish import finish_output
+from pipeline.output.writers import formats
+from pipeline.tokenizing.tokenize import merge_planned, tokenize_split
 from tokenizer import Tokenizer
 
 
@@ -54,9 +56,9 @@ class PlainJob:
         """Returns the rows of all shards of one format in order."""
         found = []
         for path in sorted(self.output.glob(f"tokens-*-of-?????{suffix}")):
-            index_name = writers.index_name(str(path))
+            index_name = formats.index_name(str(path))
             with contextlib.ExitStack() as stack:
                 handle = stack.enter_context(storage.open_read(str(path)))
                 index = stack.enter_context(storage.open_read(index_name)) if index_name else None
-                found += [row for batch in writers.read_rows(handle, str(path), 0, index) for row in batch.to_pylist()]
+                found += [row for batch in formats.read_rows(handle, str(path), 0, index) for row in batch.to_pylist()]
         return found

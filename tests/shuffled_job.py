@@ -3,15 +3,17 @@
 
 import os
 
-from pipeline import output_folder, writers
-from pipeline.config import Config
-from pipeline.finishing import finish_output
+from pipeline.books import shard_entry
+from pipeline.books.job_record import Job
+from pipeline.config.job import Config
 from pipeline.hashing import SHUFFLING, document_keys
-from pipeline.job_record import Job
-from pipeline.readers import read_split
+from pipeline.input.reading import read_split
+from pipeline.input.splitting import plan_splits
+from pipeline.jobs.finish import finish_output
+from pipeline.output import folders
+from pipeline.output.writers import formats
 from pipeline.shuffling import shards as shuffled
-from pipeline.splits import plan_splits
-from pipeline.tokenizing import merge_planned, tokenize_split
+from pipeline.tokenizing.tokenize import merge_planned, tokenize_split
 from tokenizer import Tokenizer
 
 N_DOCUMENTS = 300
@@ -39,8 +41,8 @@ class ShuffledJob:
         self.planned = shuffled.plan_shards(self.config.output.shuffle, self.splits, self.job.digest)
 
     def prepare(self, mode="new"):
-        suffix, *companions = writers.suffixes(self.config.output)
-        output_folder.prepare_output(
+        suffix, *companions = formats.suffixes(self.config.output)
+        folders.prepare_output(
             str(self.output),
             self.job,
             mode,
@@ -57,7 +59,7 @@ class ShuffledJob:
         ]
 
     def merge(self, entries, planned=None):
-        runs = [shuffled.runs_of(entry) for entry in entries]
+        runs = [shard_entry.runs_of(entry) for entry in entries]
         return [merge_planned(each, runs, self.config, self.tokenizer) for each in planned or self.planned]
 
     def finish(self):
@@ -72,9 +74,9 @@ class ShuffledJob:
     def rows(self, suffix=".parquet"):
         found = []
         for path in sorted(self.output.glob(f"tokens-*-of-?????{suffix}")):
-            index = writers.index_name(str(path))
+            index = formats.index_name(str(path))
             with path.open("rb") as handle, open(index or os.devnull, "rb") as index_handle:
-                for batch in writers.read_rows(handle, str(path), index=index_handle if index else None):
+                for batch in formats.read_rows(handle, str(path), index=index_handle if index else None):
                     found += batch.to_pylist()
         return found
 

@@ -14,10 +14,10 @@ import pytest
 
 # The modules that wire Beam; everything else in pipeline/ is plain functions over Arrow columns.
 BEAM_MODULES = {
-    "pipeline.arrow_coder",
-    "pipeline.external_workers",
-    "pipeline.jobs",
-    "pipeline.runners",
+    "pipeline.transforms.arrow_coder",
+    "pipeline.running.external_workers",
+    "pipeline.transforms.jobs",
+    "pipeline.running.runners",
     "pipeline.transforms.compiled",
     "pipeline.transforms.counting",
     "pipeline.transforms.documents",
@@ -26,8 +26,8 @@ BEAM_MODULES = {
     "pipeline.transforms.stages",
     "pipeline.transforms.tokenizing",
     "pipeline.transforms.training",
-    "pipeline.worker_pool",
-    "pipeline.worker_process",
+    "pipeline.running.worker_pool",
+    "pipeline.running.worker_process",
 }
 
 # What importing tokenizer may bring along besides the standard library; the second row comes with numba and pyarrow.

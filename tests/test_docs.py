@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 
 from pipeline import schemas
-from pipeline.config_file import load_config
-from pipeline.planning import plan_job
-from pipeline.readers import REASONS
-from pipeline.splits import FORMATS
+from pipeline.config.file import load_config
+from pipeline.input.rejects import REASONS
+from pipeline.input.splitting import FORMATS
+from pipeline.jobs.planning import plan_job
 
 REPOSITORY = Path(__file__).parents[1]
 DOCUMENTS = sorted([*REPOSITORY.glob("*.md"), *REPOSITORY.glob("docs/*.md"), *REPOSITORY.glob("benchmarks/*.md")])

@@ -21,8 +21,8 @@ from tokenmill import installation
 
 if typing.TYPE_CHECKING:
     from pipeline import VERSION as VERSION
-    from pipeline.config import InputConfig as InputConfig
-    from pipeline.splits import plan_splits as plan_splits
+    from pipeline.config.input import InputConfig as InputConfig
+    from pipeline.input.splitting import plan_splits as plan_splits
     from pipeline.transforms.documents import CountWords as CountWords
     from pipeline.transforms.documents import NormalizeDocuments as NormalizeDocuments
     from pipeline.transforms.documents import ReadDocuments as ReadDocuments
@@ -37,8 +37,8 @@ _MODULES = ("fidelity", "languages", "text", "trainers")
 
 _PIPELINE = {
     "VERSION": "pipeline",
-    "InputConfig": "pipeline.config",
-    "plan_splits": "pipeline.splits",
+    "InputConfig": "pipeline.config.input",
+    "plan_splits": "pipeline.input.splitting",
     "CountWords": "pipeline.transforms.documents",
     "NormalizeDocuments": "pipeline.transforms.documents",
     "ReadDocuments": "pipeline.transforms.documents",

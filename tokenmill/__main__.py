@@ -16,7 +16,7 @@ def main() -> int:
         print(f"tokenmill: {stranger}", file=sys.stderr)
     # Not before it is known what would be imported.
     from pipeline.cli import main
-    from pipeline.outlets import outlive_readers
+    from pipeline.running.outlets import outlive_readers
 
     outlive_readers()
     return main()

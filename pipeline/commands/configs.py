@@ -23,8 +23,9 @@ def add_parsers(commands: Any) -> None:
 
 
 def _fidelity(options: argparse.Namespace) -> int:
-    from pipeline import fidelity, ledger
-    from pipeline.config_file import load_config
+    from pipeline.books import ledger
+    from pipeline.config.file import load_config
+    from pipeline.reporting import fidelity
 
     with mistakes():
         report = fidelity.measure(load_config(options.config, options.overrides, "tokenize"), options.documents)
@@ -42,7 +43,7 @@ def _fidelity(options: argparse.Namespace) -> int:
 def _schema(options: argparse.Namespace) -> int:
     import json
 
-    from pipeline.config import json_schema
+    from pipeline.config.job import json_schema
 
     print(json.dumps(json_schema(), indent=2))
     return DONE

@@ -10,8 +10,8 @@ from pipeline.commands.arguments import natural
 from pipeline.commands.reporting import DONE, mistakes
 
 if TYPE_CHECKING:
-    from pipeline.count_arithmetic import Term
-    from pipeline.counts import CountsArtifact
+    from pipeline.counting.arithmetic import Term
+    from pipeline.counting.counts import CountsArtifact
 
 _NAMED = re.compile(r"([\w.-]+)=(.+)")
 
@@ -63,8 +63,8 @@ def _weight(text: str) -> tuple[str, Fraction]:
 
 
 def _show(options: argparse.Namespace) -> int:
-    from pipeline.count_arithmetic import top_words
-    from pipeline.counts import open_counts
+    from pipeline.counting.arithmetic import top_words
+    from pipeline.counting.counts import open_counts
 
     with mistakes():
         artifact = open_counts(options.counts)
@@ -109,35 +109,35 @@ def _type_of(component: Any) -> str:
 
 
 def _merge(options: argparse.Namespace) -> int:
-    from pipeline import count_arithmetic
-    from pipeline.ownership import own
+    from pipeline.counting import arithmetic
+    from pipeline.output.ownership import own
 
     with mistakes():
         terms = [_term(text) for text in options.counts]
-        count_arithmetic.check_terms(terms)
-        weights = count_arithmetic.weights_of(terms, dict(options.weight), options.temperature)
+        arithmetic.check_terms(terms)
+        weights = arithmetic.weights_of(terms, dict(options.weight), options.temperature)
         with own(options.out, "counts merge"):
-            merged = count_arithmetic.merge(terms, options.out, weights)
+            merged = arithmetic.merge(terms, options.out, weights)
         _report(merged, options.out)
     return DONE
 
 
 def _subtract(options: argparse.Namespace) -> int:
-    from pipeline import count_arithmetic
-    from pipeline.ownership import own
+    from pipeline.counting import arithmetic
+    from pipeline.output.ownership import own
 
     with mistakes():
         whole, part = _term(options.counts), _term(options.part)
-        count_arithmetic.check_terms([whole, part])
+        arithmetic.check_terms([whole, part])
         with own(options.out, "counts subtract"):
-            rest = count_arithmetic.subtract(whole, part, options.out)
+            rest = arithmetic.subtract(whole, part, options.out)
         _report(rest, options.out)
     return DONE
 
 
 def _term(text: str) -> "Term":
-    from pipeline.count_arithmetic import Term
-    from pipeline.counts import open_counts
+    from pipeline.counting.arithmetic import Term
+    from pipeline.counting.counts import open_counts
 
     named = _NAMED.fullmatch(text)
     return Term(open_counts(named[2]), named[1]) if named else Term(open_counts(text))

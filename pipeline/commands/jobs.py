@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Any
 
 from pipeline.commands.arguments import add_set, positive
 from pipeline.commands.reporting import DONE, FAILED, STOPPED, Mistake, mistakes, say
-from pipeline.runners import MODES
+from pipeline.running.runners import MODES
 
 if TYPE_CHECKING:
-    from pipeline.output_folder import Mode
-    from pipeline.planning import JobPlan
-    from pipeline.runners import RunnerSettings
-    from pipeline.warming import WarmUp
+    from pipeline.jobs.planning import JobPlan
+    from pipeline.jobs.warming import WarmUp
+    from pipeline.output.folders import Mode
+    from pipeline.running.runners import RunnerSettings
 
 JOBS = {
     "run": "train a vocabulary where the config says so, then tokenize: all of it as one graph",
@@ -47,8 +47,8 @@ def add_parsers(commands: Any) -> None:
 
 
 def _run_job(options: argparse.Namespace) -> int:
-    from pipeline.config_file import load_config
-    from pipeline.runners import choose_runner, configure_logging
+    from pipeline.config.file import load_config
+    from pipeline.running.runners import choose_runner, configure_logging
 
     with mistakes():
         config = load_config(options.config, options.overrides, options.job)
@@ -58,10 +58,10 @@ def _run_job(options: argparse.Namespace) -> int:
 
     from rich.console import Console
 
-    from pipeline.planning import plan_job
-    from pipeline.runners import available_cores
-    from pipeline.summary import summarize, warnings
-    from pipeline.warming import WarmUp
+    from pipeline.jobs.planning import plan_job
+    from pipeline.jobs.warming import WarmUp
+    from pipeline.reporting.summary import summarize, warnings
+    from pipeline.running.runners import available_cores
 
     started = time.monotonic()
     try:
@@ -93,11 +93,13 @@ def _execute(options: argparse.Namespace, plan: "JobPlan", settings: "RunnerSett
     """Runs the job of `plan`; shows its progress on stderr."""
     import apache_beam as beam
 
-    from pipeline import display, jobs, planning, progress
-    from pipeline.limits import RejectLimits
-    from pipeline.ownership import own
-    from pipeline.runners import check_beam_args, open_runner
-    from pipeline.warming import Warming
+    from pipeline.books.reject_limits import RejectLimits
+    from pipeline.jobs import planning
+    from pipeline.jobs.warming import Warming
+    from pipeline.output.ownership import own
+    from pipeline.running import display, progress
+    from pipeline.running.runners import check_beam_args, open_runner
+    from pipeline.transforms import jobs
 
     mode: Mode = "resume" if options.resume else "overwrite" if options.overwrite else "new"
     watched = progress.Progress(plan.stages(), RejectLimits.of(plan.config.input))
@@ -137,7 +139,7 @@ def _execute(options: argparse.Namespace, plan: "JobPlan", settings: "RunnerSett
 
 
 def _report_failure(error: Exception, debug: bool) -> int:
-    from pipeline.runners import explain
+    from pipeline.running.runners import explain
 
     if debug:
         import traceback

@@ -8,7 +8,7 @@ from typing import Any
 from pipeline import storage
 from pipeline.commands.arguments import add_set, natural, positive, share
 from pipeline.commands.reporting import DONE, FAILED, mistakes, say
-from pipeline.outlets import is_read
+from pipeline.running.outlets import is_read
 
 
 def add_parsers(commands: Any) -> None:
@@ -44,7 +44,7 @@ def add_parsers(commands: Any) -> None:
 def _inspect(options: argparse.Namespace) -> int:
     from rich.console import Console
 
-    from pipeline import inspect
+    from pipeline.reporting import inspect
 
     console = Console(highlight=False)
     with mistakes():
@@ -60,9 +60,10 @@ def _inspect(options: argparse.Namespace) -> int:
 
 def _find_shard(options: argparse.Namespace) -> str:
     """Returns the shard itself, or the first one with rows of an output folder."""
-    from pipeline import manifest, writers
+    from pipeline.books import manifest
+    from pipeline.output.writers import formats
 
-    if options.target.endswith(writers.ROWS):
+    if options.target.endswith(formats.ROWS):
         if not storage.exists(options.target):
             raise FileNotFoundError(f"{options.target}: there is no such shard")
         return str(options.target)
@@ -78,8 +79,8 @@ def _find_shard(options: argparse.Namespace) -> str:
 def _find_output(options: argparse.Namespace) -> str:
     """Returns the output folder itself, or that of a config, which must then be of the job there."""
     if options.target.endswith((".yaml", ".yml")):
-        from pipeline.config_file import load_config
-        from pipeline.same_job import check_same_job
+        from pipeline.config.file import load_config
+        from pipeline.jobs.same_job import check_same_job
 
         config = load_config(options.target, options.overrides)
         check_same_job(config.output.path, config)
@@ -91,15 +92,15 @@ def _find_output(options: argparse.Namespace) -> str:
 
 def _say_owner(output: str) -> None:
     """Says of a folder that somebody works on that it is no finished thing to look at."""
-    from pipeline.ownership import living_owner
+    from pipeline.output.ownership import living_owner
 
     if owner := living_owner(output):
         say(f"{output} is in use: {owner}; what is read now may change meanwhile")
 
 
 def _verify(options: argparse.Namespace) -> int:
-    from pipeline import replay, verify
-    from pipeline.display import megabytes
+    from pipeline.proving import replay, verify
+    from pipeline.running.display import megabytes
 
     started = time.monotonic()
     with mistakes():
@@ -111,7 +112,7 @@ def _verify(options: argparse.Namespace) -> int:
         replay.verify_replay(output, report)
         again = None
         if options.deep and report.is_proven:
-            from pipeline.deep import verify_deep
+            from pipeline.proving.from_input import verify_deep
 
             again = verify_deep(output) if options.share is None else verify_deep(output, options.share)
             report.problems += again.problems
@@ -129,11 +130,11 @@ def _verify(options: argparse.Namespace) -> int:
 
 
 def _replay(options: argparse.Namespace) -> int:
-    from pipeline import manifest
-    from pipeline.config_file import load_config
-    from pipeline.ledger import BooksError
-    from pipeline.ownership import own
-    from pipeline.replay import COMMITTED, replay
+    from pipeline.books import manifest
+    from pipeline.books.ledger import BooksError
+    from pipeline.config.file import load_config
+    from pipeline.output.ownership import own
+    from pipeline.proving.replay import COMMITTED, replay
 
     with mistakes():
         config = load_config(options.config, options.overrides)

@@ -29,14 +29,14 @@ def add_parsers(commands: Any) -> None:
 
 
 def _trace(options: argparse.Namespace) -> int:
-    from pipeline import tracing
-    from pipeline.writers.json_texts import to_plain
+    from pipeline.output.writers.json_texts import to_plain
+    from pipeline.proving import trace
 
     with mistakes():
         output, shard, row, token = _place(options.place)
         if shard is None:
-            shard, row = tracing.find_row(output, row)
-        traced = tracing.trace(output, shard, row, token)
+            shard, row = trace.find_row(output, row)
+        traced = trace.trace(output, shard, row, token)
     if options.json:
         print(json.dumps(traced, ensure_ascii=False, indent=1, default=to_plain))
     else:
@@ -47,14 +47,14 @@ def _trace(options: argparse.Namespace) -> int:
 
 def _place(words: Sequence[str]) -> tuple[str, str | None, int, int | None]:
     """Returns the output folder, the name of the shard if there is one, the row, and the token if there is one."""
-    from pipeline import writers
+    from pipeline.output.writers import formats
 
     target, *rest = words
     shard = None
-    if target.endswith(writers.ROWS):
+    if target.endswith(formats.ROWS):
         slash = max(target.rfind("/"), target.rfind("\\"))
         target, shard = (target[:slash] or "/" if slash >= 0 else "."), target[slash + 1 :]
-    elif rest and rest[0].endswith(writers.ROWS):
+    elif rest and rest[0].endswith(formats.ROWS):
         shard, rest = rest[0], rest[1:]
     wrong = [word for word in rest if not word.isdecimal()]
     if wrong or not 1 <= len(rest) <= 2:
@@ -64,7 +64,7 @@ def _place(words: Sequence[str]) -> tuple[str, str | None, int, int | None]:
 
 
 def _lines(output: str, traced: Mapping[str, Any]) -> list[str]:
-    from pipeline.inspect import printable
+    from pipeline.reporting.inspect import printable
 
     where = f"{storage.join(output, traced['shard'])}, row {traced['row']}"
     lines = [where]
@@ -81,9 +81,9 @@ def _lines(output: str, traced: Mapping[str, Any]) -> list[str]:
 
 
 def _described(document: Mapping[str, Any]) -> list[tuple[str, str]]:
-    from pipeline.inspect import printable
-    from pipeline.tracing import excerpt
-    from pipeline.writers.json_texts import to_plain
+    from pipeline.output.writers.json_texts import to_plain
+    from pipeline.proving.trace import excerpt
+    from pipeline.reporting.inspect import printable
 
     source, first, start, size = (document[name] for name in ("source", "first", "start", "size"))
     unit = "row" if source["format"] == "parquet" else "bytes"

@@ -13,7 +13,7 @@ from pipeline.commands.jobs import JOBS
 from pipeline.commands.reporting import DONE, FAILED, mistakes, say
 
 if TYPE_CHECKING:
-    from pipeline.config import Config, JobName
+    from pipeline.config.job import Config, JobName
 
 
 def add_parsers(commands: Any) -> None:
@@ -28,10 +28,10 @@ def add_parsers(commands: Any) -> None:
 
 
 def _warm(options: argparse.Namespace) -> int:
-    from pipeline import display
-    from pipeline.config_file import load_config
-    from pipeline.runners import available_cores
-    from pipeline.warming import Warming, WarmUp
+    from pipeline.config.file import load_config
+    from pipeline.jobs.warming import Warming, WarmUp
+    from pipeline.running import display
+    from pipeline.running.runners import available_cores
 
     with mistakes():
         configs = [load_config(options.config, options.overrides, options.job)] if options.config else _usual(options)
@@ -68,7 +68,7 @@ def _report(compiled: Iterable[Path], seconds: float) -> None:
 
 def _usual(options: argparse.Namespace) -> "list[Config]":
     """Returns configs whose jobs have the usual kernels: every way to train, and to write rows."""
-    from pipeline.config import Config
+    from pipeline.config.job import Config
 
     if options.overrides or options.job:
         raise ValueError("--set and --job are for a CONFIG; give one")

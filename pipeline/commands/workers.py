@@ -18,10 +18,10 @@ def add_parsers(commands: Any) -> None:
 
 
 def _workers(options: argparse.Namespace) -> int:
-    from pipeline.runners import configure_logging
+    from pipeline.running.runners import configure_logging
 
     configure_logging(debug=options.debug)
-    from pipeline.external_workers import serve
+    from pipeline.running.external_workers import serve
 
     with mistakes():
         serve(options.host, options.port, debug=options.debug)

@@ -10,8 +10,8 @@ from collections.abc import Sequence
 import numpy as np
 import pyarrow as pa
 
-from pipeline.shuffling import kernels
-from pipeline.shuffling.columns import children, element_of, numpy_dtype
+from pipeline.books import sums_kernels
+from pipeline.columns import children, element_of, numpy_dtype
 
 
 def arrange(parts: Sequence[pa.Array], places: np.ndarray, field: pa.Field) -> pa.Array:
@@ -36,7 +36,7 @@ def arrange(parts: Sequence[pa.Array], places: np.ndarray, field: pa.Field) -> p
     first = 0
     for offsets, elements in lists:
         last = first + offsets.size - 1
-        kernels.copy_rows(elements.to_numpy(), offsets, begins[places[first:last]], values)
+        sums_kernels.copy_rows(elements.to_numpy(), offsets, begins[places[first:last]], values)
         first = last
     is_narrow = field.type in (pa.string(), pa.binary()) or pa.types.is_list(field.type)
     stored = pa.py_buffer(begins.astype(np.int32) if is_narrow else begins)

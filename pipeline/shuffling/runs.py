@@ -14,11 +14,11 @@ import numpy as np
 import pyarrow as pa
 
 from pipeline import storage
-from pipeline.ledger import FileRecord
+from pipeline.books.ledger import FileRecord
+from pipeline.books.sums import Run, SplitRuns, Sums, sum_rows
+from pipeline.columns import read_columns, read_numbers, row_bytes, write_columns
+from pipeline.output.staging import StagedFile
 from pipeline.shuffling.arranging import arrange
-from pipeline.shuffling.books import Run, SplitRuns, Sums, sum_rows
-from pipeline.shuffling.columns import read_columns, read_numbers, row_bytes, write_columns
-from pipeline.staging import StagedFile
 
 _HEAD = pa.schema(
     [

@@ -6,30 +6,29 @@ what it was, and a job that is finished needs its runs no more.
 """
 
 import hashlib
-import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Self
 
 import pyarrow as pa
 
-from pipeline import balance, ledger, storage
-from pipeline.ledger import BooksError, FileRecord, LedgerEntry
-from pipeline.output_config import OutputConfig, ShuffleConfig
-from pipeline.packing import PackingTokens
-from pipeline.progress import OnBatch
-from pipeline.sharding import Shard
-from pipeline.shuffling.books import SplitRuns, Sums, sum_rows
-from pipeline.shuffling.columns import row_bytes
+from pipeline import filenames, storage
+from pipeline.books import ledger
+from pipeline.books.ledger import BooksError
+from pipeline.books.shard_entry import ShardEntry, read_shard_entry, runs_digest
+from pipeline.books.sums import SplitRuns, Sums, sum_rows
+from pipeline.columns import row_bytes
+from pipeline.config.output import OutputConfig, ShuffleConfig
+from pipeline.filenames import keys_name, runs_name
+from pipeline.output.packing.sequences import PackingTokens
+from pipeline.output.packing.windows import WindowLayout
+from pipeline.output.shard import Shard
+from pipeline.output.staging import Staging
+from pipeline.output.writers.base import TokenizerInfo
+from pipeline.output.writers.formats import suffixes
+from pipeline.running.progress import OnBatch
 from pipeline.shuffling.merging import merge_range, shard_range
 from pipeline.shuffling.runs import RunFiles, open_runs
 from pipeline.splits import Split
-from pipeline.staging import Staging
-from pipeline.windows import WindowLayout
-from pipeline.writers import TokenizerInfo, suffixes
-
-RUNS = "_runs"
-"""The folder of runs, gone when the job is finished."""
 
 SHARD_BYTES = 32 << 20
 """Bytes of the input, as stored, for one shard, where the config does not say how many there are."""
@@ -63,107 +62,6 @@ def name_shards(n: int, n_bytes: int, salt: str) -> list[PlannedShard]:
     """Returns `n` shards of an input of `n_bytes`; `salt` becomes a part of every id."""
     digests = (hashlib.sha256(f"{salt} shuffle {i} {n}".encode()).hexdigest() for i in range(n))
     return [PlannedShard(i, n, digest[:16], n_bytes // n) for i, digest in enumerate(digests)]
-
-
-def runs_name(split_id: str) -> str:
-    """Returns the name of the file with the runs of a split."""
-    return f"{RUNS}/{split_id}.run"
-
-
-def keys_name(shard_id: str) -> str:
-    """Returns the name of the file with the keys of a shard: uint64, little-endian, one per document, in its order."""
-    return f"{ledger.LEDGER}/{shard_id}.keys"
-
-
-def runs_digest(splits: Iterable[SplitRuns]) -> str:
-    """Returns the sha256, in hex, of what is to be merged: the splits in their order, and the bytes of their runs."""
-    listed = [(split.split_id, split.sha256) for split in sorted(splits, key=lambda split: split.index)]
-    return hashlib.sha256(json.dumps(listed).encode()).hexdigest()
-
-
-@dataclass(frozen=True)
-class ShardEntry:
-    """What is in one shard of a shuffled job. All counts are exact."""
-
-    shard_id: str
-    index: int
-    n_shards: int
-    tokenizer: str
-    """Digest of the tokenizer."""
-    runs: str
-    """`runs_digest` of what it was merged from."""
-    sums: Sums
-    shard: FileRecord
-    """The rows in the first format."""
-    companions: tuple[FileRecord, ...]
-    """What belongs to the shard beside its first file."""
-    documents: FileRecord
-    """The table of its documents."""
-    keys: FileRecord
-    fields: str = ""
-    """`Split.fields` of the job."""
-    packing: Mapping[str, int] | None = None
-    """`packing.COUNTS` where rows are packed sequences; None where they are not."""
-    windows: Mapping[str, int] | None = None
-    """`windows.COUNTS` where rows are windows of documents; None where they are not."""
-
-    @property
-    def n_documents(self) -> int:
-        """Documents, packed or not."""
-        return self.sums.n_documents
-
-    @property
-    def n_tokens(self) -> int:
-        """Tokens of the documents."""
-        return self.sums.n_tokens
-
-    @property
-    def n_oov_tokens(self) -> int:
-        """Unknown tokens of the documents."""
-        return self.sums.n_oov_tokens
-
-    def files(self) -> Iterator[FileRecord]:
-        """Yields the files this entry names."""
-        yield self.shard
-        yield from self.companions
-        yield self.documents
-        yield self.keys
-
-    def imbalances(self) -> list[str]:
-        """Returns every identity that does not hold, with both numbers."""
-        equations = balance.shard_equations(self)
-        equations.append(("keys", self.keys.rows, "documents", self.n_documents))
-        return [
-            f"shard {self.shard_id}: {left} {ours} != {right} {theirs}"
-            for left, ours, right, theirs in equations
-            if ours != theirs
-        ]
-
-    def to_json(self) -> bytes:
-        """Returns this as JSON; the same bytes for equal entries."""
-        fields = {name: getattr(self, name) for name in self.__dataclass_fields__}
-        fields |= {name: vars(fields[name]) for name in ("shard", "documents", "keys")}
-        fields |= {"companions": [vars(file) for file in self.companions], "sums": self.sums.to_record()}
-        return ledger.to_json({"format_version": ledger.FORMAT_VERSION, **fields})
-
-    @classmethod
-    def from_json(cls, data: bytes) -> Self:
-        """Returns the entry that `to_json` made `data` of.
-
-        Raises:
-          ValueError: if `data` is something else.
-        """
-        try:
-            fields = json.loads(data)
-            version = fields.pop("format_version")
-            if version != ledger.FORMAT_VERSION:
-                raise ValueError(f"entry of format {version!r}, this TokenMill reads {ledger.FORMAT_VERSION}")
-            for name in ("shard", "documents", "keys"):
-                fields[name] = FileRecord(**fields[name])
-            fields["companions"] = tuple(FileRecord(**file) for file in fields["companions"])
-            return cls(**{**fields, "sums": Sums.from_record(fields["sums"])})
-        except (TypeError, KeyError, AttributeError) as error:
-            raise ValueError(f"not the entry of a shard: {error!r}") from error
 
 
 def merge_shard(
@@ -233,7 +131,7 @@ def merge_shard(
         if wrong := entry.imbalances():
             raise BooksError("\n".join(wrong))
         staging.publish()
-    storage.write_atomic(storage.join(output.path, ledger.entry_name(planned.id)), entry.to_json())
+    storage.write_atomic(storage.join(output.path, filenames.entry_name(planned.id)), entry.to_json())
     return entry
 
 
@@ -253,73 +151,16 @@ def load_committed(planned: PlannedShard, runs: str, output: OutputConfig, token
       output: the section.
       tokenizer: digest of the tokenizer.
     """
-    entry = read_entry(output.path, planned.id)
+    entry = read_shard_entry(output.path, planned.id)
     if (
         entry is None
         or (entry.shard_id, entry.runs, entry.tokenizer) != (planned.id, runs, tokenizer)
         or [file.file for file in (entry.shard, *entry.companions, entry.documents)]
         != [
-            *(ledger.shard_name(planned.index, planned.n_shards, each) for each in suffixes(output)),
-            ledger.documents_name(planned.index, planned.n_shards),
+            *(filenames.shard_name(planned.index, planned.n_shards, each) for each in suffixes(output)),
+            filenames.documents_name(planned.index, planned.n_shards),
         ]
         or any(ledger.problem(output.path, file) for file in entry.files())
     ):
         return None
     return entry
-
-
-def read_entry(output: str, shard_id: str) -> ShardEntry | None:
-    """Returns the entry of a shard as it is on disk; None if there is none, or it cannot be read as one."""
-    path = storage.join(output, ledger.entry_name(shard_id))
-    if not storage.exists(path):
-        return None
-    with storage.open_read(path) as handle:
-        try:
-            return ShardEntry.from_json(handle.read())
-        except ValueError:
-            return None
-
-
-def runs_of(entry: LedgerEntry) -> SplitRuns:
-    """Returns what the entry of a split says of its runs.
-
-    Raises:
-      ValueError: if the split was not sorted.
-    """
-    if entry.runs is None:
-        raise ValueError(f"split {entry.split_id} was not sorted")
-    placed = {name: getattr(entry, name) for name in ("split_id", "index", "fields")}
-    placed["sha256"] = entry.shard.sha256
-    return SplitRuns.from_record({**entry.runs, **placed})
-
-
-def recorded_digest(output: str, splits: Iterable[Split]) -> str | None:
-    """Returns `runs_digest` of what the ledger records, whether the runs are still there or not.
-
-    None if a split is not recorded as it is planned now.
-    """
-    found = []
-    for split in splits:
-        entry = ledger.read_entry(output, split.id)
-        if entry is None or entry.runs is None or (entry.index, entry.pieces) != (split.index, split.pieces):
-            return None
-        found.append(runs_of(entry))
-    return runs_digest(found)
-
-
-def add_sums(shards: Iterable[ShardEntry]) -> Sums:
-    """Returns the sums of the documents of shards."""
-    return sum((shard.sums for shard in shards), Sums())
-
-
-def check_sums(entries: Iterable[LedgerEntry], shards: Sequence[ShardEntry]) -> None:
-    """Checks that the documents of all shards are those of all splits, without regard to their order.
-
-    Raises:
-      BooksError: with both numbers of each identity that does not hold.
-    """
-    before = sum((runs_of(entry).sums for entry in entries), Sums()).to_record()
-    after = add_sums(shards).to_record()
-    lines = [f"{name} of all splits {before[name]} != of all shards {after[name]}" for name in before]
-    if wrong := [line for line, name in zip(lines, before, strict=True) if before[name] != after[name]]:
-        raise BooksError("\n".join(wrong))

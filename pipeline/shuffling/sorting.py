@@ -6,14 +6,14 @@ from typing import Any
 
 import pyarrow as pa
 
+from pipeline.books.ledger import FileRecord
+from pipeline.books.sums import describe_runs
+from pipeline.config.output import ShuffleConfig
+from pipeline.filenames import runs_name
 from pipeline.hashing import SHUFFLING, document_keys
-from pipeline.ledger import FileRecord
-from pipeline.output_config import ShuffleConfig
-from pipeline.shuffling.books import describe_runs
+from pipeline.output.staging import Staging
 from pipeline.shuffling.runs import RunsWriter
-from pipeline.shuffling.shards import runs_name
 from pipeline.splits import Split
-from pipeline.staging import Staging
 
 
 class SortedSplit:

@@ -8,15 +8,15 @@ from typing import Any
 import apache_beam as beam
 from apache_beam.metrics.metric import Metrics
 
-from pipeline import count_finishing, counting
-from pipeline.config import InputConfig
-from pipeline.count_finishing import PartitionCounts
-from pipeline.count_partitions import N_PARTITIONS
-from pipeline.planning import COUNTING_STAGE, MERGING_STAGE
-from pipeline.split_counts import SplitCounts
+from pipeline.config.input import InputConfig
+from pipeline.config.text import TextOptions
+from pipeline.config.training import CountsConfig
+from pipeline.counting import count, finishing
+from pipeline.counting.finishing import PartitionCounts
+from pipeline.counting.partitions import N_PARTITIONS
+from pipeline.counting.split_counts import SplitCounts
+from pipeline.jobs.planning import COUNTING_STAGE, MERGING_STAGE
 from pipeline.splits import Split
-from pipeline.text_config import TextOptions
-from pipeline.train_config import CountsConfig
 from pipeline.transforms.compiled import compiled_tokenizer
 from pipeline.transforms.once import call_once
 from pipeline.transforms.stages import StageReport, enter_stage
@@ -30,7 +30,7 @@ class CountSplits(beam.PTransform):
     """Counts the words of splits into files.
 
     Input: splits as JSON. Output: `SplitCounts` as JSON. Memory: one batch and at most
-    `counting.MAX_COUNTER_BYTES` of distinct words per worker. Counters: bytes-in, documents-in, documents-rejected,
+    `count.MAX_COUNTER_BYTES` of distinct words per worker. Counters: bytes-in, documents-in, documents-rejected,
     documents-filtered, splits-done.
     """
 
@@ -52,7 +52,7 @@ class _CountSplitsFn(beam.DoFn):
     def __init__(self, parameters: CountSplits) -> None:
         self._input, self._output, self._tokenizer = parameters.input, parameters.output, parameters.tokenizer
         self._counts, self._n_partitions = parameters.counts, parameters.n_partitions
-        self._key = counting.count_key(parameters.input, parameters.counts, parameters.tokenizer, parameters.text)
+        self._key = count.count_key(parameters.input, parameters.counts, parameters.tokenizer, parameters.text)
         self._text = parameters.text
         self._report = StageReport(CountSplits, COUNTING_STAGE)
 
@@ -60,7 +60,7 @@ class _CountSplitsFn(beam.DoFn):
         split = Split.from_json(element)
         tokenizer = compiled_tokenizer(self._tokenizer)
         with self._report.of(split.id) as on_batch:
-            counts = counting.count_split(
+            counts = count.count_split(
                 split,
                 self._input,
                 self._output,
@@ -101,7 +101,7 @@ class MergeCounts(beam.PTransform):
                 _histogram, splits, self.output, self.counts.min_count
             ).with_output_types(list[tuple[int, int]])
             found = call_once(
-                counts.pipeline, "FindBound", count_finishing.find_bound, beam.pvalue.AsList(histograms), self.counts
+                counts.pipeline, "FindBound", finishing.find_bound, beam.pvalue.AsList(histograms), self.counts
             )
             bound = beam.pvalue.AsSingleton(found)
         merge = beam.ParDo(_MergePartitionFn(self), splits, bound)
@@ -112,7 +112,7 @@ class MergeCounts(beam.PTransform):
 def _histogram(partition: int, splits: Sequence[str], output: str, min_count: int) -> list[tuple[int, int]]:
     enter_stage(MERGING_STAGE)
     counts = map(SplitCounts.from_json, splits)
-    return count_finishing.histogram_partition(partition, counts, output, min_count)
+    return finishing.histogram_partition(partition, counts, output, min_count)
 
 
 class _MergePartitionFn(beam.DoFn):
@@ -122,7 +122,7 @@ class _MergePartitionFn(beam.DoFn):
 
     def process(self, element: int, splits: Sequence[str], bound: int) -> Iterator[str]:
         enter_stage(MERGING_STAGE)
-        merged = count_finishing.merge_partition(
+        merged = finishing.merge_partition(
             element,
             self._parameters.n_partitions,
             map(SplitCounts.from_json, splits),
@@ -135,7 +135,7 @@ class _MergePartitionFn(beam.DoFn):
 
 
 def _finish_counts(splits: Sequence[str], partitions: Sequence[str], parameters: MergeCounts) -> list[str]:
-    finished = count_finishing.finish_counts(
+    finished = finishing.finish_counts(
         [SplitCounts.from_json(text) for text in splits],
         [PartitionCounts.from_json(text) for text in partitions],
         parameters.output,

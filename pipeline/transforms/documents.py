@@ -13,12 +13,13 @@ from apache_beam.transforms.window import GlobalWindow
 from apache_beam.typehints import Tuple
 from apache_beam.utils.windowed_value import WindowedValue
 
-from pipeline import arrow_coder as arrow_coder  # noqa: PLC0414  # registers the coder, here and in every worker
-from pipeline import counting, schemas
-from pipeline.config import InputConfig
-from pipeline.count_partitions import N_PARTITIONS, partitions_of
-from pipeline.readers import read_split
+from pipeline import schemas
+from pipeline.config.input import InputConfig
+from pipeline.counting import count
+from pipeline.counting.partitions import N_PARTITIONS, partitions_of
+from pipeline.input.reading import read_split
 from pipeline.splits import Split
+from pipeline.transforms import arrow_coder as arrow_coder  # noqa: PLC0414  # registers the coder, here and in every worker
 from pipeline.transforms.compiled import TokenizerText, compiled_tokenizer
 from tokenizer import Tokenizer, WordCounter, add_word_counts
 
@@ -129,7 +130,7 @@ class CountWords(beam.PTransform):
 
     Input: batches of `schemas.DOCUMENTS`. Output: `n_partitions` batches of `schemas.WORD_COUNTS`, disjoint, each
     ordered by word bytes; words are normalized pre-tokens. Memory: the distinct words of a bundle, at most
-    `counting.MAX_COUNTER_BYTES`, per worker, and those of one partition where it is merged; the shuffle carries each
+    `count.MAX_COUNTER_BYTES`, per worker, and those of one partition where it is merged; the shuffle carries each
     distinct word once per bundle. Counters: documents-in, words-out.
     """
 
@@ -159,7 +160,7 @@ class _CountWordsFn(beam.DoFn):
             self._counter = compiled_tokenizer(tokenizer_json).new_word_counter()
         self._counter.update(element.column("text"))
         self._documents.inc(element.num_rows)
-        if self._counter.n_bytes > counting.MAX_COUNTER_BYTES:
+        if self._counter.n_bytes > count.MAX_COUNTER_BYTES:
             yield from self._take()
 
     def finish_bundle(self) -> Iterator[WindowedValue]:

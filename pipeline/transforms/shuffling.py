@@ -8,12 +8,13 @@ from typing import Any
 
 import apache_beam as beam
 
-from pipeline.config import Config
-from pipeline.planning import SHUFFLING_STAGE, TOKENIZING_STAGE, read_plan
-from pipeline.shuffling.books import SplitRuns
-from pipeline.shuffling.shards import PlannedShard, load_committed, recorded_digest, runs_of
+from pipeline.books.shard_entry import recorded_digest, runs_of
+from pipeline.books.sums import SplitRuns
+from pipeline.config.job import Config
+from pipeline.jobs.planning import SHUFFLING_STAGE, TOKENIZING_STAGE, read_plan
+from pipeline.shuffling.shards import PlannedShard, load_committed
 from pipeline.splits import Split
-from pipeline.tokenizing import merge_planned, tokenize_split
+from pipeline.tokenizing.tokenize import merge_planned, tokenize_split
 from pipeline.transforms.compiled import TokenizerText, compiled_tokenizer
 from pipeline.transforms.once import call_once
 from pipeline.transforms.stages import StageReport

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import apache_beam as beam
 from apache_beam.metrics.metric import Metrics
 
-from pipeline import progress
+from pipeline.running import progress
 
 
 class StageReport:

@@ -7,10 +7,10 @@ from typing import Any
 
 import apache_beam as beam
 
-from pipeline.config import Config
-from pipeline.planning import TOKENIZING_STAGE
+from pipeline.config.job import Config
+from pipeline.jobs.planning import TOKENIZING_STAGE
 from pipeline.splits import Split
-from pipeline.tokenizing import tokenize_split
+from pipeline.tokenizing.tokenize import tokenize_split
 from pipeline.transforms.compiled import TokenizerText, compiled_tokenizer
 from pipeline.transforms.stages import StageReport
 

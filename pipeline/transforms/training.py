@@ -7,10 +7,10 @@ from typing import Any
 
 import apache_beam as beam
 
-from pipeline.config import TokenizerConfig
-from pipeline.counts import open_counts
-from pipeline.planning import TRAINING_STAGE
-from pipeline.training import train_vocabularies
+from pipeline.config.tokenizer import TokenizerConfig
+from pipeline.counting.counts import open_counts
+from pipeline.jobs.planning import TRAINING_STAGE
+from pipeline.training.train import train_vocabularies
 from pipeline.transforms.stages import enter_stage
 
 

@@ -10,7 +10,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from pipeline import cli, inspect
+from pipeline import cli
+from pipeline.reporting import inspect
 
 ALL = ["parquet", "arrow", "mds", "tfrecord", "megatron", "memmap"]
 PACKABLE = [name for name in ALL if name != "tfrecord"]

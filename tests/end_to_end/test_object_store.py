@@ -18,8 +18,8 @@ from pathlib import Path
 
 import pytest
 
-from pipeline import ownership
-from pipeline.processes import Process
+from pipeline.output import ownership
+from pipeline.running.processes import Process
 
 boto3 = pytest.importorskip("boto3", reason="needs the extra aws")
 moto_server = pytest.importorskip("moto.server", reason="needs moto, a local S3 server")

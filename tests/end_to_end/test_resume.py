@@ -44,7 +44,7 @@ def test_a_killed_worker_process_and_resumed(make_job, sections, capsys, monkeyp
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine/sitecustomize.py").write_text(
         "import os, signal, sys\n"
-        "if 'pipeline.worker_process' in sys.orig_argv:\n"
+        "if 'pipeline.running.worker_process' in sys.orig_argv:\n"
         "    from pipeline import storage\n"
         "    rename, seen = storage.rename, []\n"
         "    def rename_or_die(source, destination):\n"

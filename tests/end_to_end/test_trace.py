@@ -10,7 +10,8 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
-from pipeline import cli, inspect
+from pipeline import cli
+from pipeline.reporting import inspect
 from tokenizer import Tokenizer
 
 FORMATS = ["parquet", "arrow", "mds", "megatron", "memmap"]

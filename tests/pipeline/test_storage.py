@@ -12,9 +12,9 @@ import pytest
 from apache_beam.io.filesystem import BeamIOError, CompressionTypes, FileMetadata, FileSystem
 
 from pipeline import storage
-from pipeline.config import InputConfig
-from pipeline.readers import read_split
-from pipeline.splits import plan_splits
+from pipeline.config.input import InputConfig
+from pipeline.input.reading import read_split
+from pipeline.input.splitting import plan_splits
 
 STORE = {}
 
@@ -258,7 +258,7 @@ def test_new_directories_are_synced_into_those_above(tmp_path, monkeypatch):
 
 def test_local_files_need_no_beam(tmp_path):
     code = (
-        "import sys; from pipeline import readers, splits, storage; from pipeline.config import InputConfig\n"
+        "import sys; from pipeline import readers, splits, storage; from pipeline.config.job import InputConfig\n"
         "storage.write_atomic(sys.argv[1], b'text'); config = InputConfig(paths=[sys.argv[1]])\n"
         "(split,) = splits.plan_splits(config, ''); assert list(readers.read_split(split, config))\n"
         "assert 'apache_beam' not in sys.modules"

@@ -1,0 +1,114 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What an output folder says of the job that writes it, from before the first file on: by it a job knows its own work.
+
+The digest of a `Job` decides whether a folder may be resumed; the planned names, which files are TokenMill's.
+"""
+
+import hashlib
+import json
+import zlib
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass
+from typing import Any, Self
+
+import pyarrow as pa
+
+from pipeline import VERSION, storage
+from pipeline.books.ledger import to_json
+from pipeline.config.job import Config
+from pipeline.filenames import JOB
+from pipeline.schemas import SHARD_FORMAT_VERSION
+from tokenizer import UNICODE_VERSIONS
+
+
+@dataclass(frozen=True)
+class Job:
+    """What decides the bytes of an output folder, besides the input files."""
+
+    parts: Mapping[str, Any]
+    """Plain JSON: the job's name, its config without places, versions, TokenMill's among them, which may decide what is
+    written, and the tokenizer where it is given."""
+
+    @property
+    def digest(self) -> str:
+        """sha256, in hex, of the parts."""
+        return hashlib.sha256(to_json(self.parts)).hexdigest()
+
+    @classmethod
+    def of(cls, name: str, config: Config, tokenizer: str | None, counts: str | None = None) -> Self:
+        """Returns the job of a config.
+
+        Args:
+          name: of the job, for example "tokenize".
+          config: its config; where input, tokenizer and output lie does not matter, what is made of them does.
+          tokenizer: digest of the tokenizer; None for a job that trains one, which the config then decides.
+          counts: digest of the counts that it trains on; None where it counts itself.
+        """
+        # Limits stop a job or warn; they change no byte of one that finishes, and whoever raises one goes on. Nor do
+        # other formats of its vocabulary.
+        limits = {"max_rejected": True, "max_rejected_fraction": True}
+        places: Any = {
+            "input": {"paths": True, **limits},
+            "tokenizer": {"file": True, "train": {"counts": True}, "truncation": {"warn_above": True}},
+            "output": {"path": True, "vocabulary": True},
+        }
+        versions = {"pyarrow": pa.__version__, "tokenmill": VERSION}
+        if config.output.compression == "gzip":
+            versions["zlib"] = zlib.ZLIB_RUNTIME_VERSION
+        parts: dict[str, Any] = {
+            "config": config.model_dump(mode="json", exclude=places),
+            "format_version": SHARD_FORMAT_VERSION,
+            "job": name,
+            "tokenizer": tokenizer,
+            **({"counts": counts} if counts is not None else {}),
+            "unicode": dict(UNICODE_VERSIONS),
+            "versions": versions,
+        }
+        if config.counts.sources:
+            parts["sources"] = list(config.counts.sources)  # the first that matches counts, and keys are sorted below
+        if config.text:
+            parts["text"] = config.text.parts()
+        return cls(json.loads(to_json(parts)))
+
+
+@dataclass(frozen=True)
+class PlannedNames:
+    """How many shards a job meant to write here, and how their names end: enough to know them as ours."""
+
+    n_splits: int
+    suffix: str
+    """"" where only rejects are so many."""
+
+
+def read_job(output: str) -> tuple[Job, list[PlannedNames]] | None:
+    """Returns the job that an output folder is of, and all that was planned for it; None where it has no record.
+
+    Raises:
+      ValueError: if the record cannot be read.
+    """
+    path = storage.join(output, JOB)
+    if not storage.exists(path):
+        return None
+    with storage.open_read(path) as handle:
+        try:
+            record = json.loads(handle.read())
+            return Job(record["parts"]), [PlannedNames(**plan) for plan in record["plans"]]
+        except (ValueError, TypeError, KeyError) as error:
+            raise ValueError(f"{path!r} cannot be read as TokenMill's record of a job: {error!r}") from error
+
+
+def write_job(output: str, job: Job, plans: Iterable[PlannedNames]) -> None:
+    """Writes the record of a job into its output folder."""
+    record = {"digest": job.digest, "parts": job.parts, "plans": [asdict(plan) for plan in plans]}
+    storage.write_atomic(storage.join(output, JOB), to_json(record))
+
+
+def differences(there: Any, here: Any, path: str = "") -> list[str]:
+    """Returns a line for each thing, by its path, that is not the same in two parts of jobs."""
+    if isinstance(there, Mapping) and isinstance(here, Mapping):
+        return [
+            line
+            for name in sorted({*there, *here})
+            for line in differences(there.get(name), here.get(name), f"{path}.{name}".lstrip("."))
+        ]
+    return [] if there == here else [f"{path}: {there!r} there, {here!r} now"]

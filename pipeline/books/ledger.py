@@ -1,0 +1,251 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The ledger: one entry per committed split, which says what it read, made of it and wrote, and what a file must be.
+
+How an entry comes about is told in `staging`, what must be equal in it in `balance`.
+"""
+
+import hashlib
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any, Protocol, Self
+
+from pipeline import storage
+from pipeline.books.input_counts import PieceCounts
+from pipeline.filenames import documents_name, entry_name, rejects_name, shard_name
+from pipeline.splits import Piece, Split
+
+FORMAT_VERSION = 3
+"""Version of the ledger's files."""
+
+
+class BooksError(ValueError):
+    """The books do not balance: two counts that must be equal are not."""
+
+
+@dataclass(frozen=True)
+class FileRecord:
+    """A file of the output: what it must be for the entry to be true."""
+
+    file: str
+    """Its name relative to the output folder, with `/`."""
+    n_bytes: int
+    sha256: str
+    rows: int | None = None
+    """Rows of a shard, of rejects, or of a table of documents; None for other files."""
+    tokens: int | None = None
+    """Tokens of a shard, padding not included, or of documents; None for other files."""
+
+
+@dataclass(frozen=True)
+class LedgerEntry:
+    """What one split read, made of it and wrote. All counts are exact."""
+
+    split_id: str
+    index: int
+    tokenizer: str
+    """Digest of the tokenizer."""
+    pieces: tuple[Piece, ...]
+    n_records: int
+    n_documents: int
+    rejected: Mapping[str, int]
+    """Records by the reason they were rejected for."""
+    filtered: Mapping[str, int]
+    """Documents by the rule that left them out."""
+    n_bytes: int
+    """Bytes read, as `readers.ReadBatch` counts them: the four that follow and nothing else."""
+    n_document_bytes: int
+    n_rejected_bytes: int
+    n_filtered_bytes: int
+    n_skipped_bytes: int
+    n_chars: int
+    n_words: int
+    n_text_tokens: int
+    """Tokens that the tokenizer made of the text; those that follow are of the rows that came of them."""
+    n_cut_tokens: int
+    n_cut_documents: int
+    n_special_tokens: int
+    n_added_tokens: int
+    n_tokens: int
+    n_oov_tokens: int
+    inputs: tuple[PieceCounts, ...]
+    """What was read of each piece, in the order of `pieces`; the counts above are their sums."""
+    shard: FileRecord
+    """The rows in the first format."""
+    rejects: FileRecord | None
+    statistics: FileRecord
+    companions: tuple[FileRecord, ...] = ()
+    """What belongs to the shard beside its first file: its index, and the same rows in other formats."""
+    documents: FileRecord | None = None
+    """The table of the shard's documents; None where the job shuffles: then a merged shard has it."""
+    packing: Mapping[str, int] | None = None
+    """`packing.COUNTS` where rows are packed sequences; None where they are not."""
+    windows: Mapping[str, int] | None = None
+    """`windows.COUNTS` where rows are windows of documents; None where they are not."""
+    fields: str = ""
+    """`Split.fields`."""
+    has_field: Mapping[str, int] = field(default_factory=dict)
+    """By the name of a kept field, the documents that have it: those where it is not null."""
+    runs: Mapping[str, Any] | None = None
+    """Where the job shuffles, what `shuffling.books.SplitRuns` says of the runs, which are then the shard's file."""
+
+    def files(self) -> Iterator[FileRecord]:
+        """Yields the files this entry names."""
+        yield self.shard
+        yield from self.companions
+        if self.documents is not None:
+            yield self.documents
+        if self.rejects is not None:
+            yield self.rejects
+        yield self.statistics
+
+    def to_json(self) -> bytes:
+        """Returns this as JSON; the same bytes for equal entries."""
+        inputs = [counts.to_record() for counts in self.inputs]
+        return to_json({"format_version": FORMAT_VERSION, **asdict(self), "inputs": inputs})
+
+    @classmethod
+    def from_json(cls, data: bytes) -> Self:
+        """Returns the entry that `to_json` made `data` of.
+
+        Raises:
+          ValueError: if `data` is something else.
+        """
+        try:
+            fields = json.loads(data)
+            version = fields.pop("format_version")
+            if version != FORMAT_VERSION:
+                raise ValueError(f"ledger entry of format {version!r}, this TokenMill reads {FORMAT_VERSION}")
+            fields["pieces"] = tuple(Piece(**piece) for piece in fields["pieces"])
+            fields["inputs"] = tuple(PieceCounts(**counts) for counts in fields["inputs"])
+            for name in ("shard", "documents", "rejects", "statistics"):
+                fields[name] = FileRecord(**fields[name]) if fields[name] is not None else None
+            fields["companions"] = tuple(FileRecord(**file) for file in fields["companions"])
+            return cls(**fields)
+        except (TypeError, KeyError, AttributeError) as error:
+            raise ValueError(f"not a ledger entry: {error!r}") from error
+
+
+def to_json(value: Any) -> bytes:
+    """Returns `value` as the JSON that all of TokenMill's files are in: UTF-8, sorted keys, one space per level."""
+    text = json.dumps(value, sort_keys=True, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
+    # What UTF-8 cannot hold are lone surrogates, from file names that are not UTF-8; written as JSON escapes.
+    return text.encode("utf-8", "backslashreplace")
+
+
+def load_committed(
+    output: str,
+    split: Split,
+    *,
+    n_splits: int,
+    suffix: str,
+    tokenizer: str,
+    companions: Sequence[str] = (),
+    runs: str | None = None,
+    are_merged: bool = False,
+) -> LedgerEntry | None:
+    """Returns the entry of a split that needs no work: committed, of the same input, and all its files as recorded.
+
+    Reads the split's files, to compute their checksums again.
+
+    Args:
+      output: the output folder.
+      split: as planned now.
+      n_splits: of the plan; decides the names of shards.
+      suffix: of shards.
+      tokenizer: digest of the tokenizer.
+      companions: suffixes of the other files of a shard.
+      runs: the name of the file with the sorted runs, where the job shuffles: the split has no other shard.
+      are_merged: whether all shards are merged already, so that runs may be gone.
+    """
+    entry = read_entry(output, split.id)
+    names = [runs]
+    if runs is None:
+        names = [shard_name(split.index, n_splits, each) for each in (suffix, *companions)]
+        names.append(documents_name(split.index, n_splits))
+    if (
+        entry is None
+        or (entry.split_id, entry.index, entry.pieces, entry.fields, entry.tokenizer)
+        != (split.id, split.index, split.pieces, split.fields, tokenizer)
+        or [file.file for file in (entry.shard, *entry.companions, entry.documents) if file is not None] != names
+        or (entry.rejects is not None and entry.rejects.file != rejects_name(split.index, n_splits))
+        or any(problem(output, file) for file in entry.files() if not (are_merged and file is entry.shard))
+    ):
+        return None
+    return entry
+
+
+def read_entry(output: str, split_id: str) -> LedgerEntry | None:
+    """Returns the ledger entry of a split as it is on disk; None if there is none, or it cannot be read as one."""
+    path = storage.join(output, entry_name(split_id))
+    if not storage.exists(path):
+        return None
+    with storage.open_read(path) as handle:
+        try:
+            return LedgerEntry.from_json(handle.read())
+        except ValueError:
+            return None
+
+
+def problem(output: str, record: FileRecord) -> str | None:
+    """Returns what is wrong with a file on disk, or None if it has the recorded size and checksum."""
+    path = storage.join(output, record.file)
+    if not storage.exists(path):
+        return f"{record.file}: missing"
+    found = describe(output, record.file)
+    if found.n_bytes != record.n_bytes:
+        return f"{record.file}: {found.n_bytes} bytes, recorded {record.n_bytes}"
+    if found.sha256 != record.sha256:
+        return f"{record.file}: sha256 {found.sha256}, recorded {record.sha256}"
+    return None
+
+
+def describe(output: str, name: str) -> FileRecord:
+    """Returns size and checksum of a file in the output folder, read in bounded memory.
+
+    Raises:
+      OSError: if it cannot be read.
+    """
+    digest = hashlib.sha256()
+    n_bytes = 0
+    with storage.open_read(storage.join(output, name)) as handle:
+        while chunk := handle.read(1 << 20):
+            digest.update(chunk)
+            n_bytes += len(chunk)
+    return FileRecord(name, n_bytes, digest.hexdigest())
+
+
+class Written(Protocol):
+    """An entry of a shard: what is in it, and in which files."""
+
+    @property
+    def fields(self) -> str:
+        """`Split.fields`."""
+
+    @property
+    def shard(self) -> FileRecord:
+        """The rows in the first format."""
+
+    @property
+    def companions(self) -> tuple[FileRecord, ...]:
+        """What belongs to the shard beside its first file."""
+
+    @property
+    def documents(self) -> FileRecord | None:
+        """The table of its documents; None where the job shuffles and this is a split."""
+
+    @property
+    def packing(self) -> Mapping[str, int] | None:
+        """`packing.COUNTS`, or None."""
+
+    @property
+    def windows(self) -> Mapping[str, int] | None:
+        """`windows.COUNTS`, or None."""
+
+    @property
+    def n_documents(self) -> int:
+        """Documents, packed or not."""
+
+    @property
+    def n_tokens(self) -> int:
+        """Tokens of the documents."""

@@ -1,0 +1,163 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The entry of a shard that was merged from sorted runs: what is in it, and in which files."""
+
+import hashlib
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Self
+
+from pipeline import storage
+from pipeline.books import equations, ledger
+from pipeline.books.ledger import BooksError, FileRecord, LedgerEntry
+from pipeline.books.sums import SplitRuns, Sums
+from pipeline.filenames import entry_name
+from pipeline.splits import Split
+
+
+def runs_digest(splits: Iterable[SplitRuns]) -> str:
+    """Returns the sha256, in hex, of what is to be merged: the splits in their order, and the bytes of their runs."""
+    listed = [(split.split_id, split.sha256) for split in sorted(splits, key=lambda split: split.index)]
+    return hashlib.sha256(json.dumps(listed).encode()).hexdigest()
+
+
+@dataclass(frozen=True)
+class ShardEntry:
+    """What is in one shard of a shuffled job. All counts are exact."""
+
+    shard_id: str
+    index: int
+    n_shards: int
+    tokenizer: str
+    """Digest of the tokenizer."""
+    runs: str
+    """`runs_digest` of what it was merged from."""
+    sums: Sums
+    shard: FileRecord
+    """The rows in the first format."""
+    companions: tuple[FileRecord, ...]
+    """What belongs to the shard beside its first file."""
+    documents: FileRecord
+    """The table of its documents."""
+    keys: FileRecord
+    fields: str = ""
+    """`Split.fields` of the job."""
+    packing: Mapping[str, int] | None = None
+    """`packing.COUNTS` where rows are packed sequences; None where they are not."""
+    windows: Mapping[str, int] | None = None
+    """`windows.COUNTS` where rows are windows of documents; None where they are not."""
+
+    @property
+    def n_documents(self) -> int:
+        """Documents, packed or not."""
+        return self.sums.n_documents
+
+    @property
+    def n_tokens(self) -> int:
+        """Tokens of the documents."""
+        return self.sums.n_tokens
+
+    @property
+    def n_oov_tokens(self) -> int:
+        """Unknown tokens of the documents."""
+        return self.sums.n_oov_tokens
+
+    def files(self) -> Iterator[FileRecord]:
+        """Yields the files this entry names."""
+        yield self.shard
+        yield from self.companions
+        yield self.documents
+        yield self.keys
+
+    def imbalances(self) -> list[str]:
+        """Returns every identity that does not hold, with both numbers."""
+        equal = equations.shard_equations(self)
+        equal.append(("keys", self.keys.rows, "documents", self.n_documents))
+        return [
+            f"shard {self.shard_id}: {left} {ours} != {right} {theirs}"
+            for left, ours, right, theirs in equal
+            if ours != theirs
+        ]
+
+    def to_json(self) -> bytes:
+        """Returns this as JSON; the same bytes for equal entries."""
+        fields = {name: getattr(self, name) for name in self.__dataclass_fields__}
+        fields |= {name: vars(fields[name]) for name in ("shard", "documents", "keys")}
+        fields |= {"companions": [vars(file) for file in self.companions], "sums": self.sums.to_record()}
+        return ledger.to_json({"format_version": ledger.FORMAT_VERSION, **fields})
+
+    @classmethod
+    def from_json(cls, data: bytes) -> Self:
+        """Returns the entry that `to_json` made `data` of.
+
+        Raises:
+          ValueError: if `data` is something else.
+        """
+        try:
+            fields = json.loads(data)
+            version = fields.pop("format_version")
+            if version != ledger.FORMAT_VERSION:
+                raise ValueError(f"entry of format {version!r}, this TokenMill reads {ledger.FORMAT_VERSION}")
+            for name in ("shard", "documents", "keys"):
+                fields[name] = FileRecord(**fields[name])
+            fields["companions"] = tuple(FileRecord(**file) for file in fields["companions"])
+            return cls(**{**fields, "sums": Sums.from_record(fields["sums"])})
+        except (TypeError, KeyError, AttributeError) as error:
+            raise ValueError(f"not the entry of a shard: {error!r}") from error
+
+
+def read_shard_entry(output: str, shard_id: str) -> ShardEntry | None:
+    """Returns the entry of a shard as it is on disk; None if there is none, or it cannot be read as one."""
+    path = storage.join(output, entry_name(shard_id))
+    if not storage.exists(path):
+        return None
+    with storage.open_read(path) as handle:
+        try:
+            return ShardEntry.from_json(handle.read())
+        except ValueError:
+            return None
+
+
+def runs_of(entry: LedgerEntry) -> SplitRuns:
+    """Returns what the entry of a split says of its runs.
+
+    Raises:
+      ValueError: if the split was not sorted.
+    """
+    if entry.runs is None:
+        raise ValueError(f"split {entry.split_id} was not sorted")
+    placed = {name: getattr(entry, name) for name in ("split_id", "index", "fields")}
+    placed["sha256"] = entry.shard.sha256
+    return SplitRuns.from_record({**entry.runs, **placed})
+
+
+def recorded_digest(output: str, splits: Iterable[Split]) -> str | None:
+    """Returns `runs_digest` of what the ledger records, whether the runs are still there or not.
+
+    None if a split is not recorded as it is planned now.
+    """
+    found = []
+    for split in splits:
+        entry = ledger.read_entry(output, split.id)
+        if entry is None or entry.runs is None or (entry.index, entry.pieces) != (split.index, split.pieces):
+            return None
+        found.append(runs_of(entry))
+    return runs_digest(found)
+
+
+def add_sums(shards: Iterable[ShardEntry]) -> Sums:
+    """Returns the sums of the documents of shards."""
+    return sum((shard.sums for shard in shards), Sums())
+
+
+def check_sums(entries: Iterable[LedgerEntry], shards: Sequence[ShardEntry]) -> None:
+    """Checks that the documents of all shards are those of all splits, without regard to their order.
+
+    Raises:
+      BooksError: with both numbers of each identity that does not hold.
+    """
+    before = sum((runs_of(entry).sums for entry in entries), Sums()).to_record()
+    after = add_sums(shards).to_record()
+    lines = [f"{name} of all splits {before[name]} != of all shards {after[name]}" for name in before]
+    if wrong := [line for line, name in zip(lines, before, strict=True) if before[name] != after[name]]:
+        raise BooksError("\n".join(wrong))

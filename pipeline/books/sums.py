@@ -1,0 +1,136 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What is known of sorted documents without looking at them: sums that do not depend on their order.
+
+The sum over the splits must be that over the shards. It is no cryptographic checksum, which the files have beside it,
+but no mistake of a program is likely to leave it as it was: each document enters with its key, every id with its place.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass
+from typing import Any, Self
+
+import numpy as np
+import pyarrow as pa
+
+from pipeline.books import sums_kernels
+from pipeline.columns import children
+
+_MASK = (1 << 64) - 1
+
+
+@dataclass(frozen=True)
+class Sums:
+    """Of documents, in any order. Sums of sums are sums."""
+
+    n_documents: int = 0
+    n_tokens: int = 0
+    """Padding not included."""
+    n_oov_tokens: int = 0
+    tokens: int = 0
+    """Modulo 2**64, over documents: a hash of the key and the tokens."""
+    doc_ids: int = 0
+    """The same of the key and the document's id."""
+
+    def __add__(self, other: "Sums") -> "Sums":
+        return Sums(
+            self.n_documents + other.n_documents,
+            self.n_tokens + other.n_tokens,
+            self.n_oov_tokens + other.n_oov_tokens,
+            (self.tokens + other.tokens) & _MASK,
+            (self.doc_ids + other.doc_ids) & _MASK,
+        )
+
+    def to_record(self) -> dict[str, Any]:
+        """Returns plain JSON; hashes as 16 hexadecimal digits."""
+        return {
+            "n_documents": self.n_documents,
+            "n_tokens": self.n_tokens,
+            "n_oov_tokens": self.n_oov_tokens,
+            "tokens": f"{self.tokens:016x}",
+            "doc_ids": f"{self.doc_ids:016x}",
+        }
+
+    @classmethod
+    def from_record(cls, record: Mapping[str, Any]) -> Self:
+        """Returns what `to_record` made `record` of."""
+        return cls(**{**record, "tokens": int(record["tokens"], 16), "doc_ids": int(record["doc_ids"], 16)})
+
+
+@dataclass(frozen=True)
+class Run:
+    """Where one run is in its file."""
+
+    n_rows: int
+    positions: tuple[int, ...]
+    """Of the buffers of its columns: the key, the size of the row, and those of a row of tokens."""
+
+
+@dataclass(frozen=True)
+class SplitRuns:
+    """What the first step of a shuffle left of one split: crosses the runner, and is kept in the split's entry."""
+
+    split_id: str
+    index: int
+    """Of the split in the plan."""
+    sha256: str
+    """Of the file."""
+    runs: tuple[Run, ...]
+    sums: Sums
+    fields: str = ""
+    """`Split.fields`."""
+
+    def to_record(self) -> dict[str, Any]:
+        """Returns plain JSON."""
+        return {**asdict(self), **describe_runs(self.runs, self.sums)}
+
+    @classmethod
+    def from_record(cls, record: Mapping[str, Any]) -> Self:
+        """Returns what `to_record` made `record` of."""
+        runs = tuple(Run(n_rows, tuple(positions)) for n_rows, *positions in record["runs"])
+        return cls(**{**record, "runs": runs, "sums": Sums.from_record(record["sums"])})
+
+
+def describe_runs(runs: Iterable[Run], sums: Sums) -> dict[str, Any]:
+    """Returns what the entry of a split says of its runs, plain JSON."""
+    return {"runs": [[run.n_rows, *run.positions] for run in runs], "sums": sums.to_record()}
+
+
+def sum_rows(keys: np.ndarray, batch: pa.RecordBatch, padding_side: str | None) -> Sums:
+    """Returns the sums of documents.
+
+    Args:
+      keys: uint64[n].
+      batch: `schemas.TOKENS`, perhaps with more columns.
+      padding_side: where rows are padded, "right" or "left"; None where they are not.
+    """
+    rows, n_tokens = batch.column("input_ids"), batch.column("n_tokens").to_numpy().astype(np.int64)
+    offsets = rows.offsets.to_numpy()
+    starts = offsets[1:] - n_tokens if padding_side == "left" else offsets[:-1]
+    n_oov = batch.column("n_oov").to_numpy().sum(dtype=np.int64)
+    return Sums(
+        batch.num_rows,
+        int(n_tokens.sum()),
+        int(n_oov),
+        sum_values(keys, rows.values.to_numpy(), starts, starts + n_tokens),
+        sum_doc_ids(keys, batch.column("doc_id")),
+    )
+
+
+def sum_values(keys: np.ndarray, values: np.ndarray, starts: np.ndarray, stops: np.ndarray) -> int:
+    """Returns the sum, modulo 2**64, over rows of a hash of the key and of the values from `starts` to `stops`.
+
+    Args:
+      keys: uint64[n].
+      values: int32 or uint8.
+      starts: int64[n].
+      stops: int64[n].
+    """
+    hashes = np.zeros(keys.size, np.uint64)
+    sums_kernels.add_values(values, starts, stops, np.zeros(keys.size, np.int64), hashes)
+    return int(sums_kernels.fingerprint(keys, hashes, stops - starts))
+
+
+def sum_doc_ids(keys: np.ndarray, doc_ids: pa.Array) -> int:
+    """Returns the sum over rows of a hash of the key and of the UTF-8 bytes of the document's id."""
+    offsets, values = children(doc_ids)
+    return sum_values(keys, values.to_numpy(), offsets[:-1], offsets[1:])

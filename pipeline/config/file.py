@@ -1,0 +1,249 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Config files: YAML in, checked models out; every mistake is reported at once.
+
+`load_config` reads a file, applies `key=value` overrides and raises one `ConfigError` that names every mistake by its
+path, with the value, what is allowed and the nearest valid name.
+"""
+
+import difflib
+import re
+import reprlib
+from collections.abc import Hashable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, get_args
+
+import yaml
+from pydantic import ValidationError
+from pydantic_core import ErrorDetails
+
+from pipeline.config.job import Config, JobName
+from pipeline.config.output import ONE, SEVERAL
+from pipeline.config.sections import Section, did_you_mean
+
+MAX_CONFIG_BYTES = 1 << 20
+"""A config file larger than this is a mistake (somebody passed data), so it is refused unread."""
+
+
+class ConfigError(ValueError):
+    """A config that cannot be used; `problems` holds one line per mistake."""
+
+    def __init__(self, problems: Sequence[str]) -> None:
+        super().__init__("\n".join(problems))
+        self.problems = list(problems)
+
+
+def load_config(path: str, overrides: Sequence[str] = (), job: JobName | None = None) -> Config:
+    """Reads a YAML config, applies overrides and checks all of it.
+
+    Args:
+      path: a local file of at most `MAX_CONFIG_BYTES`.
+      overrides: `key.path=value`, the value read as YAML; later ones win. A null section is created on the way.
+      job: also check that the config has what this job needs.
+
+    Raises:
+      ConfigError: naming every mistake, one line each: `key.path: value, what is allowed, the nearest valid name`.
+    """
+    tree = _read_yaml(path)
+    problems: list[str] = []
+    for override in overrides:
+        problems += _apply_override(tree, override)
+    problems += _missing_input(tree, job)
+    if job is not None:
+        problems += _missing_for_job(tree, job)
+    try:
+        config = Config.model_validate(tree)
+    except ValidationError as error:
+        problems += [_describe(details) for details in error.errors()]
+    if problems:
+        raise ConfigError(problems)
+    return config
+
+
+def _missing_input(tree: dict[str, Any], job: JobName | None) -> list[str]:
+    """Returns what is missing of `input`, which only a training on counts that exist can do without."""
+    section: Any = tree.get("tokenizer")
+    train = section.get("train") if isinstance(section, dict) else None
+    if isinstance(train, dict) and train.get("counts") is not None and job in (None, "train"):
+        return []
+    if "input" not in tree:
+        return ["input: required but missing"]
+    found = tree["input"]
+    return ["input.paths: required but missing"] if isinstance(found, dict) and "paths" not in found else []
+
+
+def _missing_for_job(tree: dict[str, Any], job: JobName) -> list[str]:
+    """Returns what `job` needs of `tokenizer.file` and `tokenizer.train` and the config, still unchecked, lacks."""
+    section = tree.get("tokenizer")
+    keys = {key for key, value in section.items() if value is not None} if isinstance(section, dict) else set()
+    if keys >= {"file", "train"}:
+        return ["tokenizer: both file and train are given; remove one, exactly one of them decides the vocabulary"]
+    if job == "run" and not keys & {"file", "train"}:
+        return ["tokenizer: give file, a tokenizer on disk, or train, a vocabulary to learn from the input"]
+    if job == "train" and "train" not in keys:
+        return ["tokenizer.train: required by the job train, for example `train: {vocab_size: 8000}`"]
+    train = section.get("train") if isinstance(section, dict) else None
+    if job == "run" and isinstance(train, dict):
+        for key, is_several in (("vocab_size", isinstance(train.get("vocab_size"), list)), ("by", train.get("by"))):
+            if is_several:
+                return [f"tokenizer.train.{key}: makes several vocabularies, the job run tokenizes with one; use train"]
+    if job == "tokenize" and "file" not in keys:
+        instead = "; to train and tokenize in one go use the job run" if "train" in keys else ""
+        return [f"tokenizer.file: required by the job tokenize{instead}"]
+    return []
+
+
+class _UniqueKeyLoader(yaml.SafeLoader):
+    """yaml.safe_load that refuses a key written twice: YAML forbids it, PyYAML keeps the last and says nothing."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
+        seen: dict[Hashable, int] = {}
+        for key_node, _ in node.value:
+            if key_node.tag == "tag:yaml.org,2002:merge":
+                continue
+            key = self.construct_object(key_node, deep=True)
+            line = key_node.start_mark.line + 1
+            if isinstance(key, Hashable) and key in seen:
+                raise ConfigError([f"line {line}: key {key!r} is given twice, first in line {seen[key]}"])
+            if isinstance(key, Hashable):
+                seen[key] = line
+        return super().construct_mapping(node, deep)
+
+
+def _parse_yaml(text: str) -> Any:
+    return yaml.load(text, _UniqueKeyLoader)
+
+
+def _read_yaml(path: str) -> dict[str, Any]:
+    try:
+        with Path(path).open("rb") as file:
+            data = file.read(MAX_CONFIG_BYTES + 1)
+    except OSError as error:
+        raise ConfigError([f"{path}: cannot read the config: {error.strerror or error}"]) from error
+    if len(data) > MAX_CONFIG_BYTES:
+        raise ConfigError([f"{path}: too long for a config; at most {MAX_CONFIG_BYTES} bytes are allowed"])
+    try:
+        tree = _parse_yaml(data.decode("utf-8"))
+    except (ValueError, yaml.YAMLError, RecursionError) as error:
+        raise ConfigError([f"{path}: {_why_not_yaml(error)}"]) from error
+    if not isinstance(tree, dict):
+        found = "nothing" if tree is None else f"a {type(tree).__name__}"
+        raise ConfigError([f"{path}: a config is a mapping with {_listed(Config.model_fields)}; found {found}"])
+    return tree
+
+
+def _why_not_yaml(error: Exception) -> str:
+    if isinstance(error, ConfigError):
+        return str(error)
+    if isinstance(error, UnicodeDecodeError):
+        return f"not UTF-8 text: byte {error.object[error.start]:#04x} at {error.start}"
+    if isinstance(error, RecursionError):
+        return "nested too deeply for a config"
+    if isinstance(error, yaml.MarkedYAMLError) and error.problem_mark:
+        mark = error.problem_mark
+        return f"line {mark.line + 1}, column {mark.column + 1}: not YAML: {error.problem}"
+    return f"not YAML: {' '.join(str(error).split())}"
+
+
+def _apply_override(tree: dict[str, Any], override: str) -> list[str]:
+    """Writes one `key.path=value` into `tree`; returns what is wrong with it."""
+    key, equals, text = override.partition("=")
+    names = key.split(".")
+    if not equals or not all(names):
+        return [f"--set {override}: must look like key.path=value, for example tokenizer.oov=contain"]
+    try:
+        value = _parse_yaml(text)
+    except (ValueError, yaml.YAMLError, RecursionError) as error:
+        return [f"--set {override}: {_why_not_yaml(error)}; quote the value if it is plain text"]
+    section: Any = tree
+    for i, name in enumerate(names[:-1]):
+        if section.get(name) is None:
+            section[name] = {}
+        section = section[name]
+        if not isinstance(section, dict):
+            return [f"--set {override}: {'.'.join(names[: i + 1])} is {_short(section)}, which has no keys"]
+    section[names[-1]] = value
+    return []
+
+
+def _describe(details: ErrorDetails) -> str:
+    """Returns one line for one of pydantic's errors: where, what was found, what is allowed, what may be meant."""
+    location = [str(part) for part in details["loc"] if part not in (ONE, SEVERAL)]
+    path = ".".join(location)
+    context: dict[str, Any] = details.get("ctx", {})
+    kind, value = details["type"], details["input"]
+    if kind == "missing":
+        return f"{path}: required but missing"
+    if kind == "extra_forbidden":
+        return _describe_unknown_key(location)
+    if kind == "cross_check":
+        return f"{'.'.join([*location, context['path']])}: {_short(context['value'])}: {context['allowed']}"
+    if kind == "literal_error":
+        allowed = re.findall(r"'([^']*)'", context["expected"])
+        return f"{path}: {_short(value)}: allowed: {', '.join(allowed)}{did_you_mean(value, allowed)}"
+    if kind == "list_type" and isinstance(value, str):
+        return f"{path}: {_short(value)}: must be a list; write [{_short(value)}]"
+    if kind == "model_type":
+        return f"{path}: {_short(value)}: must be a section with the keys {_listed(_keys_of(location))}"
+    return f"{path}: {_short(value)}: {_EXPECTED.get(kind, '').format(**context) or details['msg'].lower()}"
+
+
+_EXPECTED = {
+    "greater_than": "must be greater than {gt}",
+    "less_than": "must be less than {lt}",
+    "float_type": "must be a number",
+    "int_type": "must be an integer",
+    "int_from_float": "must be an integer",
+    "bool_type": "must be true or false",
+    "string_type": "must be text; quote it if it looks like something else",
+    "string_too_short": "must not be empty",
+    "list_type": "must be a list",
+    "too_short": "must have at least {min_length} element",
+    "too_long": "must have at most {max_length} element",
+    "greater_than_equal": "must be at least {ge}",
+    "less_than_equal": "must be at most {le}",
+}
+
+
+def _describe_unknown_key(location: list[str]) -> str:
+    path, name = ".".join(location), location[-1]
+    siblings = _keys_of(location[:-1])
+    if near := difflib.get_close_matches(name, siblings, n=1):
+        return f"{path}: unknown key; did you mean {near[0]!r}? allowed: {_listed(siblings)}"
+    if elsewhere := [key for key in _all_paths(Config) if key.rpartition(".")[2] == name]:
+        return f"{path}: unknown key here; did you mean {elsewhere[0]!r}?"
+    return f"{path}: unknown key; allowed: {_listed(siblings)}"
+
+
+def _model_of(annotation: Any) -> type[Section] | None:
+    """Returns the section class inside an annotation such as `TrainConfig | None`."""
+    candidates = (annotation, *get_args(annotation))
+    return next((c for c in candidates if isinstance(c, type) and issubclass(c, Section)), None)
+
+
+def _keys_of(location: Sequence[str]) -> list[str]:
+    """Returns the keys of the section at `location`; none when it is not a section."""
+    model: type[Section] | None = Config
+    for name in location:
+        field = model.model_fields.get(name) if model else None
+        model = _model_of(field.annotation) if field else None
+    return list(model.model_fields) if model else []
+
+
+def _all_paths(model: type[Section], prefix: str = "") -> Iterator[str]:
+    for name, field in model.model_fields.items():
+        yield prefix + name
+        if section := _model_of(field.annotation):
+            yield from _all_paths(section, f"{prefix}{name}.")
+
+
+def _listed(names: Sequence[str] | dict[str, Any]) -> str:
+    return ", ".join(names)
+
+
+def _short(value: object) -> str:
+    """Returns `repr(value)`, cut: a config may hold anything, a message stays one line."""
+    shortener = reprlib.Repr()
+    shortener.maxlevel = 3
+    shortener.maxstring = shortener.maxother = 60
+    text = shortener.repr(value).replace("\n", " ")
+    return text if len(text) <= 120 else f"{text[:117]}..."

@@ -1,0 +1,101 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The section `input` of a config: which files are read, as what, and how much of them."""
+
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import AfterValidator, Discriminator, Field, Tag, model_validator
+
+from pipeline.config.output import ONE, SEVERAL
+from pipeline.config.sections import NonEmpty, Section, mistake
+
+MIB = 1 << 20
+FIELD_TYPES = (
+    *("bool", "string", "float", "double", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"),
+    *(f"timestamp[{unit}]" for unit in ("s", "ms", "us", "ns")),
+)
+"""What fields of JSON lines may be declared to be; a list with one of these is a list, a mapping an object."""
+
+
+def _check_type(path: str, declared: Any) -> None:
+    if isinstance(declared, list) and len(declared) == 1:
+        _check_type(path, declared[0])
+    elif isinstance(declared, dict) and declared:
+        for name, each in declared.items():
+            _check_type(f"{path}.{name}", each)
+    elif declared not in FIELD_TYPES:
+        allowed = ", ".join(FIELD_TYPES)
+        raise mistake(path, declared, f"a type is one of {allowed}; or [type] for a list, {{name: type}} for an object")
+
+
+def _check_types(declared: dict[str, Any]) -> dict[str, Any]:
+    for name, each in declared.items():
+        if each is not None:  # as if only the name were given
+            _check_type(name, each)
+    return declared
+
+
+def _names_or_types(value: Any) -> str:
+    return ONE if isinstance(value, dict) else SEVERAL
+
+
+KeptFields = Annotated[
+    Annotated[list[NonEmpty], Tag(SEVERAL)] | Annotated[dict[NonEmpty, Any], AfterValidator(_check_types), Tag(ONE)],
+    Discriminator(_names_or_types),
+]
+
+
+class InputConfig(Section):
+    """Where documents come from and how to find them in a file."""
+
+    paths: Annotated[list[NonEmpty], Field(min_length=1)] = []
+    """Files or glob patterns, local or of any filesystem Beam knows (`gs://`, `s3://`, `hdfs://`)."""
+    format: Literal["auto", "jsonl", "text", "parquet"] = "auto"
+    """`auto` decides per file by its name without the compression suffix."""
+    compression: Literal["auto", "none", "gzip", "zstd", "bz2"] = "auto"
+    """`auto` decides per file by its first bytes."""
+    document: Literal["line", "file", "blank_line"] = "line"
+    """For `text`: a document per line, per file, or separated by blank lines."""
+    text_field: NonEmpty = "text"
+    """For `jsonl` and `parquet`: the field that holds the text."""
+    id_field: NonEmpty | None = "id"
+    """The field that holds the document's id; where absent or null the id is `name:offset`."""
+    text_fields: list[NonEmpty] = []
+    """Instead of `text_field`: several fields whose texts are joined, those that are absent or null left out."""
+    join: str = "\n\n"
+    """What stands between the texts of `text_fields`."""
+    keep_fields: KeptFields = []
+    """Fields that go with each document into the output, also inside of others, as in `meta.url`: their names, or
+    names with types, as in `{url: string, score: double, tags: [string], meta: {lang: string}}`."""
+    split_bytes: Annotated[int, Field(ge=1)] = 32 * MIB
+    """Large uncompressed files are cut at multiples of this; small files are grouped up to it."""
+    max_document_bytes: Annotated[int, Field(ge=1, le=1 << 30)] = 64 * MIB
+    """Longer records are rejected with the reason `too_large`."""
+    max_rejected: Annotated[int, Field(ge=0)] | None = None
+    """The job stops once more records than this are rejected; null: never. It can be raised and the job resumed."""
+    max_rejected_fraction: Annotated[float, Field(ge=0, le=1)] | None = None
+    """The same as a share of the records read, once they are 10,000 and at the end."""
+    sample: Annotated[float, Field(gt=0, le=1)] | None = None
+    """The fraction of the documents to use, chosen by hash; null: all. A smaller sample is part of a larger one."""
+    sample_seed: Annotated[int, Field(ge=0)] = 0
+    """Picks one of many samples."""
+
+    @model_validator(mode="after")
+    def _check_document(self) -> Self:
+        if self.document != "line" and self.format in ("jsonl", "parquet"):
+            raise mistake("document", self.document, f"applies to format text, but format is {self.format!r}")
+        return self
+
+    @model_validator(mode="after")
+    def _check_fields(self) -> Self:
+        for name in ("text_fields", "keep_fields"):
+            paths = list(getattr(self, name))
+            if paths and self.format == "text":
+                raise mistake(name, paths, "format text has no fields")
+            if len(set(paths)) < len(paths):
+                raise mistake(name, paths, "must name each field once")
+        # What is set is not asked for: a config that was written down whole sets everything.
+        if self.text_fields and self.text_field != "text":
+            raise mistake("text_fields", self.text_fields, "text_field is given too; remove one")
+        if not self.text_fields and self.join != "\n\n":
+            raise mistake("join", self.join, "joins text_fields, and there are none")
+        return self

@@ -1,0 +1,120 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a config may say: pydantic models, checked in themselves and against each other.
+
+A config says *what* to compute; where and how to run it is said on the command line. Relative paths in a config
+(`input.paths`, `tokenizer.file`, `output.path`) are relative to the working directory, exactly like a path typed into a
+shell or given with `--set`, so that a value means the same wherever it is written down.
+
+`config_file.load_config` reads them from a file. Nothing here touches the input, imports Beam or compiles anything.
+"""
+
+from typing import Any, Literal, Self
+
+from pydantic import model_validator
+
+from pipeline.config.input import InputConfig
+from pipeline.config.languages import LanguagesConfig
+from pipeline.config.output import KEEPS_COLUMNS, OWN_COLUMNS, OutputConfig
+from pipeline.config.sections import Section, attribute_docstrings, mistake
+from pipeline.config.text import Spans, Steps, TextOptions
+from pipeline.config.tokenizer import TokenizerConfig
+from pipeline.config.training import CountsConfig
+
+JobName = Literal["run", "count", "train", "tokenize"]
+"""The jobs that take a config."""
+
+
+class Config(Section):
+    """One job: what to compute. Where and how to run it is said on the command line."""
+
+    input: InputConfig = InputConfig()
+    counts: CountsConfig = CountsConfig()
+    tokenizer: TokenizerConfig = TokenizerConfig()
+    output: OutputConfig
+    normalize: Steps = []
+    """What happens to text before the tokenizer sees it: named steps, in order."""
+    spans: Spans = []
+    """What is found in raw text and becomes a token of its own, before anything else happens."""
+    languages: LanguagesConfig | None = None
+    """Languages of documents: rules for their text, filters, a column of shards; null does without."""
+
+    @model_validator(mode="after")
+    def _check_labels(self) -> Self:
+        if "lang" in self.counts.by and self.languages is None:
+            raise mistake("counts.by", self.counts.by, "lang needs the section `languages`; `languages: {}` is enough")
+        return self
+
+    @model_validator(mode="after")
+    def _check_kept_fields(self) -> Self:
+        for name in self.input.keep_fields:
+            if name in (*OWN_COLUMNS, *self.text.columns):
+                raise mistake("input.keep_fields", name, "is a column of the output already")
+        return self
+
+    @model_validator(mode="after")
+    def _check_sources(self) -> Self:
+        if self.text.keeps_sources:
+            if other := [name for name in self.output.formats if name not in KEEPS_COLUMNS]:
+                raise mistake("output.format", other[0], f"spans with keep_source need {' or '.join(KEEPS_COLUMNS)}")
+            if self.output.packing is not None:
+                raise mistake("output.packing", "given", "spans with keep_source need rows that are documents")
+            truncation = self.tokenizer.truncation
+            if truncation is not None and truncation.side == "left":
+                raise mistake("tokenizer.truncation.side", "left", "spans with keep_source need right")
+        return self
+
+    @property
+    def text(self) -> TextOptions:
+        """What happens to text before the tokenizer sees it."""
+        languages = self.languages.options if self.languages is not None else None
+        return TextOptions(tuple(self.normalize), tuple(self.spans), languages)
+
+    @model_validator(mode="after")
+    def _check_packing(self) -> Self:
+        if self.output.packing is not None and self.tokenizer.padding is not None:
+            raise mistake("tokenizer.padding", "given", "packing fills sequences up by itself; remove it")
+        if self.output.packing is not None and self.tokenizer.has_windows:
+            raise mistake(
+                "tokenizer.truncation.overflow", "rows", "packing puts all of a document into sequences by itself"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _check_trained(self) -> Self:
+        """Checks what is known of a tokenizer that is yet to be trained; of one that exists it is looked at itself."""
+        truncation, template = self.tokenizer.truncation, self.tokenizer.train and self.tokenizer.add_special_tokens
+        for name, token, place in (("prepend", self.output.prepend, "[CLS]"), ("append", self.output.append, "[SEP]")):
+            if template and token == place:
+                raise mistake(f"output.{name}", token, "tokenizer.add_special_tokens puts it there already")
+        if self.tokenizer.train is not None and truncation is not None:
+            ends = 0 if self.tokenizer.has_windows else sum(map(bool, (self.output.prepend, self.output.append)))
+            least = 2 * bool(template) + ends + (truncation.stride + 1 if self.tokenizer.has_windows else 0)
+            if truncation.max_length < least:
+                allowed = f"must be at least {least}, for the tokens around a document and tokenizer.truncation.stride"
+                raise mistake("tokenizer.truncation.max_length", truncation.max_length, allowed)
+        return self
+
+    @model_validator(mode="after")
+    def _check_tokens(self) -> Self:
+        packing, train = self.output.packing, self.tokenizer.train
+        tokens = {"output.prepend": self.output.prepend, "output.append": self.output.append}
+        for name, token in tokens.items():
+            if token in self.text.tokens:
+                raise mistake(name, token, "is the token of a span; name another one")
+        if packing is not None:
+            tokens |= {f"output.packing.{name}": getattr(packing, name) for name in ("separator", "pad_token")}
+        for name, token in tokens.items():
+            if train is not None and token is not None and token not in (*train.tokens, *self.text.tokens):
+                allowed = "must be one of tokenizer.train.special_tokens, which are " + ", ".join(train.tokens)
+                raise mistake(name, token, allowed)
+        return self
+
+
+def json_schema() -> dict[str, Any]:
+    """Returns the JSON Schema of a config file, for editors."""
+    schema = Config.model_json_schema()
+    sections = {section.__name__: section for section in Section.__subclasses__()}
+    for name, described in {Config.__name__: schema, **schema["$defs"]}.items():
+        for key, text in attribute_docstrings(sections[name]).items():
+            described["properties"][key]["description"] = text
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema, "title": "TokenMill config"}

@@ -1,0 +1,136 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Fields that go with documents, `input.keep_fields`: which types they have, settled before a job begins.
+
+A type is the same for every file, split and worker. In JSON lines it is the one that the config declares; without,
+text: a string is what it says, anything else its JSON. In Parquet it is that of the files, which must agree.
+"""
+
+import base64
+import functools
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import pyarrow as pa
+
+from pipeline.config.input import InputConfig
+
+TEXT = b"text"
+"""In the metadata of a field of JSON lines whose type is not declared: anything becomes text."""
+
+
+def encode_fields(fields: pa.Schema) -> str:
+    """Returns a schema as text for a record; "" for no fields."""
+    return base64.b64encode(fields.serialize().to_pybytes()).decode() if len(fields) else ""
+
+
+@functools.lru_cache(maxsize=16)
+def decode_fields(text: str) -> pa.Schema:
+    """Returns the schema that `encode_fields` made `text` of."""
+    return pa.ipc.read_schema(pa.py_buffer(base64.b64decode(text))) if text else pa.schema([])
+
+
+def without_marks(fields: pa.Schema) -> list[pa.Field]:
+    """Returns the fields as they are stored."""
+    return [field.remove_metadata() for field in fields]
+
+
+def paths_of(config: InputConfig) -> list[str]:
+    """Returns the paths of the fields, in order."""
+    return list(config.keep_fields)
+
+
+def declared_fields(config: InputConfig) -> pa.Schema:
+    """Returns the fields as the config declares them, for JSON lines."""
+    declared: Mapping[str, Any] = config.keep_fields if isinstance(config.keep_fields, dict) else {}
+    return pa.schema(
+        [
+            pa.field(path, _type_of(declared[path]))
+            if declared.get(path) is not None
+            else pa.field(path, pa.string(), metadata={TEXT: b""})
+            for path in paths_of(config)
+        ]
+    )
+
+
+def _type_of(declared: Any) -> pa.DataType:
+    if isinstance(declared, list):
+        return pa.list_(_type_of(declared[0]))
+    if isinstance(declared, dict):
+        return pa.struct([pa.field(name, _type_of(each)) for name, each in declared.items()])
+    return pa.type_for_alias(declared)
+
+
+def stored_fields(schema: pa.Schema, config: InputConfig) -> pa.Schema:
+    """Returns the fields that a Parquet file has, with its types; encodings of Arrow's left out."""
+    found = []
+    for path in paths_of(config):
+        field = find_field(schema, path)
+        if field is not None:
+            found.append(pa.field(path, plain_type(field.type)))
+    return pa.schema(found)
+
+
+def find_field(schema: pa.Schema, path: str) -> pa.Field | None:
+    """Returns the column of this name, or what the path leads to through structs; None where there is none."""
+    if path in schema.names:
+        return schema.field(path)
+    first, *rest = path.split(".")
+    found = schema.field(first) if first in schema.names else None
+    for name in rest:
+        if found is None or not pa.types.is_struct(found.type):
+            return None
+        index = found.type.get_field_index(name)
+        found = found.type.field(index) if index >= 0 else None
+    return found
+
+
+def plain_type(type_: pa.DataType) -> pa.DataType:
+    """Returns a type without dictionaries, views and extensions, which are ways to store one."""
+    if isinstance(type_, pa.BaseExtensionType):
+        return plain_type(type_.storage_type)
+    if pa.types.is_dictionary(type_):
+        return plain_type(type_.value_type)
+    if pa.types.is_string_view(type_) or pa.types.is_large_string(type_):
+        return pa.string()
+    if pa.types.is_binary_view(type_) or pa.types.is_large_binary(type_):
+        return pa.binary()
+    if pa.types.is_struct(type_):
+        return pa.struct([pa.field(each.name, plain_type(each.type)) for each in type_])
+    if pa.types.is_map(type_):
+        entry = [pa.field("key", plain_type(type_.key_type)), pa.field("value", plain_type(type_.item_type))]
+        return pa.list_(pa.struct(entry))
+    if pa.types.is_null(type_):
+        return pa.string()
+    if pa.types.is_list(type_) or pa.types.is_large_list(type_) or pa.types.is_fixed_size_list(type_):
+        return pa.list_(plain_type(type_.value_type))
+    return type_
+
+
+def settle_fields(
+    config: InputConfig, files: Iterable[tuple[str, str, pa.Schema | None]]
+) -> tuple[pa.Schema, list[str]]:
+    """Returns the fields of a job and what is wrong with its files.
+
+    Args:
+      config: the section.
+      files: path, format, and of Parquet what `stored_fields` returns.
+    """
+    settled: dict[str, tuple[pa.Field, str]] = {}
+    problems = []
+    declared = declared_fields(config)
+    is_all_parquet = True
+    for path, format_, stored in files:
+        is_all_parquet &= format_ == "parquet"
+        for field in declared if stored is None else stored:
+            first, where = settled.setdefault(field.name, (field, path))
+            if first.type != field.type:
+                problems.append(f"{path!r} has {field.name!r} as {field.type}, but {where!r} has it as {first.type}")
+            elif field.metadata:
+                settled[field.name] = field, where
+    for field in declared:
+        if field.name not in settled and is_all_parquet:
+            problems.append(f"{field.name!r} of input.keep_fields is in none of the files")
+        elif not field.metadata and field.name in settled and settled[field.name][0].type != field.type:
+            found, where = settled[field.name]
+            problems.append(f"{where!r} has {field.name!r} as {found.type}, input.keep_fields says {field.type}")
+    return pa.schema([settled.get(field.name, (field, ""))[0] for field in declared]), problems

@@ -1,0 +1,137 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The section `output` of a config: what is written, in which formats, and how documents become rows."""
+
+from typing import Annotated, Any, Literal, Self, get_args
+
+from pydantic import Discriminator, Field, Tag, model_validator
+
+from pipeline.config.sections import NonEmpty, Section, mistake
+
+Format = Literal["parquet", "tfrecord", "arrow", "mds", "megatron", "memmap"]
+"""What shards can be."""
+
+VocabularyFormat = Literal["vocab.txt", "vocab.json", "tokenizer.model", "vocab.tiktoken"]
+VOCABULARY_FORMATS: tuple[VocabularyFormat, ...] = get_args(VocabularyFormat)
+"""What a tokenizer can be written as beside `tokenizer.json`, by the names of the files; WordPiece, BPE with
+`merges.txt`, sentencepiece and tiktoken."""
+
+KEEPS_COLUMNS: tuple[Format, ...] = ("parquet", "arrow")
+"""Formats with room for the columns that spans and languages add to rows."""
+
+KEEPS_FIELDS: tuple[Format, ...] = ("parquet", "arrow", "mds")
+"""Formats with room for the fields of `input.keep_fields`, where rows are documents."""
+
+OWN_COLUMNS = (
+    *("doc_id", "input_ids", "tokens", "n_tokens", "n_oov", "documents", "segment_ids", "positions", "cu_seqlens"),
+    *("document", "window", "input_file", "input_offset", "input_bytes", "rows", "starts"),
+)
+"""Columns of shards and of tables of documents, whose names no field can have there."""
+
+ONE, SEVERAL = "<one>", "<several>"
+"""Where a mistake is in a value that may be one or a list; no part of a path that a user would write."""
+
+
+class PackingConfig(Section):
+    """Documents are put together into sequences of one length; nothing is dropped."""
+
+    length: Annotated[int, Field(ge=1, le=1 << 24)]
+    """Tokens of a sequence."""
+    strategy: Literal["concatenate", "best_fit", "no_split"] = "concatenate"
+    """`concatenate` cuts wherever a sequence is full; the others only documents longer than one. `no_split` keeps the
+    order of documents, `best_fit` looks for the sequence where the least room is left."""
+    boundaries: Annotated[list[Literal["segment_ids", "positions", "cu_seqlens"]], Field(min_length=1)] = ["cu_seqlens"]
+    """Columns that say where documents begin."""
+    separator: NonEmpty | None = None
+    """A token to put behind every document, for example `<|endoftext|>`, `output.append` included."""
+    incomplete: Literal["pad", "short"] = "pad"
+    """Sequences with fewer tokens, the last one among them, are padded or kept short."""
+    pad_token: NonEmpty | None = None
+    """null: the tokenizer's padding token, else the separator."""
+
+    @model_validator(mode="after")
+    def _check_boundaries(self) -> Self:
+        if len(set(self.boundaries)) < len(self.boundaries):
+            raise mistake("boundaries", self.boundaries, "must name each column once")
+        if self.pad_token is not None and self.incomplete == "short":
+            raise mistake("pad_token", self.pad_token, "nothing is padded where incomplete is 'short'; remove one")
+        return self
+
+
+class ShuffleConfig(Section):
+    """Documents are written in the order of a hash of the seed, the name of their file and their offset in it."""
+
+    seed: Annotated[int, Field(ge=0)] = 0
+    """Picks one of many orders."""
+    shards: Annotated[int, Field(ge=1, le=1 << 20)] | None = None
+    """How many shards are written; null: one for every 32 MiB of the input, as it is stored."""
+    run_bytes: Annotated[int, Field(ge=1, le=1 << 30)] = 32 << 20
+    """Bytes that a worker sorts at a time; it holds two to three times as many. No shard depends on it."""
+
+
+_COMPRESSIONS = {
+    "parquet": ("auto", "none", "zstd"),
+    "tfrecord": ("auto", "none", "gzip"),
+    "arrow": ("auto", "none", "zstd"),
+    "mds": ("auto", "none"),
+    "megatron": ("auto", "none"),
+    "memmap": ("auto", "none"),
+}
+
+
+def _count_formats(value: Any) -> str:
+    return SEVERAL if isinstance(value, list) else ONE
+
+
+class OutputConfig(Section):
+    """What is written and where."""
+
+    path: NonEmpty
+    """A folder, made if it is not there."""
+    format: Annotated[
+        Annotated[Format, Tag(ONE)] | Annotated[list[Format], Tag(SEVERAL), Field(min_length=1)],
+        Discriminator(_count_formats),
+    ] = "parquet"
+    """One format, or a list of several to write in one pass."""
+    compression: Literal["auto", "none", "gzip", "zstd"] = "auto"
+    """`auto`: zstd for Parquet, none for all others. TFRecord knows none and gzip; Parquet and Arrow none and zstd."""
+    row_group_tokens: Annotated[int, Field(ge=1)] = 4 << 20
+    """Parquet: no row group holds more tokens than this, unless one document alone does."""
+    prepend: NonEmpty | None = None
+    """A token to put in front of every document."""
+    append: NonEmpty | None = None
+    """A token to put behind every document, for example `<|endoftext|>`; `tokenizer.truncation` leaves room for it."""
+    vocabulary: list[VocabularyFormat] | None = None
+    """Files to write in `vocab/` beside `tokenizer.json`; null: all that can hold a vocabulary that this job trains,
+    none for a tokenizer that comes from a file."""
+    packing: PackingConfig | None = None
+    """Rows are sequences of one length; null: rows are documents."""
+    shuffle: ShuffleConfig | None = None
+    """The documents of the whole input are shuffled; null: shards are in the order of the input, one per split."""
+
+    @property
+    def formats(self) -> tuple[Format, ...]:
+        """The formats, in the order given."""
+        return tuple(self.format) if isinstance(self.format, list) else (self.format,)
+
+    @model_validator(mode="after")
+    def _check_compression(self) -> Self:
+        for name in self.formats:
+            if self.compression not in _COMPRESSIONS[name]:
+                allowed = ", ".join(_COMPRESSIONS[name])
+                raise mistake("compression", self.compression, f"{name} allows {allowed}")
+        return self
+
+    @model_validator(mode="after")
+    def _check_formats(self) -> Self:
+        if len(set(self.formats)) < len(self.formats):
+            raise mistake("format", self.format, "must name each format once")
+        if self.packing is not None and "tfrecord" in self.formats:
+            known = ", ".join(name for name in _COMPRESSIONS if name != "tfrecord")
+            raise mistake("format", self.format, f"TFRecord holds documents only; packing allows {known}")
+        return self
+
+    @model_validator(mode="after")
+    def _check_append(self) -> Self:
+        if self.append is not None and self.packing is not None and self.append == self.packing.separator:
+            raise mistake("append", self.append, "packing.separator puts it behind every document too; remove one")
+        return self

@@ -1,0 +1,111 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The section `tokenizer` of a config: a tokenizer that exists or one to train, and how long rows are."""
+
+from typing import Annotated, Literal, Self
+
+from pydantic import Field, model_validator
+
+from pipeline.config.sections import NonEmpty, Section, mistake
+from pipeline.config.training import TrainConfig
+
+BYTE_TOKENS = tuple(f"<0x{byte:02X}>" for byte in range(256))
+"""The vocabulary entries that the OOV policy `byte` emits."""
+
+
+class TruncationConfig(Section):
+    """Rows have at most `max_length` tokens; what is more is cut off, or becomes rows of its own."""
+
+    max_length: Annotated[int, Field(ge=1)]
+    """Tokens per row at most, special tokens included."""
+    side: Literal["right", "left"] = "right"
+    """The end that is cut off."""
+    overflow: Literal["cut", "rows"] = "cut"
+    """`rows` cuts nothing: a longer document becomes several rows, windows of at most `max_length` tokens."""
+    stride: Annotated[int, Field(ge=0)] = 0
+    """For `rows`: how many tokens neighbouring windows have in common."""
+    warn_above: Annotated[float, Field(ge=0, le=1)] = 0.01
+    """A warning is given where more than this share of the tokens was cut off; 1: never."""
+
+    @model_validator(mode="after")
+    def _check_overflow(self) -> Self:
+        if self.overflow == "cut":
+            if self.stride:
+                raise mistake("stride", self.stride, "applies to overflow: rows; what is cut off is in no row")
+            return self
+        if self.side == "left":
+            raise mistake("side", self.side, "windows hold all of a document, from its beginning; remove it")
+        if self.stride >= self.max_length:
+            raise mistake("stride", self.stride, f"must be less than max_length, which is {self.max_length}")
+        return self
+
+
+class PaddingConfig(Section):
+    """Rows shorter than `length` tokens are filled with the padding token."""
+
+    length: Annotated[int, Field(ge=1)]
+    """Rows shorter than this are padded up to it; longer rows are an error unless truncation is on."""
+    side: Literal["right", "left"] = "right"
+    """The end that is filled."""
+
+
+class TokenizerConfig(Section):
+    """Either `file`: a tokenizer as it is on disk, or `train`: one learned from the input."""
+
+    file: NonEmpty | None = None
+    """A `vocab.txt`, a `tokenizer.json`, or a directory that holds one of them."""
+    pattern: str | None = None
+    """For tiktoken's ranks: the name of the pattern that splits text, which the file does not say."""
+    as_class: str | None = None
+    """For files of `transformers` without a `tokenizer.json`: the class that reads them, where they do not say."""
+    train: TrainConfig | None = None
+    lowercase: bool | None = None
+    """null: what the file says; for `vocab.txt` and for `train` with normalizer bert, true; for others false."""
+    strip_accents: bool | None = None
+    """null: what the file says, else as `lowercase`."""
+    oov: Literal["word", "contain", "char", "byte"] | None = None
+    """WordPiece only. What an unknown character costs: the word, itself, the word's pieces, or nothing; null: what the
+    file says, for `train` the word."""
+    add_special_tokens: bool = False
+    """Frame every row as the tokenizer's template says, for BERT `[CLS] ... [SEP]`."""
+    truncation: TruncationConfig | None = None
+    padding: PaddingConfig | None = None
+
+    @property
+    def has_windows(self) -> bool:
+        """Whether rows are windows of documents."""
+        return self.truncation is not None and self.truncation.overflow == "rows"
+
+    @model_validator(mode="after")
+    def _check_file(self) -> Self:
+        for name in ("pattern", "as_class"):
+            if self.file is None and getattr(self, name) is not None:
+                raise mistake(name, getattr(self, name), "says how `file` is read, which is not given")
+        return self
+
+    @model_validator(mode="after")
+    def _check_lengths(self) -> Self:
+        if self.padding and self.truncation and self.padding.length < self.truncation.max_length:
+            raise mistake(
+                "padding.length",
+                self.padding.length,
+                f"must be at least truncation.max_length, which is {self.truncation.max_length}",
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _check_special_tokens(self) -> Self:
+        if self.train is None:
+            return self
+        tokens, model = self.train.tokens, self.train.model
+        for name in ("oov", "add_special_tokens"):
+            if getattr(self, name) and model != "wordpiece":
+                raise mistake(name, getattr(self, name), f"is for wordpiece, but train.model is {model!r}; remove it")
+        needed = {"padding": ["[PAD]"] if self.padding else []}
+        needed["add_special_tokens"] = ["[CLS]", "[SEP]"] if self.add_special_tokens else []
+        needed["oov: byte"] = list(BYTE_TOKENS) if self.oov == "byte" else []
+        for why, names in needed.items():
+            if missing := [name for name in names if name not in tokens]:
+                more = f" and {len(missing) - 2} more" if len(missing) > 2 else ""
+                listed = ", ".join(missing[:2]) + more
+                raise mistake("train.special_tokens", tokens, f"must contain {listed} because `{why}` needs them")
+        return self

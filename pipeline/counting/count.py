@@ -1,0 +1,347 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Counting the words of splits, each into a file. No Beam here.
+
+    split --count_split--> _counts/<id>.arrow  --merge_partition--> counts/counts-00003-of-00016.parquet
+                           _counts/<id>.json   --finish_counts-->   counts/alphabet.parquet, counts/counts.json
+
+What is counted are normalized pre-tokens, so counts depend on the input, the normalizer and the pre-tokenizer, and on
+nothing else: not on the vocabulary, not on how the input was cut into splits. Between the steps only a few hundred
+bytes travel, the `SplitCounts` and the `PartitionCounts`; the counts themselves stay in files. Every step can be
+repeated or run twice at once: it finds its result there, or writes the same bytes again.
+
+Memory is bounded whatever the corpus: counters that have grown to `MAX_COUNTER_BYTES` are emptied into the file. What
+becomes of the files is told in `count_finishing`.
+"""
+
+import dataclasses
+import fnmatch
+import hashlib
+import json
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from pipeline import filenames, schemas, storage
+from pipeline.books import ledger
+from pipeline.books.reject_limits import RejectLimits
+from pipeline.config.input import InputConfig
+from pipeline.config.text import TextOptions
+from pipeline.config.training import CountsConfig
+from pipeline.counting.counts import Group
+from pipeline.counting.partitions import N_PARTITIONS, partitions_of
+from pipeline.counting.split_counts import FORMAT_VERSION, GroupTotals, SplitCounts, Totals, check_totals
+from pipeline.counting.words import describe_words
+from pipeline.input import given_up, languages
+from pipeline.input.batches import ReadBatch
+from pipeline.input.given_up import REASON as TEXT_TIMEOUT
+from pipeline.input.given_up import without_rejected
+from pipeline.input.reading import read_split
+from pipeline.output.staging import Staging
+from pipeline.running.progress import OnBatch
+from pipeline.splits import Split
+from tokenizer import ScannedTexts, Tokenizer, WordCounter
+
+if TYPE_CHECKING:
+    from tokenizer.text import TextTokenizer
+
+MAX_COUNTER_BYTES = 256 << 20
+"""A split whose distinct words take more memory than this writes them out and goes on with an empty counter."""
+
+MAX_GROUPS = 4096
+"""Sources a corpus may be counted by."""
+
+
+def count_key(
+    input_config: InputConfig,
+    counts: CountsConfig,
+    tokenizer_json: str,
+    text: TextOptions = TextOptions(),  # noqa: B008
+) -> str:
+    """Returns the digest of what decides a split's counts beside its bytes: how it is read, what a word is."""
+    words = describe_words(tokenizer_json)
+    decides = {
+        "format_version": FORMAT_VERSION,
+        "input": input_config.model_dump(exclude={"paths", "split_bytes", "max_rejected", "max_rejected_fraction"}),
+        "counts": counts.model_dump() | {"sources": list(counts.sources.items())},  # their order decides
+        "normalizer": words["normalizer"],
+        "pre_tokenizer": words["pre_tokenizer"],
+        **({"text": text.parts()} if text else {}),
+    }
+    return hashlib.sha256(json.dumps(decides, sort_keys=True).encode()).hexdigest()
+
+
+def source_of(name: str, counts: CountsConfig) -> str:
+    """Returns the label of a file: that of the first pattern in `counts.sources` that its name matches, or its name.
+
+    Raises:
+      ValueError: if no pattern matches.
+    """
+    if not counts.sources:
+        return name
+    for label, pattern in counts.sources.items():
+        if fnmatch.fnmatchcase(name, pattern):
+            return label
+    raise ValueError(
+        f'counts.sources: the file {name!r} matches no pattern; add one for it, for example `other: "*"` at the end'
+    )
+
+
+def check_sources(splits: Iterable[Split], counts: CountsConfig) -> None:
+    """Checks that every file has a label, and that there are not too many of them.
+
+    Raises:
+      ValueError: naming the first file without one, or how many there are.
+    """
+    if "source" not in counts.by:
+        return
+    found = {source_of(piece.name, counts) for split in splits for piece in split.pieces}
+    if len(found) > MAX_GROUPS:
+        raise ValueError(
+            f"counts.by: the input has {len(found)} sources, at most {MAX_GROUPS} are allowed; name them by patterns "
+            "of files with counts.sources"
+        )
+
+
+def count_split(
+    split: Split,
+    input_config: InputConfig,
+    output: str,
+    tokenizer: Tokenizer,
+    key: str,
+    counts_config: CountsConfig | None = None,
+    n_partitions: int = N_PARTITIONS,
+    on_batch: OnBatch | None = None,
+    text: TextOptions = TextOptions(),  # noqa: B008
+) -> SplitCounts:
+    """Counts the words of one split into `_counts/`, or returns what an earlier attempt has committed there.
+
+    The file holds `schemas.WORD_COUNTS`, a record batch for each group and hash partition that has words; again as many
+    each time the counters had to be emptied. A word is in one partition only.
+
+    Args:
+      split: read as `input_config` says.
+      input_config: the `input` section.
+      output: the output folder.
+      tokenizer: its normalizer and pre-tokenizer decide what a word is; needs no vocabulary.
+      key: `count_key` of these.
+      counts_config: the `counts` section; None for its defaults.
+      n_partitions: hash partitions.
+      on_batch: called after each batch; what it raises stops the count.
+      text: what happens to text before it is counted; spans are no words.
+
+    Raises:
+      OSError: if a file of the split cannot be read.
+      BooksError: if what was read is not what was counted.
+      ValueError: if this split alone has more rejected records than the job may have.
+    """
+    if committed := _load_committed(output, split, key):
+        return committed
+    name = f"{filenames.COUNTING}/{split.id}.arrow"
+    grouping = _Grouping(split, counts_config or CountsConfig())
+    # Under a name of its own, so that two attempts never write into one file.
+    with Staging(output, split.id) as staging:
+        staged = staging.create(name)
+        totals = Totals(rejected={}, filtered={})
+        before = text.wrap(tokenizer) if text else None
+        options = pa.ipc.IpcWriteOptions(compression="zstd")
+        with pa.ipc.new_file(staged, schemas.WORD_COUNTS, options=options) as writer:
+            counters = _Counters(tokenizer, writer, n_partitions)
+            for batch in read_split(dataclasses.replace(split, fields=""), input_config):
+                if text.languages is not None:
+                    batch, _ = languages.tell_languages(batch, text.languages)
+                batch = _count_batch(batch, before, counters, grouping, split)
+                read = _totals_of(batch)
+                totals += read
+                RejectLimits.of(input_config).check(totals.n_records, sum((totals.rejected or {}).values()))
+                if on_batch is not None:
+                    on_batch(read.n_bytes, read.n_documents, sum((read.rejected or {}).values()), 0, batch.n_filtered)
+            counters.empty()
+        groups = tuple(counters.totals[group] for group in counters.numbers)
+        totals += Totals(n_words=sum(group.n_words for group in groups))
+        record = staged.finish()
+        counts = SplitCounts(split.id, key, split.pieces, totals, groups, tuple(counters.batches), record)
+        check_totals(f"split {split.id}", totals)
+        staging.publish()
+    storage.write_atomic(storage.join(output, _descriptor_name(split.id)), counts.to_json().encode())
+    return counts
+
+
+def _count_batch(
+    batch: ReadBatch, before: "TextTokenizer | None", counters: "_Counters", grouping: "_Grouping", split: Split
+) -> ReadBatch:
+    """Counts the words of a batch and returns it; documents that are given up on the way are among its rejects then."""
+    while True:
+        try:
+            return _count_all(batch, before, counters.update, grouping, split)
+        except given_up.GAVE_UP:
+            attempt = partial(_scan_documents, batch, before, counters, grouping, split)
+            reasons = given_up.find_given_up(attempt, batch.documents)
+            if not reasons.any():
+                raise
+            for reason in given_up.REASONS:
+                batch = without_rejected(batch, reasons == reason, reason, split)
+                reasons = reasons[reasons != reason]
+
+
+def _scan_documents(
+    batch: ReadBatch,
+    before: "TextTokenizer | None",
+    counters: "_Counters",
+    grouping: "_Grouping",
+    split: Split,
+    documents: pa.RecordBatch,
+) -> None:
+    _count_all(replace(batch, documents=documents), before, counters.scan, grouping, split)
+
+
+def _count_all(
+    batch: ReadBatch, before: "TextTokenizer | None", count: Callable[..., object], grouping: "_Grouping", split: Split
+) -> ReadBatch:
+    texts, numbers = batch.documents.column("text"), grouping.numbers(batch.documents)
+    if before is not None:
+        prepared = languages.prepare(before, batch.documents)
+        texts, batch = prepared.texts(), without_rejected(batch, prepared.rejected, TEXT_TIMEOUT, split)
+        if prepared.cut is not None:
+            numbers = np.repeat(numbers, np.diff(prepared.cut.documents))
+    count(batch.documents, texts, numbers, grouping)
+    return batch
+
+
+class _Counters:
+    """A counter for each group of a split, all of them emptied into a file when they grow too large."""
+
+    def __init__(self, tokenizer: Tokenizer, writer: pa.ipc.RecordBatchFileWriter, n_partitions: int) -> None:
+        self._tokenizer, self._writer, self._n_partitions = tokenizer, writer, n_partitions
+        self._scanner = tokenizer.new_word_counter()
+        self._counters: dict[Group, WordCounter] = {}
+        self.numbers: dict[Group, int] = {}
+        """Groups in the order in which they were met."""
+        self.totals: dict[Group, GroupTotals] = {}
+        self.batches: list[tuple[int, int]] = []
+
+    def update(
+        self, documents: pa.RecordBatch, texts: pa.Array, numbers: npt.NDArray[np.int32], grouping: "_Grouping"
+    ) -> None:
+        """Counts words in texts, which are documents or what steps and spans left of them.
+
+        Args:
+          documents: `schemas.DOCUMENTS`, for the totals.
+          texts: what words are counted in; numbers: int32[len(texts)], as `grouping.numbers` gives them.
+          grouping: of the split.
+
+        Raises:
+          TimeoutError, MemoryError: if the pre-tokenizer gives a text up; nothing is counted then.
+        """
+        scanned = self.scan(documents, texts, numbers, grouping)
+        for group, of_group in _by_group(documents.column("text"), grouping.numbers(documents), grouping.labels):
+            self.numbers.setdefault(group, len(self.numbers))
+            read = GroupTotals(group, len(of_group), *_text_sizes(of_group))
+            self.totals[group] = self.totals.get(group, GroupTotals(group)) + read
+        for group, of_group in scanned:
+            if group in self.numbers:  # else all its documents were given up, and nothing is left of them
+                if group not in self._counters:
+                    self._counters[group] = self._tokenizer.new_word_counter()
+                self._counters[group].add(of_group)
+        if sum(counter.n_bytes for counter in self._counters.values()) > MAX_COUNTER_BYTES:
+            self.empty()
+
+    def scan(
+        self, documents: pa.RecordBatch, texts: pa.Array, numbers: npt.NDArray[np.int32], grouping: "_Grouping"
+    ) -> list[tuple[Group, ScannedTexts]]:
+        """Does what may fail of `update`, and changes nothing."""
+        return [(group, self._scanner.scan(of)) for group, of in _by_group(texts, numbers, grouping.labels)]
+
+    def empty(self) -> None:
+        """Writes what is counted and forgets it."""
+        for group, counter in self._counters.items():
+            counts = counter.to_table(ordered=False)
+            counter.clear()
+            for partition, batch in enumerate(partitions_of(counts, self._n_partitions)):
+                if batch.num_rows:
+                    self._writer.write_batch(batch)
+                    self.batches.append((self.numbers[group], partition))
+            n_words = pc.sum(counts["count"]).as_py() or 0
+            self.totals[group] += GroupTotals(group, n_words=n_words)
+        self._counters = {}
+
+
+class _Grouping:
+    """Which group each document is of: a number for each, and the labels of the numbers."""
+
+    def __init__(self, split: Split, counts: CountsConfig) -> None:
+        self._is_by_language = "lang" in counts.by
+        self.labels: Sequence[Group]
+        if self._is_by_language:
+            self.labels = languages.labels()
+        elif "source" in counts.by:
+            self.labels = [(source_of(piece.name, counts),) for piece in split.pieces]
+        else:
+            self.labels = [()] * len(split.pieces)
+
+    def numbers(self, documents: pa.RecordBatch) -> npt.NDArray[np.int32]:
+        """Returns int32[n]: of each document, where its labels are in `labels`."""
+        if self._is_by_language:
+            codes: npt.NDArray[np.int32] = documents.column("lang").indices.to_numpy(zero_copy_only=False)
+            return codes
+        pieces: npt.NDArray[np.int32] = documents.column("piece").to_numpy()
+        return pieces
+
+
+def _by_group(
+    texts: pa.Array, numbers: npt.NDArray[np.int32], labels: Sequence[Group]
+) -> Iterator[tuple[Group, pa.Array]]:
+    """Yields the texts of each group; `numbers` says where the labels of each text are."""
+    if len(set(labels)) == 1:
+        yield labels[0], texts
+        return
+    by_group: dict[Group, list[int]] = {}
+    for number in np.unique(numbers).tolist():
+        by_group.setdefault(labels[number], []).append(number)
+    for group, mine in by_group.items():
+        yield group, texts if len(by_group) == 1 else texts.filter(pa.array(np.isin(numbers, mine)))
+
+
+def _text_sizes(texts: pa.Array) -> tuple[int, int]:
+    n_bytes, n_chars = pc.sum(pc.binary_length(texts)).as_py(), pc.sum(pc.utf8_length(texts)).as_py()
+    return n_bytes or 0, n_chars or 0
+
+
+def _totals_of(batch: ReadBatch) -> Totals:
+    documents, rejects, read = batch.documents, batch.rejects, batch.counts
+    reasons = pc.value_counts(rejects.column("reason")).to_pylist() if rejects is not None else []
+    return Totals(
+        n_records=batch.n_records,
+        n_documents=documents.num_rows,
+        rejected={found["values"]: found["counts"] for found in reasons},
+        filtered=read.filtered,
+        n_bytes=batch.n_bytes,
+        n_document_bytes=pc.sum(documents.column("n_bytes")).as_py() or 0,
+        n_rejected_bytes=(pc.sum(rejects.column("n_bytes")).as_py() or 0) if rejects is not None else 0,
+        n_filtered_bytes=read.n_filtered_bytes,
+        n_skipped_bytes=batch.n_skipped_bytes,
+        n_text_bytes=pc.sum(pc.binary_length(documents.column("text"))).as_py() or 0,
+        n_chars=pc.sum(pc.utf8_length(documents.column("text"))).as_py() or 0,
+    )
+
+
+def _descriptor_name(split_id: str) -> str:
+    return f"{filenames.COUNTING}/{split_id}.json"
+
+
+def _load_committed(output: str, split: Split, key: str) -> SplitCounts | None:
+    path = storage.join(output, _descriptor_name(split.id))
+    if not storage.exists(path):
+        return None
+    with storage.open_read(path) as handle:
+        try:
+            counts = SplitCounts.from_json(handle.read())
+        except ValueError:
+            return None
+    is_same = (counts.split_id, counts.counter, counts.pieces) == (split.id, key, split.pieces)
+    return counts if is_same and not ledger.problem(output, counts.file) else None

@@ -1,0 +1,362 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The counts artifact: what a folder of word counts holds, written partition by partition and read back. No Beam here.
+
+    counts/counts-00003-of-00016.parquet   word, count, a column for each kind of label; by labels, then words
+    counts/alphabet.parquet                every character of all words, with how often it occurs
+    counts/counts.json                     what was counted, totals, what was pruned, checksums
+
+Rows with the same labels are a group: one source, or one language, or the whole corpus where no labels were asked for.
+"""
+
+import hashlib
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from pipeline import filenames, schemas, storage
+from pipeline.books import ledger
+from pipeline.books.ledger import FileRecord
+from pipeline.counting.merging import merge_streams
+from pipeline.counting.words import deciding
+from pipeline.output.staging import StagedFile, Staging
+from pipeline.parquet_file import open_parquet
+from tokenizer import count_characters
+
+FORMAT_VERSION = 2
+"""Version of the counts artifact."""
+
+REPORT_NAME = f"{filenames.COUNTS}/counts.json"
+ALPHABET_NAME = f"{filenames.COUNTS}/alphabet.parquet"
+
+ROW_GROUP_ROWS = 1 << 18
+ROW_GROUP_BYTES = 32 << 20
+"""What a row group holds at most, unless one word alone is larger; counted from its first row, so that files are the
+same whatever blocks their rows come in."""
+
+N_CODE_POINTS = 0x110000
+
+Group = tuple[str, ...]
+"""A value for each kind of label."""
+
+ALPHABET = pa.schema(
+    [
+        pa.field("character", pa.string(), nullable=False),
+        pa.field("code_point", pa.int32(), nullable=False),
+        pa.field("count", pa.int64(), nullable=False),
+    ]
+)
+"""Characters by code point; what pruning dropped is counted too."""
+
+
+def artifact_schema(labels: Sequence[str]) -> pa.Schema:
+    """Returns the schema of the Parquet files of an artifact with these kinds of labels."""
+    columns = [pa.field(label, pa.string(), nullable=False) for label in labels]
+    words = [pa.field("word", pa.string(), nullable=False), pa.field("count", pa.int64(), nullable=False)]
+    return pa.schema([*columns, *words])
+
+
+@dataclass(frozen=True)
+class Pruning:
+    """Words that are left out: those that occur at most `bound` times in their group."""
+
+    bound: int = 0
+    n_words: int = 0
+    """Distinct words left out, each counted once per group."""
+    n_occurrences: int = 0
+    """How often they occurred, all together."""
+
+    def __add__(self, other: "Pruning") -> "Pruning":
+        return Pruning(
+            max(self.bound, other.bound), self.n_words + other.n_words, self.n_occurrences + other.n_occurrences
+        )
+
+
+@dataclass(frozen=True)
+class GroupRows:
+    """What one partition, or all of them, hold of a group."""
+
+    labels: Group
+    n_words: int
+    """Sum of the counts that are kept."""
+    n_distinct_words: int
+
+
+def partition_name(partition: int, n_partitions: int) -> str:
+    """Returns the name of a partition's file."""
+    return f"{filenames.COUNTS}/counts-{partition:05d}-of-{n_partitions:05d}.parquet"
+
+
+class PartitionWriter:
+    """Writes one partition: groups in order, the words of each in order, pruned; counts characters before pruning."""
+
+    def __init__(self, file: StagedFile, labels: Sequence[str], bound: int = 0) -> None:
+        """Starts a file whose words all occur more than `bound` times."""
+        self._file, self._bound = file, bound
+        self._schema = artifact_schema(labels)
+        self._writer = pq.ParquetWriter(
+            file, self._schema, compression="zstd", store_schema=False, use_dictionary=list(labels)
+        )
+        self._pending: list[pa.Table] = []
+        self._n_pending = self._n_pending_bytes = 0
+        self._n_characters = 0.0
+        self.groups: list[GroupRows] = []
+        self.pruning = Pruning(bound)
+        self.characters = np.zeros(N_CODE_POINTS, np.int64)
+
+    def add_group(self, group: Group, tables: Iterable[pa.Table]) -> None:
+        """Writes all words of a group: tables of `schemas.WORD_COUNTS`, ordered throughout.
+
+        Raises:
+          ValueError: if the characters of all words, each as often as it occurs, come near to 63 bits.
+        """
+        n_words = n_distinct = 0
+        for table in tables:
+            self._check_characters(group, table)
+            count_characters(table, self.characters)
+            if self._bound:
+                is_kept = pc.greater(table["count"], self._bound)
+                kept = table.filter(is_kept)
+                n_dropped = _sum(table) - _sum(kept)
+                self.pruning += Pruning(self._bound, table.num_rows - kept.num_rows, n_dropped)
+                table = kept
+            n_words += _sum(table)
+            n_distinct += table.num_rows
+            self._add(group, table)
+        self._flush(group)
+        if n_distinct:
+            self.groups.append(GroupRows(group, n_words, n_distinct))
+
+    def _check_characters(self, group: Group, table: pa.Table) -> None:
+        lengths = pc.binary_length(table["word"]).to_numpy().astype(np.float64)
+        self._n_characters += float((lengths * table["count"].to_numpy()).sum())
+        if self._n_characters > (1 << 62):
+            where = f" of {', '.join(group)}" if group else ""
+            raise ValueError(f"the counts{where} add up to {self._n_characters:.3g} bytes of text, too close to 2**63")
+
+    def finish(self) -> FileRecord:
+        """Ends the file."""
+        self._writer.close()
+        return self._file.finish(rows=sum(group.n_distinct_words for group in self.groups))
+
+    def _add(self, group: Group, table: pa.Table) -> None:
+        self._pending.append(table)
+        self._n_pending += table.num_rows
+        self._n_pending_bytes += table.nbytes
+        if self._n_pending >= ROW_GROUP_ROWS or self._n_pending_bytes >= ROW_GROUP_BYTES:
+            self._flush(group, keep_rest=True)
+
+    def _flush(self, group: Group, *, keep_rest: bool = False) -> None:
+        table = pa.concat_tables([schemas.WORD_COUNTS.empty_table(), *self._pending]).combine_chunks()
+        lengths = pc.binary_length(table["word"]).to_numpy().astype(np.int64)
+        ends = np.cumsum(lengths + 16)
+        start = 0
+        while start < table.num_rows:
+            before = int(ends[start - 1]) if start else 0
+            fitting = int(np.searchsorted(ends, before + ROW_GROUP_BYTES, side="right"))
+            stop = max(start + 1, min(start + ROW_GROUP_ROWS, fitting))
+            if keep_rest and stop >= table.num_rows:
+                break
+            self._write(group, table.slice(start, stop - start))
+            start = stop
+        rest = table.slice(start)
+        self._pending = [rest] if rest.num_rows else []
+        self._n_pending, self._n_pending_bytes = rest.num_rows, rest.nbytes
+
+    def _write(self, group: Group, table: pa.Table) -> None:
+        words = table["word"].combine_chunks().cast(pa.large_string()).cast(pa.string())
+        labels = [pa.repeat(pa.scalar(label, pa.string()), table.num_rows) for label in group]
+        self._writer.write_table(
+            pa.table([*labels, words, table["count"].combine_chunks()], schema=self._schema),
+            row_group_size=table.num_rows,
+        )
+
+
+def write_alphabet(characters: npt.NDArray[np.int64], output: str) -> FileRecord:
+    """Writes `counts/alphabet.parquet`."""
+    code_points = np.flatnonzero(characters)
+    table = pa.table(
+        [
+            pa.array([chr(code_point) for code_point in code_points.tolist()], pa.string()),
+            pa.array(code_points.astype(np.int32)),
+            pa.array(characters[code_points]),
+        ],
+        schema=ALPHABET,
+    )
+    with Staging(output, "alphabet") as staging:
+        staged = staging.create(ALPHABET_NAME)
+        pq.write_table(table, staged, compression="zstd", store_schema=False)
+        record = staged.finish(rows=table.num_rows)
+        staging.publish()
+    return record
+
+
+def write_report(
+    output: str,
+    *,
+    labels: Sequence[str],
+    words: Mapping[str, Any],
+    totals: Mapping[str, Any],
+    groups: Sequence[Mapping[str, Any]],
+    pruning: Pruning,
+    partitions: Sequence[FileRecord],
+    alphabet: FileRecord,
+    **more: Any,
+) -> None:
+    """Writes `counts/counts.json`, which makes the artifact complete."""
+    report = {
+        "format_version": FORMAT_VERSION,
+        "digest": digest_of(words, partitions),
+        "labels": list(labels),
+        "words": dict(words),
+        "words_digest": words_digest(words),
+        "totals": dict(totals),
+        "groups": list(groups),
+        "pruned": asdict(pruning),
+        "partitions": [asdict(file) for file in partitions],
+        "alphabet": asdict(alphabet),
+        **more,
+    }
+    storage.write_atomic(storage.join(output, REPORT_NAME), ledger.to_json(report))
+
+
+def words_digest(words: Mapping[str, Any]) -> str:
+    """Returns the sha256, in hex, of `counted_words.describe_words`."""
+    return hashlib.sha256(ledger.to_json(words)).hexdigest()
+
+
+def digest_of(words: Mapping[str, Any], partitions: Iterable[FileRecord]) -> str:
+    """Returns the sha256, in hex, of what is counted and of all files of counts."""
+    files = [file.sha256 for file in partitions]
+    return hashlib.sha256(ledger.to_json([words_digest(words), files])).hexdigest()
+
+
+def _sum(table: pa.Table) -> int:
+    return pc.sum(table["count"]).as_py() or 0
+
+
+@dataclass(frozen=True)
+class CountsArtifact:
+    """A finished counts artifact on disk; made by `open_counts`."""
+
+    output: str
+    """The folder that `counts/` is in."""
+    report: Mapping[str, Any]
+    """counts.json."""
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """The kinds of labels: columns beside word and count."""
+        return tuple(self.report["labels"])
+
+    @property
+    def digest(self) -> str:
+        """sha256, in hex, over what is counted and all files of counts."""
+        return str(self.report["digest"])
+
+    @property
+    def words(self) -> Mapping[str, Any]:
+        """What a word is, see `counted_words.describe_words`."""
+        return deciding(self.report["words"])
+
+    @property
+    def groups(self) -> list[Group]:
+        """The labels of each group, in order."""
+        return [tuple(group["labels"]) for group in self.report["groups"]]
+
+    @property
+    def files(self) -> list[FileRecord]:
+        """Its Parquet files of counts, in order of partitions."""
+        return [FileRecord(**record) for record in self.report["partitions"]]
+
+    def check_files(self) -> None:
+        """Reads every file and compares its checksum.
+
+        Raises:
+          ValueError: naming the files that are not as recorded.
+        """
+        files = [*self.files, FileRecord(**self.report["alphabet"])]
+        if problems := [problem for file in files if (problem := ledger.problem(self.output, file))]:
+            raise ValueError(f"{self.output!r} holds counts that are damaged: {'; '.join(problems)}")
+
+    def stream(self, partition: int, group: Group) -> Iterator[pa.Table]:
+        """Yields the words of a group in one partition, ordered, as tables of `schemas.WORD_COUNTS`, a few MB each.
+
+        Raises:
+          ValueError: if a count is negative.
+        """
+        name = self.files[partition].file
+        with storage.open_read(storage.join(self.output, name)) as handle:
+            file = open_parquet(handle)
+            for i in range(file.num_row_groups):
+                if _group_of(file.metadata.row_group(i), len(self.labels)) != group:
+                    continue
+                table = file.read_row_group(i, ["word", "count"], use_threads=False)
+                lowest = pc.min(table["count"]).as_py()
+                if lowest is not None and lowest < 0:
+                    raise ValueError(f"{name}: counts must not be negative, got {lowest}")
+                yield table.cast(schemas.WORD_COUNTS)
+
+    def load(self, groups: Iterable[Group] | None = None) -> pa.Table:
+        """Returns the counts of some groups added up, or of all: `schemas.WORD_COUNTS`, ordered, what trainers take.
+
+        Memory: the distinct words of these groups, twice.
+
+        Raises:
+          OverflowError: if they do not add up within 63 bits.
+        """
+        chosen = self.groups if groups is None else list(groups)
+        tables = [schemas.WORD_COUNTS.empty_table()]
+        for partition in range(len(self.files)):
+            tables += merge_streams([self.stream(partition, group) for group in chosen])
+        return pa.concat_tables(tables).sort_by("word").combine_chunks()
+
+    def alphabet(self) -> npt.NDArray[np.int64]:
+        """Returns how often each code point occurs, int64[0x110000]."""
+        with storage.open_read(storage.join(self.output, ALPHABET_NAME)) as handle:
+            table = open_parquet(handle).read(use_threads=False)
+        characters = np.zeros(N_CODE_POINTS, np.int64)
+        characters[table["code_point"].to_numpy()] = table["count"].to_numpy()
+        return characters
+
+
+def _group_of(row_group: pq.RowGroupMetaData, n_labels: int) -> Group:
+    """Returns the labels of a row group, which is of one group alone: the least value of each column of labels."""
+    return tuple(row_group.column(i).statistics.min for i in range(n_labels))
+
+
+def open_counts(path: str) -> CountsArtifact:
+    """Opens a counts artifact.
+
+    Args:
+      path: the output folder of a job that counted, or the folder `counts` in it.
+
+    Raises:
+      ValueError: if there is no finished artifact of a format that this TokenMill reads.
+    """
+    head, _, tail = path.rstrip("/").rpartition("/")
+    candidates = [path, *([head or "."] if tail == filenames.COUNTS else [])]
+    output = next((each for each in candidates if storage.exists(storage.join(each, REPORT_NAME))), None)
+    if output is None:
+        raise ValueError(f"{path!r} holds no finished word counts: there is no {REPORT_NAME} in it")
+    with storage.open_read(storage.join(output, REPORT_NAME)) as handle:
+        try:
+            report = json.loads(handle.read())
+        except ValueError as error:
+            raise ValueError(f"{REPORT_NAME} in {output!r} is not JSON: {error}") from error
+    version = report.get("format_version") if isinstance(report, dict) else None
+    if version != FORMAT_VERSION:
+        raise ValueError(
+            f"{REPORT_NAME} in {output!r} is of format {version!r}, this TokenMill reads {FORMAT_VERSION}; count again"
+        )
+    artifact = CountsArtifact(output, report)
+    for file in artifact.files:
+        if not storage.exists(storage.join(output, file.file)):
+            raise ValueError(f"{output!r} holds incomplete counts: {file.file} is missing")
+    return artifact

@@ -1,0 +1,275 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Counts of splits become the counts artifact: merged per hash partition, pruned, proven. No Beam here.
+
+Every word is in one partition, whose runs are merged in bounded memory (`count_merging`). Words are left out only where
+the config says so, and only after their exact count is known, so what is left out depends on the order of nothing:
+`min_count` drops what occurs less often, `max_words` what occurs at most B times, B being the smallest number for which
+no more than so many words are left. B, the words and their occurrences are in counts.json.
+"""
+
+import hashlib
+import io
+import json
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, Self
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from pipeline import filenames, storage
+from pipeline.books import ledger
+from pipeline.books.ledger import BooksError, FileRecord
+from pipeline.books.reject_limits import RejectLimits
+from pipeline.config.input import InputConfig
+from pipeline.config.training import CountsConfig
+from pipeline.counting import counts as artifact
+from pipeline.counting import split_counts
+from pipeline.counting.counts import Group, GroupRows, PartitionWriter, Pruning
+from pipeline.counting.merging import merge_runs
+from pipeline.counting.split_counts import GroupTotals, SplitCounts, Totals
+from pipeline.counting.words import describe_words
+from pipeline.input.unusable import check_usable
+from pipeline.output.staging import Staging
+from pipeline.splits import Split
+
+_DONE_NAME = f"{filenames.COUNTING}/done.json"
+
+
+@dataclass(frozen=True)
+class PartitionCounts:
+    """One file of the counts artifact."""
+
+    partition: int
+    groups: tuple[GroupRows, ...]
+    pruning: Pruning
+    file: FileRecord
+    alphabet: FileRecord
+    """Characters of its words, in `_counts/`."""
+
+    def to_json(self) -> str:
+        """Returns this as JSON."""
+        return json.dumps({"format_version": split_counts.FORMAT_VERSION, **asdict(self)}, sort_keys=True)
+
+    @classmethod
+    def from_json(cls, text: str | bytes) -> Self:
+        """Returns what `to_json` made `text` of; ValueError if it is something else."""
+        fields = split_counts.load_fields(text)
+        groups = tuple(GroupRows(**(group | {"labels": tuple(group["labels"])})) for group in fields.pop("groups"))
+        pruning, file = Pruning(**fields.pop("pruning")), FileRecord(**fields.pop("file"))
+        alphabet = FileRecord(**fields.pop("alphabet"))
+        return cls(groups=groups, pruning=pruning, file=file, alphabet=alphabet, **fields)
+
+    @property
+    def n_words(self) -> int:
+        """All words of the partition: the sum of its counts and what was left out."""
+        return sum(group.n_words for group in self.groups) + self.pruning.n_occurrences
+
+
+def histogram_partition(
+    partition: int, splits: Iterable[SplitCounts], output: str, min_count: int
+) -> list[tuple[int, int]]:
+    """Returns the counts that occur in a partition, ascending, each with how many words of a group have it.
+
+    Counts below `min_count` are left out. Memory: as `merge_partition`.
+    """
+    found: Counter[int] = Counter()
+    splits = sorted(splits, key=lambda counts: counts.split_id)
+    for group in _groups_of(splits):
+        for table in merge_runs(_runs_of(partition, group, splits, output), output, f"{partition}"):
+            counts, n_words = np.unique(table["count"].to_numpy(), return_counts=True)
+            found.update(dict(zip(counts.tolist(), n_words.tolist(), strict=True)))
+    return sorted((count, n_words) for count, n_words in found.items() if count >= min_count)
+
+
+def find_bound(histograms: Iterable[Iterable[tuple[int, int]]], config: CountsConfig) -> int:
+    """Returns B: words that occur at most B times are left out.
+
+    It is the smallest number, at least `min_count - 1`, for which no more than `max_words` words are left; words that
+    occur equally often stay or go together.
+
+    Args:
+      histograms: of `histogram_partition`, of all partitions; not looked at without `max_words`.
+      config: the section.
+    """
+    bound = config.min_count - 1
+    if config.max_words is None:
+        return bound
+    found: Counter[int] = Counter()
+    for histogram in histograms:
+        found.update(dict(histogram))
+    n_left = 0
+    for count in sorted(found, reverse=True):
+        n_left += found[count]
+        if n_left > config.max_words:
+            return max(bound, count)
+    return bound
+
+
+def merge_partition(
+    partition: int,
+    n_partitions: int,
+    splits: Iterable[SplitCounts],
+    output: str,
+    labels: Sequence[str] = (),
+    bound: int = 0,
+) -> PartitionCounts:
+    """Adds up one hash partition of all splits and writes it as one file of the counts artifact.
+
+    Memory: bounded, see `count_merging.merge_runs`, and one row group.
+
+    Args:
+      partition: which one.
+      n_partitions: how many there are.
+      splits: in any order.
+      output: the output folder.
+      labels: kinds of labels that groups have.
+      bound: words that occur at most so often are left out, see `find_bound`.
+    """
+    splits = sorted(splits, key=lambda counts: counts.split_id)
+    with Staging(output, f"counts-{partition}") as staging:
+        writer = PartitionWriter(staging.create(artifact.partition_name(partition, n_partitions)), labels, bound)
+        for group in _groups_of(splits):
+            runs = _runs_of(partition, group, splits, output)
+            writer.add_group(group, merge_runs(runs, output, f"{partition}"))
+        record = writer.finish()
+        staging.publish()
+    alphabet = _write_characters(writer.characters, output, f"{filenames.COUNTING}/alphabet-{partition:05d}.arrow")
+    return PartitionCounts(partition, tuple(writer.groups), writer.pruning, record, alphabet)
+
+
+def finish_counts(
+    splits: Sequence[SplitCounts],
+    partitions: Sequence[PartitionCounts],
+    output: str,
+    key: str,
+    tokenizer_json: str,
+    labels: Sequence[str] = (),
+    config: InputConfig | None = None,
+) -> list[PartitionCounts]:
+    """Proves that no word was lost on the way, and writes counts/alphabet.parquet and counts/counts.json.
+
+    Returns:
+      The partitions in order.
+
+    Raises:
+      BooksError: if the counts do not sum up to the words read.
+      ValueError: if more records were rejected than `config`, the `input` section, allows, or all of them.
+    """
+    partitions = sorted(partitions, key=lambda counts: counts.partition)
+    totals = sum((split.totals for split in splits), Totals(rejected={}, filtered={}))
+    if config is not None:
+        rejected = totals.rejected or {}
+        check_usable(totals.n_records, rejected, splits, config, where="")
+        RejectLimits.of(config).check(totals.n_records, sum(rejected.values()), is_all=True)
+    n_counted = sum(counts.n_words for counts in partitions)
+    if n_counted != totals.n_words:
+        raise BooksError(f"counts: the words of all splits are {totals.n_words}, the sum of all counts is {n_counted}")
+    split_counts.check_totals("counts", totals)
+    characters = np.zeros(artifact.N_CODE_POINTS, np.int64)
+    for counts in partitions:
+        characters += _read_characters(storage.join(output, counts.alphabet.file))
+    artifact.write_report(
+        output,
+        labels=labels,
+        words=describe_words(tokenizer_json),
+        totals=asdict(totals) | {"n_distinct_words": sum(counts.file.rows or 0 for counts in partitions)},
+        groups=_group_report(splits, partitions),
+        pruning=sum((counts.pruning for counts in partitions), Pruning()),
+        partitions=[counts.file for counts in partitions],
+        alphabet=artifact.write_alphabet(characters, output),
+        counter=key,
+        inputs=_inputs_of(splits),
+    )
+    done = {"splits": _plan_digest(splits, key), "partitions": [counts.to_json() for counts in partitions]}
+    storage.write_atomic(storage.join(output, _DONE_NAME), json.dumps(done).encode())
+    return partitions
+
+
+def _group_report(splits: Iterable[SplitCounts], partitions: Iterable[PartitionCounts]) -> list[dict[str, Any]]:
+    read: dict[Group, GroupTotals] = {}
+    for split in splits:
+        for group in split.groups:
+            read[group.labels] = read.get(group.labels, GroupTotals(group.labels)) + group
+    n_distinct: Counter[Group] = Counter()
+    for counts in partitions:
+        n_distinct.update({rows.labels: rows.n_distinct_words for rows in counts.groups})
+    return [asdict(read[labels]) | {"n_distinct_words": n_distinct[labels]} for labels in sorted(read)]
+
+
+def delete_staged(output: str) -> None:
+    """Removes the counts of single splits, which nobody needs once the job is done."""
+    folder = storage.join(output, filenames.COUNTING)
+    for name in storage.list_files(folder):
+        if name != _DONE_NAME.rpartition("/")[2]:
+            storage.delete(storage.join(folder, name))
+
+
+def load_finished(splits: Sequence[Split], output: str, key: str) -> list[PartitionCounts] | None:
+    """Returns the partitions of counts that are complete, of exactly these splits, and on disk as recorded; or None."""
+    path = storage.join(output, _DONE_NAME)
+    if not storage.exists(path) or not storage.exists(storage.join(output, artifact.REPORT_NAME)):
+        return None
+    with storage.open_read(path) as handle:
+        try:
+            done = json.loads(handle.read())
+            partitions = [PartitionCounts.from_json(text) for text in done["partitions"]]
+            is_same = done["splits"] == _plan_digest(splits, key)
+        except (ValueError, KeyError, TypeError):
+            return None
+    if not is_same or any(ledger.problem(output, counts.file) for counts in partitions):
+        return None
+    return partitions
+
+
+def _groups_of(splits: Iterable[SplitCounts]) -> list[Group]:
+    return sorted({group.labels for split in splits for group in split.groups})
+
+
+def _runs_of(partition: int, group: Group, splits: Iterable[SplitCounts], output: str) -> Iterator[pa.Table]:
+    for split in splits:
+        labels = [each.labels for each in split.groups]
+        if group not in labels:
+            continue
+        wanted = (labels.index(group), partition)
+        numbers = [i for i, batch in enumerate(split.batches) if batch == wanted]
+        if not numbers:
+            continue
+        with storage.open_read(storage.join(output, split.file.file)) as handle, pa.ipc.open_file(handle) as file:
+            for i in numbers:
+                yield pa.Table.from_batches([file.get_batch(i)])
+
+
+_CHARACTERS = pa.schema([pa.field("code_point", pa.int32()), pa.field("count", pa.int64())])
+
+
+def _write_characters(characters: npt.NDArray[np.int64], output: str, name: str) -> FileRecord:
+    code_points = np.flatnonzero(characters)
+    columns = [pa.array(code_points.astype(np.int32)), pa.array(characters[code_points])]
+    sink = io.BytesIO()
+    with pa.ipc.new_file(sink, _CHARACTERS) as writer:
+        writer.write_table(pa.table(columns, schema=_CHARACTERS))
+    storage.write_atomic(storage.join(output, name), sink.getvalue())
+    return ledger.describe(output, name)
+
+
+def _read_characters(path: str) -> npt.NDArray[np.int64]:
+    with storage.open_read(path) as handle, pa.ipc.open_file(handle) as file:
+        table = file.read_all()
+    characters = np.zeros(artifact.N_CODE_POINTS, np.int64)
+    characters[table["code_point"].to_numpy()] = table["count"].to_numpy()
+    return characters
+
+
+def _plan_digest(splits: Iterable[Split | SplitCounts], key: str) -> str:
+    """Returns a digest of the pieces of all splits, with the versions of their files, and of `key`."""
+    pieces = sorted(json.dumps(asdict(piece), sort_keys=True) for split in splits for piece in split.pieces)
+    return hashlib.sha256(json.dumps([key, pieces]).encode()).hexdigest()
+
+
+def _inputs_of(splits: Iterable[SplitCounts]) -> list[dict[str, Any]]:
+    """Returns name and size of every input file: the same however the files were cut."""
+    files = {(piece.name, piece.path): piece.n_bytes for split in splits for piece in split.pieces}
+    return [{"name": name, "n_bytes": n_bytes} for (name, _), n_bytes in sorted(files.items())]

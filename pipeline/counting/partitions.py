@@ -1,0 +1,47 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which hash partition of a counts artifact a word belongs to. No Beam here."""
+
+import itertools
+from collections.abc import Iterator
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from pipeline import schemas
+from pipeline.counting import partitions_kernels
+
+N_PARTITIONS = 16
+"""Hash partitions of a counts artifact: fixed, because its files are the same whatever the number of workers."""
+
+
+def partition_of(words: pa.LargeBinaryArray, n_partitions: int) -> npt.NDArray[np.int64]:
+    """Returns the hash partition of each word, int64[n]: a function of its bytes alone, on every machine.
+
+    The hash takes in the length and the first 32 bytes, which tell nearly all words of any language apart; words that
+    share them share a partition, no more.
+    """
+    partitions = np.empty(len(words), np.int64)
+    _, offsets, values = words.buffers()
+    if len(words):
+        starts = np.frombuffer(offsets, np.int64)[words.offset : words.offset + len(words) + 1]
+        data = np.frombuffer(values or b"", np.uint8)  # None where there is nothing but the empty word
+        partitions_kernels.hash_words(data, starts, np.uint64(n_partitions), partitions)
+    return partitions
+
+
+def partitions_of(counts: pa.Table, n_partitions: int) -> Iterator[pa.RecordBatch]:
+    """Yields the words of each hash partition, empty ones too, in the order they have in `counts`.
+
+    Args:
+      counts: `schemas.WORD_COUNTS`.
+      n_partitions: how many there are.
+    """
+    partitions = partition_of(counts["word"].combine_chunks(), n_partitions)
+    # By radix where numbers are short.
+    order = np.argsort(partitions.astype(np.min_scalar_type(n_partitions)), kind="stable")
+    columns = [column.combine_chunks().take(pa.array(order)) for column in counts.columns]
+    gathered = pa.record_batch(columns, schema=schemas.WORD_COUNTS)
+    bounds = np.cumsum(np.bincount(partitions, minlength=n_partitions)).tolist()
+    for start, stop in itertools.pairwise([0, *bounds]):
+        yield gathered.slice(start, stop - start)

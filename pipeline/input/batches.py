@@ -1,0 +1,193 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a reader makes of a stretch of a file, and how stretches are put together into batches of even size."""
+
+import dataclasses
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from pipeline import schemas
+from pipeline.books.input_counts import PieceCounts, count_part, filtered
+from pipeline.input.lines import Positions
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """Which file documents come from."""
+
+    piece: int
+    """Index of the file in its split."""
+    name: str
+    """With the offset it is the id of documents that have none."""
+    path: str
+    """As planned; goes into rejects."""
+
+
+@dataclass(frozen=True)
+class ReadBatch:
+    """Documents and rejects of a split, in the order of its pieces and of the records in each."""
+
+    documents: pa.RecordBatch
+    """`schemas.DOCUMENTS`; may be empty."""
+    rejects: pa.RecordBatch | None
+    """`schemas.REJECTS`; None when there are none."""
+    n_bytes: int
+    """Bytes of the decompressed stream consumed; for Parquet, bytes of the text."""
+    n_records: int
+    """Documents, rejects and what was filtered."""
+    n_skipped_bytes: int
+    """Bytes of no record: blank lines, byte order marks."""
+    pieces: tuple[tuple[int, PieceCounts], ...] = ()
+    """What the batch holds of each piece, by the index of the piece, and what was moved since: sums of them count. The
+    checksum is with the last of a piece."""
+
+    @property
+    def counts(self) -> PieceCounts:
+        """What the batch holds of all pieces."""
+        return sum((counts for _, counts in self.pieces), PieceCounts())
+
+    @property
+    def n_filtered(self) -> int:
+        """Documents that rules left out."""
+        return sum(sum(counts.filtered.values()) for _, counts in self.pieces if counts.filtered)
+
+    def leave_out(self, is_kept: np.ndarray, rule: str) -> "ReadBatch":
+        """Returns the batch without the documents, bool[n], that `rule` does not keep; they count as filtered."""
+        if is_kept.all():
+            return self
+        gone = self.documents.filter(pa.array(~is_kept))
+        kept = self.documents.filter(pa.array(is_kept))
+        return dataclasses.replace(self, documents=kept, pieces=(*self.pieces, *filtered(gone, rule)))
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """One stretch of a file: its documents, its rejects, and the bytes it takes."""
+
+    documents: pa.RecordBatch | None
+    rejects: pa.RecordBatch | None
+    n_bytes: int
+    n_skipped_bytes: int
+    piece: int = 0
+    """Index of the file in its split."""
+    sha256: str = ""
+    """Of all bytes read of the piece; with its last part, which holds nothing else."""
+
+
+def make_documents(
+    source: Source,
+    texts: pa.Array,
+    ids: pa.Array | None,
+    offsets: Positions,
+    n_bytes: Positions,
+    fields: pa.StructArray | None = None,
+) -> pa.RecordBatch:
+    """Returns documents of one file.
+
+    Args:
+      source: the file.
+      texts: string[n], valid, no nulls.
+      ids: string[n], valid, null where a document has no id; None when none has.
+      offsets: int64[n] as in `schemas.DOCUMENTS`.
+      n_bytes: int64[n] as in `schemas.DOCUMENTS`.
+      fields: the kept ones; None for none.
+    """
+    positions = pa.array(offsets, pa.int64())
+    if ids is None or ids.null_count:
+        own = pc.binary_join_element_wise(source.name, pc.cast(positions, pa.string()), ":")
+        ids = own if ids is None else pc.coalesce(ids, own)
+    pieces = pa.array(np.full(len(texts), source.piece, np.int32))
+    columns = [ids, texts, pieces, positions, pa.array(n_bytes, pa.int64())]
+    if fields is None:
+        return pa.RecordBatch.from_arrays(columns, schema=schemas.DOCUMENTS)
+    return pa.RecordBatch.from_arrays([*columns, fields], schema=schemas.with_fields(schemas.DOCUMENTS, fields.type))
+
+
+def join_texts(columns: Sequence[pa.Array], join: str) -> pa.Array:
+    """Returns the texts of each row joined, those that are null left out; null where all are.
+
+    Args:
+      columns: of one type of text.
+      join: what stands between.
+    """
+    is_there = columns[0].is_valid()
+    for column in columns[1:]:
+        is_there = pc.or_(is_there, column.is_valid())
+    kind = columns[0].type
+    # Arrow loses rows of which nothing is left.
+    first = pc.if_else(is_there, columns[0], pa.scalar("", kind))
+    joined = pc.binary_join_element_wise(first, *columns[1:], pa.scalar(join, kind), null_handling="skip")
+    return pc.if_else(is_there, joined, pa.scalar(None, kind))
+
+
+class Batcher:
+    """Gathers parts until a batch is full.
+
+    Where batches end depends on `batch_bytes`, what they hold does not.
+    """
+
+    def __init__(self, batch_bytes: int, schema: pa.Schema = schemas.DOCUMENTS) -> None:
+        """Makes batches of at most `batch_bytes`, all columns counted; a part that is larger becomes one alone.
+
+        Args:
+          batch_bytes: of a batch.
+          schema: of the documents.
+        """
+        self._schema = schema
+        self._batch_bytes = batch_bytes
+        self._parts: list[Part] = []
+        self._size = 0
+        self._counts: dict[int, PieceCounts] = {}
+
+    def add(self, part: Part, counts: PieceCounts) -> Iterator[ReadBatch]:
+        """Takes the next part and what it counts; yields the batch before it if both together are too large."""
+        # Everything counts, so that a file of empty documents or of nothing but rejects fills batches, too.
+        size = sum(batch.nbytes for batch in (part.documents, part.rejects) if batch is not None)
+        if self._parts and size and self._size + size > self._batch_bytes:
+            yield from self.flush()
+        self._parts.append(part)
+        self._size += size
+        before = self._counts.get(part.piece)
+        self._counts[part.piece] = (
+            counts if before is None else dataclasses.replace(before + counts, sha256=part.sha256)
+        )
+
+    def flush(self) -> Iterator[ReadBatch]:
+        """Yields what is left, if anything."""
+        if not self._parts:
+            return
+        documents = _concatenate([part.documents for part in self._parts])
+        rejects = _concatenate([part.rejects for part in self._parts])
+        if documents is None:
+            documents = pa.RecordBatch.from_pylist([], schema=self._schema)
+        yield ReadBatch(
+            documents=documents,
+            rejects=rejects,
+            n_bytes=sum(part.n_bytes for part in self._parts),
+            n_records=sum(counts.n_records for counts in self._counts.values()),
+            n_skipped_bytes=sum(part.n_skipped_bytes for part in self._parts),
+            pieces=tuple(self._counts.items()),
+        )
+        self._parts, self._size, self._counts = [], 0, {}
+
+
+def _concatenate(batches: list[pa.RecordBatch | None]) -> pa.RecordBatch | None:
+    present = [batch for batch in batches if batch is not None and batch.num_rows]
+    if not present:
+        return None
+    return present[0] if len(present) == 1 else pa.concat_batches(present)
+
+
+def count_records(part: Part) -> PieceCounts:
+    """Returns what a part counts.
+
+    Raises:
+      RuntimeError: when documents, rejects and skipped bytes do not add up to the bytes of the part.
+    """
+    counts = count_part(part.documents, part.rejects, part.n_bytes, part.n_skipped_bytes, part.sha256)
+    if wrong := counts.imbalances():
+        raise RuntimeError(f"{'; '.join(wrong)}; this is a bug in a reader")
+    return counts

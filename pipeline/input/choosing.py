@@ -1,0 +1,43 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Records that are named one by one, in files that can only be read whole."""
+
+import dataclasses
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from pipeline.books.input_counts import PieceCounts, count_part
+from pipeline.input.batches import Part
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """Which records of a split are wanted."""
+
+    rule: str
+    """By which the others are filtered."""
+    offsets: Mapping[int, np.ndarray]
+    """By the index of a piece the offsets of its records; of a piece that is not named, all."""
+
+    def choose(self, part: Part, counts: PieceCounts) -> tuple[Part, PieceCounts]:
+        """Returns a part of the records that are wanted, and what it counts; the others count as filtered.
+
+        A record that is not wanted may be a document or, now that a config has changed, a reject.
+        """
+        at = self.offsets.get(part.piece)
+        if at is None:
+            return part, counts
+        documents, rejects = (
+            batch if batch is None else batch.filter(pa.array(np.isin(batch.column("offset").to_numpy(), at)))
+            for batch in (part.documents, part.rejects)
+        )
+        left = count_part(documents, rejects, part.n_bytes, part.n_skipped_bytes, part.sha256)
+        counts = dataclasses.replace(
+            left,
+            n_records=counts.n_records,
+            filtered={self.rule: counts.n_records - left.n_records} if counts.n_records > left.n_records else None,
+            n_filtered_bytes=part.n_bytes - part.n_skipped_bytes - left.n_document_bytes - left.n_rejected_bytes,
+        )
+        return dataclasses.replace(part, documents=documents, rejects=rejects), counts

@@ -1,0 +1,108 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Fields of JSON lines as columns of the types that the job has settled on."""
+
+import io
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.json as pj
+
+from pipeline.config.kept_fields import TEXT, without_marks
+from pipeline.input.json_value_kernels import ABSENT, ARRAY, BOOLEAN, INTEGER, NULL, NUMBER, OBJECT, STRING, put_lines
+from pipeline.input.json_values import KIND_NAMES, Names, Values, find_all, texts_of
+from pipeline.input.lines import Positions
+
+
+class FieldColumns:
+    """Takes the kept fields out of lines."""
+
+    def __init__(self, fields: pa.Schema) -> None:
+        """Takes what `kept_fields.settle_fields` returned."""
+        self._fields = fields
+        # A name with dots may also be the name itself, and is that where there is one.
+        self._paths = [[field.name] for field in fields]
+        self._nested = [field.name.split(".") for field in fields if "." in field.name]
+        self._all = [*self._paths, *self._nested]
+        self._names = Names.of(self._all)
+
+    def take(
+        self, data: np.ndarray, starts: Positions, ends: Positions
+    ) -> tuple[pa.StructArray, dict[int, tuple[str, str]]]:
+        """Returns the fields of lines that are documents, and of those rows that do not fit the reason and a detail.
+
+        Args:
+          data: uint8, the lines.
+          starts, ends: int64[n] each.
+        """
+        found = find_all(data, starts, ends, self._all, self._names)
+        nested = iter(found[len(self._paths) :])
+        misfits: dict[int, tuple[str, str]] = {}
+        columns = []
+        for field, values in zip(self._fields, found, strict=False):
+            if "." in field.name:
+                values = _first_of(values, next(nested))
+            columns.append(_column(field, values, misfits))
+        return pa.StructArray.from_arrays(columns, fields=without_marks(self._fields)), misfits
+
+
+def _first_of(values: Values, others: Values) -> Values:
+    is_other = values.kinds == ABSENT
+    pairs = zip(values[1:], others[1:], strict=True)
+    # `data` is one array for all fields of a call.
+    return Values(values.data, *(np.where(is_other, theirs, ours) for ours, theirs in pairs))
+
+
+def _column(field: pa.Field, values: Values, misfits: dict[int, tuple[str, str]]) -> pa.Array:
+    is_text = TEXT in (field.metadata or {})
+    if not is_text:
+        fits = np.isin(values.kinds, [ABSENT, NULL, *_kinds_for(field.type)])
+        for row in np.flatnonzero(~fits).tolist():
+            misfits[row] = "bad_field", f"field {field.name!r} is {KIND_NAMES[values.kinds[row]]}, not {field.type}"
+        values = values._replace(kinds=np.where(fits, values.kinds, NULL).astype(np.uint8))
+    if pa.types.is_string(field.type):
+        column, is_broken = texts_of(values)
+        for row in np.flatnonzero(is_broken).tolist():
+            misfits[row] = "lone_surrogate", f"half a surrogate pair in field {field.name!r}"
+        return column
+    return _parse(field, values, 0, misfits)
+
+
+def _kinds_for(type_: pa.DataType) -> tuple[int, ...]:
+    types = pa.types
+    if types.is_boolean(type_):
+        return (BOOLEAN,)
+    if types.is_integer(type_):
+        return (INTEGER,)
+    if types.is_floating(type_):
+        return (INTEGER, NUMBER)
+    if types.is_list(type_):
+        return (ARRAY,)
+    return (OBJECT,) if types.is_struct(type_) else (STRING,)
+
+
+def _parse(field: pa.Field, values: Values, first: int, misfits: dict[int, tuple[str, str]]) -> pa.Array:
+    """Returns values as a column; those that do not fit are found by halves, and null."""
+    n = values.kinds.size
+    if not n:
+        return pa.nulls(0, field.type)
+    out = np.empty(int((values.stops - values.starts).sum()) + 13 * n, np.uint8)
+    size = put_lines(*values, out)
+    try:
+        table = pj.read_json(
+            io.BytesIO(out[:size].tobytes()),
+            read_options=pj.ReadOptions(use_threads=False, block_size=size),
+            parse_options=pj.ParseOptions(
+                explicit_schema=pa.schema([pa.field("v", field.type)]), unexpected_field_behavior="ignore"
+            ),
+        )
+        return table.column("v").combine_chunks()
+    except pa.ArrowInvalid as error:
+        if n == 1:
+            misfits[first] = "bad_field", f"field {field.name!r} is not {field.type}: {error}"
+            return pa.nulls(1, field.type)
+    middle = n // 2
+    halves = [
+        _parse(field, Values(values.data, *(column[part] for column in values[1:])), first + start, misfits)
+        for part, start in ((slice(0, middle), 0), (slice(middle, n), middle))
+    ]
+    return pa.concat_arrays(halves)

@@ -1,0 +1,280 @@
+# SPDX-License-Identifier: Apache-2.0
+r"""JSON Lines: a kernel for the lines that it is sure of, the standard library for the others.
+
+A line is a document if it is one JSON value by RFC 8259, in UTF-8, an object, nests at most 256 deep, and its text
+field is a string that UTF-8 can express. Of a name that occurs twice in an object the last one counts. `_parse_line`
+decides that for one line, and says what is wrong with it. The kernel never decides otherwise: it takes nothing but
+documents, and leaves to `_parse_line` what is wrong, and names with escapes.
+"""
+
+import json
+from collections.abc import Iterator, Sequence
+from typing import Any, NoReturn
+
+import numpy as np
+import pyarrow as pa
+
+from pipeline.config.input import InputConfig
+from pipeline.input.batches import Part, Source, join_texts, make_documents
+from pipeline.input.json_fields import FieldColumns
+from pipeline.input.json_kernels import is_deeper, parse_lines
+from pipeline.input.json_value_kernels import ABSENT, NULL, STRING
+from pipeline.input.json_values import Names, find_all, texts_of
+from pipeline.input.lines import (
+    Block,
+    Mask,
+    PartialLine,
+    Positions,
+    cut_lines,
+    find_invalid_utf8,
+    find_lines,
+    without_line_end,
+)
+from pipeline.input.rejects import Rejects, too_large
+from pipeline.input.streams import BLANK, Stream
+
+NO_FIELDS = pa.schema([])
+MAX_DEPTH = 256
+"""How deep arrays and objects may nest. The standard library gives up at a depth that depends on its caller."""
+
+
+def read_jsonl(
+    stream: Stream, source: Source, config: InputConfig, block_bytes: int, fields: pa.Schema = NO_FIELDS
+) -> Iterator[Part]:
+    """Yields the documents and rejects of a stream of JSON lines.
+
+    Args:
+      stream: the lines.
+      source: the file they are in.
+      config: which fields, and how large a line may be.
+      block_bytes: how much is parsed at once; a longer line alone.
+      fields: to keep, as the job has settled them.
+    """
+    parser = _Parser(source, config, fields)
+    if stream.n_skipped:
+        yield Part(None, None, stream.n_skipped, stream.n_skipped)
+    for item in cut_lines(stream, block_bytes, config.max_document_bytes):
+        if isinstance(item, Block):
+            yield parser.parse(item)
+            continue
+        rejects = Rejects(source.path)
+        n_skipped = 0
+        if isinstance(item, PartialLine):
+            assert stream.damage is not None
+            rejects.add(item.offset, item.n_bytes, stream.damage.reason, stream.damage.detail, item.head)
+        elif item.is_blank:
+            n_skipped = item.n_bytes
+        else:
+            detail = too_large(item.n_bytes, config.max_document_bytes)
+            rejects.add(item.offset, item.n_bytes, "too_large", detail, without_line_end(item.head))
+        yield Part(None, rejects.to_batch(), item.n_bytes, n_skipped)
+
+
+class _Parser:
+    def __init__(self, source: Source, config: InputConfig, fields: pa.Schema) -> None:
+        self._fields = FieldColumns(fields) if len(fields) else None
+        self._source = source
+        self._config = config
+        id_name = config.id_field or ""
+        # Of several fields with text the last, which is rarely missing: the kernel takes lines that have it.
+        text_name = config.text_fields[-1] if config.text_fields else config.text_field
+        self._names = tuple(np.frombuffer(name.encode(), np.uint8) for name in (text_name, id_name))
+        self._paths = [[name] for name in config.text_fields]
+        self._path_names = Names.of(self._paths)
+        self._scratch = np.zeros(MAX_DEPTH, np.uint8), np.zeros(6, np.int64)
+
+    def parse(self, block: Block) -> Part:
+        data = block.data
+        starts, ends, nexts = find_lines(data)
+        rejects = Rejects(self._source.path)
+        wanted = nexts - starts <= self._config.max_document_bytes
+        invalid = find_invalid_utf8(data, nexts)
+        if invalid is not None:
+            wanted &= ~invalid
+        texts, ids, rows = self._parse_columns(data, starts, ends, wanted)
+        if self._config.text_fields:
+            texts, ids, rows = self._join(data, starts, ends, ids, rows)
+
+        n_skipped = 0
+        slow_texts: list[str] = []
+        slow_ids: list[str | None] = []
+        slow_rows: list[int] = []
+        others = np.ones(len(starts), np.bool_)
+        others[rows] = False
+        for row in np.flatnonzero(others).tolist():
+            start, n_bytes = int(starts[row]), int(nexts[row] - starts[row])
+            line = data[start : ends[row]]
+            if not line.strip(BLANK):
+                n_skipped += n_bytes
+                continue
+            try:
+                if n_bytes > self._config.max_document_bytes:
+                    raise _UnusableError("too_large", too_large(n_bytes, self._config.max_document_bytes))
+                text_fields = self._config.text_fields or [self._config.text_field]
+                text, document_id = _parse_line(line, text_fields, self._config.id_field, self._config.join)
+            except _UnusableError as error:
+                rejects.add(block.offset + start, n_bytes, error.reason, error.detail, line)
+                continue
+            slow_texts.append(text)
+            slow_ids.append(document_id)
+            slow_rows.append(row)
+        if slow_rows:
+            # Both kinds of rows, put into the order of the file.
+            rows = np.concatenate([rows, np.array(slow_rows, np.int64)])
+            order = np.argsort(rows, kind="stable")
+            rows = rows[order]
+            texts = pa.concat_arrays([texts, pa.array(slow_texts, pa.string())]).take(pa.array(order))
+            ids = pa.concat_arrays([ids, pa.array(slow_ids, pa.string())]).take(pa.array(order))
+        kept = None
+        if self._fields is not None:
+            kept, misfits = self._fields.take(np.frombuffer(data, np.uint8), starts[rows], ends[rows])
+            if misfits:
+                for i, (reason, detail) in sorted(misfits.items()):
+                    start, n_bytes = int(starts[rows[i]]), int(nexts[rows[i]] - starts[rows[i]])
+                    rejects.add(block.offset + start, n_bytes, reason, detail, data[start : ends[rows[i]]])
+                left = np.setdiff1d(np.arange(rows.size), list(misfits))
+                rows = rows[left]
+                texts, ids, kept = (column.take(pa.array(left)) for column in (texts, ids, kept))
+        documents = make_documents(
+            self._source, texts, ids, block.offset + starts[rows], nexts[rows] - starts[rows], kept
+        )
+        return Part(documents, rejects.to_batch(), len(data), n_skipped)
+
+    def _parse_columns(
+        self, data: bytes, starts: Positions, ends: Positions, wanted: Mask
+    ) -> tuple[pa.Array, pa.Array, Positions]:
+        """Parses lines that are wanted; returns texts, ids and the lines that they are of: what the kernel took."""
+        n_lines = len(starts)
+        values = np.frombuffer(data, np.uint8)
+        texts, ids = np.empty(len(data), np.uint8), np.empty(len(data) if self._names[1].size else 0, np.uint8)
+        text_offsets, id_offsets = np.zeros(n_lines + 1, np.int32), np.zeros(n_lines + 1, np.int32)
+        has_id, rows = np.empty(n_lines, np.bool_), np.empty(n_lines, np.int64)
+        lines = starts, ends, wanted
+        n = parse_lines(values, lines, self._names, self._scratch, texts, text_offsets, ids, id_offsets, has_id, rows)
+        return (
+            _strings(texts, text_offsets[: n + 1]),
+            _strings(ids, id_offsets[: n + 1], has_id[:n]) if ids.size else pa.nulls(n, pa.string()),
+            rows[:n],
+        )
+
+    def _join(
+        self, data: bytes, starts: Positions, ends: Positions, ids: pa.Array, rows: Positions
+    ) -> tuple[pa.Array, pa.Array, Positions]:
+        """Returns joined texts, the ids and the lines that they are of: those of whose fields it is sure."""
+        values = np.frombuffer(data, np.uint8)
+        found = find_all(values, starts[rows], ends[rows], self._paths, self._path_names)
+        is_sure = np.ones(rows.size, np.bool_)
+        columns = []
+        for each in found:
+            texts, is_broken = texts_of(each)
+            is_sure &= np.isin(each.kinds, [ABSENT, NULL, STRING]) & ~is_broken
+            columns.append(texts)
+        joined = join_texts(columns, self._config.join)
+        if is_sure.all():
+            return joined, ids, rows
+        sure = pa.array(is_sure)
+        return joined.filter(sure), ids.filter(sure), rows[is_sure]
+
+
+def _strings(data: np.ndarray, offsets: np.ndarray, valid: Mask | None = None) -> pa.StringArray:
+    bitmap = None if valid is None else pa.py_buffer(np.packbits(valid, bitorder="little"))
+    buffers = [bitmap, pa.py_buffer(offsets), pa.py_buffer(data[: offsets[-1]])]
+    return pa.Array.from_buffers(pa.string(), len(offsets) - 1, buffers)
+
+
+def _is_too_deep(line: bytes) -> bool:
+    return is_deeper(np.frombuffer(line, np.uint8), MAX_DEPTH)
+
+
+class _UnusableError(Exception):
+    def __init__(self, reason: str, detail: str) -> None:
+        super().__init__(detail)
+        self.reason = reason
+        self.detail = detail
+
+
+class _Number(str):
+    """The digits of a JSON number; there is no limit to how many."""
+
+    __slots__ = ()
+
+
+def _refuse_constant(literal: str) -> NoReturn:
+    raise ValueError(f"{literal} is not JSON")
+
+
+_DECODER = json.JSONDecoder(parse_int=_Number, parse_float=_Number, parse_constant=_refuse_constant)
+_KINDS = {dict: "an object", list: "an array", str: "a string", bool: "true or false", _Number: "a number"}
+
+
+def _parse_line(
+    line: bytes, text_fields: Sequence[str], id_field: str | None, join: str = ""
+) -> tuple[str, str | None]:
+    """Returns the text and the id of a line, without its line end; the definition of what a usable line is.
+
+    Of several fields with text those that are absent or null are left out.
+
+    Raises:
+      _UnusableError: with a reason and what was found.
+    """
+    record = _decode(line)
+    if not isinstance(record, dict):
+        raise _UnusableError("not_object", f"the line is {_KINDS.get(type(record), 'null')}")
+    text = join.join(_texts_in(record, text_fields))
+    document_id = None if id_field is None else record.get(id_field)
+    if document_id is None:
+        return text, None
+    if not isinstance(document_id, str):
+        raise _UnusableError("bad_id", f"field {id_field!r} is {_KINDS[type(document_id)]}")
+    _check_surrogates(document_id, id_field)
+    if type(document_id) is _Number and document_id == "-0":
+        return text, "0"
+    return text, str(document_id)
+
+
+def _texts_in(record: dict[str, Any], text_fields: Sequence[str]) -> list[str]:
+    names = " or ".join(map(repr, text_fields))
+    present = [field for field in text_fields if field in record]
+    if not present:
+        raise _UnusableError("missing_field", f"no field {names}")
+    texts = []
+    for field in present:
+        text = record[field]
+        if text is None:
+            continue
+        if type(text) is not str:
+            raise _UnusableError("not_string", f"field {field!r} is {_KINDS[type(text)]}")
+        _check_surrogates(text, field)
+        texts.append(text)
+    if not texts:
+        raise _UnusableError("null_text", f"field {names} is null")
+    return texts
+
+
+def _decode(line: bytes) -> Any:
+    try:
+        decoded = line.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise _UnusableError(
+            "invalid_utf8", f"byte 0x{line[error.start]:02x} at byte {error.start} of the line"
+        ) from None
+    if line.count(b"[") + line.count(b"{") > MAX_DEPTH and _is_too_deep(line):
+        raise _UnusableError("too_deep", f"arrays and objects nest more than {MAX_DEPTH} deep")
+    start = len(decoded) - len(decoded.lstrip(" \t\r"))
+    try:
+        record, end = _DECODER.raw_decode(decoded, start)
+    except json.JSONDecodeError as error:
+        raise _UnusableError("not_json", f"not JSON at character {error.pos} of the line") from None
+    except ValueError as error:
+        raise _UnusableError("not_json", str(error)) from None
+    if decoded[end:].strip(" \t\r"):
+        raise _UnusableError("not_json", f"more than one value: the first ends at character {end} of the line")
+    return record
+
+
+def _check_surrogates(value: str, field: str | None) -> None:
+    try:
+        value.encode("utf-8")
+    except UnicodeEncodeError as error:
+        found = f"U+{ord(value[error.start]):04X} at character {error.start} of field {field!r}"
+        raise _UnusableError("lone_surrogate", found) from None

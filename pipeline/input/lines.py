@@ -1,0 +1,211 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A stream cut into blocks of whole lines, and where the lines of a block are; a line too long to hold is measured."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from pipeline.input.rejects import SAMPLE_BYTES
+from pipeline.input.streams import BLANK, Stream
+
+Positions = npt.NDArray[np.int64]
+Mask = npt.NDArray[np.bool_]
+
+HEAD_BYTES = SAMPLE_BYTES + 2
+"""How much is kept of a record that is not: a sample, and its line end where that comes right after."""
+
+_DECODED_BYTES = 1 << 16
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """Whole lines; only the last line of a file may have no line end."""
+
+    offset: int
+    data: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class LongLine:
+    """A line that was not kept: longer than a block and than a record may be."""
+
+    offset: int
+    n_bytes: int
+    head: bytes
+    is_blank: bool
+
+
+@dataclass(frozen=True, slots=True)
+class PartialLine:
+    """What a damaged stream leaves after its last line end; maybe nothing."""
+
+    offset: int
+    n_bytes: int
+    head: bytes
+
+
+def cut_lines(stream: Stream, block_bytes: int, max_bytes: int) -> Iterator[Block | LongLine | PartialLine]:
+    """Yields a stream in order as blocks of whole lines.
+
+    Args:
+      stream: what to cut.
+      block_bytes: no block is larger, unless it is one line.
+      max_bytes: lines longer than this and than `block_bytes` are read, but not kept.
+
+    Yields:
+      Blocks and long lines, then one `PartialLine` if the stream is damaged. Memory: `max_bytes`, or one block and one
+      chunk of the stream where that is more.
+    """
+    complete: list[bytes | memoryview] = []  # whole lines at `offset`
+    n_complete = 0
+    offset = stream.offset
+    line = _OpenLine(max(block_bytes, max_bytes))
+    for chunk in stream.chunks():
+        cut = chunk.rfind(b"\n") + 1
+        if cut == 0:
+            line.extend(chunk)
+            continue
+        start = 0
+        if line.is_long:
+            if n_complete:
+                yield from _split(offset, b"".join(complete), block_bytes)
+            offset += n_complete
+            complete, n_complete = [], 0
+            start = chunk.index(b"\n") + 1
+            line.extend(chunk[:start])
+            yield LongLine(offset, line.n_bytes, line.head(), line.is_blank())
+            offset += line.n_bytes
+            line.clear()
+        n_new = line.n_bytes + cut - start
+        if n_complete and n_complete + n_new > block_bytes:
+            yield from _split(offset, b"".join(complete), block_bytes)
+            offset += n_complete
+            complete, n_complete = [], 0
+        complete += line.parts
+        complete.append(memoryview(chunk)[start:cut])
+        n_complete += n_new
+        line.clear()
+        line.extend(chunk[cut:])
+    if stream.damage is None and not line.is_long:
+        complete += line.parts
+        n_complete += line.n_bytes
+        line.clear()
+    if n_complete:
+        yield from _split(offset, b"".join(complete), block_bytes)
+        offset += n_complete
+    if stream.damage is not None:
+        yield PartialLine(offset, line.n_bytes, line.head())
+    elif line.is_long:
+        yield LongLine(offset, line.n_bytes, line.head(), line.is_blank())
+
+
+class _OpenLine:
+    """The beginning of a line whose end is not read yet; past `max_bytes` only what describes it is kept."""
+
+    def __init__(self, max_bytes: int) -> None:
+        self._max_bytes = max_bytes
+        self.clear()
+
+    def clear(self) -> None:
+        self.parts: list[bytes | memoryview] = []
+        self.n_bytes = 0
+        self.is_long = False
+        self._head = b""
+        self._has_text = False
+
+    def extend(self, chunk: bytes) -> None:
+        if not chunk:
+            return
+        self.n_bytes += len(chunk)
+        self.parts.append(chunk)
+        if self.n_bytes > self._max_bytes:
+            self._summarize()
+
+    def head(self) -> bytes:
+        self._summarize()
+        return self._head
+
+    def is_blank(self) -> bool:
+        self._summarize()
+        return not self._has_text
+
+    def _summarize(self) -> None:
+        """Replaces the parts by their beginning and whether they are blank."""
+        self.is_long = True
+        for part in self.parts:
+            self._head += bytes(part[: HEAD_BYTES - len(self._head)])
+            self._has_text = self._has_text or bool(bytes(part).strip(BLANK + b"\n"))
+        self.parts = []
+
+
+def _split(offset: int, data: bytes, block_bytes: int) -> Iterator[Block]:
+    if len(data) <= block_bytes:
+        yield Block(offset, data)
+        return
+    start = 0
+    while start < len(data):
+        stop = len(data)
+        if stop - start > block_bytes:
+            stop = data.rfind(b"\n", start, start + block_bytes) + 1 or data.find(b"\n", start) + 1 or stop
+        yield Block(offset + start, data[start:stop])
+        start = stop
+
+
+def without_line_end(line: bytes) -> bytes:
+    r"""Returns a line without the `\n` or `\r\n` at its end."""
+    return line[:-1].removesuffix(b"\r") if line.endswith(b"\n") else line
+
+
+def find_lines(data: bytes) -> tuple[Positions, Positions, Positions]:
+    r"""Returns where the lines of a block are.
+
+    Returns:
+      starts, ends, nexts: int64[n_lines] each, in bytes from the start of the block. A line's content is
+      `data[start:end]`, without its `\n` or `\r\n`; the line itself is `data[start:next]`.
+    """
+    values = np.frombuffer(data, np.uint8)
+    line_ends = np.flatnonzero(values == ord("\n"))
+    nexts = line_ends + 1
+    ends = line_ends
+    if len(data) and not data.endswith(b"\n"):
+        nexts = np.append(nexts, len(data))
+        ends = np.append(ends, len(data))
+    starts = np.concatenate([np.zeros(min(len(nexts), 1), np.int64), nexts[:-1]])
+    # Only before a line feed is a carriage return a part of the line end.
+    has_return = (ends > starts) & (ends < nexts)
+    if len(data):
+        has_return &= values[ends - 1] == ord("\r")
+    return starts, ends - has_return, nexts
+
+
+def find_invalid_utf8(data: bytes, nexts: Positions) -> Mask | None:
+    """Returns bool[n_lines], the lines of a block that are not valid UTF-8; None when all are.
+
+    A line end is never a part of a longer character, so that the lines are valid if the block is.
+    """
+    offsets = pa.py_buffer(np.array([0, len(data)], np.int64))
+    whole = pa.Array.from_buffers(pa.large_string(), 1, [None, offsets, pa.py_buffer(data)])
+    try:
+        whole.validate(full=True)
+    except pa.ArrowInvalid:
+        pass
+    else:
+        return None
+    invalid = np.zeros(len(nexts), np.bool_)
+    view = memoryview(data)
+    start = 0
+    while start < len(data):
+        # A decoder reserves memory for all it is given, so it gets some lines at a time.
+        last = min(int(np.searchsorted(nexts, start + _DECODED_BYTES)), len(nexts) - 1)
+        stop = int(nexts[last])
+        try:
+            str(view[start:stop], "utf-8")
+        except UnicodeDecodeError as error:
+            line = int(np.searchsorted(nexts, start + error.start, side="right"))
+            invalid[line] = True
+            stop = int(nexts[line])
+        start = stop
+    return invalid

@@ -1,0 +1,290 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Parquet: one text column, a few rows at a time, whatever Arrow type of text it is stored as."""
+
+from collections.abc import Iterator
+from typing import Any, BinaryIO
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from pipeline.config.input import InputConfig
+from pipeline.config.kept_fields import find_field, paths_of, stored_fields, without_marks
+from pipeline.input.batches import Part, Source, join_texts, make_documents
+from pipeline.input.lines import Mask, Positions
+from pipeline.input.rejects import Rejects, listed_names, too_large
+from pipeline.parquet_file import open_parquet
+
+NO_FIELDS = pa.schema([])
+
+# A column chunk is read through a buffer of this size instead of at once: it may be as large as the file.
+_BUFFER_BYTES = 1 << 20
+# Writers end a dictionary at about 1 MiB, so that even rows that all repeat one long text stay within memory.
+_MAX_ROWS = 256
+
+
+def measure_row_groups(handle: BinaryIO, config: InputConfig) -> tuple[list[int], pa.Schema]:
+    """Returns the bytes of text in each row group, encoded, not compressed, and the fields to keep, as the footer says.
+
+    Raises:
+      ValueError: when the file is not Parquet, or has no usable text or id column.
+    """
+    try:
+        file = open_parquet(handle)
+        metadata, schema = file.metadata, file.schema_arrow
+    except pa.ArrowException as error:
+        raise ValueError(f"is not a readable Parquet file: {error}") from error
+    except OSError as error:
+        if not _is_damage(error):
+            raise
+        raise ValueError(f"is not a readable Parquet file: {error}") from error
+    _check_columns(schema, config)
+    wanted = text_columns(config)
+    leaves = [i for i in range(metadata.num_columns) if metadata.schema.column(i).path in wanted]
+    groups = (metadata.row_group(group) for group in range(metadata.num_row_groups))
+    sizes = [sum(group.column(leaf).total_uncompressed_size for leaf in leaves) for group in groups]
+    return sizes, stored_fields(schema, config)
+
+
+def read_row_groups(
+    handle: BinaryIO,
+    source: Source,
+    groups: range,
+    config: InputConfig,
+    batch_bytes: int,
+    digest: Any = None,
+    fields: pa.Schema = NO_FIELDS,
+) -> Iterator[Part]:
+    """Yields the documents and rejects of a run of row groups.
+
+    Offsets are row numbers in the file, and the bytes counted are those of the texts. What a damaged row group does
+    not give becomes one reject of no bytes.
+
+    Args:
+      handle: the file, seekable.
+      source: the file.
+      groups: a run of row groups.
+      config: which columns, and how large a text may be.
+      batch_bytes: of text that a part may hold, unless one text alone holds more.
+      digest: of `hashlib`, takes the bytes of all texts, one after another; None: nobody asks.
+      fields: to keep, as the job has settled them.
+
+    Raises:
+      OSError: when reading fails for another reason than damage in the file.
+    """
+    file = open_parquet(handle, buffer_size=_BUFFER_BYTES, page_checksum_verification=True)
+    metadata = file.metadata
+    if metadata.num_row_groups < groups.stop:
+        raise OSError(
+            f"{source.path!r} has {metadata.num_row_groups} row groups, but had {groups.stop} or more when the job was "
+            "planned; start the job again once the file no longer changes"
+        )
+    reader = _Reader(source, config, batch_bytes, digest, fields)
+    first_row = sum(metadata.row_group(group).num_rows for group in range(groups.start))
+    for group in groups:
+        row, n_rows = first_row, metadata.row_group(group).num_rows
+        first_row += n_rows
+        n_group_bytes = metadata.row_group(group).total_byte_size
+        batch_rows = max(1, min(_MAX_ROWS, batch_bytes * n_rows // max(1, n_group_bytes)))
+        columns = reader.choose_columns(file.schema_arrow)
+        batches = file.iter_batches(batch_rows, row_groups=[group], columns=columns, use_threads=False)
+        while row < first_row:
+            try:
+                batch = next(batches)
+            except (pa.ArrowException, OSError) as error:
+                if not _is_damage(error):
+                    raise
+                detail = f"row group {group} is damaged: rows {row} to {first_row - 1} cannot be read"
+                yield reader.reject_rows(row, detail)
+                break
+            yield from reader.read(batch, row)
+            row += batch.num_rows
+
+
+class _Reader:
+    def __init__(self, source: Source, config: InputConfig, batch_bytes: int, digest: Any, fields: pa.Schema) -> None:
+        self._fields = fields
+        self._source = source
+        self._config = config
+        self._batch_bytes = batch_bytes
+        self._digest = digest
+
+    def choose_columns(self, schema: pa.Schema) -> list[str]:
+        own = (*text_columns(self._config), self._config.id_field)
+        kept = [field.name for field in self._fields if find_field(schema, field.name) is not None]
+        return list(dict.fromkeys([*(field for field in own if field is not None and field in schema.names), *kept]))
+
+    def reject_rows(self, first_row: int, detail: str) -> Part:
+        rejects = Rejects(self._source.path)
+        rejects.add(first_row, 0, "corrupt_stream", detail, b"")
+        return Part(None, rejects.to_batch(), 0, 0)
+
+    def read(self, batch: pa.RecordBatch, first_row: int) -> Iterator[Part]:
+        """Yields rows of the file from `first_row` on, in parts of bounded size."""
+        if self._config.text_fields:
+            columns = [_to_text(batch.column(name)) for name in self._config.text_fields]
+            texts = join_texts(columns, self._config.join)
+        else:
+            texts = batch.column(self._config.text_field)
+        if not pa.types.is_dictionary(texts.type):
+            texts = _to_text(texts)  # A dictionary is undone a slice at a time.
+        kept = self._keep(batch) if len(self._fields) else None
+        ids = batch.column(self._config.id_field) if self._config.id_field in batch.schema.names else None
+        sizes = _measure(texts)
+        ends = np.cumsum(sizes)
+        start = 0
+        while start < len(sizes):
+            n_before = int(ends[start - 1]) if start else 0
+            stop = max(start + 1, int(np.searchsorted(ends, n_before + self._batch_bytes, side="right")))
+            part_ids = None if ids is None else _to_text(ids[start:stop])
+            part_kept = None if kept is None else kept[start:stop]
+            part_texts = _to_text(texts[start:stop])
+            yield self._make_part(part_texts, part_ids, sizes[start:stop], first_row + start, part_kept)
+            start = stop
+
+    def _keep(self, batch: pa.RecordBatch) -> pa.StructArray:
+        columns = [_take_field(batch, field) for field in self._fields]
+        return pa.StructArray.from_arrays(columns, fields=without_marks(self._fields))
+
+    def _make_part(
+        self, texts: pa.Array, ids: pa.Array | None, sizes: Positions, first_row: int, kept: pa.StructArray | None
+    ) -> Part:
+        if self._digest is not None:
+            _add_texts(self._digest, texts)
+        rejects = Rejects(self._source.path)
+        is_null = texts.is_null().to_numpy(zero_copy_only=False)
+        is_large = sizes > self._config.max_document_bytes
+        bad_text, bad_id = _mark_invalid(texts, len(sizes)), _mark_invalid(ids, len(sizes))
+        good = ~(is_null | is_large | bad_text | bad_id)
+        for row in np.flatnonzero(~good).tolist():
+            text = b"" if is_null[row] else texts[row].as_buffer().to_pybytes()
+            if is_null[row]:
+                columns = self._config.text_fields or self._config.text_field
+                reason, detail = "null_text", f"column {columns!r} is null"
+            elif is_large[row]:
+                reason, detail = "too_large", too_large(int(sizes[row]), self._config.max_document_bytes)
+            else:
+                column = self._config.text_field if bad_text[row] else self._config.id_field
+                reason, detail = "invalid_utf8", f"column {column!r} is not UTF-8"
+            rejects.add(first_row + row, int(sizes[row]), reason, detail, text)
+        rows = np.flatnonzero(good)
+        if len(rows) < len(good):
+            texts = texts.take(pa.array(rows))
+            ids = None if ids is None else ids.take(pa.array(rows))
+            kept = None if kept is None else kept.take(pa.array(rows))
+        ids = None if ids is None else pc.cast(ids, pa.string())
+        texts = pc.cast(texts, pa.string())
+        documents = make_documents(self._source, texts, ids, first_row + rows, sizes[rows], kept)
+        return Part(documents, rejects.to_batch(), int(sizes.sum()), 0)
+
+
+def text_columns(config: InputConfig) -> list[str]:
+    """Returns the columns that texts are made of."""
+    return config.text_fields or [config.text_field]
+
+
+def _take_field(batch: pa.RecordBatch, field: pa.Field) -> pa.Array:
+    """Returns a field of a batch in the type that the job has settled on; nulls where the file has none."""
+    if find_field(batch.schema, field.name) is None:
+        return pa.nulls(batch.num_rows, field.type)
+    if field.name in batch.schema.names:
+        column = batch.column(field.name)
+    else:
+        first, *rest = field.name.split(".")
+        column = pc.struct_field(batch.column(first), rest)
+    return _plain(column, field.type)
+
+
+def _plain(column: pa.Array, type_: pa.DataType) -> pa.Array:
+    if isinstance(column, pa.ExtensionArray):
+        column = column.storage
+    if pa.types.is_map(column.type):
+        entry = type_.value_type
+        column = column.cast(pa.list_(pa.struct([entry.field(0).with_nullable(False), entry.field(1)])))
+    return column if column.type == type_ else column.cast(type_)
+
+
+def _mark_invalid(texts: pa.Array | None, n_rows: int) -> Mask:
+    """Returns bool[n]: the rows that are not valid UTF-8."""
+    if texts is None:
+        return np.zeros(n_rows, np.bool_)
+    try:
+        texts.validate(full=True)
+    except pa.ArrowInvalid:
+        return np.array([text.is_valid and not _is_utf8(text.as_buffer()) for text in texts], np.bool_)
+    return np.zeros(n_rows, np.bool_)
+
+
+def _is_utf8(data: pa.Buffer) -> bool:
+    try:
+        str(data, "utf-8")
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+def _add_texts(digest: Any, texts: pa.Array) -> None:
+    """Adds the bytes of large_string[n] to a digest; what may lie below a null is not among them."""
+    if texts.null_count:
+        texts = texts.drop_null()
+    _, offsets, values = texts.buffers()
+    if values is not None and len(texts):
+        bounds = np.frombuffer(offsets, np.int64)[texts.offset : texts.offset + len(texts) + 1]
+        digest.update(memoryview(values)[bounds[0] : bounds[-1]])
+
+
+def _measure(texts: pa.Array) -> Positions:
+    """Returns int64[n]: the bytes of each text, 0 where it is null."""
+    if pa.types.is_dictionary(texts.type):
+        sizes = pc.take(pc.binary_length(texts.dictionary), texts.indices)
+    else:
+        sizes = pc.binary_length(texts)
+    return pc.fill_null(sizes, 0).to_numpy(zero_copy_only=False).astype(np.int64)
+
+
+def _to_text(column: pa.Array) -> pa.Array:
+    """Returns large_string[n] of the same values, which are not checked to be UTF-8."""
+    if pa.types.is_dictionary(column.type):
+        column = column.dictionary_decode()
+    return pc.cast(column, options=pc.CastOptions(pa.large_string(), allow_invalid_utf8=True))
+
+
+def _check_columns(schema: pa.Schema, config: InputConfig) -> None:
+    for field in (*text_columns(config), config.id_field, *paths_of(config)):
+        if field is not None and schema.names.count(field) > 1:
+            raise ValueError(f"has {schema.names.count(field)} columns {field!r}")
+    for field in text_columns(config):
+        if field not in schema.names:
+            setting = "text_fields" if config.text_fields else "text_field"
+            raise ValueError(f"has no column {field!r} for input.{setting}; it has {listed_names(schema.names)}")
+        text_type = schema.field(field).type
+        if not _is_text(text_type):
+            raise ValueError(f"column {field!r} is {text_type}; a text column is a string or binary")
+    if config.id_field is None or config.id_field not in schema.names:
+        return
+    id_type = schema.field(config.id_field).type
+    if not (_is_text(id_type) or pa.types.is_integer(id_type)):
+        raise ValueError(
+            f"column {config.id_field!r} is {id_type}; an id column is a string, binary or an integer; "
+            "set input.id_field to null to do without"
+        )
+
+
+def _is_text(column_type: pa.DataType) -> bool:
+    if pa.types.is_dictionary(column_type):
+        column_type = column_type.value_type
+    types = pa.types
+    tests = (
+        types.is_string,
+        types.is_large_string,
+        types.is_string_view,
+        types.is_binary,
+        types.is_large_binary,
+        types.is_binary_view,
+    )
+    return any(test(column_type) for test in tests)
+
+
+def _is_damage(error: Exception) -> bool:
+    """Returns whether pyarrow found the bytes it read to be wrong, as opposed to not getting any."""
+    return isinstance(error, pa.ArrowException) or (type(error) is OSError and error.errno is None)

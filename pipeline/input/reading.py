@@ -1,0 +1,112 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Readers: the bytes of a split become batches of documents, and rejects with a reason. No Beam here."""
+
+import contextlib
+import dataclasses
+import hashlib
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, BinaryIO
+
+import pyarrow as pa
+
+from pipeline import schemas, storage
+from pipeline.config.input import InputConfig
+from pipeline.config.kept_fields import decode_fields, without_marks
+from pipeline.input.batches import Batcher, Part, ReadBatch, Source, count_records
+from pipeline.input.choosing import Wanted
+from pipeline.input.jsonl import read_jsonl
+from pipeline.input.parquet import read_row_groups
+from pipeline.input.sampling import sample_batch
+from pipeline.input.streams import Stream
+from pipeline.input.text import TextReader
+
+if TYPE_CHECKING:  # pipeline.splits imports the readers
+    from pipeline.splits import Piece, Split
+
+BATCH_BYTES = 4 << 20
+
+
+def read_split(
+    split: "Split", input: InputConfig, batch_bytes: int = BATCH_BYTES, wanted: Wanted | None = None
+) -> Iterator[ReadBatch]:
+    """Yields the documents and rejects of a split, in the order of its pieces and of the records in each.
+
+    Small files share batches. The same split gives the same rows whatever `batch_bytes` is; only where batches end
+    differs. For every batch `n_bytes` is the sum of the bytes of its documents, its rejects, what was filtered and what
+    was skipped.
+
+    Args:
+      split: what to read, as planned, and which fields to keep of it.
+      input: how to find documents in it.
+      batch_bytes: size of a batch, all columns counted; a document that is larger comes alone.
+      wanted: the records to give, before a sample is taken of them; None: all.
+
+    Raises:
+      OSError: when a file cannot be read or is shorter than it was when the split was planned.
+
+    Memory: some blocks of `batch_bytes`, and a record of `input.max_document_bytes` where there is one.
+    """
+    if batch_bytes < 1:
+        raise ValueError(f"batch_bytes must be positive, got {batch_bytes!r}")
+    names = [piece.name for piece in split.pieces]
+    for batch in _read_pieces(split, input, batch_bytes, wanted):
+        yield batch if input.sample is None else sample_batch(batch, input.sample, input.sample_seed, names)
+
+
+def _read_pieces(split: "Split", config: InputConfig, batch_bytes: int, wanted: Wanted | None) -> Iterator[ReadBatch]:
+    fields = decode_fields(split.fields)
+    batcher = Batcher(batch_bytes, schemas.with_fields(schemas.DOCUMENTS, fields))
+    for index, piece in enumerate(split.pieces):
+        for part in _read_piece(index, piece, config, batch_bytes, fields):
+            part = dataclasses.replace(part, piece=index)
+            counts = count_records(part)
+            if wanted is not None:
+                part, counts = wanted.choose(part, counts)
+            yield from batcher.add(part, counts)
+    yield from batcher.flush()
+
+
+def _read_piece(index: int, piece: "Piece", config: InputConfig, batch_bytes: int, fields: pa.Schema) -> Iterator[Part]:
+    source = Source(index, piece.name, piece.path)
+    digest = hashlib.sha256()
+    with contextlib.closing(storage.open_read(piece.path)) as handle:
+        for part in _read_open(handle, source, piece, config, batch_bytes, fields, digest):
+            yield _with_nulls(part, fields) if piece.format == "text" and len(fields) else part
+    yield Part(None, None, 0, 0, sha256=digest.hexdigest())
+
+
+def _with_nulls(part: Part, fields: pa.Schema) -> Part:
+    """Returns a part of a file that has no fields, with all of them null."""
+    if part.documents is None:
+        return part
+    n = part.documents.num_rows
+    kept = pa.StructArray.from_arrays([pa.nulls(n, field.type) for field in fields], fields=without_marks(fields))
+    schema = schemas.with_fields(schemas.DOCUMENTS, fields)
+    return dataclasses.replace(part, documents=pa.record_batch([*part.documents.columns, kept], schema=schema))
+
+
+def _read_open(
+    handle: BinaryIO,
+    source: Source,
+    piece: "Piece",
+    config: InputConfig,
+    batch_bytes: int,
+    fields: pa.Schema,
+    digest: Any,
+) -> Iterator[Part]:
+    if piece.format == "parquet":
+        groups = range(piece.start, piece.stop)
+        yield from read_row_groups(handle, source, groups, config, batch_bytes, digest, fields)
+        return
+    by_paragraph = piece.format == "text" and config.document == "blank_line"
+    stream = Stream(handle, piece, by_paragraph, digest)
+    if piece.format == "jsonl":
+        yield from read_jsonl(stream, source, config, batch_bytes, fields)
+        return
+    reader = TextReader(source, config.max_document_bytes, batch_bytes)
+    if config.document == "file":
+        yield from reader.read_file(stream)
+    elif config.document == "blank_line":
+        yield from reader.read_paragraphs(stream)
+    else:
+        yield from reader.read_lines(stream)

@@ -1,0 +1,250 @@
+# SPDX-License-Identifier: Apache-2.0
+r"""Plain text: a document per line, per file, or per run of lines between blank ones.
+
+Line ends are `\n` or `\r\n`. Of a document that is a line or a run of lines the last line end is not a part; those
+inside are kept as they are. A document that is a file is kept to the byte, without its byte order mark.
+"""
+
+from collections.abc import Iterator
+
+import numpy as np
+import pyarrow as pa
+
+from pipeline.input.batches import Part, Source, make_documents
+from pipeline.input.lines import (
+    HEAD_BYTES,
+    Block,
+    LongLine,
+    Mask,
+    Positions,
+    cut_lines,
+    find_invalid_utf8,
+    find_lines,
+    without_line_end,
+)
+from pipeline.input.rejects import Rejects, too_large
+from pipeline.input.streams import BLANK, Stream
+
+_IS_BLANK = np.zeros(256, np.bool_)
+_IS_BLANK[list(BLANK)] = True
+# Indents longer than this are looked at line by line.
+_INDENT_BYTES = 32
+
+
+class TextReader:
+    """Reads the documents of one plain text file."""
+
+    def __init__(self, source: Source, max_bytes: int, block_bytes: int) -> None:
+        """Says how to read a file.
+
+        Args:
+          source: the file.
+          max_bytes: of a record; longer ones are rejected.
+          block_bytes: how much is worked on at once; a longer record alone.
+        """
+        self._source = source
+        self._max_bytes = max_bytes
+        self._block_bytes = block_bytes
+
+    def read_lines(self, stream: Stream) -> Iterator[Part]:
+        """Yields every line that is not empty as a document."""
+        yield from _skipped(stream.n_skipped)
+        for item in cut_lines(stream, self._block_bytes, self._max_bytes):
+            if isinstance(item, Block):
+                starts, ends, nexts = find_lines(item.data)
+                is_empty = ends == starts
+                rows = np.flatnonzero(~is_empty)
+                n_skipped = int((nexts - starts)[is_empty].sum())
+                lines = _Lines(item.data, starts, ends, nexts)
+                yield Part(*self._make_rows(item.offset, lines, rows, rows), len(item.data), n_skipped)
+            elif isinstance(item, LongLine):
+                yield self._reject_large(item.offset, item.n_bytes, without_line_end(item.head))
+            else:
+                yield self._reject_partial(stream, item.offset, item.n_bytes, item.head)
+
+    def read_paragraphs(self, stream: Stream) -> Iterator[Part]:
+        """Yields every run of lines that hold more than spaces, tabs and carriage returns as a document."""
+        yield from _skipped(stream.n_skipped)
+        document = _OpenDocument(self._max_bytes)
+        for item in cut_lines(stream, self._block_bytes, self._max_bytes):
+            if isinstance(item, Block):
+                yield from self._read_paragraph_block(item, document)
+            elif isinstance(item, LongLine) and item.is_blank:
+                yield from self._close(document)
+                yield from _skipped(item.n_bytes)
+            else:
+                document.extend(item.offset, item.head, item.n_bytes)
+                if not isinstance(item, LongLine):
+                    # Whether a document ends where the stream was cut cannot be known.
+                    yield self._reject_partial(stream, document.offset, document.n_bytes, document.data())
+                    return
+        yield from self._close(document)
+
+    def read_file(self, stream: Stream) -> Iterator[Part]:
+        """Yields the whole file as a document; none if it is empty."""
+        yield from _skipped(stream.n_skipped)
+        document = _OpenDocument(self._max_bytes)
+        for chunk in stream.chunks():
+            document.extend(stream.offset, chunk, len(chunk))
+        if stream.damage is not None:
+            yield self._reject_partial(stream, stream.offset, document.n_bytes, document.data())
+        else:
+            yield from self._close(document, keep_line_end=True)
+
+    def _read_paragraph_block(self, block: Block, document: "_OpenDocument") -> Iterator[Part]:
+        """Yields the documents that end in a block; one that may go on after it becomes the open document."""
+        data = block.data
+        starts, ends, nexts = find_lines(data)
+        blank = _mark_blank(data, starts, ends)
+        edges = np.flatnonzero(np.diff(np.concatenate([[False], ~blank, [False]])))
+        first, last = edges[0::2], edges[1::2] - 1
+        start, stop = 0, len(data)
+        if document.n_bytes and not blank[0]:
+            start = int(nexts[last[0]])
+            document.extend(block.offset, data[:start], start)
+            first, last = first[1:], last[1:]
+            if start == stop:
+                return
+        yield from self._close(document)
+        if len(last) and last[-1] == len(starts) - 1:
+            stop = int(starts[first[-1]])
+            document.extend(block.offset + stop, data[stop:], len(data) - stop)
+            first, last = first[:-1], last[:-1]
+        if start < stop:
+            n_skipped = int((nexts - starts)[blank].sum())
+            lines = _Lines(data, starts, ends, nexts)
+            yield Part(*self._make_rows(block.offset, lines, first, last), stop - start, n_skipped)
+
+    def _close(self, document: "_OpenDocument", keep_line_end: bool = False) -> Iterator[Part]:
+        if not document.n_bytes:
+            return
+        data = document.data()
+        content = data if keep_line_end else without_line_end(data)
+        if document.n_bytes > self._max_bytes:
+            yield self._reject_large(document.offset, document.n_bytes, content)
+        else:
+            only = np.zeros(1, np.int64)
+            lines = _Lines(data, only, np.array([len(content)]), np.array([len(data)]))
+            yield Part(*self._make_rows(document.offset, lines, only, only), len(data), 0)
+        document.clear()
+
+    def _make_rows(
+        self, offset: int, lines: "_Lines", first: Positions, last: Positions
+    ) -> tuple[pa.RecordBatch, pa.RecordBatch | None]:
+        """Returns as documents or rejects what reaches from each line of `first` to that of `last` in a block."""
+        starts, ends = lines.starts[first], lines.ends[last]
+        sizes = lines.nexts[last] - starts
+        is_large = sizes > self._max_bytes
+        invalid = find_invalid_utf8(lines.data, lines.nexts)
+        if invalid is None:
+            is_invalid: Mask = np.zeros(len(first), np.bool_)
+        else:
+            n_before = np.concatenate([[0], np.cumsum(invalid)])
+            is_invalid = n_before[last + 1] > n_before[first]
+        rejects = Rejects(self._source.path)
+        for row in np.flatnonzero(is_large | is_invalid).tolist():
+            record = lines.data[starts[row] : ends[row]]
+            size = int(sizes[row])
+            if is_large[row]:
+                reason, detail = "too_large", too_large(size, self._max_bytes)
+            else:
+                reason, detail = "invalid_utf8", _describe_invalid(record)
+            rejects.add(offset + int(starts[row]), size, reason, detail, record)
+        good = np.flatnonzero(~(is_large | is_invalid))
+        starts, ends = starts[good], ends[good]
+        texts = _take_texts(lines.data, starts, ends)
+        documents = make_documents(self._source, texts, None, offset + starts, sizes[good])
+        return documents, rejects.to_batch()
+
+    def _reject_large(self, offset: int, n_bytes: int, sample: bytes) -> Part:
+        rejects = Rejects(self._source.path)
+        rejects.add(offset, n_bytes, "too_large", too_large(n_bytes, self._max_bytes), sample)
+        return Part(None, rejects.to_batch(), n_bytes, 0)
+
+    def _reject_partial(self, stream: Stream, offset: int, n_bytes: int, sample: bytes) -> Part:
+        assert stream.damage is not None
+        rejects = Rejects(self._source.path)
+        rejects.add(offset, n_bytes, stream.damage.reason, stream.damage.detail, sample)
+        return Part(None, rejects.to_batch(), n_bytes, 0)
+
+
+class _Lines:
+    """A block and the lines in it, as `find_lines` gives them."""
+
+    def __init__(self, data: bytes, starts: Positions, ends: Positions, nexts: Positions) -> None:
+        self.data = data
+        self.starts = starts
+        self.ends = ends
+        self.nexts = nexts
+
+
+class _OpenDocument:
+    """A document whose end is not read yet; past `max_bytes` only its size and beginning are kept."""
+
+    def __init__(self, max_bytes: int) -> None:
+        self._max_bytes = max_bytes
+        self.clear()
+
+    def clear(self) -> None:
+        self.offset = 0
+        self.n_bytes = 0
+        self._parts: list[bytes] = []
+
+    def extend(self, offset: int, data: bytes, n_bytes: int) -> None:
+        """Adds `n_bytes` bytes at `offset`; `data` is all of them or, of a line too long to keep, the beginning."""
+        if not self.n_bytes:
+            self.offset = offset
+        self.n_bytes += n_bytes
+        if self.n_bytes <= self._max_bytes:
+            self._parts.append(data)
+        else:
+            head = self.data()[:HEAD_BYTES]
+            self._parts = [head + data[: HEAD_BYTES - len(head)]]
+
+    def data(self) -> bytes:
+        """Returns the document, or the beginning that is kept of it."""
+        return b"".join(self._parts)
+
+
+def _skipped(n_bytes: int) -> Iterator[Part]:
+    if n_bytes:
+        yield Part(None, None, n_bytes, n_bytes)
+
+
+def _mark_blank(data: bytes, starts: Positions, ends: Positions) -> Mask:
+    """Returns bool[n_lines]: the lines of nothing but spaces, tabs and carriage returns."""
+    values = np.frombuffer(data, np.uint8)
+    blank = np.zeros(len(starts), np.bool_)
+    lines = np.arange(len(starts))
+    for step in range(_INDENT_BYTES):
+        positions = starts[lines] + step
+        has_ended = positions >= ends[lines]
+        blank[lines[has_ended]] = True
+        # An ended line at the end of the block has no byte at its position.
+        lines, positions = lines[~has_ended], positions[~has_ended]
+        lines = lines[_IS_BLANK[values[positions]]]
+        if not len(lines):
+            return blank
+    for line in lines.tolist():
+        blank[line] = not data[starts[line] : ends[line]].strip(BLANK)
+    return blank
+
+
+def _take_texts(data: bytes, starts: Positions, ends: Positions) -> pa.Array:
+    """Returns string[n]: the stretches `data[start:end]`, which must be valid UTF-8 and in order."""
+    if not len(starts):
+        return pa.array([], pa.string())
+    # Texts and what lies between them by turns, of which every second is taken.
+    offsets = np.empty(2 * len(starts), np.int32)
+    offsets[0::2] = starts
+    offsets[1::2] = ends
+    all_stretches = pa.StringArray.from_buffers(len(offsets) - 1, pa.py_buffer(offsets), pa.py_buffer(data))
+    return all_stretches.take(pa.array(np.arange(0, len(offsets) - 1, 2, dtype=np.int32)))
+
+
+def _describe_invalid(record: bytes) -> str:
+    try:
+        record.decode("utf-8")
+    except UnicodeDecodeError as error:
+        return f"byte 0x{record[error.start]:02x} at byte {error.start} of the record"
+    raise AssertionError("a record marked as invalid UTF-8 is valid")

@@ -1,0 +1,100 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A job none of whose records can be used fails, and says what it met instead: a wrong name of a field, above all."""
+
+import contextlib
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Protocol
+
+from pipeline import storage
+from pipeline.config.input import InputConfig
+from pipeline.input.lines import Block, cut_lines, find_lines
+from pipeline.input.reading import read_split
+from pipeline.input.rejects import listed_names
+from pipeline.input.streams import Stream
+from pipeline.parquet_file import open_parquet
+from pipeline.splits import Piece, Split
+
+_OF_A_FIELD = {"missing_field", "null_text", "not_string"}
+"""Reasons that another `input.text_field` may do away with."""
+
+_FIRST_RECORDS = 100
+_MAX_EXAMPLES = 3
+_BLOCK_BYTES = 1 << 20
+
+
+class _HasPieces(Protocol):
+    @property
+    def pieces(self) -> tuple[Piece, ...]: ...
+
+
+def check_usable(
+    n_records: int, rejected: Mapping[str, int], splits: Iterable[_HasPieces], config: InputConfig, where: str
+) -> None:
+    """Raises if records were read and every one of them was rejected; looks at the input again to say why.
+
+    Args:
+      n_records: read, rejected and filtered ones too.
+      rejected: records by the reason they were rejected for.
+      splits: of the whole job, in any order.
+      config: the `input` section.
+      where: the rejects are; "" where they are not kept.
+
+    Raises:
+      ValueError: with the reasons, an example of each, the fields of the first records, and what to do. What comes
+        from the input is escaped and of bounded length.
+    """
+    if n_records == 0 or sum(rejected.values()) < n_records:
+        return
+    reasons = sorted(rejected.items(), key=lambda each: (-each[1], each[0]))
+    lines = [
+        f"none of the {n_records:,} records read can be used: "
+        f"{', '.join(f'{n:,} rejected as {reason}' for reason, n in reasons)}"
+    ]
+    pieces = sorted((piece for split in splits for piece in split.pieces), key=lambda piece: (piece.path, piece.start))
+    # A file that has changed or gone since is no reason to fail of something else.
+    with contextlib.suppress(OSError, ValueError):
+        lines += _examples(pieces, config)
+    advice = "correct the config or the input"
+    if _OF_A_FIELD & rejected.keys():
+        several = config.text_fields
+        setting = f"input.text_fields {several!r}" if several else f"input.text_field {config.text_field!r}"
+        advice = f"{setting} must name {'fields that hold' if several else 'the field that holds'} the text: correct it"
+    kept = f"; all rejected records are in {where}" if where else ""
+    lines.append(f"{advice}, and start again with --overwrite, or with --resume if only the input was changed{kept}")
+    raise ValueError("\n".join(lines))
+
+
+def _examples(pieces: Sequence[Piece], config: InputConfig) -> Iterator[str]:
+    """Yields a line for each of the first reasons, and one with the fields of the first records."""
+    for piece in pieces:
+        batch = next((batch for batch in read_split(Split(0, "", (piece,)), config) if batch.n_records), None)
+        if batch is None:
+            continue
+        seen: set[str] = set()
+        for row in batch.rejects.to_pylist() if batch.rejects is not None else ():
+            if row["reason"] not in seen and len(seen) < _MAX_EXAMPLES:
+                seen.add(row["reason"])
+                yield f"{row['reason']}: {row['source']!r} at {row['offset']:,}: {row['detail']}"
+        if names := _first_fields(piece, config):
+            kind = "columns" if piece.format == "parquet" else "fields of the first records"
+            yield f"{kind}: {listed_names(names)}"
+        return
+
+
+def _first_fields(piece: Piece, config: InputConfig) -> list[str]:
+    """Returns the names of fields in the first records of a file, in the order in which they are met."""
+    if piece.format == "text":
+        return []
+    with contextlib.closing(storage.open_read(piece.path)) as handle:
+        if piece.format == "parquet":
+            return list(open_parquet(handle).schema_arrow.names)
+        items = cut_lines(Stream(handle, piece), _BLOCK_BYTES, config.max_document_bytes)
+        data = next((item.data for item in items if isinstance(item, Block)), b"")
+    starts, ends, _ = find_lines(data)
+    names: dict[str, None] = {}
+    for start, end in zip(starts[:_FIRST_RECORDS].tolist(), ends[:_FIRST_RECORDS].tolist(), strict=True):
+        with contextlib.suppress(ValueError, RecursionError):
+            record = json.loads(data[start:end], parse_int=str)
+            names |= dict.fromkeys(record if isinstance(record, dict) else ())
+    return list(names)

@@ -1,0 +1,157 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Committed splits to a finished output folder: vocabulary, statistics, and the manifest last. No Beam here."""
+
+import io
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from pipeline import filenames, schemas, storage
+from pipeline.books import equations, ledger, manifest
+from pipeline.books.job_record import Job
+from pipeline.books.job_sums import add_up
+from pipeline.books.ledger import BooksError, FileRecord
+from pipeline.books.reject_limits import RejectLimits
+from pipeline.books.shard_entry import ShardEntry, read_shard_entry, recorded_digest
+from pipeline.config.job import Config
+from pipeline.config.kept_fields import decode_fields
+from pipeline.input.unusable import check_usable
+from pipeline.output import folders
+from pipeline.output.ownership import Lease
+from pipeline.output.packing.marks import lay_out
+from pipeline.output.vocabulary_files import formats_of, write_file, write_vocabulary
+from pipeline.output.writers import formats, mds
+from pipeline.output.writers.base import TokenizerInfo
+from pipeline.reporting.stats import summarize, token_counts
+from pipeline.shuffling.shards import plan_shards
+from pipeline.splits import Split
+from pipeline.statistics.tally import Statistics
+from pipeline.tokenizing.tokenize import output_packing, tokenizer_info
+from tokenizer import Tokenizer
+
+
+def finish_output(
+    config: Config,
+    job: Job,
+    splits: Sequence[Split],
+    tokenizer: Tokenizer,
+    *,
+    files: Iterable[FileRecord] = (),
+    lease: Lease | None = None,
+) -> tuple[Mapping[str, Any], Statistics]:
+    """Turns committed splits into a finished output folder: vocabulary, statistics, and the manifest last.
+
+    Args:
+      config: of the job.
+      job: as `folders.prepare_output` was given it.
+      splits: the plan; all committed.
+      tokenizer: that made the tokens.
+      files: other files of the output folder that the manifest is to list.
+      lease: that must be good for the manifest to be written; None where nobody owns the folder.
+
+    Returns:
+      The manifest, and the statistics of all splits.
+
+    Raises:
+      BooksError: if a split is not committed, or anything does not add up; there is no manifest then.
+      ValueError: if all records were rejected or more than the config allows, or the folder has another owner now;
+        there is no manifest then, either.
+    """
+    output, info = config.output.path, tokenizer_info(tokenizer)
+    entries = []
+    shards = _read_shards(config, job, splits) if config.output.shuffle is not None else None
+    total = Statistics(info.vocab_size, tokenizer.unk_token_id)
+    for split in splits:
+        entry = ledger.read_entry(output, split.id)
+        if entry is None or entry.tokenizer != info.digest:
+            raise BooksError(f"split {split.id} has not been committed with tokenizer {info.digest}")
+        with storage.open_read(storage.join(output, entry.statistics.file)) as handle:
+            total.merge(Statistics.from_bytes(handle.read()))
+        entries.append(entry)
+    by_id = {token_id: token for token, token_id in tokenizer.get_vocab().items()}
+    tokens = [by_id.get(token_id) for token_id in range(info.vocab_size)]
+    sums = add_up(entries, shards)
+    told = summarize(total, tokens, sums.get("packing"), sums.get("windows"))
+    written = [
+        *write_vocabulary(output, tokenizer, formats_of(config)),
+        write_file(output, filenames.TOKEN_COUNTS, _to_parquet(token_counts(total, tokens))),
+        write_file(output, filenames.STATS, ledger.to_json(told)),
+        *_write_mds_index(config, info, entries if shards is None else shards, splits[0].fields if splits else ""),
+        *files,
+    ]
+    described = {
+        "digest": info.digest,
+        "vocab_size": info.vocab_size,
+        "special_ids": dict(info.special_ids),
+        "unk_id": tokenizer.unk_token_id,
+        "pad_id": tokenizer.padding.pad_id if tokenizer.padding is not None else None,
+        "token_dtype": info.token_dtype.name,
+    }
+    marks = lay_out(config, tokenizer).marks.to_record()
+    packing = output_packing(config, tokenizer)
+    packed = asdict(packing) if packing is not None else None
+    built = manifest.build(
+        job, splits, entries, tokenizer=described, files=written, marks=marks, packing=packed, shards=shards
+    )
+    _check_statistics(built["totals"], total)
+    n_records, rejected = built["totals"]["n_records"], built["totals"]["rejected"]
+    if "replay_of" not in job.parts:  # a replay says itself what it could not use again
+        check_usable(n_records, rejected, splits, config.input, where=storage.join(output, filenames.REJECTED))
+    RejectLimits.of(config.input).check(n_records, sum(rejected.values()), is_all=True)
+    suffix, *companions = formats.suffixes(config.output)
+    n_shards = len(shards) if shards is not None else None
+    folders.publish(output, job, splits, built, suffix=suffix, companions=companions, n_shards=n_shards, lease=lease)
+    return built, total
+
+
+def _read_shards(config: Config, job: Job, splits: Sequence[Split]) -> list[ShardEntry]:
+    """Returns the entries of all shards of a job that shuffles.
+
+    Raises:
+      BooksError: if a shard is not committed, or was merged from other runs.
+    """
+    assert config.output.shuffle is not None
+    runs = recorded_digest(config.output.path, splits)
+    shards = []
+    for planned in plan_shards(config.output.shuffle, splits, job.digest):
+        entry = read_shard_entry(config.output.path, planned.id)
+        if entry is None or entry.runs != runs:
+            raise BooksError(f"shard {planned.id} has not been merged from the runs that the ledger records")
+        shards.append(entry)
+    return shards
+
+
+def _check_statistics(totals: Mapping[str, Any], counted: Statistics) -> None:
+    for name in equations.TEXT_COUNTS:
+        if totals[name] != getattr(counted, name):
+            raise BooksError(
+                f"{name} of the ledger {totals[name]} != {name} of the statistics {getattr(counted, name)}"
+            )
+
+
+def _write_mds_index(
+    config: Config, info: TokenizerInfo, entries: Iterable[ledger.Written], fields: str
+) -> list[FileRecord]:
+    if "mds" not in config.output.formats:
+        return []
+    is_packed, has_windows = config.output.packing is not None, config.tokenizer.has_windows
+    schema = schemas.TOKENS if config.output.packing is None else schemas.packed(config.output.packing.boundaries)
+    schema = schemas.windowed(schema) if has_windows else schema
+    if not is_packed and not has_windows:
+        schema = schemas.rows([], decode_fields(fields))
+    shards = [
+        (file.file, file.n_bytes, file.rows or 0)
+        for entry in entries
+        for file in (entry.shard, *entry.companions)
+        if file.file.endswith(".mds")
+    ]
+    return [write_file(config.output.path, filenames.MDS_INDEX, mds.make_index(shards, mds.columns_of(schema, info)))]
+
+
+def _to_parquet(table: pa.Table) -> bytes:
+    sink = io.BytesIO()
+    pq.write_table(table, sink, compression="zstd", store_schema=False)
+    return sink.getvalue()

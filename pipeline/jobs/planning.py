@@ -1,0 +1,208 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a job will do, found out before it does anything: its tokenizer, its splits, its output folder. No Beam here."""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from pipeline import filenames, storage
+from pipeline.books.job_record import Job
+from pipeline.config.job import Config, JobName
+from pipeline.counting import count, finishing
+from pipeline.counting.counts import open_counts
+from pipeline.counting.finishing import PartitionCounts
+from pipeline.input.splitting import plan_splits
+from pipeline.output import folders
+from pipeline.output.ownership import Lease
+from pipeline.output.packing import marks
+from pipeline.output.packing.sequences import packing_tokens
+from pipeline.output.vocabulary_files import check_formats
+from pipeline.output.writers import formats
+from pipeline.running import progress
+from pipeline.shuffling.shards import PlannedShard, plan_shards
+from pipeline.splits import Split
+from pipeline.training.tokenizers import counting_tokenizer, given_tokenizer
+from pipeline.training.train import check_counts
+from tokenizer import Tokenizer
+
+COUNTING_STAGE = "counting"
+MERGING_STAGE = "merging"
+TRAINING_STAGE = "training"
+TOKENIZING_STAGE = "tokenizing"
+SHUFFLING_STAGE = "shuffling"
+FINISHING_STAGE = "finishing"
+
+PLAN_NAME = f"{filenames.LEDGER}/plan.jsonl"
+"""The splits of a plan, a line each, the largest first: read by workers, because a graph must stay small."""
+
+
+_NO_END = (
+    "output.packing puts documents one behind the other, and no token says where one ends; set "
+    "output.packing.separator, for example to '<|endoftext|>', or output.append"
+)
+
+_HALF_WRITTEN = re.compile(r"\.[0-9a-f]{32}\.tmp$")
+
+
+@dataclass(frozen=True)
+class JobPlan:
+    """A job that can start."""
+
+    name: JobName
+    """What is done; `run` with a tokenizer that exists is `tokenize`."""
+    config: Config
+    job: Job
+    splits: list[Split]
+    tokenizer: Tokenizer | None
+    """What to tokenize with, where there is one already."""
+    counting_json: str | None
+    """Of the tokenizer that says what a word is, where words are counted."""
+    warnings: tuple[str, ...] = ()
+    """What the user should know before anything is done, a line each."""
+    lease: Lease | None = None
+    """Of the output folder: it must still be good when the job publishes. None where nobody owns it."""
+
+    @property
+    def tokenizer_path(self) -> str:
+        """Where `prepare` writes the tokenizer that there is already; workers read it, as a graph must stay small."""
+        return storage.join(self.config.output.path, filenames.TOKENIZER)
+
+    @property
+    def counts_words(self) -> bool:
+        """Whether words are counted."""
+        return self.counting_json is not None
+
+    @property
+    def counts_given(self) -> str | None:
+        """The folder of counts to train on, where they are not counted by this job."""
+        train = self.config.tokenizer.train
+        return train.counts if train is not None and self.name in ("run", "train") else None
+
+    @property
+    def tokenizes(self) -> bool:
+        """Whether shards are written."""
+        return self.name in ("run", "tokenize")
+
+    @property
+    def plan_path(self) -> str:
+        """Where `prepare` writes the splits."""
+        return storage.join(self.config.output.path, PLAN_NAME)
+
+    @property
+    def n_bytes(self) -> int:
+        """Planned bytes of the input, read once."""
+        return sum(split.n_bytes for split in self.splits)
+
+    def stages(self) -> list[progress.Stage]:
+        """Returns the stages whose length is known, in order."""
+        stages = []
+        if self.counts_words:
+            stages.append(progress.Stage.of(COUNTING_STAGE, filenames.COUNTING, self.splits))
+        if self.tokenizes:
+            stages.append(progress.Stage.of(TOKENIZING_STAGE, filenames.LEDGER, self.splits))
+            if shards := self.shards():
+                lengths = {shard.id: shard.n_planned for shard in shards}
+                stages.append(progress.Stage(SHUFFLING_STAGE, filenames.LEDGER, lengths))
+        return stages
+
+    def shards(self) -> list[PlannedShard]:
+        """Returns the shards, where the job shuffles; none where every split is one."""
+        shuffle = self.config.output.shuffle
+        return plan_shards(shuffle, self.splits, self.job.digest) if shuffle is not None and self.tokenizes else []
+
+    def finished_counts(self) -> list[PartitionCounts] | None:
+        """Returns the counts artifact where an earlier run of this job has finished it; it is read to make sure."""
+        if self.counting_json is None:
+            return None
+        key = count.count_key(self.config.input, self.config.counts, self.counting_json, self.config.text)
+        return finishing.load_finished(self.splits, self.config.output.path, key)
+
+
+def plan_job(name: JobName, config: Config) -> JobPlan:
+    """Finds out what a job will do; reads the tokenizer and looks at every input file, writes nothing.
+
+    Raises:
+      ValueError: naming every input file and tokenizer that cannot be used, at once.
+      OSError: when all that is wrong is that files cannot be read.
+    """
+    tokenizes = name in ("run", "tokenize")
+    train = config.tokenizer.train if name in ("run", "train") else None
+    trains = train is not None
+    problems: list[Exception] = []
+    tokenizer: Tokenizer | None = None
+    counting_json = digest = counts_digest = None
+    has_end = config.tokenizer.add_special_tokens or config.output.append is not None
+    try:
+        if train is not None and train.counts is not None:
+            artifact = open_counts(train.counts)
+            check_counts(artifact, config.tokenizer)
+            counts_digest = artifact.digest
+        elif trains or not tokenizes:
+            counting_json = counting_tokenizer(config.tokenizer, tuple(config.text.tokens)).to_str()
+        else:
+            tokenizer = given_tokenizer(config)
+            digest = tokenizer.digest
+            check_formats(tokenizer, config.output)
+            has_end = bool(marks.lay_out(config, tokenizer).marks.right)
+            if config.output.packing is not None:
+                packing_tokens(config.output.packing, tokenizer)
+    except (OSError, ValueError) as error:
+        kind = OSError if isinstance(error, OSError) else ValueError
+        problems.append(kind(f"tokenizer.file: {error}" if config.tokenizer.file else f"tokenizer: {error}"))
+    name = "tokenize" if name == "run" and not trains else name
+    job = Job.of(name, config, digest, counts_digest)
+    splits: list[Split] = []
+    try:
+        if tokenizes or counting_json is not None:
+            splits = plan_splits(config.input, job.digest)
+        if counting_json is not None:
+            count.check_sources(splits, config.counts)
+    except (OSError, ValueError) as error:
+        problems.append(error)
+    if problems:
+        kind = OSError if all(isinstance(problem, OSError) for problem in problems) else ValueError
+        raise kind("\n".join(str(problem) for problem in problems))
+    packing = config.output.packing
+    warnings = (_NO_END,) if tokenizes and packing is not None and packing.separator is None and not has_end else ()
+    return JobPlan(name, config, job, splits, tokenizer, counting_json, warnings)
+
+
+def prepare(plan: JobPlan, mode: folders.Mode) -> None:
+    """Takes the output folder for a job and writes its plan there, and the tokenizer where there is one already.
+
+    Raises:
+      ValueError: when the folder holds something else than `mode` allows.
+    """
+    output = plan.config.output
+    n_splits, (suffix, *companions) = (len(plan.splits), formats.suffixes(output)) if plan.tokenizes else (0, ("",))
+    folders.prepare_output(
+        output.path,
+        plan.job,
+        mode,
+        n_splits=n_splits,
+        suffix=suffix,
+        companions=companions,
+        n_shards=len(plan.shards()) or None,
+    )
+    _delete_half_written(output.path)
+    if plan.tokenizer is not None:
+        storage.write_atomic(plan.tokenizer_path, plan.tokenizer.to_str().encode())
+    # The largest first: dealt out in turn, they leave the small ones to even out the ends.
+    ordered = sorted(plan.splits, key=lambda split: (-split.n_bytes, split.index))
+    storage.write_atomic(plan.plan_path, "".join(f"{split.to_json()}\n" for split in ordered).encode())
+
+
+def _delete_half_written(output: str) -> None:
+    """Removes what `storage.write_atomic` leaves beside a file when the process is killed before it renames."""
+    for folder in (*folders.FOLDERS, filenames.COUNTING):
+        path = storage.join(output, folder) if folder else output
+        for name in storage.list_files(path):
+            if _HALF_WRITTEN.search(name):
+                storage.delete(storage.join(path, name))
+
+
+def read_plan(path: str) -> Iterator[str]:
+    """Yields the splits that `prepare` wrote, as JSON, the largest first."""
+    with storage.open_read(path) as handle:
+        for line in handle:
+            yield line.decode().rstrip("\n")

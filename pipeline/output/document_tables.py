@@ -1,0 +1,217 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The table of the documents of a shard: which they are, where each came from, and in which rows its tokens are.
+
+Rows of a shard hold tokens, and not all formats have room for more. The table leads from any of them back to a document
+and to the bytes it was read from.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from pipeline import schemas, storage
+from pipeline.books.ledger import FileRecord
+from pipeline.columns import row_bytes
+from pipeline.config.output import KEEPS_FIELDS
+from pipeline.output.packing.sequences import Segments
+from pipeline.output.staging import StagedFile
+from pipeline.output.writers.parquet import RowGroups
+from pipeline.parquet_file import open_parquet
+
+_LIMITS = (1 << 18, 16 << 20)
+"""Rows of a row group, and bytes of its strings."""
+
+_ENCODINGS = {
+    "doc_id": "DELTA_BYTE_ARRAY",
+    **dict.fromkeys((*schemas.PLACES.names, "n_tokens"), "DELTA_BINARY_PACKED"),
+    "rows.list.element": "DELTA_BINARY_PACKED",
+    "starts.list.element": "DELTA_BINARY_PACKED",
+}
+"""Differences: what stands in these columns ascends, or nearly so."""
+
+
+class DocumentTable:
+    """Writes the table of one shard. Holds a row group and, where rows are packed, documents that are in none yet."""
+
+    def __init__(self, file: StagedFile, *, has_segments: bool, fields: Sequence[pa.Field] = ()) -> None:
+        """Starts a table.
+
+        Args:
+          file: open for writing, at its start.
+          has_segments: whether rows are packed sequences or windows, and `place` says in which of them documents are.
+          fields: to keep here.
+        """
+        self._fields = pa.schema(fields)
+        self._file = file
+        self._schema = schemas.listed_documents(has_segments=has_segments, fields=fields)
+        self._has_segments = has_segments
+        self._n_rows = self._n_tokens = 0
+        self._waiting: list[pa.RecordBatch] = []
+        self._segments: list[Segments] = []
+        self._groups = RowGroups(_LIMITS)
+        encodings = {name: kind for name, kind in _ENCODINGS.items() if name.split(".")[0] in self._schema.names}
+        self._writer = pq.ParquetWriter(
+            file,
+            self._schema,
+            compression="zstd",
+            use_dictionary=leaves_of(self._fields) or False,
+            column_encoding=encodings,
+            store_schema=bool(fields),
+        )
+
+    def add(self, batch: pa.RecordBatch) -> None:
+        """Appends documents.
+
+        Args:
+          batch: of the columns of `schemas.TOKENS`, `schemas.PLACES` and the fields, and others.
+        """
+        documents = batch.select([*schemas.listed_documents(has_segments=False).names, *self._fields.names])
+        if self._has_segments:
+            self._waiting.append(documents)
+        else:
+            self._write(documents)
+
+    def place(self, n_placed: int, segments: Sequence[Segments]) -> None:
+        """Says where documents are.
+
+        Args:
+          n_placed: how many of all documents have all of their segments by now.
+          segments: those that are new.
+        """
+        self._segments += segments
+        n = n_placed - self._n_rows
+        if not n:
+            return
+        numbers, rows, starts = (
+            np.concatenate([np.zeros(0, np.int64), *(getattr(each, name) for each in self._segments)])
+            for name in ("numbers", "rows", "starts")
+        )
+        is_placed = numbers < n_placed
+        rest = ~is_placed
+        self._segments = [Segments(numbers[rest], rows[rest], starts[rest])] if rest.any() else []
+        own = numbers[is_placed] - self._n_rows
+        order = np.argsort(own, kind="stable")
+        offsets = pa.array(np.concatenate([[0], np.cumsum(np.bincount(own, minlength=n))]).astype(np.int32))
+        table = pa.Table.from_batches(self._waiting)
+        self._waiting = table.slice(n).to_batches()
+        placed = table.slice(0, n).combine_chunks()
+        for name, values in (("rows", rows), ("starts", starts.astype(np.int32))):
+            i = self._schema.get_field_index(name)
+            column = pa.ListArray.from_arrays(
+                offsets, pa.array(values[is_placed][order]), type=self._schema.field(i).type
+            )
+            placed = placed.add_column(i, self._schema.field(i), column)
+        for batch in placed.to_batches():
+            self._write(batch)
+
+    def finish(self) -> FileRecord:
+        """Writes the last row group and finishes the file."""
+        for group in self._groups.rest():
+            self._writer.write_table(group)
+        self._writer.close()
+        return self._file.finish(rows=self._n_rows, tokens=self._n_tokens)
+
+    def _write(self, batch: pa.RecordBatch) -> None:
+        self._n_rows += batch.num_rows
+        self._n_tokens += int(batch.column("n_tokens").to_numpy().sum(dtype=np.int64))
+        n_bytes = pc.binary_length(batch.column("doc_id")).to_numpy().astype(np.int64)
+        if len(self._fields):
+            n_bytes += row_bytes(batch.select(self._fields.names))
+        weights = np.ones(batch.num_rows, np.int64), n_bytes
+        for group in self._groups.add(batch, weights):
+            self._writer.write_table(group)
+
+
+@dataclass(frozen=True)
+class SegmentSizes:
+    """All segments of a packed shard, int64[n] each, those of document 0 first."""
+
+    numbers: np.ndarray
+    """Of their documents."""
+    rows: np.ndarray
+    starts: np.ndarray
+    """In their rows."""
+    sizes: np.ndarray
+    """Their tokens, a separator included."""
+    firsts: np.ndarray
+    """Tokens of the document before them."""
+
+
+def measure_segments(table: pa.Table, length: int, n_separators: int) -> SegmentSizes:
+    """Returns the segments of a packed shard: each goes to the end of its row, or to that of its document.
+
+    Args:
+      table: all of a table with `rows` and `starts`.
+      length: tokens of a sequence.
+      n_separators: behind every document, 0 or 1.
+
+    Raises:
+      ValueError: if `rows` and `starts` are not as many.
+    """
+    lists = [table.column(name).combine_chunks() for name in ("rows", "starts")]
+    counts, n_starts = (pc.list_value_length(each).to_numpy().astype(np.int64) for each in lists)
+    if not np.array_equal(counts, n_starts):
+        raise ValueError(f"document {int(np.argmax(counts != n_starts))} has not as many starts as rows")
+    rows, starts = (each.flatten().to_numpy().astype(np.int64) for each in lists)
+    numbers = np.repeat(np.arange(counts.size), counts)
+    room = length - starts
+    ends = np.concatenate([[0], np.cumsum(room)])
+    begins = np.cumsum(counts) - counts
+    firsts = ends[:-1] - np.repeat(ends[begins], counts)
+    totals = table.column("n_tokens").to_numpy().astype(np.int64) + n_separators
+    return SegmentSizes(numbers, rows, starts, np.minimum(room, totals[numbers] - firsts), firsts)
+
+
+def leaves_of(fields: Iterable[pa.Field], before: str = "") -> list[str]:
+    """Returns the names that Parquet has for the columns that fields become."""
+    leaves = []
+    for field in fields:
+        if pa.types.is_struct(field.type):
+            leaves += leaves_of(field.type, f"{before}{field.name}.")
+        elif pa.types.is_list(field.type):
+            leaves += leaves_of([field.type.value_field.with_name("element")], f"{before}{field.name}.list.")
+        else:
+            leaves.append(before + field.name)
+    return leaves
+
+
+def has_fields(format: str, *, are_documents: bool) -> bool:
+    """Returns whether kept fields are columns of the shards of a format, whose rows are documents or not."""
+    return format in KEEPS_FIELDS and are_documents
+
+
+def listed_fields(formats: Iterable[str], fields: Iterable[pa.Field], *, are_documents: bool) -> list[pa.Field]:
+    """Returns the kept fields that tables of documents hold: all, unless every format has room for them."""
+    if all(has_fields(each, are_documents=are_documents) for each in formats):
+        return []
+    return [field.remove_metadata() for field in fields]
+
+
+def read_table(output: str, record: FileRecord, *, has_segments: bool) -> Iterator[pa.RecordBatch]:
+    """Yields the rows of a table, a row group in memory.
+
+    Args:
+      output: the output folder.
+      record: of the table.
+      has_segments: as it was written.
+
+    Raises:
+      ValueError: if the file is not a Parquet file, is damaged, or has other columns.
+      OSError: if it cannot be read.
+    """
+    with storage.open_read(storage.join(output, record.file)) as handle:
+        try:
+            file = open_parquet(handle)
+            found = file.schema_arrow.remove_metadata()
+            fields = (field for field in found if field.nullable)
+            expected = schemas.listed_documents(has_segments=has_segments, fields=fields)
+            if not found.equals(expected):
+                raise ValueError(f"columns must be {expected.names}, found {found.to_string()!r}")
+            for group in range(file.num_row_groups):
+                yield from file.read_row_group(group, use_threads=False).replace_schema_metadata(None).to_batches()
+        except pa.ArrowException as error:
+            raise ValueError(f"not a whole Parquet file: {error}") from error

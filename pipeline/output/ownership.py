@@ -1,0 +1,298 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Whose an output folder is: of one command at a time, which says so in `_owner.json` until it ends.
+
+The command that drives a job owns its folder; the workers of the job, wherever they are, never look, but for the last
+step, which publishes only what is still its own. How a dead owner is told from a living one, strongest first:
+
+- Locally the file is locked, as by `flock`, and the kernel undoes that when the owner dies, however it dies. Whoever
+  gets the lock on the same machine may go on at once, containers too.
+- Of an owner on this machine its process is looked at.
+- Any other owner is taken for dead when it has not renewed the file for `SILENT_SECONDS`, by the clock of the store:
+  machines that share one need not agree on the time.
+
+Where there are no locks, as on object stores, an owner writes its name and looks a moment later whether it still
+stands there. Of two that start at once the last one to write wins, if neither takes longer than `SETTLE_SECONDS`, or
+twice what the other takes, from looking to writing; if one does, the other finds out when it next renews the file, and
+does not publish.
+"""
+
+import contextlib
+import errno
+import json
+import os
+import sys
+import threading
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass
+from typing import BinaryIO, Self
+
+from pipeline import storage
+from pipeline.running.processes import Process
+
+OWNER = "_owner.json"
+"""The name of the file; there is none in a folder that nobody works on."""
+
+BEAT_SECONDS = 30.0
+"""How often an owner renews its file."""
+
+SILENT_SECONDS = 600.0
+"""An owner that cannot be looked at is dead when its file is older than this."""
+
+SETTLE_SECONDS = 3.0
+"""Where there are no locks: from writing to looking who has written last, at least."""
+
+_PATIENCE_SECONDS = 2.0
+"""For another command to say who it is, having got the lock of an owner that is dead."""
+
+_NO_LOCKS = {errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOLCK, errno.EBADF, errno.EPERM, errno.EINVAL}
+"""What a filesystem says that knows no locks or no hard links."""
+
+
+@dataclass(frozen=True)
+class _Owner:
+    """What `_owner.json` says."""
+
+    nonce: str
+    """Random, for a process may own a folder twice."""
+    command: str
+    since: str
+    process: Process
+
+    @classmethod
+    def read(cls, output: str) -> Self | None:
+        """Returns the owner that a folder names, dead or alive; None where it names none that can be read."""
+        try:
+            with storage.open_read(storage.join(output, OWNER)) as handle:
+                fields = json.loads(handle.read())
+            return cls(**(fields | {"process": Process(**fields["process"])}))
+        except (FileNotFoundError, ValueError, TypeError, KeyError):
+            return None
+        except OSError:
+            if storage.exists(storage.join(output, OWNER)):
+                raise
+            return None  # Beam's filesystems have no error of their own for a file that is not there
+
+    def to_json(self) -> bytes:
+        return json.dumps(asdict(self), indent=1).encode()
+
+    def __str__(self) -> str:
+        return f"{self.command}, process {self.process.pid} on {self.process.host!r}, since {self.since}"
+
+
+@dataclass(frozen=True)
+class Lease:
+    """Says that a folder is owned, and for whom; goes to workers with the job."""
+
+    output: str
+    nonce: str
+
+    def check(self) -> None:
+        """Raises if the folder has another owner now.
+
+        Raises:
+          ValueError: naming it.
+          OSError: if it cannot be found out.
+        """
+        found = _Owner.read(self.output)
+        for _ in range(5):  # where replacing a file is no one step, as on HDFS, there is none for a moment
+            if found is not None:
+                break
+            time.sleep(0.1)
+            found = _Owner.read(self.output)
+        if found is None:
+            raise ValueError(f"output folder {self.output!r} has lost its {OWNER}; nothing is published")
+        if found.nonce != self.nonce:
+            raise ValueError(f"output folder {self.output!r} was taken over by {found}; nothing is published")
+
+
+@contextlib.contextmanager
+def own(output: str, command: str, on_lost: Callable[[], None] = lambda: None) -> Iterator[Lease]:
+    """Owns a folder for the length of a block; makes it where it is absent.
+
+    Args:
+      output: the folder.
+      command: what will be done, for whoever comes meanwhile.
+      on_lost: called, in another thread, when the folder has got another owner: this process was thought dead.
+
+    Raises:
+      ValueError: if another command owns the folder; says which, where, since when, and what to do.
+      OSError: if the folder cannot be written to.
+    """
+    since = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime())
+    owner = _Owner(uuid.uuid4().hex, command, since, Process.current())
+    lease = Lease(output, owner.nonce)
+    with contextlib.ExitStack() as stack:
+        descriptor = None if storage.is_remote(output) else _take_locked(output, owner)
+        if descriptor is not None:
+            stack.callback(os.close, descriptor)
+        else:
+            _take_unlocked(output, owner)
+        stack.callback(_release, lease)
+        is_over = threading.Event()
+        beat = threading.Thread(target=_renew, args=(lease, owner, on_lost, is_over), name="owner", daemon=True)
+        stack.callback(beat.join)
+        stack.callback(is_over.set)
+        beat.start()
+        yield lease
+
+
+def living_owner(output: str) -> str | None:
+    """Returns who works on a folder now, for people; None where nobody seems to. Writes nothing, waits for nobody."""
+    found = _Owner.read(output)
+    if found is None:
+        return None
+    is_dead = found.process.is_dead(Process.current())
+    if is_dead is None:
+        changed = storage.changed_at(storage.join(output, OWNER))
+        is_dead = changed is not None and time.time() - changed > SILENT_SECONDS
+    return None if is_dead else str(found)
+
+
+def _take_locked(output: str, owner: _Owner) -> int | None:
+    """Returns the descriptor of a lock that is held as long as it is open; None where there are no locks.
+
+    The file appears whole and locked, by a link or a rename of one that nobody else knows, so no other command ever
+    sees a part of it, or gets it before us.
+    """
+    path = storage.join(output, OWNER)
+    storage.make_directory(output)
+    staged = f"{path}.{owner.nonce}.tmp"
+    descriptor = os.open(staged, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o666)
+    try:
+        os.write(descriptor, owner.to_json())
+        _lock(descriptor)
+        _put(output, staged, owner)
+    except BaseException as error:
+        os.close(descriptor)
+        if isinstance(error, OSError) and error.errno in _NO_LOCKS:
+            return None
+        raise
+    finally:
+        storage.delete(staged)
+    return descriptor
+
+
+def _put(output: str, staged: str, owner: _Owner) -> None:
+    """Gives the file of an owner its name, if nobody has it or its owner is dead."""
+    path = storage.join(output, OWNER)
+    deadline = time.monotonic() + _PATIENCE_SECONDS
+    while True:
+        try:
+            os.link(staged, path)
+        except FileExistsError:
+            pass
+        else:
+            return
+        with contextlib.suppress(FileNotFoundError), _open_existing(path) as there:
+            is_ours = _lock(there.fileno())
+            if os.fstat(there.fileno()).st_ino != os.stat(path).st_ino:
+                continue  # it has been replaced since it was opened
+            found = _Owner.read(output)
+            if is_ours:
+                # Whoever shared a kernel with us would have the lock if it lived.
+                boot = found.process.boot if found is not None else ""
+                if found is not None and not (boot and boot == owner.process.boot):
+                    _refuse_living(output, found, owner)
+                os.replace(staged, path)
+                return
+            is_taken = found is not None and not found.process.is_dead(owner.process)
+            if is_taken or time.monotonic() > deadline:
+                raise ValueError(_in_use(output, found))
+        time.sleep(0.02)
+
+
+def _open_existing(path: str) -> BinaryIO:
+    try:
+        return open(path, "r+b")  # some filesystems lock only what may be written
+    except PermissionError:  # of another user
+        return open(path, "rb")
+
+
+def _lock(descriptor: int) -> bool:
+    """Locks an open file for as long as it is open; returns whether nobody else has."""
+    if sys.platform == "win32":
+        raise OSError(errno.ENOSYS, "no locks of this kind")
+    import fcntl
+
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def _take_unlocked(output: str, owner: _Owner) -> None:
+    started = time.monotonic()
+    found = _Owner.read(output)
+    if found is not None:
+        _refuse_living(output, found, owner)
+    storage.write_atomic(storage.join(output, OWNER), owner.to_json())
+    # Whoever looked before we wrote takes about as long.
+    time.sleep(max(SETTLE_SECONDS, 2 * (time.monotonic() - started)))
+    found = _Owner.read(output)
+    if found is None or found.nonce != owner.nonce:
+        raise ValueError(_in_use(output, found))
+
+
+def _refuse_living(output: str, found: _Owner, here: _Owner) -> None:
+    is_dead = found.process.is_dead(here.process)
+    if is_dead:
+        return
+    if is_dead is None:
+        silent = _silence(output)
+        if silent is None:
+            more = f"; if it is gone for good, delete {OWNER}, for this store tells no times"
+            raise ValueError(_in_use(output, found) + more)
+        if silent > SILENT_SECONDS:
+            return
+        more = (
+            f"; its last sign of life was {silent:.0f} s ago, and if it is gone for good the folder is free "
+            f"{SILENT_SECONDS:.0f} s after that"
+        )
+        raise ValueError(_in_use(output, found) + more)
+    raise ValueError(_in_use(output, found))
+
+
+def _in_use(output: str, found: _Owner | None) -> str:
+    who = found or "another command that has just started"
+    return f"output folder {output!r} is in use: {who}; wait until it is done, stop it, or choose another folder"
+
+
+def _silence(output: str) -> float | None:
+    """Returns for how many seconds an owner has not renewed its file; None where the store does not tell.
+
+    The clock is that of the store: what is written now has its time.
+    """
+    probe = storage.join(output, f"{OWNER}.{uuid.uuid4().hex}.tmp")
+    try:
+        with storage.create(probe) as handle:
+            handle.write(b".")  # Beam's filesystem for S3 cannot write an empty file
+        now, then = storage.changed_at(probe), storage.changed_at(storage.join(output, OWNER))
+    finally:
+        storage.delete(probe)
+    return now - then if now is not None and then is not None else None
+
+
+def _renew(lease: Lease, owner: _Owner, on_lost: Callable[[], None], is_over: threading.Event) -> None:
+    path = storage.join(lease.output, OWNER)
+    while not is_over.wait(BEAT_SECONDS):
+        try:
+            lease.check()
+            if storage.is_remote(path):
+                storage.write_atomic(path, owner.to_json())
+            else:
+                os.utime(path)
+        except ValueError:
+            on_lost()
+            return
+        except OSError:
+            continue  # a store that is away for a while; the next time, perhaps
+
+
+def _release(lease: Lease) -> None:
+    # Whatever goes wrong here, the file is that of a dead owner once this process ends.
+    with contextlib.suppress(ValueError, OSError):
+        lease.check()
+        storage.delete(storage.join(lease.output, OWNER))

@@ -1,0 +1,137 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Where the tokens of documents go in sequences of a fixed length; the slow twins are in `packing.reference`.
+
+A plan is a list of pieces: stretches of documents, in the order in which they stand in the sequences.
+"""
+
+from typing import Any
+
+from tokenizer.kernels.compiling import kernel
+
+
+@kernel
+def plan_in_order(lengths: Any, size: int, splits: bool, docs: Any, starts: Any, sizes: Any, rows: Any) -> int:
+    """Plans sequences that hold documents in their order.
+
+    Args:
+      lengths: int64[n], tokens of the documents.
+      size: tokens of a sequence.
+      splits: whether a document that does not fit into the rest of a sequence is cut there. If not, it begins a new
+        one, and is cut only where it is longer than a sequence.
+      docs, starts, sizes, rows: int64, filled with the pieces: which document, from which token of it, how many tokens,
+        in which sequence. At most one piece per document and one per full sequence are made.
+
+    Returns:
+      The number of pieces.
+    """
+    n = 0
+    row = 0
+    room = size
+    for doc in range(lengths.size):
+        left = lengths[doc]
+        start = 0
+        if not splits and left > room and room < size:
+            row += 1
+            room = size
+        while left > 0:
+            if room == 0:
+                row += 1
+                room = size
+            taken = min(left, room)
+            docs[n] = doc
+            starts[n] = start
+            sizes[n] = taken
+            rows[n] = row
+            n += 1
+            start += taken
+            left -= taken
+            room -= taken
+    return n
+
+
+@kernel
+def fit_best(sizes: Any, size: int, bins: Any, head: Any, following: Any, tree: Any) -> int:
+    """Puts pieces, in the order given, each into the open sequence that it fills up most; else opens a new one.
+
+    Of sequences with equal room the one that came to this room last is taken.
+
+    Args:
+      sizes: int64[n], tokens of the pieces, from 1 to `size`.
+      size: tokens of a sequence.
+      bins: int64[n], filled with the sequence of each piece.
+      head: int64[size + 1], scratch, filled with -1: for each room the sequence that came to it last.
+      following: int64[n], scratch: for each sequence the one that came to its room before it.
+      tree: int64[2 * leaves], scratch, zeros, for a power of two `leaves` > `size`: how many sequences have the rooms
+        below a node.
+
+    Returns:
+      The number of sequences.
+    """
+    leaves = tree.size // 2
+    n_bins = 0
+    for i in range(sizes.size):
+        need = sizes[i]
+        node = leaves + need
+        if tree[node] == 0:
+            # Up to where something lies on the right, then down to the leftmost of it.
+            while node > 1 and (node % 2 == 1 or tree[node + 1] == 0):
+                node //= 2
+            if node > 1:
+                node += 1
+                while node < leaves:
+                    node *= 2
+                    if tree[node] == 0:
+                        node += 1
+        if node > 1:
+            room = node - leaves
+            chosen = head[room]
+            head[room] = following[chosen]
+            while node > 0:
+                tree[node] -= 1
+                node //= 2
+        else:
+            room = size
+            chosen = n_bins
+            n_bins += 1
+        bins[i] = chosen
+        room -= need
+        following[chosen] = head[room]
+        head[room] = chosen
+        node = leaves + room
+        while node > 0:
+            tree[node] += 1
+            node //= 2
+    return n_bins
+
+
+@kernel
+def fill_sequences(
+    ids: Any, starts: Any, sizes: Any, rows: Any, row_starts: Any, out: Any, segment_ids: Any, positions: Any
+) -> None:
+    """Writes pieces into sequences.
+
+    Args:
+      ids: int32, the documents.
+      starts: int64[p], where in `ids` each piece begins.
+      sizes: int64[p], its tokens.
+      rows: int64[p], its sequence; ascending.
+      row_starts: int64[r], where in `out` each sequence begins.
+      out: int32, the sequences, filled where there are tokens.
+      segment_ids: int32, as long as `out`, filled: 1, 2, ... in each sequence.
+      positions: int32, as long as `out`, filled: from 0 in each piece.
+    """
+    row = -1
+    segment = 0
+    at = 0
+    for p in range(starts.size):
+        if rows[p] != row:
+            row = rows[p]
+            segment = 0
+            at = row_starts[row]
+        segment += 1
+        start = starts[p]
+        for i in range(sizes[p]):
+            out[at] = ids[start + i]
+            segment_ids[at] = segment
+            positions[at] = i
+            at += 1

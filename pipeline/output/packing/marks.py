@@ -1,0 +1,137 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What stands around a document that is not of its text: the tokenizer's template, and tokens that a config adds."""
+
+import dataclasses
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Self
+
+import numpy as np
+
+from pipeline.config.job import Config
+from tokenizer import Layout, Tokenizer
+
+
+@dataclass(frozen=True)
+class Marks:
+    """The ids around every document, from the outside in on the left, from the inside out on the right."""
+
+    before: tuple[int, ...] = ()
+    """Of the template, where `tokenizer.add_special_tokens` is on."""
+    prepend: tuple[int, ...] = ()
+    """`output.prepend`."""
+    append: tuple[int, ...] = ()
+    """`output.append`."""
+    after: tuple[int, ...] = ()
+    """Of the template."""
+
+    @property
+    def left(self) -> tuple[int, ...]:
+        """What a row begins with."""
+        return (*self.before, *self.prepend)
+
+    @property
+    def right(self) -> tuple[int, ...]:
+        """What a row ends with."""
+        return (*self.append, *self.after)
+
+    @property
+    def n_special(self) -> int:
+        """Tokens of the template."""
+        return len(self.before) + len(self.after)
+
+    @property
+    def n_added(self) -> int:
+        """Tokens of the config."""
+        return len(self.prepend) + len(self.append)
+
+    def count(self, token_id: int) -> int:
+        """Returns how often a token is among them: those of CLIP's template are its unknown token."""
+        return (*self.left, *self.right).count(token_id)
+
+    def to_record(self) -> dict[str, list[int]]:
+        """Returns plain JSON."""
+        return {name: list(getattr(self, name)) for name in self.__dataclass_fields__}
+
+    @classmethod
+    def from_record(cls, record: Mapping[str, Any]) -> Self:
+        """Returns what `to_record` made `record` of."""
+        return cls(**{name: tuple(ids) for name, ids in record.items()})
+
+    def check_rows(self, ids: np.ndarray, starts: np.ndarray, stops: np.ndarray, where: str) -> None:
+        """Checks rows that were read back.
+
+        Args:
+          ids: int32.
+          starts: int64[n], where the tokens of each row start in `ids`.
+          stops: int64[n], where they end.
+          where: the rows are, for messages.
+
+        Raises:
+          ValueError: if a row does not begin and end with these.
+        """
+        n_left, n_right = len(self.left), len(self.right)
+        if (stops - starts < n_left + n_right).any():
+            raise ValueError(f"{where}: a row has fewer tokens than the {n_left + n_right} around every document")
+        for i, token_id in enumerate(self.left):
+            _check(ids[starts + i] == token_id, f"{where}: token {i} of row {{}} must be {token_id}")
+        for i, token_id in enumerate(reversed(self.right), 1):
+            _check(ids[stops - i] == token_id, f"{where}: token {i} from the end of row {{}} must be {token_id}")
+
+
+def _check(is_right: np.ndarray, problem: str) -> None:
+    if not is_right.all():
+        raise ValueError(problem.format(int(np.argmin(is_right))))
+
+
+@dataclass(frozen=True)
+class RowLayout:
+    """How the tokens of a text become rows."""
+
+    marks: Marks
+    document: Layout
+    """Of all of a document; where rows are windows, without the template, truncation and padding."""
+    window: Layout | None
+    """Of each window of a document; None where rows are documents."""
+
+    @property
+    def n_special(self) -> int:
+        """Tokens of the template around a document; those of windows are counted with them."""
+        return self.marks.n_special if self.window is None else 0
+
+
+def lay_out(config: Config, tokenizer: Tokenizer) -> RowLayout:
+    """Returns what stands around documents, and how the tokens of a document become rows.
+
+    Args:
+      config: of the job.
+      tokenizer: with the truncation and padding of the config.
+
+    Raises:
+      ValueError: if the tokenizer lacks a token, or would put it there twice, or nothing is left of `max_length`, or
+        no more than the stride.
+    """
+    around = tokenizer.layout(config.tokenizer.add_special_tokens)
+    before, after = tuple(around.before.tolist()), tuple(around.after.tolist())
+    ends: dict[str, tuple[int, ...]] = {"prepend": (), "append": ()}
+    for name, there in (("prepend", before), ("append", after)):
+        token = getattr(config.output, name)
+        if token is None:
+            continue
+        token_id = tokenizer.token_to_id(token)
+        if token_id is None:
+            raise ValueError(f"output.{name}: {token!r}: the tokenizer has no such token")
+        if token_id in there:
+            raise ValueError(
+                f"output.{name}: {token!r}: tokenizer.add_special_tokens puts it there already; remove one of them"
+            )
+        ends[name] = (token_id,)
+    layout = tokenizer.layout(config.tokenizer.add_special_tokens, **ends)
+    marks = Marks(before, ends["prepend"], ends["append"], after)
+    if not config.tokenizer.has_windows:
+        layout.kept(np.zeros(1, np.int64))  # raises where there is no room
+        return RowLayout(marks, layout, None)
+    around.windows(np.zeros(1, np.int64))
+    first, last = layout.before[len(before) :], layout.after[: len(ends["append"])]
+    document = dataclasses.replace(layout, before=first, after=last, truncation=None, padding=None)
+    return RowLayout(marks, document, around)

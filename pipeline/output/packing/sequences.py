@@ -1,0 +1,304 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Documents into sequences of a fixed length, nothing dropped: every token is in one sequence.
+
+Each shard is packed for itself, in the order of its documents. So what a sequence holds depends on the documents of the
+shard alone, not on workers or batches; but another `input.split_bytes` packs other sequences.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from pipeline import schemas
+from pipeline.config.output import PackingConfig
+from pipeline.output.packing import kernels
+from pipeline.output.writers.base import check_schema, ragged
+from tokenizer import Tokenizer
+
+WINDOW_TOKENS = 4 << 20
+"""Tokens of the documents that are packed together, and what a packer holds; `best_fit` looks no farther."""
+
+COUNTS = (
+    "n_sequences",
+    "n_documents",
+    "n_empty_documents",
+    "n_split_documents",
+    "n_segments",
+    "n_tokens",
+    "n_separators",
+    "n_padding",
+)
+"""What is counted of packing; sums of counts are counts."""
+
+
+@dataclass(frozen=True)
+class PackingTokens:
+    """The ids that packing adds."""
+
+    separator_id: int | None
+    """Behind every document; None for nothing."""
+    pad_id: int | None
+    """In what a sequence has left; None where sequences are kept short."""
+
+
+def packing_tokens(config: PackingConfig, tokenizer: Tokenizer) -> PackingTokens:
+    """Returns the ids of the tokens that a config names.
+
+    Raises:
+      ValueError: if the tokenizer does not have one, or nothing is there to pad with.
+    """
+    ids: dict[str, int | None] = {}
+    for name in ("separator", "pad_token"):
+        token = getattr(config, name)
+        ids[name] = tokenizer.token_to_id(token) if token is not None else None
+        if token is not None and ids[name] is None:
+            raise ValueError(f"output.packing.{name}: {token!r}: the tokenizer has no such token")
+    separator_id, pad_id = ids["separator"], ids["pad_token"]
+    if config.incomplete == "short":
+        return PackingTokens(separator_id, None)
+    for candidate in (tokenizer.pad_token_id, separator_id):
+        pad_id = candidate if pad_id is None else pad_id
+    if pad_id is None:
+        raise ValueError(
+            "output.packing.pad_token: the tokenizer has no padding token; name a token, or set "
+            "output.packing.incomplete to short"
+        )
+    return PackingTokens(separator_id, pad_id)
+
+
+def packing_summary(counts: Mapping[str, int]) -> dict[str, Any]:
+    """Returns what stats.json says of packing: `COUNTS`, and what it wastes. Ratios are null without sequences."""
+    n_ids = counts["n_tokens"] + counts["n_separators"] + counts["n_padding"]
+    n_documents = counts["n_documents"]
+    return {
+        **{name.removeprefix("n_"): counts[name] for name in COUNTS},
+        "share_of_padding": counts["n_padding"] / n_ids if n_ids else None,
+        "share_of_documents_split": counts["n_split_documents"] / n_documents if n_documents else None,
+        "segments_per_sequence": counts["n_segments"] / counts["n_sequences"] if counts["n_sequences"] else None,
+    }
+
+
+@dataclass(frozen=True)
+class Segments:
+    """Where segments are, int64[n] each; those of one document in its order."""
+
+    numbers: np.ndarray
+    """Of their documents in the shard."""
+    rows: np.ndarray
+    """Of their sequences."""
+    starts: np.ndarray
+    """Their first tokens, from 0 in each sequence."""
+
+
+class Packer:
+    """Packs the documents of one shard; holds one window of them, or one document if that is longer."""
+
+    def __init__(self, config: PackingConfig, tokens: PackingTokens, window_tokens: int = WINDOW_TOKENS) -> None:
+        """Starts a shard.
+
+        Args:
+          config: length, strategy and columns.
+          tokens: what stands between and behind documents.
+          window_tokens: of documents to pack together; decides what `best_fit` does.
+        """
+        self.schema = schemas.packed(config.boundaries)
+        self.counts = dict.fromkeys(COUNTS, 0)
+        self._config = config
+        self._tokens = tokens
+        self._window_tokens = max(window_tokens, config.length)
+        self._pending: list[_Documents] = []
+        self._n_pending = 0
+        self._placed: list[Segments] = []
+        # Of the last piece of a sequence, and of the last document known to be in two.
+        self._last_number = self._last_split = -1
+
+    def add(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+        """Yields the sequences that the documents of a batch complete.
+
+        Args:
+          batch: `schemas.TOKENS`, not padded.
+        """
+        check_schema(batch)
+        ids, offsets = ragged(batch.column("input_ids"))
+        lengths = np.diff(offsets)
+        first = self.counts["n_documents"]
+        self.counts["n_documents"] += lengths.size
+        self.counts["n_tokens"] += int(lengths.sum())
+        if self._tokens.separator_id is not None:
+            self.counts["n_separators"] += lengths.size
+            ids, lengths = _with_separators(ids, lengths, self._tokens.separator_id)
+        self.counts["n_empty_documents"] += int((lengths == 0).sum())
+        if self._config.strategy != "concatenate":
+            self.counts["n_split_documents"] += int((lengths > self._config.length).sum())
+        numbers = first + np.arange(lengths.size)
+        yield from self._add(_Documents(ids, lengths, numbers))
+
+    def rest(self) -> Iterator[pa.RecordBatch]:
+        """Yields the last sequences."""
+        yield from self._pack(is_last=True)
+
+    def take_placed(self) -> "tuple[int, list[Segments]]":
+        """Returns how many documents are wholly in sequences that were yielded, and the segments since the last call.
+
+        To be called when an iterator is used up.
+        """
+        placed, self._placed = self._placed, []
+        waiting = [part.numbers[0] for part in self._pending if part.numbers.size]
+        return int(waiting[0]) if waiting else self.counts["n_documents"], placed
+
+    def _add(self, documents: "_Documents") -> Iterator[pa.RecordBatch]:
+        ends = np.cumsum(documents.lengths)
+        start = 0
+        while start < ends.size:
+            before = int(ends[start - 1]) if start else 0
+            # Up to and with the document that fills the window.
+            stop = int(np.searchsorted(ends, before + self._window_tokens - self._n_pending)) + 1
+            stop = min(stop, ends.size)
+            self._pending.append(documents.part(start, stop, before, int(ends[stop - 1])))
+            self._n_pending += int(ends[stop - 1]) - before
+            start = stop
+            if self._n_pending >= self._window_tokens:
+                yield from self._pack(is_last=False)
+
+    def _pack(self, is_last: bool) -> Iterator[pa.RecordBatch]:
+        documents = _Documents.joined(self._pending)
+        size = self._config.length
+        if self._config.strategy == "best_fit":
+            docs, starts, sizes, rows = _plan_best_fit(documents.lengths, size)
+        else:
+            docs, starts, sizes, rows = _plan_in_order(documents.lengths, size, self._config.strategy == "concatenate")
+        self._pending, self._n_pending = [], 0
+        offsets = np.cumsum(documents.lengths) - documents.lengths
+        if not is_last and self._config.strategy != "best_fit" and rows.size:
+            # The last sequence goes on with the next window, unless it is full.
+            stop = int(np.searchsorted(rows, rows[-1]))
+            stop = rows.size if int(sizes[stop:].sum()) == size else stop
+        else:
+            stop = rows.size
+        if stop < rows.size:
+            rest = _Documents(
+                documents.ids[int(offsets[docs[stop]] + starts[stop]) :], sizes[stop:], documents.numbers[docs[stop:]]
+            )
+            self._pending, self._n_pending = [rest], rest.ids.size
+            docs, starts, sizes, rows = docs[:stop], starts[:stop], sizes[:stop], rows[:stop]
+        if rows.size:
+            yield from self._sequences(documents, offsets[docs] + starts, docs, sizes, rows)
+
+    def _sequences(
+        self, documents: "_Documents", starts: np.ndarray, docs: np.ndarray, sizes: np.ndarray, rows: np.ndarray
+    ) -> Iterator[pa.RecordBatch]:
+        size = self._config.length
+        n_rows = int(rows[-1]) + 1
+        row_ends = np.searchsorted(rows, np.arange(n_rows), side="right")
+        n_segments = np.diff(row_ends, prepend=0)
+        ends = np.cumsum(sizes)
+        n_tokens = np.diff(ends[row_ends - 1], prepend=0)
+        lengths = n_tokens if self._tokens.pad_id is None else np.full(n_rows, size)
+        row_starts = np.cumsum(lengths) - lengths
+        total = int(lengths.sum())
+        ids = np.full(total, self._tokens.pad_id or 0, np.int32)
+        segment_ids, positions = np.zeros(total, np.int32), np.zeros(total, np.int32)
+        kernels.fill_sequences(documents.ids, starts, sizes, rows, row_starts, ids, segment_ids, positions)
+        numbers = documents.numbers[docs]
+        begins = ends - sizes - np.repeat(ends[row_ends - 1] - n_tokens, n_segments)
+        self._placed.append(Segments(numbers, rows + self.counts["n_sequences"], begins))
+        self._count(numbers, n_rows, int(n_tokens.sum()), total)
+        cu_seqlens = np.zeros(rows.size + n_rows, np.int32)
+        cu_seqlens[np.arange(rows.size) + rows + 1] = begins + sizes
+        columns: Mapping[str, Any] = {
+            "input_ids": (ids, lengths),
+            "documents": (numbers, n_segments),
+            "segment_ids": (segment_ids, lengths),
+            "positions": (positions, lengths),
+            "cu_seqlens": (cu_seqlens, n_segments + 1),
+        }
+        arrays = []
+        for field in self.schema:
+            if field.name == "n_tokens":
+                arrays.append(pa.array(n_tokens.astype(np.int32)))
+                continue
+            values, counts = columns[field.name]
+            list_offsets = np.concatenate([np.zeros(1, np.int64), np.cumsum(counts)])
+            arrays.append(pa.LargeListArray.from_arrays(pa.array(list_offsets), pa.array(values), type=field.type))
+        yield pa.record_batch(arrays, schema=self.schema)
+
+    def _count(self, numbers: np.ndarray, n_rows: int, n_tokens: int, n_ids: int) -> None:
+        self.counts["n_sequences"] += n_rows
+        self.counts["n_segments"] += numbers.size
+        self.counts["n_padding"] += n_ids - n_tokens
+        if self._config.strategy == "concatenate":
+            # Pieces of one document follow one another, in this batch or from the one before.
+            before = np.concatenate([[self._last_number], numbers[:-1]])
+            again = np.unique(numbers[numbers == before])
+            self.counts["n_split_documents"] += again.size - int(again.size > 0 and again[0] == self._last_split)
+            self._last_split = int(again[-1]) if again.size else self._last_split
+            self._last_number = int(numbers[-1])
+
+
+@dataclass(frozen=True)
+class _Documents:
+    """Documents, or what is left of them."""
+
+    ids: np.ndarray
+    lengths: np.ndarray
+    numbers: np.ndarray
+
+    def part(self, start: int, stop: int, first_id: int, last_id: int) -> "_Documents":
+        return _Documents(self.ids[first_id:last_id], self.lengths[start:stop], self.numbers[start:stop])
+
+    @staticmethod
+    def joined(parts: "list[_Documents]") -> "_Documents":
+        return _Documents(
+            np.concatenate([np.zeros(0, np.int32), *(part.ids for part in parts)]),
+            np.concatenate([np.zeros(0, np.int64), *(part.lengths for part in parts)]),
+            np.concatenate([np.zeros(0, np.int64), *(part.numbers for part in parts)]),
+        )
+
+
+_Plan = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]
+
+
+def _plan_in_order(lengths: np.ndarray, size: int, splits: bool) -> _Plan:
+    n_most = lengths.size + int(np.sum(lengths // size)) + 1
+    if splits:
+        n_most += int(lengths.sum()) // size
+    pieces = tuple(np.empty(n_most, np.int64) for _ in range(4))
+    n = kernels.plan_in_order(lengths, size, splits, *pieces)
+    docs, starts, sizes, rows = (column[:n] for column in pieces)
+    return docs, starts, sizes, rows
+
+
+def _plan_best_fit(lengths: np.ndarray, size: int) -> _Plan:
+    """Plans full sequences of long documents, then what is left of these and all others, the longest first."""
+    n_full = lengths // size
+    full_docs = np.repeat(np.arange(lengths.size), n_full)
+    nth = np.arange(full_docs.size) - np.repeat(np.cumsum(n_full) - n_full, n_full)
+    rest = lengths - n_full * size
+    docs = np.flatnonzero(rest)
+    order = np.argsort(-rest[docs], kind="stable")
+    bins, head = np.empty(docs.size, np.int64), np.full(size + 1, -1, np.int64)
+    tree = np.zeros(2 << size.bit_length(), np.int64)
+    kernels.fit_best(rest[docs[order]], size, bins, head, np.empty(docs.size, np.int64), tree)
+    # Sequences in the order of their first documents, documents in their order: near to the order of the file.
+    in_order = np.lexsort((docs[order], bins))
+    docs, bins = docs[order][in_order], bins[in_order]
+    is_first = np.diff(bins, prepend=-1) > 0
+    rank = np.empty(int(is_first.sum()), np.int64)
+    rank[np.argsort(docs[is_first])] = np.arange(rank.size)
+    final = np.lexsort((docs, rank[bins]))
+    return (
+        np.concatenate([full_docs, docs[final]]),
+        np.concatenate([nth * size, (n_full * size)[docs[final]]]),
+        np.concatenate([np.full(full_docs.size, size), rest[docs[final]]]),
+        np.concatenate([np.arange(full_docs.size), full_docs.size + rank[bins][final]]),
+    )
+
+
+def _with_separators(ids: np.ndarray, lengths: np.ndarray, separator_id: int) -> tuple[np.ndarray, np.ndarray]:
+    """Returns documents with a token behind each."""
+    out = np.full(ids.size + lengths.size, separator_id, np.int32)
+    out[np.arange(ids.size) + np.repeat(np.arange(lengths.size), lengths)] = ids
+    return out, lengths + 1

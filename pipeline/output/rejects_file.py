@@ -1,0 +1,68 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Rejects of a split: documents that a text step or a span gave up are among them, and all of them are a file."""
+
+from collections import Counter
+from collections.abc import Iterable
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from pipeline import schemas
+from pipeline.books.ledger import FileRecord
+from pipeline.output.staging import StagedFile, Staging
+from pipeline.output.writers.parquet import RowGroups
+from pipeline.splits import Piece
+
+_REJECT_LIMITS = (1 << 16, 64 << 20)
+"""Rows of a row group of rejects, and bytes of their strings."""
+
+
+class RejectsFile:
+    """The rejects of a split, a file only if there are any. Sources are names, not paths: the same bytes anywhere."""
+
+    def __init__(self, staging: Staging, name: str, pieces: Iterable[Piece]) -> None:
+        """Creates no file yet.
+
+        Args:
+          staging: of the attempt.
+          name: `ledger.rejects_name` of the split.
+          pieces: of the split.
+        """
+        self.reasons: Counter[str] = Counter()
+        self.n_rows = self.n_bytes = 0
+        self._staging = staging
+        self._name = name
+        self._names = {piece.path: piece.name for piece in pieces}
+        self._file: StagedFile | None = None
+        self._writer: pq.ParquetWriter | None = None
+        self._groups = RowGroups(_REJECT_LIMITS)
+
+    def write(self, rejects: pa.RecordBatch) -> None:
+        """Appends rows of `schemas.REJECTS`."""
+        if rejects.num_rows == 0:
+            return
+        if self._writer is None:
+            self._file = self._staging.create(self._name)
+            self._writer = pq.ParquetWriter(self._file, schemas.REJECTS, compression="zstd", store_schema=False)
+        self.n_rows += rejects.num_rows
+        self.n_bytes += pc.sum(rejects.column("n_bytes")).as_py()
+        self.reasons.update(rejects.column("reason").to_pylist())
+        source = pa.array([self._names[path] for path in rejects.column("source").to_pylist()], pa.string())
+        rejects = rejects.set_column(0, schemas.REJECTS.field(0), source)
+        n_string_bytes = sum(
+            pc.binary_length(rejects.column(name)).to_numpy().astype(np.int64)
+            for name in ("source", "detail", "sample")
+        )
+        for group in self._groups.add(rejects, (np.ones(rejects.num_rows, np.int64), n_string_bytes)):
+            self._writer.write_table(group)
+
+    def finish(self) -> FileRecord | None:
+        """Finishes the file; None if there is none."""
+        if self._file is None or self._writer is None:
+            return None
+        for group in self._groups.rest():
+            self._writer.write_table(group)
+        self._writer.close()
+        return self._file.finish(rows=self.n_rows)

@@ -1,0 +1,138 @@
+# SPDX-License-Identifier: Apache-2.0
+"""All files of one shard, written together: every format of the config, each with its index, packed or not."""
+
+from collections.abc import Mapping
+from typing import BinaryIO, cast
+
+import pyarrow as pa
+
+from pipeline import filenames, schemas
+from pipeline.books.ledger import FileRecord
+from pipeline.config.output import KEEPS_COLUMNS, OutputConfig
+from pipeline.output.document_tables import DocumentTable, has_fields, listed_fields
+from pipeline.output.packing.sequences import Packer, PackingTokens
+from pipeline.output.packing.windows import Windower, WindowLayout
+from pipeline.output.staging import StagedFile, Staging
+from pipeline.output.writers import formats
+from pipeline.output.writers.base import ShardWriter, TokenizerInfo
+
+
+class Shard:
+    """Writes the rows of one shard in all formats. They are staged: none of the files has its name before all are done.
+
+    Holds what the writers hold and, with packing, one window of documents.
+    """
+
+    def __init__(
+        self,
+        staging: Staging,
+        index: int,
+        n_shards: int,
+        output: OutputConfig,
+        tokenizer: TokenizerInfo,
+        packing: PackingTokens | None = None,
+        windows: WindowLayout | None = None,
+        schema: pa.Schema | None = None,
+    ) -> None:
+        """Creates the files.
+
+        Args:
+          staging: of the attempt.
+          index: of the shard.
+          n_shards: of the job; with `index` it makes the names.
+          output: formats and packing.
+          tokenizer: what made the ids.
+          packing: the ids that packing adds; where `output.packing` is given.
+          windows: how documents become windows; None where they do not.
+          schema: of the documents: `schemas.TOKENS`, what a config adds, which not all formats keep, and
+            `schemas.PLACES`, which none does: it is for the table of documents. Kept fields, if there are some, go to
+            the formats that have room for them, and to the table where one has not.
+        """
+        if schema is None:
+            schema = schemas.placed(schemas.TOKENS)
+        fields = list(schema.field(schemas.FIELDS).type) if schemas.FIELDS in schema.names else []
+        self._has_fields = bool(fields)
+        schema = pa.schema([field for field in schema if field.name not in (*schemas.PLACES.names, schemas.FIELDS)])
+        documents = schemas.TOKENS
+        self._arranger: Packer | Windower | None = None
+        if output.packing is not None and packing is not None:
+            self._arranger = Packer(output.packing, packing)
+        elif windows is not None:
+            documents = schema
+            self._arranger = Windower(windows, schema)
+        self._taken = documents.names
+        if self._arranger is not None:
+            schema = self._arranger.schema
+        narrow = schemas.rows(name for name in schema.names if name in (*schemas.TOKENS.names, *schemas.WINDOWS.names))
+        self._table = DocumentTable(
+            staging.create(filenames.documents_name(index, n_shards)),
+            has_segments=self._arranger is not None,
+            fields=listed_fields(output.formats, fields, are_documents=self._arranger is None),
+        )
+        self.documents: FileRecord | None = None
+        """The table of documents, once the shard is finished."""
+        self._files: list[StagedFile] = []
+        self._writers: list[ShardWriter] = []
+        self._columns: list[list[str]] = []
+        self._writer_of: list[ShardWriter | None] = []
+        for format_ in output.formats:
+            names = [filenames.shard_name(index, n_shards, each) for each in formats.suffixes(output, format_)]
+            handles = [staging.create(name) for name in names]
+            index_handle = cast(BinaryIO, handles[1]) if len(handles) > 1 else None
+            handle = cast(BinaryIO, handles[0])
+            kept = schema if format_ in KEEPS_COLUMNS or isinstance(self._arranger, Packer) else narrow
+            if has_fields(format_, are_documents=self._arranger is None):
+                kept = pa.schema([*kept, *fields])
+            writer = formats.open_writer(handle, output, tokenizer, format=format_, index=index_handle, schema=kept)
+            self._writers.append(writer)
+            self._columns.append(kept.names)
+            self._files += handles
+            self._writer_of += [writer, *([None] * (len(handles) - 1))]
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        """Appends documents, of the schema."""
+        if self._has_fields:
+            kept = batch.column(schemas.FIELDS)
+            columns = dict(zip(batch.schema.names, batch.columns, strict=True))
+            del columns[schemas.FIELDS]
+            columns |= dict(zip((field.name for field in kept.type), kept.flatten(), strict=True))
+            own = [field for field in batch.schema if field.name != schemas.FIELDS]
+            batch = pa.record_batch(list(columns.values()), schema=pa.schema([*own, *kept.type]))
+        self._table.add(batch)
+        if self._arranger is None:
+            self._write(batch)
+            return
+        for rows in self._arranger.add(batch.select(self._taken)):
+            self._write(rows)
+        self._table.place(*self._arranger.take_placed())
+
+    def finish(self) -> tuple[FileRecord, ...]:
+        """Finishes the files and returns their records, in the order of `formats.suffixes`."""
+        if self._arranger is not None:
+            for rows in self._arranger.rest():
+                self._write(rows)
+            self._table.place(*self._arranger.take_placed())
+        self.documents = self._table.finish()
+        for writer in self._writers:
+            writer.close()
+        return tuple(
+            file.finish(rows=writer.n_rows, tokens=writer.n_tokens) if writer is not None else file.finish()
+            for file, writer in zip(self._files, self._writer_of, strict=True)
+        )
+
+    runs = None
+    """What is written is a shard, not the runs of a shuffle."""
+
+    @property
+    def packing(self) -> Mapping[str, int] | None:
+        """What packing counted, complete once the shard is finished; None without packing."""
+        return self._arranger.counts if isinstance(self._arranger, Packer) else None
+
+    @property
+    def windows(self) -> Mapping[str, int] | None:
+        """What was counted of windows, complete once the shard is finished; None where rows are none."""
+        return self._arranger.counts if isinstance(self._arranger, Windower) else None
+
+    def _write(self, rows: pa.RecordBatch) -> None:
+        for writer, columns in zip(self._writers, self._columns, strict=True):
+            writer.write(rows.select(columns))

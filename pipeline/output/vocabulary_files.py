@@ -1,0 +1,72 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The files of a tokenizer in an output folder: `vocab/tokenizer.json`, and the formats that are asked for beside it.
+
+A vocabulary that a job has trained is written in every format that can hold it. A tokenizer that came from a file is
+there already in the format its user has, so it is written once, as the job used it.
+"""
+
+import contextlib
+import os
+import tempfile
+from collections.abc import Iterable, Sequence
+
+from pipeline import filenames, storage
+from pipeline.books import ledger
+from pipeline.books.ledger import FileRecord
+from pipeline.config.job import Config
+from pipeline.config.output import VOCABULARY_FORMATS, OutputConfig
+from tokenizer import Tokenizer
+
+
+def formats_of(config: Config) -> Sequence[str] | None:
+    """Returns the formats to write beside `tokenizer.json`; None for all that can hold the tokenizer."""
+    if config.output.vocabulary is None and config.tokenizer.train is None:
+        return []
+    return config.output.vocabulary
+
+
+def check_formats(tokenizer: Tokenizer, output: OutputConfig) -> None:
+    """Raises ValueError if a format that is asked for cannot hold the tokenizer."""
+    with tempfile.TemporaryDirectory() as folder:
+        for name in output.vocabulary or ():
+            _save(tokenizer, name, folder)
+
+
+def write_vocabulary(
+    output: str, tokenizer: Tokenizer, formats: Iterable[str] | None, folder: str = ""
+) -> list[FileRecord]:
+    """Writes `vocab/tokenizer.json` and the files of other formats, `merges.txt` beside `vocab.json`.
+
+    Args:
+      output: the output folder.
+      tokenizer: what to write.
+      formats: of `output_config.VOCABULARY_FORMATS`; None for all that can hold the tokenizer.
+      folder: where below `vocab/`, where there are several.
+
+    Raises:
+      ValueError: if one of `formats` cannot hold the tokenizer.
+    """
+    base = f"{filenames.VOCABULARY}/{folder}/" if folder else f"{filenames.VOCABULARY}/"
+    files = [write_file(output, f"{base}tokenizer.json", tokenizer.to_str().encode())]
+    with tempfile.TemporaryDirectory() as directory:
+        for name in VOCABULARY_FORMATS if formats is None else formats:
+            # Of all formats some are another family's, or have no words for this tokenizer.
+            with contextlib.suppress(ValueError) if formats is None else contextlib.nullcontext():
+                _save(tokenizer, name, directory)
+        for name in sorted(os.listdir(directory)):
+            with open(os.path.join(directory, name), "rb") as handle:
+                files.append(write_file(output, base + name, handle.read()))
+    return files
+
+
+def _save(tokenizer: Tokenizer, name: str, folder: str) -> None:
+    try:
+        tokenizer.save(os.path.join(folder, name))
+    except ValueError as error:
+        raise ValueError(f"output.vocabulary: {str(error).removeprefix(folder + os.sep)}") from error
+
+
+def write_file(output: str, name: str, data: bytes) -> FileRecord:
+    """Writes a file of the output folder, whole or not at all, and returns its record."""
+    storage.write_atomic(storage.join(output, name), data)
+    return ledger.describe(output, name)

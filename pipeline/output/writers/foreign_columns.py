@@ -1,0 +1,82 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Columns of any type in a Parquet file of ours: written by Arrow into a file in memory, and taken over as they are.
+
+The pages of a column stand alone. What must be changed in what a footer says of them is where they begin.
+"""
+
+import io
+from collections.abc import Sequence
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from pipeline.output.writers.thrift import Fields, Struct, read_struct
+
+_MAGIC = b"PAR1"
+_SCHEMA, _ROW_GROUPS, _COLUMNS, _METADATA = 2, 4, 1, 3
+_TOTAL_BYTES = 6
+_OFFSETS = (9, 10, 11)
+"""In what is said of a column: where its data, its index and its dictionary begin."""
+
+
+class ForeignColumns:
+    """Makes the pages of columns, a row group at a time."""
+
+    def __init__(self, fields: Sequence[pa.Field], compression: str) -> None:
+        """Takes the columns, perhaps none, and "zstd" or "none"."""
+        self.n_fields = self.n_leaves = 0
+        self.described: list[Struct] = []
+        """What a schema says of them."""
+        self._schema = pa.schema(fields)
+        self._compression = compression
+        if fields:
+            footer, _ = self._write(self._schema.empty_table())
+            _, elements = _list_of(footer, _SCHEMA)
+            self.described = [Struct.of(element) for element in elements[1:]]
+            self.n_fields = len(fields)
+            self.n_leaves = sum(1 for element in elements[1:] if 1 in element)  # with a physical type
+
+    def write(self, table: pa.Table, position: int) -> tuple[list[Struct], bytes, int]:
+        """Returns what a row group says of the columns, their pages, and the bytes of these before compression.
+
+        Args:
+          table: with the columns, and others.
+          position: where in the file the pages will begin.
+        """
+        if not self.n_fields:
+            return [], b"", 0
+        footer, data = self._write(table.select(self._schema.names))
+        _, groups = _list_of(footer, _ROW_GROUPS)
+        _, chunks = _list_of(groups[0], _COLUMNS)
+        n_bytes = 0
+        for chunk in chunks:
+            metadata = chunk[_METADATA][1]
+            n_bytes += metadata[_TOTAL_BYTES][1]
+            for number in _OFFSETS:
+                if number in metadata:
+                    kind, offset = metadata[number]
+                    metadata[number] = kind, offset + position - len(_MAGIC)
+            # Where the column begins; Arrow says nothing there.
+            chunk[2] = chunk[2][0], min(metadata[number][1] for number in _OFFSETS if number in metadata)
+        return [Struct.of(chunk) for chunk in chunks], data, n_bytes
+
+    def _write(self, table: pa.Table) -> tuple[Fields, bytes]:
+        sink = io.BytesIO()
+        pq.write_table(
+            table,
+            sink,
+            compression=self._compression,
+            store_schema=False,
+            row_group_size=max(1, table.num_rows),
+            write_page_index=False,
+        )
+        data = sink.getvalue()
+        n_footer = int.from_bytes(data[-8:-4], "little")
+        footer, _ = read_struct(data, len(data) - 8 - n_footer)
+        return footer, data[len(_MAGIC) : len(data) - 8 - n_footer]
+
+
+def _list_of(fields: Fields, number: int) -> tuple[int, list[Any]]:
+    kind, elements = fields[number][1]
+    return kind, elements

@@ -1,0 +1,128 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Token rows to the bytes of one shard, and back: Parquet, TFRecord, Arrow, MDS, Megatron and memory maps."""
+
+from collections.abc import Iterator
+from typing import BinaryIO
+
+import pyarrow as pa
+
+from pipeline import schemas
+from pipeline.config.output import Format, OutputConfig
+from pipeline.output.writers.arrow import ArrowWriter, read_arrow
+from pipeline.output.writers.base import ShardWriter, TokenizerInfo, skip_rows
+from pipeline.output.writers.flat import MegatronWriter, MemmapWriter, read_megatron, read_memmap
+from pipeline.output.writers.mds import MDSWriter, read_mds
+from pipeline.output.writers.parquet import ParquetWriter, read_parquet
+from pipeline.output.writers.tfrecord import TFRecordWriter, read_tfrecord
+
+ROWS = (".parquet", ".tfrecord", ".tfrecord.gz", ".arrow", ".mds", ".bin")
+"""How the names of files with rows end, in any format."""
+
+_MEMMAP = (".ids.bin", ".offsets.npy")
+_MEGATRON = (".bin", ".idx")
+
+
+def suffixes(output: OutputConfig, format: Format | None = None) -> tuple[str, ...]:
+    """Returns how the names of the files of a shard end: the rows of each format, followed by their index if any.
+
+    Args:
+      output: formats and compression.
+      format: one of them; None for all.
+    """
+    if format is None:
+        return tuple(suffix for name in output.formats for suffix in suffixes(output, name))
+    if format in ("megatron", "memmap"):
+        return _MEGATRON if format == "megatron" else _MEMMAP
+    return (f".{format}" + (".gz" if output.compression == "gzip" else ""),)
+
+
+def suffix(output: OutputConfig) -> str:
+    """Returns how the names of shards of the first format end, for example ".parquet" or ".tfrecord.gz"."""
+    return suffixes(output)[0]
+
+
+def index_name(name: str) -> str | None:
+    """Returns the name of the index of a shard; None where the format has none."""
+    for rows, index in (_MEMMAP, _MEGATRON):
+        if name.endswith(rows):
+            return name.removesuffix(rows) + index
+    return None
+
+
+def keeps_padding(name: str) -> bool:
+    """Returns whether the rows of the shard `name` hold their padding."""
+    return index_name(name) is None
+
+
+def open_writer(
+    handle: BinaryIO,
+    output: OutputConfig,
+    tokenizer: TokenizerInfo,
+    *,
+    format: Format | None = None,
+    index: BinaryIO | None = None,
+    schema: pa.Schema = schemas.TOKENS,
+) -> ShardWriter:
+    """Returns a writer of one format.
+
+    Args:
+      handle: open for writing, at its start; stays open when the writer closes.
+      output: formats, compression, size of row groups.
+      tokenizer: what the shard says about where its ids come from.
+      format: one of the formats of `output`; None for the first.
+      index: open for writing, where the format has an index; stays open.
+      schema: of the rows.
+    """
+    format = format or output.formats[0]
+    if format == "parquet":
+        compression = "zstd" if output.compression == "auto" else output.compression
+        return ParquetWriter(
+            handle, tokenizer, schema=schema, compression=compression, row_group_tokens=output.row_group_tokens
+        )
+    if format == "tfrecord":
+        gzip = output.compression == "gzip"
+        return TFRecordWriter(handle, padding_side=tokenizer.padding_side, gzip=gzip, schema=schema)
+    if format == "arrow":
+        compression = "none" if output.compression == "auto" else output.compression
+        return ArrowWriter(handle, tokenizer, schema=schema, compression=compression)
+    if format == "mds":
+        return MDSWriter(handle, tokenizer, schema=schema)
+    if index is None:
+        raise ValueError(f"{format} needs a file for its index")
+    return (MegatronWriter if format == "megatron" else MemmapWriter)(handle, index, tokenizer, schema=schema)
+
+
+def read_rows(
+    handle: BinaryIO, name: str, first_row: int = 0, index: BinaryIO | None = None
+) -> Iterator[pa.RecordBatch]:
+    """Reads a shard back in bounded memory, in batches of the order it was written in.
+
+    Args:
+      handle: open for reading, at its start.
+      name: of the file; its ending tells the format, and messages show it.
+      first_row: to begin with; TFRecord and MDS read what stands before it, the others skip to it.
+      index: open for reading the file `index_name(name)`, where there is one.
+
+    Yields:
+      doc_id: string, input_ids: large_list<int32>, n_tokens: int32, and of windows `schemas.WINDOWS`, all but Megatron
+      and memory maps; Parquet and Arrow also n_oov: int32, and
+      `schemas.SPAN_SOURCES` and `schemas.LANGUAGES` where the shard has them; or packed sequences. Megatron and memory
+      maps keep no document ids and no boundaries: doc_id is empty.
+
+    Raises:
+      ValueError: if the name has another ending, or the file is not what TokenMill writes; says where.
+    """
+    if name.endswith(".parquet"):
+        return read_parquet(handle, name, first_row)
+    if name.endswith((".tfrecord", ".tfrecord.gz")):
+        return skip_rows(read_tfrecord(handle, name, gzipped=name.endswith(".gz")), first_row)
+    if name.endswith(".arrow"):
+        return read_arrow(handle, name, first_row)
+    if name.endswith(".mds"):
+        return read_mds(handle, name, first_row)
+    if index_name(name) is not None:
+        if index is None:
+            raise ValueError(f"{name}: its index {index_name(name)!r} is missing")
+        read = read_memmap if name.endswith(_MEMMAP[0]) else read_megatron
+        return read(handle, index, name, first_row)
+    raise ValueError(f"{name!r} does not look like a shard: its name must end in {', '.join(ROWS[:-1])} or {ROWS[-1]}")

@@ -1,0 +1,303 @@
+# SPDX-License-Identifier: Apache-2.0
+"""MDS shards, the format of MosaicML's `streaming`, and the `index.json` that makes a dataset of them."""
+
+import json
+import shutil
+import tempfile
+import weakref
+from collections.abc import Iterable, Iterator
+from typing import Any, BinaryIO
+
+import numpy as np
+import pyarrow as pa
+
+from pipeline import schemas
+from pipeline.output.writers import mds_kernels
+from pipeline.output.writers.base import TokenizerInfo, check_schema, narrow_ids, ragged, skip_rows
+from pipeline.output.writers.json_texts import json_texts
+
+MAX_BYTES = (1 << 32) - 1
+"""Of a shard: offsets are of 32 bits."""
+
+_INT_BYTES = 8
+_READ_BYTES = 8 << 20
+_MAX_DESCRIPTION_BYTES = 1 << 16
+
+
+def columns_of(schema: pa.Schema, tokenizer: TokenizerInfo) -> dict[str, str]:
+    """Returns the columns of a shard and their encodings, in the order in which samples hold them.
+
+    Ids are called `tokens`, as LLM Foundry expects; n_oov is left out. Kept fields, which may be null, are JSON.
+    """
+    columns = {"tokens": f"ndarray:{tokenizer.token_dtype.name}", "n_tokens": "int"}
+    for field in schema:
+        if field.nullable:
+            columns[field.name] = "json"
+        elif pa.types.is_string(field.type):
+            columns[field.name] = "str"
+        elif pa.types.is_large_list(field.type) and field.name != "input_ids":
+            columns[field.name] = f"ndarray:{field.type.value_type}"
+        elif field.name in schemas.WINDOWS.names:
+            columns[field.name] = "int"
+    return dict(sorted(columns.items()))
+
+
+def describe_columns(columns: dict[str, str]) -> dict[str, Any]:
+    """Returns what both a shard and the index say of the columns."""
+    return {
+        "column_encodings": list(columns.values()),
+        "column_names": list(columns),
+        "column_sizes": [_INT_BYTES if encoding == "int" else None for encoding in columns.values()],
+        "compression": None,
+        "format": "mds",
+        "hashes": [],
+        "size_limit": None,
+        "version": 2,
+    }
+
+
+class MDSWriter:
+    """Writes one shard. Samples wait in a temporary file, for the format has their offsets before them.
+
+    Holds one batch as samples, and 4 bytes per row.
+    """
+
+    def __init__(self, handle: BinaryIO, tokenizer: TokenizerInfo, *, schema: pa.Schema = schemas.TOKENS) -> None:
+        """Starts a shard.
+
+        Args:
+          handle: open for writing; stays open.
+          tokenizer: says how wide ids are.
+          schema: of the rows.
+        """
+        self.n_rows = 0
+        self.n_tokens = 0
+        self._handle = handle
+        self._tokenizer = tokenizer
+        self._schema = schema
+        self._columns = columns_of(schema, tokenizer)
+        self._samples = tempfile.TemporaryFile()  # noqa: SIM115  # closed with the shard, or when an attempt fails
+        weakref.finalize(self, self._samples.close)
+        self._sizes: list[np.ndarray] = []
+        self._n_bytes = 0
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        """Appends rows of the schema.
+
+        Raises:
+          TypeError: if the batch has another schema.
+          ValueError: if an id is not in the vocabulary, or the shard grows beyond what MDS can hold.
+        """
+        check_schema(batch, self._schema)
+        if batch.num_rows == 0:
+            return
+        samples, sizes = encode(batch, self._columns, self._tokenizer)
+        self._n_bytes += samples.size + 4 * sizes.size
+        if self._n_bytes + _MAX_DESCRIPTION_BYTES > MAX_BYTES:
+            raise ValueError(f"a shard of MDS cannot have more than {MAX_BYTES} bytes; lower input.split_bytes")
+        self._samples.write(samples.data)
+        self._sizes.append(sizes.astype(np.uint32))
+        n_tokens = batch.column("n_tokens").to_numpy()
+        self.n_rows += batch.num_rows
+        self.n_tokens += int(n_tokens.sum(dtype=np.int64))
+
+    def close(self) -> None:
+        """Writes the shard."""
+        description = json.dumps(describe_columns(self._columns), sort_keys=True).encode()
+        sizes = np.concatenate([np.zeros(0, np.uint32), *self._sizes]).astype(np.int64)
+        first = 4 + 4 * (sizes.size + 1) + len(description)
+        offsets = first + np.concatenate([np.zeros(1, np.int64), np.cumsum(sizes)])
+        self._handle.write(np.array([sizes.size, *offsets], "<u4").tobytes())
+        self._handle.write(description)
+        self._samples.seek(0)
+        shutil.copyfileobj(self._samples, self._handle, 1 << 20)
+        self._samples.close()
+
+
+def encode(batch: pa.RecordBatch, columns: dict[str, str], tokenizer: TokenizerInfo) -> tuple[np.ndarray, np.ndarray]:
+    """Returns (samples uint8, the bytes of each int64[n]) of rows."""
+    parts = {name: _column_bytes(batch, name, tokenizer) for name, encoding in columns.items() if encoding != "int"}
+    n_rows = batch.num_rows
+    sizes, widths = {}, {}
+    for name, (_, offsets, item_bytes) in parts.items():
+        n_bytes = np.diff(offsets)
+        widths[name] = np.zeros(n_rows, np.int64)
+        if item_bytes:
+            widths[name] += np.searchsorted([1 << 8, 1 << 16, 1 << 32], n_bytes // item_bytes, side="right")
+            n_bytes = n_bytes + 1 + (1 << widths[name])
+        sizes[name] = n_bytes
+    fixed = sum(_INT_BYTES for encoding in columns.values() if encoding == "int")
+    total = np.full(n_rows, 4 * len(parts) + fixed, np.int64)
+    for n_bytes in sizes.values():
+        total += n_bytes
+    starts = np.cumsum(total) - total
+    out = np.empty(int(total.sum()), np.uint8)
+    at = starts.copy()
+    for n_bytes in sizes.values():
+        _scatter(out, at, n_bytes.astype("<u4"))
+        at += 4
+    for name, encoding in columns.items():
+        if encoding == "int":
+            _scatter(out, at, batch.column(name).to_numpy().astype("<i8"))
+            at += _INT_BYTES
+        else:
+            data, offsets, item_bytes = parts[name]
+            mds_kernels.place(out, at, data, offsets, widths[name], item_bytes)
+    return out, total
+
+
+def _column_bytes(batch: pa.RecordBatch, name: str, tokenizer: TokenizerInfo) -> tuple[np.ndarray, np.ndarray, int]:
+    """Returns (bytes, offsets in bytes int64[n + 1], bytes of an array's values or 0) of a column."""
+    name_in_batch = "input_ids" if name == "tokens" else name
+    column = batch.column(name_in_batch)
+    is_kept = batch.schema.field(name_in_batch).nullable
+    if is_kept or pa.types.is_string(column.type):
+        wide = json_texts(column) if is_kept else column.cast(pa.large_string())
+        _, offset_buffer, data = wide.buffers()
+        offsets = np.frombuffer(offset_buffer, np.int64)[wide.offset : wide.offset + len(wide) + 1]
+        return np.frombuffer(data or b"", np.uint8), offsets, 0
+    values, offsets = ragged(column)
+    if name == "tokens":
+        values = narrow_ids(values, tokenizer)
+    return np.ascontiguousarray(values).view(np.uint8), offsets * values.itemsize, values.itemsize
+
+
+def _scatter(out: np.ndarray, at: np.ndarray, numbers: np.ndarray) -> None:
+    digits = numbers.view(np.uint8).reshape(numbers.size, numbers.itemsize)
+    for i in range(numbers.itemsize):
+        out[at + i] = digits[:, i]
+
+
+def _gather(data: np.ndarray, at: np.ndarray, dtype: str) -> np.ndarray:
+    return data[at[:, None] + np.arange(np.dtype(dtype).itemsize)].view(dtype).reshape(-1)
+
+
+def read_mds(handle: BinaryIO, name: str, first_row: int = 0) -> Iterator[pa.RecordBatch]:
+    """Reads a shard back from row `first_row` on; holds its offsets and 8 MiB of samples, or one sample.
+
+    Yields:
+      doc_id, input_ids, n_tokens, as in `schemas.TOKENS`, or packed sequences.
+
+    Raises:
+      ValueError: if the file is not what `MDSWriter` writes.
+    """
+    n_rows = int.from_bytes(handle.read(4), "little")
+    head = handle.read(4 * (n_rows + 1))
+    offsets = np.frombuffer(head[: len(head) // 4 * 4], "<u4").astype(np.int64)
+    if offsets.size != n_rows + 1 or (np.diff(offsets) < 0).any():
+        raise ValueError(f"{name}: not the offsets of {n_rows} samples")
+    n_description = int(offsets[0]) - 4 - 4 * offsets.size
+    if not 0 <= n_description <= _MAX_DESCRIPTION_BYTES:
+        raise ValueError(f"{name}: the first sample is at byte {offsets[0]}")
+    try:
+        described = json.loads(handle.read(n_description))
+        columns = dict(zip(described["column_names"], described["column_encodings"], strict=True))
+        is_known = described == describe_columns(columns) and list(columns) == sorted(columns)
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise ValueError(f"{name}: its columns are not described: {error!r}") from error
+    schema = _schema_of(columns) if is_known else None
+    if schema is None:
+        raise ValueError(f"{name}: not the columns of a shard: {columns}")
+    row = 0
+    while row < n_rows:
+        stop = max(row + 1, int(np.searchsorted(offsets, offsets[row] + _READ_BYTES, side="right")) - 1)
+        data = np.frombuffer(handle.read(int(offsets[stop] - offsets[row])), np.uint8)
+        if data.size != offsets[stop] - offsets[row]:
+            raise ValueError(f"{name}: ends within the samples from row {row} on")
+        where = f"{name}, row {row} and on"
+        batch = _decode(data, offsets[row : stop + 1] - offsets[row], columns, schema, where)
+        yield from skip_rows([batch], max(0, first_row - row))
+        row = stop
+    if handle.read(1):
+        raise ValueError(f"{name}: goes on after its last sample")
+
+
+def _schema_of(columns: dict[str, str]) -> pa.Schema | None:
+    """Returns the schema of rows whose columns a shard has, kept fields as JSON; None if none has them."""
+    kept = [name for name, encoding in columns.items() if encoding == "json"]
+    columns = {name: encoding for name, encoding in columns.items() if encoding != "json"}
+    packed = schemas.packed(list(columns))
+    tokens = pa.schema([schemas.TOKENS.field(name) for name in ("doc_id", "input_ids", "n_tokens")])
+    for schema in (tokens, pa.schema([*tokens, *schemas.WINDOWS]), packed):
+        for vocab_size in (1, 1 << 20):
+            if columns == columns_of(schema, TokenizerInfo("", vocab_size)):
+                return pa.schema([*schema, *(pa.field(name, pa.string()) for name in kept)])
+    return None
+
+
+def _decode(
+    data: np.ndarray, offsets: np.ndarray, columns: dict[str, str], schema: pa.Schema, where: str
+) -> pa.RecordBatch:
+    variable = [name for name, encoding in columns.items() if encoding != "int"]
+    n_fixed = _INT_BYTES * (len(columns) - len(variable))
+    at = offsets[:-1].copy()
+    if (offsets[1:] - at < 4 * len(variable) + n_fixed).any():
+        raise ValueError(f"{where}: a sample is shorter than its sizes")
+    sizes = {}
+    for name in variable:
+        sizes[name] = _gather(data, at, "<u4").astype(np.int64)
+        at += 4
+    if (at + sum(sizes.values()) + n_fixed != offsets[1:]).any():
+        raise ValueError(f"{where}: the columns of a sample do not take the bytes that it has")
+    arrays: dict[str, pa.Array] = {}
+    for name, encoding in columns.items():
+        stored = "input_ids" if name == "tokens" else name
+        if encoding == "int":
+            arrays[stored] = pa.array(_gather(data, at, "<i8"))
+            at += _INT_BYTES
+            continue
+        arrays[stored] = _decode_column(data, at, sizes[name], encoding, where)
+        at += sizes[name]
+    try:
+        return pa.record_batch([arrays[field.name].cast(field.type) for field in schema], schema=schema)
+    except pa.ArrowInvalid as error:
+        raise ValueError(f"{where}: {error}") from error
+
+
+def _decode_column(data: np.ndarray, at: np.ndarray, sizes: np.ndarray, encoding: str, where: str) -> pa.Array:
+    starts, n_bytes = at, sizes
+    if encoding not in ("str", "json"):
+        dtype = np.dtype(encoding.removeprefix("ndarray:"))
+        if (sizes < 2).any():
+            raise ValueError(f"{where}: an array is shorter than its shape")
+        widths = data[at].astype(np.int64)
+        starts = at + 1 + (1 << (widths & 3))
+        n_bytes = sizes - (starts - at)
+        if (widths >> 2 != 1).any() or (n_bytes < 0).any() or (n_bytes % dtype.itemsize).any():
+            raise ValueError(f"{where}: an array is not one of one dimension")
+        for width, code in enumerate(("<u1", "<u2", "<u4", "<u8")):
+            rows = np.flatnonzero(widths & 3 == width)
+            said = _gather(data, at[rows] + 1, code).astype(np.int64)
+            if (said * dtype.itemsize != n_bytes[rows]).any():
+                raise ValueError(f"{where}: an array has another length than its shape says")
+    ends = np.concatenate([np.zeros(1, np.int64), np.cumsum(n_bytes)])
+    out = np.empty(int(ends[-1]), np.uint8)
+    mds_kernels.take(data, starts, ends, out)
+    if encoding in ("str", "json"):
+        strings = pa.LargeStringArray.from_buffers(at.size, pa.py_buffer(ends), pa.py_buffer(out))
+        try:
+            strings.validate(full=True)
+        except pa.ArrowInvalid as error:
+            raise ValueError(f"{where}: {error}") from error
+        return strings
+    return pa.LargeListArray.from_arrays(pa.array(ends // dtype.itemsize), pa.array(out.view(dtype)))
+
+
+def make_index(shards: Iterable[tuple[str, int, int]], columns: dict[str, str]) -> bytes:
+    """Returns `index.json` of a dataset.
+
+    Args:
+      shards: name, bytes and rows of each, in order; those without rows are left out.
+      columns: as `columns_of` returns them.
+    """
+    described = [
+        {
+            **describe_columns(columns),
+            "raw_data": {"basename": name, "bytes": n_bytes, "hashes": {}},
+            "samples": n_rows,
+            "zip_data": None,
+        }
+        for name, n_bytes, n_rows in shards
+        if n_rows
+    ]
+    return json.dumps({"shards": described, "version": 2}, sort_keys=True).encode()

@@ -1,0 +1,56 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Columns into the samples of an MDS shard and out of them, without a Python object per row.
+
+A sample is the sizes of its columns of variable size, u32 each, then the columns' bytes. An array of one dimension is a
+byte (1 << 2 | w), its length in 2**w bytes, and its values; everything is little-endian. The slow twin is
+`pipeline.output.writers.mds_reference`.
+"""
+
+from typing import Any
+
+from tokenizer.kernels.compiling import kernel
+
+
+@kernel
+def place(out: Any, at: Any, data: Any, offsets: Any, widths: Any, item_bytes: int) -> None:
+    """Writes one column of every row.
+
+    Args:
+      out: uint8, the samples.
+      at: int64[n], where in `out` the column of each row goes; moved behind it.
+      data: uint8, the bytes of all rows.
+      offsets: int64[n + 1], where each row begins in `data`.
+      widths: int64[n], for arrays log2 of the bytes of their length; not read otherwise.
+      item_bytes: size of an array's values; 0 for a column that is bytes and no array.
+    """
+    for row in range(at.size):
+        p = at[row]
+        n_bytes = offsets[row + 1] - offsets[row]
+        if item_bytes > 0:
+            out[p] = 4 | widths[row]
+            p += 1
+            length = n_bytes // item_bytes
+            for _ in range(1 << widths[row]):
+                out[p] = length & 255
+                length >>= 8
+                p += 1
+        for i in range(offsets[row], offsets[row + 1]):
+            out[p] = data[i]
+            p += 1
+        at[row] = p
+
+
+@kernel
+def take(data: Any, starts: Any, offsets: Any, out: Any) -> None:
+    """Copies one column of every row.
+
+    Args:
+      data: uint8, the samples.
+      starts: int64[n], where in `data` the bytes of each row begin.
+      offsets: int64[n + 1], where in `out` they go; the caller has checked both against the sizes.
+      out: uint8, filled.
+    """
+    for row in range(starts.size):
+        shift = starts[row] - offsets[row]
+        for i in range(offsets[row], offsets[row + 1]):
+            out[i] = data[i + shift]

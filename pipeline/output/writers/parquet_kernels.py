@@ -1,0 +1,146 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Kernels that turn columns into the insides of Parquet pages: levels of lists, dictionary indices, strings.
+
+Kernels trust their inputs. What they write is read back by other libraries in
+`tests/pipeline/output/writers/test_parquet_format.py`.
+
+Source: `Encodings.md` of the Apache Parquet format; its section "Run Length Encoding / Bit-Packing Hybrid".
+"""
+
+import numpy as np
+
+from tokenizer.kernels.compiling import kernel, kernel_part
+
+MAX_LEVEL_BYTES = 3
+"""Bytes that repetition, or definition, takes at most for each entry: a run of one takes two, longer ones fewer."""
+
+
+@kernel_part
+def _put_run(out: np.ndarray, at: int, length: int, value: int) -> int:
+    """Writes a run of `length` times `value`, unless it is empty; returns where the next one goes."""
+    if length == 0:
+        return at
+    header = length << 1
+    while header >= 0x80:
+        out[at] = header & 0x7F | 0x80
+        header >>= 7
+        at += 1
+    out[at] = header
+    out[at + 1] = value
+    return at + 2
+
+
+@kernel
+def list_levels(
+    offsets: np.ndarray,
+    valid: np.ndarray,
+    state: np.ndarray,
+    max_entries: int,
+    repetition: np.ndarray,
+    definition: np.ndarray,
+) -> tuple[int, int, int, int]:
+    """Encodes the levels of the next page of a column of lists, where neither the column nor a list is ever null.
+
+    An entry is an element of a list, or an empty list. Repetition is 0 where a row begins, else 1. Definition is 0 for
+    an empty list, 1 for an element; where elements may be null, 1 for null and 2 for the others.
+
+    Args:
+      offsets: int64[n_rows + 1], where each list begins; from 0.
+      valid: uint8[offsets[-1]], 0 for null elements; or uint8[0] where elements cannot be null.
+      state: int64[2], the row and the element in it that come next; advanced.
+      max_entries: of a page, at least 1.
+      repetition, definition: uint8[>= MAX_LEVEL_BYTES * max_entries], filled.
+
+    Returns:
+      The number of entries, of elements that are not null, and the bytes of repetition and of definition levels.
+    """
+    row, within = state[0], state[1]
+    n_rows = offsets.size - 1
+    n_entries = n_values = n_repetition = n_definition = 0
+    repeated = repeated_run = defined = defined_run = 0
+    while row < n_rows and n_entries < max_entries:
+        start, length = offsets[row] + within, offsets[row + 1] - offsets[row] - within
+        if within == 0:
+            if repeated != 0:
+                n_repetition = _put_run(repetition, n_repetition, repeated_run, repeated)
+                repeated, repeated_run = 0, 0
+            repeated_run += 1
+        if within == 0 and length == 0:
+            if defined != 0:
+                n_definition = _put_run(definition, n_definition, defined_run, defined)
+                defined, defined_run = 0, 0
+            defined_run += 1
+            n_entries += 1
+            row += 1
+            continue
+        n_taken = min(length, max_entries - n_entries)
+        n_further = n_taken - 1 if within == 0 else n_taken
+        if n_further > 0:
+            if repeated != 1:
+                n_repetition = _put_run(repetition, n_repetition, repeated_run, repeated)
+                repeated, repeated_run = 1, 0
+            repeated_run += n_further
+        if valid.size == 0:
+            if defined != 1:
+                n_definition = _put_run(definition, n_definition, defined_run, defined)
+                defined, defined_run = 1, 0
+            defined_run += n_taken
+            n_values += n_taken
+        else:
+            for i in range(start, start + n_taken):
+                level = 2 if valid[i] else 1
+                if defined != level:
+                    n_definition = _put_run(definition, n_definition, defined_run, defined)
+                    defined, defined_run = level, 0
+                defined_run += 1
+                n_values += level - 1
+        n_entries += n_taken
+        within += n_taken
+        if n_taken == length:
+            row += 1
+            within = 0
+    state[0], state[1] = row, within
+    n_repetition = _put_run(repetition, n_repetition, repeated_run, repeated)
+    n_definition = _put_run(definition, n_definition, defined_run, defined)
+    return n_entries, n_values, n_repetition, n_definition
+
+
+@kernel
+def count_values(values: np.ndarray, counts: np.ndarray) -> None:
+    """Adds to `counts` (int64[2, limit]; their sum counts) how often each of `values` (int32 below limit) occurs."""
+    # Two tables in turn: where one id follows itself, adding to a number that is still on its way to memory waits.
+    for i in range(0, values.size - 1, 2):
+        counts[0, values[i]] += 1
+        counts[1, values[i + 1]] += 1
+    if values.size % 2:
+        counts[0, values[-1]] += 1
+
+
+@kernel
+def map_values(values: np.ndarray, indices: np.ndarray, out: np.ndarray) -> None:
+    """Fills `out` (uint8[n] or uint16[n]) with `indices[values]`; values are int32[n], below `indices.size`."""
+    for i in range(values.size):
+        out[i] = indices[values[i]]
+
+
+@kernel
+def plain_strings(data: np.ndarray, offsets: np.ndarray, start: int, stop: int, out: np.ndarray) -> int:
+    """Writes strings `start` to `stop`, each after its length as four little-endian bytes; returns the bytes written.
+
+    Args:
+      data: uint8, the bytes of all strings.
+      offsets: integers[n + 1], where each begins in `data`.
+      start: first string.
+      stop: end of strings.
+      out: uint8[>= their bytes + 4 * (stop - start)], filled.
+    """
+    at = 0
+    for i in range(start, stop):
+        begin, size = offsets[i], offsets[i + 1] - offsets[i]
+        for k in range(4):
+            out[at + k] = size >> (8 * k) & 0xFF
+        at += 4
+        for k in range(size):
+            out[at + k] = data[begin + k]
+        at += size
+    return at

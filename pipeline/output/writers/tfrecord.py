@@ -1,0 +1,245 @@
+# SPDX-License-Identifier: Apache-2.0
+"""TFRecord shards of `tf.train.Example`, without TensorFlow; the bytes are described in `tfrecord_kernels`."""
+
+import gzip as gzip_module
+import struct
+import zlib
+from collections.abc import Iterator
+from typing import BinaryIO, Literal, cast
+
+import numpy as np
+import pyarrow as pa
+
+from pipeline import schemas
+from pipeline.output.writers import tfrecord_kernels as kernels
+from pipeline.output.writers.base import check_schema
+
+_BUFFER_BYTES = 8 << 20
+_MAX_EXAMPLE_BYTES = (1 << 31) - 1  # what protobuf parsers accept
+_PADDING = {None: kernels.NO_PADDING, "right": kernels.PADDING_RIGHT, "left": kernels.PADDING_LEFT}
+_BAD_DOC_ID = -1
+_PROBLEMS = {
+    _BAD_DOC_ID: "the doc_id is not UTF-8",
+    kernels.BAD_LENGTH_CRC: "the checksum of the record's length is wrong",
+    kernels.BAD_DATA_CRC: "the checksum of the record is wrong",
+    kernels.NOT_AN_EXAMPLE: "not a tf.train.Example with the features doc_id and input_ids",
+    kernels.BAD_ID: "an id in input_ids is not an int32",
+    kernels.BAD_MASK: "input_mask is not one run of ones beside one run of zeros, or segment_ids are not all 0",
+}
+
+
+class _GzipStream:
+    """A gzip member whose bytes depend on the data alone: no time, no file name, no operating system.
+
+    `gzip.GzipFile` writes a file name if the handle has one, and zlib's own header names the system.
+    """
+
+    _HEADER = b"\x1f\x8b\x08\x00\x00\x00\x00\x00\x00\xff"
+
+    def __init__(self, handle: BinaryIO) -> None:
+        self._handle = handle
+        self._deflate = zlib.compressobj(6, zlib.DEFLATED, -zlib.MAX_WBITS)
+        self._crc = 0
+        self._n_bytes = 0
+        handle.write(self._HEADER)
+
+    def write(self, data: memoryview) -> None:
+        self._crc = zlib.crc32(data, self._crc)
+        self._n_bytes += data.nbytes
+        self._handle.write(self._deflate.compress(data))
+
+    def close(self) -> None:
+        self._handle.write(self._deflate.flush())
+        self._handle.write(struct.pack("<II", self._crc, self._n_bytes & 0xFFFFFFFF))
+
+
+class TFRecordWriter:
+    """Writes one TFRecord shard; holds the records of one batch, at most 8 MiB and one row at a time."""
+
+    def __init__(
+        self,
+        handle: BinaryIO,
+        *,
+        padding_side: Literal["right", "left"] | None = None,
+        gzip: bool = False,
+        schema: pa.Schema = schemas.TOKENS,
+    ) -> None:
+        """Starts a shard.
+
+        Args:
+          handle: open for writing; stays open.
+          padding_side: where rows are padded, which adds `input_mask` and `segment_ids`; None when they are not.
+          gzip: whether to compress the file as a whole, with level 6.
+          schema: of the rows: `schemas.TOKENS`, or that of windows.
+        """
+        self.n_rows = 0
+        self._schema = schema
+        self.n_tokens = 0
+        self._padding = _PADDING[padding_side]
+        self._stream = _GzipStream(handle) if gzip else None
+        self._handle = handle
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        """Appends rows of the schema.
+
+        Raises:
+          TypeError: if the batch has another schema.
+          ValueError: if an id is negative, or a row too long for an Example (2 GiB).
+        """
+        check_schema(batch, self._schema)
+        n_rows = batch.num_rows
+        if n_rows == 0:
+            return
+        doc_bytes, doc_offsets = _string_views(batch.column(0))
+        offsets = batch.column(1).offsets.to_numpy()
+        ids = batch.column(1).values.to_numpy()
+        n_tokens = batch.column(2).to_numpy()
+        if offsets[-1] > offsets[0] and ids[offsets[0] : offsets[-1]].min() < 0:
+            raise ValueError(f"ids must not be negative, got {ids[offsets[0] : offsets[-1]].min()}")
+
+        numbers = np.full((n_rows, 2), -1, np.int64)
+        for i, name in enumerate(schemas.WINDOWS.names):
+            if name in self._schema.names:
+                numbers[:, i] = batch.column(name).to_numpy()
+        n_packed = np.empty(n_rows, np.int64)
+        n_record = np.empty(n_rows, np.int64)
+        kernels.measure_records(ids, offsets, doc_offsets, self._padding, numbers, n_packed, n_record)
+        if n_record.max() > _MAX_EXAMPLE_BYTES:
+            row = int(n_record.argmax())
+            raise ValueError(
+                f"document {batch.column(0)[row].as_py()!r} takes {n_record[row]} bytes as a tf.train.Example, which "
+                f"must stay under {_MAX_EXAMPLE_BYTES}; turn truncation on or write Parquet"
+            )
+        ends = np.cumsum(n_record)
+        start = 0
+        while start < n_rows:
+            before = int(ends[start] - n_record[start])
+            stop = max(start + 1, int(np.searchsorted(ends, before + _BUFFER_BYTES, side="right")))
+            n_bytes = int(ends[stop - 1]) - before
+            out = np.empty(n_bytes + kernels.SLACK_BYTES, np.uint8)
+            kernels.write_records(
+                ids,
+                offsets[start : stop + 1],
+                doc_bytes,
+                doc_offsets[start : stop + 1],
+                n_tokens[start:stop],
+                self._padding,
+                numbers[start:stop],
+                n_packed[start:stop],
+                n_record[start:stop],
+                out,
+            )
+            (self._stream or self._handle).write(out[:n_bytes].data)
+            self.n_rows += stop - start
+            self.n_tokens += int(n_tokens[start:stop].sum(dtype=np.int64))
+            start = stop
+
+    def close(self) -> None:
+        """Writes the end of the gzip member, where there is one."""
+        if self._stream is not None:
+            self._stream.close()
+
+
+def read_tfrecord(handle: BinaryIO, name: str, *, gzipped: bool = False) -> Iterator[pa.RecordBatch]:
+    """Reads a shard back and checks every checksum; holds 8 MiB of records, or one record if that is longer.
+
+    Yields:
+      Batches of doc_id, input_ids, n_tokens, as in `schemas.TOKENS`, and of windows `schemas.WINDOWS`; what a TFRecord
+      shard says of each row.
+
+    Raises:
+      ValueError: if a checksum is wrong, the file ends within a record, or a record is not what `TFRecordWriter`
+        writes; names the file and the byte, in the decompressed file, where the record starts.
+    """
+    stream = cast(BinaryIO, gzip_module.GzipFile(fileobj=handle, mode="rb")) if gzipped else handle
+    buffer = np.empty(_BUFFER_BYTES, np.uint8)
+    starts = np.empty(1 << 16, np.int64)
+    stops = np.empty(1 << 16, np.int64)
+    base = 0  # where in the file the buffer begins
+    filled = 0
+    ended = False
+    while True:
+        if not ended:
+            data = _read(stream, buffer.size - filled, name)
+            ended = not data
+            buffer[filled : filled + len(data)] = np.frombuffer(data, np.uint8)
+            filled += len(data)
+        n_rows, stop, problem = kernels.frame_records(buffer, 0, filled, starts, stops)
+        if n_rows:
+            yield _parse(buffer, starts[:n_rows], stops[:n_rows], name, base)
+        if problem != kernels.FINE:
+            raise ValueError(f"{name}, byte {base + stop}: {_PROBLEMS[problem]}")
+        if n_rows == 0:
+            if ended and filled:
+                raise ValueError(f"{name}, byte {base}: the file ends within a record")
+            if ended:
+                return
+            if filled == buffer.size:
+                buffer = np.concatenate([buffer, np.empty_like(buffer)])
+        buffer[: filled - stop] = buffer[stop:filled].copy()
+        filled -= stop
+        base += stop
+
+
+def _read(stream: BinaryIO, n_bytes: int, name: str) -> bytes:
+    try:
+        return stream.read(n_bytes)
+    except (EOFError, gzip_module.BadGzipFile, zlib.error) as error:
+        raise ValueError(f"{name}: not a whole gzip file: {error}") from error
+
+
+def _parse(buffer: np.ndarray, starts: np.ndarray, stops: np.ndarray, name: str, base: int) -> pa.RecordBatch:
+    """Returns the rows of framed records; the buffer begins at byte `base` of the file `name`."""
+
+    def check(row: int, problem: int) -> None:
+        if problem != kernels.FINE:
+            raise ValueError(f"{name}, byte {base + starts[row] - 12}: {_PROBLEMS[problem]}")
+
+    n_rows = starts.size
+    spans = np.empty((n_rows, 6), np.int64)
+    n_ids = np.empty(n_rows, np.int64)
+    numbers = np.empty((n_rows, 2), np.int64)
+    check(*kernels.parse_records(buffer, starts, stops, spans, n_ids, numbers))
+    is_window = numbers[:, 0] >= 0
+    if is_window.any() and not is_window.all():
+        check(int(np.argmin(is_window)), kernels.NOT_AN_EXAMPLE)
+
+    offsets = np.concatenate(([0], np.cumsum(n_ids)))
+    ids = np.empty(offsets[-1], np.int32)
+    n_tokens = np.empty(n_rows, np.int32)
+    check(*kernels.read_ids(buffer, spans, offsets, ids, n_tokens))
+
+    doc_offsets = np.concatenate(([0], np.cumsum(spans[:, 1] - spans[:, 0])))
+    doc_bytes = np.empty(doc_offsets[-1], np.uint8)
+    kernels.copy_spans(buffer, spans, doc_offsets, doc_bytes)
+    doc_ids = pa.LargeBinaryArray.from_buffers(
+        pa.large_binary(), n_rows, [None, pa.py_buffer(doc_offsets), pa.py_buffer(doc_bytes)]
+    )
+    try:
+        doc_ids = doc_ids.cast(pa.large_string()).cast(pa.string())
+    except pa.ArrowInvalid:
+        for row in range(n_rows):
+            check(row, kernels.FINE if _is_utf8(doc_ids[row].as_py()) else _BAD_DOC_ID)
+    rows = pa.LargeListArray.from_arrays(pa.array(offsets), pa.array(ids), type=schemas.TOKENS.field(1).type)
+    columns, fields = [doc_ids, rows, pa.array(n_tokens)], list(schemas.TOKENS)[:3]
+    if n_rows and is_window.all():
+        columns += [pa.array(numbers[:, i]).cast(field.type) for i, field in enumerate(schemas.WINDOWS)]
+        fields += schemas.WINDOWS
+    return pa.record_batch(columns, schema=pa.schema(fields))
+
+
+def _is_utf8(data: bytes) -> bool:
+    try:
+        data.decode("utf-8")
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+def _string_views(strings: pa.StringArray) -> tuple[np.ndarray, np.ndarray]:
+    """Returns (bytes uint8, offsets int64[n + 1]) of a string array; the offsets count from the start of the bytes."""
+    _, offset_buffer, data_buffer = strings.buffers()
+    offsets = np.frombuffer(offset_buffer, np.int32)[strings.offset : strings.offset + len(strings) + 1]
+    data = np.frombuffer(data_buffer or b"", np.uint8)
+    data.flags.writeable = False  # one compiled version, whoever allocated the buffer
+    return data, offsets.astype(np.int64)

@@ -1,0 +1,58 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Checks kept fields: that all files of a shard that have room for them hold the same."""
+
+from collections.abc import Sequence
+
+import pyarrow as pa
+
+from pipeline.output.writers.json_texts import json_texts
+
+
+class KeptFields:
+    """The kept fields of one shard, as its first file has them; holds them."""
+
+    def __init__(self, fields: pa.Schema, listed: pa.Table) -> None:
+        """Takes what the ledger says they are, and the table of documents, which may have them."""
+        self._fields = pa.schema([field.remove_metadata() for field in fields])
+        self._first: tuple[str, pa.Table] | None = None
+        if len(fields) and set(fields.names) <= set(listed.schema.names):
+            self._first = "the table of documents", listed.select(fields.names)
+
+    def __bool__(self) -> bool:
+        return len(self._fields) > 0
+
+    def compare(self, name: str, batches: Sequence[pa.RecordBatch]) -> str | None:
+        """Returns how the fields in the file `name` differ from those of the files before; None where they do not.
+
+        Args:
+          name: of the file.
+          batches: its columns that may be null.
+        """
+        if not batches:
+            return None
+        table = pa.Table.from_batches(batches)
+        is_json = name.endswith(".mds")
+        names = sorted(self._fields.names) if is_json else self._fields.names
+        if table.schema.names != names or not (is_json or table.schema.equals(self._fields)):
+            return f"keeps the fields {table.schema.to_string()!r}, the ledger says {self._fields.to_string()!r}"
+        if self._first is None:
+            self._first = name, table
+            return None
+        other, first = self._first
+        for field in names:
+            ours, theirs = table[field], first[field]
+            if is_json == other.endswith(".mds") and ours.equals(theirs):
+                continue
+            # As JSON, in which what is no number is equal to itself too.
+            ours, theirs = _as_json(ours, is_json), _as_json(theirs, other.endswith(".mds"))
+            if not ours.equals(theirs):
+                pairs = enumerate(zip(ours.to_pylist(), theirs.to_pylist(), strict=False))
+                row, mine, before = next((i, mine, before) for i, (mine, before) in pairs if mine != before)
+                return f"field {field!r} of row {row} is {mine}, in {other} {before}"
+        return None
+
+
+def _as_json(column: pa.ChunkedArray, is_json: bool) -> pa.ChunkedArray:
+    if is_json:
+        return column
+    return pa.chunked_array([json_texts(chunk).cast(pa.string()) for chunk in column.chunks], pa.string())

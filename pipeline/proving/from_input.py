@@ -1,0 +1,163 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Proves a sample of an output folder from its input: reads splits again, tokenizes them again, compares all of it."""
+
+import contextlib
+import copy
+import hashlib
+import math
+import tempfile
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pyarrow as pa
+
+from pipeline import filenames, storage
+from pipeline.books import equations, ledger, manifest
+from pipeline.books.ledger import LedgerEntry
+from pipeline.config.job import Config
+from pipeline.output.writers import formats
+from pipeline.proving.report import VerifyReport
+from pipeline.splits import Split
+from pipeline.tokenizing.tokenize import tokenize_split, tokenizer_info
+from tokenizer import Tokenizer
+
+SAMPLE = 0.01
+"""The share of splits to do again unless told otherwise."""
+
+LEAST_SPLITS = 3
+"""How many splits are done again at least, if there are as many."""
+
+
+def verify_deep(output: str, share: float = SAMPLE) -> VerifyReport:
+    """Tokenizes a sample of the splits again, from the input files where the ledger says they are.
+
+    Compared are the shard, the rejects, the statistics, and what was read of every file with its checksum. The sample
+    is the same each time: the splits whose ids have the smallest hashes. A new attempt is made in a temporary folder,
+    a split at a time; where its shard has other bytes, both are read, one split in memory, and compared row by row. Of
+    a job that shuffles, the sums of the split's documents are compared, which `verify` finds again in the shards.
+
+    Args:
+      output: a finished output folder that `verify` proves.
+      share: of the splits, from 0 to 1; at least `LEAST_SPLITS` are taken.
+
+    Raises:
+      OSError: if the folder cannot be read at all.
+    """
+    report = VerifyReport()
+    try:
+        found = manifest.read(output)
+        config, tokenizer = config_of(output, found)
+        if tokenizer_info(tokenizer).digest != found["tokenizer"]["digest"]:
+            raise ValueError(
+                f"{filenames.TOKENIZER}: this TokenMill makes tokenizer {tokenizer_info(tokenizer).digest} of it, the "
+                f"manifest's is {found['tokenizer']['digest']}; only the version that wrote the folder can do it again"
+            )
+    except (ValueError, KeyError, TypeError) as error:
+        report.problems.append(f"cannot tokenize again: {error}")
+        return report
+    ids = manifest.split_ids(found)
+    for split_id in sample(ids, share):
+        entry = ledger.read_entry(output, split_id)
+        if entry is None:
+            report.problems.append(f"{filenames.entry_name(split_id)}: missing, or not a ledger entry")
+        else:
+            report.problems += _do_again(output, entry, config, tokenizer, len(ids))
+            report.n_files += 1
+            report.n_bytes += entry.n_bytes
+            report.n_rows += entry.n_documents
+            report.n_tokens += entry.n_tokens
+    return report
+
+
+def sample(ids: Sequence[str], share: float) -> list[str]:
+    """Returns the ids to look at: the same ones each time, those of a smaller share among those of a larger one."""
+    n = min(len(ids), max(LEAST_SPLITS, math.ceil(share * len(ids))))
+    chosen = set(sorted(ids, key=lambda split_id: hashlib.sha256(split_id.encode()).digest())[:n])
+    return [split_id for split_id in ids if split_id in chosen]
+
+
+def config_of(output: str, found: Mapping[str, Any]) -> tuple[Config, Tokenizer]:
+    """Returns the config of a folder, with places of no meaning where it has none, and its tokenizer.
+
+    Args:
+      output: the folder.
+      found: its manifest.
+
+    Raises:
+      ValueError: if its job wrote no shards.
+    """
+    if found["tokenizer"] is None or not found["shards"]:
+        raise ValueError("the job wrote no shards")
+    sections = copy.deepcopy(found["config"])
+    sections["input"]["paths"] = [output]
+    sections["output"]["path"] = output
+    tokenizer = Tokenizer.from_str(storage.read_text(storage.join(output, filenames.TOKENIZER)))
+    return Config.model_validate(sections), tokenizer
+
+
+def _do_again(output: str, entry: LedgerEntry, config: Config, tokenizer: Tokenizer, n_splits: int) -> list[str]:
+    where = f"split {entry.split_id}"
+    split = Split(entry.index, entry.split_id, entry.pieces, entry.fields)
+    for piece in entry.pieces:
+        try:
+            versions = [file.version for file in storage.match(piece.path)]
+        except OSError as error:
+            return [f"{where}: {error}"]
+        if versions != [piece.version]:
+            state = "has changed since" if versions else "is not there any more"
+            return [f"{where}: {piece.path!r} {state}; it cannot be read again"]
+    with tempfile.TemporaryDirectory(prefix="tokenmill-deep-") as folder:
+        elsewhere = config.model_copy(update={"output": config.output.model_copy(update={"path": folder})})
+        try:
+            again = tokenize_split(split, elsewhere, tokenizer, n_splits)
+        except (ValueError, OSError) as error:
+            return [f"{where}: {error}"]
+        lines = [
+            f"{where}: {name} is {getattr(again, name)} when it is done again, recorded {getattr(entry, name)}"
+            for name in (*equations.INPUT_COUNTS, *equations.TEXT_COUNTS, "packing", "windows", "has_field")
+            if getattr(again, name) != getattr(entry, name)
+        ]
+        for piece, ours, theirs in zip(entry.pieces, again.inputs, entry.inputs, strict=True):
+            if ours.sha256 != theirs.sha256:
+                lines.append(f"{where}: {piece.path!r} is read as sha256 {ours.sha256}, recorded {theirs.sha256}")
+        if entry.runs is not None:
+            now, then = (each.runs["sums"] if each.runs else None for each in (again, entry))
+            if now != then:
+                lines.append(f"{where}: its documents have the sums {now} when it is done again, recorded {then}")
+            return lines
+        files = (entry.shard, *entry.companions)
+        changed = {
+            theirs.file
+            for ours, theirs in zip((again.shard, *again.companions), files, strict=True)
+            if ours.sha256 != theirs.sha256
+        }
+        for file in files:
+            if file.rows is not None and {file.file, formats.index_name(file.file)} & changed:
+                lines += _compare_rows(folder, output, file.file)
+        return lines
+
+
+def _compare_rows(again: str, output: str, name: str) -> list[str]:
+    """Returns the first row of a shard that differs; other bytes alone may be another version of a library."""
+    try:
+        ours, theirs = (_read(storage.join(folder, name), name) for folder in (again, output))
+    except (ValueError, OSError) as error:
+        return [f"{name}: {error}"]
+    if ours.num_rows != theirs.num_rows:
+        return [f"{name}: {theirs.num_rows} rows, {ours.num_rows} when it is done again"]
+    for column in ours.column_names:
+        if ours[column].equals(theirs[column]):
+            continue
+        pairs = enumerate(zip(ours[column], theirs[column], strict=True))
+        row = next(row for row, (mine, other) in pairs if not mine.equals(other))
+        document = theirs["doc_id"][row].as_py() if "doc_id" in theirs.column_names else row
+        return [f"{name}: {column} of row {row}, document {document!r}, is not what its text gives"]
+    return []
+
+
+def _read(path: str, name: str) -> pa.Table:
+    index_name = formats.index_name(path)
+    with contextlib.ExitStack() as stack:
+        handle = stack.enter_context(storage.open_read(path))
+        index = stack.enter_context(storage.open_read(index_name)) if index_name is not None else None
+        return pa.Table.from_batches(list(formats.read_rows(handle, name, index=index)))

@@ -1,0 +1,243 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Rejected records once more, after a fix: only these are read, and what they give lies beside what is there.
+
+`replay/` in an output folder is an output folder of its own, with shards, rejects, ledger and manifest. Its job names
+the manifest that it completes, so the two are proven together. Every replay starts from the rejects of the job and
+replaces the one before.
+"""
+
+import dataclasses
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+import numpy as np
+
+from pipeline import filenames, storage
+from pipeline.books import ledger, manifest
+from pipeline.books.job_record import Job
+from pipeline.books.ledger import BooksError, LedgerEntry
+from pipeline.books.shard_entry import runs_of
+from pipeline.config.job import Config
+from pipeline.filenames import REPLAY
+from pipeline.input.choosing import Wanted
+from pipeline.input.splitting import MAX_PIECES
+from pipeline.jobs.finish import finish_output
+from pipeline.jobs.same_job import check_tokenizer
+from pipeline.output import folders
+from pipeline.output.ownership import Lease
+from pipeline.output.writers import formats
+from pipeline.parquet_file import open_parquet
+from pipeline.proving.report import VerifyReport
+from pipeline.proving.verify import verify
+from pipeline.shuffling.shards import plan_shards
+from pipeline.splits import Piece, name_splits
+from pipeline.tokenizing.tokenize import merge_planned, tokenize_split
+from tokenizer import Tokenizer
+
+COMMITTED = "committed"
+"""The rule by which a replay leaves out the other documents of a file that it has to read whole."""
+
+_MAY_CHANGE = (
+    *("paths", "text_field", "text_fields", "join", "id_field"),
+    *("max_document_bytes", "max_rejected", "max_rejected_fraction"),
+)
+
+
+def replay(config: Config, lease: Lease | None = None) -> Mapping[str, Any]:
+    """Tokenizes the rejected records of a finished job again, as the config says now, into `replay/`.
+
+    Lines of uncompressed files are read by their byte ranges; a compressed file, a file that is one document, or a run
+    of row groups is read whole and all but the rejected records is left out. One split after another, in this process;
+    in memory are the positions of the rejects of one file and what `tokenize_split` holds.
+
+    Args:
+      config: of the job. In `input` the fields and the limits may have changed; nothing else may.
+      lease: of the folder of the job, of which `replay/` is a part; None where nobody owns it.
+
+    Returns:
+      The manifest of the replay.
+
+    Raises:
+      ValueError: if the job is not finished, the config asks for other tokens, or a file has changed.
+      OSError: if a file cannot be read.
+      BooksError: if not every rejected record of the job was read again.
+    """
+    output = config.output.path
+    found = manifest.read(output)
+    if found["tokenizer"] is None or not found["shards"]:
+        raise ValueError(f"{output!r} holds no shards: there is nothing to replay")
+    _check_config(config, found)
+    tokenizer = Tokenizer.from_str(storage.read_text(storage.join(output, filenames.TOKENIZER)))
+    job = _job_of(output, config, found)
+    groups = _numbered(_groups(output, found))
+    splits = name_splits([[piece for piece, _ in group] for group in groups], job.digest, _fields_of(output, found))
+    folder = storage.join(output, REPLAY)
+    inside = config.model_copy(update={"output": config.output.model_copy(update={"path": folder})})
+    suffix, *companions = formats.suffixes(config.output)
+    shuffle = config.output.shuffle
+    shards = plan_shards(shuffle, splits, job.digest) if shuffle is not None else []
+    folders.prepare_output(
+        folder,
+        job,
+        "overwrite",
+        n_splits=len(splits),
+        suffix=suffix,
+        companions=companions,
+        n_shards=len(shards) or None,
+    )
+    entries = []
+    for split, group in zip(splits, groups, strict=True):
+        wanted = {i: offsets for i, (_, offsets) in enumerate(group) if offsets is not None}
+        entries.append(tokenize_split(split, inside, tokenizer, len(splits), wanted=Wanted(COMMITTED, wanted)))
+    for shard in shards:
+        merge_planned(shard, [runs_of(entry) for entry in entries], inside, tokenizer)
+    built, _ = finish_output(inside, job, splits, tokenizer, lease=lease)
+    _check_books(found, built)
+    return built
+
+
+def verify_replay(output: str, report: VerifyReport) -> None:
+    """Adds to the report of a job's folder the proof of its replay, where there is one and the job is proven."""
+    folder = storage.join(output, REPLAY)
+    if not report.is_proven or not storage.exists(storage.join(folder, filenames.MANIFEST)):
+        return
+    replayed = verify(folder)
+    replayed.problems = [f"{REPLAY}/{problem}" for problem in replayed.problems]
+    report.merge(replayed)
+    found = manifest.read(folder)
+    try:
+        if found["replay_of"] != _manifest_digest(output):
+            raise BooksError(f"{REPLAY}: of another run of the job; run tokenmill replay again")
+        _check_books(manifest.read(output), found)
+    except BooksError as error:
+        report.problems.append(str(error))
+
+
+def _check_books(found: Mapping[str, Any], replayed: Mapping[str, Any]) -> None:
+    """Checks that a replay has read the rejected records of the job it completes, all of them and no other.
+
+    Args:
+      found: manifest of the job.
+      replayed: manifest of its replay.
+
+    Raises:
+      BooksError: with both numbers.
+    """
+    n_rejected = sum(found["totals"]["rejected"].values())
+    totals = replayed["totals"]
+    n_again = totals["n_records"] - totals["filtered"].get(COMMITTED, 0)
+    if n_again != n_rejected:
+        raise BooksError(f"{REPLAY}: {n_again} records read again != {n_rejected} rejected by the job")
+
+
+def _manifest_digest(output: str) -> str:
+    """Returns the sha256 of the manifest that a replay completes."""
+    return ledger.describe(output, filenames.MANIFEST).sha256
+
+
+def _check_config(config: Config, found: Mapping[str, Any]) -> None:
+    now = Job.of("", config, None).parts["config"]
+    then = found["config"]
+    wrong = [
+        f"{where}: {before!r} there, {value!r} now"
+        for section in now
+        for where, before, value in _compare(section, then.get(section), now[section])
+    ]
+    if wrong:
+        raise ValueError(
+            f"cannot replay in {config.output.path!r}: {'; '.join(wrong)}; only {', '.join(_MAY_CHANGE)} of input may "
+            "change"
+        )
+    if wrong := check_tokenizer(found["tokenizer"]["digest"], found["unicode"], config):
+        raise ValueError(f"cannot replay in {config.output.path!r}: {'; '.join(wrong)}; it must be the same")
+
+
+def _compare(section: str, then: Any, now: Any) -> Iterator[tuple[str, Any, Any]]:
+    """Yields each setting of a section that is another now and may not be: its name, and both values."""
+    if not isinstance(now, dict) or not isinstance(then, dict):  # `normalize` and `spans` are lists
+        pairs = [(section, then, now)]
+    else:
+        may_change = _MAY_CHANGE if section == "input" else ()
+        pairs = [(f"{section}.{name}", then.get(name), now[name]) for name in now if name not in may_change]
+    yield from (pair for pair in pairs if pair[1] != pair[2])
+
+
+def _job_of(output: str, config: Config, found: Mapping[str, Any]) -> Job:
+    job = Job.of("replay", config, found["tokenizer"]["digest"])
+    return Job({**job.parts, "replay_of": _manifest_digest(output)})
+
+
+def _fields_of(output: str, found: Mapping[str, Any]) -> str:
+    entries = (ledger.read_entry(output, split_id) for split_id in manifest.split_ids(found))
+    return next((entry.fields for entry in entries if entry is not None), "")
+
+
+def _groups(output: str, found: Mapping[str, Any]) -> Iterator[list[tuple[Piece, np.ndarray | None]]]:
+    """Yields what each split reads: pieces, and of those that are read whole the offsets that are wanted."""
+    limit = found["config"]["input"]["split_bytes"]
+    document = found["config"]["input"]["document"]
+    group: list[tuple[Piece, np.ndarray | None]] = []
+    n_bytes = 0
+    for record in found["rejects"]:
+        entry = ledger.read_entry(output, record["split"])
+        if entry is None:
+            raise ValueError(f"{filenames.entry_name(record['split'])}: missing, or not a ledger entry")
+        for piece, offsets in _pieces(output, entry, record["file"], document):
+            if group and (n_bytes + piece.n_planned > limit or len(group) == MAX_PIECES):
+                yield group
+                group, n_bytes = [], 0
+            group.append((piece, offsets))
+            n_bytes += piece.n_planned
+    if group:
+        yield group
+
+
+def _numbered(groups: Iterable[list[tuple[Piece, np.ndarray | None]]]) -> list[list[tuple[Piece, np.ndarray | None]]]:
+    """Returns groups whose files are numbered anew, for a replay reads not all of them."""
+    numbers: dict[tuple[str, str], int] = {}
+    return [
+        [
+            (dataclasses.replace(piece, file=numbers.setdefault((piece.path, piece.name), len(numbers))), offsets)
+            for piece, offsets in group
+        ]
+        for group in groups
+    ]
+
+
+def _pieces(output: str, entry: LedgerEntry, name: str, document: str) -> Iterator[tuple[Piece, np.ndarray | None]]:
+    with storage.open_read(storage.join(output, name)) as handle:
+        table = open_parquet(handle).read(["source", "offset", "n_bytes"], use_threads=False)
+    sources = np.array(table["source"].to_pylist(), dtype=object)
+    offsets, sizes = table["offset"].to_numpy(), table["n_bytes"].to_numpy()
+    names = [piece.name for piece in entry.pieces]
+    for piece in entry.pieces:
+        is_of = sources == piece.name
+        if not is_of.any():
+            continue
+        if names.count(piece.name) > 1:
+            raise ValueError(f"split {entry.split_id}: two files are named {piece.name!r}; their rejects look the same")
+        _check_unchanged(piece)
+        if piece.is_cut_by_bytes(document):
+            for start, stop in _runs(offsets[is_of], sizes[is_of]):
+                yield dataclasses.replace(piece, start=start, stop=stop), None
+        else:
+            yield piece, offsets[is_of]
+
+
+def _check_unchanged(piece: Piece) -> None:
+    if [file.version for file in storage.match(piece.path)] != [piece.version]:
+        raise ValueError(f"{piece.path!r} has changed since the job: run the job again with --resume, then replay")
+
+
+def _runs(offsets: np.ndarray, sizes: np.ndarray) -> Iterator[tuple[int, int]]:
+    """Yields the ranges of records, in order, neighbours as one."""
+    run: tuple[int, int] | None = None
+    for start, size in sorted(zip(offsets.tolist(), sizes.tolist(), strict=True)):
+        if run is not None and run[1] == start:
+            run = run[0], start + size
+            continue
+        if run is not None:
+            yield run
+        run = start, start + size
+    if run is not None:
+        yield run

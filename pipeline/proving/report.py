@@ -1,0 +1,41 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a verification found, and the check that all of its parts begin with: a file is what its record says."""
+
+from dataclasses import dataclass, field
+
+from pipeline.books import ledger
+from pipeline.books.ledger import FileRecord
+
+
+@dataclass
+class VerifyReport:
+    """What `verify` read, and everything that is wrong with it."""
+
+    problems: list[str] = field(default_factory=list)
+    """Each names the file and, where numbers differ, both of them."""
+    n_files: int = 0
+    n_bytes: int = 0
+    n_rows: int = 0
+    n_tokens: int = 0
+
+    @property
+    def is_proven(self) -> bool:
+        """Whether nothing is wrong."""
+        return not self.problems
+
+    def merge(self, other: "VerifyReport") -> None:
+        """Adds what another report found."""
+        self.problems += other.problems
+        for name in ("n_files", "n_bytes", "n_rows", "n_tokens"):
+            setattr(self, name, getattr(self, name) + getattr(other, name))
+
+
+def check_file(output: str, record: FileRecord, report: VerifyReport) -> bool:
+    """Returns whether a file has its recorded size and checksum, and reports it: what was read, or what is wrong."""
+    problem = ledger.problem(output, record)
+    report.n_files += 1
+    if problem is not None:
+        report.problems.append(problem)
+        return False
+    report.n_bytes += record.n_bytes
+    return True

@@ -1,0 +1,246 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Checks the files of one split or shard: every row is read again, and every token counted again."""
+
+import contextlib
+import json
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from pipeline import schemas, storage
+from pipeline.books.ledger import FileRecord, LedgerEntry
+from pipeline.books.shard_entry import ShardEntry
+from pipeline.config.output import KEEPS_FIELDS
+from pipeline.output.packing import packed, windowed
+from pipeline.output.packing.marks import Marks
+from pipeline.output.writers import formats
+from pipeline.parquet_file import open_parquet
+from pipeline.proving.documents import ListedDocuments
+from pipeline.proving.report import VerifyReport, check_file
+from pipeline.proving.shuffle import RowsProof
+from pipeline.statistics.tally import Statistics
+
+
+def count_files(
+    output: str, entry: LedgerEntry | ShardEntry, found: Mapping[str, Any], report: VerifyReport
+) -> Iterator[tuple[FileRecord, Statistics]]:
+    """Checks the files of a split or a shard; yields those with rows, with their tokens counted again."""
+    files = (entry.shard, *entry.companions)
+    whole = {file.file for file in files if check_file(output, file, report)}
+    listed = ListedDocuments.read(output, entry, found, report)
+    for file in files:
+        is_rows = file is entry.shard or file.rows is not None
+        if is_rows and {file.file, formats.index_name(file.file) or file.file} <= whole:
+            counted = _count_shard(output, entry, file, found, listed, report)
+            if counted is not None:
+                yield file, counted
+
+
+def check_rejects(output: str, entry: LedgerEntry, record: FileRecord, report: VerifyReport) -> None:
+    """Compares the reasons and sizes of the rejects of a split with what its entry says of them."""
+    try:
+        with storage.open_read(storage.join(output, record.file)) as handle:
+            file = open_parquet(handle)
+            if not file.schema_arrow.equals(schemas.REJECTS):
+                raise ValueError(f"columns are not {schemas.REJECTS.names}")
+            table = file.read(["reason", "n_bytes"], use_threads=False)
+    except (pa.ArrowException, OSError, ValueError) as error:
+        report.problems.append(f"{record.file}: {error}")
+        return
+    reasons = {row["values"]: row["counts"] for row in pc.value_counts(table.column("reason")).to_pylist()}
+    if reasons != dict(entry.rejected):
+        report.problems.append(f"{record.file}: holds {reasons}, the ledger records {dict(entry.rejected)}")
+    n_bytes = pc.sum(table.column("n_bytes")).as_py() or 0
+    if n_bytes != entry.n_rejected_bytes:
+        report.problems.append(f"{record.file}: records of {n_bytes} bytes, the ledger says {entry.n_rejected_bytes}")
+
+
+def _count_shard(
+    output: str,
+    entry: LedgerEntry | ShardEntry,
+    file: FileRecord,
+    found: Mapping[str, Any],
+    listed: ListedDocuments | None,
+    report: VerifyReport,
+) -> Statistics | None:
+    """Returns the tokens of the rows in one format counted again; None if they cannot be read to their end."""
+    name, tokenizer = file.file, found["tokenizer"]
+    # A format without padding is read as it is; packed sequences are padded by themselves.
+    padding = found["config"]["tokenizer"]["padding"] if formats.keeps_padding(name) else None
+    marks = Marks.from_record(found["marks"])
+    counted = Statistics(tokenizer["vocab_size"], tokenizer["unk_id"])
+    try:
+        with contextlib.ExitStack() as stack:
+            handle = stack.enter_context(storage.open_read(storage.join(output, name)))
+            index_name = formats.index_name(name)
+            index = index_name and stack.enter_context(storage.open_read(storage.join(output, index_name)))
+            if name.endswith(".parquet"):
+                _check_metadata(handle, name, tokenizer, report)
+                handle.seek(0)
+            proof = stack.enter_context(RowsProof(output, entry)) if isinstance(entry, ShardEntry) else None
+            if entry.packing is not None:
+                batches = formats.read_rows(handle, name, index=index or None)
+                hashes = np.zeros(entry.n_documents, np.uint64) if proof is not None else None
+                if listed is not None:
+                    batches = _compare_sequences(batches, name, listed, report)
+                lengths = packed.count(batches, name, entry, found, counted, report.problems, hashes)
+                if proof is not None and hashes is not None and lengths is not None:
+                    proof.add_documents(hashes, lengths)
+                    report.problems += proof.problems(name, has_doc_ids=False)
+                return _close_count(counted, entry, file, report)
+            if entry.windows is not None:
+                if listed is None:
+                    return None  # which is reported
+                batches = _with_spans(formats.read_rows(handle, name, index=index or None), padding, tokenizer, name)
+                hashes = np.zeros(entry.n_documents, np.uint64) if proof is not None else None
+                windowed.count(batches, name, entry, listed.windows(found), counted, hashes)
+                if proof is not None and hashes is not None:
+                    proof.add_documents(hashes, listed.n_tokens)
+                    report.problems += proof.problems(name, has_doc_ids=False)
+                return _close_count(counted, entry, file, report)
+            kept: list[pa.RecordBatch] = []
+            fields = listed.fields if listed is not None else None
+            for batch in formats.read_rows(handle, name, index=index or None):
+                if fields:
+                    kept.append(batch.select([field.name for field in batch.schema if field.nullable]))
+                row = counted.n_documents
+                ids, starts, stops = _token_spans(batch, padding, tokenizer["pad_id"], f"{name}, row {row} and on")
+                # A shard has no text; what the statistics say of text is not looked at here.
+                marks.check_rows(ids, starts, stops, f"{name}, row {row} and on")
+                n_oov = counted.update(batch.column("doc_id"), ids, starts, stops, marks.count(counted.unk_id))
+                _check_column(f"{name}: n_tokens", row, batch.column("n_tokens").to_numpy(), stops - starts, report)
+                if "n_oov" in batch.schema.names:
+                    _check_column(f"{name}: n_oov", row, batch.column("n_oov").to_numpy(), n_oov, report)
+                doc_ids = batch.column("doc_id") if formats.keeps_padding(name) else None
+                if listed is not None and (difference := listed.compare_rows(row, doc_ids, stops - starts)):
+                    report.problems.append(f"{name}: {difference}")
+                    listed = None  # one difference makes many
+                if proof is not None:
+                    proof.add(ids, starts, stops, doc_ids)
+            if (
+                fields
+                and name.endswith(tuple(f".{each}" for each in KEEPS_FIELDS))
+                and (difference := fields.compare(name, kept))
+            ):
+                report.problems.append(f"{name}: {difference}")
+            if proof is not None:
+                report.problems += proof.problems(name, has_doc_ids=formats.keeps_padding(name))
+    except ValueError as error:
+        message = str(error)
+        report.problems.append(message if message.startswith(name) else f"{name}: {message}")
+        return None
+    return _close_count(counted, entry, file, report)
+
+
+def _with_spans(
+    batches: Iterator[pa.RecordBatch], padding: Mapping[str, Any] | None, tokenizer: Mapping[str, Any], name: str
+) -> Iterator[tuple[pa.RecordBatch, windowed.Spans]]:
+    """Yields rows, and where the tokens of each are; checks their padding and `n_tokens`."""
+    row = 0
+    for batch in batches:
+        where = f"{name}, row {row} and on"
+        ids, starts, stops = _token_spans(batch, padding, tokenizer["pad_id"], where)
+        if (batch.column("n_tokens").to_numpy() != stops - starts).any():
+            raise ValueError(f"{where}: n_tokens is not how many tokens there are")
+        yield batch, (ids, starts, stops)
+        row += batch.num_rows
+
+
+def _compare_sequences(
+    batches: Iterator[pa.RecordBatch], name: str, listed: ListedDocuments, report: VerifyReport
+) -> Iterator[pa.RecordBatch]:
+    """Yields packed sequences, compared with the table of documents up to the first difference."""
+    first, difference = 0, None
+    for batch in batches:
+        yield batch  # what is wrong with it in itself is found before
+        if difference is None and (difference := listed.compare_sequences(first, batch)):
+            report.problems.append(f"{name}: {difference}")
+        first += batch.num_rows
+
+
+def _close_count(
+    counted: Statistics, entry: LedgerEntry | ShardEntry, file: FileRecord, report: VerifyReport
+) -> Statistics:
+    """Compares what a file was found to hold with its record."""
+    name = file.file
+    if file is entry.shard:
+        report.n_rows += counted.n_documents
+        report.n_tokens += counted.n_tokens
+    for what, n_found, recorded in (
+        ("rows", counted.n_documents, file.rows),
+        ("tokens", counted.n_tokens, file.tokens),
+        ("unknown tokens", counted.n_oov_tokens, entry.n_oov_tokens),
+    ):
+        if n_found != recorded:
+            report.problems.append(f"{name}: {n_found} {what}, recorded {recorded}")
+    return counted
+
+
+def _token_spans(
+    batch: pa.RecordBatch, padding: Mapping[str, Any] | None, pad_id: int | None, where: str
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Returns (ids int32, starts int64[n], stops int64[n]): where the tokens of each row are, without its padding.
+
+    Args:
+      batch: of doc_id, input_ids, n_tokens, as `formats.read_rows` yields it.
+      padding: {"length", "side"} of the config; None when rows are not padded.
+      pad_id: the padding token.
+      where: the rows are, for messages.
+
+    Raises:
+      ValueError: if a row is not padded as `padding` says.
+    """
+    rows = batch.column("input_ids")
+    offsets, ids = rows.offsets.to_numpy(), rows.values.to_numpy()
+    starts, stops = offsets[:-1], offsets[1:]
+    if padding is None:
+        return ids, starts, stops
+    length = padding["length"]
+    if (stops - starts != length).any():
+        raise ValueError(f"{where}: rows must have {length} ids, padding included")
+    n_tokens = batch.column("n_tokens").to_numpy().astype(np.int64)
+    if n_tokens.size and (n_tokens.min() < 0 or n_tokens.max() > length):
+        raise ValueError(f"{where}: n_tokens must be between 0 and {length}")
+    first = length - n_tokens if padding["side"] == "left" else np.zeros_like(n_tokens)
+    position = np.arange(length)
+    is_token = (position >= first[:, None]) & (position < (first + n_tokens)[:, None])
+    if (ids[offsets[0] : offsets[-1]][~is_token.reshape(-1)] != pad_id).any():
+        raise ValueError(f"{where}: what stands beside the n_tokens tokens of a row must be the padding token {pad_id}")
+    return ids, starts + first, starts + first + n_tokens
+
+
+def _check_column(what: str, first_row: int, stored: np.ndarray, counted: np.ndarray, report: VerifyReport) -> None:
+    wrong = np.flatnonzero(stored != counted)
+    if wrong.size:
+        row = int(wrong[0])
+        more = f", and in {wrong.size - 1} more rows" if wrong.size > 1 else ""
+        report.problems.append(f"{what} of row {first_row + row} is {stored[row]}, counted {counted[row]}{more}")
+
+
+def _check_metadata(handle: Any, name: str, tokenizer: Mapping[str, Any], report: VerifyReport) -> None:
+    try:
+        said = json.loads((pq.read_schema(handle).metadata or {}).get(b"tokenmill", b"null"))
+    except (pa.ArrowException, OSError):
+        return  # reading the rows says so too
+    digest = said.get("tokenizer") if isinstance(said, dict) else None
+    if digest != tokenizer["digest"]:
+        report.problems.append(f"{name}: made by tokenizer {digest}, the manifest's is {tokenizer['digest']}")
+
+
+def compare_counts(
+    entry: LedgerEntry, file: FileRecord, counted: Statistics, recorded: Statistics, report: VerifyReport
+) -> None:
+    """Compares the tokens of a split, counted again in one of its files, with its recorded statistics."""
+    name = entry.statistics.file
+    # Packed sequences without boundaries do not tell how long documents are.
+    has_lengths = entry.packing is None or formats.keeps_padding(file.file)
+    for what in ("token_counts", "length_counts") if has_lengths else ("token_counts",):
+        ours, theirs = getattr(counted, what), getattr(recorded, what)
+        wrong = np.flatnonzero(ours != theirs)
+        if wrong.size:
+            i = int(wrong[0])
+            report.problems.append(f"{name}: {what}[{i}] is {theirs[i]}, {file.file} has {ours[i]}")

@@ -1,0 +1,253 @@
+# SPDX-License-Identifier: Apache-2.0
+"""From a row of a shard, or one of its tokens, back to the documents, and to the bytes they were read from."""
+
+import dataclasses
+import itertools
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from pipeline import storage
+from pipeline.books import ledger, manifest
+from pipeline.books.ledger import FileRecord
+from pipeline.config.input import InputConfig
+from pipeline.config.job import Config
+from pipeline.input.choosing import Wanted
+from pipeline.input.reading import read_split
+from pipeline.output.document_tables import measure_segments, read_table
+from pipeline.output.packing import marks
+from pipeline.output.packing.windowed import ExpectedWindows
+from pipeline.output.writers import formats
+from pipeline.output.writers.json_texts import spell_nanoseconds
+from pipeline.parquet_file import open_parquet
+from pipeline.proving.from_input import config_of
+from pipeline.reporting import inspect
+from pipeline.splits import Piece, Split
+from tokenizer import Encoding, Tokenizer
+
+_SHOWN = 60
+"""Characters of the text that are shown on either side of a token, and twice as many where there is none."""
+
+
+def find_row(output: str, row: int) -> tuple[str, int]:
+    """Returns the shard of a row that is counted through all shards, in the first format, and the row in it.
+
+    Raises:
+      ValueError: if there are not so many rows.
+    """
+    before = 0
+    for record in manifest.read(output)["shards"]:
+        if row < before + record["rows"]:
+            return record["file"], row - before
+        before += record["rows"]
+    raise ValueError(f"there is no row {row} in {output!r}: its shards have {before} rows, counted from 0")
+
+
+def trace(output: str, shard: str, row: int, token: int | None = None) -> dict[str, Any]:
+    """Returns where a row, or a token of it, came from.
+
+    The source is read again if it is still there and is what it was. A token is found in the text of its document by
+    encoding that once more.
+
+    Args:
+      output: a finished output folder.
+      shard: name of a file with rows in it, of any format.
+      row: of the shard, from 0.
+      token: its place in the row, from 0, as the row is stored; None for all documents of the row.
+
+    Returns:
+      Plain JSON, but for values of `fields`: `shard`, `row`, `token`, `token_id`, and `documents`, one where a token is
+      asked for, none for padding and for what the template puts around windows. Of each `doc_id`, the kept `fields`,
+      `number` in the shard, `source` (`name`, `path`, `format`, `offset`, `n_bytes`), `n_tokens`; `first`: the token of
+      the document that is the first of it in the row, `start`: where that stands, `size`: how many there are; `text` or
+      `why_no_text`. Of the one with the token `at`: `token` of the document, None for a separator; `characters` and
+      `bytes` of the text, None where no text gave the token; `source_bytes`, where the text stands in the source as it
+      is.
+
+    Raises:
+      ValueError: if the folder, the shard, the row or the token is not there.
+      OSError: if a file of the output cannot be read.
+    """
+    found = manifest.read(output)
+    entry_id, record = _find_shard(found, shard)
+    if not 0 <= row < record["rows"]:
+        raise ValueError(f"{shard}: there is no row {row}: it has {record['rows']} rows, counted from 0")
+    (stored,) = inspect.rows(storage.join(output, shard), row, 1)
+    if token is not None and not 0 <= token < len(stored.ids):
+        raise ValueError(f"{shard}: row {row} has no token {token}: it has {len(stored.ids)}, counted from 0")
+    table = _table_of(output, found, entry_id)
+    config, tokenizer = config_of(output, found)
+    documents = []
+    for number, start, first, size in _segments_of(found, config, table, shard, row, stored):
+        if token is not None and not start <= token < start + size:
+            continue
+        place = {"number": number, "start": start, "first": first, "size": size}
+        described = _describe(output, found, config, table.slice(number, 1))
+        documents.append({**described, **place, "fields": described["fields"] | stored.fields})
+    traced: dict[str, Any] = {"shard": shard, "row": row, "token": token, "documents": documents}
+    if token is None:
+        return traced
+    traced["token_id"] = stored.ids[token]
+    traced["token_text"] = tokenizer.id_to_token(stored.ids[token])
+    for document in documents:
+        n_before = document["first"] + token - document["start"]
+        ids = stored.ids[document["start"] : document["start"] + document["size"]]
+        document["at"] = _locate(config, tokenizer, document, n_before, ids)
+    return traced
+
+
+def _find_shard(found: Mapping[str, Any], shard: str) -> tuple[str, Mapping[str, Any]]:
+    records = [record for record in (*found["shards"], *found["companions"]) if "rows" in record]
+    for record in records:
+        if record["file"] == shard:
+            return record.get("entry") or record["split"], record
+    known = f"; its shards are named like {records[0]['file']!r}" if records else "; it holds no shards"
+    raise ValueError(f"the manifest lists no shard {shard!r}{known}")
+
+
+def _table_of(output: str, found: Mapping[str, Any], entry_id: str) -> pa.Table:
+    for record in found["documents"]:
+        if (record.get("entry") or record["split"]) == entry_id:
+            listed = {name: value for name, value in record.items() if name not in ("split", "entry")}
+            has_segments = found["packing"] is not None or "windows" in found["totals"]
+            batches = read_table(output, FileRecord(**listed), has_segments=has_segments)
+            return pa.Table.from_batches(list(batches))
+    raise ValueError(f"the manifest lists no table of documents for {entry_id}")
+
+
+def _segments_of(
+    found: Mapping[str, Any], config: Config, table: pa.Table, shard: str, row: int, stored: inspect.Row
+) -> list[tuple[int, int, int, int]]:
+    """Returns the segments of a row: number of the document, first token in the row, first of the document, size."""
+    if config.output.packing is not None:
+        n_separators = 0 if found["packing"]["separator_id"] is None else 1
+        all_ = measure_segments(table, config.output.packing.length, n_separators)
+        mine = np.flatnonzero(all_.rows == row)
+        mine = mine[np.argsort(all_.starts[mine])]
+        columns = (getattr(all_, name)[mine].tolist() for name in ("numbers", "starts", "firsts", "sizes"))
+        return list(zip(*columns, strict=True))
+    padding = config.tokenizer.padding
+    is_left = padding is not None and padding.side == "left" and formats.keeps_padding(shard)
+    start = len(stored.ids) - stored.n_tokens if is_left else 0
+    if not config.tokenizer.has_windows:
+        return [(row, start, 0, stored.n_tokens)]
+    expected = ExpectedWindows(found, table.column("doc_id"), table.column("n_tokens").to_numpy().astype(np.int64))
+    first, stop = int(expected.starts[row]), int(expected.stops[row])
+    return [(int(expected.texts[row]), start + len(expected.marks.before), first, stop - first)]
+
+
+def _describe(output: str, found: Mapping[str, Any], config: Config, table: pa.Table) -> dict[str, Any]:
+    """Returns what is known of one document: a row of the table, and its source."""
+    (batch,) = table.combine_chunks().to_batches()
+    (row,) = spell_nanoseconds(batch).to_pylist()
+    piece = next((each for each in _pieces(output, found) if each.file == row["input_file"]), None)
+    source = {name: found["inputs"][row["input_file"]][name] for name in ("name", "format")}
+    source |= {"offset": row["input_offset"], "n_bytes": row["input_bytes"]}
+    kept = {field.name: row[field.name] for field in table.schema if field.nullable}
+    described = {"doc_id": row["doc_id"], "source": source, "n_tokens": row["n_tokens"], "fields": kept}
+    if piece is None:
+        return {**described, "why_no_text": "the ledger does not say where its file is"}
+    source["path"] = piece.path
+    try:
+        text = _read_again(piece, config.input, row["input_offset"], row["input_bytes"], row["doc_id"])
+    except (OSError, ValueError) as error:
+        return {**described, "why_no_text": str(error)}
+    source["text_offset"] = _text_offset(piece, row["input_offset"], row["input_bytes"], text)
+    return {**described, "text": text}
+
+
+def _pieces(output: str, found: Mapping[str, Any]) -> Iterator[Piece]:
+    for split_id in manifest.split_ids(found):
+        entry = ledger.read_entry(output, split_id)
+        if entry is not None:
+            yield from entry.pieces
+
+
+def _read_again(piece: Piece, config: InputConfig, offset: int, n_bytes: int, doc_id: str) -> str:
+    """Returns the text of a document, read from its file.
+
+    Raises:
+      ValueError: if the file is gone or is another now, or holds another document there.
+      OSError: if it cannot be read.
+    """
+    versions = [file.version for file in storage.match(piece.path)]
+    if versions != [piece.version]:
+        raise ValueError(f"{piece.path!r} {'has changed since' if versions else 'is not there any more'}")
+    if piece.format == "parquet":
+        group = _row_group(piece.path, offset)
+        piece = dataclasses.replace(piece, start=group, stop=group + 1)
+    elif piece.is_cut_by_bytes(config.document):
+        piece = dataclasses.replace(piece, start=offset, stop=offset + n_bytes)
+    whole = config.model_copy(update={"sample": None})
+    for batch in read_split(Split(0, "", (piece,)), whole, wanted=Wanted("trace", {0: np.array([offset])})):
+        if batch.documents.num_rows:
+            if batch.documents.column("doc_id")[0].as_py() != doc_id:
+                break
+            return str(batch.documents.column("text")[0].as_py())
+    raise ValueError(f"{piece.path!r} holds another document there")
+
+
+def _row_group(path: str, row: int) -> int:
+    with storage.open_read(path) as handle:
+        metadata = open_parquet(handle).metadata
+        counts = [metadata.row_group(group).num_rows for group in range(metadata.num_row_groups)]
+    return next(group for group, end in enumerate(itertools.accumulate(counts)) if row < end)
+
+
+def _text_offset(piece: Piece, offset: int, n_bytes: int, text: str) -> int | None:
+    """Returns where a text begins in its file; None where it does not stand there as it is: escaped, compressed."""
+    if piece.format != "text" or piece.compression != "none":
+        return None
+    with storage.open_read(piece.path) as handle:
+        handle.seek(offset)
+        at = handle.read(n_bytes).find(text.encode())
+    return offset + at if at >= 0 else None
+
+
+def _locate(
+    config: Config, tokenizer: Tokenizer, document: dict[str, Any], number: int, ids: list[int]
+) -> dict[str, Any]:
+    """Returns where in its text a token of a document is; `ids` are those of the document that the row holds."""
+    if number >= document["n_tokens"]:
+        return {"token": None, "why_no_place": "it is the separator behind the document"}
+    at: dict[str, Any] = {"token": number, "characters": None, "bytes": None}
+    if "text" not in document:
+        return {**at, "why_no_place": "the text cannot be read again"}
+    text, layout = document["text"], marks.lay_out(config, tokenizer).document
+    encoding = _encode_bare(config, tokenizer, text)
+    n_text = len(encoding.ids)
+    n_kept = int(layout.kept(np.array([n_text]))[0])
+    n_cut = n_text - n_kept if layout.truncation is not None and layout.truncation.direction == "left" else 0
+    offsets = [(0, 0)] * layout.before.size + encoding.offsets[n_cut : n_cut + n_kept] + [(0, 0)] * layout.after.size
+    expected = [*layout.before.tolist(), *encoding.ids[n_cut : n_cut + n_kept], *layout.after.tolist()]
+    first, n = document["first"], min(len(ids), document["n_tokens"] - document["first"])
+    if len(expected) != document["n_tokens"] or expected[first : first + n] != ids[:n]:
+        return {**at, "why_no_place": "the text gives other tokens now"}
+    start, stop = offsets[number]
+    if start == stop:
+        return {**at, "why_no_place": "no character of the text gave it"}
+    in_bytes = [len(text[:start].encode()), len(text[:stop].encode())]
+    at |= {"characters": [start, stop], "bytes": in_bytes}
+    text_offset = document["source"]["text_offset"]
+    if text_offset is not None:
+        at["source_bytes"] = [text_offset + each for each in in_bytes]
+    return at
+
+
+def _encode_bare(config: Config, tokenizer: Tokenizer, text: str) -> Encoding:
+    """Encodes a text without what its row has around it, and without cutting it."""
+    tokenizer = tokenizer.replace(truncation=None, padding=None)
+    if config.text:
+        return config.text.wrap(tokenizer).encode(text, add_special_tokens=False)
+    return tokenizer.encode(text, add_special_tokens=False)
+
+
+def excerpt(document: Mapping[str, Any]) -> tuple[str, str, str]:
+    """Returns what to show of a document's text: before the token, of it, and behind it; "" where it is not known."""
+    text, at = document.get("text", ""), document.get("at") or {}
+    if at.get("characters") is None:
+        return text[: 2 * _SHOWN], "", ""
+    start, stop = at["characters"]
+    return text[max(0, start - _SHOWN) : start], text[start:stop], text[stop : stop + _SHOWN]

@@ -1,0 +1,165 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What people are told of a vocabulary and a corpus: token_counts.parquet and stats.json, made of the exact counts."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from pipeline.output.packing.sequences import packing_summary
+from pipeline.output.packing.windows import windows_summary
+from pipeline.statistics.tally import EXACT_LENGTHS, LENGTH_BUCKETS, Statistics
+
+PERCENTILES = (1, 5, 25, 50, 75, 90, 95, 99)
+
+TOP = 100
+"""Entries of each list of most frequent things in the summary."""
+
+TOKEN_COUNTS = pa.schema(
+    [
+        pa.field("id", pa.int32(), nullable=False),
+        pa.field("token", pa.string()),  # null where the vocabulary has no token with this id
+        pa.field("count", pa.int64(), nullable=False),
+    ]
+)
+"""How often each entry of the vocabulary occurred, in the order of ids."""
+
+
+def token_counts(statistics: Statistics, tokens: Sequence[str | None]) -> pa.Table:
+    """Returns `TOKEN_COUNTS` for every id of the vocabulary, used or not.
+
+    Args:
+      statistics: of all splits.
+      tokens: what each id stands for; None where it is no token's.
+    """
+    ids = np.arange(statistics.token_counts.size, dtype=np.int32)
+    return pa.table([ids, pa.array(tokens, pa.string()), statistics.token_counts], schema=TOKEN_COUNTS)
+
+
+def length_percentile(statistics: Statistics, percent: int) -> int | None:
+    """Returns the smallest length that at least `percent` of the rows do not exceed (nearest rank); None without rows.
+
+    Exact for lengths below `EXACT_LENGTHS`; above, the lower end of the bucket of that row, a power of two.
+    """
+    if statistics.n_documents == 0:
+        return None
+    rank = max(1, -(-statistics.n_documents * percent // 100))
+    return _bucket_start(int(np.searchsorted(np.cumsum(statistics.length_counts), rank)))
+
+
+def summarize(
+    statistics: Statistics,
+    tokens: Sequence[str | None],
+    packing: Mapping[str, int] | None = None,
+    windows: Mapping[str, int] | None = None,
+) -> dict[str, Any]:
+    """Returns what stats.json says. Ratios are null where they would divide by zero.
+
+    Args:
+      statistics: of all splits.
+      tokens: as for `token_counts`.
+      packing: the sums of `packing.COUNTS` where rows are packed; None where they are not.
+      windows: the sums of `windows.COUNTS` where rows are windows; None where they are not.
+    """
+    s = statistics
+    size = sum(token is not None for token in tokens)
+    used = int(np.count_nonzero(s.token_counts))
+    return {
+        "documents": s.n_documents,
+        "bytes": s.n_bytes,
+        "characters": s.n_chars,
+        "words": s.n_words,
+        "tokens": s.n_tokens,
+        "tokens_made": {
+            "text": s.n_text_tokens,
+            "cut": s.n_cut_tokens,
+            "kept": s.n_text_tokens - s.n_cut_tokens,
+            "special": s.n_special_tokens,
+            "added": s.n_added_tokens,
+            "share_cut": _ratio(s.n_cut_tokens, s.n_text_tokens),
+            "documents_cut": s.n_cut_documents,
+            "share_of_documents_cut": _ratio(s.n_cut_documents, s.n_documents),
+        },
+        # Of the text, whatever became of its tokens: what truncation takes says nothing of a vocabulary.
+        "tokens_per_word": _ratio(s.n_text_tokens, s.n_words),
+        "bytes_per_token": _ratio(s.n_bytes, s.n_text_tokens),
+        "characters_per_token": _ratio(s.n_chars, s.n_text_tokens),
+        "vocabulary": {
+            "size": size,
+            "used": used,
+            "coverage": _ratio(used, size),
+            "top_tokens": _top_tokens(s, tokens),
+        },
+        "oov": {
+            "tokens": s.n_oov_tokens,
+            "share_of_tokens": _ratio(s.n_oov_tokens, s.n_tokens),
+            "characters": s.n_oov_chars,
+            "share_of_characters": _ratio(s.n_oov_chars, s.n_chars),
+            "words": s.n_oov_words,
+            "share_of_words": _ratio(s.n_oov_words, s.n_words),
+            "words_not_listed": s.n_oov_words_dropped,
+            "distinct_characters": int(s.oov_chars()[0].size),
+            "distinct_words": s.oov_words().num_rows,
+            "top_characters": _top_characters(s),
+            "top_words": _top_words(s),
+        },
+        # Of those of special tokens nothing has become of them unless it was asked for: text stays text.
+        "added_tokens_in_text": [
+            {"token": token, "count": count}
+            for token, count in sorted(s.added_tokens.items(), key=lambda item: (-item[1], item[0]))[:TOP]
+        ],
+        "lengths": {
+            "min": s.min_tokens if s.n_documents else None,
+            "max": s.max_tokens if s.n_documents else None,
+            "mean": _ratio(s.n_tokens, s.n_documents),
+            "percentiles": {f"p{percent}": length_percentile(s, percent) for percent in PERCENTILES},
+            "histogram": _histogram(s),
+        },
+        **({"text": s.text.summary()} if s.text.steps or s.text.spans else {}),
+        **({"languages": s.languages.summary()} if s.languages.languages else {}),
+        **({"packing": packing_summary(packing)} if packing is not None else {}),
+        **({"windows": windows_summary(windows)} if windows is not None else {}),
+    }
+
+
+def _ratio(numerator: int, denominator: int) -> float | None:
+    return numerator / denominator if denominator else None
+
+
+def _bucket_start(bucket: int) -> int:
+    return bucket if bucket < EXACT_LENGTHS else EXACT_LENGTHS << (bucket - EXACT_LENGTHS)
+
+
+def _top_tokens(statistics: Statistics, tokens: Sequence[str | None]) -> list[dict[str, Any]]:
+    counts = statistics.token_counts
+    order = np.argsort(-counts, kind="stable")[:TOP].tolist()
+    return [{"id": i, "token": tokens[i], "count": int(counts[i])} for i in order if counts[i]]
+
+
+def _top_characters(statistics: Statistics) -> list[dict[str, Any]]:
+    code_points, counts = statistics.oov_chars()
+    order = np.argsort(-counts, kind="stable")[:TOP].tolist()
+    return [
+        {"code_point": f"U+{code_points[i]:04X}", "character": chr(code_points[i]), "count": int(counts[i])}
+        for i in order
+    ]
+
+
+def _top_words(statistics: Statistics) -> list[dict[str, Any]]:
+    words = statistics.oov_words().sort_by([("count", "descending"), ("word", "ascending")]).slice(0, TOP)
+    return [
+        {"word": row["word"].decode("utf-8", "backslashreplace"), "count": row["count"]} for row in words.to_pylist()
+    ]
+
+
+def _histogram(statistics: Statistics) -> list[dict[str, int]]:
+    """Returns how many rows are empty, of one token, of 2-3, 4-7, 8-15, ... tokens; without the empty end."""
+    edges = [0, *(1 << k for k in range(12)), *range(EXACT_LENGTHS, LENGTH_BUCKETS)]
+    counts = np.add.reduceat(statistics.length_counts, edges).tolist()
+    used = max((i + 1 for i, count in enumerate(counts) if count), default=0)
+    starts = [_bucket_start(edge) for edge in edges]
+    return [
+        {"from": start, "to": max(start, 2 * start - 1), "rows": count}
+        for start, count in zip(starts[:used], counts[:used], strict=True)
+    ]

@@ -1,0 +1,218 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a finished job is summed up as on the screen: one table, from the files it left."""
+
+import json
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from pipeline import filenames, storage
+from pipeline.books import manifest
+from pipeline.config.job import Config
+from pipeline.counting import counts
+from pipeline.running.display import duration, megabytes
+
+
+def summarize(output: str, seconds: float) -> RenderableType:
+    """Returns the summary of the finished job in an output folder.
+
+    Args:
+      output: the folder, with its manifest.
+      seconds: that the job took; for the screen only, it stands in no file.
+    """
+    found = manifest.read(output)
+    rows = _tokens(output, found) if found["shards"] else _counts(output, found)
+    table = Table(show_header=False, box=None, padding=(0, 2, 0, 0))
+    table.add_column(style="bold", no_wrap=True)
+    table.add_column(justify="right", no_wrap=True)
+    table.add_column(style="dim", overflow="fold")
+    for row in [*rows, _speed(rows, seconds)]:
+        table.add_row(*row)
+    return Group(Text(f"{found['job']}: done", style="bold green"), table, *_files(output, found))
+
+
+Row = tuple[str, str, str]
+
+
+def _tokens(output: str, found: Mapping[str, Any]) -> list[Row]:
+    totals, stats = found["totals"], _read_json(output, filenames.STATS)
+    rejected = totals["rejected"]
+    added = stats["added_tokens_in_text"]
+    in_text = ", ".join(f"{token['token']} {token['count']:,}" for token in added[:3])
+    rows = [
+        ("documents", f"{totals['n_documents']:,}", f"of {totals['n_records']:,} records"),
+        ("rejected", f"{sum(rejected.values()):,}", _listed(rejected)),
+        *_filtered(totals["filtered"]),
+        ("bytes", f"{totals['n_bytes']:,}", megabytes(totals["n_bytes"])),
+        ("words", f"{totals['n_words']:,}", f"{totals['n_chars']:,} characters"),
+        ("tokens", f"{totals['n_tokens']:,}", _vocabulary(found, stats)),
+        *_cut(stats["tokens_made"]),
+        *_added(stats["tokens_made"]),
+        ("unknown tokens", f"{totals['n_oov_tokens']:,}", _share(stats["oov"]["share_of_tokens"], "of tokens")),
+        ("tokens per word", _ratio(stats["tokens_per_word"]), ""),
+        ("bytes per token", _ratio(stats["bytes_per_token"]), ""),
+        *_packing(stats),
+    ]
+    if added:
+        rows.append(("added tokens in text", f"{sum(token['count'] for token in added):,}", in_text))
+    return rows
+
+
+def _counts(output: str, found: Mapping[str, Any]) -> list[Row]:
+    names = {record["file"] for record in found["files"]}
+    rows = _counted(_read_json(output, counts.REPORT_NAME)) if counts.REPORT_NAME in names else []
+    for name in sorted(names):
+        folder, _, base = name.rpartition("/")
+        if base == filenames.TRAINING_NAME:
+            record = _read_json(output, name)
+            of = f"tokens of {record['model']}, from {record['n_distinct_words']:,} distinct words"
+            rows.append((f"{folder}/", f"{record['vocab_size']:,}", of))
+    return rows
+
+
+def _counted(report: Mapping[str, Any]) -> list[Row]:
+    totals, pruned = report["totals"], report["pruned"]
+    rejected = totals["rejected"]
+    rows = [
+        ("documents", f"{totals['n_documents']:,}", f"of {totals['n_records']:,} records"),
+        ("rejected", f"{sum(rejected.values()):,}", _listed(rejected)),
+        *_filtered(totals["filtered"]),
+        ("bytes", f"{totals['n_bytes']:,}", megabytes(totals["n_bytes"])),
+        ("words", f"{totals['n_words']:,}", f"{totals['n_distinct_words']:,} distinct"),
+    ]
+    if report["labels"]:
+        rows.append(("groups", f"{len(report['groups']):,}", f"by {', '.join(report['labels'])}"))
+    if pruned["bound"]:
+        left_out = (
+            f"distinct left out, {pruned['n_occurrences']:,} occurrences, none more than {pruned['bound']:,} times"
+        )
+        rows.append(("pruned", f"{pruned['n_words']:,}", left_out))
+    return rows
+
+
+def _speed(rows: Iterable[Row], seconds: float) -> Row:
+    n_bytes = next((int(number.replace(",", "")) for name, number, _ in rows if name == "bytes"), None)
+    speed = f"{n_bytes / 1e6 / max(seconds, 1e-9):.1f} MB/s, start and end included" if n_bytes is not None else ""
+    return ("time", duration(seconds), speed)
+
+
+def _files(output: str, found: Mapping[str, Any]) -> list[Text]:
+    """Returns a line for each kind of file that the job left."""
+    lines = []
+    for kind in ("shards", "companions", "rejects"):
+        names = [record["file"] for record in found[kind]]
+        if names:
+            n_bytes = sum(record["n_bytes"] for record in found[kind])
+            more = f" ... {names[-1]}" if len(names) > 1 else ""
+            plural = kind if len(names) > 1 else kind.removesuffix("s")
+            lines.append(f"{len(names)} {plural}, {megabytes(n_bytes)}: {names[0]}{more}")
+    others = [record["file"] for record in found["files"]]
+    folders = sorted({f"{name.partition('/')[0]}/" if "/" in name else name for name in others})
+    lines.append(", ".join([*folders, filenames.MANIFEST]))
+    return [Text(f"in {output}"), *(Text(f"  {line}") for line in lines)]
+
+
+def _vocabulary(found: Mapping[str, Any], stats: Mapping[str, Any]) -> str:
+    vocabulary = stats["vocabulary"]
+    return f"{vocabulary['used']:,} of {vocabulary['size']:,} vocabulary entries used"
+
+
+def _share(share: float | None, of: str) -> str:
+    return f"{100 * share:.3f}% {of}" if share is not None else ""
+
+
+def _ratio(ratio: float | None) -> str:
+    return f"{ratio:.3f}" if ratio is not None else "-"
+
+
+def _filtered(rules: Mapping[str, int]) -> list[Row]:
+    return [("filtered", f"{sum(rules.values()):,}", _listed(rules))] if rules else []
+
+
+def warnings(output: str, config: Config) -> list[str]:
+    """Returns what the user of a finished job should know though nothing failed, a line each.
+
+    Args:
+      output: the folder, with its manifest.
+      config: of the job.
+    """
+    found = manifest.read(output)
+    return [*_nothing_left(output, found), *_too_much_cut(output, found, config), *_absent_fields(found)]
+
+
+def _absent_fields(found: Mapping[str, Any]) -> list[str]:
+    names = [name for name, n in found["totals"].get("has_field", {}).items() if not n]
+    if not names or not found["totals"]["n_documents"]:
+        return []
+    return [f"input.keep_fields: no document has {', '.join(map(repr, names))}"]
+
+
+def _nothing_left(output: str, found: Mapping[str, Any]) -> list[str]:
+    totals = found["totals"]
+    if not found["shards"]:
+        if counts.REPORT_NAME not in {record["file"] for record in found["files"]}:
+            return []
+        totals = _read_json(output, counts.REPORT_NAME)["totals"]
+    if totals["n_documents"]:
+        return []
+    if not totals["n_records"]:
+        return ["there is no record in the input, and no document in the output"]
+    became = " and ".join(
+        f"{sum(totals[kind].values()):,} were {kind} ({_listed(totals[kind])})"
+        for kind in ("filtered", "rejected")
+        if totals[kind]
+    )
+    return [f"there is no document in the output: of {totals['n_records']:,} records {became}"]
+
+
+def _too_much_cut(output: str, found: Mapping[str, Any], config: Config) -> list[str]:
+    truncation = config.tokenizer.truncation
+    if truncation is None or not found["shards"]:
+        return []
+    made = _read_json(output, filenames.STATS)["tokens_made"]
+    if (made["share_cut"] or 0) <= truncation.warn_above:
+        return []
+    return [
+        f"tokenizer.truncation.max_length {truncation.max_length} cut {_share(made['share_cut'], 'of all tokens')}, "
+        f"from {made['documents_cut']:,} documents; they are in no row (tokenizer.truncation.warn_above is "
+        f"{truncation.warn_above})"
+    ]
+
+
+def _cut(made: Mapping[str, Any]) -> list[Row]:
+    if not made["cut"]:
+        return []
+    share = _share(made["share_cut"], f"of the {made['text']:,} tokens of the text")
+    return [("cut", f"{made['cut']:,}", f"{share}, from {made['documents_cut']:,} documents")]
+
+
+def _added(made: Mapping[str, Any]) -> list[Row]:
+    n_around = made["special"] + made["added"]
+    of = f"around documents: {made['special']:,} special, {made['added']:,} of output.prepend and append"
+    return [("not of the text", f"{n_around:,}", of)] if n_around else []
+
+
+def _packing(stats: Mapping[str, Any]) -> list[Row]:
+    packing, windows = stats.get("packing"), stats.get("windows")
+    if windows is not None:
+        repeated = _share(windows["share_of_tokens_repeated"], "of tokens repeated")
+        of = f"{windows['special']:,} special tokens, {repeated}, {windows['split_documents']:,} documents of several"
+        return [("windows", f"{windows['windows']:,}", of)]
+    if packing is None:
+        return []
+    split = _share(packing["share_of_documents_split"], "of documents split")
+    padding = _share(packing["share_of_padding"], "padding")
+    return [("sequences", f"{packing['sequences']:,}", f"{padding}, {split}")]
+
+
+def _listed(reasons: Mapping[str, int]) -> str:
+    return ", ".join(f"{reason} {n:,}" for reason, n in sorted(reasons.items()))
+
+
+def _read_json(output: str, name: str) -> dict[str, Any]:
+    with storage.open_read(storage.join(output, name)) as handle:
+        found: dict[str, Any] = json.loads(handle.read())
+    return found

@@ -1,0 +1,137 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Workers for runners on other machines: Beam's worker pool service, one process for each worker it is asked for.
+
+A runner with `--environment_type=EXTERNAL` asks a service for its workers, at `--environment_config=HOST:PORT`; on
+Flink and Spark one such service runs beside each of their own workers. `tokenmill workers` is that service. Beam has
+one too (`worker_pool_main`), but its workers (Beam 2.77) never learn the job's options, so that a filesystem which
+needs any is unusable; as processes they are started by whatever `python` is first on the PATH.
+
+Whoever reaches the port can run code: Beam's protocol sends pickled functions and asks nobody who they are. So the
+service listens on the loopback interface unless told otherwise.
+"""
+
+import contextlib
+import logging
+import re
+import subprocess
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import grpc  # type: ignore[import-untyped]
+from apache_beam.portability.api import (
+    beam_fn_api_pb2,
+    beam_fn_api_pb2_grpc,
+    beam_provision_api_pb2,
+    beam_provision_api_pb2_grpc,
+)
+from google.protobuf import json_format  # type: ignore[import-untyped]
+
+from pipeline.running.worker_pool import spawn_worker_process, start_worker_in
+
+_log = logging.getLogger(__name__)
+_STOP_SECONDS = 5
+_PROVISION_SECONDS = 30
+
+
+class ExternalWorkers(beam_fn_api_pb2_grpc.BeamFnExternalWorkerPoolServicer):
+    """The service: starts a process when a runner asks for a worker, ends it when the runner is done with it."""
+
+    def __init__(self, *, debug: bool = False) -> None:
+        self._debug = debug
+        self._lock = threading.Lock()
+        self._processes: dict[str, subprocess.Popen[str]] = {}
+
+    def StartWorker(  # noqa: N802  # the name in Beam's protocol
+        self, request: beam_fn_api_pb2.StartWorkerRequest, context: Any
+    ) -> beam_fn_api_pb2.StartWorkerResponse:
+        """Starts a worker; what goes wrong goes back to the runner as text."""
+        try:
+            options, capabilities = _ask_runner(request)
+            process = spawn_worker_process(options, debug=self._debug)
+            with self._lock:
+                self._processes[request.worker_id] = process
+            threading.Thread(target=self._watch, args=(request.worker_id, process), daemon=True).start()
+            start_worker_in(process, request.worker_id, request.control_endpoint.url, capabilities, is_only=True)
+        except Exception as error:  # whatever it is, the runner waits for an answer
+            _log.warning("worker %s could not be started: %r", request.worker_id, error)
+            return beam_fn_api_pb2.StartWorkerResponse(error=f"{type(error).__name__}: {error}")
+        _log.info("started worker %s, process %d", request.worker_id, process.pid)
+        return beam_fn_api_pb2.StartWorkerResponse()
+
+    def StopWorker(  # noqa: N802
+        self, request: beam_fn_api_pb2.StopWorkerRequest, context: Any
+    ) -> beam_fn_api_pb2.StopWorkerResponse:
+        """Ends a worker; one that is gone already is fine."""
+        with self._lock:
+            process = self._processes.pop(request.worker_id, None)
+        if process is not None:
+            _end(process)
+        return beam_fn_api_pb2.StopWorkerResponse()
+
+    def close(self) -> None:
+        """Ends all workers."""
+        with self._lock:
+            processes = list(self._processes.values())
+            self._processes.clear()
+        for process in processes:
+            _end(process)
+
+    def _watch(self, worker_id: str, process: "subprocess.Popen[str]") -> None:
+        code = process.wait()  # zero where the runner closed the connection, as some do in place of asking for an end
+        with self._lock:
+            died = self._processes.get(worker_id) is process
+            if died:
+                del self._processes[worker_id]
+        if died and code:  # nobody stopped it; its runner notices by the connection and may ask for another
+            _log.warning("worker %s ended by itself: exit code %d", worker_id, code)
+
+
+def serve(host: str, port: int, *, debug: bool = False) -> None:
+    """Serves workers at `host:port` until interrupted; port 0 takes a free one. Prints the address it got.
+
+    Raises:
+      OSError: when the address cannot be listened on.
+    """
+    workers = ExternalWorkers(debug=debug)
+    server = grpc.server(ThreadPoolExecutor(16, thread_name_prefix="workers"), options=[("grpc.so_reuseport", 0)])
+    beam_fn_api_pb2_grpc.add_BeamFnExternalWorkerPoolServicer_to_server(workers, server)
+    try:
+        bound = server.add_insecure_port(f"{host}:{port}")
+    except RuntimeError:  # gRPC's word for it
+        bound = 0
+    if not bound:
+        raise OSError(f"cannot listen on {host}:{port}; the port may be taken: choose another with --port")
+    server.start()
+    print(f"{host}:{bound}", flush=True)
+    try:
+        server.wait_for_termination()
+    finally:
+        workers.close()
+        server.stop(grace=None)
+
+
+def _ask_runner(request: beam_fn_api_pb2.StartWorkerRequest) -> tuple[dict[str, Any], list[str]]:
+    """Returns the options of the job and what its runner is capable of; it tells every worker that asks."""
+    address = request.provision_endpoint.url
+    if not address:
+        return {}, []
+    with grpc.insecure_channel(address) as channel:
+        grpc.channel_ready_future(channel).result(timeout=_PROVISION_SECONDS)
+        stub = beam_provision_api_pb2_grpc.ProvisionServiceStub(channel)
+        answer = stub.GetProvisionInfo(
+            beam_provision_api_pb2.GetProvisionInfoRequest(),
+            metadata=[("worker_id", request.worker_id)],
+            timeout=_PROVISION_SECONDS,
+        )
+    options = json_format.MessageToDict(answer.info.pipeline_options)
+    names = {key: re.sub(r"^beam:option:(.*):v1$", r"\1", key) for key in options}
+    return {names[key]: value for key, value in options.items()}, list(answer.info.runner_capabilities)
+
+
+def _end(process: "subprocess.Popen[str]") -> None:
+    process.kill()  # every commit is atomic, so there is nothing to wait for
+    process.wait(_STOP_SECONDS)
+    assert process.stdin is not None
+    with contextlib.suppress(BrokenPipeError):
+        process.stdin.close()

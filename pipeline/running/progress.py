@@ -1,0 +1,297 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How far a job is: what its workers have done, wherever they are.
+
+Two sources answer the same question, `Snapshot`; `display.show` draws either:
+
+- `Progress`: workers in this process tell it of every batch; it can also tell them to stop;
+- `FolderProgress`: for workers anywhere else, the splits that the output folder holds as done.
+"""
+
+import contextlib
+import json
+import threading
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+from pipeline import storage
+from pipeline.books.reject_limits import RejectLimits
+from pipeline.splits import Split
+
+_POLL_SECONDS = 1.0
+_REMOTE_POLL_SECONDS = 10.0
+# What compressed text usually shrinks to; replaced by what this job's own files do as soon as one is done.
+_USUAL_RATIO = 0.3
+
+OnBatch = Callable[[int, int, int, int, int], None]
+"""Is called after each batch: bytes read, documents, rejected records, tokens and filtered documents of it.
+
+What it raises, `Cancelled` for one, stops the work.
+"""
+
+
+class Cancelled(Exception):  # noqa: N818  # a request, not an error
+    """Raised in workers of this process when the job is to stop."""
+
+
+@dataclass(frozen=True)
+class Stage:
+    """A part of a job whose length is known: the same splits may be read in several stages."""
+
+    name: str
+    folder: str
+    """Where in the output folder a split that is done leaves `<id>.json`."""
+    splits: Mapping[str, int]
+    """Planned bytes of each split, by its id."""
+    estimated: frozenset[str] = frozenset()
+    """Splits whose planned bytes are compressed, so that bytes of text say little about how far they are."""
+
+    @property
+    def n_bytes(self) -> int:
+        """Planned bytes of all splits."""
+        return sum(self.splits.values())
+
+    @classmethod
+    def of(cls, name: str, folder: str, splits: Iterable[Split]) -> "Stage":
+        """Returns the stage that reads `splits`."""
+        splits = list(splits)
+        estimated = (split.id for split in splits if any(piece.compression != "none" for piece in split.pieces))
+        return cls(name, folder, {split.id: split.n_bytes for split in splits}, frozenset(estimated))
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """How far a job is at one moment."""
+
+    stage: str
+    """What it does now."""
+    n_done: int = 0
+    """Of the planned bytes of the stage, how many are done; 0 of 0 where a stage has no measure."""
+    n_planned: int = 0
+    n_bytes: int = 0
+    """Bytes read by this run in this stage, decompressed."""
+    n_tokens: int = 0
+    n_rejected: int = 0
+    unit: str = "bytes"
+    """Of `n_done` and `n_planned`."""
+
+
+class Source(Protocol):
+    """Something that knows how far a job is."""
+
+    def snapshot(self, stage: str | None = None) -> Snapshot:
+        """Returns how far the job is now, in its current stage or in `stage`."""
+        ...
+
+    def entered(self) -> list[tuple[str, float]]:
+        """Returns the stages the job has been in, in order, and when it entered each, by `time.monotonic`."""
+        ...
+
+    def refresh(self) -> None:
+        """Makes sure that the next answers are of this moment."""
+        ...
+
+
+@dataclass
+class _Counts:
+    n_bytes: int = 0
+    n_tokens: int = 0
+    n_rejected: int = 0
+    n_records: int = 0
+
+
+class Progress:
+    """What workers in this process have done. Safe to use from several threads."""
+
+    def __init__(self, stages: Iterable[Stage] = (), limits: RejectLimits | None = None) -> None:
+        """Starts at nothing.
+
+        Args:
+          stages: whose length is known.
+          limits: of rejected records, of all splits of a stage together.
+        """
+        self._limits = limits
+        self._stages = {stage.name: stage for stage in stages}
+        self._lock = threading.Lock()
+        self._stage = next(iter(self._stages), "starting")
+        self._entered = {self._stage: time.monotonic()}
+        self._running: dict[tuple[str, str], _Counts] = {}
+        self._done: dict[str, set[str]] = {name: set() for name in self._stages}
+        self._totals: defaultdict[str, _Counts] = defaultdict(_Counts)
+        self._n_estimated = [0, 0]
+        self._cancelled = threading.Event()
+
+    def enter(self, stage: str) -> None:
+        """Says that the job now does something else."""
+        with self._lock:
+            self._enter(stage)
+
+    def advance(
+        self, stage: str, split_id: str, n_bytes: int, n_rejected: int, n_tokens: int, n_records: int = 0
+    ) -> None:
+        """Adds a batch of a split; `n_records` are all that were read, rejected and filtered ones too.
+
+        Raises:
+          Cancelled: if the job is to stop; the split must not be committed.
+          ValueError: if more records of all splits were rejected than the limits allow.
+        """
+        if self._cancelled.is_set():
+            raise Cancelled("the job was stopped")
+        with self._lock:
+            self._enter(stage)
+            for counts in (self._running.setdefault((stage, split_id), _Counts()), self._totals[stage]):
+                counts.n_bytes += n_bytes
+                counts.n_rejected += n_rejected
+                counts.n_tokens += n_tokens
+                counts.n_records += n_records
+            total = self._totals[stage]
+            found = total.n_records, total.n_rejected
+        if self._limits is not None:
+            self._limits.check(*found)
+
+    def finish(self, stage: str, split_id: str) -> None:
+        """Says that a split is committed, by this run or an earlier one."""
+        with self._lock:
+            self._enter(stage)
+            self._done.setdefault(stage, set()).add(split_id)
+            read = self._running.pop((stage, split_id), None)
+            known = self._stages.get(stage)
+            if read is not None and known is not None and split_id in known.estimated:
+                self._n_estimated[0] += known.splits[split_id]
+                self._n_estimated[1] += read.n_bytes
+
+    def cancel(self) -> None:
+        """Makes every later `advance` raise `Cancelled`."""
+        self._cancelled.set()
+
+    @property
+    def is_cancelled(self) -> bool:
+        """Whether `cancel` was called."""
+        return self._cancelled.is_set()
+
+    def snapshot(self, stage: str | None = None) -> Snapshot:
+        """Returns how far the job is now, in its current stage or in `stage`."""
+        with self._lock:
+            name = stage or self._stage
+            total = self._totals[name]
+            known = self._stages.get(name)
+            if known is None:
+                return Snapshot(name, 0, 0, total.n_bytes, total.n_tokens, total.n_rejected)
+            n_done = sum(known.splits.get(split_id, 0) for split_id in self._done[name])
+            for (stage_of, split_id), counts in self._running.items():
+                if stage_of == name:
+                    n_done += self._share(known, split_id, counts.n_bytes)
+            return Snapshot(name, n_done, known.n_bytes, total.n_bytes, total.n_tokens, total.n_rejected)
+
+    def entered(self) -> list[tuple[str, float]]:
+        """Returns the stages the job has been in, in order, and when it entered each, by `time.monotonic`."""
+        with self._lock:
+            return list(self._entered.items())
+
+    def refresh(self) -> None:
+        """Does nothing: answers are always of the moment."""
+
+    def _enter(self, stage: str) -> None:
+        if stage not in self._entered:  # what comes late from a stage that is over does not bring it back
+            self._entered[stage] = time.monotonic()
+            self._stage = stage
+
+    def _share(self, stage: Stage, split_id: str, n_read: int) -> int:
+        planned = stage.splits.get(split_id, 0)
+        if split_id not in stage.estimated:
+            return min(n_read, planned)
+        n_stored, n_text = self._n_estimated
+        ratio = n_stored / n_text if n_text else _USUAL_RATIO
+        return min(int(n_read * ratio), planned * 95 // 100)
+
+
+class FolderProgress:
+    """What the output folder holds as done, whoever did it: progress of any runner, a split at a time."""
+
+    def __init__(self, output: str, stages: Iterable[Stage]) -> None:
+        """Looks at the folder as it is now: what it holds already is not counted as work of this run.
+
+        Args:
+          output: the output folder.
+          stages: in the order in which they run.
+        """
+        self._output = output
+        self._stages = {stage.name: stage for stage in stages}
+        self._stage = next(iter(self._stages), "starting")
+        self._totals: defaultdict[str, _Counts] = defaultdict(_Counts)
+        self._seconds = _REMOTE_POLL_SECONDS if storage.is_remote(output) else _POLL_SECONDS
+        self._next_look = 0.0
+        self._entered = {self._stage: time.monotonic()}
+        self._seen = {stage.name: self._finished(stage) for stage in self._stages.values()}
+
+    def snapshot(self, stage: str | None = None) -> Snapshot:
+        """Returns how far the job is, in its current stage or in `stage`.
+
+        Looks at the folder at most every second, every ten where it is remote.
+        """
+        if time.monotonic() >= self._next_look:
+            self.refresh()
+        name = stage or self._stage
+        if name not in self._stages:
+            return Snapshot(name)
+        known, total = self._stages[name], self._totals[name]
+        n_done = sum(known.splits[split_id] for split_id in self._seen[name])
+        order = list(self._stages)
+        if order.index(name) < order.index(self._stage):
+            n_done = known.n_bytes  # over, and tidied up perhaps before anybody looked
+        return Snapshot(name, n_done, known.n_bytes, total.n_bytes, total.n_tokens, total.n_rejected)
+
+    def entered(self) -> list[tuple[str, float]]:
+        """Returns the stages that have left something, in order, and when that was first seen."""
+        return list(self._entered.items())
+
+    def refresh(self) -> None:
+        """Looks at the folder now."""
+        self._next_look = time.monotonic() + self._seconds
+        self._look()
+
+    def _look(self) -> None:
+        for stage in self._stages.values():
+            finished = self._finished(stage) - self._seen[stage.name]
+            for split_id in finished:
+                self._add(stage, split_id)
+            self._seen[stage.name] |= finished
+            if finished and stage.name not in self._entered:
+                self._entered[stage.name] = time.monotonic()
+                self._stage = stage.name
+
+    def _finished(self, stage: Stage) -> set[str]:
+        names = storage.list_files(storage.join(self._output, stage.folder))
+        return {name.removesuffix(".json") for name in names if name.endswith(".json")} & stage.splits.keys()
+
+    def _add(self, stage: Stage, split_id: str) -> None:
+        path = storage.join(self._output, stage.folder, f"{split_id}.json")
+        # Another attempt may be replacing it, or the job may just have tidied up: it is only a number on the screen.
+        with contextlib.suppress(OSError, ValueError, AttributeError), storage.open_read(path) as handle:
+            entry = json.loads(handle.read())
+            entry = entry.get("totals", entry.get("sums", entry))
+            total = self._totals[stage.name]
+            total.n_bytes += entry.get("n_bytes", stage.splits[split_id])  # a shard of a shuffle reads no input
+            total.n_tokens += entry.get("n_tokens", 0)
+            total.n_rejected += sum(entry.get("rejected", {}).values())
+
+
+# The innermost is the one that counts; a list, because threads that did not enter the block must see it too.
+_reporting: list[Progress] = []
+
+
+def current() -> Progress | None:
+    """Returns the progress that workers of this process report to; None where nobody looks, as in other processes."""
+    return _reporting[-1] if _reporting else None
+
+
+@contextlib.contextmanager
+def reporting_to(progress: Progress) -> Iterator[None]:
+    """Makes workers of this process report to `progress`, whatever their thread."""
+    _reporting.append(progress)
+    try:
+        yield
+    finally:
+        _reporting.remove(progress)

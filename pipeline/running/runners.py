@@ -1,0 +1,299 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Where and how a job runs: local workers on Beam's FnApiRunner, or any other Beam runner by name.
+
+"Here, on all my cores" is what people mean by `--runner=DirectRunner` or by no runner at all. Beam's own answer to it
+first tries to download another runner, and its threads corrupt data (`worker_pool.py`), so it is built explicitly:
+
+========== ===================================================== ==================================================
+mode       workers                                               for
+========== ===================================================== ==================================================
+inline     the calling thread                                    debugging, one core
+threads    threads of this process                               the default: kernels and Arrow release the GIL
+processes  one process each                                      code that holds the GIL
+hybrid     processes of `THREADS_PER_PROCESS` threads            many cores: starting threads is serial work
+========== ===================================================== ==================================================
+
+Every other runner gets the graph and the options as they are. Beam is imported when a job starts, not before.
+"""
+
+import builtins
+import contextlib
+import difflib
+import logging
+import os
+import re
+import sys
+import threading
+import typing
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+if typing.TYPE_CHECKING:
+    from apache_beam.options.pipeline_options import PipelineOptions
+    from apache_beam.runners.runner import PipelineRunner
+
+Mode = Literal["inline", "threads", "processes", "hybrid"]
+MODES: tuple[Mode, ...] = ("inline", "threads", "processes", "hybrid")
+
+THREADS_PER_PROCESS = 8
+"""Threads of one process in mode hybrid; each more costs 0.1 s of start-up that the GIL serialises."""
+
+MAX_THREADS = 2 * THREADS_PER_PROCESS
+"""More workers than this are hybrid unless told otherwise."""
+
+_LOCAL_RUNNERS = ("directrunner", "fnapirunner", "switchingdirectrunner", "direct")
+# Measured with Beam 2.77: output of finish_bundle dropped, only the last branch of a graph run, no error.
+_BROKEN_RUNNERS = ("daskrunner", "dask")
+
+
+@dataclass(frozen=True)
+class RunnerSettings:
+    """Where a job runs, checked: `name` None is this machine, with `mode` and `workers`; else a runner of Beam's."""
+
+    name: str | None
+    mode: Mode
+    workers: int
+    beam_args: tuple[str, ...] = field(default=())
+
+    @property
+    def in_process(self) -> bool:
+        """Whether the workers live in this process, so that they can report progress directly."""
+        return self.name is None and self.mode in ("inline", "threads")
+
+    def __str__(self) -> str:
+        if self.name is not None:
+            return self.name
+        return "1 worker, inline" if self.mode == "inline" else f"{self.workers} {_plural(self.workers)}, {self.mode}"
+
+
+def choose_runner(
+    beam_args: Sequence[str] = (), *, mode: Mode | None = None, workers: int | None = None, n_splits: int | None = None
+) -> RunnerSettings:
+    """Reads `--runner`, `--direct_num_workers` and `--direct_running_mode` out of Beam's options; keeps the rest.
+
+    Args:
+      beam_args: Beam's own options, as given after `--`.
+      mode: as in the table above; None: threads, or inline on one core and hybrid on more than `MAX_THREADS`.
+      workers: None: the cores this process may use.
+      n_splits: of the job, where they are known: no more workers are chosen than have something to do.
+
+    Raises:
+      ValueError: naming the option that cannot be, or two that contradict each other.
+    """
+    name, rest = _take_option(list(beam_args), "runner")
+    if name is not None and name.lower() in _BROKEN_RUNNERS:
+        raise ValueError(f"--runner={name}: loses data without an error (Beam 2.77); use DirectRunner or FlinkRunner")
+    if name is not None and name.rpartition(".")[2].lower() not in _LOCAL_RUNNERS:
+        if mode is not None or workers is not None:
+            raise ValueError(f"--mode and --workers are for local runs; {name} has options of its own, after --")
+        return RunnerSettings(name, "processes", 0, tuple(beam_args))
+
+    direct_mode, rest = _take_option(rest, "direct_running_mode")
+    direct_workers, rest = _take_option(rest, "direct_num_workers")
+    mode = _one_of("--mode", mode, "--direct_running_mode", _mode_of(direct_mode))
+    workers = _one_of("--workers", workers, "--direct_num_workers", _workers_of(direct_workers))
+    if workers is not None and workers < 1:
+        raise ValueError(f"--workers must be at least 1, got {workers}")
+    if mode == "inline" and workers not in (None, 1):
+        raise ValueError(f"--mode inline has one worker, got --workers {workers}; use --mode threads")
+    if workers is None:
+        workers = 1 if mode == "inline" else available_cores()
+        if n_splits is not None:
+            workers = max(1, min(workers, n_splits))
+    if mode is None:
+        mode = "inline" if workers == 1 else "threads" if workers <= MAX_THREADS else "hybrid"
+    return RunnerSettings(None, mode, workers, tuple(rest))
+
+
+def available_cores() -> int:
+    """Returns how many cores this process may use: affinity and cgroups count, not what the machine has."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+@contextlib.contextmanager
+def open_runner(
+    settings: RunnerSettings, *, debug: bool = False
+) -> Iterator[tuple["PipelineRunner | str", "PipelineOptions"]]:
+    """Yields the runner and the options for `beam.Pipeline(runner, options)`; worker processes live as long.
+
+    Raises:
+      RuntimeError: when a worker process died, saying how, in place of whatever the runner made of it.
+    """
+    from apache_beam.options.pipeline_options import PipelineOptions
+
+    if settings.name is not None:
+        # Never without a list: Beam would parse sys.argv.
+        yield settings.name, PipelineOptions(list(settings.beam_args))
+        return
+
+    options = PipelineOptions(
+        [
+            f"--direct_num_workers={settings.workers}",
+            "--no_save_main_session",  # the DoFns live in an installed package
+            *settings.beam_args,
+        ]
+    )
+    if settings.mode == "inline":
+        yield _fn_api_runner(None), options
+        return
+
+    from pipeline.running.worker_pool import ProcessPool, ThreadPool, environment_of
+
+    with contextlib.ExitStack() as stack:
+        if settings.mode == "threads":
+            pool: ThreadPool | ProcessPool = ThreadPool()
+        else:
+            threads = THREADS_PER_PROCESS if settings.mode == "hybrid" else 1
+            n_processes = -(-settings.workers // threads)
+            pool = stack.enter_context(
+                ProcessPool(n_processes, options.get_all_options(drop_default=True), debug=debug)
+            )
+        environment = stack.enter_context(environment_of(pool))
+        try:
+            yield _fn_api_runner(environment), options
+        except Exception as error:  # of what kind depends on where the runner noticed that its worker has gone
+            if pool.failure is not None:
+                raise RuntimeError(pool.failure) from error
+            raise
+
+
+def explain(error: BaseException) -> str:
+    """Returns the message of what went wrong inside a job, without the tracebacks that runners wrap it in.
+
+    Runners hand errors on as text: `RuntimeError("Traceback ... ValueError: the message [while running 'Step']")`.
+    """
+    text = str(error)
+    name = type(error).__name__
+    if "Traceback (most recent call last):" in text:
+        last = text.rpartition("Traceback (most recent call last):\n")[2].rstrip()
+        # Frames are indented; the first line that is not names the error, and its message runs to the end.
+        found = re.search(r"^([^\s:][^\n:]*)(?:: (.*))?\Z", last, re.MULTILINE | re.DOTALL)
+        if found:
+            name, text = found[1].rpartition(".")[2], found[2] or ""
+    text = re.sub(r" \[while running '[^']*'\]", "", text).strip()
+    if name == "RuntimeError" and (wrapped := re.match(r"(\w+(?:Error|Exception)): ", text)):
+        name, text = wrapped[1], text[wrapped.end() :]
+    kind = getattr(builtins, name, None)
+    says_enough = isinstance(kind, type) and issubclass(kind, OSError | ValueError)
+    if text and (says_enough or name in ("RuntimeError", "BooksError", "TokenizerFileError")):
+        return text
+    return f"{name}: {text}".rstrip(": ")
+
+
+def configure_logging(*, debug: bool = False) -> None:
+    """Sets up logging for a command line: quiet unless `debug`. Call it before Beam is imported.
+
+    Importing Beam logs a warning through the root logger, which installs a handler of Python's choosing and makes
+    every later `basicConfig` a no-op.
+    """
+    handler = _StderrHandler()
+    handler.setFormatter(logging.Formatter("%(levelname)s %(name)s: %(message)s"))
+    handler.addFilter(lambda record: debug or not str(record.msg).startswith("apitools not found"))
+    logging.basicConfig(level=logging.INFO if debug else logging.WARNING, handlers=[handler], force=True)
+    # What the local runner warns of is how it was built, and what it calls an error is raised as well.
+    level = logging.NOTSET if debug else logging.CRITICAL
+    for name in ("common", "worker", "portability.fn_api_runner"):
+        logging.getLogger(f"apache_beam.runners.{name}").setLevel(level)
+    threading.excepthook = threading.__excepthook__ if debug else _report_thread_error
+
+
+def _report_thread_error(args: threading.ExceptHookArgs) -> None:
+    """Says nothing of the runner's threads: when a worker dies they all do, and the job fails with the reason."""
+    if args.thread is None or args.thread.name not in ("beam_control_read", "read_grpc_client_inputs"):
+        threading.__excepthook__(args)
+
+
+class _StderrHandler(logging.StreamHandler[Any]):
+    """Writes to whatever `sys.stderr` is now: a progress display may have put itself in between."""
+
+    def __init__(self) -> None:
+        logging.Handler.__init__(self)
+
+    @property
+    def stream(self) -> Any:
+        return sys.stderr
+
+
+def _fn_api_runner(environment: Any) -> "PipelineRunner":
+    from apache_beam.runners.portability.fn_api_runner import fn_runner
+
+    return fn_runner.FnApiRunner(default_environment=environment)
+
+
+def _plural(workers: int) -> str:
+    return "worker" if workers == 1 else "workers"
+
+
+def _take_option(args: list[str], name: str) -> tuple[str | None, list[str]]:
+    """Returns the last value of `--name=value` or `--name value`, and the arguments without it."""
+    value, rest, i = None, [], 0
+    while i < len(args):
+        key, equals, text = args[i].partition("=")
+        if key != f"--{name}":
+            rest.append(args[i])
+        elif equals:
+            value = text
+        elif i + 1 < len(args):
+            i += 1
+            value = args[i]
+        else:
+            raise ValueError(f"--{name} needs a value")
+        i += 1
+    return value, rest
+
+
+def _one_of(ours: str, our_value: Any, beams: str, beam_value: Any) -> Any:
+    if our_value is not None and beam_value is not None and our_value != beam_value:
+        raise ValueError(f"{ours} {our_value} and {beams} (that is, {beam_value}) contradict each other; give one")
+    return beam_value if our_value is None else our_value
+
+
+def _mode_of(direct_running_mode: str | None) -> Mode | None:
+    if direct_running_mode == "multi_threading":
+        raise ValueError(
+            "--direct_running_mode=multi_threading corrupts data (Beam 2.77 flushes half-written elements); "
+            "leave it out or use --mode threads, which is safe"
+        )
+    modes: dict[str | None, Mode | None] = {None: None, "in_memory": "inline", "multi_processing": "processes"}
+    if direct_running_mode not in modes:
+        raise ValueError(
+            f"--direct_running_mode={direct_running_mode}: allowed: in_memory, multi_processing; or use --mode"
+        )
+    return modes[direct_running_mode]
+
+
+def _workers_of(direct_num_workers: str | None) -> int | None:
+    if direct_num_workers is None:
+        return None
+    if not direct_num_workers.isdecimal():
+        raise ValueError(f"--direct_num_workers={direct_num_workers}: must be a number")
+    return int(direct_num_workers) or None  # 0 is Beam's word for "you choose"
+
+
+def check_beam_args(settings: RunnerSettings) -> None:
+    """Raises ValueError for an option that Beam does not know: it would be dropped with a warning nobody reads.
+
+    For local runs; other runners may know more options than this machine.
+    """
+    if settings.name is not None:
+        return
+    import argparse
+
+    from apache_beam.options.pipeline_options import PipelineOptions
+
+    parser: Any = argparse.ArgumentParser(add_help=False, allow_abbrev=False, exit_on_error=False)
+    for options in PipelineOptions.__subclasses__():
+        options._add_argparse_args(parser)
+    try:
+        unknown = parser.parse_known_args(list(settings.beam_args))[1]
+    except (argparse.ArgumentError, SystemExit) as error:
+        raise ValueError(f"Beam options {' '.join(settings.beam_args)!r}: {error}") from None
+    if unknown:
+        known = [option for action in parser._actions for option in action.option_strings]
+        name = unknown[0].partition("=")[0]
+        near = difflib.get_close_matches(name, known, n=1)
+        hint = f"; did you mean {near[0]}?" if near else ""
+        raise ValueError(f"{unknown[0]}: no such Beam option{hint}")

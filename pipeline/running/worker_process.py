@@ -1,0 +1,66 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The program of one local worker process; `worker_pool.ProcessPool` starts it and talks to it over stdin.
+
+The first line holds the pipeline options, every further line one worker to start. When stdin ends the process does,
+so no worker outlives its driver, however the driver ended.
+"""
+
+import json
+import os
+import sys
+import threading
+import traceback
+
+from pipeline.running.outlets import outlive_readers
+from pipeline.running.runners import configure_logging
+
+
+def main() -> None:
+    """Runs workers until stdin ends."""
+    outlive_readers()
+    received = json.loads(sys.stdin.readline())
+    configure_logging(debug=received["debug"])
+    _prepare(received["options"])
+
+    from pipeline.running.worker_pool import start_harness
+
+    for line in sys.stdin:
+        worker = json.loads(line)
+        thread = start_harness(worker["worker_id"], worker["control_address"], _give_up, worker["capabilities"])
+        if worker["is_only"]:
+            threading.Thread(target=_end_with, args=(thread,), daemon=True).start()
+    # Bundles may still run in daemon threads; what they wrote is committed or it does not count.
+    os._exit(0)
+
+
+def _prepare(options: dict[str, object]) -> None:
+    """Makes this process what Beam's own worker program would: its options known to filesystems and picklers."""
+    import pyarrow as pa
+    from apache_beam.internal import pickler
+    from apache_beam.io.filesystems import FileSystems
+    from apache_beam.options.pipeline_options import PipelineOptions, SetupOptions
+    from apache_beam.options.value_provider import RuntimeValueProvider
+
+    pa.set_cpu_count(1)  # the workers are the parallelism
+    parsed = PipelineOptions.from_dictionary(options)
+    RuntimeValueProvider.set_runtime_options(options)
+    FileSystems.set_options(parsed)
+    pickler.set_library(parsed.view_as(SetupOptions).pickle_library)
+
+
+def _end_with(thread: threading.Thread) -> None:
+    thread.join()
+    os._exit(0)
+
+
+def _give_up(error: Exception) -> None:
+    import grpc  # type: ignore[import-untyped]
+
+    # A connection that breaks is the driver's end, and nobody is left to tell.
+    if not isinstance(error, grpc.RpcError):
+        traceback.print_exception(error)
+    os._exit(1)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,71 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What each language has of a corpus, counted: exact integers that add up in any order."""
+
+import dataclasses
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Self
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+_COUNTED = ("documents", "mixed", "bytes", "characters", "tokens", "oov_tokens", "filtered")
+
+
+@dataclass(frozen=True)
+class LanguageCounts:
+    """What each language has: sums of counts are counts."""
+
+    languages: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    """By code: documents, those that are mixed, bytes and characters of their texts after steps and spans, tokens,
+    unknown tokens; and documents that a filter left out, which are in no other number."""
+
+    def __add__(self, other: Self) -> Self:
+        sums = {code: dict(counts) for code, counts in self.languages.items()}
+        for code, counts in other.languages.items():
+            ours = sums.setdefault(code, dict.fromkeys(_COUNTED, 0))
+            for name, n in counts.items():
+                ours[name] += n
+        return dataclasses.replace(self, languages=sums)
+
+    @classmethod
+    def of(cls, rows: pa.RecordBatch, **counts: npt.NDArray[np.int64]) -> Self:
+        """Returns the counts of documents: of each number in `counts`, int64[n], the sum by language."""
+        codes = rows.column("lang")
+        numbers = codes.indices.to_numpy(zero_copy_only=False)
+        names = codes.dictionary.to_pylist()
+        sums: dict[str, dict[str, int]] = {}
+        for number in np.unique(numbers).tolist():
+            mine = numbers == number
+            sums[names[number]] = dict.fromkeys(_COUNTED, 0) | {n: int(c[mine].sum()) for n, c in counts.items()}
+        return cls(sums)
+
+    def to_json(self) -> str:
+        """Returns this as JSON; the same text for equal counts."""
+        return json.dumps(self.languages, sort_keys=True)
+
+    @classmethod
+    def from_json(cls, text: str) -> Self:
+        """Returns what `to_json` made `text` of.
+
+        Raises:
+          ValueError: if it is something else.
+        """
+        found = json.loads(text)
+        if not isinstance(found, dict) or any(set(counts) != set(_COUNTED) for counts in found.values()):
+            raise ValueError(f"not counts of languages: {text[:60]!r}")
+        return cls(found)
+
+    def summary(self) -> dict[str, Any]:
+        """Returns what a person wants to know, for stats.json: the languages with most documents first."""
+        ordered = sorted(self.languages.items(), key=lambda item: (-item[1]["documents"], item[0]))
+        return {
+            code: {
+                **counts,
+                "bytes_per_token": counts["bytes"] / counts["tokens"] if counts["tokens"] else None,
+                "share_of_oov_tokens": counts["oov_tokens"] / counts["tokens"] if counts["tokens"] else None,
+            }
+            for code, counts in ordered
+        }

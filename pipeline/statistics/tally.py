@@ -1,0 +1,395 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a vocabulary does to a corpus, counted: exact integers that add up in any order."""
+
+from collections import Counter
+from typing import Any, Protocol, Self
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from pipeline import schemas
+from pipeline.statistics.languages import LanguageCounts
+from pipeline.statistics.texts import TextCounts
+from tokenizer.kernels.compiling import kernel
+
+EXACT_LENGTHS = 4096
+"""Rows of fewer tokens than this are counted by their exact length."""
+
+LENGTH_BUCKETS = EXACT_LENGTHS + 19
+"""Exact lengths, then one bucket for each power of two: bucket `4096 + j` holds lengths of [4096 * 2**j, 8192 * 2**j).
+
+The last ends at 2**31, more than a row can have.
+"""
+
+MAX_OOV_WORDS = 1 << 20
+"""Distinct words with an unknown token that are kept; beyond, the rarest are dropped, the last in byte order first."""
+
+
+_COUNTERS = (
+    "n_documents",
+    "n_bytes",
+    "n_chars",
+    "n_words",
+    "n_text_tokens",
+    "n_cut_tokens",
+    "n_cut_documents",
+    "n_special_tokens",
+    "n_added_tokens",
+    "n_unknown_marks",
+    "n_tokens",
+    "n_oov_tokens",
+    "n_oov_chars",
+    "n_oov_words",
+)
+_STRINGS = ("text", "languages")
+_INT32S = ("unk_id", "min_tokens", "max_tokens")
+
+STATISTICS = pa.schema(
+    [
+        *(pa.field(name, pa.int64(), nullable=False) for name in ("vocab_size", *_COUNTERS, "n_oov_words_dropped")),
+        # -1 where no row has been counted, or no token is the unknown one.
+        *(pa.field(name, pa.int32(), nullable=False) for name in _INT32S),
+        # `TextCounts` and `LanguageCounts` as JSON.
+        *(pa.field(name, pa.large_string(), nullable=False) for name in _STRINGS),
+        # Sparse: only what occurred, in ascending order of ids, buckets, code points, word bytes.
+        pa.field("token_ids", pa.large_list(pa.int32()), nullable=False),
+        pa.field("token_counts", pa.large_list(pa.int64()), nullable=False),
+        pa.field("length_buckets", pa.large_list(pa.int32()), nullable=False),
+        pa.field("length_counts", pa.large_list(pa.int64()), nullable=False),
+        pa.field("oov_chars", pa.large_list(pa.int32()), nullable=False),
+        pa.field("oov_char_counts", pa.large_list(pa.int64()), nullable=False),
+        pa.field("oov_words", pa.large_list(pa.large_binary()), nullable=False),
+        pa.field("oov_word_counts", pa.large_list(pa.int64()), nullable=False),
+        pa.field("added_tokens", pa.large_list(pa.large_string()), nullable=False),
+        pa.field("added_token_counts", pa.large_list(pa.int64()), nullable=False),
+    ]
+)
+"""One row: all of a `Statistics`."""
+
+
+class Tally(Protocol):
+    """What `Statistics.add_tally` reads of a tokenizer's tally."""
+
+    @property
+    def n_words(self) -> int: ...  # noqa: D102
+
+    @property
+    def n_oov_characters(self) -> int: ...  # noqa: D102
+
+    n_oov_words_untracked: int
+    added_token_hits: Counter[str]
+
+    def oov_words(self) -> pa.Table: ...  # noqa: D102
+
+    def oov_characters(self) -> tuple[np.ndarray, np.ndarray]: ...  # noqa: D102
+
+
+def _fixed(array: np.ndarray) -> np.ndarray:
+    """Returns a read-only view: whether arrays are new or Arrow's, a kernel is compiled for one kind of them."""
+    view = array.view()
+    view.flags.writeable = False
+    return view
+
+
+@kernel
+def count_rows(
+    ids: Any, starts: Any, stops: Any, unk_id: int, token_counts: Any, length_counts: Any, n_oov: Any
+) -> int:
+    """Counts tokens, lengths and unknown tokens of rows.
+
+    Args:
+      ids: int32.
+      starts: int64[n], where the tokens of each row start in `ids`.
+      stops: int64[n], where they end.
+      unk_id: the unknown token, or -1.
+      token_counts: int64[vocab_size], added to.
+      length_counts: int64[LENGTH_BUCKETS], added to.
+      n_oov: int32[n], filled with the unknown tokens of each row.
+
+    Returns:
+      Position in `ids` of the first id that is not in the vocabulary, with rows from there on not counted; -1 if none.
+    """
+    for row in range(n_oov.size):
+        unknown = 0
+        for i in range(starts[row], stops[row]):
+            token_id = ids[i]
+            if token_id < 0 or token_id >= token_counts.size:
+                return i
+            token_counts[token_id] += 1
+            unknown += token_id == unk_id
+        n_oov[row] = unknown
+        length = stops[row] - starts[row]
+        bucket = length
+        if length >= EXACT_LENGTHS:
+            bucket = EXACT_LENGTHS
+            while length >= 2 * EXACT_LENGTHS:
+                length >>= 1
+                bucket += 1
+        length_counts[bucket] += 1
+    return -1
+
+
+class Statistics:
+    """Counts of one split, or of many merged.
+
+    Merging adds. It is associative and commutative with one exception: more than `MAX_OOV_WORDS` distinct words with an
+    unknown token are cut back, and which rare ones survive depends on the order, so merge in the order of splits. What
+    was cut is counted in `n_oov_words_dropped`.
+
+    Attributes:
+      n_documents, n_bytes, n_chars, n_words: of the text that was tokenized; bytes of UTF-8, code points, pre-tokens.
+      n_text_tokens: that the tokenizer made of it.
+      n_cut_tokens: how many of them truncation took; n_cut_documents: from how many documents.
+      n_special_tokens: that stand around documents because the tokenizer's template says so.
+      n_added_tokens: those that the config puts at the ends of documents.
+      n_unknown_marks: special and added tokens that are the unknown token, as those of CLIP.
+      n_tokens: tokens of rows: those of texts that were not cut, special and added ones, without padding.
+      n_oov_tokens: how many of them are the unknown token, those that stand around documents not included.
+      n_oov_chars: characters of normalized text that unknown tokens swallowed.
+      n_oov_words: pre-tokens with an unknown token, all occurrences.
+      token_counts: int64[vocab_size].
+      length_counts: int64[LENGTH_BUCKETS], rows by number of tokens.
+      min_tokens, max_tokens: of a row; -1 without rows.
+      added_tokens: how often the text of each special or other added token occurred in documents.
+      text: what steps and spans did before that.
+      languages: how much of this each language has.
+    """
+
+    def __init__(self, vocab_size: int, unk_id: int | None) -> None:
+        """Starts at zero.
+
+        Args:
+          vocab_size: every id is below this.
+          unk_id: the unknown token; None where the tokenizer has none.
+        """
+        self.unk_id = -1 if unk_id is None else unk_id
+        self.n_documents = self.n_bytes = self.n_chars = self.n_words = self.n_tokens = 0
+        self.n_text_tokens = self.n_cut_tokens = self.n_cut_documents = 0
+        self.n_special_tokens = self.n_added_tokens = self.n_unknown_marks = 0
+        self.n_oov_tokens = self.n_oov_chars = self.n_oov_words = 0
+        self.min_tokens = self.max_tokens = -1
+        self.token_counts = np.zeros(vocab_size, np.int64)
+        self.length_counts = np.zeros(LENGTH_BUCKETS, np.int64)
+        self.text = TextCounts()
+        self.languages = LanguageCounts()
+        self._oov_chars: dict[int, int] = {}
+        self.added_tokens: Counter[str] = Counter()
+        self._n_dropped = 0
+        self._oov_words = schemas.WORD_COUNTS.empty_table()
+        self._unfolded: list[pa.Table] = []
+
+    def update(
+        self, text: pa.StringArray, ids: np.ndarray, starts: np.ndarray, stops: np.ndarray, n_unknown_marks: int = 0
+    ) -> np.ndarray:
+        """Counts the rows of a batch.
+
+        Args:
+          text: the documents, no nulls.
+          ids: int32, the rows.
+          starts: int64[n], where the tokens of each row, without padding, start in `ids`.
+          stops: int64[n], where they end.
+          n_unknown_marks: how many unknown tokens of each row are not of its text.
+
+        Returns:
+          int32[n]: how many tokens of each row are the unknown token, without these.
+
+        Raises:
+          ValueError: if an id is not in the vocabulary; nothing of these statistics can be used then.
+        """
+        n_oov = np.empty(len(text), np.int32)
+        bad = count_rows(*map(_fixed, (ids, starts, stops)), self.unk_id, self.token_counts, self.length_counts, n_oov)
+        if bad >= 0:
+            raise ValueError(f"id {ids[bad]} is not in the vocabulary of {self.token_counts.size} tokens")
+        n_oov -= n_unknown_marks
+        self.n_unknown_marks += n_unknown_marks * len(text)
+        n_tokens = stops - starts
+        if n_tokens.size:
+            self._extend_range(int(n_tokens.min()), int(n_tokens.max()))
+        self.n_documents += len(text)
+        self.n_bytes += pc.sum(pc.binary_length(text)).as_py() or 0
+        self.n_chars += pc.sum(pc.utf8_length(text)).as_py() or 0
+        self.n_tokens += int(n_tokens.sum())
+        self.n_oov_tokens += int(n_oov.sum(dtype=np.int64))
+        return n_oov
+
+    def set_lengths(self, lengths: np.ndarray) -> None:
+        """Puts the tokens of documents, int64[n], in place of those of the rows that were counted."""
+        self.length_counts[:] = 0
+        ends = np.cumsum(lengths)
+        nothing, scratch = np.zeros(int(lengths.sum()), np.int32), np.zeros(1, np.int64)
+        rows = map(_fixed, (nothing, ends - lengths, ends))
+        count_rows(*rows, -1, scratch, self.length_counts, np.empty(lengths.size, np.int32))
+
+    def add_layout(self, lengths: np.ndarray, kept: np.ndarray, n_special: int, n_added: int) -> None:
+        """Counts where the tokens of rows come from; once for each row that `update` counts.
+
+        Args:
+          lengths: int64[n], the tokens that each text gave.
+          kept: int64[n], how many of them are in the row.
+          n_special: tokens that the template puts around each.
+          n_added: tokens that the config puts around each.
+        """
+        self.n_text_tokens += int(lengths.sum())
+        self.n_cut_tokens += int((lengths - kept).sum())
+        self.n_cut_documents += int((kept < lengths).sum())
+        self.n_special_tokens += n_special * lengths.size
+        self.n_added_tokens += n_added * lengths.size
+
+    def add_tally(self, tally: Tally) -> None:
+        """Adds what the tokenizer counted while it encoded these rows; once per tally."""
+        words = tally.oov_words()
+        listed = pc.sum(words.column("count")).as_py() or 0
+        self.n_words += tally.n_words
+        self.n_oov_chars += tally.n_oov_characters
+        self.n_oov_words += listed + tally.n_oov_words_untracked
+        self._n_dropped += tally.n_oov_words_untracked
+        self.added_tokens.update(tally.added_token_hits)
+        self._add_chars(*tally.oov_characters())
+        self._add_words(words)
+
+    def merge(self, other: Self) -> Self:
+        """Adds all of `other` to this and returns this; `other` stays as it is.
+
+        Raises:
+          ValueError: if they count another vocabulary.
+        """
+        ours, theirs = (self.token_counts.size, self.unk_id), (other.token_counts.size, other.unk_id)
+        if ours != theirs:
+            raise ValueError(f"statistics of different vocabularies: (size, unknown token) {ours} and {theirs}")
+        for name in _COUNTERS:
+            setattr(self, name, getattr(self, name) + getattr(other, name))
+        self.token_counts += other.token_counts
+        self.length_counts += other.length_counts
+        if other.max_tokens >= 0:
+            self._extend_range(other.min_tokens, other.max_tokens)
+        self.added_tokens.update(other.added_tokens)
+        self.text += other.text
+        self.languages += other.languages
+        self._add_chars(*other.oov_chars())
+        self._add_words(other.oov_words())
+        self._n_dropped += other.n_oov_words_dropped
+        return self
+
+    @property
+    def n_oov_words_dropped(self) -> int:
+        """How many occurrences counted in `n_oov_words` are of words that `oov_words` does not list."""
+        self._fold()
+        return self._n_dropped
+
+    def oov_words(self) -> pa.Table:
+        """Returns the words that contain an unknown token, as `schemas.WORD_COUNTS`, in the order of their bytes."""
+        self._fold()
+        return self._oov_words
+
+    def oov_chars(self) -> tuple[np.ndarray, np.ndarray]:
+        """Returns (code points int32[k], ascending, counts int64[k]) of the characters unknown tokens swallowed."""
+        code_points = np.array(sorted(self._oov_chars), np.int32)
+        return code_points, np.array([self._oov_chars[c] for c in code_points.tolist()], np.int64)
+
+    def to_arrow(self) -> pa.RecordBatch:
+        """Returns all of this as one row of `STATISTICS`."""
+        used, lengths = np.flatnonzero(self.token_counts), np.flatnonzero(self.length_counts)
+        chars, char_counts = self.oov_chars()
+        words = self.oov_words()
+        added = sorted(self.added_tokens.items())
+        values: dict[str, Any] = {name: getattr(self, name) for name in (*_COUNTERS, *_INT32S)}
+        values |= {
+            "vocab_size": self.token_counts.size,
+            "n_oov_words_dropped": self.n_oov_words_dropped,
+            "text": self.text.to_json(),
+            "languages": self.languages.to_json(),
+            "token_ids": used.astype(np.int32),
+            "token_counts": self.token_counts[used],
+            "length_buckets": lengths.astype(np.int32),
+            "length_counts": self.length_counts[lengths],
+            "oov_chars": chars,
+            "oov_char_counts": char_counts,
+            "oov_words": words.column("word").combine_chunks(),
+            "oov_word_counts": words.column("count").combine_chunks(),
+            "added_tokens": [token for token, _ in added],
+            "added_token_counts": [count for _, count in added],
+        }
+        return pa.record_batch([_one_row(values[field.name], field) for field in STATISTICS], schema=STATISTICS)
+
+    @classmethod
+    def from_arrow(cls, row: pa.RecordBatch) -> Self:
+        """Returns the statistics that `to_arrow` made `row` of.
+
+        Raises:
+          ValueError: if it is not one row of `STATISTICS`.
+        """
+        if row.num_rows != 1 or not row.schema.equals(STATISTICS):
+            raise ValueError(f"not one row of statistics: {row.num_rows} rows of {row.schema.to_string()!r}")
+        values = {name: row.column(name)[0] for name in STATISTICS.names}
+        statistics = cls(values["vocab_size"].as_py(), None)
+        for name in (*_COUNTERS, *_INT32S):
+            setattr(statistics, name, values[name].as_py())
+        statistics.text = TextCounts.from_json(values["text"].as_py())
+        statistics.languages = LanguageCounts.from_json(values["languages"].as_py())
+        statistics.token_counts[values["token_ids"].values.to_numpy()] = values["token_counts"].values.to_numpy()
+        statistics.length_counts[values["length_buckets"].values.to_numpy()] = values["length_counts"].values.to_numpy()
+        statistics._add_chars(values["oov_chars"].values.to_numpy(), values["oov_char_counts"].values.to_numpy())
+        words = [values["oov_words"].values, values["oov_word_counts"].values]
+        statistics._oov_words = pa.table(words, schema=schemas.WORD_COUNTS)
+        added = (values["added_tokens"].as_py(), values["added_token_counts"].as_py())
+        statistics.added_tokens.update(dict(zip(*added, strict=True)))
+        statistics._n_dropped = values["n_oov_words_dropped"].as_py()
+        return statistics
+
+    def to_bytes(self) -> bytes:
+        """Returns all of this as an Arrow IPC file, compressed with zstd; the same bytes for the same counts."""
+        sink = pa.BufferOutputStream()
+        with pa.ipc.new_file(sink, STATISTICS, options=pa.ipc.IpcWriteOptions(compression="zstd")) as writer:
+            writer.write_batch(self.to_arrow())
+        return sink.getvalue().to_pybytes()
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> Self:
+        """Returns the statistics that `to_bytes` made `data` of.
+
+        Raises:
+          ValueError: if `data` is something else.
+        """
+        try:
+            file = pa.ipc.open_file(pa.py_buffer(data))
+            return cls.from_arrow(file.get_batch(0))
+        except (pa.ArrowException, OSError) as error:
+            raise ValueError(f"not an Arrow file of statistics: {error}") from error
+
+    def _extend_range(self, shortest: int, longest: int) -> None:
+        self.min_tokens = shortest if self.min_tokens < 0 else min(self.min_tokens, shortest)
+        self.max_tokens = max(self.max_tokens, longest)
+
+    def _add_chars(self, code_points: np.ndarray, counts: np.ndarray) -> None:
+        for code_point, count in zip(code_points.tolist(), counts.tolist(), strict=True):
+            self._oov_chars[code_point] = self._oov_chars.get(code_point, 0) + count
+
+    def _add_words(self, words: pa.Table) -> None:
+        if words.num_rows:
+            self._unfolded.append(words.cast(schemas.WORD_COUNTS))
+        if sum(table.num_rows for table in self._unfolded) > MAX_OOV_WORDS:
+            self._fold()
+
+    def _fold(self) -> None:
+        if not self._unfolded:
+            return
+        words = (
+            pa.concat_tables([self._oov_words, *self._unfolded])
+            .group_by("word", use_threads=False)
+            .aggregate([("count", "sum")])
+        )
+        words = words.select(["word", "count_sum"]).rename_columns(["word", "count"])
+        if words.num_rows > MAX_OOV_WORDS:
+            words = words.sort_by([("count", "descending"), ("word", "ascending")])
+            self._n_dropped += pc.sum(words.column("count").slice(MAX_OOV_WORDS)).as_py()
+            words = words.slice(0, MAX_OOV_WORDS)
+        self._oov_words = words.sort_by("word").cast(schemas.WORD_COUNTS).combine_chunks()
+        self._unfolded = []
+
+
+def _one_row(value: Any, field: pa.Field) -> pa.Array:
+    if not pa.types.is_large_list(field.type):
+        return pa.array([value], field.type)
+    values = pa.array(value, field.type.value_type)
+    return pa.LargeListArray.from_arrays(pa.array([0, len(value)], pa.int64()), values, type=field.type)

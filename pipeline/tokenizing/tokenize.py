@@ -1,0 +1,368 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One split from reader to committed shard; in a job that shuffles, to runs, and those to shards. No Beam here."""
+
+import functools
+from collections import Counter
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from pipeline import filenames, schemas
+from pipeline.books import equations, ledger
+from pipeline.books.equations import check_balance
+from pipeline.books.input_counts import Accounts, PieceCounts, rejected
+from pipeline.books.ledger import LedgerEntry
+from pipeline.books.reject_limits import RejectLimits
+from pipeline.books.shard_entry import ShardEntry
+from pipeline.books.sums import SplitRuns
+from pipeline.config.job import Config
+from pipeline.config.kept_fields import decode_fields
+from pipeline.filenames import runs_name
+from pipeline.input import given_up, languages
+from pipeline.input.batches import ReadBatch
+from pipeline.input.choosing import Wanted
+from pipeline.input.reading import read_split
+from pipeline.output import rejects_file
+from pipeline.output.packing import marks
+from pipeline.output.packing.sequences import PackingTokens, packing_tokens
+from pipeline.output.packing.windows import WindowLayout
+from pipeline.output.shard import Shard
+from pipeline.output.staging import Staging
+from pipeline.output.writers import formats
+from pipeline.output.writers.base import TokenizerInfo
+from pipeline.running.progress import OnBatch
+from pipeline.shuffling.shards import PlannedShard, merge_shard
+from pipeline.shuffling.sorting import SortedSplit
+from pipeline.splits import Split
+from pipeline.statistics.languages import LanguageCounts
+from pipeline.statistics.tally import Statistics
+from pipeline.statistics.texts import TextCounts
+from tokenizer import Padding, Tokenizer, Truncation
+
+_PADDED_IDS = 4 << 20
+"""Ids of padded rows to hold at a time: padding may turn 4 MiB of short documents into gigabytes."""
+
+
+def tokenize_split(
+    split: Split,
+    config: Config,
+    tokenizer: Tokenizer,
+    n_splits: int,
+    on_batch: OnBatch | None = None,
+    wanted: Wanted | None = None,
+    *,
+    are_merged: bool = False,
+) -> LedgerEntry:
+    """Reads, tokenizes, writes and commits one split; or returns its entry, without work, if that is done already.
+
+    Every attempt writes the same bytes, so it may be repeated and may run twice at once. Holds one batch of text, its
+    tokens and one row group. Where the job shuffles, what is written are sorted runs, and one run is held.
+
+    Args:
+      split: of the plan.
+      config: of the job.
+      tokenizer: compiled, with the truncation and padding of the config; may be shared by threads.
+      n_splits: of the plan.
+      on_batch: called after each batch; what it raises stops the attempt.
+      wanted: the documents to tokenize; None: all.
+      are_merged: whether, in a job that shuffles, all shards are merged, so that a committed split needs no runs.
+
+    Raises:
+      OSError: if a file cannot be read or written.
+      ValueError: if the tokenizer is not what the config says, a row is longer than rows are padded to, or this split
+        alone has more rejected records than the job may have.
+      BooksError: if the counts of what was read, made and written do not agree; nothing is committed then.
+    """
+    info = tokenizer_info(tokenizer)
+    output, (suffix, *companions) = config.output.path, formats.suffixes(config.output)
+    committed = ledger.load_committed(
+        output,
+        split,
+        n_splits=n_splits,
+        suffix=suffix,
+        tokenizer=info.digest,
+        companions=companions,
+        runs=runs_name(split.id) if config.output.shuffle is not None else None,
+        are_merged=are_merged,
+    )
+    if committed is not None:
+        return committed
+    limits = RejectLimits.of(config.input)
+    with Staging(output, split.id) as staging:
+        attempt = _Attempt(split, config, tokenizer, info, staging, n_splits)
+        for batch in read_split(split, config.input, wanted=wanted):
+            done = attempt.add(batch)
+            limits.check(attempt.n_records, attempt.n_rejected)
+            if on_batch is not None:
+                on_batch(batch.n_bytes, *done)
+        entry = attempt.finish()
+        staging.commit(entry)
+    return entry
+
+
+class _Attempt:
+    """The open files and the counts of one attempt at a split."""
+
+    def __init__(
+        self,
+        split: Split,
+        config: Config,
+        tokenizer: Tokenizer,
+        info: TokenizerInfo,
+        staging: Staging,
+        n_splits: int,
+    ) -> None:
+        _check_padding(tokenizer, config)
+        self._split = split
+        self._config = config
+        self._tokenizer = tokenizer
+        self._info = info
+        self._staging = staging
+        self._text = config.text.wrap(tokenizer) if config.text else None
+        self._tally = tokenizer.new_tally()
+        self._rows = marks.lay_out(config, tokenizer)
+        self._layout = self._rows.document
+        around = [*self._layout.before.tolist(), *self._layout.after.tolist()]
+        self._n_unknown_marks = around.count(tokenizer.unk_token_id)
+        self._statistics = Statistics(info.vocab_size, tokenizer.unk_token_id)
+        self._schema = schemas.placed(schemas.rows(config.text.columns), decode_fields(split.fields))
+        self._files = np.array([piece.file for piece in split.pieces], np.int32)
+        self._shard: Shard | SortedSplit
+        if config.output.shuffle is not None:
+            self._shard = SortedSplit(
+                staging, split, config.output.shuffle, None if self._rows.window is not None else info.padding_side
+            )
+        else:
+            packing, windows = output_packing(config, tokenizer), output_windows(config, tokenizer)
+            self._shard = Shard(staging, split.index, n_splits, config.output, info, packing, windows, self._schema)
+        self._rejects = rejects_file.RejectsFile(staging, filenames.rejects_name(split.index, n_splits), split.pieces)
+        self._has_field: Counter[str] = Counter({each.name: 0 for each in decode_fields(split.fields)})
+        self._accounts = Accounts(len(split.pieces))
+        self.n_records = 0
+
+    @property
+    def n_rejected(self) -> int:
+        """Records rejected so far, by readers and by text steps."""
+        return self._rejects.n_rows
+
+    def add(self, batch: ReadBatch) -> tuple[int, int, int, int]:
+        """Tokenizes and writes the documents of a batch.
+
+        Returns:
+          How many documents were written, how many records rejected, how many tokens there are, and how many documents
+          were filtered.
+        """
+        if self._config.text.languages is not None:
+            batch, left_out = languages.tell_languages(batch, self._config.text.languages)
+            self._statistics.languages += left_out
+        before = self._statistics.n_documents, self.n_rejected, self._statistics.n_tokens
+        self._accounts.add(batch.pieces)
+        self.n_records += batch.n_records
+        for documents in self._slices(batch.documents):
+            tokens, kept = self._tokenize(documents)
+            if isinstance(self._shard, SortedSplit):
+                self._shard.add(kept, tokens)
+            else:
+                self._shard.write(tokens)
+        if batch.rejects is not None:
+            self._rejects.write(batch.rejects)
+        after = self._statistics.n_documents, self.n_rejected, self._statistics.n_tokens
+        return after[0] - before[0], after[1] - before[1], after[2] - before[2], batch.n_filtered
+
+    def finish(self) -> LedgerEntry:
+        """Finishes the files and returns the entry to commit.
+
+        Raises:
+          BooksError: if it does not balance.
+        """
+        shard, *companions = self._shard.finish()
+        self._statistics.add_tally(self._tally)
+        counted = self._statistics
+        file = self._staging.create(filenames.statistics_name(self._split.id))
+        file.write(counted.to_bytes())
+        inputs = self._accounts.finish()
+        read = sum(inputs, PieceCounts())
+        entry = LedgerEntry(
+            split_id=self._split.id,
+            index=self._split.index,
+            tokenizer=self._info.digest,
+            pieces=self._split.pieces,
+            n_records=read.n_records,
+            **{name: getattr(counted, name) for name in equations.TEXT_COUNTS},
+            rejected=dict(sorted(self._rejects.reasons.items())),
+            filtered=dict(read.filtered or {}),
+            n_bytes=read.n_bytes,
+            n_document_bytes=read.n_document_bytes,
+            n_rejected_bytes=self._rejects.n_bytes,
+            n_filtered_bytes=read.n_filtered_bytes,
+            n_skipped_bytes=read.n_skipped_bytes,
+            inputs=inputs,
+            shard=shard,
+            companions=tuple(companions),
+            documents=self._shard.documents,
+            fields=self._split.fields,
+            has_field=dict(self._has_field),
+            packing=self._shard.packing,
+            windows=self._shard.windows,
+            runs=self._shard.runs,
+            rejects=self._rejects.finish(),
+            statistics=file.finish(),
+        )
+        check_balance(entry, counted)
+        return entry
+
+    def _slices(self, documents: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+        padding = self._layout.padding
+        if padding is None:
+            yield documents
+            return
+        n_rows = max(1, _PADDED_IDS // max(1, padding.target(0)))
+        for start in range(0, documents.num_rows, n_rows):
+            yield documents.slice(start, n_rows)
+
+    def _encode(
+        self, documents: pa.RecordBatch
+    ) -> tuple[pa.Array, pa.LargeListArray, pa.LargeListArray | None, pa.RecordBatch]:
+        """Returns the texts that were tokenized, their bare tokens, the sources of their spans, the documents left."""
+        while True:
+            try:
+                return self._encode_all(documents)
+            except given_up.GAVE_UP:
+                reasons = given_up.find_given_up(self._try_encoding, documents)
+                if not reasons.any():
+                    raise
+                for reason in given_up.REASONS:
+                    self._reject(documents.filter(pa.array(reasons == reason)), reason)
+                documents = documents.filter(pa.array(reasons == ""))
+
+    def _encode_all(
+        self, documents: pa.RecordBatch
+    ) -> tuple[pa.Array, pa.LargeListArray, pa.LargeListArray | None, pa.RecordBatch]:
+        """Does what `_encode` says, but for documents that the tokenizer gives up: then it changes nothing."""
+        text = documents.column("text")
+        if self._text is None:
+            return text, self._tokenizer.encode_bare(text, self._tally), None, documents
+        prepared = languages.prepare(self._text, documents)
+        rows = self._text.encode_prepared(prepared, self._tally)
+        self._statistics.text += TextCounts.of(prepared.reports, prepared.n_spans)
+        sources = self._text.sources(text, prepared)
+        text = prepared.documents()
+        if prepared.rejected.any():
+            self._reject(documents.filter(pa.array(prepared.rejected)), given_up.REASON)
+            kept = pa.array(~prepared.rejected)
+            text, rows, documents = text.filter(kept), rows.filter(kept), documents.filter(kept)
+            sources = sources.filter(kept) if sources is not None else None
+        return text, rows, sources, documents
+
+    def _try_encoding(self, documents: pa.RecordBatch) -> None:
+        if self._text is None:
+            self._tokenizer.encode_bare(documents.column("text"))
+        else:
+            self._text.encode_prepared(languages.prepare(self._text, documents))
+
+    def _reject(self, gone: pa.RecordBatch, reason: str) -> None:
+        if gone.num_rows:
+            self._rejects.write(given_up.as_rejects(gone, reason, self._split))
+            self._accounts.add(rejected(gone, reason))
+
+    def _tokenize(self, documents: pa.RecordBatch) -> tuple[pa.RecordBatch, pa.RecordBatch]:
+        """Returns the rows of the documents, counted, and the documents; without those that text steps gave up."""
+        text, bare, sources, documents = self._encode(documents)
+        layout = self._layout
+        lengths = np.diff(bare.offsets.to_numpy())
+        kept = layout.kept(lengths)
+        if layout.padding is not None:
+            self._check_lengths(documents, kept + layout.n_around, layout.padding.target(0))
+        rows = layout.apply(bare)
+        del bare  # where it was copied, its memory is for the next batch
+        starts, stops = layout.spans(rows, kept)
+        n_oov = self._statistics.update(text, rows.values.to_numpy(), starts, stops, self._n_unknown_marks)
+        self._statistics.add_layout(lengths, kept, self._rows.n_special, self._rows.marks.n_added)
+        columns = [documents.column("doc_id"), rows, pa.array((stops - starts).astype(np.int32)), pa.array(n_oov)]
+        if sources is not None:
+            columns.append(sources.cast(schemas.SPAN_SOURCES.type))
+        if self._config.languages is not None:
+            columns += [documents.column(field.name).cast(field.type) for field in schemas.LANGUAGES]
+            self._statistics.languages += LanguageCounts.of(
+                documents,
+                documents=np.ones(documents.num_rows, np.int64),
+                mixed=documents.column("lang_mixed").to_numpy(zero_copy_only=False).astype(np.int64),
+                bytes=pc.binary_length(text).to_numpy().astype(np.int64),
+                characters=pc.utf8_length(text).to_numpy().astype(np.int64),
+                tokens=stops - starts,
+                oov_tokens=n_oov,
+            )
+        columns.append(pa.array(self._files[documents.column("piece").to_numpy()]))
+        columns += [documents.column("offset"), documents.column("n_bytes")]
+        if self._split.fields:
+            kept = documents.column(schemas.FIELDS)
+            columns.append(kept)
+            self._has_field.update({f.name: len(kept) - kept.field(i).null_count for i, f in enumerate(kept.type)})
+        return pa.RecordBatch.from_arrays(columns, schema=self._schema), documents
+
+    def _check_lengths(self, documents: pa.RecordBatch, n_ids: np.ndarray, length: int) -> None:
+        if (n_ids > length).any():
+            row = int(np.argmax(n_ids > length))
+            raise ValueError(
+                f"document {documents.column('doc_id')[row].as_py()!r} has {n_ids[row]} tokens, more than "
+                f"tokenizer.padding.length {length}; raise it, or set tokenizer.truncation"
+            )
+
+
+def tokenizer_info(tokenizer: Tokenizer) -> TokenizerInfo:
+    """Returns what shards and manifest say of a tokenizer."""
+    return _tokenizer_info(tokenizer, tokenizer.truncation, tokenizer.padding)
+
+
+@functools.lru_cache(maxsize=4)
+def _tokenizer_info(tokenizer: Tokenizer, truncation: Truncation | None, padding: Padding | None) -> TokenizerInfo:
+    # A digest takes a large vocabulary tens of milliseconds, every split asks for it, and it depends on all three.
+    return TokenizerInfo(
+        digest=tokenizer.digest,
+        vocab_size=tokenizer.n_ids,
+        special_ids={token.content: token.id for token in tokenizer.added_tokens if token.special},
+        padding_side=padding.direction if padding is not None else None,
+    )
+
+
+def _check_padding(tokenizer: Tokenizer, config: Config) -> None:
+    """Raises ValueError unless the tokenizer pads as the config says: it decides what a shard looks like."""
+    asked, has = config.tokenizer.padding, tokenizer.padding
+    expected = (asked.length, asked.side) if asked is not None else None
+    found = (has.target(0), has.direction) if has is not None else None
+    if expected != found or (has is not None and has.length is None):
+        raise ValueError(
+            f"the tokenizer's padding is {has!r}, but tokenizer.padding of the config is {asked!r}; "
+            "call enable_padding or no_padding as the config says"
+        )
+
+
+def output_packing(config: Config, tokenizer: Tokenizer) -> PackingTokens | None:
+    """Returns the ids that packing adds; None where rows are documents."""
+    return packing_tokens(config.output.packing, tokenizer) if config.output.packing is not None else None
+
+
+def output_windows(config: Config, tokenizer: Tokenizer) -> WindowLayout | None:
+    """Returns how documents become windows; None where rows are not windows."""
+    rows = marks.lay_out(config, tokenizer)
+    if rows.window is None:
+        return None
+    unk_id = -1 if tokenizer.unk_token_id is None else tokenizer.unk_token_id
+    span_ids = [tokenizer.token_to_id(token) for token in config.text.tokens if config.text.keeps_sources]
+    return WindowLayout(rows.window, rows.marks, unk_id, [each for each in span_ids if each is not None])
+
+
+def merge_planned(
+    planned: PlannedShard,
+    splits: Sequence[SplitRuns],
+    config: Config,
+    tokenizer: Tokenizer,
+    on_rows: OnBatch | None = None,
+) -> ShardEntry:
+    """Merges, writes and commits one shard of a job that shuffles; see `shuffling.shards.merge_shard`."""
+    info, packing = tokenizer_info(tokenizer), output_packing(config, tokenizer)
+    windows, fields = output_windows(config, tokenizer), decode_fields(splits[0].fields if splits else "")
+    schema = schemas.placed(schemas.rows(config.text.columns), fields)
+    return merge_shard(planned, splits, config.output, info, schema, packing, windows, on_rows)

@@ -1,0 +1,153 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The `tokenizer` section of a config to a `Tokenizer`: loaded from a file, or trained on word counts. No Beam here."""
+
+import dataclasses
+import functools
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import pyarrow as pa
+
+from pipeline.config.job import Config
+from pipeline.config.tokenizer import TokenizerConfig
+from pipeline.config.training import TrainConfig
+from tokenizer import Tokenizer, WordPiece
+from tokenizer.trainers import (
+    BPETrainer,
+    CharacterTrainer,
+    Trainer,
+    UnigramTrainer,
+    WordLevelTrainer,
+    WordPieceTrainer,
+)
+
+
+def load_tokenizer(config: TokenizerConfig) -> Tokenizer:
+    """Returns the tokenizer of `config.file`, changed as the rest of `config` says.
+
+    Raises:
+      OSError: if the file cannot be read.
+      ValueError: if there is no `file`, it is not a tokenizer, or it cannot do what is asked of it.
+    """
+    if config.file is None:
+        raise ValueError("tokenizer.file must be given to load a tokenizer")
+    tokenizer = Tokenizer.from_file(
+        config.file,
+        lowercase=config.lowercase,
+        strip_accents=config.strip_accents,
+        oov=config.oov,
+        pattern=config.pattern,
+        as_class=config.as_class,
+    )
+    if tokenizer.model is None:
+        raise ValueError(f"{config.file!r} has no model, so no text can be tokenized with it; train a vocabulary first")
+    return shape_rows(tokenizer, config)
+
+
+def given_tokenizer(config: Config) -> Tokenizer:
+    """Returns the tokenizer of `tokenizer.file` as a job tokenizes with it, with the tokens of spans; see above."""
+    tokenizer = load_tokenizer(config.tokenizer)
+    # What knows text steps and spans is not imported by a job that has none.
+    return config.text.wrap(tokenizer).tokenizer if config.text else tokenizer
+
+
+def train_tokenizer(counts: pa.Table, config: TokenizerConfig, span_tokens: Sequence[str] = ()) -> dict[int, Tokenizer]:
+    """Returns the tokenizers that `config.train` describes, one for each size, from one training on `counts`.
+
+    Deterministic: a function of the counts and the config.
+
+    Args:
+      counts: `schemas.WORD_COUNTS`.
+      config: the section, with `train`.
+      span_tokens: special tokens beside those of the config.
+
+    Raises:
+      ValueError: if there is no `train`, or it cannot be done, as with an alphabet larger than the vocabulary.
+    """
+    if config.train is None:
+        raise ValueError("tokenizer.train must be given to train a vocabulary")
+    train = config.train
+    if not counts.num_rows:
+        raise ValueError("there are no words to train on: the input holds no text, or all of it was left out")
+    models = _trainer(train, span_tokens).train_sizes(counts, train.sizes)
+    untrained = counting_tokenizer(config)
+    tokenizers = {}
+    for size in train.sizes:
+        model = models[size]
+        if isinstance(model, WordPiece):
+            model = dataclasses.replace(model, oov_policy=config.oov or "word")
+        tokenizers[size] = untrained.with_model(model, (*train.tokens, *span_tokens), train.user_defined_symbols or ())
+    return tokenizers
+
+
+def _unigram_trainer(special_tokens: Sequence[str], unk_token: str, **options: Any) -> UnigramTrainer:
+    """Makes pieces of the special tokens, their ids in the order of the list."""
+    return UnigramTrainer(
+        unk_id=special_tokens.index(unk_token),
+        unk_piece=unk_token,
+        bos_id=-1,
+        eos_id=-1,
+        control_symbols=tuple(token for token in special_tokens if token != unk_token),
+        **options,
+    )
+
+
+_TRAINERS: Mapping[str, Callable[..., Trainer[Any]]] = {
+    "wordpiece": WordPieceTrainer,
+    "bpe": BPETrainer,
+    "byte_level_bpe": functools.partial(BPETrainer, byte_level=True),
+    "unigram": _unigram_trainer,
+    "wordlevel": WordLevelTrainer,
+    "char": CharacterTrainer,
+}
+
+
+def _trainer(train: TrainConfig, span_tokens: Sequence[str]) -> Trainer[Any]:
+    options = dict(train.trainer_options)
+    options["special_tokens"] = tuple(dict.fromkeys([*options["special_tokens"], *span_tokens]))
+    return _TRAINERS[train.model](vocab_size=max(train.sizes), **options)
+
+
+def counting_tokenizer(config: TokenizerConfig, span_tokens: Sequence[str] = ()) -> Tokenizer:
+    """Returns what says what a word is, before there is a vocabulary.
+
+    It is the tokenizer of `config.file`; or what `config.train` is to be trained on; BERT's without either.
+
+    Args:
+      config: the section.
+      span_tokens: special tokens beside those of the config.
+
+    Raises:
+      ValueError: if the trainer of `config.train` refuses its options: before any work.
+    """
+    if config.file is not None:
+        return load_tokenizer(config)
+    if config.train is None:
+        lowercase = True if config.lowercase is None else config.lowercase
+        return Tokenizer.untrained_bert(lowercase=lowercase, strip_accents=config.strip_accents)
+    train = config.train
+    try:
+        _trainer(train, span_tokens)
+    except ValueError as error:
+        raise ValueError(f"train: {error}") from error
+    is_bert = train.normalizer == "bert"
+    return Tokenizer.untrained(
+        train.normalizer or "none",
+        train.pre_tokenizer or "none",
+        lowercase=is_bert if config.lowercase is None else config.lowercase,
+        strip_accents=config.strip_accents,
+        byte_level=train.model == "byte_level_bpe",
+        user_defined_symbols=train.user_defined_symbols or (),
+    )
+
+
+def shape_rows(tokenizer: Tokenizer, config: TokenizerConfig) -> Tokenizer:
+    """Makes `tokenizer` truncate and pad as `config` says, and not as its file did; returns it."""
+    tokenizer.no_truncation()
+    tokenizer.no_padding()
+    if config.truncation is not None:
+        truncation = config.truncation
+        tokenizer.enable_truncation(truncation.max_length, stride=truncation.stride, direction=truncation.side)
+    if config.padding is not None:
+        tokenizer.enable_padding(length=config.padding.length, direction=config.padding.side)
+    return tokenizer

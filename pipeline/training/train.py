@@ -1,0 +1,146 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Vocabularies from a counts artifact, one for each size and source asked for, each with a training record. No Beam."""
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, Self
+
+import numpy as np
+import pyarrow as pa
+
+from pipeline.config.tokenizer import TokenizerConfig
+from pipeline.config.training import TrainConfig
+from pipeline.counting.counts import CountsArtifact, Group, words_digest
+from pipeline.counting.words import describe_words
+from pipeline.training.tokenizers import counting_tokenizer, shape_rows, train_tokenizer
+from tokenizer import Tokenizer
+
+FORMAT_VERSION = 1
+"""Version of training.json."""
+
+_KEPT = "._-"
+
+
+@dataclass(frozen=True)
+class Vocabulary:
+    """A tokenizer that was trained, and how."""
+
+    folder: str
+    """Where it goes below `vocab/`; empty where there is only one."""
+    tokenizer_json: str
+    record: dict[str, Any]
+    """What training.json says."""
+
+    def to_json(self) -> str:
+        """Returns this as JSON."""
+        return json.dumps(asdict(self), sort_keys=True)
+
+    @classmethod
+    def from_json(cls, text: str) -> Self:
+        """Returns what `to_json` made `text` of."""
+        return cls(**json.loads(text))
+
+
+def check_counts(artifact: CountsArtifact, config: TokenizerConfig) -> None:
+    """Checks that an artifact can be trained on as a config says.
+
+    Raises:
+      ValueError: if its words are not what the config's normalizer and pre-tokenizer make, it has no labels of the kind
+        asked for, or its files are not as recorded.
+    """
+    assert config.train is not None
+    asked = describe_words(counting_tokenizer(config).to_str())
+    if words_digest(asked) != words_digest(artifact.words):
+        differences = [
+            f"{name}: {json.dumps(artifact.words.get(name))[:300]} there, {json.dumps(value)[:300]} asked for"
+            for name, value in asked.items()
+            if artifact.words.get(name) != value
+        ]
+        raise ValueError(
+            f"tokenizer.train.counts: {artifact.output!r} holds counts of other words ({'; '.join(differences)}); "
+            "set tokenizer.train.normalizer and pre_tokenizer, lowercase and strip_accents as they were, or count again"
+        )
+    if config.train.by is not None and config.train.by not in artifact.labels:
+        raise ValueError(
+            f"tokenizer.train.by: {artifact.output!r} holds no counts by {config.train.by}; count with "
+            f"counts.by: [{config.train.by}]"
+        )
+    artifact.check_files()
+
+
+def train_vocabularies(
+    artifact: CountsArtifact, config: TokenizerConfig, span_tokens: Sequence[str] = ()
+) -> Iterator[Vocabulary]:
+    """Yields every vocabulary that `config.train` asks for: by label, then by size as they are listed.
+
+    `span_tokens` are special tokens beside those of the config.
+
+    Deterministic: a function of the counts and the config. Memory: the distinct words that one of them is trained on.
+
+    Raises:
+      ValueError: if the artifact does not suit, or training cannot be done.
+    """
+    train = config.train
+    assert train is not None
+    check_counts(artifact, config)
+    for label, groups in _grouped(artifact, train):
+        counts = artifact.load(groups)
+        try:
+            trained = train_tokenizer(counts, config, span_tokens)
+        except ValueError as error:
+            raise ValueError(f"{label}: {error}" if label is not None else str(error)) from error
+        for size in train.sizes:
+            parts = [_folder(label)] if label is not None else []
+            parts += [str(size)] if isinstance(train.vocab_size, list) else []
+            tokenizer = shape_rows(trained[size], config)
+            record = _record(artifact, train, label, size, counts, tokenizer)
+            yield Vocabulary("/".join(parts), tokenizer.to_str(), record)
+
+
+def _grouped(artifact: CountsArtifact, train: TrainConfig) -> list[tuple[str | None, list[Group] | None]]:
+    if train.by is None:
+        return [(None, None)]
+    place = artifact.labels.index(train.by)
+    labels = sorted({group[place] for group in artifact.groups})
+    return [(label, [group for group in artifact.groups if group[place] == label]) for label in labels]
+
+
+def _folder(label: str) -> str:
+    """Returns a label as the name of a folder: other characters than letters, digits and `._-` as %XX of UTF-8."""
+    name = "".join(
+        c if c.isascii() and (c.isalnum() or c in _KEPT) else "".join(f"%{b:02X}" for b in c.encode()) for c in label
+    )
+    return f"%2E{name[1:]}" if name.startswith(".") else name
+
+
+def _record(
+    artifact: CountsArtifact, train: TrainConfig, label: str | None, size: int, counts: pa.Table, tokenizer: Tokenizer
+) -> dict[str, Any]:
+    """Returns what training.json says: what was trained on and how, and what came of it; no time, no place."""
+    merges = getattr(tokenizer.model, "merges", None)
+    return {
+        "format_version": FORMAT_VERSION,
+        "counts_digest": artifact.digest,
+        "words": dict(artifact.words),
+        "label": label,
+        "pruned": dict(artifact.report["pruned"]),
+        "n_words": int(counts["count"].to_numpy().sum()),
+        "n_distinct_words": counts.num_rows,
+        "model": train.model,
+        "options": train.trainer_options,
+        "asked_vocab_size": size,
+        "vocab_size": tokenizer.n_ids,
+        "n_merges": len(merges) if merges is not None else None,
+        "coverage": _coverage(counts),
+        "tokenizer_digest": tokenizer.digest,
+    }
+
+
+def _coverage(counts: pa.Table) -> list[dict[str, Any]]:
+    """Returns which share of all occurrences the k most frequent words have, for k = 1, 2, 4, ... up to all."""
+    ordered = -np.sort(-counts["count"].to_numpy())
+    sums = np.cumsum(ordered)
+    n = ordered.size
+    tops = sorted({*(1 << i for i in range(n.bit_length())), n} - {0})
+    return [{"top_words": k, "share": round(int(sums[k - 1]) / int(sums[-1]), 6)} for k in tops if k <= n]

@@ -1,0 +1,207 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The jobs, each a function that adds its graph to a pipeline. They build; whoever calls them runs.
+
+    plan = planning.plan_job("run", config)
+    with ownership.own(config.output.path, "run") as lease:
+        planning.prepare(plan, "new")
+        with beam.Pipeline(runner, options=options) as pipeline:
+            jobs.build(pipeline, dataclasses.replace(plan, lease=lease))
+
+What crosses the runner are splits as JSON, ids, and, to all workers, one `tokenizer.json`. Whatever runs where and how
+often, the output folder is the same to the byte: splits commit by rename, and the last step, which writes the manifest,
+reads the ledger.
+"""
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import apache_beam as beam
+
+from pipeline import filenames, storage
+from pipeline.books import ledger, manifest
+from pipeline.books.job_record import Job
+from pipeline.books.ledger import BooksError, FileRecord
+from pipeline.config.job import Config
+from pipeline.counting import counts
+from pipeline.counting.count import count_key
+from pipeline.counting.finishing import PartitionCounts, delete_staged
+from pipeline.jobs import finish, planning
+from pipeline.jobs.planning import JobPlan
+from pipeline.output import folders
+from pipeline.output.ownership import Lease
+from pipeline.output.vocabulary_files import formats_of, write_file, write_vocabulary
+from pipeline.shuffling.shards import PlannedShard, name_shards, plan_shards
+from pipeline.splits import Split
+from pipeline.training.train import Vocabulary
+from pipeline.transforms.compiled import compiled_tokenizer, keep_compiled
+from pipeline.transforms.counting import CountSplits, MergeCounts
+from pipeline.transforms.once import call_once
+from pipeline.transforms.shuffling import FindMergedShards, MergeShards, SortSplits
+from pipeline.transforms.stages import enter_stage
+from pipeline.transforms.tokenizing import TokenizeSplits
+from pipeline.transforms.training import TrainVocabulary
+from tokenizer import Tokenizer
+
+
+def build(pipeline: beam.Pipeline, plan: JobPlan) -> Any:
+    """Adds the graph of `plan`; returns a PCollection with one element, the digest of the job, once it is done."""
+    return {"count": count, "train": train, "tokenize": tokenize, "run": run}[plan.name](pipeline, plan)
+
+
+def count(pipeline: beam.Pipeline, plan: JobPlan) -> Any:
+    """Counts words: input -> counts/."""
+    counted = _count(pipeline, plan)
+    return counted | "Finish" >> beam.Map(_finish_counting, None, plan.job, plan.config, plan.lease)
+
+
+def train(pipeline: beam.Pipeline, plan: JobPlan) -> Any:
+    """Trains vocabularies: input -> counts/ -> vocab/, or from counts that exist."""
+    counted = _count(pipeline, plan)
+    return counted | "Finish" >> beam.Map(
+        _finish_counting, beam.pvalue.AsSingleton(_train(counted, plan)), plan.job, plan.config, plan.lease
+    )
+
+
+def tokenize(pipeline: beam.Pipeline, plan: JobPlan) -> Any:
+    """Tokenizes with a tokenizer that exists: input -> shards."""
+    assert plan.tokenizer is not None
+    keep_compiled(plan.tokenizer)  # for workers that live in this process
+    return _tokenize(pipeline, plan, call_once(pipeline, "Tokenizer", storage.read_text, plan.tokenizer_path))
+
+
+def run(pipeline: beam.Pipeline, plan: JobPlan) -> Any:
+    """Trains a vocabulary and tokenizes with it, in one graph: input -> counts/ -> vocab/ -> shards."""
+    counted = _count(pipeline, plan)
+    vocabularies = _train(counted, plan)
+    tokenizer = vocabularies | "Tokenizer" >> beam.Map(_tokenizer_of).with_output_types(str)
+    return _tokenize(pipeline, plan, tokenizer, counted, vocabularies)
+
+
+def _train(counted: Any, plan: JobPlan) -> Any:
+    folder = plan.counts_given or plan.config.output.path
+    return counted | "TrainVocabulary" >> TrainVocabulary(plan.config.tokenizer, folder, plan.config.text.tokens)
+
+
+def _tokenizer_of(vocabularies: Sequence[str]) -> str:
+    (vocabulary,) = vocabularies
+    return Vocabulary.from_json(vocabulary).tokenizer_json
+
+
+def _splits(pipeline: beam.Pipeline, plan: JobPlan, label: str) -> Any:
+    """Returns the splits of the plan as JSON, dealt out to all workers."""
+    return (
+        pipeline
+        | f"{label}Start" >> beam.Impulse()
+        | f"{label}ReadPlan" >> beam.FlatMap(_read_plan, plan.plan_path).with_output_types(str)
+        | f"{label}Spread" >> beam.Reshuffle()
+    )
+
+
+def _read_plan(_: bytes, path: str) -> Iterator[str]:
+    return planning.read_plan(path)
+
+
+def _count(pipeline: beam.Pipeline, plan: JobPlan) -> Any:
+    """Returns one list, the finished counts artifact as `PartitionCounts` in JSON; an earlier run may have made it.
+
+    It is empty where a vocabulary is trained on counts of another folder.
+    """
+    finished = plan.finished_counts()
+    if finished is None and plan.counting_json is None and plan.counts_given is None:
+        raise ValueError(f"the job {plan.name} does not count words")
+    if finished is not None or plan.counting_json is None:
+        descriptors = [each.to_json() for each in finished or []]
+        return pipeline | "FinishedCounts" >> beam.Create([descriptors]).with_output_types(list[str])
+    config, output = plan.config, plan.config.output.path
+    key = count_key(config.input, config.counts, plan.counting_json, config.text)
+    counted = _splits(pipeline, plan, "Count") | "CountSplits" >> CountSplits(
+        config.input, output, plan.counting_json, config.counts, text=config.text
+    )
+    merge = MergeCounts(output, key, plan.counting_json, config.counts, input=config.input)
+    return counted | "MergeCounts" >> merge
+
+
+def _tokenize(pipeline: beam.Pipeline, plan: JobPlan, tokenizer: Any, counted: Any = None, trained: Any = None) -> Any:
+    splits, text = _splits(pipeline, plan, "Tokenize"), beam.pvalue.AsSingleton(tokenizer)
+    if plan.shards():
+        ids = _shuffle(pipeline, plan, splits, text)
+    else:
+        ids = splits | "TokenizeSplits" >> TokenizeSplits(plan.config, len(plan.splits), text)
+    # A job that has not trained has no counts: an empty list says so.
+    partitions: Any = beam.pvalue.AsSingleton(counted) if counted is not None else []
+    vocabularies: Any = beam.pvalue.AsSingleton(trained) if trained is not None else []
+    side_inputs = beam.pvalue.AsList(ids), text, partitions, vocabularies
+    return call_once(
+        pipeline, "Finish", _finish_tokenizing, plan.plan_path, *side_inputs, plan.config, plan.job, plan.lease
+    )
+
+
+def _shuffle(pipeline: beam.Pipeline, plan: JobPlan, splits: Any, text: Any) -> Any:
+    """Returns the ids of all shards."""
+    config, n_shards = plan.config, len(plan.shards())
+    shards = (
+        pipeline
+        | "CountShards" >> beam.Create([n_shards])  # their number, because a graph must stay small
+        | "NameShards" >> beam.FlatMap(name_shards, plan.n_bytes, plan.job.digest).with_output_types(PlannedShard)
+        | "SpreadShards" >> beam.Reshuffle()
+    )
+    merged = shards | "FindMergedShards" >> FindMergedShards(config, plan.plan_path, text)
+    sort = SortSplits(config, len(plan.splits), text, beam.pvalue.AsList(merged), n_shards)
+    return shards | "MergeShards" >> MergeShards(config, text, beam.pvalue.AsList(splits | "SortSplits" >> sort))
+
+
+def _finish_tokenizing(
+    plan_path: str,
+    ids: Sequence[str],
+    tokenizer_json: str,
+    partitions: Sequence[str],
+    vocabularies: Sequence[str],
+    config: Config,
+    job: Job,
+    lease: Lease | None = None,
+) -> str:
+    enter_stage(planning.FINISHING_STAGE)
+    splits = sorted(map(Split.from_json, planning.read_plan(plan_path)), key=lambda split: split.index)
+    planned = [split.id for split in splits]
+    if config.output.shuffle is not None:
+        planned = [shard.id for shard in plan_shards(config.output.shuffle, splits, job.digest)]
+    if sorted(ids) != sorted(planned):
+        kind = "splits" if config.output.shuffle is None else "shards"
+        raise BooksError(f"{len(planned)} {kind} were planned, and the {len(ids)} that are done are not these")
+    output = config.output.path
+    files = _counts_files(partitions, output)
+    files += [_write_record(output, Vocabulary.from_json(text)) for text in vocabularies]
+    finish.finish_output(config, job, splits, compiled_tokenizer(tokenizer_json), files=files, lease=lease)
+    delete_staged(output)
+    return job.digest
+
+
+def _finish_counting(
+    partitions: Sequence[str], vocabularies: Sequence[str] | None, job: Job, config: Config, lease: Lease | None = None
+) -> str:
+    enter_stage(planning.FINISHING_STAGE)
+    output = config.output.path
+    files = _counts_files(partitions, output)
+    tokenizer = None
+    for vocabulary in map(Vocabulary.from_json, vocabularies or ()):
+        trained = Tokenizer.from_str(vocabulary.tokenizer_json)
+        files += write_vocabulary(output, trained, formats_of(config), vocabulary.folder)
+        files.append(_write_record(output, vocabulary))
+        if not vocabulary.folder:
+            tokenizer = {"digest": trained.digest, "vocab_size": trained.n_ids}
+    built = manifest.build(job, [], [], tokenizer=tokenizer, files=files)
+    folders.publish(output, job, [], built, lease=lease)
+    delete_staged(output)
+    return job.digest
+
+
+def _write_record(output: str, vocabulary: Vocabulary) -> FileRecord:
+    folder = f"{filenames.VOCABULARY}/{vocabulary.folder}" if vocabulary.folder else filenames.VOCABULARY
+    return write_file(output, f"{folder}/{filenames.TRAINING_NAME}", ledger.to_json(vocabulary.record))
+
+
+def _counts_files(partitions: Sequence[str], output: str) -> list[FileRecord]:
+    if not partitions:
+        return []
+    files = [PartitionCounts.from_json(text).file for text in partitions]
+    return [*files, *(ledger.describe(output, name) for name in (counts.REPORT_NAME, counts.ALPHABET_NAME))]

@@ -1,0 +1,56 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The books of a whole job: sums and identities, and every byte of a file read once."""
+
+import dataclasses
+
+import pytest
+
+from pipeline.books.job_sums import check_inputs, identities
+from pipeline.books.ledger import BooksError
+from pipeline.splits import Split
+from tests.finished_splits import built, entry_of, pieces
+
+
+def test_totals_that_do_not_balance_are_refused():
+    totals = built()["totals"]
+    identities(totals)
+    for name in ("n_records", "n_bytes", "shard_rows", "shard_tokens", "reject_rows"):
+        with pytest.raises(BooksError, match=name):
+            identities(totals | {name: totals[name] + 1})
+
+
+def test_every_byte_of_a_cut_file_is_read_once():
+    def cut(*n_read):
+        ranges = [(0, 40), (40, 80), (80, 100)]
+        splits = [
+            Split(i, str(i) * 16, (dataclasses.replace(pieces(("big", 100))[0], start=start, stop=stop),))
+            for i, (start, stop) in enumerate(ranges)
+        ]
+        check_inputs([entry_of(split, n) for split, n in zip(splits, n_read, strict=True)])
+
+    cut(40, 40, 20)
+    cut(57, 33, 10)  # a record belongs to the range it begins in
+    for n_read, total in [((40, 40, 19), 99), ((40, 41, 20), 101)]:
+        with pytest.raises(BooksError, match=f"'/c/big': {total} bytes read of 100"):
+            cut(*n_read)
+
+
+def test_files_that_share_a_split_are_checked_one_by_one():
+    first = Split(0, "0" * 16, pieces(("a", 30), ("b", 20)))
+    second = Split(1, "1" * 16, pieces(("c", 10)))
+    check_inputs([entry_of(first, 50), entry_of(second, 10)])
+    with pytest.raises(BooksError) as raised:
+        check_inputs([entry_of(first, 49), entry_of(second, 11)])
+    assert str(raised.value).splitlines() == ["'/c/b': 19 bytes read of 20", "'/c/c': 11 bytes read of 10"]
+
+
+def test_the_books_of_a_file_balance():
+    entry = entry_of(Split(0, "0" * 16, pieces(("a", 30))), 30)
+    wrong = dataclasses.replace(entry, inputs=(dataclasses.replace(entry.inputs[0], filtered={"short": 1}),))
+    with pytest.raises(BooksError, match=r"^'/c/a': records read 3 != documents \+ rejected \+ filtered 4$"):
+        check_inputs([wrong])
+
+
+@pytest.mark.parametrize("changes", [{"compression": "gzip"}, {"format": "parquet"}])
+def test_files_whose_bytes_are_not_known_are_not_checked(changes):
+    check_inputs([entry_of(Split(0, "0" * 16, pieces(("a", 30), **changes)), 77)])

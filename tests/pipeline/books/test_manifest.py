@@ -1,0 +1,115 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The manifest: what it says of a finished job, and what it must not say."""
+
+import dataclasses
+import json
+
+import pytest
+
+from pipeline.books import manifest
+from pipeline.books.job_record import Job
+from pipeline.books.ledger import BooksError, FileRecord
+from pipeline.output.folders import prepare_output
+from tests.finished_splits import ENTRIES, JOB, SPLITS, built, config_of, pieces
+
+
+def test_the_manifest_says_what_was_made_of_what():
+    found = built()
+    assert [{**each, "read": each["read"]["n_bytes"]} for each in found["inputs"]] == [
+        {"name": n, "n_bytes": b, "format": "jsonl", "sha256": n, "read": b}
+        for n, b in [("a", 100), ("b", 40), ("c", 13)]
+    ]
+    assert found["inputs"][2]["read"] == {
+        "n_records": 4,
+        "n_documents": 1,
+        "rejected": {"not_json": 3},
+        "n_bytes": 13,
+        "n_document_bytes": 10,
+        "n_rejected_bytes": 3,
+    }
+    assert found["shards"][1] == {
+        "file": "tokens-00001-of-00002.parquet",
+        "n_bytes": 99,
+        "rows": 5,
+        "sha256": "aa",
+        "split": "1" * 16,
+        "tokens": 10,
+    }
+    assert [record["file"] for record in found["rejects"]] == ["rejected/rejects-00001-of-00002.parquet"]
+    assert [record["file"] for record in found["files"]] == ["stats.json", "vocab/vocab.txt"]
+    assert found["tokenizer"] == {"digest": "digest"}
+    assert found["totals"] == {
+        "filtered": {},
+        "n_bytes": 153,
+        "n_chars": 75,
+        "n_document_bytes": 150,
+        "n_documents": 15,
+        "n_filtered_bytes": 0,
+        "n_oov_tokens": 0,
+        "n_records": 18,
+        "n_rejected_bytes": 3,
+        "n_skipped_bytes": 0,
+        "n_splits": 2,
+        "n_text_tokens": 30,
+        "n_cut_tokens": 0,
+        "n_cut_documents": 0,
+        "n_special_tokens": 0,
+        "n_added_tokens": 0,
+        "n_tokens": 30,
+        "n_words": 15,
+        "reject_bytes": 7,
+        "reject_rows": 3,
+        "rejected": {"not_json": 3},
+        "shard_bytes": 198,
+        "shard_rows": 15,
+        "shard_tokens": 30,
+    }
+    for line in found["balance"]:
+        assert sum(line["left"].values()) == sum(line["right"].values())
+
+
+def test_the_manifest_says_nothing_of_places():
+    elsewhere = [
+        dataclasses.replace(
+            entry,
+            pieces=tuple(dataclasses.replace(p, path=f"/other{p.path}", version="other") for p in entry.pieces),
+        )
+        for entry in ENTRIES
+    ]
+    splits = [dataclasses.replace(s, pieces=e.pieces) for s, e in zip(SPLITS, elsewhere, strict=True)]
+    files = [FileRecord("stats.json", 6, "ee"), FileRecord("vocab/vocab.txt", 5, "dd")]
+    job = Job.of("tokenize", config_of(output={"path": "/other"}), "digest")
+    assert manifest.build(job, splits, elsewhere, tokenizer={"digest": "digest"}, files=files) == built()
+
+
+def test_books_that_do_not_balance_make_no_manifest():
+    def build(splits=SPLITS, entries=ENTRIES):
+        return manifest.build(JOB, splits, entries)
+
+    with pytest.raises(BooksError, match=r"split 0{16}: records read"):
+        build(entries=[dataclasses.replace(ENTRIES[0], n_records=99), ENTRIES[1]])
+    with pytest.raises(BooksError, match="2 splits were planned, but the ledger's 1 entries"):
+        build(entries=ENTRIES[:1])
+    with pytest.raises(BooksError, match="are not theirs"):
+        build(entries=ENTRIES[::-1])
+    changed = dataclasses.replace(SPLITS[0], pieces=pieces(("a", 100), version="w"))
+    with pytest.raises(BooksError, match="are not theirs"):
+        build(splits=[changed, SPLITS[1]])
+
+
+def test_reading_says_why_there_is_no_manifest(tmp_path):
+    with pytest.raises(ValueError, match=r"holds no manifest\.json$"):
+        manifest.read(str(tmp_path))
+    prepare_output(str(tmp_path), JOB, "new")
+    with pytest.raises(ValueError, match="its job has not finished"):
+        manifest.read(str(tmp_path))
+    (tmp_path / "manifest.json").write_text("[]")
+    with pytest.raises(ValueError, match=f"is not a manifest of format {manifest.FORMAT_VERSION}"):
+        manifest.read(str(tmp_path))
+    for name, value in [("config", []), ("totals", {}), ("shards", ["x"]), ("rejects", None), ("tokenizer", {})]:
+        (tmp_path / "manifest.json").write_text(json.dumps({**built(), name: value}))
+        with pytest.raises(ValueError, match=f"is not a manifest of format {manifest.FORMAT_VERSION}"):
+            manifest.read(str(tmp_path))
+    (tmp_path / "manifest.json").write_text('{"format_version": 1}')
+    with pytest.raises(ValueError, match="has format 1, this TokenMill reads 3: use the"):
+        manifest.read(str(tmp_path))

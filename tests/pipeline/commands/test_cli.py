@@ -1,0 +1,423 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The command line: what it refuses and how, what it imports, what its commands print."""
+
+import json
+import logging
+import os
+import re
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from pipeline import VERSION, cli
+from pipeline.counting import finishing
+from pipeline.running.display import megabytes
+from pipeline.tokenizing import tokenize
+
+ROOT = Path(__file__).parents[3]
+
+
+@pytest.fixture(autouse=True)
+def _keep_logging():
+    """The command line sets up logging for a process of its own; here it is not alone."""
+    root, hook = logging.getLogger(), threading.excepthook
+    handlers, level = root.handlers[:], root.level
+    yield
+    root.handlers[:] = handlers
+    root.setLevel(level)
+    threading.excepthook = hook
+
+
+@pytest.fixture
+def write_config(tiny_corpus, tiny_vocab_file, tmp_path):
+    def write(**sections):
+        config = {
+            "input": {"paths": [str(tiny_corpus / "*.jsonl")], "split_bytes": 100},
+            "tokenizer": {"file": str(tiny_vocab_file), "oov": "contain"},
+            "output": {"path": str(tmp_path / "out")},
+        }
+        path = tmp_path / "job.yaml"
+        path.write_text(json.dumps(config | sections))  # JSON is YAML
+        return str(path)
+
+    return write
+
+
+def test_help_waits_for_no_library_and_is_complete(capsys):
+    done = subprocess.run(
+        [sys.executable, "-X", "importtime", "-m", "pipeline", "--help"],
+        cwd=ROOT, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0
+    imported = {line.rpartition("|")[2].strip().partition(".")[0] for line in done.stderr.splitlines()}
+    assert "argparse" in imported
+    assert imported.isdisjoint({"apache_beam", "numba", "numpy", "pyarrow", "pydantic", "rich", "yaml"})
+    for command in ("run", "count", "train", "tokenize", "inspect", "verify", "schema"):
+        assert re.search(rf"^ +{command} ", done.stdout, re.MULTILINE)
+    assert cli.main(["run", "--help"]) == 0
+    text = capsys.readouterr().out
+    for option in ("--set", "--resume", "--overwrite", "--workers", "--mode", "--debug"):
+        assert option in text
+
+
+def test_version(capsys):
+    assert cli.main(["--version"]) == 0
+    assert capsys.readouterr().out == f"tokenmill {VERSION}\n"
+
+
+@pytest.mark.parametrize(
+    ("command", "heavy"),
+    [
+        (["--help"], "yaml pydantic pyarrow numba apache_beam rich"),
+        (["schema"], "pyarrow numba apache_beam rich"),
+        (["run", "no.yaml"], "pyarrow numba apache_beam rich"),
+    ],
+)
+def test_commands_import_what_they_need(command, heavy):
+    code = (
+        "import sys; from pipeline.cli import main; main(sys.argv[2:]);"
+        "loaded = {m.split('.')[0] for m in sys.modules} & set(sys.argv[1].split()); sys.exit(' '.join(loaded) or 0)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code, heavy, *command], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+
+
+def test_schema_is_json(capsys):
+    assert cli.main(["schema"]) == 0
+    assert json.loads(capsys.readouterr().out)["title"] == "TokenMill config"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        ([], "the following arguments are required: COMMAND"),
+        (["rum", "x"], "invalid choice: 'rum'"),
+        (["run"], "the following arguments are required: CONFIG"),
+        (["run", "x", "--resume", "--overwrite"], "not allowed with argument"),
+        (["run", "x", "--workers", "0"], "--workers: must be a number of at least 1, got '0'"),
+        (["run", "x", "--mode", "fast"], "--mode: invalid choice: 'fast'"),
+        (["inspect", "x", "--start", "-1"], "--start: must be a number, got '-1'"),
+        (["run", "x", "--over"], "unrecognized arguments: --over; did you mean --overwrite?"),
+        (["run", "x", "--wokers=2"], "unrecognized arguments: --wokers=2; did you mean --workers?"),
+        (["counts", "merge", "x", "--out", "y", "--temp", "2"], "arguments: --temp 2; did you mean --temperature?"),
+        (["--vers", "run", "x"], "unrecognized arguments: --vers; did you mean --version?"),
+        (["verify", "x", "--deep", "0.5"], "unrecognized arguments: 0.5"),
+        (["verify", "x", "--share", "0.5"], "--share says how much --deep is to do: give --deep too"),
+    ],
+)
+def test_mistakes_in_the_command(capsys, arguments, expected):
+    assert cli.main(arguments) == 2
+    assert expected in capsys.readouterr().err
+
+
+def test_mistakes_in_the_config_are_all_named(capsys, write_config):
+    config = write_config(tokenizer={"oov": "contian", "fil": "x"})
+    assert cli.main(["run", config, "--set", "output.format=csv"]) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err.splitlines() == [
+        "tokenmill: tokenizer: give file, a tokenizer on disk, or train, a vocabulary to learn from the input",
+        "tokenmill: tokenizer.oov: 'contian': allowed: word, contain, char, byte; did you mean 'contain'?",
+        "tokenmill: tokenizer.fil: unknown key; did you mean 'file'? allowed: file, pattern, as_class, train, "
+        "lowercase, strip_accents, oov, add_special_tokens, truncation, padding",
+        "tokenmill: output.format: 'csv': allowed: parquet, tfrecord, arrow, mds, megatron, memmap",
+    ]
+
+
+def test_what_is_missing_is_named_before_any_work(capsys, write_config, tmp_path):
+    config = write_config(
+        input={"paths": [str(tmp_path / "corpus/*.txt"), str(tmp_path / "gone.jsonl")]},
+        tokenizer={"file": str(tmp_path / "gone.json")},
+    )
+    assert cli.main(["tokenize", config]) == 2
+    err = capsys.readouterr().err
+    for name in ("corpus/*.txt", "gone.jsonl", "gone.json", "tokenizer.file", "input.paths"):
+        assert name in err
+    assert all(line.startswith("tokenmill: ") for line in err.splitlines())
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(
+    ("beam_args", "expected"),
+    [
+        (["--direct_running_mode=multi_threading"], "multi_threading corrupts data"),
+        (["--runner=DaskRunner"], "loses data"),
+        (["--max_cache_memory_usage_gb=1"], "no such Beam option; did you mean --max_cache_memory_usage_mb?"),
+    ],
+)
+def test_mistakes_in_beam_options(capsys, write_config, tmp_path, beam_args, expected):
+    assert cli.main(["tokenize", write_config(), "--", *beam_args]) == 2
+    assert expected in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_job_says_what_it_did_and_refuses_to_do_it_twice(capsys, write_config, tmp_path):
+    config = write_config()
+    assert cli.main(["tokenize", config, "--workers", "2"]) == 0
+    out, err = capsys.readouterr()
+    lines = [" ".join(line.split()) for line in out.splitlines()]
+    assert lines[:8] == [
+        "tokenize: done",
+        "documents 7 of 7 records",
+        "rejected 0",
+        "bytes 281 281 B",
+        "words 21 75 characters",
+        "tokens 28 21 of 28 vocabulary entries used",
+        "unknown tokens 1 3.571% of tokens",
+        "tokens per word 1.333",
+    ]
+    assert lines[9].startswith("time ")
+    n_bytes = sum(path.stat().st_size for path in (tmp_path / "out").glob("tokens-*"))
+    assert lines[10:] == [
+        f"in {tmp_path}/out",
+        f"4 shards, {megabytes(n_bytes)}: tokens-00000-of-00004.parquet ... tokens-00003-of-00004.parquet",
+        "stats.json, vocab/, manifest.json",
+    ]
+    assert err.splitlines()[0] == "tokenmill: tokenize: 281 B in 4 splits, 2 workers, threads"
+    assert all(line.startswith("tokenmill: ") for line in err.splitlines())
+
+    assert cli.main(["tokenize", config]) == 2
+    assert "holds the complete results of the same job; resume or overwrite" in capsys.readouterr().err
+    before = (tmp_path / "out/manifest.json").read_bytes()
+    assert cli.main(["tokenize", config, "--resume"]) == 0
+    assert (tmp_path / "out/manifest.json").read_bytes() == before
+    assert cli.main(["tokenize", config, "--resume", "--set", "tokenizer.oov=char"]) == 2
+    assert "cannot resume" in capsys.readouterr().err
+    assert cli.main(["tokenize", config, "--overwrite", "--set", "tokenizer.oov=char"]) == 0
+    assert (tmp_path / "out/manifest.json").read_bytes() != before
+
+
+def test_count_and_train_say_what_they_did(capsys, write_config):
+    config = write_config(tokenizer={"train": {"vocab_size": 60, "min_frequency": 1}})
+    assert cli.main(["train", config, "--workers", "1"]) == 0
+    lines = [" ".join(line.split()) for line in capsys.readouterr().out.splitlines()]
+    assert lines[0] == "train: done"
+    assert "words 21 16 distinct" in lines
+    assert "vocab/ 60 tokens of wordpiece, from 16 distinct words" in lines
+    assert lines[-1] == "counts/, vocab/, manifest.json"
+    assert cli.main(["count", config, "--overwrite"]) == 0
+    lines = [" ".join(line.split()) for line in capsys.readouterr().out.splitlines()]
+    assert lines[0] == "count: done"
+    assert lines[-1] == "counts/, manifest.json"
+
+
+def test_a_failed_job_is_one_message(capsys, write_config, monkeypatch):
+    def fail(*_, **__):
+        raise ValueError("disk: on fire\nsecond line")
+
+    monkeypatch.setattr(tokenize, "read_split", fail)
+    config = write_config()
+    assert cli.main(["tokenize", config, "--workers", "2"]) == 1
+    out, err = capsys.readouterr()
+    assert out == ""
+    lines = [line for line in err.splitlines() if "tokenizing" not in line]
+    assert lines == [
+        "tokenmill: tokenize: 281 B in 4 splits, 2 workers, threads",
+        "tokenmill: failed: disk: on fire",
+        "tokenmill: second line",
+        "tokenmill: what is committed is kept: --resume goes on from there, --debug shows where it failed",
+    ]
+    assert cli.main(["tokenize", config, "--resume", "--workers", "1", "--debug"]) == 1
+    err = capsys.readouterr().err
+    assert "Traceback (most recent call last)" in err
+    assert "ValueError: disk: on fire" in err
+
+
+def test_a_folder_that_cannot_be_read_once_the_job_is_done_is_one_message(capsys, write_config, monkeypatch):
+    def fail(*_):
+        raise OSError("disk: on fire")
+
+    monkeypatch.setattr("pipeline.reporting.summary.summarize", fail)
+    assert cli.main(["tokenize", write_config(), "--mode", "inline"]) == 1
+    assert "tokenmill: failed: disk: on fire" in capsys.readouterr().err.splitlines()
+
+
+@pytest.mark.parametrize("workers", ["1", "2"])
+def test_a_stopped_job_says_how_to_go_on(capsys, write_config, monkeypatch, workers):
+    def stop(*_, **__):
+        raise KeyboardInterrupt
+
+    # Where the signal finds the main thread: in a worker of its own, or waiting for others.
+    if workers == "1":
+        monkeypatch.setattr(tokenize, "read_split", stop)
+    else:
+        monkeypatch.setattr("apache_beam.Pipeline.run", stop)
+    assert cli.main(["tokenize", write_config(), "--workers", workers]) == 130
+    assert capsys.readouterr().err.splitlines()[-1] == (
+        "tokenmill: stopped; what is committed is kept: the same command with --resume goes on from there"
+    )
+
+
+def test_unbalanced_books_fail_the_job(capsys, write_config, monkeypatch):
+    merge = finishing.merge_partition
+    monkeypatch.setattr(finishing, "merge_partition", lambda p, n, splits, *rest: merge(p, n, list(splits)[1:], *rest))
+    assert cli.main(["count", write_config(), "--workers", "1"]) == 1
+    assert re.search(
+        r"^tokenmill: failed: counts: the words of all splits are 21, the sum of all counts is \d+$",
+        capsys.readouterr().err,
+        re.MULTILINE,
+    )
+
+
+def test_verify_and_inspect_take_a_folder_or_its_config(capsys, write_config, tmp_path):
+    config = write_config()
+    assert cli.main(["tokenize", config, "--workers", "1"]) == 0
+    capsys.readouterr()
+    for target in (config, str(tmp_path / "out")):
+        assert cli.main(["verify", target]) == 0
+        assert re.match(rf"{tmp_path}/out: proven; read \d+ files, .* 7 rows, 28 tokens", capsys.readouterr().out)
+    for target in (config, str(tmp_path / "out"), str(tmp_path / "out/tokens-00000-of-00004.parquet")):
+        assert cli.main(["inspect", target, "--rows", "1"]) == 0
+        assert capsys.readouterr().out.splitlines()[1:] == [
+            "row 0  doc-0  n_tokens 5  n_oov 0",
+            "the|mill|grinds|text|.",
+        ]
+    assert cli.main(["inspect", config, "--start", "1", "--rows", "1", "--tokens", "1"]) == 0
+    assert capsys.readouterr().out.splitlines()[1:] == [
+        "row 1  doc-1  n_tokens 6  n_oov 0",
+        "token … 5 more",
+    ]
+    (tmp_path / "out/tokens-00001-of-00004.parquet").write_bytes(b"damaged")
+    assert cli.main(["verify", config]) == 1
+    out = capsys.readouterr().out
+    assert "tokens-00001-of-00004.parquet: 7 bytes, recorded" in out
+    assert re.search(r"out: \d+ problems?; read", out)
+
+
+def test_inspect_takes_a_shard_of_any_format(capsys, tmp_path, write_config):
+    formats = "output.format=[parquet, tfrecord, arrow, mds, megatron]"
+    assert cli.main(["tokenize", write_config(), "--workers", "1", "--set", formats]) == 0
+    shards = sorted(str(path) for path in (tmp_path / "out").glob("tokens-00000-*") if path.suffix != ".idx")
+    assert len(shards) == 5
+    capsys.readouterr()
+    for shard in shards:
+        assert cli.main(["inspect", shard, "--rows", "1"]) == 0
+        assert capsys.readouterr().out.splitlines()[-1] == "the|mill|grinds|text|."
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        (["verify", "{tmp}/nothing"], "nothing"),
+        (["inspect", "{tmp}/nothing"], "nothing"),
+        (["inspect", "{tmp}/nothing.parquet"], "there is no such shard"),
+        (["inspect", "{tmp}/nothing.mds"], "there is no such shard"),
+        (["inspect", "{tmp}", "--set", "output.path=x"], "--set changes a config, but the target is none"),
+    ],
+)
+def test_targets_that_are_not_there(capsys, tmp_path, arguments, expected):
+    code = cli.main([argument.format(tmp=tmp_path) for argument in arguments])
+    captured = capsys.readouterr()
+    assert code in (1, 2)
+    assert expected in captured.out + captured.err
+    assert "Traceback" not in captured.err
+
+
+def test_inspecting_a_job_without_shards(capsys, write_config):
+    config = write_config()
+    assert cli.main(["count", config, "--workers", "1"]) == 0
+    assert cli.main(["inspect", config]) == 2
+    assert "holds no shards: its job did not tokenize" in capsys.readouterr().err
+
+
+@pytest.fixture
+def helps(capsys):
+    """The help of every command, by its words."""
+    waiting, found = [[]], {}
+    while waiting:
+        words = waiting.pop()
+        assert cli.main([*words, "--help"]) == 0
+        text = found[" ".join(words)] = capsys.readouterr().out
+        listed = re.search(r"^(?:commands|actions):\n  (?:COMMAND|ACTION)\n((?:    .+\n)+)", text, re.MULTILINE)
+        waiting += [[*words, name] for name in re.findall(r"^    (\w+)", listed[1], re.MULTILINE)] if listed else []
+    return found
+
+
+def test_no_option_is_taken_by_part_of_its_name_or_takes_what_was_meant_for_another(capsys, helps):
+    assert helps.keys() >= {"", "run", "verify", "counts merge"}
+    for words, text in helps.items():
+        usage = " ".join(text.partition("\n\n")[0].split())
+        options = re.findall(r"--[\w-]+", usage)
+        # `--option [VALUE]`, and `--option VALUE ...`, take the argument that follows, whatever that was meant to be.
+        assert not re.search(r"--[\w-]+ (?:\[(?!-)|[A-Z]+ \[[A-Z]+ \.\.\.)", usage), usage
+        for option in options:
+            assert cli.main([*words.split(), option[:-1], "1", "2"]) == 2
+            assert "usage: " in capsys.readouterr().err
+
+
+@pytest.fixture
+def finished(write_config, tmp_path, capsys):
+    assert cli.main(["tokenize", write_config(), "--workers", "1"]) == 0
+    capsys.readouterr()
+    return tmp_path / "out"
+
+
+def run_unread(*arguments, unread="stdout"):
+    """Runs a command whose output nobody reads: the other end of the pipe is closed before it starts."""
+    reader, writer = os.pipe()
+    os.close(reader)
+    streams = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE} | {unread: writer}
+    command = [sys.executable, "-m", "tokenmill", *map(str, arguments)]
+    done = subprocess.run(command, cwd=ROOT, text=True, check=False, **streams)
+    os.close(writer)
+    return done
+
+
+def test_a_reader_that_has_gone_is_no_error(finished, tmp_path):
+    config = tmp_path / "job.yaml"
+    for words in (
+        ["--help"], ["run", "--help"], ["--version"], ["schema"], ["inspect", finished], ["verify", finished],
+        ["fidelity", config], ["tokenize", config, "--overwrite"],
+    ):  # fmt: skip
+        done = run_unread(*words)
+        assert (words, done.returncode) == (words, 0), done.stderr
+        assert all(line.startswith("tokenmill: ") for line in done.stderr.splitlines()), done.stderr
+
+
+def test_a_reader_that_has_gone_hides_no_failure(finished, tmp_path, write_config):
+    assert run_unread("run", "no.yaml", unread="stderr").returncode == 2
+    assert run_unread("tokenize", tmp_path / "job.yaml", unread="stderr").returncode == 2  # there are results
+    (finished / "stats.json").write_bytes(b"damaged")
+    assert run_unread("verify", finished).returncode == 1
+
+
+def test_a_job_goes_on_when_who_reads_its_progress_has_gone(write_config, tmp_path):
+    config = write_config()
+    done = run_unread("tokenize", config, "--workers", "2", "--mode", "processes", unread="stderr")
+    assert done.returncode == 0
+    assert done.stdout.startswith("tokenize: done")
+    assert cli.main(["verify", str(tmp_path / "out")]) == 0
+
+
+def test_output_into_a_closed_pipe_is_no_error(finished):
+    for arguments, first in (("schema", "{"), (f"inspect {finished}", f"{finished}/tokens-00000-of-00004.parquet")):
+        command = f"set -o pipefail; {sys.executable} -m tokenmill {arguments} | head -n 1"
+        done = subprocess.run(["bash", "-c", command], cwd=ROOT, capture_output=True, text=True, check=False)
+        assert (done.returncode, done.stdout, done.stderr) == (0, f"{first}\n", "")
+
+
+def test_inspect_ends_when_nobody_reads_on(finished, monkeypatch, tmp_path):
+    # As many rows as would take minutes: it must not render them all for nobody.
+    rows = pq.read_table(finished / "tokens-00000-of-00004.parquet")
+    pq.write_table(pa.concat_tables([rows] * 200_000), finished / "many.parquet")
+    started = time.monotonic()
+    command = f"{sys.executable} -m tokenmill inspect {finished}/many.parquet --rows 200000 | head -n 1"
+    subprocess.run(["bash", "-c", command], cwd=ROOT, capture_output=True, check=True)
+    assert time.monotonic() - started < 30
+
+
+def test_convert_writes_another_format_or_says_why_not(capsys, tmp_path, tiny_vocab_file):
+    converted = tmp_path / "new" / "tokenizer.json"
+    assert cli.main(["convert", str(tiny_vocab_file), str(converted)]) == 0
+    assert cli.main(["convert", str(converted), str(tmp_path / "again.txt")]) == 0
+    assert (tmp_path / "again.txt").read_bytes() == tiny_vocab_file.read_bytes()
+    assert cli.main(["convert", str(converted), str(tmp_path / "ranks.tiktoken")]) == 2
+    assert "ranks.tiktoken: tiktoken cannot hold WordPiece" in capsys.readouterr().err

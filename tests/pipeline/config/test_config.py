@@ -1,0 +1,473 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Config files: what loads, and what every mistake is called."""
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+from pydantic import ValidationError
+
+from pipeline import schemas
+from pipeline.config.file import MAX_CONFIG_BYTES, ConfigError, load_config
+from pipeline.config.input import InputConfig
+from pipeline.config.job import Config, json_schema
+from pipeline.config.output import OWN_COLUMNS, OutputConfig
+from pipeline.config.tokenizer import BYTE_TOKENS, PaddingConfig, TokenizerConfig, TruncationConfig
+from pipeline.config.training import TrainConfig
+
+MINIMAL = """
+input:     {paths: ["corpus/*.jsonl"], format: auto, text_field: text, id_field: id}
+tokenizer: {file: vocab.txt, lowercase: true, oov: contain}
+output:    {path: out, format: parquet}
+"""
+
+
+@pytest.fixture
+def write(tmp_path):
+    def write(text: str | bytes) -> str:
+        path = tmp_path / "job.yaml"
+        path.write_bytes(text.encode() if isinstance(text, str) else text)
+        return str(path)
+
+    return write
+
+
+def problems_of(path: str, overrides=(), job=None) -> list[str]:
+    with pytest.raises(ConfigError) as caught:
+        load_config(path, overrides, job)
+    assert str(caught.value) == "\n".join(caught.value.problems)
+    return caught.value.problems
+
+
+def test_minimal_config_of_the_readme(write):
+    config = load_config(write(MINIMAL), job="run")
+    assert config.input.paths == ["corpus/*.jsonl"]
+    assert config.tokenizer.oov == "contain"
+    assert config.output.compression == "auto"
+
+
+def test_paths_are_kept_as_written(write):
+    # Relative to the working directory, so the loader must not rewrite them.
+    config = load_config(write(MINIMAL), ["tokenizer.file=../v/vocab.txt"])
+    assert config.tokenizer.file == "../v/vocab.txt"
+    assert config.output.path == "out"
+
+
+def test_overrides_are_yaml_and_the_last_wins(write):
+    config = load_config(
+        write(MINIMAL),
+        [
+            "input.split_bytes=10",
+            "input.split_bytes=20",
+            "input.paths=[a, 'b c']",
+            "tokenizer.lowercase=false",
+            "input.id_field=null",
+            "tokenizer.truncation.max_length=7",
+            "output.path=x=y",
+        ],
+    )
+    assert config.input.split_bytes == 20
+    assert config.input.paths == ["a", "b c"]
+    assert config.input.id_field is None
+    assert config.tokenizer.lowercase is False
+    assert config.tokenizer.truncation == TruncationConfig(max_length=7)
+    assert config.output.path == "x=y"
+
+
+def test_override_makes_a_section_that_was_null(write):
+    config = load_config(
+        write(MINIMAL), ["tokenizer.file=null", "tokenizer.train=null", "tokenizer.train.vocab_size=9"], "run"
+    )
+    assert config.tokenizer.train == TrainConfig(vocab_size=9)
+
+
+def test_every_mistake_is_reported_at_once(write):
+    path = write(
+        """
+        input: {paths: "a.jsonl", formt: auto, split_bytes: "3", id_field: ""}
+        tokenizer: {oov: contian, vocab_size: 3, lowercase: 1, padding: 3,
+                    train: {limit_alphabet: 0, rule: x, special_tokens: [1], vocab_size: 10000001}, file: v}
+        output: {format: tfrecord, compression: zstd, path: out}
+        extra: 1
+        """
+    )
+    problems = problems_of(path, ["output.path.x=3", "foo", "a..b=1", "input.text_field=[", "x=1"], "run")
+    keys = "paths, format, compression, document, text_field, id_field, text_fields, join, keep_fields, "
+    keys += "split_bytes, max_document_bytes, max_rejected, max_rejected_fraction, sample, sample_seed"
+    assert sorted(problems) == sorted(
+        [
+            "--set output.path.x=3: output.path is 'out', which has no keys",
+            "--set foo: must look like key.path=value, for example tokenizer.oov=contain",
+            "--set a..b=1: must look like key.path=value, for example tokenizer.oov=contain",
+            "--set input.text_field=[: line 1, column 2: not YAML: expected the node content, but found "
+            "'<stream end>'; quote the value if it is plain text",
+            "tokenizer: both file and train are given; remove one, exactly one of them decides the vocabulary",
+            "input.paths: 'a.jsonl': must be a list; write ['a.jsonl']",
+            "input.id_field: '': must not be empty",
+            "input.split_bytes: '3': must be an integer",
+            f"input.formt: unknown key; did you mean 'format'? allowed: {keys}",
+            "tokenizer.train.rule: 'x': allowed: frequency, likelihood",
+            "tokenizer.train.limit_alphabet: 0: must be at least 1",
+            "tokenizer.train.special_tokens.0: 1: must be text; quote it if it looks like something else",
+            "tokenizer.train.vocab_size: 10000001: must be at most 10000000",
+            "tokenizer.lowercase: 1: must be true or false",
+            "tokenizer.oov: 'contian': allowed: word, contain, char, byte; did you mean 'contain'?",
+            "tokenizer.padding: 3: must be a section with the keys length, side",
+            "tokenizer.vocab_size: unknown key here; did you mean 'tokenizer.train.vocab_size'?",
+            "output.compression: 'zstd': tfrecord allows auto, none, gzip",
+            "extra: unknown key; allowed: input, counts, tokenizer, output, normalize, spans, languages",
+            "x: unknown key; allowed: input, counts, tokenizer, output, normalize, spans, languages",
+        ]
+    )
+
+
+@pytest.mark.parametrize(
+    ("section", "expected"),
+    [
+        ("input: {paths: []}", "input.paths: []: must have at least 1 element"),
+        ("input: {paths: ['']}", "input.paths.0: '': must not be empty"),
+        ("input: {paths: 3}", "input.paths: 3: must be a list"),
+        ("input: {}", "input.paths: required but missing"),
+        ("input: {paths: [a], split_bytes: 0}", "input.split_bytes: 0: must be at least 1"),
+        ("input: {paths: [a], split_bytes: 1.5}", "input.split_bytes: 1.5: must be an integer"),
+        ("input: {paths: [a], split_bytes: true}", "input.split_bytes: True: must be an integer"),
+        (
+            "input: {paths: [a], max_document_bytes: 9999999999}",
+            "input.max_document_bytes: 9999999999: must be at most 1073741824",
+        ),
+        (
+            "input: {paths: [a], format: jsonl, document: file}",
+            "input.document: 'file': applies to format text, but format is 'jsonl'",
+        ),
+    ],
+)
+def test_one_mistake_in_input(write, section, expected):
+    assert problems_of(write(section + "\noutput: {path: out}")) == [expected]
+
+
+@pytest.mark.parametrize(
+    ("section", "expected"),
+    [
+        (
+            "{truncation: {max_length: 8}, padding: {length: 7}}",
+            "tokenizer.padding.length: 7: must be at least truncation.max_length, which is 8",
+        ),
+        (
+            "{train: {special_tokens: [a, '[UNK]', a]}}",
+            "tokenizer.train.special_tokens: ['a', '[UNK]', 'a']: must name each token once; a occurs again",
+        ),
+        (
+            "{train: {special_tokens: [a]}}",
+            "tokenizer.train.special_tokens: ['a']: must contain '[UNK]', the unknown token",
+        ),
+        ("{train: {vocab_size: 4}}", "tokenizer.train.vocab_size: 4: must leave room for the 5 special tokens"),
+        (
+            "{train: {special_tokens: ['[UNK]']}, padding: {length: 3}}",
+            "tokenizer.train.special_tokens: ['[UNK]']: must contain [PAD] because `padding` needs them",
+        ),
+        (
+            "{train: {special_tokens: ['[UNK]']}, add_special_tokens: true}",
+            "tokenizer.train.special_tokens: ['[UNK]']: must contain [CLS], [SEP] because `add_special_tokens` "
+            "needs them",
+        ),
+    ],
+)
+def test_one_mistake_in_tokenizer(write, section, expected):
+    assert problems_of(write(f"input: {{paths: [a]}}\ntokenizer: {section}\noutput: {{path: out}}")) == [expected]
+
+
+def test_byte_fallback_of_a_trained_vocabulary_needs_byte_tokens():
+    with pytest.raises(ValidationError, match=r"must contain <0x00>, <0x01> and 254 more because `oov: byte`"):
+        TokenizerConfig(train=TrainConfig(), oov="byte")
+    special = ["[UNK]", *BYTE_TOKENS]
+    assert TokenizerConfig(train=TrainConfig(special_tokens=special), oov="byte").oov == "byte"
+
+
+def test_models_check_themselves_when_built_in_python():
+    with pytest.raises(ValidationError, match="parquet allows auto, none, zstd"):
+        OutputConfig(path="out", compression="gzip")
+    with pytest.raises(ValidationError, match="applies to format text"):
+        InputConfig(paths=["a"], format="parquet", document="blank_line")
+    assert PaddingConfig(length=3).side == "right"
+
+
+@pytest.mark.parametrize(
+    ("job", "tokenizer", "expected"),
+    [
+        ("run", "{}", "tokenizer: give file, a tokenizer on disk, or train, a vocabulary to learn from the input"),
+        ("run", "{file: null}", "tokenizer: give file, a tokenizer on disk, or train, a vocabulary to learn from the"),
+        ("run", "{file: a, train: {}}", "tokenizer: both file and train are given; remove one, exactly one of them"),
+        ("count", "{file: a, train: {}}", "tokenizer: both file and train are given; remove one"),
+        ("train", "{file: a}", "tokenizer.train: required by the job train, for example `train: {vocab_size: 8000}`"),
+        ("tokenize", "{}", "tokenizer.file: required by the job tokenize"),
+        (
+            "tokenize",
+            "{train: {}}",
+            "tokenizer.file: required by the job tokenize; to train and tokenize in one go use",
+        ),
+    ],
+)
+def test_each_job_says_what_it_lacks(write, job, tokenizer, expected):
+    (problem,) = problems_of(write(f"input: {{paths: [a]}}\ntokenizer: {tokenizer}\noutput: {{path: out}}"), job=job)
+    assert problem.startswith(expected)
+
+
+def test_count_needs_no_tokenizer(write):
+    assert load_config(write("input: {paths: [a]}\noutput: {path: out}"), job="count").tokenizer == TokenizerConfig()
+
+
+@pytest.mark.parametrize(
+    ("content", "expected"),
+    [
+        (
+            b"",
+            r"a config is a mapping with input, counts, tokenizer, output, normalize, spans, languages; found nothing",
+        ),
+        (
+            b"- a\n",
+            r"a config is a mapping with input, counts, tokenizer, output, normalize, spans, languages; found a list",
+        ),
+        (
+            b"input: {paths: [a]}\noutput: {path: out}\ninput: {}\n",
+            r"line 3: key 'input' is given twice, first in line 1",
+        ),
+        (b"input: {paths: [a], paths: [b]}", r"line 1: key 'paths' is given twice, first in line 1"),
+        (b"input: [", r"line 1, column 9: not YAML: "),
+        (b"input: \xff", r"not UTF-8 text: byte 0xff at 7"),
+        (b"input: \x00", r"not YAML: "),
+        (
+            b"input: !!python/object/apply:os.system [ls]",
+            r"line 1, column 8: not YAML: could not determine a construct",
+        ),
+        (b"input: 2020-13-45", r"not YAML: month must be in 1..12"),
+        (b"[" * 100_000, r"nested too deeply for a config"),
+        (b"#" * (MAX_CONFIG_BYTES + 1), r"too long for a config; at most 1048576 bytes are allowed"),
+    ],
+)
+def test_files_that_are_no_config(write, content, expected):
+    path = write(content)
+    (problem,) = problems_of(path)
+    assert re.match(re.escape(f"{path}: ") + expected, problem), problem
+
+
+def test_missing_file_and_folder_are_named(tmp_path):
+    assert problems_of(str(tmp_path / "no.yaml")) == [
+        f"{tmp_path}/no.yaml: cannot read the config: No such file or directory"
+    ]
+    assert problems_of(str(tmp_path)) == [f"{tmp_path}: cannot read the config: Is a directory"]
+
+
+def test_hostile_values_stay_one_short_line(write):
+    billion_laughs = "a: &a [x, x, x, x, x, x, x, x, x]\n" + "".join(
+        f"{chr(98 + i)}: &{chr(98 + i)} [{', '.join([f'*{chr(97 + i)}'] * 9)}]\n" for i in range(12)
+    )
+    problems = problems_of(write(billion_laughs + "input: {paths: *m, text_field: *m}\noutput: &o {path: *o}\n"))
+    problems += problems_of(write(f"input: {{paths: {'x' * 9999}}}\noutput: {{path: out}}\n"))
+    for problem in problems:
+        assert len(problem) < 400
+        assert "\n" not in problem
+
+
+def test_keys_that_are_not_text_are_reported(write):
+    problems = problems_of(write("input: {paths: [a]}\noutput: {path: out}\n1: 2\n"))
+    assert [problem.partition(": ")[0] for problem in problems] == ["1"]
+
+
+def test_anchors_and_merge_keys_work(write):
+    config = load_config(write("input: &i {paths: [a]}\noutput: {<<: {path: out}, format: tfrecord}\n"))
+    assert config.output == OutputConfig(path="out", format="tfrecord")
+
+
+def test_schema_describes_every_key_and_allows_nothing_else():
+    schema = json_schema()
+    json.dumps(schema)
+    assert schema["additionalProperties"] is False
+    for section in schema["$defs"].values():
+        assert section["additionalProperties"] is False
+    described = schema["$defs"]["InputConfig"]["properties"]["split_bytes"]
+    assert described["minimum"] == 1
+    assert described["description"].startswith("Large uncompressed files")
+    assert schema["$defs"]["TokenizerConfig"]["properties"]["oov"]["anyOf"][0]["enum"] == [
+        "word",
+        "contain",
+        "char",
+        "byte",
+    ]
+
+
+def test_config_survives_json(write):
+    config = load_config(write(MINIMAL), ["tokenizer.truncation.max_length=7"])
+    assert Config.model_validate_json(config.model_dump_json()) == config
+
+
+def test_loading_imports_neither_beam_nor_the_engine(write):
+    import subprocess
+    import sys
+
+    code = (
+        "import sys; from pipeline.config.file import load_config; load_config(sys.argv[1]);"
+        "sys.exit(any(m.split('.')[0] in {'apache_beam', 'numba', 'pyarrow', 'numpy'} for m in sys.modules))"
+    )
+    root = Path(__file__).parents[3]
+    assert subprocess.run([sys.executable, "-c", code, write(MINIMAL)], cwd=root, check=False).returncode == 0
+
+
+@pytest.mark.parametrize(
+    ("train", "expected"),
+    [
+        ("{model: bpe, rule: frequency}", "rule: 'frequency': is an option of wordpiece, but model is 'bpe'"),
+        ("{shrinking_factor: 0.5}", "shrinking_factor: 0.5: is an option of unigram, but model is 'wordpiece'"),
+        (
+            '{shrinking_factor: "\\uDCFF"}',
+            r"shrinking_factor: '\\udcff': is an option of unigram, but model is 'wordpiece'",
+        ),
+        ("{model: bert}", "model: 'bert': allowed: wordpiece, bpe, byte_level_bpe, unigram, wordlevel, char"),
+        ("{model: []}", "model: []: allowed: wordpiece, bpe, byte_level_bpe, unigram, wordlevel, char"),
+        ("{model: {a: b}}", "model: {'a': 'b'}: allowed: wordpiece, bpe, byte_level_bpe, unigram, wordlevel, char"),
+        ("{vocab_size: []}", "vocab_size: []: must have at least 1 element"),
+        ("{vocab_size: [8, '9']}", "vocab_size: [8, '9']: must be an integer"),
+        ("{vocab_size: [8000, 0]}", "vocab_size: [8000, 0]: must be at least 1"),
+        ("{vocab_size: [8000, 8000]}", "vocab_size: [8000, 8000]: must name each size once"),
+        ("{vocab_size: [8000, 4]}", "vocab_size: [8000, 4]: must leave room for the 5 special tokens"),
+        ("{model: unigram, shrinking_factor: 1.0}", "shrinking_factor: 1.0: must be less than 1.0"),
+        ("{model: unigram, character_coverage: 0.0}", "character_coverage: 0.0: must be greater than 0.0"),
+        ("{model: bpe, special_tokens: [a]}", "special_tokens: ['a']: must contain '<unk>', the unknown token"),
+        ("{pre_tokenizer: gpt3}", None),
+        (
+            "{model: unigram, normalizer: sentencepiece}",
+            "pre_tokenizer: 'whitespace_metaspace': must be none: normalizer sentencepiece cuts words itself",
+        ),
+    ],
+)
+def test_options_of_training_follow_the_model(write, train, expected):
+    (problem,) = problems_of(
+        write(f"input: {{paths: [a]}}\ntokenizer: {{train: {train}}}\noutput: {{path: out}}"), job="train"
+    )
+    if expected is None:
+        assert problem.startswith("tokenizer.train.pre_tokenizer: 'gpt3': allowed: bert, whitespace, ")
+        assert problem.endswith("did you mean 'gpt2'?")
+    else:
+        assert problem == f"tokenizer.train.{expected}"
+
+
+def test_what_is_not_given_follows_the_model():
+    assert TrainConfig().limit_alphabet == 1000
+    assert TrainConfig(limit_alphabet=None).limit_alphabet is None
+    unigram = TrainConfig(model="unigram")
+    assert (unigram.normalizer, unigram.pre_tokenizer) == ("nmt_nfkc", "whitespace_metaspace")
+    assert unigram.trainer_options["character_coverage"] == 0.9995
+    assert unigram.limit_alphabet is None
+    assert TrainConfig(model="byte_level_bpe").tokens == ["<|endoftext|>"]
+    assert TrainConfig(vocab_size=[9000, 8000]).sizes == [9000, 8000]
+
+
+@pytest.mark.parametrize(
+    ("counts", "expected"),
+    [
+        ("{by: [language]}", "counts.by.0: 'language': allowed: source, lang; did you mean 'lang'?"),
+        ("{by: [source, lang]}", "counts.by: ['source', 'lang']: must have at most 1 element"),
+        ("{by: [lang]}", "counts.by: ['lang']: lang needs the section `languages`; `languages: {}` is enough"),
+        ("{sources: {a: b}}", "counts.sources: {'a': 'b'}: needs `by: [source]`"),
+        ("{min_count: 0}", "counts.min_count: 0: must be at least 1"),
+        ("{max_words: 0}", "counts.max_words: 0: must be at least 1"),
+    ],
+)
+def test_what_word_counts_keep(write, counts, expected):
+    path = write(f"input: {{paths: [a]}}\ncounts: {counts}\noutput: {{path: out}}")
+    assert problems_of(path, job="count") == [expected]
+
+
+@pytest.mark.parametrize("key", ["vocab_size: [8000]", "by: source"])
+def test_the_job_run_tokenizes_with_one_vocabulary(write, key):
+    path = write(f"input: {{paths: [a]}}\ntokenizer: {{train: {{{key}}}}}\noutput: {{path: out}}")
+    (problem,) = problems_of(path, job="run")
+    assert problem.endswith("makes several vocabularies, the job run tokenizes with one; use train")
+
+
+def test_a_training_on_counts_needs_no_input(write):
+    path = write("tokenizer: {train: {counts: a}}\noutput: {path: out}")
+    assert load_config(path, job="train").tokenizer.train.counts == "a"
+    assert problems_of(path, job="run") == ["input: required but missing"]
+
+
+@pytest.mark.parametrize(
+    ("output", "expected"),
+    [
+        ("format: [parquet, parquet]", "output.format: ['parquet', 'parquet']: must name each format once"),
+        (
+            "format: [parquet, megatrn]",
+            "output.format.1: 'megatrn': allowed: parquet, tfrecord, arrow, mds, megatron, ",
+        ),
+        ("format: []", "output.format: []: must have at least 1 element"),
+        ("format: [parquet, mds], compression: zstd", "output.compression: 'zstd': mds allows auto, none"),
+        (
+            "format: tfrecord, packing: {length: 8}",
+            "output.format: 'tfrecord': TFRecord holds documents only; packing ",
+        ),
+        ("packing: {length: 0}", "output.packing.length: 0: must be at least 1"),
+        ("packing: {strategy: best_fit}", "output.packing.length: required but missing"),
+        (
+            "packing: {length: 8, strategy: bestfit}",
+            "output.packing.strategy: 'bestfit': allowed: concatenate, best_fit",
+        ),
+        ("packing: {length: 8, boundaries: []}", "output.packing.boundaries: []: must have at least 1 element"),
+        (
+            "packing: {length: 8, boundaries: [positions, positions]}",
+            "output.packing.boundaries: ['positions', 'positions']: must name each column once",
+        ),
+        (
+            "packing: {length: 8, incomplete: short, pad_token: x}",
+            "output.packing.pad_token: 'x': nothing is padded where incomplete is 'short'; remove one",
+        ),
+    ],
+)
+def test_mistakes_in_formats_and_packing_are_named(write, output, expected):
+    path = write("input: {paths: [a]}\ntokenizer: {file: v}\noutput: {path: out, " + output + "}")
+    (problem,) = problems_of(path, [], "tokenize")
+    assert problem.startswith(expected)
+
+
+def test_packing_needs_tokens_that_training_gives_and_no_padding(write):
+    packed = "output: {path: out, packing: {length: 8, separator: <eos>}}"
+    path = write("input: {paths: [a]}\ntokenizer: {train: {vocab_size: 90}}\n" + packed)
+    assert problems_of(path, [], "run")[0].startswith(
+        "output.packing.separator: '<eos>': must be one of tokenizer.train.special_tokens, which are [PAD], "
+    )
+    path = write("input: {paths: [a]}\ntokenizer: {file: v, padding: {length: 8}}\n" + packed)
+    assert problems_of(path, [], "run") == [
+        "tokenizer.padding: 'given': packing fills sequences up by itself; remove it"
+    ]
+
+
+@pytest.mark.parametrize("value", ["0", "1.5", "x"])
+def test_a_sample_is_a_fraction(write, value):
+    path = write("input: {paths: [a], sample: " + value + "}\ntokenizer: {file: v}\noutput: {path: out}")
+    (problem,) = problems_of(path, [], "tokenize")
+    assert problem.startswith("input.sample: ")
+
+
+def test_fields_that_cannot_be_kept_or_joined_are_named(write):
+    path = write("output: {path: out}\ntokenizer: {file: v}\ninput: {paths: [a]}\n")
+    for setting, problem in {
+        "input.keep_fields=[doc_id]": "input.keep_fields: 'doc_id': is a column of the output already",
+        "input.keep_fields=[a, a]": "input.keep_fields: ['a', 'a']: must name each field once",
+        "input.keep_fields={a: number}": "input.keep_fields.a: 'number': a type is one of bool, string, ",
+        "input.keep_fields={a: {b: [bool, bool]}}": "input.keep_fields.a.b: ['bool', 'bool']: a type is one of ",
+        "input.keep_fields=url": "input.keep_fields: 'url': must be a list; write ['url']",
+        "input.join=x": "input.join: 'x': joins text_fields, and there are none",
+    }.items():
+        (found,) = problems_of(path, [setting])
+        assert found.startswith(problem), found
+    (found,) = problems_of(path, ["input.text_fields=[a]", "input.text_field=b"])
+    assert found.startswith("input.text_fields: ['a']: text_field is given too")
+    (found,) = problems_of(path, ["input.text_fields=[a]", "input.format=text"])
+    assert found.startswith("input.text_fields: ['a']: format text has no fields")
+    (found,) = problems_of(path, ["input.keep_fields=[lang]", "languages={}"])
+    assert found.startswith("input.keep_fields: 'lang': is a column of the output already")
+
+
+def test_no_field_can_have_the_name_of_a_column_of_ours():
+    ours = [*schemas.TOKENS, *schemas.WINDOWS, *schemas.packed(schemas.BOUNDARIES)]
+    ours += schemas.listed_documents(has_segments=True)
+    assert {field.name for field in ours} | {"tokens"} == set(OWN_COLUMNS)

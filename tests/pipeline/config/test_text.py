@@ -1,0 +1,309 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`normalize` and `spans` of a config: in every job, in the books, in the statistics."""
+
+import dataclasses
+import json
+from pathlib import Path
+
+import apache_beam as beam
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from pipeline.books import manifest
+from pipeline.config.file import ConfigError, load_config
+from pipeline.config.job import Config, json_schema
+from pipeline.counting.counts import open_counts
+from pipeline.jobs.planning import plan_job, prepare
+from pipeline.proving.verify import verify
+from pipeline.running.runners import choose_runner, open_runner
+from pipeline.statistics.texts import TextCounts
+from pipeline.transforms import jobs
+from tokenizer import Tokenizer
+from tokenizer.text import PRESETS, STEPS, SpanRule, StepReport, TextTokenizer
+
+TEXTS = [
+    "The  mill grinds 12 texts &amp; tokens.",
+    "rÉsumé résume resume RESUME http://a.mill/x",
+    "",
+    "un affable ❤️ mill 1,000.5!!!!!!",
+    "the mill" * 3,
+]
+NORMALIZE = ["default", "html_entities", {"strip_accents": "all"}, {"whitespace": {"newlines": "space"}}]
+SPANS = [{"token": "[URL]", "find": "url"}, {"token": "[NUM]", "find": "number"}, {"token": "[LOVE]", "find": "emoji"}]
+
+
+@pytest.fixture
+def corpus(tmp_path: Path) -> Path:
+    folder = tmp_path / "corpus"
+    folder.mkdir()
+    for name, texts in (("a", TEXTS[:3]), ("b", TEXTS[3:])):
+        lines = [json.dumps({"text": text}, ensure_ascii=False) + "\n" for text in texts]
+        (folder / f"{name}.jsonl").write_text("".join(lines), encoding="utf-8")
+    return folder
+
+
+@pytest.fixture
+def make(corpus: Path, tiny_vocab_file: Path, tmp_path: Path):
+    def build(
+        output: str = "out",
+        *,
+        split_bytes: int = 100,
+        train: bool = False,
+        format: object = "parquet",
+        **sections: object,
+    ) -> Config:
+        vocabulary = {"train": {"vocab_size": 80, "min_frequency": 1}} if train else {"file": str(tiny_vocab_file)}
+        return Config.model_validate(
+            {
+                "input": {"paths": [str(corpus / "*.jsonl")], "split_bytes": split_bytes},
+                "tokenizer": {**vocabulary, "oov": "contain"},
+                "output": {"path": str(tmp_path / output), "format": format},
+                "normalize": NORMALIZE,
+                "spans": SPANS,
+                **sections,
+            }
+        )
+
+    return build
+
+
+def execute(name: str, config: Config, mode: str = "new") -> dict:
+    plan = plan_job(name, config)
+    prepare(plan, mode)
+    with open_runner(choose_runner([], mode="inline")) as (runner, options):
+        pipeline = beam.Pipeline(runner=runner, options=options)
+        jobs.build(pipeline, plan)
+        pipeline.run()
+    assert verify(config.output.path).problems == []
+    return manifest.read(config.output.path)
+
+
+def rows(config: Config) -> list[list[int]]:
+    return [
+        ids
+        for path in sorted(Path(config.output.path).glob("tokens-*.parquet"))
+        for ids in pq.read_table(path)["input_ids"].to_pylist()
+    ]
+
+
+def stats(config: Config) -> dict:
+    return json.loads((Path(config.output.path) / "stats.json").read_text(encoding="utf-8"))
+
+
+def test_shards_hold_what_the_library_makes_of_the_text(make, tiny_vocab_file: Path) -> None:
+    config = make()
+    found = execute("tokenize", config)
+    tokenizer = Tokenizer.from_file(tiny_vocab_file, oov="contain")
+    library = TextTokenizer(tokenizer, normalize=NORMALIZE, spans=SPANS)
+    assert rows(config) == library.encode_arrow(TEXTS).ids.to_pylist()
+    assert [found["tokenizer"]["special_ids"][span["token"]] for span in SPANS] == [28, 29, 30]
+    restored = Tokenizer.from_file(Path(config.output.path) / "vocab")
+    assert restored.token_to_id("[NUM]") == 29
+    assert found["text"]["normalize"] == NORMALIZE
+    assert set(found["text"]["versions"]) == {"ftfy", "regex", "unicode", "unicodedata"}
+
+
+def test_statistics_report_every_step_and_span(make) -> None:
+    config = make()
+    execute("tokenize", config)
+    text = stats(config)["text"]
+    assert text["spans"] == {"[URL]": 1, "[NUM]": 2, "[LOVE]": 1}
+    steps = {step["step"]: step for step in text["steps"]}
+    names = ["nfc", "control_characters", "zero_width", "bidi", "html_entities", "strip_accents", "whitespace"]
+    assert [step["step"] for step in text["steps"]] == names
+    assert {step["documents"] for step in text["steps"]} == {5}
+    assert (steps["html_entities"]["documents_changed"], steps["html_entities"]["characters_changed"]) == (1, 5)
+    assert steps["strip_accents"]["top_merged_words"] == [
+        {"word": "resume", "sources": {"resume": 1, "résume": 1}},
+    ]
+    assert steps["whitespace"]["documents_changed"] == 1
+    assert "text" not in stats_without(make)
+
+
+def stats_without(make) -> dict:
+    config = make("plain", normalize=[], spans=[])
+    assert "text" not in execute("tokenize", config)
+    return stats(config)
+
+
+def test_the_same_statistics_and_tokens_however_the_input_is_split(make) -> None:
+    small, large = make("small", split_bytes=10), make("large", split_bytes=1 << 20)
+    execute("tokenize", small)
+    execute("tokenize", large)
+    assert rows(small) == rows(large)
+    assert stats(small) == stats(large)
+
+
+def test_training_counts_what_lies_between_spans_and_knows_their_tokens(make) -> None:
+    config = make(train=True)
+    execute("run", config)
+    words = {word.decode() for word in open_counts(config.output.path).load()["word"].to_pylist()}
+    assert {"resume", "mill", "&", "un"} <= words
+    assert not words & {"http", "12", "1", "000", "amp", "[", "❤"}
+    tokenizer = Tokenizer.from_file(Path(config.output.path) / "vocab")
+    assert [tokenizer.token_to_id(span["token"]) for span in SPANS] == [5, 6, 7]
+    assert [ids.count(6) for ids in rows(config)] == [1, 0, 0, 1, 0]
+
+
+def test_a_document_on_which_an_expression_takes_too_long_is_in_the_rejects(make, corpus: Path) -> None:
+    (corpus / "c.jsonl").write_text(json.dumps({"text": "x" * 60}) + "\n" + json.dumps({"text": "mill"}) + "\n")
+    slow = {"regex": {"pattern": "(?:(?:x|xx)+)+[yz]", "seconds": 0.05}}
+    config = make(normalize=[slow], spans=[])
+    found = execute("tokenize", config)
+    assert found["totals"]["rejected"] == {"text_timeout": 1}
+    assert found["totals"]["n_documents"] == 6
+    (path,) = (Path(config.output.path) / "rejected").iterdir()
+    (reject,) = pq.read_table(path).to_pylist()
+    assert (reject["source"], reject["offset"], reject["sample"]) == ("c.jsonl", 0, b"x" * 60)
+    assert stats(config)["text"]["steps"][0]["documents_rejected"] == 1
+    counted = make(
+        "counted", normalize=[], spans=[{"token": "[X]", **{"regex": slow["regex"]["pattern"]}, "seconds": 0.05}]
+    )
+    execute("count", counted)
+    totals = json.loads((Path(counted.output.path) / "counts/counts.json").read_text())["totals"]
+    assert (totals["n_documents"], totals["rejected"]) == (6, {"text_timeout": 1})
+
+
+def test_spans_that_keep_their_source_are_in_the_shards_and_decode(make, tiny_vocab_file: Path) -> None:
+    spans = [{"token": "[URL]", "find": "url", "keep_source": True}, {"token": "[NUM]", "find": "number"}]
+    config = make(normalize=[], spans=spans, split_bytes=1 << 20)
+    execute("tokenize", config)
+    table = pq.read_table(next(Path(config.output.path).glob("tokens-*")))
+    assert table["span_sources"].to_pylist() == [[None], ["http://a.mill/x"], [], [None], []]
+    library = TextTokenizer(Tokenizer.from_file(tiny_vocab_file, oov="contain"), spans=spans)
+    ids, sources = table["input_ids"][1].as_py(), table["span_sources"][1].as_py()
+    assert library.decode(ids, sources).endswith(" http://a.mill/x")
+    datasets = pytest.importorskip("datasets")
+    found = datasets.Features.from_dict(
+        json.loads(pq.read_schema(next(Path(config.output.path).glob("tokens-*"))).metadata[b"huggingface"])["info"][
+            "features"
+        ]
+    )
+    assert "span_sources" in found
+    assert "span_sources" not in pq.read_table(next(iter(shards_without(make)))).column_names
+
+
+def test_arrow_shards_hold_the_sources_of_spans_too(make) -> None:
+    spans = [{"token": "[URL]", "find": "url", "keep_source": True}]
+    config = make(normalize=[], spans=spans, split_bytes=1 << 20, format=["arrow", "parquet"])
+    execute("tokenize", config)
+    (path,) = Path(config.output.path).glob("tokens-*.arrow")
+    with pa.ipc.open_file(path) as file:
+        found = file.read_all()
+    assert found["span_sources"].to_pylist() == [[], ["http://a.mill/x"], [], [], []]
+    (path,) = Path(config.output.path).glob("tokens-*.parquet")
+    assert pq.read_table(path).to_pylist() == found.to_pylist()
+    assert verify(config.output.path).is_proven
+
+
+def shards_without(make) -> list[Path]:
+    config = make("plain")
+    execute("tokenize", config)
+    return sorted(Path(config.output.path).glob("tokens-*"))
+
+
+@pytest.mark.parametrize(
+    ("sections", "message"),
+    [
+        ({"output": {"path": "x", "format": "tfrecord"}}, "spans with keep_source need parquet or arrow"),
+        (
+            {"output": {"path": "x", "format": ["arrow", "mds"]}},
+            "spans with keep_source need parquet or arrow",
+        ),
+        ({"output": {"path": "x", "packing": {"length": 8}}}, "spans with keep_source need rows that are documents"),
+        (
+            {"tokenizer": {"file": "x", "truncation": {"max_length": 3, "side": "left"}}},
+            "spans with keep_source need right",
+        ),
+    ],
+)
+def test_sources_need_a_shard_that_holds_them_in_order(sections: dict, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        Config.model_validate(
+            {
+                "input": {"paths": ["a"]},
+                "output": {"path": "b"},
+                "spans": [{"token": "[URL]", "find": "url", "keep_source": True}],
+                **sections,
+            }
+        )
+
+
+def test_padded_rows_hold_the_same_tokens(make) -> None:
+    config = make("padded")
+    padded = config.model_copy(
+        update={
+            "tokenizer": config.tokenizer.model_validate(
+                {**config.tokenizer.model_dump(), "padding": {"length": 64}, "train": None}
+            )
+        }
+    )
+    execute("tokenize", padded)
+    plain = make("plain")
+    execute("tokenize", plain)
+    assert [[i for i in ids if i] for ids in rows(padded)] == rows(plain)
+    assert stats(padded)["text"] == stats(plain)["text"]
+
+
+def test_another_chain_is_another_job(make) -> None:
+    digests = {
+        plan_job("tokenize", make(**sections)).job.digest
+        for sections in ({}, {"normalize": []}, {"spans": []}, {"normalize": ["nfc"]}, {"spans": SPANS[:1]})
+    }
+    assert len(digests) == 5
+    execute("tokenize", make())
+    with pytest.raises(ValueError, match="cannot resume"):
+        execute("tokenize", make(normalize=["nfkc"]), "resume")
+
+
+def test_a_span_token_that_the_tokenizer_uses_is_refused_before_work_begins(make, tmp_path: Path) -> None:
+    tokenizer = Tokenizer.for_bert(["[UNK]", "!", "mill"])
+    tokenizer.enable_padding(pad_token="!")
+    with pytest.raises(ValueError, match=r"span token '!' is the padding token"):
+        make(spans=[{"token": "!", "find": "number"}]).text.wrap(tokenizer)
+
+
+def test_counts_add_up_and_come_back_from_json() -> None:
+    one = TextCounts.of([StepReport("nfc", 3, 1, 0, 10, 9, 2)], {"[A]": 2})
+    assert one + TextCounts() == TextCounts() + one == one
+    twice = one + one
+    assert (twice.steps[0].n_chars, twice.spans) == (20, {"[A]": 4})
+    assert TextCounts.from_json(twice.to_json()) == twice
+    with pytest.raises(ValueError, match="not counts of text steps"):
+        TextCounts.from_json("{}")
+
+
+@pytest.mark.parametrize(
+    ("lines", "problem"),
+    [
+        ("normalize: [nfcc]", "normalize.0: 'nfcc': unknown step 'nfcc'; did you mean 'nfc'"),
+        ("normalize: [nfc, {whitespace: {collapse: 1}}]", "normalize.1: {'whitespace': {'collapse': 1}}: whitespace"),
+        ("normalize: nfc", "normalize: 'nfc': must be a list; write ['nfc']"),
+        (
+            "spans: [{token: '[NUM]', find: nubmer}]",
+            "spans.0: {'find': 'nubmer', 'token': '[NUM]'}: span '[NUM]': find",
+        ),
+        ("spans: [{token: '[PAD]', find: number}]", "spans.0: {'find': 'number', 'token': '[PAD]'}: token '[PAD]' has"),
+        ("spans: [{find: number}]", "spans.0: {'find': 'number'}: token is required"),
+        ("spans: [{token: a, fnid: url}]", "unknown key 'fnid'; did you mean 'find'?"),
+        ("spans: [{token: a, find: url}, {token: a, find: email}]", "token 'a' belongs to spans.0 already"),
+    ],
+)
+def test_a_mistake_is_reported_with_its_place(tmp_path: Path, lines: str, problem: str) -> None:
+    path = tmp_path / "job.yaml"
+    path.write_text(f"input: {{paths: [a]}}\noutput: {{path: b}}\n{lines}\n", encoding="utf-8")
+    with pytest.raises(ConfigError) as caught:
+        load_config(str(path))
+    (found,) = caught.value.problems
+    assert problem in found
+
+
+def test_editors_learn_the_names_of_steps_and_spans() -> None:
+    schema = json_schema()["properties"]
+    names, options = schema["normalize"]["items"]["anyOf"]
+    assert names["enum"] == sorted([*PRESETS, *STEPS])
+    assert options["propertyNames"]["enum"] == sorted(STEPS)
+    properties = schema["spans"]["items"]["properties"]
+    assert set(properties) == {field.name for field in dataclasses.fields(SpanRule)}
+    assert SpanRule("[X]", find=properties["find"]["enum"][0]).find == "number"

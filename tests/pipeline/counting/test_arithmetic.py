@@ -1,0 +1,212 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Counts add up, weight and subtract: exactly, in one order of rounding, or not at all."""
+
+from collections import Counter
+from fractions import Fraction
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from pipeline import schemas
+from pipeline.counting import counts
+from pipeline.counting.arithmetic import Term, check_terms, merge, subtract, top_words, weighted, weights_of
+from pipeline.counting.counts import PartitionWriter, Pruning, open_counts
+from pipeline.counting.partitions import partitions_of
+from pipeline.counting.words import describe_words
+from pipeline.output.staging import Staging
+from tokenizer import Tokenizer
+
+WORDS = describe_words(Tokenizer.untrained_bert().to_str())
+N_PARTITIONS = 2
+A = {"the": 5, "mill": 3, "字": 1}
+B = {"the": 2, "grinds": 4}
+
+
+def write(output, groups, *, words=WORDS, labels=(), bound=0):
+    """Writes an artifact with the counts of each group, {} for one without labels."""
+    output = str(output)
+    if not labels:
+        groups = {(): groups}
+    files, characters, pruning = [], np.zeros(counts.N_CODE_POINTS, np.int64), Pruning(bound)
+    for partition in range(N_PARTITIONS):
+        with Staging(output, "w") as staging:
+            writer = PartitionWriter(staging.create(counts.partition_name(partition, N_PARTITIONS)), labels, bound)
+            for group, numbers in sorted(groups.items()):
+                ordered = sorted((word.encode(), n) for word, n in numbers.items())
+                columns = [pa.array([w for w, _ in ordered], pa.large_binary()), pa.array([n for _, n in ordered])]
+                table = pa.table(columns, schema=schemas.WORD_COUNTS)
+                writer.add_group(group, [pa.Table.from_batches([list(partitions_of(table, N_PARTITIONS))[partition]])])
+            files.append(writer.finish())
+            staging.publish()
+        characters += writer.characters
+        pruning += writer.pruning
+    described = [
+        {
+            "labels": list(group), "n_documents": 2, "n_text_bytes": 100, "n_chars": 90,
+            "n_words": sum(numbers.values()), "n_distinct_words": len(numbers),
+        }
+        for group, numbers in sorted(groups.items())
+    ]  # fmt: skip
+    totals = {name: sum(group[name] for group in described) for name in described[0] if name != "labels"}
+    counts.write_report(
+        output, labels=labels, words=words, totals=totals, groups=described, pruning=pruning, partitions=files,
+        alphabet=counts.write_alphabet(characters, output),
+    )  # fmt: skip
+    return Term(open_counts(output))
+
+
+def loaded(artifact, groups=None):
+    return {row["word"].decode(): row["count"] for row in artifact.load(groups).to_pylist()}
+
+
+def artifact_bytes(folder):
+    return {path.name: path.read_bytes() for path in (folder / "counts").glob("*.parquet")}
+
+
+def add(terms, output, **options):
+    check_terms(terms)
+    return merge(terms, str(output), weights_of(terms, options.get("given", {}), options.get("temperature")))
+
+
+def test_a_sum_is_what_counting_both_would_give(tmp_path):
+    a, b = write(tmp_path / "a", A), write(tmp_path / "b", B)
+    both = dict(Counter(A) + Counter(B))
+    merged = add([a, b], tmp_path / "sum")
+    assert loaded(merged) == both
+    write(tmp_path / "both", both)
+    assert artifact_bytes(tmp_path / "sum") == artifact_bytes(tmp_path / "both")
+    assert merged.report["totals"]["n_words"] == 15
+    assert merged.report["totals"]["n_documents"] == 4
+    assert merged.digest == open_counts(str(tmp_path / "both")).digest
+    assert merged.report["made"]["how"] == "merge"
+    assert [part["digest"] for part in merged.report["made"]["of"]] == [a.artifact.digest, b.artifact.digest]
+
+
+def test_what_was_added_can_be_taken_away_again(tmp_path):
+    a, b = write(tmp_path / "a", A), write(tmp_path / "b", B)
+    both = Term(add([a, b], tmp_path / "sum"))
+    left = subtract(both, b, str(tmp_path / "left"))
+    assert artifact_bytes(tmp_path / "left") == artifact_bytes(tmp_path / "a")
+    assert left.report["totals"] == a.artifact.report["totals"]
+    nothing = subtract(a, a, str(tmp_path / "nothing"))
+    assert loaded(nothing) == {}
+
+
+def test_names_become_sources_that_can_be_weighted(tmp_path):
+    a, b = (Term(write(tmp_path / name, numbers).artifact, name) for name, numbers in (("a", A), ("b", B)))
+    merged = add([a, b], tmp_path / "sum", given={"a": Fraction(1, 2), "b": Fraction(3)})
+    assert merged.labels == ("source",)
+    # 5, 3 and 1 halved, a half counting as one more.
+    assert loaded(merged, [("a",)]) == {"the": 3, "mill": 2, "字": 1}
+    assert loaded(merged, [("b",)]) == {"the": 6, "grinds": 12}
+    groups = {tuple(group["labels"]): group for group in merged.report["groups"]}
+    assert (groups["a",]["n_words"], groups["a",]["n_documents"]) == (6, 1)
+    assert (groups["b",]["n_words"], groups["b",]["n_documents"]) == (18, 6)
+    again = add([Term(merged)], tmp_path / "none of a", given={"a": Fraction(0)})
+    assert loaded(again) == {"the": 6, "grinds": 12}
+
+
+def test_temperature_evens_out_the_sources(tmp_path):
+    term = write(tmp_path / "a", {("large",): {"a": 9000}, ("small",): {"b": 1000}}, labels=("source",))
+    assert weights_of([term], {}, 1.0) == {("large",): 1, ("small",): 1}
+    merged = add([term], tmp_path / "t2", temperature=2.0)
+    # The square roots are 3 to 1, and the total stays.
+    assert loaded(merged) == {"a": 7500, "b": 2500}
+    even = weights_of([term], {"small": Fraction(2)}, 1e9)
+    assert [float(even[group]) for group in (("large",), ("small",))] == pytest.approx([5 / 9, 10], rel=1e-5)
+
+
+@given(st.lists(st.integers(1, (1 << 63) - 1), max_size=5), st.fractions(0, 1, max_denominator=1000))
+@example(numbers=[7], weight=Fraction(1, 5 * 10**18))
+@example(numbers=[(1 << 62) // 3], weight=Fraction(1, (1 << 62) + 1))
+def test_weights_round_half_up(numbers, weight):
+    words = pa.array([b"%d" % i for i in range(len(numbers))], pa.large_binary())
+    table = pa.table([words, pa.array(numbers, pa.int64())], schema=schemas.WORD_COUNTS)
+    expected = [(n * weight + Fraction(1, 2)).__floor__() for n in numbers]
+    assert weighted(table, weight)["count"].to_pylist() == [n for n in expected if n]
+
+
+def test_numbers_beyond_63_bits_are_refused(tmp_path):
+    a = Term(write(tmp_path / "a", {"x": 1 << 40}).artifact, "a")
+    assert loaded(add([a], tmp_path / "fits", given={"a": Fraction(1 << 20)})) == {"x": 1 << 60}
+    with pytest.raises(ValueError, match=r"1099511627776 times 16777216\.0 is 18446744073709551616, more than 2\*\*63"):
+        add([a], tmp_path / "no", given={"a": Fraction(1 << 24)})
+    b = write(tmp_path / "b", {"x": (1 << 62) - 5000})
+    with pytest.raises((ValueError, OverflowError), match=r"2\*\*63"):
+        add([b, b, b], tmp_path / "nor this")
+
+
+def test_counts_of_other_words_are_refused(tmp_path):
+    a = write(tmp_path / "a", A)
+    cased = describe_words(Tokenizer.untrained_bert(lowercase=False).to_str())
+    other = write(tmp_path / "b", B, words=cased)
+    with pytest.raises(ValueError, match=r"count different words: normalizer .*\"lowercase\": false.* and .*true"):
+        add([a, other], tmp_path / "no")
+    assert not (tmp_path / "no").exists()
+
+
+def test_labels_must_be_of_one_kind(tmp_path):
+    a = write(tmp_path / "a", A)
+    labelled = write(tmp_path / "b", {("x",): B}, labels=("source",))
+    with pytest.raises(ValueError, match=r"name those that have none, as in en="):
+        add([labelled, a], tmp_path / "no")
+    with pytest.raises(ValueError, match="has labels of its own \\(source\\); give it without a name"):
+        add([Term(labelled.artifact, "y")], tmp_path / "no")
+    assert loaded(add([labelled, Term(a.artifact, "x")], tmp_path / "yes")) == dict(Counter(A) + Counter(B))
+
+
+@pytest.mark.parametrize(
+    ("given", "temperature", "message"),
+    [
+        ({"y": Fraction(1)}, None, "there is no source 'y' to weight; there are x"),
+        ({"x": Fraction(-1)}, None, r"weights must not be negative, got x=-1\.0"),
+        ({}, 0.0, r"temperature must be a positive number, got 0\.0"),
+        ({}, 0.0005, r"temperature 0\.0005 is too low for 9 words of one source; take a higher one"),
+        ({}, 5e-324, "temperature 5e-324 is too low for 9 words"),
+        ({}, float("nan"), "temperature must be a positive number, got nan"),
+    ],
+)
+def test_weights_that_make_no_sense(tmp_path, given, temperature, message):
+    term = write(tmp_path / "a", {("x",): A}, labels=("source",))
+    with pytest.raises(ValueError, match=message):
+        weights_of([term], given, temperature)
+
+
+def test_counts_without_sources_have_nothing_to_weight(tmp_path):
+    with pytest.raises(ValueError, match="the counts have no sources to weight; name them, as in a="):
+        weights_of([write(tmp_path / "a", A)], {"a": Fraction(2)}, None)
+
+
+def test_nothing_becomes_negative(tmp_path):
+    a, b = write(tmp_path / "a", A), write(tmp_path / "b", {"the": 7})
+    with pytest.raises(ValueError, match=r"counts 'the' 2 times more than .*; counts must not become negative"):
+        subtract(a, b, str(tmp_path / "no"))
+    more = write(tmp_path / "c", A | {"the": 50})
+    with pytest.raises(ValueError, match="has more words than"):
+        subtract(a, Term(more.artifact), str(tmp_path / "nor this"))
+    pruned = write(tmp_path / "d", A, bound=1)
+    with pytest.raises(ValueError, match="counts that were pruned cannot be subtracted"):
+        subtract(a, pruned, str(tmp_path / "nor that"))
+
+
+def test_a_sum_says_how_much_may_be_missing(tmp_path):
+    a = Term(write(tmp_path / "a", A, bound=3).artifact, "a")
+    b = Term(write(tmp_path / "b", B, bound=2).artifact, "b")
+    merged = add([a, b], tmp_path / "sum", given={"a": Fraction(3, 2)})
+    assert loaded(merged) == {"the": 8, "grinds": 4}
+    # Of the one 1 * 3 and 1 * 1, weighted, of the other 1 * 2.
+    assert merged.report["pruned"] == {"bound": 5 + 2, "n_words": 2 + 1, "n_occurrences": 6 + 2}
+
+
+def test_counts_are_not_overwritten(tmp_path):
+    a = write(tmp_path / "a", A)
+    with pytest.raises(ValueError, match="holds counts already; choose another folder"):
+        add([a], tmp_path / "a")
+
+
+def test_most_frequent_words_over_all_groups(tmp_path):
+    term = write(tmp_path / "a", {("x",): A, ("y",): B}, labels=("source",))
+    assert top_words(term.artifact, 3) == [("the", 7), ("grinds", 4), ("mill", 3)]

@@ -1,0 +1,445 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Counting: every word once, in one partition, however the input is cut, however often a step is repeated."""
+
+import dataclasses
+import itertools
+import json
+import tempfile
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pipeline import schemas
+from pipeline.books.ledger import BooksError
+from pipeline.config.input import InputConfig
+from pipeline.config.training import CountsConfig
+from pipeline.counting import count, counts, finishing, merging
+from pipeline.counting.count import check_sources, count_key, count_split
+from pipeline.counting.counts import open_counts
+from pipeline.counting.finishing import (
+    PartitionCounts,
+    find_bound,
+    finish_counts,
+    histogram_partition,
+    load_finished,
+    merge_partition,
+)
+from pipeline.counting.partitions import N_PARTITIONS, partition_of, partitions_of
+from pipeline.counting.split_counts import SplitCounts, Totals
+from pipeline.input.splitting import plan_splits
+from pipeline.output.staging import Staging
+from tokenizer import Tokenizer, add_word_counts
+
+TOKENIZER = Tokenizer.untrained_bert()
+WORDS = ["mill", "token", "naïve", "字", "a" * 200, "x1", "é"]
+
+
+def write_corpus(folder, n_documents=60):
+    folder.mkdir(parents=True, exist_ok=True)
+    expected: Counter[bytes] = Counter()
+    with (folder / "a.jsonl").open("w", encoding="utf-8") as file:
+        for i in range(n_documents):
+            words = [WORDS[(i * 7 + j * j) % len(WORDS)] for j in range(i % 9)]
+            file.write(json.dumps({"text": " ".join(words)}, ensure_ascii=False) + "\n")
+            expected.update(w.replace("ï", "i").replace("é", "e").encode() for w in words)
+        file.write('{"text": null}\n\nno json\n')
+    return InputConfig(paths=[str(folder / "*.jsonl")], split_bytes=700), dict(expected)
+
+
+def count_all(config, output, *, key="k", **options):
+    asked = CountsConfig(**options)
+    splits = plan_splits(config, "salt")
+    counts = [count_split(split, config, output, TOKENIZER, key, asked) for split in splits]
+    histograms = []
+    if asked.max_words is not None:
+        histograms = [histogram_partition(p, counts, output, asked.min_count) for p in range(N_PARTITIONS)]
+    bound = find_bound(histograms, asked)
+    partitions = [merge_partition(p, N_PARTITIONS, counts, output, asked.by, bound) for p in range(N_PARTITIONS)]
+    return splits, counts, finish_counts(counts, partitions, output, key, TOKENIZER.to_str(), asked.by)
+
+
+def as_dict(table: pa.Table) -> dict[bytes, int]:
+    assert table.schema.equals(schemas.WORD_COUNTS)
+    return dict(zip(table["word"].to_pylist(), table["count"].to_pylist(), strict=True))
+
+
+def artifact(output) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in (output / "counts").iterdir()}
+
+
+def test_counts_every_word_once_and_balances(tmp_path):
+    config, expected = write_corpus(tmp_path / "in")
+    splits, _, partitions = count_all(config, str(tmp_path / "out"))
+    assert len(splits) > 3
+    table = open_counts(str(tmp_path / "out")).load()
+    assert as_dict(table) == expected
+    assert table["word"].to_pylist() == sorted(expected)
+    report = json.loads((tmp_path / "out/counts/counts.json").read_text())
+    assert report["totals"] | {"n_chars": 0, "n_text_bytes": 0} == {
+        "n_records": 62,
+        "n_documents": 60,
+        "rejected": {"not_json": 1, "null_text": 1},
+        "filtered": {},
+        "n_bytes": (tmp_path / "in/a.jsonl").stat().st_size,
+        "n_document_bytes": (tmp_path / "in/a.jsonl").stat().st_size - len('{"text": null}\n\nno json\n'),
+        "n_rejected_bytes": len('{"text": null}\nno json\n'),
+        "n_filtered_bytes": 0,
+        "n_skipped_bytes": 1,
+        "n_text_bytes": 0,
+        "n_chars": 0,
+        "n_words": sum(expected.values()),
+        "n_distinct_words": len(expected),
+    }
+    assert report["inputs"] == [{"name": "a.jsonl", "n_bytes": (tmp_path / "in/a.jsonl").stat().st_size}]
+    assert sum(counts_.n_words for counts_ in partitions) == sum(expected.values())
+    assert not (tmp_path / "out/_tmp").exists() or not any((tmp_path / "out/_tmp").iterdir())
+
+
+def test_artifact_is_text_that_any_reader_understands(tmp_path):
+    config, expected = write_corpus(tmp_path / "in")
+    count_all(config, str(tmp_path / "out"))
+    rows = {}
+    for path in sorted((tmp_path / "out/counts").glob("counts-*.parquet")):
+        table = pq.read_table(path)
+        assert table.schema.remove_metadata().equals(counts.artifact_schema(()))
+        rows |= dict(zip(table["word"].to_pylist(), table["count"].to_pylist(), strict=True))
+    assert rows == {word.decode(): n for word, n in expected.items()}
+
+
+def test_same_bytes_for_other_splits_and_emptied_counters(tmp_path, monkeypatch):
+    config, _ = write_corpus(tmp_path / "in")
+    count_all(config, str(tmp_path / "one"))
+    count_all(config.model_copy(update={"split_bytes": 1 << 20}), str(tmp_path / "two"))
+    assert artifact(tmp_path / "one") == artifact(tmp_path / "two")
+    # A counter that is emptied after each batch, and a merge that adds up batch by batch.
+    monkeypatch.setattr(count, "MAX_COUNTER_BYTES", 0)
+    monkeypatch.setattr(merging, "MERGE_BYTES", 0)
+    count_all(config, str(tmp_path / "three"))
+    assert artifact(tmp_path / "one") == artifact(tmp_path / "three")
+
+
+def test_a_committed_split_is_not_read_again(tmp_path, monkeypatch):
+    config, _ = write_corpus(tmp_path / "in")
+    splits, counts, _ = count_all(config, str(tmp_path / "out"))
+
+    def refuse(*_):
+        raise AssertionError("read again")
+
+    monkeypatch.setattr(count, "read_split", refuse)
+    output = str(tmp_path / "out")
+    assert [count_split(split, config, output, TOKENIZER, "k") for split in splits] == counts
+    with pytest.raises(AssertionError, match="read again"):
+        count_split(splits[0], config, output, TOKENIZER, "another key")
+    changed = dataclasses.replace(
+        splits[0], pieces=tuple(dataclasses.replace(p, version="new") for p in splits[0].pieces)
+    )
+    with pytest.raises(AssertionError, match="read again"):
+        count_split(changed, config, output, TOKENIZER, "k")
+    (tmp_path / "out" / counts[1].file.file).write_bytes(b"damaged")
+    with pytest.raises(AssertionError, match="read again"):
+        count_split(splits[1], config, output, TOKENIZER, "k")
+    (tmp_path / "out/_counts" / f"{splits[2].id}.json").write_bytes(b"{}")
+    with pytest.raises(AssertionError, match="read again"):
+        count_split(splits[2], config, output, TOKENIZER, "k")
+
+
+def test_finished_counts_are_known_again(tmp_path):
+    config, _ = write_corpus(tmp_path / "in")
+    output = str(tmp_path / "out")
+    assert load_finished(plan_splits(config, "salt"), output, "k") is None
+    splits, _, partitions = count_all(config, output)
+    finishing.delete_staged(output)
+    assert [p.name for p in (tmp_path / "out/_counts").iterdir()] == ["done.json"]
+    assert load_finished(splits, output, "k") == partitions
+    assert load_finished(splits, output, "other") is None
+    assert load_finished(splits[1:], output, "k") is None
+    (tmp_path / "out" / partitions[3].file.file).unlink()
+    assert load_finished(splits, output, "k") is None
+
+
+def test_a_lost_word_fails_the_job(tmp_path):
+    config, _ = write_corpus(tmp_path / "in")
+    output = str(tmp_path / "out")
+    splits, counts, partitions = count_all(config, output)
+    # One split missing where partitions were merged.
+    short = [merge_partition(p, N_PARTITIONS, counts[1:], output) for p in range(N_PARTITIONS)]
+    with pytest.raises(BooksError, match=r"counts: the words of all splits are \d+, the sum of all counts is \d+"):
+        finish_counts(counts, short, output, "k", TOKENIZER.to_str())
+    lying = dataclasses.replace(counts[0], totals=dataclasses.replace(counts[0].totals, n_records=1))
+    n_words = sum(split.totals.n_words for split in counts)
+    assert n_words == sum(p.n_words for p in partitions)
+    with pytest.raises(BooksError, match="counts: records read"):
+        finish_counts([lying, *counts[1:]], partitions, output, "k", TOKENIZER.to_str())
+    assert len(splits) == len(counts)
+
+
+def test_what_stops_a_count_leaves_nothing(tmp_path):
+    config, _ = write_corpus(tmp_path / "in")
+    split = plan_splits(config, "salt")[0]
+    heard = []
+
+    def stop(*numbers):
+        heard.append(numbers)
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        count_split(split, config, str(tmp_path / "out"), TOKENIZER, "k", on_batch=stop)
+    assert len(heard) == 1
+    n_bytes, n_documents, n_rejected, n_tokens, n_filtered = heard[0]
+    assert n_bytes >= 700
+    assert n_documents > 5
+    assert (n_rejected, n_tokens, n_filtered) == (0, 0, 0)
+    assert [p for p in (tmp_path / "out").rglob("*") if p.is_file()] == []
+
+
+def test_empty_input(tmp_path):
+    (tmp_path / "a.jsonl").write_text("\n")
+    config = InputConfig(paths=[str(tmp_path / "a.jsonl")])
+    count_all(config, str(tmp_path / "out"))
+    assert as_dict(open_counts(str(tmp_path / "out")).load()) == {}
+
+
+def test_descriptors_survive_json(tmp_path):
+    config, _ = write_corpus(tmp_path / "in")
+    _, counts, partitions = count_all(config, str(tmp_path / "out"))
+    assert SplitCounts.from_json(counts[0].to_json()) == counts[0]
+    assert PartitionCounts.from_json(partitions[0].to_json()) == partitions[0]
+    with pytest.raises(ValueError, match="not a descriptor of format 2"):
+        SplitCounts.from_json(partitions[0].to_json().replace('"format_version": 2', '"format_version": 1'))
+    with pytest.raises(ValueError, match="not a descriptor"):
+        SplitCounts.from_json("[]")
+
+
+def test_key_follows_what_decides_a_count():
+    config = InputConfig(paths=["a"])
+    key = count_key(config, CountsConfig(), TOKENIZER.to_str())
+    assert key == count_key(InputConfig(paths=["b"], split_bytes=1), CountsConfig(), TOKENIZER.to_str())
+    assert key != count_key(InputConfig(paths=["a"], text_field="body"), CountsConfig(), TOKENIZER.to_str())
+    assert key != count_key(config, CountsConfig(), Tokenizer.untrained_bert(lowercase=False).to_str())
+    sources = {"a": "a*", "other": "*"}
+    turned = dict(reversed(sources.items()))
+    first, second = (CountsConfig(by=["source"], sources=each) for each in (sources, turned))
+    assert count_key(config, first, TOKENIZER.to_str()) != count_key(config, second, TOKENIZER.to_str())
+
+
+def test_totals_add_up():
+    one = Totals(n_records=3, n_documents=1, rejected={"b": 1, "a": 1}, filtered={"x": 2}, n_bytes=5)
+    two = Totals(n_records=2, n_documents=1, rejected={"b": 1}, filtered={"x": 3}, n_bytes=7, n_words=4)
+    both = Totals(n_records=5, n_documents=2, rejected={"a": 1, "b": 2}, filtered={"x": 5}, n_bytes=12, n_words=4)
+    assert one + two == two + one == both
+    assert list((two + one).rejected) == ["a", "b"]
+
+
+def slow_partition(word: bytes, n_partitions: int) -> int:
+    mask = (1 << 64) - 1
+    state = len(word)
+    prefix = word[:32].ljust(32, b"\0")
+    for i in range(0, 32, 8):
+        state = (state ^ int.from_bytes(prefix[i : i + 8], "little")) * 0xFF51AFD7ED558CCD & mask
+        state ^= state >> 33
+        state = state * 0xC4CEB9FE1A85EC53 & mask
+        state ^= state >> 29
+    return state % n_partitions
+
+
+@given(st.lists(st.binary(max_size=40)), st.integers(1, 50), st.integers(0, 5))
+def test_partition_is_a_function_of_the_bytes(words, n_partitions, skip):
+    array = pa.array([b"skipped"] * skip + words, pa.large_binary()).slice(skip)
+    assert partition_of(array, n_partitions).tolist() == [slow_partition(word, n_partitions) for word in words]
+
+
+def test_partitions_stay_as_they_are_across_versions():
+    words = pa.array([b"", b"a", b"the", "字".encode(), b"x" * 31, b"x" * 32, b"x" * 33], pa.large_binary())
+    assert partition_of(words, 16).tolist() == [0, 6, 12, 8, 11, 0, 15]
+
+
+def test_partitions_are_even():
+    words = pa.array([f"word{i}".encode() for i in range(16_000)], pa.large_binary())
+    sizes = np.bincount(partition_of(words, 16), minlength=16)
+    assert sizes.min() > 850
+    assert sizes.max() < 1150
+
+
+@given(st.lists(st.dictionaries(st.binary(max_size=6), st.integers(1, 9)), max_size=4), st.integers(1, 4))
+def test_partitioning_and_adding_up_lose_nothing(parts, n_partitions):
+    expected: Counter[bytes] = Counter()
+    tables = [schemas.WORD_COUNTS.empty_table()]
+    for part in parts:
+        expected.update(part)
+        arrays = [pa.array(sorted(part), pa.large_binary()), pa.array([part[w] for w in sorted(part)], pa.int64())]
+        whole = pa.table(arrays, schema=schemas.WORD_COUNTS)
+        batches = list(partitions_of(whole, n_partitions))
+        assert len(batches) == n_partitions
+        tables += [pa.Table.from_batches([batch]) for batch in batches]
+    merged = add_word_counts(tables)
+    assert as_dict(merged) == dict(expected)
+    assert merged["word"].to_pylist() == sorted(expected)
+
+
+# Groups, pruning, characters: what else the artifact holds.
+
+
+def write_sources(folder) -> tuple[InputConfig, dict[str, Counter[str]]]:
+    texts = {"en/a.txt": "the mill\nthe mill grinds\n", "en/b.txt": "the end\n", "zh/c.txt": "字 字 the\n"}
+    counts: dict[str, Counter[str]] = {}
+    for name, text in texts.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(text, encoding="utf-8")
+        counts[name] = Counter(text.split())
+    return InputConfig(paths=[str(folder / "**/*.txt")]), counts
+
+
+def groups_of(output) -> dict[tuple[str, ...], dict[str, int]]:
+    artifact_ = open_counts(str(output))
+    return {
+        group: {word.decode(): n for word, n in as_dict(artifact_.load([group])).items()} for group in artifact_.groups
+    }
+
+
+def test_counts_by_source(tmp_path, monkeypatch):
+    config, expected = write_sources(tmp_path / "in")
+    count_all(config, str(tmp_path / "files"), by=["source"])
+    assert groups_of(tmp_path / "files") == {(name,): dict(counts_) for name, counts_ in expected.items()}
+    sources = {"english": "en/*", "other": "*"}
+    count_all(config, str(tmp_path / "labels"), by=["source"], sources=sources)
+    english = expected["en/a.txt"] + expected["en/b.txt"]
+    assert groups_of(tmp_path / "labels") == {("english",): dict(english), ("other",): dict(expected["zh/c.txt"])}
+    report = json.loads((tmp_path / "labels/counts/counts.json").read_text())
+    totals = {tuple(group.pop("labels")): group for group in report["groups"]}
+    assert totals["english",] == {
+        "n_documents": 3, "n_text_bytes": 30, "n_chars": 30, "n_words": 7, "n_distinct_words": 4
+    }  # fmt: skip
+    assert totals["other",] == {"n_documents": 1, "n_text_bytes": 11, "n_chars": 7, "n_words": 3, "n_distinct_words": 2}
+    # All groups together are what is counted without them.
+    count_all(config, str(tmp_path / "whole"))
+    whole = open_counts(str(tmp_path / "whole"))
+    assert open_counts(str(tmp_path / "labels")).load().equals(whole.load())
+    assert np.array_equal(open_counts(str(tmp_path / "labels")).alphabet(), whole.alphabet())
+    # Neither emptied counters nor other splits change a byte.
+    monkeypatch.setattr(count, "MAX_COUNTER_BYTES", 0)
+    count_all(config.model_copy(update={"split_bytes": 5}), str(tmp_path / "again"), by=["source"], sources=sources)
+    assert artifact(tmp_path / "again") == artifact(tmp_path / "labels")
+
+
+def test_every_file_needs_a_source(tmp_path):
+    config, _ = write_sources(tmp_path / "in")
+    splits = plan_splits(config, "salt")
+    check_sources(splits, CountsConfig(by=["source"]))
+    with pytest.raises(ValueError, match=r"counts\.sources: the file 'zh/c\.txt' matches no pattern; add one for it"):
+        check_sources(splits, CountsConfig(by=["source"], sources={"a": "en/*"}))
+
+
+def test_too_many_sources_are_refused(tmp_path, monkeypatch):
+    config, _ = write_sources(tmp_path / "in")
+    monkeypatch.setattr(count, "MAX_GROUPS", 2)
+    with pytest.raises(ValueError, match=r"counts\.by: the input has 3 sources, at most 2 are allowed"):
+        check_sources(plan_splits(config, "salt"), CountsConfig(by=["source"]))
+
+
+def test_words_left_out_are_reported(tmp_path):
+    config, expected = write_corpus(tmp_path / "in")
+    n_words = sum(expected.values())
+    ordered = sorted(expected.values(), reverse=True)
+    count_all(config, str(tmp_path / "all"))
+    for options, bound in (
+        ({"min_count": ordered[2]}, ordered[2] - 1),
+        ({"max_words": 3}, ordered[3]),
+        ({"max_words": 3, "min_count": ordered[1]}, ordered[1] - 1),
+        ({"max_words": 100}, 0),
+    ):
+        output = tmp_path / f"{options}"
+        count_all(config, str(output), **options)
+        kept = {word: n for word, n in expected.items() if n > bound}
+        assert as_dict(open_counts(str(output)).load()) == kept
+        report = json.loads((output / "counts/counts.json").read_text())
+        n_left_out = n_words - sum(kept.values())
+        assert report["pruned"] == {
+            "bound": bound, "n_words": len(expected) - len(kept), "n_occurrences": n_left_out
+        }  # fmt: skip
+        assert report["totals"]["n_words"] == n_words
+        # Characters are counted before anything is left out.
+        assert np.array_equal(open_counts(str(output)).alphabet(), open_counts(str(tmp_path / "all")).alphabet())
+
+
+@given(st.lists(st.integers(1, 6), max_size=20), st.integers(1, 20), st.integers(1, 4), st.integers(1, 5))
+def test_bound_is_the_smallest_that_keeps_no_more_words(counts_, max_words, min_count, n_parts):
+    parts = [Counter(counts_[i::n_parts]) for i in range(n_parts)]
+    histograms = [sorted((c, n) for c, n in part.items() if c >= min_count) for part in parts]
+    bound = find_bound(histograms, CountsConfig(max_words=max_words, min_count=min_count))
+    fitting = [b for b in range(min_count - 1, 8) if sum(c > b for c in counts_) <= max_words]
+    assert bound == fitting[0]
+
+
+def test_characters_are_counted_exactly(tmp_path):
+    config, expected = write_corpus(tmp_path / "in")
+    count_all(config, str(tmp_path / "out"))
+    characters: Counter[str] = Counter()
+    for word, n in expected.items():
+        for character in word.decode():
+            characters[character] += n
+    rows = pq.read_table(tmp_path / "out/counts/alphabet.parquet").to_pylist()
+    assert rows == [{"character": c, "code_point": ord(c), "count": characters[c]} for c in sorted(characters)]
+
+
+@given(st.lists(st.integers(0, 40), max_size=30), st.integers(1, 9), st.data())
+def test_files_are_the_same_whatever_blocks_words_come_in(lengths, group_rows, data):
+    words = sorted({b"%03d" % i + b"x" * length for i, length in enumerate(lengths)})
+    columns = [pa.array(words, pa.large_binary()), pa.array(range(1, len(words) + 1), pa.int64())]
+    table = pa.table(columns, schema=schemas.WORD_COUNTS)
+    cuts = sorted(data.draw(st.lists(st.integers(0, len(words)), max_size=5)))
+    written = []
+    with pytest.MonkeyPatch.context() as patch, tempfile.TemporaryDirectory() as folder:
+        patch.setattr(counts, "ROW_GROUP_ROWS", group_rows)
+        patch.setattr(counts, "ROW_GROUP_BYTES", 100)
+        for bounds in ([0, len(words)], [0, *cuts, len(words)]):
+            with Staging(folder, "a") as staging:
+                file = staging.create("a.parquet")
+                writer = counts.PartitionWriter(file, ["source"], bound=2)
+                writer.add_group(("s",), (table.slice(a, b - a) for a, b in itertools.pairwise(bounds)))
+                writer.finish()
+                written.append(Path(file.path).read_bytes())
+    assert written[0] == written[1]
+    read = pq.read_table(pa.BufferReader(written[0]))
+    assert read["word"].to_pylist() == [word.decode() for word in words[2:]]
+    assert read["source"].to_pylist() == ["s"] * len(words[2:])
+
+
+def test_what_is_no_artifact_is_refused(tmp_path):
+    with pytest.raises(ValueError, match=r"holds no finished word counts: there is no counts/counts\.json in it"):
+        open_counts(str(tmp_path))
+    config, _ = write_corpus(tmp_path / "in")
+    count_all(config, str(tmp_path / "out"))
+    assert open_counts(str(tmp_path / "out/counts/")).output == str(tmp_path / "out")
+    report = tmp_path / "out/counts/counts.json"
+    text = report.read_text()
+    report.write_text(text.replace('"format_version": 2', '"format_version": 1'))
+    with pytest.raises(ValueError, match="is of format 1, this TokenMill reads 2; count again"):
+        open_counts(str(tmp_path / "out"))
+    report.write_text("{")
+    with pytest.raises(ValueError, match="is not JSON"):
+        open_counts(str(tmp_path / "out"))
+    report.write_text(text)
+    path = tmp_path / "out/counts/counts-00003-of-00016.parquet"
+    path.write_bytes(path.read_bytes()[:-1])
+    with pytest.raises(ValueError, match=r"holds counts that are damaged: counts/counts-00003-of-00016\.parquet"):
+        open_counts(str(tmp_path / "out")).check_files()
+    path.unlink()
+    with pytest.raises(ValueError, match=r"incomplete counts: counts/counts-00003-of-00016\.parquet is missing"):
+        open_counts(str(tmp_path / "out"))
+
+
+def test_only_the_sample_is_counted(tmp_path):
+    write_corpus(tmp_path / "in")
+    config = InputConfig(paths=[str(tmp_path / "in/*.jsonl")], sample=0.5)
+    (split,) = plan_splits(config, "")
+    key = count_key(config, CountsConfig(), TOKENIZER.to_str())
+    totals = count_split(split, config, str(tmp_path / "out"), TOKENIZER, key).totals
+    assert totals.filtered["sample"] + totals.n_documents == 60
+    assert 0 < totals.n_filtered_bytes < totals.n_document_bytes * 3
+    assert key != count_key(config.model_copy(update={"sample": 0.6}), CountsConfig(), TOKENIZER.to_str())

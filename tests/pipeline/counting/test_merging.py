@@ -1,0 +1,76 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Runs of word counts are added up in bounded memory: the sums are those of a dictionary, however they are cut."""
+
+from collections import Counter
+
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pipeline import schemas
+from pipeline.counting import merging
+from pipeline.counting.merging import merge_runs, merge_streams
+
+WORDS = st.one_of(st.binary(max_size=3), st.sampled_from([b"a" * 20, b"a" * 20 + b"\0", b"a" * 19 + b"\xff"]))
+RUNS = st.lists(st.dictionaries(WORDS, st.integers(1, 9), max_size=8), max_size=12)
+
+
+def table(counts: dict[bytes, int]) -> pa.Table:
+    words = sorted(counts)
+    arrays = [pa.array(words, pa.large_binary()), pa.array([counts[word] for word in words], pa.int64())]
+    return pa.table(arrays, schema=schemas.WORD_COUNTS)
+
+
+def total(runs: list[dict[bytes, int]]) -> list[tuple[bytes, int]]:
+    found: Counter[bytes] = Counter()
+    for run in runs:
+        found.update(run)
+    return sorted(found.items())
+
+
+def rows(tables) -> list[tuple[bytes, int]]:
+    tables = list(tables)
+    assert all(each.num_rows for each in tables)
+    return [(row["word"], row["count"]) for each in tables for row in each.to_pylist()]
+
+
+@pytest.mark.parametrize(("merge_bytes", "max_runs", "block_bytes"), [(1 << 20, 64, 1 << 20), (0, 64, 1), (100, 2, 50)])
+def test_sums_are_those_of_a_dictionary(tmp_path, monkeypatch, merge_bytes, max_runs, block_bytes):
+    monkeypatch.setattr(merging, "MERGE_BYTES", merge_bytes)
+    monkeypatch.setattr(merging, "MAX_RUNS", max_runs)
+    monkeypatch.setattr(merging, "_BLOCK_BYTES", block_bytes)
+
+    @given(RUNS)
+    def check(runs):
+        assert rows(merge_runs(map(table, runs), str(tmp_path), "0")) == total(runs)
+        assert [path for path in tmp_path.rglob("*") if path.is_file()] == []
+
+    check()
+
+
+@given(RUNS, st.integers(1, 5))
+def test_streams_are_merged_block_by_block(runs, n_rows):
+    def stream(counts):
+        whole = table(counts)
+        for start in range(0, whole.num_rows, n_rows):
+            yield whole.slice(start, n_rows)
+
+    assert rows(merge_streams([stream(run) for run in runs])) == total(runs)
+
+
+def test_files_go_even_when_nobody_reads_to_the_end(tmp_path, monkeypatch):
+    monkeypatch.setattr(merging, "MERGE_BYTES", 0)
+    monkeypatch.setattr(merging, "_BLOCK_BYTES", 1)
+    merged = merge_runs([table({b"a": 1, b"b": 2}), table({b"c": 1})], str(tmp_path), "0")
+    assert next(merged).to_pylist() == [{"word": b"a", "count": 1}]
+    assert [path for path in tmp_path.rglob("*") if path.is_file()] != []
+    merged.close()
+    assert [path for path in tmp_path.rglob("*") if path.is_file()] == []
+
+
+def test_counts_beyond_63_bits_are_an_error(tmp_path):
+    most = (1 << 63) - 1
+    assert rows(merge_runs([table({b"a": most - 1}), table({b"a": 1})], str(tmp_path), "0")) == [(b"a", most)]
+    with pytest.raises(OverflowError, match="more than 2\\*\\*63 - 1"):
+        rows(merge_runs([table({b"a": most}), table({b"a": 1})], str(tmp_path), "0"))

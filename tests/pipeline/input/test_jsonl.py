@@ -1,0 +1,438 @@
+# SPDX-License-Identifier: Apache-2.0
+"""JSON lines: what is a document, what is rejected and why, and that no cut or path of the code changes it."""
+
+import json
+import tracemalloc
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from pipeline.config.input import InputConfig
+from pipeline.input import jsonl, streams
+from pipeline.input.reading import read_split
+from pipeline.input.rejects import REASONS
+from pipeline.input.splitting import plan_splits
+
+BOM = b"\xef\xbb\xbf"
+
+
+def read(path, batch_bytes=1 << 22, **options):
+    """Reads a file through a plan, checks the books, and returns documents, rejects and skipped bytes as Python."""
+    config = InputConfig(paths=[str(path)], format="jsonl", **options)
+    documents, rejects, n_skipped, n_bytes = [], [], 0, 0
+    for split in plan_splits(config, "salt"):
+        for batch in read_split(split, config, batch_bytes):
+            rows = batch.documents.to_pylist()
+            bad = [] if batch.rejects is None else batch.rejects.to_pylist()
+            assert batch.n_records == len(rows) + len(bad)
+            assert batch.n_bytes == sum(row["n_bytes"] for row in rows + bad) + batch.n_skipped_bytes
+            documents += [(row["doc_id"], row["text"], row["offset"], row["n_bytes"]) for row in rows]
+            first, last = split.pieces[0].start, split.pieces[0].stop
+            assert split.pieces[0].compression != "none" or all(first <= row["offset"] < last for row in rows + bad)
+            rejects += [(row["offset"], row["n_bytes"], row["reason"], row["detail"], row["sample"]) for row in bad]
+            assert {row["reason"] for row in bad} <= set(REASONS)
+            assert {row["source"] for row in bad} <= {str(path)}
+            n_skipped += batch.n_skipped_bytes
+            n_bytes += batch.n_bytes
+    assert n_bytes == path.stat().st_size
+    return documents, rejects, n_skipped
+
+
+def write(directory, data):
+    path = Path(directory) / "f.jsonl"
+    path.write_bytes(data)
+    return path
+
+
+NESTED = b"[" * 255 + b"]" * 255
+NESTED_TEXT = json.dumps("[{" * 300 + '"\\' + "[" * 300).encode()
+
+# A line, then either the text and the id it gives (None: made of name and offset), or the reason it is rejected for.
+ACCEPTED = [
+    (b'{"text":"a","id":"x"}', "a", "x"),
+    (b' \t{ "text" : "a" }\t\r ', "a", None),
+    (b'{"text":""}', "", None),
+    (b'{"text":"a","id":null}', "a", None),
+    (b'{"text":"a","id":""}', "a", ""),
+    (b'{"text":"a","id":12}', "a", "12"),
+    (b'{"text":"a","id":-0}', "a", "0"),
+    (b'{"text":"a","id":-12}', "a", "-12"),
+    (b'{"text":"a","id":9223372036854775808}', "a", "9223372036854775808"),
+    (b'{"text":"a","id":' + b"9" * 5000 + b"}", "a", "9" * 5000),
+    (b'{"text":"a","id":1.50}', "a", "1.50"),
+    (b'{"text":"a","id":1e3}', "a", "1e3"),
+    (b'{"text":"a\\u0000b"}', "a\0b", None),
+    (b'{"text":"\\ud83d\\ude00\\/\\u00E9"}', "\U0001f600/é", None),
+    (b'{"te\\u0078t":"a"}', "a", None),
+    (b'{"text":"a","text":"b"}', "b", None),
+    (b'{"text":"a","id":"b","id":"c"}', "a", "c"),
+    (b'{"text":null,"text":"b"}', "b", None),
+    (b'{"text":"a","z":1,"z":{"a":2}}', "a", None),
+    (b'{"z":{"text":"q","id":"r"},"text":"a"}', "a", None),
+    (b'{"text":"a","z":[1,"a",{"b":[]},null,true]}', "a", None),
+    (b'{"text":"a","z":1e999}', "a", None),
+    (b'{"text":"a","z":' + b"9" * 5000 + b"}", "a", None),
+    (b'{"text":"a","z":"\\ud800"}', "a", None),
+    (b'{"text":"a","\\ud800":1}', "a", None),
+    (b'{"text":"}null","z":"\\"}"}', "}null", None),
+    (b'{"text":": NaN, [-Inf"}', ": NaN, [-Inf", None),
+    (b'{"text":"a","z":' + NESTED + b"}", "a", None),
+    (b'{"text":' + NESTED_TEXT + b"}", json.loads(NESTED_TEXT), None),
+    (b'{"text":"\xef\xbb\xbf\x7f"}', "\ufeff\x7f", None),
+]
+REJECTED = [
+    (b"hello", "not_json"),
+    (b'{"text":"a"', "not_json"),
+    (b'{"text":"a"}}', "not_json"),
+    (b'{"text":"a"}]', "not_json"),
+    (b'{"text":"a"},', "not_json"),
+    (b'{"text":"a",}', "not_json"),
+    (b'{"text":"a","z":[1,]}', "not_json"),
+    (b'{,"text":"a"}', "not_json"),
+    (b'{"text":"a"/*c*/}', "not_json"),
+    (b'{"text":"a"} // c', "not_json"),
+    (b"{'text':'a'}", "not_json"),
+    (b'{"text" "a"}', "not_json"),
+    (b'{"text":"a","z":}', "not_json"),
+    (b'{"text":"a"}{"text":"b"}', "not_json"),
+    (b'{"text":"a"} {"text":"b"}', "not_json"),
+    (b'{"text":"a"}\r{"text":"b"}', "not_json"),
+    (b'{"text":"a"}null{}', "not_json"),
+    (b'{"text":"a"} null', "not_json"),
+    (b'{"text":"a","z":NaN}', "not_json"),
+    (b'{"text":"a","z":[ Infinity]}', "not_json"),
+    (b'{"text":"a","z":[0,\t-Infinity]}', "not_json"),
+    (b'{"text":"a","z":Inf}', "not_json"),
+    (b'{"text":"a","z":-NaN}', "not_json"),
+    (b'{"text":NaN}', "not_json"),
+    (b'{"text":"a","z":01}', "not_json"),
+    (b'{"text":"a","z":+1}', "not_json"),
+    (b'{"text":"a","z":.5}', "not_json"),
+    (b'{"text":"a","z":1.}', "not_json"),
+    (b'{"text":"a","z":TRUE}', "not_json"),
+    (b'{"text":"a\x01b"}', "not_json"),
+    (b'{"text":"a\tb"}', "not_json"),
+    (b'{"text":"a\rb"}', "not_json"),
+    (b'{"text":"a\x00b"}', "not_json"),
+    (b'{"text":"a"}\x00', "not_json"),
+    (b'\x00{"text":"a"}', "not_json"),
+    (b'{"text":"a"}\x00}', "not_json"),
+    (b'{"text":"a\\xb"}', "not_json"),
+    (b'{"text":"a\\u12"}', "not_json"),
+    (b'{"text":"\\U0041"}', "not_json"),
+    (b'{"text":"a"}\x0c', "not_json"),
+    (b'{"text":"a"}\xc2\xa0', "not_json"),
+    (b"null", "not_object"),
+    (b'[{"text":"a"}]', "not_object"),
+    (b'"text"', "not_object"),
+    (b"12", "not_object"),
+    (b"true", "not_object"),
+    (b"{}", "missing_field"),
+    (b'{"Text":"a"}', "missing_field"),
+    (b'{"z":{"text":"a"}}', "missing_field"),
+    (b'{"text":null}', "null_text"),
+    (b'{"text":"a","text":null}', "null_text"),
+    (b'{"text":1}', "not_string"),
+    (b'{"text":true}', "not_string"),
+    (b'{"text":["a"]}', "not_string"),
+    (b'{"text":{"a":1}}', "not_string"),
+    (b'{"text":"a","id":true}', "bad_id"),
+    (b'{"text":"a","id":["x"]}', "bad_id"),
+    (b'{"text":"\xff"}', "invalid_utf8"),
+    (b'{"text":"a","z":"\xff"}', "invalid_utf8"),
+    (b'{"text":"a","\xff":1}', "invalid_utf8"),
+    (b'{"text":"\xed\xa0\x80"}', "invalid_utf8"),
+    (b'{"text":"\xc0\x80"}', "invalid_utf8"),
+    (b'{"text":"a"}\xff', "invalid_utf8"),
+    (b'{"text":"\\ud800"}', "lone_surrogate"),
+    (b'{"text":"\\udc00\\ud800"}', "lone_surrogate"),
+    (b'{"text":"\\ud800\\ud83d\\ude00"}', "lone_surrogate"),
+    (b'{"text":"a","id":"\\ud800"}', "lone_surrogate"),
+    (b'{"text":"a","z":[' + NESTED + b"]}", "too_deep"),
+    (b'{"text":"a","z":' + b"[" * 100_000 + b"]" * 100_000 + b"}", "too_deep"),
+    (b'{"z":' * 256 + b'{"text":"a"}' + b"}" * 256, "too_deep"),
+]
+SURROUNDINGS = [(b"", b""), (b'{"text":"before","id":"b"}\n', b'\n{"text":"after"}\n'), (b"\n", b"\r\n \n")]
+
+
+@pytest.mark.parametrize("before, after", SURROUNDINGS, ids=["alone", "among others", "among blanks"])
+@pytest.mark.parametrize("line, text, document_id", ACCEPTED, ids=[repr(case[0])[:50] for case in ACCEPTED])
+def test_line_is_a_document(tmp_path, line, text, document_id, before, after):
+    path = write(tmp_path, before + line + after)
+    documents, rejects, _ = read(path)
+    assert rejects == []
+    offset = len(before)
+    n_bytes = len(line) + (1 if after.startswith(b"\n") else 2 if after else 0)
+    expected = (f"f.jsonl:{offset}" if document_id is None else document_id, text, offset, n_bytes)
+    assert [row for row in documents if row[2] == offset] == [expected]
+    assert len(documents) == 1 + before.count(b"{") + after.count(b"{")
+
+
+@pytest.mark.parametrize("before, after", SURROUNDINGS, ids=["alone", "among others", "among blanks"])
+@pytest.mark.parametrize("line, reason", REJECTED, ids=[repr(case[0])[:50] for case in REJECTED])
+def test_line_is_rejected(tmp_path, line, reason, before, after):
+    path = write(tmp_path, before + line + after)
+    documents, rejects, _ = read(path)
+    assert [(row[0], row[2], row[4]) for row in rejects] == [(len(before), reason, line[:1024])]
+    assert len(documents) == before.count(b"{") + after.count(b"{")
+
+
+def test_a_value_over_two_lines_is_not_made_up_for_by_two_on_one(tmp_path):
+    lines = [b'{"z":', b'{"text":"a"},"text":"b"}', b'{"text":"c"}{"text":"d"}']
+    documents, rejects, _ = read(write(tmp_path, b"\n".join(lines)))
+    assert (documents, [row[2] for row in rejects]) == ([], ["not_json"] * 3)
+
+
+def test_every_reason_of_a_line_has_an_example():
+    of_others = {"bomb", "too_large", "truncated_stream", "corrupt_stream"}
+    of_others |= {"bad_field", "text_timeout", "tokenizer_timeout", "out_of_memory"}
+    assert {reason for _, reason in REJECTED} == set(REASONS) - of_others
+
+
+def test_rejects_say_what_was_found(tmp_path):
+    lines = [
+        b'{"text":"a\xff"}',
+        b'{"text":"a"} 1',
+        b'{"text":NaN}',
+        b'{"text":5}',
+        b"[]",
+        b'{"text":"ab\\udfff"}',
+        b'{"text":"a"',
+    ]
+    _, rejects, _ = read(write(tmp_path, b"\n".join(lines)))
+    assert [row[3] for row in rejects] == [
+        "byte 0xff at byte 10 of the line",
+        "more than one value: the first ends at character 12 of the line",
+        "NaN is not JSON",
+        "field 'text' is a number",
+        "the line is an array",
+        "U+DFFF at character 2 of field 'text'",
+        "not JSON at character 11 of the line",
+    ]
+
+
+def expect(data, name, max_bytes, id_field="id"):
+    """The definition, a line at a time: documents, rejects without their details, and skipped bytes."""
+    documents, rejects = [], []
+    n_skipped = offset = 3 if data.startswith(BOM) else 0
+    for line in split_lines(data[offset:]):
+        content = line.removesuffix(b"\n").strip(b" \t\r")
+        if not content:
+            n_skipped += len(line)
+        elif len(line) > max_bytes:
+            rejects.append((offset, len(line), "too_large"))
+        else:
+            result = judge(content, id_field)
+            if isinstance(result, str):
+                rejects.append((offset, len(line), result))
+            else:
+                documents.append((f"{name}:{offset}" if result[1] is None else result[1], result[0], offset, len(line)))
+        offset += len(line)
+    return documents, rejects, n_skipped
+
+
+def split_lines(data):
+    *lines, last = data.split(b"\n")
+    return [line + b"\n" for line in lines] + ([last] if last else [])
+
+
+JUDGED = {line.strip(b" \t\r"): (text, document_id) for line, text, document_id in ACCEPTED} | {
+    line.strip(b" \t\r"): reason for line, reason in REJECTED
+}
+
+
+def judge(content, id_field):
+    if content in JUDGED:
+        return JUDGED[content]
+    record = json.loads(content)  # What is not in the tables was made by json.dumps.
+    return record["text"], record.get(id_field)
+
+
+hostile = st.sampled_from([case[0] for case in ACCEPTED + REJECTED if len(case[0]) < 2000])
+good = st.builds(
+    lambda text, record, ascii_: json.dumps({"text": text, **record}, ensure_ascii=ascii_).encode(),
+    st.text(st.characters(exclude_categories=["Cs"]), max_size=30),
+    st.fixed_dictionaries(
+        {},
+        optional={
+            "id": st.text(st.characters(exclude_categories=["Cs"]), max_size=4),
+            "z": st.recursive(
+                st.none() | st.floats(allow_nan=False, allow_infinity=False) | st.text('ab\\"[]{}:,\n'),
+                lambda inner: st.lists(inner, max_size=2),
+                max_leaves=3,
+            ),
+        },
+    ),
+    st.booleans(),
+)
+blank = st.sampled_from([b"", b" ", b"\r", b" \t \r"])
+line_end = st.sampled_from([b"\n", b"\n", b"\r\n"])
+
+
+@settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    lines=st.lists(st.tuples(st.one_of(good, good, hostile, blank), line_end), max_size=12),
+    has_bom=st.booleans(),
+    ends_in_line_end=st.booleans(),
+    split_bytes=st.integers(1, 300),
+    batch_bytes=st.one_of(st.integers(1, 200), st.just(1 << 22)),
+    max_bytes=st.one_of(st.integers(1, 80), st.just(1 << 26)),
+    chunk_bytes=st.one_of(st.integers(1, 40), st.just(1 << 20)),
+)
+def test_any_cut_gives_the_same_documents_and_rejects(
+    tmp_path, lines, has_bom, ends_in_line_end, split_bytes, batch_bytes, max_bytes, chunk_bytes
+):
+    data = b"".join(line + end for line, end in lines)
+    if not ends_in_line_end:
+        data = data.removesuffix(b"\n")
+    data = (BOM if has_bom else b"") + data
+    path = write(tmp_path, data)
+    options = {"split_bytes": split_bytes, "max_document_bytes": max_bytes}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(streams, "CHUNK_BYTES", chunk_bytes)
+        documents, rejects, n_skipped = read(path, batch_bytes, **options)
+    whole = read(path, max_document_bytes=max_bytes)
+    assert (documents, rejects, n_skipped) == whole  # details and samples, too
+    assert (documents, [row[:3] for row in rejects], n_skipped) == expect(data, "f.jsonl", max_bytes)
+
+
+@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(lines=st.lists(st.one_of(good, good, good, hostile, blank, st.binary(max_size=20)), max_size=12))
+def test_both_paths_agree_on_every_line(tmp_path, lines):
+    path = write(tmp_path, b"\n".join(lines))
+    fast = read(path, compression="none")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(jsonl, "parse_lines", lambda *_: 0)
+        assert read(path, compression="none") == fast
+
+
+tokens = st.sampled_from(
+    [
+        b"{",
+        b"}",
+        b"[",
+        b"]",
+        b",",
+        b":",
+        b'"text"',
+        b'"id"',
+        b'"z"',
+        b'"a"',
+        b"null",
+        b"true",
+        b"1",
+        b"-1.5e3",
+        b"NaN",
+        b"-Inf",
+        b"Infinity",
+        b" ",
+        b"\t",
+        b"\r",
+        b'"\\ud800"',
+        b'"\\ud83d\\ude00"',
+        b"1e999",
+        b'"',
+        b"\\",
+        b"\xc3\xa9",
+    ]
+)
+
+
+@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    lines=st.lists(
+        st.one_of(
+            st.lists(tokens, max_size=8).map(lambda each: b"{" + b"".join(each) + b"}"),
+            st.lists(tokens, max_size=6).map(lambda each: b'{"text":"a","z":' + b"".join(each) + b"}"),
+        ),
+        min_size=1,
+        max_size=4,
+    )
+)
+def test_the_fast_path_never_accepts_what_the_definition_rejects(tmp_path, lines):
+    documents, rejects, _ = read(write(tmp_path, b"\n".join(lines)))
+    results = {}
+    offset = 0
+    for line in lines:
+        try:
+            results[offset] = jsonl._parse_line(line, ["text"], "id")
+        except jsonl._UnusableError as error:
+            results[offset] = error.reason
+        offset += len(line) + 1
+    found = {offset: reason for offset, _, reason, _, _ in rejects}
+    found |= {offset: (text, None if name == f"f.jsonl:{offset}" else name) for name, text, offset, _ in documents}
+    assert found == results
+
+
+def forbid_slow_path(monkeypatch):
+    def fail(*_):
+        raise AssertionError("a good line took the slow path")
+
+    monkeypatch.setattr(jsonl, "_parse_line", fail)
+
+
+@pytest.mark.parametrize("make_id", [str, int, lambda _: None], ids=["strings", "integers", "null"])
+def test_good_lines_take_the_fast_path(tmp_path, monkeypatch, make_id):
+    forbid_slow_path(monkeypatch)
+    texts = ['a "quoted" é\n', "[[" * 200 + "{" * 200, "NaN Inf", "", "}null"] * 20
+    lines = [json.dumps({"text": text, "id": make_id(i), "z": [[i]]}) for i, text in enumerate(texts)]
+    path = write(tmp_path, "\r\n".join(lines).encode())
+    documents, _, _ = read(path, batch_bytes=2000)
+    assert [row[1] for row in documents] == texts
+    if make_id(1) is not None:
+        assert [row[0] for row in documents] == [str(i) for i in range(len(texts))]
+
+
+def test_one_bad_line_does_not_take_its_neighbours_off_the_fast_path(tmp_path, monkeypatch):
+    seen = []
+    parse_line = jsonl._parse_line
+    monkeypatch.setattr(jsonl, "_parse_line", lambda line, *fields: (seen.append(line), parse_line(line, *fields))[1])
+    bad = [b"garbage", b'{"text":null}', b"{}", b'{"text":"\xff"}', b'{"text":"a","z":NaN}', b"[1]", b'{"text":"\0"}']
+    lines = [b'{"text":"good"}', *bad, b'{"text":"good"}']
+    documents, rejects, _ = read(write(tmp_path, b"\n".join(lines)))
+    assert (len(documents), len(rejects)) == (2, 7)
+    assert seen == bad
+
+
+def test_fields_are_taken_by_their_exact_name(tmp_path):
+    path = write(tmp_path, '{"a.b": "x", "a": {"b": "y"}, "日本": 7, "id": "no"}\n'.encode())
+    assert read(path, text_field="a.b", id_field="日本")[0] == [("7", "x", 0, path.stat().st_size)]
+    assert read(path, text_field="a.b", id_field=None)[0][0][0] == "f.jsonl:0"
+    assert read(path, text_field="id", id_field="id")[0][0][:2] == ("no", "no")
+    assert read(path, text_field="b")[1][0][2:4] == ("missing_field", "no field 'b'")
+
+
+def test_byte_order_mark_is_skipped_only_at_the_start(tmp_path):
+    path = write(tmp_path, BOM + b'{"text":"a"}\n' + BOM + b'{"text":"b"}\n')
+    documents, rejects, n_skipped = read(path)
+    assert documents == [("f.jsonl:3", "a", 3, 13)]
+    assert rejects[0][:3] == (16, 16, "not_json")
+    assert n_skipped == 3
+
+
+def test_a_line_of_a_gibibyte_is_rejected_in_little_memory(tmp_path):
+    path = tmp_path / "f.jsonl"
+    n_long = 1 << 30
+    with path.open("wb") as file:
+        file.write(b'{"text":"a"}\n{"text":"')
+        file.truncate(13 + n_long)  # a hole, read as NUL bytes
+        file.seek(0, 2)
+        file.write(b'\n{"text":"b"}\n')
+    tracemalloc.start()
+    documents, rejects, _ = read(path, split_bytes=1 << 40, max_document_bytes=1 << 20)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert [row[1:] for row in documents] == [("a", 0, 13), ("b", 13 + n_long + 1, 13)]
+    assert rejects[0][:4] == (13, n_long + 1, "too_large", f"{n_long + 1} bytes, at most 1048576 are allowed")
+    assert rejects[0][4] == b'{"text":"' + bytes(1015)
+    assert peak < 32 << 20
+
+
+def test_records_exactly_as_large_as_allowed_are_kept(tmp_path):
+    path = write(tmp_path, b'{"text":"a"}\n{"text":"ab"}\n')
+    for batch_bytes in (1, 1 << 22):
+        documents, rejects, _ = read(path, batch_bytes, max_document_bytes=13)
+        assert [row[1] for row in documents] == ["a"]
+        assert [row[2] for row in rejects] == ["too_large"]

@@ -1,0 +1,227 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Languages in jobs: told, filtered with balanced books, tokenized by their own rules, written as a column."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.dataset as ds
+import pyarrow.parquet as pq
+import pytest
+
+from pipeline.books import equations, ledger
+from pipeline.books.job_sums import identities
+from pipeline.config.file import ConfigError, load_config
+from pipeline.config.input import InputConfig
+from pipeline.config.job import Config
+from pipeline.counting.count import count_key, count_split
+from pipeline.jobs import finish
+from pipeline.jobs.planning import plan_job, prepare
+from pipeline.proving.from_input import verify_deep
+from pipeline.proving.replay import replay
+from pipeline.proving.verify import verify
+from pipeline.tokenizing import tokenize
+from tokenizer import Tokenizer
+
+DOCUMENTS = {
+    "en": "All human beings are born free and equal in dignity and rights.",
+    "de": "Alle Menschen sind frei und gleich an Würde und Rechten geboren.",
+    "zh": "人人生而自由，在尊严和权利上一律平等。",
+    "th": "มนุษย์ทั้งหลายเกิดมามีอิสระและเสมอภาคกัน",
+    "und": "123",
+    "mixed": "Все люди рождаются свободными и равными. All human beings are born.",
+}
+
+
+@pytest.fixture
+def corpus(tmp_path: Path) -> Path:
+    path = tmp_path / "in.jsonl"
+    lines = [json.dumps({"id": name, "text": text}) for name, text in DOCUMENTS.items()]
+    path.write_text("\n".join([*lines[:3], "{broken", "", *lines[3:]]) + "\n", encoding="utf-8")
+    return path
+
+
+def run(config: Config) -> dict[str, Any]:
+    plan = plan_job("tokenize", config)
+    prepare(plan, "new")
+    assert plan.tokenizer is not None
+    tokenizer = Tokenizer.from_str(plan.tokenizer.to_str())
+    for split in plan.splits:
+        tokenize.tokenize_split(split, config, tokenizer, len(plan.splits))
+    found, _ = finish.finish_output(config, plan.job, plan.splits, tokenizer)
+    return dict(found)
+
+
+def config_of(corpus: Path, vocab: Path, folder: Path, languages: dict[str, Any], **sections: Any) -> Config:
+    return Config.model_validate(
+        {
+            "input": {"paths": [str(corpus)]},
+            "tokenizer": {"file": str(vocab), "oov": "contain"},
+            "output": {"path": str(folder)},
+            "languages": languages,
+            **sections,
+        }
+    )
+
+
+def test_shards_say_the_language_of_each_row_in_the_order_of_the_input(
+    corpus: Path, tiny_vocab_file: Path, tmp_path: Path
+) -> None:
+    output = tmp_path / "out"
+    run(config_of(corpus, tiny_vocab_file, output, {}))
+    table = pq.ParquetFile(next(output.glob("tokens-*.parquet"))).read()
+    assert table["doc_id"].to_pylist() == [*DOCUMENTS]
+    assert table["lang"].to_pylist() == ["en", "de", "zh", "th", "und", "ru"]
+    assert table["lang_mixed"].to_pylist() == [False] * 5 + [True]
+    assert verify(str(output)).problems == []
+    stats = json.loads((output / "stats.json").read_text())["languages"]
+    assert {code: counts["documents"] for code, counts in stats.items()} == dict.fromkeys(
+        ["de", "en", "ru", "th", "und", "zh"], 1
+    )
+    assert sum(counts["tokens"] for counts in stats.values()) == table["n_tokens"].to_numpy().sum()
+
+
+def test_shards_can_be_partitioned_by_language(corpus: Path, tiny_vocab_file: Path, tmp_path: Path) -> None:
+    output = tmp_path / "out"
+    run(config_of(corpus, tiny_vocab_file, output, {}))
+    shards = ds.dataset([str(path) for path in output.glob("tokens-*.parquet")])
+    ds.write_dataset(shards, tmp_path / "by", format="parquet", partitioning=["lang"], partitioning_flavor="hive")
+    assert {path.name for path in (tmp_path / "by").iterdir()} == {
+        f"lang={code}" for code in ("en", "de", "zh", "th", "und", "ru")
+    }
+
+
+@pytest.mark.parametrize(
+    "languages, kept, filtered",
+    [
+        ({"keep": ["en", "ru"]}, ["en", "mixed"], {"language": 4}),
+        ({"drop": ["und", "zh"]}, ["en", "de", "th", "mixed"], {"language": 2}),
+        ({"drop_mixed": True}, ["en", "de", "zh", "th", "und"], {"mixed_languages": 1}),
+        ({"keep": ["en", "ru"], "drop_mixed": True}, ["en"], {"language": 4, "mixed_languages": 1}),
+        ({"keep": ["el"]}, [], {"language": 6}),
+    ],
+)
+def test_documents_that_are_left_out_are_in_the_books(
+    corpus: Path, tiny_vocab_file: Path, tmp_path: Path, languages: dict[str, Any], kept: list[str], filtered: Any
+) -> None:
+    output = tmp_path / "out"
+    totals = run(config_of(corpus, tiny_vocab_file, output, languages))["totals"]
+    assert pq.ParquetFile(next(output.glob("tokens-*.parquet"))).read()["doc_id"].to_pylist() == kept
+    assert totals["filtered"] == filtered
+    assert sum(totals["rejected"].values()) == 1
+    assert totals["n_records"] == len(kept) + sum(filtered.values()) + 1
+    assert verify(str(output)).problems == []
+    stats = json.loads((output / "stats.json").read_text())["languages"]
+    assert sum(counts["filtered"] for counts in stats.values()) == sum(filtered.values())
+    identities(totals)
+
+
+def test_each_language_goes_through_its_own_steps(corpus: Path, tiny_vocab_file: Path, tmp_path: Path) -> None:
+    output = tmp_path / "out"
+    rules = {"de": ["lowercase"], "default": [{"regex": {"pattern": "human", "replace": ""}}]}
+    run(config_of(corpus, tiny_vocab_file, output, {"rules": rules}, normalize=["casefold"]))
+    steps = {step["step"]: step for step in json.loads((output / "stats.json").read_text())["text"]["steps"]}
+    assert steps["de.casefold"]["documents"] == steps["de.lowercase"]["documents"] == 1
+    assert steps["default.regex"]["documents_changed"] == 2 - 1
+    assert steps["th.segment"]["documents_changed"] == 1
+    assert steps["zh.segment"]["documents_changed"] == 1
+
+
+def test_words_are_counted_of_the_same_documents_and_texts(corpus: Path, tiny_vocab_file: Path, tmp_path: Path) -> None:
+    config = config_of(corpus, tiny_vocab_file, tmp_path / "out", {"keep": ["zh"], "drop_mixed": True})
+    plan = plan_job("count", config)
+    prepare(plan, "new")
+    assert plan.counting_json is not None
+    key = count_key(config.input, config.counts, plan.counting_json, config.text)
+    tokenizer = Tokenizer.from_str(plan.counting_json)
+    counts = count_split(plan.splits[0], config.input, config.output.path, tokenizer, key, text=config.text)
+    assert counts.totals.n_documents == 1
+    assert counts.totals.filtered == {"language": 5}
+    assert counts.totals.n_words == len(DOCUMENTS["zh"])
+
+
+def test_padded_rows_have_the_language_of_their_document(corpus: Path, tiny_vocab_file: Path, tmp_path: Path) -> None:
+    output = tmp_path / "out"
+    config = config_of(corpus, tiny_vocab_file, output, {"drop": ["de"]})
+    tokenizer = config.tokenizer.model_dump() | {"padding": {"length": 64}, "truncation": {"max_length": 64}}
+    run(Config.model_validate(config.model_dump() | {"tokenizer": tokenizer}))
+    table = pq.ParquetFile(next(output.glob("tokens-*.parquet"))).read()
+    assert table["lang"].to_pylist() == ["en", "zh", "th", "und", "ru"]
+
+
+def test_formats_without_columns_hold_the_same_rows(corpus: Path, tiny_vocab_file: Path, tmp_path: Path) -> None:
+    output = tmp_path / "out"
+    formats = {"path": str(output), "format": ["arrow", "mds", "memmap", "parquet"]}
+    run(config_of(corpus, tiny_vocab_file, output, {"keep": ["en", "ru"]}, output=formats))
+    with pa.ipc.open_file(next(output.glob("tokens-*.arrow"))) as file:
+        table = file.read_all()
+    assert table["lang"].to_pylist() == ["en", "ru"]
+    assert table.to_pylist() == pq.read_table(next(output.glob("tokens-*.parquet"))).to_pylist()
+    assert verify(str(output)).problems == []
+    assert verify_deep(str(output)).problems == []
+
+
+def test_packed_sequences_have_no_language_and_their_documents_are_counted(
+    corpus: Path, tiny_vocab_file: Path, tmp_path: Path
+) -> None:
+    output = tmp_path / "out"
+    packed = {"path": str(output), "packing": {"length": 16, "separator": "[SEP]"}}
+    found = run(config_of(corpus, tiny_vocab_file, output, {"keep": ["en", "ru"]}, output=packed))
+    assert found["totals"]["packing"]["n_documents"] == 2
+    assert "lang" not in pq.read_table(next(output.glob("tokens-*.parquet"))).column_names
+    stats = json.loads((output / "stats.json").read_text())["languages"]
+    assert {code: counts["documents"] for code, counts in stats.items() if counts["documents"]} == {"en": 1, "ru": 1}
+    assert verify(str(output)).problems == []
+    assert verify_deep(str(output)).problems == []
+
+
+def test_rejected_records_are_filtered_by_language_when_they_are_replayed(
+    corpus: Path, tiny_vocab_file: Path, tmp_path: Path
+) -> None:
+    output = tmp_path / "out"
+    config = config_of(corpus, tiny_vocab_file, output, {"keep": ["en"]})
+    small = {"paths": [str(corpus)], "max_document_bytes": 80}
+    run(config.model_copy(update={"input": InputConfig(**small)}))
+    totals = replay(config)["totals"]
+    assert totals["n_documents"] == 1
+    assert totals["filtered"] == {"language": 4}
+    assert totals["rejected"] == {"not_json": 1}
+    assert verify(str(output / "replay")).problems == []
+
+
+def test_tfrecord_shards_are_filtered_without_a_column(corpus: Path, tiny_vocab_file: Path, tmp_path: Path) -> None:
+    output = tmp_path / "out"
+    config = config_of(corpus, tiny_vocab_file, output, {"keep": ["en"]})
+    config = Config.model_validate(config.model_dump() | {"output": {"path": str(output), "format": "tfrecord"}})
+    assert run(config)["totals"]["filtered"] == {"language": 5}
+    assert verify(str(output)).problems == []
+
+
+@pytest.mark.parametrize(
+    "languages, message",
+    [
+        ("{keep: [english]}", "'english': is no language"),
+        ("{rules: {xx: []}}", "'xx': is no language"),
+        ("{keep: [en], drop: [en]}", "is in keep, too"),
+        ("{threshold: 2.0}", "languages.threshold: 2.0"),
+        ("{rules: {zh: [segmnt]}}", "did you mean 'segment'"),
+    ],
+)
+def test_mistakes_are_named(tmp_path: Path, languages: str, message: str) -> None:
+    path = tmp_path / "config.yaml"
+    path.write_text(f"input: {{paths: [a]}}\noutput: {{path: b}}\nlanguages: {languages}\n")
+    with pytest.raises(ConfigError, match=message):
+        load_config(str(path))
+
+
+def test_ledger_entries_that_forget_a_filtered_document_do_not_balance(
+    corpus: Path, tiny_vocab_file: Path, tmp_path: Path
+) -> None:
+    output = tmp_path / "out"
+    run(config_of(corpus, tiny_vocab_file, output, {"keep": ["en"]}))
+    path = next((output / "_ledger").glob("*.json"))
+    entry = ledger.LedgerEntry.from_json(path.read_bytes())
+    assert not equations.imbalances(entry)
+    fields = {**entry.__dict__, "filtered": {"language": 4}}
+    assert equations.imbalances(ledger.LedgerEntry(**fields))

@@ -1,0 +1,226 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Parquet: every Arrow type of text, rows that are rejected one by one, damaged row groups, bounded parts."""
+
+import random
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from pipeline import storage
+from pipeline.config.input import InputConfig
+from pipeline.input.reading import read_split
+from pipeline.input.splitting import plan_splits
+
+
+def read(path, batch_bytes=1 << 22, **options):
+    config = InputConfig(paths=[str(path)], **options)
+    documents, rejects, batches = [], [], []
+    for split in plan_splits(config, "salt"):
+        for batch in read_split(split, config, batch_bytes):
+            batch.documents.validate(full=True)
+            rows = batch.documents.to_pylist()
+            bad = [] if batch.rejects is None else batch.rejects.to_pylist()
+            assert batch.n_bytes == sum(row["n_bytes"] for row in rows + bad)
+            assert (batch.n_records, batch.n_skipped_bytes) == (len(rows) + len(bad), 0)
+            documents += [(row["doc_id"], row["text"], row["offset"], row["n_bytes"]) for row in rows]
+            rejects += [(row["offset"], row["n_bytes"], row["reason"], row["detail"], row["sample"]) for row in bad]
+            batches.append(batch)
+    return documents, rejects, batches
+
+
+def write(path, columns, **options):
+    pq.write_table(pa.table(columns), path, **options)
+    return path
+
+
+TEXT_TYPES = [
+    pa.string(),
+    pa.large_string(),
+    pa.string_view(),
+    pa.binary(),
+    pa.large_binary(),
+    pa.dictionary(pa.int32(), pa.string()),
+    pa.dictionary(pa.int8(), pa.binary()),
+]
+
+
+def as_type(values, text_type):
+    array = pa.array(values, text_type.value_type if pa.types.is_dictionary(text_type) else text_type)
+    return array.dictionary_encode().cast(text_type) if pa.types.is_dictionary(text_type) else array
+
+
+@pytest.mark.parametrize("text_type", TEXT_TYPES, ids=str)
+def test_types_of_text(tmp_path, text_type):
+    values = ["é", "", None, "é", "a\0b"]
+    if text_type in (pa.binary(), pa.large_binary()) or text_type == TEXT_TYPES[-1]:
+        values = [None if value is None else value.encode() for value in values]
+    columns = {
+        "id": as_type([f"i{i}".encode() if isinstance(values[0], bytes) else f"i{i}" for i in range(5)], text_type)
+    }
+    path = write(tmp_path / "f.parquet", columns | {"text": as_type(values, text_type)})
+    documents, rejects, _ = read(path)
+    assert documents == [("i0", "é", 0, 2), ("i1", "", 1, 0), ("i3", "é", 3, 2), ("i4", "a\0b", 4, 3)]
+    assert rejects == [(2, 0, "null_text", "column 'text' is null", b"")]
+
+
+def test_ids(tmp_path):
+    columns = {
+        "text": ["a", "b", "c"],
+        "n": pa.array([1, None, -3], pa.int16()),
+        "u": pa.array([2**64 - 1] * 3, pa.uint64()),
+    }
+    path = write(tmp_path / "f.parquet", columns)
+    assert [row[0] for row in read(path)[0]] == ["f.parquet:0", "f.parquet:1", "f.parquet:2"]
+    assert [row[0] for row in read(path, id_field=None)[0]] == ["f.parquet:0", "f.parquet:1", "f.parquet:2"]
+    assert [row[0] for row in read(path, id_field="n")[0]] == ["1", "f.parquet:1", "-3"]
+    assert [row[0] for row in read(path, id_field="u")[0]] == [str(2**64 - 1)] * 3
+    assert [row[0] for row in read(path, id_field="text")[0]] == ["a", "b", "c"]
+
+
+def test_rows_are_rejected_one_by_one(tmp_path):
+    # The third and fourth value are valid together, but not each.
+    values = [b"good", b"\xff", b"x\xc3", b"\xa9y", b"long" * 500, None, b"good"]
+    path = write(
+        tmp_path / "f.parquet", {"text": pa.array(values, pa.binary()), "id": pa.array([b"a"] * 6 + [b"\xfe"])}
+    )
+    documents, rejects, _ = read(path, max_document_bytes=1000)
+    assert [row[1] for row in documents] == ["good"]
+    assert rejects == [
+        (1, 1, "invalid_utf8", "column 'text' is not UTF-8", b"\xff"),
+        (2, 2, "invalid_utf8", "column 'text' is not UTF-8", b"x\xc3"),
+        (3, 2, "invalid_utf8", "column 'text' is not UTF-8", b"\xa9y"),
+        (4, 2000, "too_large", "2000 bytes, at most 1000 are allowed", (b"long" * 500)[:1024]),
+        (5, 0, "null_text", "column 'text' is null", b""),
+        (6, 4, "invalid_utf8", "column 'id' is not UTF-8", b"good"),
+    ]
+
+
+def test_invalid_utf8_in_a_string_column_is_found(tmp_path):
+    unchecked = pa.StringArray.from_buffers(2, pa.py_buffer(b"\0\0\0\0\1\0\0\0\2\0\0\0"), pa.py_buffer(b"a\xff"))
+    documents, rejects, _ = read(write(tmp_path / "f.parquet", {"text": unchecked}))
+    assert [row[1] for row in documents] == ["a"]
+    assert [row[2] for row in rejects] == ["invalid_utf8"]
+
+
+def test_any_cut_gives_the_same_rows(tmp_path):
+    source = random.Random(0)
+    texts = ["x" * source.choice([0, 1, 30, 3000]) for _ in range(2000)]
+    path = write(tmp_path / "f.parquet", {"text": texts}, row_group_size=300)
+    whole, _, batches = read(path)
+    assert [row[1:3] for row in whole] == list(zip(texts, range(2000), strict=True))
+    assert len(batches) == 1
+    for split_bytes, batch_bytes in [(1, 1), (1000, 10_000), (1 << 20, 2000), (300_000, 1 << 22)]:
+        documents, rejects, batches = read(path, batch_bytes, split_bytes=split_bytes)
+        assert (documents, rejects) == (whole, [])
+        for batch in batches:
+            assert sum(map(len, batch.documents.column("text").to_pylist())) <= batch_bytes or batch.n_records == 1
+
+
+@pytest.mark.parametrize("is_dictionary", [True, False])
+def test_rows_that_repeat_one_long_text_stay_within_memory(tmp_path, is_dictionary):
+    # 8 GB of text in a file of some kB.
+    text = pa.DictionaryArray.from_arrays(pa.array([0] * 16_000, pa.int32()), ["x" * 500_000])
+    path = write(tmp_path / "f.parquet", {"text": text}, store_schema=is_dictionary)
+    assert path.stat().st_size < 1 << 20
+    config = InputConfig(paths=[str(path)])
+    before = pa.default_memory_pool().bytes_allocated()
+    (split,) = plan_splits(config, "")
+    assert pq.read_schema(path).field("text").type == (text.type if is_dictionary else pa.string())
+    batches = read_split(split, config)
+    for _ in range(3):
+        assert next(batches).documents.nbytes <= 4 << 20
+    assert pa.default_memory_pool().bytes_allocated() - before < 300 << 20
+
+
+def test_a_damaged_row_group_costs_only_its_rest(tmp_path):
+    texts = [f"text {i}" for i in range(3000)]
+    path = write(tmp_path / "f.parquet", {"text": texts}, row_group_size=1000, use_dictionary=False, compression="zstd")
+    column = pq.ParquetFile(path).metadata.row_group(1).column(0)
+    data = bytearray(path.read_bytes())
+    data[column.data_page_offset : column.data_page_offset + 40] = bytes(40)
+    path.write_bytes(data)
+    documents, rejects, _ = read(path)
+    assert [row[1] for row in documents] == texts[:1000] + texts[2000:]
+    assert rejects == [(1000, 0, "corrupt_stream", "row group 1 is damaged: rows 1000 to 1999 cannot be read", b"")]
+
+
+def test_page_checksums_are_verified(tmp_path):
+    path = write(
+        tmp_path / "f.parquet",
+        {"text": ["abcdefgh" * 100]},
+        compression="none",
+        use_dictionary=False,
+        write_page_checksum=True,
+    )
+    data = path.read_bytes()
+    path.write_bytes(data.replace(b"abcdefgh" * 100, b"abcdefgh" * 99 + b"abcdefgX"))
+    documents, rejects, _ = read(path)
+    assert (documents, rejects[0][2]) == ([], "corrupt_stream")
+
+
+def test_a_failing_store_is_an_error_not_damage(tmp_path, monkeypatch):
+    path = write(tmp_path / "f.parquet", {"text": ["x" * 100] * 1000}, use_dictionary=False)
+    config = InputConfig(paths=[str(path)])
+    (split,) = plan_splits(config, "")
+
+    class Failing:
+        closed = False
+
+        def __init__(self):
+            self._file = path.open("rb")
+
+        def read(self, n_bytes=-1):
+            if self._file.tell() < 1000:
+                raise OSError(5, "the disk is gone")
+            return self._file.read(n_bytes)
+
+        def __getattr__(self, name):
+            return getattr(self._file, name)
+
+    monkeypatch.setattr(storage, "open_read", lambda _: Failing())
+    with pytest.raises(OSError, match="the disk is gone"):
+        list(read_split(split, config))
+
+
+def test_a_file_that_lost_row_groups_since_the_plan_is_an_error(tmp_path):
+    path = write(tmp_path / "f.parquet", {"text": ["a"] * 10}, row_group_size=2)
+    config = InputConfig(paths=[str(path)])
+    (split,) = plan_splits(config, "")
+    write(path, {"text": ["a"] * 10})
+    with pytest.raises(OSError, match="has 1 row groups, but had 5 or more when the job was planned"):
+        list(read_split(split, config))
+
+
+@pytest.mark.parametrize(
+    "columns, message",
+    [
+        ({"body": ["a"]}, r"has no column 'text' for input\.text_field; it has 'body'"),
+        ({"text": [1]}, r"column 'text' is int64; a text column is a string or binary"),
+        ({"text": [["a"]]}, r"column 'text' is list<"),
+        ({"text": ["a"], "id": [1.5]}, r"column 'id' is double; an id column is a string, binary or an integer"),
+    ],
+)
+def test_a_file_without_usable_columns_is_refused_before_work(tmp_path, columns, message):
+    path = write(tmp_path / "f.parquet", columns)
+    with pytest.raises(ValueError, match=r"f\.parquet' " + message):
+        plan_splits(InputConfig(paths=[str(path)]), "")
+
+
+def test_a_column_of_two_of_a_name_is_refused(tmp_path):
+    path = tmp_path / "f.parquet"
+    pq.write_table(pa.Table.from_arrays([pa.array(["a"]), pa.array(["b"])], ["text", "text"]), path)
+    with pytest.raises(ValueError, match="has 2 columns 'text'"):
+        plan_splits(InputConfig(paths=[str(path)]), "")
+
+
+@pytest.mark.parametrize("data", [b"", b"PAR1", b"hello world, this is not Parquet"])
+def test_what_is_not_parquet_is_refused_before_work(tmp_path, data):
+    (tmp_path / "f.parquet").write_bytes(data)
+    with pytest.raises(ValueError, match=r"f\.parquet' is not a readable Parquet file"):
+        plan_splits(InputConfig(paths=[str(tmp_path / "f.parquet")]), "")
+
+
+def test_an_empty_file_has_no_documents(tmp_path):
+    path = write(tmp_path / "f.parquet", {"text": pa.array([], pa.string())})
+    assert read(path)[:2] == ([], [])

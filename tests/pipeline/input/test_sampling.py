@@ -1,0 +1,88 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Samples by hash: nested, the same however the corpus is cut, and in the books."""
+
+import json
+
+import numpy as np
+import pytest
+
+from pipeline.config.input import InputConfig
+from pipeline.hashing import SAMPLING, SHUFFLING, document_keys
+from pipeline.input.reading import read_split
+from pipeline.input.splitting import plan_splits
+
+N = 4000
+
+
+@pytest.fixture
+def corpus(tmp_path):
+    for name in "ab":
+        lines = [json.dumps({"id": f"{name}{i}", "text": f"text {i}"}) for i in range(N // 2)]
+        lines[10] = "not json"
+        (tmp_path / f"{name}.jsonl").write_text("\n".join(lines) + "\n")
+    return str(tmp_path / "*.jsonl")
+
+
+def read(corpus, **section):
+    config = InputConfig(paths=[corpus], **section)
+    return [batch for split in plan_splits(config, "") for batch in read_split(split, config, 3000)]
+
+
+def kept(corpus, **section):
+    return [doc_id for batch in read(corpus, **section) for doc_id in batch.documents.column("doc_id").to_pylist()]
+
+
+def test_a_smaller_sample_is_part_of_a_larger_one(corpus):
+    everything = kept(corpus)
+    samples = [kept(corpus, sample=fraction) for fraction in (0.01, 0.1, 0.5, 1.0)]
+    for small, large in zip(samples, [*samples[1:], everything], strict=True):
+        assert set(small) <= set(large)
+        assert len(small) <= len(large)
+    assert samples[-1] == everything
+    for sample, fraction in zip(samples, (0.01, 0.1, 0.5), strict=False):
+        expected = fraction * N
+        assert abs(len(sample) - expected) < 5 * expected**0.5
+        assert sample == [doc_id for doc_id in everything if doc_id in set(sample)]
+
+
+def test_a_sample_does_not_depend_on_where_the_corpus_is_cut(corpus):
+    assert kept(corpus, sample=0.2, split_bytes=700) == kept(corpus, sample=0.2)
+
+
+def test_another_seed_is_another_sample(corpus):
+    one, two = (set(kept(corpus, sample=0.5, sample_seed=seed)) for seed in (0, 1))
+    assert abs(len(one & two) - N / 4) < 5 * (N / 4) ** 0.5
+
+
+def test_files_of_equal_offsets_are_sampled_independently(corpus):
+    sample = kept(corpus, sample=0.5)
+    one, two = ({doc_id[1:] for doc_id in sample if doc_id[0] == name} for name in "ab")
+    assert abs(len(one & two) - N / 8) < 5 * (N / 8) ** 0.5
+
+
+def test_what_is_left_out_is_counted_and_rejects_are_not(corpus):
+    batches = read(corpus, sample=0.3)
+    n_filtered = sum((batch.counts.filtered or {}).get("sample", 0) for batch in batches)
+    n_rejected = sum(batch.rejects.num_rows for batch in batches if batch.rejects is not None)
+    n_kept = sum(batch.documents.num_rows for batch in batches)
+    assert n_rejected == 2
+    assert n_filtered > 0
+    for batch in batches:
+        n_bytes = sum(batch.documents.column("n_bytes").to_pylist())
+        n_bytes += batch.counts.n_filtered_bytes + batch.n_skipped_bytes
+        if batch.rejects is not None:
+            n_bytes += sum(batch.rejects.column("n_bytes").to_pylist())
+        assert n_bytes == batch.n_bytes
+    assert n_filtered + n_rejected + n_kept == sum(batch.n_records for batch in batches) == N
+
+
+def test_keys_are_fixed_for_all_time(corpus):
+    # Files that hold samples and shuffles outlive this version: these numbers must never change.
+    config = InputConfig(paths=[corpus])
+    documents = next(read_split(plan_splits(config, "")[0], config)).documents.slice(0, 2)
+    assert document_keys(SAMPLING, 0, ["a.jsonl", "b.jsonl"], documents).tolist() == KEYS
+    other = document_keys(SHUFFLING, 0, ["a.jsonl", "b.jsonl"], documents)
+    assert not np.isin(other, KEYS).any()
+
+
+KEYS = [44068578551422342, 498123650985161116]

@@ -1,0 +1,304 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Plain text: documents by line, by file and by paragraph, in any cut, against definitions of a few lines."""
+
+import io
+import itertools
+import tracemalloc
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from pipeline.config.input import InputConfig
+from pipeline.input import streams
+from pipeline.input.reading import read_split
+from pipeline.input.splitting import plan_splits
+from pipeline.splits import Piece
+
+BOM = b"\xef\xbb\xbf"
+
+
+def read(path, batch_bytes=1 << 22, **options):
+    """Reads files through a plan, checks the books, and returns documents, rejects and skipped bytes as Python."""
+    config = InputConfig(paths=[str(path)], format="text", **options)
+    documents, rejects, n_skipped, n_bytes = [], [], 0, 0
+    for split in plan_splits(config, "salt"):
+        for batch in read_split(split, config, batch_bytes):
+            rows = batch.documents.to_pylist()
+            bad = [] if batch.rejects is None else batch.rejects.to_pylist()
+            batch.documents.validate(full=True)
+            assert batch.n_records == len(rows) + len(bad)
+            assert batch.n_bytes == sum(row["n_bytes"] for row in rows + bad) + batch.n_skipped_bytes
+            assert all(row["doc_id"] == f"{split.pieces[row['piece']].name}:{row['offset']}" for row in rows)
+            if len(split.pieces) == 1:
+                assert all(split.pieces[0].start <= row["offset"] < split.pieces[0].stop for row in rows + bad)
+            documents += [(row["text"], row["offset"], row["n_bytes"]) for row in rows]
+            rejects += [(row["offset"], row["n_bytes"], row["reason"], row["detail"], row["sample"]) for row in bad]
+            n_skipped += batch.n_skipped_bytes
+            n_bytes += batch.n_bytes
+    if path.is_file():
+        assert n_bytes == path.stat().st_size
+    return documents, rejects, n_skipped
+
+
+def write(directory, data):
+    path = Path(directory) / "f.txt"
+    path.write_bytes(data)
+    return path
+
+
+def test_a_document_per_line(tmp_path):
+    path = write(tmp_path, "one\ntwo é\r\n\n \r\n\r\n\tthree\r".encode())
+    assert read(path) == ([("one", 0, 4), ("two é", 4, 8), (" ", 13, 3), ("\tthree\r", 18, 7)], [], 3)
+
+
+def test_a_document_per_paragraph(tmp_path):
+    path = write(tmp_path, b"\n one\r\ntwo\n\n \t\r\nthree\n")
+    assert read(path, document="blank_line") == ([(" one\r\ntwo", 1, 10), ("three", 16, 6)], [], 6)
+
+
+def test_a_document_per_file(tmp_path):
+    for name, data in {
+        "a.txt": b"one\n\ntwo\r\n",
+        "b.txt": b"",
+        "c.txt": BOM,
+        "d.txt": BOM + b"\n",
+        "e.txt": b"\xff",
+    }.items():
+        (tmp_path / name).write_bytes(data)
+    documents, rejects, n_skipped = read(tmp_path / "*.txt", document="file")
+    assert documents == [("one\n\ntwo\r\n", 0, 10), ("\n", 3, 1)]
+    assert rejects == [(0, 1, "invalid_utf8", "byte 0xff at byte 0 of the record", b"\xff")]
+    assert n_skipped == 6
+
+
+def test_invalid_utf8_rejects_only_its_record(tmp_path):
+    lines = [b"good", b"bad \xff", b"\xc3", b"\xa9", "é".encode(), b"", b"\xed\xa0\x80", b"good"]
+    documents, rejects, _ = read(write(tmp_path, b"\n".join(lines)))
+    assert [text for text, _, _ in documents] == ["good", "é", "good"]
+    assert [(row[0], row[3]) for row in rejects] == [
+        (5, "byte 0xff at byte 4 of the record"),
+        (11, "byte 0xc3 at byte 0 of the record"),
+        (13, "byte 0xa9 at byte 0 of the record"),
+        (19, "byte 0xed at byte 0 of the record"),
+    ]
+
+
+def test_many_invalid_lines_between_good_ones(tmp_path):
+    lines = [b"\xff" if i % 3 else b"x" * 40 for i in range(30_000)]
+    documents, rejects, _ = read(write(tmp_path, b"\n".join(lines)))
+    assert (len(documents), len(rejects)) == (10_000, 20_000)
+
+
+def test_samples_are_the_first_1024_bytes_without_a_line_end(tmp_path):
+    for size in (1, 1023, 1024, 1025, 2000):
+        for end in (b"", b"\n", b"\r\n"):
+            path = write(tmp_path, b"x" * size + end)
+            for batch_bytes in (1, 1 << 22):
+                for document in ("line", "blank_line"):
+                    _, rejects, _ = read(path, batch_bytes, max_document_bytes=size // 2 or 1, document=document)
+                    if size + len(end) > 1:
+                        assert [row[4] for row in rejects] == [b"x" * min(size, 1024)]
+
+
+def lines_of(data, offset):
+    *lines, last = data.split(b"\n")
+    for line in [each + b"\n" for each in lines] + ([last] if last else []):
+        yield offset, line
+        offset += len(line)
+
+
+def without_end(record):
+    return record[:-1].removesuffix(b"\r") if record.endswith(b"\n") else record
+
+
+def expect(data, document, max_bytes):
+    """The definitions: documents, rejects without details, and skipped bytes."""
+    n_skipped = 3 if data.startswith(BOM) else 0
+    records = []  # offset, bytes
+    if document == "file":
+        records = [(n_skipped, data[n_skipped:])] if data[n_skipped:] else []
+    elif document == "line":
+        for offset, line in lines_of(data[n_skipped:], n_skipped):
+            if without_end(line):
+                records.append((offset, line))
+    else:
+        is_open = False
+        for offset, line in lines_of(data[n_skipped:], n_skipped):
+            if not line.strip(b" \t\r\n"):
+                is_open = False
+            elif is_open:
+                records[-1] = (records[-1][0], records[-1][1] + line)
+            else:
+                records.append((offset, line))
+                is_open = True
+    documents, rejects = [], []
+    for offset, record in records:
+        content = record if document == "file" else without_end(record)
+        if len(record) > max_bytes:
+            rejects.append((offset, len(record), "too_large", content[:1024]))
+            continue
+        try:
+            documents.append((content.decode("utf-8"), offset, len(record)))
+        except UnicodeDecodeError:
+            rejects.append((offset, len(record), "invalid_utf8", content[:1024]))
+    return documents, rejects, len(data) - sum(len(record) for _, record in records)
+
+
+pieces_of_text = st.sampled_from(
+    [
+        b"a",
+        b"bc",
+        "é日".encode(),
+        b"\xff",
+        b"\xe6\x97",
+        b"\n",
+        b"\n",
+        b"\n",
+        b"\r\n",
+        b"\n\n",
+        b" ",
+        b"\t",
+        b"\r",
+        BOM,
+        b"x" * 40,
+        b" " * 40,
+        b"\n \t\r\n",
+    ]
+)
+
+
+@settings(max_examples=400, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    parts=st.lists(pieces_of_text, max_size=25),
+    document=st.sampled_from(["line", "blank_line", "blank_line", "file"]),
+    split_bytes=st.integers(1, 60),
+    batch_bytes=st.one_of(st.integers(1, 80), st.just(1 << 22)),
+    max_bytes=st.one_of(st.integers(1, 50), st.just(1 << 26)),
+    chunk_bytes=st.one_of(st.integers(1, 30), st.just(1 << 20)),
+)
+def test_any_cut_gives_the_documents_of_the_definition(
+    tmp_path, parts, document, split_bytes, batch_bytes, max_bytes, chunk_bytes
+):
+    data = b"".join(parts)
+    path = write(tmp_path, data)
+    options = {"document": document, "max_document_bytes": max_bytes}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(streams, "CHUNK_BYTES", chunk_bytes)
+        patch.setattr(streams, "_PROBE_BYTES", chunk_bytes)
+        documents, rejects, n_skipped = read(path, batch_bytes, split_bytes=split_bytes, **options)
+    assert (documents, [row[:3] + row[4:] for row in rejects], n_skipped) == expect(data, document, max_bytes)
+    assert (documents, rejects, n_skipped) == read(path, **options)  # details, too
+
+
+@pytest.mark.parametrize("document", ["line", "blank_line"])
+def test_lines_that_span_chunks_and_are_too_long_to_keep(tmp_path, monkeypatch, document):
+    monkeypatch.setattr(streams, "CHUNK_BYTES", 5)
+    data = b"a\n" + b" " * 40 + b"\nb\n" + b"c" * 40 + b"\nd\n\n" + b"\t" * 40
+    documents, rejects, n_skipped = read(write(tmp_path, data), 1, document=document, max_document_bytes=10)
+    assert (documents, [row[:3] + row[4:] for row in rejects], n_skipped) == expect(data, document, 10)
+
+
+def test_paragraph_boundaries_of_every_short_text(monkeypatch):
+    for text in itertools.product(b"a \n", repeat=7):
+        data = bytes(text)
+        lines = list(lines_of(data, 0))
+        is_blank = [not line.strip() for _, line in lines]
+        starts = [lines[i][0] for i in range(len(lines)) if i == 0 or is_blank[i] or is_blank[i - 1]]
+        piece = Piece("f", "f", 7, "", "text", "none", 0, 7)
+        for probe_bytes in (1, 2, 100):
+            monkeypatch.setattr(streams, "_PROBE_BYTES", probe_bytes)
+            for position, end in itertools.combinations_with_replacement(range(8), 2):
+                found = streams._paragraph_boundary(io.BytesIO(data), piece, position, end)
+                assert found == min([start for start in starts if position <= start < end], default=end)
+
+
+def test_a_blank_first_line_after_a_byte_order_mark_separates(tmp_path):
+    path = write(tmp_path, BOM + b" \t\na\nb\n\nc\n")
+    config = InputConfig(paths=[str(path)], document="blank_line", split_bytes=1)
+    owners = [
+        split.index for split in plan_splits(config, "") for batch in read_split(split, config) if len(batch.documents)
+    ]
+    assert owners == [6, 11]
+
+
+@pytest.mark.parametrize("document", ["line", "blank_line"])
+def test_cuts_far_from_any_boundary(tmp_path, document):
+    # Lines, blank ones too, that are longer than what is read at once to look for a boundary.
+    data = (
+        b"a" * 200_000 + b"\n" + b" " * 200_000 + b"\nb\n" + b"\t" * 70_000 + b"\n\n" + b"c\n" * 40_000 + b" " * 150_000
+    )
+    path = write(tmp_path, data)
+    for split_bytes in (65_536, 100_000, 200_001, 200_002, 401_000):
+        found = read(path, 1 << 14, document=document, split_bytes=split_bytes)
+        expected = expect(data, document, 1 << 26)
+        assert (found[0], found[1], found[2]) == expected
+
+
+@pytest.mark.parametrize("document", ["line", "blank_line", "file"])
+def test_a_huge_record_is_rejected_in_little_memory(tmp_path, document):
+    path = tmp_path / "f.txt"
+    n_long = 256 << 20
+    with path.open("wb") as file:
+        file.write(b"a\n\n")
+        file.truncate(3 + n_long)  # a hole, read as NUL bytes
+        file.seek(0, 2)
+        file.write(b"\n\nb")
+    tracemalloc.start()
+    documents, rejects, _ = read(path, document=document, max_document_bytes=1 << 20, split_bytes=1 << 40)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    if document == "file":
+        assert (documents, rejects[0][:3]) == ([], (0, n_long + 6, "too_large"))
+    else:
+        assert [row[0] for row in documents] == ["a", "b"]
+        assert rejects[0][:3] == (3, n_long + 1, "too_large")
+    assert peak < 40 << 20
+
+
+def test_small_files_share_batches_and_keep_their_names(tmp_path):
+    for i in range(20):
+        (tmp_path / f"{i:02}.txt").write_text(f"first {i}\nsecond {i}\n", encoding="utf-8")
+    config = InputConfig(paths=[str(tmp_path / "*.txt")])
+    (split,) = plan_splits(config, "")
+    (batch,) = read_split(split, config)
+    assert batch.documents.column("doc_id").to_pylist()[:3] == ["00.txt:0", "00.txt:8", "01.txt:0"]
+    assert batch.documents.column("piece").to_pylist() == [i // 2 for i in range(40)]
+
+
+@pytest.mark.parametrize("batch_bytes", [1, 500, 5000])
+def test_batches_are_no_larger_than_asked_unless_of_one_document(tmp_path, batch_bytes):
+    path = write(tmp_path, b"\n".join(b"x" * (i % 700) for i in range(1000)))
+    config = InputConfig(paths=[str(path)])
+    (split,) = plan_splits(config, "")
+    for batch in read_split(split, config, batch_bytes):
+        text_bytes = sum(len(text) for text in batch.documents.column("text").to_pylist())
+        assert text_bytes <= batch_bytes or batch.n_records == 1
+
+
+def test_batches_of_nothing_but_rejects_are_bounded(tmp_path):
+    path = write(tmp_path, b"\n".join([b"\xff" * 2000] * 2000))
+    config = InputConfig(paths=[str(path)])
+    (split,) = plan_splits(config, "")
+    batches = list(read_split(split, config, 1 << 16))
+    assert sum(batch.n_records for batch in batches) == 2000
+    assert all(batch.rejects.nbytes < 1 << 17 for batch in batches)
+
+
+def test_a_file_that_shrank_since_the_plan_is_an_error(tmp_path):
+    path = write(tmp_path, b"one\ntwo\nthree\n" * 100)
+    for document in ("line", "blank_line", "file"):
+        config = InputConfig(paths=[str(path)], split_bytes=400, document=document)
+        path.write_bytes(b"one\ntwo\nthree\n" * 100)
+        splits = plan_splits(config, "")
+        path.write_bytes(b"one\n" * 90)
+        batches = itertools.chain.from_iterable(read_split(split, config) for split in splits)
+        with pytest.raises(OSError, match="but had 1400 when the job was planned"):
+            list(batches)
+
+
+def test_batch_bytes_must_be_positive(tmp_path):
+    config = InputConfig(paths=[str(write(tmp_path, b"a"))])
+    with pytest.raises(ValueError, match="batch_bytes must be positive, got 0"):
+        list(read_split(plan_splits(config, "")[0], config, 0))

@@ -1,0 +1,118 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Planning: what a job will do is known, and what is wrong is said, before anything is written."""
+
+import pytest
+
+from pipeline.books import job_record
+from pipeline.config.input import InputConfig
+from pipeline.config.job import Config
+from pipeline.config.output import OutputConfig
+from pipeline.config.tokenizer import TokenizerConfig
+from pipeline.config.training import TrainConfig
+from pipeline.jobs import planning
+from pipeline.jobs.planning import plan_job, prepare, read_plan
+from pipeline.running.progress import Stage
+from pipeline.splits import Split
+
+
+@pytest.fixture
+def config(tiny_corpus, tiny_vocab_file, tmp_path):
+    return Config(
+        input=InputConfig(paths=[str(tiny_corpus / "*.jsonl")], split_bytes=60),
+        tokenizer=TokenizerConfig(file=str(tiny_vocab_file)),
+        output=OutputConfig(path=str(tmp_path / "out")),
+    )
+
+
+def with_training(config):
+    return config.model_copy(update={"tokenizer": TokenizerConfig(train=TrainConfig(vocab_size=50))})
+
+
+@pytest.mark.parametrize(
+    ("name", "trains", "planned", "stages"),
+    [
+        ("run", False, "tokenize", ["tokenizing"]),
+        ("run", True, "run", ["counting", "tokenizing"]),
+        ("tokenize", False, "tokenize", ["tokenizing"]),
+        ("train", True, "train", ["counting"]),
+        ("count", True, "count", ["counting"]),
+        ("count", False, "count", ["counting"]),
+    ],
+)
+def test_what_each_job_does(config, tiny_corpus, name, trains, planned, stages):
+    plan = plan_job(name, with_training(config) if trains else config)
+    assert plan.name == planned
+    assert [stage.name for stage in plan.stages()] == stages
+    assert (plan.tokenizer is not None) == (planned == "tokenize")
+    assert (plan.counting_json is not None) == ("counting" in stages)
+    assert all(isinstance(stage, Stage) and stage.n_bytes == plan.n_bytes for stage in plan.stages())
+    assert plan.n_bytes == sum(path.stat().st_size for path in tiny_corpus.iterdir())
+
+
+def test_planning_writes_nothing(config, tmp_path):
+    before = sorted(tmp_path.rglob("*"))
+    plan_job("run", config)
+    assert sorted(tmp_path.rglob("*")) == before
+
+
+def test_everything_that_is_missing_is_named_at_once(config, tmp_path):
+    config = config.model_copy(
+        update={
+            "input": InputConfig(paths=[str(tmp_path / "none*.jsonl"), str(tmp_path / "vocab.txt"), "/no/such"]),
+            "tokenizer": TokenizerConfig(file=str(tmp_path / "missing.json")),
+        }
+    )
+    with pytest.raises((ValueError, OSError)) as caught:
+        plan_job("run", config)
+    message = str(caught.value)
+    for name in ("none*.jsonl", "/no/such", "missing.json", "tokenizer.file", "input.paths"):
+        assert name in message
+
+
+@pytest.mark.parametrize("content", [b"", b"{}", b"\xff\xfe"])
+def test_a_file_that_is_no_tokenizer(config, tiny_vocab_file, content):
+    tiny_vocab_file.write_bytes(content)
+    with pytest.raises(ValueError, match=r"tokenizer\.file: "):
+        plan_job("tokenize", config)
+
+
+def test_splits_follow_what_decides_the_output(config, tmp_path):
+    def ids(config, name="tokenize"):
+        return [split.id for split in plan_job(name, config).splits]
+
+    elsewhere = config.model_copy(update={"output": OutputConfig(path=str(tmp_path / "elsewhere"))})
+    assert ids(config) == ids(elsewhere) == ids(config, "run")
+    other = config.model_copy(update={"tokenizer": config.tokenizer.model_copy(update={"oov": "char"})})
+    assert not set(ids(config)) & set(ids(other))
+
+
+def test_prepared_plans_come_back_with_the_largest_first(config):
+    plan = plan_job("tokenize", config)
+    prepare(plan, "new")
+    found = [Split.from_json(line) for line in read_plan(plan.plan_path)]
+    assert sorted(found, key=lambda split: split.index) == plan.splits
+    sizes = [split.n_bytes for split in found]
+    assert sizes == sorted(sizes, reverse=True)
+    assert len(set(sizes)) > 1
+
+
+def test_a_folder_with_results_is_refused_unless_told(config):
+    plan = plan_job("tokenize", config)
+    prepare(plan, "new")
+    with pytest.raises(ValueError, match="holds the unfinished results of the same job"):
+        prepare(plan, "new")
+    prepare(plan, "resume")
+    prepare(plan, "overwrite")
+    assert (planning.PLAN_NAME.split("/")[0], job_record.JOB.split("/")[0]) == ("_ledger", "_ledger")
+
+
+def test_half_written_files_of_a_killed_run_are_removed(config, tmp_path):
+    plan = plan_job("tokenize", config)
+    prepare(plan, "new")
+    for folder in ("", "vocab", "_ledger", "counts"):
+        (tmp_path / "out" / folder).mkdir(exist_ok=True)
+        (tmp_path / "out" / folder / f"stats.json.{'0f' * 16}.tmp").write_text("half")
+        (tmp_path / "out" / folder / "notes.tmp").write_text("not ours")
+    prepare(plan, "resume")
+    left = sorted(str(path.relative_to(tmp_path / "out")) for path in (tmp_path / "out").rglob("*.tmp"))
+    assert left == ["_ledger/notes.tmp", "counts/notes.tmp", "notes.tmp", "vocab/notes.tmp"]

@@ -1,0 +1,148 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Tokens at the ends of documents: where they stand, that the books know them, that they are checked before work."""
+
+import numpy as np
+import pytest
+
+from pipeline.config.job import Config
+from pipeline.output.packing.marks import Marks
+from pipeline.proving.from_input import verify_deep
+from pipeline.proving.verify import verify
+from tests.plain_job import PlainJob
+
+TEXTS = ["the mill grinds text " * (i % 5) for i in range(20)]
+FORMATS = ["parquet", "arrow", "tfrecord", "mds", "megatron", "memmap"]
+SUFFIXES = [".parquet", ".arrow", ".tfrecord", ".mds", ".bin", ".ids.bin"]
+WINDOWS = {"max_length": 5, "stride": 3, "overflow": "rows"}
+ENDS = {"prepend": "[MASK]", "append": "[PAD]"}
+
+
+@pytest.fixture(autouse=True)
+def _no_fsync(monkeypatch):
+    monkeypatch.setattr("os.fsync", lambda descriptor: None)
+
+
+@pytest.fixture
+def make(tmp_path, tiny_vocab_file):
+    return lambda name="out", **sections: PlainJob(tmp_path, TEXTS, tiny_vocab_file, name, **sections)
+
+
+def problems(job):
+    return [*verify(str(job.output)).problems, *verify_deep(str(job.output), 1).problems]
+
+
+@pytest.mark.parametrize("shuffle", [None, {"shards": 2}])
+@pytest.mark.parametrize("special", [False, True])
+def test_every_document_of_every_format_ends_with_the_token(make, shuffle, special):
+    truncation = {"max_length": 9}
+    tokenizer = {"add_special_tokens": special, "truncation": truncation}
+    job = make(tokenizer=tokenizer, output={"format": FORMATS, "shuffle": shuffle, **ENDS}).run()
+    pad, cls, sep, mask = (job.tokenizer.token_to_id(token) for token in ("[PAD]", "[CLS]", "[SEP]", "[MASK]"))
+    room = 9 - 2 - 2 * special
+    expected = []
+    for text in TEXTS:
+        kept = job.tokenizer.encode_bare([text])[0].as_py()[:room]
+        row = [mask, *kept, pad]
+        expected.append([cls, *row, sep] if special else row)
+    assert max(map(len, expected)) == 9
+    for suffix in SUFFIXES:
+        found = [row["input_ids"] for row in job.rows(suffix)]
+        assert (found if shuffle is None else sorted(found)) == (expected if shuffle is None else sorted(expected))
+    totals, made = job.json("manifest.json")["totals"], job.json("stats.json")["tokens_made"]
+    assert (totals["n_added_tokens"], totals["n_special_tokens"]) == (40, 40 * special)
+    assert (made["text"], made["added"], made["kept"]) == (160, 40, totals["n_tokens"] - 40 - 40 * special)
+    assert job.json("manifest.json")["marks"]["append"] == [pad]
+    assert problems(job) == []
+
+
+def test_verify_finds_a_document_that_does_not_end_so(make):
+    job = make(output=ENDS).run()
+    forged = job.output / "manifest.json"
+    forged.write_text(forged.read_text().replace('"append": [\n   0\n  ]', '"append": [\n   1\n  ]'))
+    assert any("token 1 from the end of row 0 must be 1" in problem for problem in verify(str(job.output)).problems)
+
+
+@pytest.mark.parametrize("strategy", ["concatenate", "best_fit"])
+def test_packed_documents_end_with_it_and_a_separator_may_follow(make, strategy):
+    packing = {"length": 16, "strategy": strategy, "separator": "[SEP]"}
+    job = make(output={"format": ["parquet", "megatron"], "append": "[MASK]", "packing": packing}).run()
+    mask, sep = job.tokenizer.token_to_id("[MASK]"), job.tokenizer.token_to_id("[SEP]")
+    ids = [i for row in job.rows() for i in row["input_ids"][: row["n_tokens"]]]
+    assert ids.count(mask) == ids.count(sep) == 20
+    if strategy == "concatenate":
+        assert [ids[i - 1] for i, token in enumerate(ids) if token == sep] == [mask] * 20
+    assert problems(job) == []
+
+
+def test_a_mark_that_is_the_unknown_token_is_not_counted_as_unknown_text(make):
+    job = make(output={"append": "[UNK]", "format": ["parquet", "memmap"]}).run()
+    assert {row["n_oov"] for row in job.rows()} == {0}
+    assert job.json("stats.json")["oov"]["tokens"] == 0
+    assert problems(job) == []
+    packed = make("packed", output={"append": "[UNK]", "packing": {"length": 8}}).run()
+    assert packed.json("stats.json")["oov"]["tokens"] == 0
+    assert problems(packed) == []
+
+
+@pytest.mark.parametrize(
+    "sections, message",
+    [
+        ({"output": {"append": "<|endoftext|>"}}, r"output.append: '<\|endoftext\|>': the tokenizer has no such token"),
+        ({"output": {"prepend": "<s>"}}, "output.prepend: '<s>': the tokenizer has no such token"),
+        (
+            {"output": {"append": "[SEP]"}, "tokenizer": {"add_special_tokens": True}},
+            "output.append: '\\[SEP\\]': tokenizer.add_special_tokens puts it there already",
+        ),
+        (
+            {"output": ENDS, "tokenizer": {"truncation": {"max_length": 1}}},
+            "max_length 1 leaves no room for the 2 special tokens",
+        ),
+    ],
+)
+def test_mistakes_are_found_before_work(make, sections, message):
+    with pytest.raises(ValueError, match=message):
+        make(**sections)
+
+
+@pytest.mark.parametrize(
+    "sections, message",
+    [
+        ({"output": {"append": "</s>"}}, "must be one of tokenizer.train.special_tokens"),
+        ({"output": {"append": "[SEP]", "packing": {"length": 8, "separator": "[SEP]"}}}, "remove one"),
+        ({"output": {"append": "[SEP]"}, "tokenizer": {"add_special_tokens": True}}, "puts it there already"),
+        ({"output": ENDS, "tokenizer": {"truncation": {"max_length": 1}}}, "must be at least 2"),
+        (
+            {"output": ENDS, "tokenizer": {"add_special_tokens": True, "truncation": WINDOWS}},
+            "must be at least 6, for the tokens around a document",
+        ),
+        ({"output": {"append": "<url>"}, "spans": [{"token": "<url>", "find": "url"}]}, "is the token of a span"),
+    ],
+)
+def test_mistakes_are_found_in_the_config(sections, message):
+    output = {"path": "out", **sections["output"]}
+    tokenizer = {"train": {"vocab_size": 100}, **sections.get("tokenizer", {})}
+    with pytest.raises(ValueError, match=message):
+        Config.model_validate({**sections, "tokenizer": tokenizer, "output": output})
+
+
+def test_packing_without_an_end_of_documents_warns_before_work(make):
+    (warning,) = make(output={"packing": {"length": 8}}).plan.warnings
+    assert "no token says where one ends" in warning
+    assert make(output={"packing": {"length": 8, "separator": "[SEP]"}}).plan.warnings == ()
+    assert make(output={"packing": {"length": 8}, "append": "[SEP]"}).plan.warnings == ()
+    assert make(output={"packing": {"length": 8}}, tokenizer={"add_special_tokens": True}).plan.warnings == ()
+    assert make().plan.warnings == ()
+
+
+def test_rows_are_checked_at_both_ends():
+    marks = Marks((1,), (2,), (3,), (4,))
+    ids = np.array([1, 2, 9, 3, 4, 1, 2, 3, 4], np.int32)
+    marks.check_rows(ids, np.array([0, 5]), np.array([5, 9]), "x")
+    for place, message in ((0, "token 0 of row 0 must be 1"), (6, "token 1 of row 1 must be 2")):
+        wrong = ids.copy()
+        wrong[place] = 7
+        with pytest.raises(ValueError, match=message):
+            marks.check_rows(wrong, np.array([0, 5]), np.array([5, 9]), "x")
+    with pytest.raises(ValueError, match="fewer tokens than the 4"):
+        marks.check_rows(ids, np.array([0]), np.array([3]), "x")
+    assert Marks.from_record(marks.to_record()) == marks

@@ -1,0 +1,311 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Long documents as rows of windows: as HF makes them, in every format, shuffled, in books that `verify` proves."""
+
+import json
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pipeline import schemas
+from pipeline.books import manifest
+from pipeline.config.job import Config
+from pipeline.output.packing import windows
+from pipeline.output.packing.marks import Marks
+from pipeline.output.packing.windows import Windower, WindowLayout
+from pipeline.proving.from_input import verify_deep
+from pipeline.proving.replay import replay, verify_replay
+from pipeline.proving.verify import verify
+from tests.plain_job import PlainJob
+from tokenizer import Layout, Padding, Truncation
+
+TEXTS = ["the mill grinds text into tokens, 玫瑰花 un affable " * (i * i % 7) + "a mill" * (i % 2) for i in range(20)]
+FORMATS = ["parquet", "arrow", "tfrecord", "mds", "megatron", "memmap"]
+SUFFIXES = {".parquet": True, ".arrow": True, ".tfrecord": True, ".mds": True, ".bin": False, ".ids.bin": False}
+
+
+@pytest.fixture(autouse=True)
+def _no_fsync(monkeypatch):
+    monkeypatch.setattr("os.fsync", lambda descriptor: None)
+
+
+@pytest.fixture
+def make(tmp_path, tiny_vocab_file):
+    return lambda name="out", **sections: PlainJob(tmp_path, TEXTS, tiny_vocab_file, name, **sections)
+
+
+def truncation(max_length, stride):
+    return {"max_length": max_length, "stride": stride, "overflow": "rows"}
+
+
+def problems(job):
+    return [*verify(str(job.output)).problems, *verify_deep(str(job.output), 1).problems]
+
+
+def hf_windows(job, special):
+    """Returns (document, window, ids) of all texts, as HF's tokenizers overflow."""
+    hf = pytest.importorskip("tokenizers")
+    tokenizer = hf.Tokenizer.from_str(job.tokenizer.to_str())
+    tokenizer.no_padding()
+    found = []
+    for i, text in enumerate(TEXTS):
+        encoding = tokenizer.encode(text, add_special_tokens=special)
+        found += [(i, n, part.ids) for n, part in enumerate((encoding, *encoding.overflowing))]
+    return found
+
+
+@pytest.mark.parametrize("special", [False, True])
+@pytest.mark.parametrize("max_length, stride, padding", [(8, 3, None), (5, 0, 6), (16, 13, None), (512, 9, None)])
+def test_windows_are_those_of_hf_in_every_format(make, special, max_length, stride, padding):
+    tokenizer = {"truncation": truncation(max_length, stride), "add_special_tokens": special}
+    if padding:
+        tokenizer["padding"] = {"length": padding, "side": "left"}
+    job = make(tokenizer=tokenizer, output={"format": FORMATS}).run()
+    expected = hf_windows(job, special)
+    before = 0
+    shards = []  # rows of shards, documents counted anew in each
+    for record in job.json("manifest.json")["documents"]:
+        shards += [(i - before, n, ids) for i, n, ids in expected if before <= i < before + record["rows"]]
+        before += record["rows"]
+    assert before == len(TEXTS)
+    for suffix, has_columns in SUFFIXES.items():
+        rows = job.rows(suffix)
+        filling = [0] * (padding or 0) if has_columns else []
+        assert [row["input_ids"] for row in rows] == [
+            [*filling[: max(0, len(filling) - len(ids))], *ids] for _, _, ids in expected
+        ]
+        assert [row["n_tokens"] for row in rows] == [len(ids) for _, _, ids in expected]
+        if has_columns:
+            assert [(row["document"], row["window"]) for row in rows] == [(i, n) for i, n, _ in shards]
+            assert [row["doc_id"] for row in rows] == [f"d{i}" for i, _, _ in expected]
+    unknown = job.tokenizer.unk_token_id
+    assert [row["n_oov"] for row in job.rows()] == [ids.count(unknown) for _, _, ids in expected]
+    assert problems(job) == []
+
+
+def test_the_books_know_what_was_repeated(make):
+    job = make(tokenizer={"truncation": truncation(8, 3), "add_special_tokens": True}).run()
+    lengths = [len(job.tokenizer.encode_bare([text])[0]) for text in TEXTS]
+    rows = job.rows()
+    totals, stats = job.json("manifest.json")["totals"], job.json("stats.json")
+    assert totals["windows"] == {
+        "n_documents": 20,
+        "n_windows": len(rows),
+        "n_split_documents": sum(n > 6 for n in lengths),
+        "n_tokens": sum(lengths),
+        "n_repeated": 3 * (len(rows) - 20),
+        "n_special": 2 * len(rows),
+    }
+    assert totals["n_tokens"] == totals["n_text_tokens"] == sum(lengths)
+    assert totals["n_cut_tokens"] == totals["n_special_tokens"] == 0
+    assert totals["shard_tokens"] == sum(row["n_tokens"] for row in rows)
+    # The vocabulary's statistics are of documents: a token in two windows counts once.
+    counts = pq.read_table(job.output / "vocab/token_counts.parquet")["count"].to_numpy()
+    assert counts.sum() == sum(lengths)
+    assert stats["lengths"]["max"] == max(lengths)
+    assert stats["windows"]["windows"] == len(rows)
+    table = pa.concat_tables([pq.read_table(path) for path in sorted((job.output / "documents").iterdir())])
+    assert table["n_tokens"].to_pylist() == lengths
+    assert sum(map(len, table["rows"].to_pylist())) == len(rows)
+
+
+@pytest.mark.parametrize("special", [False, True])
+def test_shuffled_windows_stay_with_their_document(make, special):
+    tokenizer = {"truncation": truncation(8, 3), "add_special_tokens": special, "padding": {"length": 9}}
+    output = {"format": FORMATS, "append": "[MASK]", "prepend": "[UNK]", "shuffle": {"shards": 2, "seed": 1}}
+    job = make(tokenizer=tokenizer, output=output).run()
+    rows = job.rows()
+    assert [row["doc_id"] for row in rows] != sorted(row["doc_id"] for row in rows)
+    joined, last = {}, None
+    n_before, n_after = special, special
+    for row in rows:
+        tokens = row["input_ids"][n_before : row["n_tokens"] - n_after]
+        assert row["window"] == 0 or row["doc_id"] == last
+        last = row["doc_id"]
+        joined.setdefault(last, []).extend(tokens if row["window"] == 0 else tokens[3:])
+    unk, mask = job.tokenizer.token_to_id("[UNK]"), job.tokenizer.token_to_id("[MASK]")
+    expected = {f"d{i}": [unk, *job.tokenizer.encode_bare([text])[0].as_py(), mask] for i, text in enumerate(TEXTS)}
+    assert joined == expected
+    assert sum(row["n_oov"] for row in rows) > 0
+    assert job.json("stats.json")["oov"]["tokens"] == sum(ids.count(unk) - 1 for ids in expected.values())
+    assert problems(job) == []
+    other = make(
+        "other", tokenizer=tokenizer, output=output, input={"paths": job.config.input.paths, "split_bytes": 9999}
+    )
+    assert len(other.plan.splits) == 1
+    other.run()
+    ours, theirs = ({p.name: p.read_bytes() for p in j.output.glob("tokens-*")} for j in (job, other))
+    assert ours == theirs
+
+
+def test_windows_keep_the_sources_of_the_spans_in_them_and_languages(make):
+    texts = [f"the mill http://a.b/{i} grinds text into http://c.d/{i} tokens " * (i % 3) for i in range(6)]
+    spans = [{"token": "<url>", "find": "url", "keep_source": True}]
+    job = PlainJob(
+        make().output.parent,
+        texts + TEXTS,
+        make().output.parent / "vocab.txt",
+        "spans",
+        tokenizer={"truncation": truncation(7, 2)},
+        output={"format": ["parquet", "arrow"], "append": "[SEP]"},
+        spans=spans,
+        languages={},
+    ).run()
+    url = job.tokenizer.token_to_id("<url>")
+    rows = job.rows()
+    assert all(row["input_ids"].count(url) == len(row["span_sources"]) for row in rows)
+    assert {"lang", "lang_confidence", "lang_mixed"} <= rows[0].keys()
+    assert rows == job.rows(".arrow")
+    for i, text in enumerate(texts):
+        found = [s for row in rows if row["doc_id"] == f"d{i}" for s in row["span_sources"]]
+        assert list(dict.fromkeys(found)) == list(dict.fromkeys(w for w in text.split() if w.startswith("http")))
+    assert problems(job) == []
+
+
+@given(
+    st.lists(st.lists(st.integers(0, 9), max_size=30), max_size=8),
+    st.integers(4, 9),
+    st.integers(0, 2),
+    st.booleans(),
+    st.integers(1, 40),
+    st.integers(0, 8),
+)
+def test_windows_are_as_plain_python_makes_them(texts, max_length, stride, is_padded, batch_ids, cut):
+    marks = Marks(before=(50,), prepend=(51,), append=(1,))
+    padding = Padding(12, pad_id=77) if is_padded else None
+    layout = Layout(np.array([50], np.int32), np.array([], np.int32), Truncation(max_length, stride=stride), padding)
+    room, expected = max_length - 1, []
+    for number, text in enumerate([[51, *text, 1] for text in texts]):
+        start = window = 0
+        while True:
+            part = text[start : start + room]
+            n_oov = part.count(1) - (start + room >= len(text))
+            row = [50, *part]
+            expected.append(
+                {
+                    "doc_id": f"d{number}",
+                    "input_ids": row + [77] * (12 - len(row) if is_padded else 0),
+                    "n_tokens": len(row),
+                    "n_oov": n_oov,
+                    "document": number,
+                    "window": window,
+                }
+            )
+            if start + room >= len(text):
+                break
+            start, window = start + room - stride, window + 1
+    rows = pa.record_batch(
+        [
+            pa.array([f"d{i}" for i in range(len(texts))], pa.string()),
+            pa.array([[51, *text, 1] for text in texts], schemas.TOKENS.field("input_ids").type),
+            pa.array([len(text) + 2 for text in texts], pa.int32()),
+            pa.array([text.count(1) for text in texts], pa.int32()),
+        ],
+        schema=schemas.TOKENS,
+    )
+    windower = Windower(WindowLayout(layout, marks, unk_id=1), schemas.TOKENS)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(windows, "BATCH_IDS", batch_ids)
+        made = [
+            row
+            for part in (rows.slice(0, cut), rows.slice(cut))
+            for each in windower.add(part)
+            for row in each.to_pylist()
+        ]
+    assert made == expected
+    n_placed, segments = windower.take_placed()
+    assert n_placed == len(texts)
+    assert np.concatenate([[], *(each.numbers for each in segments)]).tolist() == [row["document"] for row in expected]
+    assert windower.counts["n_windows"] == len(expected)
+    assert windower.counts["n_repeated"] == stride * (len(expected) - len(texts))
+    n_ids = sum(row["n_tokens"] for row in expected)
+    assert windower.counts["n_tokens"] + windower.counts["n_repeated"] + windower.counts["n_special"] == n_ids
+
+
+@pytest.mark.parametrize("shape", [truncation(8, 3), {"max_length": 8}])
+@pytest.mark.parametrize("shuffle", [None, {"shards": 2}])
+def test_fields_are_kept_of_documents_that_are_windows_or_cut(make, shape, shuffle):
+    paths = [str(make().output.parent / "corpus" / "*.jsonl")]
+    given = {"paths": paths, "split_bytes": 300, "keep_fields": {"id": "string"}}
+    output = {"format": FORMATS, "append": "[MASK]", "shuffle": shuffle}
+    job = make("kept", input=given, output=output, tokenizer={"truncation": shape}).run()
+    tables = [pq.read_table(path) for path in sorted((job.output / "documents").iterdir())]
+    assert all(table["id"].to_pylist() == table["doc_id"].to_pylist() for table in tables)
+    assert sum(table.num_rows for table in tables) == len(TEXTS)
+    assert problems(job) == []
+
+
+@pytest.mark.parametrize("shuffle", [None, {"shards": 2}])
+def test_rejects_are_replayed_to_windows_with_ends(make, shuffle):
+    shape = {"truncation": truncation(8, 3), "add_special_tokens": True}
+    output = {"append": "[MASK]", "shuffle": shuffle}
+    paths = [str(make().output.parent / "corpus" / "*.jsonl")]
+    job = make("few", tokenizer=shape, output=output, input={"paths": paths, "max_document_bytes": 250}).run()
+    assert job.json("manifest.json")["totals"]["rejected"]["too_large"] == 6
+    again = make("few", tokenizer=shape, output=output, input={"paths": paths})
+    replayed = replay(again.config)
+    assert replayed["totals"]["windows"]["n_documents"] == 6
+    assert replayed["totals"]["windows"]["n_windows"] > 20
+    assert replayed["totals"]["n_added_tokens"] == 6
+    report = verify(str(job.output))
+    verify_replay(str(job.output), report)
+    assert report.problems == []
+
+
+@pytest.mark.parametrize("shuffle", [None, {"shards": 1}])
+def test_verify_finds_a_window_that_is_another(make, shuffle):
+    job = make(tokenizer={"truncation": truncation(8, 3)}, output={"shuffle": shuffle, "format": "memmap"}).run()
+    for path in job.output.glob("tokens-*.ids.bin"):
+        data = bytearray(path.read_bytes())
+        if len(data) < 40:
+            continue
+        data[18] ^= 3  # in the part of the first window that the second one repeats, or in it
+        path.write_bytes(bytes(data))
+        found = verify(str(job.output)).problems
+        assert any("sha256" in problem for problem in found)
+        forge(job, path)
+        found = verify(str(job.output)).problems
+        assert found
+        assert not any("sha256" in problem for problem in found)
+        return
+    pytest.fail("no shard is long enough")
+
+
+def forge(job, path):
+    """Writes the size and the checksum of a file, as it is now, wherever they are recorded."""
+    import hashlib
+
+    name, sha256 = path.name, hashlib.sha256(path.read_bytes()).hexdigest()
+    for book in (job.output / "manifest.json", *(job.output / "_ledger").glob("*.json")):
+        record = json.loads(book.read_text())
+        stack = [record]
+        while stack:
+            node = stack.pop()
+            if isinstance(node, dict) and node.get("file") == name:
+                node["sha256"] = sha256
+            stack += node.values() if isinstance(node, dict) else node if isinstance(node, list) else []
+        book.write_text(json.dumps(record))
+    assert manifest.read(str(job.output))
+
+
+@pytest.mark.parametrize(
+    "tokenizer, output, message",
+    [
+        ({"truncation": truncation(8, 8)}, {}, "must be less than max_length, which is 8"),
+        ({"truncation": {**truncation(8, 3), "side": "left"}}, {}, "windows hold all of a document"),
+        ({"truncation": {"max_length": 8, "stride": 3}}, {}, "applies to overflow: rows"),
+        ({"truncation": truncation(8, 3)}, {"packing": {"length": 8}}, "packing puts all of a document"),
+    ],
+)
+def test_mistakes_are_found_in_the_config(tokenizer, output, message):
+    with pytest.raises(ValueError, match=message):
+        Config.model_validate({"tokenizer": {"file": "x", **tokenizer}, "output": {"path": "out", **output}})
+
+
+def test_a_stride_that_special_tokens_leave_no_room_for_is_found_before_work(make):
+    make(tokenizer={"truncation": truncation(8, 6)})
+    with pytest.raises(ValueError, match="must be more than stride 6"):
+        make(tokenizer={"truncation": truncation(8, 6), "add_special_tokens": True})

@@ -1,0 +1,209 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Several formats in one pass, and packed sequences: written, committed, resumed and proven like any shard."""
+
+import json
+import os
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from pipeline import filenames
+from pipeline.books import ledger, manifest
+from pipeline.books.job_record import Job
+from pipeline.config.job import Config
+from pipeline.input.splitting import plan_splits
+from pipeline.jobs.finish import finish_output
+from pipeline.output import folders
+from pipeline.output.packing.sequences import packing_tokens
+from pipeline.output.writers import formats
+from pipeline.proving.verify import verify
+from pipeline.tokenizing.tokenize import tokenize_split
+from tokenizer import Tokenizer
+
+ALL = ["parquet", "tfrecord", "arrow", "mds", "megatron", "memmap"]
+PACKABLE = [name for name in ALL if name != "tfrecord"]
+
+
+@pytest.fixture(autouse=True)
+def _no_fsync(monkeypatch):
+    monkeypatch.setattr(os, "fsync", lambda descriptor: None)  # most of the time of a small split
+
+
+@pytest.fixture
+def work(tmp_path, tiny_vocab):
+    lines = [
+        json.dumps({"id": f"d{i}", "text": "the mill grinds 玫 " * (i % 13)}, ensure_ascii=False) for i in range(60)
+    ]
+    (tmp_path / "a.jsonl").write_text("\n".join([*lines, "not json"]), encoding="utf-8")
+
+    def make(name="out", padding=None, **output):
+        return _Work(tmp_path, name, tiny_vocab, padding, output)
+
+    return make
+
+
+class _Work:
+    def __init__(self, folder, name, vocab, padding, output):
+        tokenizer = {"padding": {"length": padding}, "truncation": {"max_length": padding}} if padding else {}
+        self.output = folder / name
+        self.config = Config.model_validate(
+            {
+                "input": {"paths": [str(folder / "a.jsonl")], "split_bytes": 3000},
+                "tokenizer": {"file": "vocab.txt", **tokenizer},
+                "output": {"path": str(self.output), **output},
+            }
+        )
+        self.tokenizer = Tokenizer.for_bert(vocab)
+        if padding:
+            self.tokenizer.enable_truncation(padding)
+            self.tokenizer.enable_padding(length=padding)
+        self.job = Job.of("tokenize", self.config, self.tokenizer.digest)
+        self.splits = plan_splits(self.config.input, self.job.digest)
+
+    def prepare(self, mode="new"):
+        suffix, *companions = formats.suffixes(self.config.output)
+        n_splits = len(self.splits)
+        folders.prepare_output(
+            str(self.output), self.job, mode, n_splits=n_splits, suffix=suffix, companions=companions
+        )
+
+    def tokenize(self):
+        return [tokenize_split(split, self.config, self.tokenizer, len(self.splits)) for split in self.splits]
+
+    def run(self):
+        self.prepare()
+        entries = self.tokenize()
+        finish_output(self.config, self.job, self.splits, self.tokenizer)
+        return entries
+
+    def rows(self, suffix):
+        found = []
+        for path in sorted(self.output.glob(f"tokens-*-of-?????{suffix}")):
+            index = formats.index_name(str(path))
+            with path.open("rb") as handle, open(index or os.devnull, "rb") as index_handle:
+                for batch in formats.read_rows(handle, str(path), index=index_handle if index else None):
+                    found += batch.to_pylist()
+        return found
+
+    def files(self):
+        return {path.name: path.read_bytes() for path in sorted(self.output.rglob("*")) if path.is_file()}
+
+
+PACKINGS = [
+    {"length": 16, "separator": "[SEP]"},
+    {"length": 16, "strategy": "best_fit", "boundaries": ["positions", "segment_ids"]},
+    {"length": 16, "strategy": "no_split", "boundaries": ["segment_ids"], "incomplete": "short"},
+]
+
+
+@pytest.mark.parametrize("padding", [None, 40])
+def test_all_formats_in_one_pass_hold_the_same_rows(work, padding):
+    job = work(format=ALL, padding=padding)
+    job.run()
+    expected = [row["input_ids"] for row in job.rows(".parquet")]
+    tokens = [row["input_ids"][: row["n_tokens"]] for row in job.rows(".parquet")]
+    for suffix in (".tfrecord", ".arrow", ".mds"):
+        assert [row["input_ids"] for row in job.rows(suffix)] == expected
+    for suffix in (".bin", ".ids.bin"):
+        assert [row["input_ids"] for row in job.rows(suffix)] == tokens
+    assert verify(str(job.output)).problems == []
+    found = manifest.read(str(job.output))
+    assert found["tokenizer"]["token_dtype"] == "uint16"
+    assert len(found["companions"]) == 7 * len(job.splits)
+    index = json.loads((job.output / "index.json").read_text())
+    assert sum(each["samples"] for each in index["shards"]) == len(expected)
+    for each in index["shards"]:
+        assert each["raw_data"]["bytes"] == (job.output / each["raw_data"]["basename"]).stat().st_size
+
+
+@pytest.mark.parametrize("packing", PACKINGS)
+def test_packed_output_is_proven_in_every_format(work, packing):
+    job = work(format=PACKABLE, packing=packing)
+    entries = job.run()
+    assert verify(str(job.output)).problems == []
+    plain = work("plain")
+    plain.run()
+    separator = job.tokenizer.token_to_id("[SEP]") if "separator" in packing else None
+    expected = [row["input_ids"] + ([separator] if separator else []) for row in plain.rows(".parquet")]
+    assert sum(entry.packing["n_documents"] for entry in entries) == len(expected)
+    n_tokens = sum(map(len, expected))
+    assert sum(row["n_tokens"] for row in job.rows(".parquet")) == n_tokens
+    if packing.get("strategy") != "best_fit":
+        stream = [token for row in job.rows(".bin") for token in row["input_ids"]]
+        assert stream == [token for row in expected for token in row]
+    stats = json.loads((job.output / "stats.json").read_text())
+    assert stats["packing"]["documents"] == 60
+    assert stats["packing"]["tokens"] + stats["packing"]["separators"] == n_tokens
+    assert stats["tokens"] == sum(len(row["input_ids"]) for row in plain.rows(".parquet"))
+    assert manifest.read(str(job.output))["packing"]["separator_id"] == separator
+
+
+def test_packed_documents_without_tokens_are_proven(work, tmp_path):
+    job = work(format=PACKABLE, packing={"length": 16})
+    (tmp_path / "a.jsonl").write_text('{"text": ""}\n' * 3)
+    job.splits = plan_splits(job.config.input, job.job.digest)
+    job.run()
+    assert job.rows(".parquet") == []
+    assert verify(str(job.output)).problems == []
+
+
+def test_a_lost_index_is_noticed_and_only_its_split_done_again(work):
+    job = work(format=["parquet", "megatron"])
+    job.run()
+    before = job.files()
+    victim = job.output / filenames.shard_name(1, len(job.splits), ".idx")
+    victim.unlink()
+    assert verify(str(job.output)).problems == [f"{victim.name}: missing"]
+    job.prepare("resume")
+    done = []
+    tokenize_split(job.splits[0], job.config, job.tokenizer, len(job.splits), lambda *_: done.append(0))
+    tokenize_split(job.splits[1], job.config, job.tokenizer, len(job.splits), lambda *_: done.append(1))
+    assert set(done) == {1}
+    job.tokenize()
+    finish_output(job.config, job.job, job.splits, job.tokenizer)
+    assert job.files() == before
+
+
+def test_an_attempt_that_fails_leaves_none_of_its_files(work, monkeypatch):
+    job = work(format=ALL)
+    job.prepare()
+    rename, renamed = os.replace, []
+
+    def fail(source, destination):
+        if destination.endswith(".mds"):
+            raise OSError("disk full")
+        renamed.append(destination)
+        rename(source, destination)
+
+    monkeypatch.setattr(os, "replace", fail)
+    with pytest.raises(OSError, match="disk full"):
+        job.tokenize()
+    # Some names may be there; without an entry in the ledger none of them counts.
+    assert renamed
+    assert ledger.read_entry(str(job.output), job.splits[0].id) is None
+    monkeypatch.undo()
+    again = work("again", format=ALL)
+    again.run()
+    job.tokenize()
+    finish_output(job.config, job.job, job.splits, job.tokenizer)
+    assert job.files() == again.files()
+
+
+def test_verify_finds_a_sequence_that_lost_a_token(work):
+    job = work(packing={"length": 8, "separator": "[SEP]"})
+    entries = job.run()
+    path = job.output / entries[0].shard.file
+    table = pq.ParquetFile(path).read()
+    rows = table.to_pylist()
+    rows[0]["input_ids"][0] = rows[0]["input_ids"][0] + 1
+    pq.write_table(pa.Table.from_pylist(rows, schema=table.schema), path, store_schema=False)
+    problems = "\n".join(verify(str(job.output)).problems)
+    assert path.name in problems
+    assert len(path.read_bytes()) != entries[0].shard.n_bytes or "sha256" in problems
+
+
+def test_a_token_that_is_not_there_is_refused_before_work(work):
+    job = work(packing={"length": 8, "separator": "<eos>"})
+    with pytest.raises(ValueError, match=r"output\.packing.separator: '<eos>': the tokenizer has no such token"):
+        packing_tokens(job.config.output.packing, job.tokenizer)

@@ -1,0 +1,284 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Arrow, MDS, Megatron and memory maps, each read as its published layout says, by code that is not TokenMill's."""
+
+import contextlib
+import io
+import itertools
+import json
+import struct
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pipeline import schemas
+from pipeline.config.output import OutputConfig, PackingConfig
+from pipeline.output.packing.sequences import Packer, PackingTokens
+from pipeline.output.writers import mds_reference
+from pipeline.output.writers.base import TokenizerInfo
+from pipeline.output.writers.formats import index_name, open_writer, read_rows
+from pipeline.output.writers.mds import columns_of, make_index
+
+NARROW = TokenizerInfo(digest="d" * 64, vocab_size=1 << 16)
+WIDE = TokenizerInfo(digest="d" * 64, vocab_size=(1 << 16) + 1)
+ROWS = [[5, 1, 65_535], [], [7], list(range(300)), [1, 1]]
+SUFFIX = {"arrow": ".arrow", "mds": ".mds", "megatron": ".bin", "memmap": ".ids.bin"}
+FORMATS = sorted(SUFFIX)
+PACKED = schemas.packed(schemas.BOUNDARIES)
+
+
+def token_rows(rows, pad=0, is_left=False):
+    """Returns a batch of schemas.TOKENS, rows padded with `pad` zeros."""
+    padded = [([0] * pad + row) if is_left else (row + [0] * pad) for row in rows]
+    columns = [
+        pa.array([f"a.jsonl:{i}ä" for i in range(len(rows))], pa.string()),
+        pa.array(padded, schemas.TOKENS.field(1).type),
+        pa.array([len(row) for row in rows], pa.int32()),
+        pa.array([row.count(1) for row in rows], pa.int32()),
+    ]
+    return pa.record_batch(columns, schema=schemas.TOKENS)
+
+
+def packed_rows(rows, size=4):
+    config = PackingConfig(length=size, boundaries=list(schemas.BOUNDARIES))
+    packer = Packer(config, PackingTokens(2, 0))
+    batches = [*packer.add(token_rows(rows)), *packer.rest()]
+    return pa.Table.from_batches(batches, schema=packer.schema).combine_chunks().to_batches()[0]
+
+
+def shard(format_, batches, info=NARROW, schema=schemas.TOKENS):
+    """Returns (rows, index), the bytes of the files of a shard."""
+    handle, index = io.BytesIO(), io.BytesIO()
+    writer = open_writer(handle, OutputConfig(path="o", format=format_), info, index=index, schema=schema)
+    for batch in batches:
+        writer.write(batch)
+    writer.close()
+    assert writer.n_rows == sum(batch.num_rows for batch in batches)
+    return handle.getvalue(), index.getvalue()
+
+
+def back(format_, files, first_row=0):
+    name = f"x{SUFFIX[format_]}"
+    return list(read_rows(io.BytesIO(files[0]), name, first_row, io.BytesIO(files[1]) if index_name(name) else None))
+
+
+def read_indexed_dataset(data, index):
+    """Returns (sequences, document indices) as Megatron-LM's IndexedDataset lays them out."""
+    assert index[:9] == b"MMIDIDX\x00\x00"
+    (version,) = struct.unpack_from("<Q", index, 9)
+    assert version == 1
+    dtype = {1: np.uint8, 4: np.int32, 8: np.uint16}[index[17]]
+    n_sequences, n_documents = struct.unpack_from("<QQ", index, 18)
+    lengths = np.frombuffer(index, np.int32, n_sequences, 34)
+    pointers = np.frombuffer(index, np.int64, n_sequences, 34 + 4 * n_sequences)
+    documents = np.frombuffer(index, np.int64, n_documents, 34 + 12 * n_sequences)
+    assert len(index) == 34 + 12 * n_sequences + 8 * n_documents
+    return [
+        np.frombuffer(data, dtype, n, at).tolist() for n, at in zip(lengths.tolist(), pointers.tolist(), strict=True)
+    ], documents.tolist()
+
+
+def read_mds_samples(data):
+    """Returns the samples of an MDS shard, decoded as `streaming` decodes them."""
+    n = np.frombuffer(data, np.uint32, 1)[0]
+    offsets = np.frombuffer(data, np.uint32, n + 1, 4)
+    config = json.loads(data[4 + 4 * (n + 1) : offsets[0]])
+    samples = []
+    for begin, end in itertools.pairwise(offsets):
+        sample, at = data[begin:end], 0
+        sizes = []
+        for size in config["column_sizes"]:
+            if size is None:
+                (size,) = struct.unpack_from("<I", sample, at)
+                at += 4
+            sizes.append(size)
+        row = {}
+        for name, encoding, size in zip(config["column_names"], config["column_encodings"], sizes, strict=True):
+            value = sample[at : at + size]
+            at += size
+            if encoding == "str":
+                row[name] = value.decode()
+            elif encoding == "int":
+                (row[name],) = struct.unpack("<q", value)
+            else:
+                assert value[0] >> 2 == 1
+                width = 1 << (value[0] % 4)
+                array = np.frombuffer(value[1 + width :], encoding.removeprefix("ndarray:"))
+                assert array.size == int.from_bytes(value[1 : 1 + width], "little")
+                row[name] = array.tolist()
+        assert at == len(sample)
+        samples.append(row)
+    return samples
+
+
+@pytest.mark.parametrize(("info", "n_bytes"), [(NARROW, 2), (WIDE, 4)])
+def test_megatron_is_an_indexed_dataset(info, n_bytes):
+    data, index = shard("megatron", [token_rows(ROWS)], info)
+    sequences, documents = read_indexed_dataset(data, index)
+    assert sequences == ROWS
+    assert documents == list(range(len(ROWS) + 1))
+    assert len(data) == n_bytes * sum(map(len, ROWS))
+
+
+@pytest.mark.parametrize(("info", "dtype"), [(NARROW, "<u2"), (WIDE, "<i4")])
+def test_a_memory_map_is_mapped_by_numpy(tmp_path, info, dtype):
+    data, index = shard("memmap", [token_rows(ROWS)], info)
+    (tmp_path / "x.ids.bin").write_bytes(data)
+    (tmp_path / "x.offsets.npy").write_bytes(index)
+    ids = np.memmap(tmp_path / "x.ids.bin", dtype=dtype, mode="r")
+    offsets = np.load(tmp_path / "x.offsets.npy", allow_pickle=False)
+    assert offsets.dtype == np.int64
+    assert [ids[a:b].tolist() for a, b in itertools.pairwise(offsets)] == ROWS
+
+
+@pytest.mark.parametrize(("info", "dtype"), [(NARROW, "uint16"), (WIDE, "int32")])
+def test_mds_is_decoded_as_streaming_does(info, dtype):
+    (data, _) = shard("mds", [token_rows(ROWS[:2]), token_rows(ROWS[2:])], info)
+    samples = read_mds_samples(data)
+    assert [sample["tokens"] for sample in samples] == ROWS
+    assert [sample["n_tokens"] for sample in samples] == [len(row) for row in ROWS]
+    assert [sample["doc_id"] for sample in samples][:2] == ["a.jsonl:0ä", "a.jsonl:1ä"]
+    assert columns_of(schemas.TOKENS, info)["tokens"] == f"ndarray:{dtype}"
+
+
+def test_the_index_of_mds_names_shards_with_rows():
+    index = json.loads(make_index([("a.mds", 10, 2), ("b.mds", 5, 0)], columns_of(schemas.TOKENS, NARROW)))
+    assert index["version"] == 2
+    (described,) = index["shards"]
+    assert described["raw_data"] == {"basename": "a.mds", "bytes": 10, "hashes": {}}
+    assert (described["samples"], described["format"], described["zip_data"]) == (2, "mds", None)
+    assert described["column_names"] == ["doc_id", "n_tokens", "tokens"]
+    assert described["column_sizes"] == [None, 8, None]
+
+
+def test_windows_in_mds_have_their_numbers():
+    batch = token_rows(ROWS)
+    numbers = [pa.array([1 << 33] * len(ROWS), pa.int64()), pa.array(range(len(ROWS)), pa.int32())]
+    batch = pa.record_batch([*batch.columns, *numbers], schema=schemas.windowed(schemas.TOKENS))
+    files = shard("mds", [batch], schema=batch.schema)
+    samples = read_mds_samples(files[0])
+    assert [(sample["document"], sample["window"]) for sample in samples] == [(1 << 33, i) for i in range(len(ROWS))]
+    expected = batch.select([name for name in batch.schema.names if name != "n_oov"])
+    assert pa.Table.from_batches(back("mds", files)).equals(pa.Table.from_batches([expected]))
+
+
+@pytest.mark.parametrize("compression", ["none", "zstd"])
+def test_arrow_is_read_by_pyarrow(compression):
+    handle = io.BytesIO()
+    writer = open_writer(handle, OutputConfig(path="o", format="arrow", compression=compression), NARROW)
+    writer.write(token_rows(ROWS))
+    writer.close()
+    with pa.ipc.open_file(handle.getvalue()) as file:
+        table = file.read_all()
+    assert table.replace_schema_metadata(None) == pa.Table.from_batches([token_rows(ROWS)])
+    assert json.loads(table.schema.metadata[b"tokenmill"])["tokenizer"] == "d" * 64
+
+
+@pytest.mark.parametrize("format_", FORMATS)
+def test_packed_sequences_come_back(format_):
+    rows = packed_rows(ROWS)
+    files = shard(format_, [rows], schema=PACKED)
+    found = [row for batch in back(format_, files) for row in batch.to_pylist()]
+    if index_name(f"x{SUFFIX[format_]}"):
+        expected = [row["input_ids"][: row["n_tokens"]] for row in rows.to_pylist()]
+        assert [row["input_ids"] for row in found] == expected
+    else:
+        assert found == rows.to_pylist()
+    if format_ == "mds":
+        samples = read_mds_samples(files[0])
+        for row in samples:
+            row["input_ids"] = row.pop("tokens")
+        assert samples == rows.to_pylist()
+
+
+rows_of_ids = st.lists(st.lists(st.integers(0, 65_535), max_size=8), max_size=20)
+
+
+@pytest.mark.parametrize("format_", FORMATS)
+@given(rows=rows_of_ids, cuts=st.lists(st.integers(0, 20), max_size=4))
+def test_bytes_do_not_depend_on_batches(format_, rows, cuts):
+    batch = token_rows(rows)
+    edges = [0, *sorted(cut % (len(rows) + 1) for cut in cuts), len(rows)]
+    pieces = [batch.slice(a, b - a) for a, b in itertools.pairwise(edges)]
+    whole = shard(format_, [batch])
+    assert shard(format_, pieces) == whole
+    assert [row["input_ids"] for part in back(format_, whole) for row in part.to_pylist()] == rows
+
+
+@pytest.mark.parametrize("format_", FORMATS)
+def test_reading_may_begin_at_any_row(format_):
+    files = shard(format_, [token_rows(ROWS)])
+    for first in range(len(ROWS) + 2):
+        found = [row["input_ids"] for batch in back(format_, files, first) for row in batch.to_pylist()]
+        assert found == ROWS[first:]
+
+
+@given(rows=st.lists(st.lists(st.integers(0, 65_535), max_size=300), max_size=6))
+def test_samples_of_mds_are_those_of_the_slow_twin(rows):
+    batch = token_rows(rows)
+    (data, _) = shard("mds", [batch])
+    columns = list(columns_of(schemas.TOKENS, NARROW))
+    expected = [
+        mds_reference.encode_sample(
+            columns,
+            {"doc_id": row["doc_id"], "n_tokens": row["n_tokens"], "tokens": np.array(row["input_ids"], "<u2")},
+        )
+        for row in batch.to_pylist()
+    ]
+    offsets = np.frombuffer(data, np.uint32, len(rows) + 1, 4)
+    assert [data[a:b] for a, b in itertools.pairwise(offsets)] == expected
+
+
+@pytest.mark.parametrize("side", ["left", "right"])
+@pytest.mark.parametrize("format_", ["megatron", "memmap"])
+def test_formats_with_an_index_keep_no_padding(format_, side):
+    info = TokenizerInfo(digest="d", vocab_size=1 << 16, padding_side=side)
+    batch = token_rows(ROWS, pad=3, is_left=side == "left")
+    found = [row["input_ids"] for part in back(format_, shard(format_, [batch], info)) for row in part.to_pylist()]
+    assert found == ROWS
+
+
+@pytest.mark.parametrize("format_", ["mds", "megatron", "memmap"])
+@pytest.mark.parametrize("wrong", [-1, 1 << 16])
+def test_an_id_that_is_not_in_the_vocabulary_is_refused(format_, wrong):
+    with pytest.raises(ValueError, match=f"id {wrong} is not in the vocabulary of 65536 tokens"):
+        shard(format_, [token_rows([[1, wrong]])])
+
+
+@pytest.mark.parametrize("format_", FORMATS)
+def test_what_is_cut_off_is_not_read(format_):
+    files = shard(format_, [token_rows(ROWS)])
+    for which in (0, 1):
+        for n in range(0, len(files[which]), max(1, len(files[which]) // 40)):
+            damaged = [files[0], files[1]]
+            damaged[which] = damaged[which][:n]
+            with pytest.raises(ValueError, match="x"):
+                back(format_, damaged)
+
+
+@pytest.mark.parametrize("format_", FORMATS)
+def test_damaged_bytes_never_crash_a_reader(format_):
+    files = shard(format_, [token_rows(ROWS)])
+    rng = np.random.default_rng(1)
+    for _ in range(150):
+        damaged = [bytearray(files[0]), bytearray(files[1])]
+        which = damaged[int(rng.integers(2))] or damaged[0]
+        which[int(rng.integers(len(which)))] ^= int(rng.integers(1, 256))
+        with contextlib.suppress(ValueError):
+            back(format_, [bytes(file) for file in damaged])
+
+
+def test_packed_parquet_is_read_by_datasets_with_exact_types(tmp_path, monkeypatch):
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    monkeypatch.setenv("HF_HOME", str(tmp_path / "home"))
+    datasets = pytest.importorskip("datasets")
+    rows = packed_rows(ROWS)
+    (tmp_path / "a.parquet").write_bytes(shard("parquet", [rows], schema=PACKED)[0])
+    loaded = datasets.load_dataset(
+        "parquet", data_files=[str(tmp_path / "a.parquet")], split="train", cache_dir=str(tmp_path / "cache")
+    )
+    assert loaded.features["documents"] == datasets.List(datasets.Value("int64"))
+    assert loaded.features["cu_seqlens"] == datasets.List(datasets.Value("int32"))
+    assert loaded.to_list() == rows.to_pylist()

@@ -1,0 +1,224 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Parquet shards: bytes, row groups, metadata, and what other readers make of them."""
+
+import io
+import itertools
+import json
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pipeline import schemas
+from pipeline.config.output import OutputConfig
+from pipeline.output.writers import parquet
+from pipeline.output.writers.base import TokenizerInfo
+from pipeline.output.writers.formats import open_writer, read_rows
+
+INFO = TokenizerInfo(digest="d" * 64, vocab_size=30_000, special_ids={"[UNK]": 1, "[PAD]": 0})
+
+
+def token_rows(rows, doc_ids=None):
+    """Returns a batch of schemas.TOKENS from lists of ids; id 1 is the unknown token."""
+    return pa.record_batch(
+        [
+            pa.array(doc_ids or [f"a.jsonl:{i}" for i in range(len(rows))], pa.string()),
+            pa.array(rows, schemas.TOKENS.field(1).type),
+            pa.array([len(row) for row in rows], pa.int32()),
+            pa.array([row.count(1) for row in rows], pa.int32()),
+        ],
+        schema=schemas.TOKENS,
+    )
+
+
+def shard(batches, **output):
+    handle = io.BytesIO()
+    writer = open_writer(handle, OutputConfig(path="out", **output), INFO)
+    for batch in batches:
+        writer.write(batch)
+    writer.close()
+    assert not handle.closed
+    return handle.getvalue()
+
+
+def group_rows(data):
+    metadata = pq.ParquetFile(io.BytesIO(data)).metadata
+    return [metadata.row_group(i).num_rows for i in range(metadata.num_row_groups)]
+
+
+ROWS = [[5, 1, 70_000], [], [7], list(range(40)), [1, 1]]
+
+
+def test_rows_come_back_in_order_with_exact_types():
+    table = pq.read_table(io.BytesIO(shard([token_rows(ROWS)])))
+    assert table.to_pylist() == [
+        {"doc_id": f"a.jsonl:{i}", "input_ids": row, "n_tokens": len(row), "n_oov": row.count(1)}
+        for i, row in enumerate(ROWS)
+    ]
+    assert table.schema.field("input_ids").type == pa.list_(pa.field("element", pa.int32(), nullable=False))
+    assert [field.nullable for field in table.schema] == [False] * 4
+
+
+def test_read_rows_gives_the_batches_back_in_the_schema_of_the_pipeline():
+    batch = token_rows(ROWS)
+    found = list(read_rows(io.BytesIO(shard([batch])), "x.parquet"))
+    assert pa.Table.from_batches(found) == pa.Table.from_batches([batch])
+
+
+def test_columns_are_those_of_the_pipeline_schema():
+    assert parquet.stored_schema(schemas.TOKENS).names == schemas.TOKENS.names
+
+
+@given(
+    lengths=st.lists(st.integers(0, 12), max_size=30),
+    cuts=st.lists(st.integers(0, 30), max_size=6),
+    row_group_tokens=st.integers(1, 20),
+)
+def test_bytes_do_not_depend_on_batches(lengths, cuts, row_group_tokens):
+    batch = token_rows([list(range(n)) for n in lengths])
+    bounds = sorted({0, len(lengths), *(min(cut, len(lengths)) for cut in cuts)})
+    pieces = [batch.slice(a, b - a) for a, b in itertools.pairwise(bounds)]
+    whole = shard([batch], row_group_tokens=row_group_tokens)
+    assert shard(pieces, row_group_tokens=row_group_tokens) == whole
+
+    # The rule, in plain Python: a group closes when the next row would take it past the limit.
+    groups, n_tokens = [], 0
+    for n in lengths:
+        if not groups or (n_tokens + n > row_group_tokens and groups[-1] > 0):
+            groups.append(0)
+            n_tokens = 0
+        groups[-1] += 1
+        n_tokens += n
+    assert group_rows(whole) == groups
+
+
+def test_a_row_longer_than_a_group_stands_alone():
+    assert group_rows(shard([token_rows([[1], [2] * 9, [3], [4]])], row_group_tokens=4)) == [1, 1, 2]
+
+
+def test_rows_without_tokens_are_bounded_too(monkeypatch):
+    monkeypatch.setattr(parquet, "MAX_ROWS", 3)
+    assert group_rows(shard([token_rows([[]] * 7)])) == [3, 3, 1]
+
+
+def test_long_document_ids_are_bounded_too(monkeypatch):
+    monkeypatch.setattr(parquet, "MAX_DOC_ID_BYTES", 10)
+    assert group_rows(shard([token_rows([[1]] * 4, doc_ids=["éé", "abcdef", "g", "h" * 99])])) == [2, 1, 1]
+
+
+def test_an_empty_shard_is_a_valid_file():
+    assert pq.read_table(io.BytesIO(shard([]))).num_rows == 0
+    assert shard([token_rows([])]) == shard([])
+
+
+def test_metadata_names_tokenizer_and_features():
+    metadata = pq.read_schema(io.BytesIO(shard([token_rows(ROWS)]))).metadata
+    assert json.loads(metadata[b"tokenmill"]) == {
+        "format_version": 1,
+        "padding_side": None,
+        "special_ids": {"[PAD]": 0, "[UNK]": 1},
+        "tokenizer": "d" * 64,
+        "vocab_size": 30_000,
+    }
+    assert b"ARROW:schema" not in metadata
+
+
+def test_huggingface_metadata_is_what_datasets_writes_itself(tmp_path):
+    datasets = pytest.importorskip("datasets")
+    features = datasets.Features(
+        {
+            "doc_id": datasets.Value("string"),
+            "input_ids": datasets.List(datasets.Value("int32")),
+            "n_tokens": datasets.Value("int32"),
+            "n_oov": datasets.Value("int32"),
+        }
+    )
+    theirs = datasets.Dataset.from_dict({name: [] for name in features}, features=features)
+    theirs.to_parquet(tmp_path / "theirs.parquet")
+    ours = pq.read_schema(io.BytesIO(shard([])))
+    assert json.loads(ours.metadata[b"huggingface"]) == json.loads(
+        pq.read_schema(tmp_path / "theirs.parquet").metadata[b"huggingface"]
+    )
+
+
+def test_datasets_reads_it_with_exact_types(tmp_path, monkeypatch):
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    monkeypatch.setenv("HF_HOME", str(tmp_path / "home"))
+    datasets = pytest.importorskip("datasets")
+    (tmp_path / "a.parquet").write_bytes(shard([token_rows(ROWS)], row_group_tokens=4))
+    (tmp_path / "b.parquet").write_bytes(shard([]))
+    loaded = datasets.load_dataset(
+        "parquet",
+        data_files=[str(tmp_path / "a.parquet"), str(tmp_path / "b.parquet")],
+        split="train",
+        cache_dir=str(tmp_path / "cache"),
+    )
+    assert loaded.features["input_ids"] == datasets.List(datasets.Value("int32"))
+    assert loaded.to_list() == token_rows(ROWS).to_pylist()
+
+
+def test_duckdb_reads_it(tmp_path):
+    duckdb = pytest.importorskip("duckdb")
+    path = tmp_path / "a.parquet"
+    path.write_bytes(shard([token_rows(ROWS)], row_group_tokens=4))
+    with duckdb.connect() as connection:
+        found = connection.execute("select * from read_parquet($1)", [str(path)])
+        names = [column[0] for column in found.description]
+        rows = [dict(zip(names, row, strict=True)) for row in found.fetchall()]
+    assert rows == token_rows(ROWS).to_pylist()
+
+
+def test_compression_is_zstd_unless_told_otherwise():
+    def codec(data):
+        return pq.ParquetFile(io.BytesIO(data)).metadata.row_group(0).column(1).compression
+
+    assert codec(shard([token_rows(ROWS)])) == "ZSTD"
+    assert codec(shard([token_rows(ROWS)], compression="zstd")) == "ZSTD"
+    assert codec(shard([token_rows(ROWS)], compression="none")) == "UNCOMPRESSED"
+
+
+def test_other_schemas_are_refused():
+    batch = token_rows(ROWS)
+    narrow = batch.set_column(1, "input_ids", batch.column(1).cast(parquet.stored_schema(schemas.TOKENS).types[1]))
+    with pytest.raises(TypeError, match="a shard takes rows of"):
+        shard([narrow])
+
+
+def test_a_damaged_file_is_named():
+    data = shard([token_rows(ROWS)])
+    with pytest.raises(ValueError, match=r"x\.parquet: not a whole Parquet file"):
+        list(read_rows(io.BytesIO(data[:-3]), "x.parquet"))
+    other = io.BytesIO()
+    pq.write_table(pa.table({"a": [1]}), other)
+    with pytest.raises(ValueError, match=r"x\.parquet: columns must be"):
+        list(read_rows(other, "x.parquet"))
+    with pytest.raises(ValueError, match="its name must end in"):
+        read_rows(io.BytesIO(data), "x.csv")
+
+
+def test_memory_does_not_grow_with_the_shard():
+    class Nowhere(io.RawIOBase):
+        def writable(self):
+            return True
+
+        def write(self, data):
+            return len(data)
+
+    writer = open_writer(Nowhere(), OutputConfig(path="out", row_group_tokens=1 << 18), INFO)
+    batch = token_rows([list(range(1000))] * 100)
+    before = pa.total_allocated_bytes()
+    peak = 0
+    for _ in range(60):
+        writer.write(batch)
+        peak = max(peak, pa.total_allocated_bytes() - before)
+    writer.close()
+    assert peak < 12 << 20  # 24 MB of ids went through
+
+
+def test_ids_of_a_slice_are_those_of_the_slice():
+    batch = token_rows(ROWS).slice(2, 2)
+    assert pq.read_table(io.BytesIO(shard([batch]))).column("input_ids").to_pylist() == ROWS[2:4]
+    assert np.array_equal(batch.column(1).offsets.to_numpy(), [3, 4, 44])

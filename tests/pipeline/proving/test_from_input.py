@@ -1,0 +1,146 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What `verify --deep` finds that the folder alone cannot show."""
+
+import json
+import os
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pytest
+
+from pipeline import filenames
+from pipeline.books import manifest
+from pipeline.config.job import Config
+from pipeline.jobs import finish, planning
+from pipeline.output.writers.flat import MegatronWriter
+from pipeline.proving import verify
+from pipeline.proving.from_input import sample, verify_deep
+from pipeline.tokenizing import tokenize
+from tokenizer import Tokenizer
+
+
+@pytest.fixture(autouse=True)
+def _no_fsync(monkeypatch):
+    monkeypatch.setattr(os, "fsync", lambda descriptor: None)
+
+
+OUTPUTS = [
+    {"format": "parquet"},
+    {"format": "tfrecord"},
+    {"format": ["arrow", "mds", "megatron", "memmap"]},
+    {"format": ["memmap", "parquet"], "packing": {"length": 8, "separator": "[SEP]"}},
+]
+
+
+@pytest.fixture(params=OUTPUTS)
+def folder(request, tmp_path, tiny_vocab_file):
+    """Returns a finished output folder of five splits."""
+    for i in range(5):
+        lines = [json.dumps({"text": "the mill " * (i + j)}) for j in range(9)]
+        (tmp_path / f"{i}.jsonl").write_text("\n".join([*lines, "not json"]))
+    config = Config.model_validate(
+        {
+            "input": {"paths": [str(tmp_path / "*.jsonl")], "split_bytes": 100},
+            "tokenizer": {"file": str(tiny_vocab_file)},
+            "output": {"path": str(tmp_path / "out"), **request.param},
+        }
+    )
+    make(config)
+    return tmp_path
+
+
+def make(config):
+    """Runs the job."""
+    plan = planning.plan_job("tokenize", config)
+    planning.prepare(plan, "new")
+    tokenizer = Tokenizer.from_str(plan.tokenizer.to_str())
+    for split in plan.splits:
+        tokenize.tokenize_split(split, config, tokenizer, len(plan.splits))
+    finish.finish_output(config, plan.job, plan.splits, tokenizer)
+
+
+def test_a_folder_is_proven_from_its_input(folder):
+    report = verify_deep(str(folder / "out"), 1.0)
+    assert report.problems == []
+    found = manifest.read(str(folder / "out"))
+    assert report.n_files == len(found["shards"]) > 4
+    assert report.n_tokens == found["totals"]["n_tokens"]
+    assert verify_deep(str(folder / "out")).n_files == 3
+
+
+def test_wrong_ids_with_balanced_books_are_found(folder, tmp_path, tiny_vocab_file, monkeypatch):
+    out = tmp_path / "lie"
+    config = Config.model_validate(
+        {
+            "input": {"paths": [str(folder / "3.jsonl")]},
+            "tokenizer": {"file": str(tiny_vocab_file)},
+            "output": {"path": str(out)},
+        }
+    )
+
+    encode = Tokenizer.encode_bare
+
+    def swapped(self, texts, *arguments):
+        return encode(self, pc.replace_substring(texts, "the mill", "mill the"), *arguments)
+
+    monkeypatch.setattr(Tokenizer, "encode_bare", swapped)
+    make(config)
+    monkeypatch.undo()
+    assert verify.verify(str(out)).is_proven
+    (problem,) = verify_deep(str(out)).problems
+    assert problem.startswith(
+        "tokens-00000-of-00001.parquet: input_ids of row 0, document '3.jsonl:0', is not what its"
+    )
+
+
+def test_wrong_ids_in_a_second_format_are_found(folder, tmp_path, tiny_vocab_file, monkeypatch):
+    out = tmp_path / "lie"
+    config = Config.model_validate(
+        {
+            "input": {"paths": [str(folder / "3.jsonl")]},
+            "tokenizer": {"file": str(tiny_vocab_file)},
+            "output": {"path": str(out), "format": ["parquet", "megatron"]},
+        }
+    )
+    write = MegatronWriter.write
+
+    def swapped(self, batch):
+        write(self, batch.take(pa.array(np.arange(batch.num_rows)[::-1])))
+
+    monkeypatch.setattr(MegatronWriter, "write", swapped)
+    make(config)
+    monkeypatch.undo()
+    (problem,) = verify_deep(str(out)).problems
+    assert problem.startswith("tokens-00000-of-00001.bin: input_ids of row 0, ")
+
+
+def test_inputs_that_have_changed_or_gone_are_named(folder):
+    (folder / "0.jsonl").write_text('{"text": "other"}')
+    (folder / "1.jsonl").unlink()
+    problems = verify_deep(str(folder / "out"), 1.0).problems
+    assert any("0.jsonl' has changed since; it cannot be read again" in problem for problem in problems)
+    assert any("1.jsonl' is not there any more" in problem for problem in problems)
+    assert not any("2.jsonl" in problem for problem in problems)
+
+
+def test_bytes_changed_behind_the_version_are_found(folder):
+    path = folder / "0.jsonl"
+    times = path.stat()
+    path.write_bytes(path.read_bytes().replace(b"mill", b"xill", 1))
+    os.utime(path, ns=(times.st_atime_ns, times.st_mtime_ns))
+    problems = verify_deep(str(folder / "out"), 1.0).problems
+    assert any("is read as sha256" in problem for problem in problems)
+
+
+def test_a_folder_without_shards_cannot_be_done_again(tmp_path):
+    (report,) = [verify_deep(str(tmp_path)).problems]
+    assert report[0].startswith("cannot tokenize again: ")
+
+
+def test_a_smaller_sample_is_part_of_a_larger_one():
+    ids = [filenames.entry_name(str(i)) for i in range(1000)]
+    assert sample(ids, 0) == sample(ids, 0.002)
+    assert len(sample(ids, 0.01)) == 10
+    assert set(sample(ids, 0.01)) < set(sample(ids, 0.1))
+    assert sample(ids, 1.0) == ids

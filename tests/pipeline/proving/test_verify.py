@@ -1,0 +1,451 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Verification finds every lie: damage that checksums show, and forgeries whose checksums are right."""
+
+import dataclasses
+import hashlib
+import io
+import json
+import os
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from pipeline import filenames, schemas
+from pipeline.books import ledger, manifest
+from pipeline.books.job_record import Job
+from pipeline.books.ledger import FileRecord, LedgerEntry
+from pipeline.config.job import Config
+from pipeline.input.splitting import plan_splits
+from pipeline.jobs.finish import finish_output
+from pipeline.output import folders
+from pipeline.output.writers import formats
+from pipeline.proving import verify
+from pipeline.statistics.tally import Statistics
+from pipeline.tokenizing.tokenize import tokenize_split, tokenizer_info
+from tokenizer import Tokenizer
+
+TEXTS = ["The mill grinds text!", "", "un affable 玫瑰花 3Ⰻ7朵", "a mill, a mill"]
+
+
+@pytest.fixture(autouse=True)
+def _no_fsync(monkeypatch):
+    monkeypatch.setattr(os, "fsync", lambda descriptor: None)
+
+
+class Folder:
+    """A finished output folder of two splits, and the means to forge it."""
+
+    def __init__(self, tmp_path, vocab, tokenizer=None, keep_fields=(), **output):
+        corpus = tmp_path / "corpus"
+        corpus.mkdir()
+        for name in ("a", "b"):
+            lines = [json.dumps({"id": f"{name}{i}", "text": text}) for i, text in enumerate(TEXTS)]
+            (corpus / f"{name}.jsonl").write_text("\n".join([*lines, "not json"]))
+        self.path = tmp_path / "out"
+        self.config = Config.model_validate(
+            {
+                "input": {
+                    "paths": [str(corpus / "*")],
+                    "split_bytes": (corpus / "a.jsonl").stat().st_size,
+                    "keep_fields": list(keep_fields),
+                },
+                "tokenizer": {"file": "vocab.txt", **(tokenizer or {})},
+                "output": {"path": str(self.path), "vocabulary": ["vocab.txt"], **output},
+            }
+        )
+        self.tokenizer = Tokenizer.for_bert(vocab, oov="contain")
+        if padding := self.config.tokenizer.padding:
+            self.tokenizer.enable_padding(length=padding.length, direction=padding.side)
+        job = Job.of("tokenize", self.config, self.tokenizer.digest)
+        splits = plan_splits(self.config.input, job.digest)
+        suffix = formats.suffix(self.config.output)
+        folders.prepare_output(str(self.path), job, "new", n_splits=len(splits), suffix=suffix)
+        self.entries = [tokenize_split(split, self.config, self.tokenizer, len(splits)) for split in splits]
+        finish_output(self.config, job, splits, self.tokenizer)
+
+    @property
+    def entry(self) -> LedgerEntry:
+        return self.entries[0]
+
+    def problems(self):
+        return verify.verify(str(self.path)).problems
+
+    def set_manifest(self, change):
+        path = self.path / "manifest.json"
+        found = json.loads(path.read_text())
+        change(found)
+        path.write_bytes(ledger.to_json(found))
+
+    def set_entry(self, **changes):
+        """Changes the first split's ledger entry."""
+        entry = dataclasses.replace(self.entry, **changes)
+        (self.path / filenames.entry_name(entry.split_id)).write_bytes(entry.to_json())
+        self.entries[0] = entry
+
+    def forge(self, name, data):
+        """Replaces a file and makes ledger and manifest record the size and checksum that it has now."""
+        (self.path / name).write_bytes(data)
+        sizes = {"n_bytes": len(data), "sha256": hashlib.sha256(data).hexdigest()}
+
+        def change(found):
+            for kind in ("shards", "documents", "rejects", "files"):
+                for record in found[kind]:
+                    if record["file"] == name:
+                        record.update(sizes)
+            found["totals"]["shard_bytes"] = sum(record["n_bytes"] for record in found["shards"])
+            found["totals"]["reject_bytes"] = sum(record["n_bytes"] for record in found["rejects"])
+
+        self.set_manifest(change)
+        for field in ("shard", "documents", "rejects", "statistics"):
+            record = getattr(self.entry, field)
+            if record.file == name:
+                self.set_entry(**{field: dataclasses.replace(record, **sizes)})
+
+    def forge_shard(self, change):
+        """Forges the first shard with its rows, a list of dictionaries, changed."""
+        name = self.entry.shard.file
+        with (self.path / name).open("rb") as handle:
+            rows = [row for batch in formats.read_rows(handle, name) for row in batch.to_pylist()]
+        rows = [row | {"n_oov": row.get("n_oov", 0)} for row in rows]
+        change(rows)
+        handle = io.BytesIO()
+        schema = schemas.rows([], (pa.field(name, pa.string()) for name in self.config.input.keep_fields))
+        writer = formats.open_writer(handle, self.config.output, tokenizer_info(self.tokenizer), schema=schema)
+        writer.write(pa.RecordBatch.from_pylist(rows, schema=schema))
+        writer.close()
+        self.forge(name, handle.getvalue())
+
+
+@pytest.fixture
+def folder(tmp_path, tiny_vocab):
+    return Folder(tmp_path, tiny_vocab)
+
+
+SHAPES = [
+    {},
+    {"format": "tfrecord"},
+    {"format": "tfrecord", "compression": "gzip"},
+    {"tokenizer": {"padding": {"length": 20}}},
+    {"tokenizer": {"padding": {"length": 20, "side": "left"}}, "format": "tfrecord"},
+]
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_what_a_job_wrote_is_proven(tmp_path, tiny_vocab, shape):
+    folder = Folder(tmp_path, tiny_vocab, **shape)
+    report = verify.verify(str(folder.path))
+    assert report.problems == []
+    assert report.is_proven
+    assert (report.n_rows, report.n_tokens) == (8, sum(entry.n_tokens for entry in folder.entries))
+    named = [path for path in folder.path.rglob("*") if path.is_file() and path.suffix != ".json"]
+    assert report.n_files == len(named) + 2  # tokenizer.json, stats.json
+
+
+def all_files():
+    """Names of one file of each kind that the manifest or the ledger records; `{}` stands for the split."""
+    return [
+        "tokens-00000-of-00002.parquet",
+        "documents/documents-00000-of-00002.parquet",
+        "rejected/rejects-00001-of-00002.parquet",
+        "_ledger/{}.arrow",
+        "_ledger/{}.json",
+        "vocab/tokenizer.json",
+        "vocab/vocab.txt",
+        "vocab/token_counts.parquet",
+        "stats.json",
+    ]
+
+
+@pytest.mark.parametrize("damage", ["gone", "longer", "one byte"])
+@pytest.mark.parametrize("name", all_files())
+def test_damage_is_found_and_named(folder, name, damage):
+    path = folder.path / name.format(folder.entry.split_id)
+    data = path.read_bytes()
+    if damage == "gone":
+        path.unlink()
+    elif damage == "longer":
+        path.write_bytes(data + b"x")
+    else:
+        path.write_bytes(data[:20] + bytes([data[20] ^ 1]) + data[21:])
+    problems = folder.problems()
+    assert any(problem.startswith(name.format(folder.entry.split_id)) for problem in problems), problems
+    assert not verify.verify(str(folder.path)).is_proven
+
+
+def expect(folder, *wanted):
+    problems = folder.problems()
+    for words in wanted:
+        assert any(words in problem for problem in problems), (words, problems)
+
+
+@pytest.mark.parametrize("output", [{}, {"format": "tfrecord"}, {"format": "tfrecord", "compression": "gzip"}])
+def test_forged_ids_are_found(tmp_path, tiny_vocab, output):
+    folder = Folder(tmp_path, tiny_vocab, **output)
+    name = folder.entry.shard.file
+    folder.forge_shard(lambda rows: rows[0]["input_ids"].__setitem__(0, 9999))
+    expect(folder, f"{name}: id 9999 is not in the vocabulary of {len(tiny_vocab)} tokens")
+
+
+@pytest.mark.parametrize("output", [{}, {"format": "tfrecord"}])
+def test_forged_rows_are_found(tmp_path, tiny_vocab, output):
+    folder = Folder(tmp_path, tiny_vocab, **output)
+    name = folder.entry.shard.file
+    folder.forge_shard(lambda rows: rows.pop())
+    expect(folder, f"{name}: 3 rows, recorded 4", f"{name}: {folder.entry.n_tokens - 5} tokens, recorded")
+
+
+@pytest.mark.parametrize("output", [{}, {"format": "tfrecord"}])
+def test_tokens_that_were_exchanged_are_found(tmp_path, tiny_vocab, output):
+    folder = Folder(tmp_path, tiny_vocab, **output)
+    was = tiny_vocab.index("the")
+    folder.forge_shard(lambda rows: rows[0]["input_ids"].__setitem__(0, was + 1))
+    expect(folder, f"{folder.entry.statistics.file}: token_counts[{was}] is 1, {folder.entry.shard.file} has 0")
+
+
+def forge_documents(folder, change):
+    """Forges the table of documents of the first shard with its rows, a list of dictionaries, changed."""
+    name = folder.entry.documents.file
+    table = pq.read_table(folder.path / name)
+    rows = table.to_pylist()
+    change(rows)
+    handle = io.BytesIO()
+    pq.write_table(pa.Table.from_pylist(rows, schema=table.schema), handle, store_schema=False)
+    folder.forge(name, handle.getvalue())
+
+
+DOCUMENT_FORGERIES = {
+    "3 documents, the ledger says 4": lambda rows: rows.pop(2),
+    "document 2 does not come after the one before it": lambda rows: rows.insert(1, rows.pop(2)),
+    "bytes of documents, the ledger says": lambda rows: rows[1].update(input_bytes=1),
+    "tokens, the ledger says": lambda rows: rows[1].update(n_tokens=9999),
+    "documents are of file 1, which split": lambda rows: rows[3].update(input_file=1),
+    "a document is of none of the 2 files": lambda rows: rows[3].update(input_file=2),
+    "row 1 is document 'a1', documents/documents-00000-of-00002.parquet lists 'b1'": lambda rows: rows[1].update(
+        doc_id="b1"
+    ),
+}
+
+
+@pytest.mark.parametrize("problem", DOCUMENT_FORGERIES)
+def test_forged_tables_of_documents_are_found(folder, problem):
+    forge_documents(folder, DOCUMENT_FORGERIES[problem])
+    expect(folder, problem)
+
+
+def test_tokens_that_the_table_gives_to_other_documents_are_found(folder):
+    def change(rows):
+        rows[0]["n_tokens"], rows[1]["n_tokens"] = rows[1]["n_tokens"], rows[0]["n_tokens"]
+
+    forge_documents(folder, change)
+    expect(folder, f"{folder.entry.shard.file}: row 0 has")
+
+
+@pytest.mark.parametrize("formats", [["parquet", "arrow"], ["parquet", "mds"], ["parquet", "megatron"]])
+def test_fields_that_are_not_those_of_the_other_files_are_found(tmp_path, tiny_vocab, formats):
+    folder = Folder(tmp_path, tiny_vocab, keep_fields=["text"], format=formats)
+    assert folder.problems() == []
+    folder.forge_shard(lambda rows: rows[1].update(text="other"))
+    expect(folder, "field 'text' of row 1 is")
+
+
+PLACE_FORGERIES = {
+    "do not follow one another": lambda row: row["starts"].__setitem__(0, row["starts"][0] + 1),
+    "has not as many starts as rows": lambda row: row["starts"].append(0),
+    "sequence 0 and on: documents/documents-00000-of-00002.parquet lists other": None,
+}
+
+
+@pytest.mark.parametrize("problem", PLACE_FORGERIES)
+def test_forged_places_in_sequences_are_found(tmp_path, tiny_vocab, problem):
+    folder = Folder(tmp_path, tiny_vocab, packing={"length": 8, "separator": "[SEP]"})
+
+    def change(rows):
+        if PLACE_FORGERIES[problem]:
+            PLACE_FORGERIES[problem](rows[1])
+            return
+        for name in ("n_tokens", "rows", "starts"):  # two documents in one another's places
+            rows[0][name], rows[1][name] = rows[1][name], rows[0][name]
+
+    assert folder.problems() == []
+    forge_documents(folder, change)
+    expect(folder, problem)
+
+
+def test_forged_columns_are_found(folder):
+    name = folder.entry.shard.file
+
+    def change(rows):
+        rows[0]["n_tokens"] += 1
+        rows[2]["n_oov"] += 1
+        rows[3]["n_oov"] += 1
+
+    folder.forge_shard(change)
+    expect(
+        folder, f"{name}: n_tokens of row 0 is 6, counted 5", f"{name}: n_oov of row 2 is 3, counted 2, and in 1 more"
+    )
+
+
+@pytest.mark.parametrize("side", ["right", "left"])
+@pytest.mark.parametrize("output", [{}, {"format": "tfrecord"}])
+def test_forged_padding_is_found(tmp_path, tiny_vocab, side, output):
+    folder = Folder(tmp_path, tiny_vocab, tokenizer={"padding": {"length": 20, "side": side}}, **output)
+    name = folder.entry.shard.file
+    at = 19 if side == "right" else 0
+    folder.forge_shard(lambda rows: rows[1]["input_ids"].__setitem__(at, 7))
+    expect(folder, f"{name}, row 0 and on: what stands beside the n_tokens tokens of a row must be the padding token 0")
+    folder.forge_shard(lambda rows: rows[1].update(input_ids=[0] * 19))
+    expect(folder, f"{name}, row 0 and on: rows must have 20 ids, padding included")
+
+
+def test_a_record_whose_checksum_is_wrong_is_found(tmp_path, tiny_vocab):
+    folder = Folder(tmp_path, tiny_vocab, format="tfrecord")
+    name = folder.entry.shard.file
+    data = bytearray((folder.path / name).read_bytes())
+    data[-1] ^= 1
+    folder.forge(name, bytes(data))
+    expect(folder, f"{name}, byte ", "the checksum of the record is wrong")
+
+
+def test_a_shard_of_another_tokenizer_is_found(folder):
+    folder.tokenizer = Tokenizer.for_bert(["[UNK]", "x"])
+    folder.forge_shard(lambda rows: None)
+    expect(folder, f"{folder.entry.shard.file}: made by tokenizer {folder.tokenizer.digest}")
+
+
+def test_another_tokenizer_is_found(folder):
+    folder.forge("vocab/tokenizer.json", Tokenizer.for_bert(["[UNK]", "x"]).to_str().encode())
+    expect(folder, "vocab/tokenizer.json: its digest is")
+    folder.forge("vocab/tokenizer.json", b"{}")
+    expect(folder, "vocab/tokenizer.json: ")
+
+
+def test_forged_rejects_are_found(folder):
+    name = folder.entry.rejects.file
+    table = pq.read_table(folder.path / name)
+    for change, words in [
+        ({"reason": ["too_large"]}, "holds {'too_large': 1}, the ledger records {'not_json': 1}"),
+        ({"n_bytes": [99]}, f"records of 99 bytes, the ledger says {folder.entry.n_rejected_bytes}"),
+    ]:
+        sink = io.BytesIO()
+        rows = [row | {key: values[0] for key, values in change.items()} for row in table.to_pylist()]
+        pq.write_table(pa.Table.from_pylist(rows, schema=schemas.REJECTS), sink, store_schema=False)
+        folder.forge(name, sink.getvalue())
+        expect(folder, f"{name}: {words}")
+
+
+def test_forged_statistics_are_found(folder):
+    name = folder.entry.statistics.file
+    statistics = Statistics.from_bytes((folder.path / name).read_bytes())
+    statistics.n_chars += 1
+    folder.forge(name, statistics.to_bytes())
+    expect(
+        folder, f"characters counted {statistics.n_chars} != characters {folder.entry.n_chars}", "stats.json: not the"
+    )
+    folder.forge(name, b"nothing")
+    expect(folder, f"{name}: not an Arrow file of statistics")
+
+
+def test_statistics_of_another_vocabulary_are_found(folder):
+    name = folder.entry.statistics.file
+    folder.forge(name, Statistics(7, 1).to_bytes())
+    expect(folder, f"{name}: 7 counts for {folder.tokenizer.n_ids} tokens")
+
+
+def test_a_shard_whose_entry_is_gone_is_still_checked(folder):
+    (folder.path / filenames.entry_name(folder.entry.split_id)).unlink()
+    (folder.path / folder.entry.shard.file).write_bytes(b"")
+    expect(folder, "missing, or not a ledger entry", f"{folder.entry.shard.file}: 0 bytes, recorded")
+
+
+def test_forged_counts_and_summaries_are_found(folder):
+    table = pq.read_table(folder.path / "vocab/token_counts.parquet")
+    counts = table.column("count").to_pylist()
+    counts[7] += 1
+    sink = io.BytesIO()
+    pq.write_table(table.set_column(2, table.schema.field(2), pa.array(counts)), sink)
+    folder.forge("vocab/token_counts.parquet", sink.getvalue())
+    expect(folder, "vocab/token_counts.parquet: ")
+    stats = json.loads((folder.path / "stats.json").read_text())
+    sink = io.BytesIO()
+    pq.write_table(table, sink)
+    folder.forge("vocab/token_counts.parquet", sink.getvalue())
+    folder.forge("stats.json", ledger.to_json(stats | {"tokens_per_word": 1.0}))
+    expect(folder, "stats.json: not the summary of the splits' statistics")
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"n_records": 99}, "records read 99 != documents + rejected + filtered 5"),
+        ({"tokenizer": "x"}, "made by tokenizer x, the manifest's is"),
+        ({"shard": FileRecord("tokens-00000-of-00002.parquet", 1, "x", 4, 16)}, "the manifest FileRecord("),
+        ({"rejects": None, "rejected": {}, "n_records": 4}, "records None, the manifest FileRecord("),
+    ],
+)
+def test_a_ledger_that_does_not_agree_is_found(folder, changes, words):
+    folder.set_entry(**changes)
+    expect(folder, words)
+
+
+def test_forged_totals_are_found(folder):
+    folder.set_manifest(lambda found: found["totals"].update(n_documents=7))
+    expect(folder, "manifest.json: total n_documents is 7, the ledger adds up to 8", "!= {'n_documents': 7")
+
+
+def test_a_forged_balance_is_found(folder):
+    folder.set_manifest(lambda found: found["balance"].pop())
+    expect(folder, "manifest.json: balance does not have the numbers of totals")
+
+
+def test_bytes_of_the_input_that_are_missing_are_found(folder):
+    piece = dataclasses.replace(folder.entry.pieces[0], n_bytes=10_000)
+    folder.set_entry(pieces=(piece,))
+    expect(folder, f"a.jsonl': {folder.entry.n_bytes} bytes read of 10000")
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "tokens-00000-of-00003.parquet",
+        "tokens-00000-of-00002.tfrecord",
+        "rejected/rejects-00000-of-00003.parquet",
+        f"_ledger/{'f' * 16}.json",
+    ],
+)
+def test_files_that_lie_among_the_results_are_found(folder, name):
+    (folder.path / name).write_text("")
+    (folder.path / "notes.txt").write_text("")
+    assert folder.problems() == [f"{name}: lies among the results, but the manifest does not list it"]
+
+
+@pytest.mark.parametrize("data", [b"", b"[]", b"{}", b'{"format_version": 2}', b'{"format_version": 2, "files": [3]}'])
+def test_a_manifest_of_something_else_is_a_problem(folder, data):
+    (folder.path / "manifest.json").write_bytes(data)
+    (problem,) = folder.problems()
+    assert "manifest.json" in problem
+
+
+def test_a_folder_without_a_manifest_is_a_problem(tmp_path):
+    (problem,) = verify.verify(str(tmp_path)).problems
+    assert problem.endswith("holds no manifest.json")
+
+
+def test_a_job_without_shards_is_proven_by_its_files(tmp_path):
+    output, job = str(tmp_path), Job({"job": "count", "config": {}, "tokenizer": None, "unicode": {}, "versions": {}})
+    folders.prepare_output(output, job, "new")
+    (tmp_path / "counts").mkdir()
+    (tmp_path / "counts" / "counts.json").write_text("{}")
+    files = [ledger.describe(output, "counts/counts.json")]
+    folders.publish(output, job, [], manifest.build(job, [], [], files=files))
+    assert verify.verify(output).is_proven
+    (tmp_path / "counts" / "counts.json").write_text("[]")
+    (problem,) = verify.verify(output).problems
+    assert problem.startswith("counts/counts.json: sha256")
+
+
+def test_verifying_writes_nothing(folder):
+    before = {path: path.stat().st_mtime_ns for path in Path(folder.path).rglob("*")}
+    verify.verify(str(folder.path))
+    assert {path: path.stat().st_mtime_ns for path in Path(folder.path).rglob("*")} == before

@@ -1,0 +1,150 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Rows of shards, as a person sees them."""
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from rich.console import Console
+
+from pipeline import schemas
+from pipeline.config.output import OutputConfig
+from pipeline.output.writers import formats
+from pipeline.output.writers.base import TokenizerInfo
+from pipeline.reporting.inspect import Row, find_tokenizer, render, rows
+from tokenizer import Tokenizer
+
+FORMATS = [{}, {"format": "tfrecord"}, {"format": "tfrecord", "compression": "gzip"}]
+IDS = [[i] * (i % 4) for i in range(25)]
+
+
+@pytest.fixture
+def tokenizer(tiny_vocab):
+    return Tokenizer.for_bert(tiny_vocab)
+
+
+def write_shard(folder, ids, padding_side=None, n_tokens=None, **output):
+    config = OutputConfig(path=str(folder), row_group_tokens=4, **output)
+    path = folder / f"tokens-00000-of-00001{formats.suffix(config)}"
+    batch = pa.record_batch(
+        [
+            pa.array([f"doc{i}" for i in range(len(ids))]),
+            pa.array(ids, schemas.TOKENS.field(1).type),
+            pa.array(n_tokens or [len(row) for row in ids], pa.int32()),
+            pa.array([row.count(1) for row in ids], pa.int32()),
+        ],
+        schema=schemas.TOKENS,
+    )
+    with path.open("wb") as handle:
+        writer = formats.open_writer(handle, config, TokenizerInfo("d", 40, padding_side=padding_side))
+        writer.write(batch)
+        writer.close()
+    return str(path)
+
+
+@pytest.mark.parametrize("output", FORMATS)
+def test_rows_of_any_format_from_anywhere(tmp_path, output):
+    path = write_shard(tmp_path, IDS, **output)
+    for start, count in [(0, 3), (0, 99), (7, 5), (24, 1), (24, 9), (25, 3), (99, 3), (5, 0)]:
+        found = [(row.number, row.doc_id, row.ids, row.n_tokens) for row in rows(path, start, count)]
+        assert found == [(i, f"doc{i}", IDS[i], len(IDS[i])) for i in range(25)][start : start + count]
+
+
+def test_unknown_tokens_are_as_the_shard_says(tmp_path):
+    assert [row.n_oov for row in rows(write_shard(tmp_path, [[1, 2, 1], [3]]))] == [2, 0]
+    assert [row.n_oov for row in rows(write_shard(tmp_path, [[1, 2, 1]], format="tfrecord"))] == [None]
+
+
+def test_parquet_is_not_read_before_the_row_asked_for(tmp_path, monkeypatch):
+    path = write_shard(tmp_path, IDS)
+    read = []
+    original = pq.ParquetFile.read_row_group
+    monkeypatch.setattr(
+        pq.ParquetFile, "read_row_group", lambda self, i, **kwargs: (read.append(i), original(self, i, **kwargs))[1]
+    )
+    n_groups = pq.ParquetFile(path).metadata.num_row_groups
+    assert [row.number for row in rows(path, 20, 1)] == [20]
+    assert n_groups > 5
+    assert len(read) == 1
+
+
+def test_what_is_no_shard_is_refused(tmp_path):
+    (tmp_path / "a.parquet").write_bytes(b"nothing")
+    with pytest.raises(ValueError, match=r"a\.parquet: not a whole Parquet file"):
+        list(rows(str(tmp_path / "a.parquet")))
+    (tmp_path / "a.csv").write_bytes(b"nothing")
+    with pytest.raises(ValueError, match=r"must end in \.parquet"):
+        list(rows(str(tmp_path / "a.csv")))
+    with pytest.raises(FileNotFoundError):
+        list(rows(str(tmp_path / "b.tfrecord")))
+    with pytest.raises(ValueError, match="must not be negative, got -1 and 3"):
+        list(rows(write_shard(tmp_path, IDS), -1, 3))
+
+
+def lines(row, tokenizer, **options):
+    return render(row, tokenizer, **options).plain.split("\n")
+
+
+def test_boundaries_of_tokens_are_visible(tokenizer):
+    ids = tokenizer.encode("Unaffable 玫 mills ɸ").ids
+    head, body = lines(Row(4, "d", ids, len(ids), 1), tokenizer)
+    assert head == "row 4  d  n_tokens 9  n_oov 1"
+    assert body == "[CLS]|un|##aff|##able|玫|mill|##s|[UNK]|[SEP]"
+
+
+def test_unknown_tokens_are_counted_where_the_shard_does_not_say(tokenizer):
+    assert lines(Row(0, "d", [1, 5, 1], 3, None), tokenizer)[0].endswith("n_oov 2")
+
+
+def test_padding_is_one_entry_on_its_side(tokenizer):
+    assert lines(Row(0, "d", [5, 6, 0, 0, 0], 2, 0), tokenizer)[1] == "the|a|[PAD]×3"
+    assert lines(Row(0, "d", [0, 0, 0, 5, 6], 2, 0), tokenizer)[1] == "[PAD]×3|the|a"
+    assert lines(Row(0, "d", [0, 0], 0, 0), tokenizer)[1] == "[PAD]×2"
+    assert lines(Row(0, "d", [], 0, 0), tokenizer)[1] == ""
+
+
+def test_long_rows_are_cut_and_say_so(tokenizer):
+    row = Row(0, "d", [5] * 300, 300, 0)
+    assert lines(row, tokenizer)[1] == "|".join(["the"] * 200) + " … 100 more"
+    assert lines(row, tokenizer, max_tokens=2)[1] == "the|the … 298 more"
+    assert lines(row, tokenizer, max_tokens=None)[1] == "|".join(["the"] * 300)
+
+
+def test_what_a_terminal_would_obey_is_escaped():
+    tokenizer = Tokenizer.for_bert(["[UNK]", "a\x1b[31m", "\n", "\u202e"])
+    head, body = lines(Row(0, "x\ny\x07", [1, 2, 3, 77], 4, 0), tokenizer)
+    assert head.startswith(r"row 0  x\ny\x07  n_tokens")
+    assert body == r"a\x1b[31m|\n|\u202e|<77?>"
+
+
+def test_colours_alternate_on_a_terminal_only(tokenizer):
+    text = render(Row(0, "d", [5, 6, 5, 1], 4, 1), tokenizer)
+    with_colour = Console(force_terminal=True, color_system="standard", width=200)
+    with with_colour.capture() as captured:
+        with_colour.print(text)
+    found = captured.get()
+    assert "\x1b[36mthe" in found
+    assert "\x1b[33ma" in found
+    plain = Console(force_terminal=False, color_system=None, width=200)
+    with plain.capture() as captured:
+        plain.print(text)
+    assert captured.get().splitlines()[1] == "the|a|the|[UNK]"
+
+
+def test_markup_in_a_token_is_text():
+    tokenizer = Tokenizer.for_bert(["[UNK]", "[bold]"])
+    console = Console(force_terminal=False, width=200)
+    with console.capture() as captured:
+        console.print(render(Row(0, "[red]", [1], 1, 0), tokenizer))
+    assert captured.get().splitlines() == ["row 0  [red]  n_tokens 1  n_oov 0", "[bold]"]
+
+
+def test_the_tokenizer_beside_the_shard_is_found(tmp_path, tokenizer, monkeypatch, tiny_vocab_file):
+    path = write_shard(tmp_path, IDS)
+    with pytest.raises(ValueError, match=r"there is no '.*tokenizer\.json' beside the shard; name a tokenizer"):
+        find_tokenizer(path)
+    assert find_tokenizer(path, str(tiny_vocab_file)).get_vocab() == tokenizer.get_vocab()
+    (tmp_path / "vocab").mkdir()
+    tokenizer.save(tmp_path / "vocab" / "tokenizer.json")
+    assert find_tokenizer(path).digest == tokenizer.digest
+    monkeypatch.chdir(tmp_path)
+    assert find_tokenizer("tokens-00000-of-00001.parquet").digest == tokenizer.digest

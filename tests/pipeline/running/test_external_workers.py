@@ -1,0 +1,79 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Workers for runners elsewhere: the service, through Beam's portable protocol, and how it ends."""
+
+import os
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import apache_beam as beam
+import grpc
+import psutil
+import pytest
+from apache_beam.options.pipeline_options import PipelineOptions
+from apache_beam.portability.api import beam_fn_api_pb2, beam_fn_api_pb2_grpc, endpoints_pb2
+from apache_beam.testing.util import assert_that, equal_to
+
+ROOT = Path(__file__).parents[3]
+
+
+@pytest.fixture
+def service():
+    """Yields the process of `tokenmill workers` and the address it serves."""
+    command = [sys.executable, "-m", "pipeline", "workers", "--port", "0"]
+    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as process:
+        yield process, process.stdout.readline().strip()
+        process.kill()
+
+
+def _describe_worker(number):
+    from apache_beam.options.value_provider import RuntimeValueProvider
+
+    return (number, os.getppid(), RuntimeValueProvider.runtime_options["s3_region_name"])
+
+
+def test_a_runner_gets_its_workers_and_they_know_the_options_of_the_job(service):
+    process, address = service
+    options = [
+        "--runner=PortableRunner",
+        "--job_endpoint=embed",
+        "--environment_type=EXTERNAL",
+        f"--environment_config={address}",
+        "--s3_region_name=here",
+    ]
+    with beam.Pipeline(options=PipelineOptions(options)) as pipeline:
+        rows = pipeline | beam.Create([1, 2]) | beam.Reshuffle() | beam.Map(_describe_worker)
+        assert_that(rows, equal_to([(1, process.pid, "here"), (2, process.pid, "here")]))
+    deadline = time.monotonic() + 20
+    while psutil.Process(process.pid).children():  # the runner is done with them
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+
+
+def test_workers_end_with_their_service(service):
+    process, address = service
+    request = beam_fn_api_pb2.StartWorkerRequest(
+        worker_id="one", control_endpoint=endpoints_pb2.ApiServiceDescriptor(url="localhost:1")
+    )
+    with grpc.insecure_channel(address) as channel:
+        stub = beam_fn_api_pb2_grpc.BeamFnExternalWorkerPoolStub(channel)
+        assert stub.StartWorker(request).error == ""
+        (worker,) = psutil.Process(process.pid).children()
+        unknown = beam_fn_api_pb2.StopWorkerRequest(worker_id="never started")
+        assert stub.StopWorker(unknown).error == ""
+    process.kill()
+    process.wait()
+    assert worker.wait(20) is None or not worker.is_running()
+
+
+def test_a_port_that_is_taken_is_a_mistake():
+    with socket.socket() as taken:
+        taken.bind(("localhost", 0))
+        taken.listen()
+        port = str(taken.getsockname()[1])
+        command = [sys.executable, "-m", "pipeline", "workers", "--host", "127.0.0.1", "--port", port]
+        done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 2
+    assert f"cannot listen on 127.0.0.1:{port}" in done.stderr

@@ -1,0 +1,278 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Local runners: what is chosen, that every mode computes the same, and what a failure looks like."""
+
+import os
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import apache_beam as beam
+import pytest
+from apache_beam.testing.util import assert_that, equal_to
+
+from pipeline.books.ledger import BooksError
+from pipeline.running import runners
+from pipeline.running.runners import (
+    MODES,
+    RunnerSettings,
+    available_cores,
+    check_beam_args,
+    choose_runner,
+    explain,
+    open_runner,
+)
+
+ROOT = Path(__file__).parents[3]
+
+
+@pytest.mark.parametrize(
+    ("beam_args", "ours", "expected"),
+    [
+        ([], {"workers": 1}, RunnerSettings(None, "inline", 1)),
+        ([], {"workers": 2}, RunnerSettings(None, "threads", 2)),
+        ([], {"workers": 17}, RunnerSettings(None, "hybrid", 17)),
+        ([], {"mode": "inline"}, RunnerSettings(None, "inline", 1)),
+        ([], {"mode": "processes", "workers": 3}, RunnerSettings(None, "processes", 3)),
+        (["--runner=DirectRunner"], {"workers": 2}, RunnerSettings(None, "threads", 2)),
+        (["--runner", "FnApiRunner"], {"workers": 2}, RunnerSettings(None, "threads", 2)),
+        (["--direct_num_workers=3"], {}, RunnerSettings(None, "threads", 3)),
+        (["--direct_num_workers", "3"], {"workers": 3}, RunnerSettings(None, "threads", 3)),
+        (["--direct_running_mode=in_memory"], {}, RunnerSettings(None, "inline", 1)),
+        (
+            ["--direct_running_mode=multi_processing", "--direct_num_workers=2"],
+            {},
+            RunnerSettings(None, "processes", 2),
+        ),
+        (
+            ["--direct_runner_bundle_repeat=1"],
+            {"mode": "inline"},
+            RunnerSettings(None, "inline", 1, ("--direct_runner_bundle_repeat=1",)),
+        ),
+        (
+            ["--runner=FlinkRunner", "--parallelism=2"],
+            {},
+            RunnerSettings("FlinkRunner", "processes", 0, ("--runner=FlinkRunner", "--parallelism=2")),
+        ),
+    ],
+)
+def test_choice(beam_args, ours, expected):
+    assert choose_runner(beam_args, **ours) == expected
+
+
+def test_default_is_every_core_this_process_may_use():
+    cores = available_cores()
+    assert cores == len(os.sched_getaffinity(0))
+    assert choose_runner([]).workers == choose_runner(["--direct_num_workers=0"]).workers == cores
+
+
+@pytest.mark.parametrize(
+    ("beam_args", "ours", "message"),
+    [
+        (["--direct_running_mode=multi_threading"], {}, "multi_threading corrupts data .* use --mode threads"),
+        (["--direct_running_mode=x"], {}, "--direct_running_mode=x: allowed: in_memory, multi_processing"),
+        (["--direct_num_workers=many"], {}, "--direct_num_workers=many: must be a number"),
+        (["--direct_num_workers"], {}, "--direct_num_workers needs a value"),
+        (["--direct_num_workers=2"], {"workers": 3}, "--workers 3 and --direct_num_workers .* 2.* contradict"),
+        (["--direct_running_mode=in_memory"], {"mode": "threads"}, "--mode threads and --direct_running_mode"),
+        ([], {"workers": 0}, "--workers must be at least 1, got 0"),
+        ([], {"mode": "inline", "workers": 2}, "--mode inline has one worker, got --workers 2"),
+        (["--runner=DaskRunner"], {}, "--runner=DaskRunner: loses data"),
+        (["--runner=FlinkRunner"], {"workers": 2}, "--mode and --workers are for local runs; FlinkRunner has"),
+    ],
+)
+def test_choices_that_are_refused(beam_args, ours, message):
+    with pytest.raises(ValueError, match=message):
+        choose_runner(beam_args, **ours)
+
+
+def test_settings_read_well():
+    assert str(choose_runner([], workers=1)) == "1 worker, inline"
+    assert str(choose_runner([], workers=2)) == "2 workers, threads"
+    assert str(choose_runner(["--runner=PrismRunner"])) == "PrismRunner"
+    assert choose_runner([], workers=2).in_process
+    assert not choose_runner([], workers=2, mode="hybrid").in_process
+
+
+def test_no_more_workers_are_chosen_than_there_are_splits(monkeypatch):
+    monkeypatch.setattr("pipeline.running.runners.available_cores", lambda: 4)
+    assert str(choose_runner(n_splits=1)) == str(choose_runner(n_splits=0)) == "1 worker, inline"
+    assert str(choose_runner(n_splits=3)) == "3 workers, threads"
+    assert str(choose_runner(n_splits=9)) == str(choose_runner()) == "4 workers, threads"
+    assert str(choose_runner(n_splits=1, workers=2)) == "2 workers, threads"
+
+
+def test_unknown_beam_option_is_an_error_locally():
+    message = "--max_cache_memory=3: no such Beam option; did you mean --max_cache_memory_usage_mb"
+    with pytest.raises(ValueError, match=message):
+        check_beam_args(choose_runner(["--max_cache_memory=3"], mode="inline"))
+    settings = choose_runner(["--max_cache_memory_usage_mb=x"], mode="inline")
+    with pytest.raises(ValueError, match="Beam options '--max_cache_memory_usage_mb=x'"):
+        check_beam_args(settings)
+    check_beam_args(choose_runner(["--max_cache_memory_usage_mb=3"], mode="inline"))
+    check_beam_args(choose_runner(["--runner=PortableRunner", "--unheard_of=1"]))
+
+
+def test_other_runners_get_the_options_as_they_are():
+    settings = choose_runner(["--runner=PortableRunner", "--job_endpoint=localhost:1", "--unheard_of=1"])
+    with open_runner(settings) as (runner, options):
+        assert runner == "PortableRunner"
+        assert options.get_all_options(drop_default=True)["job_endpoint"] == "localhost:1"
+
+
+def _describe_worker(number):
+    """Runs in a worker; what it returns is compared across modes."""
+    from apache_beam.options.value_provider import RuntimeValueProvider
+
+    assert RuntimeValueProvider.runtime_options is not None
+    return (number, "é字" * number, os.environ.get("NUMBA_NUM_THREADS"), os.getppid())
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_every_mode_runs_the_same_graph(mode):
+    # Shuffle, side input, group by key and strings, whose coder runs in Python.
+    in_process = mode in ("inline", "threads")
+    settings = choose_runner([], mode=mode, workers=1 if mode == "inline" else 2)
+    with open_runner(settings) as (runner, options):
+        pipeline = beam.Pipeline(runner=runner, options=options)
+        numbers = pipeline | beam.Create(list(range(9)))
+        total = numbers | "Total" >> beam.CombineGlobally(sum)
+        rows = numbers | "Describe" >> beam.Map(_describe_worker)
+        grouped = (
+            rows
+            | beam.Map(lambda row, side: (row[0] % 2, (*row[:2], side)), beam.pvalue.AsSingleton(total))
+            | beam.GroupByKey()
+            | beam.MapTuple(lambda key, found: (key, sorted(found)))
+        )
+        expected = [(k, [(n, "é字" * n, 36) for n in range(9) if n % 2 == k]) for k in range(2)]
+        assert_that(grouped, equal_to(expected))
+        if not in_process:  # workers are other processes, and are told to keep to one core each
+            assert_that(
+                rows | "Where" >> beam.Map(lambda row: row[2:]), equal_to([("1", os.getpid())] * 9), label="CheckWhere"
+            )
+        pipeline.run()
+
+
+def test_replayed_bundles_reach_the_runner():
+    _Recorder.seen.clear()
+    with open_runner(choose_runner(["--direct_runner_bundle_repeat=2"], mode="inline")) as (runner, options):
+        pipeline = beam.Pipeline(runner=runner, options=options)
+        _ = pipeline | beam.Create([7]) | beam.Map(_Recorder())
+        pipeline.run()
+    assert _Recorder.seen == [7, 7, 7]
+
+
+class _Recorder:
+    seen: list[int] = []
+
+    def __call__(self, element):
+        _Recorder.seen.append(element)
+        return element
+
+
+FAILING = """
+    import os, sys
+    sys.path.insert(0, {root!r})
+    from pipeline.runners import choose_runner, configure_logging, explain, open_runner
+    configure_logging()
+    import apache_beam as beam
+
+    def work(number):
+        if number == 5:
+            {action}
+        return number
+
+    if __name__ == "__main__":
+        settings = choose_runner([], mode={mode!r}, workers=1 if {mode!r} == "inline" else 2)
+        try:
+            with open_runner(settings) as (runner, options):
+                pipeline = beam.Pipeline(runner=runner, options=options)
+                pipeline | beam.Create(list(range(8))) | beam.Map(work)
+                pipeline.run()
+        except Exception as error:
+            print(explain(error))
+            sys.exit(1)
+"""
+
+
+def run_script(tmp_path, script, **values):
+    path = tmp_path / "job.py"
+    path.write_text(textwrap.dedent(script).format(root=str(ROOT), **values))
+    return subprocess.run(
+        [sys.executable, str(path)], cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False
+    )
+
+
+@pytest.mark.parametrize("mode", ["inline", "threads", "processes"])
+def test_a_failing_worker_is_one_message_and_no_noise(tmp_path, mode):
+    # The working directory holds traps with our packages' names.
+    for name in ("tokenizer", "pipeline"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "__init__.py").write_text("raise SystemExit('imported from the working directory')")
+    done = run_script(tmp_path, FAILING, mode=mode, action='raise ValueError("bad: x\\nsecond: y")')
+    assert (done.stdout, done.stderr, done.returncode) == ("bad: x\nsecond: y\n", "", 1)
+
+
+def test_a_killed_worker_process_fails_the_job_with_the_reason(tmp_path):
+    done = run_script(tmp_path, FAILING, mode="processes", action="os.kill(os.getpid(), 9)")
+    assert done.stdout == (
+        "a worker process was killed by SIGKILL; the machine may be out of memory: try fewer --workers\n"
+    )
+    assert (done.stderr, done.returncode) == ("", 1)
+
+
+def test_a_worker_process_that_never_connects_fails_the_job(monkeypatch):
+    # As when the environment of the worker is broken: it must not hang.
+    monkeypatch.setattr("pipeline.running.worker_pool._PROGRAM", "pipeline.no_such_program")
+
+    def run():
+        with open_runner(choose_runner([], mode="processes", workers=2)) as (runner, options):
+            pipeline = beam.Pipeline(runner=runner, options=options)
+            _ = pipeline | beam.Create([1, 2])
+            pipeline.run()
+
+    with pytest.raises(RuntimeError, match="a worker process ended by itself with exit code 1"):
+        run()
+
+
+@pytest.mark.parametrize(
+    ("error", "expected"),
+    [
+        (ValueError("plain"), "plain"),
+        (ValueError("plain [while running 'A/B']"), "plain"),
+        (KeyError("a"), "KeyError: 'a'"),
+        (BooksError("1 != 2"), "1 != 2"),
+        (PermissionError(13, "denied", "x"), "[Errno 13] denied: 'x'"),
+        (ZeroDivisionError(), "ZeroDivisionError"),
+        (RuntimeError("FileNotFoundError: [Errno 2] no: 'x' [while running 'A']"), "[Errno 2] no: 'x'"),
+        (
+            RuntimeError(
+                'Traceback (most recent call last):\n  File "a.py", line 1, in f\n    raise X: y\nE: first\n\nDuring '
+                'handling of the above\n\nTraceback (most recent call last):\n  File "a.py", line 2, in g\n    g()\n'
+                "pipeline.x.FoundError: it: broke\n  in two lines [while running 'A/ParDo(B)']\n"
+            ),
+            "FoundError: it: broke\n  in two lines",
+        ),
+        (RuntimeError("Traceback (most recent call last):\n  File\nValueError: v\n"), "v"),
+        (RuntimeError("Traceback (most recent call last):\n  File\nKeyboardInterrupt\n"), "KeyboardInterrupt"),
+    ],
+)
+def test_explain(error, expected):
+    assert explain(error) == expected
+
+
+def test_choosing_does_not_import_beam():
+    choose = "from pipeline.running.runners import choose_runner as choose; choose([])"
+    code = f"import sys; {choose}; sys.exit('apache_beam' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=False).returncode == 0
+
+
+def test_logging_is_quiet_and_follows_stderr(capsys):
+    code = (
+        "import logging; from pipeline import runners; runners.configure_logging(); import apache_beam, sys, io;"
+        "logging.getLogger('apache_beam.runners.common').error('no');"
+        "sys.stderr = io.StringIO(); logging.warning('yes'); print(sys.stderr.getvalue(), end='')"
+    )
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert (done.stdout, done.stderr) == ("WARNING root: yes\n", "")
+    assert runners.THREADS_PER_PROCESS * 2 == runners.MAX_THREADS

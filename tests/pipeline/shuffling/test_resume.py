@@ -1,0 +1,92 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A job that shuffles, stopped and started again: nothing is done twice, nothing old is left."""
+
+import json
+import shutil
+
+import pytest
+
+from pipeline.books import shard_entry
+from pipeline.proving.verify import verify
+from tests.shuffled_job import N_DOCUMENTS
+
+
+def _calls(monkeypatch, name, module="pipeline.tokenizing.tokenize"):
+    seen = []
+    target = __import__(module, fromlist=[name])
+    original = getattr(target, name)
+    monkeypatch.setattr(target, name, lambda *args, **kwargs: seen.append(args) or original(*args, **kwargs))
+    return seen
+
+
+def test_what_is_committed_is_not_done_again(make_shuffled, monkeypatch):
+    undisturbed = make_shuffled("undisturbed")
+    undisturbed.run()
+    job = make_shuffled()
+    job.prepare()
+    entries = job.sort()
+    job.merge(entries, job.planned[:2])
+    shutil.rmtree(job.output / "_tmp", ignore_errors=True)
+    job.prepare("resume")
+    read = _calls(monkeypatch, "read_split")
+    merged = _calls(monkeypatch, "merge_range", "pipeline.shuffling.shards")
+    job.merge(job.sort())
+    job.finish()
+    assert len(read) == 0
+    assert len(merged) == 2
+    assert job.shards() == undisturbed.shards()
+    # Finished, and the runs are gone: nothing is done.
+    job.prepare("resume")
+    assert shard_entry.recorded_digest(str(job.output), job.splits) is not None
+    job.merge(job.sort(are_merged=True))
+    job.finish()
+    assert (len(read), len(merged)) == (0, 2)
+    assert verify(str(job.output)).problems == []
+
+
+def test_a_lost_shard_of_a_finished_job_is_merged_again_from_splits_that_are_sorted_again(make_shuffled):
+    job = make_shuffled()
+    job.run()
+    before = job.shards()
+    (job.output / "tokens-00002-of-00004.parquet").unlink()
+    job.prepare("resume")
+    job.merge(job.sort())
+    job.finish()
+    assert job.shards() == before
+    assert verify(str(job.output)).problems == []
+
+
+@pytest.mark.parametrize("is_finished", [True, False])
+@pytest.mark.parametrize("name", ["0.jsonl", "c.jsonl"])
+def test_new_input_makes_all_shards_again_and_leaves_none_behind(make_shuffled, tmp_path, is_finished, name):
+    job = make_shuffled()
+    job.prepare()
+    job.merge(job.sort())
+    if is_finished:
+        job.finish()
+    before = job.shards()
+    (tmp_path / name).write_text(json.dumps({"id": "new", "text": "the mill"}))
+    again = make_shuffled()
+    again.prepare("resume")
+    again.merge(again.sort())
+    again.finish()
+    assert {row["doc_id"] for row in again.rows()} == {"new", *(f"d{i}" for i in range(N_DOCUMENTS))}
+    assert again.shards().keys() == before.keys()
+    fresh = make_shuffled("fresh")
+    fresh.run()
+    assert fresh.shards() == again.shards()
+    assert verify(str(again.output)).problems == []
+
+
+def test_overwriting_removes_runs_and_shards(make_shuffled):
+    job = make_shuffled()
+    job.prepare()
+    job.sort()
+    assert (job.output / "_runs").exists()
+    other = make_shuffled(shuffle={"seed": 4, "shards": 2})
+    other.prepare("overwrite")
+    assert not (job.output / "_runs").exists()
+    other.merge(other.sort())
+    other.finish()
+    assert sorted(other.shards()) == ["tokens-00000-of-00002.parquet", "tokens-00001-of-00002.parquet"]
+    assert verify(str(other.output)).problems == []

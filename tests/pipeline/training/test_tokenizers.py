@@ -1,0 +1,181 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The tokenizer section becomes a tokenizer: every key of it shows in the result."""
+
+import base64
+import json
+
+import pyarrow as pa
+import pytest
+from pydantic import ValidationError
+
+from pipeline import schemas
+from pipeline.config.tokenizer import PaddingConfig, TokenizerConfig, TruncationConfig
+from pipeline.config.training import TrainConfig
+from pipeline.training.tokenizers import counting_tokenizer, load_tokenizer, shape_rows, train_tokenizer
+from tokenizer import Tokenizer
+
+TEXTS = pa.array(["Mills, Ⰻx"])
+
+
+def trained(config: TokenizerConfig):
+    """The only tokenizer that a section describes."""
+    ((size, tokenizer),) = train_tokenizer(COUNTS, config).items()
+    assert size == config.train.vocab_size
+    return shape_rows(tokenizer, config)
+
+
+COUNTS = pa.table(
+    [pa.array([b"ab", b"abc", b"b"], pa.large_binary()), pa.array([5, 3, 2], pa.int64())], schema=schemas.WORD_COUNTS
+)
+
+
+def ids(tokenizer, texts=TEXTS, **options):
+    return tokenizer.encode_arrow(texts, **options).to_pylist()[0]
+
+
+def test_load_as_the_file_says(tiny_vocab_file):
+    assert ids(load_tokenizer(TokenizerConfig(file=str(tiny_vocab_file)))) == [7, 13, 17, 1]
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        ({"lowercase": False}, [1, 17, 1]),
+        ({"oov": "contain"}, [7, 13, 17, 1]),
+        ({"truncation": TruncationConfig(max_length=2)}, [7, 13]),
+        ({"truncation": TruncationConfig(max_length=2, side="left")}, [17, 1]),
+        ({"padding": PaddingConfig(length=6)}, [7, 13, 17, 1, 0, 0]),
+        ({"padding": PaddingConfig(length=6, side="left")}, [0, 0, 7, 13, 17, 1]),
+    ],
+)
+def test_every_key_changes_what_is_loaded(tiny_vocab_file, changes, expected):
+    assert ids(load_tokenizer(TokenizerConfig(file=str(tiny_vocab_file), **changes))) == expected
+
+
+def test_what_the_file_does_not_say(tmp_path, tiny_vocab_file):
+    (tmp_path / "tokenizer_config.json").write_text('{"tokenizer_class": "MyBertTokenizer"}')
+    with pytest.raises(ValueError, match="the class 'MyBertTokenizer' makes tokens is not known"):
+        load_tokenizer(TokenizerConfig(file=str(tiny_vocab_file.parent)))
+    named = TokenizerConfig(file=str(tiny_vocab_file.parent), as_class="BertTokenizer")
+    assert ids(load_tokenizer(named)) == [7, 13, 17, 1]
+    ranks = tmp_path / "ranks.tiktoken"
+    ranks.write_text("".join(f"{base64.b64encode(bytes([b])).decode()} {b}\n" for b in range(256)))
+    assert ids(load_tokenizer(TokenizerConfig(file=str(ranks), pattern="llama3"))) == list("Mills, Ⰻx".encode())
+    for changes in ({"as_class": "BertTokenizer"}, {"pattern": "llama3"}):
+        with pytest.raises(ValueError, match="says how `file` is read, which is not given"):
+            TokenizerConfig(**changes)
+
+
+def test_row_shape_of_the_file_does_not_count(tiny_vocab_file, tmp_path):
+    tokenizer = load_tokenizer(TokenizerConfig(file=str(tiny_vocab_file), padding=PaddingConfig(length=9)))
+    tokenizer.enable_truncation(1)
+    tokenizer.save(tmp_path / "tokenizer.json")
+    assert ids(load_tokenizer(TokenizerConfig(file=str(tmp_path / "tokenizer.json")))) == [7, 13, 17, 1]
+
+
+@pytest.mark.parametrize(
+    "model, problem",
+    [
+        (None, "tokenizer.json' has no model, so no text can be tokenized with it"),
+        ({"max_input_chars_per_word": 1 << 63}, "must fit into 64 bits, got 9223372036854775808"),
+    ],
+)
+def test_a_tokenizer_that_cannot_tokenize_is_refused_before_any_text(tiny_vocab_file, tmp_path, model, problem):
+    parts = json.loads(Tokenizer.from_file(tiny_vocab_file).to_str())
+    parts["model"] = model and {**parts["model"], **model}
+    (tmp_path / "tokenizer.json").write_text(json.dumps(parts))
+    with pytest.raises(ValueError, match=problem):
+        load_tokenizer(TokenizerConfig(file=str(tmp_path / "tokenizer.json")))
+
+
+def test_train_as_the_config_says():
+    train = TrainConfig(vocab_size=9, min_frequency=1, special_tokens=["[UNK]", "[PAD]"])
+    tokenizer = trained(TokenizerConfig(train=train))
+    assert list(tokenizer.get_vocab()) == ["[UNK]", "[PAD]", "a", "b", "c", "##b", "##c", "ab", "abc"]
+    assert tokenizer.normalizer.lowercase is True
+    other = trained(TokenizerConfig(train=train, lowercase=False, oov="char", strip_accents=True))
+    assert (other.normalizer.lowercase, other.normalizer.strip_accents) == (False, True)
+    assert other.model.oov_policy == "char"
+    padded = trained(TokenizerConfig(train=train, padding=PaddingConfig(length=3)))
+    assert ids(padded, pa.array(["abc"])) == [8, 1, 1]
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        ({"vocab_size": 8}, ["ab"]),
+        ({"min_frequency": 4}, ["ab"]),
+        ({"limit_alphabet": 2}, ["ab"]),
+        ({"rule": "likelihood"}, ["ab", "abc"]),
+    ],
+)
+def test_every_key_changes_what_is_trained(changes, expected):
+    base = {"vocab_size": 9, "min_frequency": 1, "special_tokens": ["[UNK]", "[PAD]"]}
+    tokenizer = trained(TokenizerConfig(train=TrainConfig(**(base | changes))))
+    whole = [token for token in tokenizer.get_vocab() if len(token) > 1 and token[0] not in "[#"]
+    assert whole == expected
+
+
+def test_words_to_count(tiny_vocab_file):
+    def words(config):
+        counter = counting_tokenizer(config).new_word_counter()
+        counter.update(pa.array(["Größe A"]))
+        return [word.decode() for word in counter.to_table()["word"].to_pylist()]
+
+    assert words(TokenizerConfig()) == ["a", "große"]
+    assert words(TokenizerConfig(lowercase=False)) == ["A", "Größe"]
+    assert words(TokenizerConfig(strip_accents=False)) == ["a", "größe"]
+    assert words(TokenizerConfig(file=str(tiny_vocab_file), lowercase=False)) == ["A", "Größe"]
+
+
+def test_sections_that_do_not_fit_are_refused():
+    with pytest.raises(ValueError, match=r"tokenizer\.file must be given"):
+        load_tokenizer(TokenizerConfig())
+    with pytest.raises(ValueError, match=r"tokenizer\.train must be given"):
+        train_tokenizer(COUNTS, TokenizerConfig())
+
+
+@pytest.mark.parametrize(
+    ("train", "more", "problem"),
+    [
+        ({"model": "bpe"}, {"oov": "contain"}, "is for wordpiece, but train.model is 'bpe'; remove it"),
+        (
+            {"model": "char", "special_tokens": ["<unk>", "[CLS]", "[SEP]"]},
+            {"add_special_tokens": True},
+            "is for wordpi",
+        ),
+        (
+            {"model": "unigram", "pre_tokenizer": "cl100k_base"},
+            {},
+            "for unigram, whose words have no spaces; or none with",
+        ),
+        (
+            {"model": "wordpiece", "normalizer": "sentencepiece", "pre_tokenizer": "none"},
+            {},
+            "is for bpe, unigram, char",
+        ),
+        ({"model": "byte_level_bpe", "vocab_size": 256}, {}, "room for the 1 special tokens and 256 bytes"),
+        (
+            {"model": "bpe", "vocab_size": 3, "user_defined_symbols": ["x"]},
+            {},
+            "special tokens and the 1 user-defined symb",
+        ),
+    ],
+)
+def test_combinations_that_make_no_sense_are_refused_by_the_config(train, more, problem):
+    with pytest.raises(ValidationError, match=problem):
+        TokenizerConfig(train=train, **more)
+
+
+@pytest.mark.parametrize(
+    ("train", "span_tokens", "problem"),
+    [
+        ({"model": "bpe", "byte_fallback": True, "special_tokens": ["<unk>", "<0x00>"]}, (), "got '<0x00>' twice"),
+        ({"model": "unigram", "user_defined_symbols": ["<s>"]}, (), "'<s>' twice"),
+        ({"model": "bpe", "user_defined_symbols": ["[URL]"]}, ("[URL]",), r"got '\[URL\]' twice"),
+        ({"model": "wordpiece", "initial_alphabet": ["ab"]}, (), "initial_alphabet"),
+    ],
+)
+def test_what_a_trainer_refuses_is_refused_before_words_are_counted(train, span_tokens, problem):
+    with pytest.raises(ValueError, match=f"train: .*{problem}"):
+        counting_tokenizer(TokenizerConfig(train=train), span_tokens)

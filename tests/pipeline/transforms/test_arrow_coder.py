@@ -1,0 +1,84 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Batches cross a runner as Arrow IPC: same rows, and no more bytes than the rows have."""
+
+import logging
+import pickle
+
+import apache_beam as beam
+import cloudpickle
+import pyarrow as pa
+import pytest
+from apache_beam import coders, typehints
+from apache_beam.options.pipeline_options import PipelineOptions
+from apache_beam.runners.portability.fn_api_runner import FnApiRunner
+from apache_beam.testing.util import assert_that
+
+from pipeline import schemas
+from pipeline.transforms import arrow_coder
+from pipeline.transforms.arrow_coder import RecordBatchCoder, decode_batch, encode_batch
+
+
+def documents(n: int, first: int = 0) -> pa.RecordBatch:
+    rows = range(first, first + n)
+    return pa.RecordBatch.from_pydict(
+        {
+            "doc_id": [f"d{i}" for i in rows],
+            "text": [f"text of {i} é 字 " * 20 for i in rows],
+            "piece": [0] * n,
+            "offset": list(rows),
+            "n_bytes": [10] * n,
+        },
+        schema=schemas.DOCUMENTS,
+    )
+
+
+TOKENS = pa.RecordBatch.from_pydict(
+    {"doc_id": ["a", "b"], "input_ids": [[1, 2], []], "n_tokens": [2, 0], "n_oov": [0, 0]}, schema=schemas.TOKENS
+)
+
+
+@pytest.mark.parametrize("batch", [documents(0), documents(3), documents(9).slice(4, 2), TOKENS, TOKENS.slice(1)])
+def test_round_trip(batch):
+    again = decode_batch(encode_batch(batch))
+    assert again.equals(batch)
+    assert again.schema.equals(batch.schema)
+    assert pickle.loads(pickle.dumps(batch)).equals(batch)
+    assert cloudpickle.loads(cloudpickle.dumps(batch)).equals(batch)
+
+
+@pytest.mark.parametrize("encode", [encode_batch, pickle.dumps, cloudpickle.dumps, coders.FastPrimitivesCoder().encode])
+def test_a_slice_costs_its_own_rows(encode):
+    batch = documents(20_000)
+    assert batch.nbytes > 5_000_000
+    part = batch.slice(10_000, 100)
+    assert len(encode(part)) < 2 * part.nbytes < 100_000
+
+
+def test_registered_for_declared_types():
+    assert isinstance(coders.registry.get_coder(pa.RecordBatch), RecordBatchCoder)
+    keyed = coders.registry.get_coder(typehints.Tuple[int, pa.RecordBatch])
+    assert isinstance(keyed.coders()[1], RecordBatchCoder)
+    assert not RecordBatchCoder().is_deterministic()
+
+
+def test_survives_a_reshuffle_without_a_fallback_coder(caplog, monkeypatch):
+    encoded: list[int] = []
+    monkeypatch.setattr(
+        arrow_coder, "encode_batch", lambda batch: encoded.append(batch.num_rows) or encode_batch(batch)
+    )
+
+    def check(batches):
+        assert sorted(batch.column("offset")[0].as_py() for batch in batches) == [0, 10, 20]
+        assert all(batch.schema.equals(schemas.DOCUMENTS) for batch in batches)
+
+    options = PipelineOptions(["--no_save_main_session"])
+    with caplog.at_level(logging.WARNING), beam.Pipeline(runner=FnApiRunner(), options=options) as pipeline:
+        batches = (
+            pipeline
+            | beam.Create([0, 10, 20])
+            | beam.Map(lambda first: documents(2, first)).with_output_types(pa.RecordBatch)
+            | beam.Reshuffle()
+        )
+        assert_that(batches, check)
+    assert encoded.count(2) >= 3
+    assert not [record for record in caplog.records if "fallback" in record.getMessage().lower()]

@@ -1,0 +1,216 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Jobs as graphs: what each leaves behind, what crosses the runner, and what a second run does."""
+
+import json
+
+import apache_beam as beam
+import pyarrow.parquet as pq
+import pytest
+
+from pipeline.books import manifest
+from pipeline.books.ledger import BooksError
+from pipeline.config.input import InputConfig
+from pipeline.config.job import Config
+from pipeline.config.output import OutputConfig
+from pipeline.config.tokenizer import TokenizerConfig
+from pipeline.config.training import TrainConfig
+from pipeline.counting import count
+from pipeline.jobs.planning import plan_job, prepare
+from pipeline.proving.verify import verify
+from pipeline.running.runners import choose_runner, open_runner
+from pipeline.tokenizing import tokenize
+from pipeline.transforms import compiled, jobs
+from tokenizer import Tokenizer
+
+
+@pytest.fixture
+def config(tiny_corpus, tiny_vocab_file, tmp_path):
+    return Config(
+        input=InputConfig(paths=[str(tiny_corpus / "*.jsonl")], split_bytes=100),
+        tokenizer=TokenizerConfig(file=str(tiny_vocab_file), oov="contain"),
+        output=OutputConfig(path=str(tmp_path / "out")),
+    )
+
+
+@pytest.fixture
+def training(config):
+    return config.model_copy(update={"tokenizer": TokenizerConfig(train=TrainConfig(vocab_size=60, min_frequency=1))})
+
+
+def execute(name, config, mode="new"):
+    plan = plan_job(name, config)
+    prepare(plan, mode)
+    with open_runner(choose_runner([], mode="inline")) as (runner, options):
+        pipeline = beam.Pipeline(runner=runner, options=options)
+        jobs.build(pipeline, plan)
+        pipeline.run()
+    return manifest.read(config.output.path)
+
+
+def final_names(config, tmp_path):
+    paths = (path.relative_to(tmp_path / "out") for path in (tmp_path / "out").rglob("*") if path.is_file())
+    return sorted(str(path) for path in paths if not str(path).startswith("_"))
+
+
+COUNTS = [
+    "counts/alphabet.parquet",
+    "counts/counts.json",
+    *(f"counts/counts-{p:05d}-of-00016.parquet" for p in range(16)),
+]
+RESULTS = ["manifest.json", "stats.json"]
+VOCABULARY = ["vocab/tokenizer.json", "vocab/vocab.txt"]
+TOKEN_COUNTS = "vocab/token_counts.parquet"
+
+
+def test_count(config, tmp_path):
+    found = execute("count", config)
+    assert final_names(config, tmp_path) == sorted([*COUNTS, "manifest.json"])
+    assert [record["file"] for record in found["files"]] == sorted(COUNTS)
+    totals = json.loads((tmp_path / "out/counts/counts.json").read_text())["totals"]
+    assert (totals["n_documents"], totals["n_words"], totals["n_distinct_words"]) == (7, 21, 16)
+    assert verify(config.output.path).problems == []
+
+
+def test_train(training, tmp_path):
+    found = execute("train", training)
+    assert final_names(training, tmp_path) == sorted([*COUNTS, *VOCABULARY, "vocab/training.json", "manifest.json"])
+    trained = Tokenizer.from_file(tmp_path / "out/vocab/tokenizer.json")
+    assert found["tokenizer"] == {"digest": trained.digest, "vocab_size": 60}
+    assert {"mill", "tokens"} <= trained.get_vocab().keys()
+    assert verify(training.output.path).problems == []
+
+
+def test_tokenize(config, tmp_path):
+    found = execute("tokenize", config)
+    shards = [f"tokens-{i:05d}-of-00004.parquet" for i in range(4)]
+    tables = [f"documents/documents-{i:05d}-of-00004.parquet" for i in range(4)]
+    vocabulary = ["vocab/tokenizer.json", TOKEN_COUNTS]
+    assert final_names(config, tmp_path) == sorted([*shards, *tables, *RESULTS, *vocabulary])
+    rows = [row for shard in shards for row in pq.read_table(tmp_path / "out" / shard).to_pylist()]
+    assert [row["doc_id"] for row in rows] == [f"doc-{i}" for i in range(7)]
+    assert rows[4]["input_ids"] == [20, 21, 22, 24, 1, 25, 23]
+    assert found["totals"]["n_tokens"] == 28
+    assert verify(config.output.path).problems == []
+
+
+def test_other_formats_of_a_tokenizer_are_written_where_they_are_asked_for(config, training, tiny_vocab_file, tmp_path):
+    def asks(config, *formats):
+        return config.model_copy(update={"output": OutputConfig(path=str(tmp_path / "out"), vocabulary=[*formats])})
+
+    before = execute("tokenize", config)
+    asked = asks(config, "vocab.txt")
+    found = execute("tokenize", asked, "resume")  # no byte of a shard depends on it
+    assert (tmp_path / "out/vocab/vocab.txt").read_bytes() == tiny_vocab_file.read_bytes()
+    assert [record["file"] for record in found["files"] if record not in before["files"]] == ["vocab/vocab.txt"]
+    assert verify(config.output.path).problems == []
+    with pytest.raises(ValueError, match=r"output.vocabulary: vocab.json: vocab.json cannot hold .*WordPiece"):
+        plan_job("tokenize", asks(config, "vocab.txt", "vocab.json"))
+    execute("train", asks(training), "overwrite")
+    assert final_names(config, tmp_path) == sorted(
+        [*COUNTS, "manifest.json", "vocab/tokenizer.json", "vocab/training.json"]
+    )
+
+
+def test_the_tokenizer_reaches_workers_of_another_process_as_text(config, monkeypatch):
+    before = execute("tokenize", config)
+    monkeypatch.setattr(jobs, "keep_compiled", lambda _: None)
+    monkeypatch.setattr(compiled, "_compiled", {})
+    assert execute("tokenize", config, "overwrite") == before
+
+
+def test_run_is_train_and_tokenize_in_one_graph(training, tmp_path):
+    found = execute("run", training)
+    assert {*COUNTS, *RESULTS, *VOCABULARY, TOKEN_COUNTS} < set(final_names(training, tmp_path))
+    assert verify(training.output.path).problems == []
+    assert (found["job"], found["totals"]["n_documents"], found["totals"]["n_oov_tokens"]) == ("run", 7, 0)
+    vocabulary = (tmp_path / "out/vocab/tokenizer.json").read_bytes()
+    # The same vocabulary as the job train learns, and the same tokens as it gives when it is loaded.
+    separate = training.model_copy(update={"output": OutputConfig(path=str(tmp_path / "trained"))})
+    execute("train", separate)
+    assert (tmp_path / "trained/vocab/tokenizer.json").read_bytes() == vocabulary
+    loaded = training.model_copy(
+        update={
+            "tokenizer": TokenizerConfig(file=str(tmp_path / "trained/vocab")),
+            "output": OutputConfig(path=str(tmp_path / "loaded")),
+        }
+    )
+    again = execute("tokenize", loaded)
+    assert [(shard["tokens"], shard["rows"]) for shard in again["shards"]] == [
+        (shard["tokens"], shard["rows"]) for shard in found["shards"]
+    ]
+
+
+def test_run_with_a_tokenizer_is_tokenize(config, tmp_path):
+    found = execute("run", config)
+    assert found["job"] == "tokenize"
+    other = config.model_copy(update={"output": OutputConfig(path=str(tmp_path / "other"))})
+    execute("tokenize", other)
+    assert (tmp_path / "out/manifest.json").read_bytes() == (tmp_path / "other/manifest.json").read_bytes()
+
+
+def test_resume_repeats_no_work(training, monkeypatch):
+    before = execute("run", training)
+
+    def refuse(*_, **__):
+        raise AssertionError("read again")
+
+    monkeypatch.setattr(count, "read_split", refuse)
+    monkeypatch.setattr(tokenize, "read_split", refuse)
+    assert execute("run", training, "resume") == before
+
+
+def test_a_failed_job_leaves_no_manifest_and_resumes(training, monkeypatch, tmp_path):
+    reads = []
+    read_split = tokenize.read_split
+
+    def fail_on_the_third(split, *rest, **named):
+        reads.append(split.id)
+        if len(reads) == 3:
+            raise ValueError("bad disk")
+        return read_split(split, *rest, **named)
+
+    monkeypatch.setattr(tokenize, "read_split", fail_on_the_third)
+    with pytest.raises(ValueError, match="bad disk"):
+        execute("run", training)
+    assert not (tmp_path / "out/manifest.json").exists()
+    monkeypatch.setattr(count, "read_split", None)  # counts are finished: nobody may read for them
+    resumed = execute("run", training, "resume")
+    assert len(reads) == len(set(reads)) + 1  # only the split that failed was read twice
+    fresh = training.model_copy(update={"output": OutputConfig(path=str(tmp_path / "fresh"))})
+    monkeypatch.undo()
+    assert execute("run", fresh) == resumed
+
+
+def test_books_that_do_not_balance_fail_the_job(config, monkeypatch, tmp_path):
+    plan = plan_job("tokenize", config)
+    prepare(plan, "new")
+    tokenizer = plan.tokenizer.to_str()
+    for split in plan.splits:
+        tokenize.tokenize_split(split, config, Tokenizer.from_str(tokenizer), len(plan.splits))
+    ids = [split.id for split in plan.splits]
+    with pytest.raises(BooksError, match="4 splits were planned, and the 3 that are done are not these"):
+        jobs._finish_tokenizing(plan.plan_path, ids[1:], tokenizer, [], [], config, plan.job)
+    assert not (tmp_path / "out/manifest.json").exists()
+    jobs._finish_tokenizing(plan.plan_path, ids, tokenizer, [], [], config, plan.job)
+    assert (tmp_path / "out/manifest.json").exists()
+
+
+def test_a_graph_stays_small_and_holds_no_splits(training, tiny_corpus):
+    many = training.model_copy(update={"input": InputConfig(paths=[str(tiny_corpus / "*.jsonl")], split_bytes=1)})
+
+    def size(config):
+        plan = plan_job("run", config)
+        with open_runner(choose_runner([], mode="inline")) as (runner, options):
+            pipeline = beam.Pipeline(runner=runner, options=options)
+            jobs.build(pipeline, plan)
+            return len(plan.splits), pipeline.to_runner_api().ByteSize()
+
+    (few_splits, small), (many_splits, large) = size(training), size(many)
+    assert many_splits > 50 * few_splits
+    # Names and paths differ by some bytes; a split in the graph would take some hundred each.
+    assert large < small + 2_000
+
+
+def test_counting_needs_something_to_count(config):
+    with pytest.raises(ValueError, match="the job tokenize does not count words"):
+        jobs._count(beam.Pipeline(), plan_job("tokenize", config))
