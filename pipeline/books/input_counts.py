@@ -3,17 +3,19 @@
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, fields, replace
+from typing import Any, Self
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from pipeline.books import quantities
+
 
 @dataclass(frozen=True, slots=True)
-class PieceCounts:
-    """What a split read of one of its pieces, or a batch of a piece. All numbers are exact; sums of them are counts."""
+class ReadCounts:
+    """What was read, and what became of it. All numbers are exact; sums of them are counts."""
 
     n_records: int = 0
     n_documents: int = 0
@@ -27,33 +29,28 @@ class PieceCounts:
     n_rejected_bytes: int = 0
     n_filtered_bytes: int = 0
     n_skipped_bytes: int = 0
+
+    def __add__(self, other: Self) -> Self:
+        return quantities.add(self, other)
+
+    def imbalances(self) -> list[str]:
+        """Returns every identity of `quantities.OF_INPUT` that does not hold, with both numbers."""
+        return quantities.imbalances(quantities.OF_INPUT, self)
+
+
+@dataclass(frozen=True, slots=True)
+class PieceCounts(ReadCounts):
+    """What a split read of one of its pieces, or a batch of a piece."""
+
     sha256: str = ""
     """Of the `n_bytes` bytes that were read; "" of a part of a piece and of sums."""
 
-    def __add__(self, other: "PieceCounts") -> "PieceCounts":
-        return PieceCounts(
-            **{name: getattr(self, name) + getattr(other, name) for name in _NUMBERS},
-            rejected=_sum(self.rejected, other.rejected),
-            filtered=_sum(self.filtered, other.filtered),
-        )
-
-    def imbalances(self) -> list[str]:
-        """Returns every identity that does not hold, with both numbers."""
-        n_made = self.n_documents + _total(self.rejected) + _total(self.filtered)
-        n_kept = self.n_document_bytes + self.n_rejected_bytes + self.n_filtered_bytes + self.n_skipped_bytes
-        lines = []
-        if self.n_records != n_made:
-            lines.append(f"records read {self.n_records} != documents + rejected + filtered {n_made}")
-        if self.n_bytes != n_kept:
-            lines.append(f"bytes read {self.n_bytes} != bytes of documents + rejected + filtered + skipped {n_kept}")
-        return lines
+    def __add__(self, other: Self) -> Self:
+        return replace(quantities.add(self, other), sha256="")
 
     def to_record(self) -> dict[str, Any]:
         """Returns what is not zero or empty, as plain JSON: of a million small files most of it is."""
-        return {name: value for name in self.__slots__ if (value := getattr(self, name))}
-
-
-_NUMBERS = [name for name in PieceCounts.__slots__ if name.startswith("n_")]
+        return {each.name: value for each in fields(self) if (value := getattr(self, each.name))}
 
 
 class Accounts:
@@ -72,12 +69,7 @@ class Accounts:
 
     def finish(self) -> tuple[PieceCounts, ...]:
         """Returns the counts of every piece, in order."""
-        return tuple(
-            PieceCounts(
-                **{name: getattr(counts, name) for name in PieceCounts.__slots__ if name != "sha256"}, sha256=sha
-            )
-            for counts, sha in zip(self._counts, self._checksums, strict=True)
-        )
+        return tuple(replace(counts, sha256=sha) for counts, sha in zip(self._counts, self._checksums, strict=True))
 
 
 Moves = tuple[tuple[int, PieceCounts], ...]
@@ -134,13 +126,3 @@ def count_part(
         n_skipped_bytes=n_skipped_bytes,
         sha256=sha256,
     )
-
-
-def _sum(left: Mapping[str, int] | None, right: Mapping[str, int] | None) -> Mapping[str, int] | None:
-    if not left or not right:
-        return left or right
-    return dict(sorted((Counter(left) + Counter(right)).items()))
-
-
-def _total(counts: Mapping[str, int] | None) -> int:
-    return sum(counts.values()) if counts else 0

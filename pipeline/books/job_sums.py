@@ -5,28 +5,25 @@ import itertools
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from pipeline.books import ledger
+from pipeline.books import ledger, quantities
 from pipeline.books.input_counts import PieceCounts
-from pipeline.books.ledger import BooksError, LedgerEntry
+from pipeline.books.ledger import LedgerEntry
+from pipeline.books.quantities import BooksError
 from pipeline.books.shard_entry import ShardEntry
 from pipeline.splits import Piece
 
 
 def add_up(entries: Iterable[LedgerEntry], shards: Iterable[ShardEntry] | None = None) -> dict[str, Any]:
     """Returns the sums of all that entries count; what is in shards is counted by `shards` where there are any."""
-    counters = {name: 0 for name in LedgerEntry.__dataclass_fields__ if name.startswith("n_")}
-    totals: dict[str, Any] = {**counters, "n_splits": 0, "rejected": {}, "filtered": {}}
+    names = quantities.counted(LedgerEntry)
+    totals: dict[str, Any] = {**dict.fromkeys(names, 0), "rejected": {}, "filtered": {}, "n_splits": 0}
     totals |= {"shard_rows": 0, "shard_tokens": 0, "shard_bytes": 0, "reject_rows": 0, "reject_bytes": 0}
     for entry in entries:
         totals["n_splits"] += 1
-        for name in counters:
-            totals[name] += getattr(entry, name)
-        for kind in ("rejected", "filtered"):
-            for reason, n in getattr(entry, kind).items():
-                totals[kind][reason] = totals[kind].get(reason, 0) + n
-        for name, n in entry.has_field.items():
-            found = totals.setdefault("has_field", {})
-            found[name] = found.get(name, 0) + n
+        for name in names:
+            totals[name] = quantities.plus(totals[name], getattr(entry, name))
+        if entry.has_field:
+            _add_to(totals.setdefault("has_field", {}), entry.has_field)
         if shards is None:
             _add_shard(totals, entry)
         if entry.rejects is not None:
@@ -43,9 +40,12 @@ def _add_shard(totals: dict[str, Any], entry: ledger.Written) -> None:
     totals["shard_bytes"] += entry.shard.n_bytes + sum(file.n_bytes for file in entry.companions)
     for kind, counts in (("packing", entry.packing), ("windows", entry.windows)):
         if counts is not None:
-            sums = totals.setdefault(kind, dict.fromkeys(counts, 0))
-            for name, n in counts.items():
-                sums[name] += n
+            _add_to(totals.setdefault(kind, {}), counts)
+
+
+def _add_to(sums: dict[str, int], counts: Mapping[str, int]) -> None:
+    for name, n in counts.items():
+        sums[name] = sums.get(name, 0) + n
 
 
 def identities(totals: Mapping[str, Any]) -> list[dict[str, Any]]:
@@ -54,44 +54,13 @@ def identities(totals: Mapping[str, Any]) -> list[dict[str, Any]]:
     Raises:
       BooksError: naming every identity that does not hold.
     """
-    rejected, filtered = sum(totals["rejected"].values()), sum(totals["filtered"].values())
-    byte_terms = ("n_document_bytes", "n_rejected_bytes", "n_filtered_bytes", "n_skipped_bytes")
-    lines = [
-        (
-            {"n_records": totals["n_records"]},
-            {**_pick(totals, "n_documents"), "rejected": rejected, "filtered": filtered},
-        ),
-        (_pick(totals, "n_bytes"), _pick(totals, *byte_terms)),
-        (
-            _pick(totals, "n_tokens", "n_cut_tokens"),
-            _pick(totals, "n_text_tokens", "n_special_tokens", "n_added_tokens"),
-        ),
-        *_shard_balance(totals),
-        (_pick(totals, "reject_rows"), {"rejected": rejected}),
-    ]
-    if wrong := [f"{left} != {right}" for left, right in lines if sum(left.values()) != sum(right.values())]:
-        raise BooksError("\n".join(wrong))
-    return [{"left": left, "right": right} for left, right in lines]
-
-
-def _shard_balance(totals: Mapping[str, Any]) -> list[tuple[dict[str, int], dict[str, int]]]:
-    packing, windows = totals.get("packing"), totals.get("windows")
-    if windows is not None:
-        return [
-            (_pick(totals, "shard_rows"), _pick(windows, "n_windows")),
-            (_pick(totals, "shard_tokens"), {**_pick(totals, "n_tokens"), **_pick(windows, "n_repeated", "n_special")}),
-            ({"documents_in_windows": windows["n_documents"]}, _pick(totals, "n_documents")),
-        ]
-    if packing is None:
-        return [
-            (_pick(totals, "shard_rows"), _pick(totals, "n_documents")),
-            (_pick(totals, "shard_tokens"), _pick(totals, "n_tokens")),
-        ]
-    return [
-        (_pick(totals, "shard_rows"), _pick(packing, "n_sequences")),
-        (_pick(totals, "shard_tokens"), {**_pick(totals, "n_tokens"), **_pick(packing, "n_separators")}),
-        ({"packed_documents": packing["n_documents"]}, _pick(totals, "n_documents")),
-    ]
+    parts = totals.get("packing"), totals.get("windows")
+    equations = (*quantities.OF_INPUT, *quantities.OF_TOKENS, *quantities.of_rows(*parts), *quantities.OF_REJECTS)
+    lines = [equation.terms({**totals, **quantities.in_rows(*parts)}) for equation in equations]
+    wrong = [line for line in lines if sum(line["left"].values()) != sum(line["right"].values())]
+    if wrong:
+        raise BooksError("\n".join(f"{line['left']} != {line['right']}" for line in wrong))
+    return lines
 
 
 def check_inputs(entries: Iterable[LedgerEntry], *, is_whole: bool = True) -> None:
@@ -125,7 +94,3 @@ def files_of(entries: Iterable[LedgerEntry]) -> Iterator[tuple[list[Piece], Piec
     for _, group in itertools.groupby(pieces, key=lambda each: (each[0].path, each[0].name)):
         (first, total), *others = group
         yield [first, *(piece for piece, _ in others)], sum((counts for _, counts in others), total)
-
-
-def _pick(totals: Mapping[str, Any], *names: str) -> dict[str, int]:
-    return {name: totals[name] for name in names}

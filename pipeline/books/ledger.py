@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """The ledger: one entry per committed split, which says what it read, made of it and wrote, and what a file must be.
 
-How an entry comes about is told in `staging`, what must be equal in it in `balance`.
+How an entry comes about is told in `staging`, what must be equal in it in `equations`.
 """
 
+import dataclasses
 import hashlib
 import json
 from collections.abc import Iterator, Mapping, Sequence
@@ -11,16 +12,12 @@ from dataclasses import asdict, dataclass, field
 from typing import Any, Protocol, Self
 
 from pipeline import storage
-from pipeline.books.input_counts import PieceCounts
+from pipeline.books.input_counts import PieceCounts, ReadCounts
 from pipeline.filenames import documents_name, entry_name, rejects_name, shard_name
 from pipeline.splits import Piece, Split
 
 FORMAT_VERSION = 3
 """Version of the ledger's files."""
-
-
-class BooksError(ValueError):
-    """The books do not balance: two counts that must be equal are not."""
 
 
 @dataclass(frozen=True)
@@ -37,31 +34,20 @@ class FileRecord:
     """Tokens of a shard, padding not included, or of documents; None for other files."""
 
 
-@dataclass(frozen=True)
-class LedgerEntry:
-    """What one split read, made of it and wrote. All counts are exact."""
+@dataclass(frozen=True, kw_only=True)
+class LedgerEntry(ReadCounts):
+    """What one split read, made of it and wrote. All counts are exact, and as `quantities` describes them."""
 
     split_id: str
     index: int
     tokenizer: str
     """Digest of the tokenizer."""
     pieces: tuple[Piece, ...]
-    n_records: int
-    n_documents: int
     rejected: Mapping[str, int]
-    """Records by the reason they were rejected for."""
     filtered: Mapping[str, int]
-    """Documents by the rule that left them out."""
-    n_bytes: int
-    """Bytes read, as `readers.ReadBatch` counts them: the four that follow and nothing else."""
-    n_document_bytes: int
-    n_rejected_bytes: int
-    n_filtered_bytes: int
-    n_skipped_bytes: int
     n_chars: int
     n_words: int
     n_text_tokens: int
-    """Tokens that the tokenizer made of the text; those that follow are of the rows that came of them."""
     n_cut_tokens: int
     n_cut_documents: int
     n_special_tokens: int
@@ -69,7 +55,7 @@ class LedgerEntry:
     n_tokens: int
     n_oov_tokens: int
     inputs: tuple[PieceCounts, ...]
-    """What was read of each piece, in the order of `pieces`; the counts above are their sums."""
+    """What was read of each piece, in the order of `pieces`; what the split read is their sum."""
     shard: FileRecord
     """The rows in the first format."""
     rejects: FileRecord | None
@@ -121,6 +107,8 @@ class LedgerEntry:
             for name in ("shard", "documents", "rejects", "statistics"):
                 fields[name] = FileRecord(**fields[name]) if fields[name] is not None else None
             fields["companions"] = tuple(FileRecord(**file) for file in fields["companions"])
+            if missing := {each.name for each in dataclasses.fields(cls)} - {*fields}:
+                raise KeyError(*sorted(missing))
             return cls(**fields)
         except (TypeError, KeyError, AttributeError) as error:
             raise ValueError(f"not a ledger entry: {error!r}") from error

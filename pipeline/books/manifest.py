@@ -14,7 +14,8 @@ from pipeline.books import ledger
 from pipeline.books.equations import check_balance
 from pipeline.books.job_record import Job, read_job
 from pipeline.books.job_sums import add_up, check_inputs, files_of, identities
-from pipeline.books.ledger import BooksError, FileRecord, LedgerEntry
+from pipeline.books.ledger import FileRecord, LedgerEntry
+from pipeline.books.quantities import BooksError
 from pipeline.books.shard_entry import ShardEntry, add_sums, check_sums
 from pipeline.config.kept_fields import decode_fields
 from pipeline.filenames import MANIFEST, keys_name

@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from typing import Self
 
 from pipeline import storage
-from pipeline.books import equations, ledger
-from pipeline.books.ledger import BooksError, FileRecord, LedgerEntry
+from pipeline.books import equations, ledger, quantities
+from pipeline.books.ledger import FileRecord, LedgerEntry
+from pipeline.books.quantities import BooksError
 from pipeline.books.sums import SplitRuns, Sums
 from pipeline.filenames import entry_name
 from pipeline.splits import Split
@@ -71,13 +72,9 @@ class ShardEntry:
 
     def imbalances(self) -> list[str]:
         """Returns every identity that does not hold, with both numbers."""
-        equal = equations.shard_equations(self)
-        equal.append(("keys", self.keys.rows, "documents", self.n_documents))
-        return [
-            f"shard {self.shard_id}: {left} {ours} != {right} {theirs}"
-            for left, ours, right, theirs in equal
-            if ours != theirs
-        ]
+        keys = {"n_keys": self.keys.rows or 0, "n_documents": self.n_documents}
+        lines = [*equations.shard_imbalances(self), *quantities.imbalances(quantities.OF_KEYS, keys)]
+        return [f"shard {self.shard_id}: {line}" for line in lines]
 
     def to_json(self) -> bytes:
         """Returns this as JSON; the same bytes for equal entries."""

@@ -131,7 +131,7 @@ def _verify(options: argparse.Namespace) -> int:
 
 def _replay(options: argparse.Namespace) -> int:
     from pipeline.books import manifest
-    from pipeline.books.ledger import BooksError
+    from pipeline.books.quantities import BooksError
     from pipeline.config.file import load_config
     from pipeline.output.ownership import own
     from pipeline.proving.replay import COMMITTED, replay

@@ -35,7 +35,7 @@ from pipeline.config.text import TextOptions
 from pipeline.config.training import CountsConfig
 from pipeline.counting.counts import Group
 from pipeline.counting.partitions import N_PARTITIONS, partitions_of
-from pipeline.counting.split_counts import FORMAT_VERSION, GroupTotals, SplitCounts, Totals, check_totals
+from pipeline.counting.split_counts import FORMAT_VERSION, GroupTotals, SplitCounts, Totals
 from pipeline.counting.words import describe_words
 from pipeline.input import given_up, languages
 from pipeline.input.batches import ReadBatch
@@ -166,7 +166,7 @@ def count_split(
         totals += Totals(n_words=sum(group.n_words for group in groups))
         record = staged.finish()
         counts = SplitCounts(split.id, key, split.pieces, totals, groups, tuple(counters.batches), record)
-        check_totals(f"split {split.id}", totals)
+        totals.check(f"split {split.id}")
         staging.publish()
     storage.write_atomic(storage.join(output, _descriptor_name(split.id)), counts.to_json().encode())
     return counts

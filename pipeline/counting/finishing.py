@@ -21,7 +21,8 @@ import pyarrow as pa
 
 from pipeline import filenames, storage
 from pipeline.books import ledger
-from pipeline.books.ledger import BooksError, FileRecord
+from pipeline.books.ledger import FileRecord
+from pipeline.books.quantities import BooksError
 from pipeline.books.reject_limits import RejectLimits
 from pipeline.config.input import InputConfig
 from pipeline.config.training import CountsConfig
@@ -167,7 +168,7 @@ def finish_counts(
     n_counted = sum(counts.n_words for counts in partitions)
     if n_counted != totals.n_words:
         raise BooksError(f"counts: the words of all splits are {totals.n_words}, the sum of all counts is {n_counted}")
-    split_counts.check_totals("counts", totals)
+    totals.check("counts")
     characters = np.zeros(artifact.N_CODE_POINTS, np.int64)
     for counts in partitions:
         characters += _read_characters(storage.join(output, counts.alphabet.file))

@@ -2,12 +2,13 @@
 """What counting one split gave, beside the counts: exact totals, and the descriptor that crosses the runner."""
 
 import json
-from collections import Counter
-from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, Self
 
-from pipeline.books.ledger import BooksError, FileRecord
+from pipeline.books import quantities
+from pipeline.books.input_counts import ReadCounts
+from pipeline.books.ledger import FileRecord
+from pipeline.books.quantities import BooksError
 from pipeline.counting.counts import Group
 from pipeline.splits import Piece
 
@@ -16,36 +17,19 @@ FORMAT_VERSION = 2
 
 
 @dataclass(frozen=True)
-class Totals:
+class Totals(ReadCounts):
     """What was read and counted. All numbers are exact; sums of totals are totals."""
 
-    n_records: int = 0
-    n_documents: int = 0
-    rejected: Mapping[str, int] | None = None
-    """Records by the reason they were rejected for."""
-    filtered: Mapping[str, int] | None = None
-    """Documents by the rule that left them out."""
-    n_bytes: int = 0
-    """Bytes read: of documents, of rejected and filtered records and skipped ones."""
-    n_document_bytes: int = 0
-    n_rejected_bytes: int = 0
-    n_filtered_bytes: int = 0
-    n_skipped_bytes: int = 0
     n_text_bytes: int = 0
     """Bytes of the texts alone, as UTF-8."""
     n_chars: int = 0
     n_words: int = 0
     """Pre-tokens, all occurrences."""
 
-    def __add__(self, other: "Totals") -> "Totals":
-        ours, theirs = asdict(self), asdict(other)
-        rejected = _add(ours.pop("rejected"), theirs.pop("rejected"))
-        filtered = _add(ours.pop("filtered"), theirs.pop("filtered"))
-        return Totals(rejected=rejected, filtered=filtered, **{name: ours[name] + theirs[name] for name in ours})
-
-
-def _add(ours: Mapping[str, int] | None, theirs: Mapping[str, int] | None) -> dict[str, int]:
-    return dict(sorted((Counter(ours or {}) + Counter(theirs or {})).items()))
+    def check(self, where: str) -> None:
+        """Raises BooksError, naming `where`, unless every record and byte read is a document, a reject or skipped."""
+        if wrong := self.imbalances():
+            raise BooksError("\n".join(f"{where}: {line}" for line in wrong))
 
 
 @dataclass(frozen=True)
@@ -58,14 +42,8 @@ class GroupTotals:
     n_chars: int = 0
     n_words: int = 0
 
-    def __add__(self, other: "GroupTotals") -> "GroupTotals":
-        return GroupTotals(
-            self.labels,
-            self.n_documents + other.n_documents,
-            self.n_text_bytes + other.n_text_bytes,
-            self.n_chars + other.n_chars,
-            self.n_words + other.n_words,
-        )
+    def __add__(self, other: Self) -> Self:
+        return quantities.add(self, other)
 
 
 @dataclass(frozen=True)
@@ -95,23 +73,6 @@ class SplitCounts:
         batches = tuple((group, partition) for group, partition in fields.pop("batches"))
         totals, file = Totals(**fields.pop("totals")), FileRecord(**fields.pop("file"))
         return cls(pieces=pieces, totals=totals, groups=groups, batches=batches, file=file, **fields)
-
-
-def check_totals(where: str, totals: Totals) -> None:
-    """Checks that every record and byte read is a document, a reject or skipped.
-
-    Raises:
-      BooksError: naming `where`, with both numbers.
-    """
-    n_rejected = sum((totals.rejected or {}).values())
-    n_made = totals.n_documents + n_rejected + sum((totals.filtered or {}).values())
-    kept = totals.n_document_bytes + totals.n_rejected_bytes + totals.n_filtered_bytes + totals.n_skipped_bytes
-    if totals.n_records != n_made:
-        raise BooksError(f"{where}: records read {totals.n_records} != documents + rejected + filtered {n_made}")
-    if totals.n_bytes != kept:
-        raise BooksError(
-            f"{where}: bytes read {totals.n_bytes} != bytes of documents + rejected + filtered + skipped {kept}"
-        )
 
 
 def load_fields(text: str | bytes) -> dict[str, Any]:

@@ -10,10 +10,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from pipeline import filenames, schemas, storage
-from pipeline.books import equations, ledger, manifest
+from pipeline.books import ledger, manifest, quantities
 from pipeline.books.job_record import Job
 from pipeline.books.job_sums import add_up
-from pipeline.books.ledger import BooksError, FileRecord
+from pipeline.books.ledger import FileRecord
+from pipeline.books.quantities import BooksError
 from pipeline.books.reject_limits import RejectLimits
 from pipeline.books.shard_entry import ShardEntry, read_shard_entry, recorded_digest
 from pipeline.config.job import Config
@@ -125,7 +126,7 @@ def _read_shards(config: Config, job: Job, splits: Sequence[Split]) -> list[Shar
 
 
 def _check_statistics(totals: Mapping[str, Any], counted: Statistics) -> None:
-    for name in equations.TEXT_COUNTS:
+    for name in (each.name for each in quantities.TOKENIZED):
         if totals[name] != getattr(counted, name):
             raise BooksError(
                 f"{name} of the ledger {totals[name]} != {name} of the statistics {getattr(counted, name)}"

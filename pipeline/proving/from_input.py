@@ -12,7 +12,7 @@ from typing import Any
 import pyarrow as pa
 
 from pipeline import filenames, storage
-from pipeline.books import equations, ledger, manifest
+from pipeline.books import ledger, manifest, quantities
 from pipeline.books.ledger import LedgerEntry
 from pipeline.config.job import Config
 from pipeline.output.writers import formats
@@ -114,7 +114,7 @@ def _do_again(output: str, entry: LedgerEntry, config: Config, tokenizer: Tokeni
             return [f"{where}: {error}"]
         lines = [
             f"{where}: {name} is {getattr(again, name)} when it is done again, recorded {getattr(entry, name)}"
-            for name in (*equations.INPUT_COUNTS, *equations.TEXT_COUNTS, "packing", "windows", "has_field")
+            for name in (*quantities.counted(LedgerEntry), "packing", "windows", "has_field")
             if getattr(again, name) != getattr(entry, name)
         ]
         for piece, ours, theirs in zip(entry.pieces, again.inputs, entry.inputs, strict=True):

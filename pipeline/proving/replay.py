@@ -15,7 +15,8 @@ import numpy as np
 from pipeline import filenames, storage
 from pipeline.books import ledger, manifest
 from pipeline.books.job_record import Job
-from pipeline.books.ledger import BooksError, LedgerEntry
+from pipeline.books.ledger import LedgerEntry
+from pipeline.books.quantities import BooksError
 from pipeline.books.shard_entry import runs_of
 from pipeline.config.job import Config
 from pipeline.filenames import REPLAY

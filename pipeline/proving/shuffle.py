@@ -10,7 +10,8 @@ import pyarrow as pa
 
 from pipeline import filenames, storage
 from pipeline.books import sums_kernels
-from pipeline.books.ledger import BooksError, LedgerEntry
+from pipeline.books.ledger import LedgerEntry
+from pipeline.books.quantities import BooksError
 from pipeline.books.shard_entry import ShardEntry, add_sums, check_sums, runs_digest, runs_of
 from pipeline.books.sums import sum_doc_ids, sum_values
 from pipeline.shuffling.merging import shard_range

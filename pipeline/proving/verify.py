@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from pipeline import filenames, storage
-from pipeline.books import ledger, manifest
+from pipeline.books import ledger, manifest, quantities
 from pipeline.books.equations import imbalances
 from pipeline.books.job_sums import add_up, check_inputs, identities
 from pipeline.books.ledger import FileRecord, LedgerEntry
@@ -24,6 +24,7 @@ from pipeline.proving.report import VerifyReport, check_file
 from pipeline.proving.shards import check_rejects, compare_counts, count_files
 from pipeline.proving.shuffle import check_shards
 from pipeline.reporting.stats import TOKEN_COUNTS, summarize
+from pipeline.statistics.agreement import disagreements
 from pipeline.statistics.tally import Statistics
 from tokenizer import UNICODE_VERSIONS, Tokenizer
 
@@ -162,7 +163,7 @@ def _check_split(output: str, entry: LedgerEntry, found: Mapping[str, Any]) -> t
         n_counts = recorded.token_counts.size
         report.problems.append(f"{entry.statistics.file}: {n_counts} counts for {tokenizer['vocab_size']} tokens")
         recorded = None
-    report.problems += imbalances(entry, recorded)
+    report.problems += [*imbalances(entry), *(disagreements(entry, recorded) if recorded is not None else ())]
     if entry.tokenizer != tokenizer["digest"]:
         name = filenames.entry_name(entry.split_id)
         report.problems.append(f"{name}: made by tokenizer {entry.tokenizer}, the manifest's is {tokenizer['digest']}")
@@ -242,13 +243,13 @@ def _check_totals(
     for check in checks:
         try:
             check()
-        except ledger.BooksError as error:
+        except quantities.BooksError as error:
             report.problems += str(error).splitlines()
 
 
 def _check_identities(found: Mapping[str, Any]) -> None:
     if found["balance"] != identities(found["totals"]):
-        raise ledger.BooksError(f"{filenames.MANIFEST}: balance does not have the numbers of totals")
+        raise quantities.BooksError(f"{filenames.MANIFEST}: balance does not have the numbers of totals")
 
 
 def _check_tokenizer(output: str, found: Mapping[str, Any], report: VerifyReport) -> None:

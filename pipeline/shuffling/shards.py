@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from pipeline import filenames, storage
 from pipeline.books import ledger
-from pipeline.books.ledger import BooksError
+from pipeline.books.quantities import BooksError
 from pipeline.books.shard_entry import ShardEntry, read_shard_entry, runs_digest
 from pipeline.books.sums import SplitRuns, Sums, sum_rows
 from pipeline.columns import row_bytes

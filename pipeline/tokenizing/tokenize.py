@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pipeline import filenames, schemas
-from pipeline.books import equations, ledger
+from pipeline.books import ledger, quantities
 from pipeline.books.equations import check_balance
 from pipeline.books.input_counts import Accounts, PieceCounts, rejected
 from pipeline.books.ledger import LedgerEntry
@@ -36,6 +36,7 @@ from pipeline.running.progress import OnBatch
 from pipeline.shuffling.shards import PlannedShard, merge_shard
 from pipeline.shuffling.sorting import SortedSplit
 from pipeline.splits import Split
+from pipeline.statistics.agreement import check_agreement
 from pipeline.statistics.languages import LanguageCounts
 from pipeline.statistics.tally import Statistics
 from pipeline.statistics.texts import TextCounts
@@ -190,7 +191,7 @@ class _Attempt:
             tokenizer=self._info.digest,
             pieces=self._split.pieces,
             n_records=read.n_records,
-            **{name: getattr(counted, name) for name in equations.TEXT_COUNTS},
+            **{each.name: getattr(counted, each.name) for each in quantities.TOKENIZED},
             rejected=dict(sorted(self._rejects.reasons.items())),
             filtered=dict(read.filtered or {}),
             n_bytes=read.n_bytes,
@@ -210,7 +211,8 @@ class _Attempt:
             rejects=self._rejects.finish(),
             statistics=file.finish(),
         )
-        check_balance(entry, counted)
+        check_agreement(entry, counted)
+        check_balance(entry)
         return entry
 
     def _slices(self, documents: pa.RecordBatch) -> Iterator[pa.RecordBatch]:

@@ -20,7 +20,8 @@ import apache_beam as beam
 from pipeline import filenames, storage
 from pipeline.books import ledger, manifest
 from pipeline.books.job_record import Job
-from pipeline.books.ledger import BooksError, FileRecord
+from pipeline.books.ledger import FileRecord
+from pipeline.books.quantities import BooksError
 from pipeline.config.job import Config
 from pipeline.counting import counts
 from pipeline.counting.count import count_key

@@ -3,13 +3,11 @@
 
 import dataclasses
 
-import numpy as np
-import pyarrow as pa
 import pytest
 
 from pipeline.books import equations
-from pipeline.books.ledger import BooksError
-from pipeline.statistics.tally import Statistics
+from pipeline.books.ledger import FileRecord
+from pipeline.books.quantities import BooksError
 from tests.ledger_entries import READ, entry_of
 
 
@@ -18,14 +16,17 @@ from tests.ledger_entries import READ, entry_of
     [
         ({"n_records": 6}, r"records read 6 != documents \+ rejected \+ filtered 5"),
         ({"filtered": {"short": 1}}, r"records read 5 != documents \+ rejected \+ filtered 6"),
-        ({"n_bytes": 99}, r"bytes read 99 != bytes of documents \+ rejected \+ filtered \+ skipped 100"),
+        (
+            {"n_bytes": 99},
+            r"bytes read 99 != bytes of documents \+ rejected bytes \+ filtered bytes \+ skipped bytes 100",
+        ),
         ({"n_skipped_bytes": 4}, "bytes read 100 != .* 99"),
         ({"n_filtered_bytes": 1}, "bytes read 100 != .* 101"),
-        ({"n_tokens": 10}, r"tokens \+ cut 10 != tokens of text \+ special \+ added 9"),
+        ({"n_tokens": 10}, r"tokens \+ cut tokens 10 != tokens of text \+ special tokens \+ added tokens 9"),
         ({"n_tokens": 10, "n_text_tokens": 10}, "tokens of the shard 9 != tokens 10"),
-        ({"n_cut_tokens": 1}, r"tokens \+ cut 10 != tokens of text \+ special \+ added 9"),
-        ({"n_special_tokens": 3}, r"tokens \+ cut 9 != tokens of text \+ special \+ added 12"),
-        ({"n_added_tokens": 3}, r"tokens \+ cut 9 != tokens of text \+ special \+ added 12"),
+        ({"n_cut_tokens": 1}, r"tokens \+ cut tokens 10 != tokens of text \+ special tokens \+ added tokens 9"),
+        ({"n_special_tokens": 3}, r"tokens \+ cut tokens 9 != tokens of text \+ special tokens \+ added tokens 12"),
+        ({"n_added_tokens": 3}, r"tokens \+ cut tokens 9 != tokens of text \+ special tokens \+ added tokens 12"),
         ({"rejects": None}, "rows of rejects 0 != rejected 2"),
         ({"shard": dataclasses.replace(entry_of().shard, rows=2)}, "rows of the shard 2 != documents 3"),
     ],
@@ -34,47 +35,6 @@ def test_every_identity_is_checked(changes, message):
     equations.check_balance(entry_of())
     with pytest.raises(BooksError, match=f"split 0123456789abcdef: {message}"):
         equations.check_balance(entry_of(**changes))
-
-
-def counted(n_documents=3, n_chars=50, n_words=8, rows=((2, 3, 4), (2, 2, 2), (2, 2, 1)), n_cut=0):
-    statistics = Statistics(5, 1)
-    ids = np.array([i for row in rows for i in row], np.int32)
-    offsets = np.array([0, *np.cumsum([len(row) for row in rows])])
-    statistics.update(pa.array(["x" * n_chars] + [""] * (len(rows) - 1)), ids, offsets[:-1], offsets[1:])
-    statistics.add_layout(np.diff(offsets) + n_cut, np.diff(offsets), 0, 0)
-    statistics.n_words = n_words
-    return statistics
-
-
-def test_entries_are_checked_against_statistics():
-    equations.check_balance(entry_of(), counted())
-    for statistics, message in [
-        (counted(rows=((2,) * 8, (1,))), "documents counted 2 != documents 3"),
-        (counted(n_chars=49), "characters counted 49 != characters 50"),
-        (counted(n_cut=1), "cut tokens counted 3 != cut tokens 0"),
-        (counted(n_cut=1), "cut documents counted 3 != cut documents 0"),
-        (counted(n_words=7), "words counted 7 != words 8"),
-        (counted(rows=((2,) * 8, (1,), (2,))), "tokens counted 10 != tokens 9"),
-        (counted(rows=((2,) * 7, (1,), (1,))), "unknown tokens counted 2 != unknown tokens 1"),
-    ]:
-        with pytest.raises(BooksError, match=message):
-            equations.check_balance(entry_of(), statistics)
-    for name, message in [
-        ("token_counts", "sum of the tokens' counts 10 != tokens 9"),
-        ("length_counts", "sum of the lengths' counts 4 != documents 3"),
-    ]:
-        statistics = counted()
-        getattr(statistics, name)[2] += 1
-        with pytest.raises(BooksError, match=message):
-            equations.check_balance(entry_of(), statistics)
-    statistics = counted()
-    statistics.token_counts[:2] = [1, 0]
-    with pytest.raises(BooksError, match="count of the unknown token 0 != unknown tokens 1"):
-        equations.check_balance(entry_of(), statistics)
-    statistics = counted()
-    statistics.n_oov_words = 3
-    with pytest.raises(BooksError, match="sum of the unknown words' counts 0 != unknown words 3"):
-        equations.check_balance(entry_of(), statistics)
 
 
 def test_a_balance_names_all_that_is_wrong():
@@ -96,3 +56,38 @@ def test_the_books_of_a_file_must_balance_and_be_the_split_s():
         equations.check_balance(entry_of(inputs=(dataclasses.replace(READ, rejected={"not_object": 2}),)))
     with pytest.raises(BooksError, match="0 inputs are counted, of 1 pieces"):
         equations.check_balance(entry_of(inputs=()))
+
+
+def shard_of(**changes):
+    """Returns an entry with an index beside the shard, and packing or windows that fit."""
+    return entry_of(companions=(FileRecord("tokens-00002-of-00004.idx", 1, "a", 3, 9),), **changes)
+
+
+PACKED = {"n_documents": 3, "n_tokens": 9, "n_sequences": 2, "n_separators": 3}
+WINDOWS = {"n_documents": 3, "n_tokens": 9, "n_windows": 4, "n_repeated": 2, "n_special": 1}
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"companions": (FileRecord("a.idx", 1, "a", 3, 8),)}, "a.idx: tokens of the shard 8 != tokens 9"),
+        ({"documents": FileRecord("d", 1, "a", 2, 9)}, "documents listed 2 != documents 3"),
+        ({"documents": FileRecord("d", 1, "a", 3, 8)}, "tokens of documents listed 8 != tokens 9"),
+        ({"packing": PACKED}, "rows of the shard 3 != sequences 2"),
+        ({"packing": PACKED}, r"tokens of the shard 9 != tokens \+ separators 12"),
+        ({"packing": PACKED | {"n_documents": 2}}, "documents packed 2 != documents 3"),
+        ({"packing": PACKED | {"n_tokens": 8}}, "tokens packed 8 != tokens 9"),
+        ({"windows": WINDOWS}, "rows of the shard 3 != windows 4"),
+        ({"windows": WINDOWS}, r"tokens of the shard 9 != tokens \+ repeated \+ special 12"),
+        ({"windows": WINDOWS | {"n_documents": 2}}, "documents in windows 2 != documents 3"),
+        ({"windows": WINDOWS | {"n_tokens": 8}}, "tokens in windows 8 != tokens 9"),
+        (
+            {"runs": {"runs": [], "sums": {"n_documents": 3, "n_tokens": 9, "n_oov_tokens": 0}}},
+            "unknown tokens sorted 0 != unknown tokens 1",
+        ),
+    ],
+)
+def test_rows_are_checked_against_documents(changes, message):
+    equations.check_balance(shard_of())
+    with pytest.raises(BooksError, match=message):
+        equations.check_balance(entry_of(**changes))

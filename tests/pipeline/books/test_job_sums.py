@@ -6,7 +6,7 @@ import dataclasses
 import pytest
 
 from pipeline.books.job_sums import check_inputs, identities
-from pipeline.books.ledger import BooksError
+from pipeline.books.quantities import BooksError
 from pipeline.splits import Split
 from tests.finished_splits import built, entry_of, pieces
 

@@ -8,7 +8,8 @@ import pytest
 
 from pipeline.books import manifest
 from pipeline.books.job_record import Job
-from pipeline.books.ledger import BooksError, FileRecord
+from pipeline.books.ledger import FileRecord
+from pipeline.books.quantities import BooksError
 from pipeline.output.folders import prepare_output
 from tests.finished_splits import ENTRIES, JOB, SPLITS, built, config_of, pieces
 

@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pipeline import schemas
-from pipeline.books.ledger import BooksError
+from pipeline.books.quantities import BooksError
 from pipeline.config.input import InputConfig
 from pipeline.config.training import CountsConfig
 from pipeline.counting import count, counts, finishing, merging

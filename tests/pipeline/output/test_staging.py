@@ -11,7 +11,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from pipeline import storage
-from pipeline.books.ledger import BooksError, FileRecord
+from pipeline.books.ledger import FileRecord
+from pipeline.books.quantities import BooksError
 from pipeline.output.staging import StagedFile, Staging
 from tests.ledger_entries import SPLIT, commit, committed, entry_of
 

@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from pipeline.books import ledger, shard_entry
-from pipeline.books.ledger import BooksError
+from pipeline.books.quantities import BooksError
 from pipeline.proving.from_input import verify_deep
 from pipeline.proving.verify import verify
 from pipeline.shuffling import shards as shuffled

@@ -11,7 +11,7 @@ import apache_beam as beam
 import pytest
 from apache_beam.testing.util import assert_that, equal_to
 
-from pipeline.books.ledger import BooksError
+from pipeline.books.quantities import BooksError
 from pipeline.running import runners
 from pipeline.running.runners import (
     MODES,

@@ -14,7 +14,7 @@ import pytest
 from pipeline import filenames
 from pipeline.books import equations, ledger, manifest
 from pipeline.books.job_record import Job
-from pipeline.books.ledger import BooksError
+from pipeline.books.quantities import BooksError
 from pipeline.config.job import Config
 from pipeline.input import reading
 from pipeline.input.rejects import REASONS

@@ -8,7 +8,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from pipeline.books import manifest
-from pipeline.books.ledger import BooksError
+from pipeline.books.quantities import BooksError
 from pipeline.config.input import InputConfig
 from pipeline.config.job import Config
 from pipeline.config.output import OutputConfig

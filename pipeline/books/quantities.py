@@ -1,0 +1,225 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What is counted, once: every quantity with its unit and its words, and which sums of them must be equal.
+
+A file, a split, a shard and a job count a choice of these, under these names: attributes of a dataclass or keys of a
+mapping. How they are added up, which checks they must pass, and what the manifest says of them follows from here. A
+new quantity is a line below, a field where it is counted and, if it can be checked, a term of an equation.
+"""
+
+import dataclasses
+import functools
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal, TypeVar
+
+
+class BooksError(ValueError):
+    """The books do not balance: two counts that must be equal are not."""
+
+
+@dataclass(frozen=True)
+class Quantity:
+    """One thing that is counted; sums of counts are counts."""
+
+    name: str
+    unit: Literal["records", "documents", "bytes", "characters", "words", "tokens", "rows"]
+    words: str
+    """What messages call it."""
+
+
+READ = (
+    Quantity("n_records", "records", "records read"),
+    Quantity("n_documents", "documents", "documents"),
+    Quantity("rejected", "records", "rejected"),  # by the reason
+    Quantity("filtered", "documents", "filtered"),  # by the rule that left them out
+    Quantity("n_bytes", "bytes", "bytes read"),  # of the decompressed stream; of Parquet, of the text
+    Quantity("n_document_bytes", "bytes", "bytes of documents"),
+    Quantity("n_rejected_bytes", "bytes", "rejected bytes"),
+    Quantity("n_filtered_bytes", "bytes", "filtered bytes"),
+    Quantity("n_skipped_bytes", "bytes", "skipped bytes"),
+)
+"""What is counted of input: by file, by split, by job."""
+
+TEXTS = (
+    Quantity("n_text_bytes", "bytes", "bytes of texts"),  # as UTF-8
+    Quantity("n_chars", "characters", "characters"),
+    Quantity("n_words", "words", "words"),  # pre-tokens, all occurrences
+)
+"""What is counted of texts, by split and by group, where words are counted."""
+
+TOKENIZED = (
+    Quantity("n_documents", "documents", "documents"),
+    Quantity("n_chars", "characters", "characters"),
+    Quantity("n_words", "words", "words"),
+    Quantity("n_text_tokens", "tokens", "tokens of text"),  # what the tokenizer made of it
+    Quantity("n_cut_tokens", "tokens", "cut tokens"),
+    Quantity("n_cut_documents", "documents", "cut documents"),
+    Quantity("n_special_tokens", "tokens", "special tokens"),
+    Quantity("n_added_tokens", "tokens", "added tokens"),
+    Quantity("n_tokens", "tokens", "tokens"),  # of the rows, padding not included
+    Quantity("n_oov_tokens", "tokens", "unknown tokens"),
+)
+"""What is counted of tokenized documents: in the ledger's entries, and once more in the statistics of each split."""
+
+WRITTEN = (
+    Quantity("shard_rows", "rows", "rows of the shard"),
+    Quantity("shard_tokens", "tokens", "tokens of the shard"),
+    Quantity("reject_rows", "rows", "rows of rejects"),
+    Quantity("n_sequences", "rows", "sequences"),
+    Quantity("n_separators", "tokens", "separators"),
+    Quantity("packed_documents", "documents", "documents packed"),
+    Quantity("packed_tokens", "tokens", "tokens packed"),
+    Quantity("n_windows", "rows", "windows"),
+    Quantity("n_repeated", "tokens", "repeated"),
+    Quantity("n_special", "tokens", "special"),
+    Quantity("documents_in_windows", "documents", "documents in windows"),
+    Quantity("tokens_in_windows", "tokens", "tokens in windows"),
+    Quantity("listed_documents", "documents", "documents listed"),
+    Quantity("listed_tokens", "tokens", "tokens of documents listed"),
+    Quantity("sorted_documents", "documents", "documents sorted"),
+    Quantity("sorted_tokens", "tokens", "tokens sorted"),
+    Quantity("sorted_oov_tokens", "tokens", "unknown tokens sorted"),
+    Quantity("n_keys", "rows", "keys"),
+)
+"""What is counted in files that were written, so that it can be compared with what was meant to be written."""
+
+Counts = TypeVar("Counts")
+"""A dataclass whose fields are quantities, all or some."""
+
+_WORDS = {quantity.name: quantity.words for quantity in (*READ, *TEXTS, *TOKENIZED, *WRITTEN)}
+
+
+@dataclass(frozen=True)
+class Equation:
+    """Two sums of quantities that must be equal."""
+
+    left: tuple[str, ...]
+    right: tuple[str, ...]
+
+    def terms(self, counts: Any) -> dict[str, dict[str, int]]:
+        """Returns {"left", "right"}: each term with its number, as the manifest has them.
+
+        Args:
+          counts: an object or a mapping that has all terms.
+        """
+        return {
+            side: {name: _number(counts, name) for name in names}
+            for side, names in (("left", self.left), ("right", self.right))
+        }
+
+    def imbalance(self, counts: Any) -> str | None:
+        """Returns None, or what is wrong in words and with both numbers: "records read 6 != documents + rejected 5"."""
+        left, right = (sum(terms.values()) for terms in self.terms(counts).values())
+        if left == right:
+            return None
+        return f"{_in_words(self.left)} {left} != {_in_words(self.right)} {right}"
+
+
+OF_INPUT = (
+    Equation(("n_records",), ("n_documents", "rejected", "filtered")),
+    Equation(("n_bytes",), ("n_document_bytes", "n_rejected_bytes", "n_filtered_bytes", "n_skipped_bytes")),
+)
+"""Of a file, a split, a job: nothing that was read is lost."""
+
+OF_TOKENS = (Equation(("n_tokens", "n_cut_tokens"), ("n_text_tokens", "n_special_tokens", "n_added_tokens")),)
+"""Of a split, a job: nothing that was tokenized is lost."""
+
+OF_REJECTS = (Equation(("reject_rows",), ("rejected",)),)
+"""Of a split, a job: every reject can be looked at."""
+
+OF_RUNS = (
+    Equation(("sorted_documents",), ("n_documents",)),
+    Equation(("sorted_tokens",), ("n_tokens",)),
+    Equation(("sorted_oov_tokens",), ("n_oov_tokens",)),
+)
+"""Of a split whose documents were sorted to be shuffled."""
+
+OF_LIST = (Equation(("listed_documents",), ("n_documents",)), Equation(("listed_tokens",), ("n_tokens",)))
+"""Of the table of the documents of a shard."""
+
+OF_KEYS = (Equation(("n_keys",), ("n_documents",)),)
+"""Of a shard of a shuffle."""
+
+OF_DOCUMENTS = (Equation(("shard_rows",), ("n_documents",)), Equation(("shard_tokens",), ("n_tokens",)))
+"""Of the files of a shard whose rows are documents."""
+
+OF_WINDOWS = (
+    Equation(("shard_rows",), ("n_windows",)),
+    Equation(("shard_tokens",), ("n_tokens", "n_repeated", "n_special")),
+    Equation(("documents_in_windows",), ("n_documents",)),
+)
+"""Of the files of a shard whose rows are windows of documents."""
+
+IN_WINDOWS = (OF_WINDOWS[-1], Equation(("tokens_in_windows",), ("n_tokens",)))
+"""Of the windows themselves, whatever the files say."""
+
+OF_SEQUENCES = (
+    Equation(("shard_rows",), ("n_sequences",)),
+    Equation(("shard_tokens",), ("n_tokens", "n_separators")),
+    Equation(("packed_documents",), ("n_documents",)),
+)
+"""Of the files of a shard whose rows are packed sequences."""
+
+IN_SEQUENCES = (OF_SEQUENCES[-1], Equation(("packed_tokens",), ("n_tokens",)))
+"""Of the sequences themselves, whatever the files say."""
+
+
+def of_rows(packing: Mapping[str, int] | None, windows: Mapping[str, int] | None) -> tuple[Equation, ...]:
+    """Returns what must be equal between documents and the rows that they became; `in_rows` has the terms.
+
+    Args:
+      packing: `packing.COUNTS` where rows are packed sequences; None where they are not.
+      windows: `windows.COUNTS` where rows are windows of documents; None where they are not.
+    """
+    if windows is not None:
+        return OF_WINDOWS
+    return OF_DOCUMENTS if packing is None else OF_SEQUENCES
+
+
+def in_rows(packing: Mapping[str, int] | None, windows: Mapping[str, int] | None) -> dict[str, int]:
+    """Returns what is counted of packed sequences and windows, under the names that the table has; as `of_rows`."""
+    counts: dict[str, int] = {}
+    for parts, documents, tokens in (
+        (packing, "packed_documents", "packed_tokens"),
+        (windows, "documents_in_windows", "tokens_in_windows"),
+    ):
+        if parts is not None:
+            renamed = {"n_documents": documents, "n_tokens": tokens}
+            counts |= {renamed.get(name, name): n for name, n in parts.items()}
+    return counts
+
+
+def imbalances(equations: Iterable[Equation], counts: Any) -> list[str]:
+    """Returns what is wrong of each equation that does not hold."""
+    return [line for equation in equations if (line := equation.imbalance(counts))]
+
+
+def add(left: Counts, right: Counts) -> Counts:
+    """Returns two dataclasses of counts added up, quantity by quantity; other fields are those of `left`."""
+    sums = {name: plus(getattr(left, name), getattr(right, name)) for name in counted(type(left))}  # type: ignore[arg-type]
+    return dataclasses.replace(left, **sums)  # type: ignore[type-var]
+
+
+@functools.cache
+def counted(kind: type) -> tuple[str, ...]:
+    """Returns the fields of a dataclass that are quantities."""
+    return tuple(each.name for each in dataclasses.fields(kind) if each.name in _WORDS)
+
+
+def plus(left: Any, right: Any) -> Any:
+    """Returns the sum of two numbers, or of two mappings of names to numbers: None is one of nothing."""
+    if not (isinstance(left, Mapping) or isinstance(right, Mapping)):
+        return left if right is None else left + right
+    if not left or not right:
+        return left or right or {}
+    return dict(sorted((Counter(left) + Counter(right)).items()))
+
+
+def _number(counts: Any, name: str) -> int:
+    found = counts[name] if isinstance(counts, Mapping) else getattr(counts, name)
+    return sum(found.values()) if isinstance(found, Mapping) else found or 0
+
+
+def _in_words(names: Iterable[str]) -> str:
+    return " + ".join(_WORDS[name] for name in names)

@@ -1,0 +1,52 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Statistics of a split against its ledger entry: each number has a case that breaks it."""
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from pipeline.books.quantities import BooksError
+from pipeline.statistics.agreement import check_agreement
+from pipeline.statistics.tally import Statistics
+from tests.ledger_entries import entry_of
+
+
+def counted(n_documents=3, n_chars=50, n_words=8, rows=((2, 3, 4), (2, 2, 2), (2, 2, 1)), n_cut=0):
+    statistics = Statistics(5, 1)
+    ids = np.array([i for row in rows for i in row], np.int32)
+    offsets = np.array([0, *np.cumsum([len(row) for row in rows])])
+    statistics.update(pa.array(["x" * n_chars] + [""] * (len(rows) - 1)), ids, offsets[:-1], offsets[1:])
+    statistics.add_layout(np.diff(offsets) + n_cut, np.diff(offsets), 0, 0)
+    statistics.n_words = n_words
+    return statistics
+
+
+def test_entries_are_checked_against_statistics():
+    check_agreement(entry_of(), counted())
+    for statistics, message in [
+        (counted(rows=((2,) * 8, (1,))), "documents counted 2 != documents 3"),
+        (counted(n_chars=49), "characters counted 49 != characters 50"),
+        (counted(n_cut=1), "cut tokens counted 3 != cut tokens 0"),
+        (counted(n_cut=1), "cut documents counted 3 != cut documents 0"),
+        (counted(n_words=7), "words counted 7 != words 8"),
+        (counted(rows=((2,) * 8, (1,), (2,))), "tokens counted 10 != tokens 9"),
+        (counted(rows=((2,) * 7, (1,), (1,))), "unknown tokens counted 2 != unknown tokens 1"),
+    ]:
+        with pytest.raises(BooksError, match=message):
+            check_agreement(entry_of(), statistics)
+    for name, message in [
+        ("token_counts", "sum of the tokens' counts 10 != tokens 9"),
+        ("length_counts", "sum of the lengths' counts 4 != documents 3"),
+    ]:
+        statistics = counted()
+        getattr(statistics, name)[2] += 1
+        with pytest.raises(BooksError, match=message):
+            check_agreement(entry_of(), statistics)
+    statistics = counted()
+    statistics.token_counts[:2] = [1, 0]
+    with pytest.raises(BooksError, match="count of the unknown token 0 != unknown tokens 1"):
+        check_agreement(entry_of(), statistics)
+    statistics = counted()
+    statistics.n_oov_words = 3
+    with pytest.raises(BooksError, match="sum of the unknown words' counts 0 != unknown words 3"):
+        check_agreement(entry_of(), statistics)
