@@ -30,6 +30,13 @@ BEAM_MODULES = {
     "pipeline.running.worker_process",
 }
 
+# Rooms that not every job enters, and the rooms that may know them.
+OPTIONAL = {
+    "shuffling": {"jobs", "proving", "tokenizing", "transforms"},
+    "proving": {"commands"},
+    "training": {"jobs", "reporting", "transforms"},
+}
+
 # What importing tokenizer may bring along besides the standard library; the second row comes with numba and pyarrow.
 TOKENIZER_NEEDS = {"tokenizer", "numpy", "pyarrow", "numba", "llvmlite", "regex"}
 TOKENIZER_NEEDS |= {"cloudpickle", "cython_runtime", "yaml"}
@@ -132,23 +139,41 @@ def _modules(repository: Path, package: str) -> dict[str, Path]:
     return {name.removesuffix(".__init__"): path for path, name in names.items()}
 
 
-def _imports(path: Path, *, module_level_only: bool) -> set[str]:
-    """Full names that a file imports, `from a import b` as both `a` and `a.b`."""
-    tree = ast.parse(path.read_text(encoding="utf-8"))
+def _imports(path: Path) -> set[str]:
+    """Full names that a file imports anywhere, `from a import b` as both `a` and `a.b`."""
     found: set[str] = set()
-    pending: list[ast.AST] = [tree]
-    while pending:
-        node = pending.pop()
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.Import):
             found |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom):
             assert node.level == 0, f"{path}: relative import"
             found |= {str(node.module)} | {f"{node.module}.{alias.name}" for alias in node.names}
-        is_later = isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
-        is_for_types = isinstance(node, ast.If) and "TYPE_CHECKING" in ast.dump(node.test)
-        if not (module_level_only and (is_later or is_for_types)):
-            pending += ast.iter_child_nodes(node)
     return found
+
+
+def _import_graph(repository: Path, package: str) -> dict[str, set[str]]:
+    """Which files of a package each of them imports, inside functions and for types alone included."""
+    modules = _modules(repository, package)
+    graph = {}
+    for name, path in modules.items():
+        graph[name] = set()
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Import):
+                graph[name] |= {alias.name for alias in node.names}
+            elif isinstance(node, ast.ImportFrom):
+                # `from package import module` needs the module; the package's own first lines need nothing.
+                full = (f"{node.module}.{alias.name}" for alias in node.names)
+                graph[name] |= {each if each in modules else str(node.module) for each in full}
+        graph[name] = graph[name] & modules.keys() - {name}
+    return graph
+
+
+def _floors(graph: dict[str, set[str]]) -> dict[str, int]:
+    """Returns the floor of each node: one above the highest that it imports; CycleError where there is a circle."""
+    floors: dict[str, int] = {}
+    for name in TopologicalSorter(graph).static_order():
+        floors[name] = 1 + max((floors[need] for need in graph[name]), default=0)
+    return floors
 
 
 def _loaded_after(repository: Path, *modules: str) -> set[str]:
@@ -171,7 +196,7 @@ def test_importing_tokenizer_brings_neither_beam_nor_pipeline(repository: Path) 
 
 def test_tokenizer_never_names_beam_or_pipeline(repository: Path) -> None:
     for name, path in _modules(repository, "tokenizer").items():
-        tops = {imported.partition(".")[0] for imported in _imports(path, module_level_only=False)}
+        tops = {imported.partition(".")[0] for imported in _imports(path)}
         assert {"apache_beam", "pipeline"}.isdisjoint(tops), name
 
 
@@ -181,24 +206,48 @@ def test_only_beam_modules_load_beam(repository: Path) -> None:
     loaded = _loaded_after(repository, *(modules.keys() - BEAM_MODULES))
     assert "apache_beam" not in loaded
     for name in BEAM_MODULES:
-        assert "apache_beam" in {i.partition(".")[0] for i in _imports(modules[name], module_level_only=False)}, name
+        assert "apache_beam" in {i.partition(".")[0] for i in _imports(modules[name])}, name
 
 
-@pytest.mark.parametrize("package", ["tokenizer", "pipeline"])
-def test_modules_do_not_import_each_other_in_circles(repository: Path, package: str) -> None:
-    modules = _modules(repository, package)
-    graph = {}
-    for name, path in modules.items():
-        # `from package import name` runs the package's __init__ first, which is there before any of its modules.
-        needs = {i for i in _imports(path, module_level_only=True) if i in modules} - {name}
-        graph[name] = {need for need in needs if not name.startswith(f"{need}.")}
-    order = list(TopologicalSorter(graph).static_order())
-    assert len(order) == len(modules) > 5
+@pytest.mark.parametrize("package", ["tokenizer", "pipeline", "tokenmill", "benchmarks"])
+def test_files_do_not_import_each_other_in_circles(repository: Path, package: str) -> None:
+    graph = _import_graph(repository, package)
+    assert _floors(graph).keys() == graph.keys()
+
+
+def test_rooms_of_the_pipeline_stand_on_twelve_floors(repository: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A room is a folder of `pipeline/`, or a file beside the folders. Each imports only rooms below it."""
+    graph = _import_graph(repository, "pipeline")
+    rooms: dict[str, set[str]] = {}
+    for name, needs in graph.items():
+        room = _room(name)
+        rooms.setdefault(room, set()).update({_room(need) for need in needs} - {room})
+    floors = _floors(rooms)
+    with capsys.disabled():
+        print(f"\n  pipeline: {len(graph)} files, {len(rooms)} rooms on {max(floors.values())} floors:")
+        for floor in range(max(floors.values()), 0, -1):
+            print(f"    {floor:2} {' '.join(sorted(room for room, its in floors.items() if its == floor))}")
+    assert max(floors.values()) <= 12
+    for folder in (path for path in (repository / "pipeline").rglob("*") if path.is_dir() and any(path.glob("*.py"))):
+        lines = (ast.get_docstring(ast.parse((folder / "__init__.py").read_text("utf-8"))) or "").splitlines()
+        assert lines, f"{folder} does not say what it is"
+        assert lines[0].count(" In: ") == lines[0].count(" Out: ") == 1, f"{folder}: one line says what goes in and out"
+
+
+def _room(name: str) -> str:
+    return (name.split(".") + ["__init__"])[1]
+
+
+def test_an_optional_feature_is_imported_by_what_uses_it(repository: Path) -> None:
+    graph = _import_graph(repository, "pipeline")
+    for feature, users in OPTIONAL.items():
+        importers = {_room(name) for name, needs in graph.items() if any(_room(need) == feature for need in needs)}
+        assert importers - {feature} == users, feature
 
 
 def test_pipeline_uses_public_names_of_tokenizer_only(repository: Path) -> None:
     for name, path in _modules(repository, "pipeline").items():
-        used = {i for i in _imports(path, module_level_only=False) if i.partition(".")[0] == "tokenizer"}
+        used = {i for i in _imports(path) if i.partition(".")[0] == "tokenizer"}
         for imported in used:
             head = imported if imported in PUBLIC_MODULES else imported.rpartition(".")[0]
             assert head in PUBLIC_MODULES, f"{name} imports {imported}"

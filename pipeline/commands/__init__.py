@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The commands of `tokenmill`, a module for each group: it declares their arguments, calls and reports.
+"""What a person types. In: arguments. Out: an exit code, and what is said on the way; a module for each group.
 
 Whatever a command needs it imports itself: `--help` must not wait for Beam, Arrow or kernels.
 """

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Beam transforms: thin shells over the functions of this package, for our jobs and for graphs of your own.
+"""The work as Beam graphs. In: PCollections of splits or of columns. Out: PCollections; `jobs` puts them together.
+
+Transforms are thin shells over the functions of the rooms below, for our jobs and for graphs of your own.
 
 Two families. The jobs use the first, in which only split descriptors and names cross the runner:
 
