@@ -235,7 +235,7 @@ def test_rooms_of_the_pipeline_stand_on_twelve_floors(repository: Path, capsys: 
 
 
 def _room(name: str) -> str:
-    return (name.split(".") + ["__init__"])[1]
+    return [*name.split("."), "__init__"][1]
 
 
 def test_an_optional_feature_is_imported_by_what_uses_it(repository: Path) -> None:

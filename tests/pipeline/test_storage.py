@@ -258,9 +258,10 @@ def test_new_directories_are_synced_into_those_above(tmp_path, monkeypatch):
 
 def test_local_files_need_no_beam(tmp_path):
     code = (
-        "import sys; from pipeline import readers, splits, storage; from pipeline.config.job import InputConfig\n"
+        "import sys; from pipeline import storage; from pipeline.config.input import InputConfig\n"
+        "from pipeline.input.reading import read_split; from pipeline.input.splitting import plan_splits\n"
         "storage.write_atomic(sys.argv[1], b'text'); config = InputConfig(paths=[sys.argv[1]])\n"
-        "(split,) = splits.plan_splits(config, ''); assert list(readers.read_split(split, config))\n"
+        "(split,) = plan_splits(config, ''); assert list(read_split(split, config))\n"
         "assert 'apache_beam' not in sys.modules"
     )
     subprocess.run(

@@ -172,7 +172,7 @@ def test_the_file_is_no_foreign_one(tmp_path):
 # Waits for the file "go", tries, says how it went, and then holds on until its input ends.
 CONTENDER = """
 import os, sys, time
-from pipeline import ownership
+from pipeline.output import ownership
 
 output, has_locks = sys.argv[1], sys.argv[2] == "locks"
 if not has_locks:

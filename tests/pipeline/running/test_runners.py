@@ -173,7 +173,7 @@ class _Recorder:
 FAILING = """
     import os, sys
     sys.path.insert(0, {root!r})
-    from pipeline.runners import choose_runner, configure_logging, explain, open_runner
+    from pipeline.running.runners import choose_runner, configure_logging, explain, open_runner
     configure_logging()
     import apache_beam as beam
 
@@ -269,7 +269,8 @@ def test_choosing_does_not_import_beam():
 
 def test_logging_is_quiet_and_follows_stderr(capsys):
     code = (
-        "import logging; from pipeline import runners; runners.configure_logging(); import apache_beam, sys, io;"
+        "import logging; from pipeline.running.runners import configure_logging; configure_logging();"
+        "import apache_beam, sys, io;"
         "logging.getLogger('apache_beam.runners.common').error('no');"
         "sys.stderr = io.StringIO(); logging.warning('yes'); print(sys.stderr.getvalue(), end='')"
     )

@@ -134,7 +134,7 @@ class Missing:  # as where only locks/runtime.lock is installed
 sys.meta_path.insert(0, Missing())
 import io, numpy as np, pyarrow as pa
 from pipeline.shuffling.arranging import arrange
-from pipeline.shuffling.columns import read_columns, write_columns
+from pipeline.columns import read_columns, write_columns
 schema = pa.schema([pa.field("n", pa.int64(), nullable=False),
                     pa.field("ids", pa.list_(pa.field("element", pa.int32(), nullable=False)), nullable=False)])
 batch = pa.record_batch([pa.array([1, 2]), pa.array([[3], [4, 5]], schema.field(1).type)], schema=schema)
