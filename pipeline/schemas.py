@@ -77,7 +77,7 @@ REJECTS = pa.schema(
         pa.field("source", pa.string(), nullable=False),  # path of the file as planned
         pa.field("offset", pa.int64(), nullable=False),  # as in DOCUMENTS
         pa.field("n_bytes", pa.int64(), nullable=False),  # as in DOCUMENTS
-        pa.field("reason", pa.string(), nullable=False),  # one of `readers.REASONS`
+        pa.field("reason", pa.string(), nullable=False),  # one of `rejects.REASONS`
         pa.field("detail", pa.string(), nullable=False),  # what was found, for a person
         pa.field("sample", pa.binary(), nullable=False),  # first 1024 bytes of the record
     ]

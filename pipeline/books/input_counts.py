@@ -62,7 +62,7 @@ class Accounts:
         self._checksums = [""] * n_pieces
 
     def add(self, pieces: Iterable[tuple[int, PieceCounts]]) -> None:
-        """Adds what a batch holds of each piece, `readers.ReadBatch.pieces`, or what is moved."""
+        """Adds what a batch holds of each piece, `batches.ReadBatch.pieces`, or what is moved."""
         for piece, counts in pieces:
             self._counts[piece] += counts
             self._checksums[piece] = counts.sha256 or self._checksums[piece]

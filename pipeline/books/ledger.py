@@ -65,7 +65,7 @@ class LedgerEntry(ReadCounts):
     documents: FileRecord | None = None
     """The table of the shard's documents; None where the job shuffles: then a merged shard has it."""
     packing: Mapping[str, int] | None = None
-    """`packing.COUNTS` where rows are packed sequences; None where they are not."""
+    """`sequences.COUNTS` where rows are packed sequences; None where they are not."""
     windows: Mapping[str, int] | None = None
     """`windows.COUNTS` where rows are windows of documents; None where they are not."""
     fields: str = ""
@@ -73,7 +73,7 @@ class LedgerEntry(ReadCounts):
     has_field: Mapping[str, int] = field(default_factory=dict)
     """By the name of a kept field, the documents that have it: those where it is not null."""
     runs: Mapping[str, Any] | None = None
-    """Where the job shuffles, what `shuffling.books.SplitRuns` says of the runs, which are then the shard's file."""
+    """Where the job shuffles, what `books.sums.SplitRuns` says of the runs, which are then the shard's file."""
 
     def files(self) -> Iterator[FileRecord]:
         """Yields the files this entry names."""
@@ -224,7 +224,7 @@ class Written(Protocol):
 
     @property
     def packing(self) -> Mapping[str, int] | None:
-        """`packing.COUNTS`, or None."""
+        """`sequences.COUNTS`, or None."""
 
     @property
     def windows(self) -> Mapping[str, int] | None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The manifest: what a finished job left in its output folder, and the names of what lies there beside shards.
+"""The manifest: what a finished job left in its output folder.
 
 It says nothing about where files lie, so it is the same bytes wherever the same job ran over the same files.
 """

@@ -169,7 +169,7 @@ def of_rows(packing: Mapping[str, int] | None, windows: Mapping[str, int] | None
     """Returns what must be equal between documents and the rows that they became; `in_rows` has the terms.
 
     Args:
-      packing: `packing.COUNTS` where rows are packed sequences; None where they are not.
+      packing: `sequences.COUNTS` where rows are packed sequences; None where they are not.
       windows: `windows.COUNTS` where rows are windows of documents; None where they are not.
     """
     if windows is not None:

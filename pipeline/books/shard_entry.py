@@ -44,7 +44,7 @@ class ShardEntry:
     fields: str = ""
     """`Split.fields` of the job."""
     packing: Mapping[str, int] | None = None
-    """`packing.COUNTS` where rows are packed sequences; None where they are not."""
+    """`sequences.COUNTS` where rows are packed sequences; None where they are not."""
     windows: Mapping[str, int] | None = None
     """`windows.COUNTS` where rows are windows of documents; None where they are not."""
 

@@ -5,7 +5,7 @@ A config says *what* to compute; where and how to run it is said on the command 
 (`input.paths`, `tokenizer.file`, `output.path`) are relative to the working directory, exactly like a path typed into a
 shell or given with `--set`, so that a value means the same wherever it is written down.
 
-`config_file.load_config` reads them from a file. Nothing here touches the input, imports Beam or compiles anything.
+`file.load_config` reads them from a file. Nothing here touches the input, imports Beam or compiles anything.
 """
 
 from typing import Any, Literal, Self

@@ -10,7 +10,7 @@ bytes travel, the `SplitCounts` and the `PartitionCounts`; the counts themselves
 repeated or run twice at once: it finds its result there, or writes the same bytes again.
 
 Memory is bounded whatever the corpus: counters that have grown to `MAX_COUNTER_BYTES` are emptied into the file. What
-becomes of the files is told in `count_finishing`.
+becomes of the files is told in `finishing`.
 """
 
 import dataclasses
@@ -244,7 +244,7 @@ class _Counters:
             read = GroupTotals(group, len(of_group), *_text_sizes(of_group))
             self.totals[group] = self.totals.get(group, GroupTotals(group)) + read
         for group, of_group in scanned:
-            if group in self.numbers:  # else all its documents were given up, and nothing is left of them
+            if group in self.numbers:  # else all its documents were given up on
                 if group not in self._counters:
                     self._counters[group] = self._tokenizer.new_word_counter()
                 self._counters[group].add(of_group)

@@ -227,7 +227,7 @@ def write_report(
 
 
 def words_digest(words: Mapping[str, Any]) -> str:
-    """Returns the sha256, in hex, of `counted_words.describe_words`."""
+    """Returns the sha256, in hex, of `words.describe_words`."""
     return hashlib.sha256(ledger.to_json(words)).hexdigest()
 
 
@@ -262,7 +262,7 @@ class CountsArtifact:
 
     @property
     def words(self) -> Mapping[str, Any]:
-        """What a word is, see `counted_words.describe_words`."""
+        """What a word is, see `words.describe_words`."""
         return deciding(self.report["words"])
 
     @property

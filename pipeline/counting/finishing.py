@@ -119,7 +119,7 @@ def merge_partition(
 ) -> PartitionCounts:
     """Adds up one hash partition of all splits and writes it as one file of the counts artifact.
 
-    Memory: bounded, see `count_merging.merge_runs`, and one row group.
+    Memory: bounded, see `merging.merge_runs`, and one row group.
 
     Args:
       partition: which one.

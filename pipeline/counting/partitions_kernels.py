@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which hash partition words are in; see `count_partitions`."""
+"""Which hash partition words are in; see `partitions`."""
 
 from typing import Any
 

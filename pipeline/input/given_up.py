@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which documents of a batch a tokenizer gives up: found by halving the batch, so that the others lose nothing.
+"""Documents that a text step or the tokenizer gives up on: they are found, and become rejects.
+
+A batch that fails is halved until each document at fault stands alone, so that its neighbours lose nothing.
 
 A tokenizer file is data: its patterns may take for ever on some text, its vocabulary may lack a character and have no
 unknown token. A document may take more memory than there is. Kernels neither wait nor grow, so this is rare: what it
@@ -23,17 +25,17 @@ from pipeline.splits import Split
 from tokenizer import UnknownCharacterError
 
 GAVE_UP = (TimeoutError, MemoryError, UnknownCharacterError)
-"""What a tokenizer raises on a document that it gives up."""
+"""What a tokenizer raises on a document that it gives up on."""
 
 TIMEOUT, MEMORY, UNKNOWN = REASONS = "tokenizer_timeout", "out_of_memory", "unknown_character"
 """Reasons for rejects."""
 
 
 def find_given_up(work: Callable[[pa.RecordBatch], object], documents: pa.RecordBatch) -> npt.NDArray[np.object_]:
-    """Returns for each document the reason it is given up for, "" where it is not; `work` has failed on all of them.
+    """Returns for each document why the tokenizer gives up on it, or ""; `work` has failed on all of them together.
 
     Args:
-      work: tokenizes documents and leaves nothing behind; raises one of `GAVE_UP` if it gives one of them up.
+      work: tokenizes documents and leaves nothing behind; raises one of `GAVE_UP` if it gives up on one of them.
       documents: one or more.
     """
     reasons = np.full(documents.num_rows, "", object)
@@ -73,7 +75,7 @@ _DETAILS = {
 
 
 def as_rejects(gone: pa.RecordBatch, reason: str, split: Split) -> pa.RecordBatch:
-    """Returns documents that are given up for a reason, `schemas.DOCUMENTS`, as `schemas.REJECTS`."""
+    """Returns documents that were given up on, `schemas.DOCUMENTS`, as rejects, `schemas.REJECTS`."""
     n = gone.num_rows
     columns: list[Any] = [
         pa.array([split.pieces[i].path for i in gone.column("piece").to_pylist()], pa.string()),
@@ -87,7 +89,7 @@ def as_rejects(gone: pa.RecordBatch, reason: str, split: Split) -> pa.RecordBatc
 
 
 def without_rejected(batch: ReadBatch, is_rejected: npt.NDArray[np.bool_], reason: str, split: Split) -> ReadBatch:
-    """Returns a batch whose documents that are given up for a reason, bool[n], are among its rejects."""
+    """Returns a batch in which the documents that were given up on, bool[n], are rejects."""
     if not is_rejected.any():
         return batch
     gone = batch.documents.filter(pa.array(is_rejected))

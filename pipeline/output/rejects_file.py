@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rejects of a split: documents that a text step or a span gave up are among them, and all of them are a file."""
+"""The file of a split's rejects: what could not be read, and what text steps or the tokenizer gave up on."""
 
 from collections import Counter
 from collections.abc import Iterable
@@ -27,7 +27,7 @@ class RejectsFile:
 
         Args:
           staging: of the attempt.
-          name: `ledger.rejects_name` of the split.
+          name: `filenames.rejects_name` of the split.
           pieces: of the split.
         """
         self.reasons: Counter[str] = Counter()

@@ -40,7 +40,7 @@ def write_vocabulary(
     Args:
       output: the output folder.
       tokenizer: what to write.
-      formats: of `output_config.VOCABULARY_FORMATS`; None for all that can hold the tokenizer.
+      formats: of `config.output.VOCABULARY_FORMATS`; None for all that can hold the tokenizer.
       folder: where below `vocab/`, where there are several.
 
     Raises:

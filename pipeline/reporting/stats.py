@@ -59,7 +59,7 @@ def summarize(
     Args:
       statistics: of all splits.
       tokens: as for `token_counts`.
-      packing: the sums of `packing.COUNTS` where rows are packed; None where they are not.
+      packing: the sums of `sequences.COUNTS` where rows are packed; None where they are not.
       windows: the sums of `windows.COUNTS` where rows are windows; None where they are not.
     """
     s = statistics

@@ -242,7 +242,7 @@ class _Attempt:
     def _encode_all(
         self, documents: pa.RecordBatch
     ) -> tuple[pa.Array, pa.LargeListArray, pa.LargeListArray | None, pa.RecordBatch]:
-        """Does what `_encode` says, but for documents that the tokenizer gives up: then it changes nothing."""
+        """Does what `_encode` says, but raises where the tokenizer gives up on a document, and then changes nothing."""
         text = documents.column("text")
         if self._text is None:
             return text, self._tokenizer.encode_bare(text, self._tally), None, documents
@@ -270,7 +270,7 @@ class _Attempt:
             self._accounts.add(rejected(gone, reason))
 
     def _tokenize(self, documents: pa.RecordBatch) -> tuple[pa.RecordBatch, pa.RecordBatch]:
-        """Returns the rows of the documents, counted, and the documents; without those that text steps gave up."""
+        """Returns the rows of the documents, counted, and the documents; without those that text steps gave up on."""
         text, bare, sources, documents = self._encode(documents)
         layout = self._layout
         lengths = np.diff(bare.offsets.to_numpy())

@@ -28,9 +28,9 @@ from tokenizer import Tokenizer, WordCounter, add_word_counts
 class ReadDocuments(beam.PTransform):
     """Reads splits.
 
-    Input: splits as JSON (`splits.plan_splits`). Output: `documents`, batches of `schemas.DOCUMENTS` of about 4 MiB of
-    text, and `rejects`, batches of `schemas.REJECTS`. Memory: one batch per worker. Counters: bytes-in, documents-out,
-    documents-rejected.
+    Input: splits as JSON (`splitting.plan_splits`). Output: `documents`, batches of `schemas.DOCUMENTS` of about 4 MiB
+    of text, and `rejects`, batches of `schemas.REJECTS`. Memory: one batch per worker. Counters: bytes-in,
+    documents-out, documents-rejected.
     """
 
     input: InputConfig

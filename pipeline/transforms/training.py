@@ -18,7 +18,7 @@ from pipeline.transforms.stages import enter_stage
 class TrainVocabulary(beam.PTransform):
     """Trains vocabularies on a counts artifact.
 
-    Input: one element, whatever it is, once the artifact is finished. Output: one list of `training.Vocabulary` as
+    Input: one element, whatever it is, once the artifact is finished. Output: one list of `train.Vocabulary` as
     JSON: each a `tokenizer.json` as text, with the truncation and padding that the config asks for, and its training
     record. Memory: all distinct words of the artifact, on one worker. Deterministic: a function of the counts and the
     config.

@@ -29,7 +29,7 @@ def count(
     Memory: 8 bytes per document of the shard, 16 with `hashes`.
 
     Args:
-      batches: of the shard, as `writers.read_rows` yields them.
+      batches: of the shard, as `formats.read_rows` yields them.
       name: of the file, for messages.
       entry: of the shard.
       found: the manifest.

@@ -12,7 +12,7 @@ The data is a `tf.train.Example` with its features in the order of their names, 
     segment_ids  int64_list   0: a row is one segment            only when padding is on
     window       int64_list   the row's number in its document           only where rows are windows of documents
 
-Kernels trust their inputs; `writers.tfrecord` checks them. The parsing kernel trusts nothing: it reads files.
+Kernels trust their inputs; `output.writers.tfrecord` checks them. The parsing kernel trusts nothing: it reads files.
 
 Source: `tensorflow/core/lib/io/record_writer.cc` and `tensorflow/core/example/{example,feature}.proto`. CRC-32C is that
 of RFC 3720, eight bytes at a time after Kounavis and Berry (2005), "Novel Table Lookup-Based Algorithms for
