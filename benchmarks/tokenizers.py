@@ -64,7 +64,7 @@ def subjects(texts: list[corpora.Corpus]) -> dict[str, Callable[[], Subject]]:
 
 def load_gpt2(vocab: Path) -> Tokenizer:
     """GPT-2, of the files of the larger data folder."""
-    return Tokenizer(**bpe_files.load_vocab_and_merges(vocab / "gpt2-vocab.json", vocab / "gpt2-merges.txt"))
+    return Tokenizer.from_parts(bpe_files.load_vocab_and_merges(vocab / "gpt2-vocab.json", vocab / "gpt2-merges.txt"))
 
 
 def _bert(vocab: Path, name: str) -> Tokenizer:

@@ -7,12 +7,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from typing import Any, cast
 
-import numpy as np
-
 from tokenizer.added_tokens import AddedToken, SpecialPolicy
 from tokenizer.models import Unigram
-from tokenizer.models.vocabulary import TokensById, Vocabulary, ids_of
+from tokenizer.models.vocabulary import TokensById, Vocabulary
 from tokenizer.normalizers import Normalizer
+from tokenizer.parts import check_added_tokens, vocab_of
 from tokenizer.post_processors import (
     PLAIN_LAYOUT,
     Direction,
@@ -100,25 +99,7 @@ class Composition:
     def _check(self) -> None:
         if self.special not in ("plain", "split", "error"):
             raise ValueError(f"special must be 'plain', 'split' or 'error', got {self.special!r}")
-        self._check_added_tokens()
-
-    def _check_added_tokens(self) -> None:
-        if not self.added_tokens:
-            return
-        vocab = vocab_of(self.model)
-        for token in self.added_tokens:
-            if vocab.get(token.content, token.id) != token.id:
-                raise ValueError(
-                    f"added token {token.content!r} has id {token.id}, but the vocabulary gives it "
-                    f"{vocab[token.content]}"
-                )
-        owners = {token.id: token.content for token in self.added_tokens if token.content in vocab}
-        others = [token.id for token in self.added_tokens if token.id not in owners]
-        if others and np.isin(ids_of(vocab), others).any():
-            owners |= {i: t for t, i in vocab.items() if i in others}
-        for token in self.added_tokens:
-            if owners.setdefault(token.id, token.content) != token.content:
-                raise ValueError(f"id {token.id} belongs to {owners[token.id]!r} and to added token {token.content!r}")
+        check_added_tokens(self.model, self.added_tokens)
 
     # The vocabulary.
 
@@ -285,10 +266,3 @@ class Composition:
 
     def _template(self, add_special_tokens: bool) -> TemplateProcessing:
         return PLAIN_LAYOUT if self.post_processor is None else self.post_processor.template(add_special_tokens)
-
-
-def vocab_of(model: Any) -> Mapping[str, int]:
-    """Returns token -> id of any model, nothing for none; of equal Unigram pieces as `Unigram.piece_ids`."""
-    if model is None:
-        return {}
-    return model.piece_ids if isinstance(model, Unigram) else model.vocab

@@ -13,9 +13,11 @@ from tokenizer.added_tokens import AddedToken
 from tokenizer.models import BPE, Unigram, WordPiece
 from tokenizer.models.unigram import PieceType
 from tokenizer.normalizers.charsmaps import folding_charsmap
+from tokenizer.parts import Parts
 from tokenizer.post_processors import BertProcessing, PostProcessor
 from tokenizer.pre_tokenizers.scanner_patterns import TIKTOKEN_PATTERNS
 
+BERT_SPECIAL_TOKENS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 _SPECIAL_TYPES = (PieceType.UNKNOWN, PieceType.CONTROL)
 _BYTE_LEVEL = pt.ByteLevel(add_prefix_space=False, use_regex=False)
 
@@ -102,14 +104,38 @@ def _named(kind: str, name: str, known: Mapping[str, Callable[[], Any]]) -> Any:
     return known[name]()
 
 
-@dataclasses.dataclass(frozen=True)
-class ModelParts:
-    """What belongs to a model that has just been trained."""
+def bert_parts(
+    vocab: Sequence[str] | Mapping[str, int], normalizer: nm.BertNormalizer | None = None, oov: str = "word"
+) -> Parts:
+    """Returns BERT's tokenizer around a vocabulary: tokens in the order of their ids, or token -> id.
 
-    model: Any
-    decoder: Any
-    post_processor: PostProcessor | None
-    added_tokens: tuple[AddedToken, ...]
+    Args:
+      vocab: `[CLS]` and `[SEP]` are put around texts where it has both.
+      normalizer: None for one that makes letters small.
+      oov: what becomes of words that the vocabulary cannot spell, see `WordPiece`.
+
+    Raises:
+      ValueError: if a token stands twice, or as `WordPiece`.
+    """
+    ids = dict(vocab) if isinstance(vocab, Mapping) else {token: i for i, token in enumerate(vocab)}
+    if len(ids) != len(vocab):
+        twice = next(token for i, token in enumerate(vocab) if ids[token] != i)
+        raise ValueError(f"vocab holds token {twice!r} more than once")
+    special = sorted((ids[t], t) for t in BERT_SPECIAL_TOKENS if t in ids)
+    return Parts(
+        model=WordPiece(ids, oov_policy=oov),
+        normalizer=normalizer or nm.BertNormalizer(),
+        pre_tokenizer=pt.BertPreTokenizer(),
+        post_processor=_bert_layout(ids),
+        decoder=decoders.WordPiece(),
+        added_tokens=[AddedToken(i, t) for i, t in special],
+    )
+
+
+def _bert_layout(ids: Mapping[str, int]) -> BertProcessing | None:
+    if "[CLS]" not in ids or "[SEP]" not in ids:
+        return None
+    return BertProcessing(("[SEP]", ids["[SEP]"]), ("[CLS]", ids["[CLS]"]))
 
 
 def parts_for(
@@ -118,7 +144,7 @@ def parts_for(
     pre_tokenizer: pt.PreTokenizer | None,
     special_tokens: Sequence[str],
     user_defined_symbols: Sequence[str] = (),
-) -> ModelParts:
+) -> Parts:
     """Returns a model as a tokenizer with these parts takes it, and the decoder, layout and added tokens for it.
 
     Where `SentencePieceNormalizer` makes their text, Unigram and BPE keep sentencepiece's rules and get its decoder;
@@ -141,8 +167,7 @@ def parts_for(
     post_processor: PostProcessor | None = None
     if isinstance(model, WordPiece):
         decoder = _wordpiece_decoder(model, pre_tokenizer)
-        if "[CLS]" in ids and "[SEP]" in ids:
-            post_processor = BertProcessing(("[SEP]", ids["[SEP]"]), ("[CLS]", ids["[CLS]"]))
+        post_processor = _bert_layout(ids)
     elif pt.is_byte_level(pre_tokenizer):
         decoder = decoders.ByteLevel()
     elif sentencepiece is not None:
@@ -166,7 +191,14 @@ def parts_for(
             for token in user_defined_symbols
             if token in ids
         ]
-    return ModelParts(model, decoder, post_processor, tuple(sorted(added, key=lambda token: token.id)))
+    return Parts(
+        model=model,
+        normalizer=normalizer,
+        pre_tokenizer=pre_tokenizer,
+        post_processor=post_processor,
+        decoder=decoder,
+        added_tokens=sorted(added, key=lambda token: token.id),
+    )
 
 
 def _wordpiece_decoder(model: WordPiece, pre_tokenizer: pt.PreTokenizer | None) -> decoders.Decoder:

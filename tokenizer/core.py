@@ -11,24 +11,23 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from tokenizer import decoders, unicode_data
-from tokenizer.added_tokens import AddedToken, SpecialPolicy
+from tokenizer import unicode_data
+from tokenizer.added_tokens import SpecialPolicy
 from tokenizer.composition import DEFAULT_CACHE_BYTES
-from tokenizer.compositions import named_normalizer, named_pre_tokenizer, parts_for
+from tokenizer.compositions import bert_parts, named_normalizer, named_pre_tokenizer, parts_for
 from tokenizer.decoding import Decoder
 from tokenizer.encoder import Encoder
 from tokenizer.engines.base import CacheInfo
 from tokenizer.engines.choice import NO_NORMALIZER
 from tokenizer.models import WordPiece
 from tokenizer.normalizers import BertNormalizer
-from tokenizer.post_processors import BertProcessing, renumbered
+from tokenizer.parts import Parts
+from tokenizer.post_processors import renumbered
 from tokenizer.pre_tokenizers import BertPreTokenizer, is_byte_level
 from tokenizer.word_counter import WordCounter, count_texts, read_lines
 
 if TYPE_CHECKING:
     from tokenizer.trainers.base import Trainer
-
-BERT_SPECIAL_TOKENS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 
 
 class Tokenizer(Encoder, Decoder):
@@ -80,7 +79,7 @@ class Tokenizer(Encoder, Decoder):
         """
         from tokenizer.formats import loading
 
-        tokenizer = loading.load(Path(path), cache_bytes, pattern, as_class)
+        tokenizer = cls.from_parts(loading.load(Path(path), pattern, as_class), cache_bytes=cache_bytes)
         return tokenizer._with_overrides(lowercase, strip_accents, oov, special)
 
     @classmethod
@@ -90,16 +89,30 @@ class Tokenizer(Encoder, Decoder):
         Raises:
           TokenizerFileError (a ValueError): if it is broken or not supported.
         """
-        from tokenizer.formats import tokenizer_json
-
-        return tokenizer_json.read(json.encode("utf-8", "surrogatepass"), "tokenizer.json", DEFAULT_CACHE_BYTES)
+        return cls.from_buffer(json.encode("utf-8", "surrogatepass"))
 
     @classmethod
     def from_buffer(cls, buffer: bytes) -> "Tokenizer":
         """Loads the bytes of a `tokenizer.json`, otherwise as `from_str`."""
         from tokenizer.formats import tokenizer_json
 
-        return tokenizer_json.read(bytes(buffer), "tokenizer.json", DEFAULT_CACHE_BYTES)
+        return cls.from_parts(tokenizer_json.read(bytes(buffer), "tokenizer.json"))
+
+    @classmethod
+    def from_parts(
+        cls, parts: Parts, *, special: SpecialPolicy = "plain", cache_bytes: int = DEFAULT_CACHE_BYTES
+    ) -> "Tokenizer":
+        """Composes the parts that a reader of files returns; `special` and `cache_bytes` as for the constructor."""
+        fields = {field.name: getattr(parts, field.name) for field in dataclasses.fields(parts)}
+        ignored = fields.pop("ignored_fields")
+        tokenizer = cls(**fields, special=special, cache_bytes=cache_bytes)
+        tokenizer.ignored_fields = ignored
+        return tokenizer
+
+    @property
+    def parts(self) -> Parts:
+        """The parts that a `tokenizer.json` holds, as `from_parts` takes them."""
+        return Parts(**{field.name: getattr(self, field.name) for field in dataclasses.fields(Parts)})
 
     @classmethod
     def for_bert(
@@ -119,21 +132,8 @@ class Tokenizer(Encoder, Decoder):
 
         Source: HF tokenizers `BertWordPieceTokenizer`.
         """
-        ids = dict(vocab) if isinstance(vocab, Mapping) else {token: i for i, token in enumerate(vocab)}
-        if len(ids) != len(vocab):
-            twice = next(token for i, token in enumerate(vocab) if ids[token] != i)
-            raise ValueError(f"vocab holds token {twice!r} more than once")
-        special = sorted((ids[t], t) for t in BERT_SPECIAL_TOKENS if t in ids)
-        has_both = "[CLS]" in ids and "[SEP]" in ids
-        return cls(
-            model=WordPiece(ids, oov_policy=oov),
-            normalizer=BertNormalizer(clean_text, handle_chinese_chars, strip_accents, lowercase),
-            pre_tokenizer=BertPreTokenizer(),
-            post_processor=BertProcessing(("[SEP]", ids["[SEP]"]), ("[CLS]", ids["[CLS]"])) if has_both else None,
-            decoder=decoders.WordPiece(),
-            added_tokens=[AddedToken(i, t) for i, t in special],
-            cache_bytes=cache_bytes,
-        )
+        normalizer = BertNormalizer(clean_text, handle_chinese_chars, strip_accents, lowercase)
+        return cls.from_parts(bert_parts(vocab, normalizer, oov), cache_bytes=cache_bytes)
 
     @classmethod
     def untrained_bert(cls, *, lowercase: bool = True, strip_accents: bool | None = None) -> "Tokenizer":
@@ -180,19 +180,9 @@ class Tokenizer(Encoder, Decoder):
 
     def replace(self, **parts: Any) -> "Tokenizer":
         """Returns a tokenizer with some arguments of the constructor replaced."""
-        kept = {
-            "model": self.model,
-            "normalizer": self.normalizer,
-            "pre_tokenizer": self.pre_tokenizer,
-            "post_processor": self.post_processor,
-            "decoder": self.decoder,
-            "added_tokens": self.added_tokens,
-            "truncation": self.truncation,
-            "padding": self.padding,
-            "special": self.special,
-            "cache_bytes": self._cache_bytes,
-        }
-        tokenizer = Tokenizer(**(kept | parts))
+        kept = {field.name: getattr(self, field.name) for field in dataclasses.fields(Parts)}
+        del kept["ignored_fields"]
+        tokenizer = Tokenizer(**(kept | {"special": self.special, "cache_bytes": self._cache_bytes} | parts))
         tokenizer.ignored_fields = self.ignored_fields
         return tokenizer
 
@@ -230,7 +220,7 @@ class Tokenizer(Encoder, Decoder):
         """
         from tokenizer.formats import saving
 
-        saving.save(self, Path(path), format, pretty)
+        saving.save(self.parts, Path(path), format, pretty)
 
     @property
     def digest(self) -> str:
@@ -279,18 +269,8 @@ class Tokenizer(Encoder, Decoder):
           user_defined_symbols: entries that are kept whole in text.
         """
         parts = parts_for(model, self.normalizer, self.pre_tokenizer, special_tokens, user_defined_symbols)
-        return Tokenizer(
-            model=parts.model,
-            normalizer=self.normalizer,
-            pre_tokenizer=self.pre_tokenizer,
-            post_processor=parts.post_processor,
-            decoder=parts.decoder,
-            added_tokens=parts.added_tokens,
-            truncation=self.truncation,
-            padding=self.padding,
-            special=self.special,
-            cache_bytes=self._cache_bytes,
-        )
+        parts = dataclasses.replace(parts, truncation=self.truncation, padding=self.padding)
+        return Tokenizer.from_parts(parts, special=self.special, cache_bytes=self._cache_bytes)
 
     def train_from_iterator(self, iterator: Iterable[str | Iterable[str]], trainer: "Trainer[Any]") -> "Tokenizer":
         """Trains a vocabulary on texts, puts the model in place of the one there is, and returns this tokenizer.
@@ -394,10 +374,11 @@ class Tokenizer(Encoder, Decoder):
 def _write(tokenizer: Tokenizer, *, pretty: bool) -> str:
     from tokenizer.formats import tokenizer_json
 
-    return tokenizer_json.write(tokenizer, pretty)
+    return tokenizer_json.write(tokenizer.parts, pretty)
 
 
 def _rebuild(json: str, special: SpecialPolicy, cache_bytes: int) -> Tokenizer:
     from tokenizer.formats import tokenizer_json
 
-    return tokenizer_json.read(json.encode(), "pickled tokenizer", cache_bytes)._with_overrides(special=special)
+    parts = tokenizer_json.read(json.encode(), "pickled tokenizer")
+    return Tokenizer.from_parts(parts, special=special, cache_bytes=cache_bytes)

@@ -22,9 +22,8 @@ from hypothesis import given  # noqa: E402
 from hypothesis import strategies as st  # noqa: E402
 
 from tests import strategies  # noqa: E402
-from tokenizer import models  # noqa: E402
+from tokenizer import Tokenizer, models  # noqa: E402
 from tokenizer.formats import sentencepiece, sentencepiece_parts, sentencepiece_text  # noqa: E402
-from tokenizer.formats.loading import from_sentencepiece  # noqa: E402
 from tokenizer.formats.sentencepiece import BPE, UNIGRAM, NormalizerSpec, SentencePieceFile, TrainerSpec  # noqa: E402
 from tokenizer.models.unigram import PieceType  # noqa: E402
 from tokenizer.ragged import Ragged, text_rows  # noqa: E402
@@ -53,7 +52,7 @@ class Ours:
         self.normalizer = sentencepiece_text.normalizer_of(self.file)
         self.unigram = sentencepiece_parts.unigram_of(self.file) if self.file.trainer.model_type == UNIGRAM else None
         self.bpe = None if self.unigram else sentencepiece_parts.bpe_of(self.file)
-        self.tokenizer = from_sentencepiece(self.file, "model", 1 << 22)
+        self.tokenizer = Tokenizer.from_parts(sentencepiece_parts.tokenizer_parts(self.file), cache_bytes=1 << 22)
 
     def normalize(self, texts: list[str]) -> Ragged:
         return self.normalizer.normalize_rows(text_rows(texts))

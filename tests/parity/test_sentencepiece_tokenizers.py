@@ -21,6 +21,7 @@ from tests.parity import families  # noqa: E402
 from tokenizer import Tokenizer, TokenizerFileError  # noqa: E402
 from tokenizer.formats import sentencepiece  # noqa: E402
 from tokenizer.formats.sentencepiece import BPE, NormalizerSpec, SentencePieceFile, TrainerSpec  # noqa: E402
+from tokenizer.formats.sentencepiece_parts import tokenizer_parts  # noqa: E402
 from tokenizer.models.unigram import PieceType  # noqa: E402
 
 pytestmark = pytest.mark.parity
@@ -171,9 +172,7 @@ def test_merges_that_are_equally_good(data: st.DataObject) -> None:
 
 
 def load(proto: bytes) -> Tokenizer:
-    from tokenizer.formats import loading
-
-    return loading.from_sentencepiece(sentencepiece.read(proto, "model"), "model", 1 << 20)
+    return Tokenizer.from_parts(tokenizer_parts(sentencepiece.read(proto, "model")), cache_bytes=1 << 20)
 
 
 def test_a_model_with_added_pieces(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ import ast
 import concurrent.futures
 import os
 import pickle
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -14,10 +15,9 @@ import numba
 import numpy as np
 import pytest
 
-import pipeline
-from tokenizer.kernels import compiling, machine_code, references, word_table
+from tokenizer.kernels import compiling, kernel_files, machine_code, references, word_table
 
-KERNELS = Path(compiling.__file__).parent
+ROOT = Path(compiling.__file__).parents[2]
 BOUNDS_CHECKED = {"NUMBA_BOUNDSCHECK"}
 """What `test_bounds.py` sets, with which numba is always imported."""
 
@@ -26,13 +26,15 @@ def imported_kernels(path):
     """Returns the kernel files that Python itself would say a file imports."""
     found = set()
     for node in ast.walk(ast.parse(path.read_text())):
+        modules = []
         if isinstance(node, ast.Import):
-            assert not any(alias.name.startswith("tokenizer.kernels") for alias in node.names), path
-        elif isinstance(node, ast.ImportFrom) and node.module == "tokenizer.kernels":
-            found |= {KERNELS / f"{alias.name}.py" for alias in node.names}
-        elif isinstance(node, ast.ImportFrom) and (node.module or "").startswith("tokenizer.kernels."):
-            found.add(KERNELS / f"{node.module.rpartition('.')[2]}.py")
-    return found
+            assert not any("kernels" in alias.name for alias in node.names), path
+        elif isinstance(node, ast.ImportFrom):
+            modules = [node.module, *(f"{node.module}.{alias.name}" for alias in node.names)]
+        for module in modules:
+            if module.startswith(("tokenizer.", "pipeline.")) and re.search(r"kernels(\.|$)", module):
+                found.add(ROOT / f"{module.replace('.', '/')}.py")
+    return {file for file in found if file.is_file()}
 
 
 def closure(path):
@@ -44,37 +46,44 @@ def closure(path):
     return found
 
 
-KERNEL_FILES = sorted(
-    path for folder in (KERNELS, Path(pipeline.__file__).parent, Path(__file__).parent) for path in folder.rglob("*.py")
-)
+KERNEL_FILES = sorted(path for name in ("tokenizer", "pipeline", "tests") for path in (ROOT / name).rglob("*.py"))
 
 
-@pytest.mark.parametrize("path", KERNEL_FILES, ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", KERNEL_FILES, ids=lambda path: str(path.relative_to(ROOT)))
 def test_a_cache_depends_on_every_file_that_is_compiled_into_it(path):
-    assert set(compiling.kernel_sources(path)) == closure(path)
+    assert set(kernel_files.kernel_sources(path)) == closure(path)
 
 
 def test_an_edit_renames_the_caches_of_the_files_that_use_it_and_of_no_others(tmp_path, monkeypatch):
     for name, source in {
-        "utf8": "X = 1\n",
-        "scanner": "from tokenizer.kernels.utf8 import X\n",
-        "fused": "from tokenizer.kernels import scanner\n",
-        "other": "",
+        "tokenizer/kernels/utf8": "X = 1\n",
+        "tokenizer/kernels/scanner": "from tokenizer.kernels.utf8 import X\n",
+        "tokenizer/kernels/fused": "from tokenizer.kernels import (\n    other,\n    scanner,\n)\n",
+        "tokenizer/kernels/other": "",
+        "tokenizer/text/runs": "from tokenizer.kernels.utf8 import X\n",
+        "tokenizer/text/run_kernels": "from tokenizer.kernels import utf8 as letters\n",
+        "pipeline/kernels": "from tokenizer.text import run_kernels, runs\n",
+        "pipeline/readers/json_kernels": "from pipeline.kernels import X\nfrom tokenizer.text import runs\n",
+        "pipeline/readers/other_kernels": "from tokenizer.text.runs import X\n",
     }.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / f"{name}.py").write_text(source)
-    monkeypatch.setattr(compiling, "_KERNEL_DIRECTORY", tmp_path)
+    monkeypatch.setattr(kernel_files, "_ROOT", tmp_path)
+
+    def forget():
+        for remembered in (kernel_files._imports, kernel_files._kernel_files, kernel_files.sources_digest):
+            remembered.cache_clear()
 
     def digests():
-        compiling._imports.cache_clear()
-        compiling.sources_digest.cache_clear()
-        return {path.stem: compiling.sources_digest(path) for path in sorted(tmp_path.glob("*.py"))}
+        forget()
+        return {path.stem: kernel_files.sources_digest(path) for path in sorted(tmp_path.rglob("*.py"))}
 
     before = digests()
-    (tmp_path / "utf8.py").write_text("X = 2\n")
+    (tmp_path / "tokenizer/kernels/utf8.py").write_text("X = 2\n")
     after = digests()
-    compiling._imports.cache_clear()
-    compiling.sources_digest.cache_clear()
-    assert {name for name in before if before[name] != after[name]} == {"utf8", "scanner", "fused"}
+    forget()
+    changed = {name for name in before if before[name] != after[name]}
+    assert changed == {"utf8", "scanner", "fused", "runs", "run_kernels", "kernels", "json_kernels"}
 
 
 def run(program, cache=None):
@@ -324,7 +333,9 @@ def sum_of(values):
     ("decorator", "is_vectorized"), [(compiling.kernel, True), (compiling.kernel_of_short_loops, False)]
 )
 def test_only_kernels_of_short_loops_are_not_vectorized(decorator, is_vectorized, monkeypatch, tmp_path):
-    monkeypatch.setattr(compiling, "cache_directory", lambda _: tmp_path)  # what comes from a cache has no code to show
+    monkeypatch.setattr(
+        kernel_files, "cache_directory", lambda _: tmp_path
+    )  # what comes from a cache has no code to show
     before = numba.config.LOOP_VECTORIZE
     made = decorator(sum_of)
     assert made(np.arange(100)) == 4950
@@ -344,7 +355,7 @@ def quadrupled(value):
 
 
 def test_parts_have_no_machine_code(monkeypatch, tmp_path):
-    monkeypatch.setattr(compiling, "cache_directory", lambda _: tmp_path)  # what comes from a cache needs no parts
+    monkeypatch.setattr(kernel_files, "cache_directory", lambda _: tmp_path)  # what comes from a cache needs no parts
     assert quadrupled(5) == 20
     (part,) = doubled._dispatcher.overloads.values()
     (whole,) = quadrupled._dispatcher.overloads.values()

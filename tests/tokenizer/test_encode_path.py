@@ -4,7 +4,7 @@
 from pathlib import Path
 
 from tokenizer import engines, kernels
-from tokenizer.kernels import compiling, scanning
+from tokenizer.kernels import kernel_files, scanning
 
 _KERNELS = Path(str(kernels.__file__)).parent
 _OF_THEIR_OWN = ("bert_wordpiece", "sentencepiece_bpe", "sentencepiece_unigram", "normalized_words", "word_counting")
@@ -16,7 +16,7 @@ _MOST_LINES_IN_ALL = 11_500
 
 def _sources_of(*paths: Path) -> dict[Path, int]:
     """Returns the kernel files that can be compiled into kernels of some files, with their lines."""
-    found = [compiling.kernel_sources(path) for path in paths]
+    found = [kernel_files.kernel_sources(path) for path in paths]
     return {path: source.count(b"\n") for each in found for path, source in each.items()}
 
 

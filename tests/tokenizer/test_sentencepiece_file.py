@@ -302,11 +302,11 @@ def test_cached_words_come_out_as_in_the_whole_row(seed: int) -> None:
 def test_parts_hold_what_the_model_says() -> None:
     model = make(normalizer=NormalizerSpec("n", charsmap(RULES)))
     parts = sentencepiece_parts.tokenizer_parts(model)
-    assert parts["normalizer"].precompiled_charsmap == charsmap(RULES)
-    assert parts["normalizer"].user_defined_symbols == ("<sep>",)
-    assert "pre_tokenizer" not in parts
-    assert parts["model"].piece_types.tolist() == model.types.tolist()
-    assert [(t.id, t.content, t.special) for t in parts["added_tokens"]] == [
+    assert parts.normalizer.precompiled_charsmap == charsmap(RULES)
+    assert parts.normalizer.user_defined_symbols == ("<sep>",)
+    assert parts.pre_tokenizer is None
+    assert parts.model.piece_types.tolist() == model.types.tolist()
+    assert [(t.id, t.content, t.special) for t in parts.added_tokens] == [
         (0, "<unk>", True), (1, "<s>", True), (2, "</s>", True),
     ]  # fmt: skip
 
@@ -315,9 +315,9 @@ def test_bpe_merges_are_in_the_order_of_scores() -> None:
     pieces = [("<unk>", 0, 2), ("ab", -1, 1), ("aba", -2, 1), ("ba", -1, 1), ("a", -9, 1), ("b", -9, 1), ("[x]", 0, 4)]
     model = make([(p, float(s), t) for p, s, t in pieces], trainer=TrainerSpec(model_type=BPE))
     parts = sentencepiece_parts.tokenizer_parts(model)
-    assert list(parts["model"].merges) == [("a", "b"), ("b", "a"), ("a", "ba"), ("ab", "a")]
-    assert parts["model"].merge_ranks.tolist() == [0, 0, 1, 1]
-    assert [(t.content, t.special) for t in parts["added_tokens"]] == [("<unk>", True), ("[x]", False)]
+    assert list(parts.model.merges) == [("a", "b"), ("b", "a"), ("a", "ba"), ("ab", "a")]
+    assert parts.model.merge_ranks.tolist() == [0, 0, 1, 1]
+    assert [(t.content, t.special) for t in parts.added_tokens] == [("<unk>", True), ("[x]", False)]
 
 
 def slow_merges(pieces: list[str], can_merge: list[bool], scores: list[float]) -> list[tuple[int, int, int]]:

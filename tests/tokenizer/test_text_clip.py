@@ -70,7 +70,7 @@ class SimpleTokenizer:
 @pytest.fixture(scope="module")
 def small() -> Tokenizer:
     data = gzip.compress(("#version: 0.2\n" + "\n".join(MERGES)).encode())
-    return Tokenizer(**bpe_files.read_clip(data, "small"))
+    return Tokenizer.from_parts(bpe_files.read_clip(data, "small"))
 
 
 def differs(text: str) -> bool:

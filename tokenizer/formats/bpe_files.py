@@ -4,12 +4,12 @@
 These files hold the model only. What stands around it is known from the family: GPT-2's pre-tokenizer, CLIP's clean-up.
 """
 
+import dataclasses
 import io
 import re
 import zlib
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -21,6 +21,7 @@ from tokenizer.formats.json_vocabulary import parse_vocab
 from tokenizer.models import BPE
 from tokenizer.models.bpe import BYTE_ALPHABET
 from tokenizer.models.vocabulary import Vocabulary
+from tokenizer.parts import Parts
 from tokenizer.post_processors import RobertaProcessing
 from tokenizer.pre_tokenizers.scanner_patterns import TIKTOKEN_PATTERNS
 
@@ -77,7 +78,7 @@ def _read_any_merges(text: str, source: str) -> list[tuple[str, str]]:
     return merges
 
 
-def vocab_and_merges(vocab: Mapping[str, int], merges: list[tuple[str, str]]) -> dict[str, Any]:
+def vocab_and_merges(vocab: Mapping[str, int], merges: list[tuple[str, str]]) -> Parts:
     """Returns the parts of a tokenizer that is known from nothing but these: GPT-2's, or CLIP's.
 
     Raises:
@@ -103,7 +104,7 @@ def vocab_and_merges(vocab: Mapping[str, int], merges: list[tuple[str, str]]) ->
         )
     end = vocab.get("<|endoftext|>")
     added = [] if end is None else [AddedToken(end, "<|endoftext|>")]
-    return parts_of("gpt2", vocab, merges) | {"added_tokens": added}
+    return dataclasses.replace(parts_of("gpt2", vocab, merges), added_tokens=added)
 
 
 _IN_BYTE_LEVEL = frozenset((*BYTE_ALPHABET, " ", "\n"))
@@ -120,7 +121,7 @@ def _say_what_it_is(*names: str) -> str:
 
 def parts_of(
     steps: str, vocab: Mapping[str, int], merges: list[tuple[str, str]], unk_token: str = "", prefix_space: bool = False
-) -> dict[str, Any]:
+) -> Parts:
     """Returns the parts of a tokenizer whose steps are known.
 
     Args:
@@ -133,53 +134,52 @@ def parts_of(
         return _clip_parts(vocab, merges)
     if steps in ("gpt1", "herbert"):
         bert = {"gpt1": normalizers.BertNormalizer(), "herbert": normalizers.BertNormalizer(True, True, False, False)}
-        return {
-            "model": BPE(vocab, merges, unk_token=unk_token, end_of_word_suffix=CLIP_SUFFIX),
-            "normalizer": bert[steps],
-            "pre_tokenizer": pre_tokenizers.BertPreTokenizer(),
-            "decoder": decoders.BPEDecoder(CLIP_SUFFIX),
-        }
-    words: Any = pre_tokenizers.ByteLevel(prefix_space)
+        return Parts(
+            model=BPE(vocab, merges, unk_token=unk_token, end_of_word_suffix=CLIP_SUFFIX),
+            normalizer=bert[steps],
+            pre_tokenizer=pre_tokenizers.BertPreTokenizer(),
+            decoder=decoders.BPEDecoder(CLIP_SUFFIX),
+        )
+    words: pre_tokenizers.PreTokenizer = pre_tokenizers.ByteLevel(prefix_space)
     if steps == "qwen2":
         split = pre_tokenizers.Split(TIKTOKEN_PATTERNS["qwen"], "isolated", is_regex=True)
         words = pre_tokenizers.Sequence((split, pre_tokenizers.ByteLevel(False, use_regex=False)))
-    return {
-        "model": BPE(vocab, merges, byte_level=True),
-        "normalizer": normalizers.NFC() if steps == "qwen2" else None,
-        "pre_tokenizer": words,
-        "decoder": decoders.ByteLevel(),
-    }
+    return Parts(
+        model=BPE(vocab, merges, byte_level=True),
+        normalizer=normalizers.NFC() if steps == "qwen2" else None,
+        pre_tokenizer=words,
+        decoder=decoders.ByteLevel(),
+    )
 
 
-def _clip_parts(vocab: Mapping[str, int], merges: list[tuple[str, str]]) -> dict[str, Any]:
+def _clip_parts(vocab: Mapping[str, int], merges: list[tuple[str, str]]) -> Parts:
     special = [t for t in (_CLIP_START, _CLIP_END) if t in vocab]
     unk_token = _CLIP_END if _CLIP_END in vocab else None
     model = BPE(vocab, merges, unk_token=unk_token, end_of_word_suffix=CLIP_SUFFIX, byte_level=True)
-    return {
-        "model": model,
-        "normalizer": normalizers.Sequence(
+    layout = None
+    if len(special) == 2:
+        # As HF has it: of a pair, both texts end twice where they meet.
+        layout = RobertaProcessing((_CLIP_END, vocab[_CLIP_END]), (_CLIP_START, vocab[_CLIP_START]), False, False)
+    return Parts(
+        model=model,
+        normalizer=normalizers.Sequence(
             (normalizers.NFC(), normalizers.Replace(r"\s+", " ", is_regex=True), normalizers.Lowercase())
         ),
-        "pre_tokenizer": pre_tokenizers.Sequence(
+        pre_tokenizer=pre_tokenizers.Sequence(
             (
                 pre_tokenizers.Split(_CLIP_PATTERN, "removed", invert=True, is_regex=True),
                 pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False),
             )
         ),
-        # As HF has it: of a pair, both texts end twice where they meet.
-        "post_processor": RobertaProcessing(
-            (_CLIP_END, vocab[_CLIP_END]), (_CLIP_START, vocab[_CLIP_START]), False, False
-        )
-        if len(special) == 2
-        else None,
-        "decoder": decoders.Sequence(
+        post_processor=layout,
+        decoder=decoders.Sequence(
             (decoders.ByteLevel(), decoders.Replace(CLIP_SUFFIX, " "), decoders.Strip(" ", 0, 1))
         ),
-        "added_tokens": [AddedToken(vocab[t], t) for t in special],
-    }
+        added_tokens=[AddedToken(vocab[t], t) for t in special],
+    )
 
 
-def read_clip(data: bytes, source: str) -> dict[str, Any]:
+def read_clip(data: bytes, source: str) -> Parts:
     """Returns the parts of CLIP's tokenizer from OpenAI's gzip of merges.
 
     Its normalizer is that of HF. OpenAI's `simple_tokenizer.py`, the source of all else, mends text with ftfy and HTML
@@ -221,7 +221,7 @@ def read_files(vocab: Path, merges: Path) -> tuple[Mapping[str, int], list[tuple
     return read_vocab_json(files.read_text(vocab), str(vocab)), read_merges(files.read_text(merges), str(merges))
 
 
-def load_vocab_and_merges(vocab: Path, merges: Path) -> dict[str, Any]:
+def load_vocab_and_merges(vocab: Path, merges: Path) -> Parts:
     """Reads the two files; see `vocab_and_merges`.
 
     Raises:

@@ -30,6 +30,17 @@ def without_collecting() -> Iterator[None]:
             gc.enable()
 
 
+@contextlib.contextmanager
+def named_in_errors(source: Path | str) -> Iterator[None]:
+    """Makes of every ValueError a TokenizerFileError that says which file it is about, where it is none yet."""
+    try:
+        yield
+    except TokenizerFileError:
+        raise
+    except ValueError as error:
+        raise TokenizerFileError(f"{source}: {error}") from error
+
+
 def read_bytes(path: Path) -> bytes:
     """Reads a file of at most `MAX_FILE_BYTES`.
 

@@ -1,19 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Finding out what a tokenizer file is, from its content, and loading it."""
+"""Finding out what a tokenizer file is, from its content, and reading it."""
 
-import contextlib
 import dataclasses
 import re
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
-from tokenizer.core import Tokenizer
+from tokenizer.compositions import bert_parts
 from tokenizer.errors import TokenizerFileError
 from tokenizer.formats import bpe_files, files, mistakes, sentencepiece, tiktoken_ranks, tokenizer_json, vocab_txt
 from tokenizer.formats.json_node import Node
 from tokenizer.formats.json_vocabulary import LARGE, parse_tokenizer, parse_usual_tokenizer
 from tokenizer.formats.sentencepiece_parts import tokenizer_parts
+from tokenizer.parts import Parts
 
 _VOCABULARY = re.compile(r'\{\s*"(?:[^"\\]|\\.){0,1000}"\s*:\s*-?\d')
 _JSON = re.compile(r'\{|\[\s*["{\[]')
@@ -23,7 +21,6 @@ _MERGE = re.compile(r"[^ \t]+ [^ \t]+")
 
 @dataclasses.dataclass(frozen=True)
 class _Options:
-    cache_bytes: int
     pattern: str | None
     as_class: str | None
 
@@ -36,8 +33,8 @@ class _Options:
                 )
 
 
-def load(path: Path, cache_bytes: int, pattern: str | None = None, as_class: str | None = None) -> Tokenizer:
-    """Loads a tokenizer file of any kind, or a directory as `transformers` saves it.
+def load(path: Path, pattern: str | None = None, as_class: str | None = None) -> Parts:
+    """Reads a tokenizer file of any kind, or a directory as `transformers` saves it.
 
     The kind is seen from the content: `tokenizer.json`; `vocab.json` or `merges.txt`, with the other beside it, also as
     `NAME-vocab.json` and `NAME-merges.txt`; a SentencePiece model; CLIP's gzip of merges; tiktoken's ranks; and
@@ -45,7 +42,6 @@ def load(path: Path, cache_bytes: int, pattern: str | None = None, as_class: str
 
     Args:
       path: the file or directory.
-      cache_bytes: memory of one word cache.
       pattern: for tiktoken's ranks, the name of the pattern that splits text.
       as_class: the class of `transformers` that reads a `vocab.txt`, a `vocab.json` with `merges.txt` or a
         SentencePiece model, or a directory that holds one of them.
@@ -54,21 +50,21 @@ def load(path: Path, cache_bytes: int, pattern: str | None = None, as_class: str
       OSError: if it cannot be read; TokenizerFileError: if it is broken, not supported, or the directory holds nothing
         known; if the class is not known; or if `pattern` or `as_class` would have no effect.
     """
-    options = _Options(cache_bytes, pattern, as_class)
+    options = _Options(pattern, as_class)
     with files.without_collecting():
         return _load_directory(path, options) if path.is_dir() else _load_file(path, options)
 
 
-def _load_file(path: Path, options: _Options) -> Tokenizer:
+def _load_file(path: Path, options: _Options) -> Parts:
     data = files.read_bytes(path)
     if data[:2] == b"\x1f\x8b":
         options.only(path, "a gzip of merges")
-        return _compose(bpe_files.read_clip(data, str(path)), path, options)
+        return bpe_files.read_clip(data, str(path))
     if sentencepiece.looks_like_model(data):
         options.only(path, "a SentencePiece model", "as_class")
         if options.as_class is not None:
             return _load_as(path, options)
-        return from_sentencepiece(sentencepiece.read(data, str(path)), path, options.cache_bytes)
+        return tokenizer_parts(sentencepiece.read(data, str(path)), str(path))
     # Of the kinds that are text this is the usual one; what is large in it is never made a str as a whole.
     is_large_json = len(data) >= LARGE and data[:64].lstrip()[:1] == b"{"
     if is_large_json and (root := parse_usual_tokenizer(data, str(path))) is not None:
@@ -86,27 +82,27 @@ def _load_file(path: Path, options: _Options) -> Tokenizer:
     lines = start[: mistakes.N_FIRST_BYTES].splitlines()[: mistakes.N_LINES]
     if options.pattern is not None or (len(lines) > 1 and all(map(_RANK.fullmatch, lines))):
         options.only(path, "tiktoken's ranks", "pattern")
-        return _compose(tiktoken_ranks.read(text, str(path), options.pattern), path, options)
+        return tiktoken_ranks.read(text, str(path), options.pattern)
     if start.startswith("#version") or (len(lines) > 1 and all(map(_MERGE.fullmatch, lines))):
         return _from_merges(_beside(path, "a list of merges", "merges.txt", "vocab.json"), path, options)
     options.only(path, "a vocab.txt", "as_class")
     if options.as_class is not None:
         return _load_as(path, options)
-    return _from_vocab(text, path, options)
+    return _from_vocab(text, path)
 
 
-def _from_json(root: Node, path: Path, options: _Options) -> Tokenizer:
+def _from_json(root: Node, path: Path, options: _Options) -> Parts:
     if what := mistakes.of_json(root.object()):
         raise TokenizerFileError(f"{path}: this is {what}")
     options.only(path, "a tokenizer.json, which says all itself")
-    return tokenizer_json.read_parsed(root, options.cache_bytes)
+    return tokenizer_json.read_parsed(root)
 
 
-def _from_merges(vocab: Path, merges: Path, options: _Options) -> Tokenizer:
+def _from_merges(vocab: Path, merges: Path, options: _Options) -> Parts:
     options.only(vocab, "a vocabulary with merges", "as_class")
     if options.as_class is not None:
         return _load_as(vocab, options, merges)
-    return _compose(bpe_files.load_vocab_and_merges(vocab, merges), vocab, options)
+    return bpe_files.load_vocab_and_merges(vocab, merges)
 
 
 def _beside(path: Path, what: str, name: str, other: str) -> Path:
@@ -119,53 +115,27 @@ def _beside(path: Path, what: str, name: str, other: str) -> Path:
     raise TokenizerFileError(f"{path}: this is {what}, which needs {wanted} beside it; put it there")
 
 
-def _load_as(path: Path, options: _Options, merges: Path | None = None) -> Tokenizer:
+def _load_as(path: Path, options: _Options, merges: Path | None = None) -> Parts:
     from tokenizer.formats import transformers_folder  # as long as half a dozen other modules
 
     assert options.as_class is not None
-    return transformers_folder.load_file(path, options.as_class, options.cache_bytes, from_sentencepiece, merges)
+    return transformers_folder.load_file(path, options.as_class, merges)
 
 
-def _load_directory(path: Path, options: _Options) -> Tokenizer:
+def _load_directory(path: Path, options: _Options) -> Parts:
     from tokenizer.formats import transformers_folder
 
     if (path / "tokenizer.json").is_file():
         options.only(path, "a folder with a tokenizer.json, which says all itself")
-        return transformers_folder.load_json(path, options.cache_bytes)
+        return transformers_folder.load_json(path)
     ranks = path / "tokenizer.model"
     if ranks.is_file() and not sentencepiece.looks_like_model(files.read_bytes(ranks)):
         return _load_file(ranks, options)  # Llama 3's own, which are tiktoken's
     options.only(path, "a folder as transformers saves it", "as_class")
-    return transformers_folder.load_slow(path, options.as_class, options.cache_bytes, from_sentencepiece)
+    return transformers_folder.load_slow(path, options.as_class)
 
 
-def _compose(parts: dict[str, Any], path: Path, options: _Options) -> Tokenizer:
-    with _naming(path):
-        return Tokenizer(**parts, cache_bytes=options.cache_bytes)
-
-
-@contextlib.contextmanager
-def _naming(path: Path | str) -> Iterator[None]:
-    """Says in errors which file they are about, where they do not say yet."""
-    try:
-        yield
-    except TokenizerFileError:
-        raise
-    except ValueError as error:
-        raise TokenizerFileError(f"{path}: {error}") from error
-
-
-def from_sentencepiece(model: sentencepiece.SentencePieceFile, path: Path | str, cache_bytes: int) -> Tokenizer:
-    """Makes the tokenizer of a SentencePiece model.
-
-    Raises:
-      TokenizerFileError: if it is of a type, or holds something, that is not supported.
-    """
-    with _naming(path):
-        return Tokenizer(**tokenizer_parts(model, str(path)), cache_bytes=cache_bytes)
-
-
-def _from_vocab(text: str, path: Path, options: _Options) -> Tokenizer:
+def _from_vocab(text: str, path: Path) -> Parts:
     vocab = vocab_txt.read(text, str(path))
     if "[UNK]" not in vocab:
         raise TokenizerFileError(
@@ -173,5 +143,5 @@ def _from_vocab(text: str, path: Path, options: _Options) -> Tokenizer:
             f"'[UNK]' on a line of its own, but {len(vocab)} lines that begin with {next(iter(vocab))[:40]!r}; name a "
             "tokenizer.json, vocab.txt, vocab.json with merges.txt, SentencePiece model, or tiktoken's ranks"
         )
-    with _naming(path):
-        return Tokenizer.for_bert(vocab, cache_bytes=options.cache_bytes)
+    with files.named_in_errors(path):
+        return bert_parts(vocab)

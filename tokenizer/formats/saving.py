@@ -6,30 +6,30 @@ family, so a tokenizer is written only if reading gives the same one back; else 
 """
 
 import base64
+import dataclasses
 import gzip
 import io
 import json
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tokenizer.formats import bpe_files, files, loading, sentencepiece, vocab_txt
+from tokenizer.encoder import Encoder
+from tokenizer.formats import bpe_files, files, sentencepiece, tokenizer_json, vocab_txt
 from tokenizer.formats.sentencepiece import BPE as BPE_MODEL
 from tokenizer.formats.sentencepiece import UNIGRAM, NormalizerSpec, SentencePieceFile, TrainerSpec
+from tokenizer.formats.sentencepiece_parts import tokenizer_parts
 from tokenizer.models import BPE, Unigram, WordPiece
 from tokenizer.models.bpe import BYTE_ALPHABET
 from tokenizer.models.unigram import PieceType
 from tokenizer.models.vocabulary import ScoredTokens
 from tokenizer.normalizers import SentencePieceNormalizer
+from tokenizer.parts import Parts
 from tokenizer.pre_tokenizers import Split
 from tokenizer.pre_tokenizers.scanner_patterns import TIKTOKEN_PATTERNS
 from tokenizer.pre_tokenizers.sequence import scanner_of
-
-if TYPE_CHECKING:
-    from tokenizer.core import Tokenizer
 
 _VERSION_LINE = "#version: 0.2\n"
 _BY_SUFFIX = {".txt": "vocab.txt", ".model": "sentencepiece", ".tiktoken": "tiktoken", ".gz": "clip"}
@@ -40,15 +40,15 @@ def format_of(path: Path) -> str:
     return "vocab.json" if path.name == "vocab.json" else _BY_SUFFIX.get(path.suffix, "tokenizer.json")
 
 
-def save(tokenizer: "Tokenizer", path: Path, file_format: str | None, pretty: bool) -> None:
+def save(parts: Parts, path: Path, file_format: str | None, pretty: bool) -> None:
     """Writes a tokenizer, whole or not at all; see `Tokenizer.save`."""
     file_format = file_format or format_of(path)
     if file_format == "tokenizer.json":
-        files.write_text(path, tokenizer.to_str(pretty))
+        files.write_text(path, tokenizer_json.write(parts, pretty))
         return
     if file_format not in _WRITERS:
         raise ValueError(f"format must be one of tokenizer.json, {', '.join(_WRITERS)}, got {file_format!r}")
-    for name, data in _WRITERS[file_format](tokenizer, str(path)).items():
+    for name, data in _WRITERS[file_format](parts, str(path)).items():
         files.write_bytes(path.with_name(name) if name else path, data)
 
 
@@ -56,29 +56,26 @@ def _fail(source: str, file_format: str, problem: str) -> ValueError:
     return ValueError(f"{source}: {file_format} cannot hold {problem}; save as tokenizer.json")
 
 
-def _same_again(source: str, file_format: str, tokenizer: "Tokenizer", parts: Any) -> None:
-    """Raises an error if the parts that are read back are not those of the tokenizer."""
-    from tokenizer.core import Tokenizer
-
-    again = parts if isinstance(parts, Tokenizer) else Tokenizer(**parts)
-    ours, theirs = json.loads(tokenizer.to_str()), json.loads(again.to_str())
+def _same_again(source: str, file_format: str, parts: Parts, again: Parts) -> None:
+    """Raises an error if the parts that are read back are not those that were written."""
+    ours, theirs = (json.loads(tokenizer_json.write(each, pretty=False)) for each in (parts, again))
     for name in ours:
         if ours[name] != theirs[name]:
             had = json.dumps(ours[name], ensure_ascii=False)[:120]
             raise _fail(source, file_format, f"this {name.replace('_', '-')}: {had}")
 
 
-def _vocab_txt(tokenizer: "Tokenizer", source: str) -> dict[str, bytes]:
-    model = tokenizer.model
+def _vocab_txt(parts: Parts, source: str) -> dict[str, bytes]:
+    model = parts.model
     if not isinstance(model, WordPiece):
         raise _fail(source, "vocab.txt", f"{model!r}, only WordPiece")
     return {"": vocab_txt.write(model.vocab, source).encode()}
 
 
-def _checked_bpe(tokenizer: "Tokenizer", source: str, file_format: str) -> BPE:
-    if not isinstance(tokenizer.model, BPE):
-        raise _fail(source, file_format, f"{tokenizer.model!r}, only BPE")
-    return tokenizer.model
+def _checked_bpe(parts: Parts, source: str, file_format: str) -> BPE:
+    if not isinstance(parts.model, BPE):
+        raise _fail(source, file_format, f"{parts.model!r}, only BPE")
+    return parts.model
 
 
 def _merges_text(model: BPE, source: str, file_format: str) -> str:
@@ -88,36 +85,36 @@ def _merges_text(model: BPE, source: str, file_format: str) -> str:
     return "".join(f"{left} {right}\n" for left, right in model.merges)
 
 
-def _vocab_and_merges(tokenizer: "Tokenizer", source: str) -> dict[str, bytes]:
-    model = _checked_bpe(tokenizer, source, "vocab.json")
+def _vocab_and_merges(parts: Parts, source: str) -> dict[str, bytes]:
+    model = _checked_bpe(parts, source, "vocab.json")
     merges = _merges_text(model, source, "merges.txt")
     pairs = list(model.merges)
     try:
-        parts = bpe_files.vocab_and_merges(model.vocab, pairs)
+        again = bpe_files.vocab_and_merges(model.vocab, pairs)
     except ValueError as error:
         # Other steps than GPT-2's made the words: say which part of the tokenizer that is.
-        parts = bpe_files.parts_of("gpt2", model.vocab, pairs) | {"added_tokens": tokenizer.added_tokens}
-        _same_again(source, "vocab.json", tokenizer, parts)
+        gpt2 = bpe_files.parts_of("gpt2", model.vocab, pairs)
+        _same_again(source, "vocab.json", parts, dataclasses.replace(gpt2, added_tokens=parts.added_tokens))
         raise _fail(source, "vocab.json", f"tokens that show another pre-tokenizer ({error})") from error
-    _same_again(source, "vocab.json", tokenizer, parts)
+    _same_again(source, "vocab.json", parts, again)
     vocab = dict(sorted(model.vocab.items(), key=lambda item: item[1]))
     text = json.dumps(vocab, ensure_ascii=False, separators=(",", ":"))
     return {"merges.txt": (_VERSION_LINE + merges).encode(), "": text.encode()}
 
 
-def _clip(tokenizer: "Tokenizer", source: str) -> dict[str, bytes]:
-    model = _checked_bpe(tokenizer, source, "clip")
+def _clip(parts: Parts, source: str) -> dict[str, bytes]:
+    model = _checked_bpe(parts, source, "clip")
     packed = io.BytesIO()
     # Neither name nor time: the same tokenizer is the same file.
     with gzip.GzipFile(filename="", mode="wb", fileobj=packed, mtime=0) as out:
         out.write((_VERSION_LINE + _merges_text(model, source, "clip")).encode())
-    _same_again(source, "clip", tokenizer, bpe_files.read_clip(packed.getvalue(), source))
+    _same_again(source, "clip", parts, bpe_files.read_clip(packed.getvalue(), source))
     return {"": packed.getvalue()}
 
 
-def tiktoken_pattern(tokenizer: "Tokenizer") -> str | None:
+def tiktoken_pattern(parts: Parts) -> str | None:
     """Returns the first name of the pattern that splits text as a tokenizer does, None where none does."""
-    scanner = scanner_of(tokenizer.pre_tokenizer) if tokenizer.pre_tokenizer is not None else None
+    scanner = scanner_of(parts.pre_tokenizer) if parts.pre_tokenizer is not None else None
     if scanner is None:
         return None
     for name, text in TIKTOKEN_PATTERNS.items():
@@ -127,16 +124,16 @@ def tiktoken_pattern(tokenizer: "Tokenizer") -> str | None:
     return None
 
 
-def _tiktoken(tokenizer: "Tokenizer", source: str) -> dict[str, bytes]:
+def _tiktoken(parts: Parts, source: str) -> dict[str, bytes]:
     """Writes ranks. As in tiktoken's own files special tokens are not among them."""
-    model = _checked_bpe(tokenizer, source, "tiktoken")
-    if tokenizer.normalizer is not None:
-        raise _fail(source, "tiktoken", f"the normalizer {tokenizer.normalizer!r}")
-    if tiktoken_pattern(tokenizer) is None:
-        raise _fail(source, "tiktoken", f"the pre-tokenizer {tokenizer.pre_tokenizer!r}, which is no named pattern")
-    if plain := [t.content for t in tokenizer.added_tokens if not t.special]:
+    model = _checked_bpe(parts, source, "tiktoken")
+    if parts.normalizer is not None:
+        raise _fail(source, "tiktoken", f"the normalizer {parts.normalizer!r}")
+    if tiktoken_pattern(parts) is None:
+        raise _fail(source, "tiktoken", f"the pre-tokenizer {parts.pre_tokenizer!r}, which is no named pattern")
+    if plain := [t.content for t in parts.added_tokens if not t.special]:
         raise _fail(source, "tiktoken", f"the added token {plain[0]!r}, which is not special")
-    special = {t.content for t in tokenizer.added_tokens}
+    special = {t.content for t in parts.added_tokens}
     order = sorted((i, t) for t, i in model.vocab.items() if t not in special)
     of_byte = {c: b for b, c in enumerate(BYTE_ALPHABET)}
     if not model.byte_level or any(c not in of_byte for _, token in order for c in token):
@@ -155,8 +152,8 @@ def _tiktoken(tokenizer: "Tokenizer", source: str) -> dict[str, bytes]:
     return {"": "".join(lines).encode()}
 
 
-def _sentencepiece(tokenizer: "Tokenizer", source: str) -> dict[str, bytes]:
-    model, normalizer = tokenizer.model, tokenizer.normalizer
+def _sentencepiece(parts: Parts, source: str) -> dict[str, bytes]:
+    model, normalizer = parts.model, parts.normalizer
     if not isinstance(normalizer, SentencePieceNormalizer):
         raise _fail(
             source,
@@ -164,19 +161,19 @@ def _sentencepiece(tokenizer: "Tokenizer", source: str) -> dict[str, bytes]:
             f"the normalizer {normalizer!r}: it has its own, SentencePieceNormalizer; train with normalizer "
             "sentencepiece and pre-tokenizer none",
         )
-    if tokenizer.pre_tokenizer is not None:
-        raise _fail(source, "sentencepiece", f"the pre-tokenizer {tokenizer.pre_tokenizer!r}: it has none")
+    if parts.pre_tokenizer is not None:
+        raise _fail(source, "sentencepiece", f"the pre-tokenizer {parts.pre_tokenizer!r}: it has none")
     if isinstance(model, Unigram) and model.piece_types is not None:
         file = _unigram_file(model, normalizer)
     elif isinstance(model, BPE):
-        file = _bpe_file(tokenizer, normalizer, source)
+        file = _bpe_file(parts, normalizer, source)
     else:
         raise _fail(source, "sentencepiece", f"{model!r}: it has its own rules")
-    again = loading.from_sentencepiece(file, source, 1 << 16)
+    again = tokenizer_parts(file, source)
     if isinstance(model, BPE) and model.merge_ranks is None:
         # Its merges are one way to make each piece; those of the file are all, which comes to the same.
-        again = again.replace(model=model)
-    _same_again(source, "sentencepiece", tokenizer, again)
+        again = dataclasses.replace(again, model=model)
+    _same_again(source, "sentencepiece", parts, again)
     return {"": sentencepiece.write(file)}
 
 
@@ -200,10 +197,7 @@ def _check_merges(model: BPE, source: str) -> None:
     made = [left + right for left, right in model.merges]
     if twice := [piece for piece, n in Counter(made).items() if n > 1]:
         raise _fail(source, "sentencepiece", f"the token {twice[0]!r}, which two merges make")
-    from tokenizer.core import Tokenizer
-
-    bare = Tokenizer(model=model)
-    for piece, row in zip(made, bare.encode_arrow(made).to_pylist(), strict=True):
+    for piece, row in zip(made, Encoder(model=model).encode_arrow(made).to_pylist(), strict=True):
         if row != [model.vocab[piece]]:
             raise _fail(source, "sentencepiece", f"the token {piece!r}, which its own merges do not make of its text")
 
@@ -230,14 +224,14 @@ def _unigram_file(model: Unigram, normalizer: SentencePieceNormalizer) -> Senten
     return SentencePieceFile(vocab.tokens, vocab.scores, types, trainer, normalizer_spec)
 
 
-def _bpe_file(tokenizer: "Tokenizer", normalizer: SentencePieceNormalizer, source: str) -> SentencePieceFile:
-    model, vocab = tokenizer.model, tokenizer.get_vocab()
+def _bpe_file(parts: Parts, normalizer: SentencePieceNormalizer, source: str) -> SentencePieceFile:
+    model, vocab = parts.model, parts.get_vocab()
     if sorted(vocab.values()) != list(range(len(vocab))):
         raise _fail(source, "sentencepiece", "a gap in the ids")
     if model.merge_ranks is None:
         _check_merges(model, source)
     pieces = sorted(vocab, key=vocab.__getitem__)
-    kinds = dict.fromkeys((t.content for t in tokenizer.added_tokens if t.special), PieceType.CONTROL)
+    kinds = dict.fromkeys((t.content for t in parts.added_tokens if t.special), PieceType.CONTROL)
     kinds |= dict.fromkeys(normalizer.user_defined_symbols, PieceType.USER_DEFINED)
     if model.byte_fallback:
         kinds |= {f"<0x{b:02X}>": PieceType.BYTE for b in range(256)}
@@ -258,7 +252,7 @@ def _bpe_file(tokenizer: "Tokenizer", normalizer: SentencePieceNormalizer, sourc
     return SentencePieceFile.of(pieces, scores, types, trainer=trainer, normalizer=normalizer_spec)
 
 
-_WRITERS: dict[str, Callable[["Tokenizer", str], dict[str, bytes]]] = {
+_WRITERS: dict[str, Callable[[Parts, str], dict[str, bytes]]] = {
     "vocab.txt": _vocab_txt,
     "vocab.json": _vocab_and_merges,
     "sentencepiece": _sentencepiece,

@@ -12,6 +12,7 @@ import numpy.typing as npt
 from tokenizer import decoders
 from tokenizer.added_tokens import AddedToken
 from tokenizer.errors import TokenizerFileError
+from tokenizer.formats import files
 from tokenizer.formats.sentencepiece import BPE as BPE_MODEL
 from tokenizer.formats.sentencepiece import UNIGRAM, WORD, SentencePieceFile
 from tokenizer.formats.sentencepiece_text import normalizer_of
@@ -21,27 +22,29 @@ from tokenizer.models.bpe_pieces import merges_of_pieces
 from tokenizer.models.bpe_tables import Merges
 from tokenizer.models.unigram import PieceType
 from tokenizer.models.vocabulary import ScoredTokens, Vocabulary
+from tokenizer.parts import Parts
 from tokenizer.ragged import read_only
 
 
-def tokenizer_parts(model: SentencePieceFile, source: str = "model") -> dict[str, Any]:
-    """Returns the arguments of a `Tokenizer`.
+def tokenizer_parts(model: SentencePieceFile, source: str = "model") -> Parts:
+    """Returns the parts of a tokenizer.
 
     There is no pre-tokenizer: a normalized row is one word. The normalizer keeps user-defined pieces whole. Unigram
     then knows them by `piece_types`; of BPE they are added tokens, cut out of the normalized text before it merges.
 
     Raises:
-      TokenizerFileError: if the model is of a type, or holds something, that the parts cannot represent; says what.
-      ValueError: if its normalizer is broken.
+      TokenizerFileError: if the model is of a type, or holds something, that the parts cannot represent, or its
+        normalizer is broken; says what.
     """
     if model.trainer.model_type == WORD:
         raise TokenizerFileError(f"{source}: {model!r}: models of words are not supported")
-    return {
-        "model": unigram_of(model) if model.trainer.model_type == UNIGRAM else bpe_of(model, source),
-        "normalizer": normalizer_of(model),
-        "decoder": _decoder(model, source),
-        "added_tokens": _added_tokens(model),
-    }
+    with files.named_in_errors(source):
+        return Parts(
+            model=unigram_of(model) if model.trainer.model_type == UNIGRAM else bpe_of(model, source),
+            normalizer=normalizer_of(model),
+            decoder=_decoder(model, source),
+            added_tokens=_added_tokens(model),
+        )
 
 
 def unigram_of(model: SentencePieceFile) -> Unigram:

@@ -4,7 +4,7 @@
 import base64
 import binascii
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -15,6 +15,7 @@ from tokenizer.kernels.base64_ranks import read_lines
 from tokenizer.models import BPE
 from tokenizer.models.bpe_tables import padded_bytes
 from tokenizer.models.vocabulary import WORD_PADDING
+from tokenizer.parts import Parts
 from tokenizer.pre_tokenizers.scanner_patterns import TIKTOKEN_PATTERNS
 
 
@@ -28,7 +29,7 @@ class Ranks(NamedTuple):
     ids: Sequence[int] | npt.NDArray[np.int64]
 
 
-def read(text: str, source: str, pattern: str | None) -> dict[str, Any]:
+def read(text: str, source: str, pattern: str | None) -> Parts:
     """Returns the parts of a tokenizer.
 
     Args:
@@ -49,16 +50,9 @@ def read(text: str, source: str, pattern: str | None) -> dict[str, Any]:
         model = BPE.from_ranked_tokens(*ranks)
     except ValueError as error:
         raise TokenizerFileError(f"{source}: {error}") from error
-    return {
-        "model": model,
-        "pre_tokenizer": pre_tokenizers.Sequence(
-            (
-                pre_tokenizers.Split(TIKTOKEN_PATTERNS[pattern], "isolated", is_regex=True),
-                pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False),
-            )
-        ),
-        "decoder": decoders.ByteLevel(),
-    }
+    split = pre_tokenizers.Split(TIKTOKEN_PATTERNS[pattern], "isolated", is_regex=True)
+    words = pre_tokenizers.Sequence((split, pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)))
+    return Parts(model=model, pre_tokenizer=words, decoder=decoders.ByteLevel())
 
 
 def read_plain_lines(text: str) -> Ranks | None:

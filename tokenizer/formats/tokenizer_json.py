@@ -8,16 +8,16 @@ and ignores, is ignored and noted: `Tokenizer.explain`.
 import dataclasses
 import json
 from json.encoder import encode_basestring
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from tokenizer.added_tokens import AddedToken
-from tokenizer.errors import TokenizerFileError
 from tokenizer.formats import components, files, json_roles, sentencepiece_json
 from tokenizer.formats.json_models import read_model, write_model
 from tokenizer.formats.json_node import Node
 from tokenizer.formats.json_numbers import float_text
 from tokenizer.formats.json_vocabulary import parse_tokenizer
 from tokenizer.models import Unigram
+from tokenizer.parts import Parts
 from tokenizer.post_processors import (
     BertProcessing,
     ByteLevel,
@@ -31,33 +31,27 @@ from tokenizer.post_processors import (
 )
 from tokenizer.pre_tokenizers import is_byte_level
 
-if TYPE_CHECKING:
-    from tokenizer.core import Tokenizer
-
 VERSION = "1.0"
 _STRATEGIES = {"LongestFirst": "longest_first", "OnlyFirst": "only_first", "OnlySecond": "only_second"}
 _DIRECTIONS = {"Right": "right", "Left": "left"}
 
 
-def read(data: bytes, source: str, cache_bytes: int) -> "Tokenizer":
-    """Loads a `tokenizer.json`.
+def read(data: bytes, source: str) -> Parts:
+    """Reads a `tokenizer.json`.
 
     Args:
       data: the JSON, in UTF-8.
       source: what to call it in messages.
-      cache_bytes: memory of one word cache.
 
     Raises:
       TokenizerFileError: if it is not JSON, lacks a field, or holds a value or part that is not supported.
     """
     with files.without_collecting():
-        return read_parsed(parse_tokenizer(data, source), cache_bytes)
+        return read_parsed(parse_tokenizer(data, source))
 
 
-def read_parsed(root: Node, cache_bytes: int) -> "Tokenizer":
-    """Loads what `parse_tokenizer` returns; otherwise as `read`."""
-    from tokenizer.core import Tokenizer
-
+def read_parsed(root: Node) -> Parts:
+    """Reads what `parse_tokenizer` returns; otherwise as `read`."""
     source = root.path
     root = Node(sentencepiece_json.without_hf_steps(root.object(), source), source)
     root.only(
@@ -67,8 +61,8 @@ def read_parsed(root: Node, cache_bytes: int) -> "Tokenizer":
     if root.child("version", VERSION).value != VERSION:
         raise root.fail(f"version must be {VERSION!r}, got {root.child('version').value!r}")
     pre_tokenizer = components.read(root.child("pre_tokenizer", None), json_roles.PRE_TOKENIZERS)
-    try:
-        tokenizer = Tokenizer(
+    with files.named_in_errors(source):
+        return Parts(
             model=read_model(root.child("model"), byte_level=is_byte_level(pre_tokenizer)),
             normalizer=components.read(root.child("normalizer", None), json_roles.NORMALIZERS),
             pre_tokenizer=pre_tokenizer,
@@ -77,14 +71,9 @@ def read_parsed(root: Node, cache_bytes: int) -> "Tokenizer":
             added_tokens=[_read_added_token(node) for node in root.child("added_tokens", []).items()],
             truncation=_read_truncation(root.child("truncation", None)),
             padding=_read_padding(root.child("padding", None)),
-            cache_bytes=cache_bytes,
+            # Last, when all is read.
+            ignored_fields=tuple(root.ignored),
         )
-        tokenizer.ignored_fields = tuple(root.ignored)
-        return tokenizer
-    except TokenizerFileError:
-        raise
-    except ValueError as error:
-        raise TokenizerFileError(f"{source}: {error}") from error
 
 
 def _read_post_processor(node: Node) -> Any:
@@ -192,16 +181,16 @@ def _read_padding(node: Node) -> Padding | None:
     )
 
 
-def write(tokenizer: "Tokenizer", pretty: bool) -> str:
+def write(parts: Parts, pretty: bool) -> str:
     """Returns the text of a `tokenizer.json`: the same bytes for the same tokenizer."""
-    model = write_model(tokenizer.model)
+    model = write_model(parts.model)
     pieces = None
-    if model is not None and isinstance(tokenizer.model, Unigram):
+    if model is not None and isinstance(parts.model, Unigram):
         pieces, model["vocab"] = model["vocab"], None
     fields = {
         "version": VERSION,
-        "truncation": _write_truncation(tokenizer.truncation),
-        "padding": _write_padding(tokenizer.padding),
+        "truncation": _write_truncation(parts.truncation),
+        "padding": _write_padding(parts.padding),
         "added_tokens": [
             {
                 "id": t.id,
@@ -212,15 +201,15 @@ def write(tokenizer: "Tokenizer", pretty: bool) -> str:
                 "normalized": t.normalized,
                 "special": t.special,
             }
-            for t in sorted(tokenizer.added_tokens, key=lambda t: t.id)
+            for t in sorted(parts.added_tokens, key=lambda t: t.id)
         ],
-        "normalizer": components.write(tokenizer.normalizer, json_roles.NORMALIZERS),
-        "pre_tokenizer": components.write(tokenizer.pre_tokenizer, json_roles.PRE_TOKENIZERS),
-        "post_processor": _write_post_processor(tokenizer.post_processor),
-        "decoder": components.write(tokenizer.decoder, json_roles.DECODERS),
+        "normalizer": components.write(parts.normalizer, json_roles.NORMALIZERS),
+        "pre_tokenizer": components.write(parts.pre_tokenizer, json_roles.PRE_TOKENIZERS),
+        "post_processor": _write_post_processor(parts.post_processor),
+        "decoder": components.write(parts.decoder, json_roles.DECODERS),
         "model": model,
     }
-    splits = isinstance(tokenizer.model, Unigram) and tokenizer.model.splits_at_spaces
+    splits = isinstance(parts.model, Unigram) and parts.model.splits_at_spaces
     fields = sentencepiece_json.with_hf_steps(fields, splits)
     layout: dict[str, Any] = {"indent": 2} if pretty else {"separators": (",", ":")}
     # Made here of lists and dicts of its own, so nothing in it holds itself: looking would take half of the time.

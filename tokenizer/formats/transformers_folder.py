@@ -2,7 +2,7 @@
 """A folder as `transformers` saves it: `tokenizer.json`, or a slow tokenizer's files as its class reads them."""
 
 import dataclasses
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -10,53 +10,48 @@ import numpy as np
 
 from tokenizer import decoders, normalizers, pre_tokenizers
 from tokenizer.added_tokens import AddedToken
-from tokenizer.core import Tokenizer
 from tokenizer.errors import TokenizerFileError
 from tokenizer.formats import bpe_files, files, sentencepiece, tokenizer_json, vocab_txt
 from tokenizer.formats.sentencepiece import SentencePieceFile
+from tokenizer.formats.sentencepiece_parts import tokenizer_parts
 from tokenizer.formats.transformers_classes import CLASSES, FILES, NO_LAYOUT, Family, Kind, family_of, known_classes
 from tokenizer.formats.transformers_settings import Settings, read_settings
 from tokenizer.models import WordPiece
 from tokenizer.models.unigram import PieceType
 from tokenizer.models.vocabulary import Tokens
+from tokenizer.parts import Parts
 from tokenizer.post_processors import RobertaProcessing, SpecialToken, TemplatePiece, TemplateProcessing
 
 _MAX_EXTRA_IDS = 1 << 16
 """T5 has a hundred; a file shall not decide how many tokens are made up."""
 
-ModelReader = Callable[[SentencePieceFile, Path, int], Tokenizer]
-"""Makes a tokenizer of a SentencePiece model, as sentencepiece has it; takes its path and the memory of a cache."""
 
-
-def load_json(folder: Path, cache_bytes: int) -> Tokenizer:
-    """Loads the `tokenizer.json` of a folder, with the tokens of the files beside it.
+def load_json(folder: Path) -> Parts:
+    """Reads the `tokenizer.json` of a folder, with the tokens of the files beside it.
 
     Raises:
       TokenizerFileError: as `tokenizer_json.read`; or if a file beside it is broken.
     """
     settings = read_settings(folder)
     path = folder / "tokenizer.json"
-    tokenizer = tokenizer_json.read(files.read_bytes(path), str(path), cache_bytes)
-    return _with_added(tokenizer, settings, settings.roles)
+    return _with_added(tokenizer_json.read(files.read_bytes(path), str(path)), settings, settings.roles)
 
 
-def load_slow(folder: Path, as_class: str | None, cache_bytes: int, read_model: ModelReader) -> Tokenizer:
-    """Loads a slow tokenizer's files in a folder as its class reads them.
+def load_slow(folder: Path, as_class: str | None) -> Parts:
+    """Reads a slow tokenizer's files in a folder as its class reads them.
 
     A folder that names no class is loaded where all classes make the same ids of its files.
 
     Args:
       folder: where they are.
       as_class: the class, "T5Tokenizer" for example; None for the one that the folder names.
-      cache_bytes: memory of one word cache.
-      read_model: reads a SentencePiece model.
 
     Raises:
       TokenizerFileError: if the class is not known; if it is read from other files; or if one of these is broken.
     """
     settings = read_settings(folder, as_class)
     if not settings.class_name:
-        return _unnamed(folder, settings, cache_bytes, read_model)
+        return _unnamed(folder, settings)
     family = _family(folder, settings)
     names = FILES[family.kind]
     found = [folder / name for name in names if (folder / name).is_file()]
@@ -65,13 +60,11 @@ def load_slow(folder: Path, as_class: str | None, cache_bytes: int, read_model: 
         raise TokenizerFileError(
             f"{folder}: {settings.class_name} is read from {wanted}, or a tokenizer.json; put it there"
         )
-    return _load(found[0], found[-1], family, settings, cache_bytes, read_model)
+    return _load(found[0], found[-1], family, settings)
 
 
-def load_file(
-    path: Path, as_class: str, cache_bytes: int, read_model: ModelReader, merges: Path | None = None
-) -> Tokenizer:
-    """Loads one of these files alone, or with the merges that belong to it; otherwise as `load_slow`."""
+def load_file(path: Path, as_class: str, merges: Path | None = None) -> Parts:
+    """Reads one of these files alone, or with the merges that belong to it; otherwise as `load_slow`."""
     settings = Settings.of_class(as_class, str(path))
     family = _family(path, settings)
     kind: Kind = "bpe" if merges else "wordpiece"
@@ -82,7 +75,7 @@ def load_file(
             f"{path}: {as_class} is not read from such a file, but from {' or '.join(FILES[family.kind])}; as_class= "
             f"may be one of {known_classes(kind)}"
         )
-    return _load(path, merges or path, family, settings, cache_bytes, read_model)
+    return _load(path, merges or path, family, settings)
 
 
 def _family(path: Path, settings: Settings) -> Family:
@@ -101,15 +94,13 @@ def _family(path: Path, settings: Settings) -> Family:
     return family
 
 
-def _load(
-    path: Path, merges: Path, family: Family, settings: Settings, cache_bytes: int, read_model: ModelReader
-) -> Tokenizer:
+def _load(path: Path, merges: Path, family: Family, settings: Settings) -> Parts:
     try:
         if family.kind == "wordpiece":
-            return _wordpiece(path, family, settings, cache_bytes)
+            return _wordpiece(path, family, settings)
         if family.kind == "bpe":
-            return _bpe(path, merges, family, settings, cache_bytes)
-        return _sentencepiece(path, family, settings, cache_bytes, read_model)
+            return _bpe(path, merges, family, settings)
+        return _sentencepiece(path, family, settings)
     except TokenizerFileError:
         raise
     except ValueError as error:
@@ -117,16 +108,16 @@ def _load(
         raise TokenizerFileError(f"{files_read}: {error}") from error
 
 
-def _unnamed(folder: Path, settings: Settings, cache_bytes: int, read_model: ModelReader) -> Tokenizer:
-    """Loads the files of a folder that names no class."""
+def _unnamed(folder: Path, settings: Settings) -> Parts:
+    """Reads the files of a folder that names no class."""
     if (path := folder / "vocab.txt").is_file():
         bert = CLASSES["Bert"]
         if not {"[CLS]", "[SEP]"} <= vocab_txt.read(files.read_text(path), str(path)).keys():
             bert = dataclasses.replace(bert, layout=NO_LAYOUT)
-        return _load(path, path, bert, settings, cache_bytes, read_model)
+        return _load(path, path, bert, settings)
     if (path := folder / "vocab.json").is_file() and (merges := folder / "merges.txt").is_file():
-        model = bpe_files.load_vocab_and_merges(path, merges)["model"]  # refuses what is neither
-        return _load(path, merges, CLASSES["CLIP" if model.suffix else "GPT2"], settings, cache_bytes, read_model)
+        model = bpe_files.load_vocab_and_merges(path, merges).model  # refuses what is neither
+        return _load(path, merges, CLASSES["CLIP" if model.suffix else "GPT2"], settings)
     models = [path for name in FILES["sentencepiece"] if (path := folder / name).is_file()]
     if not models:
         found = ", ".join(sorted(path.name for path in folder.iterdir())[:9]) or "nothing"
@@ -142,27 +133,24 @@ def _unnamed(folder: Path, settings: Settings, cache_bytes: int, read_model: Mod
             "itself, for the ids that sentencepiece makes"
         )
     model = sentencepiece.read(files.read_bytes(path), str(path))
-    return _with_added(read_model(model, path, cache_bytes), settings, settings.roles)
+    return _with_added(tokenizer_parts(model, str(path)), settings, settings.roles)
 
 
-def _with_added(tokenizer: Tokenizer, settings: Settings, roles: dict[str, AddedToken]) -> Tokenizer:
-    """Adds the tokens of the folder's JSON files that the tokenizer lacks, and says of special ones that they are."""
-    found = {token.content: token for token in tokenizer.added_tokens}
+def _with_added(parts: Parts, settings: Settings, roles: dict[str, AddedToken]) -> Parts:
+    """Adds the tokens of the folder's JSON files that the parts lack, and says of special ones that they are."""
+    found = {token.content: token for token in parts.added_tokens}
     for token in settings.added:
         found.setdefault(token.content, token)
     for token in roles.values():
-        known = tokenizer.token_to_id(token.content)
+        known = parts.token_to_id(token.content)
         if known is not None and token.content not in found:
             found[token.content] = dataclasses.replace(token, id=known, normalized=False)
     names = settings.special | {token.content for token in roles.values()}
     for content in names & found.keys():
         found[content] = dataclasses.replace(found[content], special=True)
     tokens = sorted(found.values(), key=lambda token: token.id)
-    return (
-        tokenizer
-        if tokens == sorted(tokenizer.added_tokens, key=lambda t: t.id)
-        else tokenizer.replace(added_tokens=tokens)
-    )
+    unchanged = tokens == sorted(parts.added_tokens, key=lambda t: t.id)
+    return parts if unchanged else dataclasses.replace(parts, added_tokens=tokens)
 
 
 def _roles(settings: Settings, family: Family) -> dict[str, AddedToken]:
@@ -172,7 +160,7 @@ def _roles(settings: Settings, family: Family) -> dict[str, AddedToken]:
     return roles
 
 
-def _template(layout: Iterable[str], roles: dict[str, str], tokenizer: Tokenizer, source: str) -> TemplateProcessing:
+def _template(layout: Iterable[str], roles: dict[str, str], parts: Parts, source: str) -> TemplateProcessing:
     """Makes a template of two strings such as "cls A sep" and "cls A sep B:1 sep:1".
 
     Raises:
@@ -186,7 +174,7 @@ def _template(layout: Iterable[str], roles: dict[str, str], tokenizer: Tokenizer
             role, _, type_id = word.partition(":")
             name = role if role in "AB" else roles.get(role, role)
             if role not in "AB":
-                known = tokenizer.token_to_id(name)
+                known = parts.token_to_id(name)
                 if known is None:
                     raise TokenizerFileError(f"{source}: the vocabulary has no {role} token {name!r}")
                 special[name] = SpecialToken((known,), (name,))
@@ -195,17 +183,15 @@ def _template(layout: Iterable[str], roles: dict[str, str], tokenizer: Tokenizer
     return TemplateProcessing(single=sides[0], pair=sides[1], special_tokens=special)
 
 
-def _laid_out(
-    tokenizer: Tokenizer, family: Family, settings: Settings, roles: dict[str, AddedToken], source: str
-) -> Tokenizer:
+def _laid_out(parts: Parts, family: Family, settings: Settings, roles: dict[str, AddedToken], source: str) -> Parts:
     layout = family.layout or _ends(settings, family)
     if layout == NO_LAYOUT:
-        return tokenizer
+        return parts
     contents = {role: token.content for role, token in roles.items()}
     if family.language:
         language = settings.config.child("src_lang", None)
         contents["lang"] = family.language if language.value is None else language.text()
-    return tokenizer.replace(post_processor=_template(layout, contents, tokenizer, source))
+    return dataclasses.replace(parts, post_processor=_template(layout, contents, parts, source))
 
 
 def _ends(settings: Settings, family: Family) -> tuple[str, str]:
@@ -215,11 +201,11 @@ def _ends(settings: Settings, family: Family) -> tuple[str, str]:
     return f"{first}A{last}", f"{first}A{last} {first.replace(' ', ':1 ')}B:1{last and ' eos:1'}"
 
 
-def _wordpiece(path: Path, family: Family, settings: Settings, cache_bytes: int) -> Tokenizer:
+def _wordpiece(path: Path, family: Family, settings: Settings) -> Parts:
     vocab = vocab_txt.read(files.read_text(path), str(path))
     roles = _roles(settings, family)
     strip = settings.config.child("strip_accents", None)
-    tokenizer = Tokenizer(
+    parts = Parts(
         model=WordPiece(vocab, unk_token=roles["unk"].content),
         normalizer=normalizers.BertNormalizer(
             lowercase=settings.flag("do_lower_case", True),
@@ -228,27 +214,23 @@ def _wordpiece(path: Path, family: Family, settings: Settings, cache_bytes: int)
         ),
         pre_tokenizer=pre_tokenizers.BertPreTokenizer(),
         decoder=decoders.WordPiece(),
-        cache_bytes=cache_bytes,
     )
-    return _laid_out(_with_added(tokenizer, settings, roles), family, settings, roles, str(path))
+    return _laid_out(_with_added(parts, settings, roles), family, settings, roles, str(path))
 
 
-def _bpe(path: Path, merges: Path, family: Family, settings: Settings, cache_bytes: int) -> Tokenizer:
+def _bpe(path: Path, merges: Path, family: Family, settings: Settings) -> Parts:
     roles = _roles(settings, family)
     prefix = settings.flag("add_prefix_space", False)
     parts = bpe_files.parts_of(family.steps, *bpe_files.read_files(path, merges), roles["unk"].content, prefix)
-    tokenizer = _with_added(Tokenizer(**parts, cache_bytes=cache_bytes), settings, roles)
-    tokenizer = _laid_out(tokenizer, family, settings, roles, str(path))
+    parts = _laid_out(_with_added(parts, settings, roles), family, settings, roles, str(path))
     if family.trims_offsets:  # the same layout
-        vocab = tokenizer.get_vocab()
+        vocab = parts.get_vocab()
         sep, cls = ((token, vocab[token]) for token in (roles["sep"].content, roles["cls"].content))
-        return tokenizer.replace(post_processor=RobertaProcessing(sep, cls, True, prefix))
-    return tokenizer
+        return dataclasses.replace(parts, post_processor=RobertaProcessing(sep, cls, True, prefix))
+    return parts
 
 
-def _sentencepiece(
-    path: Path, family: Family, settings: Settings, cache_bytes: int, read_model: ModelReader
-) -> Tokenizer:
+def _sentencepiece(path: Path, family: Family, settings: Settings) -> Parts:
     model = sentencepiece.read(files.read_bytes(path), str(path))
     roles = _roles(settings, family)
     pieces = model.pieces.numbered or set(model.pieces)
@@ -261,10 +243,10 @@ def _sentencepiece(
     last = tuple(piece for piece in last if piece not in pieces)
     if family.first or last:
         model = _rearranged(model, family, last)
-    tokenizer = read_model(model, path, cache_bytes)
+    parts = tokenizer_parts(model, str(path))
     if family.steps == "cleaned":
-        tokenizer = tokenizer.replace(normalizer=_cleaning(settings, family, tokenizer.normalizer))
-    return _laid_out(_with_added(tokenizer, settings, roles), family, settings, roles, str(path))
+        parts = dataclasses.replace(parts, normalizer=_cleaning(settings, family, parts.normalizer))
+    return _laid_out(_with_added(parts, settings, roles), family, settings, roles, str(path))
 
 
 def _rearranged(model: SentencePieceFile, family: Family, last: tuple[str, ...]) -> SentencePieceFile:

@@ -19,7 +19,7 @@ _ONE = np.uint64(1)
 
 
 def _no_keys(n):
-    from tokenizer.kernels.numba_types import Keys
+    from tokenizer.kernels.numba_additions import Keys
 
     def codegen(context, builder, signature, args):
         return all_of(I32, n, int(NO_KEY))

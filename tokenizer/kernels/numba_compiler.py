@@ -1,9 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What compiles kernels: numba, with a cache that stays right. Imported where a kernel is not found compiled.
 
-numba's own `cache=True` notices a change in the file of a function, not in the files of the functions it calls, and
-fails where neither the source tree nor the home directory can be written. Here its cache is where `cache_directory`
-says.
+numba's own cache is where `kernel_files` says, which also says why.
 """
 
 import functools
@@ -25,10 +23,10 @@ from numba.core.registry import cpu_target
 from numba.core.typing.typeof import typeof_impl
 from numba.np import numpy_support
 
-from tokenizer.kernels import compiling, numba_shortcuts
+from tokenizer.kernels import kernel_files, numba_additions
 
 _announced: list[bool] = []
-numba_shortcuts.install()
+numba_additions.install()
 
 
 def dispatcher(function: Callable[..., Any], *, is_part: bool, is_made: bool, vectorize: bool) -> Any:
@@ -102,14 +100,14 @@ class _PartCompiler(_KernelCompiler):
 
 
 class _KernelLocator(UserWideCacheLocator):
-    """Puts compiled code into the `compiling.cache_directory()` of its file, valid for exactly these sources."""
+    """Puts compiled code into the `kernel_files.cache_directory()` of its file, valid for exactly these sources."""
 
     def __init__(self, py_func: Callable[..., Any], py_file: str) -> None:
         super().__init__(py_func, py_file)
-        self._cache_path = str(compiling.cache_directory(Path(self._py_file)))
+        self._cache_path = str(kernel_files.cache_directory(Path(self._py_file)))
 
     def get_source_stamp(self) -> str:
-        return compiling.sources_digest(Path(self._py_file))
+        return kernel_files.sources_digest(Path(self._py_file))
 
 
 _typeof_any_array = typeof_impl.dispatch(np.ndarray)

@@ -18,7 +18,7 @@ def refer(typingctx: Any, values: Any) -> Any:
 
     A change of what the values were taken from does not change them.
     """
-    from tokenizer.kernels.numba_types import Reference
+    from tokenizer.kernels.numba_additions import Reference
 
     def codegen(context: Any, builder: ir.IRBuilder, signature: Any, args: Any) -> ir.Value:
         return cgutils.alloca_once_value(builder, args[0])

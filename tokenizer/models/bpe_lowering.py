@@ -1,14 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """How a BPE model becomes the arrays that its kernels read."""
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 import numpy.typing as npt
 
 from tokenizer.kernels.bpe_pairs import build_byte_pairs
 from tokenizer.kernels.bpe_symbols import CONTINUES, ENDS
 from tokenizer.kernels.bpe_vocabulary import find_unmerged
+from tokenizer.models.bpe_fields import BPEFields
 from tokenizer.models.bpe_ranks import MergesOfRanks
 from tokenizer.models.bpe_tables import (
     BPETables,
@@ -23,14 +22,11 @@ from tokenizer.models.bpe_tables import (
 from tokenizer.models.byte_alphabet import BYTE_ALPHABET
 from tokenizer.models.vocabulary import WORD_PADDING, Words, ids_of, offsets_of, tokens_of, word_table, words_of
 
-if TYPE_CHECKING:
-    from tokenizer.models.bpe import BPE
-
 _ALPHABET = np.array([ord(c) for c in BYTE_ALPHABET], np.int32)
 _N_CODE_POINTS = 0x110000
 
 
-def lower(model: "BPE", *, dropping: bool = False) -> BPETables:
+def lower(model: BPEFields, *, dropping: bool = False) -> BPETables:
     """Lowers a model to arrays; where merges may be dropped, with those too that are not made unless others are."""
     unk_id = -1 if model.unk_token is None else model.vocab.get(model.unk_token, -1)
     byte_symbols = model.byte_symbols
@@ -99,7 +95,7 @@ def lower(model: "BPE", *, dropping: bool = False) -> BPETables:
     return _with_whole_words(model, tables, words, made)
 
 
-def _characters(model: "BPE") -> tuple[npt.NDArray[np.int32], list[int]]:
+def _characters(model: BPEFields) -> tuple[npt.NDArray[np.int32], list[int]]:
     """Returns the table of characters, and the ids in it."""
     if model.byte_level:
         return np.zeros((0, _N_CODE_POINTS), np.int32), []
@@ -124,7 +120,9 @@ def _characters(model: "BPE") -> tuple[npt.NDArray[np.int32], list[int]]:
     return characters, initial
 
 
-def _with_whole_words(model: "BPE", tables: BPETables, words: Words, made: npt.NDArray[np.bool_] | None) -> BPETables:
+def _with_whole_words(
+    model: BPEFields, tables: BPETables, words: Words, made: npt.NDArray[np.bool_] | None
+) -> BPETables:
     """Adds the word table: of the entries that merging would not make, which are few or none.
 
     made: which ids it would, if that is known already; none beyond.
@@ -169,7 +167,7 @@ def _without_suffix(
     return np.append(values[:-WORD_PADDING][kept], np.zeros(WORD_PADDING, np.uint8)), offsets_of(stops - offsets[:-1])
 
 
-def _words(model: "BPE") -> Words:
+def _words(model: BPEFields) -> Words:
     if isinstance(model.merges, MergesOfRanks):
         return model.merges.words
     if not model.byte_level:

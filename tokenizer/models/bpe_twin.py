@@ -3,20 +3,17 @@
 
 import heapq
 import itertools
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from tokenizer.kernels.bpe_symbols import CONTINUES, ENDS
+from tokenizer.models.bpe_fields import BPEFields, without
 from tokenizer.models.byte_alphabet import BYTE_ALPHABET
-
-if TYPE_CHECKING:
-    from tokenizer.models.bpe import BPE
 
 _U64 = (1 << 64) - 1
 
 
-def tokenize_bytes(model: "BPE", word: bytes, key: int | None) -> list[tuple[int, int]]:
+def tokenize_bytes(model: BPEFields, word: bytes, key: int | None) -> list[tuple[int, int]]:
     """Returns the ids of a word, and the byte at which each ends; see `BPE.tokenize_bytes`."""
     text = "".join(BYTE_ALPHABET[b] for b in word) if model.byte_level else word.decode()
     if model.ignore_merges and key is None and text in model.vocab:
@@ -30,7 +27,7 @@ def tokenize_bytes(model: "BPE", word: bytes, key: int | None) -> list[tuple[int
     return [(model.vocab[symbol], end) for symbol, end in zip(symbols, ends, strict=True)]
 
 
-def _initial_symbols(model: "BPE", text: str) -> tuple[list[str], list[int]]:
+def _initial_symbols(model: BPEFields, text: str) -> tuple[list[str], list[int]]:
     symbols: list[str] = []
     lengths: list[int] = []
     waiting: list[int] = []  # lengths of unknown tokens that are yet to come
@@ -63,11 +60,11 @@ def _initial_symbols(model: "BPE", text: str) -> tuple[list[str], list[int]]:
     return symbols, lengths
 
 
-def _join(model: "BPE", left: str, right: str) -> str:
+def _join(model: BPEFields, left: str, right: str) -> str:
     return left + without(right, len(model.prefix.encode()))
 
 
-def _merge(model: "BPE", symbols: list[str], lengths: list[int]) -> None:
+def _merge(model: BPEFields, symbols: list[str], lengths: list[int]) -> None:
     while True:
         pairs = itertools.pairwise(symbols)
         chances = [(model.ranks[pair], i) for i, pair in enumerate(pairs) if pair in model.ranks]
@@ -78,7 +75,7 @@ def _merge(model: "BPE", symbols: list[str], lengths: list[int]) -> None:
         lengths[i : i + 2] = [lengths[i] + lengths[i + 1]]
 
 
-def _merge_dropping(model: "BPE", symbols: list[str], lengths: list[int], key: int) -> None:
+def _merge_dropping(model: BPEFields, symbols: list[str], lengths: list[int], key: int) -> None:
     # Symbols keep their places, so that chances to merge do: what has been merged away is None.
     places: list[str | None] = list(symbols)
     sizes = list(lengths)
@@ -122,20 +119,6 @@ def _merge_dropping(model: "BPE", symbols: list[str], lengths: list[int], key: i
         add(i)
     symbols[:] = [symbol for symbol in places if symbol is not None]
     lengths[:] = [size for symbol, size in zip(places, sizes, strict=True) if symbol is not None]
-
-
-def without(token: str, n_prefix: int) -> str:
-    """Cuts the bytes of the continuing prefix off a token, whatever they are, as HF does.
-
-    Raises:
-      ValueError: if it has not that many, or they end within a character.
-    """
-    if n_prefix == 0:
-        return token
-    encoded = token.encode()
-    if len(encoded) < n_prefix:
-        raise ValueError(token)
-    return encoded[n_prefix:].decode()
 
 
 def dropout_key(seed: int, occurrence: int) -> int:

@@ -1,16 +1,47 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Shortcuts for numba where it does one thing again and again. Imported where kernels are compiled.
+"""What kernels add to numba: types of values that it does not have, and shortcuts. Imported where kernels are compiled.
 
-What is compiled stays the same: numba only remembers what it has found out, which it would do anew for every call.
+With the shortcuts what is compiled stays the same: numba only remembers what it has found out, and would find out anew
+for every call.
 """
 
 from typing import Any
 
+from llvmlite import ir
 from numba.core import types
 from numba.core.compiler import Flags
+from numba.core.datamodel import models, register_default
 
 _resolve = types.BaseFunction.get_call_type
 _resolved: dict[Any, Any] = {}
+
+
+class Reference(types.Type):
+    """Where values of some numba type are, on the stack of the kernel that has called `references.refer`."""
+
+    def __init__(self, values: types.Type) -> None:
+        self.values = values
+        super().__init__(name=f"Reference({values})")
+
+
+@register_default(Reference)
+class _ReferenceModel(models.PrimitiveModel):  # type: ignore[misc]
+    def __init__(self, manager: Any, kind: Reference) -> None:
+        super().__init__(manager, kind, manager[kind.values].get_value_type().as_pointer())
+
+
+class Keys(types.Type):
+    """uint32[n], a vector in registers; see `bpe_short`."""
+
+    def __init__(self, n: int) -> None:
+        self.n = n
+        super().__init__(name=f"Keys{n}")
+
+
+@register_default(Keys)
+class _KeysModel(models.PrimitiveModel):  # type: ignore[misc]
+    def __init__(self, manager: Any, kind: Keys) -> None:
+        super().__init__(manager, kind, ir.VectorType(ir.IntType(32), kind.n))
 
 
 def install() -> None:

@@ -1,0 +1,139 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The files that a kernel is compiled from, and the place of what comes of it: a cache that stays right.
+
+numba's own `cache=True` notices a change in the file of a function, not in the files of the functions it calls, and
+fails where neither the source tree nor the home directory can be written. Here the cache of a kernel is named by a
+digest over its file and every kernel file that this one imports, and the first writable place of three holds it: beside
+the sources, the user's cache directory, the temporary directory. `TOKENMILL_CACHE_DIR` overrides the choice.
+
+A kernel file is known by its name: `kernels.py`, one that ends in `_kernels.py`, or one in a folder `kernels`.
+"""
+
+import functools
+import hashlib
+import os
+import re
+import tempfile
+from pathlib import Path
+
+from tokenizer.kernels import machine_code
+
+_KERNEL_DIRECTORY = Path(__file__).parent
+_ROOT = Path(__file__).parents[2]
+_IMPORT = re.compile(
+    rb"^ *from ((?:tokenizer|pipeline)(?:\.\w+)*) import (?:([\w, ]+)(?:#.*)?$|\(([\w,\s]+)\))", re.MULTILINE
+)
+
+
+@functools.cache
+def _imports(path: Path) -> tuple[bytes, frozenset[Path]]:
+    """Returns the source in a file, and the kernel files that it names in its imports."""
+    source = path.read_bytes()
+    found: set[Path] = set()
+    for module, one_line, lines in _IMPORT.findall(source):
+        names = [name.split()[0].decode() for name in (one_line or lines).split(b",") if name.strip()]
+        found |= _kernel_files(module.decode(), *names)
+    return source, frozenset(found)
+
+
+@functools.cache
+def _kernel_files(module: str, *names: str) -> frozenset[Path]:
+    """Returns the kernel files among what `from module import names` imports."""
+    path = _ROOT.joinpath(*module.split("."))
+    files = [path.with_suffix(".py")] if _holds_kernels(module) else []
+    files += [path / f"{name}.py" for name in names if _holds_kernels(f"{module}.{name}")]
+    return frozenset(file for file in files if file.is_file())
+
+
+def _holds_kernels(module: str) -> bool:
+    """Whether a module holds kernels, as its name says: it, or a package that it is in, ends in `kernels`."""
+    return any(part.endswith("kernels") for part in module.split("."))
+
+
+def kernel_sources(path: Path) -> dict[Path, bytes]:
+    """Returns `path` and all kernel files whose code can be compiled into its kernels, with their sources."""
+    found: dict[Path, bytes] = {}
+    waiting = [path]
+    while waiting:
+        path = waiting.pop()
+        found[path], imported = _imports(path)
+        waiting += imported - found.keys()
+    return found
+
+
+@functools.cache
+def sources_digest(*paths: Path, alone: Path | None = None) -> str:
+    """Returns what names the caches of source files: it changes with these, those they import, and the compiler.
+
+    alone: one more, whatever that imports.
+    """
+    # Code compiled with bounds checks is other code; numba itself would not notice.
+    digest = hashlib.sha256(_compiler().encode())
+    sources = {file: source for path in paths for file, source in kernel_sources(path).items()}
+    if alone is not None:
+        sources[alone] = alone.read_bytes()
+    for file, source in sorted(sources.items()):
+        digest.update(file.name.encode() + b"\0" + source)
+    return digest.hexdigest()[:16]
+
+
+@functools.cache
+def numba_is_configured() -> bool:
+    """Whether somebody has told numba to compile in another way than it does by itself."""
+    # No kernel has threads of its own, so their number changes nothing; worker processes are given one.
+    changed = {name for name in os.environ if name.startswith("NUMBA_")} - {"NUMBA_NUM_THREADS"}
+    return bool(changed) or os.path.exists(".numba_config.yaml")
+
+
+def _compiler() -> str:
+    """Returns what compiles, and how."""
+    version = machine_code.numba_folder() / "_version.py"
+    if version.is_file() and not numba_is_configured():
+        return version.read_text(encoding="utf-8")
+    import numba
+
+    return f"{numba.__version__} {numba.config.BOUNDSCHECK}"
+
+
+@functools.cache
+def cache_directory(*paths: Path, alone: Path | None = None) -> Path:
+    """Returns where compiled kernels of some source files are kept: the first directory that can be written.
+
+    The first file names it; see `sources_digest`.
+
+    Raises:
+      OSError: when none of the candidates can be written; names them.
+    """
+    chosen = os.environ.get("TOKENMILL_CACHE_DIR")
+    home_cache = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
+    candidates = (
+        [Path(chosen)]
+        if chosen
+        else [
+            Path(__file__).parent / "__pycache__",
+            Path(home_cache) / "tokenmill",
+            Path(tempfile.gettempdir()) / f"tokenmill-{os.getuid() if hasattr(os, 'getuid') else 'cache'}",
+        ]
+    )
+    for candidate in candidates:
+        directory = candidate / f"kernels-{paths[0].stem}-{sources_digest(*paths, alone=alone)}"
+        try:
+            directory.mkdir(parents=True, exist_ok=True, mode=0o700)
+            if hasattr(os, "getuid") and directory.stat().st_uid != os.getuid():
+                continue  # compiled code is executed: never read it from a directory of somebody else
+            tempfile.TemporaryFile(dir=directory).close()
+        except OSError:
+            continue
+        return directory
+    raise OSError(
+        f"no directory for compiled kernels can be written, tried {[str(c) for c in candidates]}; "
+        "set TOKENMILL_CACHE_DIR to a writable directory"
+    )
+
+
+def is_cold(path: Path) -> bool:
+    """Whether nothing of a source file is compiled for this machine; as far as can be seen without importing numba."""
+    try:
+        return next(cache_directory(path).glob("*.kernel"), None) is None
+    except OSError:
+        return False  # nowhere to keep it, which is told when a kernel is called
