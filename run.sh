@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 #   ./run.sh                                          the quickstart: a corpus becomes a vocabulary, shards and statistics
-#   ./run.sh test [pytest options]                    linters, type checker, the whole test suite
+#   ./run.sh test [--quick] [pytest options]          linters, type checker, the whole test suite; --quick: what to run before a
+#                                                      commit, without large data, whole products and installations
 #   ./run.sh bench [NAME] [options]                    count, encode, load, pipeline, small, text, train: benchmarks;
 #                                                      hostile, kills, scale: what breaks other programs;
 #                                                      first-run: the quickstart with nothing compiled
@@ -182,13 +183,24 @@ quickstart() {
 
 run_tests() {
   cd -- "$root"
+  local quick=()
+  if [[ ${1:-} == --quick ]]; then
+    shift
+    quick=(-m "not slow and not installation and not flink")
+    export TOKENMILL_EXAMPLES=${TOKENMILL_EXAMPLES:-10}
+  fi
+  # Compiled kernels are named by their sources, so clones of one machine share them. What nobody used for two weeks goes.
+  export TOKENMILL_CACHE_DIR=${TOKENMILL_CACHE_DIR:-${XDG_CACHE_HOME:-${HOME:-/tmp}/.cache}/tokenmill/tests}
+  mkdir -p -- "$TOKENMILL_CACHE_DIR"
+  find "$TOKENMILL_CACHE_DIR" -type f -atime +14 -delete
   step "ruff"
   "$venv/bin/python" -m ruff check .
   "$venv/bin/python" -m ruff format --check .
   step "mypy"
   "$venv/bin/python" -m mypy
   step "pytest"
-  exec "$venv/bin/python" -m pytest -n auto --maxprocesses 4 --dist worksteal "$@"
+  exec "$venv/bin/python" -m pytest -n auto --maxprocesses 4 --dist worksteal --durations=20 --durations-min=5 \
+    ${quick[@]+"${quick[@]}"} "$@"
 }
 
 run_benchmarks() {
