@@ -13,5 +13,5 @@ Only `arrow_coder`, `transforms`, `jobs`, `runners` and what starts workers impo
   person sees of it.
 """
 
-VERSION = "0.1.0"
+VERSION = "0.2.0"
 """TokenMill's, as in pyproject.toml."""
