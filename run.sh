@@ -7,9 +7,12 @@
 #   ./run.sh bench [NAME] [options]                    count, encode, load, pipeline, small, text, train: benchmarks;
 #                                                      hostile, kills, scale: what breaks other programs;
 #                                                      first-run: the quickstart with nothing compiled
+#   ./run.sh docs [--check]                            the reference from the code, the site into build/site;
+#                                                      --check: everything that the documentation shows, run
 #   ./run.sh COMMAND ...                              any tokenmill command: run, count, train, tokenize, inspect, verify
 #
-# The first run makes .venv beside this file and installs what locks/ names; later runs start at once and use no network.
+# The first run makes .venv (docs: .venv-docs) beside this file and installs what locks/ names; later runs start at once
+# and use no network.
 # PYTHON=/path/to/python3.12 ./run.sh chooses the interpreter.
 #
 set -euo pipefail
@@ -67,11 +70,12 @@ wanted() {
   cat -- "$root/pyproject.toml" "$root/locks/$1.lock"
 }
 
-# Whether .venv holds level $1 or one that includes it (runtime < test < bench).
+# Whether the environment holds level $1 or one that includes it (runtime < test < bench).
 is_ready() {
   [[ -x $venv/bin/python ]] || return 1
   [[ -z ${PYTHON:-} || $(version_of "$PYTHON") == "$(version_of "$venv/bin/python")" ]] || return 1
   local level levels="runtime test bench"
+  [[ $1 != docs ]] || levels=docs # in an environment of its own
   for level in ${levels#"${levels%%"$1"*}"}; do
     if [[ -f $venv/.installed-$level ]] && wanted "$level" | cmp -s - "$venv/.installed-$level"; then return 0; fi
   done
@@ -139,12 +143,12 @@ install() {
   fi
   if [[ ! -e $venv || -n $fault ]]; then
     find_python
-    [[ -z $fault ]] || say "making .venv anew: $fault"
+    [[ -z $fault ]] || say "making ${venv##*/} anew: $fault"
     logged "$python" -m venv --clear -- "$venv"
   fi
   echo "$root" >"$venv/.root"
   : >"$venv/.installing"
-  say "installing locks/$level.lock into .venv (once; a minute or two and some hundred MB)"
+  say "installing locks/$level.lock into ${venv##*/} (once; a minute or two and some hundred MB)"
   logged env PIP_USER=0 "$venv/bin/python" -m pip install --disable-pip-version-check --no-input \
     --require-hashes --only-binary :all: -r "$root/locks/$level.lock"
   logged env PIP_USER=0 "$venv/bin/python" -m pip install --disable-pip-version-check --no-input \
@@ -220,6 +224,20 @@ run_benchmarks() {
   esac
 }
 
+build_docs() {
+  cd -- "$root"
+  [[ $# -eq 0 || $* == --check ]] || fail "docs takes --check or nothing, got: $*"
+  step "the reference -> docs/reference"
+  "$venv/bin/python" -m tools.docs write
+  step "the site -> build/site"
+  "$venv/bin/python" -m tools.docs stage
+  NO_MKDOCS_2_WARNING=1 "$venv/bin/python" -m mkdocs build --strict --quiet --config-file tools/docs/mkdocs.yml
+  if [[ $# -gt 0 ]]; then
+    step "everything that the documentation shows, run"
+    exec "$venv/bin/python" -m tools.docs run
+  fi
+}
+
 case ${1:-} in
   "")
     set_up runtime
@@ -231,6 +249,11 @@ case ${1:-} in
   test)
     set_up test
     run_tests "${@:2}"
+    ;;
+  docs)
+    venv=$root/.venv-docs
+    set_up docs
+    build_docs "${@:2}"
     ;;
   bench)
     set_up bench

@@ -14,5 +14,5 @@ only `transforms` and a few modules of `running` import Beam. From the top:
 - `config`, `schemas`, `splits`, `filenames`, `storage`, `columns`, `hashing`: what all of them speak of.
 """
 
-VERSION = "0.1.0"
+VERSION = "0.2.0"
 """TokenMill's, as in pyproject.toml."""

@@ -26,7 +26,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     # What follows `--` is for Beam, argparse must not see it.
     end = arguments.index("--") if "--" in arguments else len(arguments)
     try:
-        options = _parser().parse_args(arguments[:end])
+        options = parser().parse_args(arguments[:end])
     except SystemExit as exit_:
         return DONE if exit_.code is None else int(exit_.code)
     options.beam_args = arguments[end + 1 :]
@@ -42,17 +42,18 @@ def main(argv: Sequence[str] | None = None) -> int:
         return STOPPED
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = Parser(
+def parser() -> argparse.ArgumentParser:
+    """Returns the parser of all commands."""
+    root = Parser(
         prog="tokenmill",
         description="Text corpora to training-ready token datasets and vocabularies.",
         epilog="Options for Beam go last, after --: tokenmill run job.yaml -- --runner=FlinkRunner ...",
     )
-    parser.add_argument("--version", action="version", version=f"tokenmill {VERSION}")
-    commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
+    root.add_argument("--version", action="version", version=f"tokenmill {VERSION}")
+    commands = root.add_subparsers(title="commands", metavar="COMMAND", required=True)
     for group in (jobs, results, tracing, counts, tokenizers, warm, workers, configs):
         group.add_parsers(commands)
-    return parser
+    return root
 
 
 if __name__ == "__main__":

@@ -276,7 +276,7 @@ def test_alias_has_every_public_name_and_imports_nothing_before_it_is_asked_for(
 
 
 def test_every_source_names_its_licence_and_its_subject(repository: Path) -> None:
-    folders = ("tokenizer", "pipeline", "tokenmill", "tests", "benchmarks")
+    folders = ("tokenizer", "pipeline", "tokenmill", "tests", "benchmarks", "tools")
     paths = [path for folder in folders for path in (repository / folder).rglob("*.py")]
     assert len(paths) > 20
     for path in paths:
@@ -290,7 +290,7 @@ def test_every_source_names_its_licence_and_its_subject(repository: Path) -> Non
 
 
 def test_no_parser_takes_an_option_by_part_of_its_name(repository: Path) -> None:
-    for folder in ("pipeline", "tokenmill", "benchmarks"):
+    for folder in ("pipeline", "tokenmill", "benchmarks", "tools"):
         for path in (repository / folder).rglob("*.py"):
             for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
                 if isinstance(node, ast.Call) and ast.unparse(node.func).endswith("ArgumentParser"):
@@ -306,7 +306,20 @@ def test_sources_speak_of_no_machine(repository: Path) -> None:
     """No absolute path of somebody's machine and no package index in anything we ship."""
     suffixes = {".py", ".sh", ".md", ".toml", ".yaml", ".yml", ".lock", ""}
     words = ["/" + "root/", "/" + "home/", "/" + "work/", "index-" + "url", "extra-" + "index"]
-    for folder in ("tokenizer", "pipeline", "tokenmill", "tests", "benchmarks", "configs", "docs", "locks", ".ci", "."):
+    for folder in (
+        "tokenizer",
+        "pipeline",
+        "tokenmill",
+        "tests",
+        "benchmarks",
+        "configs",
+        "docs",
+        "locks",
+        "tools",
+        ".ci",
+        ".github",
+        ".",
+    ):
         for path in (repository / folder).glob("*" if folder == "." else "**/*"):
             if path.is_file() and path.suffix in suffixes and not path.name.startswith(".git"):
                 # The option that keeps indexes out of the locks may be named.

@@ -1,34 +1,35 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What README and docs say is true: snippets run, configs load, files and links that they name exist."""
+"""What README and docs say is true: snippets run, configs load, links lead somewhere, the reference is complete."""
 
 import ast
-import os
 import re
-import shutil
 import subprocess
-import sys
+import tomllib
 from pathlib import Path
 
 import pytest
 
-from pipeline import schemas
+from pipeline import VERSION, schemas
 from pipeline.config.file import load_config
 from pipeline.input.rejects import REASONS
 from pipeline.input.splitting import FORMATS
 from pipeline.jobs.planning import plan_job
+from tools.docs import documents, pages, snippets
 
 REPOSITORY = Path(__file__).parents[1]
-DOCUMENTS = sorted([*REPOSITORY.glob("*.md"), *REPOSITORY.glob("docs/*.md"), *REPOSITORY.glob("benchmarks/*.md")])
+DOCUMENTS = documents.documents(REPOSITORY)
+RUN = snippets.documents_that_run(REPOSITORY)
 CONFIGS = sorted(REPOSITORY.glob("configs/*.yaml"))
 
 
 def blocks(path: Path, language: str) -> list[str]:
     """The fenced code blocks of a document in one language."""
-    return re.findall(rf"^```{language}\n(.*?)^```$", path.read_text(encoding="utf-8"), re.DOTALL | re.MULTILINE)
+    return [block.text for block in documents.blocks(path) if block.language == language]
 
 
 def documents_with(language: str) -> list[Path]:
-    found = [path for path in DOCUMENTS if blocks(path, language)]
+    """The documents whose blocks of a language are tried by themselves; of the others all is run, in order."""
+    found = [path for path in DOCUMENTS if path not in RUN and blocks(path, language)]
     assert found, f"no document has a block of {language}; then this test checks nothing"
     return found
 
@@ -38,27 +39,16 @@ def name_of(path: Path) -> str:
 
 
 @pytest.fixture(scope="module")
-def after_quickstart(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The root of a clone where `./run.sh` has been run: what it has, and nothing else, snippets may use."""
-    root = tmp_path_factory.mktemp("clone")
-    shutil.copytree(REPOSITORY / "configs", root / "configs")
-    for program in (
-        ["pipeline.quickstart", "build/quickstart/corpus"],
-        ["tokenmill", "run", "configs/quickstart.yaml"],
-    ):
-        command = [sys.executable, "-m", *program]
-        done = subprocess.run(
-            command, cwd=root, env=os.environ | {"PYTHONPATH": str(REPOSITORY)}, stderr=subprocess.PIPE, check=False
-        )
-        assert done.returncode == 0, done.stderr.decode()
-    return root
+def sandbox(tmp_path_factory: pytest.TempPathFactory) -> snippets.Sandbox:
+    """A clone where `./run.sh` has been run: what it has, and nothing else, snippets may use."""
+    return snippets.Sandbox(REPOSITORY, tmp_path_factory.mktemp("docs") / "clone")
 
 
 # One test and not one for each document: they share what takes longest.
 def test_snippets_run_where_the_quickstart_has_been(
-    after_quickstart: Path, monkeypatch: pytest.MonkeyPatch, subtests: pytest.Subtests
+    sandbox: snippets.Sandbox, monkeypatch: pytest.MonkeyPatch, subtests: pytest.Subtests
 ) -> None:
-    monkeypatch.chdir(after_quickstart)
+    monkeypatch.chdir(sandbox.root)
     for document in documents_with("python"):
         for number, snippet in enumerate(blocks(document, "python")):
             with subtests.test(document=name_of(document), snippet=number):
@@ -66,11 +56,53 @@ def test_snippets_run_where_the_quickstart_has_been(
     for document in documents_with("yaml"):
         for number, snippet in enumerate(blocks(document, "yaml")):
             with subtests.test(document=name_of(document), config=number):
-                path = after_quickstart / "my.yaml"
+                path = sandbox.root / "my.yaml"
                 path.write_text(snippet, encoding="utf-8")
                 config = load_config(str(path), job="run")
                 assert config.output.path.startswith("build/"), "what a reader tries is kept out of the checkout"
                 plan_job("run", config)  # finds the input and the tokenizer
+
+
+@pytest.mark.slow
+def test_tutorial_how_tos_and_commands_run_as_they_stand(sandbox: snippets.Sandbox, subtests: pytest.Subtests) -> None:
+    for document in RUN:
+        for outcome in sandbox.run(document):
+            with subtests.test(document=outcome.document, line=outcome.line):
+                if outcome.skipped:
+                    pytest.skip(outcome.skipped)
+                assert not outcome.error
+
+
+def test_what_is_not_run_says_why_and_is_little() -> None:
+    found = [block for path in RUN for block in documents.blocks(path) if block.not_run or block.needs]
+    assert all(len(block.not_run or block.needs) > 4 for block in found)
+    n_commands = sum(block.language == "bash" for path in RUN for block in documents.blocks(path))
+    assert len(found) < n_commands / 4
+
+
+@pytest.mark.parametrize("document", sorted((REPOSITORY / "docs" / "how-to").glob("*.md")), ids=name_of)
+def test_a_how_to_begins_with_an_example_that_works(document: Path) -> None:
+    if document.name == "index.md":
+        return
+    found = documents.blocks(document)
+    assert found, f"{document.name} has no example"
+    lines = document.read_text(encoding="utf-8").splitlines()
+    before = [line for line in lines[1 : found[0].line - 2] if line.strip() and not line.startswith("<!--")]
+    assert len(before) <= 4, "the example comes before the rule"
+    assert found[0].language in ("yaml", "bash", "python")
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=name_of)
+def test_files_of_the_code_that_documents_name_exist(document: Path) -> None:
+    text = document.read_text(encoding="utf-8")
+    named = set(re.findall(r"`((?:pipeline|tokenizer|tests|tools|benchmarks|configs)/[\w./-]+\.\w+)`", text))
+    assert {name for name in named if not (REPOSITORY / name).exists()} == set()
+
+
+@pytest.mark.parametrize("path", pages.PAGES)
+def test_generated_pages_are_what_the_code_says_now(path: str) -> None:
+    held = (REPOSITORY / path).read_text(encoding="utf-8")
+    assert held == pages.made(path), f"{path} is out of date: ./run.sh docs writes it anew"
 
 
 @pytest.mark.parametrize("config", CONFIGS, ids=name_of)
@@ -86,20 +118,49 @@ def test_every_job_has_a_config() -> None:
 
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=name_of)
-def test_links_lead_somewhere(document: Path) -> None:
-    for target in re.findall(r"\]\(([^)#]+)[^)]*\)", document.read_text(encoding="utf-8")):
-        if "://" not in target:
-            assert (document.parent / target).exists(), f"{document.name} links to {target}"
+def test_links_lead_to_files_and_headings(document: Path) -> None:
+    assert documents.broken_links(document) == []
 
 
-def test_formats_name_every_reason_column_and_suffix() -> None:
-    text = (REPOSITORY / "docs" / "formats.md").read_text(encoding="utf-8")
-    first_cells = re.findall(r"^\| `(\w+)` \|", text, re.MULTILINE)
-    documented = {name for name in first_cells if name in REASONS}
-    assert documented == set(REASONS)
+@pytest.mark.parametrize(
+    ("line", "broken"),
+    [
+        ("[a](other.md)", []),
+        ("[a](other.md#a-b_c---d)", []),
+        ("[a](#here)", []),
+        ("[`x`](other.md#the-code-of-f)", []),
+        ("[a](missing.md)", ["missing.md"]),
+        ("[a](other.md#missing)", ["other.md#missing"]),
+        ("[a](#there)", ["#there"]),
+        ("[a](https://example.org/x.md)", []),
+    ],
+)
+def test_links_are_checked(tmp_path: Path, line: str, broken: list[str]) -> None:
+    (tmp_path / "other.md").write_text("# A b_c - D!\n\n## The code of `f()`\n\n```sh\n# missing\n```\n")
+    (tmp_path / "page.md").write_text(f"# Here\n\n{line}\n")
+    assert documents.broken_links(tmp_path / "page.md") == broken
+
+
+def test_every_document_is_on_the_site() -> None:
+    text = (REPOSITORY / "tools" / "docs" / "mkdocs.yml").read_text(encoding="utf-8")
+    listed = re.findall(r"[\w./-]+\.md\b", text[text.index("\nnav:") :])
+    assert sorted(listed) == [name_of(path) for path in DOCUMENTS]
+
+
+def test_formats_name_every_column_and_suffix_and_errors_every_reason() -> None:
+    text = (REPOSITORY / "docs" / "reference" / "formats.md").read_text(encoding="utf-8")
     for schema in (schemas.TOKENS, schemas.REJECTS):
         assert {name for name in schema.names if f"`{name}`" not in text} == set()
     assert {suffix for suffix in FORMATS if f"`{suffix}`" not in text} == set()
+    reasons = (REPOSITORY / "docs" / "reference" / "errors.md").read_text(encoding="utf-8")
+    assert set(REASONS) <= set(re.findall(r"^\| `(\w+)` \|", reasons, re.MULTILINE))
+
+
+def test_version_is_the_same_wherever_it_is_said() -> None:
+    version = tomllib.loads((REPOSITORY / "pyproject.toml").read_text(encoding="utf-8"))["project"]["version"]
+    assert version == VERSION
+    assert f"\nversion: {version}\n" in (REPOSITORY / "CITATION.cff").read_text(encoding="utf-8")
+    assert f"\n## {version} - " in (REPOSITORY / "CHANGELOG.md").read_text(encoding="utf-8")
 
 
 def test_file_map_of_the_readme_names_what_is_there() -> None:
@@ -127,7 +188,7 @@ def test_every_difference_is_in_the_docs_as_the_tests_have_it() -> None:
                 found = ast.literal_eval(node.value)
                 assert not found.keys() & listed.keys(), f"{path.name} lists what another test lists"
                 listed |= found
-    text = (REPOSITORY / "docs" / "tokenizers.md").read_text(encoding="utf-8")
+    text = (REPOSITORY / "docs" / "explanation" / "tokenizers.md").read_text(encoding="utf-8")
     section = text[text.index("## Where we differ") :].replace("`", "")
     rows = re.findall(r"^\| (.+?) +\| (.+?) +\|$", section, re.MULTILINE)
     documented = {name: reason for name, reason in rows if not name.startswith("--")}

@@ -56,7 +56,7 @@ class Checkout:
         self.bin.mkdir()
         shutil.copy(repository / "run.sh", self.root)
         (self.root / "locks").mkdir()
-        for level in ("runtime", "test", "bench"):
+        for level in ("runtime", "test", "bench", "docs"):
             (self.root / "locks" / f"{level}.lock").write_text(f"{level}==1\n")
         (self.root / "pyproject.toml").write_text("[project]\n")
         for tool in TOOLS:
@@ -142,11 +142,33 @@ def test_each_use_installs_its_level_and_a_higher_level_includes_the_lower(check
         "python <-m> <mypy>",
         "python <-m> <pytest> <-n> <auto> <--maxprocesses> <4> <--dist> <worksteal> <-k> <a b>",
     ]
+    checkout.run("test", "--quick", "-x")
+    assert checkout.calls()[-1].endswith("<worksteal> <-m> <not slow and not installation and not flink> <-x>")
     checkout.run("bench", "encode", "--repeats", "3")
     assert checkout.calls() == ["pip bench.lock", "python <-m> <benchmarks.encode> <--repeats> <3>"]
     checkout.run("inspect", "x")
     checkout.run("test")
     assert not [call for call in checkout.calls() if call.startswith(("pip", "venv"))]
+
+
+def test_docs_have_an_environment_of_their_own(checkout: Checkout) -> None:
+    checkout.add_python("python3")
+    checkout.run("inspect", "x")
+    checkout.calls()
+    built = [
+        "python <-m> <tools.docs> <write>",
+        "python <-m> <tools.docs> <stage>",
+        "python <-m> <mkdocs> <build> <--strict> <--quiet> <--config-file> <tools/docs/mkdocs.yml>",
+    ]
+    assert checkout.run("docs")[0] == 0
+    assert checkout.calls() == ["venv", "pip docs.lock", *built]
+    assert checkout.run("docs", "--check")[0] == 0
+    assert checkout.calls() == [*built, "python <-m> <tools.docs> <run>"]
+    assert (checkout.root / ".venv-docs" / "bin" / "python").exists()
+    checkout.run("inspect", "x")
+    assert checkout.calls() == ["tokenmill <inspect> <x>"]
+    code, _, err = checkout.run("docs", "--fast")
+    assert (code, "takes --check or nothing" in err) == (1, True)
 
 
 def test_quickstart_stops_at_the_first_step_that_fails(checkout: Checkout) -> None:
@@ -302,9 +324,14 @@ def _pins(lock: Path) -> dict[str, str]:
 
 
 def test_locks_agree_with_each_other(repository: Path) -> None:
-    runtime, test, bench = (_pins(repository / "locks" / f"{level}.lock") for level in ("runtime", "test", "bench"))
+    runtime, test, bench, docs = (
+        _pins(repository / "locks" / f"{level}.lock") for level in ("runtime", "test", "bench", "docs")
+    )
     assert len(runtime) > 20
     assert runtime.items() < test.items() < bench.items()
+    assert runtime.items() < docs.items()
+    shared = docs.keys() & bench.keys()  # of which the environment of the docs may need one on more systems
+    assert [name for name in shared if docs[name].split(" ;")[0] != bench[name].split(" ;")[0]] == []
 
 
 def test_locks_pin_every_direct_requirement_with_hashes_and_name_no_index(repository: Path) -> None:
@@ -315,6 +342,7 @@ def test_locks_pin_every_direct_requirement_with_hashes_and_name_no_index(reposi
         "runtime": project["project"]["dependencies"] + groups["build"],
         "test": groups["test"],
         "bench": groups["bench"],
+        "docs": groups["docs"],
     }
     for level, requirements in direct.items():
         lock = repository / "locks" / f"{level}.lock"

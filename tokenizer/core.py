@@ -65,9 +65,8 @@ class Tokenizer(Encoder, Decoder):
 
         Args:
           path: the file or directory.
-          lowercase, strip_accents, oov: override what the file says; None keeps it. A `vocab.txt` says nothing, so
-          there
-            None means lower-case, accents follow the case, and oov "word": plain BERT.
+          lowercase, strip_accents, oov: override what the file says; None keeps it. A `vocab.txt` says nothing: there
+            None means lower-case, accents follow the case, and oov "word", which is plain BERT.
           special: as for the constructor.
           pattern: for tiktoken's ranks, which pattern splits text: "r50k_base", "cl100k_base", "o200k_base", ...
           as_class: for files of `transformers` without a `tokenizer.json`, which class reads them, "T5Tokenizer" for

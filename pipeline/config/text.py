@@ -84,11 +84,11 @@ _SPAN_SCHEMA = {
 }
 
 Steps = Annotated[list[Entry], AfterValidator(_check_steps), WithJsonSchema({"type": "array", "items": _STEP_SCHEMA})]
-"""A list of steps, each a name or one name with its options; see docs/text.md."""
+"""A list of steps, each a name or one name with its options; see docs/explanation/text.md."""
 Spans = Annotated[
     list[dict[str, Any]], AfterValidator(_check_spans), WithJsonSchema({"type": "array", "items": _SPAN_SCHEMA})
 ]
-"""A list of spans, each with its token and one of `find`, `regex`, `literal`; see docs/text.md."""
+"""A list of spans, each with its token and one of `find`, `regex`, `literal`; see docs/explanation/text.md."""
 
 
 @dataclass(frozen=True)

@@ -107,6 +107,7 @@ class TrainConfig(Section):
     """A vocabulary to train on word counts; what is not given follows the model."""
 
     model: Model = "wordpiece"
+    """What kind of vocabulary; decides which of the options below there are."""
     vocab_size: Sizes = 30_000
     """Entries of the vocabulary at most, special tokens and alphabet included; or a list, all from one training."""
     counts: NonEmpty | None = None

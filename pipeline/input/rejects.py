@@ -22,6 +22,7 @@ REASONS = {
     "too_large": "the record has more than input.max_document_bytes bytes",
     "text_timeout": "a regular expression of normalize or spans took too long on the text, or ftfy would",
     "tokenizer_timeout": "a regular expression of the tokenizer took too long on the text",
+    "unknown_character": "a character is not in the vocabulary, which has no unknown token",
     "out_of_memory": "there was not enough memory to tokenize the text",
     "truncated_stream": "the compressed file ends early; everything before this last, partial record was used",
     "bomb": "the compressed file gives over 1000 times its size; everything before this last, partial record was used",

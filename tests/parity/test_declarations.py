@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Languages told on the Universal Declaration of Human Rights: the numbers of docs/languages.md."""
+"""Languages told on the Universal Declaration of Human Rights: the numbers of docs/explanation/languages.md."""
 
 import pytest
 
@@ -52,6 +52,6 @@ def test_paragraphs_are_in_their_languages_or_unknown(
 
 
 def test_languages_that_are_not_known_are_unknown_at_times_only(declarations: dict[str, str]) -> None:
-    # What docs/languages.md warns of: most of them get the nearest language that is known.
+    # What docs/explanation/languages.md warns of: most of them get the nearest language that is known.
     found = identify([text for name, text in sorted(declarations.items()) if name not in VERSIONS])
     assert 0.1 < found.codes.to_pylist().count("und") / len(found) < 0.2

@@ -5,7 +5,8 @@
                                                                              `-> miss: model, remember
 
 A span is a word, or a part of one that no token reaches across. A scanner says where spans are (`spans`), a model what
-becomes of one that is not in the table (`misses`); both are passed by name and inlined. See docs/encoding.md.
+becomes of one that is not in the table (`misses`); both are passed by name and inlined. See
+docs/explanation/encoding.md.
 """
 
 from typing import Any, NamedTuple

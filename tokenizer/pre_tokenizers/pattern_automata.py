@@ -4,7 +4,7 @@
 A state is the list of places in the pattern where backtracking would go on, the one it would try first in front; once
 one has matched, those behind it are gone. What a look asks for is known when the character after it is read, so a step
 tells whether a match ends before that character. Source of the idea: Rob Pike's simulation, and R. Cox, "Regular
-Expression Matching: the Virtual Machine Approach", made deterministic. docs/algorithms.md has more.
+Expression Matching: the Virtual Machine Approach", made deterministic. docs/explanation/algorithms.md has more.
 """
 
 import functools

@@ -117,7 +117,7 @@ class BPETrainer(base.Trainer[BPE]):
         A smaller vocabulary has the first entries and the first merges of a larger one.
 
         Cost: O(characters of the distinct words * log(pairs)), however long a word is. Memory: 36 bytes per
-        character, 68 to 136 per distinct pair ever met; see docs/algorithms.md.
+        character, 68 to 136 per distinct pair ever met; see docs/explanation/algorithms.md.
         """
         read = words_as_bytes if self.byte_level else words_as_code_points
         words = read(word_counts, cut_at=self.user_defined_symbols)

@@ -82,7 +82,7 @@ class WordPieceTrainer(base.Trainer[WordPiece]):
 
         Cost: O(characters of the distinct words * log(pairs)) for `frequency`; for `likelihood` each merge also walks
         the pairs that end in one of the two merged symbols. Memory: 36 bytes per character, 68 to 136 per distinct pair
-        ever met; see docs/algorithms.md.
+        ever met; see docs/explanation/algorithms.md.
         """
         words = words_as_code_points(word_counts)
         characters = alphabet.count_characters(words)

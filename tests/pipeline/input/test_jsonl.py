@@ -187,7 +187,7 @@ def test_a_value_over_two_lines_is_not_made_up_for_by_two_on_one(tmp_path):
 
 def test_every_reason_of_a_line_has_an_example():
     of_others = {"bomb", "too_large", "truncated_stream", "corrupt_stream"}
-    of_others |= {"bad_field", "text_timeout", "tokenizer_timeout", "out_of_memory"}
+    of_others |= {"bad_field", "text_timeout", "tokenizer_timeout", "unknown_character", "out_of_memory"}
     assert {reason for _, reason in REJECTED} == set(REASONS) - of_others
 
 

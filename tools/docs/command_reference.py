@@ -1,0 +1,140 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The page of every command and option, from the parsers that read the command line.
+
+argparse's own help is not used: it is laid out for the width of a terminal, and differently by each version of Python.
+"""
+
+import argparse
+import re
+from collections.abc import Iterator
+
+from pipeline.cli import parser
+
+PAGE = "docs/reference/commands.md"
+
+_HEAD = """\
+# Commands
+
+```bash
+tokenmill run configs/quickstart.yaml --overwrite
+tokenmill verify build/quickstart/out
+```
+
+`./run.sh COMMAND ...` is the same as `tokenmill COMMAND ...`, with the `.venv` of a checkout.
+Options must be written out. What follows `--` goes to Beam: `tokenmill run my.yaml -- --runner=FlinkRunner`.
+
+The summary, rows, the schema and what `verify` finds go to stdout. Progress, warnings and errors go to stderr.
+[Exit codes](errors.md#exit-codes) say how a command ended.
+"""
+
+EXAMPLES = {
+    "run": "tokenmill run configs/quickstart.yaml --overwrite",
+    "count": "tokenmill count configs/count.yaml --overwrite",
+    "train": "tokenmill train configs/train.yaml --overwrite",
+    "tokenize": "tokenmill tokenize configs/tokenize.yaml --overwrite --workers 2",
+    "inspect": "tokenmill inspect build/quickstart/out --start 4 --rows 2",
+    "verify": "tokenmill verify build/quickstart/out --deep --share 0.1",
+    "replay": "tokenmill replay configs/quickstart.yaml",
+    "trace": "tokenmill trace build/quickstart/out 17 5",
+    "counts": "tokenmill counts --help",
+    "counts show": "tokenmill counts show build/quickstart/out --top 3",
+    "counts merge": (
+        "tokenmill counts merge a=build/quickstart/out b=build/quickstart/out --weight b=1/2 --out build/sum"
+    ),
+    "counts subtract": "tokenmill counts subtract build/sum a=build/quickstart/out --out build/rest",
+    "convert": "tokenmill convert build/quickstart/out/vocab build/vocab.txt",
+    "warm": "tokenmill warm configs/quickstart.yaml",
+    "workers": "tokenmill workers --port 50000",
+    "fidelity": "tokenmill fidelity configs/tokenize.yaml --documents 20",
+    "schema": "tokenmill schema",
+}
+"""For every command a line that works where `./run.sh` has been, one after the other."""
+
+
+def commands() -> list[tuple[str, argparse.ArgumentParser, str]]:
+    """Returns every command by its name, `counts merge` for example, with its parser and its line of help."""
+    return list(_commands(parser(), ""))
+
+
+def _commands(group: argparse.ArgumentParser, prefix: str) -> Iterator[tuple[str, argparse.ArgumentParser, str]]:
+    for action in group._actions:  # argparse has no public way to them
+        if isinstance(action, argparse._SubParsersAction):
+            helps = {choice.dest: choice.help or "" for choice in action._choices_actions}
+            for name, command in action.choices.items():
+                yield f"{prefix}{name}", command, helps[name]
+                yield from _commands(command, f"{prefix}{name} ")
+
+
+def page() -> str:
+    """Returns the page."""
+    found = commands()
+    lines = [_HEAD, "| command | what it does |", "|---|---|"]
+    for name, _, words in found:
+        lines.append(f"| [`{name}`](#tokenmill-{name.replace(' ', '-')}) | {_cell(words)} |")
+    lines += [
+        "",
+        "`tokenmill --version` prints the version; `--help`, after a command too, prints a short form of this page.",
+    ]
+    for name, command, words in found:
+        lines += ["", f"## tokenmill {name}", "", *_entry(name, command, words)]
+    return "\n".join(lines) + "\n"
+
+
+def _entry(name: str, command: argparse.ArgumentParser, words: str) -> Iterator[str]:
+    yield _cell(command.description or words)
+    yield ""
+    yield from (["<!-- not run: it serves until it is stopped -->"] if name == "workers" else [])
+    yield "```bash"
+    yield EXAMPLES[name]
+    yield "```"
+    actions = [action for action in command._actions if not isinstance(action, argparse._HelpAction)]
+    if any(isinstance(action, argparse._SubParsersAction) for action in actions):
+        return
+    yield ""
+    yield "```text"
+    yield command.usage or " ".join(["tokenmill", name, *map(_usage, actions)])
+    yield "```"
+    if not actions:
+        return
+    exclusive = {id(a): group for group in command._mutually_exclusive_groups for a in group._group_actions}
+    yield ""
+    yield "| argument | default | |"
+    yield "|---|---|---|"
+    for action in actions:
+        help_ = _cell(action.help or "")
+        if action.choices is not None:
+            help_ += " One of " + ", ".join(f"`{choice}`" for choice in action.choices) + "."
+        if id(action) in exclusive:
+            others = [a.option_strings[0] for a in exclusive[id(action)]._group_actions if a is not action]
+            help_ += f" Not with {' or '.join(f'`{other}`' for other in others)}."
+        named = _named(action).replace("|", "\\|")
+        yield f"| `{named}` | {_default(action)} | {help_} |"
+
+
+def _usage(action: argparse.Action) -> str:
+    named = _named(action)
+    if not action.option_strings:
+        return f"[{named}]" if action.nargs == "?" else f"{named} ..." if action.nargs == "+" else named
+    return named if action.required else f"[{named}]"
+
+
+def _named(action: argparse.Action) -> str:
+    value = str(action.metavar or (action.dest.upper() if action.option_strings else action.dest))
+    if not action.option_strings:
+        return value
+    takes_none = action.nargs == 0
+    return action.option_strings[0] if takes_none else f"{action.option_strings[0]} {value}"
+
+
+def _default(action: argparse.Action) -> str:
+    if action.required or (not action.option_strings and action.nargs != "?"):
+        return "must be given"
+    if action.default is None or action.default is False or action.default == []:
+        return ""
+    return f"`{action.default}`"
+
+
+def _cell(text: str) -> str:
+    """Returns words as a sentence in Markdown: a capital first, a full stop last, `|` and `*` escaped."""
+    words = re.sub(r"\s+", " ", text).replace("|", "\\|").replace("*", "\\*")
+    return words and words[0].upper() + words[1:] + ("" if words.endswith((".", ")")) else ".")

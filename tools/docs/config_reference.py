@@ -1,0 +1,310 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The page of every config key: its type, what is allowed, its default, its docstring and an example.
+
+Types, limits and defaults are those of the JSON Schema that `tokenmill schema` prints; the words are the docstrings.
+Examples are written here, since only a person knows a sensible one. Each is loaded as a config before the page is
+written, and a key without an example is an error.
+"""
+
+import json
+import re
+import tempfile
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from pipeline.config.file import load_config
+from pipeline.config.job import json_schema
+from pipeline.config.training import OPTIONS
+
+PAGE = "docs/reference/config.md"
+
+_HEAD = """\
+# Config keys
+
+A config is a YAML file. It says what to compute:
+
+```yaml
+input:     {paths: ["build/quickstart/corpus/*.jsonl"], text_field: text}
+tokenizer: {train: {model: wordpiece, vocab_size: 8000}}
+output:    {path: build/first, format: parquet}
+```
+
+`tokenmill run my.yaml` runs it. `--set output.path=build/second` overrides a key for one command;
+the value is read as YAML.
+
+The rules for all keys:
+
+- Relative paths are relative to the working directory, as on a command line.
+- Types are strict: `vocab_size: "8000"` is a mistake, not a number.
+- An unknown key is a mistake. The message names the nearest key. All mistakes of a config are reported at once.
+- `null` means that the key is not given.
+
+`tokenmill schema` prints the same as a JSON Schema, which editors read.
+
+## All keys
+"""
+
+_TYPES = {
+    "input.keep_fields": "list of names, or mapping of names to types",
+    "languages.rules": "mapping of a language code, or `default`, to a list of [steps](../explanation/text.md#steps)",
+    "normalize": "list of [steps](../explanation/text.md#steps), each a name or one name with its options",
+    "spans": "list of [spans](../explanation/text.md#spans), each with `token` and one of `find`, `regex`, `literal`",
+}
+"""What the schema says of these in more words than a reader wants."""
+
+EXAMPLES = {
+    "input.paths": "input: {paths: [corpus/*.jsonl.gz, more/*.parquet]}",
+    "input.format": "input: {format: text}",
+    "input.compression": "input: {compression: none}",
+    "input.document": "input: {format: text, document: blank_line}",
+    "input.text_field": "input: {text_field: content}",
+    "input.id_field": "input: {id_field: url}",
+    "input.text_fields": "input: {text_fields: [title, body]}",
+    "input.join": 'input: {text_fields: [title, body], join: "\\n"}',
+    "input.keep_fields": "input: {keep_fields: {url: string, meta.score: double}}",
+    "input.split_bytes": "input: {split_bytes: 268435456}",
+    "input.max_document_bytes": "input: {max_document_bytes: 1048576}",
+    "input.max_rejected": "input: {max_rejected: 1000}",
+    "input.max_rejected_fraction": "input: {max_rejected_fraction: 0.01}",
+    "input.sample": "input: {sample: 0.1}",
+    "input.sample_seed": "input: {sample: 0.1, sample_seed: 7}",
+    "counts.by": "counts: {by: [source]}",
+    "counts.sources": 'counts: {by: [source], sources: {web: "web/*", books: "books/*"}}',
+    "counts.min_count": "counts: {min_count: 2}",
+    "counts.max_words": "counts: {max_words: 50000000}",
+    "tokenizer.file": "tokenizer: {file: vocab/tokenizer.json}",
+    "tokenizer.pattern": "tokenizer: {file: ranks.tiktoken, pattern: cl100k_base}",
+    "tokenizer.as_class": "tokenizer: {file: spiece.model, as_class: T5Tokenizer}",
+    "tokenizer.train": "tokenizer: {train: {vocab_size: 8000}}",
+    "tokenizer.train.model": "tokenizer: {train: {model: byte_level_bpe}}",
+    "tokenizer.train.vocab_size": "tokenizer: {train: {vocab_size: [8000, 16000]}}",
+    "tokenizer.train.counts": "tokenizer: {train: {counts: build/count}}",
+    "tokenizer.train.by": "tokenizer: {train: {by: source}}",
+    "tokenizer.train.normalizer": "tokenizer: {train: {model: bpe, normalizer: nfc}}",
+    "tokenizer.train.pre_tokenizer": "tokenizer: {train: {model: byte_level_bpe, pre_tokenizer: o200k_base}}",
+    "tokenizer.train.special_tokens": (
+        'tokenizer: {train: {model: byte_level_bpe, special_tokens: ["<|endoftext|>", "<|pad|>"]}}'
+    ),
+    "tokenizer.train.unk_token": (
+        'tokenizer: {train: {model: wordlevel, special_tokens: ["<pad>", "<unk>"], unk_token: "<unk>"}}'
+    ),
+    "tokenizer.train.rule": "tokenizer: {train: {model: wordpiece, rule: likelihood}}",
+    "tokenizer.train.min_frequency": "tokenizer: {train: {min_frequency: 5}}",
+    "tokenizer.train.limit_alphabet": "tokenizer: {train: {limit_alphabet: 6000}}",
+    "tokenizer.train.initial_alphabet": "tokenizer: {train: {initial_alphabet: [ä, ö, ü]}}",
+    "tokenizer.train.max_token_length": "tokenizer: {train: {model: byte_level_bpe, max_token_length: 16}}",
+    "tokenizer.train.byte_fallback": "tokenizer: {train: {model: unigram, byte_fallback: true}}",
+    "tokenizer.train.character_coverage": "tokenizer: {train: {model: unigram, character_coverage: 0.9998}}",
+    "tokenizer.train.shrinking_factor": "tokenizer: {train: {model: unigram, shrinking_factor: 0.9}}",
+    "tokenizer.train.num_sub_iterations": "tokenizer: {train: {model: unigram, num_sub_iterations: 3}}",
+    "tokenizer.train.max_piece_length": "tokenizer: {train: {model: unigram, max_piece_length: 8}}",
+    "tokenizer.train.seed_sentencepiece_size": "tokenizer: {train: {model: unigram, seed_sentencepiece_size: 500000}}",
+    "tokenizer.train.hard_vocab_limit": "tokenizer: {train: {model: unigram, hard_vocab_limit: false}}",
+    "tokenizer.train.user_defined_symbols": 'tokenizer: {train: {model: unigram, user_defined_symbols: ["<sep>"]}}',
+    "tokenizer.lowercase": "tokenizer: {file: vocab.txt, lowercase: false}",
+    "tokenizer.strip_accents": "tokenizer: {file: vocab.txt, lowercase: true, strip_accents: false}",
+    "tokenizer.oov": "tokenizer: {file: vocab.txt, oov: contain}",
+    "tokenizer.add_special_tokens": "tokenizer: {file: vocab.txt, add_special_tokens: true}",
+    "tokenizer.truncation": "tokenizer: {truncation: {max_length: 512}}",
+    "tokenizer.truncation.max_length": "tokenizer: {truncation: {max_length: 512}}",
+    "tokenizer.truncation.side": "tokenizer: {truncation: {max_length: 512, side: left}}",
+    "tokenizer.truncation.overflow": "tokenizer: {truncation: {max_length: 512, overflow: rows}}",
+    "tokenizer.truncation.stride": "tokenizer: {truncation: {max_length: 512, overflow: rows, stride: 128}}",
+    "tokenizer.truncation.warn_above": "tokenizer: {truncation: {max_length: 512, warn_above: 0.2}}",
+    "tokenizer.padding": "tokenizer: {padding: {length: 512}}",
+    "tokenizer.padding.length": "tokenizer: {padding: {length: 512}}",
+    "tokenizer.padding.side": "tokenizer: {padding: {length: 512, side: left}}",
+    "output.path": "output: {path: build/out}",
+    "output.format": "output: {format: [parquet, megatron]}",
+    "output.compression": "output: {format: tfrecord, compression: gzip}",
+    "output.row_group_tokens": "output: {row_group_tokens: 1048576}",
+    "output.prepend": 'output: {prepend: "<s>"}',
+    "output.append": 'output: {append: "<|endoftext|>"}',
+    "output.vocabulary": "output: {vocabulary: [vocab.txt]}",
+    "output.packing": "output: {packing: {length: 2048}}",
+    "output.packing.length": "output: {packing: {length: 2048}}",
+    "output.packing.strategy": "output: {packing: {length: 2048, strategy: best_fit}}",
+    "output.packing.boundaries": "output: {packing: {length: 2048, boundaries: [segment_ids, positions]}}",
+    "output.packing.separator": 'output: {packing: {length: 2048, separator: "<|endoftext|>"}}',
+    "output.packing.incomplete": "output: {packing: {length: 2048, incomplete: short}}",
+    "output.packing.pad_token": 'output: {packing: {length: 2048, pad_token: "<|pad|>"}}',
+    "output.shuffle": "output: {shuffle: {seed: 1}}",
+    "output.shuffle.seed": "output: {shuffle: {seed: 1}}",
+    "output.shuffle.shards": "output: {shuffle: {shards: 64}}",
+    "output.shuffle.run_bytes": "output: {shuffle: {run_bytes: 268435456}}",
+    "normalize": "normalize: [nfc, html_entities, {whitespace: {newlines: space}}]",
+    "spans": 'spans: [{token: "[URL]", find: url, keep_source: true}]',
+    "languages": "languages: {}",
+    "languages.threshold": "languages: {threshold: 0.8}",
+    "languages.keep": "languages: {keep: [en, de, und]}",
+    "languages.drop": "languages: {drop: [und]}",
+    "languages.drop_mixed": "languages: {drop_mixed: true}",
+    "languages.rules": "languages: {rules: {zh: [full_width, {segment: han}], default: [default]}}",
+}
+"""A line of YAML for every key, from the root of a config."""
+
+
+def keys() -> list[tuple[str, dict[str, Any], bool]]:
+    """Returns every key by its whole path, with its part of the schema and whether it must be given."""
+    schema = json_schema()
+    return list(_keys(schema, schema["$defs"], ""))
+
+
+def _keys(
+    section: Mapping[str, Any], defs: Mapping[str, Any], prefix: str
+) -> Iterator[tuple[str, dict[str, Any], bool]]:
+    for name, key in section["properties"].items():
+        yield prefix + name, key, name in section.get("required", ())
+        for branch in (key, *key.get("anyOf", ())):
+            if "$ref" in branch:
+                yield from _keys(defs[branch["$ref"].rpartition("/")[2]], defs, f"{prefix}{name}.")
+
+
+def check_examples() -> None:
+    """Loads every example as a config.
+
+    Raises:
+      ValueError: if a key has none or an example names no key, is no config, or does not set its key.
+    """
+    paths = {path for path, key, _ in keys() if _is_value(path, key)}
+    if odd := paths ^ EXAMPLES.keys():
+        raise ValueError(f"these keys have no example, or these examples no key: {', '.join(sorted(odd))}")
+    for path, example in EXAMPLES.items():
+        tree = yaml.safe_load(example)
+        place = tree
+        for name in path.split("."):
+            if name not in place:
+                raise ValueError(f"the example of {path} does not set it: {example}")
+            place = place[name]
+        tree.setdefault("input", {}).setdefault("paths", ["corpus/*.jsonl"])
+        tree.setdefault("output", {}).setdefault("path", "build/out")
+        with tempfile.TemporaryDirectory() as folder:
+            file = Path(folder, "example.yaml")
+            file.write_text(json.dumps(tree), encoding="utf-8")
+            load_config(str(file))  # a ConfigError is a ValueError
+
+
+def _is_value(path: str, key: Mapping[str, Any]) -> bool:
+    """Whether a key is set to something; the sections that are always there are not."""
+    return "$ref" not in key
+
+
+def page() -> str:
+    """Returns the page."""
+    check_examples()
+    found = keys()
+    lines = [_HEAD, "| key | default | |", "|---|---|---|"]
+    for path, key, is_required in found:
+        if _is_value(path, key):
+            words = _first_sentence(_words(path, key))
+            lines.append(f"| [`{path}`](#{anchor(path)}) | {_default(path, key, is_required)} | {words} |")
+    section = ""
+    for path, key, is_required in found:
+        top = path.partition(".")[0]
+        if top != section:
+            section = top
+            lines += ["", f"## {section}", ""]
+            if not _is_value(path, key):
+                lines += [_section_words(path), ""]
+                continue
+        elif not _is_value(path, key):
+            continue
+        lines += _entry(path, key, is_required) if path != section else _entry(path, key, is_required)[2:]
+    lines += ["", *_options()]
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def anchor(path: str) -> str:
+    """Returns the anchor of a key's heading, as GitHub and the site make it."""
+    return path.replace(".", "")
+
+
+def _entry(path: str, key: Mapping[str, Any], is_required: bool) -> list[str]:
+    return [
+        f"### `{path}`",
+        "",
+        _words(path, key),
+        "",
+        f"- type: {_TYPES.get(path) or _type(key)}",
+        f"- default: {_default(path, key, is_required)}",
+        f"- example: `{EXAMPLES[path]}`",
+        "",
+    ]
+
+
+def _section_words(path: str) -> str:
+    schema = json_schema()
+    name = schema["properties"][path]["$ref"].rpartition("/")[2]
+    return str(schema["$defs"][name]["description"])
+
+
+def _words(path: str, key: Mapping[str, Any]) -> str:
+    """Returns what the docstring says of a key, or of the section that it is, on one line."""
+    words = key.get("description")
+    if words is None:
+        (ref,) = (branch["$ref"] for branch in key["anyOf"] if "$ref" in branch)
+        words = json_schema()["$defs"][ref.rpartition("/")[2]]["description"]
+    return " ".join(words.split())
+
+
+def _first_sentence(words: str) -> str:
+    return re.split(r"(?<!\.)\. (?=\S)", words, maxsplit=1)[0].rstrip(".").replace("|", "\\|")
+
+
+def _default(path: str, key: Mapping[str, Any], is_required: bool) -> str:
+    if is_required or path == "input.paths":
+        return "none, must be given"
+    if path.startswith("tokenizer.train.") and any(path.rpartition(".")[2] in options for options in OPTIONS.values()):
+        return "[by model](#options-by-model)"
+    default = key["default"]
+    size = f" ({default >> 20} MiB)" if path.endswith("_bytes") else ""
+    return f"`{json.dumps(default, ensure_ascii=False)}`{size}"
+
+
+def _type(key: Mapping[str, Any]) -> str:
+    """Returns what may be written for a key, in words."""
+    if branches := key.get("anyOf") or key.get("oneOf"):
+        return ", or ".join(_type(branch) for branch in branches)
+    if "$ref" in key:
+        return "section with the keys below"
+    if "enum" in key:
+        return "one of " + ", ".join(f"`{value}`" for value in key["enum"])
+    kind = key["type"]
+    if kind in ("integer", "number"):
+        return ("integer" if kind == "integer" else "number") + _limits(key)
+    if kind == "array":
+        size = {(1, None): ", at least one", (None, 1): ", at most one"}
+        return f"list, each {_type(key['items'])}{size.get((key.get('minItems'), key.get('maxItems')), '')}"
+    if kind == "object":
+        values = key.get("additionalProperties")
+        return f"mapping of text to {_type(values)}" if isinstance(values, dict) else "mapping"
+    return {"boolean": "`true` or `false`", "null": "`null`", "string": "text"}[kind]
+
+
+def _limits(key: Mapping[str, Any]) -> str:
+    words = {"minimum": "at least", "exclusiveMinimum": "above", "maximum": "at most", "exclusiveMaximum": "below"}
+    found = [f"{word} {key[name]:,}" for name, word in words.items() if name in key]
+    return " " + " and ".join(found) if found else ""
+
+
+def _options() -> list[str]:
+    """Returns the table of what each model takes, with its defaults."""
+    names = list(dict.fromkeys(name for options in OPTIONS.values() for name in options))
+    lines = [
+        "## Options by model",
+        "",
+        "Which keys of `tokenizer.train` a model has, and their defaults. Any other key is a mistake.",
+        "",
+        "| key | " + " | ".join(f"`{model}`" for model in OPTIONS) + " |",
+        "|---" * (len(OPTIONS) + 1) + "|",
+    ]
+    for name in names:
+        cells = [
+            f"`{json.dumps(options[name], ensure_ascii=False)}`".replace("|", "\\|") if name in options else ""
+            for options in OPTIONS.values()
+        ]
+        lines.append(f"| `{name}` | " + " | ".join(cells) + " |")
+    return lines

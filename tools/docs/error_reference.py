@@ -1,0 +1,130 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The page of everything that can go wrong by rule: exit codes, reasons for rejects, rules that filter, messages.
+
+The lists are those of the code. What a reader does about each is said here, and an entry without advice is an error.
+"""
+
+from collections.abc import Mapping
+
+from pipeline.commands.reporting import DONE, FAILED, MISTAKE, STOPPED
+from pipeline.input.languages import MIXED_LANGUAGES, OTHER_LANGUAGE
+from pipeline.input.rejects import REASONS
+from pipeline.input.sampling import RULE as SAMPLE
+from pipeline.proving.replay import COMMITTED
+
+PAGE = "docs/reference/errors.md"
+
+_HEAD = """\
+# Errors
+
+```console
+$ tokenmill run my.yaml
+tokenmill: tokenizer.lowercas: unknown key; did you mean 'lowercase'? allowed: file, pattern, as_class, train, ...
+tokenmill: tokenizer.oov: 'contians': allowed: word, contain, char, byte; did you mean 'contain'?
+$ echo $?
+2
+```
+
+A message names the place, the value, what is allowed, and what was probably meant. All mistakes of a
+config are reported at once, before any work.
+
+## Exit codes
+"""
+
+_EXIT_CODES = {
+    DONE: ("done", "Nothing."),
+    FAILED: (
+        "the job failed, or `verify` found something wrong",
+        "Read the last lines on stderr. What is committed is kept: `--resume` goes on from there. `--debug` shows the "
+        "traceback.",
+    ),
+    MISTAKE: (
+        "a mistake in the command, the config or the input, found before any work",
+        "Correct what the message names, then start again.",
+    ),
+    STOPPED: ("stopped by Ctrl-C", "`--resume` goes on from what is committed."),
+}
+
+_ADVICE = {
+    "not_json": "Look at `sample` and `detail` of the reject. Often a line is cut off, or the file is not JSON lines.",
+    "not_object": 'Wrap the value: `{"text": ...}`.',
+    "too_deep": "No remedy; such a record is hardly text.",
+    "missing_field": "Set `input.text_field`, then `tokenmill replay`.",
+    "null_text": "Nothing, if the record has no text.",
+    "not_string": "Set `input.text_field` to a field that holds text, then `tokenmill replay`.",
+    "bad_field": "Declare another type in `input.keep_fields`, or none.",
+    "bad_id": "Set `input.id_field`, or `null` for ids made of name and offset; then `tokenmill replay`.",
+    "invalid_utf8": "Convert the file to UTF-8.",
+    "lone_surrogate": "Mend what writes the file: `\\ud83d` alone is half of a character.",
+    "too_large": "Raise `input.max_document_bytes`, then `tokenmill replay`.",
+    "text_timeout": "Make the pattern simpler, or raise its `seconds`.",
+    "tokenizer_timeout": "Nothing; the limit is 10 seconds for each started megabyte.",
+    "unknown_character": "Use a model with an unknown token or `byte_fallback`.",
+    "out_of_memory": "Use fewer workers, or lower `input.max_document_bytes`.",
+    "truncated_stream": "Download the file again.",
+    "bomb": "Decompress the file yourself, if you trust it. The limit is 256 MiB and 1000 times its size.",
+    "corrupt_stream": "Download the file again.",
+}
+
+_RULES = {
+    SAMPLE: ("`input.sample`", "the document is not in the sample"),
+    OTHER_LANGUAGE: ("`languages.keep`, `languages.drop`", "its language is not one to keep"),
+    MIXED_LANGUAGES: ("`languages.drop_mixed`", "it is in several languages"),
+    COMMITTED: ("`tokenmill replay`", "it was tokenized by the job; its file had to be read whole"),
+}
+
+_MESSAGES = """\
+## Messages
+
+| a message that ends or begins like this | means |
+|---|---|
+| `key.path: value: must be ...` | A key of the config has a value that is not allowed. |
+| `key.path: unknown key; did you mean ...?` | A key is misspelt, or stands in the wrong section. |
+| `--set ...: must look like key.path=value` | An override is no assignment. Quote it in the shell. |
+| `... matches nothing` | A pattern of `input.paths` finds no file. Paths are relative to the working directory. |
+| `... is in use: ...` | Another command owns the output folder. It says which, where, since when. |
+| `failed: ...` | The job had begun. The line says why it ended. |
+| `warning: ...` | The job goes on, or is done. The line names what you may not have wanted. |
+
+What to do about each common one is in [troubleshooting](../troubleshooting.md).
+
+In Python errors are `ValueError`, `TypeError`, `OSError` and their subclasses:
+[`TokenizerFileError`](python.md#tokenizertokenizerfileerror) for a file that cannot be used,
+[`UnknownCharacterError`](python.md#tokenizerunknowncharactererror) for a text that a model
+without an unknown token cannot encode.
+"""
+
+
+def page() -> str:
+    """Returns the page."""
+    _check(REASONS, _ADVICE)
+    lines = [_HEAD, "| code | | what to do |", "|---|---|---|"]
+    lines += [f"| {code} | {words} | {advice} |" for code, (words, advice) in sorted(_EXIT_CODES.items())]
+    lines += [
+        "",
+        "## Reject reasons",
+        "",
+        "A record that cannot be used never stops a job. It goes to [`rejected/`](formats.md#rejects) with one of",
+        "these reasons. The list is closed.",
+        "",
+        "| reason | what is wrong | what to do |",
+        "|---|---|---|",
+    ]
+    lines += [f"| `{reason}` | {words} | {_ADVICE[reason]} |" for reason, words in REASONS.items()]
+    lines += [
+        "",
+        "## Filter rules",
+        "",
+        "A document that a rule leaves out is not rejected. It is counted under the name of the rule, in",
+        "`totals.filtered` of the manifest and in the ledger.",
+        "",
+        "| rule | set by | the document is left out because |",
+        "|---|---|---|",
+    ]
+    lines += [f"| `{rule}` | {key} | {words} |" for rule, (key, words) in _RULES.items()]
+    return "\n".join([*lines, "", _MESSAGES])
+
+
+def _check(listed: Mapping[str, str], advised: Mapping[str, str]) -> None:
+    if odd := listed.keys() ^ advised.keys():
+        raise ValueError(f"these reasons have no advice, or there is advice for no reason: {', '.join(sorted(odd))}")

@@ -1,0 +1,100 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Runs what documents show, in a folder that holds what a clone holds after `./run.sh`, and nothing else.
+
+Of the pages that are read with the hands on the keyboard everything runs, in the order in which it stands: files are
+saved under the name in their first line, `bash` runs in a shell, `python` in a process of its own. A block that cannot
+run says why, in a comment above it.
+"""
+
+import dataclasses
+import importlib.util
+import os
+import shutil
+import stat
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+from tools.docs.documents import Block, blocks
+
+RUN = ("docs/tutorial", "docs/how-to", "docs/troubleshooting.md", "docs/reference/commands.md")
+"""Folders and pages of which everything runs."""
+
+_SECONDS = 600
+"""After which a block has failed."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Outcome:
+    """What became of a block."""
+
+    document: str
+    line: int
+    error: str = ""
+    """How it ended, with the end of what it printed; empty if it ended well."""
+    skipped: str = ""
+    """Why it was not run."""
+
+
+def documents_that_run(repository: Path) -> list[Path]:
+    """Returns the documents of which everything runs."""
+    places = [repository / place for place in RUN]
+    return sorted(path for place in places for path in (place.rglob("*.md") if place.is_dir() else [place]))
+
+
+class Sandbox:
+    """A folder that looks like a clone where `./run.sh` has been run."""
+
+    def __init__(self, repository: Path, root: Path, python: str = sys.executable) -> None:
+        """Makes it, quickstart included, in `root`; commands are run by `python`, on the code of `repository`."""
+        self.repository, self.root, self.python = repository, root, python
+        shutil.copytree(repository / "configs", root / "configs")
+        bin_ = root / ".venv" / "bin"
+        bin_.mkdir(parents=True)
+        for script, command in (
+            (root / "run.sh", "-m tokenmill"),
+            (bin_ / "tokenmill", "-m tokenmill"),
+            (bin_ / "python", ""),
+        ):
+            script.write_text(f'#!/usr/bin/env bash\nexec "{python}" {command} "$@"\n', encoding="utf-8")
+            script.chmod(script.stat().st_mode | stat.S_IXUSR)
+        self._checked("-m", "pipeline.quickstart", "build/quickstart/corpus")
+        self._checked("-m", "tokenmill", "run", "configs/quickstart.yaml")
+
+    def run(self, document: Path) -> Iterator[Outcome]:
+        """Runs a document, block by block; after a block that failed, it goes on."""
+        name = str(document.relative_to(self.repository))
+        for block in blocks(document):
+            skipped = block.not_run or self._missing(block)
+            error = "" if skipped else self._run(block)
+            yield Outcome(name, block.line, error, skipped)
+
+    def _missing(self, block: Block) -> str:
+        if not block.needs or importlib.util.find_spec(block.needs) is not None:
+            return ""
+        return f"needs {block.needs}, which is not installed here: {self.python} -m pip install {block.needs}"
+
+    def _run(self, block: Block) -> str:
+        if block.name:
+            (self.root / block.name).write_text(block.text, encoding="utf-8")
+            return ""
+        if block.language == "bash":
+            return self._ended("bash", "-euo", "pipefail", "-c", block.text)
+        if block.language == "python":
+            return self._ended(self.python, "-c", block.text)
+        return ""
+
+    def _ended(self, *command: str) -> str:
+        paths = [str(self.root / ".venv" / "bin"), os.environ.get("PATH", os.defpath)]
+        variables = os.environ | {"PATH": os.pathsep.join(paths), "PYTHONPATH": str(self.repository)}
+        done = subprocess.run(
+            command, cwd=self.root, env=variables, capture_output=True, text=True, timeout=_SECONDS, check=False
+        )
+        if done.returncode == 0:
+            return ""
+        return f"ended with {done.returncode}\n{done.stdout[-2000:]}\n{done.stderr[-4000:]}"
+
+    def _checked(self, *arguments: str) -> None:
+        if error := self._ended(self.python, *arguments):
+            raise RuntimeError(f"{' '.join(arguments)} {error}")
