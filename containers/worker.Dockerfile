@@ -15,6 +15,7 @@ WORKDIR /opt/tokenmill
 COPY pyproject.toml README.md LICENSE ./
 COPY tokenizer tokenizer
 COPY pipeline pipeline
+COPY tokenmill tokenmill
 RUN pip install --no-cache-dir ".[${EXTRAS}]"
 
 # Compiled kernels are kept here. They are for the processor of the machine that builds this: on another kind a container
