@@ -10,12 +10,12 @@ from typing import Literal, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from tokenizer import unicode_tables
 from tokenizer.kernels import added_matching
 from tokenizer.kernels.byte_trie import build_trie
 from tokenizer.models.ids import MAX_ID
 from tokenizer.normalizers import Normalizer, SentencePieceNormalizer
 from tokenizer.ragged import Ragged
+from tokenizer.unicode import tables as unicode_tables
 
 SpecialPolicy = Literal["plain", "split", "error"]
 """What becomes of a special token's text in a document: it stays text, it becomes the token, or it is an error."""
@@ -114,7 +114,7 @@ class AddedTokenMatcher:
             numbers, in_rows = np.empty(room, np.int32), np.empty(room, np.int32)
             n = added_matching.find_added(
                 rows.values, rows.offsets, self._trie, self._kinds, self._starters, self._only_starter,
-                unicode_tables.property_table("WORD_CHARACTERS"), unicode_tables.property_table("SPACES"),
+                unicode_tables.property_table("word_characters"), unicode_tables.property_table("spaces"),
                 found, starts, stops, numbers, in_rows,
             )  # fmt: skip
             if n <= room:

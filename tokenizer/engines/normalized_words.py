@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from tokenizer import normalizers, recycled, unicode_tables
+from tokenizer import normalizers, recycled
 from tokenizer.aligned import AlignedText
 from tokenizer.counting import WORD_COUNTS, Tally, add_word_counts
 from tokenizer.engines.base import AlignedToken
@@ -45,6 +45,7 @@ from tokenizer.normalizers.tables import graphemes
 from tokenizer.pre_tokenizers import Metaspace, WhitespaceSplit
 from tokenizer.pre_tokenizers import Sequence as PreTokenizers
 from tokenizer.ragged import Ragged, read_only, text_rows
+from tokenizer.unicode import tables as unicode_tables
 from tokenizer.words import Words
 
 _METASPACE = Metaspace(SPACE, prepend_scheme="always", split=True)
@@ -94,7 +95,7 @@ class NormalizedWordsEngine(StagedEngine):
         categories = graphemes() & precompiled.CATEGORY
         self._joins = (categories >= precompiled.EXTEND) & (categories <= precompiled.SPACING_MARK)
         self._takes = categories == precompiled.PREPEND
-        self._is_border = unicode_tables.property_table("SPACES").copy()
+        self._is_border = unicode_tables.property_table("spaces").copy()
         self._is_border[[0, ord(SPACE)]] = True
 
     @classmethod
@@ -353,7 +354,7 @@ def _word_tables(steps: list[Normalizer], model: Any, splits: bool, spaces: int)
       splits: whether all white space stands between words, and not only blanks.
       spaces: see WordTables.
     """
-    white = unicode_tables.property_table("SPACES")
+    white = unicode_tables.property_table("spaces")
     categories = graphemes() & precompiled.CATEGORY
     # They combine with nothing, but with marks behind them.
     stands_apart = white | (categories == precompiled.CONTROL) | (categories == precompiled.CR)

@@ -5,13 +5,14 @@ import dataclasses
 
 import numpy as np
 
-from tokenizer import recycled, unicode_tables
+from tokenizer import recycled
 from tokenizer.aligned import AlignedText
 from tokenizer.kernels import bert_normalizer, caches
 from tokenizer.normalizers.alignment import expand, keep, transform
 from tokenizer.normalizers.base import Normalizer, rows_of, unless_same
 from tokenizer.normalizers.unicode import NFD, Lowercase
 from tokenizer.ragged import Ragged
+from tokenizer.unicode import tables as unicode_tables
 
 
 @dataclasses.dataclass(frozen=True)
@@ -52,7 +53,7 @@ class BertNormalizer(Normalizer):
     def normalize_aligned(self, text: AlignedText) -> AlignedText:
         """Normalizes one text, with alignments; see `Normalizer`."""
         dropped, spaces, cjk, marks = (
-            unicode_tables.property_table(name) for name in ("DROPPED", "SPACES", "CJK", "NONSPACING_MARKS")
+            unicode_tables.property_table(name) for name in ("dropped", "spaces", "cjk", "nonspacing_marks")
         )
         if self.clean_text:
             text = keep(text, lambda c: not dropped[ord(c)])

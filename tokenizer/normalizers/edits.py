@@ -9,13 +9,14 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from tokenizer import recycled, unicode_tables
+from tokenizer import recycled
 from tokenizer.aligned import AlignedText
 from tokenizer.kernels import text_edits
 from tokenizer.normalizers import tables
 from tokenizer.normalizers.base import Normalizer, rows_of, unless_same
 from tokenizer.pre_tokenizers.patterns import compiled, find_segments
 from tokenizer.ragged import Ragged, read_only
+from tokenizer.unicode import tables as unicode_tables
 
 
 @dataclasses.dataclass(frozen=True)
@@ -27,7 +28,7 @@ class Strip(Normalizer):
 
     def normalize_rows(self, rows: Ragged) -> Ragged:
         """Normalizes a column of valid UTF-8; see `Normalizer`."""
-        spaces = read_only(unicode_tables.property_table("SPACES"))
+        spaces = read_only(unicode_tables.property_table("spaces"))
         starts, stops = np.empty(rows.n_rows, np.int64), np.empty(rows.n_rows, np.int64)
         n_kept = text_edits.strip(rows.values, rows.offsets, spaces, self.left, self.right, starts, stops)
         if n_kept == rows.n_values:
@@ -38,7 +39,7 @@ class Strip(Normalizer):
 
     def normalize_aligned(self, text: AlignedText) -> AlignedText:
         """Normalizes one text, with alignments; see `Normalizer`."""
-        spaces = unicode_tables.property_table("SPACES")
+        spaces = unicode_tables.property_table("spaces")
         start, stop = 0, len(text)
         while self.left and start < stop and spaces[ord(text.text[start])]:
             start += 1
@@ -213,7 +214,7 @@ def _run(pattern: str) -> _Run | None:
     found = _RUN.fullmatch(pattern)
     if found is None:
         return None
-    members = unicode_tables.property_table("SPACES")
+    members = unicode_tables.property_table("spaces")
     if found[1] != r"\s":
         members = np.zeros(members.size, np.bool_)
         members[ord(found[1])] = True

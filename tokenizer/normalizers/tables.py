@@ -8,12 +8,12 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from tokenizer import unicode_normalization_data as data
-from tokenizer import unicode_tables
 from tokenizer.kernels import normal_forms, precompiled
 from tokenizer.kernels.classes import N_CODE_POINTS
 from tokenizer.ragged import read_only
-from tokenizer.unicode_tables import HANGUL_FIRST, HANGUL_LAST
+from tokenizer.unicode import data
+from tokenizer.unicode import tables as unicode_tables
+from tokenizer.unicode.tables import HANGUL_FIRST, HANGUL_LAST
 
 _EACH_BYTE = 0x0101010101010101
 SPARE_BYTES = 8
@@ -150,40 +150,16 @@ def character_map(changes: Mapping[int, str]) -> CharacterMap:
     )  # fmt: skip
 
 
-def code_points(runs: str) -> npt.NDArray[np.bool_]:
-    """Returns which code points are in runs like those of the generated data, bool[0x110000]."""
-    member = np.zeros(N_CODE_POINTS, np.bool_)
-    for run in runs.split():
-        first, _, last = run.partition("-")
-        member[int(first, 16) : int(last or first, 16) + 1] = True
-    return member
-
-
-def mapping_of(pairs: str) -> dict[int, str]:
-    """Returns the texts of code points in a map like those of the generated data."""
-    split = (pair.split("=") for pair in pairs.split())
-    return {int(c, 16): "".join(chr(int(x, 16)) for x in to.split(".")) for c, to in split}
-
-
 @functools.cache
 def compatibility() -> dict[int, str]:
     """Returns the full decompositions of NFKD, Hangul left out."""
-    return unicode_tables.decompositions() | mapping_of(data.COMPATIBILITY)
+    return unicode_tables.decompositions() | data.texts("normalization/compatibility")
 
 
 @functools.cache
 def compositions() -> dict[tuple[str, str], str]:
     """Returns what pairs of characters compose into, Hangul left out."""
-    return compositions_of(data.COMPOSITIONS)
-
-
-def compositions_of(text: str) -> dict[tuple[str, str], str]:
-    """Returns the compositions in a list like that of the generated data."""
-    pairs = (pair.split("=") for pair in text.split())
-    return {
-        (chr(int(a, 16)), chr(int(b, 16))): chr(int(to, 16))
-        for (a, _, b), to in ((p.partition("."), to) for p, to in pairs)
-    }
+    return data.compositions("normalization/compositions")
 
 
 def decompose(char: str, compatible: bool) -> str:
@@ -271,12 +247,8 @@ def graphemes() -> npt.NDArray[np.uint8]:
     """Returns what every character is to grapheme clusters, uint8[0x110000]; see kernels.precompiled."""
     classes = np.zeros(N_CODE_POINTS, np.uint8)
     classes[ord("\r")], classes[ord("\n")] = precompiled.CR, precompiled.LF
-    for name in (
-        "CONTROL", "EXTEND", "ZWJ", "SPACING_MARK", "PREPEND", "PICTOGRAPH", "CONSONANT",
-        "HANGUL_L", "HANGUL_V", "HANGUL_T", "HANGUL_LV", "HANGUL_LVT", "LINKER", "CONJUNCT_EXTEND",
-    ):  # fmt: skip
-        members = code_points(getattr(data, f"GRAPHEME_{name}"))
-        classes[members] |= getattr(precompiled, name)
+    for number, name in enumerate(data.names("normalization/grapheme_names")):
+        classes[data.members_of_number("normalization/graphemes", number)] |= getattr(precompiled, name)
     return read_only(classes)
 
 

@@ -36,7 +36,7 @@ class _Tables(NamedTuple):
 
 @functools.cache
 def _tables(mode: Mode) -> _Tables:
-    marks, latin = tables.members("NONSPACING_MARKS"), tables.members("LATIN")
+    marks, latin = tables.members("nonspacing_marks"), tables.members("latin")
     kinds = np.zeros(N_CODE_POINTS, np.uint8)
     kinds[latin] = kernels.LATIN
     kinds[marks] = kernels.MARK
@@ -74,7 +74,7 @@ class StripAccents(TextStep):
 
     def edits(self, text: str, begins: bool = True, ends: bool = True) -> list[Edit]:
         """Returns what the step does to one text; see `TextStep`."""
-        marks, latin = tables.members("NONSPACING_MARKS"), tables.members("LATIN")
+        marks, latin = tables.members("nonspacing_marks"), tables.members("latin")
         edits: list[Edit] = []
         strips = self.mode == "all"
         for i, char in enumerate(text if self.mode != "none" else ""):
@@ -106,7 +106,7 @@ class StripAccents(TextStep):
 
     def _merged(self, rows: Ragged, edits: npt.NDArray[np.int64]) -> tuple[tuple[MergedWords, ...], int]:
         """Returns what words with an edit became, each with its sources."""
-        is_word = tables.members("WORDS")
+        is_word = tables.members("words")
         spans = np.empty((len(edits), 2), np.int64)
         spans = spans[: kernels.find_edited_words(rows.values, rows.offsets, edits, is_word, spans)]
         short = spans[spans[:, 1] - spans[:, 0] <= _MAX_WORD_BYTES]

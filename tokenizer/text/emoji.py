@@ -26,9 +26,9 @@ Mode = Literal["isolate", "describe", "drop", "keep"]
 def emoji_classes() -> npt.NDArray[np.uint8]:
     """Returns what characters are to emoji, uint8[0x110000]: bits of `kernels.text_emoji`."""
     classes = np.zeros(N_CODE_POINTS, np.uint8)
-    classes[tables.members("EXTENDED_PICTOGRAPHIC")] |= kernels.PICTOGRAPH
-    classes[tables.members("EMOJI_PRESENTATION")] |= kernels.PRESENTED
-    classes[tables.members("GRAPHEME_EXTEND")] |= kernels.EXTEND
+    classes[tables.members("extended_pictographic")] |= kernels.PICTOGRAPH
+    classes[tables.members("emoji_presentation")] |= kernels.PRESENTED
+    classes[tables.members("grapheme_extend")] |= kernels.EXTEND
     classes[0x1F1E6:0x1F200] = kernels.FLAG
     classes[0x1F3FB:0x1F400] |= kernels.MODIFIER
     classes[0x200D] = kernels.JOINER

@@ -20,7 +20,7 @@ from tokenizer.text.edits import EditingStep
 @functools.cache
 def punctuation() -> npt.NDArray[np.bool_]:
     """Returns which code points are punctuation, bool[0x110000]: general categories P and the symbols of ASCII."""
-    table = tables.members("PUNCTUATION").copy()
+    table = tables.members("punctuation").copy()
     table[[ord(c) for c in string.punctuation]] = True
     return read_only(table)
 
@@ -29,7 +29,7 @@ def punctuation() -> npt.NDArray[np.bool_]:
 def digits() -> npt.NDArray[np.bool_]:
     """Returns which code points are decimal digits, bool[0x110000]: general category Nd."""
     table = np.zeros(0x110000, np.bool_)
-    for zero in np.flatnonzero(tables.members("ZEROS")).tolist():
+    for zero in np.flatnonzero(tables.members("zeros")).tolist():
         table[zero : zero + 10] = True
     return read_only(table)
 
