@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from tokenizer.kernels import scripts
+from tokenizer.languages import script_kernels
 from tokenizer.ragged import Ragged, read_only
 from tokenizer.unicode import data
 
@@ -32,7 +32,7 @@ def script_table() -> npt.NDArray[np.uint8]:
     for number, name in enumerate(_NAMES):
         is_kana = name in _KANA
         table[data.members_of_number("scripts/scripts", number)] = (
-            scripts.KANA if is_kana else SCRIPTS.index(name.capitalize())
+            script_kernels.KANA if is_kana else SCRIPTS.index(name.capitalize())
         )
     return read_only(table)
 
@@ -57,6 +57,6 @@ class ScriptCounts(NamedTuple):
 
 def count_scripts(rows: Ragged) -> ScriptCounts:
     """Counts the scripts of rows of valid UTF-8."""
-    found = np.empty((rows.n_rows, scripts.N_COLUMNS), np.int64)
-    scripts.count_scripts(rows.values, rows.offsets, script_table(), np.zeros(len(SCRIPTS), np.int64), found)
-    return ScriptCounts(*(np.ascontiguousarray(found[:, i]) for i in range(scripts.N_COLUMNS)))
+    found = np.empty((rows.n_rows, script_kernels.N_COLUMNS), np.int64)
+    script_kernels.count_scripts(rows.values, rows.offsets, script_table(), np.zeros(len(SCRIPTS), np.int64), found)
+    return ScriptCounts(*(np.ascontiguousarray(found[:, i]) for i in range(script_kernels.N_COLUMNS)))

@@ -8,8 +8,8 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from tokenizer.kernels import normal_forms, precompiled
 from tokenizer.kernels.classes import N_CODE_POINTS
+from tokenizer.normalizers.kernels import normal_forms, precompiled
 from tokenizer.ragged import read_only
 from tokenizer.unicode import data
 from tokenizer.unicode import tables as unicode_tables
@@ -51,7 +51,7 @@ class NormalForm(NamedTuple):
     """One of Unicode's normal forms."""
 
     kinds: npt.NDArray[np.uint8]
-    """uint8[0x110000]: INERT, ORDERED or OTHER of kernels.normal_forms."""
+    """uint8[0x110000]: INERT, ORDERED or OTHER of normalizers.kernels.normal_forms."""
     combining: npt.NDArray[np.uint8]
     """uint8[0x110000]: canonical combining class."""
     decompositions: npt.NDArray[np.int32]
@@ -88,7 +88,7 @@ class CharsMap(NamedTuple):
     places: npt.NDArray[np.int32]
     """int32[0x110000]: where in `pool` the text of a character begins, plus one; 0 where it has none."""
     graphemes: npt.NDArray[np.uint8]
-    """uint8[0x110000]: see kernels.precompiled."""
+    """uint8[0x110000]: see normalizers.kernels.precompiled."""
     ranges: ByteRanges
     steps: npt.NDArray[np.uint8]
     """uint8[256]: bytes of the character, by its first byte, where all that begin so stay and join nothing; else 0."""
@@ -244,7 +244,7 @@ def piece_scratch(n_characters: int) -> PieceScratch:
 
 @functools.cache
 def graphemes() -> npt.NDArray[np.uint8]:
-    """Returns what every character is to grapheme clusters, uint8[0x110000]; see kernels.precompiled."""
+    """Returns what every character is to grapheme clusters, uint8[0x110000]; see normalizers.kernels.precompiled."""
     classes = np.zeros(N_CODE_POINTS, np.uint8)
     classes[ord("\r")], classes[ord("\n")] = precompiled.CR, precompiled.LF
     for number, name in enumerate(data.names("normalization/grapheme_names")):

@@ -9,10 +9,10 @@ import numpy as np
 import numpy.typing as npt
 
 from tokenizer.aligned import AlignedText
-from tokenizer.kernels import character_maps, normal_forms
 from tokenizer.normalizers import tables
 from tokenizer.normalizers.alignment import Change, expand, keep, transform
 from tokenizer.normalizers.base import Normalizer, rows_of, unless_same
+from tokenizer.normalizers.kernels import character_maps, normal_forms
 from tokenizer.ragged import Ragged, read_only
 from tokenizer.unicode import data as unicode_data
 from tokenizer.unicode import tables as unicode_tables

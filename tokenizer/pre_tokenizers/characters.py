@@ -3,9 +3,8 @@
 
 import dataclasses
 
-from tokenizer.kernels import scanners_segments, scanners_split
 from tokenizer.kernels.scanners_parts import SIGN
-from tokenizer.pre_tokenizers import tables
+from tokenizer.pre_tokenizers import segment_kernels, split_kernels, tables
 from tokenizer.pre_tokenizers.code_point_sets import CodePoints
 from tokenizer.pre_tokenizers.pattern_syntax import Characters, Node, Repetition
 from tokenizer.pre_tokenizers.pieces import Pieces, PreTokenizer, run_delimiter, run_scanner, run_splitter
@@ -94,7 +93,7 @@ class Punctuation(PreTokenizer):
 
     def split_pieces(self, pieces: Pieces) -> Pieces:
         """See `PreTokenizer`."""
-        find = scanners_segments.segments_of_class
+        find = segment_kernels.segments_of_class
         return run_delimiter(pieces, BEHAVIORS[self.behavior], find, tables.bert_classes(), SIGN)
 
 
@@ -131,7 +130,7 @@ class FixedLength(PreTokenizer):
 
     def split_pieces(self, pieces: Pieces) -> Pieces:
         """See `PreTokenizer`."""
-        return run_splitter(pieces, scanners_split.fixed_length, self.length)
+        return run_splitter(pieces, split_kernels.fixed_length, self.length)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -143,4 +142,4 @@ class UnicodeScripts(PreTokenizer):
 
     def split_pieces(self, pieces: Pieces) -> Pieces:
         """See `PreTokenizer`."""
-        return run_splitter(pieces, scanners_split.scripts, tables.script_numbers())
+        return run_splitter(pieces, split_kernels.scripts, tables.script_numbers())

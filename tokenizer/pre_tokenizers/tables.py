@@ -12,7 +12,7 @@ from tokenizer.ragged import read_only
 from tokenizer.unicode import data
 
 Classes = npt.NDArray[np.uint8]
-"""uint8[0x110000], bits of `kernels.scanners`."""
+"""uint8[0x110000], bits of `kernels.scanners_parts`."""
 
 _N_CODE_POINTS = 0x110000
 _LETTERS = ("Lu", "Ll", "Lt", "Lm", "Lo")

@@ -10,8 +10,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tokenizer.kernels import text_accents as kernels
-from tokenizer.kernels import text_edits
+from tokenizer import edit_kernels
 from tokenizer.kernels.classes import N_CODE_POINTS
 from tokenizer.normalizers.tables import first_byte_steps
 from tokenizer.ragged import Ragged, read_only, string_array, text_rows
@@ -19,6 +18,7 @@ from tokenizer.text import tables
 from tokenizer.text.base import MAX_MERGED_SOURCES, Applied, Edges, Edit, MergedWords, TextStep, add_merged
 from tokenizer.text.edits import apply_edits, found_edits
 from tokenizer.text.forms import NormalForm
+from tokenizer.text.kernels import accents as kernels
 
 Mode = Literal["none", "latin-only", "all"]
 
@@ -146,5 +146,5 @@ def _gathered(rows: Ragged, spans: npt.NDArray[np.int64]) -> pa.LargeStringArray
     """Returns `rows.values[start:stop]` for every span, int64[n, 2], as a text column."""
     starts, stops = np.ascontiguousarray(spans[:, 0]), np.ascontiguousarray(spans[:, 1])
     out, offsets = np.empty(int((stops - starts).sum()), np.uint8), np.empty(len(spans) + 1, np.int64)
-    text_edits.gather(rows.values, starts, stops, out, offsets)
+    edit_kernels.gather(rows.values, starts, stops, out, offsets)
     return string_array(out, offsets)

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tokenizer import recycled
-from tokenizer.kernels import character_maps
+from tokenizer.normalizers.kernels import character_maps
 from tokenizer.normalizers.tables import SPARE_BYTES, CharacterMap
 from tokenizer.normalizers.tables import character_map as lower_map
 from tokenizer.ragged import Ragged, read_only

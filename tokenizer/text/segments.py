@@ -8,12 +8,12 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from tokenizer.kernels import text_segments as kernels
-from tokenizer.kernels.text_segments import HAN, HIRAGANA, KATAKANA, OTHER, THAI
 from tokenizer.ragged import Ragged, read_only
 from tokenizer.text import tables
 from tokenizer.text.base import Edges, Edit
 from tokenizer.text.edits import EditingStep
+from tokenizer.text.kernels import segments as kernels
+from tokenizer.text.kernels.segments import HAN, HIRAGANA, KATAKANA, OTHER, THAI
 from tokenizer.unicode import data
 
 _MODES = {
@@ -34,7 +34,7 @@ class SegmentTables(NamedTuple):
     """What a mode knows of characters."""
 
     kinds: npt.NDArray[np.uint8]
-    """uint8[0x110000]: numbers of `kernels.text_segments`."""
+    """uint8[0x110000]: numbers of `text.kernels.segments`."""
     joins: npt.NDArray[np.bool_]
     """bool[0x110000]: characters that belong to the one before them."""
     leads: npt.NDArray[np.bool_]

@@ -55,7 +55,7 @@ CONTENTS: Mapping[str, str] = {
     "normalization/combining_marks": "runs: Mn, Mc and Me, Unicode 9.0",
     "normalization/graphemes": "numbered runs: what characters are to graphemes, Unicode 17.0, as far as that decides "
     "about graphemes of less than six bytes",
-    "normalization/grapheme_names": "names of their numbers, as in `kernels.precompiled`; CR and LF left out",
+    "normalization/grapheme_names": "names of their numbers; CR and LF left out",
     "text/canonical": "texts: canonical decompositions that `bert/` lacks",
     "text/compatibility": "texts: compatibility decompositions that `normalization/` lacks",
     "text/compositions": "pairs that `normalization/` lacks",
