@@ -10,12 +10,12 @@ from typing import Literal, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from tokenizer import unicode_tables
-from tokenizer.kernels import added_matching
-from tokenizer.kernels.byte_trie import build_trie
+from tokenizer import added_token_kernels
+from tokenizer.byte_trie_kernels import build_trie
 from tokenizer.models.ids import MAX_ID
 from tokenizer.normalizers import Normalizer, SentencePieceNormalizer
 from tokenizer.ragged import Ragged
+from tokenizer.unicode import tables as unicode_tables
 
 SpecialPolicy = Literal["plain", "split", "error"]
 """What becomes of a special token's text in a document: it stays text, it becomes the token, or it is an error."""
@@ -81,10 +81,10 @@ class AddedTokenMatcher:
         self._ids = np.array([t.id for t in tokens], np.int32)
         self._kinds = np.array(
             [
-                t.single_word * added_matching.IS_SINGLE_WORD
-                | t.lstrip * added_matching.STRIPS_LEFT
-                | t.rstrip * added_matching.STRIPS_RIGHT
-                | (t.special and special != "split") * added_matching.IS_TEXT
+                t.single_word * added_token_kernels.IS_SINGLE_WORD
+                | t.lstrip * added_token_kernels.STRIPS_LEFT
+                | t.rstrip * added_token_kernels.STRIPS_RIGHT
+                | (t.special and special != "split") * added_token_kernels.IS_TEXT
                 for t in tokens
             ],
             np.uint8,
@@ -112,9 +112,9 @@ class AddedTokenMatcher:
         while True:
             starts, stops = np.empty(room, np.int64), np.empty(room, np.int64)
             numbers, in_rows = np.empty(room, np.int32), np.empty(room, np.int32)
-            n = added_matching.find_added(
+            n = added_token_kernels.find_added(
                 rows.values, rows.offsets, self._trie, self._kinds, self._starters, self._only_starter,
-                unicode_tables.property_table("WORD_CHARACTERS"), unicode_tables.property_table("SPACES"),
+                unicode_tables.property_table("word_characters"), unicode_tables.property_table("spaces"),
                 found, starts, stops, numbers, in_rows,
             )  # fmt: skip
             if n <= room:
@@ -135,7 +135,9 @@ class AddedTokenMatcher:
         offsets = np.empty(rows.n_rows + 2 * n + 1, np.int64)
         tokens = np.empty(rows.n_rows + 2 * n, np.int32)
         row_segments = np.empty(rows.n_rows + 1, np.int64)
-        k = added_matching.cut_segments(rows.offsets, starts, stops, numbers, in_rows, n, offsets, tokens, row_segments)
+        k = added_token_kernels.cut_segments(
+            rows.offsets, starts, stops, numbers, in_rows, n, offsets, tokens, row_segments
+        )
         is_token = tokens[:k] >= 0
         ids = np.where(is_token, self._ids[np.where(is_token, tokens[:k], 0)], np.int32(-1))
         return Segments(Ragged(rows.values, offsets[: k + 1]), ids.astype(np.int32), row_segments)

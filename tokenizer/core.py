@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from tokenizer import unicode_data
 from tokenizer.added_tokens import SpecialPolicy
 from tokenizer.composition import DEFAULT_CACHE_BYTES
 from tokenizer.compositions import bert_parts, named_normalizer, named_pre_tokenizer, parts_for
@@ -24,6 +23,7 @@ from tokenizer.normalizers import BertNormalizer
 from tokenizer.parts import Parts
 from tokenizer.post_processors import renumbered
 from tokenizer.pre_tokenizers import BertPreTokenizer, is_byte_level
+from tokenizer.unicode import data as unicode_data
 from tokenizer.word_counter import WordCounter, count_texts, read_lines
 
 if TYPE_CHECKING:

@@ -12,9 +12,9 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from tokenizer import decoders, recycled
+from tokenizer import row_kernels as kernels
 from tokenizer.added_tokens import normalized_content
 from tokenizer.composition import Composition
-from tokenizer.kernels import rows as kernels
 from tokenizer.normalizers import SentencePieceNormalizer
 from tokenizer.ragged import Ragged, id_rows, null_rows, read_only, string_array
 

@@ -9,8 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from tokenizer import recycled
-from tokenizer.kernels import rows as row_kernels
+from tokenizer import recycled, row_kernels
 from tokenizer.post_processors import Padding, TemplateProcessing, Truncation
 from tokenizer.ragged import list_array, null_rows, read_only
 

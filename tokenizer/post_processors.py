@@ -6,9 +6,8 @@ import functools
 from collections.abc import Callable, Iterable, Mapping
 from typing import ClassVar, Literal, NamedTuple
 
-from tokenizer import unicode_data
 from tokenizer.models.bpe import BYTE_ALPHABET
-from tokenizer.pre_tokenizers.tables import ranges
+from tokenizer.unicode import data as unicode_data
 
 Direction = Literal["right", "left"]
 TruncationStrategy = Literal["longest_first", "only_first", "only_second"]
@@ -227,7 +226,7 @@ def renumbered(processor: PostProcessor, id_of: Callable[[str], int]) -> PostPro
 
 @functools.cache
 def _trimmed_characters() -> str:
-    spaces = "".join(chr(c) for first, last in ranges(unicode_data.SPACES) for c in range(first, last + 1))
+    spaces = "".join(chr(c) for first, last in unicode_data.runs("bert/spaces") for c in range(first, last + 1))
     return spaces + BYTE_ALPHABET[ord(" ")]
 
 

@@ -1,41 +1,38 @@
 # SPDX-License-Identifier: Apache-2.0
 """Slow twins of the kernels, in plain Python, short enough to be believed by reading. For tests and docs.
 
-They share with the kernels the character data of `unicode_data` and nothing else: no tables, no caches, no tries.
+They share with the kernels the character data of `unicode.data` and nothing else: no tables, no caches, no tries.
 """
 
 import functools
 from collections import Counter
 from collections.abc import Iterable, Mapping
 
-from tokenizer import unicode_data
 from tokenizer.aligned import AlignedText
 from tokenizer.models import WordPiece
 from tokenizer.normalizers import BertNormalizer, Normalizer
 from tokenizer.pre_tokenizers import PreTokenizer
+from tokenizer.unicode import data as unicode_data
 
 
 @functools.cache
 def _members(name: str) -> frozenset[int]:
-    runs = (run.partition("-") for run in getattr(unicode_data, name).split())
-    return frozenset(c for a, _, b in runs for c in range(int(a, 16), int(b or a, 16) + 1))
+    return frozenset(c for first, last in unicode_data.runs(f"bert/{name}") for c in range(first, last + 1))
 
 
 @functools.cache
 def _mapping(name: str) -> dict[str, str]:
-    pairs = (pair.split("=") for pair in getattr(unicode_data, name).split())
-    return {chr(int(c, 16)): "".join(chr(int(x, 16)) for x in to.split(".")) for c, to in pairs}
+    return {chr(c): text for c, text in unicode_data.texts(f"bert/{name}").items()}
 
 
 @functools.cache
 def _combining() -> dict[str, int]:
-    pairs = (pair.split("=") for pair in unicode_data.COMBINING_CLASSES.split())
-    runs = ((run.partition("-"), int(value, 16)) for run, value in pairs)
-    return {chr(c): k for (a, _, b), k in runs for c in range(int(a, 16), int(b or a, 16) + 1)}
+    runs = unicode_data.array("bert/combining_classes").tolist()
+    return {chr(c): number for number, first, last in runs for c in range(first, last + 1)}
 
 
 def is_in(char: str, name: str) -> bool:
-    """Whether a character belongs to a set of `unicode_data`: `is_in("!", "PUNCTUATION")`."""
+    """Whether a character has a property that HF's BERT knows: `is_in("!", "punctuation")`."""
     return ord(char) in _members(name)
 
 
@@ -49,7 +46,7 @@ def nfd(text: str) -> str:
             if index % 28:
                 chars.append(chr(0x11A7 + index % 28))
         else:
-            chars += _mapping("DECOMPOSITIONS").get(char, char)
+            chars += _mapping("decompositions").get(char, char)
     start = 0
     for i in range(len(chars) + 1):
         if i == len(chars) or _combining().get(chars[i], 0) == 0:
@@ -61,14 +58,14 @@ def nfd(text: str) -> str:
 def normalize(text: str, normalizer: BertNormalizer) -> str:
     """What `BertNormalizer` does, step by step."""
     if normalizer.clean_text:
-        text = "".join(c for c in text if not is_in(c, "DROPPED"))
-        text = "".join(" " if is_in(c, "SPACES") else c for c in text)
+        text = "".join(c for c in text if not is_in(c, "dropped"))
+        text = "".join(" " if is_in(c, "spaces") else c for c in text)
     if normalizer.handle_chinese_chars:
-        text = "".join(f" {c} " if is_in(c, "CJK") else c for c in text)
+        text = "".join(f" {c} " if is_in(c, "cjk") else c for c in text)
     if normalizer.options()["strip_accents"]:
-        text = "".join(c for c in nfd(text) if not is_in(c, "NONSPACING_MARKS"))
+        text = "".join(c for c in nfd(text) if not is_in(c, "nonspacing_marks"))
     if normalizer.lowercase:
-        text = "".join(_mapping("LOWERCASE").get(c, c) for c in text)
+        text = "".join(_mapping("lowercase").get(c, c) for c in text)
     return text
 
 
@@ -76,9 +73,9 @@ def pre_tokenize(text: str) -> list[str]:
     """What `BertPreTokenizer` does to normalized text."""
     words = [""]
     for char in text:
-        if is_in(char, "SPACES"):
+        if is_in(char, "spaces"):
             words.append("")
-        elif is_in(char, "PUNCTUATION"):
+        elif is_in(char, "punctuation"):
             words += [char, ""]
         else:
             words[-1] += char

@@ -8,7 +8,6 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from tokenizer import unicode_tables
 from tokenizer.counting import export, word_count_table
 from tokenizer.engines.choice import NO_NORMALIZER
 from tokenizer.engines.staged import whole_rows
@@ -23,6 +22,7 @@ from tokenizer.normalizing import NormalizingStage
 from tokenizer.pre_tokenizers import BertPreTokenizer, PreTokenizer, Split
 from tokenizer.pre_tokenizers.sequence import one_step, scanner_of
 from tokenizer.ragged import read_only, text_rows
+from tokenizer.unicode import tables as unicode_tables
 from tokenizer.words import Words
 
 _FIRST_TABLE_BYTES, _TABLE_BYTES = 1 << 20, 1 << 22

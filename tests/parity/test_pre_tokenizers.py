@@ -17,7 +17,6 @@ from hypothesis import strategies as st
 from tests import strategies
 from tests.strategies import texts
 from tokenizer import pre_tokenizers as ours
-from tokenizer import unicode_category_data
 from tokenizer.aligned import AlignedText
 from tokenizer.kernels.scanners_parts import LETTER, LOWER, MARK, NUMBER, SIGN, SPACE, UPPER
 from tokenizer.models.bpe import BYTE_ALPHABET
@@ -33,7 +32,7 @@ from tokenizer.pre_tokenizers.scanner_patterns import (
 )
 from tokenizer.pre_tokenizers.scanner_patterns import TIKTOKEN_PATTERNS as NAMED
 from tokenizer.ragged import text_rows
-from tokenizer.unicode_pattern_scripts import SCRIPTS as PATTERN_SCRIPTS
+from tokenizer.unicode import data as unicode_data
 
 hf = pytest.importorskip("tokenizers")
 theirs = pytest.importorskip("tokenizers.pre_tokenizers")
@@ -163,10 +162,11 @@ def test_every_category_is_that_of_hf_and_tiktoken() -> None:
 
 
 @pytest.mark.slow
-def test_the_generated_files_are_what_hf_says() -> None:
-    some_scripts = {name: PATTERN_SCRIPTS[name] for name in ("Han", "Latin", "Common", "Inherited", "Khmer")}
-    for name, text in (unicode_category_data.CATEGORIES | some_scripts).items():
-        members = "".join(chr(c) for first, last in tables.ranges(text) for c in range(first, last + 1))
+def test_categories_and_scripts_are_what_hf_says() -> None:
+    runs = {name: tables.category_runs(name) for name in unicode_data.names("patterns/category_names")}
+    runs |= {name: tables.script_runs(name) for name in ("Han", "Latin", "Common", "Inherited", "Khmer")}
+    for name, found in runs.items():
+        members = "".join(chr(c) for first, last in found for c in range(first, last + 1))
         assert "".join(hf_matches(rf"\p{{{name}}}")(strategies.CODE_POINTS)) == members, name
 
 

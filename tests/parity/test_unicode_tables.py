@@ -9,7 +9,8 @@ import pyarrow as pa  # noqa: E402
 from tokenizers import normalizers, pre_tokenizers  # noqa: E402
 
 from tests import strategies  # noqa: E402
-from tokenizer import BertNormalizer, BertPreTokenizer, Tokenizer, reference, unicode_tables  # noqa: E402
+from tokenizer import UNICODE_VERSIONS, BertNormalizer, BertPreTokenizer, Tokenizer, reference  # noqa: E402
+from tokenizer.unicode import tables as unicode_tables  # noqa: E402
 
 pytestmark = pytest.mark.parity
 
@@ -68,10 +69,10 @@ def test_canonical_order_of_every_pair_of_classes() -> None:
 def test_the_tables_agree_with_the_named_unicode_versions_on_all_older_characters() -> None:
     """What is assigned since then differs, and must: those characters are unassigned in the named version."""
     newer = pytest.importorskip("unicodedata2", reason="needs the test group: unicodedata2")
-    assert unicode_tables.unicode_data.UNICODE_VERSIONS == {
+    assert UNICODE_VERSIONS == {
         "categories": "8.0.0", "decompositions": "9.0.0", "lowercase": "17.0.0",
     }  # fmt: skip
-    marks, punctuation = (unicode_tables.property_table(n) for n in ("NONSPACING_MARKS", "PUNCTUATION"))
+    marks, punctuation = (unicode_tables.property_table(n) for n in ("nonspacing_marks", "punctuation"))
     # Characters whose category Unicode has changed since 8.0; the list may neither grow nor shrink.
     changed_marks = {c for c in strategies.CODE_POINTS if marks[ord(c)] and newer.category(c) != "Mn"}
     assert changed_marks == {"\u1734", "\U0001171e"}

@@ -18,7 +18,7 @@ _PARTS = 4
 @pytest.mark.parametrize("part", range(_PARTS))
 def test_kernels_stay_within_bounds(repository: Path, part: int) -> None:
     environment = os.environ | {"NUMBA_BOUNDSCHECK": "1", "TOKENMILL_EXAMPLES": "10"}
-    files = sorted((repository / "tests" / "tokenizer").glob("test_*.py"))
+    files = sorted((repository / "tests" / "tokenizer").rglob("test_*.py"))
     tests = [str(path) for path in files if path.name not in _LEFT_OUT][part::_PARTS]
     run = subprocess.run(
         [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", *tests],

@@ -95,7 +95,7 @@ def run(program, cache=None):
 
 
 TRIE = (
-    "import sys; from tokenizer.kernels import byte_trie; import numpy as np; "
+    "import sys; from tokenizer import byte_trie_kernels as byte_trie; import numpy as np; "
     "trie = byte_trie.build_trie([b'ab'], np.zeros(1, np.int32), np.zeros(1, np.int64), 1); "
     "print(trie.node_ids.size, 'numba' in sys.modules, 'numba.np.arraymath' in sys.modules)"
 )

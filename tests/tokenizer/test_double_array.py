@@ -1,36 +1,23 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tries as double arrays hold what they were made of, and nothing else."""
+"""Vocabularies in double arrays hold what they were made of, and nothing else."""
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tokenizer.kernels import double_array as kernels
-from tokenizer.models.bpe_tables import padded_bytes
+from tokenizer import Tokenizer, WordPiece
 from tokenizer.models.double_array import double_array
 from tokenizer.models.vocabulary import Tokens
 
 
-@given(st.sets(st.binary(min_size=1, max_size=6), max_size=60))
-def test_the_double_array_holds_exactly_its_entries(entries: set[bytes]) -> None:
-    ordered = sorted(entries)
-    units, root, _, _ = double_array(Tokens(*padded_bytes(ordered)), np.arange(len(ordered), dtype=np.int32))
-
-    def look_up(entry: bytes) -> int:
-        base, found = root, -1
-        for byte in entry:
-            unit = int(units[base ^ byte])
-            if unit & 511 != byte:
-                return -1
-            found, base = (unit >> kernels.PIECE_SHIFT & kernels.PIECE_MASK) - 1, unit >> kernels.BASE_SHIFT
-        return found
-
-    for i, entry in enumerate(ordered):
-        assert look_up(entry) == i
-        for other in (entry[:-1], entry + b"\0", entry[:-1] + bytes([entry[-1] ^ 1])):
-            if other and other not in entries:
-                assert look_up(other) == -1
+@given(st.sets(st.text("abé玫\0\x7f", min_size=1, max_size=6), max_size=60))
+def test_words_that_are_entries_have_their_ids_and_no_others(entries: set[str]) -> None:
+    vocab = {"[UNK]": 0} | {entry: i for i, entry in enumerate(sorted(entries), 1)}
+    others = [other for entry in entries for other in (entry[:-1], entry + "\0", entry[:-1] + "b", entry[1:])]
+    words = [word for word in (*entries, *others) if word]
+    found = Tokenizer(model=WordPiece(vocab)).encode_arrow(words).to_pylist()
+    assert found == [[vocab.get(word, 0)] for word in words]
 
 
 def test_entries_that_are_too_many_are_refused() -> None:

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tokenizer import Tokenizer, unicode_tables
+from tokenizer import Tokenizer
 from tokenizer.added_tokens import AddedToken
 from tokenizer.kernels.scanners_parts import SPACE
 from tokenizer.models import BPE
@@ -16,6 +16,7 @@ from tokenizer.normalizers import NFC, Lowercase, Replace, Sequence
 from tokenizer.normalizing import without_idle_steps
 from tokenizer.pre_tokenizers import BertPreTokenizer, ByteLevel, Whitespace, WhitespaceSplit
 from tokenizer.pre_tokenizers.scanner_patterns import SCANNERS
+from tokenizer.unicode import tables as unicode_tables
 
 ONE_SPACE = Replace(r"\s+", " ", is_regex=True)
 
@@ -46,7 +47,7 @@ def test_what_may_change_pre_tokens_stays(normalizer: object, pre_tokenizer: obj
 
 
 def test_scanners_drop_what_the_expression_means_by_white_space() -> None:
-    spaces = unicode_tables.property_table("SPACES")
+    spaces = unicode_tables.property_table("spaces")
     for scanner in SCANNERS.values():
         if scanner.drops_spaces:
             dropped = np.flatnonzero((scanner.classes & SPACE) != 0)

@@ -20,6 +20,7 @@ from tokenizer.engines import choose
 from tokenizer.engines.base import Engine
 from tokenizer.engines.tables import TablePool
 from tokenizer.kernels import encode_loop
+from tokenizer.kernels.sentencepiece_unigram import LONGEST_EXACT
 from tokenizer.models import BPE, Unigram
 from tokenizer.models.unigram import PieceType
 from tokenizer.normalizers.sentencepiece import SentencePieceNormalizer
@@ -204,6 +205,17 @@ def test_long_rows_of_one_thing(unit: str) -> None:
     assert not normalizes
     expected = whole.encode(rows, no_tokens(), np.ones(1, np.bool_), None)
     assert encode(engine, [text]) == [expected.values.tolist()]
+
+
+@pytest.mark.parametrize("length", [LONGEST_EXACT - 1, LONGEST_EXACT, LONGEST_EXACT + 1, 3 * LONGEST_EXACT])
+def test_pieces_longer_than_the_parts_that_an_automaton_scores(length: int) -> None:
+    texts = [piece for n in (1, 2, length - 1, length, length + 1, 2 * length) for piece in ("a" * n, "b" + "a" * n)]
+    pieces = [("<unk>", 0.0), ("▁", -2.0), ("a" * length, -1.0), ("aa", -2.0), ("a", -9.0), ("b", -3.0)]
+    model = Unigram(pieces, 0, False, [PieceType.UNKNOWN] + [PieceType.NORMAL] * 5)
+    engine = engine_of(PLAIN, model)
+    expected = [slowly(PLAIN, model, text) for text in texts]
+    assert encode(engine, texts) == expected
+    assert encode(engine, texts, more=FAR) == expected
 
 
 @pytest.mark.parametrize("characters", ["玫瑰か,a", "ab,cd e", "玫é b", "玫か\u3099 a"])

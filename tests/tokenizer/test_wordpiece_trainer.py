@@ -12,8 +12,8 @@ from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
 from tests.word_counts import scattered, small, table
-from tokenizer.kernels.merge_by_likelihood import compare_scores
 from tokenizer.trainers import WordPieceTrainer
+from tokenizer.trainers.kernels.merge_by_likelihood import compare_scores
 from tokenizer.trainers.reference import train_wordpiece
 
 RULES = ("frequency", "likelihood")

@@ -4,7 +4,6 @@
 import numpy as np
 import numpy.typing as npt
 
-from tokenizer import unicode_tables
 from tokenizer.aligned import AlignedText
 from tokenizer.counting import Tally
 from tokenizer.engines.base import AlignedToken
@@ -14,6 +13,7 @@ from tokenizer.kernels import bert_wordpiece, caches
 from tokenizer.models import WordPiece
 from tokenizer.normalizers import BertNormalizer
 from tokenizer.ragged import Ragged, read_only
+from tokenizer.unicode import tables as unicode_tables
 
 
 class BertEngine:

@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from tokenizer import normalizers, recycled, unicode_tables
+from tokenizer import edit_kernels, normalizers, recycled
 from tokenizer.aligned import AlignedText
 from tokenizer.counting import WORD_COUNTS, Tally, add_word_counts
 from tokenizer.engines.base import AlignedToken
@@ -27,11 +27,9 @@ from tokenizer.engines.staged import StagedEngine, whole_rows
 from tokenizer.engines.tables import TablePool, run_loop
 from tokenizer.errors import UnknownCharacterError
 from tokenizer.kernels import normalized_words as kernels
-from tokenizer.kernels import precompiled, sentencepiece_units, text_edits
+from tokenizer.kernels import sentencepiece_units
 from tokenizer.kernels.classes import N_CODE_POINTS
-from tokenizer.kernels.normal_forms import INERT
 from tokenizer.kernels.normalized_words import EVERY_SPACE, N_NOTED, N_PENDING, NO_SPACE, ONE_SPACE, Pending, WordTables
-from tokenizer.kernels.rows import insert_rows
 from tokenizer.kernels.scanners_parts import SPACE as SPACE_CLASS
 from tokenizer.kernels.span_table import FLAG, Table
 from tokenizer.kernels.word_cache import COUNTER_TOTAL
@@ -41,10 +39,14 @@ from tokenizer.models.unigram import SPACE, UnigramTables, new_unigram_scratch
 from tokenizer.models.vocabulary import tokens_of
 from tokenizer.normalizers import Precompiled, Replace, Sequence, Strip
 from tokenizer.normalizers.base import Normalizer
+from tokenizer.normalizers.kernels import precompiled
+from tokenizer.normalizers.kernels.normal_forms import INERT
 from tokenizer.normalizers.tables import graphemes
 from tokenizer.pre_tokenizers import Metaspace, WhitespaceSplit
 from tokenizer.pre_tokenizers import Sequence as PreTokenizers
 from tokenizer.ragged import Ragged, read_only, text_rows
+from tokenizer.row_kernels import insert_rows
+from tokenizer.unicode import tables as unicode_tables
 from tokenizer.words import Words
 
 _METASPACE = Metaspace(SPACE, prepend_scheme="always", split=True)
@@ -94,7 +96,7 @@ class NormalizedWordsEngine(StagedEngine):
         categories = graphemes() & precompiled.CATEGORY
         self._joins = (categories >= precompiled.EXTEND) & (categories <= precompiled.SPACING_MARK)
         self._takes = categories == precompiled.PREPEND
-        self._is_border = unicode_tables.property_table("SPACES").copy()
+        self._is_border = unicode_tables.property_table("spaces").copy()
         self._is_border[[0, ord(SPACE)]] = True
 
     @classmethod
@@ -353,7 +355,7 @@ def _word_tables(steps: list[Normalizer], model: Any, splits: bool, spaces: int)
       splits: whether all white space stands between words, and not only blanks.
       spaces: see WordTables.
     """
-    white = unicode_tables.property_table("SPACES")
+    white = unicode_tables.property_table("spaces")
     categories = graphemes() & precompiled.CATEGORY
     # They combine with nothing, but with marks behind them.
     stands_apart = white | (categories == precompiled.CONTROL) | (categories == precompiled.CR)
@@ -442,5 +444,5 @@ def _joined(parts: list[Ragged]) -> Ragged:
 def _taken(data: npt.NDArray[np.uint8], starts: npt.NDArray[np.int64], stops: npt.NDArray[np.int64]) -> Ragged:
     """Copies parts of texts one after the other."""
     out, offsets = recycled.empty(int((stops - starts).sum()), np.uint8), np.empty(starts.size + 1, np.int64)
-    text_edits.gather(data, starts, stops, out, offsets)
+    edit_kernels.gather(data, starts, stops, out, offsets)
     return Ragged(read_only(out), offsets)

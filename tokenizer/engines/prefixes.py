@@ -6,8 +6,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from tokenizer import recycled
-from tokenizer.kernels import text_edits
+from tokenizer import edit_kernels, recycled
 from tokenizer.normalizers.base import rows_of
 from tokenizer.ragged import Ragged
 
@@ -25,7 +24,7 @@ def begin_with_space(rows: Ragged, *spellings: bytes, where: npt.NDArray[np.bool
     if not wanted.any():
         return rows
     out, offsets = recycled.empty(rows.n_values + rows.n_rows, np.uint8), np.empty(rows.n_rows + 1, np.int64)
-    text_edits.prepend_byte(rows.values, rows.offsets, wanted, np.uint8(ord(" ")), out, offsets)
+    edit_kernels.prepend_byte(rows.values, rows.offsets, wanted, np.uint8(ord(" ")), out, offsets)
     return rows_of(out, offsets)
 
 

@@ -7,7 +7,7 @@ Scores that differ in the last digit decide between two cuts of a word that are 
 
 import math
 
-from tokenizer.kernels.json_vocabulary import POWERS_OF_TEN
+from tokenizer.formats.json_vocabulary_kernels import POWERS_OF_TEN
 
 _POWERS = POWERS_OF_TEN.tolist()
 _MOST = (1 << 64) - 1

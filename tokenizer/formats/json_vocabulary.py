@@ -8,8 +8,8 @@ import numpy.typing as npt
 
 from tokenizer.errors import TokenizerFileError
 from tokenizer.formats import files
+from tokenizer.formats import json_vocabulary_kernels as kernels
 from tokenizer.formats.json_node import Node, parse
-from tokenizer.kernels import json_vocabulary as kernels
 from tokenizer.models.bpe_merges import MergesOfIds
 from tokenizer.models.bpe_tables import Merges
 from tokenizer.models.ids import MAX_ID

@@ -16,7 +16,7 @@ import numpy.typing as npt
 from tokenizer.errors import TokenizerFileError
 from tokenizer.formats import files, protobuf
 from tokenizer.formats.protobuf import Field
-from tokenizer.kernels.sentencepiece_file import read_pieces
+from tokenizer.formats.sentencepiece_kernels import read_pieces
 from tokenizer.models.ids import MAX_ID
 from tokenizer.models.unigram import PieceType
 from tokenizer.models.vocabulary import WORD_PADDING, Tokens

@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from tokenizer import decoders, pre_tokenizers
 from tokenizer.errors import TokenizerFileError
-from tokenizer.kernels.base64_ranks import read_lines
+from tokenizer.formats.base64_rank_kernels import read_lines
 from tokenizer.models import BPE
 from tokenizer.models.bpe_tables import padded_bytes
 from tokenizer.models.vocabulary import WORD_PADDING

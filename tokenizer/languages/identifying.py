@@ -9,9 +9,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from tokenizer.kernels import language_scores
-from tokenizer.kernels.scripts import HAN
-from tokenizer.languages import model
+from tokenizer.languages import model, score_kernels
+from tokenizer.languages.script_kernels import HAN
 from tokenizer.languages.scripts import SCRIPTS, ScriptCounts, count_scripts
 from tokenizer.ragged import Ragged, text_rows
 
@@ -149,7 +148,7 @@ def _guess(
     """Returns numbers of codes, shares, and whether both ends are in different languages, for some of the rows."""
     documents = model.take_rows(rows, asked)
     bounds = np.empty((asked.size, 3), np.int64)
-    language_scores.cut_samples(documents.values, documents.offsets, bounds)
+    score_kernels.cut_samples(documents.values, documents.offsets, bounds)
     starts, stops = documents.offsets[:-1], documents.offsets[1:]
     allowed = _allowed_table()[counts.first[asked]]
     number_of = {name: i for i, name in enumerate(language_codes())}

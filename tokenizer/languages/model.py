@@ -11,7 +11,8 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from tokenizer.kernels import language_scores, text_edits
+from tokenizer import edit_kernels
+from tokenizer.languages import score_kernels
 from tokenizer.ragged import Ragged, read_only
 from tokenizer.text.base import Edges, join_rows
 from tokenizer.text.characters import Lowercase
@@ -22,7 +23,7 @@ _PIECES = 1 << 12
 
 
 class Model(NamedTuple):
-    """Arrays of the kernel; see `language_scores.score_pieces`. About 110 MB, shared by all threads."""
+    """Arrays of the kernel; see `score_kernels.score_pieces`. About 110 MB, shared by all threads."""
 
     classes: tuple[str, ...]
     moves: npt.NDArray[np.uint32]
@@ -46,7 +47,7 @@ def load_model() -> Model:
         read_only(np.asarray(found.tk_output, np.int32)),
         read_only(np.ascontiguousarray(found.nb_ptc, np.float32)),
         read_only(np.ascontiguousarray(found.nb_pc, np.float32)),
-        read_only(np.log1p(np.arange(language_scores.ROOM + 1, dtype=np.float32))),
+        read_only(np.log1p(np.arange(score_kernels.ROOM + 1, dtype=np.float32))),
     )
 
 
@@ -70,7 +71,7 @@ class Guesses(NamedTuple):
 def as_seen(rows: Ragged) -> Ragged:
     """Returns rows as the model was trained on text: in NFC, and in small letters if all letters are capitals."""
     found = np.empty(rows.n_rows, np.bool_)
-    language_scores.has_any(rows.values, rows.offsets[:-1].copy(), rows.offsets[1:].copy(), _small_letters(), found)
+    score_kernels.has_any(rows.values, rows.offsets[:-1].copy(), rows.offsets[1:].copy(), _small_letters(), found)
     capitals = np.flatnonzero(~found)
     if capitals.size:
         lower = Lowercase(final_sigma=True)
@@ -94,7 +95,7 @@ def take_pieces(rows: Ragged, starts: npt.NDArray[np.int64], stops: npt.NDArray[
     """Returns pieces of the values of rows as rows."""
     starts, stops = np.ascontiguousarray(starts), np.ascontiguousarray(stops)
     values, offsets = np.empty(int((stops - starts).sum()), np.uint8), np.empty(starts.size + 1, np.int64)
-    text_edits.gather(rows.values, starts, stops, values, offsets)
+    edit_kernels.gather(rows.values, starts, stops, values, offsets)
     return Ragged(read_only(values), offsets)
 
 
@@ -108,12 +109,12 @@ def guess(rows: Ragged, allowed: npt.NDArray[np.bool_]) -> Guesses:
     model = load_model()
     rows = as_seen(rows)
     classes, confidence = np.empty(rows.n_rows, np.int64), np.empty(rows.n_rows, np.float64)
-    counts, touched = np.zeros(len(model.weights), np.int32), np.empty(language_scores.ROOM, np.int32)
+    counts, touched = np.zeros(len(model.weights), np.int32), np.empty(score_kernels.ROOM, np.int32)
     for first in range(0, rows.n_rows, _PIECES):
         part = slice(first, min(rows.n_rows, first + _PIECES))
         starts, stops = rows.offsets[part].copy(), rows.offsets[1:][part].copy()
         scores = np.empty((starts.size, len(model.classes)), np.float32)
-        language_scores.score_pieces(
+        score_kernels.score_pieces(
             rows.values, starts, stops, model.moves, model.bases, model.outputs, model.weights, model.priors,
             model.logs, counts, touched, scores, np.empty(starts.size, np.int64),
         )  # fmt: skip

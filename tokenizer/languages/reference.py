@@ -5,8 +5,8 @@ import functools
 from collections import Counter
 from typing import Any
 
-from tokenizer.kernels.language_scores import SAMPLE_BYTES
 from tokenizer.languages import identifying as rules
+from tokenizer.languages.score_kernels import SAMPLE_BYTES
 from tokenizer.languages.scripts import SCRIPTS, script_table
 
 

@@ -9,8 +9,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from tokenizer import edit_kernels
 from tokenizer.core import Tokenizer
-from tokenizer.kernels import text_edits
 from tokenizer.languages.identifying import Languages, identify, language_codes
 from tokenizer.languages.rules import DEFAULT, RULES
 from tokenizer.ragged import Ragged, read_only, text_rows
@@ -127,7 +127,7 @@ def _taken(rows: Ragged, taken: npt.NDArray[np.int64]) -> Ragged:
 
 def _gathered(values: npt.NDArray[np.uint8], starts: npt.NDArray[np.int64], stops: npt.NDArray[np.int64]) -> Ragged:
     out, offsets = np.empty(int((stops - starts).sum()), np.uint8), np.empty(starts.size + 1, np.int64)
-    text_edits.gather(values, starts, stops, out, offsets)
+    edit_kernels.gather(values, starts, stops, out, offsets)
     return Ragged(read_only(out), offsets)
 
 

@@ -7,21 +7,20 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from tokenizer import unicode_script_data as data
-from tokenizer.kernels import scripts
-from tokenizer.normalizers import tables
+from tokenizer.languages import script_kernels
 from tokenizer.ragged import Ragged, read_only
+from tokenizer.unicode import data
 
-UNICODE_VERSION = data.UNICODE_VERSION
+UNICODE_VERSION = data.TEXT_VERSION
 
 _KANA = ("HIRAGANA", "KATAKANA")
 _FIRST = ("LATIN", "HAN", "HIRAGANA", "HANGUL")
-_OTHERS = sorted(name for name in vars(data) if name.isupper() and "_" not in name)
+_NAMES = data.names("scripts/script_names")
 
 SCRIPTS = (
     "",
     *(name.capitalize() for name in _FIRST),
-    *(n.capitalize() for n in _OTHERS if n not in (*_FIRST, *_KANA)),
+    *(n.capitalize() for n in _NAMES if n not in (*_FIRST, *_KANA)),
 )
 """Names of scripts by their numbers, as Unicode writes them, in one word. `Hiragana` stands for katakana, too."""
 
@@ -30,10 +29,11 @@ SCRIPTS = (
 def script_table() -> npt.NDArray[np.uint8]:
     """Returns the script of each code point, uint8[0x110000], numbers of `SCRIPTS`; 0 where it has none."""
     table = np.zeros(0x110000, np.uint8)
-    for number, name in enumerate(SCRIPTS):
-        if number:
-            table[tables.code_points(getattr(data, name.upper()))] = number
-    table[tables.code_points(data.KATAKANA)] = scripts.KANA
+    for number, name in enumerate(_NAMES):
+        is_kana = name in _KANA
+        table[data.members_of_number("scripts/scripts", number)] = (
+            script_kernels.KANA if is_kana else SCRIPTS.index(name.capitalize())
+        )
     return read_only(table)
 
 
@@ -57,6 +57,6 @@ class ScriptCounts(NamedTuple):
 
 def count_scripts(rows: Ragged) -> ScriptCounts:
     """Counts the scripts of rows of valid UTF-8."""
-    found = np.empty((rows.n_rows, scripts.N_COLUMNS), np.int64)
-    scripts.count_scripts(rows.values, rows.offsets, script_table(), np.zeros(len(SCRIPTS), np.int64), found)
-    return ScriptCounts(*(np.ascontiguousarray(found[:, i]) for i in range(scripts.N_COLUMNS)))
+    found = np.empty((rows.n_rows, script_kernels.N_COLUMNS), np.int64)
+    script_kernels.count_scripts(rows.values, rows.offsets, script_table(), np.zeros(len(SCRIPTS), np.int64), found)
+    return ScriptCounts(*(np.ascontiguousarray(found[:, i]) for i in range(script_kernels.N_COLUMNS)))

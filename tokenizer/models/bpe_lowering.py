@@ -6,7 +6,6 @@ import numpy.typing as npt
 
 from tokenizer.kernels.bpe_pairs import build_byte_pairs
 from tokenizer.kernels.bpe_symbols import CONTINUES, ENDS
-from tokenizer.kernels.bpe_vocabulary import find_unmerged
 from tokenizer.models.bpe_fields import BPEFields
 from tokenizer.models.bpe_ranks import MergesOfRanks
 from tokenizer.models.bpe_tables import (
@@ -20,6 +19,7 @@ from tokenizer.models.bpe_tables import (
     take_part,
 )
 from tokenizer.models.byte_alphabet import BYTE_ALPHABET
+from tokenizer.models.kernels.bpe_unmerged import find_unmerged
 from tokenizer.models.vocabulary import WORD_PADDING, Words, ids_of, offsets_of, tokens_of, word_table, words_of
 
 _ALPHABET = np.array([ord(c) for c in BYTE_ALPHABET], np.int32)

@@ -6,8 +6,8 @@ import reprlib
 import numpy as np
 import numpy.typing as npt
 
-from tokenizer.kernels.bpe_pieces import find_merges
 from tokenizer.models.bpe_tables import Merges
+from tokenizer.models.kernels.bpe_pieces import find_merges
 from tokenizer.models.vocabulary import Vocabulary
 
 _MAX_MERGES = 1 << 21

@@ -6,7 +6,6 @@ from collections.abc import Mapping
 import numpy as np
 import numpy.typing as npt
 
-from tokenizer.kernels.bpe_vocabulary import recover_merges
 from tokenizer.models.bpe_merges import MergesOfIds
 from tokenizer.models.bpe_tables import (
     COLLIDING,
@@ -17,6 +16,7 @@ from tokenizer.models.bpe_tables import (
     new_bpe_scratch,
     pair_bits,
 )
+from tokenizer.models.kernels.bpe_unmerged import recover_merges
 from tokenizer.models.vocabulary import Words
 
 

@@ -8,9 +8,10 @@ import numpy as np
 import numpy.typing as npt
 
 from tokenizer import recycled
-from tokenizer.kernels import bpe_crossings, bpe_reachable
+from tokenizer.kernels import bpe_crossings
 from tokenizer.kernels import bpe_pairs as pairs
 from tokenizer.kernels.bpe_merging import MAX_SCANNED
+from tokenizer.models.kernels import bpe_reachable
 from tokenizer.models.vocabulary import WORD_PADDING, offsets_of
 
 
@@ -176,7 +177,7 @@ def pair_table(
 
 
 class Reachable(NamedTuple):
-    """The merges that can ever be made, see kernels.bpe_reachable."""
+    """The merges that can ever be made, see models.kernels.bpe_reachable."""
 
     merges: Merges
     pairs: npt.NDArray[np.uint64]

@@ -10,9 +10,9 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from tokenizer.kernels.text_sorting import first_keys, sort_texts, take_texts
-from tokenizer.kernels.vocabulary import decode_texts, find_texts
 from tokenizer.kernels.whole_words import COLLIDING, build_words
+from tokenizer.models.kernels.sorting import first_keys, sort_texts, take_texts
+from tokenizer.models.kernels.vocabulary import decode_texts, find_texts
 from tokenizer.ragged import read_only
 
 WORD_PADDING = 16

@@ -5,13 +5,15 @@ import dataclasses
 
 import numpy as np
 
-from tokenizer import recycled, unicode_tables
+from tokenizer import recycled
 from tokenizer.aligned import AlignedText
-from tokenizer.kernels import bert_normalizer, caches
+from tokenizer.kernels import caches
 from tokenizer.normalizers.alignment import expand, keep, transform
 from tokenizer.normalizers.base import Normalizer, rows_of, unless_same
+from tokenizer.normalizers.kernels import bert as bert_kernels
 from tokenizer.normalizers.unicode import NFD, Lowercase
 from tokenizer.ragged import Ragged
+from tokenizer.unicode import tables as unicode_tables
 
 
 @dataclasses.dataclass(frozen=True)
@@ -46,13 +48,13 @@ class BertNormalizer(Normalizer):
         out = recycled.empty(int(rows.n_values * max(tables.max_bytes_ratio, 5 / 3)) + 16, np.uint8)
         offsets = np.zeros(rows.n_rows + 1, np.int64)
         scratch = caches.new_scratch(int(rows.max_row * tables.max_bytes_ratio) + 16)
-        bert_normalizer.normalize(rows.values, rows.offsets, tables, self.clean_text, scratch, out, offsets)
+        bert_kernels.normalize(rows.values, rows.offsets, tables, self.clean_text, scratch, out, offsets)
         return unless_same(rows, rows_of(out, offsets))
 
     def normalize_aligned(self, text: AlignedText) -> AlignedText:
         """Normalizes one text, with alignments; see `Normalizer`."""
         dropped, spaces, cjk, marks = (
-            unicode_tables.property_table(name) for name in ("DROPPED", "SPACES", "CJK", "NONSPACING_MARKS")
+            unicode_tables.property_table(name) for name in ("dropped", "spaces", "cjk", "nonspacing_marks")
         )
         if self.clean_text:
             text = keep(text, lambda c: not dropped[ord(c)])

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from tokenizer import unicode_normalization_data, unicode_tables
-from tokenizer.normalizers import tables
+from tokenizer.unicode import data as unicode_data
+from tokenizer.unicode import tables as unicode_tables
 
 _BLOCK = 256
 _HAS_RESULT = 1 << 8
@@ -22,7 +22,7 @@ def folding_charsmap(lowercase: bool, strip_accents: bool) -> bytes:
 
     With `strip_accents` a character is decomposed canonically and loses its marks, but Hangul syllables stay whole.
     """
-    marks = tables.code_points(unicode_normalization_data.COMBINING_MARKS)
+    marks = unicode_data.members("normalization/combining_marks")
     candidates = set(unicode_tables.lowercase())
     if strip_accents:
         candidates |= {*unicode_tables.decompositions(), *np.flatnonzero(marks).tolist()}

@@ -9,13 +9,13 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from tokenizer import recycled, unicode_tables
+from tokenizer import edit_kernels, recycled
 from tokenizer.aligned import AlignedText
-from tokenizer.kernels import text_edits
 from tokenizer.normalizers import tables
 from tokenizer.normalizers.base import Normalizer, rows_of, unless_same
 from tokenizer.pre_tokenizers.patterns import compiled, find_segments
 from tokenizer.ragged import Ragged, read_only
+from tokenizer.unicode import tables as unicode_tables
 
 
 @dataclasses.dataclass(frozen=True)
@@ -27,18 +27,18 @@ class Strip(Normalizer):
 
     def normalize_rows(self, rows: Ragged) -> Ragged:
         """Normalizes a column of valid UTF-8; see `Normalizer`."""
-        spaces = read_only(unicode_tables.property_table("SPACES"))
+        spaces = read_only(unicode_tables.property_table("spaces"))
         starts, stops = np.empty(rows.n_rows, np.int64), np.empty(rows.n_rows, np.int64)
-        n_kept = text_edits.strip(rows.values, rows.offsets, spaces, self.left, self.right, starts, stops)
+        n_kept = edit_kernels.strip(rows.values, rows.offsets, spaces, self.left, self.right, starts, stops)
         if n_kept == rows.n_values:
             return rows
         out, offsets = recycled.empty(n_kept, np.uint8), np.empty(rows.n_rows + 1, np.int64)
-        text_edits.gather(rows.values, starts, stops, out, offsets)
+        edit_kernels.gather(rows.values, starts, stops, out, offsets)
         return rows_of(out, offsets)
 
     def normalize_aligned(self, text: AlignedText) -> AlignedText:
         """Normalizes one text, with alignments; see `Normalizer`."""
-        spaces = unicode_tables.property_table("SPACES")
+        spaces = unicode_tables.property_table("spaces")
         start, stop = 0, len(text)
         while self.left and start < stop and spaces[ord(text.text[start])]:
             start += 1
@@ -87,18 +87,18 @@ class Replace(Normalizer):
         offsets = np.empty(rows.n_rows + 1, np.int64)
         n_content = content.size - tables.SPARE_BYTES
         if pattern.size == 1:
-            n_found = text_edits.count_byte(rows.values, rows.offsets[0], rows.offsets[-1], pattern[0])
+            n_found = edit_kernels.count_byte(rows.values, rows.offsets[0], rows.offsets[-1], pattern[0])
         else:
-            n_found = text_edits.replace(
+            n_found = edit_kernels.replace(
                 rows.values, rows.offsets, pattern, content, False, np.empty(0, np.uint8), offsets
             )
         if n_found == 0 or self.pattern == self.content:
             return rows
         out = recycled.empty(rows.n_values + n_found * (n_content - pattern.size) + tables.SPARE_BYTES, np.uint8)
         if pattern.size == 1 and n_content <= 8:
-            text_edits.replace_byte(rows.values, rows.offsets, pattern[0], content, out, offsets)
+            edit_kernels.replace_byte(rows.values, rows.offsets, pattern[0], content, out, offsets)
         else:
-            text_edits.replace(rows.values, rows.offsets, pattern, content, True, out, offsets)
+            edit_kernels.replace(rows.values, rows.offsets, pattern, content, True, out, offsets)
         return rows_of(out, offsets)
 
     def _replace_runs(self, rows: Ragged) -> Ragged:
@@ -113,7 +113,7 @@ class Replace(Normalizer):
             n_most = rows.n_values + n_begun // run.least * n_content
         out, offsets = recycled.empty(n_most + tables.SPARE_BYTES, np.uint8), np.empty(rows.n_rows + 1, np.int64)
         usual = run.usual if run.least > 1 or self.content == chr(run.usual) else 0
-        found = text_edits.replace_runs(
+        found = edit_kernels.replace_runs(
             rows.values,
             rows.offsets,
             run.begins,
@@ -173,7 +173,7 @@ class Prepend(Normalizer):
             return rows
         out = recycled.empty(rows.n_values + n_filled * n_prefix + tables.SPARE_BYTES, np.uint8)
         offsets = np.empty(rows.n_rows + 1, np.int64)
-        text_edits.prepend(rows.values, rows.offsets, prefix, out, offsets)
+        edit_kernels.prepend(rows.values, rows.offsets, prefix, out, offsets)
         return rows_of(out, offsets)
 
     def normalize_aligned(self, text: AlignedText) -> AlignedText:
@@ -213,7 +213,7 @@ def _run(pattern: str) -> _Run | None:
     found = _RUN.fullmatch(pattern)
     if found is None:
         return None
-    members = unicode_tables.property_table("SPACES")
+    members = unicode_tables.property_table("spaces")
     if found[1] != r"\s":
         members = np.zeros(members.size, np.bool_)
         members[ord(found[1])] = True

@@ -8,10 +8,10 @@ import numpy as np
 
 from tokenizer import recycled
 from tokenizer.aligned import AlignedText
-from tokenizer.kernels import precompiled as kernels
 from tokenizer.normalizers import tables
 from tokenizer.normalizers.alignment import Change, transform
 from tokenizer.normalizers.base import Normalizer, rows_of, unless_same
+from tokenizer.normalizers.kernels import precompiled as kernels
 from tokenizer.ragged import Ragged
 
 

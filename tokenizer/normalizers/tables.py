@@ -8,12 +8,12 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from tokenizer import unicode_normalization_data as data
-from tokenizer import unicode_tables
-from tokenizer.kernels import normal_forms, precompiled
 from tokenizer.kernels.classes import N_CODE_POINTS
+from tokenizer.normalizers.kernels import normal_forms, precompiled
 from tokenizer.ragged import read_only
-from tokenizer.unicode_tables import HANGUL_FIRST, HANGUL_LAST
+from tokenizer.unicode import data
+from tokenizer.unicode import tables as unicode_tables
+from tokenizer.unicode.tables import HANGUL_FIRST, HANGUL_LAST
 
 _EACH_BYTE = 0x0101010101010101
 SPARE_BYTES = 8
@@ -51,7 +51,7 @@ class NormalForm(NamedTuple):
     """One of Unicode's normal forms."""
 
     kinds: npt.NDArray[np.uint8]
-    """uint8[0x110000]: INERT, ORDERED or OTHER of kernels.normal_forms."""
+    """uint8[0x110000]: INERT, ORDERED or OTHER of normalizers.kernels.normal_forms."""
     combining: npt.NDArray[np.uint8]
     """uint8[0x110000]: canonical combining class."""
     decompositions: npt.NDArray[np.int32]
@@ -88,7 +88,7 @@ class CharsMap(NamedTuple):
     places: npt.NDArray[np.int32]
     """int32[0x110000]: where in `pool` the text of a character begins, plus one; 0 where it has none."""
     graphemes: npt.NDArray[np.uint8]
-    """uint8[0x110000]: see kernels.precompiled."""
+    """uint8[0x110000]: see normalizers.kernels.precompiled."""
     ranges: ByteRanges
     steps: npt.NDArray[np.uint8]
     """uint8[256]: bytes of the character, by its first byte, where all that begin so stay and join nothing; else 0."""
@@ -150,40 +150,16 @@ def character_map(changes: Mapping[int, str]) -> CharacterMap:
     )  # fmt: skip
 
 
-def code_points(runs: str) -> npt.NDArray[np.bool_]:
-    """Returns which code points are in runs like those of the generated data, bool[0x110000]."""
-    member = np.zeros(N_CODE_POINTS, np.bool_)
-    for run in runs.split():
-        first, _, last = run.partition("-")
-        member[int(first, 16) : int(last or first, 16) + 1] = True
-    return member
-
-
-def mapping_of(pairs: str) -> dict[int, str]:
-    """Returns the texts of code points in a map like those of the generated data."""
-    split = (pair.split("=") for pair in pairs.split())
-    return {int(c, 16): "".join(chr(int(x, 16)) for x in to.split(".")) for c, to in split}
-
-
 @functools.cache
 def compatibility() -> dict[int, str]:
     """Returns the full decompositions of NFKD, Hangul left out."""
-    return unicode_tables.decompositions() | mapping_of(data.COMPATIBILITY)
+    return unicode_tables.decompositions() | data.texts("normalization/compatibility")
 
 
 @functools.cache
 def compositions() -> dict[tuple[str, str], str]:
     """Returns what pairs of characters compose into, Hangul left out."""
-    return compositions_of(data.COMPOSITIONS)
-
-
-def compositions_of(text: str) -> dict[tuple[str, str], str]:
-    """Returns the compositions in a list like that of the generated data."""
-    pairs = (pair.split("=") for pair in text.split())
-    return {
-        (chr(int(a, 16)), chr(int(b, 16))): chr(int(to, 16))
-        for (a, _, b), to in ((p.partition("."), to) for p, to in pairs)
-    }
+    return data.compositions("normalization/compositions")
 
 
 def decompose(char: str, compatible: bool) -> str:
@@ -268,15 +244,11 @@ def piece_scratch(n_characters: int) -> PieceScratch:
 
 @functools.cache
 def graphemes() -> npt.NDArray[np.uint8]:
-    """Returns what every character is to grapheme clusters, uint8[0x110000]; see kernels.precompiled."""
+    """Returns what every character is to grapheme clusters, uint8[0x110000]; see normalizers.kernels.precompiled."""
     classes = np.zeros(N_CODE_POINTS, np.uint8)
     classes[ord("\r")], classes[ord("\n")] = precompiled.CR, precompiled.LF
-    for name in (
-        "CONTROL", "EXTEND", "ZWJ", "SPACING_MARK", "PREPEND", "PICTOGRAPH", "CONSONANT",
-        "HANGUL_L", "HANGUL_V", "HANGUL_T", "HANGUL_LV", "HANGUL_LVT", "LINKER", "CONJUNCT_EXTEND",
-    ):  # fmt: skip
-        members = code_points(getattr(data, f"GRAPHEME_{name}"))
-        classes[members] |= getattr(precompiled, name)
+    for number, name in enumerate(data.names("normalization/grapheme_names")):
+        classes[data.members_of_number("normalization/graphemes", number)] |= getattr(precompiled, name)
     return read_only(classes)
 
 

@@ -8,13 +8,14 @@ import functools
 import numpy as np
 import numpy.typing as npt
 
-from tokenizer import unicode_normalization_data, unicode_tables
 from tokenizer.aligned import AlignedText
-from tokenizer.kernels import character_maps, normal_forms
 from tokenizer.normalizers import tables
 from tokenizer.normalizers.alignment import Change, expand, keep, transform
 from tokenizer.normalizers.base import Normalizer, rows_of, unless_same
+from tokenizer.normalizers.kernels import character_maps, normal_forms
 from tokenizer.ragged import Ragged, read_only
+from tokenizer.unicode import data as unicode_data
+from tokenizer.unicode import tables as unicode_tables
 
 
 @dataclasses.dataclass(frozen=True)
@@ -167,7 +168,7 @@ class StripAccents(_CharacterMap):
     """Removes combining marks of all kinds (Mn, Mc and Me); decomposes nothing."""
 
     def _changes(self) -> dict[int, str]:
-        marks = tables.code_points(unicode_normalization_data.COMBINING_MARKS)
+        marks = unicode_data.members("normalization/combining_marks")
         return dict.fromkeys(np.flatnonzero(marks).tolist(), "")
 
 

@@ -3,15 +3,14 @@
 
 import dataclasses
 
-from tokenizer import unicode_category_data, unicode_data
-from tokenizer.kernels import scanners_segments, scanners_split
 from tokenizer.kernels.scanners_parts import SIGN
-from tokenizer.pre_tokenizers import tables
+from tokenizer.pre_tokenizers import segment_kernels, split_kernels, tables
 from tokenizer.pre_tokenizers.code_point_sets import CodePoints
 from tokenizer.pre_tokenizers.pattern_syntax import Characters, Node, Repetition
 from tokenizer.pre_tokenizers.pieces import Pieces, PreTokenizer, run_delimiter, run_scanner, run_splitter
 from tokenizer.pre_tokenizers.scanner_patterns import SCANNERS
 from tokenizer.pre_tokenizers.split import BEHAVIORS, Behavior, run_literal
+from tokenizer.unicode import data as unicode_data
 
 
 @dataclasses.dataclass(frozen=True)
@@ -63,7 +62,7 @@ class Digits(PreTokenizer):
     @property
     def isolated(self) -> Node:
         """See `PreTokenizer`."""
-        digit = Characters(CodePoints.of(tables.ranges(unicode_category_data.NUMERIC)))
+        digit = Characters(CodePoints.of(unicode_data.runs("patterns/numeric")))
         return digit if self.individual_digits else Repetition(digit, 1, None, greedy=True)
 
     def split_pieces(self, pieces: Pieces) -> Pieces:
@@ -87,14 +86,14 @@ class Punctuation(PreTokenizer):
     @property
     def isolated(self) -> Node | None:
         """See `PreTokenizer`."""
-        sign = Characters(CodePoints.of(tables.ranges(unicode_data.PUNCTUATION)))
+        sign = Characters(CodePoints.of(unicode_data.runs("bert/punctuation")))
         if self.behavior == "contiguous":
             return Repetition(sign, 1, None, greedy=True)
         return sign if self.behavior == "isolated" else None
 
     def split_pieces(self, pieces: Pieces) -> Pieces:
         """See `PreTokenizer`."""
-        find = scanners_segments.segments_of_class
+        find = segment_kernels.segments_of_class
         return run_delimiter(pieces, BEHAVIORS[self.behavior], find, tables.bert_classes(), SIGN)
 
 
@@ -131,7 +130,7 @@ class FixedLength(PreTokenizer):
 
     def split_pieces(self, pieces: Pieces) -> Pieces:
         """See `PreTokenizer`."""
-        return run_splitter(pieces, scanners_split.fixed_length, self.length)
+        return run_splitter(pieces, split_kernels.fixed_length, self.length)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -143,4 +142,4 @@ class UnicodeScripts(PreTokenizer):
 
     def split_pieces(self, pieces: Pieces) -> Pieces:
         """See `PreTokenizer`."""
-        return run_splitter(pieces, scanners_split.scripts, tables.script_numbers())
+        return run_splitter(pieces, split_kernels.scripts, tables.script_numbers())

@@ -13,8 +13,8 @@ import string
 import time
 from typing import TYPE_CHECKING
 
-from tokenizer import unicode_category_data, unicode_data
-from tokenizer.pre_tokenizers.tables import ranges
+from tokenizer.pre_tokenizers.tables import category_runs, script_runs
+from tokenizer.unicode import data as unicode_data
 
 if TYPE_CHECKING:
     import regex
@@ -64,21 +64,15 @@ def property_ranges(name: str, *, in_class: bool) -> list[tuple[int, int]]:
     in_class: whether it stands between brackets, which decides what `\w` is.
     """
     if name == r"\s":
-        return ranges(unicode_data.SPACES)
+        return unicode_data.runs("bert/spaces")
     if name == r"\w":
         # Oniguruma's own inconsistency.
-        alone = [] if in_class else ranges(unicode_category_data.PATTERN_WORDS_ALONE)
-        return ranges(unicode_category_data.PATTERN_WORDS) + alone
+        alone = [] if in_class else unicode_data.runs("patterns/words_alone")
+        return unicode_data.runs("patterns/words") + alone
     name = "Nd" if name == r"\d" else name
     names = _MAJOR.get(name, name).split()
-    found = [run for each in names for run in ranges(unicode_category_data.CATEGORIES.get(each, ""))]
-    return found or ranges(_script(name))
-
-
-def _script(name: str) -> str:
-    from tokenizer import unicode_pattern_scripts as data  # few patterns name one
-
-    return data.SCRIPTS.get(data.OTHER_NAMES.get(name, name), "")
+    found = [run for each in names for run in category_runs(each)]
+    return found or script_runs(name)
 
 
 def read_property(pattern: str, i: int) -> tuple[str, bool, int] | None:

@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from tokenizer import recycled
 from tokenizer.aligned import AlignedText
-from tokenizer.kernels import scanners_segments as kernels
+from tokenizer.pre_tokenizers import segment_kernels as kernels
 from tokenizer.pre_tokenizers.pattern_syntax import Node
 from tokenizer.pre_tokenizers.scanner_patterns import Scanner
 from tokenizer.ragged import Ragged, read_only, text_rows
@@ -53,7 +53,7 @@ class Pieces(NamedTuple):
 
 
 def run_splitter(pieces: Pieces, split: Any, *arguments: Any) -> Pieces:
-    """Runs a kernel of `scanners_split`: `split(values, starts, stops, *arguments, out_starts, out_stops, counts)`."""
+    """Runs a kernel of `split_kernels`: `split(values, starts, stops, *arguments, out_starts, out_stops, counts)`."""
     words = pieces.words
     # Each pre-token has at least one byte. Pages that none reaches are never touched.
     starts, stops = recycled.empty(pieces.n_bytes, np.int64), recycled.empty(pieces.n_bytes, np.int64)
@@ -76,7 +76,7 @@ def run_scanner(pieces: Pieces, scanner: Scanner) -> Pieces:
 
 
 def run_delimiter(pieces: Pieces, behavior: int, find: Any, *arguments: Any) -> Pieces:
-    """Runs a kernel of `scanners_segments` that finds delimiters, then applies a behaviour to them."""
+    """Runs a kernel of `segment_kernels` that finds delimiters, then applies a behaviour to them."""
     words = pieces.words
     # Each segment has at least one byte.
     starts, stops = recycled.empty(pieces.n_bytes, np.int64), recycled.empty(pieces.n_bytes, np.int64)

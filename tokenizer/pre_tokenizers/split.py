@@ -8,8 +8,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from tokenizer.kernels import scanners_segments, text_edits
-from tokenizer.pre_tokenizers import patterns
+from tokenizer import edit_kernels
+from tokenizer.pre_tokenizers import patterns, segment_kernels
 from tokenizer.pre_tokenizers.code_point_sets import CodePoints
 from tokenizer.pre_tokenizers.pattern_automata import Tables, check_finished, find_automaton
 from tokenizer.pre_tokenizers.pattern_syntax import Characters, Node, Sequence, parse
@@ -21,11 +21,11 @@ from tokenizer.words import Words
 Behavior = Literal["removed", "isolated", "merged_with_previous", "merged_with_next", "contiguous"]
 
 BEHAVIORS: dict[str, int] = {
-    "removed": scanners_segments.REMOVED,
-    "isolated": scanners_segments.ISOLATED,
-    "merged_with_previous": scanners_segments.MERGED_WITH_PREVIOUS,
-    "merged_with_next": scanners_segments.MERGED_WITH_NEXT,
-    "contiguous": scanners_segments.CONTIGUOUS,
+    "removed": segment_kernels.REMOVED,
+    "isolated": segment_kernels.ISOLATED,
+    "merged_with_previous": segment_kernels.MERGED_WITH_PREVIOUS,
+    "merged_with_next": segment_kernels.MERGED_WITH_NEXT,
+    "contiguous": segment_kernels.CONTIGUOUS,
 }
 _SPACE_DROPPING = ("clip",)
 
@@ -96,7 +96,7 @@ def run_literal(pieces: Pieces, literal: str, behavior: str, *, invert: bool) ->
     """Cuts every word at a literal, not empty."""
     encoded = np.frombuffer(literal.encode(), np.uint8)
     arguments = read_only(encoded), read_only(_failures(encoded)), invert
-    return run_delimiter(pieces, BEHAVIORS[behavior], scanners_segments.segments_of_literal, *arguments)
+    return run_delimiter(pieces, BEHAVIORS[behavior], segment_kernels.segments_of_literal, *arguments)
 
 
 def _failures(literal: npt.NDArray[np.uint8]) -> npt.NDArray[np.int64]:
@@ -115,7 +115,7 @@ def _failures(literal: npt.NDArray[np.uint8]) -> npt.NDArray[np.int64]:
 def _run_automaton(pieces: Pieces, pattern: str, tables: Tables, behavior: int, invert: bool) -> Pieces:
     """Cuts every word with the automaton of a pattern."""
     automata = tables.new_automata()
-    cut = run_delimiter(pieces, behavior, scanners_segments.segments_of_automaton, automata, invert)
+    cut = run_delimiter(pieces, behavior, segment_kernels.segments_of_automaton, automata, invert)
     check_finished(automata, f"pattern {pattern!r}")
     return cut
 
@@ -146,7 +146,7 @@ def _distinct(words: Words) -> tuple[list[bytes], npt.NDArray[np.int64]]:
     """Returns the different words, and which of them each one is."""
     n_bytes = int((words.stops - words.starts).sum())
     values, offsets = np.empty(n_bytes, np.uint8), np.empty(words.n_words + 1, np.int64)
-    text_edits.gather(words.values, words.starts, words.stops, values, offsets)
+    edit_kernels.gather(words.values, words.starts, words.stops, values, offsets)
     column = pa.LargeBinaryArray.from_buffers(
         pa.large_binary(), words.n_words, [None, pa.py_buffer(offsets), pa.py_buffer(values)]
     )

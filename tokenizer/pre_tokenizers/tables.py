@@ -2,42 +2,36 @@
 """Code point tables of the pre-tokenizers: what scanners are told about every character."""
 
 import functools
+from collections.abc import Iterable
 
 import numpy as np
 import numpy.typing as npt
 
-from tokenizer import unicode_category_data as data
-from tokenizer import unicode_data
 from tokenizer.kernels.scanners_parts import BLOCK, LETTER, LOWER, MARK, NUMBER, SIGN, SPACE, UPPER
 from tokenizer.ragged import read_only
+from tokenizer.unicode import data
 
 Classes = npt.NDArray[np.uint8]
-"""uint8[0x110000], bits of `kernels.scanners`."""
+"""uint8[0x110000], bits of `kernels.scanners_parts`."""
 
 _N_CODE_POINTS = 0x110000
 _LETTERS = ("Lu", "Ll", "Lt", "Lm", "Lo")
 _MARKS = ("Mn", "Mc", "Me")
 _NUMBERS = ("Nd", "Nl", "No")
 _SIGNS = ("Pc", "Pd", "Ps", "Pe", "Pi", "Pf", "Po", "Sm", "Sc", "Sk", "So")
-_DEEPSEEK_BLOCK = "3040-30ff 4e00-9fa5"
+_DEEPSEEK_BLOCK = (0x3040, 0x30FF), (0x4E00, 0x9FA5)
 
 
-def ranges(text: str) -> list[tuple[int, int]]:
-    """Parses runs of hexadecimal code points, `41-5a 5f`, both ends included."""
-    runs = (run.partition("-") for run in text.split())
-    return [(int(first, 16), int(last or first, 16)) for first, _, last in runs]
-
-
-def _set(table: Classes, text: str, bits: int) -> None:
-    for first, last in ranges(text):
+def _set(table: Classes, runs: Iterable[tuple[int, int]], bits: int) -> None:
+    for first, last in runs:
         table[first : last + 1] |= np.uint8(bits)
 
 
-def _single_bit(text: str, bit: int, *, spaces: bool = False) -> Classes:
+def _single_bit(runs: Iterable[tuple[int, int]], bit: int, *, spaces: bool = False) -> Classes:
     table = np.zeros(_N_CODE_POINTS, np.uint8)
-    _set(table, text, bit)
+    _set(table, runs, bit)
     if spaces:
-        _set(table, unicode_data.SPACES, SPACE)
+        _set(table, data.runs("bert/spaces"), SPACE)
     return read_only(table)
 
 
@@ -49,14 +43,17 @@ def pattern_classes() -> Classes:
     bits |= {"Lu": LETTER | UPPER, "Lt": LETTER | UPPER, "Ll": LETTER | LOWER}
     bits |= dict.fromkeys(("Lm", "Lo"), LETTER | UPPER | LOWER)
     table = _of_categories(bits)
-    _set(table, unicode_data.SPACES, SPACE)
+    _set(table, data.runs("bert/spaces"), SPACE)
     return read_only(table)
 
 
 def _of_categories(bits: dict[str, int]) -> Classes:
     """Returns the bits of the category of each code point; no code point has two, so runs are laid side by side."""
-    runs = sorted((first, last + 1, b) for name, b in bits.items() for first, last in ranges(data.CATEGORIES[name]))
-    firsts, stops, of_runs = np.array(runs).T
+    of_category = np.array([bits.get(name, 0) for name in data.names("patterns/category_names")], np.uint8)
+    runs = data.array("patterns/categories")
+    runs = runs[of_category[runs[:, 0]] > 0]
+    runs = runs[np.argsort(runs[:, 1])]
+    of_runs, firsts, stops = of_category[runs[:, 0]], runs[:, 1], runs[:, 2] + 1
     lengths, values = np.empty(2 * len(runs) + 1, np.int64), np.zeros(2 * len(runs) + 1, np.uint8)
     lengths[1::2], values[1::2] = stops - firsts, of_runs
     lengths[::2] = np.append(firsts, _N_CODE_POINTS) - np.append(0, stops)
@@ -78,7 +75,7 @@ def clip_openai_classes() -> Classes:
 def deepseek_classes() -> Classes:
     """`pattern_classes` for DeepSeek: what it isolates is BLOCK, and UPPER (words) or LOWER (signs) there only."""
     table = pattern_classes() & np.uint8(255 - UPPER - LOWER)
-    for first, last in ranges(_DEEPSEEK_BLOCK):
+    for first, last in _DEEPSEEK_BLOCK:
         block = table[first : last + 1]
         words, signs = block & np.uint8(LETTER | MARK) != 0, block & np.uint8(SIGN) != 0
         block[:] = BLOCK
@@ -90,10 +87,8 @@ def deepseek_classes() -> Classes:
 @functools.cache
 def kimi_k2_classes() -> Classes:
     """`pattern_classes` for Kimi K2: Han is BLOCK, and neither UPPER nor LOWER."""
-    from tokenizer.unicode_pattern_scripts import SCRIPTS  # few patterns name one
-
     table = pattern_classes().copy()
-    for first, last in ranges(SCRIPTS["Han"]):
+    for first, last in script_runs("Han"):
         table[first : last + 1] = table[first : last + 1] & np.uint8(255 - UPPER - LOWER) | np.uint8(BLOCK)
     return read_only(table)
 
@@ -101,14 +96,14 @@ def kimi_k2_classes() -> Classes:
 @functools.cache
 def bloom_classes() -> Classes:
     """SIGN for what BLOOM's pattern excludes by name, and SPACE."""
-    return _single_bit(" ".join(f"{ord(sign):x}" for sign in "(|).,!?…。，、।۔،"), SIGN, spaces=True)
+    return _single_bit([(ord(sign), ord(sign)) for sign in "(|).,!?…。，、।۔،"], SIGN, spaces=True)
 
 
 @functools.cache
 def gpt2_digits_classes() -> Classes:
     """`pattern_classes`, where what `Digits` takes for a digit is nothing but that; it knows newer ones."""
     table = pattern_classes().copy()
-    for first, last in ranges(data.NUMERIC):
+    for first, last in data.runs("patterns/numeric"):
         table[first : last + 1] = NUMBER
     return read_only(table)
 
@@ -116,26 +111,39 @@ def gpt2_digits_classes() -> Classes:
 @functools.cache
 def numeric_classes() -> Classes:
     """NUMBER for what `Digits` takes for a digit."""
-    return _single_bit(data.NUMERIC, NUMBER)
+    return _single_bit(data.runs("patterns/numeric"), NUMBER)
 
 
 @functools.cache
 def word_classes() -> Classes:
     """LETTER for word characters of `Whitespace`, and SPACE."""
-    return _single_bit(data.WORDS, LETTER, spaces=True)
+    return _single_bit(data.runs("patterns/whitespace_words"), LETTER, spaces=True)
 
 
 @functools.cache
 def bert_classes() -> Classes:
     """SIGN for punctuation in the sense of BERT, and SPACE."""
-    return _single_bit(unicode_data.PUNCTUATION, SIGN, spaces=True)
+    return _single_bit(data.runs("bert/punctuation"), SIGN, spaces=True)
 
 
 @functools.cache
 def script_numbers() -> Classes:
     """The number of the script of each code point to `UnicodeScripts`, 0 for any."""
-    table = np.zeros(_N_CODE_POINTS, np.uint8)
-    for number, text in enumerate(data.SCRIPTS, 1):
-        for first, last in ranges(text):
-            table[first : last + 1] = number
-    return read_only(table)
+    return read_only(data.numbers("patterns/unicode_scripts"))
+
+
+@functools.cache
+def _numbers_of_scripts() -> dict[str, int]:
+    lines = data.names("patterns/script_names")
+    return {name: number for number, line in enumerate(lines) for name in line.split()}
+
+
+def script_runs(name: str) -> list[tuple[int, int]]:
+    """Returns the runs of a script in patterns, by any of its names; nothing where it is none."""
+    return data.runs_of_number("patterns/scripts", _numbers_of_scripts().get(name, -1))
+
+
+def category_runs(name: str) -> list[tuple[int, int]]:
+    """Returns the runs of a general category in patterns; nothing where it is none."""
+    names = data.names("patterns/category_names")
+    return data.runs_of_number("patterns/categories", names.index(name)) if name in names else []

@@ -10,8 +10,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tokenizer.kernels import text_accents as kernels
-from tokenizer.kernels import text_edits
+from tokenizer import edit_kernels
 from tokenizer.kernels.classes import N_CODE_POINTS
 from tokenizer.normalizers.tables import first_byte_steps
 from tokenizer.ragged import Ragged, read_only, string_array, text_rows
@@ -19,6 +18,7 @@ from tokenizer.text import tables
 from tokenizer.text.base import MAX_MERGED_SOURCES, Applied, Edges, Edit, MergedWords, TextStep, add_merged
 from tokenizer.text.edits import apply_edits, found_edits
 from tokenizer.text.forms import NormalForm
+from tokenizer.text.kernels import accents as kernels
 
 Mode = Literal["none", "latin-only", "all"]
 
@@ -36,7 +36,7 @@ class _Tables(NamedTuple):
 
 @functools.cache
 def _tables(mode: Mode) -> _Tables:
-    marks, latin = tables.members("NONSPACING_MARKS"), tables.members("LATIN")
+    marks, latin = tables.members("nonspacing_marks"), tables.members("latin")
     kinds = np.zeros(N_CODE_POINTS, np.uint8)
     kinds[latin] = kernels.LATIN
     kinds[marks] = kernels.MARK
@@ -74,7 +74,7 @@ class StripAccents(TextStep):
 
     def edits(self, text: str, begins: bool = True, ends: bool = True) -> list[Edit]:
         """Returns what the step does to one text; see `TextStep`."""
-        marks, latin = tables.members("NONSPACING_MARKS"), tables.members("LATIN")
+        marks, latin = tables.members("nonspacing_marks"), tables.members("latin")
         edits: list[Edit] = []
         strips = self.mode == "all"
         for i, char in enumerate(text if self.mode != "none" else ""):
@@ -106,7 +106,7 @@ class StripAccents(TextStep):
 
     def _merged(self, rows: Ragged, edits: npt.NDArray[np.int64]) -> tuple[tuple[MergedWords, ...], int]:
         """Returns what words with an edit became, each with its sources."""
-        is_word = tables.members("WORDS")
+        is_word = tables.members("words")
         spans = np.empty((len(edits), 2), np.int64)
         spans = spans[: kernels.find_edited_words(rows.values, rows.offsets, edits, is_word, spans)]
         short = spans[spans[:, 1] - spans[:, 0] <= _MAX_WORD_BYTES]
@@ -146,5 +146,5 @@ def _gathered(rows: Ragged, spans: npt.NDArray[np.int64]) -> pa.LargeStringArray
     """Returns `rows.values[start:stop]` for every span, int64[n, 2], as a text column."""
     starts, stops = np.ascontiguousarray(spans[:, 0]), np.ascontiguousarray(spans[:, 1])
     out, offsets = np.empty(int((stops - starts).sum()), np.uint8), np.empty(len(spans) + 1, np.int64)
-    text_edits.gather(rows.values, starts, stops, out, offsets)
+    edit_kernels.gather(rows.values, starts, stops, out, offsets)
     return string_array(out, offsets)

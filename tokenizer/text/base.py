@@ -10,9 +10,10 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 import numpy.typing as npt
 
-from tokenizer.kernels import text_candidates, text_reports
 from tokenizer.normalizers.tables import first_byte_steps
 from tokenizer.ragged import Ragged, read_only
+from tokenizer.text.kernels import candidates as candidate_kernels
+from tokenizer.text.kernels import reports as report_kernels
 
 
 class Edit(NamedTuple):
@@ -172,7 +173,7 @@ class CharacterSet(NamedTuple):
     def rows_with(self, rows: Ragged) -> npt.NDArray[np.bool_]:
         """Returns which rows hold a member, bool[n_rows]."""
         found = np.zeros(rows.n_rows, np.bool_)
-        text_candidates.find_characters(rows.values, rows.offsets, self.members, self.firsts, self.prints, found)
+        candidate_kernels.find_characters(rows.values, rows.offsets, self.members, self.firsts, self.prints, found)
         return found
 
 
@@ -207,14 +208,14 @@ def n_changed(edits: list[Edit]) -> int:
 
 def n_characters(rows: Ragged) -> int:
     """Returns how many characters rows have."""
-    return int(text_reports.count_characters(rows.values, rows.offsets[0], rows.offsets[-1]))
+    return int(report_kernels.count_characters(rows.values, rows.offsets[0], rows.offsets[-1]))
 
 
 def changed_rows(before: Ragged, after: Ragged) -> npt.NDArray[np.bool_]:
     """Returns which rows are not what they were, bool[n_rows]."""
     changed = np.zeros(before.n_rows, np.bool_)
     if before is not after:
-        text_reports.compare_rows(before.values, before.offsets, after.values, after.offsets, changed)
+        report_kernels.compare_rows(before.values, before.offsets, after.values, after.offsets, changed)
     return changed
 
 

@@ -11,9 +11,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from tokenizer import recycled
+from tokenizer import edit_kernels, recycled
 from tokenizer.aligned import AlignedText
-from tokenizer.kernels import text_edits
 from tokenizer.ragged import Ragged, null_rows, read_only, string_array, text_rows
 from tokenizer.text.accents import StripAccents
 from tokenizer.text.base import (
@@ -286,5 +285,5 @@ def _taken(rows: Ragged, numbers: npt.NDArray[np.int64]) -> Ragged:
     """Returns some rows, one after the other."""
     starts, stops = rows.offsets[:-1][numbers], rows.offsets[1:][numbers]
     out, offsets = recycled.empty(int((stops - starts).sum()), np.uint8), np.empty(numbers.size + 1, np.int64)
-    text_edits.gather(rows.values, starts, stops, out, offsets)
+    edit_kernels.gather(rows.values, starts, stops, out, offsets)
     return Ragged(read_only(out), offsets)

@@ -9,14 +9,15 @@ import itertools
 import numpy as np
 import numpy.typing as npt
 
-from tokenizer import recycled, unicode_tables
-from tokenizer.kernels import character_maps
-from tokenizer.normalizers.tables import SPARE_BYTES, CharacterMap, mapping_of
+from tokenizer import recycled
+from tokenizer.normalizers.kernels import character_maps
+from tokenizer.normalizers.tables import SPARE_BYTES, CharacterMap
 from tokenizer.normalizers.tables import character_map as lower_map
 from tokenizer.ragged import Ragged, read_only
 from tokenizer.text import tables
 from tokenizer.text.base import Applied, CharacterSet, Edges, Edit, TextStep, join_rows, replaced
-from tokenizer.unicode_text_data import FULL_WIDTH
+from tokenizer.unicode import data as unicode_data
+from tokenizer.unicode import tables as unicode_tables
 
 _SIGMA = "Σ"
 
@@ -196,7 +197,7 @@ class FullWidth(CharacterStep):
 
     def changes(self) -> dict[int, str]:
         """Returns what changes; see `CharacterStep`."""
-        return mapping_of(FULL_WIDTH)
+        return unicode_data.texts("text/full_width")
 
 
 @dataclasses.dataclass(frozen=True)

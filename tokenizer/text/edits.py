@@ -8,16 +8,16 @@ import numpy as np
 import numpy.typing as npt
 
 from tokenizer import recycled
-from tokenizer.kernels import text_edit_lists
 from tokenizer.ragged import Ragged, read_only
 from tokenizer.text.base import Applied, Edges, TextStep
+from tokenizer.text.kernels import edit_lists
 
 _ROOM = 1 << 12
 """Edits that a first try has room for."""
 
 
 def found_edits(find: Callable[[npt.NDArray[np.int64]], int]) -> npt.NDArray[np.int64]:
-    """Calls a kernel until there is room for all it finds; returns int64[n, 3], see `text_edit_lists.add_edit`.
+    """Calls a kernel until there is room for all it finds; returns int64[n, 3], see `edit_lists.add_edit`.
 
     Memory: 24 bytes for each edit.
     """
@@ -41,7 +41,7 @@ def apply_edits(rows: Ragged, edits: npt.NDArray[np.int64], texts: Sequence[str]
     added = int(np.diff(pool_offsets)[edits[:, 2]].sum())
     out = recycled.empty(rows.n_values - removed + added, np.uint8)
     offsets = np.empty(rows.n_rows + 1, np.int64)
-    n_changed = text_edit_lists.apply_edits(
+    n_changed = edit_lists.apply_edits(
         rows.values, rows.offsets, read_only(edits), read_only(pool), read_only(pool_offsets), out, offsets
     )
     return Applied(Ragged(read_only(out), offsets), int(n_changed))

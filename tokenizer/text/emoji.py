@@ -10,25 +10,25 @@ import numpy.typing as npt
 import pyarrow.compute as pc
 import regex
 
-from tokenizer.kernels import text_edits
-from tokenizer.kernels import text_emoji as kernels
+from tokenizer import edit_kernels
 from tokenizer.kernels.classes import N_CODE_POINTS
 from tokenizer.normalizers.tables import first_byte_steps
 from tokenizer.ragged import Ragged, read_only, string_array
 from tokenizer.text import tables
 from tokenizer.text.base import Applied, Edges, Edit, TextStep
 from tokenizer.text.edits import apply_edits, found_edits
+from tokenizer.text.kernels import emoji as kernels
 
 Mode = Literal["isolate", "describe", "drop", "keep"]
 
 
 @functools.cache
 def emoji_classes() -> npt.NDArray[np.uint8]:
-    """Returns what characters are to emoji, uint8[0x110000]: bits of `kernels.text_emoji`."""
+    """Returns what characters are to emoji, uint8[0x110000]: bits of `text.kernels.emoji`."""
     classes = np.zeros(N_CODE_POINTS, np.uint8)
-    classes[tables.members("EXTENDED_PICTOGRAPHIC")] |= kernels.PICTOGRAPH
-    classes[tables.members("EMOJI_PRESENTATION")] |= kernels.PRESENTED
-    classes[tables.members("GRAPHEME_EXTEND")] |= kernels.EXTEND
+    classes[tables.members("extended_pictographic")] |= kernels.PICTOGRAPH
+    classes[tables.members("emoji_presentation")] |= kernels.PRESENTED
+    classes[tables.members("grapheme_extend")] |= kernels.EXTEND
     classes[0x1F1E6:0x1F200] = kernels.FLAG
     classes[0x1F3FB:0x1F400] |= kernels.MODIFIER
     classes[0x200D] = kernels.JOINER
@@ -124,14 +124,14 @@ class Emoji(TextStep):
             return apply_edits(rows, edits, ("",))
         starts, stops = np.ascontiguousarray(edits[:, 0]), np.ascontiguousarray(edits[:, 1])
         values, offsets = np.empty(int((stops - starts).sum()), np.uint8), np.empty(len(edits) + 1, np.int64)
-        text_edits.gather(rows.values, starts, stops, values, offsets)
+        edit_kernels.gather(rows.values, starts, stops, values, offsets)
         units = pc.dictionary_encode(string_array(values, offsets))
         edits[:, 2] = units.indices.to_numpy()
         return apply_edits(rows, edits, [describe(unit) for unit in units.dictionary.to_pylist()])
 
 
 def find_emoji(rows: Ragged, mode: int = kernels.UNITS) -> npt.NDArray[np.int64]:
-    """Returns the emoji of rows, int64[n, 3]: where they start and stop, and a number; see `kernels.text_emoji`."""
+    """Returns the emoji of rows, int64[n, 3]: where they start and stop, and a number; see `text.kernels.emoji`."""
     spaces = tables.table_of(tables.SPACES)
     return found_edits(
         lambda edits: kernels.find_emoji(rows.values, rows.offsets, emoji_classes(), spaces, emoji_steps(), mode, edits)

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tokenizer import recycled
-from tokenizer.kernels import normal_forms
+from tokenizer.normalizers.kernels import normal_forms
 from tokenizer.normalizers.tables import SPARE_BYTES, piece_scratch
 from tokenizer.ragged import Ragged, read_only
 from tokenizer.text import tables

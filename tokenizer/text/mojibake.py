@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterable, Iterator
 import numpy as np
 import numpy.typing as npt
 
-from tokenizer.kernels import normal_forms
+from tokenizer.normalizers.kernels import normal_forms
 from tokenizer.ragged import Ragged, read_only
 from tokenizer.text import tables
 from tokenizer.text.base import CharacterSet, Edit

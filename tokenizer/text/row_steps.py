@@ -12,9 +12,9 @@ import numpy as np
 import numpy.typing as npt
 import regex
 
-from tokenizer.kernels import text_candidates
 from tokenizer.ragged import Ragged, read_only
 from tokenizer.text.base import Applied, Edges, Edit, TextStep, check_encodable, join_rows, n_changed, replaced
+from tokenizer.text.kernels import candidates as candidate_kernels
 
 
 class RowStep(TextStep):
@@ -46,7 +46,7 @@ class RowStep(TextStep):
 def rows_with(rows: Ragged, first: int, second: npt.NDArray[np.bool_]) -> list[int]:
     """Returns the rows in which a byte `first` stands before one of the set `second`, bool[256]."""
     found = np.zeros(rows.n_rows, np.bool_)
-    text_candidates.find_pairs(rows.values, rows.offsets, first, read_only(second), found)
+    candidate_kernels.find_pairs(rows.values, rows.offsets, first, read_only(second), found)
     return np.flatnonzero(found).tolist()
 
 

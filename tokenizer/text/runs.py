@@ -9,18 +9,18 @@ import string
 import numpy as np
 import numpy.typing as npt
 
-from tokenizer.kernels import text_runs as kernels
 from tokenizer.normalizers.tables import first_byte_steps
 from tokenizer.ragged import Ragged, read_only
 from tokenizer.text import tables
 from tokenizer.text.base import Edges, Edit
 from tokenizer.text.edits import EditingStep
+from tokenizer.text.kernels import runs as kernels
 
 
 @functools.cache
 def punctuation() -> npt.NDArray[np.bool_]:
     """Returns which code points are punctuation, bool[0x110000]: general categories P and the symbols of ASCII."""
-    table = tables.members("PUNCTUATION").copy()
+    table = tables.members("punctuation").copy()
     table[[ord(c) for c in string.punctuation]] = True
     return read_only(table)
 
@@ -29,7 +29,7 @@ def punctuation() -> npt.NDArray[np.bool_]:
 def digits() -> npt.NDArray[np.bool_]:
     """Returns which code points are decimal digits, bool[0x110000]: general category Nd."""
     table = np.zeros(0x110000, np.bool_)
-    for zero in np.flatnonzero(tables.members("ZEROS")).tolist():
+    for zero in np.flatnonzero(tables.members("zeros")).tolist():
         table[zero : zero + 10] = True
     return read_only(table)
 

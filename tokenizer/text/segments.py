@@ -8,14 +8,13 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from tokenizer import unicode_script_data as scripts
-from tokenizer.kernels import text_segments as kernels
-from tokenizer.kernels.text_segments import HAN, HIRAGANA, KATAKANA, OTHER, THAI
-from tokenizer.normalizers.tables import code_points
 from tokenizer.ragged import Ragged, read_only
 from tokenizer.text import tables
 from tokenizer.text.base import Edges, Edit
 from tokenizer.text.edits import EditingStep
+from tokenizer.text.kernels import segments as kernels
+from tokenizer.text.kernels.segments import HAN, HIRAGANA, KATAKANA, OTHER, THAI
+from tokenizer.unicode import data
 
 _MODES = {
     "han": {HAN: "HAN"},
@@ -35,7 +34,7 @@ class SegmentTables(NamedTuple):
     """What a mode knows of characters."""
 
     kinds: npt.NDArray[np.uint8]
-    """uint8[0x110000]: numbers of `kernels.text_segments`."""
+    """uint8[0x110000]: numbers of `text.kernels.segments`."""
     joins: npt.NDArray[np.bool_]
     """bool[0x110000]: characters that belong to the one before them."""
     leads: npt.NDArray[np.bool_]
@@ -45,10 +44,10 @@ class SegmentTables(NamedTuple):
 @functools.cache
 def segment_tables(mode: str) -> SegmentTables:
     """Lowers a mode to tables."""
-    kinds = np.zeros(0x110000, np.uint8)
+    kinds, names = np.zeros(0x110000, np.uint8), data.names("scripts/script_names")
     for kind, name in _MODES[mode].items():
-        kinds[code_points(getattr(scripts, name))] = kind
-    joins, leads = tables.members("GRAPHEME_EXTEND").copy(), np.zeros(0x110000, np.bool_)
+        kinds[data.members_of_number("scripts/scripts", names.index(name))] = kind
+    joins, leads = tables.members("grapheme_extend").copy(), np.zeros(0x110000, np.bool_)
     if THAI in _MODES[mode]:
         joins[list(_THAI_FOLLOWING)] = leads[list(_THAI_LEADING)] = True
         kinds[list(_THAI_OTHERS)] = OTHER

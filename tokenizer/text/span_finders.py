@@ -9,12 +9,13 @@ import numpy as np
 import numpy.typing as npt
 import regex
 
-from tokenizer.kernels import text_runs, text_spans
 from tokenizer.normalizers.tables import first_byte_steps
 from tokenizer.ragged import Ragged, read_only
 from tokenizer.text import tables
 from tokenizer.text.edits import found_edits
 from tokenizer.text.emoji import emoji_pattern, find_emoji
+from tokenizer.text.kernels import runs as run_kernels
+from tokenizer.text.kernels import spans as span_kernels
 from tokenizer.text.runs import digit_steps, digits
 
 LEAST = {"repeated": 4, "whitespace": 2}
@@ -63,11 +64,11 @@ def definition(name: str, least: int) -> "regex.Pattern[str]":
 def _bytes_are() -> npt.NDArray[np.uint8]:
     table = np.zeros(256, np.uint8)
     for characters, bit in (
-        (_LOCAL_BYTES, text_spans.LOCAL),
-        (_DOMAIN_BYTES, text_spans.DOMAIN),
-        (string.ascii_letters, text_spans.LETTER),
-        (_URL_BYTES, text_spans.URL),
-        (_URL_ENDS, text_spans.URL_END),
+        (_LOCAL_BYTES, span_kernels.LOCAL),
+        (_DOMAIN_BYTES, span_kernels.DOMAIN),
+        (string.ascii_letters, span_kernels.LETTER),
+        (_URL_BYTES, span_kernels.URL),
+        (_URL_ENDS, span_kernels.URL_END),
     ):
         table[[ord(c) for c in characters]] |= bit
     return read_only(table)
@@ -82,20 +83,20 @@ def _spaces() -> tuple[npt.NDArray[np.bool_], npt.NDArray[np.bool_], npt.NDArray
 
 NAMED: dict[str, Callable[[Ragged, int], npt.NDArray[np.int64]]] = {
     "number": lambda rows, _: found_edits(
-        lambda found: text_spans.find_numbers(rows.values, rows.offsets, digits(), digit_steps(), found)
+        lambda found: span_kernels.find_numbers(rows.values, rows.offsets, digits(), digit_steps(), found)
     ),
     "url": lambda rows, _: found_edits(
-        lambda found: text_spans.find_urls(rows.values, rows.offsets, _bytes_are(), found)
+        lambda found: span_kernels.find_urls(rows.values, rows.offsets, _bytes_are(), found)
     ),
     "email": lambda rows, _: found_edits(
-        lambda found: text_spans.find_emails(rows.values, rows.offsets, _bytes_are(), found)
+        lambda found: span_kernels.find_emails(rows.values, rows.offsets, _bytes_are(), found)
     ),
     "emoji": lambda rows, _: find_emoji(rows),
     "repeated": lambda rows, least: found_edits(
-        lambda found: text_runs.find_repeated(rows.values, rows.offsets, _spaces()[1], least - 1, True, found)
+        lambda found: run_kernels.find_repeated(rows.values, rows.offsets, _spaces()[1], least - 1, True, found)
     ),
     "whitespace": lambda rows, least: found_edits(
-        lambda found: text_spans.find_runs(rows.values, rows.offsets, _spaces()[0], _spaces()[2], least, found)
+        lambda found: span_kernels.find_runs(rows.values, rows.offsets, _spaces()[0], _spaces()[2], least, found)
     ),
 }
 """By name: rows and the least number of characters -> int64[n, 3], start and stop of what is found, in bytes."""
@@ -104,4 +105,4 @@ NAMED: dict[str, Callable[[Ragged, int], npt.NDArray[np.int64]]] = {
 def find_literal(rows: Ragged, literal: str) -> npt.NDArray[np.int64]:
     """Returns where a text occurs, int64[n, 3]: start and stop in bytes."""
     data = read_only(np.frombuffer(bytearray(literal.encode()), np.uint8))
-    return found_edits(lambda found: text_spans.find_literal(rows.values, rows.offsets, data, found))
+    return found_edits(lambda found: span_kernels.find_literal(rows.values, rows.offsets, data, found))

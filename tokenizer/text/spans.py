@@ -12,10 +12,10 @@ from typing import Any, Literal, NamedTuple, Self
 import numpy as np
 import numpy.typing as npt
 
-from tokenizer import recycled
-from tokenizer.kernels import added_matching, text_edits, text_spans
+from tokenizer import added_token_kernels, edit_kernels, recycled
 from tokenizer.ragged import Ragged, read_only
 from tokenizer.text.base import Edges, check_encodable, nearest
+from tokenizer.text.kernels import spans as span_kernels
 from tokenizer.text.row_steps import compile_pattern, find_matches
 from tokenizer.text.span_finders import LEAST, NAMED, definition, find_literal
 
@@ -175,7 +175,7 @@ class SpanFinder:
             return None
         spans = spans[np.lexsort((spans[:, 2], spans[:, 0]))]
         taken = np.empty(len(spans), np.bool_)
-        text_spans.select_leftmost(spans, taken)
+        span_kernels.select_leftmost(spans, taken)
         spans = spans[taken]
         in_rows = np.searchsorted(rows.offsets, spans[:, 0], side="right") - 1
         kept = ~rejected[in_rows]
@@ -192,7 +192,7 @@ class SpanFinder:
         offsets, rules = np.empty(rows.n_rows + 2 * n + 1, np.int64), np.empty(rows.n_rows + 2 * n, np.int32)
         documents = np.empty(rows.n_rows + 1, np.int64)
         starts, stops, numbers = (np.ascontiguousarray(spans[:, i]) for i in range(3))
-        n_parts = added_matching.cut_segments(
+        n_parts = added_token_kernels.cut_segments(
             rows.offsets,
             starts,
             stops,
@@ -207,7 +207,7 @@ class SpanFinder:
         is_empty = (rules >= 0) | np.repeat(rejected, np.diff(documents))
         stops[is_empty] = starts[is_empty]
         values, part_offsets = recycled.empty(int((stops - starts).sum()), np.uint8), np.empty(n_parts + 1, np.int64)
-        text_edits.gather(rows.values, starts, stops, values, part_offsets)
+        edit_kernels.gather(rows.values, starts, stops, values, part_offsets)
         return CutText(Ragged(read_only(values), part_offsets), rules, documents, spans[:, :2], rejected)
 
     @staticmethod

@@ -6,19 +6,18 @@ Python's `unicodedata`, of an older version, gives the same answers on all chara
 """
 
 import functools
-import re
 
 import numpy as np
 import numpy.typing as npt
 
-from tokenizer import unicode_tables
-from tokenizer import unicode_text_data as data
 from tokenizer.kernels.classes import N_CODE_POINTS
 from tokenizer.normalizers import tables
 from tokenizer.normalizers.tables import NormalForm
 from tokenizer.ragged import read_only
+from tokenizer.unicode import data
+from tokenizer.unicode import tables as unicode_tables
 
-UNICODE_VERSION = data.UNICODE_VERSION
+UNICODE_VERSION = data.TEXT_VERSION
 
 PYTHON_SPACES = frozenset("\t\n\v\f\r\x1c\x1d\x1e\x1f \x85\xa0\u1680\u2028\u2029\u202f\u205f\u3000").union(
     map(chr, range(0x2000, 0x200B))
@@ -31,8 +30,8 @@ SPACES = PYTHON_SPACES - frozenset("\x1c\x1d\x1e\x1f")
 
 @functools.cache
 def members(name: str) -> npt.NDArray[np.bool_]:
-    """Returns which code points are in a set of `unicode_text_data`, bool[0x110000]: `members("LATIN")`."""
-    return read_only(tables.code_points(getattr(data, name)))
+    """Returns which code points are in a set of characters of `unicode.data`, bool[0x110000]: `members("latin")`."""
+    return read_only(data.members(f"text/{name}"))
 
 
 @functools.cache
@@ -46,17 +45,14 @@ def table_of(characters: frozenset[str]) -> npt.NDArray[np.bool_]:
 @functools.cache
 def canonical() -> dict[int, str]:
     """Returns the full canonical decompositions, Hangul left out."""
-    return unicode_tables.decompositions() | tables.mapping_of(data.CANONICAL)
+    return unicode_tables.decompositions() | data.texts("text/canonical")
 
 
 @functools.cache
 def combining() -> npt.NDArray[np.uint8]:
     """Returns the canonical combining classes, uint8[0x110000]."""
-    classes = unicode_tables.combining_classes().copy()
-    for pair in data.COMBINING_CLASSES.split():
-        run, _, value = pair.partition("=")
-        classes[tables.code_points(run)] = int(value, 16)
-    return read_only(classes)
+    # No character has a class in both.
+    return read_only(unicode_tables.combining_classes() | data.numbers("text/combining_classes"))
 
 
 @functools.lru_cache(maxsize=4)
@@ -64,31 +60,32 @@ def normal_form(compatible: bool, composes: bool) -> NormalForm:
     """Lowers one of the four normal forms."""
     mapping = canonical()
     if compatible:
-        mapping = tables.compatibility() | canonical_additions() | tables.mapping_of(data.COMPATIBILITY)
-    composed = tables.compositions() | tables.compositions_of(data.COMPOSITIONS)
+        mapping = tables.compatibility() | canonical_additions() | data.texts("text/compatibility")
+    composed = tables.compositions() | data.compositions("text/compositions")
     return tables.lower_normal_form(mapping, canonical(), combining(), composed, composes)
 
 
 def canonical_additions() -> dict[int, str]:
     """Returns the canonical decompositions that HF tokenizers does not know yet."""
-    return tables.mapping_of(data.CANONICAL)
+    return data.texts("text/canonical")
 
 
 @functools.cache
 def case_folds() -> dict[int, str]:
     """Returns the full default case folding: code point -> text, where it changes something."""
-    folds = unicode_tables.lowercase() | tables.mapping_of(data.CASE_FOLDS)
+    folds = unicode_tables.lowercase() | data.texts("text/case_folds")
     return {c: text for c, text in folds.items() if text != chr(c)}
 
 
 @functools.cache
 def digit_values() -> dict[int, str]:
     """Returns the decimal digits of all scripts but ASCII's: code point -> its ASCII digit."""
-    zeros = np.flatnonzero(members("ZEROS")).tolist()
+    zeros = np.flatnonzero(members("zeros")).tolist()
     return {zero + i: str(i) for zero in zeros if zero != ord("0") for i in range(10)}
 
 
 @functools.cache
 def emoji_names() -> dict[str, str]:
     """Returns the Unicode names of pictographs and emoji modifiers: character -> name."""
-    return {chr(int(c, 16)): name for c, name in re.findall("([0-9a-f]+)=([^;]+);", data.EMOJI_NAMES)}
+    characters = map(chr, data.array("text/emoji").tolist())
+    return dict(zip(characters, data.names("text/emoji_names"), strict=True))

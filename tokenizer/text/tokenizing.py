@@ -9,13 +9,12 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from tokenizer import decoders
+from tokenizer import decoders, edit_kernels
 from tokenizer.added_tokens import Segments
 from tokenizer.aligned import AlignedText
 from tokenizer.core import Tokenizer
 from tokenizer.counting import Tally
 from tokenizer.encoding import Encoding
-from tokenizer.kernels import text_edits
 from tokenizer.normalizers import SentencePieceNormalizer
 from tokenizer.ragged import Ragged, null_rows, string_array, text_rows
 from tokenizer.text.base import StepReport, TextStep
@@ -166,7 +165,7 @@ class TextTokenizer:
         rules = cut.rules[cut.rules >= 0]
         starts, stops = np.ascontiguousarray(cut.sources[:, 0]), np.ascontiguousarray(cut.sources[:, 1])
         values, offsets = np.empty(int((stops - starts).sum()), np.uint8), np.empty(len(starts) + 1, np.int64)
-        text_edits.gather(rows.values, starts, stops, values, offsets)
+        edit_kernels.gather(rows.values, starts, stops, values, offsets)
         is_dropped = ~np.array([rule.keep_source for rule in self.finder.rules], np.bool_)[rules]
         n_before = np.concatenate(([0], np.cumsum(cut.rules >= 0)))[cut.documents]
         return pa.LargeListArray.from_arrays(pa.array(n_before), string_array(values, offsets, pa.array(is_dropped)))

@@ -9,12 +9,12 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
-from tokenizer.kernels import text_whitespace as kernels
 from tokenizer.normalizers.tables import first_byte_steps
 from tokenizer.ragged import Ragged
 from tokenizer.text import tables
 from tokenizer.text.base import Edges, Edit
 from tokenizer.text.edits import EditingStep
+from tokenizer.text.kernels import whitespace as kernels
 
 Newlines = Literal["space", "keep", "paragraphs"]
 _BREAK = re.compile("\r\n|[\n\r\x85\u2028\u2029]")

@@ -8,9 +8,9 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from tokenizer.kernels import pair_merging
-from tokenizer.kernels.pair_merging import CONTINUES, ENDS
 from tokenizer.models.bpe import BYTE_ALPHABET
+from tokenizer.trainers.kernels import pair_merging
+from tokenizer.trainers.kernels.pair_merging import CONTINUES, ENDS
 from tokenizer.trainers.word_counts import CountedWords
 
 N_CODE_POINTS = 0x110000

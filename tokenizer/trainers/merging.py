@@ -8,9 +8,9 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from tokenizer.kernels.merge_by_frequency import merge_most_frequent
-from tokenizer.kernels.merge_by_likelihood import merge_most_likely, rank_rows
-from tokenizer.kernels.pair_merging import (
+from tokenizer.trainers.kernels.merge_by_frequency import merge_most_frequent
+from tokenizer.trainers.kernels.merge_by_likelihood import merge_most_likely, rank_rows
+from tokenizer.trainers.kernels.pair_merging import (
     BYTES_WANTED,
     N_MERGES,
     N_PAIRS,

@@ -9,7 +9,6 @@ import numpy as np
 import pyarrow as pa
 
 from tokenizer.formats.json_numbers import written
-from tokenizer.kernels import unigram_training_suffixes as kernels
 from tokenizer.models.unigram import PieceType, Unigram
 from tokenizer.trainers.base import (
     BYTE_TOKENS,
@@ -21,6 +20,7 @@ from tokenizer.trainers.base import (
     check_tokens,
     freeze_strings,
 )
+from tokenizer.trainers.kernels import unigram_suffixes as kernels
 from tokenizer.trainers.unigram_em import Candidates, fixed_point_unit, seed_candidates
 from tokenizer.trainers.unigram_seeds import Alphabet, Pieces, choose_alphabet, find_seeds
 from tokenizer.trainers.unigram_text import lay_out, sort_suffixes

@@ -10,8 +10,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tokenizer.kernels import unigram_training as kernels
 from tokenizer.models.unigram import UNKNOWN_PENALTY
+from tokenizer.trainers.kernels import unigram as kernels
 from tokenizer.trainers.unigram_seeds import Pieces
 from tokenizer.trainers.unigram_text import Int32s, Int64s, Text, lay_out, sort_suffixes
 from tokenizer.trainers.word_counts import CountedWords
@@ -20,7 +20,7 @@ Float64s = npt.NDArray[np.float64]
 
 
 class Lattice(NamedTuple):
-    """All ways to cut the words of a text into pieces, see kernels.unigram_training."""
+    """All ways to cut the words of a text into pieces, see trainers.kernels.unigram."""
 
     longest: Int32s
     """int32[n]: the longest piece at each place of the text, -1 where there is none."""

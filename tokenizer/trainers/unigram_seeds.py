@@ -6,8 +6,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tokenizer.kernels import unigram_training_suffixes as kernels
 from tokenizer.pre_tokenizers.tables import script_numbers
+from tokenizer.trainers.kernels import unigram_suffixes as kernels
 from tokenizer.trainers.unigram_text import N_CODE_POINTS, Int32s, Int64s, Text
 from tokenizer.trainers.word_counts import CountedWords
 

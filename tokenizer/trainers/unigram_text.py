@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from tokenizer.kernels import unigram_training_suffixes as kernels
+from tokenizer.trainers.kernels import unigram_suffixes as kernels
 from tokenizer.trainers.word_counts import CountedWords
 
 Int32s = npt.NDArray[np.int32]
@@ -16,7 +16,7 @@ N_CODE_POINTS = 0x110000
 
 
 class Text(NamedTuple):
-    """Runs of known characters, see kernels.unigram_training_suffixes."""
+    """Runs of known characters, see trainers.kernels.unigram_suffixes."""
 
     values: Int32s
     """int32[n]: numbers of characters from 1, 0 after each run."""

@@ -10,8 +10,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from tokenizer import edit_kernels
 from tokenizer.added_tokens import AddedToken, AddedTokenMatcher
-from tokenizer.kernels import text_edits
 from tokenizer.pre_tokenizers.spelled_bytes import spelled_words
 from tokenizer.ragged import Ragged, read_only
 from tokenizer.words import Words
@@ -141,7 +141,7 @@ def _cut(words: CountedWords, cut_at: Sequence[str]) -> CountedWords:
     is_part = (segments.tokens < 0) & (starts < stops)
     starts, stops = starts[is_part], stops[is_part]
     values, offsets = np.empty(int((stops - starts).sum()), np.uint8), np.empty(starts.size + 1, np.int64)
-    text_edits.gather(words.values, starts, stops, values, offsets)
+    edit_kernels.gather(words.values, starts, stops, values, offsets)
     return CountedWords(read_only(values), offsets, np.repeat(words.counts, np.diff(segments.row_segments))[is_part])
 
 

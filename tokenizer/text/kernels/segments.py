@@ -4,8 +4,8 @@
 import numpy as np
 
 from tokenizer.kernels.compiling import kernel
-from tokenizer.kernels.text_edit_lists import add_edit
 from tokenizer.kernels.utf8 import decode_utf8, past_ascii
+from tokenizer.text.kernels.edit_lists import add_edit
 
 OTHER, HIRAGANA, KATAKANA, HAN, THAI = range(5)
 """Kinds of characters. Those of kana stand together with their like, those of the last two each for itself."""

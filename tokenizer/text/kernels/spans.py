@@ -4,9 +4,9 @@
 import numpy as np
 
 from tokenizer.kernels.compiling import kernel, kernel_part
-from tokenizer.kernels.text_edit_lists import add_edit
 from tokenizer.kernels.text_parts import find_byte, run_end, to_digit
 from tokenizer.kernels.utf8 import next_character
+from tokenizer.text.kernels.edit_lists import add_edit
 
 LOCAL, DOMAIN, LETTER, URL, URL_END = 1, 2, 4, 8, 16
 """Bits of what a byte may be: of the local part of an address, of a label of its domain, a letter of ASCII; of a URL,

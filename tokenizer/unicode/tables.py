@@ -8,14 +8,13 @@ a class of their own, and the scanner sorts them.
 """
 
 import functools
-from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from tokenizer import unicode_category_data, unicode_data
 from tokenizer.kernels.classes import DROPPED, ISOLATED, N_CODE_POINTS, REORDERED, SPACE, TAIL, TAIL_CLASS, WORD
+from tokenizer.unicode import data
 
 HANGUL_FIRST, HANGUL_LAST = 0xAC00, 0xD7A3
 
@@ -45,51 +44,28 @@ class BertTables(NamedTuple):
     """No text grows by more than this factor, in bytes."""
 
 
-def _ranges(text: str) -> Iterator[tuple[int, int]]:
-    for run in text.split():
-        first, _, last = run.partition("-")
-        yield int(first, 16), int(last or first, 16)
-
-
-def _code_points(text: str) -> npt.NDArray[np.bool_]:
-    member = np.zeros(N_CODE_POINTS, np.bool_)
-    for first, last in _ranges(text):
-        member[first : last + 1] = True
-    return member
-
-
-def _mapping(text: str) -> dict[int, str]:
-    pairs = (pair.split("=") for pair in text.split())
-    return {int(c, 16): "".join(chr(int(x, 16)) for x in to.split(".")) for c, to in pairs}
-
-
 @functools.cache
 def combining_classes() -> npt.NDArray[np.uint8]:
     """Returns the canonical combining class of every code point, uint8[0x110000]."""
-    classes = np.zeros(N_CODE_POINTS, np.uint8)
-    for pair in unicode_data.COMBINING_CLASSES.split():
-        run, _, value = pair.partition("=")
-        for first, last in _ranges(run):
-            classes[first : last + 1] = int(value, 16)
-    return classes
+    return data.numbers("bert/combining_classes")
 
 
 @functools.cache
 def decompositions() -> dict[int, str]:
     """Returns the full canonical decompositions, Hangul left out."""
-    return _mapping(unicode_data.DECOMPOSITIONS)
+    return data.texts("bert/decompositions")
 
 
 @functools.cache
 def lowercase() -> dict[int, str]:
     """Returns the full lower-case mappings that change something."""
-    return _mapping(unicode_data.LOWERCASE)
+    return data.texts("bert/lowercase")
 
 
 @functools.cache
 def property_table(name: str) -> npt.NDArray[np.bool_]:
-    """Returns which code points are in a set of `unicode_data`, bool[0x110000]: `property_table("SPACES")`."""
-    return _code_points(getattr(unicode_data, name))
+    """Returns which code points have a property that HF's BERT knows, bool[0x110000]: `property_table("spaces")`."""
+    return data.members(f"bert/{name}")
 
 
 def decompose(code_point: int) -> str:
@@ -113,13 +89,13 @@ def bert_tables(
     Source: HF tokenizers `normalizers/bert.rs` and `pre_tokenizers/bert.rs`; proven on every code point by
     tests/parity/test_unicode_tables.py.
     """
-    spaces, punctuation, marks = (property_table(n) for n in ("SPACES", "PUNCTUATION", "NONSPACING_MARKS"))
-    cjk, dropped, lower = property_table("CJK"), property_table("DROPPED"), globals()["lowercase"]()
+    spaces, punctuation, marks = (property_table(n) for n in ("spaces", "punctuation", "nonspacing_marks"))
+    cjk, dropped, lower = property_table("cjk"), property_table("dropped"), globals()["lowercase"]()
 
     if not pre_tokenize:
         punctuation = np.zeros(N_CODE_POINTS, np.bool_)
     if isolate_digits:
-        punctuation = punctuation | _code_points(unicode_category_data.NUMERIC)
+        punctuation = punctuation | data.members("patterns/numeric")
     classes = np.zeros(N_CODE_POINTS, np.uint8)
     classes[punctuation] = ISOLATED
     classes[spaces] = SPACE

@@ -4,7 +4,7 @@
 The lattice of a word is implied by the longest piece that begins at each place: the shorter ones are that piece's own
 beginnings, and a piece links to the longest of its beginnings that is a piece. So one number per place holds all.
 
-    text, starts:  the words, see `unigram_training_suffixes`
+    text, starts:  the words, see `unigram_suffixes`
     longest:       int32[n], the longest piece that begins at each place, -1 where there is none
     links:         int64[n_pieces], the longest piece that a piece begins with << LENGTH_BITS | characters; -1 for none
 
@@ -53,7 +53,7 @@ def match_pieces(text, suffixes, common, pieces, offsets, links, longest):
     """Finds the pieces in the words, by walking both in the order of their characters.
 
     Args:
-      text, suffixes, common: of `unigram_training_suffixes`, sorted as deep as the longest piece or deeper.
+      text, suffixes, common: of `unigram_suffixes`, sorted as deep as the longest piece or deeper.
       pieces, offsets, links: of `link_pieces`; characters that the text does not have are too high for it.
       longest: int32[n], -1 everywhere, filled where the text is not 0.
     """

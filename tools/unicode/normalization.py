@@ -1,22 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Writes `tokenizer/unicode_normalization_data.py` by asking HF tokenizers about every code point.
-
-Run by hand (`python tests/parity/make_normalization_data.py`) when the pinned version of HF tokenizers changes; the
-diff is reviewed. `test_normalizers.py` proves the committed file right on every run.
-"""
+"""What normal forms and graphemes are to HF tokenizers: `normalization/`."""
 
 import struct
-import sys
-from pathlib import Path
 
-import tokenizers as hf
-from make_unicode_data import CODE_POINTS, HANGUL, literal, mapping, ranges
 from tokenizers import normalizers
 
-TARGET = Path(__file__).parents[2] / "tokenizer" / "unicode_normalization_data.py"
+from tools.unicode import packing
+from tools.unicode.packing import CODE_POINTS, HANGUL, Arrays
 
 
-def one_for_each_grapheme() -> normalizers.Precompiled:
+def _one_for_each_grapheme() -> normalizers.Precompiled:
     """A character map under which every grapheme of less than six bytes, and every other character, becomes one `x`.
 
     Its trie holds all bytes but NUL as keys, so that a grapheme and each of its characters has a prefix in it.
@@ -29,7 +22,7 @@ def one_for_each_grapheme() -> normalizers.Precompiled:
     return normalizers.Precompiled(struct.pack("<I1024I", 4096, *units) + b"x\0")
 
 
-def compositions() -> dict[tuple[str, str], str]:
+def _compositions() -> dict[tuple[str, str], str]:
     nfc, nfd = normalizers.NFC(), normalizers.NFD()
     pairs = {}
     for c in CODE_POINTS:
@@ -42,9 +35,9 @@ def compositions() -> dict[tuple[str, str], str]:
     return pairs
 
 
-def grapheme_classes() -> dict[str, list[int]]:
+def _grapheme_classes() -> dict[str, list[int]]:
     """Finds what each character is to grapheme clusters, where it decides about those of less than six bytes."""
-    ask = one_for_each_grapheme().normalize_str
+    ask = _one_for_each_grapheme().normalize_str
 
     def joined(text: str) -> bool:
         """Whether the text has just one grapheme of two characters that has less than six bytes, none of more."""
@@ -93,45 +86,25 @@ def grapheme_classes() -> dict[str, list[int]]:
     return found
 
 
-DOCS = {
-    "CONTROL": "A grapheme of their own, whatever follows; CR and LF left out.",
-    "EXTEND": "Join the character before them.",
-    "ZWJ": "The zero width joiner.",
-    "SPACING_MARK": "Join the character before them.",
-    "PREPEND": "Join the character after them.",
-    "PICTOGRAPH": "Extended pictographs; join one another where ZWJ stands between.",
-    "CONSONANT": "Join one another where a linker stands between.",
-    "LINKER": "Viramas; all of them are in EXTEND.",
-    "CONJUNCT_EXTEND": "May stand between consonants beside a linker.",
-    "HANGUL_L": "Leading consonants.",
-    "HANGUL_V": "Vowels.",
-    "HANGUL_T": "Trailing consonants.",
-    "HANGUL_LV": "Syllables without a trailing consonant.",
-    "HANGUL_LVT": "Syllables with one.",
-}
+_GRAPHEME_NAMES = (
+    "CONTROL", "EXTEND", "ZWJ", "SPACING_MARK", "PREPEND", "PICTOGRAPH", "CONSONANT", "LINKER", "CONJUNCT_EXTEND",
+    "HANGUL_L", "HANGUL_V", "HANGUL_T", "HANGUL_LV", "HANGUL_LVT",
+)  # fmt: skip
 
 
-def main() -> None:
+def arrays() -> Arrays:
+    """Asks HF tokenizers about every code point."""
     nfd, nfkd, strip = normalizers.NFD(), normalizers.NFKD(), normalizers.StripAccents()
     compatible = {c: nfkd.normalize_str(chr(c)) for c in CODE_POINTS}
-    compatible = {c: to for c, to in compatible.items() if to != nfd.normalize_str(chr(c))}
-    pairs = " ".join(f"{ord(a):x}.{ord(b):x}={ord(c):x}" for (a, b), c in sorted(compositions().items()))
-    graphemes = grapheme_classes()
-    parts = [
-        "# SPDX-License-Identifier: Apache-2.0\n"
-        '"""What normal forms and graphemes are to HF tokenizers; generated, do not edit.\n\n'
-        f"Made by tests/parity/make_normalization_data.py from tokenizers {hf.__version__}, by asking it about every\n"
-        "code point. Its normal forms and combining marks are those of Unicode 9.0, its graphemes those of Unicode\n"
-        "17.0; what decides only about graphemes of six bytes and more is left out. All numbers are hexadecimal.\n"
-        '"""\n',
-        literal("COMPATIBILITY", mapping(compatible), "Full compatibility decompositions other than the canonical."),
-        literal("COMPOSITIONS", pairs, "Pairs of characters that compose, and into what; Hangul left out."),
-        literal("COMBINING_MARKS", ranges(c for c in CODE_POINTS if strip.normalize_str(chr(c)) == ""), "Mn, Mc, Me."),
-        *(literal(f"GRAPHEME_{name}", ranges(graphemes[name]), doc) for name, doc in DOCS.items()),
-    ]  # fmt: skip
-    TARGET.write_text("\n".join(parts), encoding="utf-8")
-    print(f"{TARGET}: {TARGET.stat().st_size} bytes", file=sys.stderr)
-
-
-if __name__ == "__main__":
-    main()
+    graphemes = _grapheme_classes()
+    return {
+        "normalization/compatibility": packing.texts(
+            {c: to for c, to in compatible.items() if to != nfd.normalize_str(chr(c))}
+        ),
+        "normalization/compositions": packing.pairs(_compositions()),
+        "normalization/combining_marks": packing.runs(c for c in CODE_POINTS if strip.normalize_str(chr(c)) == ""),
+        "normalization/graphemes": packing.numbered_runs(
+            {number: graphemes[name] for number, name in enumerate(_GRAPHEME_NAMES)}
+        ),
+        "normalization/grapheme_names": packing.names(_GRAPHEME_NAMES),
+    }

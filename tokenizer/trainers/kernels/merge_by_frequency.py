@@ -2,7 +2,7 @@
 """The rule `frequency`: a heap of pairs, corrected late. The tables are those of `pair_merging`."""
 
 from tokenizer.kernels.compiling import kernel, kernel_part
-from tokenizer.kernels.pair_merging import (
+from tokenizer.trainers.kernels.pair_merging import (
     COUNT,
     FIRST,
     KEY,

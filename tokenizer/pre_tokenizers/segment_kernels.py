@@ -2,7 +2,7 @@
 """Delimiters: where they are, what becomes of them, and texts that get a character put in front.
 
 Segments cover pieces of text without gaps, each either a match of the delimiter or what lies between two matches.
-`values`, `starts`, `stops` and `counts` are as in `scanners_split`.
+`values`, `starts`, `stops` and `counts` are as in `split_kernels`.
 """
 
 import numpy as np

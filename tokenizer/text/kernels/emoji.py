@@ -4,9 +4,9 @@
 import numpy as np
 
 from tokenizer.kernels.compiling import kernel, kernel_part
-from tokenizer.kernels.text_edit_lists import add_edit
-from tokenizer.kernels.text_runs import is_member_before
 from tokenizer.kernels.utf8 import decode_utf8, past_ascii
+from tokenizer.text.kernels.edit_lists import add_edit
+from tokenizer.text.kernels.runs import is_member_before
 
 PICTOGRAPH, PRESENTED, FLAG, EXTEND, JOINER, EMOJI_STYLE, TEXT_STYLE, MODIFIER = 1, 2, 4, 8, 16, 32, 64, 128
 """Bits of what a character is: an extended pictograph; an emoji by itself; a regional indicator; what joins the

@@ -3,7 +3,7 @@
 
 import numpy as np
 
-from tokenizer.kernels.byte_trie import child
+from tokenizer.byte_trie_kernels import child
 from tokenizer.kernels.compiling import kernel, kernel_part, load_u64
 from tokenizer.kernels.utf8 import decode_utf8
 
@@ -55,7 +55,7 @@ def find_added(
 
     Args:
       values, offsets: uint8[n], valid UTF-8, and int64[n_rows + 1].
-      trie: kernels.byte_trie.ByteTrie of the tokens' bytes; its ids are indices into `kinds`.
+      trie: byte_trie_kernels.ByteTrie of the tokens' bytes; its ids are indices into `kinds`.
       kinds: uint8[n_tokens], the bits above; starters: bool[256], first bytes of tokens; only_starter: the one of
         them where there is only one, else -1.
       word_characters, spaces: bool[0x110000].

@@ -4,9 +4,9 @@
 import numpy as np
 
 from tokenizer.kernels.compiling import kernel, kernel_part, load_u64, trailing_zeros
-from tokenizer.kernels.text_edit_lists import add_edit
 from tokenizer.kernels.text_parts import character_before, run_end, zero_bytes
 from tokenizer.kernels.utf8 import EACH_BYTE, HIGH_BITS, next_character
+from tokenizer.text.kernels.edit_lists import add_edit
 
 AS_SPACE, KEEP, PARAGRAPHS = 0, 1, 2
 """What becomes of line breaks: nothing special; all stay; two at most stay."""

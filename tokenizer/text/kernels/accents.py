@@ -4,8 +4,8 @@
 import numpy as np
 
 from tokenizer.kernels.compiling import kernel, kernel_part
-from tokenizer.kernels.text_edit_lists import add_edit
 from tokenizer.kernels.utf8 import decode_utf8, next_character, past_ascii
+from tokenizer.text.kernels.edit_lists import add_edit
 
 MARK, LATIN = 1, 2
 """What a character is: one that goes where its base is to lose accents; a base of the Latin script."""

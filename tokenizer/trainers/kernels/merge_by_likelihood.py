@@ -4,7 +4,7 @@
 import numpy as np
 
 from tokenizer.kernels.compiling import kernel, kernel_part
-from tokenizer.kernels.pair_merging import (
+from tokenizer.trainers.kernels.pair_merging import (
     COUNT,
     FIRST,
     KEY,

@@ -1,0 +1,159 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The reader of `data.npz`, which holds what Unicode says of characters, and what libraries make of it.
+
+`bert/`, `patterns/` and `normalization/` are what HF tokenizers answers when asked about every code point; several
+versions of Unicode, because it has several sources of such data. `text/` and `scripts/` are of `TEXT_VERSION` and hold
+what the others lack. `CONTENTS` says what each array is. An array is made when it is first asked for.
+
+Its arrays are int32 of one of four kinds, but for names, which are UTF-8, uint8[n], one on a line:
+
+- runs, [n, 2]: the first and the last of code points in a row, rising;
+- numbered runs, [n, 3]: the same with a number in front, of a name or a class;
+- pairs, [n, 3]: two characters, and the one that they compose into, rising;
+- texts, [n]: a character, the length of its text, and that text, one character after the other, rising.
+"""
+
+import functools
+import io
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+PATH = Path(__file__).with_name("data.npz")
+N_CODE_POINTS = 0x110000
+
+UNICODE_VERSIONS = {"categories": "8.0.0", "decompositions": "9.0.0", "lowercase": "17.0.0"}
+"""Of what `bert/` holds. Part of every result, and so of every manifest."""
+
+TEXT_VERSION = "18.0.0"
+"""Of `text/` and `scripts/`."""
+
+CONTENTS: Mapping[str, str] = {
+    "bert/dropped": "runs: clean-up removes these, NUL, U+FFFD, Cc, Cf and Co except tab and line ends",
+    "bert/spaces": "runs: white space, which separates words",
+    "bert/punctuation": "runs: P*, and every other printable ASCII symbol",
+    "bert/cjk": "runs: ideographs, each a word of its own when CJK isolation is on",
+    "bert/nonspacing_marks": "runs: Mn without a canonical decomposition, stripped as accents",
+    "bert/decompositions": "texts: full canonical decompositions, Hangul syllables left out",
+    "bert/word_characters": "runs: part of a word, for single_word added tokens",
+    "bert/combining_classes": "numbered runs: canonical combining classes other than 0",
+    "bert/lowercase": "texts: full lower-case mappings; context is ignored, final sigma too",
+    "patterns/categories": "numbered runs: general categories in patterns (\\p{L}), Unicode 16.0; tiktoken agrees",
+    "patterns/category_names": "names of their numbers",
+    "patterns/words": "runs: what [\\w] matches in a pattern of `Split`",
+    "patterns/words_alone": "runs: what \\w adds to that",
+    "patterns/scripts": "numbered runs: scripts in patterns (\\p{Han}), Unicode 16.0",
+    "patterns/script_names": "names of their numbers; others for one behind the first, with spaces between",
+    "patterns/whitespace_words": "runs: what \\w matches in `Whitespace`, of another library, Unicode 16.0",
+    "patterns/numeric": "runs: what `Digits` takes for a digit, Unicode 17.0",
+    "patterns/unicode_scripts": "numbered runs: one script each to `UnicodeScripts`, Unicode 9.0, numbered from 1",
+    "normalization/compatibility": "texts: full compatibility decompositions other than the canonical, Unicode 9.0",
+    "normalization/compositions": "pairs: Unicode 9.0, Hangul left out",
+    "normalization/combining_marks": "runs: Mn, Mc and Me, Unicode 9.0",
+    "normalization/graphemes": "numbered runs: what characters are to graphemes, Unicode 17.0, as far as that decides "
+    "about graphemes of less than six bytes",
+    "normalization/grapheme_names": "names of their numbers; CR and LF left out",
+    "text/canonical": "texts: canonical decompositions that `bert/` lacks",
+    "text/compatibility": "texts: compatibility decompositions that `normalization/` lacks",
+    "text/compositions": "pairs that `normalization/` lacks",
+    "text/combining_classes": "numbered runs: canonical combining classes that `bert/` lacks",
+    "text/case_folds": "texts: full default case folding where it differs from the lower case of `bert/`",
+    "text/full_width": "texts: full-width forms and what they stand for",
+    "text/nonspacing_marks": "runs: general category Mn",
+    "text/punctuation": "runs: general categories P*",
+    "text/words": "runs: letters, marks and numbers",
+    "text/latin": "runs: script Latin",
+    "text/extended_pictographic": "runs: may be emoji; some are reserved",
+    "text/emoji_presentation": "runs: emoji unless a variation selector follows",
+    "text/grapheme_extend": "runs: join the grapheme before them",
+    "text/zeros": "runs: zeros of decimal digits; one to nine follow each",
+    "text/emoji": "int32[n]: pictographs and emoji modifiers",
+    "text/emoji_names": "names of these",
+    "scripts/scripts": "numbered runs: scripts",
+    "scripts/script_names": "names of their numbers, in capitals and one word",
+}
+"""The arrays, and what each is."""
+
+
+@functools.cache
+def _archive() -> Any:
+    # The file in memory, so that processes that are forked off do not share a place in it.
+    return np.load(io.BytesIO(PATH.read_bytes()), allow_pickle=False)
+
+
+@functools.cache
+def array(name: str) -> npt.NDArray[Any]:
+    """Returns an array of `CONTENTS`, read-only.
+
+    Raises:
+      KeyError: if there is none of that name.
+    """
+    found: npt.NDArray[Any] = _archive()[name]
+    found.flags.writeable = False
+    return found
+
+
+def runs(name: str) -> list[tuple[int, int]]:
+    """Returns runs, both ends included: `runs("bert/cjk")[0] == (0x3400, 0x4dbf)`."""
+    return [(first, last) for first, last in array(name).tolist()]
+
+
+def members(name: str) -> npt.NDArray[np.bool_]:
+    """Returns which code points are in runs, bool[0x110000], a new array."""
+    return _members(array(name))
+
+
+def texts(name: str) -> dict[int, str]:
+    """Returns the text of each character that has one: `texts("bert/lowercase")[0x41] == "a"`."""
+    return texts_of(array(name))
+
+
+def texts_of(numbers: npt.NDArray[np.int32]) -> dict[int, str]:
+    """Returns the same of an array of that kind."""
+    found, i = {}, 0
+    flat = numbers.tolist()
+    while i < len(flat):
+        character, n = flat[i], flat[i + 1]
+        found[character] = "".join(map(chr, flat[i + 2 : i + 2 + n]))
+        i += 2 + n
+    return found
+
+
+def compositions(name: str) -> dict[tuple[str, str], str]:
+    """Returns what pairs of characters compose into."""
+    return {(chr(first), chr(second)): chr(both) for first, second, both in array(name).tolist()}
+
+
+def numbers(name: str) -> npt.NDArray[np.uint8]:
+    """Returns the number of each code point in numbered runs, uint8[0x110000], a new array; 0 for those in none."""
+    found = np.zeros(N_CODE_POINTS, np.uint8)
+    for number, first, last in array(name).tolist():
+        found[first : last + 1] = number
+    return found
+
+
+def names(name: str) -> list[str]:
+    """Returns names, in the order of their numbers."""
+    return array(name).tobytes().decode().split("\n")
+
+
+def runs_of_number(name: str, number: int) -> list[tuple[int, int]]:
+    """Returns those of numbered runs that have a number, both ends included."""
+    found = array(name)
+    return [(first, last) for first, last in found[found[:, 0] == number, 1:].tolist()]
+
+
+def members_of_number(name: str, number: int) -> npt.NDArray[np.bool_]:
+    """Returns which code points are in numbered runs of a number, bool[0x110000], a new array."""
+    found = array(name)
+    return _members(found[found[:, 0] == number, 1:])
+
+
+def _members(found: npt.NDArray[np.int32]) -> npt.NDArray[np.bool_]:
+    member = np.zeros(N_CODE_POINTS, np.bool_)
+    for first, last in found.tolist():
+        member[first : last + 1] = True
+    return member
