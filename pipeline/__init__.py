@@ -5,14 +5,14 @@ Every folder is a room; its first lines say what comes in and what goes out. A r
 only `transforms` and a few modules of `running` import Beam. From the top:
 
 - `cli`, `commands`: what a person types;
-- `transforms`: the work as Beam graphs, for our jobs and for yours; `proving`: whether a folder is what it says;
+- `transforms`: the work as Beam graphs, for these jobs and for your own; `proving`: checks of what a folder claims;
 - `jobs`: planning before, finishing after; `reporting`: what people are told;
 - `tokenizing`, `counting`, `training`, `shuffling`: the work, as plain functions over columns;
 - `output`, `input`: tokens to files, files to documents;
 - `running`: where a job runs, and how far it is;
-- `books`, `statistics`: what is counted, and what must be equal;
-- `config`, `schemas`, `splits`, `filenames`, `storage`, `columns`, `hashing`: what all of them speak of.
+- `books`, `statistics`: what is counted, and which counts must be equal;
+- `config`, `schemas`, `splits`, `filenames`, `storage`, `columns`, `hashing`: the terms and files all of them share.
 """
 
 VERSION = "0.2.0"
-"""TokenMill's, as in pyproject.toml."""
+"""The version of TokenMill, as in pyproject.toml."""

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The command line: it parses, and gives what was asked for to the module of `commands` that does it.
+"""The command line: parses the arguments and calls the module of `commands` that does the work.
 
 Exit codes: 0 done; 1 the job failed, or `verify` found something wrong; 2 a mistake in the command, the config or the
-input, found before any work; 130 stopped by Ctrl-C. What a person wants to keep goes to stdout (the summary, rows,
-the schema), everything else to stderr.
+input, found before any work; 130 stopped by Ctrl-C. Output that a person may want to keep goes to stdout (the summary,
+rows, the schema), everything else to stderr.
 """
 
 import argparse
@@ -23,7 +23,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     # it two workers in one process peak at 767 MB on 100 MB of input and 964 on 5 GB, with the system's at 651 and 768.
     os.environ.setdefault("ARROW_DEFAULT_MEMORY_POOL", "system")
     arguments = list(sys.argv[1:] if argv is None else argv)
-    # What follows `--` is for Beam, argparse must not see it.
+    # Arguments after `--` are for Beam; argparse must not see them.
     end = arguments.index("--") if "--" in arguments else len(arguments)
     try:
         options = parser().parse_args(arguments[:end])

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Columns of a file that can be read from any row to any row, and nothing else of them.
+"""Columns in a file, from which any range of rows can be read without reading the rest.
 
-Arrow's own files are read a record batch at a time; a merge of many sorted runs needs a few rows of each. A column is
-stored as its buffers are in memory, one after another: for each level of it, from the outside in,
+Arrow's own files are read a record batch at a time, but a merge of many sorted runs needs a few rows of each. A column
+is stored as its buffers are in memory, one after another. For each of its levels, from the outside in:
 
 - where values may be null: uint8[n], 1 for a value;
 - of lists and strings: int64[n + 1], where each begins in the next level, from 0;
@@ -42,14 +42,14 @@ def write_columns(file: Any, columns: Sequence[pa.Array], schema: pa.Schema) -> 
 
 
 def read_columns(read: ReadAt, positions: Sequence[int], schema: pa.Schema, start: int, stop: int) -> pa.RecordBatch:
-    """Returns rows `start` to `stop` of columns; reads two positions of each level of lists and the values, no more.
+    """Returns rows `start` to `stop` of columns; reads only their values and two offsets for each level of lists.
 
     Args:
       read: of the file.
       positions: as `write_columns` returned them.
       schema: of the columns.
       start: the first row.
-      stop: behind the last row; at most as many as there are.
+      stop: the row after the last; at most the number of rows.
 
     Raises:
       ValueError: if the file does not hold such columns there.
@@ -79,7 +79,7 @@ def row_bytes(batch: pa.RecordBatch) -> np.ndarray:
 
 
 def numpy_dtype(type_: pa.DataType) -> np.dtype:
-    """Returns the dtype of NumPy that numbers of a type have; `to_pandas_dtype` would say it, but needs pandas."""
+    """Returns the NumPy dtype of numbers of an Arrow type; `to_pandas_dtype` would too, but needs pandas."""
     return pa.array([], type_).to_numpy().dtype
 
 
@@ -88,7 +88,7 @@ def _is_list(type_: pa.DataType) -> bool:
 
 
 def element_of(type_: pa.DataType) -> pa.Field | None:
-    """Returns what a list or a string is made of; None for any other type."""
+    """Returns the field of the elements of a list or string type; None for any other type."""
     return _element(type_) if _is_list(type_) or _is_bytes(type_) else None
 
 
@@ -166,7 +166,7 @@ def _read(read: ReadAt, positions: Iterator[int], field: pa.Field, start: int, s
 
 
 def _is_opaque(type_: pa.DataType) -> bool:
-    """Whether values are of a fixed size, but no numbers to NumPy: times, decimals, bytes."""
+    """Returns whether values have a fixed size, but are not numbers to NumPy: times, decimals, bytes."""
     types = pa.types
     tests = (types.is_temporal, types.is_decimal, types.is_fixed_size_binary, types.is_float16)
     return any(test(type_) for test in tests)
@@ -197,7 +197,7 @@ def _sizes(array: pa.Array, field: pa.Field) -> np.ndarray:
     n_own, element = int(field.nullable) + 8, _element(field.type)
     offsets, values = children(array)
     width = _width(element)
-    if width is not None:  # no need to look at what is most of all bytes
+    if width is not None:  # most bytes of a file are such values, and need not be looked at
         return np.diff(offsets) * width + n_own
     values = values.slice(offsets[0], offsets[-1] - offsets[0])
     ends = np.cumsum(_sizes(values, element))

@@ -16,14 +16,14 @@ PLAN = f"{LEDGER}/plan.jsonl"
 VOCABULARY = "vocab"
 TOKENIZER = f"{VOCABULARY}/tokenizer.json"
 TRAINING_NAME = "training.json"
-"""Beside every tokenizer.json that was trained: how."""
+"""Lies beside every trained tokenizer.json and says how it was trained."""
 TOKEN_COUNTS = f"{VOCABULARY}/token_counts.parquet"
 COUNTS = "counts"
 COUNTING = "_counts"
 REPLAY = "replay"
-"""The folder in an output folder where rejected records lie that were tokenized later."""
+"""The folder, inside the output folder, for rejected records that were tokenized later."""
 RUNS = "_runs"
-"""The folder of runs, gone when the job is finished."""
+"""The folder of runs; removed when the job is finished."""
 
 
 def shard_name(index: int, n_splits: int, suffix: str) -> str:

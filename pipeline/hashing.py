@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A 64-bit key per document, a function of a seed and of where the document stands: for samples and for shuffles.
+"""A 64-bit key per document, for samples and shuffles: a hash of a seed and of where the document stands.
 
-The key is the same on every machine, in every run and however the corpus is cut into splits. It is no cryptographic
+The key is the same on every machine, in every run and however the corpus is cut into splits. It is not a cryptographic
 hash: whoever can choose file names can choose keys.
 """
 
@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 SAMPLING, SHUFFLING = "sample", "shuffle"
-"""What keys are for. Keys of different purposes are independent, or a sample would be the head of the shuffle."""
+"""Purposes of keys. Keys of different purposes are independent; otherwise a sample would be the head of the shuffle."""
 
 
 def document_keys(purpose: str, seed: int, names: Sequence[str], documents: pa.RecordBatch) -> np.ndarray:

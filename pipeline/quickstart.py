@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The quickstart corpus: real text that every Python carries, and a multilingual sample of our own.
+"""The quickstart corpus: real text that every Python carries, and this repository's multilingual sample.
 
 Nothing is downloaded and nothing foreign is bundled. Three JSON lines files, each record `{"id": ..., "text": ...}`:
 
-- `multilingual.jsonl`: a copy of `configs/data/multilingual.jsonl`, by its name the first to be read;
+- `multilingual.jsonl`: a copy of `configs/data/multilingual.jsonl`, whose name makes it the first to be read;
 - `reference.jsonl`: the language reference that `help()` shows, and every docstring of the standard library;
 - `sources.jsonl`: the sources of the standard library, a document per file.
 
@@ -21,16 +21,16 @@ from pathlib import Path
 
 MULTILINGUAL = Path(__file__).parents[1] / "configs" / "data" / "multilingual.jsonl"
 
-# Parts of the standard library that some distributions leave out or move, and what is not part of it at all.
+# Parts of the standard library that some distributions leave out or move, and folders that are not part of it.
 _LEFT_OUT = frozenset(
     {"test", "tests", "idlelib", "lib2to3", "ensurepip", "site-packages", "dist-packages", "__pycache__"}
 )
 
 
 def build_corpus(directory: Path) -> list[Path]:
-    """Writes the three files into `directory`, which is made if need be, and returns their paths.
+    """Writes the three files into `directory`, which is created if needed, and returns their paths.
 
-    The same Python gives the same bytes: documents are in the order of their ids' parts, lines end with LF.
+    The same Python gives the same bytes: documents are in the order of the parts of their ids, and lines end with LF.
 
     Raises:
       OSError: if `directory` cannot be written, or the multilingual sample is not where the repository has it.
@@ -45,7 +45,7 @@ def build_corpus(directory: Path) -> list[Path]:
 
 
 def read_topics() -> Iterator[tuple[str, str]]:
-    """Yields (id, text) of the topics that `help()` knows; nothing where Python came without them."""
+    """Yields (id, text) of the topics that `help()` knows; nothing if this Python came without them."""
     try:
         from pydoc_data.topics import topics
     except ImportError:
@@ -57,7 +57,7 @@ def read_topics() -> Iterator[tuple[str, str]]:
 def read_library() -> Iterator[tuple[str, str]]:
     """Yields (path within the library, source) of every readable module of the standard library, ordered by path.
 
-    Tests and what distributions leave out are left out everywhere; so is a file that its own encoding cannot decode.
+    Tests and parts that some distributions lack are always left out; so is a file that its own encoding cannot decode.
     """
     top = Path(sysconfig.get_paths()["stdlib"])
     for path in sorted(top.rglob("*.py"), key=lambda path: path.relative_to(top).parts):
@@ -80,7 +80,7 @@ def read_docstrings(path: str, source: str) -> Iterator[tuple[str, str]]:
     """
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # invalid escapes in somebody else's source are not our news
+            warnings.simplefilter("ignore")  # about invalid escapes in source that is not ours
             module = ast.parse(source)
     except (SyntaxError, ValueError):
         return

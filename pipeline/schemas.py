@@ -36,7 +36,7 @@ PLACES = pa.schema(
 
 
 FIELDS = "fields"
-"""The struct column in which kept fields travel, where there are some: in one, so that their names meet no others."""
+"""The struct column that holds the kept fields, if there are any, so that their names clash with no other column."""
 
 
 def with_fields(schema: pa.Schema, fields: pa.Schema | pa.StructType) -> pa.Schema:
@@ -62,11 +62,11 @@ _SEGMENTS = pa.schema(
 
 
 def listed_documents(*, has_segments: bool, fields: Iterable[pa.Field] = ()) -> pa.Schema:
-    """Returns the schema of the table of documents of a shard, a row for each in its order.
+    """Returns the schema of a shard's table of documents: one row per document, in the order of the shard.
 
     Args:
-      has_segments: whether rows are packed sequences or windows. Else row i of the shard is document i.
-      fields: that are kept there.
+      has_segments: whether rows are packed sequences or windows. If not, row i of the shard is document i.
+      fields: the kept fields.
     """
     own = [DOCUMENTS.field("doc_id"), *PLACES, pa.field("n_tokens", pa.int32(), nullable=False)]
     return pa.schema([*own, *(_SEGMENTS if has_segments else ()), *fields])
@@ -97,7 +97,7 @@ TOKENS = pa.schema(
 """Tokenized rows on their way to a writer; Parquet shards store exactly these columns."""
 
 SPAN_SOURCES = pa.field("span_sources", pa.large_list(pa.field("element", pa.string())), nullable=False)
-"""The texts of a row's spans in order, null for those that do not keep them: a column after those of TOKENS, where a
+"""The texts of a row's spans in order, null for spans that do not keep them. This column follows those of TOKENS if a
 span of the config has `keep_source`."""
 
 BOUNDARIES = ("segment_ids", "positions", "cu_seqlens")
@@ -107,7 +107,7 @@ BOUNDARIES = ("segment_ids", "positions", "cu_seqlens")
 def packed(boundaries: Sequence[str]) -> pa.Schema:
     """Returns the schema of packed sequences: several documents in a row.
 
-    A segment is what a sequence holds of one document, its separator included.
+    A segment is the part of a document that a sequence holds, its separator included.
 
     Args:
       boundaries: of `BOUNDARIES`, each at most once; the order does not matter.
@@ -150,7 +150,7 @@ def rows(names: Iterable[str], fields: Iterable[pa.Field] = ()) -> pa.Schema:
 
     Args:
       names: of the columns, without `fields`.
-      fields: that are kept, last; only where rows are documents.
+      fields: the kept fields, which come last; only if rows are documents.
     """
     names = list(names)
     if "documents" in names:
@@ -163,19 +163,19 @@ def rows(names: Iterable[str], fields: Iterable[pa.Field] = ()) -> pa.Schema:
 
 
 def stored_rows(found: pa.Schema) -> pa.Schema:
-    """Returns the schema of the rows of a shard with the columns `found`: those that may be null are kept fields."""
+    """Returns the schema of the rows of a shard that has the columns `found`; nullable ones are kept fields."""
     return rows((field.name for field in found if not field.nullable), (field for field in found if field.nullable))
 
 
 LANGUAGES = pa.schema(
     [
-        # ISO 639 code, `und` where it cannot be told.
+        # ISO 639 code, `und` where it cannot be identified.
         pa.field("lang", pa.string(), nullable=False),
         pa.field("lang_confidence", pa.float32(), nullable=False),
         pa.field("lang_mixed", pa.bool_(), nullable=False),
     ]
 )
-"""Last columns of rows where a config has `languages`."""
+"""The last columns of rows, if the config has `languages`."""
 
 WORD_COUNTS = pa.schema(
     [

@@ -25,17 +25,18 @@ class Piece:
     name: str
     """The path relative to the literal directory part of the pattern that matched it; goes into ids of documents."""
     n_bytes: int
-    """Of the whole file, as stored."""
+    """Bytes of the whole file, as stored."""
     version: str
     format: Format
     compression: Compression
     start: int
     stop: int
-    """Byte range of uncompressed JSON lines and text, row groups of Parquet; 0 and `n_bytes` of what is never cut."""
+    """A range of bytes of uncompressed JSON lines and text, or of row groups of Parquet. A file that is never cut has 0
+    and `n_bytes`."""
     n_text_bytes: int = 0
     """Parquet: bytes of the texts in the row groups, encoded."""
     file: int = 0
-    """Which file of the plan it is, from 0: its place in `inputs` of the manifest."""
+    """Number of the file in the plan, from 0: its place in `inputs` of the manifest."""
 
     @property
     def n_planned(self) -> int:
@@ -62,14 +63,14 @@ class Split:
     index: int
     """Position in the plan; names the shard."""
     id: str
-    """16 hexadecimal digits: a hash of what is read and of what else decides the output."""
+    """16 hexadecimal digits: a hash of the pieces and of everything else that decides the output."""
     pieces: tuple[Piece, ...]
     fields: str = ""
     """`kept_fields.encode_fields` of the fields that go with the documents, the same in all splits of a job."""
 
     @property
     def n_bytes(self) -> int:
-        """Planned bytes; the sum over all splits is what progress is measured against."""
+        """Planned bytes; progress is measured against their sum over all splits."""
         return sum(piece.n_planned for piece in self.pieces)
 
     def to_json(self) -> str:
@@ -88,15 +89,15 @@ def name_splits(groups: Iterable[list[Piece]], salt: str, fields: str = "") -> l
     """Returns splits that read these pieces, in this order, with ids that depend on them and on `salt`.
 
     Args:
-      groups: the pieces of each.
-      salt: digest of what else decides the output.
+      groups: the pieces of each split.
+      salt: digest of everything else that decides the output.
       fields: `Split.fields`.
     """
     splits = []
     n_same: Counter[str] = Counter()
     for index, pieces in enumerate(groups):
         split_id = _hash(salt, pieces, 0)
-        # Files of one name and size in two directories differ only in what the id must not depend on.
+        # Two files of the same name and size in different directories differ only in ways that the id must ignore.
         n_before = n_same[split_id]
         n_same[split_id] += 1
         if n_before:

@@ -24,29 +24,29 @@ class FileStat:
     path: str
     n_bytes: int
     version: str
-    """Changes when the file does: size and time of the last change, or a checksum where a store knows no time."""
+    """Changes when the file does: its size and time of last change, or a checksum if the store records no time."""
 
 
 _beam_args: tuple[str, ...] | None = None
-"""Options for Beam's filesystems that they have not been given yet."""
+"""Options that are still to be passed to Beam's filesystems."""
 
 
 def configure(beam_args: Sequence[str]) -> None:
     """Takes Beam's options, some of which are for its filesystems, as `--s3_endpoint_url=...`.
 
-    Beam hands them on when a pipeline is built, which is after its input has been looked at.
+    Beam itself passes them on only when a pipeline is built, which is after its input was listed.
     """
     global _beam_args  # noqa: PLW0603  # Beam keeps them for the whole process too
     _beam_args = tuple(beam_args)
 
 
 def is_remote(path: str) -> bool:
-    """Returns whether `path` goes through Beam's filesystems: it names a scheme."""
+    """Returns whether `path` names a scheme, and so goes through Beam's filesystems."""
     return "://" in path
 
 
 def has_glob(pattern: str) -> bool:
-    """Returns whether `pattern` holds characters that a glob gives a meaning: `*`, `?` or `[`."""
+    """Returns whether `pattern` holds a glob character: `*`, `?` or `[`."""
     return glob.has_magic(pattern)
 
 
@@ -92,7 +92,7 @@ def read_text(path: str) -> str:
 
 
 def create(path: str) -> BinaryIO:
-    """Returns a new file to write to, its directories made; end it with `finish`."""
+    """Returns a new file to write to, and creates its directories; end it with `finish`."""
     if is_remote(path):
         return cast(BinaryIO, _file_systems().create(path, compression_type=_uncompressed()))
     make_directory(os.path.dirname(path) or ".")
@@ -100,7 +100,7 @@ def create(path: str) -> BinaryIO:
 
 
 def make_directory(path: str) -> None:
-    """Makes a directory and those above it, durable on return; remote ones need no making."""
+    """Creates a directory and those above it, durable on return; remote ones need not be created."""
     if is_remote(path) or os.path.isdir(path):
         return
     above = os.path.dirname(path) or "."
@@ -123,7 +123,7 @@ def finish(handle: BinaryIO) -> None:
 
 
 def rename(source: str, destination: str) -> None:
-    """Gives a file its final name, replacing what had it; locally atomic and durable on return.
+    """Gives a file its final name, replacing a file that has it; locally atomic and durable on return.
 
     Raises:
       OSError: when `source` does not exist or may not be moved; `destination` is then as it was.
@@ -165,7 +165,7 @@ def exists(path: str) -> bool:
 
 
 def changed_at(path: str) -> float | None:
-    """Returns when a file was last written, in seconds of the clock of its store; None where that is not known.
+    """Returns when a file was last written, in seconds by the clock of its store; None if that is not known.
 
     Raises:
       OSError: when there is no such file.
@@ -201,7 +201,7 @@ def list_files(directory: str) -> list[str]:
 def delete_tree(path: str) -> None:
     """Removes a directory and everything below it; one that is not there is fine."""
     if is_remote(path):
-        # The slash says "directory" to the filesystems of Beam, which delete those with what they hold.
+        # The slash says "directory" to Beam's filesystems, which delete a directory with all its contents.
         directory = join(path, "")
         file_systems = _file_systems()
         if file_systems.match([directory + "**"])[0].metadata_list:
@@ -232,7 +232,7 @@ def _match_remote(pattern: str) -> list[FileStat]:
     stats = []
     for each in sorted(found, key=lambda each: each.path):
         if each.path.endswith("/"):
-            continue  # What consoles of object stores leave where a folder is empty.
+            continue  # Consoles of object stores leave such an object in an empty folder.
         n_bytes = int(each.size_in_bytes)
         changed = each.last_updated_in_seconds
         version = f"{n_bytes}-{changed!r}" if changed else str(file_systems.checksum(each.path))

@@ -95,9 +95,8 @@ def test_a_how_to_begins_with_an_example_that_works(document: Path) -> None:
 @pytest.mark.parametrize("document", DOCUMENTS, ids=name_of)
 def test_files_of_the_code_that_documents_name_exist(document: Path) -> None:
     text = document.read_text(encoding="utf-8")
-    named = set(
-        re.findall(r"`((?:pipeline|tokenizer|tests|tools|benchmarks|configs)/[\w./-]+\.(?:py|md|ya?ml|npz|sh))`", text)
-    )
+    folders = "pipeline|tokenizer|tests|tools|benchmarks|configs"
+    named = set(re.findall(rf"`((?:{folders})/[\w./-]+\.(?:py|md|yaml|npz|sh))`", text))
     assert {name for name in named if not (REPOSITORY / name).exists()} == set()
 
 

@@ -22,7 +22,7 @@ def imbalances(entry: LedgerEntry) -> list[str]:
 
 
 def _imbalances_of_inputs(entry: LedgerEntry) -> list[str]:
-    """Returns what does not hold for a file of the split, and between the split and the sums of its files."""
+    """Returns identities that do not hold for a file of the split, or between the split and the sums of its files."""
     where = f"split {entry.split_id}"
     if len(entry.inputs) != len(entry.pieces):
         return [f"{where}: {len(entry.inputs)} inputs are counted, of {len(entry.pieces)} pieces"]

@@ -43,13 +43,13 @@ class PieceCounts(ReadCounts):
     """What a split read of one of its pieces, or a batch of a piece."""
 
     sha256: str = ""
-    """Of the `n_bytes` bytes that were read; "" of a part of a piece and of sums."""
+    """Checksum of the `n_bytes` bytes that were read; "" for a part of a piece and for sums."""
 
     def __add__(self, other: Self) -> Self:
         return replace(quantities.add(self, other), sha256="")
 
     def to_record(self) -> dict[str, Any]:
-        """Returns what is not zero or empty, as plain JSON: of a million small files most of it is."""
+        """Returns the fields that are not zero or empty, as plain JSON; for many small files, most of them are."""
         return {each.name: value for each in fields(self) if (value := getattr(self, each.name))}
 
 
@@ -62,7 +62,7 @@ class Accounts:
         self._checksums = [""] * n_pieces
 
     def add(self, pieces: Iterable[tuple[int, PieceCounts]]) -> None:
-        """Adds what a batch holds of each piece, `batches.ReadBatch.pieces`, or what is moved."""
+        """Adds the counts of a batch for each piece, `batches.ReadBatch.pieces`, or `Moves`."""
         for piece, counts in pieces:
             self._counts[piece] += counts
             self._checksums[piece] = counts.sha256 or self._checksums[piece]
@@ -73,14 +73,14 @@ class Accounts:
 
 
 Moves = tuple[tuple[int, PieceCounts], ...]
-"""By the index of a piece, what is to be added to its counts."""
+"""Pairs of the index of a piece and what is to be added to its counts."""
 
 
 def filtered(documents: pa.RecordBatch, rule: str) -> Moves:
-    """Returns what moves documents that were read to those that a rule leaves out.
+    """Returns the moves of documents that were counted as read, but that a rule leaves out.
 
     Args:
-      documents: of `schemas.DOCUMENTS`; the ones that are left out.
+      documents: `schemas.DOCUMENTS`; the ones that are left out.
       rule: its name.
     """
     return tuple(
@@ -90,7 +90,7 @@ def filtered(documents: pa.RecordBatch, rule: str) -> Moves:
 
 
 def rejected(documents: pa.RecordBatch, reason: str) -> Moves:
-    """Returns what moves documents that were read to the records that are rejected for a reason; as `filtered`."""
+    """Returns the moves of documents that were counted as read, but are rejected for a reason; like `filtered`."""
     return tuple(
         (piece, PieceCounts(n_documents=-n, n_document_bytes=-size, rejected={reason: n}, n_rejected_bytes=size))
         for piece, n, size in _by_piece(documents)
@@ -98,7 +98,7 @@ def rejected(documents: pa.RecordBatch, reason: str) -> Moves:
 
 
 def _by_piece(documents: pa.RecordBatch) -> Iterator[tuple[int, int, int]]:
-    """Yields each piece that documents are of, with how many they are, and their bytes."""
+    """Yields the index of each piece that has some of the documents, how many it has, and their bytes."""
     pieces, sizes = documents.column("piece").to_numpy(), documents.column("n_bytes").to_numpy()
     for piece in np.unique(pieces).tolist():
         is_of = pieces == piece

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What an output folder says of the job that writes it, from before the first file on: by it a job knows its own work.
+"""The record of a job in its output folder, written before any other file: by it, a job recognizes its own work.
 
-The digest of a `Job` decides whether a folder may be resumed; the planned names, which files are TokenMill's.
+The digest of a `Job` decides whether a folder may be resumed. The planned names decide which files are TokenMill's.
 """
 
 import hashlib
@@ -26,8 +26,8 @@ class Job:
     """What decides the bytes of an output folder, besides the input files."""
 
     parts: Mapping[str, Any]
-    """Plain JSON: the job's name, its config without places, versions, TokenMill's among them, which may decide what is
-    written, and the tokenizer where it is given."""
+    """Plain JSON: the job's name; its config without places; the versions, TokenMill's among them, that may decide what
+    is written; and the tokenizer, if it is given."""
 
     @property
     def digest(self) -> str:
@@ -40,12 +40,12 @@ class Job:
 
         Args:
           name: of the job, for example "tokenize".
-          config: its config; where input, tokenizer and output lie does not matter, what is made of them does.
+          config: its config; the places of input, tokenizer and output do not count.
           tokenizer: digest of the tokenizer; None for a job that trains one, which the config then decides.
-          counts: digest of the counts that it trains on; None where it counts itself.
+          counts: digest of the counts that it trains on; None if it counts words itself.
         """
-        # Limits stop a job or warn; they change no byte of one that finishes, and whoever raises one goes on. Nor do
-        # other formats of its vocabulary.
+        # Limits stop a job or warn, but change no byte of a job that finishes: after raising one, a job may be resumed.
+        # Further files for the vocabulary change none of the other bytes either.
         limits = {"max_rejected": True, "max_rejected_fraction": True}
         places: Any = {
             "input": {"paths": True, **limits},
@@ -73,15 +73,15 @@ class Job:
 
 @dataclass(frozen=True)
 class PlannedNames:
-    """How many shards a job meant to write here, and how their names end: enough to know them as ours."""
+    """How many shards a job planned to write here, and how their names end: enough to recognize them."""
 
     n_splits: int
     suffix: str
-    """"" where only rejects are so many."""
+    """"" if the number is only that of files of rejects."""
 
 
 def read_job(output: str) -> tuple[Job, list[PlannedNames]] | None:
-    """Returns the job that an output folder is of, and all that was planned for it; None where it has no record.
+    """Returns the job that an output folder belongs to, and all names planned for it; None if it has no record.
 
     Raises:
       ValueError: if the record cannot be read.
@@ -104,7 +104,7 @@ def write_job(output: str, job: Job, plans: Iterable[PlannedNames]) -> None:
 
 
 def differences(there: Any, here: Any, path: str = "") -> list[str]:
-    """Returns a line for each thing, by its path, that is not the same in two parts of jobs."""
+    """Returns a line, with its path, for each thing that differs between the parts of two jobs."""
     if isinstance(there, Mapping) and isinstance(here, Mapping):
         return [
             line

@@ -14,7 +14,7 @@ from pipeline.splits import Piece
 
 
 def add_up(entries: Iterable[LedgerEntry], shards: Iterable[ShardEntry] | None = None) -> dict[str, Any]:
-    """Returns the sums of all that entries count; what is in shards is counted by `shards` where there are any."""
+    """Returns the sums of all counts of entries; if `shards` are given, they count what is in shards."""
     names = quantities.counted(LedgerEntry)
     totals: dict[str, Any] = {**dict.fromkeys(names, 0), "rejected": {}, "filtered": {}, "n_splits": 0}
     totals |= {"shard_rows": 0, "shard_tokens": 0, "shard_bytes": 0, "reject_rows": 0, "reject_bytes": 0}
@@ -68,10 +68,10 @@ def check_inputs(entries: Iterable[LedgerEntry], *, is_whole: bool = True) -> No
 
     Args:
       entries: of all splits, in the order of the plan.
-      is_whole: whether all of each file is to be read, or, as in a replay, the ranges of the pieces.
+      is_whole: whether all of each file is to be read, or, as in a replay, only the ranges of the pieces.
 
     Raises:
-      BooksError: naming every file of which that is not so.
+      BooksError: naming every file for which this does not hold.
     """
     wrong = []
     for pieces, counts in files_of(entries):
@@ -86,9 +86,9 @@ def check_inputs(entries: Iterable[LedgerEntry], *, is_whole: bool = True) -> No
 
 
 def files_of(entries: Iterable[LedgerEntry]) -> Iterator[tuple[list[Piece], PieceCounts]]:
-    """Yields the pieces of every file in the order of the plan, and what was made of them.
+    """Yields the pieces of every file, in the order of the plan, and the counts of the file.
 
-    There is a checksum where the file is one piece. The pieces of a file are neighbours in the plan.
+    Only a file of one piece has a checksum. The pieces of a file are neighbours in the plan.
     """
     pieces = ((piece, counts) for entry in entries for piece, counts in zip(entry.pieces, entry.inputs, strict=True))
     for _, group in itertools.groupby(pieces, key=lambda each: (each[0].path, each[0].name)):

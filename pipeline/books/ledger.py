@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The ledger: one entry per committed split, which says what it read, made of it and wrote, and what a file must be.
+"""The ledger: one entry per committed split, which says what the split read, what became of it, and what it wrote.
 
-How an entry comes about is told in `staging`, what must be equal in it in `equations`.
+`staging` shows how an entry is written, `equations` which of its numbers must be equal.
 """
 
 import dataclasses
@@ -36,7 +36,7 @@ class FileRecord:
 
 @dataclass(frozen=True, kw_only=True)
 class LedgerEntry(ReadCounts):
-    """What one split read, made of it and wrote. All counts are exact, and as `quantities` describes them."""
+    """What one split read, what became of it, and what it wrote. All counts are exact; `quantities` describes them."""
 
     split_id: str
     index: int
@@ -55,7 +55,7 @@ class LedgerEntry(ReadCounts):
     n_tokens: int
     n_oov_tokens: int
     inputs: tuple[PieceCounts, ...]
-    """What was read of each piece, in the order of `pieces`; what the split read is their sum."""
+    """What was read of each piece, in the order of `pieces`; the sum of them is what the split read."""
     shard: FileRecord
     """The rows in the first format."""
     rejects: FileRecord | None
@@ -63,7 +63,7 @@ class LedgerEntry(ReadCounts):
     companions: tuple[FileRecord, ...] = ()
     """What belongs to the shard beside its first file: its index, and the same rows in other formats."""
     documents: FileRecord | None = None
-    """The table of the shard's documents; None where the job shuffles: then a merged shard has it."""
+    """The table of the shard's documents; None if the job shuffles, because the merged shards then have it."""
     packing: Mapping[str, int] | None = None
     """`sequences.COUNTS` where rows are packed sequences; None where they are not."""
     windows: Mapping[str, int] | None = None
@@ -71,9 +71,9 @@ class LedgerEntry(ReadCounts):
     fields: str = ""
     """`Split.fields`."""
     has_field: Mapping[str, int] = field(default_factory=dict)
-    """By the name of a kept field, the documents that have it: those where it is not null."""
+    """How many documents have each kept field, by its name; a null does not count."""
     runs: Mapping[str, Any] | None = None
-    """Where the job shuffles, what `books.sums.SplitRuns` says of the runs, which are then the shard's file."""
+    """What `books.sums.describe_runs` says of the sorted runs, if the job shuffles; `shard` is then their file."""
 
     def files(self) -> Iterator[FileRecord]:
         """Yields the files this entry names."""
@@ -92,7 +92,7 @@ class LedgerEntry(ReadCounts):
 
     @classmethod
     def from_json(cls, data: bytes) -> Self:
-        """Returns the entry that `to_json` made `data` of.
+        """Returns the entry that `to_json` turned into `data`.
 
         Raises:
           ValueError: if `data` is something else.
@@ -115,9 +115,9 @@ class LedgerEntry(ReadCounts):
 
 
 def to_json(value: Any) -> bytes:
-    """Returns `value` as the JSON that all of TokenMill's files are in: UTF-8, sorted keys, one space per level."""
+    """Returns `value` as JSON, written as in all of TokenMill's files: UTF-8, sorted keys, one space per level."""
     text = json.dumps(value, sort_keys=True, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
-    # What UTF-8 cannot hold are lone surrogates, from file names that are not UTF-8; written as JSON escapes.
+    # UTF-8 cannot hold lone surrogates, which come from file names that are not UTF-8; they become JSON escapes.
     return text.encode("utf-8", "backslashreplace")
 
 
@@ -143,7 +143,7 @@ def load_committed(
       suffix: of shards.
       tokenizer: digest of the tokenizer.
       companions: suffixes of the other files of a shard.
-      runs: the name of the file with the sorted runs, where the job shuffles: the split has no other shard.
+      runs: the name of the file with the sorted runs, if the job shuffles; the split has no other shard.
       are_merged: whether all shards are merged already, so that runs may be gone.
     """
     entry = read_entry(output, split.id)

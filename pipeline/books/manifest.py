@@ -39,13 +39,13 @@ def build(
     """Returns the manifest of a finished job.
 
     Args:
-      job: that ran.
+      job: the job that ran.
       splits: the plan.
       entries: of every split, in the order of the plan.
-      tokenizer: what is to be said of the tokenizer, plain JSON.
-      files: what the job wrote beside shards and rejects.
-      marks: the ids around every document, plain JSON; None of a job without shards.
-      packing: what is to be said of packing, plain JSON; None where rows are documents.
+      tokenizer: what the manifest says of the tokenizer, plain JSON.
+      files: the files that the job wrote beside shards and rejects.
+      marks: the ids around every document, plain JSON; None for a job without shards.
+      packing: what the manifest says of packing, plain JSON; None where rows are documents.
       shards: of a job that shuffles, in order; None where every split is a shard.
 
     Raises:
@@ -94,7 +94,7 @@ def split_ids(manifest: Mapping[str, Any]) -> list[str]:
 
 
 def shard_files(manifest: Mapping[str, Any]) -> set[str]:
-    """Returns the names of what lies in the ledger for the shards of a job that shuffles; none of another."""
+    """Returns the names of the files in the ledger that belong to merged shards; none if the job does not shuffle."""
     ids = [record["entry"] for record in manifest["shards"] if "entry" in record]
     return {name(shard_id) for shard_id in ids for name in (filenames.entry_name, keys_name)}
 
@@ -126,7 +126,7 @@ def read(output: str) -> dict[str, Any]:
 
 
 def _is_whole(manifest: Mapping[str, Any]) -> bool:
-    """Returns whether what readers of a manifest look at is there; `verify` looks at all of it."""
+    """Returns whether a manifest has the parts that its readers look at; `verify` looks at all of it."""
     tokenizer, config, totals = (manifest.get(name) for name in ("tokenizer", "config", "totals"))
     records = [manifest.get(name) for name in ("shards", "companions", "documents", "rejects", "files")]
     return (

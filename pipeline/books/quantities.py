@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is counted, once: every quantity with its unit and its words, and which sums of them must be equal.
+"""Everything that is counted, defined once: each quantity with its unit and its words, and which sums must be equal.
 
-A file, a split, a shard and a job count a choice of these, under these names: attributes of a dataclass or keys of a
-mapping. How they are added up, which checks they must pass, and what the manifest says of them follows from here. A
-new quantity is a line below, a field where it is counted and, if it can be checked, a term of an equation.
+A file, a split, a shard and a job each count some of these, under these names: attributes of a dataclass or keys of a
+mapping. These definitions decide how they are added up, which checks they must pass, and what the manifest says of
+them. A new quantity is a line below, a field where it is counted and, if it can be checked, a term of an equation.
 """
 
 import dataclasses
@@ -120,53 +120,53 @@ OF_INPUT = (
     Equation(("n_records",), ("n_documents", "rejected", "filtered")),
     Equation(("n_bytes",), ("n_document_bytes", "n_rejected_bytes", "n_filtered_bytes", "n_skipped_bytes")),
 )
-"""Of a file, a split, a job: nothing that was read is lost."""
+"""For a file, a split or a job: nothing that was read is lost."""
 
 OF_TOKENS = (Equation(("n_tokens", "n_cut_tokens"), ("n_text_tokens", "n_special_tokens", "n_added_tokens")),)
-"""Of a split, a job: nothing that was tokenized is lost."""
+"""For a split or a job: nothing that was tokenized is lost."""
 
 OF_REJECTS = (Equation(("reject_rows",), ("rejected",)),)
-"""Of a split, a job: every reject can be looked at."""
+"""For a split or a job: every reject can be looked at."""
 
 OF_RUNS = (
     Equation(("sorted_documents",), ("n_documents",)),
     Equation(("sorted_tokens",), ("n_tokens",)),
     Equation(("sorted_oov_tokens",), ("n_oov_tokens",)),
 )
-"""Of a split whose documents were sorted to be shuffled."""
+"""For a split whose documents were sorted to be shuffled."""
 
 OF_LIST = (Equation(("listed_documents",), ("n_documents",)), Equation(("listed_tokens",), ("n_tokens",)))
-"""Of the table of the documents of a shard."""
+"""For the table of the documents of a shard."""
 
 OF_KEYS = (Equation(("n_keys",), ("n_documents",)),)
-"""Of a shard of a shuffle."""
+"""For a shard of a shuffle."""
 
 OF_DOCUMENTS = (Equation(("shard_rows",), ("n_documents",)), Equation(("shard_tokens",), ("n_tokens",)))
-"""Of the files of a shard whose rows are documents."""
+"""For the files of a shard whose rows are documents."""
 
 OF_WINDOWS = (
     Equation(("shard_rows",), ("n_windows",)),
     Equation(("shard_tokens",), ("n_tokens", "n_repeated", "n_special")),
     Equation(("documents_in_windows",), ("n_documents",)),
 )
-"""Of the files of a shard whose rows are windows of documents."""
+"""For the files of a shard whose rows are windows of documents."""
 
 IN_WINDOWS = (OF_WINDOWS[-1], Equation(("tokens_in_windows",), ("n_tokens",)))
-"""Of the windows themselves, whatever the files say."""
+"""For the windows themselves, whatever the files say."""
 
 OF_SEQUENCES = (
     Equation(("shard_rows",), ("n_sequences",)),
     Equation(("shard_tokens",), ("n_tokens", "n_separators")),
     Equation(("packed_documents",), ("n_documents",)),
 )
-"""Of the files of a shard whose rows are packed sequences."""
+"""For the files of a shard whose rows are packed sequences."""
 
 IN_SEQUENCES = (OF_SEQUENCES[-1], Equation(("packed_tokens",), ("n_tokens",)))
-"""Of the sequences themselves, whatever the files say."""
+"""For the sequences themselves, whatever the files say."""
 
 
 def of_rows(packing: Mapping[str, int] | None, windows: Mapping[str, int] | None) -> tuple[Equation, ...]:
-    """Returns what must be equal between documents and the rows that they became; `in_rows` has the terms.
+    """Returns the equations between documents and the rows that they became; `in_rows` returns the terms.
 
     Args:
       packing: `sequences.COUNTS` where rows are packed sequences; None where they are not.
@@ -178,7 +178,7 @@ def of_rows(packing: Mapping[str, int] | None, windows: Mapping[str, int] | None
 
 
 def in_rows(packing: Mapping[str, int] | None, windows: Mapping[str, int] | None) -> dict[str, int]:
-    """Returns what is counted of packed sequences and windows, under the names that the table has; as `of_rows`."""
+    """Returns the counts of packed sequences and windows under the names of quantities; like `of_rows`."""
     counts: dict[str, int] = {}
     for parts, documents, tokens in (
         (packing, "packed_documents", "packed_tokens"),
@@ -191,12 +191,12 @@ def in_rows(packing: Mapping[str, int] | None, windows: Mapping[str, int] | None
 
 
 def imbalances(equations: Iterable[Equation], counts: Any) -> list[str]:
-    """Returns what is wrong of each equation that does not hold."""
+    """Returns what is wrong with each equation that does not hold."""
     return [line for equation in equations if (line := equation.imbalance(counts))]
 
 
 def add(left: Counts, right: Counts) -> Counts:
-    """Returns two dataclasses of counts added up, quantity by quantity; other fields are those of `left`."""
+    """Returns the sum of two dataclasses of counts, quantity by quantity; other fields are those of `left`."""
     sums = {name: plus(getattr(left, name), getattr(right, name)) for name in counted(type(left))}  # type: ignore[arg-type]
     return dataclasses.replace(left, **sums)  # type: ignore[type-var]
 
@@ -208,7 +208,7 @@ def counted(kind: type) -> tuple[str, ...]:
 
 
 def plus(left: Any, right: Any) -> Any:
-    """Returns the sum of two numbers, or of two mappings of names to numbers: None is one of nothing."""
+    """Returns the sum of two numbers, or of two mappings of names to numbers; None counts as an empty mapping."""
     if not (isinstance(left, Mapping) or isinstance(right, Mapping)):
         return left if right is None else left + right
     if not left or not right:

@@ -27,8 +27,8 @@ class RejectLimits:
 
         Args:
           n_records: read, rejected ones too.
-          n_rejected: of them.
-          is_all: whether this is the whole job: a fraction counts however few records there are.
+          n_rejected: how many of them were rejected.
+          is_all: whether this is the whole job; a fraction then counts however few records there are.
 
         Raises:
           ValueError: with the numbers, the limit, and what to do.

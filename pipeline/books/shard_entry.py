@@ -85,7 +85,7 @@ class ShardEntry:
 
     @classmethod
     def from_json(cls, data: bytes) -> Self:
-        """Returns the entry that `to_json` made `data` of.
+        """Returns the entry that `to_json` turned into `data`.
 
         Raises:
           ValueError: if `data` is something else.
@@ -129,7 +129,7 @@ def runs_of(entry: LedgerEntry) -> SplitRuns:
 
 
 def recorded_digest(output: str, splits: Iterable[Split]) -> str | None:
-    """Returns `runs_digest` of what the ledger records, whether the runs are still there or not.
+    """Returns `runs_digest` of the runs that the ledger records, whether they are still there or not.
 
     None if a split is not recorded as it is planned now.
     """

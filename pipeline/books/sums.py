@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is known of sorted documents without looking at them: sums that do not depend on their order.
+"""Sums over documents that do not depend on their order, and the description of sorted runs.
 
-The sum over the splits must be that over the shards. It is no cryptographic checksum, which the files have beside it,
-but no mistake of a program is likely to leave it as it was: each document enters with its key, every id with its place.
+The sum over the splits must equal the sum over the shards. It is not a cryptographic checksum (the files have one), but
+a bug is unlikely to leave it unchanged: each document enters with its key, and each id with its position.
 """
 
 from collections.abc import Iterable, Mapping
@@ -20,16 +20,16 @@ _MASK = (1 << 64) - 1
 
 @dataclass(frozen=True)
 class Sums:
-    """Of documents, in any order. Sums of sums are sums."""
+    """Sums over documents, in any order. Sums of sums are sums."""
 
     n_documents: int = 0
     n_tokens: int = 0
     """Padding not included."""
     n_oov_tokens: int = 0
     tokens: int = 0
-    """Modulo 2**64, over documents: a hash of the key and the tokens."""
+    """The sum over documents, modulo 2**64, of a hash of the key and the tokens."""
     doc_ids: int = 0
-    """The same of the key and the document's id."""
+    """The same for the key and the document's id."""
 
     def __add__(self, other: "Sums") -> "Sums":
         return Sums(
@@ -52,7 +52,7 @@ class Sums:
 
     @classmethod
     def from_record(cls, record: Mapping[str, Any]) -> Self:
-        """Returns what `to_record` made `record` of."""
+        """Returns the value that `to_record` turned into `record`."""
         return cls(**{**record, "tokens": int(record["tokens"], 16), "doc_ids": int(record["doc_ids"], 16)})
 
 
@@ -62,18 +62,18 @@ class Run:
 
     n_rows: int
     positions: tuple[int, ...]
-    """Of the buffers of its columns: the key, the size of the row, and those of a row of tokens."""
+    """Where the buffers of its columns begin: the key, the size of the row, and the columns of a row of tokens."""
 
 
 @dataclass(frozen=True)
 class SplitRuns:
-    """What the first step of a shuffle left of one split: crosses the runner, and is kept in the split's entry."""
+    """What the first step of a shuffle wrote for one split; it crosses the runner and is kept in the split's entry."""
 
     split_id: str
     index: int
-    """Of the split in the plan."""
+    """Position of the split in the plan."""
     sha256: str
-    """Of the file."""
+    """Checksum of the file."""
     runs: tuple[Run, ...]
     sums: Sums
     fields: str = ""
@@ -85,7 +85,7 @@ class SplitRuns:
 
     @classmethod
     def from_record(cls, record: Mapping[str, Any]) -> Self:
-        """Returns what `to_record` made `record` of."""
+        """Returns the value that `to_record` turned into `record`."""
         runs = tuple(Run(n_rows, tuple(positions)) for n_rows, *positions in record["runs"])
         return cls(**{**record, "runs": runs, "sums": Sums.from_record(record["sums"])})
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is added up over documents in any order; the slow twins are in `pipeline.shuffling.reference`."""
+"""Kernels for sums over documents in any order; the slow twins are in `pipeline.shuffling.reference`."""
 
 from typing import Any
 
@@ -23,9 +23,9 @@ def mix(value: Any) -> Any:
 
 @kernel
 def add_values(values: Any, starts: Any, stops: Any, firsts: Any, hashes: Any) -> None:
-    """Adds to the hash of each row those of its values, each a hash of the value and of its place in the row.
+    """Adds the hashes of its values to the hash of each row; the hash of a value covers its position in the row.
 
-    A row may come in parts, in any order: the hash of the whole is the sum of theirs.
+    A row may come in parts, in any order: the hash of the whole row is the sum of the hashes of its parts.
 
     Args:
       values: int32 or uint8.

@@ -37,7 +37,7 @@ def load_config(path: str, overrides: Sequence[str] = (), job: JobName | None = 
 
     Args:
       path: a local file of at most `MAX_CONFIG_BYTES`.
-      overrides: `key.path=value`, the value read as YAML; later ones win. A null section is created on the way.
+      overrides: `key.path=value`, the value read as YAML; later ones win. A missing or null section is created.
       job: also check that the config has what this job needs.
 
     Raises:
@@ -60,7 +60,7 @@ def load_config(path: str, overrides: Sequence[str] = (), job: JobName | None = 
 
 
 def _missing_input(tree: dict[str, Any], job: JobName | None) -> list[str]:
-    """Returns what is missing of `input`, which only a training on counts that exist can do without."""
+    """Returns what `input` lacks; only training on existing counts needs no input."""
     section: Any = tree.get("tokenizer")
     train = section.get("train") if isinstance(section, dict) else None
     if isinstance(train, dict) and train.get("counts") is not None and job in (None, "train"):
@@ -72,7 +72,7 @@ def _missing_input(tree: dict[str, Any], job: JobName | None) -> list[str]:
 
 
 def _missing_for_job(tree: dict[str, Any], job: JobName) -> list[str]:
-    """Returns what `job` needs of `tokenizer.file` and `tokenizer.train` and the config, still unchecked, lacks."""
+    """Returns why `tokenizer.file` and `tokenizer.train` are not what `job` needs; the config is still unchecked."""
     section = tree.get("tokenizer")
     keys = {key for key, value in section.items() if value is not None} if isinstance(section, dict) else set()
     if keys >= {"file", "train"}:
@@ -85,7 +85,8 @@ def _missing_for_job(tree: dict[str, Any], job: JobName) -> list[str]:
     if job == "run" and isinstance(train, dict):
         for key, is_several in (("vocab_size", isinstance(train.get("vocab_size"), list)), ("by", train.get("by"))):
             if is_several:
-                return [f"tokenizer.train.{key}: makes several vocabularies, the job run tokenizes with one; use train"]
+                why = "makes several vocabularies, but the job run tokenizes with one; use train"
+                return [f"tokenizer.train.{key}: {why}"]
     if job == "tokenize" and "file" not in keys:
         instead = "; to train and tokenize in one go use the job run" if "train" in keys else ""
         return [f"tokenizer.file: required by the job tokenize{instead}"]
@@ -166,7 +167,7 @@ def _apply_override(tree: dict[str, Any], override: str) -> list[str]:
 
 
 def _describe(details: ErrorDetails) -> str:
-    """Returns one line for one of pydantic's errors: where, what was found, what is allowed, what may be meant."""
+    """Returns one of pydantic's errors as a line: where, what was found, what is allowed, the nearest valid name."""
     location = [str(part) for part in details["loc"] if part not in (ONE, SEVERAL)]
     path = ".".join(location)
     context: dict[str, Any] = details.get("ctx", {})
@@ -241,7 +242,7 @@ def _listed(names: Sequence[str] | dict[str, Any]) -> str:
 
 
 def _short(value: object) -> str:
-    """Returns `repr(value)`, cut: a config may hold anything, a message stays one line."""
+    """Returns `repr(value)`, shortened: a config may hold anything, but a message stays one line."""
     shortener = reprlib.Repr()
     shortener.maxlevel = 3
     shortener.maxstring = shortener.maxother = 60

@@ -13,7 +13,7 @@ FIELD_TYPES = (
     *("bool", "string", "float", "double", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"),
     *(f"timestamp[{unit}]" for unit in ("s", "ms", "us", "ns")),
 )
-"""What fields of JSON lines may be declared to be; a list with one of these is a list, a mapping an object."""
+"""Types that fields of JSON lines may be declared with; `[type]` declares a list, `{name: type}` an object."""
 
 
 def _check_type(path: str, declared: Any) -> None:
@@ -48,7 +48,7 @@ class InputConfig(Section):
     """Where documents come from and how to find them in a file."""
 
     paths: Annotated[list[NonEmpty], Field(min_length=1)] = []
-    """Files or glob patterns, local or of any filesystem Beam knows (`gs://`, `s3://`, `hdfs://`)."""
+    """Files or glob patterns, local or on any filesystem that Beam supports (`gs://`, `s3://`, `hdfs://`)."""
     format: Literal["auto", "jsonl", "text", "parquet"] = "auto"
     """`auto` decides per file by its name without the compression suffix."""
     compression: Literal["auto", "none", "gzip", "zstd", "bz2"] = "auto"
@@ -64,8 +64,8 @@ class InputConfig(Section):
     join: str = "\n\n"
     """What stands between the texts of `text_fields`."""
     keep_fields: KeptFields = []
-    """Fields that go with each document into the output, also inside of others, as in `meta.url`: their names, or
-    names with types, as in `{url: string, score: double, tags: [string], meta: {lang: string}}`."""
+    """Fields to store with each document; `meta.url` names a nested one. Either a list of names, or a mapping of names
+    to types, as in `{url: string, score: double, tags: [string], meta: {lang: string}}`."""
     split_bytes: Annotated[int, Field(ge=1)] = 32 * MIB
     """Large uncompressed files are cut at multiples of this; small files are grouped up to it."""
     max_document_bytes: Annotated[int, Field(ge=1, le=1 << 30)] = 64 * MIB
@@ -73,7 +73,7 @@ class InputConfig(Section):
     max_rejected: Annotated[int, Field(ge=0)] | None = None
     """The job stops once more records than this are rejected; null: never. It can be raised and the job resumed."""
     max_rejected_fraction: Annotated[float, Field(ge=0, le=1)] | None = None
-    """The same as a share of the records read, once they are 10,000 and at the end."""
+    """The same limit as a share of the records read; checked once 10,000 are read, and at the end."""
     sample: Annotated[float, Field(gt=0, le=1)] | None = None
     """The fraction of the documents to use, chosen by hash; null: all. A smaller sample is part of a larger one."""
     sample_seed: Annotated[int, Field(ge=0)] = 0
@@ -93,7 +93,7 @@ class InputConfig(Section):
                 raise mistake(name, paths, "format text has no fields")
             if len(set(paths)) < len(paths):
                 raise mistake(name, paths, "must name each field once")
-        # What is set is not asked for: a config that was written down whole sets everything.
+        # A default value does not count as given: a config that was written out in full gives every key.
         if self.text_fields and self.text_field != "text":
             raise mistake("text_fields", self.text_fields, "text_field is given too; remove one")
         if not self.text_fields and self.join != "\n\n":

@@ -34,9 +34,9 @@ class Config(Section):
     normalize: Steps = []
     """What happens to text before the tokenizer sees it: named steps, in order."""
     spans: Spans = []
-    """What is found in raw text and becomes a token of its own, before anything else happens."""
+    """Stretches of raw text that become tokens of their own; they are found before anything else happens."""
     languages: LanguagesConfig | None = None
-    """Languages of documents: rules for their text, filters, a column of shards; null does without."""
+    """Language identification: rules for text by language, filters, and columns of shards; null: off."""
 
     @model_validator(mode="after")
     def _check_labels(self) -> Self:
@@ -81,7 +81,7 @@ class Config(Section):
 
     @model_validator(mode="after")
     def _check_trained(self) -> Self:
-        """Checks what is known of a tokenizer that is yet to be trained; of one that exists it is looked at itself."""
+        """Checks what the config says of a tokenizer yet to be trained; an existing one is checked once it is read."""
         truncation, template = self.tokenizer.truncation, self.tokenizer.train and self.tokenizer.add_special_tokens
         for name, token, place in (("prepend", self.output.prepend, "[CLS]"), ("append", self.output.append, "[SEP]")):
             if template and token == place:

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Fields that go with documents, `input.keep_fields`: which types they have, settled before a job begins.
+"""The fields of `input.keep_fields`, which go with documents: their types are settled before a job begins.
 
-A type is the same for every file, split and worker. In JSON lines it is the one that the config declares; without,
-text: a string is what it says, anything else its JSON. In Parquet it is that of the files, which must agree.
+A field has the same type in every file, split and worker. In JSON lines it is the type that the config declares. A
+field without a declared type becomes text: strings as they are, other values as their JSON. In Parquet it is the type
+in the files, which must agree.
 """
 
 import base64
@@ -15,7 +16,7 @@ import pyarrow as pa
 from pipeline.config.input import InputConfig
 
 TEXT = b"text"
-"""In the metadata of a field of JSON lines whose type is not declared: anything becomes text."""
+"""Metadata key of a field of JSON lines without a declared type: any value becomes text."""
 
 
 def encode_fields(fields: pa.Schema) -> str:
@@ -25,7 +26,7 @@ def encode_fields(fields: pa.Schema) -> str:
 
 @functools.lru_cache(maxsize=16)
 def decode_fields(text: str) -> pa.Schema:
-    """Returns the schema that `encode_fields` made `text` of."""
+    """Returns the schema that `encode_fields` turned into `text`."""
     return pa.ipc.read_schema(pa.py_buffer(base64.b64decode(text))) if text else pa.schema([])
 
 
@@ -61,7 +62,7 @@ def _type_of(declared: Any) -> pa.DataType:
 
 
 def stored_fields(schema: pa.Schema, config: InputConfig) -> pa.Schema:
-    """Returns the fields that a Parquet file has, with its types; encodings of Arrow's left out."""
+    """Returns the kept fields that a Parquet file has, with the file's types, without Arrow's encodings."""
     found = []
     for path in paths_of(config):
         field = find_field(schema, path)
@@ -71,7 +72,7 @@ def stored_fields(schema: pa.Schema, config: InputConfig) -> pa.Schema:
 
 
 def find_field(schema: pa.Schema, path: str) -> pa.Field | None:
-    """Returns the column of this name, or what the path leads to through structs; None where there is none."""
+    """Returns the column of this name, or the field that the path leads to through structs; None if there is none."""
     if path in schema.names:
         return schema.field(path)
     first, *rest = path.split(".")
@@ -85,7 +86,7 @@ def find_field(schema: pa.Schema, path: str) -> pa.Field | None:
 
 
 def plain_type(type_: pa.DataType) -> pa.DataType:
-    """Returns a type without dictionaries, views and extensions, which are ways to store one."""
+    """Returns a type without dictionaries, views and extensions, which are only ways to store it."""
     if isinstance(type_, pa.BaseExtensionType):
         return plain_type(type_.storage_type)
     if pa.types.is_dictionary(type_):
@@ -113,7 +114,7 @@ def settle_fields(
 
     Args:
       config: the section.
-      files: path, format, and of Parquet what `stored_fields` returns.
+      files: path and format of each; for Parquet also what `stored_fields` returns.
     """
     settled: dict[str, tuple[pa.Field, str]] = {}
     problems = []

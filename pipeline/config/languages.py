@@ -10,18 +10,18 @@ from pipeline.config.text import LanguageOptions, Steps
 
 
 class LanguagesConfig(Section):
-    """Documents are told apart by language; `{}` is enough to have them told, and the rules that are built in."""
+    """Identifies the language of every document; `{}` is enough, and applies the built-in rules."""
 
     threshold: Annotated[float, Field(ge=0, le=1)] = 0.5
-    """Documents whose language is told with less confidence are `und`."""
+    """Documents whose language is identified with less confidence are `und`."""
     keep: list[NonEmpty] = []
-    """Languages to keep, `und` among them if wanted; all where it is empty. Others are filtered."""
+    """Languages to keep, `und` among them if wanted; documents in others are filtered. Empty keeps all."""
     drop: list[NonEmpty] = []
     """Languages to leave out."""
     drop_mixed: bool = False
     """Whether documents in several languages are left out."""
     rules: dict[NonEmpty, Steps] = {}
-    """Steps by language, after those of `normalize`, in place of what is built in; `default` is for all others."""
+    """Steps by language, after those of `normalize`, instead of the built-in rules; `default` is for all others."""
 
     @model_validator(mode="after")
     def _check_codes(self) -> Self:
@@ -40,6 +40,6 @@ class LanguagesConfig(Section):
 
     @property
     def options(self) -> LanguageOptions:
-        """This as the steps of a job take it."""
+        """This section as the steps of a job take it."""
         rules = {code: tuple(steps) for code, steps in sorted(self.rules.items())}
         return LanguageOptions(self.threshold, tuple(self.keep), tuple(self.drop), self.drop_mixed, rules)

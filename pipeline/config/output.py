@@ -8,12 +8,12 @@ from pydantic import Discriminator, Field, Tag, model_validator
 from pipeline.config.sections import NonEmpty, Section, mistake
 
 Format = Literal["parquet", "tfrecord", "arrow", "mds", "megatron", "memmap"]
-"""What shards can be."""
+"""The formats of shards."""
 
 VocabularyFormat = Literal["vocab.txt", "vocab.json", "tokenizer.model", "vocab.tiktoken"]
 VOCABULARY_FORMATS: tuple[VocabularyFormat, ...] = get_args(VocabularyFormat)
-"""What a tokenizer can be written as beside `tokenizer.json`, by the names of the files; WordPiece, BPE with
-`merges.txt`, sentencepiece and tiktoken."""
+"""Files that can hold a tokenizer beside `tokenizer.json`: of WordPiece, BPE (with `merges.txt`), sentencepiece and
+tiktoken."""
 
 KEEPS_COLUMNS: tuple[Format, ...] = ("parquet", "arrow")
 """Formats with room for the columns that spans and languages add to rows."""
@@ -25,26 +25,26 @@ OWN_COLUMNS = (
     *("doc_id", "input_ids", "tokens", "n_tokens", "n_oov", "documents", "segment_ids", "positions", "cu_seqlens"),
     *("document", "window", "input_file", "input_offset", "input_bytes", "rows", "starts"),
 )
-"""Columns of shards and of tables of documents, whose names no field can have there."""
+"""Columns of shards and of tables of documents; kept fields cannot have these names."""
 
 ONE, SEVERAL = "<one>", "<several>"
-"""Where a mistake is in a value that may be one or a list; no part of a path that a user would write."""
+"""What pydantic adds to the path of a mistake in a value that may be one or a list; messages leave it out."""
 
 
 class PackingConfig(Section):
     """Documents are put together into sequences of one length; nothing is dropped."""
 
     length: Annotated[int, Field(ge=1, le=1 << 24)]
-    """Tokens of a sequence."""
+    """Tokens per sequence."""
     strategy: Literal["concatenate", "best_fit", "no_split"] = "concatenate"
-    """`concatenate` cuts wherever a sequence is full; the others only documents longer than one. `no_split` keeps the
-    order of documents, `best_fit` looks for the sequence where the least room is left."""
+    """`concatenate` cuts wherever a sequence is full; the others cut only documents longer than a sequence. `no_split`
+    keeps the order of documents; `best_fit` puts each into the sequence where it leaves the least room."""
     boundaries: Annotated[list[Literal["segment_ids", "positions", "cu_seqlens"]], Field(min_length=1)] = ["cu_seqlens"]
     """Columns that say where documents begin."""
     separator: NonEmpty | None = None
-    """A token to put behind every document, for example `<|endoftext|>`, `output.append` included."""
+    """A token to put after every document, behind `output.append`; for example `<|endoftext|>`."""
     incomplete: Literal["pad", "short"] = "pad"
-    """Sequences with fewer tokens, the last one among them, are padded or kept short."""
+    """Whether sequences with fewer tokens, such as the last one, are padded or kept short."""
     pad_token: NonEmpty | None = None
     """null: the tokenizer's padding token, else the separator."""
 
@@ -65,7 +65,7 @@ class ShuffleConfig(Section):
     shards: Annotated[int, Field(ge=1, le=1 << 20)] | None = None
     """How many shards are written; null: one for every 32 MiB of the input, as it is stored."""
     run_bytes: Annotated[int, Field(ge=1, le=1 << 30)] = 32 << 20
-    """Bytes that a worker sorts at a time; it holds two to three times as many. No shard depends on it."""
+    """How many bytes a worker sorts at a time; it holds two to three times as many. No shard depends on it."""
 
 
 _COMPRESSIONS = {
@@ -86,14 +86,14 @@ class OutputConfig(Section):
     """What is written and where."""
 
     path: NonEmpty
-    """A folder, made if it is not there."""
+    """A folder; created if it does not exist."""
     format: Annotated[
         Annotated[Format, Tag(ONE)] | Annotated[list[Format], Tag(SEVERAL), Field(min_length=1)],
         Discriminator(_count_formats),
     ] = "parquet"
     """One format, or a list of several to write in one pass."""
     compression: Literal["auto", "none", "gzip", "zstd"] = "auto"
-    """`auto`: zstd for Parquet, none for all others. TFRecord knows none and gzip; Parquet and Arrow none and zstd."""
+    """`auto`: zstd for Parquet, none for all others. TFRecord allows none, gzip; Parquet and Arrow allow none, zstd."""
     row_group_tokens: Annotated[int, Field(ge=1)] = 4 << 20
     """Parquet: no row group holds more tokens than this, unless one document alone does."""
     prepend: NonEmpty | None = None
@@ -101,8 +101,8 @@ class OutputConfig(Section):
     append: NonEmpty | None = None
     """A token to put behind every document, for example `<|endoftext|>`; `tokenizer.truncation` leaves room for it."""
     vocabulary: list[VocabularyFormat] | None = None
-    """Files to write in `vocab/` beside `tokenizer.json`; null: all that can hold a vocabulary that this job trains,
-    none for a tokenizer that comes from a file."""
+    """Files to write in `vocab/` beside `tokenizer.json`; null: all that can hold the vocabulary, if this job trains
+    it; none for a tokenizer from a file."""
     packing: PackingConfig | None = None
     """Rows are sequences of one length; null: rows are documents."""
     shuffle: ShuffleConfig | None = None

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The sections `normalize`, `spans` and `languages` of a config: what happens to text before a tokenizer sees it.
 
-The library that knows steps and spans is imported by who has some: reading a config must stay light.
+The library that parses steps and spans is imported only for a config that has some: reading a config must stay light.
 """
 
 import unicodedata
@@ -61,7 +61,7 @@ _STEPS = [
     "isolate_digits", "lowercase", "mojibake", "punctuation", "regex", "repeated_punctuation", "segment",
     "strip_accents", "tatweel", "whitespace", "zero_width",
 ]  # fmt: skip
-"""What editors are told; a test compares both with the library."""
+"""The names that editors offer; a test compares both lists with the library."""
 _STEP_SCHEMA = {
     "anyOf": [
         {"enum": sorted([*_PRESETS, *_STEPS])},
@@ -93,7 +93,7 @@ Spans = Annotated[
 
 @dataclass(frozen=True)
 class LanguageOptions:
-    """The section `languages` of a config, plain, and small enough to travel."""
+    """The section `languages` of a config as plain data, small enough to send to workers."""
 
     threshold: float = 0.5
     keep: tuple[str, ...] = ()
@@ -104,7 +104,7 @@ class LanguageOptions:
 
 @dataclass(frozen=True)
 class TextOptions:
-    """These sections, as the steps of a job take them: plain, and small enough to travel."""
+    """These sections as the steps of a job take them: plain data, small enough to send to workers."""
 
     normalize: tuple[Entry, ...] = ()
     spans: tuple[Mapping[str, Any], ...] = ()
@@ -120,7 +120,7 @@ class TextOptions:
 
     @property
     def columns(self) -> list[str]:
-        """Columns that these add to rows, which not all formats keep; see `schemas.rows`."""
+        """Columns that these sections add to rows; not all formats keep them. See `schemas.rows`."""
         sources = ["span_sources"] if self.keeps_sources else []
         return [*sources, "lang", "lang_confidence", "lang_mixed"] if self.languages is not None else sources
 
@@ -130,10 +130,10 @@ class TextOptions:
         return [span["token"] for span in self.spans]
 
     def wrap(self, tokenizer: "Tokenizer") -> "TextTokenizer":
-        """Returns a tokenizer with what happens to text before it.
+        """Returns `tokenizer` with these sections applied to text before it.
 
         Raises:
-          ValueError: if the token of a span has another function in it.
+          ValueError: if the token of a span has another function in the tokenizer.
         """
         if self.languages is not None:
             from tokenizer.languages import LanguageTextTokenizer
@@ -147,7 +147,7 @@ class TextOptions:
         return TextTokenizer(tokenizer, normalize=self.normalize, spans=self.spans)
 
     def parts(self) -> dict[str, Any]:
-        """Returns, as plain JSON, all that decides what becomes of text: the sections and versions of what does it."""
+        """Returns all that decides what becomes of text, as plain JSON: the sections and the versions of libraries."""
         if not self:
             return {}
         from tokenizer.text import UNICODE_VERSION

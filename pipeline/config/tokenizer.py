@@ -13,10 +13,10 @@ BYTE_TOKENS = tuple(f"<0x{byte:02X}>" for byte in range(256))
 
 
 class TruncationConfig(Section):
-    """Rows have at most `max_length` tokens; what is more is cut off, or becomes rows of its own."""
+    """Rows have at most `max_length` tokens; the rest is cut off, or becomes rows of its own."""
 
     max_length: Annotated[int, Field(ge=1)]
-    """Tokens per row at most, special tokens included."""
+    """At most this many tokens per row, special tokens included."""
     side: Literal["right", "left"] = "right"
     """The end that is cut off."""
     overflow: Literal["cut", "rows"] = "cut"
@@ -24,7 +24,7 @@ class TruncationConfig(Section):
     stride: Annotated[int, Field(ge=0)] = 0
     """For `rows`: how many tokens neighbouring windows have in common."""
     warn_above: Annotated[float, Field(ge=0, le=1)] = 0.01
-    """A warning is given where more than this share of the tokens was cut off; 1: never."""
+    """The job warns if more than this share of the tokens was cut off; 1: never."""
 
     @model_validator(mode="after")
     def _check_overflow(self) -> Self:
@@ -54,9 +54,9 @@ class TokenizerConfig(Section):
     file: NonEmpty | None = None
     """A `vocab.txt`, a `tokenizer.json`, or a directory that holds one of them."""
     pattern: str | None = None
-    """For tiktoken's ranks: the name of the pattern that splits text, which the file does not say."""
+    """For rank files of tiktoken, which do not say it: the name of the pattern that splits text."""
     as_class: str | None = None
-    """For files of `transformers` without a `tokenizer.json`: the class that reads them, where they do not say."""
+    """For files of `transformers` without a `tokenizer.json`: the class that reads them, if they do not name it."""
     train: TrainConfig | None = None
     lowercase: bool | None = None
     """null: what the file says; for `vocab.txt` and for `train` with normalizer bert, true; for others false."""

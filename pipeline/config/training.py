@@ -22,16 +22,16 @@ PreTokenizerName = Literal[
 
 
 class CountsConfig(Section):
-    """What word counts keep."""
+    """Which words are counted, and how counts are grouped."""
 
     by: Annotated[list[Label], Field(max_length=1)] = []
     """`[source]` or `[lang]`: counts for every source, or every language, instead of for the whole input."""
     sources: dict[NonEmpty, NonEmpty] = {}
-    """Label: pattern of file names as in the manifest; the first that matches counts. Without any, each file is one."""
+    """Maps labels to patterns of file names as in the manifest; the first match counts. Empty: one source per file."""
     min_count: Annotated[int, Field(ge=1)] = 1
     """Words that occur less often are left out."""
     max_words: Annotated[int, Field(ge=1)] | None = None
-    """Distinct words to keep at most: the rarest are left out, all that are equally rare together; null keeps all."""
+    """At most this many distinct words are kept: the rarest go first, equally rare ones together; null keeps all."""
 
     @model_validator(mode="after")
     def _check_sources(self) -> Self:
@@ -100,7 +100,7 @@ OPTIONS: Mapping[str, Mapping[str, Any]] = {
         "pre_tokenizer": "whitespace_metaspace",
     },
 }  # fmt: skip
-"""The options of each model, with its defaults."""
+"""The options of each model, with their defaults."""
 
 
 class TrainConfig(Section):
@@ -109,26 +109,26 @@ class TrainConfig(Section):
     model: Model = "wordpiece"
     """What kind of vocabulary; decides which of the options below there are."""
     vocab_size: Sizes = 30_000
-    """Entries of the vocabulary at most, special tokens and alphabet included; or a list, all from one training."""
+    """At most this many entries, special tokens and alphabet included; or a list of sizes, all from one training."""
     counts: NonEmpty | None = None
     """For the job `train`: a folder with word counts to train on, instead of the input."""
     by: Label | None = None
     """A vocabulary for each source, or language, of the counts instead of one for all."""
     normalizer: NormalizerName | None = None
-    """What is done to text; default: bert for wordpiece, nmt_nfkc for unigram, none for byte_level_bpe, else nfkc."""
+    """How text is normalized; default: bert for wordpiece, nmt_nfkc for unigram, none for byte_level_bpe, else nfkc."""
     pre_tokenizer: PreTokenizerName | None = None
-    """What a word is; default: bert for wordpiece, cl100k_base for byte_level_bpe, whitespace for wordlevel, else
-    whitespace_metaspace."""
+    """How text is split into words; default: bert for wordpiece, cl100k_base for byte_level_bpe, whitespace for
+    wordlevel, else whitespace_metaspace."""
     special_tokens: list[NonEmpty] | None = None
     """First entries of the vocabulary, in this order."""
     unk_token: NonEmpty | None = None
-    """Which of them stands for what is unknown."""
+    """The special token that stands for unknown text."""
     rule: Literal["frequency", "likelihood"] | None = None
     """wordpiece: `frequency`: the most frequent pair merges first; `likelihood`: count(ab) / (count(a) * count(b))."""
     min_frequency: Annotated[int, Field(ge=1)] | None = None
     """Pairs, words or characters that occur less often are not taken."""
     limit_alphabet: Annotated[int, Field(ge=1)] | None = None
-    """Characters to keep at most, the most frequent first; null keeps all of them."""
+    """At most this many characters are kept, the most frequent first; null keeps all of them."""
     initial_alphabet: list[NonEmpty] | None = None
     """Characters to keep whether they occur or not."""
     max_token_length: Annotated[int, Field(ge=1)] | None = None
@@ -138,22 +138,22 @@ class TrainConfig(Section):
     character_coverage: Annotated[float, Field(gt=0, le=1)] | None = None
     """unigram, char: share of all characters that the alphabet covers."""
     shrinking_factor: Annotated[float, Field(gt=0, lt=1)] | None = None
-    """unigram: how much of the pieces a round of pruning keeps."""
+    """unigram: share of the pieces that a round of pruning keeps."""
     num_sub_iterations: Annotated[int, Field(ge=1)] | None = None
-    """unigram: rounds of EM between two of pruning."""
+    """unigram: rounds of EM between two rounds of pruning."""
     max_piece_length: Annotated[int, Field(ge=1)] | None = None
-    """unigram: characters of the longest piece."""
+    """unigram: length of the longest piece, in characters."""
     seed_sentencepiece_size: Annotated[int, Field(ge=1)] | None = None
-    """unigram: pieces to begin with."""
+    """unigram: how many pieces training starts from."""
     hard_vocab_limit: bool | None = None
-    """unigram: too few pieces for `vocab_size` are an error; else the vocabulary is smaller."""
+    """unigram: whether too few pieces for `vocab_size` are an error; if not, the vocabulary is smaller."""
     user_defined_symbols: list[NonEmpty] | None = None
     """bpe, unigram: entries that are kept whole in text; they follow the special tokens."""
 
     @model_validator(mode="before")
     @classmethod
     def _fill_in(cls, data: Any) -> Any:
-        """Gives every option of the model its default, so that a config says what is done."""
+        """Fills in the defaults of the model, so that a config names every option in effect."""
         model = data.get("model", "wordpiece") if isinstance(data, dict) else None
         if not isinstance(model, str) or model not in OPTIONS:
             return data
@@ -189,7 +189,7 @@ class TrainConfig(Section):
         return self
 
     def _check_words(self) -> None:
-        """Refuses normalizers and pre-tokenizers whose words a model has no use for."""
+        """Refuses normalizers and pre-tokenizers whose words the model cannot use."""
         if self.normalizer == "sentencepiece":
             if self.pre_tokenizer != "none":
                 raise mistake(
@@ -214,7 +214,7 @@ class TrainConfig(Section):
 
     @property
     def trainer_options(self) -> dict[str, Any]:
-        """What the trainer of the model is told beside its size."""
+        """The options of the model's trainer, except the vocabulary size."""
         return {key: getattr(self, key) for key in OPTIONS[self.model] if key not in ("normalizer", "pre_tokenizer")}
 
     @property
@@ -224,7 +224,7 @@ class TrainConfig(Section):
 
 
 _OF_SENTENCEPIECE = ("bpe", "unigram", "char")
-"""Models that read what normalizer sentencepiece makes, a text that is one word."""
+"""Models that can train on the output of normalizer sentencepiece, where a whole text is one word."""
 _WITHOUT_SPACES = ("whitespace_metaspace", "metaspace", "whitespace", "whitespace_split", "bert")
 """Pre-tokenizers that leave no space in a word."""
 _OF_EVERY_MODEL = {"model", "vocab_size", "counts", "by", "normalizer", "pre_tokenizer", "special_tokens"}

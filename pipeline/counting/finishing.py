@@ -56,7 +56,7 @@ class PartitionCounts:
 
     @classmethod
     def from_json(cls, text: str | bytes) -> Self:
-        """Returns what `to_json` made `text` of; ValueError if it is something else."""
+        """Returns the value that `to_json` turned into `text`; ValueError if it is something else."""
         fields = split_counts.load_fields(text)
         groups = tuple(GroupRows(**(group | {"labels": tuple(group["labels"])})) for group in fields.pop("groups"))
         pruning, file = Pruning(**fields.pop("pruning")), FileRecord(**fields.pop("file"))

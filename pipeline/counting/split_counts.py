@@ -66,7 +66,7 @@ class SplitCounts:
 
     @classmethod
     def from_json(cls, text: str | bytes) -> Self:
-        """Returns what `to_json` made `text` of; ValueError if it is something else."""
+        """Returns the value that `to_json` turned into `text`; ValueError if it is something else."""
         fields = load_fields(text)
         pieces = tuple(Piece(**piece) for piece in fields.pop("pieces"))
         groups = tuple(GroupTotals(**(group | {"labels": tuple(group["labels"])})) for group in fields.pop("groups"))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a reader makes of a stretch of a file, and how stretches are put together into batches of even size."""
+"""Parts, which are what a reader makes of stretches of a file, and the batches of even size that hold them."""
 
 import dataclasses
 from collections.abc import Iterator, Sequence
@@ -16,12 +16,12 @@ from pipeline.input.lines import Positions
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """Which file documents come from."""
+    """The file that documents come from."""
 
     piece: int
     """Index of the file in its split."""
     name: str
-    """With the offset it is the id of documents that have none."""
+    """With the offset, it is the id of documents that have none of their own."""
     path: str
     """As planned; goes into rejects."""
 
@@ -37,16 +37,16 @@ class ReadBatch:
     n_bytes: int
     """Bytes of the decompressed stream consumed; for Parquet, bytes of the text."""
     n_records: int
-    """Documents, rejects and what was filtered."""
+    """Documents, rejects and filtered documents."""
     n_skipped_bytes: int
-    """Bytes of no record: blank lines, byte order marks."""
+    """Bytes that belong to no record: blank lines, byte order marks."""
     pieces: tuple[tuple[int, PieceCounts], ...] = ()
-    """What the batch holds of each piece, by the index of the piece, and what was moved since: sums of them count. The
-    checksum is with the last of a piece."""
+    """Pairs of the index of a piece and counts: what the batch holds of it, and corrections for documents filtered or
+    rejected since. Only the sum for a piece has a meaning. Its checksum comes with its last counts."""
 
     @property
     def counts(self) -> PieceCounts:
-        """What the batch holds of all pieces."""
+        """The counts of all pieces together."""
         return sum((counts for _, counts in self.pieces), PieceCounts())
 
     @property
@@ -74,7 +74,7 @@ class Part:
     piece: int = 0
     """Index of the file in its split."""
     sha256: str = ""
-    """Of all bytes read of the piece; with its last part, which holds nothing else."""
+    """Checksum of all bytes read of the piece; only its last part has one, and that part holds nothing else."""
 
 
 def make_documents(
@@ -107,17 +107,17 @@ def make_documents(
 
 
 def join_texts(columns: Sequence[pa.Array], join: str) -> pa.Array:
-    """Returns the texts of each row joined, those that are null left out; null where all are.
+    """Returns the texts of each row joined, without those that are null; null where all are.
 
     Args:
-      columns: of one type of text.
-      join: what stands between.
+      columns: the texts, all of one Arrow type.
+      join: the separator.
     """
     is_there = columns[0].is_valid()
     for column in columns[1:]:
         is_there = pc.or_(is_there, column.is_valid())
     kind = columns[0].type
-    # Arrow loses rows of which nothing is left.
+    # Arrow drops a row whose values are all skipped, so every row gets a text.
     first = pc.if_else(is_there, columns[0], pa.scalar("", kind))
     joined = pc.binary_join_element_wise(first, *columns[1:], pa.scalar(join, kind), null_handling="skip")
     return pc.if_else(is_there, joined, pa.scalar(None, kind))
@@ -126,7 +126,7 @@ def join_texts(columns: Sequence[pa.Array], join: str) -> pa.Array:
 class Batcher:
     """Gathers parts until a batch is full.
 
-    Where batches end depends on `batch_bytes`, what they hold does not.
+    `batch_bytes` decides where batches end, but not what they hold together.
     """
 
     def __init__(self, batch_bytes: int, schema: pa.Schema = schemas.DOCUMENTS) -> None:
@@ -143,7 +143,7 @@ class Batcher:
         self._counts: dict[int, PieceCounts] = {}
 
     def add(self, part: Part, counts: PieceCounts) -> Iterator[ReadBatch]:
-        """Takes the next part and what it counts; yields the batch before it if both together are too large."""
+        """Takes the next part and its counts; yields the batch before it if both together are too large."""
         # Everything counts, so that a file of empty documents or of nothing but rejects fills batches, too.
         size = sum(batch.nbytes for batch in (part.documents, part.rejects) if batch is not None)
         if self._parts and size and self._size + size > self._batch_bytes:
@@ -156,7 +156,7 @@ class Batcher:
         )
 
     def flush(self) -> Iterator[ReadBatch]:
-        """Yields what is left, if anything."""
+        """Yields the last batch, if there is one."""
         if not self._parts:
             return
         documents = _concatenate([part.documents for part in self._parts])
@@ -182,7 +182,7 @@ def _concatenate(batches: list[pa.RecordBatch | None]) -> pa.RecordBatch | None:
 
 
 def count_records(part: Part) -> PieceCounts:
-    """Returns what a part counts.
+    """Returns the counts of a part.
 
     Raises:
       RuntimeError: when documents, rejects and skipped bytes do not add up to the bytes of the part.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Records that are named one by one, in files that can only be read whole."""
+"""Picks single records from files that can only be read whole."""
 
 import dataclasses
 from collections.abc import Mapping
@@ -17,12 +17,12 @@ class Wanted:
     """Which records of a split are wanted."""
 
     rule: str
-    """By which the others are filtered."""
+    """The rule that filters the others."""
     offsets: Mapping[int, np.ndarray]
-    """By the index of a piece the offsets of its records; of a piece that is not named, all."""
+    """Offsets of the wanted records, by the index of their piece; every record of a piece not named here is wanted."""
 
     def choose(self, part: Part, counts: PieceCounts) -> tuple[Part, PieceCounts]:
-        """Returns a part of the records that are wanted, and what it counts; the others count as filtered.
+        """Returns a part with the wanted records, and its counts; the others count as filtered.
 
         A record that is not wanted may be a document or, now that a config has changed, a reject.
         """

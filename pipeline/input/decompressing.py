@@ -18,20 +18,20 @@ HEAD_BYTES = 18
 """Enough of the beginning of a file to tell its compression and the memory that it asks for."""
 
 MAX_EXPANSION = 1000
-"""A compressed file that gives more than this many bytes for one of its own is a bomb: text gives 3 to 30."""
+"""A compressed file that expands to more than this many times its size is a bomb; text expands 3 to 30 times."""
 
 FREE_BYTES = 1 << 28
-"""What a compressed file may expand to whatever its size."""
+"""Bytes that any compressed file may expand to, whatever its size."""
 
 _COMPRESSED_BYTES = 1 << 16
-# One zstd block of four bytes may expand to 128 KiB, so that 1 KiB of a bomb gives 32 MiB, and no more is asked for.
+# A zstd block of four bytes may expand to 128 KiB. So 1 KiB of a bomb gives up to 32 MiB, and no more is fed at once.
 _ZSTD_BYTES = 1 << 10
 _ZSTD_WINDOW_BYTES = 1 << 27
 
 
 @dataclass(frozen=True, slots=True)
 class Damage:
-    """Why a stream ended before its end; `reason` is a key of `rejects.REASONS`."""
+    """Why a stream ended early; `reason` is a key of `rejects.REASONS`."""
 
     reason: str
     detail: str
@@ -80,7 +80,7 @@ def read_exactly(handle: BinaryIO, n_bytes: int) -> bytes:
 
 
 class StreamError(Exception):
-    """A compressed file that ends before its end, or is a bomb."""
+    """A compressed file is cut short, damaged or a bomb."""
 
     def __init__(self, reason: str, detail: str) -> None:
         super().__init__(detail)
@@ -103,7 +103,7 @@ class _Member(abc.ABC):
 
     @property
     def rest(self) -> bytes:
-        """The bytes fed that come after the end of this member."""
+        """The fed bytes that come after the end of this member."""
         return bytes(self._decoder.unused_data)
 
 
@@ -132,7 +132,7 @@ class _Bz2Member(_Member):
             data = b""
             if output:
                 yield output
-            # That it needs input does not mean that it holds no output back.
+            # A decoder that needs input may still hold output back.
             if self._decoder.eof or (self._decoder.needs_input and not output):
                 return
 
@@ -221,7 +221,7 @@ def _salvage(
     handle.seek(member_start)
     position = member_start
     while True:
-        # Fed byte by byte a decoder may wait for more where it failed on a longer stretch: then the end is reached.
+        # Fed byte by byte, a decoder may wait for more where it failed on a longer stretch; then the file ends first.
         is_before = position < fed_from
         data = read_exactly(handle, min(_COMPRESSED_BYTES, fed_from - position) if is_before else _COMPRESSED_BYTES)
         step = len(data) if is_before else 1

@@ -3,9 +3,9 @@
 
 A batch that fails is halved until each document at fault stands alone, so that its neighbours lose nothing.
 
-A tokenizer file is data: its patterns may take for ever on some text, its vocabulary may lack a character and have no
-unknown token. A document may take more memory than there is. Kernels neither wait nor grow, so this is rare: what it
-costs is paid by batches that fail.
+A tokenizer file is data: its patterns may take forever on some text; its vocabulary may lack a character and have no
+unknown token. A document may take more memory than there is. Kernels neither wait nor grow, so this is rare, and only
+batches that fail pay for it.
 """
 
 import dataclasses

@@ -19,7 +19,7 @@ class FieldColumns:
     def __init__(self, fields: pa.Schema) -> None:
         """Takes what `kept_fields.settle_fields` returned."""
         self._fields = fields
-        # A name with dots may also be the name itself, and is that where there is one.
+        # `a.b` names the field "a.b" if a line has one, else the field "b" inside "a".
         self._paths = [[field.name] for field in fields]
         self._nested = [field.name.split(".") for field in fields if "." in field.name]
         self._all = [*self._paths, *self._nested]
@@ -28,7 +28,7 @@ class FieldColumns:
     def take(
         self, data: np.ndarray, starts: Positions, ends: Positions
     ) -> tuple[pa.StructArray, dict[int, tuple[str, str]]]:
-        """Returns the fields of lines that are documents, and of those rows that do not fit the reason and a detail.
+        """Returns the fields of lines that are documents, and a reason and a detail for each row that does not fit.
 
         Args:
           data: uint8, the lines.
@@ -48,7 +48,7 @@ class FieldColumns:
 def _first_of(values: Values, others: Values) -> Values:
     is_other = values.kinds == ABSENT
     pairs = zip(values[1:], others[1:], strict=True)
-    # `data` is one array for all fields of a call.
+    # All fields of a call share one array `data`.
     return Values(values.data, *(np.where(is_other, theirs, ours) for ours, theirs in pairs))
 
 
@@ -81,7 +81,7 @@ def _kinds_for(type_: pa.DataType) -> tuple[int, ...]:
 
 
 def _parse(field: pa.Field, values: Values, first: int, misfits: dict[int, tuple[str, str]]) -> pa.Array:
-    """Returns values as a column; those that do not fit are found by halves, and null."""
+    """Returns values as a column; values that do not fit are found by halving, and become null."""
     n = values.kinds.size
     if not n:
         return pa.nulls(0, field.type)

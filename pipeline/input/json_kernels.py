@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Lines of JSON, checked to the last byte and stripped of all but two fields, 64 bytes of a string at a time.
+"""Kernels that check lines of JSON to the last byte and take two fields out of them, 64 bytes of a string at a time.
 
-The slow twin is `jsonl._parse_line`, which decides what a document is. The kernels take a line only where they are sure
-to agree with it; whatever is rare or wrong they leave to it.
+The slow twin is `jsonl._parse_line`, which decides what a document is. The kernels take a line only if they are sure to
+agree with it; they leave rare and wrong lines to it.
 
 Source: RFC 8259.
 """
@@ -15,11 +15,12 @@ from tokenizer.kernels.compiling import intrinsic, kernel, kernel_part, trailing
 _BLOCK = 64
 _ZERO = np.uint64(0)
 _ABSENT, _STRING, _NUMBER, _NULL, _OTHER = range(5)
-"""What a field of a line is."""
+"""Kinds of fields."""
 _TEXT, _ID = 1, 2
-"""Which field a value is of, added up where it is both."""
+"""The field that a value belongs to; the sum of both if it belongs to both."""
 _VALUE, _FIRST_VALUE, _NAME, _FIRST_NAME, _NEXT = range(5)
-"""What may come: a value; one, or the end of an array; a name; one, or the end of an object; a comma, or an end."""
+"""What may come next: a value; a value or the end of an array; a name; a name or the end of an object; a comma or an
+end."""
 
 
 @intrinsic
@@ -60,7 +61,7 @@ def _copy_block(typingctx, source, index, target, at):
 
 @kernel_part
 def skip_blanks(data, i, stop):
-    """Returns the place of the next byte that is no white space."""
+    """Returns the position of the next byte that is not white space."""
     while i < stop and (data[i] == 0x20 or data[i] == 0x09 or data[i] == 0x0D):
         i += 1
     return i
@@ -77,7 +78,7 @@ def _hex_value(b):
 
 @kernel_part
 def _four_digits(data, i, stop):
-    """Returns the number that four hexadecimal digits at i are, -1 where they are not."""
+    """Returns the value of the four hexadecimal digits at i; -1 if there are no such digits."""
     if i + 4 > stop:
         return np.int64(-1)
     value = np.int64(0)
@@ -91,7 +92,7 @@ def _four_digits(data, i, stop):
 
 @kernel_part
 def end_of_string(data, i, stop):
-    """Returns the place of the quote that ends the string whose content begins at i; -1 where there is no such string.
+    """Returns the position of the quote that ends the string whose content begins at i; -1 if the string is not valid.
 
     Checks escapes, and that there are no control characters.
     """
@@ -144,7 +145,7 @@ def _skip_digits(data, i, stop):
 
 @kernel_part
 def _end_of_number(data, i, stop):
-    """Returns where the number at i ends; -1 where there is none."""
+    """Returns where the number at i ends; -1 if there is none."""
     if i < stop and data[i] == 0x2D:
         i += 1
     first = i
@@ -169,7 +170,7 @@ def _end_of_number(data, i, stop):
 
 @kernel_part
 def _end_of_literal(data, i, stop):
-    """Returns where `true`, `false` or `null` at i ends; -1 where none of them is."""
+    """Returns where `true`, `false` or `null` at i ends; -1 if there is none of them."""
     if i + 4 <= stop:
         a, b, c, d = data[i], data[i + 1], data[i + 2], data[i + 3]
         if a == 0x74 and b == 0x72 and c == 0x75 and d == 0x65:
@@ -183,7 +184,7 @@ def _end_of_literal(data, i, stop):
 
 @kernel_part
 def is_name(data, start, stop, name):
-    """Whether `data[start:stop]` is a name."""
+    """Returns whether `data[start:stop]` equals `name`."""
     if stop - start != name.size:
         return False
     for k in range(name.size):  # noqa: SIM110  # numba has no all()
@@ -194,7 +195,7 @@ def is_name(data, start, stop, name):
 
 @kernel_part
 def has_backslash(data, start, stop):
-    """Whether there is an escape in a string."""
+    """Returns whether there is an escape in a string."""
     for i in range(start, stop):  # noqa: SIM110
         if data[i] == 0x5C:
             return True
@@ -203,16 +204,16 @@ def has_backslash(data, start, stop):
 
 @kernel_part
 def _find_fields(data, i, stop, text_name, id_name, stack, fields):
-    """Whether `data[i:stop]` is one JSON object and nothing else; finds its two fields.
+    """Returns whether `data[i:stop]` is one JSON object and nothing else; finds its two fields.
 
     Args:
       data, i, stop: the line, in valid UTF-8.
       text_name, id_name: the names of the fields, uint8; an empty `id_name` for none.
       stack: uint8[max_depth], scratch: the brackets that are open.
-      fields: int64[6], filled: kind, start and stop of the text, then of the id; of a string, what its quotes hold.
+      fields: int64[6], filled: kind, start and stop of the text, then of the id; a string without its quotes.
 
     Returns:
-      False also for a name with an escape, which may be one of the two, and for more depth than `stack` has.
+      False also if a name has an escape, because it may be one of the two, and if the line nests deeper than `stack`.
     """
     fields[0] = fields[3] = _ABSENT
     depth = 0
@@ -361,7 +362,7 @@ def unescape(data, i, stop, out, at):
 
 @kernel_part
 def _put_id(data, fields, ids, at):
-    """Writes the id of a line; returns where the next goes, -1 if it is no string and no number."""
+    """Writes the id of a line; returns where the next goes, -1 if it is neither a string nor a number."""
     kind, start, stop = fields[3], fields[4], fields[5]
     if kind in (_ABSENT, _NULL):
         return at
@@ -389,7 +390,7 @@ def parse_lines(data, lines, names, scratch, texts, text_offsets, ids, id_offset
       scratch: uint8[max_depth] and int64[6].
       texts: uint8[data.size], filled with the texts of the lines taken.
       text_offsets: int32[n_lines + 1], filled with where each begins.
-      ids, id_offsets: as texts; numbers as they are written, nothing where there is none.
+      ids, id_offsets: the same for ids; a number as it is written, nothing for a line without an id.
       has_id: bool[n_lines], filled.
       rows: int64[n_lines], filled with the lines taken.
 
@@ -422,7 +423,7 @@ def parse_lines(data, lines, names, scratch, texts, text_offsets, ids, id_offset
 
 @kernel
 def is_deeper(line, max_depth):
-    """Whether arrays and objects of a line, uint8, nest more than `max_depth` deep; brackets in strings count not."""
+    """Returns whether arrays and objects of a line, uint8, nest more than `max_depth` deep, strings aside."""
     depth = 0
     i = 0
     while i < line.size:

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Where the values of fields stand in lines of JSON; the slow twin is `json_values.find_slowly`.
 
-The lines are known to be JSON objects, so what stands between the fields is passed over, not looked at.
+The lines are known to be JSON objects, so everything between the fields is skipped unchecked.
 """
 
 import numpy as np
@@ -10,12 +10,12 @@ from pipeline.input.json_kernels import end_of_string, has_backslash, is_name, s
 from tokenizer.kernels.compiling import kernel, kernel_part
 
 ABSENT, STRING, INTEGER, NUMBER, BOOLEAN, NULL, OBJECT, ARRAY = range(8)
-"""What a value is; an integer has neither a fraction nor an exponent."""
+"""Kinds of values; an integer has neither a fraction nor an exponent."""
 
 
 @kernel_part
 def _end_of_value(data, i, stop):
-    """Returns where the value that begins at i ends; the line is JSON."""
+    """Returns where the value that begins at i ends; the line must be valid JSON."""
     b = data[i]
     if b == 0x22:
         return end_of_string(data, i + 1, stop) + 1
@@ -59,14 +59,14 @@ def _kind_of(data, start, stop):
 
 @kernel
 def find_values(data, starts, ends, names, bounds, firsts, depths, found, kinds, value_starts, value_stops):
-    """Finds the values of fields in lines that are JSON objects; of a name that occurs twice the last one counts.
+    """Finds the values of fields in lines that are JSON objects; if a name occurs twice, the last one counts.
 
     Args:
       data: uint8, the lines.
       starts, ends: int64[n] each.
       names, bounds, firsts: `Names`.
       depths: int64[n_paths], scratch.
-      found: bool[n], filled: whether the line was understood. Not, if a name that matters may be one with escapes.
+      found: bool[n], filled: whether the line was understood; False if a name with escapes may be one of `names`.
       kinds: uint8[n_paths, n], filled.
       value_starts, value_stops: int64[n_paths, n], filled where there is a value.
     """
@@ -75,7 +75,7 @@ def find_values(data, starts, ends, names, bounds, firsts, depths, found, kinds,
         i, stop = skip_blanks(data, starts[row], ends[row]) + 1, ends[row]
         for p in range(n_paths):
             kinds[p, row] = ABSENT
-            depths[p] = 0  # how many names of the path lead to where we are
+            depths[p] = 0  # how many names of the path enclose the current position
         depth = 0
         found[row] = True
         while True:
@@ -129,13 +129,13 @@ def find_values(data, starts, ends, names, bounds, firsts, depths, found, kinds,
 
 @kernel
 def put_texts(data, kinds, starts, stops, out, offsets, is_valid):
-    """Writes values as text: what a string says, anything else as it stands; nothing where there is none, or null.
+    """Writes values as text: strings decoded, other values as they stand, nothing for absent values and null.
 
     Args:
       data, kinds, starts, stops: `Values`.
-      out: uint8, filled; as long as `stops - starts` together, and a block longer.
+      out: uint8, filled; one block longer than the sum of `stops - starts`.
       offsets: int32[n + 1], filled.
-      is_valid: uint8[n], filled: 0 where there is nothing, 1 for a text, 2 for a string with half a surrogate pair.
+      is_valid: uint8[n], filled: 0 for nothing, 1 for a text, 2 for a string with half a surrogate pair.
     """
     at = np.int64(0)
     offsets[0] = 0
@@ -155,7 +155,7 @@ def put_texts(data, kinds, starts, stops, out, offsets, is_valid):
 
 @kernel
 def put_lines(data, kinds, starts, stops, out):
-    """Writes values as lines of JSON, `{"v":...}`; returns the bytes. `out`: uint8, 11 more for each than it takes."""
+    """Writes values as lines of JSON, `{"v":...}`; returns how many bytes. `out`: uint8, 11 more for each value."""
     at = 0
     for row in range(kinds.size):
         out[at], out[at + 1], out[at + 2], out[at + 3], out[at + 4] = 0x7B, 0x22, 0x76, 0x22, 0x3A

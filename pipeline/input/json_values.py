@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Values of fields in lines of JSON: where they stand, without making anything of what stands beside them.
+"""Finds the values of fields in lines of JSON, without parsing anything beside them.
 
-The slow twin is `find_slowly`, which also takes the lines that the kernel leaves: those with escapes in a name that
-matters.
+The slow twin is `find_slowly`, which also takes the lines that the kernel leaves to it: those with escapes in a name
+that matters.
 """
 
 import json
@@ -27,18 +27,18 @@ from pipeline.input.json_value_kernels import (
 )
 
 KIND_NAMES = ("nothing", "a string", "a number", "a number", "true or false", "null", "an object", "an array")
-"""By the numbers that `json_value_kernels` has for them."""
+"""Words for the kinds of values, indexed by the numbers in `json_value_kernels`."""
 
 
 class Values(NamedTuple):
-    """Values of one field, a row each."""
+    """The values of one field, one per row."""
 
     data: np.ndarray
-    """uint8: what they stand in."""
+    """uint8: the bytes that hold the values."""
     kinds: np.ndarray
     """uint8[n]."""
     starts: np.ndarray
-    """int64[n], in `data`; of a string behind its quote."""
+    """int64[n], positions in `data`; a string starts after its opening quote."""
     stops: np.ndarray
 
 
@@ -48,7 +48,7 @@ class Names(NamedTuple):
     values: np.ndarray
     """uint8: UTF-8 of all names."""
     bounds: np.ndarray
-    """int64[n_names + 1]: where each begins."""
+    """int64[n_names + 1]: where each name begins in `values`."""
     firsts: np.ndarray
     """int64[n_paths + 1]: the first name of each path."""
 
@@ -68,7 +68,7 @@ _BLANK = " \t\r"
 
 
 def find_slowly(line: bytes, paths: Sequence[Sequence[str]]) -> list[bytes]:
-    """Returns for each path the value as it stands in a line that is a JSON object; b"" where it is absent."""
+    """Returns, for each path, its value as it stands in a line that is a JSON object; b"" if it is absent."""
     text = line.decode()
     found = [""] * len(paths)
 
@@ -117,7 +117,7 @@ def find_all(
       data: uint8, the lines.
       starts, ends: int64[n] each.
       paths: of the fields.
-      names: the same.
+      names: the same paths as arrays.
     """
     n, n_paths = starts.size, len(paths)
     kinds = np.zeros((n_paths, n), np.uint8)
@@ -142,7 +142,7 @@ def find_all(
 
 
 def texts_of(values: Values) -> tuple[pa.StringArray, np.ndarray]:
-    """Returns (string[n], bool[n]: which hold half a surrogate pair and are null for that) of values as text."""
+    """Returns values as text, string[n], and bool[n]: which of them are null because of half a surrogate pair."""
     n = values.kinds.size
     out = np.empty(int((values.stops - values.starts).sum()) + 64, np.uint8)
     offsets, is_valid = np.zeros(n + 1, np.int32), np.zeros(n, np.uint8)

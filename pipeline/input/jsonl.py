@@ -2,9 +2,9 @@
 r"""JSON Lines: a kernel for the lines that it is sure of, the standard library for the others.
 
 A line is a document if it is one JSON value by RFC 8259, in UTF-8, an object, nests at most 256 deep, and its text
-field is a string that UTF-8 can express. Of a name that occurs twice in an object the last one counts. `_parse_line`
-decides that for one line, and says what is wrong with it. The kernel never decides otherwise: it takes nothing but
-documents, and leaves to `_parse_line` what is wrong, and names with escapes.
+field is a string that UTF-8 can express. If a name occurs twice in an object, the last one counts. `_parse_line`
+decides this for one line, and says what is wrong with it. The kernel never decides otherwise: it takes only documents,
+and leaves wrong lines and names with escapes to `_parse_line`.
 """
 
 import json
@@ -47,7 +47,7 @@ def read_jsonl(
       stream: the lines.
       source: the file they are in.
       config: which fields, and how large a line may be.
-      block_bytes: how much is parsed at once; a longer line alone.
+      block_bytes: how much is parsed at once; a longer line is parsed alone.
       fields: to keep, as the job has settled them.
     """
     parser = _Parser(source, config, fields)
@@ -76,7 +76,7 @@ class _Parser:
         self._source = source
         self._config = config
         id_name = config.id_field or ""
-        # Of several fields with text the last, which is rarely missing: the kernel takes lines that have it.
+        # The kernel takes only lines that have this field: with several text fields the last, which is rarely missing.
         text_name = config.text_fields[-1] if config.text_fields else config.text_field
         self._names = tuple(np.frombuffer(name.encode(), np.uint8) for name in (text_name, id_name))
         self._paths = [[name] for name in config.text_fields]
@@ -143,7 +143,7 @@ class _Parser:
     def _parse_columns(
         self, data: bytes, starts: Positions, ends: Positions, wanted: Mask
     ) -> tuple[pa.Array, pa.Array, Positions]:
-        """Parses lines that are wanted; returns texts, ids and the lines that they are of: what the kernel took."""
+        """Parses the wanted lines; returns the texts, the ids and the numbers of the lines that the kernel took."""
         n_lines = len(starts)
         values = np.frombuffer(data, np.uint8)
         texts, ids = np.empty(len(data), np.uint8), np.empty(len(data) if self._names[1].size else 0, np.uint8)
@@ -160,7 +160,7 @@ class _Parser:
     def _join(
         self, data: bytes, starts: Positions, ends: Positions, ids: pa.Array, rows: Positions
     ) -> tuple[pa.Array, pa.Array, Positions]:
-        """Returns joined texts, the ids and the lines that they are of: those of whose fields it is sure."""
+        """Returns the joined texts, the ids and the numbers of the lines whose fields were all found for sure."""
         values = np.frombuffer(data, np.uint8)
         found = find_all(values, starts[rows], ends[rows], self._paths, self._path_names)
         is_sure = np.ones(rows.size, np.bool_)
@@ -210,9 +210,9 @@ _KINDS = {dict: "an object", list: "an array", str: "a string", bool: "true or f
 def _parse_line(
     line: bytes, text_fields: Sequence[str], id_field: str | None, join: str = ""
 ) -> tuple[str, str | None]:
-    """Returns the text and the id of a line, without its line end; the definition of what a usable line is.
+    """Returns the text and the id of a line without its line end; this is the definition of a usable line.
 
-    Of several fields with text those that are absent or null are left out.
+    If there are several text fields, absent and null ones are left out.
 
     Raises:
       _UnusableError: with a reason and what was found.

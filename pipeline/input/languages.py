@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Languages of documents in a job: told once per batch, filtered by named rules, counted."""
+"""Languages of documents in a job: identified once per batch, filtered by named rules, counted."""
 
 import dataclasses
 from typing import TYPE_CHECKING
@@ -18,11 +18,11 @@ if TYPE_CHECKING:
     from tokenizer.text import PreparedText, TextTokenizer
 
 OTHER_LANGUAGE, MIXED_LANGUAGES = "language", "mixed_languages"
-"""What the ledger calls documents that `keep` and `drop` leave out, and those that `drop_mixed` does."""
+"""The ledger's names for documents that `keep` and `drop` leave out, and for those that `drop_mixed` leaves out."""
 
 
 def tell_languages(batch: ReadBatch, options: LanguageOptions) -> tuple[ReadBatch, "LanguageCounts"]:
-    """Tells the languages of the documents of a batch and leaves out those that the options do not want.
+    """Identifies the languages of a batch's documents and leaves out documents that the options do not want.
 
     Returns:
       The batch, its documents with the columns of `schemas.LANGUAGES`, and what was left out.
@@ -52,7 +52,7 @@ def labels() -> list[tuple[str]]:
 
 
 def prepare(before: "TextTokenizer", documents: pa.RecordBatch) -> "PreparedText":
-    """Returns documents after spans and steps, those of their languages where these have been told."""
+    """Returns documents after spans and steps, the steps of their languages too if these are known."""
     text = documents.column("text")
     if "lang" not in documents.schema.names:
         return before.prepare(text)

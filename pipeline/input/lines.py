@@ -15,7 +15,7 @@ Positions = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
 
 HEAD_BYTES = SAMPLE_BYTES + 2
-"""How much is kept of a record that is not: a sample, and its line end where that comes right after."""
+"""How much is kept of a record too long to keep: a sample, and its line end if that comes right after."""
 
 _DECODED_BYTES = 1 << 16
 
@@ -40,7 +40,7 @@ class LongLine:
 
 @dataclass(frozen=True, slots=True)
 class PartialLine:
-    """What a damaged stream leaves after its last line end; maybe nothing."""
+    """The bytes after the last line end of a damaged stream; maybe none."""
 
     offset: int
     n_bytes: int

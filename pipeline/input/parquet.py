@@ -19,12 +19,12 @@ NO_FIELDS = pa.schema([])
 
 # A column chunk is read through a buffer of this size instead of at once: it may be as large as the file.
 _BUFFER_BYTES = 1 << 20
-# Writers end a dictionary at about 1 MiB, so that even rows that all repeat one long text stay within memory.
+# Writers end a dictionary at about 1 MiB, so even this many rows that all repeat one long text fit into memory.
 _MAX_ROWS = 256
 
 
 def measure_row_groups(handle: BinaryIO, config: InputConfig) -> tuple[list[int], pa.Schema]:
-    """Returns the bytes of text in each row group, encoded, not compressed, and the fields to keep, as the footer says.
+    """Returns what the footer says: bytes of text in each row group, encoded but not compressed, and fields to keep.
 
     Raises:
       ValueError: when the file is not Parquet, or has no usable text or id column.
@@ -57,16 +57,16 @@ def read_row_groups(
 ) -> Iterator[Part]:
     """Yields the documents and rejects of a run of row groups.
 
-    Offsets are row numbers in the file, and the bytes counted are those of the texts. What a damaged row group does
-    not give becomes one reject of no bytes.
+    Offsets are row numbers in the file, and the bytes counted are those of the texts. The rows that a damaged row
+    group does not give become one reject of zero bytes.
 
     Args:
       handle: the file, seekable.
       source: the file.
       groups: a run of row groups.
       config: which columns, and how large a text may be.
-      batch_bytes: of text that a part may hold, unless one text alone holds more.
-      digest: of `hashlib`, takes the bytes of all texts, one after another; None: nobody asks.
+      batch_bytes: how many bytes of text a part may hold, unless one text alone holds more.
+      digest: a `hashlib` object that takes the bytes of all texts, one after another; None for no checksum.
       fields: to keep, as the job has settled them.
 
     Raises:
@@ -127,7 +127,7 @@ class _Reader:
         else:
             texts = batch.column(self._config.text_field)
         if not pa.types.is_dictionary(texts.type):
-            texts = _to_text(texts)  # A dictionary is undone a slice at a time.
+            texts = _to_text(texts)  # A dictionary is decoded a slice at a time.
         kept = self._keep(batch) if len(self._fields) else None
         ids = batch.column(self._config.id_field) if self._config.id_field in batch.schema.names else None
         sizes = _measure(texts)
@@ -224,7 +224,7 @@ def _is_utf8(data: pa.Buffer) -> bool:
 
 
 def _add_texts(digest: Any, texts: pa.Array) -> None:
-    """Adds the bytes of large_string[n] to a digest; what may lie below a null is not among them."""
+    """Adds the bytes of large_string[n] to a digest, without bytes that may lie below a null."""
     if texts.null_count:
         texts = texts.drop_null()
     _, offsets, values = texts.buffers()

@@ -31,15 +31,15 @@ def read_split(
 ) -> Iterator[ReadBatch]:
     """Yields the documents and rejects of a split, in the order of its pieces and of the records in each.
 
-    Small files share batches. The same split gives the same rows whatever `batch_bytes` is; only where batches end
-    differs. For every batch `n_bytes` is the sum of the bytes of its documents, its rejects, what was filtered and what
-    was skipped.
+    Small files share batches. The same split gives the same rows whatever `batch_bytes` is; only the ends of batches
+    differ. The `n_bytes` of a batch is the sum of the bytes of its documents, its rejects, its filtered documents and
+    its skipped bytes.
 
     Args:
       split: what to read, as planned, and which fields to keep of it.
       input: how to find documents in it.
       batch_bytes: size of a batch, all columns counted; a document that is larger comes alone.
-      wanted: the records to give, before a sample is taken of them; None: all.
+      wanted: the records to yield, before a sample is taken of them; None: all.
 
     Raises:
       OSError: when a file cannot be read or is shorter than it was when the split was planned.

@@ -34,7 +34,7 @@ SAMPLE_BYTES = 1024
 """How much of a rejected record is kept to look at."""
 
 _MAX_NAMES, _MAX_NAME = 20, 60
-"""What a message lists of the names of fields, and how many characters of each."""
+"""How many names of fields a message lists, and how many characters of each."""
 
 
 class Rejects:
@@ -80,7 +80,7 @@ def too_large(n_bytes: int, limit: int) -> str:
 
 
 def listed_names(names: Sequence[str]) -> str:
-    """Returns names of fields for a message: they come from the input, so escaped, and neither many nor long ones."""
+    """Returns names of fields for a message; since they come from the input, they are escaped, short, and not many."""
     short = [repr(name if len(name) <= _MAX_NAME else f"{name[:_MAX_NAME]}...") for name in names[:_MAX_NAMES]]
     more = f" and {len(names) - _MAX_NAMES:,} more" if len(names) > _MAX_NAMES else ""
     return ", ".join(short) + more

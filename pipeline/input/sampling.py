@@ -10,7 +10,7 @@ from pipeline.hashing import SAMPLING, document_keys
 from pipeline.input.batches import ReadBatch
 
 RULE = "sample"
-"""What the ledger calls documents that the sample leaves out."""
+"""The ledger's name for documents that the sample leaves out."""
 
 
 def sample_batch(batch: ReadBatch, fraction: float, seed: int, names: Sequence[str]) -> ReadBatch:

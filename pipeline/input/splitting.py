@@ -23,7 +23,7 @@ from pipeline.input.parquet import measure_row_groups
 from pipeline.splits import Compression, Format, Piece, Split, name_splits
 
 MAX_PIECES = 4096
-"""Files in a split, so that the description of a split of tiny files stays small."""
+"""Most files in a split, so that the description of a split of tiny files stays small."""
 FORMATS: dict[str, Format] = {
     ".jsonl": "jsonl",
     ".ndjson": "jsonl",
@@ -33,7 +33,7 @@ FORMATS: dict[str, Format] = {
     ".parquet": "parquet",
     ".pq": "parquet",
 }
-"""What `input.format: auto` makes of the end of a name, a compression suffix left out."""
+"""The formats that `input.format: auto` chooses by the end of a name, a compression suffix left out."""
 _COMPRESSION_SUFFIXES = (".gz", ".zst", ".zstd", ".bz2")
 _Numbered = tuple[int, tuple[str, storage.FileStat]]
 _REMOTE_THREADS = 32
@@ -46,11 +46,11 @@ def plan_splits(input: InputConfig, salt: str) -> list[Split]:
 
     Args:
       input: patterns, formats, and how large a split is.
-      salt: digest of what else decides the output; becomes a part of every id.
+      salt: digest of everything else that decides the output; becomes a part of every id.
 
     Raises:
       ValueError: when a pattern matches nothing, or a file is of an unknown format or cannot be used; names them all.
-      OSError: when all that is wrong is that files cannot be read.
+      OSError: when the only problem is that files cannot be read.
     """
     problems: list[Exception] = []
     files = list(enumerate(_match_all(input.paths, problems)))
@@ -174,7 +174,7 @@ def _choose_compression(head: bytes, format_: Format, config: InputConfig) -> Co
 
 
 def _runs(sizes: list[int], limit: int) -> list[tuple[int, int]]:
-    """Returns runs of neighbours that add up to at most `limit`, or are one alone; an empty one for nothing."""
+    """Returns runs of neighbours, each of one size or of at most `limit` together; one empty run for no sizes."""
     runs: list[tuple[int, int]] = []
     start = total = 0
     for i, size in enumerate(sizes):

@@ -40,7 +40,7 @@ class Stream:
           handle: seekable; nobody else moves it while the stream is read.
           piece: which file and range; a compressed file is read whole.
           paragraphs: whether records are separated by blank lines instead of line ends.
-          digest: of `hashlib`, takes all bytes that are read, a byte order mark too; None: nobody asks.
+          digest: a `hashlib` object that takes all bytes read, a byte order mark too; None for no checksum.
         """
         self.damage: Damage | None = None
         self._digest = digest
@@ -129,9 +129,9 @@ def _line_boundary(handle: BinaryIO, piece: "Piece", position: int, end: int) ->
 
 
 def _paragraph_boundary(handle: BinaryIO, piece: "Piece", position: int, end: int) -> int:
-    """Returns the first start at or after `position` of a blank line or of a line after one; else `end`.
+    """Returns the first position from `position` on where a blank line, or the line after one, starts; else `end`.
 
-    There no document is open: all before belongs to earlier documents and blank lines, all after to later ones.
+    No document is open there: all bytes before belong to earlier documents and blank lines, all after to later ones.
     """
     start = _line_boundary(handle, piece, position, end)
     if start >= end or _follows_blank(handle, start):
@@ -169,7 +169,7 @@ def _follows_blank(handle: BinaryIO, start: int) -> bool:
             return True
     position = start - 1  # of the line end
     while position > 0:
-        # Never a part of a byte order mark alone.
+        # A step must never read only a part of a byte order mark.
         n_bytes = _PROBE_BYTES if position > _PROBE_BYTES + len(BYTE_ORDER_MARK) else position
         position -= n_bytes
         handle.seek(position)

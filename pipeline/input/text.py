@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 r"""Plain text: a document per line, per file, or per run of lines between blank ones.
 
-Line ends are `\n` or `\r\n`. Of a document that is a line or a run of lines the last line end is not a part; those
-inside are kept as they are. A document that is a file is kept to the byte, without its byte order mark.
+Line ends are `\n` or `\r\n`. A document that is a line or a run of lines does not include its last line end; line ends
+inside it are kept as they are. A document that is a file is kept byte for byte, without its byte order mark.
 """
 
 from collections.abc import Iterator
@@ -40,7 +40,7 @@ class TextReader:
         Args:
           source: the file.
           max_bytes: of a record; longer ones are rejected.
-          block_bytes: how much is worked on at once; a longer record alone.
+          block_bytes: how much is processed at once; a longer record is processed alone.
         """
         self._source = source
         self._max_bytes = max_bytes
@@ -131,7 +131,7 @@ class TextReader:
     def _make_rows(
         self, offset: int, lines: "_Lines", first: Positions, last: Positions
     ) -> tuple[pa.RecordBatch, pa.RecordBatch | None]:
-        """Returns as documents or rejects what reaches from each line of `first` to that of `last` in a block."""
+        """Returns documents and rejects of a block, each from a line in `first` to the matching line in `last`."""
         starts, ends = lines.starts[first], lines.ends[last]
         sizes = lines.nexts[last] - starts
         is_large = sizes > self._max_bytes
@@ -191,7 +191,7 @@ class _OpenDocument:
         self._parts: list[bytes] = []
 
     def extend(self, offset: int, data: bytes, n_bytes: int) -> None:
-        """Adds `n_bytes` bytes at `offset`; `data` is all of them or, of a line too long to keep, the beginning."""
+        """Adds `n_bytes` bytes at `offset`; `data` is all of them or, for a line too long to keep, the beginning."""
         if not self.n_bytes:
             self.offset = offset
         self.n_bytes += n_bytes
@@ -234,7 +234,7 @@ def _take_texts(data: bytes, starts: Positions, ends: Positions) -> pa.Array:
     """Returns string[n]: the stretches `data[start:end]`, which must be valid UTF-8 and in order."""
     if not len(starts):
         return pa.array([], pa.string())
-    # Texts and what lies between them by turns, of which every second is taken.
+    # The offsets cut `data` into gaps and texts in turn; every second stretch is a text.
     offsets = np.empty(2 * len(starts), np.int32)
     offsets[0::2] = starts
     offsets[1::2] = ends

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A job none of whose records can be used fails, and says what it met instead: a wrong name of a field, above all."""
+"""Fails a job that can use none of its records, and says what it found instead: most often, a wrong name of a field."""
 
 import contextlib
 import json
@@ -16,7 +16,7 @@ from pipeline.parquet_file import open_parquet
 from pipeline.splits import Piece, Split
 
 _OF_A_FIELD = {"missing_field", "null_text", "not_string"}
-"""Reasons that another `input.text_field` may do away with."""
+"""Reasons that may go away with another `input.text_field`."""
 
 _FIRST_RECORDS = 100
 _MAX_EXAMPLES = 3
@@ -38,7 +38,7 @@ def check_usable(
       rejected: records by the reason they were rejected for.
       splits: of the whole job, in any order.
       config: the `input` section.
-      where: the rejects are; "" where they are not kept.
+      where: the place of the rejects; "" if they are not kept.
 
     Raises:
       ValueError: with the reasons, an example of each, the fields of the first records, and what to do. What comes
@@ -52,7 +52,7 @@ def check_usable(
         f"{', '.join(f'{n:,} rejected as {reason}' for reason, n in reasons)}"
     ]
     pieces = sorted((piece for split in splits for piece in split.pieces), key=lambda piece: (piece.path, piece.start))
-    # A file that has changed or gone since is no reason to fail of something else.
+    # If a file has changed or gone since, the job must still fail for this reason, not for that one.
     with contextlib.suppress(OSError, ValueError):
         lines += _examples(pieces, config)
     advice = "correct the config or the input"

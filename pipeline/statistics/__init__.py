@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a corpus and a vocabulary do to each other, counted. In: batches of texts and their tokens. Out: sums.
+"""Counts of how a corpus and a vocabulary fit. In: batches of texts and their tokens. Out: sums.
 
-All of it is integers that add up in any order: those of a split, of a job, of a language. `reporting.stats` makes of
-them what people read.
+All of them are integers that add up in any order: for a split, for a job, for a language. `reporting.stats` turns them
+into what people read.
 """

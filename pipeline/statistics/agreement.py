@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The statistics of a split count once more what its ledger entry counts: both must say the same."""
+"""Checks that the statistics of a split agree with its ledger entry, which counts the same things independently."""
 
 import pyarrow.compute as pc
 

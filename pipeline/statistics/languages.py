@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What each language has of a corpus, counted: exact integers that add up in any order."""
+"""Counts of a corpus by language: exact integers that add up in any order."""
 
 import dataclasses
 import json
@@ -16,11 +16,11 @@ _COUNTED = ("documents", "mixed", "bytes", "characters", "tokens", "oov_tokens",
 
 @dataclass(frozen=True)
 class LanguageCounts:
-    """What each language has: sums of counts are counts."""
+    """Counts by language; sums of counts are counts."""
 
     languages: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
-    """By code: documents, those that are mixed, bytes and characters of their texts after steps and spans, tokens,
-    unknown tokens; and documents that a filter left out, which are in no other number."""
+    """By code: documents, mixed documents, bytes and characters of their texts after steps and spans, tokens, unknown
+    tokens; and documents that a filter left out, which no other number includes."""
 
     def __add__(self, other: Self) -> Self:
         sums = {code: dict(counts) for code, counts in self.languages.items()}
@@ -48,7 +48,7 @@ class LanguageCounts:
 
     @classmethod
     def from_json(cls, text: str) -> Self:
-        """Returns what `to_json` made `text` of.
+        """Returns the value that `to_json` turned into `text`.
 
         Raises:
           ValueError: if it is something else.

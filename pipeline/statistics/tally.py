@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a vocabulary does to a corpus, counted: exact integers that add up in any order."""
+"""Counts of what a vocabulary makes of a corpus: exact integers that add up in any order."""
 
 from collections import Counter
 from typing import Any, Protocol, Self
@@ -86,7 +86,7 @@ class Tally(Protocol):
 
 
 def _fixed(array: np.ndarray) -> np.ndarray:
-    """Returns a read-only view: whether arrays are new or Arrow's, a kernel is compiled for one kind of them."""
+    """Returns a read-only view, so that kernels are compiled for one kind of array only: Arrow's are read-only."""
     view = array.view()
     view.flags.writeable = False
     return view
@@ -139,21 +139,21 @@ class Statistics:
 
     Attributes:
       n_documents, n_bytes, n_chars, n_words: of the text that was tokenized; bytes of UTF-8, code points, pre-tokens.
-      n_text_tokens: that the tokenizer made of it.
-      n_cut_tokens: how many of them truncation took; n_cut_documents: from how many documents.
-      n_special_tokens: that stand around documents because the tokenizer's template says so.
-      n_added_tokens: those that the config puts at the ends of documents.
-      n_unknown_marks: special and added tokens that are the unknown token, as those of CLIP.
+      n_text_tokens: tokens that the tokenizer made of it.
+      n_cut_tokens: how many of them truncation cut off; n_cut_documents: from how many documents.
+      n_special_tokens: tokens that the tokenizer's template puts around documents.
+      n_added_tokens: tokens that the config puts at the ends of documents.
+      n_unknown_marks: special and added tokens that are the unknown token, as with CLIP.
       n_tokens: tokens of rows: those of texts that were not cut, special and added ones, without padding.
-      n_oov_tokens: how many of them are the unknown token, those that stand around documents not included.
+      n_oov_tokens: how many of them are the unknown token, not counting special and added ones.
       n_oov_chars: characters of normalized text that unknown tokens swallowed.
       n_oov_words: pre-tokens with an unknown token, all occurrences.
       token_counts: int64[vocab_size].
       length_counts: int64[LENGTH_BUCKETS], rows by number of tokens.
-      min_tokens, max_tokens: of a row; -1 without rows.
+      min_tokens, max_tokens: tokens of the shortest and the longest row; -1 without rows.
       added_tokens: how often the text of each special or other added token occurred in documents.
-      text: what steps and spans did before that.
-      languages: how much of this each language has.
+      text: what steps and spans did to the text before that.
+      languages: some of these counts by language.
     """
 
     def __init__(self, vocab_size: int, unk_id: int | None) -> None:
@@ -189,7 +189,7 @@ class Statistics:
           ids: int32, the rows.
           starts: int64[n], where the tokens of each row, without padding, start in `ids`.
           stops: int64[n], where they end.
-          n_unknown_marks: how many unknown tokens of each row are not of its text.
+          n_unknown_marks: how many unknown tokens of each row are marks around the text.
 
         Returns:
           int32[n]: how many tokens of each row are the unknown token, without these.
@@ -214,7 +214,7 @@ class Statistics:
         return n_oov
 
     def set_lengths(self, lengths: np.ndarray) -> None:
-        """Puts the tokens of documents, int64[n], in place of those of the rows that were counted."""
+        """Replaces the lengths of the counted rows by the lengths of documents in tokens, int64[n]."""
         self.length_counts[:] = 0
         ends = np.cumsum(lengths)
         nothing, scratch = np.zeros(int(lengths.sum()), np.int32), np.zeros(1, np.int64)
@@ -314,7 +314,7 @@ class Statistics:
 
     @classmethod
     def from_arrow(cls, row: pa.RecordBatch) -> Self:
-        """Returns the statistics that `to_arrow` made `row` of.
+        """Returns the statistics that `to_arrow` turned into `row`.
 
         Raises:
           ValueError: if it is not one row of `STATISTICS`.
@@ -346,7 +346,7 @@ class Statistics:
 
     @classmethod
     def from_bytes(cls, data: bytes) -> Self:
-        """Returns the statistics that `to_bytes` made `data` of.
+        """Returns the statistics that `to_bytes` turned into `data`.
 
         Raises:
           ValueError: if `data` is something else.

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from tokenizer.text import StepReport
 
 TOP = 100
-"""Words in the summary that others became, the most frequent first."""
+"""At most so many words that others were turned into are in the summary, the most frequent first."""
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ class TextCounts:
 
     @classmethod
     def from_json(cls, text: str) -> Self:
-        """Returns what `to_json` made `text` of.
+        """Returns the value that `to_json` turned into `text`.
 
         Raises:
           ValueError: if it is something else.

@@ -38,7 +38,7 @@ class Vocabulary:
 
     @classmethod
     def from_json(cls, text: str) -> Self:
-        """Returns what `to_json` made `text` of."""
+        """Returns the value that `to_json` turned into `text`."""
         return cls(**json.loads(text))
 
 

@@ -55,7 +55,7 @@ class Marks:
 
     @classmethod
     def from_record(cls, record: Mapping[str, Any]) -> Self:
-        """Returns what `to_record` made `record` of."""
+        """Returns the value that `to_record` turned into `record`."""
         return cls(**{name: tuple(ids) for name, ids in record.items()})
 
     def check_rows(self, ids: np.ndarray, starts: np.ndarray, stops: np.ndarray, where: str) -> None:
