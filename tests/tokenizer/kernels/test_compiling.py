@@ -86,6 +86,17 @@ def test_an_edit_renames_the_caches_of_the_files_that_use_it_and_of_no_others(tm
     assert changed == {"utf8", "scanner", "fused", "runs", "run_kernels", "kernels", "json_kernels"}
 
 
+def test_a_file_that_moves_has_another_cache(tmp_path, monkeypatch):
+    # numba keeps the name of its module, which is gone.
+    monkeypatch.setattr(kernel_files, "_ROOT", tmp_path)
+    paths = [tmp_path / folder / "runs.py" for folder in ("tokenizer/kernels", "tokenizer/text/kernels")]
+    for path in paths:
+        path.parent.mkdir(parents=True)
+        path.write_text("X = 1\n")
+    first, second = map(kernel_files.sources_digest, paths)
+    assert first != second
+
+
 def run(program, cache=None):
     environment = {name: value for name, value in os.environ.items() if name not in BOUNDS_CHECKED}
     environment |= {"TOKENMILL_CACHE_DIR": str(cache)} if cache else {}
