@@ -73,7 +73,9 @@ def sources_digest(*paths: Path, alone: Path | None = None) -> str:
     if alone is not None:
         sources[alone] = alone.read_bytes()
     for file, source in sorted(sources.items()):
-        digest.update(file.name.encode() + b"\0" + source)
+        # With its folder: what numba keeps names the module, which is another one where a file has moved.
+        name = file.relative_to(_ROOT).as_posix() if file.is_relative_to(_ROOT) else file.name
+        digest.update(name.encode() + b"\0" + source)
     return digest.hexdigest()[:16]
 
 

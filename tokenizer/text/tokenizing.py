@@ -97,7 +97,7 @@ class TextTokenizer:
     def for_clip(cls, tokenizer: Tokenizer) -> "TextTokenizer":
         """Returns CLIP's tokenizer with the clean-up of OpenAI's code in place of that of HF's: ftfy, HTML, lower-case.
 
-        Source: OpenAI CLIP `simple_tokenizer.py`; the same ids but for what tests/tokenizer/test_text_clip.py lists.
+        Source: OpenAI CLIP `simple_tokenizer.py`; the same ids but for what tests/tokenizer/text/test_clip.py lists.
 
         Args:
           tokenizer: CLIP's, from its gzip of merges or any other of its files.

@@ -86,6 +86,17 @@ def test_an_edit_renames_the_caches_of_the_files_that_use_it_and_of_no_others(tm
     assert changed == {"utf8", "scanner", "fused", "runs", "run_kernels", "kernels", "json_kernels"}
 
 
+def test_a_file_that_moves_has_another_cache(tmp_path, monkeypatch):
+    # numba keeps the name of its module, which is gone.
+    monkeypatch.setattr(kernel_files, "_ROOT", tmp_path)
+    paths = [tmp_path / folder / "runs.py" for folder in ("tokenizer/kernels", "tokenizer/text/kernels")]
+    for path in paths:
+        path.parent.mkdir(parents=True)
+        path.write_text("X = 1\n")
+    first, second = map(kernel_files.sources_digest, paths)
+    assert first != second
+
+
 def run(program, cache=None):
     environment = {name: value for name, value in os.environ.items() if name not in BOUNDS_CHECKED}
     environment |= {"TOKENMILL_CACHE_DIR": str(cache)} if cache else {}
@@ -125,7 +136,7 @@ def test_where_numba_is_told_how_to_compile_it_is_asked_and_imports_nothing_that
 def test_processes_that_need_a_kernel_at_once_compile_it_once(tmp_path):
     program = (
         "import sys, threading; from tokenizer.kernels import compiling\n"
-        "from tests.tokenizer.test_compiling import double\n"
+        "from tests.tokenizer.kernels.test_compiling import double\n"
         "print('ready', flush=True); sys.stdin.readline()\n"
         "threads = [threading.Thread(target=double, args=(5,)) for _ in range(3)]\n"
         "[thread.start() for thread in threads]; [thread.join() for thread in threads]\n"
@@ -149,7 +160,7 @@ def test_processes_that_need_a_kernel_at_once_compile_it_once(tmp_path):
 
 def test_a_process_that_dies_while_it_compiles_holds_up_nobody(tmp_path):
     pytest.importorskip("fcntl", reason="files are locked with flock")
-    run("from tests.tokenizer.test_compiling import double; double(5)", tmp_path)
+    run("from tests.tokenizer.kernels.test_compiling import double; double(5)", tmp_path)
     (saved,) = tmp_path.rglob("double-*.kernel")
     saved.unlink()
     holder = subprocess.Popen(
@@ -158,7 +169,7 @@ def test_a_process_that_dies_while_it_compiles_holds_up_nobody(tmp_path):
     )  # fmt: skip
     assert holder.stdout.readline()
     waiter = subprocess.Popen(
-        [sys.executable, "-c", "from tests.tokenizer.test_compiling import double; print(double(5))"],
+        [sys.executable, "-c", "from tests.tokenizer.kernels.test_compiling import double; print(double(5))"],
         env=os.environ | {"TOKENMILL_CACHE_DIR": str(tmp_path)}, stdout=-1, text=True,
     )  # fmt: skip
     with pytest.raises(subprocess.TimeoutExpired):
@@ -247,7 +258,7 @@ def test_any_argument_that_numba_knows_can_be_given():
 
 def test_a_kernel_that_calls_one_from_the_cache_is_compiled(tmp_path):
     # Its code in the cache is for calling; for inlining it is read again.
-    call = "from tests.tokenizer.test_compiling import {0}; print({0}(5))"
+    call = "from tests.tokenizer.kernels.test_compiling import {0}; print({0}(5))"
     assert run(call.format("double"), tmp_path) == ["10"]
     assert run(call.format("double"), tmp_path) == ["10"]
     assert run(call.format("quadruple"), tmp_path) == ["20"]
@@ -299,7 +310,7 @@ def divided(n, by):
 
 def test_errors_come_out_of_machine_code(tmp_path):
     program = (
-        "import sys; from tests.tokenizer.test_compiling import divided\n"
+        "import sys; from tests.tokenizer.kernels.test_compiling import divided\n"
         "try: divided(1, 0)\n"
         "except ZeroDivisionError as error: print(str(error).replace(' ', '_'))\n"
         "print(divided(7, 2))"

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.tokenizer.test_bpe import in_kernel
+from tests.tokenizer.models.test_bpe import in_kernel
 from tokenizer.models.bpe import BPE, BYTE_ALPHABET
 from tokenizer.models.bpe_tables import Merges, reachable
 
