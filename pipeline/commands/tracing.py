@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`tokenmill trace`: from a row of a shard, or one of its tokens, back to the document and its bytes."""
+"""`tokenmill trace`: traces a row of a shard, or one of its tokens, back to the document and its bytes."""
 
 import argparse
 import json
