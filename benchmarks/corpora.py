@@ -53,7 +53,7 @@ class Corpus:
 
 
 def shared_folder() -> Path | None:
-    """Returns the larger data folder, which `TOKENMILL_SHARED` names (default: `shared` beside the repository); or None."""
+    """Returns the folder of larger data, or None: `TOKENMILL_SHARED`, by default `shared` beside the repository."""
     folder = Path(os.environ.get("TOKENMILL_SHARED", REPOSITORY.parent / "shared")) / "data"
     return folder if folder.is_dir() else None
 

@@ -24,7 +24,7 @@ def runs_digest(splits: Iterable[SplitRuns]) -> str:
 
 @dataclass(frozen=True)
 class ShardEntry:
-    """What is in one shard of a shuffled job. All counts are exact."""
+    """The contents of one shard of a shuffled job. All counts are exact."""
 
     shard_id: str
     index: int

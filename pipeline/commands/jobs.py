@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from pipeline.running.runners import RunnerSettings
 
 JOBS = {
-    "run": "train a vocabulary where the config says so, then tokenize: all of it as one graph",
+    "run": "train a vocabulary if the config says so, then tokenize, all in one graph",
     "count": "count the words of the input",
     "train": "count words, or take existing counts, then train vocabularies",
     "tokenize": "tokenize with an existing tokenizer",

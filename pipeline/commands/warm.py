@@ -22,7 +22,7 @@ def add_parsers(commands: Any) -> None:
     warm = commands.add_parser("warm", help=what, description=f"{what[0].upper()}{what[1:]}.")
     warm.add_argument("config", metavar="CONFIG", nargs="?", help="config of the job; without it, the usual jobs")
     add_set(warm)
-    warm.add_argument("--job", choices=JOBS, help="which job of the config; default: run, or count where it cannot")
+    warm.add_argument("--job", choices=JOBS, help="which job; default: run, or count if the config cannot run")
     warm.add_argument("--workers", type=positive, metavar="N", help="default: the cores this process may use")
     warm.set_defaults(command=_warm)
 
@@ -49,7 +49,7 @@ def _warm(options: argparse.Namespace) -> int:
         problems += warm_up.problems
     _report(compiled, time.monotonic() - started)
     for problem in problems:
-        say(f"not all is compiled: {problem}")
+        say(f"some kernels are not compiled: {problem}")
     return FAILED if problems else DONE
 
 

@@ -155,7 +155,7 @@ def measure_segments(table: pa.Table, length: int, n_separators: int) -> Segment
     lists = [table.column(name).combine_chunks() for name in ("rows", "starts")]
     counts, n_starts = (pc.list_value_length(each).to_numpy().astype(np.int64) for each in lists)
     if not np.array_equal(counts, n_starts):
-        raise ValueError(f"document {int(np.argmax(counts != n_starts))} has not as many starts as rows")
+        raise ValueError(f"document {int(np.argmax(counts != n_starts))} does not have as many starts as rows")
     rows, starts = (each.flatten().to_numpy().astype(np.int64) for each in lists)
     numbers = np.repeat(np.arange(counts.size), counts)
     room = length - starts

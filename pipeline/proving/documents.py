@@ -90,7 +90,7 @@ class ListedDocuments:
         """
         listed = self.n_tokens[first : first + n_tokens.size]
         if listed.size < n_tokens.size:
-            return f"row {first + listed.size} is no document of {self._name}"
+            return f"row {first + listed.size} is not a document of {self._name}"
         if (listed != n_tokens).any():
             row = int(np.argmax(listed != n_tokens))
             return f"row {first + row} has {n_tokens[row]} tokens, {self._name} lists {listed[row]}"
@@ -140,7 +140,7 @@ def _check_places(output: str, table: pa.Table, entry: LedgerEntry | ShardEntry,
         return
     files, offsets = (table.column(name).to_numpy() for name in ("input_file", "input_offset"))
     if files.min() < 0 or files.max() >= len(found["inputs"]):
-        raise ValueError(f"a document is of none of the {len(found['inputs'])} files of the manifest")
+        raise ValueError(f"a document comes from none of the {len(found['inputs'])} files of the manifest")
     if isinstance(entry, LedgerEntry):
         is_after = (np.diff(files) > 0) | ((np.diff(files) == 0) & (np.diff(offsets) > 0))
         if not is_after.all():
@@ -171,7 +171,7 @@ def _check_sums(table: pa.Table, entry: LedgerEntry | ShardEntry) -> None:
         sums.append(("bytes of documents", n_bytes, entry.n_document_bytes))
     for what, ours, theirs in sums:
         if ours != theirs:
-            raise ValueError(f"{ours} {what}, the ledger says {theirs}")
+            raise ValueError(f"{ours} {what}, but the ledger says {theirs}")
 
 
 def _check_segments(table: pa.Table, entry: LedgerEntry | ShardEntry, found: Mapping[str, Any]) -> SegmentSizes:

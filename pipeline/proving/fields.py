@@ -34,7 +34,7 @@ class KeptFields:
         is_json = name.endswith(".mds")
         names = sorted(self._fields.names) if is_json else self._fields.names
         if table.schema.names != names or not (is_json or table.schema.equals(self._fields)):
-            return f"keeps the fields {table.schema.to_string()!r}, the ledger says {self._fields.to_string()!r}"
+            return f"keeps the fields {table.schema.to_string()!r}, but the ledger says {self._fields.to_string()!r}"
         if self._first is None:
             self._first = name, table
             return None

@@ -50,8 +50,8 @@ def verify_deep(output: str, share: float = SAMPLE) -> VerifyReport:
         config, tokenizer = config_of(output, found)
         if tokenizer_info(tokenizer).digest != found["tokenizer"]["digest"]:
             raise ValueError(
-                f"{filenames.TOKENIZER}: this TokenMill makes tokenizer {tokenizer_info(tokenizer).digest} of it, the "
-                f"manifest's is {found['tokenizer']['digest']}; only the version that wrote the folder can do it again"
+                f"{filenames.TOKENIZER}: this TokenMill reads it as tokenizer {tokenizer_info(tokenizer).digest}, but "
+                f"the manifest's is {found['tokenizer']['digest']}; only the version that wrote it can do this"
             )
     except (ValueError, KeyError, TypeError) as error:
         report.problems.append(f"cannot tokenize again: {error}")

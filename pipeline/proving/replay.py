@@ -108,7 +108,7 @@ def verify_replay(output: str, report: VerifyReport) -> None:
     found = manifest.read(folder)
     try:
         if found["replay_of"] != _manifest_digest(output):
-            raise BooksError(f"{REPLAY}: of another run of the job; run tokenmill replay again")
+            raise BooksError(f"{REPLAY}: belongs to another run of the job; run tokenmill replay again")
         _check_books(manifest.read(output), found)
     except BooksError as error:
         report.problems.append(str(error))

@@ -56,7 +56,8 @@ def check_rejects(output: str, entry: LedgerEntry, record: FileRecord, report: V
         report.problems.append(f"{record.file}: holds {reasons}, the ledger records {dict(entry.rejected)}")
     n_bytes = pc.sum(table.column("n_bytes")).as_py() or 0
     if n_bytes != entry.n_rejected_bytes:
-        report.problems.append(f"{record.file}: records of {n_bytes} bytes, the ledger says {entry.n_rejected_bytes}")
+        difference = f"records of {n_bytes} bytes, but the ledger says {entry.n_rejected_bytes}"
+        report.problems.append(f"{record.file}: {difference}")
 
 
 def _count_shard(
@@ -228,7 +229,7 @@ def _check_metadata(handle: Any, name: str, tokenizer: Mapping[str, Any], report
         return  # reading the rows says so too
     digest = said.get("tokenizer") if isinstance(said, dict) else None
     if digest != tokenizer["digest"]:
-        report.problems.append(f"{name}: made by tokenizer {digest}, the manifest's is {tokenizer['digest']}")
+        report.problems.append(f"{name}: made by tokenizer {digest}, but the manifest's is {tokenizer['digest']}")
 
 
 def compare_counts(

@@ -171,7 +171,8 @@ def _check_split(output: str, entry: LedgerEntry, found: Mapping[str, Any]) -> t
     report.problems += [*imbalances(entry), *(disagreements(entry, recorded) if recorded is not None else ())]
     if entry.tokenizer != tokenizer["digest"]:
         name = filenames.entry_name(entry.split_id)
-        report.problems.append(f"{name}: made by tokenizer {entry.tokenizer}, the manifest's is {tokenizer['digest']}")
+        difference = f"made by tokenizer {entry.tokenizer}, but the manifest's is {tokenizer['digest']}"
+        report.problems.append(f"{name}: {difference}")
     marks, has_windows = Marks.from_record(found["marks"]), "windows" in found["totals"]
     for what, n, n_each in (
         ("special", entry.n_special_tokens, 0 if has_windows else marks.n_special),
@@ -198,7 +199,7 @@ def _check_shard(
     if entry.tokenizer != found["tokenizer"]["digest"]:
         name = filenames.entry_name(entry.shard_id)
         report.problems.append(
-            f"{name}: made by tokenizer {entry.tokenizer}, the manifest's is {found['tokenizer']['digest']}"
+            f"{name}: made by tokenizer {entry.tokenizer}, but the manifest's is {found['tokenizer']['digest']}"
         )
     if not check_file(output, entry.keys, report):
         return report, entry, []

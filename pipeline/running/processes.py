@@ -45,7 +45,7 @@ class Process:
         )
 
     def is_dead(self, here: "Process") -> bool | None:
-        """Returns whether this process is over, as the process `here` can tell; None where it cannot."""
+        """Returns whether this process is over, as far as the process `here` can tell; None if it cannot tell."""
         if not self.boot or not here.boot:
             return None
         if self.boot != here.boot:

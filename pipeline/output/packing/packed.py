@@ -68,7 +68,7 @@ def count(
             raise ValueError(f"{where}: sequences must have {size} ids, padding included")
         numbers, _ = ragged(batch.column("documents"))
         if numbers.size and (numbers.min() < 0 or numbers.max() >= lengths.size):
-            raise ValueError(f"{where}: a segment is of no document of the {lengths.size} in the shard")
+            raise ValueError(f"{where}: a segment belongs to none of the {lengths.size} documents in the shard")
         for column in schemas.BOUNDARIES:
             if column in batch.schema.names:
                 sizes = segment_sizes(batch, column)

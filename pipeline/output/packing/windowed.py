@@ -106,7 +106,7 @@ def count(
             np.add.at(hashes, texts, found)
         n_rows += batch.num_rows
     if n_rows != expected.texts.size:
-        raise ValueError(f"{name}: {n_rows} rows, its documents have {expected.texts.size} windows")
+        raise ValueError(f"{name}: {n_rows} rows, but its documents have {expected.texts.size} windows")
     counts = entry.windows or {}
     counted.n_tokens += counts["n_repeated"] + counts["n_special"]
     counted.n_oov_tokens -= entry.n_documents * (*marks.prepend, *marks.append).count(counted.unk_id)

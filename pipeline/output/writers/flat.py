@@ -163,7 +163,7 @@ def _read_ids(
 ) -> Iterator[pa.RecordBatch]:
     n_bytes = handle.seek(0, io.SEEK_END)
     if n_bytes != int(offsets[-1]) * dtype.itemsize:
-        raise ValueError(f"{name}: {n_bytes} bytes, its index says {offsets[-1]} ids of {dtype.itemsize}")
+        raise ValueError(f"{name}: {n_bytes} bytes, but its index says {offsets[-1]} ids of {dtype.itemsize}")
     row = min(first_row, offsets.size - 1)
     handle.seek(int(offsets[row]) * dtype.itemsize)
     while row < offsets.size - 1:
