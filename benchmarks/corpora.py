@@ -34,7 +34,7 @@ class Corpus:
 
     @functools.cached_property
     def digest(self) -> str:
-        """First 12 hex digits of a SHA-256 over every text and its length, in order."""
+        """The first 12 hex digits of a SHA-256 over every text and its length, in order."""
         sha = hashlib.sha256()
         for text in self.texts:
             data = text.encode()
@@ -53,13 +53,13 @@ class Corpus:
 
 
 def shared_folder() -> Path | None:
-    """The folder of larger data that `TOKENMILL_SHARED` names, by default `shared` beside the repository; or None."""
+    """Returns the folder of larger data, or None: `TOKENMILL_SHARED`, by default `shared` beside the repository."""
     folder = Path(os.environ.get("TOKENMILL_SHARED", REPOSITORY.parent / "shared")) / "data"
     return folder if folder.is_dir() else None
 
 
 def load() -> list[Corpus]:
-    """The four corpora of the larger data folder where it is there, else the three of the quickstart."""
+    """Returns the four corpora of the larger data folder if there is one, else the three of the quickstart."""
     shared = shared_folder()
     if shared is not None:
         return [
@@ -72,7 +72,7 @@ def load() -> list[Corpus]:
 
 
 def adversarial(n_bytes: int = 1_000_000) -> list[Corpus]:
-    """Single documents of about `n_bytes` that break assumptions: no spaces, nothing else, no word twice."""
+    """Returns single documents of about `n_bytes` that break assumptions: no spaces, only spaces, no word twice."""
     letters = random.Random(7)
     unique = [f"{i:x}{''.join(letters.choices('abcdefghijklmnop', k=6))}" for i in range(n_bytes // 12)]
     texts = {

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The count job: how fast it reads, and how much memory it takes, on text and on words that are all different.
+"""Measures the count job: how fast it is, and how much memory it takes, on text and on words that are all different.
 
-Text is the corpora of the other benchmarks, repeated. The distinct words are made: ten letters each, every tenth of
-them there twice. Each job is a process of its own, so its start-up is in its time; processor time is that of all its
-processes. Before a number is printed the counts are compared: those of text must be the same bytes for one worker and
-for two, those of the made words what was made.
+Text is the corpora of the other benchmarks, repeated. The distinct words are made up: ten letters each, and every tenth
+of them occurs twice. Each job is a process of its own, so its time includes its start-up; processor time is that of all
+its processes. Before a number is printed the counts are checked: for text they must be the same bytes with one worker
+and with two; for the made-up words they must be what was written.
 """
 
 import argparse
@@ -34,7 +34,7 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--workers", type=int, nargs="*", default=[1, 2], help="workers of each run (default 1 2)")
     parser.add_argument(
         "--pre-tokenizers", nargs="*", default=["bert", "cl100k_base", "whitespace_metaspace"], metavar="NAME",
-        help="what words of the text are (default: bert cl100k_base whitespace_metaspace)",
+        help="how the text is split into words (default: bert cl100k_base whitespace_metaspace)",
     )  # fmt: skip
     parser.add_argument("--folder", help="where to put input and outputs, thrice the input (default: temporary)")
     parser.add_argument("--save", action="store_true", help="keep the raw samples under benchmarks/results/")
@@ -88,7 +88,7 @@ def _measure(options: argparse.Namespace, folder: Path) -> tuple[list[dict[str, 
         path = folder / "distinct" / "words.jsonl"
         n_words, n_twice = write_distinct(path, int(options.distinct * 1e6))
         for workers in options.workers:
-            limit = n_twice + n_words // 100  # fewer than there are, so that what occurs once must go
+            limit = n_twice + n_words // 100  # fewer than there are, so that words that occur once must go
             counted = _count(folder, str(path.parent), "whitespace", workers, max_words=limit)
             counts = counted.counts
             expected = {"bound": 1, "n_words": n_words - n_twice, "n_occurrences": n_words - n_twice}
@@ -116,7 +116,7 @@ def _count(folder: Path, source: str, words: str, workers: int, max_words: int |
     }
     config.write_text(json.dumps(content), encoding="utf-8")  # JSON is YAML
     command = [sys.executable, "-m", "pipeline.cli", "count", str(config), "--workers", str(workers)]
-    # A worker per process, so that the memory of one can be told.
+    # One worker per process, so that the memory of a worker can be measured.
     command += ["--mode", "processes"] if workers > 1 else []
     before = _cpu_of_children()
     run = timing.run_process(command, environment=os.environ, log=folder / "count.log")
@@ -146,7 +146,7 @@ def write_distinct(path: Path, n_words: int) -> tuple[int, int]:
 
 
 def _spell(numbers: Any) -> Any:
-    """Returns a word of ten letters and a space for each number, all different, in no order: uint8[n, 11]."""
+    """Returns a word of ten letters and a space for each number, uint8[n, 11]; all differ and are in no order."""
     mixed = numbers.astype(np.uint64)
     mask = np.uint64((1 << 40) - 1)
     for factor in (0x9E3779B97F, 0xC2B2AE3D27):  # odd, so that no two numbers become one

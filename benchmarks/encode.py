@@ -1,19 +1,21 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Encoding, one thread each: `Tokenizer.encode_arrow` against the libraries made for a tokenizer.
+"""Encoding with one thread: `Tokenizer.encode_arrow` against the libraries made for each tokenizer.
 
-GPT-2 against tiktoken, gigatoken, fastokens, snaptokens and `tokenizers`; SentencePiece models (XLNet's, and two
-trained here and kept in `build/`) against sentencepiece and `tokenizers`; BERT against nanotoken and `tokenizers`; and
-against `tokenizers` alone: the two trained models as `transformers` writes them into a `tokenizer.json`, the one like
-T5 also behind the normalizers of ALBERT and of HF's own trainer, BPE like NLLB's, CLIP, GPT-2's vocabulary behind the
-patterns of Kimi K2, Falcon and DeepSeek Coder, and BERT's behind other pre-tokenizers. Without the larger data folder:
-a vocabulary trained on the spot.
+- GPT-2: tiktoken, gigatoken, fastokens, snaptokens and `tokenizers`.
+- SentencePiece models (XLNet's, and two trained here and kept in `build/`): sentencepiece and `tokenizers`.
+- BERT: nanotoken and `tokenizers`.
+- `tokenizers` alone: the two trained models as `transformers` writes them into a `tokenizer.json`, the one like T5 also
+  behind the normalizers of ALBERT and of HF's own trainer; BPE like NLLB's; CLIP; GPT-2's vocabulary behind the
+  patterns of Kimi K2, Falcon and DeepSeek Coder; and BERT's behind other pre-tokenizers.
+- Without the larger data folder: a vocabulary trained on the spot.
 
-The ids of every document are compared first. A peer whose ids differ gets no number, and the exit code is 1, but for
-`tokenizers` with a SentencePiece model: it follows other rules (`formats.sentencepiece_json`), so it is timed on the
-documents that come out the same. "Cold" is the first encoding after loading, for all: some of them keep what they have
-seen, as we do.
+The ids of every document are compared first. A peer whose ids differ gets no number, and the exit code is 1. The
+exception is `tokenizers` with a SentencePiece model: it follows other rules (`formats.sentencepiece_json`), so it is
+timed on the documents with equal ids. "Cold" is the first encoding after loading, for every library: some of them cache
+texts they have seen, as we do.
 
-Every tokenizer has a process of its own: in one that has run for half an hour libraries are up to three times slower.
+Every tokenizer has a process of its own: in a process that has run for half an hour, libraries are up to three times
+slower.
 """
 
 import argparse
@@ -45,7 +47,7 @@ def main(arguments: list[str]) -> int:
     parser.add_argument(
         "--tokenizers", nargs="+", metavar="NAME", choices=list(makers), help=f"only these: {' '.join(makers)}"
     )
-    parser.add_argument("--mb", type=float, default=12, help="the first so many MB of each corpus (default 12)")
+    parser.add_argument("--mb", type=float, default=12, help="use this many MB of each corpus (default 12)")
     parser.add_argument("--rounds", type=int, default=3, help="interleaved rounds (default 3)")
     parser.add_argument("--quick", action="store_true", help="no worst cases")
     parser.add_argument("--save", action="store_true", help="keep the raw samples under benchmarks/results/")
@@ -67,7 +69,7 @@ def main(arguments: list[str]) -> int:
     measurements: list[dict[str, Any]] = []
     fresh = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(max_workers=1, mp_context=fresh, max_tasks_per_child=1) as processes:
-        # One after the other: a second one would be started while the first is at work, and slow it down.
+        # One after the other: a second process would start while the first is measuring, and slow it down.
         for name in chosen:
             everything = name == chosen[-1] and not options.quick
             measurements += processes.submit(measure_named, name, options, everything=everything).result()
@@ -77,7 +79,7 @@ def main(arguments: list[str]) -> int:
 
 
 def measure_named(name: str, options: argparse.Namespace, *, everything: bool) -> list[dict[str, Any]]:
-    """Measures one tokenizer, in the process that calls this; with worst cases if it is to do everything."""
+    """Measures one tokenizer in this process, with worst cases if `everything` is set."""
     pa.set_cpu_count(1)
     peers.stay_on_one_core()
     loaded = corpora.load()
@@ -89,7 +91,7 @@ def measure_named(name: str, options: argparse.Namespace, *, everything: bool) -
 
 
 def _chosen(texts: Sequence[corpora.Corpus], options: argparse.Namespace) -> list[corpora.Corpus]:
-    """The beginnings of the corpora that are to be measured with."""
+    """Returns the beginnings of the chosen corpora."""
     n_bytes = int(options.mb * 1e6)
     return [corpus.first(n_bytes) for corpus in texts if options.corpora is None or corpus.name in options.corpora]
 
@@ -98,7 +100,7 @@ def measure(subject: tokenizers.Subject, texts: Sequence[corpora.Corpus], rounds
     """Compares, times and prints a tokenizer on every corpus.
 
     Returns:
-      The raw samples; under "wrong" the peers whose ids differ and must not.
+      The raw samples; under "wrong", the peers whose ids differ but must not.
     """
     tok, others = subject.tokenizer, subject.peers
     print(f"\n{subject.name}: {tok.get_vocab_size()} tokens, digest {tok.digest[:12]}")
@@ -173,7 +175,7 @@ def measure_calls(subject: tokenizers.Subject, corpus: corpora.Corpus, rounds: i
 
 
 def first_difference(expected: Sequence[list[int]], found: Sequence[list[int]], peer: str) -> str:
-    """Says where the ids of two libraries first differ; they must."""
+    """Returns where the ids of two libraries, which must differ, first do so."""
     i, ours, theirs = next((i, a, b) for i, (a, b) in enumerate(zip(expected, found, strict=True)) if a != b)
     shared = (k for k, pair in enumerate(zip(ours, theirs, strict=False)) if pair[0] != pair[1])
     at = next(shared, min(len(ours), len(theirs)))
@@ -181,7 +183,7 @@ def first_difference(expected: Sequence[list[int]], found: Sequence[list[int]], 
 
 
 def _cells(n_bytes: dict[str, int], timings: Sequence[dict[str, timing.Timing]], others: list[str]) -> list[str]:
-    """The speeds of a row, ours first, and the largest spread."""
+    """Returns the speeds of a row, ours first, and the largest spread."""
     speeds = [{peer: n_bytes[peer] / timed.median / 1e6 for peer, timed in of.items()} for of in timings]
     cells = []
     for candidate in ("tokenmill", *others):
@@ -197,14 +199,14 @@ def _cells(n_bytes: dict[str, int], timings: Sequence[dict[str, timing.Timing]],
 
 
 def _load_ours(tok: Tokenizer) -> encoders.Encode:
-    """Loads the tokenizer anew, ready to encode, with an empty word cache."""
+    """Loads the tokenizer again, ready to encode, with an empty word cache."""
     fresh = Tokenizer.from_str(tok.to_str())
     fresh.encode_arrow(pa.array([""], pa.large_string()))
     return fresh.encode_arrow
 
 
 def _first_call(load: Callable[[], encoders.Encode], texts: Any) -> Callable[[], Any]:
-    """Loads a tokenizer; returns the call in which it encodes texts."""
+    """Loads a tokenizer; returns the call with which it encodes texts."""
     return functools.partial(load(), texts)
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Libraries that encode, each used as its own documentation says for a list of strings, with one thread."""
+"""Libraries that encode, each used as its documentation says for a list of strings, with one thread."""
 
 import importlib.util
 import itertools
@@ -19,18 +19,18 @@ class Peer(NamedTuple):
     """A library with a tokenizer."""
 
     load: Callable[[], Encode]
-    """Loads the tokenizer anew, ready to encode."""
+    """Loads the tokenizer again, ready to encode."""
     to_ids: Callable[[Any], list[list[int]]]
-    """Makes lists of ids of what it returns for a batch."""
+    """Turns what it returns for a batch into lists of ids."""
     other_rules: bool = False
-    """Whether its rules are others, so that some documents may come out in another way; it is timed on the rest."""
+    """Whether it follows other rules, so that some documents may get other ids; it is timed on the rest."""
 
 
 GPT2_PATTERN = r"""'(?:[sdmt]|ll|ve|re)| ?\p{L}++| ?\p{N}++| ?[^\s\p{L}\p{N}]++|\s++$|\s+(?!\S)|\s"""
 
 
 def for_tokenizer_json(text: str, *, other_rules: bool = False) -> dict[str, Peer]:
-    """`tokenizers`, through `encode_batch_fast`, which leaves the ids in the library's own objects."""
+    """Returns `tokenizers`, with `encode_batch_fast`, which leaves the ids in the library's own objects."""
     if not _has("tokenizers"):
         return {}
     import tokenizers as hf_tokenizers
@@ -45,7 +45,7 @@ def for_tokenizer_json(text: str, *, other_rules: bool = False) -> dict[str, Pee
 
 
 def for_byte_level_bpe(text: str, ranks: dict[bytes, int]) -> dict[str, Peer]:
-    """Engines for byte-level BPE, of a `tokenizer.json` with GPT-2's pattern and its ranks."""
+    """Returns engines for byte-level BPE, for a `tokenizer.json` with GPT-2's pattern and its ranks."""
     found: dict[str, Peer] = {}
     for_peers = peers.for_peers(text)
     if _has("tiktoken"):
@@ -85,7 +85,7 @@ def for_byte_level_bpe(text: str, ranks: dict[bytes, int]) -> dict[str, Peer]:
 
 
 def for_wordpiece(text: str) -> dict[str, Peer]:
-    """Engines for WordPiece, of a `tokenizer.json` of BERT."""
+    """Returns engines for WordPiece, for a `tokenizer.json` of BERT."""
     found: dict[str, Peer] = {}
     if _has("nanotoken"):
         import nanotoken
@@ -101,7 +101,7 @@ def for_wordpiece(text: str) -> dict[str, Peer]:
 
 
 def for_sentencepiece(path: Path, text: str) -> dict[str, Peer]:
-    """sentencepiece, of its own file, and `tokenizers`, of `text`; the latter by its own rules."""
+    """Returns sentencepiece, which reads its own file, and `tokenizers`, which reads `text` and has its own rules."""
     found: dict[str, Peer] = {}
     if _has("sentencepiece"):
         import sentencepiece

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The quickstart with nothing compiled, as after the installation, and once more: `./run.sh bench first-run`.
+"""Times the quickstart with nothing compiled, as after installation, and once more: `./run.sh bench first-run`.
 
-Wall-clock and processor seconds of each step, and of all. Whatever else runs on the machine is in the former.
+It prints wall-clock and processor seconds of each step, and of all. Other programs on the machine lengthen the former.
 """
 
 import os
@@ -24,7 +24,7 @@ _STEPS = {
 
 
 def main() -> None:
-    """Prints a table: nothing compiled, and everything."""
+    """Prints a table of both runs: with nothing compiled, and with everything compiled."""
     print(f"{report.describe(report.machine())}\n")
     print(f"| {'':8} | {' | '.join(f'{name:>15}' for name in [*_STEPS, 'all'])} |")
     rule = f" {'-' * 14}: |"

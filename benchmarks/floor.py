@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The tokenize job with tokenizing taken out: ids that were computed before are copied.
+"""Runs the tokenize job without tokenizing: it copies ids that were computed before.
 
-What is left is the floor: reading, counting, writing and proving. `python -m benchmarks.floor record FOLDER ARGUMENTS`
-runs `tokenmill ARGUMENTS` and keeps the ids of every split in FOLDER; with `copy` it takes them from there. The text
-steps, spans and tallies of a tokenizer are not in either; workers must be threads of the process.
+The time of such a job is the floor: reading, counting, writing and proving. `python -m benchmarks.floor record FOLDER
+ARGUMENTS` runs `tokenmill ARGUMENTS` and keeps the ids of every split in FOLDER; with `copy` it takes them from there.
+Neither includes the text steps, spans and tallies of a tokenizer. Workers must be threads of the process.
 """
 
 import sys
@@ -50,7 +50,7 @@ def record(folder: Path, arguments: list[str]) -> int:
 
 
 def copy(folder: Path, arguments: list[str]) -> int:
-    """Runs a command with the ids that `record` kept of the same one."""
+    """Runs a command with the ids that `record` kept of the same command."""
     at = _Split()
 
     def read_split(split: Any, *args: Any, **options: Any) -> Iterator[Any]:

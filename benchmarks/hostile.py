@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Runs the tokenize job over thousands of hostile inputs: none may crash it, hang it or unbalance its books.
 
-An input either is refused before any work, with a ValueError or OSError that says why, or it is tokenized and
-`verify` proves what was written. Anything else is a problem, printed with the number that makes the input again. The
-exit code is 1 if there is one.
+An input is either refused before any work, with a ValueError or OSError that says why, or it is tokenized and
+`verify` proves the output. Anything else is a problem, printed with the number that makes the input again. The exit
+code is 1 if there is one.
 """
 
 import argparse
@@ -22,7 +22,7 @@ from pathlib import Path
 from benchmarks import hostile_inputs
 
 SECONDS = 10.0
-"""An input that takes longer hangs."""
+"""An input that takes longer counts as a hang."""
 
 _MEMORY_BYTES = 8 << 30
 _WARM_UP = range(-12, 0)
@@ -63,7 +63,7 @@ def main(arguments: list[str]) -> int:
 
 
 def run(numbers: range, folder: Path) -> Iterator[tuple[int, str, float]]:
-    """Yields for every input its number, what came of it ("proven: kind", "refused: kind" or a problem), and seconds.
+    """Yields, for every input, its number, the result ("proven: kind", "refused: kind" or a problem), and seconds.
 
     The inputs run in a fork of this process; one that dies or hangs is named, and another fork goes on after it.
     """
@@ -120,7 +120,7 @@ def _work(numbers: list[int], folder: Path, writer: int) -> None:
         place = folder / str(number)
         try:
             outcome = run_one(number, place)
-        except BaseException:  # SystemExit too: whatever an input does to the job is what is looked for
+        except BaseException:  # SystemExit too: the benchmark looks for anything that an input does to the job
             outcome = f"problem: {traceback.format_exc()[-3000:]}"
         shutil.rmtree(place, ignore_errors=True)
         data = outcome.encode(errors="replace")
@@ -150,7 +150,7 @@ def run_one(number: int, folder: Path) -> str:
             tokenize.tokenize_split(split, config, tokenizer, len(plan.splits))
         finish.finish_output(config, plan.job, plan.splits, tokenizer)
     except ValueError as error:
-        # What the config lacks, and an input without a usable record, are found when it is read.
+        # A missing setting, or an input without a usable record, is found only when the input is read.
         if "tokenizer.padding.length" in str(error) or "records read can be used" in str(error):
             return f"refused: {made['kind']}"
         raise

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Inputs that mean harm: each a folder of files, a config and a vocabulary, made from a number and nothing else."""
+"""Malicious inputs: each is a folder of files, a config and a vocabulary, made from a number and nothing else."""
 
 import bz2
 import gzip
@@ -110,7 +110,7 @@ def make(number: int, folder: Path) -> dict[str, Any]:
     corpus.mkdir(parents=True)
     settings = _settings(rng)
     files = _KINDS[kind](rng, settings)
-    # Thousands of splits are work, no harm: a split is a shard, a ledger entry and some synced files.
+    # Thousands of splits would be much work but no attack: a split is a shard, a ledger entry and some synced files.
     n_bytes = sum(map(len, files.values()))
     settings["input"]["split_bytes"] = max(settings["input"]["split_bytes"], n_bytes // 100)
     for name, data in files.items():
@@ -162,7 +162,7 @@ def _code_point(rng: random.Random) -> int:
 
 
 def _mutate(rng: random.Random, data: bytes) -> bytes:
-    """Returns data with some bytes changed, cut out, doubled or its end missing."""
+    """Returns data with some bytes changed, cut out or doubled, or with its end missing."""
     changed = bytearray(data)
     for _ in range(rng.choice([0, 1, 1, 2, 10])):
         if not changed:

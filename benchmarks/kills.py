@@ -2,9 +2,9 @@
 """Kills jobs at random moments with SIGKILL, resumes them, and compares every byte with an undisturbed run.
 
 Each round takes a job and a mode at random, starts it, kills it up to three times on the way (the whole process group,
-or one worker where workers are processes), and lets the last start finish. After every kill nothing may lie under a
-final name that an undisturbed run would not have left there; what was committed must not be written again; and in the
-end the folder must be that of the undisturbed run. The exit code is 1 where any of that does not hold.
+or one worker if workers are processes), and lets the last start finish. After every kill, a final name may only hold
+what an undisturbed run writes there; committed splits must not be written again; and in the end the folder must be that
+of the undisturbed run. The exit code is 1 if any of that does not hold.
 
 The jobs run in forks of this process, which has imported everything: no kill is wasted on the start of Python.
 """
@@ -44,16 +44,16 @@ _WORDS = (
 
 @dataclasses.dataclass
 class Outcome:
-    """What the rounds came to."""
+    """The result of the rounds."""
 
     kills: collections.Counter[str] = dataclasses.field(default_factory=collections.Counter)
     """Processes that were killed while they ran, by job, mode and target."""
     n_too_late: int = 0
-    """Starts that were over before their moment came."""
+    """Starts that were over before they were to be killed."""
     n_kept: int = 0
     """Committed splits that a later start found and left alone."""
     n_finished: int = 0
-    """Folders that finished, with the bytes of the undisturbed run."""
+    """Folders that were finished with the bytes of the undisturbed run."""
     problems: list[str] = dataclasses.field(default_factory=list)
 
 
@@ -61,7 +61,7 @@ def main(arguments: list[str]) -> int:
     """Runs the kills; returns the exit code."""
     parser = argparse.ArgumentParser(prog="./run.sh bench kills", description=__doc__, allow_abbrev=False)
     parser.add_argument("--n", type=int, default=200, help="kills to make (default 200)")
-    parser.add_argument("--seed", type=int, default=0, help="of the moments, jobs and modes (default 0)")
+    parser.add_argument("--seed", type=int, default=0, help="seed of the moments, jobs and modes (default 0)")
     parser.add_argument("--modes", nargs="*", default=list(MODES), choices=list(MODES), help="default: all")
     parser.add_argument("--jobs", nargs="*", default=list(JOBS), choices=JOBS, help="default: all")
     parser.add_argument("--folder", help="where to work (default: temporary)")
@@ -84,9 +84,9 @@ def run(n_kills: int, seed: int, folder: Path, modes: list[str], jobs: Sequence[
     """Makes `n_kills` kills.
 
     Args:
-      n_kills: to make, at least.
-      seed: of everything that is random here, but not of what the scheduler does.
-      folder: to work in.
+      n_kills: how many kills to make, at least.
+      seed: of everything that is random here; it cannot fix what the scheduler does.
+      folder: the folder to work in.
       modes: keys of `MODES`.
       jobs: of `JOBS`.
     """
@@ -182,7 +182,7 @@ def _write_corpus(folder: Path, rng: random.Random) -> Path:
 
 
 def _import_all() -> None:
-    """Imports what jobs import, so that a fork starts where the work does. Starts no thread and no server."""
+    """Imports what jobs import, so that a fork begins directly with the work. Starts no thread and no server."""
     from apache_beam.runners.portability.fn_api_runner import fn_runner  # noqa: F401
 
 
@@ -199,7 +199,7 @@ def _start(job: str, mode: str, corpus: Path, output: Path, folder: Path) -> int
     config.write_text(json.dumps(sections))
     process = os.fork()
     if process:
-        with contextlib.suppress(OSError):  # the child does it too; whoever is first
+        with contextlib.suppress(OSError):  # the child does it too; one of them is first
             os.setpgid(process, process)
         return process
     code = 70
@@ -245,7 +245,7 @@ def _wait(process: int) -> int:
             break
         time.sleep(0.005)
     with contextlib.suppress(ProcessLookupError):
-        os.killpg(process, signal.SIGKILL)  # what the dead leave behind must not write into the next round
+        os.killpg(process, signal.SIGKILL)  # children left over must not write into the next round
     if code == 124:
         os.waitpid(process, 0)
     return code
@@ -256,13 +256,13 @@ def _log(folder: Path) -> str:
 
 
 def _final_files(output: Path) -> dict[str, bytes]:
-    """Returns the files under final names that are the result, with their bytes."""
+    """Returns the result files, which have final names, with their bytes."""
     names = (path.relative_to(output).as_posix() for path in output.rglob("*") if path.is_file())
     return {name: (output / name).read_bytes() for name in names if name[0] != "_" and not name.endswith(".tmp")}
 
 
 def _inconsistencies(output: Path, wanted: dict[str, bytes]) -> list[str]:
-    """Returns what is wrong in a folder whose job was killed: every final name must show the final bytes."""
+    """Returns what is wrong in a folder whose job was killed: every final name must have the final bytes."""
     from pipeline import filenames
     from pipeline.books import ledger, shard_entry
 
@@ -274,7 +274,7 @@ def _inconsistencies(output: Path, wanted: dict[str, bytes]) -> list[str]:
     names = [path.stem for path in (output / filenames.LEDGER).glob("*.json") if len(path.stem) == 16]
     splits = [ledger.read_entry(str(output), name) for name in names]
     merged = [shard_entry.read_shard_entry(str(output), name) for name in names]
-    # Runs are needed until every shard is merged of them.
+    # Runs are needed until every shard is merged from them.
     needs_runs = sum(entry is not None for entry in merged) < _N_SHARDS
     for name, *entries in zip(names, splits, merged, strict=True):
         files = [file for entry in entries if entry is not None for file in entry.files()]

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Loading: a fresh process imports the library, loads a tokenizer's file and encodes one text; compiled code cached.
+"""Times loading: a fresh process imports a library, loads a tokenizer's file and encodes one text.
 
-Ours encodes the text twice, as a column and by itself, since these are different kernels. Peers load the file that is
-their own: `tokenizers` a `tokenizer.json`, sentencepiece its model, tiktoken ranks or GPT-2's two files. Needs the
-larger data folder. The ids of the text are compared first.
+Compiled code is cached. TokenMill encodes the text twice, as a column and by itself, since these are different kernels.
+Peers load files of their own kind: `tokenizers` a `tokenizer.json`, sentencepiece its model, tiktoken ranks or GPT-2's
+two files. Needs the larger data folder. The ids of the text are compared first.
 """
 
 import argparse
@@ -26,7 +26,7 @@ from tokenizer.trainers import BPETrainer
 
 TEXT = "The mill grinds text into tokens; it's 2026."
 _LIKE_TIKTOKENS = {"cl100k": 100_256, "o200k": 199_998}
-"""Vocabularies of tiktoken's, and how many ranks they have."""
+"""tiktoken's vocabularies, and how many ranks each has."""
 _LARGE = {
     "like XLM-R, Unigram": {
         "model_type": "unigram", "vocab_size": 250_000, "hard_vocab_limit": False, "seed_sentencepiece_size": 2_000_000,
@@ -36,12 +36,12 @@ _LARGE = {
         "split_digits": True, "remove_extra_whitespaces": False, "allow_whitespace_only_pieces": True,
     },
 }  # fmt: skip
-"""Models of as many pieces as the largest that are in use."""
+"""Models with as many pieces as the largest ones in use."""
 LIMIT = 0.5
-"""Processor seconds until a tokenizer is to be ready."""
+"""Processor seconds within which a tokenizer should be ready."""
 
 # Both parts of a program read `paths`, `text` and `options`; the second leaves the ids in `ids`. The column of text is
-# made by hand: `pa.array` imports pandas, where there is one, which is pyarrow's affair.
+# made by hand, because `pa.array` imports pandas if it is installed, which must not count here.
 _PROGRAM = """
 import json, sys, time
 paths, text, options = json.loads(sys.argv[1])
@@ -120,7 +120,7 @@ def main(arguments: list[str]) -> int:
 
 
 def cases(vocab: Path, folder: Path) -> Iterator[Case]:
-    """The tokenizers of the larger data folder, and trained ones; `folder` is for files of peers."""
+    """Yields the tokenizers of the larger data folder, and trained ones; `folder` is for files of peers."""
     gpt2 = [vocab / "gpt2-vocab.json", vocab / "gpt2-merges.txt"]
     ours = folder / "gpt2"
     ours.mkdir()
@@ -171,7 +171,7 @@ def _for_hf(tok: Tokenizer, folder: Path) -> dict[str, tuple[list[Path], dict[st
 
 
 def train_ranks(name: str) -> Path:
-    """Trains a vocabulary of the size of one of tiktoken's on the corpora; a second time it is there."""
+    """Trains a vocabulary as large as one of tiktoken's on the corpora, unless that was done before."""
     texts = corpora.load()
     key = hashlib.sha256(repr([text.digest for text in texts]).encode()).hexdigest()[:16]
     path = corpora.REPOSITORY / "build" / f"{name}-{key}.tiktoken"
@@ -185,13 +185,13 @@ def train_ranks(name: str) -> Path:
 
 
 def measure(case: Case, rounds: int) -> dict[str, Any]:
-    """Loads with every library that is there, compares the ids, and times those whose ids are ours."""
+    """Loads with every installed library, compares the ids, and times the libraries whose ids equal ours."""
     programs = {
         name: (_OURS if name == "tokenmill" else _PEERS[name], paths, options)
         for name, (paths, options) in case.programs.items()
         if name == "tokenmill" or importlib.util.find_spec(name) is not None
     }
-    ids = {name: _run(*program)[3] for name, program in programs.items()}  # compiles what is not compiled
+    ids = {name: _run(*program)[3] for name, program in programs.items()}  # compiles kernels that are not compiled yet
     differ = [name for name in programs if ids[name] != ids["tokenmill"]]
     samples: dict[str, list[list[float]]] = {name: [] for name in programs if name not in differ}
     for _ in range(rounds):
@@ -211,7 +211,7 @@ def _run(program: dict[str, str], paths: list[Path], options: dict[str, Any]) ->
 
 
 def _environment() -> dict[str, str]:
-    # tiktoken would read its copy of the file; and Python is to keep its compiled sources as it does everywhere else.
+    # Without these settings tiktoken would read its own copy of the file, and Python would not keep compiled sources.
     kept = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
     return kept | {"TIKTOKEN_CACHE_DIR": ""}
 

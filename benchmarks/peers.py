@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is the same for all libraries that we measure against: one thread, one tokenizer; and the pipeline peers.
+"""Settings for all libraries that we measure against (one thread, one tokenizer), and the pipeline peers.
 
 All of them get the same tokenizer: TokenMill's `tokenizer.json`, read by Hugging Face's `tokenizers`.
 
@@ -14,15 +14,15 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-# One thread for one thread: read by `tokenizers` when it first encodes, in this process and in those it starts.
+# One thread against one thread. `tokenizers` reads these when it first encodes, in this process and its children.
 ONE_THREAD = {"TOKENIZERS_PARALLELISM": "false", "RAYON_NUM_THREADS": "1"}
 os.environ.update(ONE_THREAD, HF_HUB_OFFLINE="1")
 
 
 def stay_on_one_core() -> None:
-    """Keeps this process, with whatever threads its libraries start, on the first core that it may use.
+    """Keeps this process, with all threads that its libraries start, on the first core that it may use.
 
-    fastokens starts threads of its own whatever the environment says. Does nothing where the system cannot do it.
+    fastokens starts threads of its own whatever the environment says. Does nothing if the system cannot do it.
     """
     if hasattr(os, "sched_setaffinity"):
         os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
@@ -38,7 +38,7 @@ def for_peers(tokenizer_json: str) -> str:
 
 
 def missing(peer: str) -> list[str]:
-    """The modules that a peer needs and this environment lacks."""
+    """Returns the modules that a peer needs and this environment lacks."""
     needs = {
         "tokenizers": ["tokenizers"], "datatrove": ["datatrove", "orjson"], "datasets": ["datasets"],
         "gigatoken": ["gigatoken", "awkward"],
@@ -47,7 +47,7 @@ def missing(peer: str) -> list[str]:
 
 
 def run_datatrove(input_folder: str, tokenizer: str, output_folder: str, workers: int) -> None:
-    """`DocumentTokenizer` behind a `JsonlReader`, one task and one process per worker, documents in their order."""
+    """Runs `DocumentTokenizer` after a `JsonlReader`, one task and one process per worker, documents in order."""
     from datatrove.executor import LocalPipelineExecutor
     from datatrove.pipeline.input.reading import JsonlReader
     from datatrove.pipeline.tokens import DocumentTokenizer
@@ -60,7 +60,7 @@ def run_datatrove(input_folder: str, tokenizer: str, output_folder: str, workers
 
 
 def run_datasets(input_folder: str, tokenizer: str, output_folder: str, workers: int) -> None:
-    """`load_dataset("json")`, `map` in batches over processes, `to_parquet`."""
+    """Runs `load_dataset("json")`, `map` in batches over processes, and `to_parquet`."""
     import datasets
     import tokenizers as hf_tokenizers
 
@@ -78,7 +78,7 @@ def run_datasets(input_folder: str, tokenizer: str, output_folder: str, workers:
 
 
 def run_gigatoken(input_folder: str, tokenizer: str, output_folder: str, workers: int) -> None:
-    """The script that people write instead of a pipeline: all ids in memory, one file, no ids, no books."""
+    """Runs the script that people write instead of a pipeline: all ids in memory, one file, no ids, no books."""
     import awkward
     import gigatoken
     import pyarrow as pa

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The tokenize job, JSON lines to shards, against what people use instead, at several sizes of the input.
+"""Compares the tokenize job, JSON lines to shards, with what people use instead, at several sizes of the input.
 
-The others: a script of 20 lines with gigatoken and pyarrow; datatrove's DocumentTokenizer; `datasets.map` with
-`to_parquet`; and the floor, which is our job with ids that are copied in place of tokenizing.
+The others are: a script of 20 lines with gigatoken and pyarrow; datatrove's DocumentTokenizer; `datasets.map` with
+`to_parquet`; and the floor, which is our job with copied ids in place of tokenizing.
 
-Same tokenizer, same input files, same number of workers, same run. Each job is a process of its own, so its start-up is
-in its time. The ids that it wrote are read back and compared as a multiset of documents; where they differ there is no
-number, and the exit code is 1.
+All have the same tokenizer, input files and number of workers, and are measured in the same run. Each job is a process
+of its own, so its time includes its start-up. The ids that it wrote are read back and compared as a multiset of
+documents; if they differ there is no number, and the exit code is 1.
 """
 
 import argparse
@@ -39,7 +39,7 @@ class Totals:
     documents: int
     tokens: int
     checksum: int
-    """Sum over documents of 64 bits of a hash of the ids, modulo 2**64."""
+    """The sum over documents, modulo 2**64, of 64 bits of a hash of the ids."""
 
 
 def main(arguments: list[str]) -> int:
@@ -50,7 +50,7 @@ def main(arguments: list[str]) -> int:
     )
     parser.add_argument(
         "--tokenizer", choices=["gpt2", "bert"], default="gpt2",
-        help="default: gpt2 where the larger data folder is there; gigatoken has no bert",
+        help="default: gpt2 if there is a larger data folder; gigatoken has no bert",
     )  # fmt: skip
     parser.add_argument("--workers", type=int, default=2, help="workers of every job (default 2)")
     parser.add_argument("--rounds", type=int, default=2, help="interleaved rounds (default 2)")
@@ -184,7 +184,7 @@ def _command(job: str, source: Path, folder: Path, output: Path, workers: int) -
     arguments = ["tokenize", str(config), "--workers", str(workers)]
     if job == "tokenmill":
         return [sys.executable, "-m", "pipeline.cli", *arguments]
-    # Kept beside the outputs, which every run begins with removing.
+    # Kept beside the outputs, because every run begins by removing those.
     ids = folder / "ids"
     ids.mkdir(exist_ok=True)
     return [sys.executable, "-m", "benchmarks.floor", "record" if job == "record" else "copy", str(ids), *arguments]

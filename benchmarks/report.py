@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What every benchmark prints beside its numbers, and how results are kept."""
+"""Facts that every benchmark prints beside its numbers, its tables, and the files of results."""
 
 import datetime
 import json
@@ -15,7 +15,7 @@ RESULTS = Path(__file__).parent / "results"
 
 
 def machine() -> dict[str, str]:
-    """Processor, cores this process may use, operating system and Python."""
+    """Returns the processor, the cores this process may use, the operating system and Python."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     return {
         "processor": _processor(),
@@ -26,7 +26,7 @@ def machine() -> dict[str, str]:
 
 
 def versions(*distributions: str) -> dict[str, str]:
-    """The installed version of each distribution that is installed."""
+    """Returns the version of each distribution that is installed."""
     found = {}
     for name in distributions:
         try:
@@ -37,12 +37,12 @@ def versions(*distributions: str) -> dict[str, str]:
 
 
 def describe(facts: dict[str, str]) -> str:
-    """One line: `name value, name value`."""
+    """Returns one line: `name value, name value`."""
     return ", ".join(f"{name} {value}" for name, value in facts.items())
 
 
 def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """A Markdown table with aligned columns; the first column to the left, the rest to the right."""
+    """Returns a Markdown table with aligned columns; the first column to the left, the rest to the right."""
     widths = [max(len(row[i]) for row in [header, *rows]) for i in range(len(header))]
 
     def line(cells: Sequence[str]) -> str:

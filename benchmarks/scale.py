@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Plans a crawl of a million files that do not exist, and closes its books: what a driver costs at that size.
+"""Plans a crawl of a million files that do not exist, and closes its books, to see what a driver costs at that size.
 
-The files live in a filesystem registered with Beam: a listing with sizes as of a crawl, log-normal with a heavy tail,
-and a few bytes for whoever opens one. What plans, describes and adds up is the code of every job.
+The files live in a filesystem registered with Beam: a listing with sizes like those of a crawl, log-normal with a heavy
+tail, and a few bytes for whoever opens a file. The code that plans, describes and adds up is that of every job.
 """
 
 import argparse
@@ -39,7 +39,7 @@ class CrawlFileSystem(FileSystem):  # type: ignore[misc]  # Beam has no types
 
     @classmethod
     def scheme(cls) -> str:
-        """Returns the scheme by which Beam finds this."""
+        """Returns the scheme by which Beam finds this filesystem."""
         return "crawl"
 
     def match(self, patterns: list[str], limits: Any = None) -> list[Any]:
@@ -51,7 +51,7 @@ class CrawlFileSystem(FileSystem):  # type: ignore[misc]  # Beam has no types
         return io.BytesIO(b"\x1f\x8b\x08\0" if path.endswith(".gz") else b'{"text": "the mill"}\n')
 
     def exists(self, path: str) -> bool:
-        """Returns False for patterns: nobody asks for anything else."""
+        """Returns False: this is only asked for patterns."""
         return "*" not in path
 
     def _refuse(self, *_: Any, **__: Any) -> Any:

@@ -10,7 +10,7 @@ from typing import Any
 from benchmarks import corpora
 from tokenizer import Tokenizer
 
-# What Llama 2 and Mistral, T5 and XLM-R were trained with, but for the texts and the size of T5's and XLM-R's.
+# The options that Llama 2 and Mistral, T5 and XLM-R were trained with, except the texts, and the size of T5 and XLM-R.
 TRAINED: dict[str, dict[str, Any]] = {
     "like T5, Unigram": {"model_type": "unigram", "normalization_rule_name": "nmt_nfkc"},
     "like Llama 2, BPE": {
@@ -22,7 +22,7 @@ _TRAINING_BYTES, _LINE_CHARACTERS = 3_000_000, 2000
 
 
 def train(name: str, options: dict[str, Any], texts: list[corpora.Corpus]) -> Path:
-    """Trains a model on the first 3 MB of each corpus with sentencepiece; a second time it is there.
+    """Trains a model on the first 3 MB of each corpus with sentencepiece, unless that was done before.
 
     It has 32000 pieces, unless `options`, those of the trainer, say otherwise.
     """
@@ -43,7 +43,7 @@ def train(name: str, options: dict[str, Any], texts: list[corpora.Corpus]) -> Pa
 
 
 def as_transformers_writes(path: Path) -> str:
-    """Returns the `tokenizer.json` of a SentencePiece model as T5's and Llama 2's are: HF's parts and nothing else."""
+    """Returns the `tokenizer.json` of a SentencePiece model like T5's and Llama 2's: HF's parts and nothing else."""
     fields = json.loads(Tokenizer.from_file(path).to_str())
     for ours in ("sentencepiece", "piece_types", "merge_ranks"):
         fields["model"].pop(ours, None)

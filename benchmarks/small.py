@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A job over a megabyte: what it costs beyond importing Beam, and where that goes. Compiled code is cached.
+"""Measures what a job over a megabyte costs beyond importing Beam, and where that goes. Compiled code is cached.
 
-Whole processes, in turn: `python -c 'import apache_beam'`, and `tokenmill tokenize` with each tokenizer as a user would
-start it. The parts are taken in processes of their own, which do what the command does, step by step.
+It times whole processes in turn: `python -c 'import apache_beam'`, and `tokenmill tokenize` with each tokenizer, as a
+user would start it. The parts are timed in processes of their own, which do what the command does, step by step.
 """
 
 import argparse
@@ -25,7 +25,7 @@ from tokenizer import Tokenizer
 LIMIT = 1.0
 """Processor seconds that a job may take beyond the import of Beam."""
 PARTS = ("ours", "config", "plan", "beam", "graph", "run", "summary")
-"""What the parts are called, in their order; importing Beam brings NumPy and Arrow, which `ours` has brought before."""
+"""Names of the parts, in order. Importing Beam also imports NumPy and Arrow, but `ours` has imported them before."""
 
 
 def main(arguments: list[str]) -> int:
@@ -49,7 +49,7 @@ def main(arguments: list[str]) -> int:
 
 
 def tokenizer_files(vocab: Path, folder: Path) -> dict[str, Path]:
-    """Returns what to measure with: one of each kind of model, and a large one."""
+    """Returns the tokenizers to measure with: one of each kind of model, and a large one."""
     like_cl100k = Tokenizer.from_file(load.train_ranks("cl100k"), pattern="cl100k_base")
     files = {}
     for name, tokenizer in {"GPT-2": tokenizers.load_gpt2(vocab), "like cl100k": like_cl100k}.items():
@@ -68,7 +68,7 @@ def _measure(options: argparse.Namespace, folder: Path, files: dict[str, Path], 
         config.write_text(json.dumps(content | {"output": {"path": str(folder / "out")}}), encoding="utf-8")
         commands[name] = [sys.executable, "-m", "pipeline.cli", "tokenize", str(config)]
     runs: dict[str, list[timing.ProcessRun]] = {name: [] for name in commands}
-    for round_number in range(-1, options.rounds):  # the first compiles, and brings libraries into memory
+    for round_number in range(-1, options.rounds):  # the first round compiles, and brings libraries into memory
         for name, command in commands.items():
             shutil.rmtree(folder / "out", ignore_errors=True)
             run = timing.run_process(command, environment=os.environ, log=folder / "log")

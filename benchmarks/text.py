@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Text steps and spans, one thread each, in MB/s of processor time; and what a chain costs from end to end.
+"""Times text steps and spans, with one thread, in MB/s of processor time; and the cost of a chain from end to end.
 
-Before a step is timed, what it makes of the beginning of each corpus is compared with its slow twin, and with the
-library whose answer it must give, where there is one. Where they differ there is no number, and the exit code is 1.
+Before a step is timed, its result for the beginning of each corpus is compared with its slow twin, and with the library
+that it must agree with, if there is one. If they differ there is no number, and the exit code is 1.
 """
 
 import argparse
@@ -56,19 +56,19 @@ LIBRARIES: dict[str, Callable[[str], str]] = {
     "ftfy": ftfy.fix_text,
 }
 SLOW = {"ftfy", "mojibake"}
-"""What calls ftfy: measured on a sixteenth of the text."""
+"""Steps that call ftfy; these are measured on a sixteenth of the text."""
 
 
 def main(arguments: list[str]) -> int:
     """Runs the benchmark; returns the exit code."""
     parser = argparse.ArgumentParser(prog="./run.sh bench text", description=__doc__, allow_abbrev=False)
-    parser.add_argument("--mb", type=float, default=8, help="the first so many MB of each corpus (default 8)")
+    parser.add_argument("--mb", type=float, default=8, help="use this many MB of each corpus (default 8)")
     parser.add_argument("--rounds", type=int, default=3, help="rounds (default 3)")
     parser.add_argument(
         "--only",
         metavar="TEXT",
         default="",
-        help="only steps and spans with this in their name, and jobs if it is in 'default'",
+        help="only steps and spans with TEXT in their name, and jobs if it is in 'default'",
     )
     options = parser.parse_args(arguments)
     pa.set_cpu_count(1)
@@ -109,7 +109,7 @@ def measure_step(config: Any, texts: list[corpora.Corpus], rounds: int) -> tuple
 
 
 def first_difference(chain: TextChain, config: Any, texts: tuple[str, ...]) -> str | None:
-    """Compares what a chain makes of texts with its slow twin and its library."""
+    """Compares the result of a chain for texts with its slow twin and its library."""
     after = chain.apply(pa.array(texts, pa.large_string()))[0].to_pylist()
     for i, text in enumerate(texts):
         expected = text
@@ -149,7 +149,7 @@ def measure_jobs(texts: list[corpora.Corpus], rounds: int) -> list[list[str]]:
             for i in range(2 * rounds + 2):
                 output = Path(folder) / f"{corpus.name}-{i}"
                 spent = tokenize(paths, output, tok, ["default"] if i % 2 else [])
-                if i > 1:  # the first of each compiles and fills the word cache
+                if i > 1:  # the first run of each compiles and fills the word cache
                     samples[bool(i % 2)].append(spent)
             without, with_chain = (statistics.median(samples[key]) for key in (False, True))
             speeds = [f"{n_bytes / spent / 1e6:.1f}" for spent in (without, with_chain)]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Measuring: interleaved rounds, median and spread; wall-clock and memory of whole processes."""
+"""Measurements: interleaved rounds, median and spread; wall-clock and memory of whole processes."""
 
 import dataclasses
 import resource
@@ -30,7 +30,7 @@ class Timing:
         return (max(self.seconds) - min(self.seconds)) / self.median
 
     def times_faster_than(self, other: "Timing") -> float:
-        """How many times longer `other` takes, by medians; below 1 where it is the faster one."""
+        """Returns how many times longer `other` takes, by medians; below 1 if it is faster."""
         return other.median / self.median
 
 
@@ -66,7 +66,7 @@ def interleave(
 def interleave_first_calls(
     prepare: Mapping[str, Callable[[], Callable[[], object]]], *, rounds: int
 ) -> dict[str, Timing]:
-    """Times the one call of what each function returns, once per round, in turn; the functions are not in the clock."""
+    """Times one call of what each function returns, once per round, in turn; the functions themselves are not timed."""
     samples: dict[str, list[float]] = {name: [] for name in prepare}
     for _ in range(rounds):
         for name, make in prepare.items():
@@ -79,16 +79,16 @@ def interleave_first_calls(
 
 @dataclasses.dataclass(frozen=True)
 class ProcessRun:
-    """How a command went."""
+    """Time and memory of a command."""
 
     seconds: float
-    """Wall-clock from before the interpreter starts until it has ended."""
+    """Wall-clock time from before the interpreter starts until it has ended."""
     processor_seconds: float
-    """Of all cores, of the process and all its descendants that have ended."""
+    """Processor time, on all cores, of the process and all its descendants that have ended."""
     largest_process_bytes: int
     """Peak resident memory of the largest process of the tree."""
     all_processes_bytes: int
-    """Peak of the sum over all processes of the tree; pages that they share count once for each."""
+    """Peak of the sum over all processes of the tree; shared pages count once for each process."""
 
 
 def run_process(

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The tokenizers to measure with: those of the larger data folder, and like others; without it, one trained."""
+"""The tokenizers to measure with: those of the larger data folder and ones like others; without it, a trained one."""
 
 import importlib.util
 import json
@@ -16,12 +16,12 @@ from tokenizer.models.byte_alphabet import BYTE_ALPHABET
 from tokenizer.pre_tokenizers.scanner_patterns import TIKTOKEN_PATTERNS
 from tokenizer.trainers import WordPieceTrainer
 
-# Which files of the larger data folder are BERT vocabularies, and whether their models lower-case.
+# The BERT vocabularies in the larger data folder, and whether their models lower-case.
 BERT_VOCABULARIES = {"bert-base-uncased": True, "bert-base-cased": False, "bert-base-chinese": True}
 
 
 class Subject(NamedTuple):
-    """A tokenizer, and the libraries that have one like it."""
+    """A tokenizer, and the libraries that have the same one."""
 
     name: str
     tokenizer: Tokenizer
@@ -29,7 +29,7 @@ class Subject(NamedTuple):
 
 
 def load(texts: list[corpora.Corpus]) -> Iterator[tuple[str, Tokenizer]]:
-    """The BERT vocabularies of the larger data folder where it is there, else one trained on the corpora."""
+    """Yields the BERT vocabularies of the larger data folder if there is one, else one trained on the corpora."""
     shared = corpora.shared_folder()
     if shared is not None:
         for name in BERT_VOCABULARIES:
@@ -43,7 +43,7 @@ def load(texts: list[corpora.Corpus]) -> Iterator[tuple[str, Tokenizer]]:
 
 
 def subjects(texts: list[corpora.Corpus]) -> dict[str, Callable[[], Subject]]:
-    """Makers of what there is to encode with, by the names of the command line."""
+    """Returns functions that make the subjects, by their names on the command line."""
     made: dict[str, Callable[[], Subject]] = {}
     shared = corpora.shared_folder()
     if shared is not None:
@@ -63,7 +63,7 @@ def subjects(texts: list[corpora.Corpus]) -> dict[str, Callable[[], Subject]]:
 
 
 def load_gpt2(vocab: Path) -> Tokenizer:
-    """GPT-2, of the files of the larger data folder."""
+    """Returns GPT-2, from the files of the larger data folder."""
     return Tokenizer.from_parts(bpe_files.load_vocab_and_merges(vocab / "gpt2-vocab.json", vocab / "gpt2-merges.txt"))
 
 
@@ -79,7 +79,7 @@ def _gpt2_subject(vocab: Path) -> Subject:
 
 
 def _sentencepiece_subjects(vocab: Path, texts: list[corpora.Corpus]) -> dict[str, Callable[[], Subject]]:
-    """XLNet and what sentencepiece trains, with their own files, and the latter also as `transformers` writes them."""
+    """Returns XLNet and models that sentencepiece trains, from their files; the latter also from `tokenizer.json`."""
 
     def of_model(name: str, path: Path) -> Subject:
         tok = Tokenizer.from_file(path)
@@ -112,7 +112,7 @@ def _as_albert(path: Path) -> str:
 
 
 def _as_hf_trains(path: Path) -> str:
-    """Returns the same behind the normalizers of `SentencePieceUnigramTokenizer`."""
+    """Returns the `tokenizer.json` of the same behind the normalizers of `SentencePieceUnigramTokenizer`."""
     return _normalized(path, lambda charsmap: [{"type": "Nmt"}, {"type": "NFKC"}, _ONE_SPACE])
 
 
@@ -166,13 +166,13 @@ _BEHIND: dict[str, tuple[str, list[dict[str, Any]]]] = {
         ],
     ),
 }  # fmt: skip
-"""What models have in front that are not here themselves; Falcon's and DeepSeek Coder's patterns have no scanner."""
+"""Pre-tokenizers of models that are not here themselves; Falcon's and DeepSeek Coder's patterns have no scanner."""
 _ALBERT = [
     {"type": "Replace", "pattern": {"String": "``"}, "content": '"'},
     {"type": "Replace", "pattern": {"String": "''"}, "content": '"'},
     {"type": "NFKD"}, {"type": "StripAccents"}, {"type": "Lowercase"},
 ]  # fmt: skip
-"""What ALBERT's `tokenizer.json` has before the character map."""
+"""The normalizers that ALBERT's `tokenizer.json` has before the character map."""
 _ONE_SPACE: dict[str, Any] = {"type": "Replace", "pattern": {"Regex": " {2,}"}, "content": " "}
 _BERT_BEHIND: dict[str, tuple[str, str, dict[str, Any]]] = {
     "bert-whitespace": ("bert-base-cased", "Whitespace", {"normalizer": None, "pre_tokenizer": {"type": "Whitespace"}}),
@@ -187,4 +187,4 @@ _BERT_BEHIND: dict[str, tuple[str, str, dict[str, Any]]] = {
         },
     ),
 }
-"""BERT's vocabularies as others might use them: which, behind what, and what the file says instead."""
+"""BERT's vocabularies as others might use them: which one, behind what, and what the file says instead."""

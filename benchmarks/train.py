@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Training a vocabulary from text, one thread each, against the trainers of other libraries.
+"""Times training a vocabulary from text, with one thread, against the trainers of other libraries.
 
-Counting the words is in the clock of all. A peer whose vocabulary is not the one that ours is with the peer's order of
-ties gets no number; `tokenizers` leaves the ties of WordPiece to chance, so there two vocabularies must share 99 % of
-their tokens.
+Every time includes counting the words. A peer's vocabulary must be the one that our trainer makes with the peer's order
+of ties, or the peer gets no number. `tokenizers` leaves the ties of WordPiece to chance, so there two vocabularies must
+share 99 % of their tokens.
 """
 
 import argparse
@@ -24,7 +24,7 @@ def main(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser(prog="./run.sh bench train", description=__doc__, allow_abbrev=False)
     parser.add_argument("--subjects", nargs="+", choices=names, default=names, help="only these")
     parser.add_argument("--corpora", nargs="+", metavar="NAME", help="only these: english chinese code multilingual")
-    parser.add_argument("--mb", type=float, default=12, help="train on the first so many MB of each (default 12)")
+    parser.add_argument("--mb", type=float, default=12, help="train on this many MB of each corpus (default 12)")
     parser.add_argument("--vocab-size", type=int, default=32_000, help="entries of the vocabulary (default 32000)")
     parser.add_argument("--rounds", type=int, default=3, help="interleaved rounds (default 3)")
     parser.add_argument("--save", action="store_true", help="keep the raw samples under benchmarks/results/")

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Training a Unigram vocabulary, one thread each: counter and trainer against those of sentencepiece and `tokenizers`.
+"""Times training a Unigram vocabulary, with one thread, against sentencepiece and `tokenizers`.
 
-The pieces cannot be the same, so the gate is what they are for: held-out lines, one stretch of 50 in ten, are cut with
-every vocabulary by sentencepiece itself, and ours may not take more than `MAY_BE_MORE` tokens for one of a peer's. All
-train on the same lines, with spaces as sentencepiece's identity normalization leaves them. Counting is in the clock.
+The pieces cannot be the same, so the gate is their purpose: sentencepiece itself cuts held-out lines, one stretch of 50
+in ten, with every vocabulary, and ours may take at most `MAY_BE_MORE` times as many tokens as a peer's. All train on
+the same lines, with spaces as sentencepiece's identity normalization leaves them. Times include counting the words.
 """
 
 import dataclasses
@@ -24,7 +24,7 @@ from tokenizer.normalizers import SentencePieceNormalizer
 from tokenizer.pre_tokenizers import Metaspace
 
 MAY_BE_MORE = 1.005
-"""Tokens that ours may take on held-out text, for one of a peer's, for a number to be printed."""
+"""How many times a peer's tokens ours may take on held-out text for a number to be printed."""
 
 DESCRIBES = "lines split at spaces, not normalized otherwise; tokens per byte of held-out lines in front of the seconds"
 
@@ -48,7 +48,7 @@ def _learned(model: Unigram) -> Model:
 
 
 def train_sentencepiece(lines: Sequence[str], vocab_size: int) -> Model:
-    """The same with `sentencepiece`, no line being too long for it."""
+    """Does the same with `sentencepiece`, which is told to accept lines of any length."""
     file = sentencepiece_file.read(_sentencepiece_model(lines, vocab_size), "sentencepiece")
     entries = zip(file.pieces, file.scores, file.types, strict=True)
     return [(piece, score) for piece, score, kind in entries if kind == PieceType.NORMAL]
@@ -66,7 +66,7 @@ def _sentencepiece_model(lines: Sequence[str], vocab_size: int) -> bytes:
 
 
 def train_tokenizers(lines: Sequence[str], vocab_size: int) -> Model:
-    """The same with `tokenizers`, which keeps all characters that occur."""
+    """Does the same with `tokenizers`, which keeps all characters that occur."""
     import tokenizers as hf
     from tokenizers import models, normalizers, pre_tokenizers, trainers
 
@@ -82,11 +82,11 @@ def train_tokenizers(lines: Sequence[str], vocab_size: int) -> Model:
 
 
 PEERS = {"sentencepiece": train_sentencepiece, "tokenizers": train_tokenizers}
-"""By the module that it needs."""
+"""Peers by the module that they need."""
 
 
 def tokens_per_byte(model: Model, lines: Sequence[str]) -> float:
-    """Cuts lines with a model, by sentencepiece, and returns the tokens per byte of text."""
+    """Cuts lines with a model, in sentencepiece, and returns the tokens per byte of text."""
     import sentencepiece
 
     specials = {"<unk>": PieceType.UNKNOWN, "<s>": PieceType.CONTROL, "</s>": PieceType.CONTROL}
@@ -102,7 +102,7 @@ def tokens_per_byte(model: Model, lines: Sequence[str]) -> float:
 
 
 def hold_out(texts: Sequence[str]) -> tuple[list[str], list[str]]:
-    """Returns the lines to train on, and of every ten stretches of 50 lines one to measure on."""
+    """Returns the lines to train on, and those to measure on: one of every ten stretches of 50 lines."""
     lines = [line.rstrip("\r") for text in texts for line in text.split("\n")]  # sentencepiece would drop the "\r"
     lines = [line for line in lines if line.strip(" ")]
     held = [i // 50 % 10 == 3 for i in range(len(lines))]
@@ -111,7 +111,7 @@ def hold_out(texts: Sequence[str]) -> tuple[list[str], list[str]]:
 
 
 def run(texts: Sequence[corpora.Corpus], vocab_size: int, rounds: int) -> list[dict[str, Any]]:
-    """Prints the table and returns the raw samples; nothing without sentencepiece, which cuts for all."""
+    """Prints the table and returns the raw samples; does nothing without sentencepiece, which cuts for all."""
     if importlib.util.find_spec("sentencepiece") is None:
         print("unigram: sentencepiece is not installed; ./run.sh bench installs it")
         return []

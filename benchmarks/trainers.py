@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What `bench train` trains: for each kind of vocabulary our way, the peers, and what it means to agree with one.
+"""The subjects of `bench train`: for each kind of vocabulary, our trainer, the peers, and what it means to agree.
 
-A way to train takes texts and a size, and returns the vocabulary in the order of its ids; reading the texts is not part
-of it, counting their words is. Every peer runs in one thread.
+A `Train` function takes texts and a size, and returns the vocabulary in the order of its ids. It counts the words of
+the texts, but does not read these. Every peer runs in one thread.
 """
 
 import contextlib
@@ -22,23 +22,23 @@ Train = Callable[[Sequence[str], int], Sequence[Any]]
 
 GPT2_PATTERN = r"'(?:[sdmt]|ll|ve|re)| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"
 MUST_SHARE = 0.99
-"""Part of the larger vocabulary that the other must have too, where a peer leaves ties to chance."""
+"""Share of the larger vocabulary that the other must have too, if a peer leaves ties to chance."""
 
-_SEPARATOR = "\ufdd0"  # a noncharacter, for a peer that takes texts as one
+_SEPARATOR = "\ufdd0"  # a noncharacter that joins the texts for a peer that takes only one
 
 
 @dataclasses.dataclass(frozen=True)
 class Peer:
-    """Another library's way to train, and the vocabulary that it must come to."""
+    """A trainer of another library, and the vocabulary that it must produce."""
 
     train: Train
     expected: Train
-    """Ours with the peer's order of ties; not timed."""
+    """Our trainer with the peer's order of ties; not timed."""
     must_share: float = 1.0
-    """1: the same tokens in the same order. Below: this part of the larger vocabulary, in any order."""
+    """1: the same tokens in the same order. Below 1: this share of the larger vocabulary, in any order."""
 
     def agrees(self, theirs: Sequence[Any], expected: Sequence[Any]) -> tuple[bool, float]:
-        """Returns whether these two are as equal as they must be, and the part that they share."""
+        """Returns whether two vocabularies are as equal as they must be, and the share that they have in common."""
         shared = len(set(theirs) & set(expected)) / max(len(theirs), len(expected))
         if self.must_share < 1:
             return shared >= self.must_share, shared
@@ -52,7 +52,7 @@ class Subject:
     describes: str
     ours: Train
     peers: Mapping[str, Peer]
-    """By the module that it needs."""
+    """Peers by the module that they need."""
 
     @property
     def installed_peers(self) -> dict[str, Peer]:
@@ -70,7 +70,7 @@ def train_wordpiece(texts: Sequence[str], vocab_size: int) -> list[str]:
 
 
 def _tokenizers_wordpiece(texts: Sequence[str], vocab_size: int) -> list[str]:
-    """The same with `tokenizers`, set up like its own `BertWordPieceTokenizer`."""
+    """Does the same with `tokenizers`, set up like its own `BertWordPieceTokenizer`."""
     import tokenizers as hf
     from tokenizers import models, normalizers, pre_tokenizers, trainers
 
@@ -98,10 +98,10 @@ def train_byte_level(texts: Sequence[str], vocab_size: int) -> list[bytes]:
 
 
 def _train_by_value(texts: Sequence[str], vocab_size: int) -> list[bytes]:
-    """The same with bytes numbered by value, which is how some peers break ties, instead of in GPT-2's order."""
+    """Does the same with bytes numbered by value, as some peers do to break ties, instead of in GPT-2's order."""
     counts = _count_bytes(texts)
     order = [BYTE_ALPHABET.index(character) for character in sorted(BYTE_ALPHABET)]
-    # Each byte becomes the one whose place in GPT-2's order is its value; the tokens are turned back.
+    # Each byte is replaced by the one whose place in GPT-2's order is its value; the tokens are mapped back.
     words = [word.translate(bytes(order)) for word in counts["word"].to_pylist()]
     counts = counts.set_column(0, "word", pa.array(words, pa.large_binary()))
     back = bytes(map(order.index, range(256)))
@@ -196,4 +196,4 @@ SUBJECTS = {
         },
     ),
 }
-"""By the name that the command line has for them."""
+"""Subjects by their names on the command line."""

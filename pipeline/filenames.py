@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What every file in an output folder is called, relative to it."""
+"""The names of all files in an output folder, relative to it."""
 
 LEDGER = "_ledger"
 TEMPORARY = "_tmp"
@@ -10,7 +10,7 @@ JOB = f"{LEDGER}/job.json"
 MANIFEST = "manifest.json"
 STATS = "stats.json"
 MDS_INDEX = "index.json"
-"""Where shards are MDS: what `streaming` looks for."""
+"""The index of MDS shards, which `streaming` looks for."""
 PLAN = f"{LEDGER}/plan.jsonl"
 """The splits, for the workers of a running job."""
 VOCABULARY = "vocab"

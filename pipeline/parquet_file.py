@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Opens Parquet files so that nothing of Arrow's outlives the call."""
+"""Opens Parquet files so that no thread of Arrow outlives the call."""
 
 from typing import Any, BinaryIO
 

@@ -32,7 +32,7 @@ PLACES = pa.schema(
         pa.field("input_bytes", pa.int64(), nullable=False),
     ]
 )
-"""Where a document came from: columns that travel beside its tokens, to the table of documents of its shard."""
+"""Columns that say where a document came from; they go with its tokens to the shard's table of documents."""
 
 
 FIELDS = "fields"

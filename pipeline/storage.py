@@ -224,7 +224,7 @@ def _match_remote(pattern: str) -> list[FileStat]:
     file_systems = _file_systems()
     found: list[Any] = []
     if has_glob(pattern) and file_systems.exists(pattern):
-        # A store may say that a prefix exists where there is no object of that name.
+        # A store may say that a prefix exists although there is no object of that name.
         with contextlib.suppress(BeamIOError):
             found = [file_systems.get_filesystem(pattern).metadata(pattern)]
     if not found:

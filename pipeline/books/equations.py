@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What must be equal in the books of one split or shard: records, bytes, rows and tokens, each counted twice."""
+"""Checks what must be equal in the books of a split or shard: records, bytes, rows and tokens, each counted twice."""
 
 from pipeline.books import quantities
 from pipeline.books.input_counts import PieceCounts

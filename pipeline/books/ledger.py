@@ -101,7 +101,7 @@ class LedgerEntry(ReadCounts):
             fields = json.loads(data)
             version = fields.pop("format_version")
             if version != FORMAT_VERSION:
-                raise ValueError(f"ledger entry of format {version!r}, this TokenMill reads {FORMAT_VERSION}")
+                raise ValueError(f"ledger entry of format {version!r}, but this TokenMill reads {FORMAT_VERSION}")
             fields["pieces"] = tuple(Piece(**piece) for piece in fields["pieces"])
             fields["inputs"] = tuple(PieceCounts(**counts) for counts in fields["inputs"])
             for name in ("shard", "documents", "rejects", "statistics"):

@@ -117,8 +117,8 @@ def read(output: str) -> dict[str, Any]:
     version = manifest.get("format_version") if isinstance(manifest, dict) else None
     if isinstance(version, int) and version != FORMAT_VERSION:
         raise ValueError(
-            f"{path!r} has format {version}, this TokenMill reads {FORMAT_VERSION}: use the TokenMill that wrote the "
-            "folder, or run the job again with --overwrite"
+            f"{path!r} has format {version}, but this TokenMill reads {FORMAT_VERSION}: use the TokenMill that wrote "
+            "the folder, or run the job again with --overwrite"
         )
     if version != FORMAT_VERSION or not _is_whole(manifest):
         raise ValueError(f"{path!r} is not a manifest of format {FORMAT_VERSION}")

@@ -39,14 +39,14 @@ READ = (
     Quantity("n_filtered_bytes", "bytes", "filtered bytes"),
     Quantity("n_skipped_bytes", "bytes", "skipped bytes"),
 )
-"""What is counted of input: by file, by split, by job."""
+"""Counts of input: by file, by split, by job."""
 
 TEXTS = (
     Quantity("n_text_bytes", "bytes", "bytes of texts"),  # as UTF-8
     Quantity("n_chars", "characters", "characters"),
     Quantity("n_words", "words", "words"),  # pre-tokens, all occurrences
 )
-"""What is counted of texts, by split and by group, where words are counted."""
+"""Counts of texts, by split and by group, in jobs that count words."""
 
 TOKENIZED = (
     Quantity("n_documents", "documents", "documents"),
@@ -60,7 +60,7 @@ TOKENIZED = (
     Quantity("n_tokens", "tokens", "tokens"),  # of the rows, padding not included
     Quantity("n_oov_tokens", "tokens", "unknown tokens"),
 )
-"""What is counted of tokenized documents: in the ledger's entries, and once more in the statistics of each split."""
+"""Counts of tokenized documents: in the ledger's entries, and once more in the statistics of each split."""
 
 WRITTEN = (
     Quantity("shard_rows", "rows", "rows of the shard"),
@@ -82,7 +82,7 @@ WRITTEN = (
     Quantity("sorted_oov_tokens", "tokens", "unknown tokens sorted"),
     Quantity("n_keys", "rows", "keys"),
 )
-"""What is counted in files that were written, so that it can be compared with what was meant to be written."""
+"""Counts in written files, for comparison with what was to be written."""
 
 Counts = TypeVar("Counts")
 """A dataclass whose fields are quantities, all or some."""

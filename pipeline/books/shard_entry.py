@@ -24,7 +24,7 @@ def runs_digest(splits: Iterable[SplitRuns]) -> str:
 
 @dataclass(frozen=True)
 class ShardEntry:
-    """What is in one shard of a shuffled job. All counts are exact."""
+    """The contents of one shard of a shuffled job. All counts are exact."""
 
     shard_id: str
     index: int
@@ -94,7 +94,7 @@ class ShardEntry:
             fields = json.loads(data)
             version = fields.pop("format_version")
             if version != ledger.FORMAT_VERSION:
-                raise ValueError(f"entry of format {version!r}, this TokenMill reads {ledger.FORMAT_VERSION}")
+                raise ValueError(f"entry of format {version!r}, but this TokenMill reads {ledger.FORMAT_VERSION}")
             for name in ("shard", "documents", "keys"):
                 fields[name] = FileRecord(**fields[name])
             fields["companions"] = tuple(FileRecord(**file) for file in fields["companions"])

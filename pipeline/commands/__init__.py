@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a person types. In: arguments. Out: an exit code, and what is said on the way; a module for each group.
+"""The commands, a module for each group. In: arguments. Out: an exit code, and lines on stdout and stderr.
 
-Whatever a command needs it imports itself: `--help` must not wait for Beam, Arrow or kernels.
+A command imports what it needs when it runs: `--help` must not wait for Beam, Arrow or kernels.
 """

@@ -8,14 +8,14 @@ from typing import Any, NoReturn
 
 
 class Parser(argparse.ArgumentParser):
-    """A parser that takes options by their whole names only, and says which one was probably meant."""
+    """A parser that accepts options only by their full names, and suggests the one that was probably meant."""
 
     def __init__(self, **arguments: Any) -> None:
         super().__init__(**{"allow_abbrev": False} | arguments)
 
-    # Here and not at the end of the first parser, so that the command that does not know them says so.
+    # Checked here and not at the end of the first parser, so that the message names the right command.
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
-        """Parses what a command was given; what it does not know is an error.
+        """Parses the arguments of a command; an unknown one is an error.
 
         Raises:
           SystemExit: after a message on stderr.

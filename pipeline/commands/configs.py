@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is done with a config alone: `tokenmill fidelity` and `schema`."""
+"""The commands that need only a config: `tokenmill fidelity` and `schema`."""
 
 import argparse
 import sys
@@ -14,7 +14,7 @@ def add_parsers(commands: Any) -> None:
     fidelity = commands.add_parser("fidelity", help="measure what steps, tokenizer and OOV policy lose of the input")
     fidelity.add_argument("config", metavar="CONFIG", help="a YAML file with tokenizer.file")
     add_set(fidelity)
-    fidelity.add_argument("--documents", type=positive, default=1000, metavar="N", help="at most (1000)")
+    fidelity.add_argument("--documents", type=positive, default=1000, metavar="N", help="at most this many (1000)")
     fidelity.add_argument("--json", action="store_true", help="print all of it as JSON")
     fidelity.set_defaults(command=_fidelity)
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`tokenmill counts`: looks at counts artifacts, adds them up, takes one from another. It parses and reports."""
+"""`tokenmill counts`: shows counts artifacts, adds them up, subtracts one from another. It parses and reports."""
 
 import argparse
 import re
@@ -18,10 +18,10 @@ _NAMED = re.compile(r"([\w.-]+)=(.+)")
 
 def add_parsers(commands: Any) -> None:
     """Adds the command to the commands of a parser."""
-    parser = commands.add_parser("counts", help="show, merge, weight and subtract word counts that exist")
+    parser = commands.add_parser("counts", help="show, merge, weight and subtract existing word counts")
     actions = parser.add_subparsers(title="actions", metavar="ACTION", required=True)
 
-    show = actions.add_parser("show", help="what counts are of, how many, and the most frequent words")
+    show = actions.add_parser("show", help="show what was counted, how much, and the most frequent words")
     show.add_argument("counts", metavar="FOLDER", help="an output folder with counts, or the folder counts in it")
     show.add_argument("--top", type=natural, default=10, metavar="N", help="most frequent words to show (10)")
     show.set_defaults(command=_show)
@@ -44,7 +44,7 @@ def add_parsers(commands: Any) -> None:
     )  # fmt: skip
     merge.set_defaults(command=_merge)
 
-    subtract = actions.add_parser("subtract", help="take away counts of a part that has been counted before")
+    subtract = actions.add_parser("subtract", help="subtract the counts of a part from those of the whole")
     subtract.add_argument("counts", metavar="FOLDER", help="counts of the whole")
     subtract.add_argument("part", metavar="PART", help="counts of a part of it")
     subtract.add_argument("--out", required=True, metavar="FOLDER", help="where the rest goes; must not hold counts")
@@ -76,7 +76,7 @@ def _show(options: argparse.Namespace) -> int:
 
 
 def _describe(artifact: "CountsArtifact") -> list[str]:
-    """Returns what an artifact holds, a line for each thing."""
+    """Returns the contents of an artifact, one line per fact."""
     report = artifact.report
     totals, pruned, words = report["totals"], report["pruned"], artifact.words
     lines = [

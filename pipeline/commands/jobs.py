@@ -20,10 +20,10 @@ if TYPE_CHECKING:
     from pipeline.running.runners import RunnerSettings
 
 JOBS = {
-    "run": "train a vocabulary where the config says so, then tokenize: all of it as one graph",
+    "run": "train a vocabulary if the config says so, then tokenize, all in one graph",
     "count": "count the words of the input",
-    "train": "count, or take counts that exist, then train vocabularies",
-    "tokenize": "tokenize with a tokenizer that exists",
+    "train": "count words, or take existing counts, then train vocabularies",
+    "tokenize": "tokenize with an existing tokenizer",
 }
 
 
@@ -80,7 +80,7 @@ def _run_job(options: argparse.Namespace) -> int:
         raise
     except KeyboardInterrupt:
         return _report_stop()
-    except Exception as error:  # a runner, its workers and any file system may fail with anything; the user gets a line
+    except Exception as error:  # a runner, its workers and any file system may raise anything; the user gets one line
         return _report_failure(error, options.debug)
 
     Console(highlight=False, soft_wrap=True).print(summary)
@@ -132,7 +132,7 @@ def _execute(options: argparse.Namespace, plan: "JobPlan", settings: "RunnerSett
             watched.cancel()
             if isinstance(error, Exception):
                 with contextlib.suppress(OSError):
-                    lease.check()  # a job whose folder was taken fails of many things, and of one reason
+                    lease.check()  # if the folder was taken, the job may fail in many ways, but for this one reason
             raise
         if state != "DONE":
             raise RuntimeError(f"{settings} ended the job in state {state}; its own log says why")
@@ -146,7 +146,7 @@ def _report_failure(error: Exception, debug: bool) -> int:
 
         traceback.print_exception(error)
     reason = explain(error)
-    if reason == "KeyboardInterrupt":  # of a worker in the thread that Python interrupts
+    if reason == "KeyboardInterrupt":  # raised in a worker, in the thread that Python interrupts
         return _report_stop()
     for line in f"failed: {reason}".splitlines():
         say(line)

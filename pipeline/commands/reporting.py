@@ -15,7 +15,7 @@ class Mistake(Exception):  # noqa: N818  # what the user got wrong, one line eac
 
 @contextlib.contextmanager
 def mistakes() -> Iterator[None]:
-    """Turns what the checks before any work raise into a `Mistake`."""
+    """Turns errors of the checks before any work into a `Mistake`."""
     try:
         yield
     except (ValueError, OSError) as error:
@@ -23,5 +23,5 @@ def mistakes() -> Iterator[None]:
 
 
 def say(line: str) -> None:
-    """Prints a line to stderr, under our name."""
+    """Prints a line to stderr, after the name of the program."""
     print(f"tokenmill: {line}", file=sys.stderr, flush=True)

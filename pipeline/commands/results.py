@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What looks at the results of a job, proves or completes them: `tokenmill inspect`, `verify` and `replay`."""
+"""The commands that show, prove or complete the results of a job: `tokenmill inspect`, `verify` and `replay`."""
 
 import argparse
 import time
@@ -31,12 +31,12 @@ def add_parsers(commands: Any) -> None:
     )  # fmt: skip
     verify.add_argument(
         "--share", type=share, metavar="SHARE",
-        help="of the splits that --deep tokenizes again, from 0 to 1 (0.01); at least 3 splits",
+        help="share of the splits that --deep tokenizes again, from 0 to 1 (0.01); at least 3 splits",
     )  # fmt: skip
     verify.set_defaults(command=_verify)
 
     replay = commands.add_parser("replay", help="tokenize the rejected records of a finished job again, after a fix")
-    replay.add_argument("config", metavar="CONFIG", help="of the job; in input its fields and limits may have changed")
+    replay.add_argument("config", metavar="CONFIG", help="the job's config; input's fields and limits may differ")
     add_set(replay)
     replay.set_defaults(command=_replay)
 
@@ -77,7 +77,7 @@ def _find_shard(options: argparse.Namespace) -> str:
 
 
 def _find_output(options: argparse.Namespace) -> str:
-    """Returns the output folder itself, or that of a config, which must then be of the job there."""
+    """Returns the output folder itself, or that of a config, which must then describe the job there."""
     if options.target.endswith((".yaml", ".yml")):
         from pipeline.config.file import load_config
         from pipeline.jobs.same_job import check_same_job
@@ -91,7 +91,7 @@ def _find_output(options: argparse.Namespace) -> str:
 
 
 def _say_owner(output: str) -> None:
-    """Says of a folder that somebody works on that it is no finished thing to look at."""
+    """Warns that a folder may change, if somebody works on it."""
     from pipeline.output.ownership import living_owner
 
     if owner := living_owner(output):
@@ -138,7 +138,7 @@ def _replay(options: argparse.Namespace) -> int:
 
     with mistakes():
         config = load_config(options.config, options.overrides)
-        manifest.read(config.output.path)  # there is nothing to own where there is none
+        manifest.read(config.output.path)  # without a manifest, there is nothing to own
         try:
             with own(config.output.path, "replay") as lease:
                 totals = replay(config, lease)["totals"]

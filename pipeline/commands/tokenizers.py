@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is done with a tokenizer alone: `tokenmill convert`."""
+"""The command that needs only a tokenizer: `tokenmill convert`."""
 
 import argparse
 from typing import Any

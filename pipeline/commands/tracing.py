@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`tokenmill trace`: from a row of a shard, or one of its tokens, back to the document and its bytes."""
+"""`tokenmill trace`: traces a row of a shard, or one of its tokens, back to the document and its bytes."""
 
 import argparse
 import json
@@ -58,7 +58,7 @@ def _place(words: Sequence[str]) -> tuple[str, str | None, int, int | None]:
         shard, rest = rest[0], rest[1:]
     wrong = [word for word in rest if not word.isdecimal()]
     if wrong or not 1 <= len(rest) <= 2:
-        said = f"{wrong[0]!r} is no number" if wrong else f"there are {len(rest)} numbers"
+        said = f"{wrong[0]!r} is not a number" if wrong else f"there are {len(rest)} numbers"
         raise ValueError(f"{' '.join(words)!r}: {said}; give a shard or a folder, then a row, then perhaps a token")
     return target, shard, int(rest[0]), int(rest[1]) if len(rest) == 2 else None
 
@@ -72,9 +72,9 @@ def _lines(output: str, traced: Mapping[str, Any]) -> list[str]:
         token = printable(traced["token_text"] or "")
         lines = [f"{where}, token {traced['token']}: id {traced['token_id']}, {token}"]
         if not traced["documents"]:
-            lines.append("padding: of no document")
+            lines.append("padding: belongs to no document")
     elif not traced["documents"]:
-        lines.append("nothing but padding: of no document")
+        lines.append("nothing but padding: belongs to no document")
     for document in traced["documents"]:
         lines += [f"{name:<9} {value}" for name, value in _described(document)]
     return lines

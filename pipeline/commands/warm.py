@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`tokenmill warm`: compiles ahead what jobs would compile when they first run."""
+"""`tokenmill warm`: compiles the kernels that jobs would otherwise compile when they first run."""
 
 import argparse
 import sys
@@ -18,11 +18,11 @@ if TYPE_CHECKING:
 
 def add_parsers(commands: Any) -> None:
     """Adds the command to the commands of a parser."""
-    what = "compile kernels ahead: those of a job, or of the usual ones"
+    what = "compile kernels ahead of time: those of a job, or of the usual jobs"
     warm = commands.add_parser("warm", help=what, description=f"{what[0].upper()}{what[1:]}.")
-    warm.add_argument("config", metavar="CONFIG", nargs="?", help="of the job; without it, of the usual jobs")
+    warm.add_argument("config", metavar="CONFIG", nargs="?", help="config of the job; without it, the usual jobs")
     add_set(warm)
-    warm.add_argument("--job", choices=JOBS, help="which job of the config; default: run, or count where it cannot")
+    warm.add_argument("--job", choices=JOBS, help="which job; default: run, or count if the config cannot run")
     warm.add_argument("--workers", type=positive, metavar="N", help="default: the cores this process may use")
     warm.set_defaults(command=_warm)
 
@@ -49,12 +49,12 @@ def _warm(options: argparse.Namespace) -> int:
         problems += warm_up.problems
     _report(compiled, time.monotonic() - started)
     for problem in problems:
-        say(f"not all is compiled: {problem}")
+        say(f"some kernels are not compiled: {problem}")
     return FAILED if problems else DONE
 
 
 def _report(compiled: Iterable[Path], seconds: float) -> None:
-    """Prints what was compiled, by the place where it is now."""
+    """Prints the compiled kernels, by the place where they are now."""
     names: dict[Path, list[str]] = {}
     for path in compiled:
         module, kernel = path.parent.name.split("-")[1], path.name.rpartition("-")[0]
@@ -67,7 +67,7 @@ def _report(compiled: Iterable[Path], seconds: float) -> None:
 
 
 def _usual(options: argparse.Namespace) -> "list[Config]":
-    """Returns configs whose jobs have the usual kernels: every way to train, and to write rows."""
+    """Returns configs whose jobs use the usual kernels: every way to train, and to write rows."""
     from pipeline.config.job import Config
 
     if options.overrides or options.job:

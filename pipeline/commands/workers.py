@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`tokenmill workers`: workers for a runner elsewhere."""
+"""`tokenmill workers`: serves workers to a runner elsewhere."""
 
 import argparse
 from typing import Any
@@ -11,7 +11,7 @@ from pipeline.commands.reporting import DONE, mistakes
 def add_parsers(commands: Any) -> None:
     """Adds the command to the commands of a parser."""
     workers = commands.add_parser("workers", help="serve workers to a runner elsewhere: --environment_type=EXTERNAL")
-    workers.add_argument("--host", default="localhost", help="address to listen on; who reaches it can run code")
+    workers.add_argument("--host", default="localhost", help="address to listen on; whoever reaches it can run code")
     workers.add_argument("--port", type=natural, default=50000, metavar="N", help="port (50000); 0: a free one")
     workers.add_argument("--debug", action="store_true", help="show Beam's log")
     workers.set_defaults(command=_workers)

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a config may say: pydantic models, checked in themselves and against each other.
+"""The whole config: pydantic models, each checked by itself and against the others.
 
-A config says *what* to compute; where and how to run it is said on the command line. Relative paths in a config
+A config says *what* to compute; the command line says where and how to run it. Relative paths in a config
 (`input.paths`, `tokenizer.file`, `output.path`) are relative to the working directory, exactly like a path typed into a
-shell or given with `--set`, so that a value means the same wherever it is written down.
+shell or given with `--set`, so a value means the same wherever it is written down.
 
 `file.load_config` reads them from a file. Nothing here touches the input, imports Beam or compiles anything.
 """
@@ -25,7 +25,7 @@ JobName = Literal["run", "count", "train", "tokenize"]
 
 
 class Config(Section):
-    """One job: what to compute. Where and how to run it is said on the command line."""
+    """One job: what to compute. The command line says where and how to run it."""
 
     input: InputConfig = InputConfig()
     counts: CountsConfig = CountsConfig()

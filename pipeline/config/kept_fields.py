@@ -133,5 +133,5 @@ def settle_fields(
             problems.append(f"{field.name!r} of input.keep_fields is in none of the files")
         elif not field.metadata and field.name in settled and settled[field.name][0].type != field.type:
             found, where = settled[field.name]
-            problems.append(f"{where!r} has {field.name!r} as {found.type}, input.keep_fields says {field.type}")
+            problems.append(f"{where!r} has {field.name!r} as {found.type}, but input.keep_fields says {field.type}")
     return pa.schema([settled.get(field.name, (field, ""))[0] for field in declared]), problems

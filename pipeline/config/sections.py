@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What every section of a config is made of."""
+"""The base class of all sections of a config, and what they share."""
 
 import ast
 import difflib

@@ -79,7 +79,7 @@ class TokenizerConfig(Section):
     def _check_file(self) -> Self:
         for name in ("pattern", "as_class"):
             if self.file is None and getattr(self, name) is not None:
-                raise mistake(name, getattr(self, name), "says how `file` is read, which is not given")
+                raise mistake(name, getattr(self, name), "says how to read `file`, but no file is given")
         return self
 
     @model_validator(mode="after")

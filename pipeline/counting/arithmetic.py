@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Adding up, weighting and subtracting counts artifacts, partition by partition, in bounded memory. No Beam here.
 
-A weight w makes the count n of a word `floor(n * w + 1/2)`, computed in integers; words for which that is 0 are left
-out. Totals are weighted by the same rule, each number by itself, and words and characters are counted again. All
-results must be within 63 bits.
+A weight w turns the count n of a word into `floor(n * w + 1/2)`, computed in integers; words whose count becomes 0 are
+left out. Totals are weighted by the same rule, each number by itself, and words and characters are counted again. All
+results must fit in 63 bits.
 """
 
 import json
@@ -29,7 +29,7 @@ MAX_COUNT = (1 << 63) - 1
 _TOTALS = ("n_documents", "n_text_bytes", "n_chars", "n_words")
 _WEIGHT_DIGITS = 6
 _MAX_POWER = 1e300
-"""Far enough from infinity for what is computed with it."""
+"""Far enough from infinity for the sums and ratios computed from it."""
 _MAX_SHOWN = 300
 
 
@@ -39,7 +39,7 @@ class Term:
 
     artifact: CountsArtifact
     name: str | None = None
-    """Becomes the source of all of its counts, which have none; None keeps the labels there are."""
+    """The source that its counts, which must have no labels, get in the sum; None keeps their labels."""
 
     @property
     def labels(self) -> tuple[str, ...]:
@@ -47,7 +47,7 @@ class Term:
         return ("source",) if self.name is not None else self.artifact.labels
 
     def groups(self) -> dict[Group, Group]:
-        """Returns each group as it is called in the sum, with what the artifact calls it."""
+        """Returns the artifact's name of each group, by its name in the sum."""
         return {(self.name,) if self.name is not None else group: group for group in self.artifact.groups}
 
     def totals(self) -> dict[Group, dict[str, int]]:
@@ -108,12 +108,13 @@ def weights_of(
 
     Args:
       terms: what is added up.
-      given: weight by source; the others have 1.
-      temperature: T makes the share of each group proportional to the T-th root of its number of words, the number of
-        all words staying; rounded to six digits. None for 1. Then each weight is multiplied by what is given.
+      given: weights by source; all other sources have 1.
+      temperature: T makes the share of each group proportional to the T-th root of its number of words; the total
+        stays the same, and weights are rounded to six digits. None for 1. Then each weight is multiplied by the given
+        one.
 
     Raises:
-      ValueError: for a source that there is not, or a value out of range.
+      ValueError: for a source that does not exist, or a value out of range.
     """
     n_words: dict[Group, int] = {}
     for term in terms:
@@ -181,13 +182,13 @@ def merge(terms: Sequence[Term], output: str, weights: Mapping[Group, Fraction])
                 totals[group][name] += number
     scaled = {group: {name: _scale(n, weights[group]) for name, n in each.items()} for group, each in totals.items()}
     is_same = set(weights.values()) == {Fraction(1)}
-    # With nothing weighted, the characters of words that were left out are known, too.
+    # If nothing is weighted, the characters of words that were left out are known, too.
     characters = _add_characters([term.artifact.alphabet() for term in terms]) if is_same else None
     return _write("merge", terms, output, streams, scaled, characters, pruning, more)
 
 
 def _sum_of_pruning(terms: Sequence[Term], weights: Mapping[Group, Fraction]) -> Pruning:
-    """Returns what is missing in a sum at most: its bounds add up, for a word may be missing in several terms."""
+    """Returns the most that may be missing in a sum: bounds add up, because a word may be missing in several terms."""
     bound = n_words = n_occurrences = 0
     for term in terms:
         missing = term.artifact.report["pruned"]
@@ -199,10 +200,10 @@ def _sum_of_pruning(terms: Sequence[Term], weights: Mapping[Group, Fraction]) ->
 
 
 def subtract(term: Term, other: Term, output: str) -> CountsArtifact:
-    """Writes what is left of an artifact without another that was a part of it.
+    """Writes an artifact minus another that was counted as a part of it.
 
     Raises:
-      ValueError: if the other counts a word, or a total, more often; or as `merge`.
+      ValueError: if the other counts a word more often or has a larger total; or as for `merge`.
     """
     pruning = Pruning(**term.artifact.report["pruned"])
     if pruning.bound or other.artifact.report["pruned"]["bound"]:
@@ -217,7 +218,7 @@ def subtract(term: Term, other: Term, output: str) -> CountsArtifact:
     def streams(partition: int, group: Group) -> Iterator[pa.Table]:
         left = term.artifact.stream(partition, groups[group])
         right = other.artifact.stream(partition, taken[group]) if group in taken else iter(())
-        # A sum with the opposite of what is taken away, in which nothing may be below zero.
+        # The negative counts are added, and no sum may be below zero.
         for table in merge_streams([left, map(_negative, right)]):
             lowest = pc.min(table["count"]).as_py()
             if lowest < 0:
@@ -239,7 +240,7 @@ def subtract(term: Term, other: Term, output: str) -> CountsArtifact:
 
 
 def weighted(table: pa.Table, weight: Fraction) -> pa.Table:
-    """Returns word counts times a weight, rounded half up; words that have none left are not in it.
+    """Returns word counts times a weight, rounded half up, without words whose count becomes 0.
 
     Raises:
       ValueError: if a count does not fit in 63 bits.

@@ -1,16 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Counting the words of splits, each into a file. No Beam here.
+"""Counts the words of splits, each into a file. No Beam here.
 
     split --count_split--> _counts/<id>.arrow  --merge_partition--> counts/counts-00003-of-00016.parquet
                            _counts/<id>.json   --finish_counts-->   counts/alphabet.parquet, counts/counts.json
 
-What is counted are normalized pre-tokens, so counts depend on the input, the normalizer and the pre-tokenizer, and on
-nothing else: not on the vocabulary, not on how the input was cut into splits. Between the steps only a few hundred
-bytes travel, the `SplitCounts` and the `PartitionCounts`; the counts themselves stay in files. Every step can be
-repeated or run twice at once: it finds its result there, or writes the same bytes again.
+Words are normalized pre-tokens, so counts depend on the input, the normalizer and the pre-tokenizer, and on nothing
+else: not on the vocabulary, not on how the input was cut into splits. Only a few hundred bytes pass between the steps,
+as `SplitCounts` and `PartitionCounts`; the counts themselves stay in files. Every step can be repeated, or run twice at
+once: it finds its result there, or writes the same bytes again.
 
-Memory is bounded whatever the corpus: counters that have grown to `MAX_COUNTER_BYTES` are emptied into the file. What
-becomes of the files is told in `finishing`.
+Memory is bounded whatever the corpus: counters that have grown to `MAX_COUNTER_BYTES` are emptied into the file.
+`finishing` processes the files.
 """
 
 import dataclasses
@@ -51,10 +51,10 @@ if TYPE_CHECKING:
     from tokenizer.text import TextTokenizer
 
 MAX_COUNTER_BYTES = 256 << 20
-"""A split whose distinct words take more memory than this writes them out and goes on with an empty counter."""
+"""When the distinct words of a split take more memory than this, they are written out, and an empty counter goes on."""
 
 MAX_GROUPS = 4096
-"""Sources a corpus may be counted by."""
+"""Most sources that a corpus may be counted by."""
 
 
 def count_key(
@@ -63,7 +63,7 @@ def count_key(
     tokenizer_json: str,
     text: TextOptions = TextOptions(),  # noqa: B008
 ) -> str:
-    """Returns the digest of what decides a split's counts beside its bytes: how it is read, what a word is."""
+    """Returns the digest of what decides a split's counts besides its bytes: how it is read, and what a word is."""
     words = describe_words(tokenizer_json)
     decides = {
         "format_version": FORMAT_VERSION,
@@ -121,23 +121,23 @@ def count_split(
 ) -> SplitCounts:
     """Counts the words of one split into `_counts/`, or returns what an earlier attempt has committed there.
 
-    The file holds `schemas.WORD_COUNTS`, a record batch for each group and hash partition that has words; again as many
-    each time the counters had to be emptied. A word is in one partition only.
+    The file holds `schemas.WORD_COUNTS`, one record batch for each group and hash partition that has words, and as many
+    again each time the counters had to be emptied. A word is in one partition only.
 
     Args:
-      split: read as `input_config` says.
+      split: the split to read.
       input_config: the `input` section.
       output: the output folder.
       tokenizer: its normalizer and pre-tokenizer decide what a word is; needs no vocabulary.
-      key: `count_key` of these.
+      key: `count_key` of the config and the tokenizer.
       counts_config: the `counts` section; None for its defaults.
       n_partitions: hash partitions.
-      on_batch: called after each batch; what it raises stops the count.
-      text: what happens to text before it is counted; spans are no words.
+      on_batch: called after each batch; an exception from it stops the count.
+      text: what happens to text before it is counted; spans are not words.
 
     Raises:
       OSError: if a file of the split cannot be read.
-      BooksError: if what was read is not what was counted.
+      BooksError: if the records read are not those counted.
       ValueError: if this split alone has more rejected records than the job may have.
     """
     if committed := _load_committed(output, split, key):
@@ -175,7 +175,7 @@ def count_split(
 def _count_batch(
     batch: ReadBatch, before: "TextTokenizer | None", counters: "_Counters", grouping: "_Grouping", split: Split
 ) -> ReadBatch:
-    """Counts the words of a batch and returns it; documents that are given up on the way are among its rejects then."""
+    """Counts the words of a batch and returns it; documents that had to be given up on are then among its rejects."""
     while True:
         try:
             return _count_all(batch, before, counters.update, grouping, split)
@@ -228,15 +228,15 @@ class _Counters:
     def update(
         self, documents: pa.RecordBatch, texts: pa.Array, numbers: npt.NDArray[np.int32], grouping: "_Grouping"
     ) -> None:
-        """Counts words in texts, which are documents or what steps and spans left of them.
+        """Counts words in texts, which are documents, perhaps changed by steps and spans.
 
         Args:
           documents: `schemas.DOCUMENTS`, for the totals.
-          texts: what words are counted in; numbers: int32[len(texts)], as `grouping.numbers` gives them.
+          texts: the texts to count words in; numbers: int32[len(texts)], as `grouping.numbers` gives them.
           grouping: of the split.
 
         Raises:
-          TimeoutError, MemoryError: if the pre-tokenizer gives a text up; nothing is counted then.
+          TimeoutError, MemoryError: if the pre-tokenizer gives up on a text; nothing is counted then.
         """
         scanned = self.scan(documents, texts, numbers, grouping)
         for group, of_group in _by_group(documents.column("text"), grouping.numbers(documents), grouping.labels):
@@ -254,11 +254,11 @@ class _Counters:
     def scan(
         self, documents: pa.RecordBatch, texts: pa.Array, numbers: npt.NDArray[np.int32], grouping: "_Grouping"
     ) -> list[tuple[Group, ScannedTexts]]:
-        """Does what may fail of `update`, and changes nothing."""
+        """Does the part of `update` that may fail, and changes nothing."""
         return [(group, self._scanner.scan(of)) for group, of in _by_group(texts, numbers, grouping.labels)]
 
     def empty(self) -> None:
-        """Writes what is counted and forgets it."""
+        """Writes the counts and starts again at zero."""
         for group, counter in self._counters.items():
             counts = counter.to_table(ordered=False)
             counter.clear()
@@ -272,7 +272,7 @@ class _Counters:
 
 
 class _Grouping:
-    """Which group each document is of: a number for each, and the labels of the numbers."""
+    """Assigns documents to groups: gives each document a number, and has the labels of each number."""
 
     def __init__(self, split: Split, counts: CountsConfig) -> None:
         self._is_by_language = "lang" in counts.by
@@ -285,7 +285,7 @@ class _Grouping:
             self.labels = [()] * len(split.pieces)
 
     def numbers(self, documents: pa.RecordBatch) -> npt.NDArray[np.int32]:
-        """Returns int32[n]: of each document, where its labels are in `labels`."""
+        """Returns int32[n]: for each document, the index of its labels in `labels`."""
         if self._is_by_language:
             codes: npt.NDArray[np.int32] = documents.column("lang").indices.to_numpy(zero_copy_only=False)
             return codes

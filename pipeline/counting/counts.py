@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The counts artifact: what a folder of word counts holds, written partition by partition and read back. No Beam here.
+"""The counts artifact, a folder of word counts: written partition by partition, and read back. No Beam here.
 
     counts/counts-00003-of-00016.parquet   word, count, a column for each kind of label; by labels, then words
     counts/alphabet.parquet                every character of all words, with how often it occurs
     counts/counts.json                     what was counted, totals, what was pruned, checksums
 
-Rows with the same labels are a group: one source, or one language, or the whole corpus where no labels were asked for.
+Rows with the same labels are a group: one source, one language, or, without labels, the whole corpus.
 """
 
 import hashlib
@@ -37,8 +37,8 @@ ALPHABET_NAME = f"{filenames.COUNTS}/alphabet.parquet"
 
 ROW_GROUP_ROWS = 1 << 18
 ROW_GROUP_BYTES = 32 << 20
-"""What a row group holds at most, unless one word alone is larger; counted from its first row, so that files are the
-same whatever blocks their rows come in."""
+"""Most bytes of a row group, unless one word alone is larger; counted from its first row, so that files are the same
+whatever blocks their rows come in."""
 
 N_CODE_POINTS = 0x110000
 
@@ -64,13 +64,13 @@ def artifact_schema(labels: Sequence[str]) -> pa.Schema:
 
 @dataclass(frozen=True)
 class Pruning:
-    """Words that are left out: those that occur at most `bound` times in their group."""
+    """What was left out: the words that occur at most `bound` times in their group."""
 
     bound: int = 0
     n_words: int = 0
     """Distinct words left out, each counted once per group."""
     n_occurrences: int = 0
-    """How often they occurred, all together."""
+    """The sum of their counts."""
 
     def __add__(self, other: "Pruning") -> "Pruning":
         return Pruning(
@@ -80,7 +80,7 @@ class Pruning:
 
 @dataclass(frozen=True)
 class GroupRows:
-    """What one partition, or all of them, hold of a group."""
+    """What one partition, or all of them, hold for a group."""
 
     labels: Group
     n_words: int
@@ -304,12 +304,12 @@ class CountsArtifact:
                 yield table.cast(schemas.WORD_COUNTS)
 
     def load(self, groups: Iterable[Group] | None = None) -> pa.Table:
-        """Returns the counts of some groups added up, or of all: `schemas.WORD_COUNTS`, ordered, what trainers take.
+        """Returns the sum of the counts of some groups, or of all: `schemas.WORD_COUNTS`, ordered, as trainers take it.
 
         Memory: the distinct words of these groups, twice.
 
         Raises:
-          OverflowError: if they do not add up within 63 bits.
+          OverflowError: if a sum does not fit in 63 bits.
         """
         chosen = self.groups if groups is None else list(groups)
         tables = [schemas.WORD_COUNTS.empty_table()]
@@ -327,7 +327,7 @@ class CountsArtifact:
 
 
 def _group_of(row_group: pq.RowGroupMetaData, n_labels: int) -> Group:
-    """Returns the labels of a row group, which is of one group alone: the least value of each column of labels."""
+    """Returns the labels of a row group, which holds one group only: the smallest value of each column of labels."""
     return tuple(row_group.column(i).statistics.min for i in range(n_labels))
 
 
@@ -353,7 +353,8 @@ def open_counts(path: str) -> CountsArtifact:
     version = report.get("format_version") if isinstance(report, dict) else None
     if version != FORMAT_VERSION:
         raise ValueError(
-            f"{REPORT_NAME} in {output!r} is of format {version!r}, this TokenMill reads {FORMAT_VERSION}; count again"
+            f"{REPORT_NAME} in {output!r} is of format {version!r}, but this TokenMill reads {FORMAT_VERSION}; "
+            "count again"
         )
     artifact = CountsArtifact(output, report)
     for file in artifact.files:

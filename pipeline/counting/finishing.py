@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Counts of splits become the counts artifact: merged per hash partition, pruned, proven. No Beam here.
 
-Every word is in one partition, whose runs are merged in bounded memory (`count_merging`). Words are left out only where
-the config says so, and only after their exact count is known, so what is left out depends on the order of nothing:
-`min_count` drops what occurs less often, `max_words` what occurs at most B times, B being the smallest number for which
-no more than so many words are left. B, the words and their occurrences are in counts.json.
+Every word is in one partition, whose runs are merged in bounded memory (`merging`). Words are left out only if the
+config says so, and only after their exact count is known, so the result does not depend on any order. `min_count` drops
+words that occur less often. `max_words` drops words that occur at most B times, where B is the smallest number that
+leaves no more than `max_words` words. B, and how many words and occurrences were dropped, are in counts.json.
 """
 
 import hashlib
@@ -65,7 +65,7 @@ class PartitionCounts:
 
     @property
     def n_words(self) -> int:
-        """All words of the partition: the sum of its counts and what was left out."""
+        """All occurrences of words in the partition: the sum of its counts, and those that were left out."""
         return sum(group.n_words for group in self.groups) + self.pruning.n_occurrences
 
 
@@ -74,7 +74,7 @@ def histogram_partition(
 ) -> list[tuple[int, int]]:
     """Returns the counts that occur in a partition, ascending, each with how many words of a group have it.
 
-    Counts below `min_count` are left out. Memory: as `merge_partition`.
+    Counts below `min_count` are left out. Memory: as for `merge_partition`.
     """
     found: Counter[int] = Counter()
     splits = sorted(splits, key=lambda counts: counts.split_id)
@@ -88,11 +88,11 @@ def histogram_partition(
 def find_bound(histograms: Iterable[Iterable[tuple[int, int]]], config: CountsConfig) -> int:
     """Returns B: words that occur at most B times are left out.
 
-    It is the smallest number, at least `min_count - 1`, for which no more than `max_words` words are left; words that
-    occur equally often stay or go together.
+    B is the smallest number, at least `min_count - 1`, that leaves no more than `max_words` words; words that occur
+    equally often stay or go together.
 
     Args:
-      histograms: of `histogram_partition`, of all partitions; not looked at without `max_words`.
+      histograms: `histogram_partition` of every partition; not looked at without `max_words`.
       config: the section.
     """
     bound = config.min_count - 1
@@ -127,7 +127,7 @@ def merge_partition(
       splits: in any order.
       output: the output folder.
       labels: kinds of labels that groups have.
-      bound: words that occur at most so often are left out, see `find_bound`.
+      bound: words that occur at most this often are left out, see `find_bound`.
     """
     splits = sorted(splits, key=lambda counts: counts.split_id)
     with Staging(output, f"counts-{partition}") as staging:
@@ -150,14 +150,14 @@ def finish_counts(
     labels: Sequence[str] = (),
     config: InputConfig | None = None,
 ) -> list[PartitionCounts]:
-    """Proves that no word was lost on the way, and writes counts/alphabet.parquet and counts/counts.json.
+    """Checks that no word was lost on the way, and writes counts/alphabet.parquet and counts/counts.json.
 
     Returns:
       The partitions in order.
 
     Raises:
       BooksError: if the counts do not sum up to the words read.
-      ValueError: if more records were rejected than `config`, the `input` section, allows, or all of them.
+      ValueError: if all records were rejected, or more than `config`, the `input` section, allows.
     """
     partitions = sorted(partitions, key=lambda counts: counts.partition)
     totals = sum((split.totals for split in splits), Totals(rejected={}, filtered={}))
@@ -209,7 +209,7 @@ def delete_staged(output: str) -> None:
 
 
 def load_finished(splits: Sequence[Split], output: str, key: str) -> list[PartitionCounts] | None:
-    """Returns the partitions of counts that are complete, of exactly these splits, and on disk as recorded; or None."""
+    """Returns the partitions of finished counts of exactly these splits, if all files are as recorded; else None."""
     path = storage.join(output, _DONE_NAME)
     if not storage.exists(path) or not storage.exists(storage.join(output, artifact.REPORT_NAME)):
         return None

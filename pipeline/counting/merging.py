@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Adding up any number of word counts in bounded memory: what does not fit goes to sorted files, which are merged.
+"""Adds up any number of word counts in bounded memory: counts that do not fit go to sorted files, which are merged.
 
 Word counts come as runs: tables of `schemas.WORD_COUNTS`, in any order. Runs are added up in memory as long as
-the distinct words take no more than `MERGE_BYTES`; then they become a sorted file. The files are merged block by block:
-of all blocks at hand, whatever is not after the end of the first block to end can be added up, and nothing that comes
-later belongs to it. The result is the same however the counts were cut into runs, because sums are.
+the distinct words take no more than `MERGE_BYTES`; then they become a sorted file. The files are merged block by block.
+Every file has one block in memory; the smallest of their last words is the limit. All words up to the limit can be
+added up, because later blocks hold only words after it. The result does not depend on how the counts were cut into
+runs, because sums do not.
 """
 
 import contextlib
@@ -69,14 +70,14 @@ def merge_streams(streams: Sequence[Iterator[pa.Table]]) -> Iterator[pa.Table]:
 
 
 class _Head:
-    """The block of a stream that is at hand."""
+    """The current block of a stream."""
 
     def __init__(self, stream: Iterator[pa.Table]) -> None:
         self._stream = stream
         self._block = schemas.WORD_COUNTS.empty_table()
 
     def fill(self) -> bool:
-        """Makes sure that there is something at hand; False at the end of the stream."""
+        """Makes sure that there is a current block with words; returns False at the end of the stream."""
         while not self._block.num_rows:
             block = next(self._stream, None)
             if block is None:
@@ -102,7 +103,7 @@ class _Head:
 
 
 class _Files(contextlib.AbstractContextManager["_Files"]):
-    """Sorted files of word counts, gone at the end."""
+    """Sorted files of word counts, removed at the end."""
 
     def __init__(self, output: str, name: str) -> None:
         self._staging = Staging(output, f"merge-{name}")
@@ -130,7 +131,7 @@ class _Files(contextlib.AbstractContextManager["_Files"]):
                 yield pa.Table.from_batches([file.get_batch(i)])
 
     def merge_first(self, n: int) -> None:
-        """Makes one file of the first n."""
+        """Merges the first n files into one."""
         first, self.paths = self.paths[:n], self.paths[n:]
         merged = merge_streams([self.read(path) for path in first])
         self.add(block for table in merged for block in _blocks_of(table))

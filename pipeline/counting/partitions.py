@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which hash partition of a counts artifact a word belongs to. No Beam here."""
+"""The hash partition of a counts artifact that a word belongs to. No Beam here."""
 
 import itertools
 from collections.abc import Iterator
@@ -18,8 +18,8 @@ N_PARTITIONS = 16
 def partition_of(words: pa.LargeBinaryArray, n_partitions: int) -> npt.NDArray[np.int64]:
     """Returns the hash partition of each word, int64[n]: a function of its bytes alone, on every machine.
 
-    The hash takes in the length and the first 32 bytes, which tell nearly all words of any language apart; words that
-    share them share a partition, no more.
+    The hash covers the length and the first 32 bytes, which tell nearly all words of any language apart. Words that
+    agree in both only share a partition.
     """
     partitions = np.empty(len(words), np.int64)
     _, offsets, values = words.buffers()
@@ -38,7 +38,7 @@ def partitions_of(counts: pa.Table, n_partitions: int) -> Iterator[pa.RecordBatc
       n_partitions: how many there are.
     """
     partitions = partition_of(counts["word"].combine_chunks(), n_partitions)
-    # By radix where numbers are short.
+    # NumPy sorts by radix if numbers are short.
     order = np.argsort(partitions.astype(np.min_scalar_type(n_partitions)), kind="stable")
     columns = [column.combine_chunks().take(pa.array(order)) for column in counts.columns]
     gathered = pa.record_batch(columns, schema=schemas.WORD_COUNTS)

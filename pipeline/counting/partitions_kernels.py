@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which hash partition words are in; see `partitions`."""
+"""Kernel that finds the hash partitions of words; see `partitions`."""
 
 from typing import Any
 
@@ -28,7 +28,7 @@ def hash_words(values: Any, offsets: Any, n_partitions: Any, partitions: Any) ->
             eight = np.uint64(0)
             for q in range(begin, min(begin + 8, stop)):
                 eight |= np.uint64(values[q]) << np.uint64(8 * (q - begin))
-            # A multiplication carries bits up, a shift brings them down again (MurmurHash3's finalizer).
+            # A multiplication carries bits up, and a shift brings them down again (MurmurHash3's finalizer).
             state = (state ^ eight) * _FIRST
             state ^= state >> np.uint64(33)
             state *= _SECOND

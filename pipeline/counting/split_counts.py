@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What counting one split gave, beside the counts: exact totals, and the descriptor that crosses the runner."""
+"""What counting a split returns besides the counts: exact totals, and the descriptor that crosses the runner."""
 
 import json
 from dataclasses import asdict, dataclass
@@ -48,16 +48,16 @@ class GroupTotals:
 
 @dataclass(frozen=True)
 class SplitCounts:
-    """What counting one split gave: the descriptor that crosses the runner and marks the split as done."""
+    """The result of counting one split: a descriptor that crosses the runner and marks the split as done."""
 
     split_id: str
     counter: str
-    """What the counts depend on beside the split: see `count_key`."""
+    """What the counts depend on besides the split: see `count_key`."""
     pieces: tuple[Piece, ...]
     totals: Totals
     groups: tuple[GroupTotals, ...]
     batches: tuple[tuple[int, int], ...]
-    """For each record batch of the file, which of the groups and which hash partition it is of."""
+    """For each record batch of the file, the index of its group and its hash partition."""
     file: FileRecord
 
     def to_json(self) -> str:

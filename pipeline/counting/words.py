@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What decides what a word is, so that counts may be added up and trained on: normalizer, pre-tokenizer, Unicode."""
+"""Describes what a word is: normalizer, pre-tokenizer, Unicode. Only counts of the same words may be added up."""
 
 import functools
 import json
@@ -10,16 +10,16 @@ from tokenizer import UNICODE_VERSIONS, Tokenizer
 
 
 def describe_words(tokenizer_json: str) -> dict[str, Any]:
-    """Returns what decides what a word is, plain JSON: two corpora counted alike have the same."""
+    """Returns what decides what a word is, as plain JSON; equal for two corpora that were counted alike."""
     parts = json.loads(tokenizer_json)
     return deciding({**parts, "unicode": dict(UNICODE_VERSIONS)})
 
 
 def deciding(words: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns of what is said of words that alone which decides, spelled in one way.
+    """Returns only the parts of a description of words that decide, in one canonical form.
 
-    Words are counted as they are in the text. So a `ByteLevel` at the end, which tells that a model will read bytes,
-    says no more of them than the pattern it cuts with.
+    Words are counted as they are in the text. So of a `ByteLevel` at the end, which says that a model will read bytes,
+    only the pattern that it cuts with matters.
     """
     normalizers = _steps(words.get("normalizer"), "normalizers")
     for i, step in enumerate(normalizers):

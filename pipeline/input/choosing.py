@@ -14,7 +14,7 @@ from pipeline.input.batches import Part
 
 @dataclass(frozen=True)
 class Wanted:
-    """Which records of a split are wanted."""
+    """The wanted records of a split."""
 
     rule: str
     """The rule that filters the others."""

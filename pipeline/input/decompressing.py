@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a compressed file expands to, in bounded memory and down to the last byte before any damage."""
+"""Decompresses files in bounded memory, down to the last byte before any damage."""
 
 import abc
 import bz2

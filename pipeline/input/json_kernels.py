@@ -395,7 +395,7 @@ def parse_lines(data, lines, names, scratch, texts, text_offsets, ids, id_offset
       rows: int64[n_lines], filled with the lines taken.
 
     Returns:
-      How many lines were taken. The others are no documents, or need a closer look.
+      How many lines were taken. The others are not documents, or need a closer look.
     """
     starts, ends, wanted = lines
     text_name, id_name = names

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where the values of fields stand in lines of JSON; the slow twin is `json_values.find_slowly`.
+"""Kernels that find the values of fields in lines of JSON; the slow twin is `json_values.find_slowly`.
 
 The lines are known to be JSON objects, so everything between the fields is skipped unchecked.
 """

@@ -38,7 +38,7 @@ _MAX_NAMES, _MAX_NAME = 20, 60
 
 
 class Rejects:
-    """Rejected records of one file in the order they are met; a Python object each, for they are few."""
+    """Rejected records of one file in the order they are met; a Python object each, because they are few."""
 
     def __init__(self, source: str) -> None:
         """Starts with none; `source` is the path of the file as planned."""

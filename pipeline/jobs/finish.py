@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Committed splits to a finished output folder: vocabulary, statistics, and the manifest last. No Beam here."""
+"""Finishes an output folder of committed splits: vocabulary, statistics, and the manifest last. No Beam here."""
 
 import io
 from collections.abc import Iterable, Mapping, Sequence
@@ -49,9 +49,9 @@ def finish_output(
       config: of the job.
       job: as `folders.prepare_output` was given it.
       splits: the plan; all committed.
-      tokenizer: that made the tokens.
+      tokenizer: the tokenizer that made the tokens.
       files: other files of the output folder that the manifest is to list.
-      lease: that must be good for the manifest to be written; None where nobody owns the folder.
+      lease: must be valid for the manifest to be written; None if nobody owns the folder.
 
     Returns:
       The manifest, and the statistics of all splits.
@@ -59,7 +59,7 @@ def finish_output(
     Raises:
       BooksError: if a split is not committed, or anything does not add up; there is no manifest then.
       ValueError: if all records were rejected or more than the config allows, or the folder has another owner now;
-        there is no manifest then, either.
+        there is no manifest then either.
     """
     output, info = config.output.path, tokenizer_info(tokenizer)
     entries = []
@@ -99,7 +99,7 @@ def finish_output(
     )
     _check_statistics(built["totals"], total)
     n_records, rejected = built["totals"]["n_records"], built["totals"]["rejected"]
-    if "replay_of" not in job.parts:  # a replay says itself what it could not use again
+    if "replay_of" not in job.parts:  # a replay itself reports the records that it could not use either
         check_usable(n_records, rejected, splits, config.input, where=storage.join(output, filenames.REJECTED))
     RejectLimits.of(config.input).check(n_records, sum(rejected.values()), is_all=True)
     suffix, *companions = formats.suffixes(config.output)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a job will do, found out before it does anything: its tokenizer, its splits, its output folder. No Beam here."""
+"""Plans a job before it does anything: its tokenizer, its splits, its output folder. No Beam here."""
 
 import re
 from collections.abc import Iterator
@@ -33,7 +33,7 @@ SHUFFLING_STAGE = "shuffling"
 FINISHING_STAGE = "finishing"
 
 PLAN_NAME = f"{filenames.LEDGER}/plan.jsonl"
-"""The splits of a plan, a line each, the largest first: read by workers, because a graph must stay small."""
+"""The splits of a plan, a line each, the largest first. Workers read this file, because a graph must stay small."""
 
 
 _NO_END = (
@@ -49,22 +49,22 @@ class JobPlan:
     """A job that can start."""
 
     name: JobName
-    """What is done; `run` with a tokenizer that exists is `tokenize`."""
+    """The job to do; `run` with an existing tokenizer is `tokenize`."""
     config: Config
     job: Job
     splits: list[Split]
     tokenizer: Tokenizer | None
-    """What to tokenize with, where there is one already."""
+    """The tokenizer to use, if it exists already."""
     counting_json: str | None
-    """Of the tokenizer that says what a word is, where words are counted."""
+    """JSON of the tokenizer that says what a word is, if words are counted."""
     warnings: tuple[str, ...] = ()
     """What the user should know before anything is done, a line each."""
     lease: Lease | None = None
-    """Of the output folder: it must still be good when the job publishes. None where nobody owns it."""
+    """Lease of the output folder, which must still be valid when the job publishes; None if nobody owns the folder."""
 
     @property
     def tokenizer_path(self) -> str:
-        """Where `prepare` writes the tokenizer that there is already; workers read it, as a graph must stay small."""
+        """Where `prepare` writes an existing tokenizer; workers read it there, because a graph must stay small."""
         return storage.join(self.config.output.path, filenames.TOKENIZER)
 
     @property
@@ -74,7 +74,7 @@ class JobPlan:
 
     @property
     def counts_given(self) -> str | None:
-        """The folder of counts to train on, where they are not counted by this job."""
+        """The folder of counts to train on, if this job does not count them."""
         train = self.config.tokenizer.train
         return train.counts if train is not None and self.name in ("run", "train") else None
 
@@ -106,12 +106,12 @@ class JobPlan:
         return stages
 
     def shards(self) -> list[PlannedShard]:
-        """Returns the shards, where the job shuffles; none where every split is one."""
+        """Returns the shards of a job that shuffles; none if every split is a shard."""
         shuffle = self.config.output.shuffle
         return plan_shards(shuffle, self.splits, self.job.digest) if shuffle is not None and self.tokenizes else []
 
     def finished_counts(self) -> list[PartitionCounts] | None:
-        """Returns the counts artifact where an earlier run of this job has finished it; it is read to make sure."""
+        """Returns the counts artifact if an earlier run of this job finished it; reads its files to make sure."""
         if self.counting_json is None:
             return None
         key = count.count_key(self.config.input, self.config.counts, self.counting_json, self.config.text)
@@ -123,7 +123,7 @@ def plan_job(name: JobName, config: Config) -> JobPlan:
 
     Raises:
       ValueError: naming every input file and tokenizer that cannot be used, at once.
-      OSError: when all that is wrong is that files cannot be read.
+      OSError: when the only problem is that files cannot be read.
     """
     tokenizes = name in ("run", "tokenize")
     train = config.tokenizer.train if name in ("run", "train") else None
@@ -168,7 +168,7 @@ def plan_job(name: JobName, config: Config) -> JobPlan:
 
 
 def prepare(plan: JobPlan, mode: folders.Mode) -> None:
-    """Takes the output folder for a job and writes its plan there, and the tokenizer where there is one already.
+    """Prepares the output folder for a job and writes its plan there, and the tokenizer if it exists already.
 
     Raises:
       ValueError: when the folder holds something else than `mode` allows.
@@ -187,7 +187,7 @@ def prepare(plan: JobPlan, mode: folders.Mode) -> None:
     _delete_half_written(output.path)
     if plan.tokenizer is not None:
         storage.write_atomic(plan.tokenizer_path, plan.tokenizer.to_str().encode())
-    # The largest first: dealt out in turn, they leave the small ones to even out the ends.
+    # The largest come first: splits are dealt out in turn, and small ones at the end even out the work.
     ordered = sorted(plan.splits, key=lambda split: (-split.n_bytes, split.index))
     storage.write_atomic(plan.plan_path, "".join(f"{split.to_json()}\n" for split in ordered).encode())
 

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A job on a page of text, in parts that run at once: what they compile is what the job needs. No Beam here.
+"""Runs a job on a page of text, in parts that run at once, to compile the kernels that it needs. No Beam here.
 
-Kernels are compiled where they are first called, so there is no list of them that could be out of date: a part runs the
-job's own code, in a folder that is then removed. Parts begin in the middle of the job, with what the part before them
-would have made, so that none waits for another.
+Kernels are compiled where they are first called. So there is no list of them that could be out of date: a part runs the
+job's own code, in a folder that is then removed. A part begins in the middle of the job, with input made up in place of
+the results of the part before it, so that none waits for another.
 """
 
 import json
@@ -33,7 +33,7 @@ from pipeline.training.tokenizers import counting_tokenizer, train_tokenizer
 from tokenizer import Tokenizer, WordPiece
 
 _WORDS = 26_000
-"""Distinct words of the sample: tables grow with them, and more than 256 ids are written in another way than fewer."""
+"""Distinct words of the sample: enough for tables to grow, and for more than 256 ids, which are written differently."""
 
 _FOREIGN = (
     "Größe, naïve café; Ελληνικά и русский: 玫瑰花 3Ⰻ7 서울 東京タワー हिन्दी العربية 👩\u200d🔬 ﬁn½ […] "
@@ -42,7 +42,7 @@ _FOREIGN = (
 
 _VOCAB_SIZE = 4000
 _SPLIT_BYTES = 3 << 16
-"""A split with most of the sample, and a small one: of a few rows arrays are of another kind."""
+"""Gives a split with most of the sample and a small one, because arrays of a few rows are of another kind."""
 
 
 def parts_of(name: JobName, config: Config) -> list[str]:
@@ -59,10 +59,10 @@ def parts_of(name: JobName, config: Config) -> list[str]:
 
 
 def rehearse(part: str, name: JobName, config: Config) -> None:
-    """Does a part of a job on the sample; writes nothing that stays, but kernels into their cache.
+    """Does a part of a job on the sample; leaves nothing behind but kernels in their cache.
 
     Raises:
-      Exception: whatever the job's code raises of such a sample. What was compiled before that is there.
+      Exception: whatever the job's code raises for such a sample. Kernels compiled before that stay.
     """
     with tempfile.TemporaryDirectory(prefix="tokenmill-rehearsal-") as folder:
         _PARTS[part](name, _on_sample(config, Path(folder)))
@@ -107,7 +107,7 @@ def _tokenize(_: JobName, config: Config) -> None:
 
 
 def _tokenizer(config: Config) -> Tokenizer:
-    """Returns what training would make of the sample; of the usual model something like it, for which nobody waits."""
+    """Returns the tokenizer that training makes of the sample; for WordPiece a similar one, made without training."""
     train = config.tokenizer.train
     assert train is not None
     if train.model != "wordpiece":
@@ -145,7 +145,7 @@ def _write(_: JobName, config: Config) -> None:
     batch = pa.RecordBatch.from_arrays(rows, schema=schema)
     info = TokenizerInfo("", vocab_size)
     with Staging(config.output.path, "rehearsal") as staging:
-        # Rows of several batches are joined, which makes arrays of another kind.
+        # Joining the rows of several batches makes arrays of another kind.
         for index, batches in enumerate(([batch], [batch.slice(0, 9)] * 3)):
             shard = Shard(staging, index, 2, config.output, info, schema=schema)
             for each in batches:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whether an output folder is of the job that a config describes, or of another that wrote to the same place."""
+"""Checks whether an output folder belongs to the job of a config, or to another that wrote to the same place."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -13,18 +13,18 @@ from pipeline.training.tokenizers import given_tokenizer
 from tokenizer import UNICODE_VERSIONS
 
 _DECIDES = ("config", "counts", "sources", "text")
-"""Parts of a job that a config decides, beside the tokenizer; the others are versions."""
+"""Parts of a job that a config decides, besides the tokenizer; the others are versions."""
 
 _NOT_COMPARED = "it cannot be compared with what made the folder"
 _AS_IT_IS = "give the folder in place of the config to take it as it is"
 
 
 def check_same_job(output: str, config: Config) -> None:
-    """Checks that what lies in the output folder of a config was made by it, or replayed by it.
+    """Checks that the contents of an output folder were made, or replayed, by the job of a config.
 
-    Compared is what decides whether a job may be resumed, but for versions: all settings, the tokenizer that
-    `tokenizer.file` names, and the counts that `tokenizer.train.counts` names. Where input and output lie is not.
-    A folder without a record of its job passes: there is nothing to compare.
+    This compares everything that decides whether a job may be resumed, except versions: all settings, the tokenizer
+    that `tokenizer.file` names, and the counts that `tokenizer.train.counts` names. The places of input and output do
+    not count. A folder without a record of its job passes, because there is nothing to compare.
 
     Raises:
       ValueError: naming what differs, or if the tokenizer or the counts of the config cannot be read.
@@ -42,12 +42,12 @@ def check_same_job(output: str, config: Config) -> None:
 
 
 def check_tokenizer(digest: str, unicode: Mapping[str, str], config: Config) -> list[str]:
-    """Returns what is different if `tokenizer.file` of a config is another tokenizer than the one with this digest.
+    """Returns the difference if `tokenizer.file` of a config is not the tokenizer with this digest.
 
     Args:
-      digest: of the tokenizer there.
-      unicode: the versions of Unicode it was taken with; with others the same tokenizer has another one.
-      config: of now; nothing is different where it has no file.
+      digest: of the tokenizer of the folder.
+      unicode: the versions of Unicode that the digest includes; if they are others now, nothing is compared.
+      config: the current config; without `tokenizer.file`, nothing is compared.
     """
     if config.tokenizer.file is None or dict(unicode) != dict(UNICODE_VERSIONS):
         return []

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Kernels compiled ahead: all parts of a job's rehearsal at once, on all cores, in processes beside the job.
+"""Compiles kernels ahead of time: runs all parts of a job's rehearsal at once, in processes beside the job.
 
     job --stdin--> this module as a program --fork--> a process per part
         <-stdout-- a line for each part that is over
 
-The job goes on meanwhile, and waits for a kernel only where it calls one that is being compiled (`compiling`). Nothing
-depends on these processes: what they do not compile, the job compiles itself. They end with it: when their stdin does.
-No Beam here.
+The job goes on meanwhile, and waits only when it calls a kernel that is being compiled (`compiling`). It does not
+depend on these processes: a kernel that they do not compile, the job compiles itself. They end when their stdin does,
+so they end with the job. No Beam here.
 """
 
 import contextlib
@@ -55,19 +55,19 @@ class WarmUp:
         self._process: subprocess.Popen[str] | None = None
         self._reader: threading.Thread | None = None
         self.started: float | None = None
-        """When they were started, by `time.monotonic`; None where they were not."""
+        """When the processes were started, by `time.monotonic`; None if they were not."""
         self.ended: float | None = None
         """When all parts were over."""
         self.n_parts = 0
         self.done: list[str] = []
         """Parts that are over."""
         self.compiled: list[Path] = []
-        """Where the kernels are that they have compiled."""
+        """Paths of the kernels that were compiled."""
         self.problems: list[str] = []
         """Why parts ended before they were done."""
 
     def start(self) -> None:
-        """Starts the processes; does nothing where they were started before, or cannot be."""
+        """Starts the processes; does nothing if they were started before, or cannot be started."""
         with self._lock:
             if self.started is not None:
                 return
@@ -81,7 +81,7 @@ class WarmUp:
             self._reader = threading.Thread(target=self._read, args=(self._process,), daemon=True)
             self._reader.start()
         from pipeline.jobs import (
-            rehearsal,  # after the processes have started: most of the job's code is imported with it
+            rehearsal,  # only after the processes have started, because it imports most of the job's code
         )
 
         self.n_parts = len(rehearsal.parts_of(self._name, self._config))
@@ -92,18 +92,18 @@ class WarmUp:
         return self.started is not None and self.ended is None
 
     def wait_for(self, path: Path) -> None:
-        """Returns when a kernel is there, or the processes are over; starts them if need be."""
+        """Waits until a kernel is there, or the processes are over; starts them if needed."""
         self.start()
         while self.is_running and not path.exists():
             time.sleep(_POLL_SECONDS)
 
     def join(self) -> None:
-        """Returns when all parts are over."""
+        """Waits until all parts are over."""
         if self._reader is not None:
             self._reader.join()
 
     def __enter__(self) -> "WarmUp":
-        """Has the processes started when this process is about to compile; at once where nothing is compiled yet."""
+        """Arranges that the processes start when this process is about to compile; at once if nothing is compiled."""
         compiling.when_missing = self.wait_for
         if all(compiling.is_cold(Path(str(module.__file__))) for module in (json_kernels, tally)):
             self.start()
@@ -138,7 +138,7 @@ class WarmUp:
 
 
 def _spawn(request: dict[str, Any]) -> "subprocess.Popen[str]":
-    # As workers are started: of this Python and these packages, in a group of their own, for Ctrl-C is for the job.
+    # Started like workers, with this Python and these packages, in a group of their own: Ctrl-C is for the job.
     ours = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
     paths = dict.fromkeys([*(os.path.abspath(path) for path in sys.path if path), ours])
     process = subprocess.Popen(
@@ -158,7 +158,7 @@ def _spawn(request: dict[str, Any]) -> "subprocess.Popen[str]":
 
 
 class Warming:
-    """A source of progress that begins with a warm-up, as long as that takes; the stages of the job come after it."""
+    """A source of progress that shows the warm-up until it is over, and then the stages of the job."""
 
     def __init__(self, warm_up: WarmUp, source: Source | None = None) -> None:
         """Shows `warm_up`, and then `source`, if there is a job after it."""
@@ -172,7 +172,7 @@ class Warming:
         return self._source.snapshot(stage)
 
     def entered(self) -> list[tuple[str, float]]:
-        """Returns the stages that there were; none of the job's before the warm-up is over."""
+        """Returns the stages so far; those of the job only once the warm-up is over."""
         started, ended = self._warm_up.started, self._warm_up.ended
         assert started is not None
         if self._source is None or (ended is None and not self._is_last):
@@ -181,7 +181,7 @@ class Warming:
         return [(STAGE, started), *((name, max(since, begin)) for name, since in self._source.entered())]
 
     def refresh(self) -> None:
-        """Makes sure that the next answers are of this moment, the last one; a job may be done before its warm-up."""
+        """Makes sure that the next answers, the last ones, are up to date; a job may be done before its warm-up."""
         self._is_last = True
         if self._source is not None:
             self._source.refresh()
@@ -220,13 +220,13 @@ def _rehearse(part: str, name: JobName, config: Config, teller: Any) -> None:
     problem = ""
     try:
         rehearsal.rehearse(part, name, config)
-    except Exception as error:  # of a job that will fail the same way, or of a sample that is not like its input
+    except Exception as error:  # the job will fail the same way, or the sample is not like its input
         problem = f"{type(error).__name__}: {error}"
     teller.send({"problem": problem, "compiled": [str(path) for path in compiling.saved]})
 
 
 def _end_with_stdin() -> None:
-    # Not through sys.stdin, whose lock a process that is forked off now would wait for.
+    # Not through sys.stdin, because a process that is forked now would wait for its lock.
     while os.read(0, 1 << 16):
         pass
     if os.name == "posix":

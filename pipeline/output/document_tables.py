@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The table of the documents of a shard: which they are, where each came from, and in which rows its tokens are.
+"""The table of a shard's documents: their ids, where each came from, and which rows hold its tokens.
 
-Rows of a shard hold tokens, and not all formats have room for more. The table leads from any of them back to a document
-and to the bytes it was read from.
+Rows of a shard hold tokens, and not all formats have room for more. The table leads from any row back to its documents
+and to the bytes they were read from.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -23,7 +23,7 @@ from pipeline.output.writers.parquet import RowGroups
 from pipeline.parquet_file import open_parquet
 
 _LIMITS = (1 << 18, 16 << 20)
-"""Rows of a row group, and bytes of its strings."""
+"""Limits of a row group: its rows, and the bytes of its strings."""
 
 _ENCODINGS = {
     "doc_id": "DELTA_BYTE_ARRAY",
@@ -31,19 +31,19 @@ _ENCODINGS = {
     "rows.list.element": "DELTA_BINARY_PACKED",
     "starts.list.element": "DELTA_BINARY_PACKED",
 }
-"""Differences: what stands in these columns ascends, or nearly so."""
+"""These columns store differences, because their values ascend, or nearly so."""
 
 
 class DocumentTable:
-    """Writes the table of one shard. Holds a row group and, where rows are packed, documents that are in none yet."""
+    """Writes the table of one shard. Holds a row group and, if rows are packed, the documents not yet in any."""
 
     def __init__(self, file: StagedFile, *, has_segments: bool, fields: Sequence[pa.Field] = ()) -> None:
         """Starts a table.
 
         Args:
           file: open for writing, at its start.
-          has_segments: whether rows are packed sequences or windows, and `place` says in which of them documents are.
-          fields: to keep here.
+          has_segments: whether rows are packed sequences or windows, and `place` says which of them hold a document.
+          fields: the kept fields to store here.
         """
         self._fields = pa.schema(fields)
         self._file = file
@@ -67,7 +67,7 @@ class DocumentTable:
         """Appends documents.
 
         Args:
-          batch: of the columns of `schemas.TOKENS`, `schemas.PLACES` and the fields, and others.
+          batch: has the columns of `schemas.TOKENS`, `schemas.PLACES` and the fields, and may have others.
         """
         documents = batch.select([*schemas.listed_documents(has_segments=False).names, *self._fields.names])
         if self._has_segments:
@@ -76,11 +76,11 @@ class DocumentTable:
             self._write(documents)
 
     def place(self, n_placed: int, segments: Sequence[Segments]) -> None:
-        """Says where documents are.
+        """Takes the places of documents.
 
         Args:
-          n_placed: how many of all documents have all of their segments by now.
-          segments: those that are new.
+          n_placed: how many documents so far have all of their segments.
+          segments: the new segments.
         """
         self._segments += segments
         n = n_placed - self._n_rows
@@ -131,31 +131,31 @@ class SegmentSizes:
     """All segments of a packed shard, int64[n] each, those of document 0 first."""
 
     numbers: np.ndarray
-    """Of their documents."""
+    """Number of each segment's document."""
     rows: np.ndarray
     starts: np.ndarray
-    """In their rows."""
+    """Position of its first token in its row."""
     sizes: np.ndarray
-    """Their tokens, a separator included."""
+    """How many tokens it has, a separator included."""
     firsts: np.ndarray
-    """Tokens of the document before them."""
+    """How many tokens of its document come before it."""
 
 
 def measure_segments(table: pa.Table, length: int, n_separators: int) -> SegmentSizes:
-    """Returns the segments of a packed shard: each goes to the end of its row, or to that of its document.
+    """Returns the segments of a packed shard; each reaches to the end of its row or of its document.
 
     Args:
       table: all of a table with `rows` and `starts`.
       length: tokens of a sequence.
-      n_separators: behind every document, 0 or 1.
+      n_separators: separators behind every document, 0 or 1.
 
     Raises:
-      ValueError: if `rows` and `starts` are not as many.
+      ValueError: if a document has more `rows` than `starts`, or fewer.
     """
     lists = [table.column(name).combine_chunks() for name in ("rows", "starts")]
     counts, n_starts = (pc.list_value_length(each).to_numpy().astype(np.int64) for each in lists)
     if not np.array_equal(counts, n_starts):
-        raise ValueError(f"document {int(np.argmax(counts != n_starts))} has not as many starts as rows")
+        raise ValueError(f"document {int(np.argmax(counts != n_starts))} does not have as many starts as rows")
     rows, starts = (each.flatten().to_numpy().astype(np.int64) for each in lists)
     numbers = np.repeat(np.arange(counts.size), counts)
     room = length - starts
@@ -167,7 +167,7 @@ def measure_segments(table: pa.Table, length: int, n_separators: int) -> Segment
 
 
 def leaves_of(fields: Iterable[pa.Field], before: str = "") -> list[str]:
-    """Returns the names that Parquet has for the columns that fields become."""
+    """Returns Parquet's names of the columns that fields become."""
     leaves = []
     for field in fields:
         if pa.types.is_struct(field.type):
@@ -180,7 +180,7 @@ def leaves_of(fields: Iterable[pa.Field], before: str = "") -> list[str]:
 
 
 def has_fields(format: str, *, are_documents: bool) -> bool:
-    """Returns whether kept fields are columns of the shards of a format, whose rows are documents or not."""
+    """Returns whether the shards of a format hold kept fields; `are_documents` says whether rows are documents."""
     return format in KEEPS_FIELDS and are_documents
 
 

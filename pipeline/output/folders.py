@@ -28,7 +28,7 @@ _VOCABULARY_FILE = re.compile(
 _OWN_FILES = {MANIFEST, STATS, MDS_INDEX, PLAN}
 _RESULTS = ("", filenames.DOCUMENTS, filenames.REJECTED, filenames.LEDGER)
 FOLDERS = (*_RESULTS, VOCABULARY, COUNTS)
-"""Where files with final names lie, relative to the output folder."""
+"""Folders of files with final names, relative to the output folder."""
 _FOLDER_OF = {"tokens": "", "rejects": filenames.REJECTED, "documents": filenames.DOCUMENTS}
 _LISTS = ("shards", "companions", "documents", "rejects")
 
@@ -51,11 +51,11 @@ def prepare_output(
     companions: Sequence[str] = (),
     n_shards: int | None = None,
 ) -> None:
-    """Makes sure that a folder may be written to, and says in it what will be; creates it where it is absent.
+    """Makes sure that a folder may be written to, and records the job and its plan there; creates a missing folder.
 
     Args:
       output: the folder.
-      job: that will write.
+      job: the job that will write.
       mode: "new" takes only an empty folder. "resume" takes one that the same job began. "overwrite" removes what an
         earlier job of TokenMill left, and nothing else. An empty or absent folder is fine in every mode.
       n_splits: of the plan; 0 for a job without shards.
@@ -89,7 +89,7 @@ def prepare_output(
             plans = [*(each for each in earlier_plans if each not in plan), *plan]
             _remove(output, [MANIFEST, STATS, MDS_INDEX])
         else:
-            # The manifest first, for it would lie; the record of the job last, or nobody would know what is ours.
+            # The manifest goes first, because it would lie. The record of the job goes last: it says what is ours.
             names = [*_files(output, FOLDERS), *_listed_files(output)]
             own = [name for name in names if _is_own(name, earlier_plans)]
             _remove(output, [MANIFEST, *own, JOB])
@@ -118,7 +118,7 @@ def publish(
     folder, and ledger entries.
 
     Raises:
-      ValueError: if `lease` is given and not good any more, which is looked at first and just before the manifest.
+      ValueError: if `lease` is given and no longer valid; this is checked first, and again just before the manifest.
     """
     if lease is not None:
         lease.check()
@@ -136,7 +136,7 @@ def publish(
     if lease is not None:
         lease.check()
     storage.write_atomic(storage.join(output, MANIFEST), to_json(manifest))
-    # A job that is finished needs its runs no more; until here every attempt to go on would.
+    # A finished job no longer needs its runs; up to here, a resumed job would.
     storage.delete_tree(storage.join(output, RUNS))
 
 
@@ -150,7 +150,7 @@ def result_files(output: str) -> Iterator[str]:
 def _refuse_foreign_files(output: str, mode: Mode) -> None:
     names = [name for name in _files(output, FOLDERS) if not name.startswith(".") and name != OWNER]
     if mode == "overwrite":
-        # What we do not write may stay.
+        # Files whose names we never write may stay.
         names = [name for name in names if "/" in name or name in _OWN_FILES or _NUMBERED.fullmatch(name)]
     if names:
         more = f" and {len(names) - 1} more" if len(names) > 1 else ""
@@ -187,7 +187,7 @@ def _is_shard_or_rejects(name: str, plans: Iterable[PlannedNames]) -> bool:
 
 
 def _is_own(name: str, plans: Iterable[PlannedNames]) -> bool:
-    """Returns whether TokenMill, having worked in a folder by these plans, has written this file of it."""
+    """Returns whether TokenMill wrote this file, if it worked in the folder by these plans."""
     return (
         name in _OWN_FILES
         or _is_shard_or_rejects(name, plans)

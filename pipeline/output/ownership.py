@@ -1,19 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whose an output folder is: of one command at a time, which says so in `_owner.json` until it ends.
+"""Ownership of an output folder: one command at a time owns it, and says so in `_owner.json` until it ends.
 
-The command that drives a job owns its folder; the workers of the job, wherever they are, never look, but for the last
-step, which publishes only what is still its own. How a dead owner is told from a living one, strongest first:
+The command that drives a job owns its folder. The workers of the job, wherever they are, never look at the file, except
+for the last step, which publishes only if the folder is still its own. A dead owner is told from a living one by these
+signs, strongest first:
 
-- Locally the file is locked, as by `flock`, and the kernel undoes that when the owner dies, however it dies. Whoever
-  gets the lock on the same machine may go on at once, containers too.
-- Of an owner on this machine its process is looked at.
-- Any other owner is taken for dead when it has not renewed the file for `SILENT_SECONDS`, by the clock of the store:
-  machines that share one need not agree on the time.
+- On local disks the file is locked, as by `flock`, and the kernel releases the lock when the owner dies, however it
+  dies. Whoever gets the lock on the same machine may go on at once, also from another container.
+- If the owner is on this machine, its process is looked up.
+- Any other owner counts as dead when it has not renewed the file for `SILENT_SECONDS`, by the clock of the store:
+  machines that share a store need not agree on the time.
 
-Where there are no locks, as on object stores, an owner writes its name and looks a moment later whether it still
-stands there. Of two that start at once the last one to write wins, if neither takes longer than `SETTLE_SECONDS`, or
-twice what the other takes, from looking to writing; if one does, the other finds out when it next renews the file, and
-does not publish.
+Without locks, as on object stores, an owner writes its name and looks a moment later whether the name is still there.
+If two start at once, the last one to write wins, provided that neither takes longer from looking to writing than
+`SETTLE_SECONDS` or twice the time of the other. If one does, the other finds out when it next renews the file, and does
+not publish.
 """
 
 import contextlib
@@ -32,37 +33,37 @@ from pipeline import storage
 from pipeline.running.processes import Process
 
 OWNER = "_owner.json"
-"""The name of the file; there is none in a folder that nobody works on."""
+"""The name of the file; a folder that nobody works on has none."""
 
 BEAT_SECONDS = 30.0
 """How often an owner renews its file."""
 
 SILENT_SECONDS = 600.0
-"""An owner that cannot be looked at is dead when its file is older than this."""
+"""An owner whose process cannot be looked up counts as dead when its file is older than this."""
 
 SETTLE_SECONDS = 3.0
-"""Where there are no locks: from writing to looking who has written last, at least."""
+"""Without locks: the least time between writing the file and looking who has written it last."""
 
 _PATIENCE_SECONDS = 2.0
-"""For another command to say who it is, having got the lock of an owner that is dead."""
+"""How long another command, having got the lock of a dead owner, may take to say who it is."""
 
 _NO_LOCKS = {errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOLCK, errno.EBADF, errno.EPERM, errno.EINVAL}
-"""What a filesystem says that knows no locks or no hard links."""
+"""Errors of filesystems that have no locks or no hard links."""
 
 
 @dataclass(frozen=True)
 class _Owner:
-    """What `_owner.json` says."""
+    """The contents of `_owner.json`."""
 
     nonce: str
-    """Random, for a process may own a folder twice."""
+    """Random, because a process may own a folder twice."""
     command: str
     since: str
     process: Process
 
     @classmethod
     def read(cls, output: str) -> Self | None:
-        """Returns the owner that a folder names, dead or alive; None where it names none that can be read."""
+        """Returns the owner that a folder names, dead or alive; None if it names none that can be read."""
         try:
             with storage.open_read(storage.join(output, OWNER)) as handle:
                 fields = json.loads(handle.read())
@@ -83,7 +84,7 @@ class _Owner:
 
 @dataclass(frozen=True)
 class Lease:
-    """Says that a folder is owned, and for whom; goes to workers with the job."""
+    """Says that a folder is owned, and by whom; goes to workers with the job."""
 
     output: str
     nonce: str
@@ -92,11 +93,11 @@ class Lease:
         """Raises if the folder has another owner now.
 
         Raises:
-          ValueError: naming it.
-          OSError: if it cannot be found out.
+          ValueError: naming the other owner.
+          OSError: if the owner cannot be found out.
         """
         found = _Owner.read(self.output)
-        for _ in range(5):  # where replacing a file is no one step, as on HDFS, there is none for a moment
+        for _ in range(5):  # HDFS replaces a file in two steps, and has none for a moment
             if found is not None:
                 break
             time.sleep(0.1)
@@ -109,12 +110,12 @@ class Lease:
 
 @contextlib.contextmanager
 def own(output: str, command: str, on_lost: Callable[[], None] = lambda: None) -> Iterator[Lease]:
-    """Owns a folder for the length of a block; makes it where it is absent.
+    """Owns a folder while the block runs; creates a missing folder.
 
     Args:
       output: the folder.
-      command: what will be done, for whoever comes meanwhile.
-      on_lost: called, in another thread, when the folder has got another owner: this process was thought dead.
+      command: what will be done; shown to whoever wants the folder meanwhile.
+      on_lost: called, in another thread, when the folder has got another owner because this process seemed dead.
 
     Raises:
       ValueError: if another command owns the folder; says which, where, since when, and what to do.
@@ -139,7 +140,7 @@ def own(output: str, command: str, on_lost: Callable[[], None] = lambda: None) -
 
 
 def living_owner(output: str) -> str | None:
-    """Returns who works on a folder now, for people; None where nobody seems to. Writes nothing, waits for nobody."""
+    """Returns who works on a folder now, in words; None if nobody seems to. Writes nothing and does not wait."""
     found = _Owner.read(output)
     if found is None:
         return None
@@ -151,10 +152,10 @@ def living_owner(output: str) -> str | None:
 
 
 def _take_locked(output: str, owner: _Owner) -> int | None:
-    """Returns the descriptor of a lock that is held as long as it is open; None where there are no locks.
+    """Returns the descriptor of a lock that is held as long as it is open; None if the filesystem has no locks.
 
-    The file appears whole and locked, by a link or a rename of one that nobody else knows, so no other command ever
-    sees a part of it, or gets it before us.
+    The file appears whole and locked, because a file that nobody else knows is linked or renamed to it. So no other
+    command ever sees a part of it, or locks it before us.
     """
     path = storage.join(output, OWNER)
     storage.make_directory(output)
@@ -175,7 +176,7 @@ def _take_locked(output: str, owner: _Owner) -> int | None:
 
 
 def _put(output: str, staged: str, owner: _Owner) -> None:
-    """Gives the file of an owner its name, if nobody has it or its owner is dead."""
+    """Gives the file of an owner its name, if there is no such file yet or its owner is dead."""
     path = storage.join(output, OWNER)
     deadline = time.monotonic() + _PATIENCE_SECONDS
     while True:
@@ -191,7 +192,7 @@ def _put(output: str, staged: str, owner: _Owner) -> None:
                 continue  # it has been replaced since it was opened
             found = _Owner.read(output)
             if is_ours:
-                # Whoever shared a kernel with us would have the lock if it lived.
+                # An owner on the kernel that we run on would hold the lock if it were alive.
                 boot = found.process.boot if found is not None else ""
                 if found is not None and not (boot and boot == owner.process.boot):
                     _refuse_living(output, found, owner)
@@ -211,7 +212,7 @@ def _open_existing(path: str) -> BinaryIO:
 
 
 def _lock(descriptor: int) -> bool:
-    """Locks an open file for as long as it is open; returns whether nobody else has."""
+    """Locks an open file for as long as it is open; returns False if somebody else has."""
     if sys.platform == "win32":
         raise OSError(errno.ENOSYS, "no locks of this kind")
     import fcntl
@@ -229,7 +230,7 @@ def _take_unlocked(output: str, owner: _Owner) -> None:
     if found is not None:
         _refuse_living(output, found, owner)
     storage.write_atomic(storage.join(output, OWNER), owner.to_json())
-    # Whoever looked before we wrote takes about as long.
+    # Another command that looked before we wrote takes about as long as we did to write.
     time.sleep(max(SETTLE_SECONDS, 2 * (time.monotonic() - started)))
     found = _Owner.read(output)
     if found is None or found.nonce != owner.nonce:
@@ -261,9 +262,9 @@ def _in_use(output: str, found: _Owner | None) -> str:
 
 
 def _silence(output: str) -> float | None:
-    """Returns for how many seconds an owner has not renewed its file; None where the store does not tell.
+    """Returns for how many seconds an owner has not renewed its file; None if the store does not tell.
 
-    The clock is that of the store: what is written now has its time.
+    The clock is that of the store: a file that is written now shows its time.
     """
     probe = storage.join(output, f"{OWNER}.{uuid.uuid4().hex}.tmp")
     try:
@@ -288,11 +289,11 @@ def _renew(lease: Lease, owner: _Owner, on_lost: Callable[[], None], is_over: th
             on_lost()
             return
         except OSError:
-            continue  # a store that is away for a while; the next time, perhaps
+            continue  # the store is not reachable; try again at the next beat
 
 
 def _release(lease: Lease) -> None:
-    # Whatever goes wrong here, the file is that of a dead owner once this process ends.
+    # If this fails, the file still names an owner that is dead once this process ends.
     with contextlib.suppress(ValueError, OSError):
         lease.check()
         storage.delete(storage.join(lease.output, OWNER))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The file of a split's rejects: what could not be read, and what text steps or the tokenizer gave up on."""
+"""The file of a split's rejects: records that could not be read, or that text steps or the tokenizer gave up on."""
 
 from collections import Counter
 from collections.abc import Iterable
@@ -16,11 +16,11 @@ from pipeline.output.writers.parquet import RowGroups
 from pipeline.splits import Piece
 
 _REJECT_LIMITS = (1 << 16, 64 << 20)
-"""Rows of a row group of rejects, and bytes of their strings."""
+"""Limits of a row group of rejects: its rows, and the bytes of their strings."""
 
 
 class RejectsFile:
-    """The rejects of a split, a file only if there are any. Sources are names, not paths: the same bytes anywhere."""
+    """Writes the rejects of a split, if there are any. Sources are names, not paths: the same bytes anywhere."""
 
     def __init__(self, staging: Staging, name: str, pieces: Iterable[Piece]) -> None:
         """Creates no file yet.

@@ -18,7 +18,7 @@ from pipeline.output.writers.base import ShardWriter, TokenizerInfo
 
 
 class Shard:
-    """Writes the rows of one shard in all formats. They are staged: none of the files has its name before all are done.
+    """Writes the rows of one shard in all formats. The files are staged: none gets its final name before all are done.
 
     Holds what the writers hold and, with packing, one window of documents.
     """
@@ -44,9 +44,9 @@ class Shard:
           tokenizer: what made the ids.
           packing: the ids that packing adds; where `output.packing` is given.
           windows: how documents become windows; None where they do not.
-          schema: of the documents: `schemas.TOKENS`, what a config adds, which not all formats keep, and
-            `schemas.PLACES`, which none does: it is for the table of documents. Kept fields, if there are some, go to
-            the formats that have room for them, and to the table where one has not.
+          schema: of the documents: `schemas.TOKENS`, columns that a config adds, which not all formats keep, and
+            `schemas.PLACES`, which only the table of documents keeps. Kept fields, if there are any, go to the formats
+            that have room for them, and to the table if one format has not.
         """
         if schema is None:
             schema = schemas.placed(schemas.TOKENS)
@@ -121,16 +121,16 @@ class Shard:
         )
 
     runs = None
-    """What is written is a shard, not the runs of a shuffle."""
+    """None, because this is a shard, not the runs of a shuffle."""
 
     @property
     def packing(self) -> Mapping[str, int] | None:
-        """What packing counted, complete once the shard is finished; None without packing."""
+        """The counts of packing, complete once the shard is finished; None without packing."""
         return self._arranger.counts if isinstance(self._arranger, Packer) else None
 
     @property
     def windows(self) -> Mapping[str, int] | None:
-        """What was counted of windows, complete once the shard is finished; None where rows are none."""
+        """The counts of windows, complete once the shard is finished; None if rows are not windows."""
         return self._arranger.counts if isinstance(self._arranger, Windower) else None
 
     def _write(self, rows: pa.RecordBatch) -> None:

@@ -63,8 +63,8 @@ class StagedFile(io.RawIOBase):
     def discard(self) -> None:
         """Removes the file, finished or not.
 
-        A file that is not finished takes what is written from now on and forgets it: Arrow's writers, when they are
-        left in the middle, write their end as late as they are collected.
+        An unfinished file accepts later writes and drops them: an Arrow writer that is left in the middle writes its
+        end only when it is garbage-collected.
         """
         self._is_discarded = True
         with contextlib.suppress(OSError):  # what could not be written is not wanted any more

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The files of a tokenizer in an output folder: `vocab/tokenizer.json`, and the formats that are asked for beside it.
+"""The files of a tokenizer in an output folder: `vocab/tokenizer.json`, and the other formats that are asked for.
 
-A vocabulary that a job has trained is written in every format that can hold it. A tokenizer that came from a file is
-there already in the format its user has, so it is written once, as the job used it.
+A vocabulary that a job has trained is written in every format that can hold it. The user already has a tokenizer that
+came from a file, so it is written once, as the job used it.
 """
 
 import contextlib
@@ -41,7 +41,7 @@ def write_vocabulary(
       output: the output folder.
       tokenizer: what to write.
       formats: of `config.output.VOCABULARY_FORMATS`; None for all that can hold the tokenizer.
-      folder: where below `vocab/`, where there are several.
+      folder: the folder below `vocab/`, if there are several vocabularies.
 
     Raises:
       ValueError: if one of `formats` cannot hold the tokenizer.
@@ -50,7 +50,7 @@ def write_vocabulary(
     files = [write_file(output, f"{base}tokenizer.json", tokenizer.to_str().encode())]
     with tempfile.TemporaryDirectory() as directory:
         for name in VOCABULARY_FORMATS if formats is None else formats:
-            # Of all formats some are another family's, or have no words for this tokenizer.
+            # Some formats belong to another family of tokenizers, or cannot express this one.
             with contextlib.suppress(ValueError) if formats is None else contextlib.nullcontext():
                 _save(tokenizer, name, directory)
         for name in sorted(os.listdir(directory)):

@@ -23,7 +23,7 @@ from pipeline.proving.report import VerifyReport, check_file
 
 
 class ListedDocuments:
-    """The table of one shard, with which its rows are compared; holds all of it."""
+    """The table of one shard, all of it in memory, for comparison with the shard's rows."""
 
     def __init__(self, name: str, table: pa.Table, segments: SegmentSizes | None, fields: pa.Schema) -> None:
         """Takes the table of the file `name`.
@@ -31,11 +31,11 @@ class ListedDocuments:
         Args:
           name: of the file.
           table: all of it.
-          segments: where rows are packed, in the order of the rows.
-          fields: kept ones, of the shard.
+          segments: in the order of the rows; None if rows are not packed.
+          fields: the kept fields of the shard.
         """
         self.fields = KeptFields(fields, table)
-        """The kept fields, with which those in other files are compared."""
+        """The kept fields, for comparison with those in other files."""
         self._name = name
         self.n_tokens = table.column("n_tokens").to_numpy().astype(np.int64)
         """int64[n_documents], the tokens of each document."""
@@ -46,7 +46,7 @@ class ListedDocuments:
     def read(
         cls, output: str, entry: LedgerEntry | ShardEntry, found: Mapping[str, Any], report: VerifyReport
     ) -> Self | None:
-        """Reads and checks the table of an entry; None where it cannot be read, or the entry has none.
+        """Reads and checks the table of an entry; returns None if it cannot be read, or the entry has none.
 
         Args:
           output: the output folder.
@@ -81,7 +81,7 @@ class ListedDocuments:
         return ExpectedWindows(found, self._doc_ids, self.n_tokens)
 
     def compare_rows(self, first: int, doc_ids: pa.Array | None, n_tokens: np.ndarray) -> str | None:
-        """Returns how rows that are documents differ from what the table says of them; None where they do not.
+        """Returns how rows that are documents differ from the table; None if they do not.
 
         Args:
           first: the number of the first of them.
@@ -90,7 +90,7 @@ class ListedDocuments:
         """
         listed = self.n_tokens[first : first + n_tokens.size]
         if listed.size < n_tokens.size:
-            return f"row {first + listed.size} is no document of {self._name}"
+            return f"row {first + listed.size} is not a document of {self._name}"
         if (listed != n_tokens).any():
             row = int(np.argmax(listed != n_tokens))
             return f"row {first + row} has {n_tokens[row]} tokens, {self._name} lists {listed[row]}"
@@ -102,7 +102,7 @@ class ListedDocuments:
         return None
 
     def compare_sequences(self, first: int, batch: pa.RecordBatch) -> str | None:
-        """Returns how packed sequences, from number `first` on, differ from where the table says documents are."""
+        """Returns how packed sequences, from number `first` on, differ from the places that the table lists."""
         assert self._segments is not None
         listed = self._segments
         bounds = np.searchsorted(listed.rows, np.arange(first, first + batch.num_rows + 1))
@@ -123,7 +123,7 @@ class ListedDocuments:
 
 
 def _compare_windows(table: pa.Table, expected: ExpectedWindows) -> str | None:
-    """Returns which document is listed in other rows than those that hold its windows; None for none."""
+    """Returns the first document that is not listed in exactly the rows of its windows; None if there is none."""
     rows, starts = (table.column(name).combine_chunks() for name in ("rows", "starts"))
     counts = np.bincount(expected.texts, minlength=table.num_rows)
     for listed in (rows, starts):
@@ -135,12 +135,12 @@ def _compare_windows(table: pa.Table, expected: ExpectedWindows) -> str | None:
 
 
 def _check_places(output: str, table: pa.Table, entry: LedgerEntry | ShardEntry, found: Mapping[str, Any]) -> None:
-    """Raises ValueError unless documents are where they may be: in the order of the input, or of their keys."""
+    """Raises ValueError unless documents are in the right order: that of the input, or of their keys."""
     if not table.num_rows:
         return
     files, offsets = (table.column(name).to_numpy() for name in ("input_file", "input_offset"))
     if files.min() < 0 or files.max() >= len(found["inputs"]):
-        raise ValueError(f"a document is of none of the {len(found['inputs'])} files of the manifest")
+        raise ValueError(f"a document comes from none of the {len(found['inputs'])} files of the manifest")
     if isinstance(entry, LedgerEntry):
         is_after = (np.diff(files) > 0) | ((np.diff(files) == 0) & (np.diff(offsets) > 0))
         if not is_after.all():
@@ -171,11 +171,11 @@ def _check_sums(table: pa.Table, entry: LedgerEntry | ShardEntry) -> None:
         sums.append(("bytes of documents", n_bytes, entry.n_document_bytes))
     for what, ours, theirs in sums:
         if ours != theirs:
-            raise ValueError(f"{ours} {what}, the ledger says {theirs}")
+            raise ValueError(f"{ours} {what}, but the ledger says {theirs}")
 
 
 def _check_segments(table: pa.Table, entry: LedgerEntry | ShardEntry, found: Mapping[str, Any]) -> SegmentSizes:
-    """Returns the segments of a packed shard in the order of its rows; ValueError unless they fill these."""
+    """Returns the segments of a packed shard in the order of its rows; raises ValueError unless they fill the rows."""
     n_separators = 0 if found["packing"]["separator_id"] is None else 1
     all_ = measure_segments(table, found["config"]["output"]["packing"]["length"], n_separators)
     order = np.lexsort((all_.starts, all_.rows))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Checks kept fields: that all files of a shard that have room for them hold the same."""
+"""Checks that all files of a shard with room for kept fields hold the same fields."""
 
 from collections.abc import Sequence
 
@@ -9,10 +9,10 @@ from pipeline.output.writers.json_texts import json_texts
 
 
 class KeptFields:
-    """The kept fields of one shard, as its first file has them; holds them."""
+    """The kept fields of one shard, read from its first file and held in memory."""
 
     def __init__(self, fields: pa.Schema, listed: pa.Table) -> None:
-        """Takes what the ledger says they are, and the table of documents, which may have them."""
+        """Takes the fields that the ledger names, and the table of documents, which may hold them."""
         self._fields = pa.schema([field.remove_metadata() for field in fields])
         self._first: tuple[str, pa.Table] | None = None
         if len(fields) and set(fields.names) <= set(listed.schema.names):
@@ -22,7 +22,7 @@ class KeptFields:
         return len(self._fields) > 0
 
     def compare(self, name: str, batches: Sequence[pa.RecordBatch]) -> str | None:
-        """Returns how the fields in the file `name` differ from those of the files before; None where they do not.
+        """Returns how the fields in the file `name` differ from those of the files before; None if they do not.
 
         Args:
           name: of the file.
@@ -34,7 +34,7 @@ class KeptFields:
         is_json = name.endswith(".mds")
         names = sorted(self._fields.names) if is_json else self._fields.names
         if table.schema.names != names or not (is_json or table.schema.equals(self._fields)):
-            return f"keeps the fields {table.schema.to_string()!r}, the ledger says {self._fields.to_string()!r}"
+            return f"keeps the fields {table.schema.to_string()!r}, but the ledger says {self._fields.to_string()!r}"
         if self._first is None:
             self._first = name, table
             return None
@@ -43,7 +43,7 @@ class KeptFields:
             ours, theirs = table[field], first[field]
             if is_json == other.endswith(".mds") and ours.equals(theirs):
                 continue
-            # As JSON, in which what is no number is equal to itself too.
+            # As JSON, because there NaN equals itself.
             ours, theirs = _as_json(ours, is_json), _as_json(theirs, other.endswith(".mds"))
             if not ours.equals(theirs):
                 pairs = enumerate(zip(ours.to_pylist(), theirs.to_pylist(), strict=False))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Proves a sample of an output folder from its input: reads splits again, tokenizes them again, compares all of it."""
+"""Proves a sample of an output folder from its input: reads and tokenizes splits again, and compares all results."""
 
 import contextlib
 import copy
@@ -22,23 +22,24 @@ from pipeline.tokenizing.tokenize import tokenize_split, tokenizer_info
 from tokenizer import Tokenizer
 
 SAMPLE = 0.01
-"""The share of splits to do again unless told otherwise."""
+"""The default share of splits to do again."""
 
 LEAST_SPLITS = 3
-"""How many splits are done again at least, if there are as many."""
+"""At least this many splits are done again, if there are as many."""
 
 
 def verify_deep(output: str, share: float = SAMPLE) -> VerifyReport:
     """Tokenizes a sample of the splits again, from the input files where the ledger says they are.
 
-    Compared are the shard, the rejects, the statistics, and what was read of every file with its checksum. The sample
-    is the same each time: the splits whose ids have the smallest hashes. A new attempt is made in a temporary folder,
-    a split at a time; where its shard has other bytes, both are read, one split in memory, and compared row by row. Of
-    a job that shuffles, the sums of the split's documents are compared, which `verify` finds again in the shards.
+    It compares the shard, the rejects, the statistics, and the counts and checksums of the files read. The sample is
+    the same each time: the splits whose ids have the smallest hashes. Splits are tokenized one at a time into a
+    temporary folder. If a new shard has other bytes, both shards are read, one split in memory, and compared row by
+    row. If the job shuffles, the sums over the split's documents are compared instead; `verify` checks these against
+    the shards.
 
     Args:
       output: a finished output folder that `verify` proves.
-      share: of the splits, from 0 to 1; at least `LEAST_SPLITS` are taken.
+      share: the share of splits to take, from 0 to 1; at least `LEAST_SPLITS` are taken.
 
     Raises:
       OSError: if the folder cannot be read at all.
@@ -49,8 +50,8 @@ def verify_deep(output: str, share: float = SAMPLE) -> VerifyReport:
         config, tokenizer = config_of(output, found)
         if tokenizer_info(tokenizer).digest != found["tokenizer"]["digest"]:
             raise ValueError(
-                f"{filenames.TOKENIZER}: this TokenMill makes tokenizer {tokenizer_info(tokenizer).digest} of it, the "
-                f"manifest's is {found['tokenizer']['digest']}; only the version that wrote the folder can do it again"
+                f"{filenames.TOKENIZER}: this TokenMill reads it as tokenizer {tokenizer_info(tokenizer).digest}, but "
+                f"the manifest's is {found['tokenizer']['digest']}; only the version that wrote it can do this"
             )
     except (ValueError, KeyError, TypeError) as error:
         report.problems.append(f"cannot tokenize again: {error}")
@@ -70,14 +71,14 @@ def verify_deep(output: str, share: float = SAMPLE) -> VerifyReport:
 
 
 def sample(ids: Sequence[str], share: float) -> list[str]:
-    """Returns the ids to look at: the same ones each time, those of a smaller share among those of a larger one."""
+    """Returns the ids to look at: the same ones each time, and a larger share contains those of a smaller one."""
     n = min(len(ids), max(LEAST_SPLITS, math.ceil(share * len(ids))))
     chosen = set(sorted(ids, key=lambda split_id: hashlib.sha256(split_id.encode()).digest())[:n])
     return [split_id for split_id in ids if split_id in chosen]
 
 
 def config_of(output: str, found: Mapping[str, Any]) -> tuple[Config, Tokenizer]:
-    """Returns the config of a folder, with places of no meaning where it has none, and its tokenizer.
+    """Returns the config of a folder, with made-up places in place of those that it does not record, and its tokenizer.
 
     Args:
       output: the folder.
@@ -138,7 +139,7 @@ def _do_again(output: str, entry: LedgerEntry, config: Config, tokenizer: Tokeni
 
 
 def _compare_rows(again: str, output: str, name: str) -> list[str]:
-    """Returns the first row of a shard that differs; other bytes alone may be another version of a library."""
+    """Returns the first row of a shard that differs; bytes may differ only because a library has another version."""
     try:
         ours, theirs = (_read(storage.join(folder, name), name) for folder in (again, output))
     except (ValueError, OSError) as error:

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rejected records once more, after a fix: only these are read, and what they give lies beside what is there.
+"""Tokenizes the rejected records of a job again, after a fix: only these are read; the results go to a folder beside.
 
 `replay/` in an output folder is an output folder of its own, with shards, rejects, ledger and manifest. Its job names
 the manifest that it completes, so the two are proven together. Every replay starts from the rejects of the job and
-replaces the one before.
+replaces the replay before it.
 """
 
 import dataclasses
@@ -47,13 +47,13 @@ _MAY_CHANGE = (
 def replay(config: Config, lease: Lease | None = None) -> Mapping[str, Any]:
     """Tokenizes the rejected records of a finished job again, as the config says now, into `replay/`.
 
-    Lines of uncompressed files are read by their byte ranges; a compressed file, a file that is one document, or a run
-    of row groups is read whole and all but the rejected records is left out. One split after another, in this process;
-    in memory are the positions of the rejects of one file and what `tokenize_split` holds.
+    Lines of uncompressed files are read by their byte ranges. A compressed file, a file that is one document, or a run
+    of row groups is read whole, and all but the rejected records are left out. Splits are done one after another, in
+    this process, which holds the positions of the rejects of one file and what `tokenize_split` holds.
 
     Args:
       config: of the job. In `input` the fields and the limits may have changed; nothing else may.
-      lease: of the folder of the job, of which `replay/` is a part; None where nobody owns it.
+      lease: of the folder of the job, of which `replay/` is a part; None if nobody owns it.
 
     Returns:
       The manifest of the replay.
@@ -98,7 +98,7 @@ def replay(config: Config, lease: Lease | None = None) -> Mapping[str, Any]:
 
 
 def verify_replay(output: str, report: VerifyReport) -> None:
-    """Adds to the report of a job's folder the proof of its replay, where there is one and the job is proven."""
+    """Adds the proof of a replay to the report of its job's folder, if there is a replay and the job is proven."""
     folder = storage.join(output, REPLAY)
     if not report.is_proven or not storage.exists(storage.join(folder, filenames.MANIFEST)):
         return
@@ -108,14 +108,14 @@ def verify_replay(output: str, report: VerifyReport) -> None:
     found = manifest.read(folder)
     try:
         if found["replay_of"] != _manifest_digest(output):
-            raise BooksError(f"{REPLAY}: of another run of the job; run tokenmill replay again")
+            raise BooksError(f"{REPLAY}: belongs to another run of the job; run tokenmill replay again")
         _check_books(manifest.read(output), found)
     except BooksError as error:
         report.problems.append(str(error))
 
 
 def _check_books(found: Mapping[str, Any], replayed: Mapping[str, Any]) -> None:
-    """Checks that a replay has read the rejected records of the job it completes, all of them and no other.
+    """Checks that a replay has read all rejected records of the job it completes, and no others.
 
     Args:
       found: manifest of the job.
@@ -154,7 +154,7 @@ def _check_config(config: Config, found: Mapping[str, Any]) -> None:
 
 
 def _compare(section: str, then: Any, now: Any) -> Iterator[tuple[str, Any, Any]]:
-    """Yields each setting of a section that is another now and may not be: its name, and both values."""
+    """Yields each setting of a section that has changed but must not: its name, and both values."""
     if not isinstance(now, dict) or not isinstance(then, dict):  # `normalize` and `spans` are lists
         pairs = [(section, then, now)]
     else:
@@ -174,7 +174,7 @@ def _fields_of(output: str, found: Mapping[str, Any]) -> str:
 
 
 def _groups(output: str, found: Mapping[str, Any]) -> Iterator[list[tuple[Piece, np.ndarray | None]]]:
-    """Yields what each split reads: pieces, and of those that are read whole the offsets that are wanted."""
+    """Yields what each split reads: pieces, and for those that are read whole, the wanted offsets."""
     limit = found["config"]["input"]["split_bytes"]
     document = found["config"]["input"]["document"]
     group: list[tuple[Piece, np.ndarray | None]] = []
@@ -194,7 +194,7 @@ def _groups(output: str, found: Mapping[str, Any]) -> Iterator[list[tuple[Piece,
 
 
 def _numbered(groups: Iterable[list[tuple[Piece, np.ndarray | None]]]) -> list[list[tuple[Piece, np.ndarray | None]]]:
-    """Returns groups whose files are numbered anew, for a replay reads not all of them."""
+    """Returns groups with their files numbered anew, because a replay does not read all of them."""
     numbers: dict[tuple[str, str], int] = {}
     return [
         [
@@ -231,7 +231,7 @@ def _check_unchanged(piece: Piece) -> None:
 
 
 def _runs(offsets: np.ndarray, sizes: np.ndarray) -> Iterator[tuple[int, int]]:
-    """Yields the ranges of records, in order, neighbours as one."""
+    """Yields the ranges of records in order; adjacent records share one range."""
     run: tuple[int, int] | None = None
     for start, size in sorted(zip(offsets.tolist(), sizes.tolist(), strict=True)):
         if run is not None and run[1] == start:

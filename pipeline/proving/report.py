@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a verification found, and the check that all of its parts begin with: a file is what its record says."""
+"""The findings of a verification, and the check that all parts of it begin with: a file is what its record says."""
 
 from dataclasses import dataclass, field
 
@@ -9,10 +9,10 @@ from pipeline.books.ledger import FileRecord
 
 @dataclass
 class VerifyReport:
-    """What `verify` read, and everything that is wrong with it."""
+    """What `verify` read, and every problem that it found."""
 
     problems: list[str] = field(default_factory=list)
-    """Each names the file and, where numbers differ, both of them."""
+    """Each names the file and, if numbers differ, both numbers."""
     n_files: int = 0
     n_bytes: int = 0
     n_rows: int = 0
@@ -31,7 +31,7 @@ class VerifyReport:
 
 
 def check_file(output: str, record: FileRecord, report: VerifyReport) -> bool:
-    """Returns whether a file has its recorded size and checksum, and reports it: what was read, or what is wrong."""
+    """Returns whether a file has its recorded size and checksum; adds the bytes read, or the problem, to the report."""
     problem = ledger.problem(output, record)
     report.n_files += 1
     if problem is not None:

@@ -28,7 +28,7 @@ from pipeline.statistics.tally import Statistics
 def count_files(
     output: str, entry: LedgerEntry | ShardEntry, found: Mapping[str, Any], report: VerifyReport
 ) -> Iterator[tuple[FileRecord, Statistics]]:
-    """Checks the files of a split or a shard; yields those with rows, with their tokens counted again."""
+    """Checks the files of a split or a shard; yields each file with rows, and its tokens counted again."""
     files = (entry.shard, *entry.companions)
     whole = {file.file for file in files if check_file(output, file, report)}
     listed = ListedDocuments.read(output, entry, found, report)
@@ -41,7 +41,7 @@ def count_files(
 
 
 def check_rejects(output: str, entry: LedgerEntry, record: FileRecord, report: VerifyReport) -> None:
-    """Compares the reasons and sizes of the rejects of a split with what its entry says of them."""
+    """Compares the reasons and sizes of a split's rejects with its ledger entry."""
     try:
         with storage.open_read(storage.join(output, record.file)) as handle:
             file = open_parquet(handle)
@@ -56,7 +56,8 @@ def check_rejects(output: str, entry: LedgerEntry, record: FileRecord, report: V
         report.problems.append(f"{record.file}: holds {reasons}, the ledger records {dict(entry.rejected)}")
     n_bytes = pc.sum(table.column("n_bytes")).as_py() or 0
     if n_bytes != entry.n_rejected_bytes:
-        report.problems.append(f"{record.file}: records of {n_bytes} bytes, the ledger says {entry.n_rejected_bytes}")
+        difference = f"records of {n_bytes} bytes, but the ledger says {entry.n_rejected_bytes}"
+        report.problems.append(f"{record.file}: {difference}")
 
 
 def _count_shard(
@@ -67,7 +68,7 @@ def _count_shard(
     listed: ListedDocuments | None,
     report: VerifyReport,
 ) -> Statistics | None:
-    """Returns the tokens of the rows in one format counted again; None if they cannot be read to their end."""
+    """Returns the tokens of the rows in one format, counted again; None if they cannot be read to their end."""
     name, tokenizer = file.file, found["tokenizer"]
     # A format without padding is read as it is; packed sequences are padded by themselves.
     padding = found["config"]["tokenizer"]["padding"] if formats.keeps_padding(name) else None
@@ -109,7 +110,7 @@ def _count_shard(
                     kept.append(batch.select([field.name for field in batch.schema if field.nullable]))
                 row = counted.n_documents
                 ids, starts, stops = _token_spans(batch, padding, tokenizer["pad_id"], f"{name}, row {row} and on")
-                # A shard has no text; what the statistics say of text is not looked at here.
+                # A shard has no text, so statistics of text are not checked here.
                 marks.check_rows(ids, starts, stops, f"{name}, row {row} and on")
                 n_oov = counted.update(batch.column("doc_id"), ids, starts, stops, marks.count(counted.unk_id))
                 _check_column(f"{name}: n_tokens", row, batch.column("n_tokens").to_numpy(), stops - starts, report)
@@ -118,7 +119,7 @@ def _count_shard(
                 doc_ids = batch.column("doc_id") if formats.keeps_padding(name) else None
                 if listed is not None and (difference := listed.compare_rows(row, doc_ids, stops - starts)):
                     report.problems.append(f"{name}: {difference}")
-                    listed = None  # one difference makes many
+                    listed = None  # one difference would cause many more
                 if proof is not None:
                     proof.add(ids, starts, stops, doc_ids)
             if (
@@ -156,7 +157,7 @@ def _compare_sequences(
     """Yields packed sequences, compared with the table of documents up to the first difference."""
     first, difference = 0, None
     for batch in batches:
-        yield batch  # what is wrong with it in itself is found before
+        yield batch  # the counting that reads these batches finds problems of a sequence itself
         if difference is None and (difference := listed.compare_sequences(first, batch)):
             report.problems.append(f"{name}: {difference}")
         first += batch.num_rows
@@ -165,7 +166,7 @@ def _compare_sequences(
 def _close_count(
     counted: Statistics, entry: LedgerEntry | ShardEntry, file: FileRecord, report: VerifyReport
 ) -> Statistics:
-    """Compares what a file was found to hold with its record."""
+    """Compares the counted contents of a file with its record."""
     name = file.file
     if file is entry.shard:
         report.n_rows += counted.n_documents
@@ -189,7 +190,7 @@ def _token_spans(
       batch: of doc_id, input_ids, n_tokens, as `formats.read_rows` yields it.
       padding: {"length", "side"} of the config; None when rows are not padded.
       pad_id: the padding token.
-      where: the rows are, for messages.
+      where: names the place of the rows in messages.
 
     Raises:
       ValueError: if a row is not padded as `padding` says.
@@ -228,7 +229,7 @@ def _check_metadata(handle: Any, name: str, tokenizer: Mapping[str, Any], report
         return  # reading the rows says so too
     digest = said.get("tokenizer") if isinstance(said, dict) else None
     if digest != tokenizer["digest"]:
-        report.problems.append(f"{name}: made by tokenizer {digest}, the manifest's is {tokenizer['digest']}")
+        report.problems.append(f"{name}: made by tokenizer {digest}, but the manifest's is {tokenizer['digest']}")
 
 
 def compare_counts(

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Proves shards of a shuffle from disk: that their keys ascend, and that the rows are the documents of these keys."""
+"""Proves the shards of a shuffle from disk: keys ascend, and the rows are the documents that have these keys."""
 
 import contextlib
 from collections.abc import Mapping, Sequence
@@ -20,7 +20,7 @@ _MASK = (1 << 64) - 1
 
 
 class RowsProof(contextlib.AbstractContextManager["RowsProof"]):
-    """Adds up the rows of one format of a shard, each with the key that the ledger has of it."""
+    """Adds up the rows of a shard in one format, each with its key from the ledger."""
 
     def __init__(self, output: str, entry: ShardEntry) -> None:
         """Opens the file of keys.
@@ -84,7 +84,7 @@ class RowsProof(contextlib.AbstractContextManager["RowsProof"]):
         return keys
 
     def problems(self, name: str, *, has_doc_ids: bool) -> list[str]:
-        """Returns how the rows of the file `name`, all of them added, differ from what the ledger says."""
+        """Returns how the rows of the file `name`, once all are added, differ from what the ledger says."""
         sums = self._entry.sums
         lines = []
         if self._handle.read(1):
@@ -101,7 +101,7 @@ class RowsProof(contextlib.AbstractContextManager["RowsProof"]):
 
 
 def check_shards(found: Mapping[str, Any], entries: Sequence[LedgerEntry], shards: Sequence[ShardEntry]) -> list[str]:
-    """Returns what does not hold between the splits, the shards and the manifest of a job that shuffles."""
+    """Returns where the splits, the shards and the manifest of a job that shuffles contradict each other."""
     lines = []
     if [(shard.index, shard.n_shards) for shard in shards] != [(i, len(shards)) for i in range(len(shards))]:
         lines.append(f"the ledger's {len(shards)} shards are not all of a shuffle, in order")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""From a row of a shard, or one of its tokens, back to the documents, and to the bytes they were read from."""
+"""Traces a row of a shard, or one of its tokens, back to the documents, and to the bytes they were read from."""
 
 import dataclasses
 import itertools
@@ -28,14 +28,14 @@ from pipeline.splits import Piece, Split
 from tokenizer import Encoding, Tokenizer
 
 _SHOWN = 60
-"""Characters of the text that are shown on either side of a token, and twice as many where there is none."""
+"""How many characters of text are shown on either side of a token; twice as many if no token was asked for."""
 
 
 def find_row(output: str, row: int) -> tuple[str, int]:
-    """Returns the shard of a row that is counted through all shards, in the first format, and the row in it.
+    """Returns the shard, in the first format, that holds row `row` of all shards together, and its number in it.
 
     Raises:
-      ValueError: if there are not so many rows.
+      ValueError: if there are fewer rows.
     """
     before = 0
     for record in manifest.read(output)["shards"]:
@@ -48,23 +48,26 @@ def find_row(output: str, row: int) -> tuple[str, int]:
 def trace(output: str, shard: str, row: int, token: int | None = None) -> dict[str, Any]:
     """Returns where a row, or a token of it, came from.
 
-    The source is read again if it is still there and is what it was. A token is found in the text of its document by
-    encoding that once more.
+    The source is read again if it is still there and has not changed. A token is found in the text of its document by
+    encoding the text once more.
 
     Args:
       output: a finished output folder.
       shard: name of a file with rows in it, of any format.
       row: of the shard, from 0.
-      token: its place in the row, from 0, as the row is stored; None for all documents of the row.
+      token: its position in the row as it is stored, from 0; None for all documents of the row.
 
     Returns:
-      Plain JSON, but for values of `fields`: `shard`, `row`, `token`, `token_id`, and `documents`, one where a token is
-      asked for, none for padding and for what the template puts around windows. Of each `doc_id`, the kept `fields`,
-      `number` in the shard, `source` (`name`, `path`, `format`, `offset`, `n_bytes`), `n_tokens`; `first`: the token of
-      the document that is the first of it in the row, `start`: where that stands, `size`: how many there are; `text` or
-      `why_no_text`. Of the one with the token `at`: `token` of the document, None for a separator; `characters` and
-      `bytes` of the text, None where no text gave the token; `source_bytes`, where the text stands in the source as it
-      is.
+      Plain JSON, except for values of `fields`: `shard`, `row`, `token`, `token_id`, and `documents`. If a token is
+      asked for, there is one document, or none for padding and for the template's tokens around windows.
+
+      Each document has `doc_id`; the kept `fields`; `number` in the shard; `source` (`name`, `path`, `format`,
+      `offset`, `n_bytes`); `n_tokens`; `first`, its first token that is in the row; `start`, where in the row that is;
+      `size`, how many of its tokens are there; and `text` or `why_no_text`.
+
+      The document of a token also has `at`: `token`, its position in the document, None for a separator; `characters`
+      and `bytes` of the text, None if no text gave the token; `source_bytes`, its place in the source, if the source
+      contains the text as it is.
 
     Raises:
       ValueError: if the folder, the shard, the row or the token is not there.
@@ -139,7 +142,7 @@ def _segments_of(
 
 
 def _describe(output: str, found: Mapping[str, Any], config: Config, table: pa.Table) -> dict[str, Any]:
-    """Returns what is known of one document: a row of the table, and its source."""
+    """Returns what is known about one document: a row of the table, and its source."""
     (batch,) = table.combine_chunks().to_batches()
     (row,) = spell_nanoseconds(batch).to_pylist()
     piece = next((each for each in _pieces(output, found) if each.file == row["input_file"]), None)
@@ -169,7 +172,7 @@ def _read_again(piece: Piece, config: InputConfig, offset: int, n_bytes: int, do
     """Returns the text of a document, read from its file.
 
     Raises:
-      ValueError: if the file is gone or is another now, or holds another document there.
+      ValueError: if the file is gone or has changed, or holds another document at that place.
       OSError: if it cannot be read.
     """
     versions = [file.version for file in storage.match(piece.path)]
@@ -197,7 +200,7 @@ def _row_group(path: str, row: int) -> int:
 
 
 def _text_offset(piece: Piece, offset: int, n_bytes: int, text: str) -> int | None:
-    """Returns where a text begins in its file; None where it does not stand there as it is: escaped, compressed."""
+    """Returns where a text begins in its file; None if the file does not contain it as it is: escaped, compressed."""
     if piece.format != "text" or piece.compression != "none":
         return None
     with storage.open_read(piece.path) as handle:
@@ -209,7 +212,7 @@ def _text_offset(piece: Piece, offset: int, n_bytes: int, text: str) -> int | No
 def _locate(
     config: Config, tokenizer: Tokenizer, document: dict[str, Any], number: int, ids: list[int]
 ) -> dict[str, Any]:
-    """Returns where in its text a token of a document is; `ids` are those of the document that the row holds."""
+    """Returns where in its text a token of a document is; `ids` are the ids of the document in the row."""
     if number >= document["n_tokens"]:
         return {"token": None, "why_no_place": "it is the separator behind the document"}
     at: dict[str, Any] = {"token": number, "characters": None, "bytes": None}
@@ -237,7 +240,7 @@ def _locate(
 
 
 def _encode_bare(config: Config, tokenizer: Tokenizer, text: str) -> Encoding:
-    """Encodes a text without what its row has around it, and without cutting it."""
+    """Encodes a text without the tokens that its row has around it, and without cutting it."""
     tokenizer = tokenizer.replace(truncation=None, padding=None)
     if config.text:
         return config.text.wrap(tokenizer).encode(text, add_special_tokens=False)
@@ -245,7 +248,7 @@ def _encode_bare(config: Config, tokenizer: Tokenizer, text: str) -> Encoding:
 
 
 def excerpt(document: Mapping[str, Any]) -> tuple[str, str, str]:
-    """Returns what to show of a document's text: before the token, of it, and behind it; "" where it is not known."""
+    """Returns the text of a document to show: before the token, the token, and after it; "" if not known."""
     text, at = document.get("text", ""), document.get("at") or {}
     if at.get("characters") is None:
         return text[: 2 * _SHOWN], "", ""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Proves a manifest: reads everything in an output folder again and counts again, trusting no number on the way."""
+"""Proves a manifest: reads everything in an output folder again and counts it again, trusting no recorded number."""
 
 import itertools
 import os
@@ -34,11 +34,16 @@ _Entry = TypeVar("_Entry", LedgerEntry, ShardEntry)
 def verify(output: str) -> VerifyReport:
     """Checks a finished output folder against its manifest.
 
-    Proven are: size and sha256 of every file; rows, tokens and unknown tokens of every shard, counted again; that every
-    id is in the vocabulary; framing and checksums of TFRecord; rejects by reason; that entries of the ledger balance,
-    agree with their shards and add up to the totals; statistics and token counts; the tokenizer; and that no other
-    shard lies among these. Of a job that shuffles: that keys ascend throughout, that every document has its key, and
-    that the documents of all shards are those of all splits.
+    It proves:
+
+    - the size and sha256 of every file;
+    - the rows, tokens and unknown tokens of every shard, counted again, and that every id is in the vocabulary;
+    - the framing and checksums of TFRecord, and the rejects by reason;
+    - that ledger entries balance, agree with their shards and add up to the totals;
+    - the statistics and token counts, and the tokenizer;
+    - that no other shard lies among these;
+    - for a job that shuffles: that keys ascend throughout, that every document has its key, and that the documents of
+      all shards are those of all splits.
 
     Reads shards in as many threads as there are processors, each in bounded memory.
 
@@ -65,7 +70,7 @@ def _check_folder(output: str, found: Mapping[str, Any], report: VerifyReport) -
     total: Statistics | None = None
     is_counted = bool(entries)
     with ThreadPoolExecutor(min(8, os.cpu_count() or 1)) as pool:
-        # In the order of splits, and added up as they come: the statistics of all splits together would be large.
+        # In the order of splits, and added up as they come, because the statistics of all splits would be large.
         for part, recorded in pool.map(lambda entry: _check_split(output, entry, found), entries):
             report.merge(part)
             if recorded is None:
@@ -85,7 +90,7 @@ def _check_folder(output: str, found: Mapping[str, Any], report: VerifyReport) -
 def _read_entries(
     output: str, found: Mapping[str, Any], report: VerifyReport
 ) -> tuple[list[LedgerEntry], list[ShardEntry] | None]:
-    """Returns the entries of all splits and, of a job that shuffles, of all shards; compared with the manifest."""
+    """Returns the entries of all splits and, if the job shuffles, of all shards; compares them with the manifest."""
     rejects = {record["split"]: record for record in found["rejects"]}
     listed: dict[str, list[Mapping[str, Any]]] = {}
     for record in (*found["shards"], *found["companions"], *found["documents"]):
@@ -139,7 +144,7 @@ def _file_record(listed: Mapping[str, Any]) -> FileRecord:
 def _differences(
     entry_id: str, files: Sequence[FileRecord | None], listed: Sequence[Mapping[str, Any] | None]
 ) -> list[str]:
-    """Returns where the ledger and the manifest say different things of the files of a split or a shard."""
+    """Returns where the ledger and the manifest disagree about the files of a split or a shard."""
     records = [_file_record(each) if each else None for each in listed]
     return [
         f"{filenames.entry_name(entry_id)}: records {ours}, the manifest {theirs}"
@@ -166,7 +171,8 @@ def _check_split(output: str, entry: LedgerEntry, found: Mapping[str, Any]) -> t
     report.problems += [*imbalances(entry), *(disagreements(entry, recorded) if recorded is not None else ())]
     if entry.tokenizer != tokenizer["digest"]:
         name = filenames.entry_name(entry.split_id)
-        report.problems.append(f"{name}: made by tokenizer {entry.tokenizer}, the manifest's is {tokenizer['digest']}")
+        difference = f"made by tokenizer {entry.tokenizer}, but the manifest's is {tokenizer['digest']}"
+        report.problems.append(f"{name}: {difference}")
     marks, has_windows = Marks.from_record(found["marks"]), "windows" in found["totals"]
     for what, n, n_each in (
         ("special", entry.n_special_tokens, 0 if has_windows else marks.n_special),
@@ -193,7 +199,7 @@ def _check_shard(
     if entry.tokenizer != found["tokenizer"]["digest"]:
         name = filenames.entry_name(entry.shard_id)
         report.problems.append(
-            f"{name}: made by tokenizer {entry.tokenizer}, the manifest's is {found['tokenizer']['digest']}"
+            f"{name}: made by tokenizer {entry.tokenizer}, but the manifest's is {found['tokenizer']['digest']}"
         )
     if not check_file(output, entry.keys, report):
         return report, entry, []

@@ -21,11 +21,11 @@ from tokenizer.text import TextChain
 def measure(config: Config, n_documents: int) -> dict[str, Any]:
     """Returns the report of a config with `tokenizer.file`, as plain JSON.
 
-    Documents are the first of each split, about equally many of each. Memory: these.
+    It looks at the first documents of each split, about equally many of each, and holds them in memory.
 
     Args:
       config: of a job that tokenizes.
-      n_documents: to look at, at most.
+      n_documents: at most this many are looked at.
 
     Raises:
       OSError, ValueError: if the input or the tokenizer cannot be read.
@@ -52,7 +52,7 @@ def measure(config: Config, n_documents: int) -> dict[str, Any]:
 
 
 def _sample(config: Config, n_documents: int) -> tuple[pa.RecordBatch, list[str]]:
-    """Returns documents with their languages, those that a filter leaves out not among them, and their sources."""
+    """Returns documents with their languages, without those that a filter leaves out, and their sources."""
     splits = plan_splits(config.input, "")
     options = config.languages.options if config.languages is not None else LanguageOptions()
     batches: list[pa.RecordBatch] = []
@@ -73,7 +73,7 @@ def _sample(config: Config, n_documents: int) -> tuple[pa.RecordBatch, list[str]
 
 
 def _steps(config: Config, tokenizer: Any, texts: Sequence[str], codes: Sequence[str]) -> list[dict[str, Any]]:
-    """Returns what each step does: of spans nothing is cut here, so that each step sees whole documents."""
+    """Returns what each step does; spans are not cut out here, so that each step sees whole documents."""
     chains: Mapping[str, TextChain] = {"": tokenizer.chain}
     if isinstance(tokenizer, LanguageTextTokenizer):
         chains = dict(zip(tokenizer.router.names, tokenizer.chains, strict=True))

@@ -16,7 +16,7 @@ from tokenizer import Tokenizer
 
 BOUNDARY = "|"
 SHOWN_TOKENS = 200
-"""Tokens of a row that are rendered unless told otherwise: a row may be a whole book."""
+"""How many tokens of a row are rendered by default: a row may be a whole book."""
 
 _STYLES = ("cyan", "yellow")
 _UNKNOWN_STYLE = "bold white on red"
@@ -30,7 +30,7 @@ class Row:
     number: int
     """Counted from 0 within the shard."""
     doc_id: str
-    """Empty where the format has none; of a packed sequence the numbers of its documents."""
+    """Empty if the format keeps none; for a packed sequence, the numbers of its documents."""
     ids: list[int]
     """As stored: padding included."""
     n_tokens: int
@@ -44,10 +44,10 @@ class Row:
 
 
 def rows(shard_path: str, start: int = 0, count: int = 10) -> Iterator[Row]:
-    """Yields `count` rows of a shard from row `start` on, fewer where it ends before.
+    """Yields `count` rows of a shard from row `start` on, fewer if it ends before.
 
     Args:
-      shard_path: of a file with rows, as `formats.read_rows` takes it.
+      shard_path: a file with rows, as `formats.read_rows` takes it.
       start: first row, from 0. TFRecord and MDS read everything before it.
       count: how many.
 
@@ -94,13 +94,13 @@ def find_tokenizer(shard_path: str, tokenizer_path: str | None = None) -> Tokeni
 def render(row: Row, tokenizer: Tokenizer, max_tokens: int | None = SHOWN_TOKENS) -> Text:
     """Returns a row as text: its number, document, counts, and on the next line its tokens.
 
-    Tokens alternate in colour on a terminal and have a `|` between them everywhere. Padding is one entry with a count;
-    what a terminal would not print is escaped.
+    Tokens have a `|` between them, and alternate in colour on a terminal. Padding is one entry with a count; characters
+    that do not print are escaped.
 
     Args:
       row: to show.
       tokenizer: names the ids.
-      max_tokens: to show, None for all.
+      max_tokens: how many tokens to show; None for all.
     """
     n_oov = row.n_oov
     if n_oov is None:
@@ -112,7 +112,7 @@ def render(row: Row, tokenizer: Tokenizer, max_tokens: int | None = SHOWN_TOKENS
     special = {token.id for token in tokenizer.added_tokens if token.special}
     n_padding = len(row.ids) - row.n_tokens
     padding = f"{_name(tokenizer, tokenizer.pad_token_id)}×{n_padding}" if n_padding else ""
-    # On the left only if something stands on the right of it: a row of nothing but padding looks the same either way.
+    # Padding is on the left only if a token is on the right of it: a row of nothing but padding looks the same.
     is_left = n_padding > 0 and row.ids[-1] != tokenizer.pad_token_id
     tokens = row.ids[n_padding:] if is_left else row.ids[: row.n_tokens]
     shown = tokens if max_tokens is None else tokens[:max_tokens]
@@ -140,5 +140,5 @@ def _name(tokenizer: Tokenizer, token_id: int) -> str:
 
 
 def printable(text: str) -> str:
-    """Returns `text` with what does not print, line ends and control sequences above all, as escapes."""
+    """Returns `text` with unprintable characters escaped, line ends and control sequences above all."""
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)

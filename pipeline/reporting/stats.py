@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What people are told of a vocabulary and a corpus: token_counts.parquet and stats.json, made of the exact counts."""
+"""The report on a vocabulary and a corpus: token_counts.parquet and stats.json, made from the exact counts."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -14,7 +14,7 @@ from pipeline.statistics.tally import EXACT_LENGTHS, LENGTH_BUCKETS, Statistics
 PERCENTILES = (1, 5, 25, 50, 75, 90, 95, 99)
 
 TOP = 100
-"""Entries of each list of most frequent things in the summary."""
+"""How many entries each list of most frequent things has in the summary."""
 
 TOKEN_COUNTS = pa.schema(
     [
@@ -31,7 +31,7 @@ def token_counts(statistics: Statistics, tokens: Sequence[str | None]) -> pa.Tab
 
     Args:
       statistics: of all splits.
-      tokens: what each id stands for; None where it is no token's.
+      tokens: the token of each id; None for an id without a token.
     """
     ids = np.arange(statistics.token_counts.size, dtype=np.int32)
     return pa.table([ids, pa.array(tokens, pa.string()), statistics.token_counts], schema=TOKEN_COUNTS)
@@ -81,7 +81,7 @@ def summarize(
             "documents_cut": s.n_cut_documents,
             "share_of_documents_cut": _ratio(s.n_cut_documents, s.n_documents),
         },
-        # Of the text, whatever became of its tokens: what truncation takes says nothing of a vocabulary.
+        # Tokens of the text, cut or not: what truncation cuts off says nothing about a vocabulary.
         "tokens_per_word": _ratio(s.n_text_tokens, s.n_words),
         "bytes_per_token": _ratio(s.n_bytes, s.n_text_tokens),
         "characters_per_token": _ratio(s.n_chars, s.n_text_tokens),
@@ -104,7 +104,7 @@ def summarize(
             "top_characters": _top_characters(s),
             "top_words": _top_words(s),
         },
-        # Of those of special tokens nothing has become of them unless it was asked for: text stays text.
+        # Special tokens in text stay text, unless the config asks for them.
         "added_tokens_in_text": [
             {"token": token, "count": count}
             for token, count in sorted(s.added_tokens.items(), key=lambda item: (-item[1], item[0]))[:TOP]
@@ -154,7 +154,7 @@ def _top_words(statistics: Statistics) -> list[dict[str, Any]]:
 
 
 def _histogram(statistics: Statistics) -> list[dict[str, int]]:
-    """Returns how many rows are empty, of one token, of 2-3, 4-7, 8-15, ... tokens; without the empty end."""
+    """Returns how many rows have 0, 1, 2-3, 4-7, 8-15, ... tokens, without empty buckets at the end."""
     edges = [0, *(1 << k for k in range(12)), *range(EXACT_LENGTHS, LENGTH_BUCKETS)]
     counts = np.add.reduceat(statistics.length_counts, edges).tolist()
     used = max((i + 1 for i, count in enumerate(counts) if count), default=0)

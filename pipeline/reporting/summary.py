@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a finished job is summed up as on the screen: one table, from the files it left."""
+"""The summary of a finished job on the screen: one table, from the files that it wrote."""
 
 import json
 from collections.abc import Iterable, Mapping
@@ -21,7 +21,7 @@ def summarize(output: str, seconds: float) -> RenderableType:
 
     Args:
       output: the folder, with its manifest.
-      seconds: that the job took; for the screen only, it stands in no file.
+      seconds: how long the job took; for the screen only, no file contains it.
     """
     found = manifest.read(output)
     rows = _tokens(output, found) if found["shards"] else _counts(output, found)
@@ -100,7 +100,7 @@ def _speed(rows: Iterable[Row], seconds: float) -> Row:
 
 
 def _files(output: str, found: Mapping[str, Any]) -> list[Text]:
-    """Returns a line for each kind of file that the job left."""
+    """Returns a line for each kind of file that the job wrote."""
     lines = []
     for kind in ("shards", "companions", "rejects"):
         names = [record["file"] for record in found[kind]]
@@ -133,7 +133,7 @@ def _filtered(rules: Mapping[str, int]) -> list[Row]:
 
 
 def warnings(output: str, config: Config) -> list[str]:
-    """Returns what the user of a finished job should know though nothing failed, a line each.
+    """Returns what the user of a finished job should know although nothing failed, a line each.
 
     Args:
       output: the folder, with its manifest.

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     import rich.progress
 
 LINE_SECONDS = 5.0
-"""Seconds between lines where there is no terminal."""
+"""Seconds between lines if there is no terminal."""
 
 _BAR_SECONDS = 0.2
 _WINDOW_SECONDS = 10.0
@@ -42,18 +42,18 @@ class Rates:
 
     @property
     def are_known(self) -> bool:
-        """Whether there has been time to measure anything."""
+        """Whether enough time has passed to measure anything."""
         return len(self._samples) > 1
 
     def per_second(self, name: str) -> float:
-        """Returns by how much the field `name` of snapshots grows in a second."""
+        """Returns how much the field `name` of snapshots grows per second."""
         if not self.are_known:
             return 0.0
         (start, first), (end, last) = self._samples[0], self._samples[-1]
         return (getattr(last, name) - getattr(first, name)) / max(end - start, 1e-9)
 
     def seconds_left(self) -> float | None:
-        """Returns the seconds until the stage is done at this speed; None where that cannot be said."""
+        """Returns the seconds until the stage is done at this speed; None if that is not known."""
         speed = self.per_second("n_done")
         if not self._samples or speed <= 0:
             return None
@@ -62,9 +62,9 @@ class Rates:
 
 
 def describe(snapshot: Snapshot, rates: Rates, seconds: float = 0.0) -> str:
-    """Returns one line for a log: what the job does, how much of it is done, how fast, how long it will take.
+    """Returns one line for a log: what the job does, how much is done, how fast, and how long it will still take.
 
-    Of a stage without a measure it says how many seconds it has taken so far.
+    For a stage without a measure, the line says how long it has taken so far.
     """
     if not snapshot.n_planned:
         return f"{snapshot.stage}, {clock(seconds)} so far" if round(seconds) else f"{snapshot.stage} ..."
@@ -140,7 +140,7 @@ def _show_lines(source: Source, stream: TextIO, stop: threading.Event, line_seco
 
 
 def _over(entered: Sequence[tuple[str, float]], n_known: int, now: float, is_last: bool) -> Iterator[tuple[str, float]]:
-    """Yields the stages that are over and were not when `n_known` of them were, and how many seconds each took."""
+    """Yields the stages that are over, except the first `n_known`, and how many seconds each took."""
     ends = [*(since for _, since in entered[1:]), now]
     n_over = len(entered) if is_last else len(entered) - 1
     for (name, since), end in list(zip(entered, ends, strict=True))[n_known:n_over]:
@@ -241,7 +241,7 @@ def clock(seconds: float) -> str:
 
 
 def duration(seconds: float) -> str:
-    """Returns a duration that is over: tenths of seconds while they matter.
+    """Returns how long something took, in tenths of seconds as long as they matter.
 
     >>> duration(3.21), duration(75)
     ('3.2 s', '1:15')

@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Workers for runners on other machines: Beam's worker pool service, one process for each worker it is asked for.
+"""Workers for runners on other machines: Beam's worker pool service, one process per worker.
 
 A runner with `--environment_type=EXTERNAL` asks a service for its workers, at `--environment_config=HOST:PORT`; on
 Flink and Spark one such service runs beside each of their own workers. `tokenmill workers` is that service. Beam has
-one too (`worker_pool_main`), but its workers (Beam 2.77) never learn the job's options, so that a filesystem which
-needs any is unusable; as processes they are started by whatever `python` is first on the PATH.
+one too (`worker_pool_main`), but its workers (Beam 2.77) never learn the job's options, so a filesystem that needs any
+is unusable; and worker processes are started by whatever `python` is first on the PATH.
 
-Whoever reaches the port can run code: Beam's protocol sends pickled functions and asks nobody who they are. So the
-service listens on the loopback interface unless told otherwise.
+Whoever reaches the port can run code: Beam's protocol sends pickled functions and authenticates nobody. So the service
+listens on the loopback interface unless told otherwise.
 """
 
 import contextlib
@@ -45,7 +45,7 @@ class ExternalWorkers(beam_fn_api_pb2_grpc.BeamFnExternalWorkerPoolServicer):
     def StartWorker(  # noqa: N802  # the name in Beam's protocol
         self, request: beam_fn_api_pb2.StartWorkerRequest, context: Any
     ) -> beam_fn_api_pb2.StartWorkerResponse:
-        """Starts a worker; what goes wrong goes back to the runner as text."""
+        """Starts a worker; an error goes back to the runner as text."""
         try:
             options, capabilities = _ask_runner(request)
             process = spawn_worker_process(options, debug=self._debug)
@@ -78,17 +78,17 @@ class ExternalWorkers(beam_fn_api_pb2_grpc.BeamFnExternalWorkerPoolServicer):
             _end(process)
 
     def _watch(self, worker_id: str, process: "subprocess.Popen[str]") -> None:
-        code = process.wait()  # zero where the runner closed the connection, as some do in place of asking for an end
+        code = process.wait()  # zero if the runner closed the connection, as some do instead of stopping the worker
         with self._lock:
             died = self._processes.get(worker_id) is process
             if died:
                 del self._processes[worker_id]
-        if died and code:  # nobody stopped it; its runner notices by the connection and may ask for another
+        if died and code:  # nobody stopped it; its runner notices the lost connection and may ask for another
             _log.warning("worker %s ended by itself: exit code %d", worker_id, code)
 
 
 def serve(host: str, port: int, *, debug: bool = False) -> None:
-    """Serves workers at `host:port` until interrupted; port 0 takes a free one. Prints the address it got.
+    """Serves workers at `host:port` until interrupted; port 0 takes a free port. Prints the address in use.
 
     Raises:
       OSError: when the address cannot be listened on.
@@ -112,7 +112,7 @@ def serve(host: str, port: int, *, debug: bool = False) -> None:
 
 
 def _ask_runner(request: beam_fn_api_pb2.StartWorkerRequest) -> tuple[dict[str, Any], list[str]]:
-    """Returns the options of the job and what its runner is capable of; it tells every worker that asks."""
+    """Returns the options of the job and the capabilities of its runner; the runner tells every worker that asks."""
     address = request.provision_endpoint.url
     if not address:
         return {}, []

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Stdout and stderr of a process of ours, which goes on when nobody reads them any more."""
+"""Stdout and stderr of a process that goes on when nobody reads them any more."""
 
 import io
 import os
@@ -11,10 +11,10 @@ _unread: set[int] = set()
 
 
 class _Outlet(io.FileIO):
-    """A pipe whose reader may go, as `| head` does: what is written from then on goes nowhere.
+    """A pipe whose reader may go away, as `| head` does; later output is dropped.
 
-    An exception would end a job that has work to do, or hide what a command has found, and nobody would know where it
-    is raised: here, in argparse, in rich, in a thread that shows progress, or when the interpreter ends.
+    An exception would end a job that has work to do, or hide what a command has found. And it could be raised anywhere:
+    here, in argparse, in rich, in a thread that shows progress, or when the interpreter ends.
     """
 
     def write(self, data: Any) -> int | None:  # type: ignore[override]  # as FileIO has it, not as typing.IO has
@@ -28,7 +28,7 @@ class _Outlet(io.FileIO):
 
 
 def outlive_readers() -> None:
-    """Lets this process go on, and end with its own exit code, when who reads its stdout or stderr has gone."""
+    """Lets this process go on, and end with its own exit code, when the reader of its stdout or stderr is gone."""
     sys.stdout, sys.stderr = _outlive(sys.stdout), _outlive(sys.stderr)
 
 
@@ -40,5 +40,5 @@ def _outlive(stream: Any) -> Any:
 
 
 def is_read() -> bool:
-    """Whether anybody still reads stdout, as far as is known; a command that only shows something may end if not."""
+    """Returns whether anybody still reads stdout, as far as is known; if not, a command that only shows may end."""
     return 1 not in _unread

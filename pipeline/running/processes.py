@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which process this is, on which machine, and whether another one that has written that down still lives.
+"""Identifies this process across machines, and tells whether a process that was written down is still alive.
 
-A number of a process says little by itself: it is given again after a while, and means another process in another
-container. So it goes with when the process started, the boot of the machine, and the namespace that it is a number of.
+A process id says little by itself: it is reused after a while, and means another process in another container. So it
+is kept together with the start time of the process, the boot of the machine, and the namespace of the id.
 """
 
 import contextlib
@@ -15,15 +15,15 @@ from typing import Self
 
 @dataclass(frozen=True)
 class Process:
-    """A process of some machine. What the operating system does not tell is ""."""
+    """A process on some machine; "" stands for what the operating system does not tell."""
 
     host: str
     machine: str
     """The id that the machine was given when it was installed."""
     boot: str
-    """Another one each time the machine starts; containers have that of the machine they are on."""
+    """An id that changes each time the machine starts; containers have the one of their machine."""
     namespace: str
-    """Of the numbers of processes; containers usually have one each."""
+    """The namespace of the process id; containers usually have one each."""
     pid: int
     started: str
     """When it started, as the operating system writes it."""
@@ -45,11 +45,11 @@ class Process:
         )
 
     def is_dead(self, here: "Process") -> bool | None:
-        """Returns whether this process is over, as the process `here` can tell; None where it cannot."""
+        """Returns whether this process is over, as far as the process `here` can tell; None if it cannot tell."""
         if not self.boot or not here.boot:
             return None
         if self.boot != here.boot:
-            # A machine that has started again runs nothing of before; another one may run anything.
+            # A machine that was restarted runs none of its earlier processes; another machine may run anything.
             is_same = bool(self.machine) and (self.host, self.machine) == (here.host, here.machine)
             return True if is_same else None
         if self.namespace != here.namespace:
@@ -58,7 +58,7 @@ class Process:
 
 
 def _start_of(pid: int) -> str | None:
-    """Returns when a process started; None where there is none, or only what is left of one that nobody waits for."""
+    """Returns when a process started; None if there is none, or only a zombie."""
     if os.path.exists("/proc/self/stat"):
         # "pid (name) state parent ...", and the name may hold anything; see proc(5) for the numbers of fields.
         state, *fields = _read(f"/proc/{pid}/stat").rpartition(")")[2].split() or [""]
@@ -77,7 +77,7 @@ def _read(path: str) -> str:
 
 def _ask(*command: str) -> str:
     try:
-        # The same words whoever asks, for they are compared.
+        # The answers are compared, so they must not depend on the language or time zone of whoever asks.
         environment = os.environ | {"LC_ALL": "C", "TZ": "UTC"}
         done = subprocess.run(command, capture_output=True, text=True, errors="replace", env=environment, check=False)
     except OSError:

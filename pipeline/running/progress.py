@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How far a job is: what its workers have done, wherever they are.
+"""Progress of a job: what its workers have done, wherever they run.
 
 Two sources answer the same question, `Snapshot`; `display.show` draws either:
 
-- `Progress`: workers in this process tell it of every batch; it can also tell them to stop;
+- `Progress`: workers in this process report every batch to it, and it can tell them to stop;
 - `FolderProgress`: for workers anywhere else, the splits that the output folder holds as done.
 """
 
@@ -22,13 +22,13 @@ from pipeline.splits import Split
 
 _POLL_SECONDS = 1.0
 _REMOTE_POLL_SECONDS = 10.0
-# What compressed text usually shrinks to; replaced by what this job's own files do as soon as one is done.
+# The ratio that text usually compresses to; replaced by that of this job's own files as soon as one is done.
 _USUAL_RATIO = 0.3
 
 OnBatch = Callable[[int, int, int, int, int], None]
-"""Is called after each batch: bytes read, documents, rejected records, tokens and filtered documents of it.
+"""Called after each batch with its bytes read, documents, rejected records, tokens and filtered documents.
 
-What it raises, `Cancelled` for one, stops the work.
+An exception from it, such as `Cancelled`, stops the work.
 """
 
 
@@ -38,15 +38,15 @@ class Cancelled(Exception):  # noqa: N818  # a request, not an error
 
 @dataclass(frozen=True)
 class Stage:
-    """A part of a job whose length is known: the same splits may be read in several stages."""
+    """A part of a job whose length is known. Several stages may read the same splits."""
 
     name: str
     folder: str
-    """Where in the output folder a split that is done leaves `<id>.json`."""
+    """The folder, inside the output folder, where a finished split leaves `<id>.json`."""
     splits: Mapping[str, int]
     """Planned bytes of each split, by its id."""
     estimated: frozenset[str] = frozenset()
-    """Splits whose planned bytes are compressed, so that bytes of text say little about how far they are."""
+    """Splits whose planned bytes are compressed, so the bytes of text read say little about their progress."""
 
     @property
     def n_bytes(self) -> int:
@@ -63,19 +63,19 @@ class Stage:
 
 @dataclass(frozen=True)
 class Snapshot:
-    """How far a job is at one moment."""
+    """The progress of a job at one moment."""
 
     stage: str
-    """What it does now."""
+    """The name of the current stage."""
     n_done: int = 0
-    """Of the planned bytes of the stage, how many are done; 0 of 0 where a stage has no measure."""
+    """How many of the stage's planned bytes are done; 0 of 0 if a stage has no measure."""
     n_planned: int = 0
     n_bytes: int = 0
     """Bytes read by this run in this stage, decompressed."""
     n_tokens: int = 0
     n_rejected: int = 0
     unit: str = "bytes"
-    """Of `n_done` and `n_planned`."""
+    """The unit of `n_done` and `n_planned`."""
 
 
 class Source(Protocol):
@@ -109,8 +109,8 @@ class Progress:
         """Starts at nothing.
 
         Args:
-          stages: whose length is known.
-          limits: of rejected records, of all splits of a stage together.
+          stages: the stages whose length is known.
+          limits: for the rejected records of all splits of a stage together.
         """
         self._limits = limits
         self._stages = {stage.name: stage for stage in stages}
@@ -124,18 +124,18 @@ class Progress:
         self._cancelled = threading.Event()
 
     def enter(self, stage: str) -> None:
-        """Says that the job now does something else."""
+        """Records that the job enters a stage."""
         with self._lock:
             self._enter(stage)
 
     def advance(
         self, stage: str, split_id: str, n_bytes: int, n_rejected: int, n_tokens: int, n_records: int = 0
     ) -> None:
-        """Adds a batch of a split; `n_records` are all that were read, rejected and filtered ones too.
+        """Adds a batch of a split; `n_records` counts all records read, rejected and filtered ones too.
 
         Raises:
           Cancelled: if the job is to stop; the split must not be committed.
-          ValueError: if more records of all splits were rejected than the limits allow.
+          ValueError: if more records were rejected, in all splits together, than the limits allow.
         """
         if self._cancelled.is_set():
             raise Cancelled("the job was stopped")
@@ -152,7 +152,7 @@ class Progress:
             self._limits.check(*found)
 
     def finish(self, stage: str, split_id: str) -> None:
-        """Says that a split is committed, by this run or an earlier one."""
+        """Records that a split is committed, by this run or an earlier one."""
         with self._lock:
             self._enter(stage)
             self._done.setdefault(stage, set()).add(split_id)
@@ -194,7 +194,7 @@ class Progress:
         """Does nothing: answers are always of the moment."""
 
     def _enter(self, stage: str) -> None:
-        if stage not in self._entered:  # what comes late from a stage that is over does not bring it back
+        if stage not in self._entered:  # a late report from a stage that is over does not bring it back
             self._entered[stage] = time.monotonic()
             self._stage = stage
 
@@ -208,10 +208,10 @@ class Progress:
 
 
 class FolderProgress:
-    """What the output folder holds as done, whoever did it: progress of any runner, a split at a time."""
+    """Progress by what the output folder holds as done: works with any runner, a split at a time."""
 
     def __init__(self, output: str, stages: Iterable[Stage]) -> None:
-        """Looks at the folder as it is now: what it holds already is not counted as work of this run.
+        """Looks at the folder as it is now; splits that are done already do not count as work of this run.
 
         Args:
           output: the output folder.
@@ -240,7 +240,7 @@ class FolderProgress:
         n_done = sum(known.splits[split_id] for split_id in self._seen[name])
         order = list(self._stages)
         if order.index(name) < order.index(self._stage):
-            n_done = known.n_bytes  # over, and tidied up perhaps before anybody looked
+            n_done = known.n_bytes  # the stage is over, and its files may have been removed before anybody looked
         return Snapshot(name, n_done, known.n_bytes, total.n_bytes, total.n_tokens, total.n_rejected)
 
     def entered(self) -> list[tuple[str, float]]:
@@ -268,7 +268,7 @@ class FolderProgress:
 
     def _add(self, stage: Stage, split_id: str) -> None:
         path = storage.join(self._output, stage.folder, f"{split_id}.json")
-        # Another attempt may be replacing it, or the job may just have tidied up: it is only a number on the screen.
+        # Another attempt may be replacing the file, or the job may have removed it; it is only a number on the screen.
         with contextlib.suppress(OSError, ValueError, AttributeError), storage.open_read(path) as handle:
             entry = json.loads(handle.read())
             entry = entry.get("totals", entry.get("sums", entry))
@@ -283,7 +283,7 @@ _reporting: list[Progress] = []
 
 
 def current() -> Progress | None:
-    """Returns the progress that workers of this process report to; None where nobody looks, as in other processes."""
+    """Returns the progress that workers of this process report to; None if there is none, as in other processes."""
     return _reporting[-1] if _reporting else None
 
 

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Where and how a job runs: local workers on Beam's FnApiRunner, or any other Beam runner by name.
 
-"Here, on all my cores" is what people mean by `--runner=DirectRunner` or by no runner at all. Beam's own answer to it
-first tries to download another runner, and its threads corrupt data (`worker_pool.py`), so it is built explicitly:
+By `--runner=DirectRunner`, or no runner at all, people mean "here, on all my cores". Beam's own answer first tries to
+download another runner, and its threads corrupt data (`worker_pool.py`), so the local runner is built explicitly:
 
 ========== ===================================================== ==================================================
 mode       workers                                               for
@@ -43,13 +43,13 @@ MAX_THREADS = 2 * THREADS_PER_PROCESS
 """More workers than this are hybrid unless told otherwise."""
 
 _LOCAL_RUNNERS = ("directrunner", "fnapirunner", "switchingdirectrunner", "direct")
-# Measured with Beam 2.77: output of finish_bundle dropped, only the last branch of a graph run, no error.
+# Measured with Beam 2.77: they drop output of finish_bundle, run only the last branch of a graph, and raise no error.
 _BROKEN_RUNNERS = ("daskrunner", "dask")
 
 
 @dataclass(frozen=True)
 class RunnerSettings:
-    """Where a job runs, checked: `name` None is this machine, with `mode` and `workers`; else a runner of Beam's."""
+    """Where a job runs, checked. If `name` is None, here, with `mode` and `workers`; else on the Beam runner `name`."""
 
     name: str | None
     mode: Mode
@@ -76,10 +76,10 @@ def choose_runner(
       beam_args: Beam's own options, as given after `--`.
       mode: as in the table above; None: threads, or inline on one core and hybrid on more than `MAX_THREADS`.
       workers: None: the cores this process may use.
-      n_splits: of the job, where they are known: no more workers are chosen than have something to do.
+      n_splits: of the job, if known: no more workers are chosen than there is work for.
 
     Raises:
-      ValueError: naming the option that cannot be, or two that contradict each other.
+      ValueError: naming an option that is not possible, or two that contradict each other.
     """
     name, rest = _take_option(list(beam_args), "runner")
     if name is not None and name.lower() in _BROKEN_RUNNERS:
@@ -107,7 +107,7 @@ def choose_runner(
 
 
 def available_cores() -> int:
-    """Returns how many cores this process may use: affinity and cgroups count, not what the machine has."""
+    """Returns how many cores this process may use: affinity and cgroups limit them, so the machine may have more."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
@@ -117,10 +117,10 @@ def available_cores() -> int:
 def open_runner(
     settings: RunnerSettings, *, debug: bool = False
 ) -> Iterator[tuple["PipelineRunner | str", "PipelineOptions"]]:
-    """Yields the runner and the options for `beam.Pipeline(runner, options)`; worker processes live as long.
+    """Yields the runner and the options for `beam.Pipeline(runner, options)`; worker processes live until the end.
 
     Raises:
-      RuntimeError: when a worker process died, saying how, in place of whatever the runner made of it.
+      RuntimeError: when a worker process died, saying how, in place of the error that the runner raised for it.
     """
     from apache_beam.options.pipeline_options import PipelineOptions
 
@@ -154,16 +154,16 @@ def open_runner(
         environment = stack.enter_context(environment_of(pool))
         try:
             yield _fn_api_runner(environment), options
-        except Exception as error:  # of what kind depends on where the runner noticed that its worker has gone
+        except Exception as error:  # its type depends on where the runner noticed that its worker is gone
             if pool.failure is not None:
                 raise RuntimeError(pool.failure) from error
             raise
 
 
 def explain(error: BaseException) -> str:
-    """Returns the message of what went wrong inside a job, without the tracebacks that runners wrap it in.
+    """Returns the message of an error inside a job, without the tracebacks that runners wrap it in.
 
-    Runners hand errors on as text: `RuntimeError("Traceback ... ValueError: the message [while running 'Step']")`.
+    Runners pass errors on as text: `RuntimeError("Traceback ... ValueError: the message [while running 'Step']")`.
     """
     text = str(error)
     name = type(error).__name__
@@ -193,7 +193,7 @@ def configure_logging(*, debug: bool = False) -> None:
     handler.setFormatter(logging.Formatter("%(levelname)s %(name)s: %(message)s"))
     handler.addFilter(lambda record: debug or not str(record.msg).startswith("apitools not found"))
     logging.basicConfig(level=logging.INFO if debug else logging.WARNING, handlers=[handler], force=True)
-    # What the local runner warns of is how it was built, and what it calls an error is raised as well.
+    # The local runner warns only of how it was built, and the errors it logs are raised as well.
     level = logging.NOTSET if debug else logging.CRITICAL
     for name in ("common", "worker", "portability.fn_api_runner"):
         logging.getLogger(f"apache_beam.runners.{name}").setLevel(level)
@@ -201,7 +201,7 @@ def configure_logging(*, debug: bool = False) -> None:
 
 
 def _report_thread_error(args: threading.ExceptHookArgs) -> None:
-    """Says nothing of the runner's threads: when a worker dies they all do, and the job fails with the reason."""
+    """Prints nothing for the runner's threads: when a worker dies, they all fail, and the job fails with the reason."""
     if args.thread is None or args.thread.name not in ("beam_control_read", "read_grpc_client_inputs"):
         threading.__excepthook__(args)
 
@@ -274,9 +274,9 @@ def _workers_of(direct_num_workers: str | None) -> int | None:
 
 
 def check_beam_args(settings: RunnerSettings) -> None:
-    """Raises ValueError for an option that Beam does not know: it would be dropped with a warning nobody reads.
+    """Raises ValueError for an option that Beam does not know, and would drop with a warning that nobody reads.
 
-    For local runs; other runners may know more options than this machine.
+    This is for local runs; another runner may know more options than this machine.
     """
     if settings.name is not None:
         return

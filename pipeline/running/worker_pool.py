@@ -41,10 +41,10 @@ _ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "NUMBA_NUM_THREADS", "RAYON_NUM_
 
 
 class WorkerPool(Protocol):
-    """Starts the workers that one job asks for, and knows which of them died."""
+    """Starts the workers that a job asks for, and knows whether one of them died."""
 
     failure: str | None
-    """Why a worker is gone although nobody stopped it."""
+    """Why a worker is gone although nobody stopped it; None as long as none is."""
 
     def start(self, handler: "PoolWorkerHandler") -> None:
         """Starts a worker that connects to `handler.control_address` as `handler.worker_id`."""
@@ -54,7 +54,7 @@ class WorkerPool(Protocol):
 
 
 class _Harness(sdk_worker.SdkHarness):
-    """Beam's worker, minus the traceback it prints for every failed bundle: the runner gets it, and the user once."""
+    """Beam's worker, without a printed traceback per failed bundle: the runner gets it, and the user sees it once."""
 
     def _execute(
         self,
@@ -77,7 +77,7 @@ def start_harness(
     on_error: Callable[[Exception], None],
     capabilities: Iterable[str] = FNAPI_RUNNER_CAPABILITIES,
 ) -> threading.Thread:
-    """Starts the worker `worker_id` in a thread; `on_error` hears of it when it cannot go on."""
+    """Starts the worker `worker_id` in a thread; calls `on_error` when it cannot go on."""
 
     def run() -> None:
         try:
@@ -88,10 +88,10 @@ def start_harness(
                 data_buffer_time_limit_ms=0,  # by size only: a timer would cut elements in half
                 runner_capabilities=frozenset(capabilities),
             ).run()
-        except Exception as error:  # nobody waits for this thread, but somebody for its answers
+        except Exception as error:  # nobody waits for this thread, but the runner waits for its answers
             on_error(error)
 
-    # Connecting takes a while: in the thread, so that workers start side by side.
+    # Connecting takes a while, so it is done in the thread: workers then start side by side.
     thread = threading.Thread(target=run, name=f"tokenmill-{worker_id}", daemon=True)
     thread.start()
     return thread
@@ -157,8 +157,8 @@ class ProcessPool:
         if self._closing.is_set():
             return
         self.failure = _describe_death(code)
-        # Again and again: a worker that never connected has no channel whose end the runner could notice, and the
-        # runner may only now be about to ask it something.
+        # Repeated, because a worker that never connected has no channel whose end the runner could notice, and the
+        # runner may be about to ask it something only now.
         while True:
             for handler in list(self._handlers[i]):
                 handler.abort(RuntimeError(self.failure))
@@ -197,7 +197,7 @@ def start_worker_in(
 
 def _send(process: "subprocess.Popen[str]", message: Mapping[str, Any]) -> None:
     assert process.stdin is not None
-    with contextlib.suppress(BrokenPipeError):  # it died, which whoever watches it tells the job
+    with contextlib.suppress(BrokenPipeError):  # it died; its watcher tells the job
         process.stdin.write(json.dumps(message) + "\n")
         process.stdin.flush()
 
@@ -215,7 +215,7 @@ def _describe_death(code: int) -> str:
 
 def _import_paths() -> list[str]:
     """Returns the folders this process imports from, absolute and in order, so that workers find the same modules."""
-    # Last, in case we were imported from the working directory, or by a finder that `sys.path` does not show.
+    # Last comes our own folder: we may have been imported from the working directory, or by a finder not in `sys.path`.
     ours = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
     return list(dict.fromkeys([*(os.path.abspath(path) for path in sys.path if path), ours]))
 
@@ -292,8 +292,8 @@ class PoolWorkerHandler(GrpcWorkerHandler):
 
     def abort(self, error: Exception) -> None:
         """Wakes up whoever waits for this worker, which is gone."""
-        # Both, because the runner waits on either. They may complain of what has happened to the worker, or of a
-        # dictionary that changed meanwhile: the caller knows the one and tries again because of the other.
+        # Both are closed, because the runner waits on either. They may raise because the worker is gone, which the
+        # caller knows, or because a dictionary changed meanwhile, which is why the caller tries again.
         with contextlib.suppress(Exception):
             self.control_conn.abort(error)
         with contextlib.suppress(Exception):

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The program of one local worker process; `worker_pool.ProcessPool` starts it and talks to it over stdin.
 
-The first line holds the pipeline options, every further line one worker to start. When stdin ends the process does,
-so no worker outlives its driver, however the driver ended.
+The first line holds the pipeline options, every further line one worker to start. The process ends when stdin does, so
+no worker outlives its driver, however the driver ended.
 """
 
 import json
@@ -29,12 +29,12 @@ def main() -> None:
         thread = start_harness(worker["worker_id"], worker["control_address"], _give_up, worker["capabilities"])
         if worker["is_only"]:
             threading.Thread(target=_end_with, args=(thread,), daemon=True).start()
-    # Bundles may still run in daemon threads; what they wrote is committed or it does not count.
+    # Bundles may still run in daemon threads; whatever they have not committed does not count.
     os._exit(0)
 
 
 def _prepare(options: dict[str, object]) -> None:
-    """Makes this process what Beam's own worker program would: its options known to filesystems and picklers."""
+    """Sets this process up as Beam's own worker program would: tells filesystems and picklers its options."""
     import pyarrow as pa
     from apache_beam.internal import pickler
     from apache_beam.io.filesystems import FileSystems
@@ -56,7 +56,7 @@ def _end_with(thread: threading.Thread) -> None:
 def _give_up(error: Exception) -> None:
     import grpc  # type: ignore[import-untyped]
 
-    # A connection that breaks is the driver's end, and nobody is left to tell.
+    # If the connection broke, the driver has ended, and nobody is left to tell.
     if not isinstance(error, grpc.RpcError):
         traceback.print_exception(error)
     os._exit(1)

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rows of several arrays into one array, in any order; the slow twin is `reference.arrange`.
+"""Puts the rows of several arrays into one array, in any order; the slow twin is `reference.arrange`.
 
-Arrow's `take` on lists makes an index of 8 bytes for every element of a list, twice what the elements take, and wants
-one array to take from. Here rows are copied from where they are to where they belong.
+Arrow's `take` on lists makes an index of 8 bytes for every element of a list, twice the size of the elements, and
+takes from one array only. Here rows are copied from where they are to where they belong.
 """
 
 from collections.abc import Sequence
@@ -18,7 +18,7 @@ def arrange(parts: Sequence[pa.Array], places: np.ndarray, field: pa.Field) -> p
     """Returns the rows of `parts`, one array after another, each at its place.
 
     Args:
-      parts: of one type.
+      parts: arrays of one type.
       places: int64[n], a permutation: where the first row of the first part goes, and so on.
       field: of the column.
     """

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Sorted runs into one sequence, by ranges of keys, in bounded memory; the slow twin is `reference.merge`.
+"""Merges sorted runs into one sequence, by ranges of keys, in bounded memory; the slow twin is `reference.merge`.
 
-Only keys and sizes of rows are compared and sorted; the rows themselves are read when it is known which are next. So
-what is held of them is what is put out next, however many runs there are, and however long their rows.
+Only the keys and sizes of rows are compared and sorted; the rows themselves are read once it is known which come next.
+So only the next piece of rows is held, however many runs there are, and however long their rows.
 """
 
 from collections.abc import Iterator, Sequence
@@ -16,10 +16,10 @@ from pipeline.shuffling.runs import RunReader
 N_KEYS = 1 << 64
 
 BUCKET_ROWS = 1 << 18
-"""Rows whose keys are sorted together, give or take what hashes vary by: 40 bytes each."""
+"""About how many rows have their keys sorted together, 40 bytes each; hashes make the number vary a little."""
 
 MAX_PIECE_ROWS = 1 << 16
-"""Rows that are put out together, however short they are."""
+"""Most rows that are yielded together, however short they are."""
 
 
 def shard_range(index: int, n_shards: int) -> tuple[int, int]:
@@ -36,17 +36,17 @@ def merge_range(
     piece_bytes: int,
     bucket_rows: int = BUCKET_ROWS,
 ) -> Iterator[tuple[np.ndarray, pa.RecordBatch]]:
-    """Yields the rows of all runs with keys from `low` to below `high`, by key, and the keys, uint64[n].
+    """Yields the keys, uint64[n], and the rows of all runs with keys from `low` to below `high`, ordered by key.
 
-    Rows of one key are in the order of the runs, and in a run in its order. What is yielded does not depend on
-    `bucket_rows` and `piece_bytes`, save for where batches end.
+    Rows with the same key keep the order of the runs and, inside of a run, their order there. `bucket_rows` and
+    `piece_bytes` decide only where batches end.
 
     Args:
       runs: each ordered by key.
       low: the first key, from 0.
       high: at most 2**64.
       piece_bytes: bytes of a batch, unless one row has more; twice as many are held.
-      bucket_rows: rows to sort the keys of at once, about.
+      bucket_rows: about how many rows have their keys sorted at once.
     """
     starts = np.array([run.find(low) for run in runs], np.int64)
     ends = np.array([run.find(high) for run in runs], np.int64)
@@ -73,13 +73,13 @@ def _merge_bucket(
     run_of = np.repeat(np.arange(used.size), counts)
     order = np.argsort(keys, kind="stable")
     at = np.array([start for _, start, _ in spans])
-    # Where the rows of each run begin among all of the bucket, those that are out not counted.
+    # Where the rows of each run begin in the bucket, not counting those that were yielded already.
     before = np.cumsum(counts) - counts
     for first, last in _pieces(sizes[order], piece_bytes):
         chosen = order[first:last]
         n_of = np.bincount(run_of[chosen], minlength=used.size)
         parts = [spans[i][0].rows(int(at[i]), int(at[i] + n_of[i])) for i in np.flatnonzero(n_of)]
-        # The rows of a run come in its order, so those of this piece are neighbours in it.
+        # Rows keep the order of their run, so those of this piece are neighbours in it.
         shifts = np.cumsum(n_of) - n_of - before
         yield keys[chosen], _take(parts, chosen + shifts[run_of[chosen]])
         at += n_of
@@ -98,7 +98,7 @@ def _pieces(sizes: np.ndarray, piece_bytes: int) -> Iterator[tuple[int, int]]:
 
 
 def _take(parts: Sequence[pa.RecordBatch], rows: np.ndarray) -> pa.RecordBatch:
-    """Returns rows `rows` of the parts, one after another: each of them, in another order."""
+    """Returns all rows of the parts, which follow one another, in the order that `rows` gives."""
     places = np.empty_like(rows)
     places[rows] = np.arange(rows.size)
     schema = parts[0].schema

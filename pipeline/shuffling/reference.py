@@ -32,8 +32,8 @@ def arrange(rows: Sequence[object], places: Sequence[int]) -> list[object]:
 
 
 def merge(runs: Iterable[Sequence[tuple[int, object]]], low: int, high: int) -> list[tuple[int, object]]:
-    """Returns the rows, each a key and what belongs to it, with keys from `low` to below `high`, by key.
+    """Returns the rows, pairs of a key and a value, with keys from `low` to below `high`, ordered by key.
 
-    Rows of one key are in the order of the runs, and in a run in its order; see `merging.merge_range`.
+    Rows with the same key keep the order of the runs and, inside of a run, their order; see `merging.merge_range`.
     """
     return sorted((row for run in runs for row in run if low <= row[0] < high), key=lambda row: row[0])

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The documents of a split as sorted runs in a file: what a shuffle leaves between its two steps.
+"""The documents of a split as sorted runs in a file, which the first step of a shuffle writes and the second reads.
 
-A run holds the documents of a stretch of the split, ordered by key; documents of one key stay in the order in which
-they were read. Its columns can be read from any row to any row (`columns`), so a merge reads of each run what it needs.
+A run holds the documents of a stretch of the split, ordered by key; documents with the same key stay in the order in
+which they were read. Any range of its rows can be read (`columns`), so a merge reads only what it needs of each run.
 """
 
 import math
@@ -38,8 +38,8 @@ class RunsWriter:
 
         Args:
           file: open for writing, at its start.
-          padding_side: of the rows; None where they are not padded.
-          run_bytes: a run is sorted and written when its documents take as many bytes, and has at most one batch more.
+          padding_side: the side on which rows are padded; None if they are not.
+          run_bytes: a run is sorted and written once its documents take this many bytes; it has at most a batch more.
         """
         self.sums = Sums()
         self.runs: list[Run] = []
@@ -81,14 +81,14 @@ class RunsWriter:
         positions = list(write_columns(self._file, [pa.array(keys[order]), pa.array(sizes[order])], _HEAD))
         places = np.empty_like(order)
         places[order] = np.arange(order.size)
-        for field in schema:  # a column at a time, forgotten before the next
+        for field in schema:  # a column at a time, freed before the next
             column = arrange(columns.pop(0), places, field)
             positions += write_columns(self._file, [column], pa.schema([field]))
         self.runs.append(Run(keys.size, tuple(positions)))
 
 
 class RunFiles:
-    """The files of runs of one folder, open while they are read; as many as the system surely allows."""
+    """The files of runs of one folder. Keeps files open between reads, but no more than any system allows."""
 
     def __init__(self) -> None:
         self._handles: OrderedDict[str, BinaryIO] = OrderedDict()
@@ -122,9 +122,9 @@ class RunReader:
         """Opens nothing yet.
 
         Args:
-          files: that the run's is one of.
+          files: reads the file of the run.
           path: of the file.
-          run: in it.
+          run: where the run is in the file.
           schema: of its rows, without key and size.
         """
         self.n_rows = run.n_rows
@@ -134,9 +134,9 @@ class RunReader:
         self._schema = schema
 
     def find(self, key: int) -> int:
-        """Returns the first row whose key is at least `key`, at most 2**64; the number of rows where there is none.
+        """Returns the first row whose key is at least `key`, at most 2**64; the number of rows if there is none.
 
-        Keys are hashes, so a row is about where its key is among all keys: one reading is nearly always enough.
+        Keys are hashes, so the position of a row can be guessed from its key: one read is nearly always enough.
         """
         guess, reach = key * self.n_rows >> 64, 64 + 4 * math.isqrt(self.n_rows)
         while True:
@@ -168,7 +168,7 @@ def open_runs(files: RunFiles, paths: Sequence[str], splits: Sequence[SplitRuns]
     """Returns the runs of all splits, in the order in which their documents were read.
 
     Args:
-      files: to read with.
+      files: reads the files of the runs.
       paths: of the splits' files.
       splits: in any order.
       schema: of rows.

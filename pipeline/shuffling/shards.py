@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The second step of a shuffle: one shard merged from the runs of all splits, and its entry in the ledger.
 
-An entry names the digest of all runs it was merged from. So a shard is kept by a resumed job only where every split is
-what it was, and a job that is finished needs its runs no more.
+An entry names the digest of all runs it was merged from. So a resumed job keeps a shard only if every split is what it
+was, and a finished job no longer needs its runs.
 """
 
 import hashlib
@@ -31,7 +31,7 @@ from pipeline.shuffling.runs import RunFiles, open_runs
 from pipeline.splits import Split
 
 SHARD_BYTES = 32 << 20
-"""Bytes of the input, as stored, for one shard, where the config does not say how many there are."""
+"""Bytes of the input, as stored, for one shard, if the config does not say how many shards there are."""
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ class PlannedShard:
 
 
 def plan_shards(config: ShuffleConfig, splits: Sequence[Split], salt: str) -> list[PlannedShard]:
-    """Returns the shards of a job, none without splits; how many does not depend on how its input is cut.
+    """Returns the shards of a job, none without splits; their number does not depend on how the input is cut.
 
     Args:
       config: the section.
@@ -74,7 +74,7 @@ def merge_shard(
     windows: WindowLayout | None = None,
     on_rows: OnBatch | None = None,
 ) -> ShardEntry:
-    """Merges, writes and commits one shard; or returns its entry, without work, if that is done already.
+    """Merges, writes and commits one shard; returns its entry without work if that is done already.
 
     Every attempt writes the same bytes, so it may be repeated and may run twice at once. Holds what `merge_range` and
     the writers hold, and about 2 kB for every run.
@@ -85,14 +85,14 @@ def merge_shard(
       output: the section.
       info: the tokenizer that made the ids.
       schema: of the rows of the runs, places among them.
-      packing: the ids that packing adds; where `output.packing` is given.
-      windows: how documents become windows; None where they do not.
-      on_rows: called after each batch, whose own bytes stand for those read; what it raises stops the attempt.
+      packing: the ids that packing adds, if `output.packing` is given.
+      windows: how documents become windows; None if they do not.
+      on_rows: called after each batch, with its own bytes as the bytes read; an exception from it stops the attempt.
 
     Raises:
       OSError: if a file cannot be read or written.
       ValueError: if a file of runs is damaged.
-      BooksError: if the counts of what was merged and written do not agree; nothing is committed then.
+      BooksError: if the counts of merged and written documents do not agree; nothing is committed then.
     """
     runs = runs_digest(splits)
     if (committed := load_committed(planned, runs, output, info.digest)) is not None:
@@ -136,7 +136,7 @@ def merge_shard(
 
 
 def _piece_bytes(output: OutputConfig) -> int:
-    # What is held is then what a worker held while it sorted, the rows that writers hold included.
+    # A merge then takes as much memory as sorting did, the rows that writers hold included.
     return max(1, (output.shuffle or ShuffleConfig()).run_bytes // 4)
 
 

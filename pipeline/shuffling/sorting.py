@@ -17,22 +17,22 @@ from pipeline.splits import Split
 
 
 class SortedSplit:
-    """Stands where an unshuffled job has the shard of a split; holds one run."""
+    """Takes the place of a split's shard in a job that shuffles; holds one run."""
 
     packing = windows = None
-    """Runs are documents, what shards make of them."""
+    """None: runs hold documents; the merged shards pack them or cut them into windows."""
 
     documents = None
-    """Places stand in the runs, and become tables of documents in the shards."""
+    """None: runs hold the places of documents; the merged shards have tables of them."""
 
     def __init__(self, staging: Staging, split: Split, config: ShuffleConfig, padding_side: str | None) -> None:
         """Creates the file.
 
         Args:
           staging: of the attempt.
-          split: whose documents come.
+          split: the split of the documents.
           config: the section.
-          padding_side: of the rows; None where they are not padded.
+          padding_side: the side on which rows are padded; None if they are not.
         """
         self._writer = RunsWriter(staging.create(runs_name(split.id)), padding_side, config.run_bytes)
         self._names = [piece.name for piece in split.pieces]
@@ -43,7 +43,7 @@ class SortedSplit:
 
         Args:
           documents: `schemas.DOCUMENTS`.
-          tokens: `schemas.TOKENS` and more columns, a row for each of them.
+          tokens: `schemas.TOKENS` and more columns, one row per document.
         """
         self._writer.write(document_keys(SHUFFLING, self._seed, self._names, documents), tokens)
 

@@ -69,7 +69,7 @@ STATISTICS = pa.schema(
 
 
 class Tally(Protocol):
-    """What `Statistics.add_tally` reads of a tokenizer's tally."""
+    """The part of a tokenizer's tally that `Statistics.add_tally` reads."""
 
     @property
     def n_words(self) -> int: ...  # noqa: D102

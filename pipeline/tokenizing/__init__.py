@@ -2,5 +2,5 @@
 """Documents are tokenized. In: one split and a tokenizer. Out: the split's committed shard, or its sorted runs.
 
 `tokenize.tokenize_split` is the heart of the job `tokenize`: read, normalize, tokenize, write, commit, all in one
-process, with nothing of a document crossing the runner.
+process, so that no document crosses the runner.
 """

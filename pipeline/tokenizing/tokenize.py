@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One split from reader to committed shard; in a job that shuffles, to runs, and those to shards. No Beam here."""
+"""Takes one split from reader to committed shard; in a shuffle, to sorted runs, and runs to shards. No Beam here."""
 
 import functools
 from collections import Counter
@@ -56,25 +56,25 @@ def tokenize_split(
     *,
     are_merged: bool = False,
 ) -> LedgerEntry:
-    """Reads, tokenizes, writes and commits one split; or returns its entry, without work, if that is done already.
+    """Reads, tokenizes, writes and commits one split; returns its entry without work if that is done already.
 
     Every attempt writes the same bytes, so it may be repeated and may run twice at once. Holds one batch of text, its
-    tokens and one row group. Where the job shuffles, what is written are sorted runs, and one run is held.
+    tokens and one row group. If the job shuffles, it writes sorted runs instead, and holds one run.
 
     Args:
       split: of the plan.
       config: of the job.
       tokenizer: compiled, with the truncation and padding of the config; may be shared by threads.
       n_splits: of the plan.
-      on_batch: called after each batch; what it raises stops the attempt.
+      on_batch: called after each batch; an exception from it stops the attempt.
       wanted: the documents to tokenize; None: all.
-      are_merged: whether, in a job that shuffles, all shards are merged, so that a committed split needs no runs.
+      are_merged: whether a job that shuffles has merged all shards, so that a committed split needs no runs.
 
     Raises:
       OSError: if a file cannot be read or written.
-      ValueError: if the tokenizer is not what the config says, a row is longer than rows are padded to, or this split
+      ValueError: if the tokenizer is not what the config says, a row is longer than the length to pad to, or this split
         alone has more rejected records than the job may have.
-      BooksError: if the counts of what was read, made and written do not agree; nothing is committed then.
+      BooksError: if the counts of records read, made and written do not agree; nothing is committed then.
     """
     info = tokenizer_info(tokenizer)
     output, (suffix, *companions) = config.output.path, formats.suffixes(config.output)
@@ -227,7 +227,7 @@ class _Attempt:
     def _encode(
         self, documents: pa.RecordBatch
     ) -> tuple[pa.Array, pa.LargeListArray, pa.LargeListArray | None, pa.RecordBatch]:
-        """Returns the texts that were tokenized, their bare tokens, the sources of their spans, the documents left."""
+        """Returns the tokenized texts, their bare tokens, the sources of their spans, and the remaining documents."""
         while True:
             try:
                 return self._encode_all(documents)
@@ -242,7 +242,7 @@ class _Attempt:
     def _encode_all(
         self, documents: pa.RecordBatch
     ) -> tuple[pa.Array, pa.LargeListArray, pa.LargeListArray | None, pa.RecordBatch]:
-        """Does what `_encode` says, but raises where the tokenizer gives up on a document, and then changes nothing."""
+        """Does the same as `_encode`, but raises if the tokenizer gives up on a document, and then changes nothing."""
         text = documents.column("text")
         if self._text is None:
             return text, self._tokenizer.encode_bare(text, self._tally), None, documents
@@ -278,7 +278,7 @@ class _Attempt:
         if layout.padding is not None:
             self._check_lengths(documents, kept + layout.n_around, layout.padding.target(0))
         rows = layout.apply(bare)
-        del bare  # where it was copied, its memory is for the next batch
+        del bare  # if it was copied, frees its memory for the next batch
         starts, stops = layout.spans(rows, kept)
         n_oov = self._statistics.update(text, rows.values.to_numpy(), starts, stops, self._n_unknown_marks)
         self._statistics.add_layout(lengths, kept, self._rows.n_special, self._rows.marks.n_added)
@@ -320,7 +320,7 @@ def tokenizer_info(tokenizer: Tokenizer) -> TokenizerInfo:
 
 @functools.lru_cache(maxsize=4)
 def _tokenizer_info(tokenizer: Tokenizer, truncation: Truncation | None, padding: Padding | None) -> TokenizerInfo:
-    # A digest takes a large vocabulary tens of milliseconds, every split asks for it, and it depends on all three.
+    # For a large vocabulary the digest takes tens of milliseconds. Every split needs it, and it depends on all three.
     return TokenizerInfo(
         digest=tokenizer.digest,
         vocab_size=tokenizer.n_ids,
@@ -330,7 +330,7 @@ def _tokenizer_info(tokenizer: Tokenizer, truncation: Truncation | None, padding
 
 
 def _check_padding(tokenizer: Tokenizer, config: Config) -> None:
-    """Raises ValueError unless the tokenizer pads as the config says: it decides what a shard looks like."""
+    """Raises ValueError unless the tokenizer pads as the config says: padding decides what a shard looks like."""
     asked, has = config.tokenizer.padding, tokenizer.padding
     expected = (asked.length, asked.side) if asked is not None else None
     found = (has.target(0), has.direction) if has is not None else None

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The `tokenizer` section of a config to a `Tokenizer`: loaded from a file, or trained on word counts. No Beam here."""
+"""Turns the `tokenizer` section of a config into a `Tokenizer`, loaded or trained on word counts. No Beam here."""
 
 import dataclasses
 import functools
@@ -27,7 +27,7 @@ def load_tokenizer(config: TokenizerConfig) -> Tokenizer:
 
     Raises:
       OSError: if the file cannot be read.
-      ValueError: if there is no `file`, it is not a tokenizer, or it cannot do what is asked of it.
+      ValueError: if there is no `file`, it is not a tokenizer, or it cannot do what the config asks for.
     """
     if config.file is None:
         raise ValueError("tokenizer.file must be given to load a tokenizer")
@@ -45,9 +45,9 @@ def load_tokenizer(config: TokenizerConfig) -> Tokenizer:
 
 
 def given_tokenizer(config: Config) -> Tokenizer:
-    """Returns the tokenizer of `tokenizer.file` as a job tokenizes with it, with the tokens of spans; see above."""
+    """Returns the tokenizer of `tokenizer.file` as a job uses it, with the tokens of spans; see `load_tokenizer`."""
     tokenizer = load_tokenizer(config.tokenizer)
-    # What knows text steps and spans is not imported by a job that has none.
+    # A job without text steps and spans does not import their library.
     return config.text.wrap(tokenizer).tokenizer if config.text else tokenizer
 
 
@@ -59,10 +59,10 @@ def train_tokenizer(counts: pa.Table, config: TokenizerConfig, span_tokens: Sequ
     Args:
       counts: `schemas.WORD_COUNTS`.
       config: the section, with `train`.
-      span_tokens: special tokens beside those of the config.
+      span_tokens: special tokens besides those of the config.
 
     Raises:
-      ValueError: if there is no `train`, or it cannot be done, as with an alphabet larger than the vocabulary.
+      ValueError: if there is no `train`, or training fails, for example if the alphabet is larger than the vocabulary.
     """
     if config.train is None:
         raise ValueError("tokenizer.train must be given to train a vocabulary")
@@ -81,7 +81,7 @@ def train_tokenizer(counts: pa.Table, config: TokenizerConfig, span_tokens: Sequ
 
 
 def _unigram_trainer(special_tokens: Sequence[str], unk_token: str, **options: Any) -> UnigramTrainer:
-    """Makes pieces of the special tokens, their ids in the order of the list."""
+    """Returns a trainer that turns the special tokens into pieces, with ids in the order of the list."""
     return UnigramTrainer(
         unk_id=special_tokens.index(unk_token),
         unk_piece=unk_token,
@@ -109,16 +109,16 @@ def _trainer(train: TrainConfig, span_tokens: Sequence[str]) -> Trainer[Any]:
 
 
 def counting_tokenizer(config: TokenizerConfig, span_tokens: Sequence[str] = ()) -> Tokenizer:
-    """Returns what says what a word is, before there is a vocabulary.
+    """Returns a tokenizer that says what a word is; it needs no vocabulary yet.
 
-    It is the tokenizer of `config.file`; or what `config.train` is to be trained on; BERT's without either.
+    It is the tokenizer of `config.file`, else one with the normalizer and pre-tokenizer of `config.train`, else BERT's.
 
     Args:
       config: the section.
       span_tokens: special tokens beside those of the config.
 
     Raises:
-      ValueError: if the trainer of `config.train` refuses its options: before any work.
+      ValueError: if the trainer of `config.train` refuses its options, which then shows before any work.
     """
     if config.file is not None:
         return load_tokenizer(config)

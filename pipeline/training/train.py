@@ -27,7 +27,7 @@ class Vocabulary:
     """A tokenizer that was trained, and how."""
 
     folder: str
-    """Where it goes below `vocab/`; empty where there is only one."""
+    """Its folder below `vocab/`; empty if there is only one vocabulary."""
     tokenizer_json: str
     record: dict[str, Any]
     """What training.json says."""
@@ -74,7 +74,7 @@ def train_vocabularies(
 ) -> Iterator[Vocabulary]:
     """Yields every vocabulary that `config.train` asks for: by label, then by size as they are listed.
 
-    `span_tokens` are special tokens beside those of the config.
+    `span_tokens` are special tokens besides those of the config.
 
     Deterministic: a function of the counts and the config. Memory: the distinct words that one of them is trained on.
 
@@ -107,7 +107,7 @@ def _grouped(artifact: CountsArtifact, train: TrainConfig) -> list[tuple[str | N
 
 
 def _folder(label: str) -> str:
-    """Returns a label as the name of a folder: other characters than letters, digits and `._-` as %XX of UTF-8."""
+    """Returns a label as the name of a folder; characters other than letters, digits and `._-` become %XX of UTF-8."""
     name = "".join(
         c if c.isascii() and (c.isalnum() or c in _KEPT) else "".join(f"%{b:02X}" for b in c.encode()) for c in label
     )
@@ -117,7 +117,7 @@ def _folder(label: str) -> str:
 def _record(
     artifact: CountsArtifact, train: TrainConfig, label: str | None, size: int, counts: pa.Table, tokenizer: Tokenizer
 ) -> dict[str, Any]:
-    """Returns what training.json says: what was trained on and how, and what came of it; no time, no place."""
+    """Returns what training.json says: what was trained on, how, and the result; no times and no places."""
     merges = getattr(tokenizer.model, "merges", None)
     return {
         "format_version": FORMAT_VERSION,
@@ -138,7 +138,7 @@ def _record(
 
 
 def _coverage(counts: pa.Table) -> list[dict[str, Any]]:
-    """Returns which share of all occurrences the k most frequent words have, for k = 1, 2, 4, ... up to all."""
+    """Returns the share of all occurrences that the k most frequent words have, for k = 1, 2, 4, ... up to all."""
     ordered = -np.sort(-counts["count"].to_numpy())
     sums = np.cumsum(ordered)
     n = ordered.size

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How a `pa.RecordBatch` crosses a runner: as an Arrow IPC stream. Importing this module registers it.
+"""Makes a `pa.RecordBatch` cross a runner as an Arrow IPC stream. Importing this module registers the coder.
 
 Beam knows no coder for Arrow and falls back to pickle, and a pickled slice carries the whole buffer it was cut from:
-a batch of 0.4 MB sliced from 100 MB weighs 100 MB on every shuffle. Two nets are hung up here:
+a batch of 0.4 MB sliced from 100 MB weighs 100 MB on every shuffle. Two things prevent that here:
 
 - the coder, which Beam picks for a PCollection whose type is declared (`.with_output_types(pa.RecordBatch)`, also
   inside `tuple[int, pa.RecordBatch]`);
-- a `copyreg` reducer, for every place where a batch is pickled all the same: undeclared types, closures, side inputs.
+- a `copyreg` reducer, for every place where a batch is pickled anyway: undeclared types, closures, side inputs.
 
 Transforms that exchange batches import this module, and so do the workers that unpickle them.
 """
@@ -39,7 +39,7 @@ def decode_batch(data: bytes) -> pa.RecordBatch:
 class RecordBatchCoder(coders.Coder):
     """Beam's view of `encode_batch` and `decode_batch`.
 
-    Not deterministic: equal batches may differ in their padding and validity buffers, so a batch is no key.
+    Not deterministic: equal batches may differ in their padding and validity buffers, so a batch cannot be a key.
     """
 
     def encode(self, value: pa.RecordBatch) -> bytes:

@@ -18,7 +18,7 @@ _KEPT_TOKENIZERS = 4
 def compiled_tokenizer(tokenizer_json: str) -> Tokenizer:
     """Returns the tokenizer of a `tokenizer.json`, built once per process and shared by its threads.
 
-    Building one takes seconds where the vocabulary is large. Keeps the last few.
+    Building one takes seconds if the vocabulary is large. Keeps the last few.
     """
     with _compiling:
         if tokenizer_json not in _compiled:
@@ -27,7 +27,7 @@ def compiled_tokenizer(tokenizer_json: str) -> Tokenizer:
 
 
 def keep_compiled(tokenizer: Tokenizer) -> None:
-    """Makes `compiled_tokenizer` return `tokenizer` for its text in this process, which then is not parsed again."""
+    """Makes `compiled_tokenizer` return `tokenizer` for its text in this process instead of parsing the text again."""
     with _compiling:
         _keep(tokenizer.to_str(), tokenizer)
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Splits to the counts artifact, as transforms."""
+"""Transforms from splits to the counts artifact."""
 
 import dataclasses
 from collections.abc import Iterator, Sequence
@@ -42,7 +42,7 @@ class CountSplits(beam.PTransform):
     n_partitions: int = N_PARTITIONS
     """As for `MergeCounts`."""
     text: TextOptions = dataclasses.field(default_factory=TextOptions)
-    """What happens to text before that."""
+    """What happens to text before the words are counted."""
 
     def expand(self, splits: Any) -> Any:  # noqa: D102
         return splits | "CountSplit" >> beam.ParDo(_CountSplitsFn(self)).with_output_types(str)
@@ -79,8 +79,8 @@ class MergeCounts(beam.PTransform):
     """Merges the counts of all splits into the counts artifact, a hash partition per element of work.
 
     Input: `SplitCounts` as JSON. Output: one list, the `PartitionCounts` of the finished artifact as JSON, in order.
-    Memory: bounded, see `count_merging`; disk: all counts of splits, and a partition once more. With `max_words` the
-    partitions are merged twice, for what is dropped must be known first. Counter: words-out, the distinct ones.
+    Memory: bounded, see `counting.merging`; disk: all counts of splits, and a partition once more. With `max_words` the
+    partitions are merged twice, because the words to drop must be known first. Counter: words-out, the distinct ones.
     """
 
     output: str
@@ -90,7 +90,7 @@ class MergeCounts(beam.PTransform):
     counts: CountsConfig = COUNTS
     n_partitions: int = N_PARTITIONS
     input: InputConfig | None = None
-    """Says how many records may be rejected, and how they were read; None: nobody asks."""
+    """How many records may be rejected, and how they were read; None: no limit."""
 
     def expand(self, counts: Any) -> Any:  # noqa: D102
         splits = beam.pvalue.AsList(counts)

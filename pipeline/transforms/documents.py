@@ -58,7 +58,7 @@ class _ReadFn(beam.DoFn):
 
 @dataclasses.dataclass
 class NormalizeDocuments(beam.PTransform):
-    """Replaces the texts of documents by their normalized forms, for whoever wants to see or keep them.
+    """Replaces the texts of documents by their normalized forms, in case you want to see or keep them.
 
     Input and output: batches of `schemas.DOCUMENTS`. `TokenizeDocuments` normalizes by itself. Memory: a batch, twice.
     Counter: documents-in.
@@ -130,8 +130,8 @@ class CountWords(beam.PTransform):
 
     Input: batches of `schemas.DOCUMENTS`. Output: `n_partitions` batches of `schemas.WORD_COUNTS`, disjoint, each
     ordered by word bytes; words are normalized pre-tokens. Memory: the distinct words of a bundle, at most
-    `count.MAX_COUNTER_BYTES`, per worker, and those of one partition where it is merged; the shuffle carries each
-    distinct word once per bundle. Counters: documents-in, words-out.
+    `count.MAX_COUNTER_BYTES`, per worker, and those of one partition on the worker that merges it; the shuffle carries
+    each distinct word once per bundle. Counters: documents-in, words-out.
     """
 
     tokenizer: TokenizerText

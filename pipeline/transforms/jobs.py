@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The jobs, each a function that adds its graph to a pipeline. They build; whoever calls them runs.
+"""The jobs: each is a function that adds its graph to a pipeline. The caller runs the pipeline.
 
     plan = planning.plan_job("run", config)
     with ownership.own(config.output.path, "run") as lease:
@@ -7,8 +7,8 @@
         with beam.Pipeline(runner, options=options) as pipeline:
             jobs.build(pipeline, dataclasses.replace(plan, lease=lease))
 
-What crosses the runner are splits as JSON, ids, and, to all workers, one `tokenizer.json`. Whatever runs where and how
-often, the output folder is the same to the byte: splits commit by rename, and the last step, which writes the manifest,
+Only splits as JSON, ids, and one `tokenizer.json` for all workers cross the runner. Wherever and however often a step
+runs, the output folder is the same to the byte: splits commit by rename, and the last step, which writes the manifest,
 reads the ledger.
 """
 
@@ -56,7 +56,7 @@ def count(pipeline: beam.Pipeline, plan: JobPlan) -> Any:
 
 
 def train(pipeline: beam.Pipeline, plan: JobPlan) -> Any:
-    """Trains vocabularies: input -> counts/ -> vocab/, or from counts that exist."""
+    """Trains vocabularies: input -> counts/ -> vocab/, or from existing counts."""
     counted = _count(pipeline, plan)
     return counted | "Finish" >> beam.Map(
         _finish_counting, beam.pvalue.AsSingleton(_train(counted, plan)), plan.job, plan.config, plan.lease
@@ -64,7 +64,7 @@ def train(pipeline: beam.Pipeline, plan: JobPlan) -> Any:
 
 
 def tokenize(pipeline: beam.Pipeline, plan: JobPlan) -> Any:
-    """Tokenizes with a tokenizer that exists: input -> shards."""
+    """Tokenizes with an existing tokenizer: input -> shards."""
     assert plan.tokenizer is not None
     keep_compiled(plan.tokenizer)  # for workers that live in this process
     return _tokenize(pipeline, plan, call_once(pipeline, "Tokenizer", storage.read_text, plan.tokenizer_path))
@@ -105,7 +105,7 @@ def _read_plan(_: bytes, path: str) -> Iterator[str]:
 def _count(pipeline: beam.Pipeline, plan: JobPlan) -> Any:
     """Returns one list, the finished counts artifact as `PartitionCounts` in JSON; an earlier run may have made it.
 
-    It is empty where a vocabulary is trained on counts of another folder.
+    It is empty if a vocabulary is trained on counts of another folder.
     """
     finished = plan.finished_counts()
     if finished is None and plan.counting_json is None and plan.counts_given is None:
@@ -128,7 +128,7 @@ def _tokenize(pipeline: beam.Pipeline, plan: JobPlan, tokenizer: Any, counted: A
         ids = _shuffle(pipeline, plan, splits, text)
     else:
         ids = splits | "TokenizeSplits" >> TokenizeSplits(plan.config, len(plan.splits), text)
-    # A job that has not trained has no counts: an empty list says so.
+    # A job that does not train has no counts, which an empty list says.
     partitions: Any = beam.pvalue.AsSingleton(counted) if counted is not None else []
     vocabularies: Any = beam.pvalue.AsSingleton(trained) if trained is not None else []
     side_inputs = beam.pvalue.AsList(ids), text, partitions, vocabularies

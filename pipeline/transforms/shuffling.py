@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Splits to the shards of a shuffle, as transforms: sorted runs first, then each shard merged from all of them."""
+"""Transforms from splits to the shards of a shuffle: sorted runs first, then each shard merged from all runs."""
 
 import dataclasses
 import json
@@ -25,7 +25,7 @@ class SortSplits(beam.PTransform):
     """Tokenizes splits into committed runs of sorted documents: the first step of a shuffle.
 
     Input: splits as JSON. Output: `SplitRuns` of each as JSON. Memory: one batch, its tokens and a run two to three
-    times, per worker. Counters as of `TokenizeSplits`.
+    times, per worker. Counters: those of `TokenizeSplits`.
     """
 
     config: Config
@@ -58,9 +58,9 @@ class _SortSplitsFn(beam.DoFn):
 
 @dataclasses.dataclass
 class FindMergedShards(beam.PTransform):
-    """Finds the shards of a shuffle that an earlier run has merged of just what the ledger records.
+    """Finds the shards of a shuffle that an earlier run has merged from exactly the runs that the ledger records.
 
-    Input: planned shards. Output: the ids of those that are on disk as recorded. Memory: small; reads the files.
+    Input: planned shards. Output: the ids of shards that are on disk as recorded. Memory: small; reads the files.
     """
 
     config: Config
@@ -88,7 +88,7 @@ def _find_merged(shard: PlannedShard, config: Config, runs: str, tokenizer_json:
 class MergeShards(beam.PTransform):
     """Merges the runs of all splits into committed shards, each a range of hashes: the second step of a shuffle.
 
-    Input: planned shards. Output: the id of each once its files and its entry are on disk. Memory: bounded, see
+    Input: planned shards. Output: the id of each shard, once its files and its entry are on disk. Memory: bounded, see
     `shuffling.merging`, and what the writers hold. Counters: bytes-in, documents-in, tokens-out, splits-done.
     """
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the steps of a job tell of themselves, to Beam's counters and to whoever watches this process."""
+"""Reports of the steps of a job, to Beam's counters and to the progress display of this process."""
 
 import contextlib
 from collections.abc import Iterator
@@ -11,7 +11,7 @@ from pipeline.running import progress
 
 
 class StageReport:
-    """What a step over splits tells Beam, in counters, and whoever watches this process."""
+    """Reports a step over splits to Beam, in counters, and to the progress display of this process."""
 
     def __init__(self, transform: type[beam.PTransform], stage: str) -> None:
         self._stage = stage
@@ -21,7 +21,7 @@ class StageReport:
 
     @contextlib.contextmanager
     def of(self, split_id: str) -> Iterator[progress.OnBatch]:
-        """Yields what is to be called after each batch of a split, or of a shard."""
+        """Yields the function to call after each batch of a split or a shard."""
         totals = [0, 0, 0, 0, 0]
         watcher = progress.current()
 
@@ -41,7 +41,7 @@ class StageReport:
 
 
 def enter_stage(stage: str) -> None:
-    """Tells whoever watches this process that it now works on `stage`, which is not measured by its splits."""
+    """Tells the progress display of this process that it now works on `stage`, which is not measured by its splits."""
     watcher = progress.current()
     if watcher is not None:
         watcher.enter(stage)

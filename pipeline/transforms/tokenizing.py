@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Splits to committed shards, as a transform."""
+"""The transform from splits to committed shards."""
 
 import dataclasses
 from collections.abc import Iterator
@@ -19,8 +19,8 @@ from pipeline.transforms.stages import StageReport
 class TokenizeSplits(beam.PTransform):
     """Tokenizes splits into committed shards.
 
-    Input: splits as JSON. Output: the id of each split, once its shard and ledger entry are on disk. A split that is
-    committed already costs the reading of its files. Memory: one batch, its tokens and a row group per worker.
+    Input: splits as JSON. Output: the id of each split, once its shard and ledger entry are on disk. If a split is
+    committed already, its files are only read. Memory: one batch, its tokens and a row group per worker.
     Counters: bytes-in, documents-in, documents-rejected, documents-filtered, tokens-out, splits-done. Bad documents go
     to `rejected/`.
     """

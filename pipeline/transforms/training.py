@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The counts artifact to vocabularies, as a transform."""
+"""The transform from the counts artifact to vocabularies."""
 
 import dataclasses
 from collections.abc import Sequence

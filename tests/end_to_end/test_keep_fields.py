@@ -259,7 +259,7 @@ def test_files_that_do_not_agree_are_refused_by_name_before_work(make_keeping, c
     assert make_keeping("typo", {}, keep_fields=["ulr"]).run("tokenize", "--workers", "1") == 2
     assert "'ulr' of input.keep_fields is in none of the files" in capsys.readouterr().err
     assert make_keeping("other", {}, keep_fields={"url": "int64"}).run("tokenize", "--workers", "1") == 2
-    assert "has 'url' as string, input.keep_fields says int64" in capsys.readouterr().err
+    assert "has 'url' as string, but input.keep_fields says int64" in capsys.readouterr().err
 
 
 def test_texts_of_several_fields_are_joined(make_keeping, corpus, tiny_vocab_file):

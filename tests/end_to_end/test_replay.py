@@ -164,7 +164,7 @@ def test_a_replay_that_is_not_of_this_job_or_has_lost_records_is_found(job, caps
     found = json.loads(path.read_text())
     path.write_text(json.dumps(found | {"replay_of": "0" * 64}))
     assert job.run("verify") == 1
-    assert "replay: of another run of the job" in capsys.readouterr().out
+    assert "replay: belongs to another run of the job" in capsys.readouterr().out
     path.write_text(json.dumps(found))
     next(job.output.glob("replay/tokens-*")).write_bytes(b"")
     assert job.run("verify") == 1

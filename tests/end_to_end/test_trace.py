@@ -201,7 +201,7 @@ def test_rows_are_found_by_their_number_in_all_shards(make_traced, trace, capsys
     assert cli.main(["trace", str(job.output), "tokens-00000-of-00099.parquet", "0"]) == 2
     assert "lists no shard" in capsys.readouterr().err
     assert cli.main(["trace", str(job.output), "here"]) == 2
-    assert "'here' is no number" in capsys.readouterr().err
+    assert "'here' is not a number" in capsys.readouterr().err
 
 
 def test_a_source_that_is_gone_or_another_is_said_to_be(make_traced, trace, corpus, capsys):

@@ -2,5 +2,5 @@
 """Documents become rows. In: the tokens of documents. Out: rows as they are stored; and read back, documents.
 
 `marks` puts ids around a document, `windows` cuts it into overlapping rows, `sequences` packs documents into rows of
-one length. `windowed` and `packed` read such rows back, for the proof.
+one length. `windowed` and `packed` read such rows back, to verify them.
 """

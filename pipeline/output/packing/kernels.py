@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where the tokens of documents go in sequences of a fixed length; the slow twins are in `packing.reference`.
+"""Kernels that lay documents out in sequences of a fixed length; the slow twins are in `packing.reference`.
 
 A plan is a list of pieces: stretches of documents, in the order in which they stand in the sequences.
 """
@@ -51,18 +51,18 @@ def plan_in_order(lengths: Any, size: int, splits: bool, docs: Any, starts: Any,
 
 @kernel
 def fit_best(sizes: Any, size: int, bins: Any, head: Any, following: Any, tree: Any) -> int:
-    """Puts pieces, in the order given, each into the open sequence that it fills up most; else opens a new one.
+    """Puts each piece, in the order given, into the open sequence that it fills up most; else opens a new one.
 
-    Of sequences with equal room the one that came to this room last is taken.
+    Among sequences with equal room, the one that came to this room last is taken.
 
     Args:
       sizes: int64[n], tokens of the pieces, from 1 to `size`.
       size: tokens of a sequence.
       bins: int64[n], filled with the sequence of each piece.
-      head: int64[size + 1], scratch, filled with -1: for each room the sequence that came to it last.
-      following: int64[n], scratch: for each sequence the one that came to its room before it.
-      tree: int64[2 * leaves], scratch, zeros, for a power of two `leaves` > `size`: how many sequences have the rooms
-        below a node.
+      head: int64[size + 1], scratch, filled with -1: for each amount of room, the sequence that came to it last.
+      following: int64[n], scratch: for each sequence, the one that came to the same room before it.
+      tree: int64[2 * leaves], scratch, zeros, for a power of two `leaves` > `size`: how many sequences have an amount
+        of room below a node.
 
     Returns:
       The number of sequences.
@@ -73,7 +73,7 @@ def fit_best(sizes: Any, size: int, bins: Any, head: Any, following: Any, tree: 
         need = sizes[i]
         node = leaves + need
         if tree[node] == 0:
-            # Up to where something lies on the right, then down to the leftmost of it.
+            # Go up until the right sibling is not empty, then down to its leftmost leaf.
             while node > 1 and (node % 2 == 1 or tree[node + 1] == 0):
                 node //= 2
             if node > 1:

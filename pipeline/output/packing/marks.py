@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What stands around a document that is not of its text: the tokenizer's template, and tokens that a config adds."""
+"""Tokens around a document that are not from its text: those of the tokenizer's template, and those of a config."""
 
 import dataclasses
 from collections.abc import Mapping
@@ -14,25 +14,25 @@ from tokenizer import Layout, Tokenizer
 
 @dataclass(frozen=True)
 class Marks:
-    """The ids around every document, from the outside in on the left, from the inside out on the right."""
+    """The ids around every document, from left to right: `before`, `prepend`, the text, `append`, `after`."""
 
     before: tuple[int, ...] = ()
-    """Of the template, where `tokenizer.add_special_tokens` is on."""
+    """Ids of the template, if `tokenizer.add_special_tokens` is on."""
     prepend: tuple[int, ...] = ()
     """`output.prepend`."""
     append: tuple[int, ...] = ()
     """`output.append`."""
     after: tuple[int, ...] = ()
-    """Of the template."""
+    """Ids of the template."""
 
     @property
     def left(self) -> tuple[int, ...]:
-        """What a row begins with."""
+        """The ids that a row begins with."""
         return (*self.before, *self.prepend)
 
     @property
     def right(self) -> tuple[int, ...]:
-        """What a row ends with."""
+        """The ids that a row ends with."""
         return (*self.append, *self.after)
 
     @property
@@ -46,7 +46,7 @@ class Marks:
         return len(self.prepend) + len(self.append)
 
     def count(self, token_id: int) -> int:
-        """Returns how often a token is among them: those of CLIP's template are its unknown token."""
+        """Returns how often a token is among these ids: in CLIP's template, for example, it is the unknown token."""
         return (*self.left, *self.right).count(token_id)
 
     def to_record(self) -> dict[str, list[int]]:
@@ -65,7 +65,7 @@ class Marks:
           ids: int32.
           starts: int64[n], where the tokens of each row start in `ids`.
           stops: int64[n], where they end.
-          where: the rows are, for messages.
+          where: names the place of the rows in messages.
 
         Raises:
           ValueError: if a row does not begin and end with these.
@@ -90,26 +90,26 @@ class RowLayout:
 
     marks: Marks
     document: Layout
-    """Of all of a document; where rows are windows, without the template, truncation and padding."""
+    """Layout of a whole document; if rows are windows, without the template, truncation and padding."""
     window: Layout | None
-    """Of each window of a document; None where rows are documents."""
+    """Layout of each window of a document; None if rows are documents."""
 
     @property
     def n_special(self) -> int:
-        """Tokens of the template around a document; those of windows are counted with them."""
+        """Tokens of the template around a document; 0 if rows are windows, which count their own."""
         return self.marks.n_special if self.window is None else 0
 
 
 def lay_out(config: Config, tokenizer: Tokenizer) -> RowLayout:
-    """Returns what stands around documents, and how the tokens of a document become rows.
+    """Returns the tokens around documents, and how the tokens of a document become rows.
 
     Args:
       config: of the job.
       tokenizer: with the truncation and padding of the config.
 
     Raises:
-      ValueError: if the tokenizer lacks a token, or would put it there twice, or nothing is left of `max_length`, or
-        no more than the stride.
+      ValueError: if the tokenizer lacks a token, if a token would be added twice, or if `max_length` leaves no room for
+        text, or no more than the stride.
     """
     around = tokenizer.layout(config.tokenizer.add_special_tokens)
     before, after = tuple(around.before.tolist()), tuple(around.after.tolist())

@@ -33,14 +33,14 @@ def count(
       name: of the file, for messages.
       entry: of the shard.
       found: the manifest.
-      counted: empty; filled with sequences as rows, with tokens without separators, and with the lengths of documents
-        where the shard has boundaries.
+      counted: empty; filled with sequences as rows, tokens without separators, and, if the shard has boundaries, the
+        lengths of documents.
       problems: added to.
       hashes: uint64[n_documents], zeros; filled with a hash of each document's tokens (`kernels.add_values` of
-        `shuffling`), where the shard has boundaries.
+        `shuffling`), if the shard has boundaries.
 
     Returns:
-      int64[n_documents], the tokens of each document; None where the shard has no boundaries.
+      int64[n_documents], the tokens of each document; None if the shard has no boundaries.
 
     Raises:
       ValueError: if a sequence is not as the config says.
@@ -68,7 +68,7 @@ def count(
             raise ValueError(f"{where}: sequences must have {size} ids, padding included")
         numbers, _ = ragged(batch.column("documents"))
         if numbers.size and (numbers.min() < 0 or numbers.max() >= lengths.size):
-            raise ValueError(f"{where}: a segment is of no document of the {lengths.size} in the shard")
+            raise ValueError(f"{where}: a segment belongs to none of the {lengths.size} documents in the shard")
         for column in schemas.BOUNDARIES:
             if column in batch.schema.names:
                 sizes = segment_sizes(batch, column)
@@ -100,9 +100,9 @@ def count(
 def _hash_segments(
     ids: np.ndarray, numbers: np.ndarray, sizes: np.ndarray, lengths: np.ndarray, hashes: np.ndarray
 ) -> None:
-    """Adds the hashes of segments, int32 `ids` one after another, to those of their documents.
+    """Adds the hashes of segments, whose `ids`, int32, follow one another, to the hashes of their documents.
 
-    The segments of a document come in its order, so each begins behind the `lengths` that are there already.
+    The segments of a document come in order, so each begins after the tokens that `lengths` counts already.
     """
     ends = np.cumsum(sizes)
     order = np.argsort(numbers, kind="stable")
@@ -116,7 +116,7 @@ def _hash_segments(
 
 
 def _hash_separators(separator_id: int, places: np.ndarray) -> np.ndarray:
-    """Returns uint64[n], what separators add to the hashes of documents; `places` are those behind their tokens."""
+    """Returns uint64[n], what separators add to the hashes of documents; `places` are positions after their tokens."""
     found, rows = np.zeros(places.size, np.uint64), np.arange(places.size)
     add_values(np.full(places.size, separator_id, np.int32), rows, rows + 1, places, found)
     return found

@@ -4,7 +4,7 @@
 from collections.abc import Sequence
 
 Piece = tuple[int, int, int]
-"""A stretch of a document: which one, from which token of it, how many tokens."""
+"""A stretch of a document: its number, the first token, how many tokens."""
 
 
 def plan_in_order(lengths: Sequence[int], size: int, splits: bool) -> list[list[Piece]]:

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Documents into sequences of a fixed length, nothing dropped: every token is in one sequence.
+"""Packs documents into sequences of a fixed length and drops nothing: every token is in one sequence.
 
-Each shard is packed for itself, in the order of its documents. So what a sequence holds depends on the documents of the
-shard alone, not on workers or batches; but another `input.split_bytes` packs other sequences.
+Each shard is packed by itself, in the order of its documents. So a sequence depends only on the documents of its shard,
+not on workers or batches; but another `input.split_bytes` gives other sequences.
 """
 
 from collections.abc import Iterator, Mapping
@@ -19,7 +19,7 @@ from pipeline.output.writers.base import check_schema, ragged
 from tokenizer import Tokenizer
 
 WINDOW_TOKENS = 4 << 20
-"""Tokens of the documents that are packed together, and what a packer holds; `best_fit` looks no farther."""
+"""Tokens of the documents that are packed together, and that a packer holds; `best_fit` looks no farther."""
 
 COUNTS = (
     "n_sequences",
@@ -31,7 +31,7 @@ COUNTS = (
     "n_separators",
     "n_padding",
 )
-"""What is counted of packing; sums of counts are counts."""
+"""Counts of packing; sums of counts are counts."""
 
 
 @dataclass(frozen=True)
@@ -39,16 +39,16 @@ class PackingTokens:
     """The ids that packing adds."""
 
     separator_id: int | None
-    """Behind every document; None for nothing."""
+    """The token after every document; None for none."""
     pad_id: int | None
-    """In what a sequence has left; None where sequences are kept short."""
+    """The token that fills sequences up; None if they are kept short."""
 
 
 def packing_tokens(config: PackingConfig, tokenizer: Tokenizer) -> PackingTokens:
     """Returns the ids of the tokens that a config names.
 
     Raises:
-      ValueError: if the tokenizer does not have one, or nothing is there to pad with.
+      ValueError: if the tokenizer lacks one of them, or there is no token to pad with.
     """
     ids: dict[str, int | None] = {}
     for name in ("separator", "pad_token"):
@@ -83,14 +83,14 @@ def packing_summary(counts: Mapping[str, int]) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class Segments:
-    """Where segments are, int64[n] each; those of one document in its order."""
+    """Where segments are, int64[n] each; those of a document are in order."""
 
     numbers: np.ndarray
-    """Of their documents in the shard."""
+    """Number of each segment's document in the shard."""
     rows: np.ndarray
-    """Of their sequences."""
+    """Number of its sequence."""
     starts: np.ndarray
-    """Their first tokens, from 0 in each sequence."""
+    """Position of its first token in the sequence, from 0."""
 
 
 class Packer:
@@ -101,8 +101,8 @@ class Packer:
 
         Args:
           config: length, strategy and columns.
-          tokens: what stands between and behind documents.
-          window_tokens: of documents to pack together; decides what `best_fit` does.
+          tokens: the separator and the padding token.
+          window_tokens: how many tokens of documents to pack together; decides what `best_fit` does.
         """
         self.schema = schemas.packed(config.boundaries)
         self.counts = dict.fromkeys(COUNTS, 0)
@@ -112,7 +112,7 @@ class Packer:
         self._pending: list[_Documents] = []
         self._n_pending = 0
         self._placed: list[Segments] = []
-        # Of the last piece of a sequence, and of the last document known to be in two.
+        # The document of the last piece, and the last document known to be in two sequences.
         self._last_number = self._last_split = -1
 
     def add(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
@@ -141,9 +141,9 @@ class Packer:
         yield from self._pack(is_last=True)
 
     def take_placed(self) -> "tuple[int, list[Segments]]":
-        """Returns how many documents are wholly in sequences that were yielded, and the segments since the last call.
+        """Returns how many documents are wholly in yielded sequences, and the segments since the last call.
 
-        To be called when an iterator is used up.
+        Call it when an iterator is used up.
         """
         placed, self._placed = self._placed, []
         waiting = [part.numbers[0] for part in self._pending if part.numbers.size]
@@ -154,7 +154,7 @@ class Packer:
         start = 0
         while start < ends.size:
             before = int(ends[start - 1]) if start else 0
-            # Up to and with the document that fills the window.
+            # Up to the document that fills the window, which is included.
             stop = int(np.searchsorted(ends, before + self._window_tokens - self._n_pending)) + 1
             stop = min(stop, ends.size)
             self._pending.append(documents.part(start, stop, before, int(ends[stop - 1])))
@@ -240,7 +240,7 @@ class Packer:
 
 @dataclass(frozen=True)
 class _Documents:
-    """Documents, or what is left of them."""
+    """Documents, or the parts of them that are not packed yet."""
 
     ids: np.ndarray
     lengths: np.ndarray
@@ -272,7 +272,7 @@ def _plan_in_order(lengths: np.ndarray, size: int, splits: bool) -> _Plan:
 
 
 def _plan_best_fit(lengths: np.ndarray, size: int) -> _Plan:
-    """Plans full sequences of long documents, then what is left of these and all others, the longest first."""
+    """Plans full sequences of long documents, then the rests of these and all other documents, the longest first."""
     n_full = lengths // size
     full_docs = np.repeat(np.arange(lengths.size), n_full)
     nth = np.arange(full_docs.size) - np.repeat(np.cumsum(n_full) - n_full, n_full)
@@ -282,7 +282,7 @@ def _plan_best_fit(lengths: np.ndarray, size: int) -> _Plan:
     bins, head = np.empty(docs.size, np.int64), np.full(size + 1, -1, np.int64)
     tree = np.zeros(2 << size.bit_length(), np.int64)
     kernels.fit_best(rest[docs[order]], size, bins, head, np.empty(docs.size, np.int64), tree)
-    # Sequences in the order of their first documents, documents in their order: near to the order of the file.
+    # Sequences in the order of their first documents, documents in their order: close to the order of the file.
     in_order = np.lexsort((docs[order], bins))
     docs, bins = docs[order][in_order], bins[in_order]
     is_first = np.diff(bins, prepend=-1) > 0

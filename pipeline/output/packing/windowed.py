@@ -19,7 +19,7 @@ Spans = tuple[np.ndarray, np.ndarray, np.ndarray]
 
 
 class ExpectedWindows:
-    """What the rows of a shard must be, by the tokens of its documents; holds 40 bytes for a row."""
+    """The windows that the rows of a shard must be, computed from the lengths of its documents; 40 bytes per row."""
 
     def __init__(self, found: Mapping[str, Any], doc_ids: pa.ChunkedArray, lengths: np.ndarray) -> None:
         """Takes the documents.
@@ -43,7 +43,7 @@ class ExpectedWindows:
         self._doc_ids = doc_ids
 
     def check_columns(self, batch: pa.RecordBatch, first: int, where: str) -> None:
-        """Raises ValueError unless rows from number `first` on say of themselves which windows they are."""
+        """Raises ValueError unless the columns of rows, from number `first` on, name the expected windows."""
         rows = slice(first, first + batch.num_rows)
         for name, expected in (("document", self.texts[rows]), ("window", self.numbers[rows])):
             if name in batch.schema.names:
@@ -106,7 +106,7 @@ def count(
             np.add.at(hashes, texts, found)
         n_rows += batch.num_rows
     if n_rows != expected.texts.size:
-        raise ValueError(f"{name}: {n_rows} rows, its documents have {expected.texts.size} windows")
+        raise ValueError(f"{name}: {n_rows} rows, but its documents have {expected.texts.size} windows")
     counts = entry.windows or {}
     counted.n_tokens += counts["n_repeated"] + counts["n_special"]
     counted.n_oov_tokens -= entry.n_documents * (*marks.prepend, *marks.append).count(counted.unk_id)
@@ -122,9 +122,9 @@ def _check_repeated(
     tail: np.ndarray,
     where: str,
 ) -> np.ndarray:
-    """Raises ValueError unless windows begin as those before them end; returns how the last of these ends.
+    """Raises ValueError unless each window begins as the one before it ends; returns the end of the last one.
 
-    `tail` is how the row before the first of these ends, int32, at most `stride` ids.
+    `tail`, int32, is the end of the row before the first one, at most `stride` ids.
     """
     if not stops.size:
         return tail
@@ -153,7 +153,7 @@ def _check_unknown(
     unk_id: int,
     where: str,
 ) -> None:
-    """Raises ValueError unless `n_oov`, where there is one, counts the unknown tokens of text in each row."""
+    """Raises ValueError unless the column `n_oov`, if there is one, counts the unknown tokens of text in each row."""
     if "n_oov" not in batch.schema.names:
         return
     n_before = np.concatenate([np.zeros(1, np.int64), np.cumsum(ids == unk_id)])

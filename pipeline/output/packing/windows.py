@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Documents into overlapping windows of at most one length, a row each: nothing is cut off.
+"""Cuts documents into overlapping windows of a maximum length, a row each: nothing is lost.
 
-What a window is says `tokenizer.Layout.windows`; here documents on their way to a shard become rows of it, each with
-the number of its document and its own. Documents are cut where shards are written, behind the shuffle, so that what
-travels is a document, and its windows stay together.
+`tokenizer.Layout.windows` defines a window. Here documents on their way to a shard become its rows; each row has the
+number of its document and its own number in it. Documents are cut where shards are written, after the shuffle. So whole
+documents are shuffled, and the windows of a document stay together.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -20,10 +20,10 @@ from pipeline.output.writers.base import check_schema
 from tokenizer import Layout
 
 BATCH_IDS = 4 << 20
-"""Ids of the rows that are made at a time, unless one window has more: windows may have many times the tokens."""
+"""Ids of the rows made at a time, unless one window has more: windows may have many times the tokens of documents."""
 
 COUNTS = ("n_documents", "n_windows", "n_split_documents", "n_tokens", "n_repeated", "n_special")
-"""What is counted of windows; sums of counts are counts."""
+"""Counts of windows; sums of counts are counts."""
 
 
 @dataclass(frozen=True)
@@ -31,13 +31,13 @@ class WindowLayout:
     """How documents become windows."""
 
     layout: Layout
-    """Of a window: the template's tokens around it, truncation with its stride, padding."""
+    """Layout of a window: the template's tokens around it, truncation with its stride, padding."""
     marks: Marks
-    """Around a document; those of the template stand around each of its windows instead."""
+    """The tokens around a document; those of the template stand around each window instead."""
     unk_id: int
     """The unknown token, or -1."""
     span_ids: Sequence[int] = ()
-    """Tokens that have a source each, where rows have sources."""
+    """The tokens of spans that have a source, if rows have sources."""
 
 
 def windows_summary(counts: Mapping[str, int]) -> dict[str, Any]:
@@ -116,7 +116,7 @@ class Windower:
         yield from ()
 
     def take_placed(self) -> tuple[int, list[Segments]]:
-        """Returns how many documents there were, and in which rows they are since the last call."""
+        """Returns how many documents there were, and the rows of those since the last call."""
         placed, self._placed = self._placed, []
         return self.counts["n_documents"], placed
 
@@ -172,7 +172,7 @@ def _sources(
     """Returns the sources of windows.
 
     Args:
-      sources: of documents: one for each of its spans, in order.
+      sources: of documents, one for each span, in order.
       texts: int64[n], the document of each window.
       firsts: int64[n], how many spans of the document stand before the window.
       counts: int64[n], how many stand in it.

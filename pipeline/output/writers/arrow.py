@@ -12,7 +12,7 @@ from pipeline.output.writers.base import TokenizerInfo, check_schema, skip_rows
 from pipeline.output.writers.parquet import MAX_DOC_ID_BYTES, MAX_ROWS, RowGroups, group_weights
 
 MAX_BATCH_TOKENS = 1 << 20
-"""Ids of a record batch, unless one row alone has more: what a reader of a compressed file holds."""
+"""Ids of a record batch, unless one row alone has more; a reader of a compressed file holds one batch."""
 
 
 class ArrowWriter:
@@ -66,7 +66,7 @@ class ArrowWriter:
 
 
 def _compact(column: pa.Array) -> pa.Array:
-    """Returns a column whose buffers begin with its first row: those of a slice tell where batches were cut."""
+    """Returns a column whose buffers begin with its first row; those of a slice would show where batches were cut."""
     if pa.types.is_large_list(column.type) and not column.null_count:
         offsets = column.offsets.to_numpy()
         values = _compact(column.values.slice(offsets[0], offsets[-1] - offsets[0]))

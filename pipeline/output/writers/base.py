@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What every shard writer is, and what it is told about the tokenizer."""
+"""The interface of all shard writers, and what they are told about the tokenizer."""
 
 import json
 from collections.abc import Iterable, Iterator, Mapping
@@ -23,7 +23,7 @@ class TokenizerInfo:
     special_ids: Mapping[str, int] = field(default_factory=dict)
     """Special tokens and their ids."""
     padding_side: Literal["right", "left"] | None = None
-    """Where rows are padded; None when they are not."""
+    """The side on which rows are padded; None if they are not."""
 
     @property
     def token_dtype(self) -> np.dtype[Any]:
@@ -31,7 +31,7 @@ class TokenizerInfo:
         return np.dtype("<u2") if self.vocab_size <= 1 << 16 else np.dtype("<i4")
 
     def to_json(self) -> str:
-        """Returns what the metadata of a shard say of the tokenizer."""
+        """Returns what the metadata of a shard says about the tokenizer."""
         record = {
             "format_version": schemas.SHARD_FORMAT_VERSION,
             "padding_side": self.padding_side,
@@ -67,7 +67,7 @@ def check_schema(batch: pa.RecordBatch, schema: pa.Schema = schemas.TOKENS) -> N
 
 
 def ragged(column: pa.LargeListArray) -> tuple[np.ndarray, np.ndarray]:
-    """Returns (values, offsets int64[n + 1] from 0) of a column of lists, without what a slice leaves out."""
+    """Returns (values, offsets int64[n + 1] from 0) of a column of lists, without values outside of a slice."""
     offsets = column.offsets.to_numpy()
     return column.values.to_numpy()[offsets[0] : offsets[-1]], offsets - offsets[0]
 
@@ -76,7 +76,7 @@ def narrow_ids(ids: np.ndarray, tokenizer: TokenizerInfo) -> np.ndarray:
     """Returns ids in `tokenizer.token_dtype`.
 
     Raises:
-      ValueError: if one is not in the vocabulary; a cast would make another id of it.
+      ValueError: if one is not in the vocabulary; a cast would turn it into another id.
     """
     if ids.size and (ids.min() < 0 or ids.max() >= tokenizer.vocab_size):
         wrong = ids[(ids < 0) | (ids >= tokenizer.vocab_size)][0]
@@ -85,7 +85,7 @@ def narrow_ids(ids: np.ndarray, tokenizer: TokenizerInfo) -> np.ndarray:
 
 
 def make_rows(ids: np.ndarray, offsets: np.ndarray) -> pa.RecordBatch:
-    """Returns rows of doc_id, input_ids and n_tokens as formats give them that keep nothing but ids.
+    """Returns rows of doc_id, input_ids and n_tokens, for formats that keep nothing but ids.
 
     Args:
       ids: of all rows, of any integer type below 2**31.

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Shards of nothing but ids, one after another, beside an index that says where rows begin: Megatron and memory maps.
 
-Neither format keeps document ids or padding: a row is its tokens. The ids are of the narrowest type that holds the
-vocabulary; the index says of which. The index of a shard stands in memory while it is written, 8 bytes per row.
+Neither format keeps document ids or padding: a row is its tokens. The ids have the narrowest type that holds the
+vocabulary; the index says which. The index of a shard is held in memory while it is written, 8 bytes per row.
 """
 
 import io
@@ -19,7 +19,7 @@ from pipeline.output.writers.base import TokenizerInfo, check_schema, make_rows,
 MEGATRON_MAGIC = b"MMIDIDX\x00\x00"
 MEGATRON_VERSION = 1
 MEGATRON_DTYPES = {1: "<u1", 2: "<i1", 3: "<i2", 4: "<i4", 5: "<i8", 8: "<u2"}
-"""Integer types by the code that Megatron-LM's `IndexedDataset` has for them."""
+"""Integer types by their codes in Megatron-LM's `IndexedDataset`."""
 
 _HEADER = struct.Struct("<9sQBQQ")
 _READ_BYTES = 8 << 20
@@ -143,7 +143,7 @@ def read_megatron(handle: BinaryIO, index: BinaryIO, name: str, first_row: int =
 def read_memmap(handle: BinaryIO, index: BinaryIO, name: str, first_row: int = 0) -> Iterator[pa.RecordBatch]:
     """Reads a shard of `MemmapWriter` back; see `read_megatron`."""
     data = index.read()
-    # NumPy would parse the header as Python; nothing but the one that is written need be understood.
+    # NumPy would parse the header as Python, but only the header that is written here must be understood.
     n = (len(data) - len(_npy_header(0))) // 8
     header = _npy_header(max(n, 0))
     if n < 1 or data[: len(header)] != header or len(data) != len(header) + 8 * n:
@@ -163,7 +163,7 @@ def _read_ids(
 ) -> Iterator[pa.RecordBatch]:
     n_bytes = handle.seek(0, io.SEEK_END)
     if n_bytes != int(offsets[-1]) * dtype.itemsize:
-        raise ValueError(f"{name}: {n_bytes} bytes, its index says {offsets[-1]} ids of {dtype.itemsize}")
+        raise ValueError(f"{name}: {n_bytes} bytes, but its index says {offsets[-1]} ids of {dtype.itemsize}")
     row = min(first_row, offsets.size - 1)
     handle.seek(int(offsets[row]) * dtype.itemsize)
     while row < offsets.size - 1:

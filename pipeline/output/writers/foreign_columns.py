@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Columns of any type in a Parquet file of ours: written by Arrow into a file in memory, and taken over as they are.
+"""Columns of any type in our Parquet files: Arrow writes them into a file in memory, and their pages are copied.
 
-The pages of a column stand alone. What must be changed in what a footer says of them is where they begin.
+The pages of a column do not refer to the rest of a file. Only the positions where they begin, which are in the footer,
+must be changed.
 """
 
 import io
@@ -17,7 +18,7 @@ _MAGIC = b"PAR1"
 _SCHEMA, _ROW_GROUPS, _COLUMNS, _METADATA = 2, 4, 1, 3
 _TOTAL_BYTES = 6
 _OFFSETS = (9, 10, 11)
-"""In what is said of a column: where its data, its index and its dictionary begin."""
+"""Fields of a column's metadata: where its data, its index and its dictionary begin."""
 
 
 class ForeignColumns:
@@ -27,7 +28,7 @@ class ForeignColumns:
         """Takes the columns, perhaps none, and "zstd" or "none"."""
         self.n_fields = self.n_leaves = 0
         self.described: list[Struct] = []
-        """What a schema says of them."""
+        """The columns as elements of a Parquet schema."""
         self._schema = pa.schema(fields)
         self._compression = compression
         if fields:
@@ -38,7 +39,7 @@ class ForeignColumns:
             self.n_leaves = sum(1 for element in elements[1:] if 1 in element)  # with a physical type
 
     def write(self, table: pa.Table, position: int) -> tuple[list[Struct], bytes, int]:
-        """Returns what a row group says of the columns, their pages, and the bytes of these before compression.
+        """Returns the metadata of the columns for a row group, their pages, and the bytes of these before compression.
 
         Args:
           table: with the columns, and others.

@@ -70,7 +70,7 @@ def open_writer(
       output: formats, compression, size of row groups.
       tokenizer: what the shard says about where its ids come from.
       format: one of the formats of `output`; None for the first.
-      index: open for writing, where the format has an index; stays open.
+      index: open for writing, if the format has an index; stays open.
       schema: of the rows.
     """
     format = format or output.formats[0]
@@ -95,19 +95,18 @@ def open_writer(
 def read_rows(
     handle: BinaryIO, name: str, first_row: int = 0, index: BinaryIO | None = None
 ) -> Iterator[pa.RecordBatch]:
-    """Reads a shard back in bounded memory, in batches of the order it was written in.
+    """Reads a shard back in bounded memory, in the order it was written in.
 
     Args:
       handle: open for reading, at its start.
       name: of the file; its ending tells the format, and messages show it.
-      first_row: to begin with; TFRecord and MDS read what stands before it, the others skip to it.
-      index: open for reading the file `index_name(name)`, where there is one.
+      first_row: the row to begin with; TFRecord and MDS read everything before it, the others skip to it.
+      index: the file `index_name(name)`, open for reading, if there is one.
 
     Yields:
-      doc_id: string, input_ids: large_list<int32>, n_tokens: int32, and of windows `schemas.WINDOWS`, all but Megatron
-      and memory maps; Parquet and Arrow also n_oov: int32, and
-      `schemas.SPAN_SOURCES` and `schemas.LANGUAGES` where the shard has them; or packed sequences. Megatron and memory
-      maps keep no document ids and no boundaries: doc_id is empty.
+      Packed sequences; or doc_id: string, input_ids: large_list<int32>, n_tokens: int32, and `schemas.WINDOWS` if rows
+      are windows. Parquet and Arrow also yield n_oov: int32, and `schemas.SPAN_SOURCES` and `schemas.LANGUAGES` if the
+      shard has them. Megatron and memory maps keep no document ids, no windows and no boundaries: doc_id is empty.
 
     Raises:
       ValueError: if the name has another ending, or the file is not what TokenMill writes; says where.

@@ -16,8 +16,8 @@ _NEEDS_ESCAPE = r'[\x00-\x1f"\\]'
 def json_texts(column: pa.Array) -> pa.LargeStringArray:
     """Returns large_string[n], the JSON of each value, `null` for a null.
 
-    Times are in ISO 8601, durations in seconds, decimals their digits, bytes in base64, all as strings; times and
-    durations of nanoseconds are as `spell_nanoseconds` has them.
+    Times in ISO 8601, durations in seconds, decimals as digits and bytes in base64 all become strings; for times and
+    durations in nanoseconds, see `spell_nanoseconds`.
     """
     null = pa.scalar("null", pa.large_string())
     if pa.types.is_integer(column.type):
@@ -33,9 +33,9 @@ def json_texts(column: pa.Array) -> pa.LargeStringArray:
 
 
 def spell_nanoseconds(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """Returns columns with strings in place of times and durations of nanoseconds, for which Python has no type.
+    """Returns columns with strings in place of times and durations in nanoseconds, for which Python has no type.
 
-    Arrow gives these as objects of pandas, or not at all where there is none. Here a time is
+    Arrow converts these to pandas objects, or fails without pandas. Here a time becomes
     `2026-11-24 18:05:00.000000001`, a duration its number of nanoseconds.
     """
     columns = [_spelled(column) for column in batch.columns]
@@ -49,7 +49,7 @@ def _spelled(column: pa.Array) -> pa.Array:
 
 
 def _spelled_type(type_: pa.DataType) -> pa.DataType:
-    """Returns a type in which strings stand for what is counted in nanoseconds, at any depth."""
+    """Returns a type with strings in place of times and durations in nanoseconds, at any depth."""
     if pa.types.is_struct(type_):
         return pa.struct([field.with_type(_spelled_type(field.type)) for field in type_])
     if pa.types.is_map(type_):
@@ -63,7 +63,7 @@ def _spelled_type(type_: pa.DataType) -> pa.DataType:
 
 
 def to_plain(value: Any) -> Any:
-    """Returns what JSON has for a value that it does not know."""
+    """Returns a JSON value for a value that JSON does not know."""
     if isinstance(value, datetime.datetime | datetime.date | datetime.time):
         return value.isoformat()
     if isinstance(value, datetime.timedelta):

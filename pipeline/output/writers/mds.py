@@ -17,7 +17,7 @@ from pipeline.output.writers.base import TokenizerInfo, check_schema, narrow_ids
 from pipeline.output.writers.json_texts import json_texts
 
 MAX_BYTES = (1 << 32) - 1
-"""Of a shard: offsets are of 32 bits."""
+"""Most bytes of a shard: offsets have 32 bits."""
 
 _INT_BYTES = 8
 _READ_BYTES = 8 << 20
@@ -25,7 +25,7 @@ _MAX_DESCRIPTION_BYTES = 1 << 16
 
 
 def columns_of(schema: pa.Schema, tokenizer: TokenizerInfo) -> dict[str, str]:
-    """Returns the columns of a shard and their encodings, in the order in which samples hold them.
+    """Returns the columns of a shard and their encodings, in the order of the samples.
 
     Ids are called `tokens`, as LLM Foundry expects; n_oov is left out. Kept fields, which may be null, are JSON.
     """
@@ -43,7 +43,7 @@ def columns_of(schema: pa.Schema, tokenizer: TokenizerInfo) -> dict[str, str]:
 
 
 def describe_columns(columns: dict[str, str]) -> dict[str, Any]:
-    """Returns what both a shard and the index say of the columns."""
+    """Returns the description of the columns, which both a shard and the index contain."""
     return {
         "column_encodings": list(columns.values()),
         "column_names": list(columns),
@@ -57,7 +57,7 @@ def describe_columns(columns: dict[str, str]) -> dict[str, Any]:
 
 
 class MDSWriter:
-    """Writes one shard. Samples wait in a temporary file, for the format has their offsets before them.
+    """Writes one shard. Samples wait in a temporary file, because the format puts their offsets first.
 
     Holds one batch as samples, and 4 bytes per row.
     """
@@ -115,7 +115,7 @@ class MDSWriter:
 
 
 def encode(batch: pa.RecordBatch, columns: dict[str, str], tokenizer: TokenizerInfo) -> tuple[np.ndarray, np.ndarray]:
-    """Returns (samples uint8, the bytes of each int64[n]) of rows."""
+    """Returns rows as (samples uint8, bytes of each sample int64[n])."""
     parts = {name: _column_bytes(batch, name, tokenizer) for name, encoding in columns.items() if encoding != "int"}
     n_rows = batch.num_rows
     sizes, widths = {}, {}
@@ -213,7 +213,7 @@ def read_mds(handle: BinaryIO, name: str, first_row: int = 0) -> Iterator[pa.Rec
 
 
 def _schema_of(columns: dict[str, str]) -> pa.Schema | None:
-    """Returns the schema of rows whose columns a shard has, kept fields as JSON; None if none has them."""
+    """Returns the schema of rows that have the columns of a shard, kept fields as JSON; None if there is none."""
     kept = [name for name, encoding in columns.items() if encoding == "json"]
     columns = {name: encoding for name, encoding in columns.items() if encoding != "json"}
     packed = schemas.packed(list(columns))

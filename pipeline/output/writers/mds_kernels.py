@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Columns into the samples of an MDS shard and out of them, without a Python object per row.
+"""Kernels that put columns into the samples of an MDS shard and take them out, without a Python object per row.
 
 A sample is the sizes of its columns of variable size, u32 each, then the columns' bytes. An array of one dimension is a
 byte (1 << 2 | w), its length in 2**w bytes, and its values; everything is little-endian. The slow twin is
@@ -20,8 +20,8 @@ def place(out: Any, at: Any, data: Any, offsets: Any, widths: Any, item_bytes: i
       at: int64[n], where in `out` the column of each row goes; moved behind it.
       data: uint8, the bytes of all rows.
       offsets: int64[n + 1], where each row begins in `data`.
-      widths: int64[n], for arrays log2 of the bytes of their length; not read otherwise.
-      item_bytes: size of an array's values; 0 for a column that is bytes and no array.
+      widths: int64[n], for arrays log2 of the bytes of their length; else not read.
+      item_bytes: size of an array's values; 0 for a column of bytes.
     """
     for row in range(at.size):
         p = at[row]

@@ -27,7 +27,7 @@ def encode_sample(columns: Sequence[str], sample: Mapping[str, str | int | np.nd
 
 
 def encode_array(values: np.ndarray) -> bytes:
-    """Returns an array of one dimension with its shape, as the encoding `ndarray:<dtype>` has it."""
+    """Returns an array of one dimension with its shape, as the encoding `ndarray:<dtype>` stores it."""
     for width, code in enumerate("BHIQ"):
         if len(values) < 1 << (8 << width):
             return struct.pack(f"<B{code}", 4 | width, len(values)) + values.tobytes()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Parquet shards: `schemas.TOKENS` as every Parquet reader, `datasets` among them, takes it."""
+"""Parquet shards: `schemas.TOKENS` in a form that every Parquet reader accepts, `datasets` among them."""
 
 import base64
 import json
@@ -28,8 +28,8 @@ _MAX_TOKENS = (1 << 31) - 1
 class RowGroups:
     """Cuts a sequence of rows into groups by limits on sums, whatever batches the rows arrive in.
 
-    A group is full when its next row would take one of its sums past its limit. A row that alone exceeds a limit is a
-    group alone. Holds the rows of one unfinished group.
+    A group is full when the next row would take one of its sums past the limit. A row that alone exceeds a limit is a
+    group of its own. Holds the rows of one unfinished group.
     """
 
     def __init__(self, limits: Sequence[int]) -> None:
@@ -67,7 +67,7 @@ class RowGroups:
             yield self._take()
 
     def _take(self) -> pa.Table:
-        # In one chunk: where chunks end, pages end, and the bytes would depend on the batches.
+        # In one chunk: pages end where chunks end, so the bytes would otherwise depend on the batches.
         group = pa.Table.from_batches(self._pending).combine_chunks()
         self._pending = []
         self._sums = [0] * len(self._limits)
@@ -75,7 +75,7 @@ class RowGroups:
 
 
 def group_weights(batch: pa.RecordBatch) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Returns for each row, int64[n] each, what row groups are limited by: ids, rows, bytes of strings."""
+    """Returns, for each row, the weights that limit row groups, int64[n] each: ids, rows, bytes of strings."""
     n_ids = np.diff(batch.column("input_ids").offsets.to_numpy())
     ones = np.ones(batch.num_rows, np.int64)
     n_bytes = np.zeros_like(ones)
@@ -204,7 +204,7 @@ def stored_schema(schema: pa.Schema) -> pa.Schema:
 
 
 def _describe(schema: pa.Schema, stored: pa.Schema, tokenizer: TokenizerInfo) -> dict[str, str]:
-    """Returns the metadata; of types for `datasets`, or with fields for Arrow, from which `datasets` has them then."""
+    """Returns the metadata: types for `datasets`, or, with kept fields, for Arrow, from which `datasets` takes them."""
     said = {"tokenmill": tokenizer.to_json()}
     if any(field.nullable for field in schema):
         # Arrow takes the metadata from its schema too.

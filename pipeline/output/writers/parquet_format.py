@@ -32,7 +32,7 @@ _PAGE_ENTRIES = 1 << 19
 _PAGE_STRINGS = 1 << 15
 _PAGE_STRING_BYTES = 1 << 20
 _MAX_DICTIONARY_VALUE = 1 << 20
-"""Larger numbers stand as they are: what counts them has an entry for every number up to the largest."""
+"""Larger numbers are stored as they are, because the counting table has an entry for every number up to the largest."""
 
 _BOOLEAN, _INT32, _INT64, _FLOAT, _BYTE_ARRAY = 0, 1, 2, 4, 6
 _PLAIN, _RLE, _RLE_DICTIONARY = 0, 3, 8
@@ -51,7 +51,7 @@ _PHYSICAL = {
 
 @dataclass
 class _Chunk:
-    """What the footer says of one column in one row group."""
+    """What the footer says about one column in one row group."""
 
     offset: int
     dictionary_offset: int | None = None
@@ -88,7 +88,7 @@ class ParquetFileWriter:
           created_by: what the footer says wrote it: application, the word "version", its version.
 
         Raises:
-          TypeError: for a type that it does not write.
+          TypeError: for a type that this writer does not support.
           ValueError: for another compression.
         """
         if compression not in _CODECS:
@@ -230,7 +230,7 @@ class _Numbers:
         return _PLAIN if self.dictionary is None else _RLE_DICTIONARY
 
     def statistics(self) -> Struct | None:
-        """Returns the least and the largest of them; None where there are none, and for fractions."""
+        """Returns the smallest and the largest number; None if there are none, and for floats."""
         if self._range is None:
             return None
         low, high = (np.array(value, self._values.dtype).tobytes() for value in self._range)
@@ -266,7 +266,7 @@ class _Numbers:
 
 
 class _Bits:
-    """Yes or no in one column and row group, a bit each."""
+    """Booleans of one column and row group, a bit each."""
 
     dictionary = None
     encoding = _PLAIN

@@ -107,8 +107,8 @@ def list_levels(
 
 @kernel
 def count_values(values: np.ndarray, counts: np.ndarray) -> None:
-    """Adds to `counts` (int64[2, limit]; their sum counts) how often each of `values` (int32 below limit) occurs."""
-    # Two tables in turn: where one id follows itself, adding to a number that is still on its way to memory waits.
+    """Adds how often each of `values` (int32 below limit) occurs to `counts` (int64[2, limit]; the two sum up)."""
+    # Two tables in turn: when an id repeats, adding to a number that is still on its way to memory would wait.
     for i in range(0, values.size - 1, 2):
         counts[0, values[i]] += 1
         counts[1, values[i + 1]] += 1
@@ -125,7 +125,7 @@ def map_values(values: np.ndarray, indices: np.ndarray, out: np.ndarray) -> None
 
 @kernel
 def plain_strings(data: np.ndarray, offsets: np.ndarray, start: int, stop: int, out: np.ndarray) -> int:
-    """Writes strings `start` to `stop`, each after its length as four little-endian bytes; returns the bytes written.
+    """Writes strings `start` to `stop`, each after its length in four little-endian bytes; returns how many bytes.
 
     Args:
       data: uint8, the bytes of all strings.

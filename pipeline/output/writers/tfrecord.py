@@ -144,8 +144,8 @@ def read_tfrecord(handle: BinaryIO, name: str, *, gzipped: bool = False) -> Iter
     """Reads a shard back and checks every checksum; holds 8 MiB of records, or one record if that is longer.
 
     Yields:
-      Batches of doc_id, input_ids, n_tokens, as in `schemas.TOKENS`, and of windows `schemas.WINDOWS`; what a TFRecord
-      shard says of each row.
+      Batches of doc_id, input_ids, n_tokens, as in `schemas.TOKENS`, and `schemas.WINDOWS` if rows are windows: all
+      that a TFRecord shard stores.
 
     Raises:
       ValueError: if a checksum is wrong, the file ends within a record, or a record is not what `TFRecordWriter`

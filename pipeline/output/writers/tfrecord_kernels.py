@@ -27,7 +27,7 @@ FRAME_BYTES = 16
 """Bytes a record takes beside its data: length, its checksum, the data's checksum."""
 
 SLACK_BYTES = 8
-"""Bytes past the end of the records that `write_records` may scribble on."""
+"""Bytes past the end of the records that `write_records` may overwrite."""
 
 NO_PADDING, PADDING_RIGHT, PADDING_LEFT = 0, 1, 2
 """Where padding stands in a row; without padding there are no `input_mask` and `segment_ids`."""
@@ -342,7 +342,7 @@ def _list_span(data: np.ndarray, start: int, stop: int, feature_tag: int) -> tup
 
 @kernel_part
 def _get_number(data: np.ndarray, start: int, stop: int) -> int:
-    """Returns the only value in the Feature `data[start:stop]`; -1 where it has not one."""
+    """Returns the only value in the Feature `data[start:stop]`; -1 if it does not have exactly one."""
     first, last = _list_span(data, start, stop, 0x1A)
     if last < 0:
         return -1

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Thrift's compact protocol: what Parquet's headers and footers are encoded in.
+"""Thrift's compact protocol, in which Parquet's headers and footers are encoded.
 
 Source: `doc/specs/thrift-compact-protocol.md` of Apache Thrift. Only the types that Parquet's metadata need.
 """
@@ -11,7 +11,8 @@ from typing import Any
 _TRUE, _FALSE, _BYTE, _I16, _I32, _I64, _DOUBLE, _BINARY, _LIST, _STRUCT = 1, 2, 3, 4, 5, 6, 7, 8, 9, 12
 
 Fields = dict[int, tuple[int, Any]]
-"""A struct that was read: by the number of a field its kind and value; of a list the kind of its elements and these."""
+"""A struct that was read: the kind and the value of each field, by its number. The value of a list is the kind of its
+elements and the elements."""
 
 
 class Struct:
@@ -101,7 +102,7 @@ def read_struct(data: bytes, at: int) -> tuple[Fields, int]:
 
 
 def _read(data: bytes, at: int, kind: int) -> tuple[Any, int]:
-    if kind in (_TRUE, _FALSE):  # of a field: all is said
+    if kind in (_TRUE, _FALSE):  # the kind of a field says it all
         return None, at
     if kind == _BYTE:
         return data[at], at + 1
@@ -157,7 +158,7 @@ def _encoded(kind: int, value: Any) -> bytes:
 
 
 def varint(value: int) -> bytes:
-    """Returns a number, not negative, in groups of seven bits, the low ones first."""
+    """Returns a non-negative number in groups of seven bits, the low ones first."""
     encoded = bytearray()
     while value >= 0x80:
         encoded.append(value & 0x7F | 0x80)

@@ -112,5 +112,5 @@ def test_reading_says_why_there_is_no_manifest(tmp_path):
         with pytest.raises(ValueError, match=f"is not a manifest of format {manifest.FORMAT_VERSION}"):
             manifest.read(str(tmp_path))
     (tmp_path / "manifest.json").write_text('{"format_version": 1}')
-    with pytest.raises(ValueError, match="has format 1, this TokenMill reads 3: use the"):
+    with pytest.raises(ValueError, match="has format 1, but this TokenMill reads 3: use the"):
         manifest.read(str(tmp_path))

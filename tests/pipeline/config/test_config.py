@@ -382,7 +382,7 @@ def test_what_word_counts_keep(write, counts, expected):
 def test_the_job_run_tokenizes_with_one_vocabulary(write, key):
     path = write(f"input: {{paths: [a]}}\ntokenizer: {{train: {{{key}}}}}\noutput: {{path: out}}")
     (problem,) = problems_of(path, job="run")
-    assert problem.endswith("makes several vocabularies, the job run tokenizes with one; use train")
+    assert problem.endswith("makes several vocabularies, but the job run tokenizes with one; use train")
 
 
 def test_a_training_on_counts_needs_no_input(write):

@@ -419,7 +419,7 @@ def test_what_is_no_artifact_is_refused(tmp_path):
     report = tmp_path / "out/counts/counts.json"
     text = report.read_text()
     report.write_text(text.replace('"format_version": 2', '"format_version": 1'))
-    with pytest.raises(ValueError, match="is of format 1, this TokenMill reads 2; count again"):
+    with pytest.raises(ValueError, match="is of format 1, but this TokenMill reads 2; count again"):
         open_counts(str(tmp_path / "out"))
     report.write_text("{")
     with pytest.raises(ValueError, match="is not JSON"):

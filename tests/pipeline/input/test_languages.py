@@ -201,8 +201,8 @@ def test_tfrecord_shards_are_filtered_without_a_column(corpus: Path, tiny_vocab_
 @pytest.mark.parametrize(
     "languages, message",
     [
-        ("{keep: [english]}", "'english': is no language"),
-        ("{rules: {xx: []}}", "'xx': is no language"),
+        ("{keep: [english]}", "'english': is not a supported language"),
+        ("{rules: {xx: []}}", "'xx': is not a supported language"),
         ("{keep: [en], drop: [en]}", "is in keep, too"),
         ("{threshold: 2.0}", "languages.threshold: 2.0"),
         ("{rules: {zh: [segmnt]}}", "did you mean 'segment'"),

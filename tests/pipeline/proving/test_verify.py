@@ -216,12 +216,12 @@ def forge_documents(folder, change):
 
 
 DOCUMENT_FORGERIES = {
-    "3 documents, the ledger says 4": lambda rows: rows.pop(2),
+    "3 documents, but the ledger says 4": lambda rows: rows.pop(2),
     "document 2 does not come after the one before it": lambda rows: rows.insert(1, rows.pop(2)),
-    "bytes of documents, the ledger says": lambda rows: rows[1].update(input_bytes=1),
-    "tokens, the ledger says": lambda rows: rows[1].update(n_tokens=9999),
+    "bytes of documents, but the ledger says": lambda rows: rows[1].update(input_bytes=1),
+    "tokens, but the ledger says": lambda rows: rows[1].update(n_tokens=9999),
     "documents are of file 1, which split": lambda rows: rows[3].update(input_file=1),
-    "a document is of none of the 2 files": lambda rows: rows[3].update(input_file=2),
+    "a document comes from none of the 2 files": lambda rows: rows[3].update(input_file=2),
     "row 1 is document 'a1', documents/documents-00000-of-00002.parquet lists 'b1'": lambda rows: rows[1].update(
         doc_id="b1"
     ),
@@ -252,7 +252,7 @@ def test_fields_that_are_not_those_of_the_other_files_are_found(tmp_path, tiny_v
 
 PLACE_FORGERIES = {
     "do not follow one another": lambda row: row["starts"].__setitem__(0, row["starts"][0] + 1),
-    "has not as many starts as rows": lambda row: row["starts"].append(0),
+    "does not have as many starts as rows": lambda row: row["starts"].append(0),
     "sequence 0 and on: documents/documents-00000-of-00002.parquet lists other": None,
 }
 
@@ -326,7 +326,7 @@ def test_forged_rejects_are_found(folder):
     table = pq.read_table(folder.path / name)
     for change, words in [
         ({"reason": ["too_large"]}, "holds {'too_large': 1}, the ledger records {'not_json': 1}"),
-        ({"n_bytes": [99]}, f"records of 99 bytes, the ledger says {folder.entry.n_rejected_bytes}"),
+        ({"n_bytes": [99]}, f"records of 99 bytes, but the ledger says {folder.entry.n_rejected_bytes}"),
     ]:
         sink = io.BytesIO()
         rows = [row | {key: values[0] for key, values in change.items()} for row in table.to_pylist()]
@@ -379,7 +379,7 @@ def test_forged_counts_and_summaries_are_found(folder):
     ("changes", "words"),
     [
         ({"n_records": 99}, "records read 99 != documents + rejected + filtered 5"),
-        ({"tokenizer": "x"}, "made by tokenizer x, the manifest's is"),
+        ({"tokenizer": "x"}, "made by tokenizer x, but the manifest's is"),
         ({"shard": FileRecord("tokens-00000-of-00002.parquet", 1, "x", 4, 16)}, "the manifest FileRecord("),
         ({"rejects": None, "rejected": {}, "n_records": 4}, "records None, the manifest FileRecord("),
     ],
