@@ -42,7 +42,7 @@ esac
 """
 
 # Everything that run.sh needs from the system.
-TOOLS = ("bash", "env", "cat", "cmp", "cp", "chmod", "dirname", "mkdir", "mv", "rm", "sed", "sleep", "tail", "touch")
+TOOLS = ("bash", "env", "cat", "cmp", "cp", "chmod", "dirname", "find", "mkdir", "mv", "rm", "sed", "sleep", "tail")
 
 
 class Checkout:
@@ -71,7 +71,13 @@ class Checkout:
         return path
 
     def start(self, *arguments: str, cwd: Path | None = None, **environment: str) -> "subprocess.Popen[str]":
-        variables = {"PATH": str(self.bin), "CALLS": str(self.calls_file), **environment}
+        kernels = str(self.root.parent / "kernels")
+        variables = {
+            "PATH": str(self.bin),
+            "CALLS": str(self.calls_file),
+            "TOKENMILL_CACHE_DIR": kernels,
+            **environment,
+        }
         return subprocess.Popen(
             [str(self.root / "run.sh"), *arguments],
             cwd=cwd or self.root.parent,
@@ -140,10 +146,11 @@ def test_each_use_installs_its_level_and_a_higher_level_includes_the_lower(check
         "python <-m> <ruff> <check> <.>",
         "python <-m> <ruff> <format> <--check> <.>",
         "python <-m> <mypy>",
-        "python <-m> <pytest> <-n> <auto> <--maxprocesses> <4> <--dist> <worksteal> <-k> <a b>",
+        "python <-m> <pytest> <-n> <auto> <--maxprocesses> <4> <--dist> <worksteal> "
+        "<--durations=20> <--durations-min=5> <-k> <a b>",
     ]
     checkout.run("test", "--quick", "-x")
-    assert checkout.calls()[-1].endswith("<worksteal> <-m> <not slow and not installation and not flink> <-x>")
+    assert checkout.calls()[-1].endswith(" <-m> <not slow and not installation and not flink> <-x>")
     checkout.run("bench", "encode", "--repeats", "3")
     assert checkout.calls() == ["pip bench.lock", "python <-m> <benchmarks.encode> <--repeats> <3>"]
     checkout.run("inspect", "x")
