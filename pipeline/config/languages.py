@@ -31,9 +31,7 @@ class LanguagesConfig(Section):
             for code in getattr(self, name):
                 if code not in language_codes() and (name, code) != ("rules", DEFAULT):
                     near = did_you_mean(code, language_codes())
-                    raise mistake(
-                        name, code, f"is not a supported language{near}; see docs/explanation/languages.md"
-                    )
+                    raise mistake(name, code, f"is not a supported language{near}; see docs/explanation/languages.md")
         if both := [code for code in self.keep if code in self.drop]:
             raise mistake("drop", both[0], "is in keep, too")
         return self
