@@ -2,7 +2,7 @@
 """The pipeline: files in, token shards, statistics and a manifest out, on Apache Beam.
 
 Every folder is a room; its first lines say what comes in and what goes out. A room imports only rooms below it, and
-only `transforms` and a few modules of `running` import Beam. From the top:
+only `transforms` and a few modules of `running` import Beam when they are imported. From the top:
 
 - `cli`, `commands`: what a person types;
 - `transforms`: the work as Beam graphs, for these jobs and for your own; `proving`: checks of what a folder claims;

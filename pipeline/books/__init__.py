@@ -1,7 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a job says it did, and the proof that it adds up. In: counts. Out: ledger entries and the manifest.
 
-`quantities` lists what is counted and which of it must be equal. `ledger` holds one entry per committed split,
-`shard_entry` one per merged shard; `equations` checks them, `job_sums` adds them up, and `manifest` writes it all down
-for whoever reads the folder. A job whose books do not balance fails.
+- `quantities`: what is counted, and which sums must be equal; `input_counts`: what was read of each file;
+- `ledger`: one entry per committed split; `shard_entry`: one per merged shard, with the `sums` of its documents;
+- `equations` checks entries, `job_sums` adds them up and checks the sums, `manifest` writes it all down;
+- `job_record`: which job a folder belongs to; `reject_limits`: when too much is rejected.
+
+A job whose books do not balance fails.
 """

@@ -56,11 +56,10 @@ def identities(totals: Mapping[str, Any]) -> list[dict[str, Any]]:
     """
     parts = totals.get("packing"), totals.get("windows")
     equations = (*quantities.OF_INPUT, *quantities.OF_TOKENS, *quantities.of_rows(*parts), *quantities.OF_REJECTS)
-    lines = [equation.terms({**totals, **quantities.in_rows(*parts)}) for equation in equations]
-    wrong = [line for line in lines if sum(line["left"].values()) != sum(line["right"].values())]
-    if wrong:
-        raise BooksError("\n".join(f"{line['left']} != {line['right']}" for line in wrong))
-    return lines
+    counts = {**totals, **quantities.in_rows(*parts)}
+    if wrong := quantities.imbalances(equations, counts):
+        raise BooksError("\n".join(f"the job: {line}" for line in wrong))
+    return [equation.terms(counts) for equation in equations]
 
 
 def check_inputs(entries: Iterable[LedgerEntry], *, is_whole: bool = True) -> None:

@@ -1,7 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Files become documents. In: patterns and formats. Out: splits, then batches of `schemas.DOCUMENTS` and of rejects.
 
-`splitting` cuts files into splits. `reading.read_split` reads one: bytes are decompressed (`decompressing`), cut into
-records (`lines`, `text`, `jsonl`, `parquet`), and gathered into batches (`batches`). A record that cannot be used is a
-reject, with a reason of the closed list in `rejects`. `languages` tells the languages of documents.
+`splitting` cuts files into splits. `reading.read_split` reads one: `streams` gives its bytes, decompressed
+(`decompressing`); `text`, `jsonl` and `parquet` find the records in them (`lines`), and `batches` gathers documents.
+
+A record that cannot be used becomes a reject, with a reason from the closed list in `rejects`. `given_up` does the same
+for documents on which text steps or the tokenizer give up; `unusable` fails a job that can use no record at all.
+`languages` tells the languages of documents, `sampling` and `choosing` read a part of them.
 """

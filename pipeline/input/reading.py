@@ -5,7 +5,7 @@ import contextlib
 import dataclasses
 import hashlib
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import Any, BinaryIO
 
 import pyarrow as pa
 
@@ -19,15 +19,13 @@ from pipeline.input.parquet import read_row_groups
 from pipeline.input.sampling import sample_batch
 from pipeline.input.streams import Stream
 from pipeline.input.text import TextReader
-
-if TYPE_CHECKING:  # pipeline.splits imports the readers
-    from pipeline.splits import Piece, Split
+from pipeline.splits import Piece, Split
 
 BATCH_BYTES = 4 << 20
 
 
 def read_split(
-    split: "Split", input: InputConfig, batch_bytes: int = BATCH_BYTES, wanted: Wanted | None = None
+    split: Split, input: InputConfig, batch_bytes: int = BATCH_BYTES, wanted: Wanted | None = None
 ) -> Iterator[ReadBatch]:
     """Yields the documents and rejects of a split, in the order of its pieces and of the records in each.
 
@@ -53,7 +51,7 @@ def read_split(
         yield batch if input.sample is None else sample_batch(batch, input.sample, input.sample_seed, names)
 
 
-def _read_pieces(split: "Split", config: InputConfig, batch_bytes: int, wanted: Wanted | None) -> Iterator[ReadBatch]:
+def _read_pieces(split: Split, config: InputConfig, batch_bytes: int, wanted: Wanted | None) -> Iterator[ReadBatch]:
     fields = decode_fields(split.fields)
     batcher = Batcher(batch_bytes, schemas.with_fields(schemas.DOCUMENTS, fields))
     for index, piece in enumerate(split.pieces):
@@ -66,7 +64,7 @@ def _read_pieces(split: "Split", config: InputConfig, batch_bytes: int, wanted: 
     yield from batcher.flush()
 
 
-def _read_piece(index: int, piece: "Piece", config: InputConfig, batch_bytes: int, fields: pa.Schema) -> Iterator[Part]:
+def _read_piece(index: int, piece: Piece, config: InputConfig, batch_bytes: int, fields: pa.Schema) -> Iterator[Part]:
     source = Source(index, piece.name, piece.path)
     digest = hashlib.sha256()
     with contextlib.closing(storage.open_read(piece.path)) as handle:
@@ -88,7 +86,7 @@ def _with_nulls(part: Part, fields: pa.Schema) -> Part:
 def _read_open(
     handle: BinaryIO,
     source: Source,
-    piece: "Piece",
+    piece: Piece,
     config: InputConfig,
     batch_bytes: int,
     fields: pa.Schema,

@@ -8,12 +8,10 @@ start to the first one at or after its stop; neighbouring ranges agree on where 
 import itertools
 import re
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import Any, BinaryIO
 
 from pipeline.input.decompressing import Damage, StreamError, decompress, read_exactly
-
-if TYPE_CHECKING:  # pipeline.splits imports the readers
-    from pipeline.splits import Piece
+from pipeline.splits import Piece
 
 CHUNK_BYTES = 1 << 20
 """How much of an uncompressed file is read at once."""
@@ -33,7 +31,7 @@ class Stream:
     After `chunks` is exhausted `damage` says whether, and why, the stream ended early.
     """
 
-    def __init__(self, handle: BinaryIO, piece: "Piece", paragraphs: bool = False, digest: Any = None) -> None:
+    def __init__(self, handle: BinaryIO, piece: Piece, paragraphs: bool = False, digest: Any = None) -> None:
         """Opens the stream; `handle` is the file, uncompressed as stored, and stays the caller's.
 
         Args:
@@ -84,14 +82,14 @@ class Stream:
             yield b"".join(parts)
 
 
-def _record_range(handle: BinaryIO, piece: "Piece", paragraphs: bool) -> tuple[int, int]:
+def _record_range(handle: BinaryIO, piece: Piece, paragraphs: bool) -> tuple[int, int]:
     boundary = _paragraph_boundary if paragraphs else _line_boundary
     # Beyond `stop` it does not matter where the next record begins: it is not in this range.
     start = boundary(handle, piece, piece.start, piece.stop)
     return start, boundary(handle, piece, piece.stop, piece.n_bytes) if start < piece.stop else start
 
 
-def _read_range(handle: BinaryIO, piece: "Piece", start: int, stop: int) -> Iterator[bytes]:
+def _read_range(handle: BinaryIO, piece: Piece, start: int, stop: int) -> Iterator[bytes]:
     handle.seek(start)
     while start < stop:
         chunk = _read_some(handle, piece, start, min(CHUNK_BYTES, stop - start))
@@ -99,7 +97,7 @@ def _read_range(handle: BinaryIO, piece: "Piece", start: int, stop: int) -> Iter
         yield chunk
 
 
-def _read_some(handle: BinaryIO, piece: "Piece", position: int, n_bytes: int) -> bytes:
+def _read_some(handle: BinaryIO, piece: Piece, position: int, n_bytes: int) -> bytes:
     chunk = handle.read(n_bytes)
     if not chunk:
         raise OSError(
@@ -109,7 +107,7 @@ def _read_some(handle: BinaryIO, piece: "Piece", position: int, n_bytes: int) ->
     return chunk
 
 
-def _line_boundary(handle: BinaryIO, piece: "Piece", position: int, end: int) -> int:
+def _line_boundary(handle: BinaryIO, piece: Piece, position: int, end: int) -> int:
     """Returns the first start of a line at or after `position`; `end` when there is none before it."""
     if position == 0 or position >= end:
         return min(position, end)
@@ -128,7 +126,7 @@ def _line_boundary(handle: BinaryIO, piece: "Piece", position: int, end: int) ->
     return end
 
 
-def _paragraph_boundary(handle: BinaryIO, piece: "Piece", position: int, end: int) -> int:
+def _paragraph_boundary(handle: BinaryIO, piece: Piece, position: int, end: int) -> int:
     """Returns the first position from `position` on where a blank line, or the line after one, starts; else `end`.
 
     No document is open there: all bytes before belong to earlier documents and blank lines, all after to later ones.

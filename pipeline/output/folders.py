@@ -18,7 +18,7 @@ from pipeline.splits import Split
 
 Mode = Literal["new", "resume", "overwrite"]
 
-_NUMBERED = re.compile(r"(tokens|rejects|documents)-(\d{5,})-of-(\d{5,})(\.[a-z.]+)")
+_NUMBERED = re.compile(r"(tokens|rejects|documents)-(\d{5,})-of-(\d{5,})(\.[a-z0-9.]+)")
 _LEDGER_FILE = re.compile(rf"{filenames.LEDGER}/[0-9a-f]{{16}}\.(json|arrow|keys)")
 _COUNTS_FILE = re.compile(rf"{COUNTS}/(counts-\d{{5,}}-of-\d{{5,}}\.parquet|counts\.json|alphabet\.parquet)")
 _VOCABULARY_FILE = re.compile(

@@ -14,7 +14,6 @@ import pyarrow.parquet as pq
 from pipeline import schemas, storage
 from pipeline.books.ledger import FileRecord, LedgerEntry
 from pipeline.books.shard_entry import ShardEntry
-from pipeline.config.output import KEEPS_FIELDS
 from pipeline.output.packing import packed, windowed
 from pipeline.output.packing.marks import Marks
 from pipeline.output.writers import formats
@@ -122,11 +121,7 @@ def _count_shard(
                     listed = None  # one difference would cause many more
                 if proof is not None:
                     proof.add(ids, starts, stops, doc_ids)
-            if (
-                fields
-                and name.endswith(tuple(f".{each}" for each in KEEPS_FIELDS))
-                and (difference := fields.compare(name, kept))
-            ):
+            if fields and formats.keeps_fields(name) and (difference := fields.compare(name, kept)):
                 report.problems.append(f"{name}: {difference}")
             if proof is not None:
                 report.problems += proof.problems(name, has_doc_ids=formats.keeps_padding(name))

@@ -1,2 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reports for people. In: a finished folder, or a config. Out: tables, rows as text, `stats.json`."""
+"""Reports for people. In: a finished folder, or a config. Out: tables, rows as text, `stats.json`.
+
+`stats` makes `stats.json`, `summary` the table at the end of a job, `inspect` shows rows as text, and `fidelity`
+measures what a config loses between text and ids.
+"""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Checks that the statistics of a split agree with its ledger entry, which counts the same things independently."""
+"""Checks that the statistics of a split agree with its ledger entry, and with themselves."""
 
 import pyarrow.compute as pc
 

@@ -83,6 +83,7 @@ _MESSAGES = """\
 | `--set ...: must look like key.path=value` | An override is no assignment. Quote it in the shell. |
 | `... matches nothing` | A pattern of `input.paths` finds no file. Paths are relative to the working directory. |
 | `... is in use: ...` | Another command owns the output folder. It says which, where, since when. |
+| `... != ...` | A bug: two counts that must be equal are not. [Which?](../explanation/tour.md#which-equation-failed) |
 | `failed: ...` | The job had begun. The line says why it ended. |
 | `warning: ...` | The job goes on, or is done. The line names what you may not have wanted. |
 

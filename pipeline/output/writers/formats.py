@@ -7,7 +7,7 @@ from typing import BinaryIO
 import pyarrow as pa
 
 from pipeline import schemas
-from pipeline.config.output import Format, OutputConfig
+from pipeline.config.output import KEEPS_FIELDS, Format, OutputConfig
 from pipeline.output.writers.arrow import ArrowWriter, read_arrow
 from pipeline.output.writers.base import ShardWriter, TokenizerInfo, skip_rows
 from pipeline.output.writers.flat import MegatronWriter, MemmapWriter, read_megatron, read_memmap
@@ -54,6 +54,11 @@ def keeps_padding(name: str) -> bool:
     return index_name(name) is None
 
 
+def keeps_fields(name: str) -> bool:
+    """Returns whether the shard `name` holds the fields that the config keeps."""
+    return name.endswith(tuple(f".{format}" for format in KEEPS_FIELDS))
+
+
 def open_writer(
     handle: BinaryIO,
     output: OutputConfig,
@@ -89,7 +94,10 @@ def open_writer(
         return MDSWriter(handle, tokenizer, schema=schema)
     if index is None:
         raise ValueError(f"{format} needs a file for its index")
-    return (MegatronWriter if format == "megatron" else MemmapWriter)(handle, index, tokenizer, schema=schema)
+    if format == "megatron":
+        return MegatronWriter(handle, index, tokenizer, schema=schema)
+    assert format == "memmap", format
+    return MemmapWriter(handle, index, tokenizer, schema=schema)
 
 
 def read_rows(

@@ -14,8 +14,10 @@ from tests.finished_splits import built, entry_of, pieces
 def test_totals_that_do_not_balance_are_refused():
     totals = built()["totals"]
     identities(totals)
-    for name in ("n_records", "n_bytes", "shard_rows", "shard_tokens", "reject_rows"):
-        with pytest.raises(BooksError, match=name):
+    words = {"n_records": "records read", "n_bytes": "bytes read", "shard_rows": "rows of the shard"}
+    words |= {"shard_tokens": "tokens of the shard", "reject_rows": "rows of rejects"}
+    for name, said in words.items():
+        with pytest.raises(BooksError, match=f"^the job: {said}"):
             identities(totals | {name: totals[name] + 1})
 
 
