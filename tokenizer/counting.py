@@ -8,7 +8,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from tokenizer.kernels import caches, word_cache, word_counting, word_table
+from tokenizer import kernel_memory
+from tokenizer.kernels import word_counters, word_counting, word_table
 from tokenizer.kernels.classes import N_CODE_POINTS
 from tokenizer.ragged import byte_rows, read_only
 from tokenizer.words import Words
@@ -31,10 +32,10 @@ MAX_TALLY_WORDS = 1 << 16
 
 
 def export(
-    counter: caches.CounterArrays,
+    counter: kernel_memory.CounterArrays,
 ) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.int64], npt.NDArray[np.int64]]:
     """Copies a counter's words, in no order: their bytes, uint8, offsets, int64[n + 1], and counts, int64[n]."""
-    n_words = int(counter.state[word_cache.COUNTER_WORDS])
+    n_words = int(counter.state[word_counters.COUNTER_WORDS])
     lengths = counter.slots[:, word_table.LENGTH] & word_table.LENGTH_MASK
     offsets = np.zeros(n_words + 1, np.int64)
     n_bytes = int(lengths.sum())
@@ -44,7 +45,7 @@ def export(
     return values[:n_bytes], offsets, counts
 
 
-def word_count_table(counter: caches.CounterArrays, *, ordered: bool = True) -> pa.Table:
+def word_count_table(counter: kernel_memory.CounterArrays, *, ordered: bool = True) -> pa.Table:
     """Copies a counter's words into a table of `WORD_COUNTS`; without `ordered` in any order."""
     values, offsets, counts = export(counter)
     words = pa.LargeBinaryArray.from_buffers(
@@ -83,7 +84,7 @@ def add_word_counts(tables: Sequence[pa.Table]) -> pa.Table:
     if counts.sum(dtype=np.float64) > MAX_COUNT / 2 and (total := sum(counts.tolist())) > MAX_COUNT:
         raise OverflowError(f"the counts of {counts.size} words add up to {total}, more than 2**63 - 1")
     rows, sums = np.empty(counts.size, np.int64), np.empty(counts.size, np.int64)
-    table = np.zeros(4 * caches.power_of_two(counts.size + 1), np.uint64)
+    table = np.zeros(4 * kernel_memory.power_of_two(counts.size + 1), np.uint64)
     n = word_counting.add_up(*byte_rows(words), read_only(counts), table, rows, sums)
     return _in_order(words, rows[:n], sums[:n])
 
@@ -121,13 +122,13 @@ class Tally:
         """How often the text of each added token occurred, whether it became the token or stayed text."""
         self.counter = self._new_counter()
 
-    def _new_counter(self) -> caches.CounterArrays:
-        return caches.new_counter(_TALLY_SLOTS, _TALLY_POOL_BYTES)
+    def _new_counter(self) -> kernel_memory.CounterArrays:
+        return kernel_memory.new_counter(_TALLY_SLOTS, _TALLY_POOL_BYTES)
 
     @property
     def n_words(self) -> int:
         """Pre-tokens met, every occurrence."""
-        return int(self.counter.state[word_cache.COUNTER_TOTAL])
+        return int(self.counter.state[word_counters.COUNTER_TOTAL])
 
     @property
     def n_oov_characters(self) -> int:
@@ -152,7 +153,7 @@ class Tally:
         self._keep(other.oov_words())
         self._characters += other._characters
         self.n_oov_words_untracked += other.n_oov_words_untracked
-        self.counter.state[word_cache.COUNTER_TOTAL] += other.n_words
+        self.counter.state[word_counters.COUNTER_TOTAL] += other.n_words
 
     def make_room(self, word_bytes: int) -> None:
         """Empties the kernel's table into the kept words; the next word of up to `word_bytes` bytes then fits."""
@@ -170,12 +171,12 @@ class Tally:
         self._keep(fresh)
 
     def _drain(self) -> None:
-        if not self.counter.state[word_cache.COUNTER_WORDS]:
+        if not self.counter.state[word_counters.COUNTER_WORDS]:
             return
         self.add_oov_words(word_count_table(self.counter))
-        total = self.counter.state[word_cache.COUNTER_TOTAL]
+        total = self.counter.state[word_counters.COUNTER_TOTAL]
         self.counter = self._new_counter()
-        self.counter.state[word_cache.COUNTER_TOTAL] = total
+        self.counter.state[word_counters.COUNTER_TOTAL] = total
 
     def _keep(self, fresh: pa.Table) -> None:
         kept = add_word_counts([self._kept, fresh])

@@ -7,9 +7,8 @@ import math
 import numpy as np
 import numpy.typing as npt
 
-from tokenizer import sampling_kernels
+from tokenizer import kernel_memory, sampling_kernels
 from tokenizer.errors import UnknownCharacterError
-from tokenizer.kernels import caches
 from tokenizer.models import BPE, Unigram
 from tokenizer.models.bpe import new_bpe_scratch
 from tokenizer.models.unigram import new_unigram_scratch
@@ -91,13 +90,13 @@ def encode_sampled(
         threshold = int(np.ceil(np.float32(rate or 0) * np.float32(1 << 24)))
         tables = model.dropout_tables._replace(dropout_threshold=threshold)
         out = np.empty(n_bytes * model.max_ids_per_byte + added.size, np.int32)
-        scratch = caches.new_scratch(word_bytes, tables.max_ids_per_byte)
+        scratch = kernel_memory.new_scratch(word_bytes, tables.max_ids_per_byte)
         sampling_kernels.drop(words, added, keys, tables, new_bpe_scratch(word_bytes, tables), scratch, out, offsets)
         return Ragged(out[: offsets[-1]], offsets)
     if sampling.nbest_size >= 0:
         return _from_best(model, words, added, keys, sampling)
     out = np.empty(n_bytes + added.size, np.int32)
-    alpha, scratch = float(sampling.alpha), caches.new_scratch(word_bytes)
+    alpha, scratch = float(sampling.alpha), kernel_memory.new_scratch(word_bytes)
     if not sampling_kernels.sample(
         words, added, keys, model.tables, alpha, new_unigram_scratch(word_bytes), scratch, out, offsets
     ):

@@ -56,7 +56,7 @@ def drop(words, added, keys, model, model_scratch, scratch, out, out_offsets):
     Args:
       words: words.Words; added: int32[n_rows], the id of rows that are an added token, -1 for the others.
       keys: uint64[n_rows], what the draws of a row depend on, besides the number of the word in it.
-      model, model_scratch: as for `bpe.bpe_word_dropout`; scratch: caches.Scratch for the longest word.
+      model, model_scratch: as for `bpe.bpe_word_dropout`; scratch: kernel_memory.Scratch for the longest word.
       out: int32 with room for all ids; out_offsets: int64[n_rows + 1], filled.
     """
     _each_word(_drop_word, words, added, keys, model, model_scratch, scratch, out, out_offsets)

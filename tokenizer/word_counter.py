@@ -8,14 +8,15 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
+from tokenizer import kernel_memory
 from tokenizer.counting import export, word_count_table
 from tokenizer.engines.choice import NO_NORMALIZER
 from tokenizer.engines.staged import whole_rows
 from tokenizer.engines.tables import new_table
-from tokenizer.kernels import bert_wordpiece, caches, encode_loop, scanning, word_counting, word_table
+from tokenizer.kernels import bert_wordpiece, encode_loop, scanning, word_counting, word_table
 from tokenizer.kernels.encode_loop import N_COLUMNS, NEEDED, ROOM, Work
 from tokenizer.kernels.span_table import EVICTIONS
-from tokenizer.kernels.word_cache import COUNTER_POOL_USED, COUNTER_TOTAL, COUNTER_WORDS
+from tokenizer.kernels.word_counters import COUNTER_POOL_USED, COUNTER_TOTAL, COUNTER_WORDS
 from tokenizer.models.unigram import SPACE
 from tokenizer.normalizers import BertNormalizer, Normalizer, SentencePieceNormalizer, Sequence
 from tokenizer.normalizing import NormalizingStage
@@ -74,7 +75,7 @@ class WordCounter:
     def clear(self) -> None:
         """Forgets everything counted so far."""
         self._table = new_table(2 * _FIRST_TABLE_BYTES)
-        self._counter = caches.new_counter(_FIRST_SLOTS, _FIRST_POOL_BYTES)
+        self._counter = kernel_memory.new_counter(_FIRST_SLOTS, _FIRST_POOL_BYTES)
 
     @property
     def n_words(self) -> int:
@@ -139,21 +140,23 @@ class WordCounter:
             longer = np.zeros(words.size * 2 + n_bytes, np.uint8)
             longer[: words.size] = words
             words = longer
-        self._counter = caches.CounterArrays(slots, words, state)
+        self._counter = kernel_memory.CounterArrays(slots, words, state)
 
     def _empty_table(self) -> None:
         self._make_room(int(np.count_nonzero(self._table.slots[1::4])), 0)
         word_counting.move_counts(self._table.slots, self._counter)
 
-    def _all_counts(self) -> caches.CounterArrays:
+    def _all_counts(self) -> kernel_memory.CounterArrays:
         """Returns the counts of all words, normalized."""
         self._empty_table()
         if self._bert is None:
             return self._counter
         values, offsets, counts = export(self._counter)
-        normalized = caches.new_counter(self._counter.slots.shape[0], int(values.size * self._bert.max_bytes_ratio))
+        normalized = kernel_memory.new_counter(
+            self._counter.slots.shape[0], int(values.size * self._bert.max_bytes_ratio)
+        )
         longest = int(np.diff(offsets).max(initial=0) * self._bert.max_bytes_ratio) + 16
-        scratch = caches.new_scratch(longest)
+        scratch = kernel_memory.new_scratch(longest)
         bert_wordpiece.add_normalized(values, offsets, counts, self._bert, scratch.word, scratch.origins, normalized)
         return normalized
 

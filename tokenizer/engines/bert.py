@@ -9,7 +9,8 @@ from tokenizer.counting import Tally
 from tokenizer.engines.base import AlignedToken
 from tokenizer.engines.models import model_runner
 from tokenizer.engines.tables import TablePool, run_loop
-from tokenizer.kernels import bert_wordpiece, caches
+from tokenizer.kernel_memory import new_scratch
+from tokenizer.kernels import bert_wordpiece
 from tokenizer.models import WordPiece
 from tokenizer.normalizers import BertNormalizer
 from tokenizer.ragged import Ragged, read_only
@@ -58,7 +59,7 @@ class BertEngine:
         ids, starts, stops = np.empty(n, np.int32), np.empty(n, np.int64), np.empty(n, np.int64)
         numbers = np.empty(n, np.int32)
         k = bert_wordpiece.align(
-            data, 0, data.size, self._tables, self._runner.tables, caches.new_scratch(n), ids, starts, stops, numbers
+            data, 0, data.size, self._tables, self._runner.tables, new_scratch(n), ids, starts, stops, numbers
         )
         # Number of the character that each byte belongs to.
         character = np.cumsum((data & 0xC0) != 0x80) - 1

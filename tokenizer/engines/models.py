@@ -12,15 +12,8 @@ import numpy.typing as npt
 from tokenizer.counting import Tally
 from tokenizer.engines.tables import TablePool, run_loop
 from tokenizer.errors import UnknownCharacterError
-from tokenizer.kernels import (
-    caches,
-    scanning,
-    words_bpe,
-    words_tied_bpe,
-    words_unigram,
-    words_wordlevel,
-    words_wordpiece,
-)
+from tokenizer.kernel_memory import new_scratch
+from tokenizer.kernels import scanning, words_bpe, words_tied_bpe, words_unigram, words_wordlevel, words_wordpiece
 from tokenizer.kernels.spelled_bytes import Reading
 from tokenizer.models import BPE, Unigram, WordLevel, WordPiece
 from tokenizer.models.bpe import new_bpe_scratch
@@ -36,7 +29,7 @@ _NO_LETTERS = read_only(LETTERS[:0])
 
 @dataclasses.dataclass(frozen=True)
 class ModelRunner:
-    """The tables of a model and its compiled loops, see `kernels.word_encoding`."""
+    """The tables of a model and its compiled loops, see `kernels.word_loops`."""
 
     tables: Any
     unk_id: int
@@ -106,7 +99,7 @@ class ModelRunner:
         out, ends, numbers = np.empty(n, np.int32), np.empty(n, np.int64), np.empty(n, np.int32)
         word_bytes = words.max_word + 16
         k = self.kernels.align(
-            words, self.tables, self.new_scratch(word_bytes), caches.new_scratch(word_bytes, self.max_ids_per_byte),
+            words, self.tables, self.new_scratch(word_bytes), new_scratch(word_bytes, self.max_ids_per_byte),
             out, ends, numbers,
         )  # fmt: skip
         if not self.knows_all and out[:k].min(initial=0) < 0:
@@ -121,7 +114,7 @@ class ModelRunner:
         """Adds to `characters` what the unknown token swallows of words that occurred `counts` times."""
         n = words.max_word * self.max_ids_per_byte + 16
         self.kernels.count_swallowed(
-            words, read_only(counts), self.tables, self.new_scratch(n), caches.new_scratch(n), np.empty(n, np.int32),
+            words, read_only(counts), self.tables, self.new_scratch(n), new_scratch(n), np.empty(n, np.int32),
             self.unk_id, characters,
         )  # fmt: skip
 

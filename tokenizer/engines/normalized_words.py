@@ -32,7 +32,7 @@ from tokenizer.kernels.classes import N_CODE_POINTS
 from tokenizer.kernels.normalized_words import EVERY_SPACE, N_NOTED, N_PENDING, NO_SPACE, ONE_SPACE, Pending, WordTables
 from tokenizer.kernels.scanners_parts import SPACE as SPACE_CLASS
 from tokenizer.kernels.span_table import FLAG, Table
-from tokenizer.kernels.word_cache import COUNTER_TOTAL
+from tokenizer.kernels.word_counters import COUNTER_TOTAL
 from tokenizer.models import BPE, Unigram
 from tokenizer.models.bpe_tables import take_part
 from tokenizer.models.unigram import SPACE, UnigramTables, new_unigram_scratch

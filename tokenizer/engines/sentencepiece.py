@@ -18,7 +18,7 @@ from tokenizer.engines.tables import TablePool
 from tokenizer.kernels import sentencepiece_bpe, sentencepiece_spans, sentencepiece_unigram
 from tokenizer.kernels.encode_loop import AT_ID, NEEDED
 from tokenizer.kernels.sentencepiece_spans import MOST_PART_BYTES, N_NOTED, PartsState
-from tokenizer.kernels.word_cache import COUNTER_TOTAL
+from tokenizer.kernels.word_counters import COUNTER_TOTAL
 from tokenizer.models import Unigram
 from tokenizer.models.unigram import SPACE
 from tokenizer.normalizers import SentencePieceNormalizer

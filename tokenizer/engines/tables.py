@@ -14,10 +14,11 @@ import numpy.typing as npt
 from tokenizer import recycled
 from tokenizer.counting import Tally
 from tokenizer.engines.base import CacheInfo
-from tokenizer.kernels import caches, encode_loop
+from tokenizer.kernel_memory import HUGE_PAGE_BYTES, CounterArrays, new_counter, power_of_two
+from tokenizer.kernels import encode_loop
 from tokenizer.kernels.encode_loop import AT_ID, N_COLUMNS, NEEDED, ROOM, Work
 from tokenizer.kernels.span_table import BYTES_USED, EVICTIONS, IDS_USED, MISSES, Table
-from tokenizer.kernels.word_cache import COUNTER_TOTAL
+from tokenizer.kernels.word_counters import COUNTER_TOTAL
 from tokenizer.ragged import Ragged
 
 _LINE_BYTES = 64
@@ -34,7 +35,7 @@ class Lent:
 
     table: Table
     batch: npt.NDArray[np.uint64]
-    uncounted: caches.CounterArrays
+    uncounted: CounterArrays
     """Counts the words of calls without a tally, and holds none."""
     longest: int = -1
     """Bytes of a span that there is scratch for."""
@@ -42,7 +43,7 @@ class Lent:
     ends: Any = None
     model_scratch: Any = None
 
-    def counter(self, tally: Tally | None) -> caches.CounterArrays:
+    def counter(self, tally: Tally | None) -> CounterArrays:
         """Returns where a call counts words."""
         return self.uncounted if tally is None else tally.counter
 
@@ -99,7 +100,7 @@ class TablePool:
         with self._lock:
             lent = self._free.pop() if self._free else None
         if lent is None:
-            lent = Lent(new_table(self._n_bytes), np.empty(ROOM * N_COLUMNS, np.uint64), caches.new_counter(1, 0))
+            lent = Lent(new_table(self._n_bytes), np.empty(ROOM * N_COLUMNS, np.uint64), new_counter(1, 0))
         if _is_worn(lent.table):
             empty(lent.table)
         state = lent.table.state
@@ -131,7 +132,7 @@ class TablePool:
 
 def new_table(n_bytes: int) -> Table:
     """Makes an empty table of about `n_bytes` bytes: half of them for lines, a quarter for each pool."""
-    n_lines = caches.power_of_two(n_bytes // 2 // _LINE_BYTES)
+    n_lines = power_of_two(n_bytes // 2 // _LINE_BYTES)
     return Table(
         slots=_lines(n_lines),
         direct=np.zeros(0x10000, np.uint64),
@@ -144,9 +145,9 @@ def new_table(n_bytes: int) -> Table:
 def _lines(n: int) -> npt.NDArray[np.uint64]:
     """Makes n lines of zeros, not touched, that begin where lines of memory do; in huge pages where there are such."""
     n_bytes = n * _LINE_BYTES
-    alignment = caches.HUGE_PAGE_BYTES if n_bytes >= caches.HUGE_PAGE_BYTES else _LINE_BYTES
+    alignment = HUGE_PAGE_BYTES if n_bytes >= HUGE_PAGE_BYTES else _LINE_BYTES
     memory: Any = np.zeros(n_bytes + alignment, np.uint8)
-    if alignment == caches.HUGE_PAGE_BYTES and hasattr(mmap, "MADV_HUGEPAGE"):
+    if alignment == HUGE_PAGE_BYTES and hasattr(mmap, "MADV_HUGEPAGE"):
         memory = mmap.mmap(-1, n_bytes + alignment, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
         with contextlib.suppress(OSError):
             memory.madvise(mmap.MADV_HUGEPAGE)

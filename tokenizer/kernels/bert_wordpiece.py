@@ -27,7 +27,7 @@ from tokenizer.kernels.scanners_parts import character
 from tokenizer.kernels.span_table import MISSES, begins_run, emit_direct, find_span, remember_direct, remember_span
 from tokenizer.kernels.spans import add_span, expand
 from tokenizer.kernels.utf8 import decode_utf8
-from tokenizer.kernels.word_cache import COUNTER_TOTAL, add_count, count_word
+from tokenizer.kernels.word_counters import COUNTER_TOTAL, add_count, count_word
 from tokenizer.kernels.word_counting import NO_ADDED, NO_MODEL, count_all, miss_count
 from tokenizer.kernels.word_table import SHORT_WORD_BYTES, long_key
 from tokenizer.kernels.wordpiece import wordpiece
@@ -144,7 +144,7 @@ def add_normalized(values, offsets, counts, tables, word, origins, counter):
       values: uint8; offsets: int64[n + 1]: raw words as `count` finds them; counts: int64[n].
       tables: unicode_tables.BertTables.
       word: uint8, origins: int64[0]: room for the longest word.
-      counter: caches.CounterArrays, with room for all.
+      counter: kernel_memory.CounterArrays, with room for all.
     """
     for r in range(counts.size):
         _, w, k0, k1 = any_word(

@@ -65,7 +65,7 @@ def bpe_word(data, at, w, model, scratch, out, o, ends):
     Args:
       data: uint8, UTF-8 or for byte-level models any bytes, readable 16 bytes beyond `at`; w: at least 1.
       model: the vocabulary, see `models.bpe.BPETables`.
-      scratch: a `caches`-like tuple for words of w bytes, see `models.bpe.new_bpe_scratch`.
+      scratch: for words of w bytes, see `models.bpe_tables.new_bpe_scratch`.
       out: int32 with room for `max_ids_per_byte` ids per byte; ends: int64 likewise, filled with where each token
         ends in the word, in bytes.
 

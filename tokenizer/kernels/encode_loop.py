@@ -15,8 +15,17 @@ import numpy as np
 import numpy.typing as npt
 
 from tokenizer.kernels.compiling import kernel_part, leading_zeros, unlikely
-from tokenizer.kernels.span_table import FLAG, UNKNOWN, Table, ask_for_line, copy_four, emit_pooled, first_slot, key_of
-from tokenizer.kernels.word_cache import COUNTER_POOL_USED, COUNTER_TOTAL, COUNTER_WORDS
+from tokenizer.kernels.span_table import (
+    FLAG,
+    UNKNOWN,
+    Table,
+    ask_for_line,
+    copy_four,
+    emit_pooled,
+    first_slot,
+    span_key,
+)
+from tokenizer.kernels.word_counters import COUNTER_POOL_USED, COUNTER_TOTAL, COUNTER_WORDS
 
 BATCH = 128
 """Spans of a batch; the last block of text may add some."""
@@ -38,7 +47,7 @@ class Work(NamedTuple):
 
     table: Table
     tally: Any
-    """caches.CounterArrays: words that have an unknown token, where they are counted, and how many words there are."""
+    """kernel_memory.CounterArrays: words that have an unknown token, where they are counted, and how many words."""
     tallying: bool
     """Whether spans with an unknown token go to the model every time, which counts them or does what else it must."""
     batch: npt.NDArray[np.uint64]
@@ -68,7 +77,7 @@ def _ask_for_all(kind, data, batch, slots, n, shift):
             batch[STOP + k] = batch[AT + _ONE + k]
         if kind == FLAGGED:
             at &= ~FLAG
-        k0, k1 = key_of(data, np.int64(at), np.int64(batch[STOP + k]) - np.int64(at))
+        k0, k1 = span_key(data, np.int64(at), np.int64(batch[STOP + k]) - np.int64(at))
         if kind == FLAGGED:
             k1 ^= batch[AT + k] & FLAG
         j = first_slot(k0, k1, shift)

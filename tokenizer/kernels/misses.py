@@ -7,8 +7,8 @@ from tokenizer.kernels.compiling import kernel_part, load_u64, store_u64
 from tokenizer.kernels.encode_loop import AT, KEY_0, KEY_1, SLOT, STOP
 from tokenizer.kernels.references import values_of
 from tokenizer.kernels.span_table import FLAG, MISSES, find_span, remember_span
-from tokenizer.kernels.word_cache import count_word
-from tokenizer.kernels.word_encoding import key_of
+from tokenizer.kernels.word_counters import count_word
+from tokenizer.kernels.word_table import word_key_anywhere
 
 
 @kernel_part
@@ -46,6 +46,6 @@ def miss_by(tokenize, arguments, k, o):
         if o == before or out[before] >= 0:  # else there is no id for it, and the call is in vain
             remember_span(table, data, at, w, k0, k1, j, out, before, o, has_unknown)
     if has_unknown and work.tallying:
-        h0, h1 = key_of(data, at, w)
+        h0, h1 = word_key_anywhere(data, at, w)
         count_word(work.tally, data, at, w, h0, h1)
     return o

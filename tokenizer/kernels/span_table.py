@@ -128,7 +128,7 @@ def ask_for_line(slots, j):
 
 
 @kernel_part
-def key_of(data, at, w):
+def span_key(data, at, w):
     """Returns the key of the span `data[at:at + w]`."""
     if unlikely(w > LONGEST):
         return long_key(data, at, w), np.uint64(w) | _LONG

@@ -34,7 +34,7 @@ def spell_word(data, start, stop, letters, out, o):
 
 @kernel_part
 def read_word(tokenize, word, w, model, reading, out, o, ends):
-    """Tokenizes a word by what a model reads of it; see `word_encoding`.
+    """Tokenizes a word by what a model reads of it; see `word_loops`.
 
     tokenize: the model's function, of `(text, n_bytes, model, reading.scratch, out, o, ends)`.
     """

@@ -22,13 +22,11 @@ from tokenizer.kernels.encode_loop import (
     tally_has_room,
 )
 from tokenizer.kernels.references import refer, values_of
-from tokenizer.kernels.span_table import EVICTIONS, FLAG, LONGEST, ask_for_line, hash_key
-from tokenizer.kernels.span_table import key_of as key_of_span
+from tokenizer.kernels.span_table import EVICTIONS, FLAG, LONGEST, ask_for_line, hash_key, span_key
 from tokenizer.kernels.spans import found_spans, never_cut
 from tokenizer.kernels.utf8 import add_characters
-from tokenizer.kernels.word_cache import add_count, count_word
-from tokenizer.kernels.word_encoding import key_of
-from tokenizer.kernels.word_table import SHORT_WORD_BYTES, same_bytes
+from tokenizer.kernels.word_counters import add_count, count_word
+from tokenizer.kernels.word_table import SHORT_WORD_BYTES, same_bytes, word_key_anywhere
 
 NO_ADDED, NO_MODEL = np.empty(0, np.int32), np.int64(0)
 """What the loop is given where no row is an added token, and no span is encoded."""
@@ -83,7 +81,7 @@ def miss_count(arguments, k, o):
     if w > LONGEST:
         h0, h1 = batch[KEY_0 + k], np.uint64(0)
         if w == SHORT_WORD_BYTES:
-            h0, h1 = key_of(data, at, w)
+            h0, h1 = word_key_anywhere(data, at, w)
         count_word(work.tally, data, at, w, h0, h1)
         return o
     j = batch[SLOT + k]
@@ -134,7 +132,7 @@ def add_up(values, offsets, counts, table, rows, sums):
     n = np.int64(0)
     for row in range(counts.size):
         at, w = offsets[row], offsets[row + 1] - offsets[row]
-        k0, k1 = key_of_span(values, at, w)
+        k0, k1 = span_key(values, at, w)
         h = hash_key(k0, k1)
         j = h >> shift
         h <<= _32
@@ -143,7 +141,7 @@ def add_up(values, offsets, counts, table, rows, sums):
                 known = np.int64(table[j] & _LOW) - 1
                 other = offsets[rows[known]]
                 if offsets[rows[known] + 1] - other == w:
-                    o0, o1 = key_of_span(values, other, w)
+                    o0, o1 = span_key(values, other, w)
                     if o0 == k0 and o1 == k1 and (w <= LONGEST or same_bytes(values, other, values, at, w)):
                         sums[known] += counts[row]
                         break

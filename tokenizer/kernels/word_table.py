@@ -41,6 +41,20 @@ def word_key(data, at, w):
 
 
 @kernel_part
+def word_key_anywhere(data, at, w):
+    """Returns the same key, also where `data` ends before those 16 bytes."""
+    if w > SHORT_WORD_BYTES or at + SHORT_WORD_BYTES <= data.size:
+        return word_key(data, at, w)
+    k0 = np.uint64(0)
+    k1 = np.uint64(0)
+    for q in range(min(w, 8)):
+        k0 |= np.uint64(data[at + q]) << np.uint64(8 * q)
+    for q in range(8, w):
+        k1 |= np.uint64(data[at + q]) << np.uint64(8 * (q - 8))
+    return k0, k1
+
+
+@kernel_part
 def first_bytes(eight, n):
     """Returns `eight` with all but its first n bytes cleared; n in 0..8."""
     if n >= 8:

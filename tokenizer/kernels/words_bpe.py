@@ -3,7 +3,7 @@
 
 import numpy as np
 
-from tokenizer.kernels import word_encoding
+from tokenizer.kernels import word_loops
 from tokenizer.kernels.bpe import bpe_byte_word
 from tokenizer.kernels.bpe_crossings import character_value, is_apart, is_apart_at, may_cross
 from tokenizer.kernels.bpe_pairs import may_join
@@ -22,7 +22,7 @@ _THREE_BYTES = 0xE1
 
 @kernel_part
 def tokenize(word, w, model, model_scratch, out, o, ends):
-    """Tokenizes one word; see `word_encoding`."""
+    """Tokenizes one word; see `word_loops`."""
     return bpe_byte_word(word, 0, w, model, model_scratch, out, o, ends)
 
 
@@ -127,11 +127,11 @@ def miss(arguments, k, o):
 
 @kernel
 def align(words, model, model_scratch, scratch, out, ends, numbers):
-    """See `word_encoding.align_words`."""
-    return word_encoding.align_words(tokenize, words, model, model_scratch, scratch, out, ends, numbers)
+    """See `word_loops.align_words`."""
+    return word_loops.align_words(tokenize, words, model, model_scratch, scratch, out, ends, numbers)
 
 
 @kernel
 def count_swallowed(words, counts, model, model_scratch, scratch, out, unk_id, characters):
-    """See `word_encoding.count_swallowed`."""
-    word_encoding.count_swallowed(tokenize, words, counts, model, model_scratch, scratch, out, unk_id, characters)
+    """See `word_loops.count_swallowed`."""
+    word_loops.count_swallowed(tokenize, words, counts, model, model_scratch, scratch, out, unk_id, characters)

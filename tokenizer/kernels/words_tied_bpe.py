@@ -6,7 +6,7 @@ SentencePiece models that somebody has added pieces to have such ties: added pie
 
 import numpy as np
 
-from tokenizer.kernels import word_encoding
+from tokenizer.kernels import word_loops
 from tokenizer.kernels.bpe_merging import link, merge_at
 from tokenizer.kernels.bpe_pairs import NO_RANK, pair_rank
 from tokenizer.kernels.compiling import kernel, kernel_part
@@ -68,7 +68,7 @@ def _symbols(word, w, model, scratch):
 
 @kernel_part
 def tokenize(word, w, tied, scratch, out, o, ends):
-    """Tokenizes one word; see `word_encoding`. `tied` is a models.bpe_tables.TiedBPETables."""
+    """Tokenizes one word; see `word_loops`. `tied` is a models.bpe_tables.TiedBPETables."""
     model, orders = tied
     n, unknown = _symbols(word, w, model, scratch)
     link(0, n, scratch)
@@ -111,11 +111,11 @@ def miss(arguments, k, o):
 
 @kernel
 def align(words, model, model_scratch, scratch, out, ends, numbers):
-    """See `word_encoding.align_words`."""
-    return word_encoding.align_words(tokenize, words, model, model_scratch, scratch, out, ends, numbers)
+    """See `word_loops.align_words`."""
+    return word_loops.align_words(tokenize, words, model, model_scratch, scratch, out, ends, numbers)
 
 
 @kernel
 def count_swallowed(words, counts, model, model_scratch, scratch, out, unk_id, characters):
-    """See `word_encoding.count_swallowed`."""
-    word_encoding.count_swallowed(tokenize, words, counts, model, model_scratch, scratch, out, unk_id, characters)
+    """See `word_loops.count_swallowed`."""
+    word_loops.count_swallowed(tokenize, words, counts, model, model_scratch, scratch, out, unk_id, characters)

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Unigram over words that something else has found."""
 
-from tokenizer.kernels import word_encoding
+from tokenizer.kernels import word_loops
 from tokenizer.kernels.compiling import kernel, kernel_part
 from tokenizer.kernels.misses import miss_by
 from tokenizer.kernels.spelled_bytes import read_word
@@ -15,7 +15,7 @@ def _tokenize_text(text, n, model, model_scratch, out, o, ends):
 
 @kernel_part
 def tokenize(word, w, model, reading, out, o, ends):
-    """Tokenizes one word; see `word_encoding`. reading: spelled_bytes.Reading."""
+    """Tokenizes one word; see `word_loops`. reading: spelled_bytes.Reading."""
     return read_word(_tokenize_text, word, w, model, reading, out, o, ends)
 
 
@@ -32,11 +32,11 @@ def miss(arguments, k, o):
 
 @kernel
 def align(words, model, model_scratch, scratch, out, ends, numbers):
-    """See `word_encoding.align_words`."""
-    return word_encoding.align_words(tokenize, words, model, model_scratch, scratch, out, ends, numbers)
+    """See `word_loops.align_words`."""
+    return word_loops.align_words(tokenize, words, model, model_scratch, scratch, out, ends, numbers)
 
 
 @kernel
 def count_swallowed(words, counts, model, model_scratch, scratch, out, unk_id, characters):
-    """See `word_encoding.count_swallowed`."""
-    word_encoding.count_swallowed(tokenize, words, counts, model, model_scratch, scratch, out, unk_id, characters)
+    """See `word_loops.count_swallowed`."""
+    word_loops.count_swallowed(tokenize, words, counts, model, model_scratch, scratch, out, unk_id, characters)

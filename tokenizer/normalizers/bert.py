@@ -5,9 +5,8 @@ import dataclasses
 
 import numpy as np
 
-from tokenizer import recycled
+from tokenizer import kernel_memory, recycled
 from tokenizer.aligned import AlignedText
-from tokenizer.kernels import caches
 from tokenizer.normalizers.alignment import expand, keep, transform
 from tokenizer.normalizers.base import Normalizer, rows_of, unless_same
 from tokenizer.normalizers.kernels import bert as bert_kernels
@@ -47,7 +46,7 @@ class BertNormalizer(Normalizer):
         # An ideograph grows from three bytes to five at most.
         out = recycled.empty(int(rows.n_values * max(tables.max_bytes_ratio, 5 / 3)) + 16, np.uint8)
         offsets = np.zeros(rows.n_rows + 1, np.int64)
-        scratch = caches.new_scratch(int(rows.max_row * tables.max_bytes_ratio) + 16)
+        scratch = kernel_memory.new_scratch(int(rows.max_row * tables.max_bytes_ratio) + 16)
         bert_kernels.normalize(rows.values, rows.offsets, tables, self.clean_text, scratch, out, offsets)
         return unless_same(rows, rows_of(out, offsets))
 

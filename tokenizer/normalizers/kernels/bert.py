@@ -16,7 +16,7 @@ def normalize(data, offsets, tables, clean_text, scratch, out, out_offsets):
       data: uint8[n], valid UTF-8; offsets: int64[n_rows + 1] into it.
       tables: unicode_tables.BertTables made without the pre-tokenizer.
       clean_text: whether white space becomes a space.
-      scratch: kernels.caches.Scratch for the longest row.
+      scratch: kernel_memory.Scratch for the longest row.
       out: uint8 with room for the result; out_offsets: int64[n_rows + 1], filled.
     """
     o = 0

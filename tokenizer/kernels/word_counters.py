@@ -5,7 +5,7 @@ from tokenizer.kernels.compiling import kernel_part
 from tokenizer.kernels.word_table import SHORT_WORD_BYTES, VALUE, find, insert
 
 COUNTER_WORDS, COUNTER_POOL_USED, COUNTER_TOTAL = 0, 1, 2
-"""Cells of `caches.CounterArrays.state`."""
+"""Cells of `kernel_memory.CounterArrays.state`."""
 
 
 @kernel_part

@@ -5,25 +5,8 @@ A model is a `kernel_part` `tokenize(word, w, model, model_scratch, out, o, ends
 and inlined, so that every model has machine code of its own.
 """
 
-import numpy as np
-
 from tokenizer.kernels.compiling import kernel_part
 from tokenizer.kernels.utf8 import add_whole_characters, continues_character
-from tokenizer.kernels.word_table import SHORT_WORD_BYTES, word_key
-
-
-@kernel_part
-def key_of(data, at, w):
-    """Returns the key of `data[at:at + w]`, also where eight-byte loads would run past the end of `data`."""
-    if w > SHORT_WORD_BYTES or at + SHORT_WORD_BYTES <= data.size:
-        return word_key(data, at, w)
-    k0 = np.uint64(0)
-    k1 = np.uint64(0)
-    for q in range(min(w, 8)):
-        k0 |= np.uint64(data[at + q]) << np.uint64(8 * q)
-    for q in range(8, w):
-        k1 |= np.uint64(data[at + q]) << np.uint64(8 * (q - 8))
-    return k0, k1
 
 
 @kernel_part
