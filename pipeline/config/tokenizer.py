@@ -63,8 +63,9 @@ class TokenizerConfig(Section):
     strip_accents: bool | None = None
     """null: what the file says, else as `lowercase`."""
     oov: Literal["word", "contain", "char", "byte"] | None = None
-    """WordPiece only. What an unknown character costs: the word, itself, the word's pieces, or nothing; null: what the
-    file says, for `train` the word."""
+    """WordPiece only: what becomes of a word with unknown characters. `word`: one unknown token; `contain`: an unknown
+    token for each run of them, the rest is kept; `char`: its characters one by one; `byte`: as `contain`, with bytes
+    for unknown characters. null: as the file says; for `train`, `word`."""
     add_special_tokens: bool = False
     """Frame every row as the tokenizer's template says, for BERT `[CLS] ... [SEP]`."""
     truncation: TruncationConfig | None = None

@@ -42,7 +42,7 @@ SILENT_SECONDS = 600.0
 """An owner whose process cannot be looked up counts as dead when its file is older than this."""
 
 SETTLE_SECONDS = 3.0
-"""Without locks: the least time between writing the file and looking who has written it last."""
+"""Without locks: the least time between writing the file and checking who wrote it last."""
 
 _PATIENCE_SECONDS = 2.0
 """How long another command, having got the lock of a dead owner, may take to say who it is."""

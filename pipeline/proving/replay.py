@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tokenizes the rejected records of a job again, after a fix: only these are read; the results go to a folder beside.
+"""Tokenizes the rejected records of a job again, after a fix; reads only these and writes to a folder beside.
 
 `replay/` in an output folder is an output folder of its own, with shards, rejects, ledger and manifest. Its job names
 the manifest that it completes, so the two are proven together. Every replay starts from the rejects of the job and

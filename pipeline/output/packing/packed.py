@@ -100,7 +100,7 @@ def count(
 def _hash_segments(
     ids: np.ndarray, numbers: np.ndarray, sizes: np.ndarray, lengths: np.ndarray, hashes: np.ndarray
 ) -> None:
-    """Adds the hashes of segments, whose `ids`, int32, follow one another, to the hashes of their documents.
+    """Adds the hashes of segments, whose `ids`, int32, follow one another, to those of their documents.
 
     The segments of a document come in order, so each begins after the tokens that `lengths` counts already.
     """

@@ -272,7 +272,7 @@ def _plan_in_order(lengths: np.ndarray, size: int, splits: bool) -> _Plan:
 
 
 def _plan_best_fit(lengths: np.ndarray, size: int) -> _Plan:
-    """Plans full sequences of long documents, then the rests of these and all other documents, the longest first."""
+    """Plans full sequences of long documents, then all remainders and other documents, the longest first."""
     n_full = lengths // size
     full_docs = np.repeat(np.arange(lengths.size), n_full)
     nth = np.arange(full_docs.size) - np.repeat(np.cumsum(n_full) - n_full, n_full)
