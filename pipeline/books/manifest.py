@@ -125,6 +125,17 @@ def read(output: str) -> dict[str, Any]:
     return manifest
 
 
+def read_json(output: str, name: str) -> dict[str, Any]:
+    """Returns the JSON of a file in an output folder.
+
+    Raises:
+      OSError: if it cannot be read; ValueError: if it is not JSON.
+    """
+    with storage.open_read(storage.join(output, name)) as handle:
+        found: dict[str, Any] = json.loads(handle.read())
+    return found
+
+
 def _is_whole(manifest: Mapping[str, Any]) -> bool:
     """Returns whether a manifest has the parts that its readers look at; `verify` looks at all of it."""
     tokenizer, config, totals = (manifest.get(name) for name in ("tokenizer", "config", "totals"))

@@ -67,8 +67,8 @@ def _find_shard(options: argparse.Namespace) -> str:
         if not storage.exists(options.target):
             raise FileNotFoundError(f"{options.target}: there is no such shard")
         return str(options.target)
-    output = _find_output(options)
-    _say_owner(output)
+    output = find_output(options)
+    say_owner(output)
     shards = manifest.read(output)["shards"]
     if not shards:
         raise ValueError(f"{output!r} holds no shards: its job did not tokenize")
@@ -76,7 +76,7 @@ def _find_shard(options: argparse.Namespace) -> str:
     return storage.join(output, chosen["file"])
 
 
-def _find_output(options: argparse.Namespace) -> str:
+def find_output(options: argparse.Namespace) -> str:
     """Returns the output folder itself, or that of a config, which must then describe the job there."""
     if options.target.endswith((".yaml", ".yml")):
         from pipeline.config.file import load_config
@@ -90,7 +90,7 @@ def _find_output(options: argparse.Namespace) -> str:
     return str(options.target)
 
 
-def _say_owner(output: str) -> None:
+def say_owner(output: str) -> None:
     """Warns that a folder may change, if somebody works on it."""
     from pipeline.output.ownership import living_owner
 
@@ -106,8 +106,8 @@ def _verify(options: argparse.Namespace) -> int:
     with mistakes():
         if options.share is not None and not options.deep:
             raise ValueError("--share says how much --deep is to do: give --deep too")
-        output = _find_output(options)
-        _say_owner(output)
+        output = find_output(options)
+        say_owner(output)
         report = verify.verify(output)
         replay.verify_replay(output, report)
         again = None

@@ -25,7 +25,7 @@ _VOCABULARY_FILE = re.compile(
     rf"{VOCABULARY}/([\w.%-]+/){{0,2}}"
     r"(tokenizer\.json|training\.json|vocab\.txt|vocab\.json|merges\.txt|vocab\.tiktoken|tokenizer\.model|token_counts\.parquet)"
 )
-_OWN_FILES = {MANIFEST, STATS, MDS_INDEX, PLAN}
+_OWN_FILES = {MANIFEST, STATS, MDS_INDEX, PLAN, filenames.REPORT}
 _RESULTS = ("", filenames.DOCUMENTS, filenames.REJECTED, filenames.LEDGER)
 FOLDERS = (*_RESULTS, VOCABULARY, COUNTS)
 """Folders of files with final names, relative to the output folder."""

@@ -9,9 +9,16 @@ import pyarrow as pa
 
 from pipeline.output.packing.sequences import packing_summary
 from pipeline.output.packing.windows import windows_summary
+from pipeline.statistics import vocabulary
 from pipeline.statistics.tally import EXACT_LENGTHS, LENGTH_BUCKETS, Statistics
 
+FORMAT_VERSION = 2
+"""Version of stats.json."""
+
 PERCENTILES = (1, 5, 25, 50, 75, 90, 95, 99)
+
+SHARES = (0.5, 0.9, 0.95, 0.99, 1.0)
+"""Of unknown characters, of which it is said how few make them up."""
 
 TOP = 100
 """How many entries each list of most frequent things has in the summary."""
@@ -65,7 +72,10 @@ def summarize(
     s = statistics
     size = sum(token is not None for token in tokens)
     used = int(np.count_nonzero(s.token_counts))
+    counts = s.token_counts[[token is not None for token in tokens]]
+    n_oov_chars = s.oov_chars()[1]
     return {
+        "format_version": FORMAT_VERSION,
         "documents": s.n_documents,
         "bytes": s.n_bytes,
         "characters": s.n_chars,
@@ -83,12 +93,19 @@ def summarize(
         },
         # Tokens of the text, cut or not: what truncation cuts off says nothing about a vocabulary.
         "tokens_per_word": _ratio(s.n_text_tokens, s.n_words),
+        "share_of_continuations": _ratio(s.n_text_tokens - s.n_words, s.n_text_tokens),
         "bytes_per_token": _ratio(s.n_bytes, s.n_text_tokens),
         "characters_per_token": _ratio(s.n_chars, s.n_text_tokens),
         "vocabulary": {
             "size": size,
             "used": used,
             "coverage": _ratio(used, size),
+            "dead": size - used,
+            "under_trained": int(np.count_nonzero((counts > 0) & (counts < vocabulary.UNDER_TRAINED))),
+            "entropy_bits": vocabulary.entropy_bits(counts),
+            "renyi_efficiency": vocabulary.renyi_efficiency(counts),
+            "zipf_slope": vocabulary.zipf_slope(counts),
+            "coverage_curve": vocabulary.coverage(counts),
             "top_tokens": _top_tokens(s, tokens),
         },
         "oov": {
@@ -99,7 +116,9 @@ def summarize(
             "words": s.n_oov_words,
             "share_of_words": _ratio(s.n_oov_words, s.n_words),
             "words_not_listed": s.n_oov_words_dropped,
-            "distinct_characters": int(s.oov_chars()[0].size),
+            "distinct_characters": n_oov_chars.size,
+            # How many characters, added to the vocabulary, would leave at most the rest of unknown ones.
+            "characters_to_add": {f"{share:.0%}": vocabulary.entries_for(n_oov_chars, share) for share in SHARES},
             "distinct_words": s.oov_words().num_rows,
             "top_characters": _top_characters(s),
             "top_words": _top_words(s),

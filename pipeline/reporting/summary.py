@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The summary of a finished job on the screen: one table, from the files that it wrote."""
 
-import json
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -9,8 +8,9 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from pipeline import filenames, storage
+from pipeline import filenames
 from pipeline.books import manifest
+from pipeline.books.manifest import read_json
 from pipeline.config.job import Config
 from pipeline.counting import counts
 from pipeline.running.display import duration, megabytes
@@ -38,7 +38,7 @@ Row = tuple[str, str, str]
 
 
 def _tokens(output: str, found: Mapping[str, Any]) -> list[Row]:
-    totals, stats = found["totals"], _read_json(output, filenames.STATS)
+    totals, stats = found["totals"], read_json(output, filenames.STATS)
     rejected = totals["rejected"]
     added = stats["added_tokens_in_text"]
     in_text = ", ".join(f"{token['token']} {token['count']:,}" for token in added[:3])
@@ -63,11 +63,11 @@ def _tokens(output: str, found: Mapping[str, Any]) -> list[Row]:
 
 def _counts(output: str, found: Mapping[str, Any]) -> list[Row]:
     names = {record["file"] for record in found["files"]}
-    rows = _counted(_read_json(output, counts.REPORT_NAME)) if counts.REPORT_NAME in names else []
+    rows = _counted(read_json(output, counts.REPORT_NAME)) if counts.REPORT_NAME in names else []
     for name in sorted(names):
         folder, _, base = name.rpartition("/")
         if base == filenames.TRAINING_NAME:
-            record = _read_json(output, name)
+            record = read_json(output, name)
             of = f"tokens of {record['model']}, from {record['n_distinct_words']:,} distinct words"
             rows.append((f"{folder}/", f"{record['vocab_size']:,}", of))
     return rows
@@ -155,7 +155,7 @@ def _nothing_left(output: str, found: Mapping[str, Any]) -> list[str]:
     if not found["shards"]:
         if counts.REPORT_NAME not in {record["file"] for record in found["files"]}:
             return []
-        totals = _read_json(output, counts.REPORT_NAME)["totals"]
+        totals = read_json(output, counts.REPORT_NAME)["totals"]
     if totals["n_documents"]:
         return []
     if not totals["n_records"]:
@@ -172,7 +172,7 @@ def _too_much_cut(output: str, found: Mapping[str, Any], config: Config) -> list
     truncation = config.tokenizer.truncation
     if truncation is None or not found["shards"]:
         return []
-    made = _read_json(output, filenames.STATS)["tokens_made"]
+    made = read_json(output, filenames.STATS)["tokens_made"]
     if (made["share_cut"] or 0) <= truncation.warn_above:
         return []
     return [
@@ -210,9 +210,3 @@ def _packing(stats: Mapping[str, Any]) -> list[Row]:
 
 def _listed(reasons: Mapping[str, int]) -> str:
     return ", ".join(f"{reason} {n:,}" for reason, n in sorted(reasons.items()))
-
-
-def _read_json(output: str, name: str) -> dict[str, Any]:
-    with storage.open_read(storage.join(output, name)) as handle:
-        found: dict[str, Any] = json.loads(handle.read())
-    return found

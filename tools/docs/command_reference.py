@@ -35,6 +35,7 @@ EXAMPLES = {
     "inspect": "tokenmill inspect build/quickstart/out --start 4 --rows 2",
     "verify": "tokenmill verify build/quickstart/out --deep --share 0.1",
     "replay": "tokenmill replay configs/quickstart.yaml",
+    "report": "tokenmill report build/quickstart/out",
     "trace": "tokenmill trace build/quickstart/out 17 5",
     "counts": "tokenmill counts --help",
     "counts show": "tokenmill counts show build/quickstart/out --top 3",

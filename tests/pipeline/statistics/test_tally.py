@@ -3,6 +3,7 @@
 
 import collections
 import json
+import math
 
 import numpy as np
 import pyarrow as pa
@@ -146,6 +147,7 @@ def test_summary_by_hand():
     )
     s = counted([("ab 玫", [2, 3, 1]), ("", []), ("c", [4, 1, 1, 1])], tally)
     assert summarize(s, VOCAB) == {
+        "format_version": 2,
         "documents": 3,
         "bytes": 7,
         "characters": 5,
@@ -162,12 +164,23 @@ def test_summary_by_hand():
             "share_of_documents_cut": 2 / 3,
         },
         "tokens_per_word": 1.2,
+        "share_of_continuations": 1 / 6,
         "bytes_per_token": 7 / 6,
         "characters_per_token": 5 / 6,
         "vocabulary": {
             "size": 5,
             "used": 4,
             "coverage": 0.8,
+            "dead": 1,
+            "under_trained": 4,
+            "entropy_bits": pytest.approx(-(4 / 7) * math.log2(4 / 7) - 3 / 7 * math.log2(1 / 7)),
+            "renyi_efficiency": pytest.approx(math.log2((4**2.5 + 3) / 7**2.5) / -1.5 / math.log2(5)),
+            "zipf_slope": pytest.approx(-1.01588, abs=1e-5),
+            "coverage_curve": [
+                {"entries": 1, "share": pytest.approx(4 / 7)},
+                {"entries": 2, "share": pytest.approx(5 / 7)},
+                {"entries": 4, "share": 1.0},
+            ],
             "top_tokens": [
                 {"id": 1, "token": "[UNK]", "count": 4},
                 {"id": 2, "token": "a", "count": 1},
@@ -185,6 +198,7 @@ def test_summary_by_hand():
             "words_not_listed": 0,
             "distinct_characters": 3,
             "distinct_words": 3,
+            "characters_to_add": {"50%": 2, "90%": 3, "95%": 3, "99%": 3, "100%": 3},
             "top_characters": [
                 {"code_point": "U+0061", "character": "a", "count": 4},
                 {"code_point": "U+73AB", "character": "玫", "count": 3},

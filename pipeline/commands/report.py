@@ -1,0 +1,46 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`tokenmill report`: what a finished job did, for a person to read. `reporting` does the work."""
+
+import argparse
+import json
+from typing import Any
+
+from pipeline import filenames, storage
+from pipeline.commands.arguments import add_set
+from pipeline.commands.reporting import DONE, mistakes
+from pipeline.commands.results import find_output, say_owner
+
+
+def add_parsers(commands: Any) -> None:
+    """Adds this to the commands of a parser."""
+    report = commands.add_parser(
+        "report",
+        help="write report.html, what a finished job did as one page",
+        description="Writes report.html into the output folder: one page that opens offline, and prints where it is.",
+    )
+    report.add_argument("target", metavar="FOLDER|CONFIG", help="an output folder, or the config of its job")
+    add_set(report)
+    form = report.add_mutually_exclusive_group()
+    form.add_argument("--json", action="store_true", help="print what the page says as JSON instead")
+    form.add_argument(
+        "--markdown", action="store_true", help="print a dataset card, Markdown with YAML in front, instead"
+    )
+    report.set_defaults(command=_report)
+
+
+def _report(options: argparse.Namespace) -> int:
+    from pipeline.reporting import card, facts, page
+
+    with mistakes():
+        output = find_output(options)
+        say_owner(output)
+        found = facts.gather(output)
+        if options.json:
+            print(json.dumps(found, indent=1, ensure_ascii=False))
+        elif options.markdown:
+            print(card.render(found, output), end="")
+        else:
+            path = storage.join(output, filenames.REPORT)
+            storage.write_atomic(path, page.render(found, output).encode("utf-8"))
+            print(path)
+    return DONE

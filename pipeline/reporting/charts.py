@@ -1,0 +1,99 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Charts of a report: static SVG in the page's own colours, each with its numbers as a table for whoever cannot see it.
+
+pygal draws. What it adds that a report must not have is taken out: scripts, comments with a date, styles of its own.
+"""
+
+import sys
+from collections.abc import Sequence
+from typing import Any
+from xml.etree.ElementTree import Element
+
+import pygal
+from pygal.style import Style
+
+from pipeline.reporting.elements import element
+
+# pygal looks for plugins of its own whenever anything is imported, by a protocol that Python has given up.
+sys.meta_path[:] = [finder for finder in sys.meta_path if not isinstance(finder, pygal.PluginImportFixer)]
+
+_STYLE = Style(background="transparent", plot_background="transparent", font_family="inherit", colors=("currentColor",))
+_WIDTH = 720
+_ROW_HEIGHT, _CHART_HEIGHT = 26, 280
+
+
+def bars(title: str, labels: Sequence[str], values: Sequence[float], unit: str) -> Element:
+    """Returns a figure with a horizontal bar for each label, the first on top.
+
+    Args:
+      title: what is shown, a sentence.
+      labels: of the bars; any text.
+      values: their lengths.
+      unit: what the values are, a column of the table beside the chart.
+    """
+    chart = pygal.HorizontalBar(
+        height=_ROW_HEIGHT * len(labels) + 60, x_labels=list(reversed(labels)), truncate_label=24, **_options(title)
+    )
+    chart.add(unit, list(reversed(values)))
+    return _figure(chart, title, ("", unit), zip(labels, values, strict=True))
+
+
+def columns(title: str, labels: Sequence[str], values: Sequence[float], units: tuple[str, str]) -> Element:
+    """Returns a figure with a column for each label, from left to right; `units` are those of labels and values."""
+    chart = pygal.Bar(height=_CHART_HEIGHT, x_labels=list(labels), x_label_rotation=30, **_options(title))
+    chart.add(units[1], list(values))
+    return _figure(chart, title, units, zip(labels, values, strict=True))
+
+
+def line(title: str, points: Sequence[tuple[float, float]], labels: Sequence[str], units: tuple[str, str]) -> Element:
+    """Returns a figure with a line through points, from left to right at even distances, under their labels."""
+    chart = pygal.Line(height=_CHART_HEIGHT, x_labels=list(labels), x_label_rotation=30, **_options(title))
+    chart.add(units[1], [y for _, y in points])
+    return _figure(chart, title, units, zip(labels, (y for _, y in points), strict=True))
+
+
+def _options(title: str) -> dict[str, Any]:
+    return {
+        "style": _STYLE,
+        "width": _WIDTH,
+        "show_legend": False,
+        "js": [],
+        "no_prefix": True,
+        "no_data_text": "nothing",
+        "value_formatter": number,
+    }
+
+
+def number(value: Any) -> str:
+    """Returns a number for a person: whole ones with separators, others with four digits that count."""
+    if value is None:
+        return "-"
+    if isinstance(value, int) or float(value).is_integer():
+        return f"{int(value):,}"
+    return f"{value:,.4g}" if abs(value) < 1000 else f"{value:,.0f}"
+
+
+def _figure(chart: Any, title: str, heads: tuple[str, str], rows: Any) -> Element:
+    svg = chart.render_tree()
+    _clean(svg)
+    svg.attrib.pop("id", None)
+    svg.set("role", "img")
+    svg.set("aria-label", f"{title} The numbers are in the table below.")
+    table = element(
+        "table",
+        element("tr", *(element("th", head, scope="col") for head in heads)),
+        *(element("tr", element("td", str(label)), element("td", number(value), class_="n")) for label, value in rows),
+    )
+    return element(
+        "figure", element("figcaption", title), svg, element("details", element("summary", "numbers"), table)
+    )
+
+
+def _clean(node: Element) -> None:
+    """Removes what is no drawing: scripts, styles, comments, and the boxes that scripts would fill."""
+    for child in list(node):
+        is_drawing = isinstance(child.tag, str) and child.tag.rpartition("}")[2] not in ("script", "style")
+        if not is_drawing or "tooltip-overlay" in child.get("class", ""):
+            node.remove(child)
+        else:
+            _clean(child)

@@ -1,0 +1,226 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a report says, before it is drawn: plain data from the files of a finished output folder, and nothing else.
+
+Everything is bounded, whatever the folder holds: lists are cut to `TOP` entries, and say how many were left out.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from pipeline import filenames, storage
+from pipeline.books import manifest
+from pipeline.input.rejects import REASONS
+from pipeline.parquet_file import open_parquet
+from pipeline.reporting.stats import FORMAT_VERSION as STATS_VERSION
+
+TOP = 25
+"""Entries of a list in a report."""
+
+SAMPLES = 3
+"""Rejected records that are shown for each reason."""
+
+_SAMPLE_CHARACTERS = 160
+_MAX_REJECT_FILES = 20
+_MAX_REJECT_ROWS = 20_000
+
+
+def gather(output: str) -> dict[str, Any]:
+    """Returns what there is to say of a finished job, as plain JSON.
+
+    Args:
+      output: the folder, with its manifest.
+
+    Raises:
+      ValueError: if the folder holds no finished job, or one that wrote no shards.
+      OSError: if a file cannot be read.
+    """
+    found = manifest.read(output)
+    if not found["shards"]:
+        raise ValueError(f"{output!r} holds no shards: its job did not tokenize, and there is nothing to report")
+    stats = manifest.read_json(output, filenames.STATS)
+    if stats.get("format_version") != STATS_VERSION:
+        raise ValueError(
+            f"{filenames.STATS} in {output!r} is of format {stats.get('format_version', 1)}, this TokenMill reads "
+            f"{STATS_VERSION}: run the job again with --overwrite"
+        )
+    totals = found["totals"]
+    return {
+        "job": found["job"],
+        "job_digest": found["job_digest"],
+        "versions": found["versions"],
+        "tokenizer": found["tokenizer"],
+        "config": found["config"],
+        "headline": _headline(found, stats),
+        "flow": _flow(found, stats),
+        "balance": found["balance"],
+        "stats": stats,
+        "languages": _languages(stats),
+        "sources": cut_short(_sources(found["inputs"]), "n_bytes"),
+        "shards": cut_short(
+            [{name: shard[name] for name in ("file", "rows", "tokens", "n_bytes")} for shard in found["shards"]],
+            "tokens",
+        ),
+        "rejected": _rejected(output, found["rejects"], totals["rejected"]),
+        "filtered": totals["filtered"],
+    }
+
+
+def _headline(found: Mapping[str, Any], stats: Mapping[str, Any]) -> dict[str, Any]:
+    totals = found["totals"]
+    return {
+        "documents": totals["n_documents"],
+        "records": totals["n_records"],
+        "bytes": totals["n_bytes"],
+        "tokens": totals["n_tokens"],
+        "rows": totals["shard_rows"],
+        "shards": len(found["shards"]),
+        "shard_bytes": totals["shard_bytes"],
+        "vocabulary": stats["vocabulary"]["size"],
+        "bytes_per_token": stats["bytes_per_token"],
+        "tokens_per_word": stats["tokens_per_word"],
+        "share_of_unknown_tokens": stats["oov"]["share_of_tokens"],
+        "rejected": sum(totals["rejected"].values()),
+        "filtered": sum(totals["filtered"].values()),
+    }
+
+
+def _flow(found: Mapping[str, Any], stats: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Returns the ledger as stages: each {"what", "unit", "total", "parts"}, where the parts add up to the total."""
+    totals, made = found["totals"], stats["tokens_made"]
+    stages = [
+        {
+            "what": "bytes read",
+            "unit": "bytes",
+            "total": totals["n_bytes"],
+            "parts": {
+                "documents": totals["n_document_bytes"],
+                "rejected": totals["n_rejected_bytes"],
+                "filtered": totals["n_filtered_bytes"],
+                "skipped": totals["n_skipped_bytes"],
+            },
+        },
+        {
+            "what": "records read",
+            "unit": "records",
+            "total": totals["n_records"],
+            "parts": {
+                "documents": totals["n_documents"],
+                **{f"rejected: {reason}": n for reason, n in sorted(totals["rejected"].items())},
+                **{f"filtered: {rule}": n for rule, n in sorted(totals["filtered"].items())},
+            },
+        },
+        {
+            "what": "tokens made",
+            "unit": "tokens",
+            "total": made["text"] + made["special"] + made["added"],
+            "parts": {
+                "kept of the text": made["kept"],
+                "special, of the template": made["special"],
+                "of output.prepend and append": made["added"],
+                "cut by truncation": made["cut"],
+            },
+        },
+    ]
+    packing = found["config"]["output"].get("packing")
+    rows = _rows(stats, totals, packing["length"] if packing else 0)
+    return [*stages, *([rows] if rows is not None else [])]
+
+
+def _rows(stats: Mapping[str, Any], totals: Mapping[str, Any], length: int) -> dict[str, Any] | None:
+    if (packing := stats.get("packing")) is not None:
+        parts = {"tokens": totals["n_tokens"], "separators": packing["separators"], "padding": packing["padding"]}
+        total = packing["sequences"] * length
+        return {"what": "positions in packed sequences", "unit": "tokens", "total": total, "parts": parts}
+    if (windows := stats.get("windows")) is not None:
+        parts = {"tokens": totals["n_tokens"], "repeated": windows["repeated"], "special": windows["special"]}
+        return {"what": "tokens of windows", "unit": "tokens", "total": totals["shard_tokens"], "parts": parts}
+    return None
+
+
+def _languages(stats: Mapping[str, Any]) -> dict[str, Any] | None:
+    """Returns what each language has, and what it pays: tokens for a character, against the language with most."""
+    languages = stats.get("languages")
+    if not languages:
+        return None
+    rows = [
+        {
+            "language": code,
+            **{name: counts[name] for name in ("documents", "bytes", "characters", "tokens", "oov_tokens", "filtered")},
+            "bytes_per_token": counts["bytes_per_token"],
+            "tokens_per_character": counts["tokens"] / counts["characters"] if counts["characters"] else None,
+            "share_of_oov_tokens": counts["share_of_oov_tokens"],
+        }
+        for code, counts in languages.items()
+    ]
+    paid = [row for row in rows if row["tokens_per_character"]]
+    reference = max(paid, key=lambda row: row["characters"], default=None)
+    for row in rows:
+        price = row["tokens_per_character"]
+        row["price"] = price / reference["tokens_per_character"] if reference is not None and price else None
+    return {
+        "reference": reference["language"] if reference is not None else None,
+        "gini_of_tokens_per_character": gini([row["tokens_per_character"] for row in paid]),
+        **cut_short(rows, "documents"),
+    }
+
+
+def gini(values: Sequence[float]) -> float | None:
+    """Returns the Gini coefficient of positive numbers: 0 where all are equal, towards 1 where one has it all."""
+    if not values:
+        return None
+    ordered = sorted(values)
+    weighted = sum((2 * rank - len(ordered) - 1) * value for rank, value in enumerate(ordered, 1))
+    return weighted / (len(ordered) * sum(ordered))
+
+
+def _sources(inputs: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    sources = []
+    for file in inputs:
+        read = file["read"]
+        sources.append(
+            {
+                "name": file["name"],
+                "n_bytes": file["n_bytes"],
+                "documents": read.get("n_documents", 0),
+                "rejected": sum(read.get("rejected", {}).values()),
+                "filtered": sum(read.get("filtered", {}).values()),
+            }
+        )
+    return sources
+
+
+def _rejected(output: str, files: Sequence[Mapping[str, Any]], reasons: Mapping[str, int]) -> dict[str, dict[str, Any]]:
+    """Returns of each reason how many records it took, what it means, and the first of them as samples."""
+    rejected: dict[str, dict[str, Any]] = {
+        reason: {"count": n, "meaning": REASONS.get(reason, ""), "samples": []}
+        for reason, n in sorted(reasons.items(), key=lambda item: (-item[1], item[0]))
+    }
+    n_rows = 0
+    for record in files[:_MAX_REJECT_FILES]:
+        with storage.open_read(storage.join(output, record["file"])) as handle:
+            for batch in open_parquet(handle).iter_batches(1024):
+                for row in batch.to_pylist():
+                    samples = rejected.setdefault(row["reason"], {"count": 0, "meaning": "", "samples": []})["samples"]
+                    if len(samples) < SAMPLES:
+                        samples.append(_sample(row))
+                n_rows += batch.num_rows
+                if n_rows > _MAX_REJECT_ROWS or all(len(each["samples"]) == SAMPLES for each in rejected.values()):
+                    return rejected
+    return rejected
+
+
+def _sample(row: Mapping[str, Any]) -> dict[str, Any]:
+    text = row["sample"].decode("utf-8", "backslashreplace")
+    more = "..." if len(text) > _SAMPLE_CHARACTERS else ""
+    return {
+        "source": row["source"],
+        "offset": row["offset"],
+        "detail": row["detail"],
+        "record": text[:_SAMPLE_CHARACTERS] + more,
+    }
+
+
+def cut_short(rows: list[dict[str, Any]], by: str) -> dict[str, Any]:
+    """Returns the largest of some rows, in their order, and how many were left out."""
+    largest = sorted(range(len(rows)), key=lambda i: (-(rows[i][by] or 0), i))[:TOP]
+    return {"rows": [rows[i] for i in sorted(largest)], "n_all": len(rows)}

@@ -1,0 +1,395 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The report as one page: it opens offline, asks for nothing, runs nothing, and shows text as text.
+
+What `facts.gather` found is laid out here; nothing is counted again. A document is an attacker: every text goes through
+`elements.element`, which escapes it.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+from xml.etree.ElementTree import Element
+
+from pipeline.reporting import charts
+from pipeline.reporting.charts import number
+from pipeline.reporting.elements import element, page
+from pipeline.running.display import megabytes
+
+_LOST = ("rejected", "cut")
+_KEPT = ("documents", "kept of the text", "tokens")
+_CHARTED, _MOST_STEPS = 20, 50
+
+
+def render(facts: Mapping[str, Any], output: str) -> str:
+    """Returns the page as HTML.
+
+    Args:
+      facts: as `facts.gather` returns them.
+      output: what the folder is called on the page.
+    """
+    title = f"TokenMill report: {output}"
+    sections = [section for section in _sections(facts) if section is not None]
+    links = (element("a", str(each[0].text), href=f"#{each.get('id')}") for each in sections)
+    style = (Path(__file__).parent / "report.css").read_text(encoding="utf-8")
+    return page(
+        element(
+            "html",
+            element(
+                "head",
+                element("meta", charset="utf-8"),
+                element("meta", name="viewport", content="width=device-width, initial-scale=1"),
+                element(
+                    "meta",
+                    http_equiv="Content-Security-Policy",
+                    content="default-src 'none'; style-src 'unsafe-inline'",
+                ),
+                element("title", title),
+                element("style", style),
+            ),
+            element(
+                "body",
+                element(
+                    "header",
+                    element("h1", title),
+                    element("p", _sentence(facts), class_="soft"),
+                    element("nav", *links, aria_label="sections"),
+                ),
+                element("main", _headline(facts["headline"]), *sections),
+            ),
+            lang="en",
+        )
+    )
+
+
+def _sections(facts: Mapping[str, Any]) -> Iterable[Element | None]:
+    yield _flow(facts)
+    yield _vocabulary(facts["stats"])
+    yield _lengths(facts["stats"])
+    yield _languages(facts["languages"])
+    yield _unknown(facts["stats"]["oov"])
+    yield _text(facts["stats"].get("text"))
+    yield _rejects(facts["rejected"])
+    yield _sources(facts)
+    yield _origin(facts)
+
+
+def _sentence(facts: Mapping[str, Any]) -> str:
+    versions = ", ".join(f"{name} {version}" for name, version in sorted(facts["versions"].items()))
+    return f"Job {facts['job']}, digest {facts['job_digest'][:16]}; {versions}."
+
+
+def _headline(headline: Mapping[str, Any]) -> Element:
+    share = headline["share_of_unknown_tokens"]
+    entries = [
+        ("documents", number(headline["documents"])),
+        ("input", megabytes(headline["bytes"])),
+        ("tokens", number(headline["tokens"])),
+        ("shards", f"{headline['shards']:,}, {megabytes(headline['shard_bytes'])}"),
+        ("bytes per token", number(headline["bytes_per_token"])),
+        ("tokens per word", number(headline["tokens_per_word"])),
+        ("unknown tokens", _percent(share)),
+        ("rejected records", number(headline["rejected"])),
+        ("filtered documents", number(headline["filtered"])),
+        ("vocabulary", number(headline["vocabulary"])),
+    ]
+    cells = (element("div", element("dt", name), element("dd", value)) for name, value in entries)
+    return element("dl", *cells, class_="headline")
+
+
+def _flow(facts: Mapping[str, Any]) -> Element:
+    stages = (_stage(stage) for stage in facts["flow"])
+    return _section(
+        "Where everything went",
+        "Each bar is all there was; its parts are counted on their own and must add up to it.",
+        *stages,
+    )
+
+
+def _stage(stage: Mapping[str, Any]) -> Element:
+    total, parts = stage["total"], {name: n for name, n in stage["parts"].items() if n or name in _KEPT}
+    added = sum(stage["parts"].values())
+    pieces = (
+        element("span", class_=_kind(name), style=f"width:{100 * n / total:.4f}%", title=f"{name}: {n:,}")
+        for name, n in parts.items()
+        if total
+    )
+    rows = ([name, f"{n:,}", _percent(n / total if total else None)] for name, n in parts.items())
+    is_right = added == total
+    verdict = f"the parts add up to {added:,}" + ("" if is_right else f", which is not {total:,}")
+    return element(
+        "div",
+        element("p", element("strong", f"{total:,} {stage['what']}"), " "),
+        element("div", *pieces, class_="bar", aria_hidden="true"),
+        _table(("part", stage["unit"], "share"), rows),
+        element("p", verdict, class_="sum" if is_right else "sum wrong"),
+        class_="stage",
+    )
+
+
+def _kind(name: str) -> str:
+    return "kept" if name in _KEPT else "lost" if name.startswith(_LOST) else "other"
+
+
+def _vocabulary(stats: Mapping[str, Any]) -> Element:
+    vocabulary = stats["vocabulary"]
+    used = f"{vocabulary['used']:,} of {vocabulary['size']:,} entries occur; "
+    idle = f"{vocabulary['dead']:,} never do, and {vocabulary['under_trained']:,} fewer than 100 times."
+    curve = vocabulary["coverage_curve"]
+    points = [(point["entries"], 100 * point["share"]) for point in curve]
+    measures = [
+        ["bits of entropy per token", number(vocabulary["entropy_bits"]), "more, where tokens are more even"],
+        ["Rényi efficiency", number(vocabulary["renyi_efficiency"]), "of 1; order 2.5, Zouhar et al. 2023"],
+        ["Zipf slope", number(vocabulary["zipf_slope"]), "about -1 for text"],
+        ["share of tokens that continue a word", _percent(stats["share_of_continuations"]), ""],
+    ]
+    top = (
+        [token["id"], _shown(token["token"]), f"{token['count']:,}"] for token in vocabulary["top_tokens"][:_CHARTED]
+    )
+    figure = charts.line(
+        "Share of all tokens that the most frequent entries make up, in percent.",
+        points,
+        [f"{n:,}" for n, _ in points],
+        ("entries", "percent of tokens"),
+    )
+    return _section(
+        "Vocabulary",
+        used + idle,
+        *([figure] if points else []),
+        _table(("measure", "value", ""), measures),
+        _details("most frequent entries", _table(("id", "token", "count"), top)),
+    )
+
+
+def _lengths(stats: Mapping[str, Any]) -> Element:
+    lengths = stats["lengths"]
+    histogram = [bin_ for bin_ in lengths["histogram"] if bin_["rows"] or bin_["from"]]
+    labels = [
+        f"{each['from']:,}" if each["from"] == each["to"] else f"{each['from']:,}-{each['to']:,}" for each in histogram
+    ]
+    percentiles = (
+        [f"{percent} %", number(value)]
+        for percent, value in sorted((int(name[1:]), value) for name, value in lengths["percentiles"].items())
+    )
+    said = f"From {number(lengths['min'])} to {number(lengths['max'])} tokens, {number(lengths['mean'])} on average."
+    figure = charts.columns(
+        "Documents by how many tokens they have.", labels, [each["rows"] for each in histogram], ("tokens", "documents")
+    )
+    shown = _table(("so many documents have at most", "tokens"), percentiles)
+    return _section("Lengths", said, *([figure] if histogram else []), shown)
+
+
+def _languages(languages: Mapping[str, Any] | None) -> Element | None:
+    if languages is None:
+        return None
+    rows = languages["rows"]
+    paid = sorted((row for row in rows if row["price"]), key=lambda row: -row["price"])[:_CHARTED]
+    reference = languages["reference"]
+    said = (
+        f"The price is what a character costs in tokens, against {reference}, of which there is most. The Gini "
+        f"coefficient over languages is {number(languages['gini_of_tokens_per_character'])}; 0 is the same price for "
+        "all. Texts differ between languages, so this is a diagnostic, no measure of a language."
+        if paid
+        else "No document of a known language has a token."
+    )
+    table = (
+        [
+            row["language"],
+            f"{row['documents']:,}",
+            f"{row['tokens']:,}",
+            number(row["bytes_per_token"]),
+            number(row["price"]),
+            _percent(row["share_of_oov_tokens"]),
+            f"{row['filtered']:,}",
+        ]
+        for row in rows
+    )
+    heads = ("language", "documents", "tokens", "bytes per token", "price", "unknown tokens", "filtered")
+    figure = charts.bars(
+        f"Tokens per character, as a multiple of {reference}.",
+        [row["language"] for row in paid],
+        [row["price"] for row in paid],
+        "times",
+    )
+    return _section(
+        "Languages", said, *([figure] if paid else []), _table(heads, table), _left_out(languages, "languages")
+    )
+
+
+def _unknown(oov: Mapping[str, Any]) -> Element | None:
+    if not oov["characters"]:
+        return None
+    needed = oov["characters_to_add"]
+    said = (
+        f"{oov['characters']:,} characters are unknown, {oov['distinct_characters']:,} different ones, in "
+        f"{oov['words']:,} words. The {needed['95%']:,} most frequent, added to the vocabulary, would remove 95 % of "
+        f"all that is unknown; {needed['50%']:,} would remove half of it."
+    )
+    characters = (
+        [each["code_point"], _shown(each["character"]), f"{each['count']:,}"] for each in oov["top_characters"]
+    )
+    words = ([_shown(each["word"]), f"{each['count']:,}"] for each in oov["top_words"][:_CHARTED])
+    top = oov["top_characters"][:_CHARTED]
+    return _section(
+        "Unknown characters",
+        said,
+        charts.bars(
+            "The most frequent unknown characters.",
+            [f"{each['code_point']} {each['character']}" for each in top],
+            [each["count"] for each in top],
+            "occurrences",
+        ),
+        _details("characters, most frequent first", _table(("code point", "character", "count"), characters)),
+        _details("words with an unknown character", _table(("word", "count"), words)),
+    )
+
+
+def _text(text: Mapping[str, Any] | None) -> Element | None:
+    if text is None:
+        return None
+    steps = [step for step in text["steps"] if step["documents_changed"] or step["documents_rejected"]]
+    idle = len(text["steps"]) - len(steps[:_MOST_STEPS])
+    rows = (
+        [
+            step["step"],
+            f"{step['documents_changed']:,} of {step['documents']:,}",
+            f"{step['characters_changed']:,}",
+            f"{step['characters_after'] - step['characters']:+,}",
+            f"{step['documents_rejected']:,}",
+        ]
+        for step in steps[:_MOST_STEPS]
+    )
+    heads = ("step", "documents changed", "characters changed", "characters more or less", "given up on")
+    spans = ([token, f"{n:,}"] for token, n in text["spans"].items())
+    merged = (
+        [
+            step["step"],
+            _shown(each["word"]),
+            ", ".join(f"{source} {n:,}" for source, n in list(each["sources"].items())[:5]),
+        ]
+        for step in text["steps"]
+        for each in step.get("top_merged_words", ())[:10]
+    )
+    return _section(
+        "Text steps",
+        "What each step changed, in the order in which they ran.",
+        _table(heads, rows),
+        element("p", f"{idle:,} more steps changed nothing or are not shown.", class_="soft") if idle else "",
+        _table(("span", "found"), spans) if text["spans"] else "",
+        _details("words that became one", _table(("step", "word", "was"), merged)),
+    )
+
+
+def _rejects(rejected: Mapping[str, Mapping[str, Any]]) -> Element | None:
+    if not rejected:
+        return None
+    reasons = (
+        element(
+            "div",
+            element("p", element("strong", f"{found['count']:,} {reason}"), f": {found['meaning']}."),
+            _table(
+                ("file", "offset", "what was found", "the record begins"),
+                (
+                    [each["source"], f"{each['offset']:,}", each["detail"], _code(each["record"])]
+                    for each in found["samples"]
+                ),
+            ),
+        )
+        for reason, found in rejected.items()
+    )
+    return _section(
+        "Rejected records",
+        "All of them are in rejected/; `tokenmill replay` tokenizes them after a fix, without the rest.",
+        *reasons,
+    )
+
+
+def _sources(facts: Mapping[str, Any]) -> Element:
+    sources, shards = facts["sources"], facts["shards"]
+    files = (
+        [
+            each["name"],
+            megabytes(each["n_bytes"]),
+            *(f"{each[name]:,}" for name in ("documents", "rejected", "filtered")),
+        ]
+        for each in sources["rows"]
+    )
+    written = (
+        [each["file"], f"{each['rows']:,}", f"{each['tokens']:,}", megabytes(each["n_bytes"])]
+        for each in shards["rows"]
+    )
+    return _section(
+        "Files",
+        f"{sources['n_all']:,} files were read, {shards['n_all']:,} shards written.",
+        _table(("input", "size", "documents", "rejected", "filtered"), files),
+        _left_out(sources, "files, smaller ones,"),
+        _table(("shard", "rows", "tokens", "size"), written),
+        _left_out(shards, "shards, smaller ones,"),
+    )
+
+
+def _origin(facts: Mapping[str, Any]) -> Element:
+    import yaml
+
+    tokenizer = facts["tokenizer"]
+    config = yaml.safe_dump(facts["config"], allow_unicode=True, sort_keys=False)
+    return _section(
+        "How to make it again",
+        "With this config, the same input and these versions, TokenMill writes the same bytes, whatever the runner.",
+        element("pre", config),
+        _table(
+            ("", ""),
+            [
+                ["tokenizer", _code(tokenizer["digest"])],
+                ["job", _code(facts["job_digest"])],
+                *([name, version] for name, version in sorted(facts["versions"].items())),
+            ],
+        ),
+    )
+
+
+def _section(title: str, said: str, *children: Element | str) -> Element:
+    name = title.lower().replace(" ", "-")
+    return element("section", element("h2", title), element("p", said), *children, id=name)
+
+
+def _table(heads: Sequence[str], rows: Iterable[Sequence[Any]]) -> Element:
+    head = element("tr", *(element("th", each, scope="col", **_side(i, each)) for i, each in enumerate(heads)))
+    body = (element("tr", *(_cell(cell, i) for i, cell in enumerate(row))) for row in rows)
+    table = element("table", element("thead", head), element("tbody", *body))
+    return element(
+        "div", table, class_="scroll", tabindex="0", role="region", aria_label=", ".join(filter(None, heads)) or "facts"
+    )
+
+
+def _side(i: int, head: str) -> dict[str, str]:
+    is_number = i > 0 and head not in ("token", "character", "what was found", "the record begins", "word", "was", "")
+    return {"class_": "n"} if is_number else {}
+
+
+def _cell(cell: Any, i: int) -> Element:
+    if isinstance(cell, Element):
+        return element("td", cell)
+    text = str(cell)
+    is_number = i > 0 and text[:1] in "0123456789+-" and not any(each.isalpha() for each in text.replace(" of ", ""))
+    return element("td", text, **({"class_": "n"} if is_number else {}))
+
+
+def _left_out(cut: Mapping[str, Any], what: str) -> Element | str:
+    n = cut["n_all"] - len(cut["rows"])
+    return element("p", f"{n:,} more {what} are not shown.", class_="soft") if n else ""
+
+
+def _details(summary: str, child: Element) -> Element:
+    return element("details", element("summary", summary), child)
+
+
+def _shown(text: str | None) -> Element:
+    return _code("(no token)" if text is None else text)
+
+
+def _code(text: str) -> Element:
+    return element("code", text)
+
+
+def _percent(share: float | None) -> str:
+    return "-" if share is None else f"{100 * share:.4g} %"

@@ -1,0 +1,128 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The report of a job: its numbers add up and are those of the files, and a document cannot get out of its text."""
+
+import json
+from html.parser import HTMLParser
+
+import pytest
+import yaml
+
+from pipeline import cli, filenames
+from pipeline.reporting import card, facts, page
+from tests.plain_job import PlainJob
+
+EVIL = "<script>alert(1)</script> \u202e </td> the mill & the rest"
+TEXTS = [EVIL, "The mill grinds text into tokens.", "", "unaffable \u2c30 \u2c30 \u4e00", *["the text mill"] * 9]
+
+SHAPES = {
+    "plain": {},
+    "cut": {"tokenizer": {"truncation": {"max_length": 4}}},
+    "windows": {"tokenizer": {"truncation": {"max_length": 6, "overflow": "rows", "stride": 2}}},
+    "packed": {"output": {"packing": {"length": 16, "separator": "[SEP]"}}},
+    "special": {"tokenizer": {"add_special_tokens": True}},
+    "appended": {"output": {"append": "[SEP]"}},
+    "languages": {"languages": {}},
+    "steps": {"normalize": ["default"], "spans": [{"token": "into", "find": "url"}]},
+}
+
+
+@pytest.fixture(params=SHAPES)
+def job(request, tmp_path, tiny_vocab_file):
+    """A finished job over `TEXTS` and two records that cannot be used."""
+    PlainJob(tmp_path, TEXTS, tiny_vocab_file, name="unused")
+    first = min((tmp_path / "corpus").glob("*.jsonl"))
+    first.write_text(first.read_text(encoding="utf-8") + '\nno json <img src="x">\n{"text": null}', encoding="utf-8")
+    return PlainJob(tmp_path, [], tiny_vocab_file, **json.loads(json.dumps(SHAPES[request.param]))).run()
+
+
+def test_the_flow_adds_up_and_has_the_numbers_of_the_manifest(job):
+    found = facts.gather(str(job.output))
+    totals = job.json("manifest.json")["totals"]
+    for stage in found["flow"]:
+        assert stage["total"] == sum(stage["parts"].values()), stage
+    by_name = {stage["what"]: stage["total"] for stage in found["flow"]}
+    assert by_name["bytes read"] == totals["n_bytes"]
+    assert by_name["records read"] == totals["n_records"] == len(TEXTS) + 2
+    made = totals["n_text_tokens"] + totals["n_special_tokens"] + totals["n_added_tokens"]
+    assert by_name["tokens made"] == made == totals["n_tokens"] + totals["n_cut_tokens"]
+    if "packing" in totals:
+        assert by_name["positions in packed sequences"] == 16 * totals["packing"]["n_sequences"]
+    if "windows" in totals:
+        assert by_name["tokens of windows"] == totals["shard_tokens"]
+
+
+def test_rejects_have_their_reasons_and_samples(job):
+    rejected = facts.gather(str(job.output))["rejected"]
+    assert {reason: found["count"] for reason, found in rejected.items()} == {"not_json": 1, "null_text": 1}
+    assert rejected["not_json"]["samples"][0]["record"] == 'no json <img src="x">'
+    assert all(found["meaning"] for found in rejected.values())
+
+
+def test_a_page_asks_for_nothing_runs_nothing_and_is_the_same_again(job):
+    found = facts.gather(str(job.output))
+    text = page.render(found, "out")
+    assert text == page.render(facts.gather(str(job.output)), "out")
+    tags, attributes = set(), []
+    parser = HTMLParser()
+    parser.handle_starttag = lambda tag, attrs: (tags.add(tag), attributes.extend(attrs))
+    parser.feed(text)
+    assert tags.isdisjoint({"script", "img", "link", "iframe", "object", "embed", "base", "form", "use", "image"})
+    assert all(value.startswith("#") for name, value in attributes if name in ("href", "src", "xlink:href"))
+    assert not [name for name, _ in attributes if name.startswith("on")]
+    assert "url(" not in text
+    assert "@import" not in text
+    assert "\u202e" not in text
+    assert len(text) < 2_000_000
+    assert 'class="sum wrong"' not in text
+
+
+def test_a_flow_that_does_not_add_up_is_told(job):
+    found = facts.gather(str(job.output))
+    found["flow"][0]["total"] += 1
+    text = page.render(found, "out")
+    assert text.count('class="sum wrong"') == 1
+    assert "which is not" in text
+
+
+def test_a_card_has_front_matter_that_yaml_reads(job):
+    found = facts.gather(str(job.output))
+    _, front, body = card.render(found, "some/where/out").split("---\n", 2)
+    assert yaml.safe_load(front)["pretty_name"] == "out"
+    assert f"{found['headline']['tokens']:,} tokens of {found['headline']['documents']:,} documents" in body
+
+
+def test_the_command(job, capsys):
+    output = str(job.output)
+    assert cli.main(["report", output]) == 0
+    path = capsys.readouterr().out.strip()
+    assert path == f"{output}/{filenames.REPORT}"
+    assert cli.main(["report", output, "--json"]) == 0
+    assert json.loads(capsys.readouterr().out) == json.loads(json.dumps(facts.gather(output)))
+    assert cli.main(["report", output, "--markdown"]) == 0
+    assert capsys.readouterr().out.startswith("---\n")
+    assert cli.main(["verify", output]) == 0, "a report is no part of what is proven, and does no harm to it"
+
+
+def test_what_is_no_finished_output_is_one_message(tmp_path, capsys):
+    assert cli.main(["report", str(tmp_path)]) == 2
+    assert "holds no manifest.json" in capsys.readouterr().err
+
+
+def test_another_version_of_stats_is_one_message(job, capsys):
+    path = job.output / filenames.STATS
+    path.write_text('{"documents": 1}', encoding="utf-8")
+    assert cli.main(["report", str(job.output)]) == 2
+    assert "stats.json" in capsys.readouterr().err
+
+
+def test_much_of_everything_is_cut_short():
+    rows = [{"name": f"file {i}", "n_bytes": i, "documents": 0, "rejected": 0, "filtered": 0} for i in range(100_000)]
+    cut = facts.cut_short(rows, "n_bytes")
+    assert cut["n_all"] == 100_000
+    assert [row["n_bytes"] for row in cut["rows"]] == list(range(100_000 - facts.TOP, 100_000))
+
+
+def test_gini():
+    assert facts.gini([]) is None
+    assert facts.gini([3, 3, 3]) == 0
+    assert facts.gini([0.0001, 0.0001, 1]) == pytest.approx(2 / 3, abs=1e-3)
