@@ -50,7 +50,7 @@ class Job:
         places: Any = {
             "input": {"paths": True, **limits},
             "tokenizer": {"file": True, "train": {"counts": True}, "truncation": {"warn_above": True}},
-            "output": {"path": True, "vocabulary": True},
+            "output": {"path": True, "vocabulary": True, "report": True},
         }
         versions = {"pyarrow": pa.__version__, "tokenmill": VERSION}
         if config.output.compression == "gzip":

@@ -9,6 +9,7 @@ import sys
 import time
 from typing import TYPE_CHECKING, Any
 
+from pipeline import filenames
 from pipeline.commands.arguments import add_set, positive
 from pipeline.commands.reporting import DONE, FAILED, STOPPED, Mistake, mistakes, say
 from pipeline.running.runners import MODES
@@ -136,6 +137,18 @@ def _execute(options: argparse.Namespace, plan: "JobPlan", settings: "RunnerSett
             raise
         if state != "DONE":
             raise RuntimeError(f"{settings} ended the job in state {state}; its own log says why")
+        if plan.config.output.report and plan.name in ("tokenize", "run"):
+            _draw_report(plan.config.output.path)
+
+
+def _draw_report(output: str) -> None:
+    """Draws the page of a finished job; the job is as finished without it."""
+    from pipeline.reporting import page
+
+    try:
+        page.draw(output)
+    except (OSError, ValueError) as error:
+        say(f"warning: {filenames.REPORT} could not be drawn: {error}")
 
 
 def _report_failure(error: Exception, debug: bool) -> int:

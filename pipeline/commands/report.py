@@ -5,7 +5,6 @@ import argparse
 import json
 from typing import Any
 
-from pipeline import filenames, storage
 from pipeline.commands.arguments import add_set
 from pipeline.commands.reporting import DONE, mistakes
 from pipeline.commands.results import find_output, say_owner
@@ -34,13 +33,10 @@ def _report(options: argparse.Namespace) -> int:
     with mistakes():
         output = find_output(options)
         say_owner(output)
-        found = facts.gather(output)
         if options.json:
-            print(json.dumps(found, indent=1, ensure_ascii=False))
+            print(json.dumps(facts.gather(output), indent=1, ensure_ascii=False))
         elif options.markdown:
-            print(card.render(found, output), end="")
+            print(card.render(facts.gather(output), output), end="")
         else:
-            path = storage.join(output, filenames.REPORT)
-            storage.write_atomic(path, page.render(found, output).encode("utf-8"))
-            print(path)
+            print(page.draw(output))
     return DONE

@@ -103,6 +103,8 @@ class OutputConfig(Section):
     vocabulary: list[VocabularyFormat] | None = None
     """Files to write in `vocab/` beside `tokenizer.json`; null: all that can hold the vocabulary, if this job trains
     it; none for a tokenizer from a file."""
+    report: bool = True
+    """Draw `report.html`, one page that says what became of everything; `tokenmill report` can draw it later, too."""
     packing: PackingConfig | None = None
     """Rows are sequences of one length; null: rows are documents."""
     shuffle: ShuffleConfig | None = None

@@ -10,9 +10,11 @@ from pathlib import Path
 from typing import Any
 from xml.etree.ElementTree import Element
 
+from pipeline import filenames, storage
 from pipeline.reporting import charts
 from pipeline.reporting.charts import number
 from pipeline.reporting.elements import element, page
+from pipeline.reporting.facts import gather
 from pipeline.running.display import megabytes
 
 _LOST = ("rejected", "cut")
@@ -20,14 +22,24 @@ _KEPT = ("documents", "kept of the text", "tokens")
 _CHARTED, _MOST_STEPS = 20, 50
 
 
-def render(facts: Mapping[str, Any], output: str) -> str:
-    """Returns the page as HTML.
+def draw(output: str) -> str:
+    """Writes the page of a finished job into its output folder; returns its path.
+
+    Raises:
+      ValueError: if the folder holds no finished job with shards; OSError: if a file cannot be read or written.
+    """
+    path = storage.join(output, filenames.REPORT)
+    storage.write_atomic(path, render(gather(output)).encode("utf-8"))
+    return path
+
+
+def render(facts: Mapping[str, Any]) -> str:
+    """Returns the page as HTML: the same for the same job, wherever its folder lies.
 
     Args:
       facts: as `facts.gather` returns them.
-      output: what the folder is called on the page.
     """
-    title = f"TokenMill report: {output}"
+    title = "TokenMill report"
     sections = [section for section in _sections(facts) if section is not None]
     links = (element("a", str(each[0].text), href=f"#{each.get('id')}") for each in sections)
     style = (Path(__file__).parent / "report.css").read_text(encoding="utf-8")

@@ -124,6 +124,7 @@ EXAMPLES = {
     "output.prepend": 'output: {prepend: "<s>"}',
     "output.append": 'output: {append: "<|endoftext|>"}',
     "output.vocabulary": "output: {vocabulary: [vocab.txt]}",
+    "output.report": "output: {report: false}",
     "output.packing": "output: {packing: {length: 2048}}",
     "output.packing.length": "output: {packing: {length: 2048}}",
     "output.packing.strategy": "output: {packing: {length: 2048, strategy: best_fit}}",

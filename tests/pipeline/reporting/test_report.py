@@ -60,8 +60,8 @@ def test_rejects_have_their_reasons_and_samples(job):
 
 def test_a_page_asks_for_nothing_runs_nothing_and_is_the_same_again(job):
     found = facts.gather(str(job.output))
-    text = page.render(found, "out")
-    assert text == page.render(facts.gather(str(job.output)), "out")
+    text = page.render(found)
+    assert text == page.render(facts.gather(str(job.output)))
     tags, attributes = set(), []
     parser = HTMLParser()
     parser.handle_starttag = lambda tag, attrs: (tags.add(tag), attributes.extend(attrs))
@@ -79,7 +79,7 @@ def test_a_page_asks_for_nothing_runs_nothing_and_is_the_same_again(job):
 def test_a_flow_that_does_not_add_up_is_told(job):
     found = facts.gather(str(job.output))
     found["flow"][0]["total"] += 1
-    text = page.render(found, "out")
+    text = page.render(found)
     assert text.count('class="sum wrong"') == 1
     assert "which is not" in text
 
@@ -101,6 +101,24 @@ def test_the_command(job, capsys):
     assert cli.main(["report", output, "--markdown"]) == 0
     assert capsys.readouterr().out.startswith("---\n")
     assert cli.main(["verify", output]) == 0, "a report is no part of what is proven, and does no harm to it"
+
+
+@pytest.mark.parametrize("asked", [True, False])
+def test_a_job_draws_its_report_unless_told_not_to(asked, tmp_path, tiny_corpus, tiny_vocab_file, capsys):
+    for name in ("one", "other"):
+        config = tmp_path / f"{name}.yaml"
+        config.write_text(
+            f"input: {{paths: [{tiny_corpus}/*.jsonl]}}\ntokenizer: {{file: {tiny_vocab_file}}}\n"
+            f"output: {{path: {tmp_path / name}, report: {str(asked).lower()}}}\n",
+            encoding="utf-8",
+        )
+        assert cli.main(["tokenize", str(config), "--workers", "1"]) == 0
+        assert (tmp_path / name / filenames.REPORT).exists() == asked
+    if asked:
+        assert (tmp_path / "one/report.html").read_bytes() == (tmp_path / "other/report.html").read_bytes()
+        assert cli.main(["count", str(config), "--workers", "1", "--overwrite"]) == 0
+        assert not (tmp_path / "other/report.html").exists(), "a new job removes the page of the one before"
+    capsys.readouterr()
 
 
 def test_what_is_no_finished_output_is_one_message(tmp_path, capsys):
