@@ -56,7 +56,7 @@ def test_a_package_that_ours_is_installed_over_is_named_and_we_work(
 
 
 def test_many_changed_files_are_a_few_lines(wheel: Path, empty_python: Path, tmp_path: Path) -> None:
-    names = ["__init__", "jobs", "config", "splits", "verify"]
+    names = ["__init__", "cli", "columns", "schemas", "storage"]
     install(empty_python, wheel)
     install(empty_python, make_wheel(tmp_path, "pipeline", {f"pipeline/{name}.py": "\n" for name in names}))
     done = run(empty_python.parent / "tokenmill", "--version", cwd=tmp_path)
