@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The commands, a module for each group. In: arguments. Out: an exit code, and lines on stdout and stderr.
 
-- `jobs`: run, count, train, tokenize; `results`: inspect, verify, replay; `tracing`: trace;
+- `jobs`: run, count, train, tokenize; `results`: inspect, verify, replay; `report`; `tracing`: trace;
 - `counts`: add and subtract word counts; `tokenizers`: convert; `configs`: fidelity, schema; `warm`; `workers`.
 
 `arguments` holds what several commands take, `reporting` how a command ends. A command imports what it needs when it
