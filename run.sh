@@ -190,7 +190,7 @@ run_tests() {
   local quick=()
   if [[ ${1:-} == --quick ]]; then
     shift
-    quick=(-m "not slow and not installation and not flink")
+    quick=(--quick)
     export TOKENMILL_EXAMPLES=${TOKENMILL_EXAMPLES:-10}
   fi
   # Compiled kernels are named by their sources, so clones of one machine share them. What nobody used for two weeks goes.

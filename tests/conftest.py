@@ -34,6 +34,25 @@ hypothesis.settings.register_profile(
 hypothesis.settings.load_profile("tokenmill")
 
 
+SLOW = Path(__file__).with_name("slow.txt")
+"""Test functions that `--quick` leaves out, one per line; `python -m tools.slow_tests` writes it from measurements."""
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--quick", action="store_true", help="leave out the tests that slow.txt lists")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if not config.getoption("--quick"):
+        return
+    slow, marks = set(SLOW.read_text(encoding="utf-8").split()), ("slow", "installation", "flink")
+    is_left_out = [
+        item.nodeid.partition("[")[0] in slow or any(item.get_closest_marker(mark) for mark in marks) for item in items
+    ]
+    config.hook.pytest_deselected(items=[item for item, is_out in zip(items, is_left_out, strict=True) if is_out])
+    items[:] = [item for item, is_out in zip(items, is_left_out, strict=True) if not is_out]
+
+
 @pytest.fixture(scope="session")
 def repository() -> Path:
     """The root of the repository."""

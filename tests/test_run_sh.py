@@ -150,7 +150,7 @@ def test_each_use_installs_its_level_and_a_higher_level_includes_the_lower(check
         "<--durations=20> <--durations-min=5> <-k> <a b>",
     ]
     checkout.run("test", "--quick", "-x")
-    assert checkout.calls()[-1].endswith(" <-m> <not slow and not installation and not flink> <-x>")
+    assert checkout.calls()[-1].endswith(" <--quick> <-x>")
     checkout.run("bench", "encode", "--repeats", "3")
     assert checkout.calls() == ["pip bench.lock", "python <-m> <benchmarks.encode> <--repeats> <3>"]
     checkout.run("inspect", "x")

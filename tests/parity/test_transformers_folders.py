@@ -389,6 +389,6 @@ def test_an_option_that_a_row_has_no_room_for(tmp_path: Path, name: str, config:
 
 
 def test_the_docs_name_every_class() -> None:
-    text = (Path(__file__).parents[2] / "docs" / "tokenizers.md").read_text(encoding="utf-8")
+    text = (Path(__file__).parents[2] / "docs" / "explanation" / "tokenizers.md").read_text(encoding="utf-8")
     (known,) = re.findall(r"original: (.*?)\. Any other class", text, re.DOTALL)
     assert sorted(re.findall(r"\w+", known)) == sorted(CLASSES)
