@@ -8,7 +8,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from pipeline import filenames
+from pipeline import filenames, storage
 from pipeline.books import manifest
 from pipeline.books.manifest import read_json
 from pipeline.config.job import Config
@@ -111,7 +111,8 @@ def _files(output: str, found: Mapping[str, Any]) -> list[Text]:
             lines.append(f"{len(names)} {plural}, {megabytes(n_bytes)}: {names[0]}{more}")
     others = [record["file"] for record in found["files"]]
     folders = sorted({f"{name.partition('/')[0]}/" if "/" in name else name for name in others})
-    lines.append(", ".join([*folders, filenames.MANIFEST]))
+    drawn = [filenames.REPORT] if storage.exists(storage.join(output, filenames.REPORT)) else []
+    lines.append(", ".join([*folders, filenames.MANIFEST, *drawn]))
     return [Text(f"in {output}"), *(Text(f"  {line}") for line in lines)]
 
 
