@@ -45,11 +45,11 @@ def columns(title: str, labels: Sequence[str], values: Sequence[float], units: t
     return _figure(chart, title, units, zip(labels, values, strict=True))
 
 
-def line(title: str, points: Sequence[tuple[float, float]], labels: Sequence[str], units: tuple[str, str]) -> Element:
-    """Returns a figure with a line through points, from left to right at even distances, under their labels."""
+def line(title: str, labels: Sequence[str], values: Sequence[float], units: tuple[str, str]) -> Element:
+    """Returns a figure with a line through a value for each label, from left to right; `units` as for `columns`."""
     chart = pygal.Line(height=_CHART_HEIGHT, x_labels=list(labels), x_label_rotation=30, **_options(title))
-    chart.add(units[1], [y for _, y in points])
-    return _figure(chart, title, units, zip(labels, (y for _, y in points), strict=True))
+    chart.add(units[1], list(values))
+    return _figure(chart, title, units, zip(labels, values, strict=True))
 
 
 def _options(title: str) -> dict[str, Any]:

@@ -147,7 +147,6 @@ def _vocabulary(stats: Mapping[str, Any]) -> Element:
     used = f"{vocabulary['used']:,} of {vocabulary['size']:,} entries occur; "
     idle = f"{vocabulary['dead']:,} never do, and {vocabulary['under_trained']:,} fewer than 100 times."
     curve = vocabulary["coverage_curve"]
-    points = [(point["entries"], 100 * point["share"]) for point in curve]
     measures = [
         ["bits of entropy per token", number(vocabulary["entropy_bits"]), "more, where tokens are more even"],
         ["Rényi efficiency", number(vocabulary["renyi_efficiency"]), "of 1; order 2.5, Zouhar et al. 2023"],
@@ -159,14 +158,14 @@ def _vocabulary(stats: Mapping[str, Any]) -> Element:
     )
     figure = charts.line(
         "Share of all tokens that the most frequent entries make up, in percent.",
-        points,
-        [f"{n:,}" for n, _ in points],
+        [f"{point['entries']:,}" for point in curve],
+        [100 * point["share"] for point in curve],
         ("entries", "percent of tokens"),
     )
     return _section(
         "Vocabulary",
         used + idle,
-        *([figure] if points else []),
+        *([figure] if curve else []),
         _table(("measure", "value", ""), measures),
         _details("most frequent entries", _table(("id", "token", "count"), top)),
     )
