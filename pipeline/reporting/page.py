@@ -5,15 +5,15 @@ What `facts.gather` found is laid out here; nothing is counted again. A document
 `elements.element`, which escapes it.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
-from pathlib import Path
+from collections.abc import Iterable, Mapping
 from typing import Any
 from xml.etree.ElementTree import Element
 
 from pipeline import filenames, storage
-from pipeline.reporting import charts
+from pipeline.reporting import blocks, charts
+from pipeline.reporting.blocks import code, details, left_out, percent, section, table
 from pipeline.reporting.charts import number
-from pipeline.reporting.elements import element, page
+from pipeline.reporting.elements import element
 from pipeline.reporting.facts import gather
 from pipeline.running.display import megabytes
 
@@ -39,38 +39,8 @@ def render(facts: Mapping[str, Any]) -> str:
     Args:
       facts: as `facts.gather` returns them.
     """
-    title = "TokenMill report"
-    sections = [section for section in _sections(facts) if section is not None]
-    links = (element("a", str(each[0].text), href=f"#{each.get('id')}") for each in sections)
-    style = (Path(__file__).parent / "report.css").read_text(encoding="utf-8")
-    return page(
-        element(
-            "html",
-            element(
-                "head",
-                element("meta", charset="utf-8"),
-                element("meta", name="viewport", content="width=device-width, initial-scale=1"),
-                element(
-                    "meta",
-                    http_equiv="Content-Security-Policy",
-                    content="default-src 'none'; style-src 'unsafe-inline'",
-                ),
-                element("title", title),
-                element("style", style),
-            ),
-            element(
-                "body",
-                element(
-                    "header",
-                    element("h1", title),
-                    element("p", _sentence(facts), class_="soft"),
-                    element("nav", *links, aria_label="sections"),
-                ),
-                element("main", _headline(facts["headline"]), *sections),
-            ),
-            lang="en",
-        )
-    )
+    sections = [made for made in _sections(facts) if made is not None]
+    return blocks.document("TokenMill report", _sentence(facts), sections, _headline(facts["headline"]))
 
 
 def _sections(facts: Mapping[str, Any]) -> Iterable[Element | None]:
@@ -99,18 +69,17 @@ def _headline(headline: Mapping[str, Any]) -> Element:
         ("shards", f"{headline['shards']:,}, {megabytes(headline['shard_bytes'])}"),
         ("bytes per token", number(headline["bytes_per_token"])),
         ("tokens per word", number(headline["tokens_per_word"])),
-        ("unknown tokens", _percent(share)),
+        ("unknown tokens", percent(share)),
         ("rejected records", number(headline["rejected"])),
         ("filtered documents", number(headline["filtered"])),
         ("vocabulary", number(headline["vocabulary"])),
     ]
-    cells = (element("div", element("dt", name), element("dd", value)) for name, value in entries)
-    return element("dl", *cells, class_="headline")
+    return blocks.headline(entries)
 
 
 def _flow(facts: Mapping[str, Any]) -> Element:
     stages = (_stage(stage) for stage in facts["flow"])
-    return _section(
+    return section(
         "Where everything went",
         "Each bar is all there was; its parts are counted on their own and must add up to it.",
         *stages,
@@ -125,14 +94,14 @@ def _stage(stage: Mapping[str, Any]) -> Element:
         for name, n in parts.items()
         if total
     )
-    rows = ([name, f"{n:,}", _percent(n / total if total else None)] for name, n in parts.items())
+    rows = ([name, f"{n:,}", percent(n / total if total else None)] for name, n in parts.items())
     is_right = added == total
     verdict = f"the parts add up to {added:,}" + ("" if is_right else f", which is not {total:,}")
     return element(
         "div",
         element("p", element("strong", f"{total:,} {stage['what']}"), " "),
         element("div", *pieces, class_="bar", aria_hidden="true"),
-        _table(("part", stage["unit"], "share"), rows),
+        table(("part", stage["unit"], "share"), rows),
         element("p", verdict, class_="sum" if is_right else "sum wrong"),
         class_="stage",
     )
@@ -151,7 +120,7 @@ def _vocabulary(stats: Mapping[str, Any]) -> Element:
         ["bits of entropy per token", number(vocabulary["entropy_bits"]), "more, where tokens are more even"],
         ["Rényi efficiency", number(vocabulary["renyi_efficiency"]), "of 1; order 2.5, Zouhar et al. 2023"],
         ["Zipf slope", number(vocabulary["zipf_slope"]), "about -1 for text"],
-        ["share of tokens that continue a word", _percent(stats["share_of_continuations"]), ""],
+        ["share of tokens that continue a word", percent(stats["share_of_continuations"]), ""],
     ]
     top = (
         [token["id"], _shown(token["token"]), f"{token['count']:,}"] for token in vocabulary["top_tokens"][:_CHARTED]
@@ -162,12 +131,12 @@ def _vocabulary(stats: Mapping[str, Any]) -> Element:
         [100 * point["share"] for point in curve],
         ("entries", "percent of tokens"),
     )
-    return _section(
+    return section(
         "Vocabulary",
         used + idle,
         *([figure] if curve else []),
-        _table(("measure", "value", ""), measures),
-        _details("most frequent entries", _table(("id", "token", "count"), top)),
+        table(("measure", "value", ""), measures),
+        details("most frequent entries", table(("id", "token", "count"), top)),
     )
 
 
@@ -185,8 +154,8 @@ def _lengths(stats: Mapping[str, Any]) -> Element:
     figure = charts.columns(
         "Documents by how many tokens they have.", labels, [each["rows"] for each in histogram], ("tokens", "documents")
     )
-    shown = _table(("so many documents have at most", "tokens"), percentiles)
-    return _section("Lengths", said, *([figure] if histogram else []), shown)
+    percents = table(("so many documents have at most", "tokens"), percentiles)
+    return section("Lengths", said, *([figure] if histogram else []), percents)
 
 
 def _languages(languages: Mapping[str, Any] | None) -> Element | None:
@@ -202,14 +171,14 @@ def _languages(languages: Mapping[str, Any] | None) -> Element | None:
         if paid
         else "No document of a known language has a token."
     )
-    table = (
+    listed = (
         [
             row["language"],
             f"{row['documents']:,}",
             f"{row['tokens']:,}",
             number(row["bytes_per_token"]),
             number(row["price"]),
-            _percent(row["share_of_oov_tokens"]),
+            percent(row["share_of_oov_tokens"]),
             f"{row['filtered']:,}",
         ]
         for row in rows
@@ -221,8 +190,8 @@ def _languages(languages: Mapping[str, Any] | None) -> Element | None:
         [row["price"] for row in paid],
         "times",
     )
-    return _section(
-        "Languages", said, *([figure] if paid else []), _table(heads, table), _left_out(languages, "languages")
+    return section(
+        "Languages", said, *([figure] if paid else []), table(heads, listed), _left_out(languages, "languages")
     )
 
 
@@ -240,7 +209,7 @@ def _unknown(oov: Mapping[str, Any]) -> Element | None:
     )
     words = ([_shown(each["word"]), f"{each['count']:,}"] for each in oov["top_words"][:_CHARTED])
     top = oov["top_characters"][:_CHARTED]
-    return _section(
+    return section(
         "Unknown characters",
         said,
         charts.bars(
@@ -249,8 +218,8 @@ def _unknown(oov: Mapping[str, Any]) -> Element | None:
             [each["count"] for each in top],
             "occurrences",
         ),
-        _details("characters, most frequent first", _table(("code point", "character", "count"), characters)),
-        _details("words with an unknown character", _table(("word", "count"), words)),
+        details("characters, most frequent first", table(("code point", "character", "count"), characters)),
+        details("words with an unknown character", table(("word", "count"), words)),
     )
 
 
@@ -280,13 +249,13 @@ def _text(text: Mapping[str, Any] | None) -> Element | None:
         for step in text["steps"]
         for each in step.get("top_merged_words", ())[:10]
     )
-    return _section(
+    return section(
         "Text steps",
         "What each step changed, in the order in which they ran.",
-        _table(heads, rows),
+        table(heads, rows),
         element("p", f"{idle:,} more steps changed nothing or are not shown.", class_="soft") if idle else "",
-        _table(("span", "found"), spans) if text["spans"] else "",
-        _details("words that became one", _table(("step", "word", "was"), merged)),
+        table(("span", "found"), spans) if text["spans"] else "",
+        details("words that became one", table(("step", "word", "was"), merged)),
     )
 
 
@@ -297,17 +266,17 @@ def _rejects(rejected: Mapping[str, Mapping[str, Any]]) -> Element | None:
         element(
             "div",
             element("p", element("strong", f"{found['count']:,} {reason}"), f": {found['meaning']}."),
-            _table(
+            table(
                 ("file", "offset", "what was found", "the record begins"),
                 (
-                    [each["source"], f"{each['offset']:,}", each["detail"], _code(each["record"])]
+                    [each["source"], f"{each['offset']:,}", each["detail"], code(each["record"])]
                     for each in found["samples"]
                 ),
             ),
         )
         for reason, found in rejected.items()
     )
-    return _section(
+    return section(
         "Rejected records",
         "All of them are in rejected/; `tokenmill replay` tokenizes them after a fix, without the rest.",
         *reasons,
@@ -328,12 +297,12 @@ def _sources(facts: Mapping[str, Any]) -> Element:
         [each["file"], f"{each['rows']:,}", f"{each['tokens']:,}", megabytes(each["n_bytes"])]
         for each in shards["rows"]
     )
-    return _section(
+    return section(
         "Files",
         f"{sources['n_all']:,} files were read, {shards['n_all']:,} shards written.",
-        _table(("input", "size", "documents", "rejected", "filtered"), files),
+        table(("input", "size", "documents", "rejected", "filtered"), files),
         _left_out(sources, "files, smaller ones,"),
-        _table(("shard", "rows", "tokens", "size"), written),
+        table(("shard", "rows", "tokens", "size"), written),
         _left_out(shards, "shards, smaller ones,"),
     )
 
@@ -343,64 +312,24 @@ def _origin(facts: Mapping[str, Any]) -> Element:
 
     tokenizer = facts["tokenizer"]
     config = yaml.safe_dump(facts["config"], allow_unicode=True, sort_keys=False)
-    return _section(
+    return section(
         "How to make it again",
         "With this config, the same input and these versions, TokenMill writes the same bytes, whatever the runner.",
         element("pre", config),
-        _table(
+        table(
             ("", ""),
             [
-                ["tokenizer", _code(tokenizer["digest"])],
-                ["job", _code(facts["job_digest"])],
+                ["tokenizer", code(tokenizer["digest"])],
+                ["job", code(facts["job_digest"])],
                 *([name, version] for name, version in sorted(facts["versions"].items())),
             ],
         ),
     )
 
 
-def _section(title: str, said: str, *children: Element | str) -> Element:
-    name = title.lower().replace(" ", "-")
-    return element("section", element("h2", title), element("p", said), *children, id=name)
-
-
-def _table(heads: Sequence[str], rows: Iterable[Sequence[Any]]) -> Element:
-    head = element("tr", *(element("th", each, scope="col", **_side(i, each)) for i, each in enumerate(heads)))
-    body = (element("tr", *(_cell(cell, i) for i, cell in enumerate(row))) for row in rows)
-    table = element("table", element("thead", head), element("tbody", *body))
-    return element(
-        "div", table, class_="scroll", tabindex="0", role="region", aria_label=", ".join(filter(None, heads)) or "facts"
-    )
-
-
-def _side(i: int, head: str) -> dict[str, str]:
-    is_number = i > 0 and head not in ("token", "character", "what was found", "the record begins", "word", "was", "")
-    return {"class_": "n"} if is_number else {}
-
-
-def _cell(cell: Any, i: int) -> Element:
-    if isinstance(cell, Element):
-        return element("td", cell)
-    text = str(cell)
-    is_number = i > 0 and text[:1] in "0123456789+-" and not any(each.isalpha() for each in text.replace(" of ", ""))
-    return element("td", text, **({"class_": "n"} if is_number else {}))
-
-
 def _left_out(cut: Mapping[str, Any], what: str) -> Element | str:
-    n = cut["n_all"] - len(cut["rows"])
-    return element("p", f"{n:,} more {what} are not shown.", class_="soft") if n else ""
+    return left_out(cut["n_all"] - len(cut["rows"]), what)
 
 
-def _details(summary: str, child: Element) -> Element:
-    return element("details", element("summary", summary), child)
-
-
-def _shown(text: str | None) -> Element:
-    return _code("(no token)" if text is None else text)
-
-
-def _code(text: str) -> Element:
-    return element("code", text)
-
-
-def _percent(share: float | None) -> str:
-    return "-" if share is None else f"{100 * share:.4g} %"
+def _shown(token: str | None) -> Element:
+    return code("(no token)" if token is None else token)

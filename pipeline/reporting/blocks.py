@@ -1,0 +1,102 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The blocks of a page: the document, headline numbers, sections, tables. Every text in them is escaped."""
+
+import re
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+from xml.etree.ElementTree import Element
+
+from pipeline.reporting.elements import element, page
+
+_NUMBER = re.compile(r"[+-]?[0-9][0-9,.]*(e[+-]?[0-9]+)?( (%|TB|GB|MB|kB|B|of [0-9,]+))?|-|")
+
+
+def document(title: str, said: str, sections: Sequence[Element], head: Element | None = None) -> str:
+    """Returns a page as HTML that opens offline, asks for nothing and runs nothing.
+
+    Args:
+      title: of the page.
+      said: a sentence under the title.
+      sections: as `section` returns them; the page links to each.
+      head: what stands in front of the first section.
+    """
+    links = (element("a", str(each[0].text), href=f"#{each.get('id')}") for each in sections)
+    style = (Path(__file__).parent / "report.css").read_text(encoding="utf-8")
+    policy = "default-src 'none'; style-src 'unsafe-inline'"
+    return page(
+        element(
+            "html",
+            element(
+                "head",
+                element("meta", charset="utf-8"),
+                element("meta", name="viewport", content="width=device-width, initial-scale=1"),
+                element("meta", http_equiv="Content-Security-Policy", content=policy),
+                element("title", title),
+                element("style", style),
+            ),
+            element(
+                "body",
+                element(
+                    "header",
+                    element("h1", title),
+                    element("p", said, class_="soft"),
+                    element("nav", *links, aria_label="sections"),
+                ),
+                element("main", *([head] if head is not None else []), *sections),
+            ),
+            lang="en",
+        )
+    )
+
+
+def headline(entries: Iterable[tuple[str, str]]) -> Element:
+    """Returns the numbers that a page begins with, each under its name."""
+    cells = (element("div", element("dt", name), element("dd", value)) for name, value in entries)
+    return element("dl", *cells, class_="headline")
+
+
+def section(title: str, said: str, *children: Element | str) -> Element:
+    """Returns a section: its title, a sentence, and what follows."""
+    name = title.lower().replace(" ", "-")
+    return element("section", element("h2", title), element("p", said), *children, id=name)
+
+
+def table(heads: Sequence[str], rows: Iterable[Sequence[Any]]) -> Element:
+    """Returns a table that scrolls where it is too wide. A column of nothing but numbers is set to the right.
+
+    Args:
+      heads: a name for each column.
+      rows: of cells: elements, or what `str` makes text of.
+    """
+    cells = [[cell if isinstance(cell, Element) else str(cell) for cell in row] for row in rows]
+    sides = [{"class_": "n"} if i and _is_numbers(row[i] for row in cells) else {} for i in range(len(heads))]
+    head = element("tr", *(element("th", name, scope="col", **sides[i]) for i, name in enumerate(heads)))
+    body = (element("tr", *(element("td", cell, **sides[i]) for i, cell in enumerate(row))) for row in cells)
+    label = ", ".join(filter(None, heads)) or "facts"
+    found = element("table", element("thead", head), element("tbody", *body))
+    return element("div", found, class_="scroll", tabindex="0", role="region", aria_label=label)
+
+
+def _is_numbers(column: Iterable[Element | str]) -> bool:
+    return all(isinstance(cell, str) and _NUMBER.fullmatch(cell) for cell in column)
+
+
+def left_out(n: int, what: str) -> Element | str:
+    """Returns a sentence that `n` more are not shown; nothing if there are none."""
+    return element("p", f"{n:,} more {what} are not shown.", class_="soft") if n else ""
+
+
+def details(summary: str, child: Element) -> Element:
+    """Returns what is shown on request."""
+    return element("details", element("summary", summary), child)
+
+
+def code(text: str) -> Element:
+    """Returns text as it is in a file."""
+    return element("code", text)
+
+
+def percent(share: float | None) -> str:
+    """Returns a share, from 0 to 1, in percent; `-` for None."""
+    return "-" if share is None else f"{100 * share:.4g} %"
