@@ -1,0 +1,91 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a vocabulary's entries are, whatever the corpus: added, pieces of characters, or never made of any text."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tokenizer import Tokenizer, UnknownCharacterError
+
+Flags = npt.NDArray[np.bool_]
+
+CONTEXTS = "axQé1!\n\u00ab\u0416\u4e2d\u304b\ud55c\u0627\u0915"
+"""What an entry is put behind, then in front of, to see whether text becomes it: characters of many scripts."""
+
+
+@dataclass(frozen=True)
+class Entries:
+    """Of each id, bool[n_ids], what its entry is. An id without a token is none of these."""
+
+    named: Flags
+    """It has a token."""
+    added: Flags
+    """It is an added token, special or not, or the unknown token: no model makes it of the text it stands for."""
+    pieces: Flags
+    """Its bytes are not whole UTF-8 characters, as of a byte-level token for half of a Chinese character."""
+    unreachable: Flags
+    """No text that was tried has it among its tokens. Added tokens and pieces are not tried."""
+
+
+def classify(tokenizer: Tokenizer, seen: Flags | None = None) -> Entries:
+    """Returns what each entry of a vocabulary is.
+
+    Each entry's text is encoded: alone, behind each of `CONTEXTS`, and in front of each. So `##ing` is found in `aing`,
+    `▁the` in `the`. An entry that is found reachable is; one that is not may still be in a text that was not tried.
+    After Land and Bartolo, Fishing for Magikarp, EMNLP 2024, who try each entry alone: `encode(decode(i)) != [i]`.
+
+    Args:
+      tokenizer: any; its truncation, padding and template do not matter.
+      seen: bool[n_ids], entries that a corpus had, which need no test; None: none are known.
+    """
+    n_ids = tokenizer.n_ids
+    named, added, pieces = np.zeros(n_ids, bool), np.zeros(n_ids, bool), np.zeros(n_ids, bool)
+    named[list(tokenizer.get_vocab().values())] = True
+    added[[token.id for token in tokenizer.added_tokens]] = True
+    if tokenizer.unk_token_id is not None:
+        added[tokenizer.unk_token_id] = True
+    reached = np.zeros(n_ids, bool) if seen is None else seen.copy()
+    tried = np.flatnonzero(named & ~added)
+    texts = _texts(tokenizer, tried)
+    is_broken = pc.match_substring(texts, "\ufffd")
+    broken = tried[np.asarray(is_broken, bool)]
+    _reach(tokenizer, texts, reached)
+    pieces[broken] = ~_is_one_token(tokenizer, texts.filter(is_broken), broken)
+    for context in CONTEXTS:
+        for before, after in ((context, ""), ("", context)):
+            pending = np.flatnonzero(named & ~added & ~pieces & ~reached)
+            _reach(tokenizer, _texts(tokenizer, pending, before, after), reached)
+    return Entries(named, added, pieces, named & ~added & ~pieces & ~reached)
+
+
+def _texts(tokenizer: Tokenizer, ids: npt.NDArray[np.int64], before: str = "", after: str = "") -> pa.LargeStringArray:
+    """Returns the text of each id, decoded behind the tokens of `before`, and `after` behind it."""
+    try:
+        context = tokenizer.encode_bare([before])[0].as_py()
+    except UnknownCharacterError:
+        context = []
+    rows = np.empty((ids.size, len(context) + 1), np.int32)
+    rows[:, :-1] = context
+    rows[:, -1] = ids
+    ends = np.arange(ids.size + 1, dtype=np.int64) * rows.shape[1]
+    texts = tokenizer.decode_arrow(pa.LargeListArray.from_arrays(ends, rows.reshape(-1)), skip_special_tokens=False)
+    return pc.binary_join_element_wise(texts, pa.scalar(after, texts.type), pa.scalar("", texts.type))
+
+
+def _is_one_token(tokenizer: Tokenizer, texts: pa.LargeStringArray, ids: npt.NDArray[np.int64]) -> Flags:
+    """Returns of each id whether its text is encoded as it alone, as that of an entry for U+FFFD itself is."""
+    rows = tokenizer.encode_bare(texts).to_pylist()
+    return np.array([row == [i] for row, i in zip(rows, ids.tolist(), strict=True)], bool)
+
+
+def _reach(tokenizer: Tokenizer, texts: pa.LargeStringArray, reached: Flags) -> None:
+    """Sets `reached` of every id among the tokens of `texts`. A text that cannot be encoded has none."""
+    try:
+        reached[tokenizer.encode_bare(texts).flatten().to_numpy()] = True
+    except UnknownCharacterError:
+        half = len(texts) // 2
+        for part in (texts[:half], texts[half:]) if half else ():
+            _reach(tokenizer, part, reached)
