@@ -42,6 +42,9 @@ def read_of(split, n_bytes, n_rejected):
             n_document_bytes=10 * n_documents,
             n_rejected_bytes=n_bad,
             n_skipped_bytes=n_read - n_bad - 10 * n_documents,
+            n_chars=5 * n_documents,
+            n_text_tokens=2 * n_documents,
+            n_tokens=2 * n_documents,
             sha256=piece.name,
         )
 

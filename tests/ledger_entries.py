@@ -22,6 +22,10 @@ READ = PieceCounts(
     n_document_bytes=70,
     n_rejected_bytes=25,
     n_skipped_bytes=5,
+    n_chars=50,
+    n_text_tokens=9,
+    n_tokens=9,
+    n_oov_tokens=1,
     sha256="aa",
 )
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, fields, replace
 from typing import Any, Self
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -42,6 +43,11 @@ class ReadCounts:
 class PieceCounts(ReadCounts):
     """What a split read of one of its pieces, or a batch of a piece."""
 
+    n_chars: int = 0
+    """Characters of the texts that were tokenized."""
+    n_text_tokens: int = 0
+    n_tokens: int = 0
+    n_oov_tokens: int = 0
     sha256: str = ""
     """Checksum of the `n_bytes` bytes that were read; "" for a part of a piece and for sums."""
 
@@ -94,6 +100,21 @@ def rejected(documents: pa.RecordBatch, reason: str) -> Moves:
     return tuple(
         (piece, PieceCounts(n_documents=-n, n_document_bytes=-size, rejected={reason: n}, n_rejected_bytes=size))
         for piece, n, size in _by_piece(documents)
+    )
+
+
+def tokenized(documents: pa.RecordBatch, **counts: npt.NDArray[np.int64]) -> Moves:
+    """Returns what is to be added for documents that were tokenized.
+
+    Args:
+      documents: `schemas.DOCUMENTS`.
+      counts: by the name of a quantity, int64[n]: how much of it each document has.
+    """
+    pieces, rows = np.unique(documents.column("piece").to_numpy(), return_inverse=True)
+    # bincount adds up float64, which is exact here: no batch has 2**53 of anything.
+    sums = {name: np.bincount(rows, n, pieces.size).astype(np.int64).tolist() for name, n in counts.items()}
+    return tuple(
+        (piece, PieceCounts(**{name: n[i] for name, n in sums.items()})) for i, piece in enumerate(pieces.tolist())
     )
 
 

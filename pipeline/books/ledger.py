@@ -16,7 +16,7 @@ from pipeline.books.input_counts import PieceCounts, ReadCounts
 from pipeline.filenames import documents_name, entry_name, rejects_name, shard_name
 from pipeline.splits import Piece, Split
 
-FORMAT_VERSION = 3
+FORMAT_VERSION = 4
 """Version of the ledger's files."""
 
 

@@ -21,7 +21,7 @@ from pipeline.config.kept_fields import decode_fields
 from pipeline.filenames import MANIFEST, keys_name
 from pipeline.splits import Split
 
-FORMAT_VERSION = 3
+FORMAT_VERSION = 4
 """Version of the manifest."""
 
 

@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 from pipeline import filenames, schemas
 from pipeline.books import ledger, quantities
 from pipeline.books.equations import check_balance
-from pipeline.books.input_counts import Accounts, PieceCounts, rejected
+from pipeline.books.input_counts import Accounts, PieceCounts, rejected, tokenized
 from pipeline.books.ledger import LedgerEntry
 from pipeline.books.reject_limits import RejectLimits
 from pipeline.books.shard_entry import ShardEntry
@@ -282,6 +282,9 @@ class _Attempt:
         starts, stops = layout.spans(rows, kept)
         n_oov = self._statistics.update(text, rows.values.to_numpy(), starts, stops, self._n_unknown_marks)
         self._statistics.add_layout(lengths, kept, self._rows.n_special, self._rows.marks.n_added)
+        n_chars = pc.utf8_length(text).to_numpy().astype(np.int64)
+        counts = {"n_chars": n_chars, "n_text_tokens": lengths, "n_tokens": stops - starts, "n_oov_tokens": n_oov}
+        self._accounts.add(tokenized(documents, **counts))
         columns = [documents.column("doc_id"), rows, pa.array((stops - starts).astype(np.int32)), pa.array(n_oov)]
         if sources is not None:
             columns.append(sources.cast(schemas.SPAN_SOURCES.type))
@@ -292,7 +295,7 @@ class _Attempt:
                 documents=np.ones(documents.num_rows, np.int64),
                 mixed=documents.column("lang_mixed").to_numpy(zero_copy_only=False).astype(np.int64),
                 bytes=pc.binary_length(text).to_numpy().astype(np.int64),
-                characters=pc.utf8_length(text).to_numpy().astype(np.int64),
+                characters=n_chars,
                 tokens=stops - starts,
                 oov_tokens=n_oov,
             )

@@ -37,7 +37,7 @@ def test_other_json_is_not_an_entry(data):
 
 def test_an_entry_of_another_format_is_refused():
     fields = json.loads(entry_of().to_json())
-    with pytest.raises(ValueError, match="ledger entry of format 99, but this TokenMill reads 3"):
+    with pytest.raises(ValueError, match="ledger entry of format 99, but this TokenMill reads 4"):
         LedgerEntry.from_json(json.dumps(fields | {"format_version": 99}).encode())
 
 

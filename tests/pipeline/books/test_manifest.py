@@ -27,6 +27,9 @@ def test_the_manifest_says_what_was_made_of_what():
         "n_bytes": 13,
         "n_document_bytes": 10,
         "n_rejected_bytes": 3,
+        "n_chars": 5,
+        "n_text_tokens": 2,
+        "n_tokens": 2,
     }
     assert found["shards"][1] == {
         "file": "tokens-00001-of-00002.parquet",
@@ -112,5 +115,5 @@ def test_reading_says_why_there_is_no_manifest(tmp_path):
         with pytest.raises(ValueError, match=f"is not a manifest of format {manifest.FORMAT_VERSION}"):
             manifest.read(str(tmp_path))
     (tmp_path / "manifest.json").write_text('{"format_version": 1}')
-    with pytest.raises(ValueError, match="has format 1, but this TokenMill reads 3: use the"):
+    with pytest.raises(ValueError, match="has format 1, but this TokenMill reads 4: use the"):
         manifest.read(str(tmp_path))
