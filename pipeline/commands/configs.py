@@ -18,7 +18,8 @@ def add_parsers(commands: Any) -> None:
     fidelity.add_argument("--json", action="store_true", help="print all of it as JSON")
     fidelity.set_defaults(command=_fidelity)
 
-    schema = commands.add_parser("schema", help="print the JSON Schema of a config, for editors")
+    schema = commands.add_parser("schema", help="print the JSON Schema of a config, for editors, or of stats.json")
+    schema.add_argument("file", nargs="?", choices=["config", "stats"], default="config", help="of which file (config)")
     schema.set_defaults(command=_schema)
 
 
@@ -43,7 +44,10 @@ def _fidelity(options: argparse.Namespace) -> int:
 def _schema(options: argparse.Namespace) -> int:
     import json
 
-    from pipeline.config.job import json_schema
+    if options.file == "stats":
+        from pipeline.reporting.stats_file import json_schema
+    else:
+        from pipeline.config.job import json_schema
 
     print(json.dumps(json_schema(), indent=2))
     return DONE

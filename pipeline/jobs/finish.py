@@ -72,13 +72,11 @@ def finish_output(
         with storage.open_read(storage.join(output, entry.statistics.file)) as handle:
             total.merge(Statistics.from_bytes(handle.read()))
         entries.append(entry)
-    by_id = {token_id: token for token, token_id in tokenizer.get_vocab().items()}
-    tokens = [by_id.get(token_id) for token_id in range(info.vocab_size)]
-    sums = add_up(entries, shards)
-    told = summarize(total, tokens, sums.get("packing"), sums.get("windows"))
+    table, sums = token_counts(total, tokenizer), add_up(entries, shards)
+    told = summarize(total, table, sums.get("packing"), sums.get("windows"))
     written = [
         *write_vocabulary(output, tokenizer, formats_of(config)),
-        write_file(output, filenames.TOKEN_COUNTS, _to_parquet(token_counts(total, tokens))),
+        write_file(output, filenames.TOKEN_COUNTS, _to_parquet(table)),
         write_file(output, filenames.STATS, ledger.to_json(told)),
         *_write_mds_index(config, info, entries if shards is None else shards, splits[0].fields if splits else ""),
         *files,

@@ -11,7 +11,7 @@ from pipeline import filenames, storage
 from pipeline.books import manifest
 from pipeline.input.rejects import REASONS
 from pipeline.parquet_file import open_parquet
-from pipeline.reporting.stats import FORMAT_VERSION as STATS_VERSION
+from pipeline.reporting.stats_file import FORMAT_VERSION as STATS_VERSION
 
 TOP = 25
 """Entries of a list in a report."""
@@ -138,45 +138,19 @@ def _rows(stats: Mapping[str, Any], totals: Mapping[str, Any], length: int) -> d
 
 
 def _languages(stats: Mapping[str, Any]) -> dict[str, Any] | None:
-    """Returns what each language has, and what it pays: tokens for a character, against the language with most."""
+    """Returns what stats.json says of languages, the largest of them as rows."""
     languages = stats.get("languages")
     if not languages:
         return None
-    rows = [
-        {
-            "language": code,
-            **{name: counts[name] for name in ("documents", "bytes", "characters", "tokens", "oov_tokens", "filtered")},
-            "bytes_per_token": counts["bytes_per_token"],
-            "tokens_per_character": counts["tokens"] / counts["characters"] if counts["characters"] else None,
-            "share_of_oov_tokens": counts["share_of_oov_tokens"],
-        }
-        for code, counts in languages.items()
-    ]
-    paid = [row for row in rows if row["tokens_per_character"]]
-    reference = max(paid, key=lambda row: row["characters"], default=None)
-    for row in rows:
-        price = row["tokens_per_character"]
-        row["price"] = price / reference["tokens_per_character"] if reference is not None and price else None
-    return {
-        "reference": reference["language"] if reference is not None else None,
-        "gini_of_tokens_per_character": gini([row["tokens_per_character"] for row in paid]),
-        **cut_short(rows, "documents"),
-    }
-
-
-def gini(values: Sequence[float]) -> float | None:
-    """Returns the Gini coefficient of positive numbers: 0 where all are equal, towards 1 where one has it all."""
-    if not values:
-        return None
-    ordered = sorted(values)
-    weighted = sum((2 * rank - len(ordered) - 1) * value for rank, value in enumerate(ordered, 1))
-    return weighted / (len(ordered) * sum(ordered))
+    rows = [{"language": code, **counts} for code, counts in languages["by_code"].items()]
+    return {**{name: languages[name] for name in languages if name != "by_code"}, **cut_short(rows, "documents")}
 
 
 def _sources(inputs: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
     sources = []
     for file in inputs:
         read = file["read"]
+        n_chars, n_text_tokens, n_tokens = (read.get(name, 0) for name in ("n_chars", "n_text_tokens", "n_tokens"))
         sources.append(
             {
                 "name": file["name"],
@@ -184,6 +158,10 @@ def _sources(inputs: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
                 "documents": read.get("n_documents", 0),
                 "rejected": sum(read.get("rejected", {}).values()),
                 "filtered": sum(read.get("filtered", {}).values()),
+                "characters": n_chars,
+                "tokens": n_tokens,
+                "characters_per_token": n_chars / n_text_tokens if n_text_tokens else None,
+                "share_of_oov_tokens": read.get("n_oov_tokens", 0) / n_tokens if n_tokens else None,
             }
         )
     return sources

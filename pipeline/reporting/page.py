@@ -114,17 +114,24 @@ def _kind(name: str) -> str:
 def _vocabulary(stats: Mapping[str, Any]) -> Element:
     vocabulary = stats["vocabulary"]
     used = f"{vocabulary['used']:,} of {vocabulary['size']:,} entries occur; "
-    idle = f"{vocabulary['dead']:,} never do, and {vocabulary['under_trained']:,} fewer than 100 times."
+    idle = f"{vocabulary['dead']:,} never do, {vocabulary['unreachable']:,} of them because no text becomes "
+    idle += f"them, and {vocabulary['under_trained']:,} occur fewer than 100 times."
     curve = vocabulary["coverage_curve"]
     measures = [
         ["bits of entropy per token", number(vocabulary["entropy_bits"]), "more, where tokens are more even"],
         ["Rényi efficiency", number(vocabulary["renyi_efficiency"]), "of 1; order 2.5, Zouhar et al. 2023"],
         ["Zipf slope", number(vocabulary["zipf_slope"]), "about -1 for text"],
         ["share of tokens that continue a word", percent(stats["share_of_continuations"]), ""],
+        [
+            "share of tokens that are pieces of characters",
+            percent(vocabulary["pieces"]["share_of_tokens"]),
+            f"{vocabulary['pieces']['entries']:,} entries are",
+        ],
     ]
     top = (
         [token["id"], _shown(token["token"]), f"{token['count']:,}"] for token in vocabulary["top_tokens"][:_CHARTED]
     )
+    lost = ([token["id"], _shown(token["token"])] for token in vocabulary["unreachable_tokens"])
     figure = charts.line(
         "Share of all tokens that the most frequent entries make up, in percent.",
         [f"{point['entries']:,}" for point in curve],
@@ -137,6 +144,7 @@ def _vocabulary(stats: Mapping[str, Any]) -> Element:
         *([figure] if curve else []),
         table(("measure", "value", ""), measures),
         details("most frequent entries", table(("id", "token", "count"), top)),
+        details("entries that no text becomes", table(("id", "token"), lost)) if vocabulary["unreachable"] else "",
     )
 
 
@@ -162,11 +170,11 @@ def _languages(languages: Mapping[str, Any] | None) -> Element | None:
     if languages is None:
         return None
     rows = languages["rows"]
-    paid = sorted((row for row in rows if row["price"]), key=lambda row: -row["price"])[:_CHARTED]
+    paid = sorted((row for row in rows if row["premium"]), key=lambda row: -row["premium"])[:_CHARTED]
     reference = languages["reference"]
     said = (
-        f"The price is what a character costs in tokens, against {reference}, of which there is most. The Gini "
-        f"coefficient over languages is {number(languages['gini_of_tokens_per_character'])}; 0 is the same price for "
+        f"The premium is what a character costs in tokens, against {reference}, of which there is most. The Gini "
+        f"coefficient over languages is {number(languages['gini_of_tokens_per_character'])}; 0 is the same for "
         "all. Texts differ between languages, so this is a diagnostic, no measure of a language."
         if paid
         else "No document of a known language has a token."
@@ -177,17 +185,17 @@ def _languages(languages: Mapping[str, Any] | None) -> Element | None:
             f"{row['documents']:,}",
             f"{row['tokens']:,}",
             number(row["bytes_per_token"]),
-            number(row["price"]),
+            number(row["premium"]),
             percent(row["share_of_oov_tokens"]),
             f"{row['filtered']:,}",
         ]
         for row in rows
     )
-    heads = ("language", "documents", "tokens", "bytes per token", "price", "unknown tokens", "filtered")
+    heads = ("language", "documents", "tokens", "bytes per token", "premium", "unknown tokens", "filtered")
     figure = charts.bars(
         f"Tokens per character, as a multiple of {reference}.",
         [row["language"] for row in paid],
-        [row["price"] for row in paid],
+        [row["premium"] for row in paid],
         "times",
     )
     return section(
@@ -208,6 +216,7 @@ def _unknown(oov: Mapping[str, Any]) -> Element | None:
         [each["code_point"], _shown(each["character"]), f"{each['count']:,}"] for each in oov["top_characters"]
     )
     words = ([_shown(each["word"]), f"{each['count']:,}"] for each in oov["top_words"][:_CHARTED])
+    scripts = ([each["script"], f"{each['count']:,}"] for each in oov["scripts"][:_CHARTED])
     top = oov["top_characters"][:_CHARTED]
     return section(
         "Unknown characters",
@@ -218,6 +227,7 @@ def _unknown(oov: Mapping[str, Any]) -> Element | None:
             [each["count"] for each in top],
             "occurrences",
         ),
+        table(("script", "unknown characters"), scripts),
         details("characters, most frequent first", table(("code point", "character", "count"), characters)),
         details("words with an unknown character", table(("word", "count"), words)),
     )
@@ -289,10 +299,13 @@ def _sources(facts: Mapping[str, Any]) -> Element:
         [
             each["name"],
             megabytes(each["n_bytes"]),
-            *(f"{each[name]:,}" for name in ("documents", "rejected", "filtered")),
+            *(f"{each[name]:,}" for name in ("documents", "rejected", "filtered", "tokens")),
+            number(each["characters_per_token"]),
+            percent(each["share_of_oov_tokens"]),
         ]
         for each in sources["rows"]
     )
+    heads = ("input", "size", "documents", "rejected", "filtered", "tokens", "characters per token", "unknown tokens")
     written = (
         [each["file"], f"{each['rows']:,}", f"{each['tokens']:,}", megabytes(each["n_bytes"])]
         for each in shards["rows"]
@@ -300,7 +313,7 @@ def _sources(facts: Mapping[str, Any]) -> Element:
     return section(
         "Files",
         f"{sources['n_all']:,} files were read, {shards['n_all']:,} shards written.",
-        table(("input", "size", "documents", "rejected", "filtered"), files),
+        table(heads, files),
         _left_out(sources, "files, smaller ones,"),
         table(("shard", "rows", "tokens", "size"), written),
         _left_out(shards, "shards, smaller ones,"),

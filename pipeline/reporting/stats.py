@@ -1,19 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
 """The report on a vocabulary and a corpus: token_counts.parquet and stats.json, made from the exact counts."""
 
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from pipeline.output.packing.sequences import packing_summary
 from pipeline.output.packing.windows import windows_summary
-from pipeline.statistics import vocabulary
+from pipeline.reporting.stats_file import FORMAT_VERSION
+from pipeline.statistics import entries, vocabulary
 from pipeline.statistics.tally import EXACT_LENGTHS, LENGTH_BUCKETS, Statistics
-
-FORMAT_VERSION = 2
-"""Version of stats.json."""
+from tokenizer import Tokenizer
 
 PERCENTILES = (1, 5, 25, 50, 75, 90, 95, 99)
 
@@ -28,20 +29,24 @@ TOKEN_COUNTS = pa.schema(
         pa.field("id", pa.int32(), nullable=False),
         pa.field("token", pa.string()),  # null where the vocabulary has no token with this id
         pa.field("count", pa.int64(), nullable=False),
+        pa.field("kind", pa.string()),  # one of `entries.KINDS`; null likewise
     ]
 )
-"""How often each entry of the vocabulary occurred, in the order of ids."""
+"""How often each entry of the vocabulary occurred, and what it is, in the order of ids."""
 
 
-def token_counts(statistics: Statistics, tokens: Sequence[str | None]) -> pa.Table:
+def token_counts(statistics: Statistics, tokenizer: Tokenizer) -> pa.Table:
     """Returns `TOKEN_COUNTS` for every id of the vocabulary, used or not.
 
     Args:
       statistics: of all splits.
-      tokens: the token of each id; None for an id without a token.
+      tokenizer: the one that made the tokens.
     """
-    ids = np.arange(statistics.token_counts.size, dtype=np.int32)
-    return pa.table([ids, pa.array(tokens, pa.string()), statistics.token_counts], schema=TOKEN_COUNTS)
+    counts = statistics.token_counts
+    by_id = {token_id: token for token, token_id in tokenizer.get_vocab().items()}
+    tokens = pa.array(map(by_id.get, range(counts.size)), pa.string())
+    kinds = entries.classify(tokenizer, counts > 0).kinds()
+    return pa.table([np.arange(counts.size, dtype=np.int32), tokens, counts, kinds], schema=TOKEN_COUNTS)
 
 
 def length_percentile(statistics: Statistics, percent: int) -> int | None:
@@ -57,23 +62,20 @@ def length_percentile(statistics: Statistics, percent: int) -> int | None:
 
 def summarize(
     statistics: Statistics,
-    tokens: Sequence[str | None],
+    table: pa.Table,
     packing: Mapping[str, int] | None = None,
     windows: Mapping[str, int] | None = None,
 ) -> dict[str, Any]:
-    """Returns what stats.json says. Ratios are null where they would divide by zero.
+    """Returns what stats.json says: a `StatsFile`, as plain JSON.
 
     Args:
       statistics: of all splits.
-      tokens: as for `token_counts`.
+      table: `TOKEN_COUNTS` of them.
       packing: the sums of `sequences.COUNTS` where rows are packed; None where they are not.
       windows: the sums of `windows.COUNTS` where rows are windows; None where they are not.
     """
     s = statistics
-    size = sum(token is not None for token in tokens)
-    used = int(np.count_nonzero(s.token_counts))
-    counts = s.token_counts[[token is not None for token in tokens]]
-    n_oov_chars = s.oov_chars()[1]
+    code_points, n_oov_chars = s.oov_chars()
     return {
         "format_version": FORMAT_VERSION,
         "documents": s.n_documents,
@@ -96,18 +98,7 @@ def summarize(
         "share_of_continuations": _ratio(s.n_text_tokens - s.n_words, s.n_text_tokens),
         "bytes_per_token": _ratio(s.n_bytes, s.n_text_tokens),
         "characters_per_token": _ratio(s.n_chars, s.n_text_tokens),
-        "vocabulary": {
-            "size": size,
-            "used": used,
-            "coverage": _ratio(used, size),
-            "dead": size - used,
-            "under_trained": int(np.count_nonzero((counts > 0) & (counts < vocabulary.UNDER_TRAINED))),
-            "entropy_bits": vocabulary.entropy_bits(counts),
-            "renyi_efficiency": vocabulary.renyi_efficiency(counts),
-            "zipf_slope": vocabulary.zipf_slope(counts),
-            "coverage_curve": vocabulary.coverage(counts),
-            "top_tokens": _top_tokens(s, tokens),
-        },
+        "vocabulary": _vocabulary(table, s.n_tokens),
         "oov": {
             "tokens": s.n_oov_tokens,
             "share_of_tokens": _ratio(s.n_oov_tokens, s.n_tokens),
@@ -120,7 +111,8 @@ def summarize(
             # How many characters, added to the vocabulary, would leave at most the rest of unknown ones.
             "characters_to_add": {f"{share:.0%}": vocabulary.entries_for(n_oov_chars, share) for share in SHARES},
             "distinct_words": s.oov_words().num_rows,
-            "top_characters": _top_characters(s),
+            "scripts": _scripts(code_points, n_oov_chars),
+            "top_characters": _top_characters(code_points, n_oov_chars),
             "top_words": _top_words(s),
         },
         # Special tokens in text stay text, unless the config asks for them.
@@ -150,14 +142,53 @@ def _bucket_start(bucket: int) -> int:
     return bucket if bucket < EXACT_LENGTHS else EXACT_LENGTHS << (bucket - EXACT_LENGTHS)
 
 
-def _top_tokens(statistics: Statistics, tokens: Sequence[str | None]) -> list[dict[str, Any]]:
-    counts = statistics.token_counts
-    order = np.argsort(-counts, kind="stable")[:TOP].tolist()
-    return [{"id": i, "token": tokens[i], "count": int(counts[i])} for i in order if counts[i]]
+def _vocabulary(table: pa.Table, n_tokens: int) -> dict[str, Any]:
+    all_counts, kinds = table.column("count").to_numpy(), table.column("kind")
+    counts = all_counts[np.asarray(table.column("token").is_valid())]
+    used = int(np.count_nonzero(all_counts))
+    unreachable = table.filter(pc.equal(kinds, "unreachable"))
+    pieces = table.filter(pc.equal(kinds, "piece"))
+    n_pieces = pc.sum(pieces.column("count")).as_py() or 0
+    return {
+        "size": counts.size,
+        "used": used,
+        "coverage": _ratio(used, counts.size),
+        "dead": counts.size - used,
+        "under_trained": int(np.count_nonzero((counts > 0) & (counts < vocabulary.UNDER_TRAINED))),
+        "unreachable": unreachable.num_rows,
+        "unreachable_tokens": unreachable.select(["id", "token"]).slice(0, TOP).to_pylist(),
+        "pieces": {
+            "entries": pieces.num_rows,
+            "tokens": n_pieces,
+            "share_of_tokens": _ratio(n_pieces, n_tokens),
+        },
+        "entropy_bits": vocabulary.entropy_bits(counts),
+        "renyi_efficiency": vocabulary.renyi_efficiency(counts),
+        "zipf_slope": vocabulary.zipf_slope(counts),
+        "coverage_curve": vocabulary.coverage(counts),
+        "top_tokens": _top_tokens(table),
+    }
 
 
-def _top_characters(statistics: Statistics) -> list[dict[str, Any]]:
-    code_points, counts = statistics.oov_chars()
+def _top_tokens(table: pa.Table) -> list[dict[str, Any]]:
+    counts = table.column("count").to_numpy()
+    order = [i for i in np.argsort(-counts, kind="stable")[:TOP].tolist() if counts[i]]
+    tokens = table.column("token").take(pa.array(order, pa.int64())).to_pylist()
+    return [{"id": i, "token": token, "count": int(counts[i])} for i, token in zip(order, tokens, strict=True)]
+
+
+def _scripts(code_points: np.ndarray, counts: np.ndarray) -> list[dict[str, Any]]:
+    if not code_points.size:
+        return []
+    from tokenizer.languages import script_name  # no import that a job without unknown characters waits for
+
+    sums: Counter[str] = Counter()
+    for code_point, n in zip(code_points.tolist(), counts.tolist(), strict=True):
+        sums[script_name(code_point)] += n
+    return [{"script": name, "count": n} for name, n in sorted(sums.items(), key=lambda item: (-item[1], item[0]))]
+
+
+def _top_characters(code_points: np.ndarray, counts: np.ndarray) -> list[dict[str, Any]]:
     order = np.argsort(-counts, kind="stable")[:TOP].tolist()
     return [
         {"code_point": f"U+{code_points[i]:04X}", "character": chr(code_points[i]), "count": int(counts[i])}

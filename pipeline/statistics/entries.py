@@ -16,6 +16,10 @@ CONTEXTS = "axQé1!\n\u00ab\u0416\u4e2d\u304b\ud55c\u0627\u0915"
 """What an entry is put behind, then in front of, to see whether text becomes it: characters of many scripts."""
 
 
+KINDS = ("ordinary", "added", "piece", "unreachable")
+"""What an entry can be, as `Entries` describes it."""
+
+
 @dataclass(frozen=True)
 class Entries:
     """Of each id, bool[n_ids], what its entry is. An id without a token is none of these."""
@@ -28,6 +32,11 @@ class Entries:
     """Its bytes are not whole UTF-8 characters, as of a byte-level token for half of a Chinese character."""
     unreachable: Flags
     """No text that was tried has it among its tokens. Added tokens and pieces are not tried."""
+
+    def kinds(self) -> pa.StringArray:
+        """Returns of each id which of `KINDS` its entry is; null for an id without a token."""
+        numbers = self.added + 2 * self.pieces + 3 * self.unreachable
+        return pa.array(KINDS).take(pa.array(numbers, mask=~self.named))
 
 
 def classify(tokenizer: Tokenizer, seen: Flags | None = None) -> Entries:

@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the counts of a vocabulary's entries say of it: how much few of them cover, how even they are, which are idle.
 
-All functions take `counts`, int64[n], how often each entry occurred, unused entries included, in any order.
+All functions but `gini` take `counts`, int64[n], how often each entry occurred, unused entries included, in any order.
 """
+
+from collections.abc import Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -70,6 +72,15 @@ def zipf_slope(counts: Counts) -> float | None:
     ranks = np.log(np.arange(1, used.size + 1))
     ranks -= ranks.mean()
     return float((ranks * np.log(used)).sum() / (ranks**2).sum() + 0.0)
+
+
+def gini(values: Sequence[float]) -> float | None:
+    """Returns the Gini coefficient of positive numbers: 0 where all are equal, towards 1 where one has it all."""
+    if not values:
+        return None
+    ordered = sorted(values)
+    weighted = sum((2 * rank - len(ordered) - 1) * value for rank, value in enumerate(ordered, 1))
+    return weighted / (len(ordered) * sum(ordered))
 
 
 def _shares(counts: Counts) -> npt.NDArray[np.float64]:

@@ -4,10 +4,11 @@
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from tools.docs import command_reference, config_reference, error_reference, python_reference
+from tools.docs import command_reference, config_reference, error_reference, python_reference, stats_reference
 
 PAGES: Mapping[str, Callable[[], str]] = {
-    module.PAGE: module.page for module in (config_reference, command_reference, python_reference, error_reference)
+    module.PAGE: module.page
+    for module in (config_reference, command_reference, python_reference, error_reference, stats_reference)
 }
 """Path in the repository -> what makes the page."""
 

@@ -76,7 +76,7 @@ def test_shards_say_the_language_of_each_row_in_the_order_of_the_input(
     assert table["lang"].to_pylist() == ["en", "de", "zh", "th", "und", "ru"]
     assert table["lang_mixed"].to_pylist() == [False] * 5 + [True]
     assert verify(str(output)).problems == []
-    stats = json.loads((output / "stats.json").read_text())["languages"]
+    stats = json.loads((output / "stats.json").read_text())["languages"]["by_code"]
     assert {code: counts["documents"] for code, counts in stats.items()} == dict.fromkeys(
         ["de", "en", "ru", "th", "und", "zh"], 1
     )
@@ -113,7 +113,7 @@ def test_documents_that_are_left_out_are_in_the_books(
     assert sum(totals["rejected"].values()) == 1
     assert totals["n_records"] == len(kept) + sum(filtered.values()) + 1
     assert verify(str(output)).problems == []
-    stats = json.loads((output / "stats.json").read_text())["languages"]
+    stats = json.loads((output / "stats.json").read_text())["languages"]["by_code"]
     assert sum(counts["filtered"] for counts in stats.values()) == sum(filtered.values())
     identities(totals)
 
@@ -171,7 +171,7 @@ def test_packed_sequences_have_no_language_and_their_documents_are_counted(
     found = run(config_of(corpus, tiny_vocab_file, output, {"keep": ["en", "ru"]}, output=packed))
     assert found["totals"]["packing"]["n_documents"] == 2
     assert "lang" not in pq.read_table(next(output.glob("tokens-*.parquet"))).column_names
-    stats = json.loads((output / "stats.json").read_text())["languages"]
+    stats = json.loads((output / "stats.json").read_text())["languages"]["by_code"]
     assert {code: counts["documents"] for code, counts in stats.items() if counts["documents"]} == {"en": 1, "ru": 1}
     assert verify(str(output)).problems == []
     assert verify_deep(str(output)).problems == []

@@ -2,13 +2,16 @@
 """The report of a job: its numbers add up and are those of the files, and a document cannot get out of its text."""
 
 import json
+from collections import Counter
 from html.parser import HTMLParser
 
+import pyarrow as pa
 import pytest
 import yaml
 
 from pipeline import cli, filenames
 from pipeline.reporting import card, facts, page
+from pipeline.reporting.stats_file import StatsFile
 from tests.plain_job import PlainJob
 
 EVIL = "<script>alert(1)</script> \u202e </td> the mill & the rest"
@@ -49,6 +52,31 @@ def test_the_flow_adds_up_and_has_the_numbers_of_the_manifest(job):
         assert by_name["positions in packed sequences"] == 16 * totals["packing"]["n_sequences"]
     if "windows" in totals:
         assert by_name["tokens of windows"] == totals["shard_tokens"]
+
+
+def test_stats_are_what_their_schema_says(job):
+    stats = job.json("stats.json")
+    assert StatsFile.model_validate(stats).model_dump(exclude_unset=True) == stats
+
+
+def test_files_have_the_tokens_of_their_documents(job):
+    expected = Counter()
+    for path in sorted((job.output.parent / "corpus").glob("*.jsonl")):
+        for line in path.read_text(encoding="utf-8").splitlines():
+            if "no json" not in line and (text := json.loads(line)["text"]) is not None:
+                expected[path.name] += len(encoded(job, text))
+    read = {each["name"]: each["read"] for each in job.json("manifest.json")["inputs"]}
+    assert {name: counts.get("n_text_tokens", 0) for name, counts in read.items()} == expected
+    rows = facts.gather(str(job.output))["sources"]["rows"]
+    assert sum(row["tokens"] for row in rows) == job.json("stats.json")["tokens"]
+
+
+def encoded(job, text):
+    """Returns the tokens of a document's text, whatever truncation keeps of them."""
+    if not job.config.text:
+        return job.tokenizer.encode_bare([text])[0].as_py()
+    wrapped = job.config.text.wrap(job.tokenizer)
+    return wrapped.encode_prepared(wrapped.prepare(pa.array([text])))[0].as_py()
 
 
 def test_rejects_have_their_reasons_and_samples(job):
@@ -138,9 +166,3 @@ def test_much_of_everything_is_cut_short():
     cut = facts.cut_short(rows, "n_bytes")
     assert cut["n_all"] == 100_000
     assert [row["n_bytes"] for row in cut["rows"]] == list(range(100_000 - facts.TOP, 100_000))
-
-
-def test_gini():
-    assert facts.gini([]) is None
-    assert facts.gini([3, 3, 3]) == 0
-    assert facts.gini([0.0001, 0.0001, 1]) == pytest.approx(2 / 3, abs=1e-3)

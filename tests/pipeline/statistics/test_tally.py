@@ -13,10 +13,20 @@ from hypothesis import strategies as st
 
 from pipeline import schemas
 from pipeline.reporting.stats import length_percentile, summarize, token_counts
+from pipeline.reporting.stats_file import StatsFile
 from pipeline.statistics import tally
 from pipeline.statistics.tally import Statistics
+from tokenizer import Tokenizer
 
 VOCAB = ["[PAD]", "[UNK]", "a", "b", "c"]
+TOKENIZER = Tokenizer.for_bert(VOCAB)
+
+
+def summary(statistics):
+    """Returns what stats.json says; that it is what the schema says, too."""
+    found = summarize(statistics, token_counts(statistics, TOKENIZER))
+    assert StatsFile.model_validate(found).model_dump(exclude_unset=True) == found
+    return found
 
 
 class FakeTally:
@@ -146,8 +156,8 @@ def test_summary_by_hand():
         n_words=5, words={b"\xe7\x8e\xab": 2, "x\u0301".encode(): 2, b"z": 1}, chars={0x73AB: 3, 0x1F600: 3, 0x61: 4}
     )
     s = counted([("ab 玫", [2, 3, 1]), ("", []), ("c", [4, 1, 1, 1])], tally)
-    assert summarize(s, VOCAB) == {
-        "format_version": 2,
+    assert summary(s) == {
+        "format_version": 3,
         "documents": 3,
         "bytes": 7,
         "characters": 5,
@@ -173,6 +183,9 @@ def test_summary_by_hand():
             "coverage": 0.8,
             "dead": 1,
             "under_trained": 4,
+            "unreachable": 0,
+            "unreachable_tokens": [],
+            "pieces": {"entries": 0, "tokens": 0, "share_of_tokens": 0.0},
             "entropy_bits": pytest.approx(-(4 / 7) * math.log2(4 / 7) - 3 / 7 * math.log2(1 / 7)),
             "renyi_efficiency": pytest.approx(math.log2((4**2.5 + 3) / 7**2.5) / -1.5 / math.log2(5)),
             "zipf_slope": pytest.approx(-1.01588, abs=1e-5),
@@ -199,6 +212,11 @@ def test_summary_by_hand():
             "distinct_characters": 3,
             "distinct_words": 3,
             "characters_to_add": {"50%": 2, "90%": 3, "95%": 3, "99%": 3, "100%": 3},
+            "scripts": [
+                {"script": "Latin", "count": 4},
+                {"script": "Common", "count": 3},
+                {"script": "Han", "count": 3},
+            ],
             "top_characters": [
                 {"code_point": "U+0061", "character": "a", "count": 4},
                 {"code_point": "U+73AB", "character": "玫", "count": 3},
@@ -227,14 +245,15 @@ def test_summary_by_hand():
 
 
 def test_summary_of_nothing_is_json():
-    empty = json.loads(json.dumps(summarize(Statistics(5, None), VOCAB), allow_nan=False))
+    empty = json.loads(json.dumps(summary(Statistics(5, None)), allow_nan=False))
     assert empty["tokens_per_word"] is None
     assert empty["lengths"]["histogram"] == []
 
 
 def test_token_counts_name_every_entry():
-    table = token_counts(counted([("x", [2, 2, 4])]), VOCAB)
-    assert table.to_pydict() == {"id": [0, 1, 2, 3, 4], "token": VOCAB, "count": [0, 0, 2, 0, 1]}
+    table = token_counts(counted([("x", [2, 2, 4])]), TOKENIZER)
+    kinds = ["added", "added", *["ordinary"] * 3]
+    assert table.to_pydict() == {"id": [0, 1, 2, 3, 4], "token": VOCAB, "count": [0, 0, 2, 0, 1], "kind": kinds}
 
 
 def test_the_table_of_words_is_bounded_and_says_what_it_dropped(monkeypatch):
@@ -269,6 +288,6 @@ def test_other_files_are_refused():
 
 def test_the_summary_counts_special_tokens_in_text():
     s = counted([("a", [2])], FakeTally(added={"[SEP]": 2, "<b>": 5, "<a>": 5}))
-    assert summarize(s, VOCAB)["added_tokens_in_text"] == [
+    assert summary(s)["added_tokens_in_text"] == [
         {"token": "<a>", "count": 5}, {"token": "<b>", "count": 5}, {"token": "[SEP]", "count": 2},
     ]  # fmt: skip

@@ -78,3 +78,9 @@ def test_an_even_vocabulary_has_all_the_entropy_there_is():
 def test_counts_that_fall_as_zipf_says_have_the_slope_minus_one():
     counts = np.array([10**9 // rank for rank in range(1, 2000)])
     assert vocabulary.zipf_slope(counts) == pytest.approx(-1, abs=1e-3)
+
+
+def test_gini():
+    assert vocabulary.gini([]) is None
+    assert vocabulary.gini([3, 3, 3]) == 0
+    assert vocabulary.gini([0.0001, 0.0001, 1]) == pytest.approx(2 / 3, abs=1e-3)

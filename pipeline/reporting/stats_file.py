@@ -1,0 +1,318 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What stats.json says, field by field: the types of its JSON Schema, which `tokenmill schema stats` prints.
+
+`stats` makes the file. A ratio is null where it would divide by zero. A change that a reader could notice raises
+`FORMAT_VERSION`.
+"""
+
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+FORMAT_VERSION = 3
+
+
+class _Part(BaseModel):
+    model_config = ConfigDict(extra="forbid", strict=True, use_attribute_docstrings=True)
+
+
+Count = int
+Ratio = float | None
+Share = float | None
+"""From 0 to 1."""
+
+
+class TokensMade(_Part):
+    """Where the tokens of rows come from: text + special + added = tokens + cut."""
+
+    text: Count
+    """What the tokenizer made of the texts."""
+    cut: Count
+    """Those of the text that truncation cut off; they are in no row."""
+    kept: Count
+    """Those of the text that are in rows."""
+    special: Count
+    """Those that the tokenizer's template puts around texts."""
+    added: Count
+    """Those of `output.prepend` and `output.append`."""
+    share_cut: Share
+    """cut / text."""
+    documents_cut: Count
+    """Documents from which truncation cut something."""
+    share_of_documents_cut: Share
+
+
+class Token(_Part):
+    """An entry of the vocabulary."""
+
+    id: int
+    token: str | None
+    """As the vocabulary spells it; null for an id that has none."""
+    count: Count
+    """How often it occurs in rows."""
+
+
+class UnreachableToken(_Part):
+    """An entry that no text was found to become."""
+
+    id: int
+    token: str
+
+
+class Pieces(_Part):
+    """Entries whose bytes are not whole characters of UTF-8, as a byte-level token for half of a Chinese character."""
+
+    entries: Count
+    tokens: Count
+    """How many of the tokens are such entries."""
+    share_of_tokens: Share
+
+
+class Point(_Part):
+    """A point of the coverage curve."""
+
+    entries: Count
+    share: float
+    """Which share of all tokens the so many most frequent entries make up."""
+
+
+class Vocabulary(_Part):
+    """The vocabulary, by the tokens of the rows."""
+
+    size: Count
+    """Entries."""
+    used: Count
+    """Entries that occur."""
+    coverage: Share
+    """used / size."""
+    dead: Count
+    """Entries that never occur."""
+    under_trained: Count
+    """Entries that occur, but fewer than 100 times."""
+    unreachable: Count
+    """Dead entries that no text was found to become: neither what they stand for alone, nor that beside a character of
+    one of many scripts. Added tokens and pieces of characters are not tried."""
+    unreachable_tokens: list[UnreachableToken]
+    """The first 100 of them."""
+    pieces: Pieces
+    entropy_bits: Ratio
+    """Shannon's entropy, bits per token."""
+    renyi_efficiency: Ratio
+    """The Rényi entropy of order 2.5 over that of entries that are all as frequent; Zouhar et al. 2023."""
+    zipf_slope: Ratio
+    """The slope of log(count) over log(rank); about -1 for text."""
+    coverage_curve: list[Point]
+    top_tokens: list[Token]
+    """The 100 most frequent entries."""
+
+
+class Character(_Part):
+    """An unknown character."""
+
+    code_point: str = Field(pattern="^U\\+[0-9A-F]{4,6}$")
+    character: str
+    count: Count
+
+
+class Script(_Part):
+    """Unknown characters of one script."""
+
+    script: str
+    """Its name in Unicode, `Common` for characters that have none."""
+    count: Count
+
+
+class Word(_Part):
+    """A word with an unknown character."""
+
+    word: str
+    count: Count
+
+
+class Unknown(_Part):
+    """Unknown tokens, and the characters and words that they swallowed."""
+
+    tokens: Count
+    share_of_tokens: Share
+    characters: Count
+    """Characters of the normalized text that unknown tokens stand for."""
+    share_of_characters: Share
+    words: Count
+    """Words, all occurrences, that have an unknown token."""
+    share_of_words: Share
+    words_not_listed: Count
+    """Occurrences of words for which there was no room; they are not among the distinct ones."""
+    distinct_characters: Count
+    characters_to_add: dict[str, Count]
+    """How many of the characters, the most frequent first, would have to be in the vocabulary to be rid of this share
+    of the unknown ones: 50%, 90%, 95%, 99%, 100%."""
+    distinct_words: Count
+    scripts: list[Script]
+    """All scripts, the one with most unknown characters first."""
+    top_characters: list[Character]
+    top_words: list[Word]
+
+
+class AddedToken(_Part):
+    """The text of a special or other added token, found in documents. That of special tokens stays text."""
+
+    token: str
+    count: Count
+
+
+class Bin(_Part):
+    """Rows by how many tokens they have."""
+
+    model_config = ConfigDict(serialize_by_alias=True)
+
+    from_: int = Field(alias="from")
+    to: int
+    rows: Count
+
+
+class Lengths(_Part):
+    """Tokens of documents, or of rows cut to a length; padding does not count."""
+
+    min: int | None
+    max: int | None
+    mean: Ratio
+    percentiles: dict[str, int | None]
+    """By nearest rank: p1, p5, p25, p50, p75, p90, p95, p99. Exact below 4096 tokens, above the lower power of two."""
+    histogram: list[Bin]
+
+
+class MergedWord(_Part):
+    """A word that several words became."""
+
+    word: str
+    sources: dict[str, Count]
+    """The words that it was, with their occurrences."""
+
+
+class Step(_Part):
+    """What one text step did."""
+
+    step: str
+    """As a config writes it."""
+    documents: Count
+    documents_changed: Count
+    documents_rejected: Count
+    """Those that it gave up on."""
+    characters: Count
+    """Before it."""
+    characters_after: Count
+    characters_changed: Count
+    """Replaced, removed, or put in."""
+    words_merged: Count = 0
+    """Words that several words became, of steps that count them."""
+    occurrences_not_listed: Count = 0
+    top_merged_words: list[MergedWord] = []
+
+
+class Text(_Part):
+    """What `normalize` and `spans` did; absent without them."""
+
+    steps: list[Step]
+    spans: dict[str, Count]
+    """How often each was found, by its token."""
+
+
+class Language(_Part):
+    """Counts of the documents of one language."""
+
+    documents: Count
+    mixed: Count
+    """Documents that are in more than one language."""
+    bytes: Count
+    """Of the texts after steps and spans, as UTF-8."""
+    characters: Count
+    tokens: Count
+    """Of rows."""
+    oov_tokens: Count
+    filtered: Count
+    """Documents that a filter left out; no other number includes them."""
+    bytes_per_token: Ratio
+    tokens_per_character: Ratio
+    premium: Ratio
+    """What a character costs in tokens, as a multiple of what it costs in the reference language."""
+    share_of_oov_tokens: Share
+
+
+class Languages(_Part):
+    """Absent where the config has no `languages`."""
+
+    reference: str | None
+    """The language with most characters."""
+    gini_of_tokens_per_character: Ratio
+    """Over languages: 0 where all pay the same, towards 1 where one pays all."""
+    by_code: dict[str, Language]
+    """The languages with most documents first."""
+
+
+class Packing(_Part):
+    """Packed sequences; absent without `output.packing`."""
+
+    sequences: Count
+    segments: Count
+    documents: Count
+    empty_documents: Count
+    """Documents without a token, which are in no sequence."""
+    split_documents: Count
+    """Documents that lie in several sequences."""
+    tokens: Count
+    separators: Count
+    padding: Count
+    share_of_padding: Share
+    share_of_documents_split: Share
+    segments_per_sequence: Ratio
+
+
+class Windows(_Part):
+    """Windows of documents; absent without `tokenizer.truncation.overflow: rows`."""
+
+    windows: Count
+    documents: Count
+    split_documents: Count
+    """Documents of several windows."""
+    tokens: Count
+    repeated: Count
+    """Tokens that a window has in common with the one before."""
+    special: Count
+    share_of_tokens_repeated: Share
+    windows_per_document: Ratio
+
+
+class StatsFile(_Part):
+    """Statistics of a tokenized corpus, over all splits. All counts are exact."""
+
+    format_version: Literal[3]
+    documents: Count
+    bytes: Count
+    """Of the texts as UTF-8, after steps and spans."""
+    characters: Count
+    """Code points."""
+    words: Count
+    """What the pre-tokenizer cuts texts into, all occurrences."""
+    tokens: Count
+    """Tokens of the rows, without padding."""
+    tokens_made: TokensMade
+    tokens_per_word: Ratio
+    """Fertility. This and the next three count the tokens of the text, cut ones included."""
+    share_of_continuations: Share
+    """Tokens that continue a word, of all."""
+    bytes_per_token: Ratio
+    characters_per_token: Ratio
+    vocabulary: Vocabulary
+    oov: Unknown
+    added_tokens_in_text: list[AddedToken]
+    """The 100 most frequent ones."""
+    lengths: Lengths
+    text: Text | None = None
+    languages: Languages | None = None
+    packing: Packing | None = None
+    windows: Windows | None = None
+
+
+def json_schema() -> dict[str, Any]:
+    """Returns the JSON Schema of stats.json."""
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **StatsFile.model_json_schema(by_alias=True)}
