@@ -7,6 +7,7 @@ import dataclasses
 import functools
 import sys
 import time
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from pipeline import filenames
@@ -103,6 +104,7 @@ def _execute(options: argparse.Namespace, plan: "JobPlan", settings: "RunnerSett
     from pipeline.transforms import jobs
 
     mode: Mode = "resume" if options.resume else "overwrite" if options.overwrite else "new"
+    began = time.time()
     watched = progress.Progress(plan.stages(), RejectLimits.of(plan.config.input))
     with contextlib.ExitStack() as stack:
         with mistakes():
@@ -137,18 +139,30 @@ def _execute(options: argparse.Namespace, plan: "JobPlan", settings: "RunnerSett
             raise
         if state != "DONE":
             raise RuntimeError(f"{settings} ended the job in state {state}; its own log says why")
-        if plan.config.output.report and plan.name in ("tokenize", "run"):
-            _draw_report(plan.config.output.path)
+        if plan.tokenizes:
+            _tell(plan, began, _lengths(source.entered()))
 
 
-def _draw_report(output: str) -> None:
-    """Draws the page of a finished job; the job is as finished without it."""
-    from pipeline.reporting import page
+def _lengths(entered: Sequence[tuple[str, float]]) -> list[tuple[str, float]]:
+    """Returns how long each stage took that was entered at a time of `time.monotonic`; the last one until now."""
+    ends = [*(at for _, at in entered[1:]), time.monotonic()]
+    return [(name, end - at) for (name, at), end in zip(entered, ends, strict=True)]
 
+
+def _tell(plan: "JobPlan", began: float, stages: Sequence[tuple[str, float]]) -> None:
+    """Writes what a finished job leaves for people: its times, and its report. The job is as finished without them."""
+    from pipeline.running import clock
+
+    output, name = plan.config.output.path, filenames.CLOCK
     try:
-        page.draw(output)
+        clock.gather(output, len(plan.splits), began, stages, time.time() - began)
+        if plan.config.output.report:
+            from pipeline.reporting import page
+
+            name = filenames.REPORT
+            page.draw(output)
     except (OSError, ValueError) as error:
-        say(f"warning: {filenames.REPORT} could not be drawn: {error}")
+        say(f"warning: {name} could not be written: {error}")
 
 
 def _report_failure(error: Exception, debug: bool) -> int:

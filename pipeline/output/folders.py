@@ -25,7 +25,7 @@ _VOCABULARY_FILE = re.compile(
     rf"{VOCABULARY}/([\w.%-]+/){{0,2}}"
     r"(tokenizer\.json|training\.json|vocab\.txt|vocab\.json|merges\.txt|vocab\.tiktoken|tokenizer\.model|token_counts\.parquet)"
 )
-_OWN_FILES = {MANIFEST, STATS, MDS_INDEX, PLAN, filenames.REPORT}
+_OWN_FILES = {MANIFEST, STATS, MDS_INDEX, PLAN, filenames.REPORT, filenames.CLOCK}
 _RESULTS = ("", filenames.DOCUMENTS, filenames.REJECTED, filenames.LEDGER)
 FOLDERS = (*_RESULTS, VOCABULARY, COUNTS)
 """Folders of files with final names, relative to the output folder."""
@@ -96,7 +96,8 @@ def prepare_output(
             storage.delete_tree(storage.join(output, COUNTING))
             if read_job(storage.join(output, REPLAY)) is not None:
                 storage.delete_tree(storage.join(output, REPLAY))
-            storage.delete_tree(storage.join(output, RUNS))
+            for folder in (RUNS, filenames.CLOCKS):
+                storage.delete_tree(storage.join(output, folder))
         storage.delete_tree(storage.join(output, filenames.TEMPORARY))
     write_job(output, job, plans)
 

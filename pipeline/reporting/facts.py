@@ -62,7 +62,16 @@ def gather(output: str) -> dict[str, Any]:
         ),
         "rejected": _rejected(output, found["rejects"], totals["rejected"]),
         "filtered": totals["filtered"],
+        "clock": _clock(output),
     }
+
+
+def _clock(output: str) -> dict[str, Any] | None:
+    """Returns `clock.json`; None where a folder has none, because it was copied without it or is older."""
+    try:
+        return manifest.read_json(output, filenames.CLOCK)
+    except (OSError, ValueError):
+        return None
 
 
 def _headline(found: Mapping[str, Any], stats: Mapping[str, Any]) -> dict[str, Any]:

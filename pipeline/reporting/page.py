@@ -15,7 +15,7 @@ from pipeline.reporting.blocks import code, details, left_out, percent, section,
 from pipeline.reporting.charts import number
 from pipeline.reporting.elements import element
 from pipeline.reporting.facts import gather
-from pipeline.running.display import megabytes
+from pipeline.running.display import duration, megabytes
 
 _LOST = ("rejected", "cut")
 _KEPT = ("documents", "kept of the text", "tokens")
@@ -34,7 +34,7 @@ def draw(output: str) -> str:
 
 
 def render(facts: Mapping[str, Any]) -> str:
-    """Returns the page as HTML: the same for the same job, wherever its folder lies.
+    """Returns the page as HTML: the same for the same facts; of those, only `clock` differs from run to run.
 
     Args:
       facts: as `facts.gather` returns them.
@@ -52,6 +52,7 @@ def _sections(facts: Mapping[str, Any]) -> Iterable[Element | None]:
     yield _text(facts["stats"].get("text"))
     yield _rejects(facts["rejected"])
     yield _sources(facts)
+    yield _time(facts["clock"])
     yield _origin(facts)
 
 
@@ -317,6 +318,48 @@ def _sources(facts: Mapping[str, Any]) -> Element:
         _left_out(sources, "files, smaller ones,"),
         table(("shard", "rows", "tokens", "size"), written),
         _left_out(shards, "shards, smaller ones,"),
+    )
+
+
+def _time(clock: Mapping[str, Any] | None) -> Element | None:
+    if clock is None:
+        return None
+    splits, lengths, points = clock["splits"], clock["seconds_of_splits"], clock["throughput"]
+    said = f"The job began at {clock['started']} and took {duration(clock['seconds'])}. "
+    if lengths:
+        said += (
+            f"{clock['workers']:,} workers on {clock['hosts']:,} machines did {splits['timed']:,} of "
+            f"{splits['planned']:,} splits, in {duration(clock['cpu_seconds'])} of processor time; half of "
+            f"the splits took at most {duration(lengths['p50'])}, the longest {duration(lengths['p100'])}. "
+        )
+    if splits["earlier"]:
+        said += f"{splits['earlier']:,} splits were done before, by a run that was stopped."
+    figure = charts.line(
+        "Megabytes read in a second, over the time in which splits were read.",
+        [f"{point['second']:.3g} s" for point in points],
+        [point["bytes_per_second"] / 1e6 for point in points],
+        ("time", "MB/s"),
+    )
+    slowest = (
+        [
+            each["source"],
+            f"{each['index']:,}",
+            f"{each['seconds']:.3g}",
+            f"{each['cpu_seconds']:.3g}",
+            megabytes(each["n_bytes"]),
+            number(each["speed"]),
+            each["host"],
+        ]
+        for each in clock["slowest"]
+    )
+    stages = ([each["stage"], f"{each['seconds']:.3g}"] for each in clock["stages"])
+    heads = ("first file", "split", "seconds", "of processor", "read", "times the median speed", "machine")
+    return section(
+        "Time",
+        said,
+        *([figure] if points else []),
+        table(("stage", "seconds"), stages),
+        details("the splits that took longest", table(heads, slowest)) if lengths else "",
     )
 
 

@@ -12,6 +12,7 @@ from pipeline.books.shard_entry import recorded_digest, runs_of
 from pipeline.books.sums import SplitRuns
 from pipeline.config.job import Config
 from pipeline.jobs.planning import SHUFFLING_STAGE, TOKENIZING_STAGE, read_plan
+from pipeline.running.clock import Stopwatch
 from pipeline.shuffling.shards import PlannedShard, load_committed
 from pipeline.splits import Split
 from pipeline.tokenizing.tokenize import merge_planned, tokenize_split
@@ -51,7 +52,7 @@ class _SortSplitsFn(beam.DoFn):
         split = Split.from_json(element)
         tokenizer = compiled_tokenizer(tokenizer_json)
         are_merged = len(merged) == self._n_shards
-        with self._report.of(split.id) as on_batch:
+        with self._report.of(split.id, Stopwatch(self._config.output.path, split)) as on_batch:
             entry = tokenize_split(split, self._config, tokenizer, self._n_splits, on_batch, are_merged=are_merged)
         yield json.dumps(runs_of(entry).to_record())
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import apache_beam as beam
 from apache_beam.metrics.metric import Metrics
 
-from pipeline.running import progress
+from pipeline.running import clock, progress
 
 
 class StageReport:
@@ -20,8 +20,8 @@ class StageReport:
         self._done = Metrics.counter(transform, "splits-done")
 
     @contextlib.contextmanager
-    def of(self, split_id: str) -> Iterator[progress.OnBatch]:
-        """Yields the function to call after each batch of a split or a shard."""
+    def of(self, split_id: str, watch: clock.Stopwatch | None = None) -> Iterator[progress.OnBatch]:
+        """Yields the function to call after each batch of a split or a shard; `watch` is stopped if there was one."""
         totals = [0, 0, 0, 0, 0]
         watcher = progress.current()
 
@@ -33,6 +33,8 @@ class StageReport:
                 watcher.advance(self._stage, split_id, n_bytes, n_rejected, n_tokens, n_records)
 
         yield on_batch
+        if watch is not None and any(totals):  # else it was done before
+            watch.stop(n_bytes=totals[0], n_tokens=totals[3])
         for counter, number in zip(self._counters, totals, strict=True):
             counter.inc(number)
         self._done.inc()

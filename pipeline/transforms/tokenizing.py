@@ -9,6 +9,7 @@ import apache_beam as beam
 
 from pipeline.config.job import Config
 from pipeline.jobs.planning import TOKENIZING_STAGE
+from pipeline.running.clock import Stopwatch
 from pipeline.splits import Split
 from pipeline.tokenizing.tokenize import tokenize_split
 from pipeline.transforms.compiled import TokenizerText, compiled_tokenizer
@@ -43,6 +44,6 @@ class _TokenizeSplitsFn(beam.DoFn):
     def process(self, element: str, tokenizer_json: str) -> Iterator[str]:
         split = Split.from_json(element)
         tokenizer = compiled_tokenizer(tokenizer_json)
-        with self._report.of(split.id) as on_batch:
+        with self._report.of(split.id, Stopwatch(self._config.output.path, split)) as on_batch:
             entry = tokenize_split(split, self._config, tokenizer, self._n_splits, on_batch)
         yield entry.split_id

@@ -77,10 +77,14 @@ class Job:
         return cli.main([command, str(self.config), *arguments])
 
     def files(self) -> dict[str, bytes]:
-        """Every file under a final name, with its bytes."""
+        """Every file under a final name, with its bytes; but for those that say how long it took."""
         paths = (path for path in self.output.rglob("*") if path.is_file())
         found = {path.relative_to(self.output).as_posix(): path.read_bytes() for path in paths}
-        return {name: data for name, data in found.items() if not name.startswith("_")}
+        return {
+            name: data
+            for name, data in found.items()
+            if not name.startswith("_") and name not in ("clock.json", "report.html")
+        }
 
     def rows(self) -> list[dict]:
         """The rows of all Parquet shards, in their order."""

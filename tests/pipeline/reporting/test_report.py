@@ -142,8 +142,12 @@ def test_a_job_draws_its_report_unless_told_not_to(asked, tmp_path, tiny_corpus,
         )
         assert cli.main(["tokenize", str(config), "--workers", "1"]) == 0
         assert (tmp_path / name / filenames.REPORT).exists() == asked
+        assert json.loads((tmp_path / name / filenames.CLOCK).read_text())["splits"]["timed"] == 1
+        assert filenames.CLOCK not in (tmp_path / name / "manifest.json").read_text()
     if asked:
-        assert (tmp_path / "one/report.html").read_bytes() == (tmp_path / "other/report.html").read_bytes()
+        ours, theirs = (facts.gather(str(tmp_path / name)) for name in ("one", "other"))
+        assert "Time" in page.render(ours)
+        assert page.render(ours | {"clock": None}) == page.render(theirs | {"clock": None})
         assert cli.main(["count", str(config), "--workers", "1", "--overwrite"]) == 0
         assert not (tmp_path / "other/report.html").exists(), "a new job removes the page of the one before"
     capsys.readouterr()

@@ -1,0 +1,171 @@
+# SPDX-License-Identifier: Apache-2.0
+"""When things happened: what depends on the clock and the machine, and is therefore in no other file of an output.
+
+Workers leave a file for each split in `_clock/`. When the job is done, `gather` makes one `clock.json` of them, which
+no manifest lists and no digest covers.
+"""
+
+import contextlib
+import datetime
+import itertools
+import json
+import os
+import socket
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from pipeline import filenames, storage
+from pipeline.splits import Split
+
+FORMAT_VERSION = 1
+
+BINS = 60
+"""Points of the throughput over time."""
+
+SLOWEST = 10
+"""Splits that are named, those that took longest."""
+
+
+@dataclass(frozen=True)
+class SplitTime:
+    """When one split was done, by whom, and how much it was."""
+
+    split: str
+    index: int
+    source: str
+    """The first file of it."""
+    started: float
+    """Seconds since 1970, by the worker's clock."""
+    ended: float
+    cpu_seconds: float
+    n_bytes: int
+    n_tokens: int
+    host: str
+    worker: str
+    """The process and thread on that host."""
+
+
+class Stopwatch:
+    """Takes the time of one split, from when it is made, in the thread that does the work."""
+
+    def __init__(self, output: str, split: Split) -> None:
+        """Starts.
+
+        Args:
+          output: the output folder; split: of the plan.
+        """
+        self._output, self._split = output, split
+        self._wall, self._cpu = time.time(), time.thread_time()
+
+    def stop(self, n_bytes: int, n_tokens: int) -> None:
+        """Leaves the time of the split, which is committed; it is as good without, if the file cannot be written.
+
+        Args:
+          n_bytes: that were read of it; n_tokens: that it has.
+        """
+        host, worker = socket.gethostname(), f"{os.getpid()}-{threading.get_native_id()}"
+        source, cpu_seconds = self._split.pieces[0].name, time.thread_time() - self._cpu
+        read = (n_bytes, n_tokens, host, worker)
+        times = SplitTime(self._split.id, self._split.index, source, self._wall, time.time(), cpu_seconds, *read)
+        path = storage.join(self._output, filenames.CLOCKS, f"{times.split}.json")
+        with contextlib.suppress(OSError):
+            storage.write_atomic(path, json.dumps(asdict(times)).encode())
+
+
+def gather(output: str, n_splits: int, started: float, stages: Sequence[tuple[str, float]], seconds: float) -> None:
+    """Writes `clock.json` of a finished job, and removes the files of its splits.
+
+    Holds some 60 bytes for each split, and `SLOWEST` of them whole.
+
+    Args:
+      output: the output folder.
+      n_splits: of the plan.
+      started: when the job began, in seconds since 1970. Splits that were done before that are counted only.
+      stages: the stages of the job in order, and how many seconds each took.
+      seconds: how long the job took.
+
+    Raises:
+      OSError: if a file cannot be read or written.
+    """
+    folder = storage.join(output, filenames.CLOCKS)
+    rows, workers, n_earlier = [], set(), 0
+    slowest: list[SplitTime] = []
+    for name in storage.list_files(folder):
+        with storage.open_read(storage.join(folder, name)) as handle:
+            times = _read(handle.read())
+        if times is None or times.ended < started:
+            n_earlier += times is not None
+            continue
+        rows.append((times.started, times.ended, times.cpu_seconds, times.n_bytes, times.n_tokens))
+        workers.add((times.host, times.worker))
+        slowest = sorted([*slowest, times], key=lambda each: (each.started - each.ended, each.index))[:SLOWEST]
+    table = np.array(rows, np.float64).reshape(-1, 5)
+    lengths = table[:, 1] - table[:, 0]
+    speeds = table[:, 3] / np.maximum(lengths, 1e-9)
+    usual = float(np.median(speeds)) if speeds.size else 0.0
+    when = datetime.datetime.fromtimestamp(started, datetime.UTC).isoformat(timespec="seconds")
+    found = {
+        "format_version": FORMAT_VERSION,
+        "started": when,
+        "seconds": seconds,
+        "stages": [{"stage": name, "seconds": each} for name, each in stages],
+        "hosts": len({host for host, _ in workers}),
+        "workers": len(workers),
+        "splits": {"planned": n_splits, "timed": len(rows), "earlier": n_earlier},
+        "worker_seconds": float(lengths.sum()),
+        "cpu_seconds": float(table[:, 2].sum()),
+        "seconds_of_splits": {f"p{p}": float(np.percentile(lengths, p)) for p in (50, 95, 100)} if rows else {},
+        "bytes_per_second_of_splits": usual,
+        "throughput": _throughput(table),
+        "slowest": [_told(times, usual) for times in slowest],
+    }
+    storage.write_atomic(storage.join(output, filenames.CLOCK), json.dumps(found, indent=1).encode() + b"\n")
+    storage.delete_tree(folder)
+
+
+def _read(data: bytes) -> SplitTime | None:
+    """Returns the time of a split; None where the file is not one, for example of another version."""
+    try:
+        return SplitTime(**json.loads(data))
+    except (ValueError, TypeError):
+        return None
+
+
+def _told(times: SplitTime, usual: float) -> Mapping[str, Any]:
+    seconds = times.ended - times.started
+    speed = times.n_bytes / max(seconds, 1e-9)
+    return {
+        **{name: getattr(times, name) for name in ("split", "index", "source", "host", "n_bytes", "n_tokens")},
+        "seconds": seconds,
+        "cpu_seconds": times.cpu_seconds,
+        "speed": speed / usual if usual else None,  # as a multiple of the median
+    }
+
+
+def _throughput(table: npt.NDArray[np.float64]) -> list[dict[str, float]]:
+    """Returns bytes and tokens of each of `BINS` equal times, as if every split had gone on evenly."""
+    if not len(table):
+        return []
+    begin, end = table[:, 0].min(), table[:, 1].max()
+    edges = np.linspace(begin, end, BINS + 1)
+    width = (end - begin) / BINS
+    if not width:
+        return []
+    lengths = np.maximum(table[:, 1] - table[:, 0], 1e-9)
+    points = []
+    for left, right in itertools.pairwise(edges):
+        shares = np.clip(np.minimum(table[:, 1], right) - np.maximum(table[:, 0], left), 0, None) / lengths
+        points.append(
+            {
+                "second": float(right - begin),
+                "bytes_per_second": float(shares @ table[:, 3] / width),
+                "tokens_per_second": float(shares @ table[:, 4] / width),
+            }
+        )
+    return points
