@@ -47,7 +47,10 @@ def columns(title: str, labels: Sequence[str], values: Sequence[float], units: t
 
 def line(title: str, labels: Sequence[str], values: Sequence[float], units: tuple[str, str]) -> Element:
     """Returns a figure with a line through a value for each label, from left to right; `units` as for `columns`."""
-    chart = pygal.Line(height=_CHART_HEIGHT, x_labels=list(labels), x_label_rotation=30, **_options(title))
+    top = max(values, default=0) or 1
+    chart = pygal.Line(
+        height=_CHART_HEIGHT, x_labels=list(labels), x_label_rotation=30, range=(0, top), **_options(title)
+    )
     chart.add(units[1], list(values))
     return _figure(chart, title, units, zip(labels, values, strict=True))
 

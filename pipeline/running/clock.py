@@ -25,7 +25,7 @@ from pipeline.splits import Split
 
 FORMAT_VERSION = 1
 
-BINS = 60
+BINS = 30
 """Points of the throughput over time."""
 
 SLOWEST = 10
