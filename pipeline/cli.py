@@ -12,7 +12,7 @@ import sys
 from collections.abc import Sequence
 
 from pipeline import VERSION, storage
-from pipeline.commands import configs, counts, jobs, report, results, tokenizers, tracing, warm, workers
+from pipeline.commands import compare, configs, counts, jobs, report, results, tokenizers, tracing, warm, workers
 from pipeline.commands.arguments import Parser
 from pipeline.commands.reporting import DONE, MISTAKE, STOPPED, Mistake, say
 
@@ -51,7 +51,7 @@ def parser() -> argparse.ArgumentParser:
     )
     root.add_argument("--version", action="version", version=f"tokenmill {VERSION}")
     commands = root.add_subparsers(title="commands", metavar="COMMAND", required=True)
-    for group in (jobs, results, report, tracing, counts, tokenizers, warm, workers, configs):
+    for group in (jobs, results, report, tracing, counts, tokenizers, compare, warm, workers, configs):
         group.add_parsers(commands)
     return root
 

@@ -32,6 +32,7 @@ BEAM_MODULES = {
 
 # Rooms that not every job enters, and the rooms that may know them.
 OPTIONAL = {
+    "comparing": {"commands"},
     "shuffling": {"jobs", "proving", "tokenizing", "transforms"},
     "proving": {"commands"},
     "training": {"jobs", "reporting", "transforms"},
@@ -103,6 +104,7 @@ PUBLIC_NAMES = {
         "UNKNOWN",
         "identify",
         "language_codes",
+        "main_scripts",
         "script_name",
     },
     "tokenizer.text": {

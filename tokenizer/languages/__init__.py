@@ -11,4 +11,5 @@ from tokenizer.languages.routing import RoutedText as RoutedText
 from tokenizer.languages.rules import DEFAULT as DEFAULT
 from tokenizer.languages.rules import RULES as RULES
 from tokenizer.languages.scripts import SCRIPTS as SCRIPTS
+from tokenizer.languages.scripts import main_scripts as main_scripts
 from tokenizer.languages.scripts import script_name as script_name

@@ -2,13 +2,14 @@
 """Scripts of characters and of documents, in one version of Unicode."""
 
 import functools
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
 
 from tokenizer.languages import script_kernels
-from tokenizer.ragged import Ragged, read_only
+from tokenizer.ragged import Ragged, read_only, text_rows
 from tokenizer.unicode import data
 
 UNICODE_VERSION = data.TEXT_VERSION
@@ -60,3 +61,18 @@ def count_scripts(rows: Ragged) -> ScriptCounts:
     found = np.empty((rows.n_rows, script_kernels.N_COLUMNS), np.int64)
     script_kernels.count_scripts(rows.values, rows.offsets, script_table(), np.zeros(len(SCRIPTS), np.int64), found)
     return ScriptCounts(*(np.ascontiguousarray(found[:, i]) for i in range(script_kernels.N_COLUMNS)))
+
+
+def main_scripts(texts: Any) -> pa.DictionaryArray:
+    """Returns the script that most characters of each row are of, dictionary<int32, string>[n].
+
+    `Common` where no character has a script. Kana count as Han: Japanese is `Han`.
+
+    Args:
+      texts: a text column; null is a row without characters.
+
+    Raises:
+      TypeError: if `texts` is not a text column.
+    """
+    names = pa.array([name or "Common" for name in SCRIPTS], pa.string())
+    return pa.DictionaryArray.from_arrays(pa.array(count_scripts(text_rows(texts)).first.astype(np.int32)), names)

@@ -1,0 +1,136 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Words of a corpus by language, how often each occurs, and how many tokens each tokenizer makes of it.
+
+Of a text a word is what white space leaves, as `str.split` cuts: one definition for all tokenizers. Each distinct word
+is encoded once.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from pipeline.input.given_up import GAVE_UP, find_given_up
+from tokenizer import Tokenizer
+
+Ints = npt.NDArray[np.int64]
+
+WORDS = pa.schema([("language", pa.string()), ("word", pa.large_string()), ("count", pa.int64())])
+
+MAX_WORDS = 2_000_000
+MAX_WORD_BYTES = 256 << 20
+"""Above one of the two the rarest words are left out, down to half of it."""
+
+_PENDING_ROWS = 1_000_000
+
+
+class Words:
+    """The words of documents by language. Memory: `MAX_WORDS` words, `MAX_WORD_BYTES`, and those of some batches."""
+
+    def __init__(self) -> None:
+        """Starts without words."""
+        self._kept = WORDS.empty_table()
+        self._pending: list[pa.Table] = []
+        self._n_pending = 0
+        self.n_left_out = 0
+        """Occurrences of words that were left out."""
+
+    def add(self, texts: pa.Array, languages: pa.DictionaryArray) -> Ints:
+        """Adds the words of texts; returns how many each text has, int64[n]."""
+        lists = pc.utf8_split_whitespace(texts.cast(pa.large_string()))
+        words, rows = pc.list_flatten(lists), pc.list_parent_indices(lists)
+        is_word = pc.not_equal(words, "")  # white space at an end of a text leaves one that is none
+        words, rows = words.filter(is_word), rows.filter(is_word)
+        table = pa.table({"number": languages.indices.take(rows), "word": words})
+        counted = table.group_by(["number", "word"]).aggregate([([], "count_all")])
+        found = [languages.dictionary.take(counted["number"].combine_chunks()), counted["word"], counted["count_all"]]
+        self.add_counts(pa.table(found, schema=WORDS))
+        return np.bincount(rows.to_numpy(), minlength=len(texts))
+
+    def add_counts(self, table: pa.Table) -> None:
+        """Adds words that are counted, a table of `WORDS`."""
+        self._pending.append(table)
+        self._n_pending += table.num_rows
+        if self._n_pending > _PENDING_ROWS:
+            self._merge()
+
+    def table(self) -> pa.Table:
+        """Returns the words: a table of `WORDS`, the most frequent first, ties by language and word."""
+        self._merge()
+        return self._kept.sort_by([("count", "descending"), ("language", "ascending"), ("word", "ascending")])
+
+    def _merge(self) -> None:
+        both = pa.concat_tables([self._kept, *self._pending])
+        self._pending, self._n_pending = [], 0
+        summed = both.group_by(["language", "word"]).aggregate([("count", "sum")])
+        self._kept = summed.rename_columns(WORDS.names).combine_chunks()
+        while self._kept.num_rows > MAX_WORDS or self._kept.nbytes > MAX_WORD_BYTES:
+            ordered = self.table()
+            n = ordered.num_rows // 2
+            self.n_left_out += int(pc.sum(ordered["count"][n:]).as_py())
+            self._kept = ordered.take(np.arange(n))  # a copy, not a view of all of it
+
+
+def distinct(table: pa.Table) -> tuple[pa.LargeStringArray, Ints, Ints]:
+    """Returns each word once, whatever its languages; its number for each row, int64[n]; its counts, int64[n_distinct].
+
+    Words are in the order in which they are first in the table.
+    """
+    encoded = table["word"].combine_chunks().dictionary_encode()
+    numbers = encoded.indices.to_numpy().astype(np.int64)
+    counts = np.zeros(len(encoded.dictionary), np.int64)
+    np.add.at(counts, numbers, table["count"].to_numpy())
+    return encoded.dictionary, numbers, counts
+
+
+def tokens_alone(tokenizer: Tokenizer, words: pa.Array) -> Ints:
+    """Returns how many tokens each word becomes as a text of its own, int64[n]; -1 where the tokenizer fails."""
+    return counted(tokenizer.encode_bare, words)
+
+
+def tokens_in_text(tokenizer: Tokenizer, words: pa.Array) -> Ints:
+    """Returns how many tokens each word becomes alone or behind a space, whichever are fewer, int64[n].
+
+    Byte-level vocabularies hold words with the space in front of them, others without it; neither is to lose by it.
+    """
+    spaced = pc.binary_join_element_wise(pa.scalar(" ", words.type), words, pa.scalar("", words.type))
+    return np.minimum(tokens_alone(tokenizer, words), counted(tokenizer.encode_bare, spaced))
+
+
+def counted(encode: Callable[[pa.Array], pa.LargeListArray], texts: pa.Array) -> Ints:
+    """Returns how many tokens each text becomes, int64[n]; -1 for those on which `encode` gives up."""
+    try:
+        return np.diff(encode(texts).offsets.to_numpy())
+    except GAVE_UP:
+        batch = pa.record_batch({"text": texts})
+        failed = find_given_up(lambda part: encode(part.column("text")), batch) != ""
+        sizes = np.full(len(texts), -1, np.int64)
+        sizes[~failed] = np.diff(encode(texts.filter(pa.array(~failed))).offsets.to_numpy())
+        return sizes
+
+
+def changes(words: Sequence[Any], counts: Ints, before: Ints, after: Ints, top: int) -> dict[str, list[dict[str, Any]]]:
+    """Returns the words of which a tokenizer makes fewer tokens than another, and those of which it makes more.
+
+    Each list has the `top` words that make up most of it: `count` times the difference, ties in the order of `words`.
+    """
+    difference = (after - before) * counts
+    order = np.argsort(difference, kind="stable")
+    found = {}
+    for name, best in (("gained", order[:top]), ("lost", np.argsort(-difference, kind="stable")[:top])):
+        sign = -1 if name == "gained" else 1
+        found[name] = [
+            {
+                "word": str(words[i]),
+                "count": int(counts[i]),
+                "tokens_before": int(before[i]),
+                "tokens_after": int(after[i]),
+                "tokens": int(difference[i]),
+            }
+            for i in best.tolist()
+            if sign * difference[i] > 0
+        ]
+    return found
