@@ -3,10 +3,14 @@
 
 import argparse
 import json
-from typing import Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 from pipeline.commands.arguments import natural
 from pipeline.commands.reporting import DONE, mistakes
+
+if TYPE_CHECKING:
+    from pipeline.comparing.loading import Candidate
 
 
 def add_parsers(commands: Any) -> None:
@@ -38,17 +42,34 @@ def add_parsers(commands: Any) -> None:
 
 
 def _compare(options: argparse.Namespace) -> int:
-    from pipeline.comparing import loading, measure, reading
+    from pipeline.comparing import loading
 
     with mistakes():
         candidates = loading.load(options.tokenizers)
-        corpus = reading.Corpus(options.on, options.text_field, options.lang_field, options.max_bytes)
-        report = measure.on_corpus(candidates, corpus, options.parallel)
+        report = _measure(options, candidates)
     if options.json:
         print(json.dumps(report, ensure_ascii=False, indent=1))
     else:
         _print(report)
     return DONE
+
+
+def _measure(options: argparse.Namespace, candidates: "Sequence[Candidate]") -> dict[str, Any]:
+    from pipeline.comparing import from_counts, from_text, reading
+    from pipeline.counting import counts
+
+    are_counts = [counts.is_counts(path) for path in options.on]
+    if not any(are_counts):
+        corpus = reading.Corpus(options.on, options.text_field, options.lang_field, options.max_bytes)
+        return from_text.compare(candidates, corpus, options.parallel)
+    if len(options.on) > 1:
+        raise ValueError(
+            "--on: takes a corpus, or one folder with word counts; `tokenmill counts merge` adds counts up"
+        )
+    given = [name for name in ("lang_field", "parallel") if getattr(options, name) is not None]
+    if given:
+        raise ValueError(f"--{given[0].replace('_', '-')}: is for texts, and {options.on[0]!r} holds word counts")
+    return from_counts.compare(candidates, counts.open_counts(options.on[0]))
 
 
 def _print(report: Any) -> None:

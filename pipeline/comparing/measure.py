@@ -5,31 +5,26 @@ Definitions follow TokEval (github.com/swiss-ai/tokenizer-intrinsic-evals) and T
 
 - `fertility`, TokEval: the tokens of texts, divided by the words in them;
 - `fertility_alone` and `strr_alone`, TokLens: tokens per word, and the share of words that are one token, where each
-  word is a text of its own; `strr` lets a word also stand behind a space, as in a text, and takes the better;
+  word is a text of its own; `strr` lets a word also stand behind a space, as in a text, and takes the better, but
+  does not take an unknown token for a word;
 - `parity`, TokLens: the tokens of a language, divided by those of the reference for the same documents;
 - `gini`, TokEval: the Gini coefficient over languages of tokens per byte; of tokens per document of parallel texts.
 
 All of them are diagnostics: they say how text is cut, not how well a model learns from it.
 """
 
-import functools
-from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from pipeline.comparing.loading import Candidate
-from pipeline.comparing.reading import Corpus, Documents, text_bytes
-from pipeline.comparing.sums import LEAST_BLOCKS, N_BLOCKS, Bootstrap, Floats, GroupSums, Ints, intervals, ratio
-from pipeline.comparing.words import Words
-from pipeline.hashing import document_keys
-from pipeline.input.given_up import GAVE_UP, find_given_up
+from pipeline.comparing.sums import LEAST_BLOCKS, Bootstrap, Floats, GroupSums, Ints, intervals, ratio
+from pipeline.comparing.vocabularies import describe, overlap
+from pipeline.comparing.words import changes
 from pipeline.statistics.vocabulary import gini
-from tokenizer import Tokenizer
 from tokenizer.languages import UNKNOWN
 
 FORMAT_VERSION = 1
@@ -38,139 +33,115 @@ FORMAT_VERSION = 1
 ALL = "all"
 KINDS = ("source", "language", "script")
 
-MAX_NAMED = 20
-"""Documents that are named of those on which a tokenizer failed."""
-
 TOP_WORDS = 100
+"""Words that gain and lose most, of each tokenizer."""
 
-_SUMMED = ("documents", "bytes", "characters", "words")
-_BLOCKS_SEED = 0
-
-
-class Sums:
-    """What is kept of the documents of a comparison while they are read."""
-
-    def __init__(self, candidates: Sequence[Candidate]) -> None:
-        """Starts with no document."""
-        self._candidates = candidates
-        self.groups = {kind: GroupSums(len(_SUMMED) + 2 * len(candidates)) for kind in KINDS}
-        self.words = Words()
-        self.ids = [np.zeros(each.tokenizer.n_ids, np.int64) for each in candidates]
-        """How often each tokenizer made each id, int64[n_ids]."""
-        self.failed: Counter[str] = Counter()
-        self.named: list[dict[str, str]] = []
-
-    def add(self, read: Documents) -> None:
-        """Adds documents. One on which a tokenizer fails counts for none of them; it is named instead."""
-        found = self._encode(read.table)
-        if found is None:
-            kept = pa.array(self._without_failures(read))
-            groups = {kind: column.filter(kept) for kind, column in read.groups.items()}
-            read = Documents(read.table.filter(kept), read.names, groups)
-            found = self._encode(read.table)
-            assert found is not None
-        text = read.table.column("text")
-        for counts, ids in zip(self.ids, found, strict=True):
-            np.add.at(counts, ids.values.to_numpy(), 1)
-        n_words = self.words.add(text, read.groups["language"])
-        columns = [
-            np.ones(len(text), np.int64),
-            text_bytes(read.table),
-            pc.utf8_length(text).to_numpy(),
-            n_words,
-            *(np.diff(ids.offsets.to_numpy()) for ids in found),
-            *(unknown(each.tokenizer, ids) for each, ids in zip(self._candidates, found, strict=True)),
-        ]
-        values = np.stack(columns, axis=1).astype(np.int64)
-        keys = document_keys("bootstrap", _BLOCKS_SEED, read.names, read.table)
-        blocks = (keys % np.uint64(N_BLOCKS)).astype(np.int64)
-        for kind, sums in self.groups.items():
-            sums.add(read.groups[kind], blocks, values)
-
-    def _encode(self, table: pa.RecordBatch) -> list[pa.LargeListArray] | None:
-        """Returns the ids of documents by tokenizer; None if one of them fails on a document."""
-        try:
-            return [_encode_texts(each.tokenizer, table) for each in self._candidates]
-        except GAVE_UP:
-            return None
-
-    def _without_failures(self, read: Documents) -> npt.NDArray[np.bool_]:
-        """Returns on which documents no tokenizer fails, bool[n]; counts and names the others."""
-        kept = np.ones(read.table.num_rows, bool)
-        for each in self._candidates:
-            reasons = find_given_up(functools.partial(_encode_texts, each.tokenizer), read.table)
-            for row in np.flatnonzero(reasons != "").tolist():
-                self.failed[each.label] += 1
-                if len(self.named) < MAX_NAMED:
-                    self.named.append(
-                        {
-                            "tokenizer": each.label,
-                            "document": read.table.column("doc_id")[row].as_py(),
-                            "source": read.names[read.table.column("piece")[row].as_py()],
-                            "reason": str(reasons[row]),
-                        }
-                    )
-            kept &= reasons == ""
-        return kept
+SUMMED = ("documents", "bytes", "characters", "words")
+"""The first columns of the sums; behind them tokens of every tokenizer, then unknown tokens of every tokenizer."""
 
 
-def _encode_texts(tokenizer: Tokenizer, table: pa.RecordBatch) -> pa.LargeListArray:
-    return tokenizer.encode_bare(table.column("text"))
+def n_columns(candidates: Sequence[Candidate]) -> int:
+    """Returns how many columns the sums of a comparison have."""
+    return len(SUMMED) + 2 * len(candidates)
 
 
-def unknown(tokenizer: Tokenizer, ids: pa.LargeListArray) -> Ints:
-    """Returns how many unknown tokens each row has, int64[n]."""
-    values, offsets = ids.values.to_numpy(), ids.offsets.to_numpy()
-    before = np.concatenate([[0], np.cumsum(values == tokenizer.unk_token_id)])
-    return np.diff(before[offsets])
+@dataclass(frozen=True)
+class Found:
+    """What was found of tokenizers, before it is divided by one another."""
+
+    groups: Mapping[str, GroupSums]
+    """By kind, `ALL` and those of `KINDS` that are known."""
+    ids: Sequence[Ints]
+    """How often each tokenizer made each id, int64[n_ids]."""
+    words: pa.DictionaryArray
+    """dictionary<int32, large_string>[n]: the word of each row of `rows`."""
+    rows: pa.Table
+    """The language and the count of each."""
+    in_text: Sequence[Ints]
+    """Tokens of each distinct word as it is in a text, by tokenizer; -1 where it fails."""
+    n_unknown: Sequence[Ints]
+    """Unknown ones among them."""
+    alone: Sequence[Ints] | None
+    """The same of words that are texts of their own; None where that is not known."""
+    n_left_out: int
+    """Occurrences of words that were left out."""
+    has_documents: bool
+    """Whether the sums are by blocks of documents, so that there are intervals."""
 
 
-def on_corpus(candidates: Sequence[Candidate], corpus: Corpus, parallel: str | None = None) -> dict[str, Any]:
-    """Returns the comparison of tokenizers on the documents of a corpus.
+def report(candidates: Sequence[Candidate], found: Found, parallel: str | None = None) -> dict[str, Any]:
+    """Returns a comparison as plain JSON.
 
     Args:
       candidates: two or more; the first one is what the others are compared with.
-      corpus: what to read.
+      found: of them.
       parallel: a language, if every language has the same documents as it, translated; None if not.
 
     Raises:
-      ValueError: if there is no document, or languages differ in their number of documents although `parallel`.
-      OSError: if a file cannot be read.
+      ValueError: if languages differ in their number of documents although `parallel`.
     """
-    sums = Sums(candidates)
-    for read in corpus.documents():
-        sums.add(read)
-    if not sums.groups["source"].names:
-        reasons = ", ".join(f"{n:,} rejected as {reason}" for reason, n in sorted(corpus.rejected.items()))
-        raise ValueError(f"--on: no document to compare tokenizers on; {reasons or 'the files are empty'}")
-    report = _report(candidates, sums.groups, Bootstrap())
-    report["on"] |= {
-        "what": "texts",
-        "word": "what white space leaves",
-        "is_whole": corpus.is_whole,
-        "rejected": dict(sorted(corpus.rejected.items())),
-        "failed": dict(sums.failed),
-        "failed_documents": sums.named,
-    }
-    add_languages(report, parallel)
-    return report
-
-
-def _report(
-    candidates: Sequence[Candidate], groups: Mapping[str, GroupSums], bootstrap: Bootstrap | None
-) -> dict[str, Any]:
     labels = [each.label for each in candidates]
-    some = next(iter(groups.values())).blocks
-    total = _row(ALL, some.sum(axis=0), labels, bootstrap)
-    return {
+    bootstrap = Bootstrap() if found.has_documents else None
+    groups = {kind: _rows(sums, labels, bootstrap) for kind, sums in found.groups.items()}
+    total = groups.pop(ALL)[0]
+    made: dict[str, Any] = {
         "format_version": FORMAT_VERSION,
-        "tokenizers": [
-            {"label": each.label, "digest": each.tokenizer.digest, "ids": each.tokenizer.n_ids} for each in candidates
-        ],
-        "on": {name: total[name] for name in _SUMMED},
+        "tokenizers": [describe(each, ids) for each, ids in zip(candidates, found.ids, strict=True)],
+        "overlap": overlap(candidates),
+        "on": {**{name: total[name] for name in SUMMED}, "parallel": parallel},
         ALL: total,
-        **{kind: _rows(sums, labels, bootstrap) for kind, sums in groups.items()},
+        **groups,
     }
+    _add_words(made, found, labels)
+    if "language" in groups:
+        _add_languages(made, parallel)
+    return made
+
+
+def _add_words(made: dict[str, Any], found: Found, labels: Sequence[str]) -> None:
+    """Adds which words are kept whole, by language too, and which gain and lose most.
+
+    An unknown token is no whole word, except to `strr_alone`, as in TokLens; a word that one of the tokenizers does not
+    know does not gain by it.
+    """
+    numbers, counts = found.words.indices.to_numpy(), found.rows["count"].to_numpy()
+    # A word on which one of them fails counts for none.
+    is_good = np.min(np.stack(found.in_text), axis=0) >= 0
+    is_known = is_good & (np.max(np.stack(found.n_unknown), axis=0) == 0)
+    languages = found.rows["language"].combine_chunks().dictionary_encode()
+    by_name = {row["name"]: row for row in made.get("language", ())}
+    kinds = [(np.zeros(len(numbers), np.int64), [made[ALL]])]
+    if by_name:
+        # A language that shares a row with others has none of its own here.
+        rows = [by_name.get(name, {"by": {label: {} for label in labels}}) for name in languages.dictionary.to_pylist()]
+        kinds.append((languages.indices.to_numpy().astype(np.int64), rows))
+    weights = counts * is_good[numbers]
+    for groups, rows in kinds:
+        n_words = _sums(groups, weights, len(rows))
+        for i, label in enumerate(labels):
+            is_whole = (found.in_text[i] == 1) & (found.n_unknown[i] == 0)
+            measures: dict[str, Any] = {"strr": is_whole[numbers]}
+            if found.alone is not None:
+                measures |= {"strr_alone": found.alone[i][numbers] == 1, "fertility_alone": found.alone[i][numbers]}
+            for name, values in measures.items():
+                for row, n, total in zip(rows, _sums(groups, weights * values, len(rows)), n_words, strict=True):
+                    row["by"][label][name] = ratio(n, total)
+    total_counts = np.zeros(len(found.words.dictionary), np.int64)
+    np.add.at(total_counts, numbers, counts)
+    made["words"] = {
+        "distinct": len(found.words.dictionary),
+        "left_out": found.n_left_out,
+        "changes": {
+            label: changes(found.words.dictionary, total_counts * is_known, found.in_text[0], sizes, TOP_WORDS)
+            for label, sizes in zip(labels[1:], found.in_text[1:], strict=True)
+        },
+    }
+
+
+def _sums(groups: Ints, values: Ints, n: int) -> list[int]:
+    sums = np.zeros(n, np.int64)
+    np.add.at(sums, groups, values)
+    return [int(each) for each in sums.tolist()]
 
 
 def _rows(sums: GroupSums, labels: Sequence[str], bootstrap: Bootstrap | None) -> list[dict[str, Any]]:
@@ -182,7 +153,7 @@ def _rows(sums: GroupSums, labels: Sequence[str], bootstrap: Bootstrap | None) -
 def _row(name: str, blocks: Ints, labels: Sequence[str], bootstrap: Bootstrap | None) -> dict[str, Any]:
     """Returns what is to say of a group: its sums, and the measures of each tokenizer by its label."""
     numbers = blocks.sum(axis=0).tolist()
-    sums, of_each = dict(zip(_SUMMED, numbers, strict=False)), numbers[len(_SUMMED) :]
+    sums, of_each = dict(zip(SUMMED, numbers, strict=False)), numbers[len(SUMMED) :]
     by: dict[str, dict[str, Any]] = {
         label: {
             "tokens": n,
@@ -200,11 +171,11 @@ def _row(name: str, blocks: Ints, labels: Sequence[str], bootstrap: Bootstrap | 
     if bootstrap is not None and np.count_nonzero(blocks[:, 0]) >= LEAST_BLOCKS:
         for (label, measure), found in _intervals(bootstrap.resample(blocks), labels).items():
             by[label][f"{measure}_interval"] = found
-    return {"name": name, **{each: sums[each] for each in _SUMMED}, "by": by}
+    return {"name": name, **{each: sums[each] for each in SUMMED}, "by": by}
 
 
 def _intervals(resampled: Floats, labels: Sequence[str]) -> dict[tuple[str, str], list[float] | None]:
-    n_bytes, n_tokens = resampled[:, [_SUMMED.index("bytes")]], resampled[:, len(_SUMMED) : len(_SUMMED) + len(labels)]
+    n_bytes, n_tokens = resampled[:, [SUMMED.index("bytes")]], resampled[:, len(SUMMED) : len(SUMMED) + len(labels)]
     with np.errstate(divide="ignore", invalid="ignore"):
         measures = {"bytes_per_token": n_bytes / n_tokens, "tokens_per_megabyte": 1e6 * n_tokens / n_bytes}
     found: dict[tuple[str, str], list[float] | None] = {}
@@ -218,7 +189,7 @@ def _intervals(resampled: Floats, labels: Sequence[str]) -> dict[tuple[str, str]
     return found
 
 
-def add_languages(report: dict[str, Any], parallel: str | None) -> None:
+def _add_languages(report: dict[str, Any], parallel: str | None) -> None:
     """Adds what concerns languages together: Gini, and parity with the reference where texts are parallel."""
     rows = [row for row in report["language"] if row["name"] != UNKNOWN]
     units = ["bytes", "characters"]
@@ -237,7 +208,6 @@ def add_languages(report: dict[str, Any], parallel: str | None) -> None:
         for row in rows if reference is not None else ():
             assert reference is not None
             row["by"][label]["parity"] = ratio(row["by"][label]["tokens"], reference["by"][label]["tokens"])
-    report["on"]["parallel"] = parallel
 
 
 def _check_parallel(rows: Sequence[Mapping[str, Any]], parallel: str) -> None:

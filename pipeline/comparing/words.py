@@ -5,7 +5,7 @@ Of a text a word is what white space leaves, as `str.split` cuts: one definition
 is encoded once.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -74,42 +74,36 @@ class Words:
             self._kept = ordered.take(np.arange(n))  # a copy, not a view of all of it
 
 
-def distinct(table: pa.Table) -> tuple[pa.LargeStringArray, Ints, Ints]:
-    """Returns each word once, whatever its languages; its number for each row, int64[n]; its counts, int64[n_distinct].
+def encode_each(tokenizer: Tokenizer, words: pa.Array) -> tuple[Ints, Ints]:
+    """Returns how many tokens each word becomes as a text of its own, and how many of them are unknown, int64[n] each.
 
-    Words are in the order in which they are first in the table.
+    Both are -1 where the tokenizer fails.
     """
-    encoded = table["word"].combine_chunks().dictionary_encode()
-    numbers = encoded.indices.to_numpy().astype(np.int64)
-    counts = np.zeros(len(encoded.dictionary), np.int64)
-    np.add.at(counts, numbers, table["count"].to_numpy())
-    return encoded.dictionary, numbers, counts
-
-
-def tokens_alone(tokenizer: Tokenizer, words: pa.Array) -> Ints:
-    """Returns how many tokens each word becomes as a text of its own, int64[n]; -1 where the tokenizer fails."""
-    return counted(tokenizer.encode_bare, words)
-
-
-def tokens_in_text(tokenizer: Tokenizer, words: pa.Array) -> Ints:
-    """Returns how many tokens each word becomes alone or behind a space, whichever are fewer, int64[n].
-
-    Byte-level vocabularies hold words with the space in front of them, others without it; neither is to lose by it.
-    """
-    spaced = pc.binary_join_element_wise(pa.scalar(" ", words.type), words, pa.scalar("", words.type))
-    return np.minimum(tokens_alone(tokenizer, words), counted(tokenizer.encode_bare, spaced))
-
-
-def counted(encode: Callable[[pa.Array], pa.LargeListArray], texts: pa.Array) -> Ints:
-    """Returns how many tokens each text becomes, int64[n]; -1 for those on which `encode` gives up."""
     try:
-        return np.diff(encode(texts).offsets.to_numpy())
+        return _sizes(tokenizer, tokenizer.encode_bare(words))
     except GAVE_UP:
-        batch = pa.record_batch({"text": texts})
-        failed = find_given_up(lambda part: encode(part.column("text")), batch) != ""
-        sizes = np.full(len(texts), -1, np.int64)
-        sizes[~failed] = np.diff(encode(texts.filter(pa.array(~failed))).offsets.to_numpy())
-        return sizes
+        batch = pa.record_batch({"word": words})
+        failed = find_given_up(lambda part: tokenizer.encode_bare(part.column("word")), batch) != ""
+        sizes, n_unknown = np.full(len(words), -1, np.int64), np.full(len(words), -1, np.int64)
+        ids = tokenizer.encode_bare(words.filter(pa.array(~failed)))
+        sizes[~failed], n_unknown[~failed] = _sizes(tokenizer, ids)
+        return sizes, n_unknown
+
+
+def _sizes(tokenizer: Tokenizer, ids: pa.LargeListArray) -> tuple[Ints, Ints]:
+    return np.diff(ids.offsets.to_numpy()), unknown(tokenizer, ids)
+
+
+def unknown(tokenizer: Tokenizer, ids: pa.LargeListArray) -> Ints:
+    """Returns how many unknown tokens each row has, int64[n]."""
+    values, offsets = ids.values.to_numpy(), ids.offsets.to_numpy()
+    before = np.concatenate([[0], np.cumsum(values == tokenizer.unk_token_id)])
+    return np.diff(before[offsets])
+
+
+def behind_space(words: pa.Array) -> pa.Array:
+    """Returns each word with a space in front of it, as byte-level vocabularies hold words."""
+    return pc.binary_join_element_wise(pa.scalar(" ", words.type), words, pa.scalar("", words.type))
 
 
 def changes(words: Sequence[Any], counts: Ints, before: Ints, after: Ints, top: int) -> dict[str, list[dict[str, Any]]]:

@@ -291,17 +291,22 @@ class CountsArtifact:
         Raises:
           ValueError: if a count is negative.
         """
+        return (table for _, table in self.tables(partition, group))
+
+    def tables(self, partition: int, only: Group | None = None) -> Iterator[tuple[Group, pa.Table]]:
+        """Yields the words of all groups of a partition, or of one, with the group of each table; as `stream`."""
         name = self.files[partition].file
         with storage.open_read(storage.join(self.output, name)) as handle:
             file = open_parquet(handle)
             for i in range(file.num_row_groups):
-                if _group_of(file.metadata.row_group(i), len(self.labels)) != group:
+                group = _group_of(file.metadata.row_group(i), len(self.labels))
+                if only is not None and group != only:
                     continue
                 table = file.read_row_group(i, ["word", "count"], use_threads=False)
                 lowest = pc.min(table["count"]).as_py()
                 if lowest is not None and lowest < 0:
                     raise ValueError(f"{name}: counts must not be negative, got {lowest}")
-                yield table.cast(schemas.WORD_COUNTS)
+                yield group, table.cast(schemas.WORD_COUNTS)
 
     def load(self, groups: Iterable[Group] | None = None) -> pa.Table:
         """Returns the sum of the counts of some groups, or of all: `schemas.WORD_COUNTS`, ordered, as trainers take it.
@@ -331,6 +336,18 @@ def _group_of(row_group: pq.RowGroupMetaData, n_labels: int) -> Group:
     return tuple(row_group.column(i).statistics.min for i in range(n_labels))
 
 
+def _folder_of(path: str) -> str | None:
+    """Returns the folder that `counts/` is in; None where there is none."""
+    head, _, tail = path.rstrip("/").rpartition("/")
+    candidates = [path, *([head or "."] if tail == filenames.COUNTS else [])]
+    return next((each for each in candidates if storage.exists(storage.join(each, REPORT_NAME))), None)
+
+
+def is_counts(path: str) -> bool:
+    """Returns whether a path holds finished word counts, so that `open_counts` can be asked for them."""
+    return not storage.has_glob(path) and _folder_of(path) is not None
+
+
 def open_counts(path: str) -> CountsArtifact:
     """Opens a counts artifact.
 
@@ -340,9 +357,7 @@ def open_counts(path: str) -> CountsArtifact:
     Raises:
       ValueError: if there is no finished artifact of a format that this TokenMill reads.
     """
-    head, _, tail = path.rstrip("/").rpartition("/")
-    candidates = [path, *([head or "."] if tail == filenames.COUNTS else [])]
-    output = next((each for each in candidates if storage.exists(storage.join(each, REPORT_NAME))), None)
+    output = _folder_of(path)
     if output is None:
         raise ValueError(f"{path!r} holds no finished word counts: there is no {REPORT_NAME} in it")
     with storage.open_read(storage.join(output, REPORT_NAME)) as handle:

@@ -1,0 +1,141 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Tokenizers compared on texts: documents are read once, encoded by every tokenizer, and summed up."""
+
+import functools
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from pipeline.comparing import measure
+from pipeline.comparing.loading import Candidate
+from pipeline.comparing.measure import ALL, KINDS, Found
+from pipeline.comparing.reading import Corpus, Documents, text_bytes
+from pipeline.comparing.sums import N_BLOCKS, GroupSums
+from pipeline.comparing.words import Words, behind_space, encode_each, unknown
+from pipeline.hashing import document_keys
+from pipeline.input.given_up import GAVE_UP, find_given_up
+from tokenizer import Tokenizer
+
+MAX_NAMED = 20
+"""Documents that are named of those on which a tokenizer failed."""
+
+_BLOCKS_SEED = 0
+
+
+def compare(candidates: Sequence[Candidate], corpus: Corpus, parallel: str | None = None) -> dict[str, Any]:
+    """Returns the comparison of tokenizers on the documents of a corpus, see `measure.report`.
+
+    Args:
+      candidates: two or more; the first one is what the others are compared with.
+      corpus: what to read.
+      parallel: a language, if every language has the same documents as it, translated; None if not.
+
+    Raises:
+      ValueError: if there is no document, or languages differ in their number of documents although `parallel`.
+      OSError: if a file cannot be read.
+    """
+    sums = Sums(candidates)
+    for read in corpus.documents():
+        sums.add(read)
+    if not sums.groups[ALL].names:
+        reasons = ", ".join(f"{n:,} rejected as {reason}" for reason, n in sorted(corpus.rejected.items()))
+        raise ValueError(f"--on: no document to compare tokenizers on; {reasons or 'the files are empty'}")
+    report = measure.report(candidates, sums.found(), parallel)
+    report["on"] |= {
+        "what": "texts",
+        "word": "what white space leaves",
+        "is_whole": corpus.is_whole,
+        "rejected": dict(sorted(corpus.rejected.items())),
+        "failed": dict(sums.failed),
+        "failed_documents": sums.named,
+    }
+    return report
+
+
+class Sums:
+    """What is kept of the documents of a comparison while they are read."""
+
+    def __init__(self, candidates: Sequence[Candidate]) -> None:
+        """Starts with no document."""
+        self._candidates = candidates
+        self.groups = {kind: GroupSums(measure.n_columns(candidates)) for kind in (ALL, *KINDS)}
+        self.words = Words()
+        self.ids = [np.zeros(each.tokenizer.n_ids, np.int64) for each in candidates]
+        """How often each tokenizer made each id, int64[n_ids]."""
+        self.failed: Counter[str] = Counter()
+        self.named: list[dict[str, str]] = []
+
+    def add(self, read: Documents) -> None:
+        """Adds documents. One on which a tokenizer fails counts for none of them; it is named instead."""
+        found = self._encode(read.table)
+        if found is None:
+            kept = pa.array(self._without_failures(read))
+            groups = {kind: column.filter(kept) for kind, column in read.groups.items()}
+            read = Documents(read.table.filter(kept), read.names, groups)
+            found = self._encode(read.table)
+            assert found is not None
+        text = read.table.column("text")
+        for counts, ids in zip(self.ids, found, strict=True):
+            np.add.at(counts, ids.values.to_numpy(), 1)
+        n_words = self.words.add(text, read.groups["language"])
+        columns = [
+            np.ones(len(text), np.int64),
+            text_bytes(read.table),
+            pc.utf8_length(text).to_numpy(),
+            n_words,
+            *(np.diff(ids.offsets.to_numpy()) for ids in found),
+            *(unknown(each.tokenizer, ids) for each, ids in zip(self._candidates, found, strict=True)),
+        ]
+        values = np.stack(columns, axis=1).astype(np.int64)
+        keys = document_keys("bootstrap", _BLOCKS_SEED, read.names, read.table)
+        blocks = (keys % np.uint64(N_BLOCKS)).astype(np.int64)
+        everything = pa.DictionaryArray.from_arrays(np.zeros(len(text), np.int32), [ALL])
+        for kind, sums in self.groups.items():
+            sums.add(read.groups.get(kind, everything), blocks, values)
+
+    def found(self) -> Found:
+        """Returns what was found so far; every distinct word is encoded here."""
+        table = self.words.table()
+        words, rows = table["word"].combine_chunks().dictionary_encode(), table.select(["language", "count"])
+        alone, in_text, n_unknown = [], [], []
+        for each in self._candidates:
+            sizes, unknowns = encode_each(each.tokenizer, words.dictionary)
+            alone.append(sizes)
+            n_unknown.append(unknowns)
+            in_text.append(np.minimum(sizes, encode_each(each.tokenizer, behind_space(words.dictionary))[0]))
+        return Found(self.groups, self.ids, words, rows, in_text, n_unknown, alone, self.words.n_left_out, True)
+
+    def _encode(self, table: pa.RecordBatch) -> list[pa.LargeListArray] | None:
+        """Returns the ids of documents by tokenizer; None if one of them fails on a document."""
+        try:
+            return [_encode_texts(each.tokenizer, table) for each in self._candidates]
+        except GAVE_UP:
+            return None
+
+    def _without_failures(self, read: Documents) -> npt.NDArray[np.bool_]:
+        """Returns on which documents no tokenizer fails, bool[n]; counts and names the others."""
+        kept = np.ones(read.table.num_rows, bool)
+        for each in self._candidates:
+            reasons = find_given_up(functools.partial(_encode_texts, each.tokenizer), read.table)
+            for row in np.flatnonzero(reasons != "").tolist():
+                self.failed[each.label] += 1
+                if len(self.named) < MAX_NAMED:
+                    self.named.append(
+                        {
+                            "tokenizer": each.label,
+                            "document": read.table.column("doc_id")[row].as_py(),
+                            "source": read.names[read.table.column("piece")[row].as_py()],
+                            "reason": str(reasons[row]),
+                        }
+                    )
+            kept &= reasons == ""
+        return kept
+
+
+def _encode_texts(tokenizer: Tokenizer, table: pa.RecordBatch) -> pa.LargeListArray:
+    return tokenizer.encode_bare(table.column("text"))
