@@ -21,6 +21,7 @@ import numpy as np
 import pyarrow as pa
 
 from pipeline.comparing.loading import Candidate
+from pipeline.comparing.probes import made_texts, robustness
 from pipeline.comparing.sums import LEAST_BLOCKS, Bootstrap, Floats, GroupSums, Ints, intervals, ratio
 from pipeline.comparing.vocabularies import describe, overlap
 from pipeline.comparing.words import changes
@@ -91,6 +92,8 @@ def report(candidates: Sequence[Candidate], found: Found, parallel: str | None =
         "on": {**{name: total[name] for name in SUMMED}, "parallel": parallel},
         ALL: total,
         **groups,
+        "robustness": robustness(candidates, (str(word) for word in found.words.dictionary)),
+        "made_texts": made_texts(candidates),
     }
     _add_words(made, found, labels)
     if "language" in groups:

@@ -1,0 +1,133 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What tokenizers make of texts that are made for the purpose: words with mistakes, digits, white space, code."""
+
+import time
+import unicodedata
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from pipeline.comparing.loading import Candidate
+from pipeline.comparing.sums import ratio
+from pipeline.comparing.words import encode_each
+
+MAX_WORDS = 2000
+"""Words that are changed: the most frequent ones."""
+
+LEAST_LETTERS = 4
+
+HOMOGLYPHS = str.maketrans("aceiopsxyABCEHKMOPTX", "асеіорѕхуАВСЕНКМОРТХ")
+"""Latin letters, and the Cyrillic ones that look like them."""
+
+
+def _swap(word: str) -> str:
+    middle = len(word) // 2
+    return word[: middle - 1] + word[middle] + word[middle - 1] + word[middle + 1 :]
+
+
+def _drop(word: str) -> str:
+    return word[: len(word) // 2] + word[len(word) // 2 + 1 :]
+
+
+CHANGES: dict[str, Callable[[str], str]] = {
+    "two letters swapped": _swap,
+    "a letter dropped": _drop,
+    "upper case": str.upper,
+    "NFD": lambda word: unicodedata.normalize("NFD", word),
+    "homoglyphs": lambda word: word.translate(HOMOGLYPHS),
+}
+"""What is done to a word: to the letters in its middle, or to all of it."""
+
+TEXTS: dict[str, list[str]] = {
+    "digits": [str(3**power) for power in range(40)],
+    "white space": [unit * n for unit in (" ", "\t", "\n", "\n    ") for n in range(1, 17)],
+    "code": [
+        "def area(r):\n    if r <= 0:\n        return None\n    return 3.14159 * r ** 2\n",
+        "for (int i = 0; i < n; ++i) {\n\tsum += a[i] != 0 ? a[i] : -1;\n}\n",
+        "const f = async (x) => { await g(`${x.id}`); return x?.y ?? []; };\n",
+        "SELECT a.id, COUNT(*) AS n FROM a LEFT JOIN b ON a.id = b.a_id GROUP BY a.id;\n",
+        '{"id": 17, "tags": ["x", "y"], "meta": {"ok": true, "score": 0.25}}\n',
+        '<div class="row"><a href="/index.html?q=1&amp;p=2">link</a></div>\n',
+        '#include <stdio.h>\nint main(void) { return printf("%d\\n", 0x1F & ~mask); }\n',
+        'x=$(ls -1 *.txt | wc -l) && [ "$x" -gt 0 ] || exit 1\n',
+    ],
+}
+
+
+def robustness(candidates: Sequence[Candidate], words: Iterable[str]) -> dict[str, Any]:
+    """Returns how many times the tokens words become when they are changed, by change and tokenizer.
+
+    Words stand behind a space. Only words that a change does change count, and for all tokenizers the same ones.
+
+    Args:
+      candidates: the tokenizers.
+      words: the most frequent first; those of `LEAST_LETTERS` letters or more and nothing else are taken.
+    """
+    taken: list[str] = []
+    for word in words:
+        if len(taken) == MAX_WORDS:
+            break
+        if len(word) >= LEAST_LETTERS and word.isalpha():
+            taken.append(word)
+    found: dict[str, Any] = {}
+    for name, change in CHANGES.items():
+        pairs = [(word, changed) for word in taken if (changed := change(word)) != word]
+        before, after = (pa.array([f" {pair[i]}" for pair in pairs], pa.large_string()) for i in range(2))
+        encoded = [(encode_each(c.tokenizer, before), encode_each(c.tokenizer, after)) for c in candidates]
+        is_good = np.ones(len(pairs), bool)
+        for (sizes, _), (sizes_after, _) in encoded:
+            is_good &= (sizes >= 0) & (sizes_after >= 0)
+        found[name] = {
+            "words": int(is_good.sum()),
+            "by": {
+                each.label: {
+                    "growth": ratio(int(sizes_after[is_good].sum()), int(sizes[is_good].sum())),
+                    "unknown": ratio(int(np.count_nonzero(unknown[is_good])), int(is_good.sum())),
+                }
+                for each, ((sizes, _), (sizes_after, unknown)) in zip(candidates, encoded, strict=True)
+            },
+        }
+    return found
+
+
+def made_texts(candidates: Sequence[Candidate]) -> dict[str, Any]:
+    """Returns how many characters a token has in `TEXTS`, and how many of them come back from their ids."""
+    found = {}
+    for name, texts in TEXTS.items():
+        found[name] = {each.label: _made_texts(each, texts) for each in candidates}
+    return found
+
+
+def _made_texts(candidate: Candidate, texts: Sequence[str]) -> dict[str, float | None]:
+    column = pa.array(texts, pa.large_string())
+    sizes, _ = encode_each(candidate.tokenizer, column)
+    good = [text for text, size in zip(texts, sizes.tolist(), strict=True) if size >= 0]
+    back = candidate.tokenizer.decode_arrow(candidate.tokenizer.encode_bare(good), skip_special_tokens=False)
+    n_same = sum(text == again for text, again in zip(good, back.to_pylist(), strict=True))
+    return {
+        "characters_per_token": ratio(sum(map(len, good)), int(sizes[sizes >= 0].sum())),
+        "restored": ratio(n_same, len(texts)),
+    }
+
+
+def speed(candidates: Sequence[Candidate], columns: Sequence[pa.Array]) -> dict[str, Any]:
+    """Returns how long each tokenizer took to load, and the megabytes that it encodes in a second, best of three.
+
+    One thread, as this machine is now: these numbers alone differ from run to run.
+    """
+    n_bytes = sum(int(column.nbytes) for column in columns)
+    found = {}
+    for each in candidates:
+        seconds = []
+        for _ in range(3 if columns else 0):
+            started = time.perf_counter()
+            for column in columns:
+                encode_each(each.tokenizer, column)
+            seconds.append(time.perf_counter() - started)
+        found[each.label] = {
+            "load_seconds": each.load_seconds,
+            "megabytes_per_second": n_bytes / 1e6 / min(seconds) if seconds else None,
+        }
+    return found

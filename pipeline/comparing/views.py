@@ -1,0 +1,170 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a comparison says to a person: a list of tables, for the terminal and for the page alike."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from pipeline.comparing.measure import ALL, KINDS
+from pipeline.reporting.blocks import percent
+from pipeline.reporting.charts import number
+from pipeline.reporting.inspect import printable
+from pipeline.running.display import megabytes
+
+TOP = 25
+"""Rows of a table; `--json` has all of them."""
+
+_MEASURES = {
+    "bytes_per_token": "bytes/token",
+    "bytes_per_token_difference": "difference",
+    "tokens_per_megabyte": "tokens/MB",
+    "fertility": "tokens/word",
+    "strr": "whole words",
+    "unknown": "unknown",
+    "parity": "parity",
+}
+_SHARES = ("strr", "unknown")
+
+
+@dataclass(frozen=True)
+class View:
+    """A table, its title, and a sentence on it."""
+
+    title: str
+    said: str
+    heads: Sequence[str]
+    rows: Sequence[Sequence[str]]
+
+
+def views(report: Mapping[str, Any]) -> Iterator[View]:
+    """Yields the tables of a comparison."""
+    yield _groups(report, "Everything", [report[ALL]])
+    for kind in KINDS:
+        if len(report.get(kind, ())) > 1:
+            yield _groups(report, f"By {kind}", report[kind])
+    yield _vocabularies(report)
+    yield from _words(report)
+    yield from _made(report)
+    if report["on"].get("failed"):
+        yield _failures(report["on"])
+    if "speed" in report:
+        yield _speed(report["speed"])
+
+
+def said(report: Mapping[str, Any]) -> str:
+    """Returns a sentence on what was read."""
+    on = report["on"]
+    part = (
+        "" if on["is_whole"] else ", the beginning of every file" if on["what"] == "texts" else ", without rare words"
+    )
+    rejected = sum(on.get("rejected", {}).values())
+    more = f"; {rejected:,} records rejected" if rejected else ""
+    return f"{on['documents']:,} documents, {megabytes(on['bytes'])}, {on['words']:,} words: {on['word']}{part}{more}."
+
+
+def _groups(report: Mapping[str, Any], title: str, rows: Sequence[Mapping[str, Any]]) -> View:
+    labels = _labels(report)
+    shown = rows[:TOP]
+    names = [name for name in _MEASURES if any(name in row["by"][label] for row in shown for label in labels)]
+    cells = [
+        [
+            *(("", "") if i else (row["name"], megabytes(row["bytes"]))),
+            label,
+            *(_cell(row["by"][label], n) for n in names),
+        ]
+        for row in shown
+        for i, label in enumerate(labels)
+    ]
+    about = f"Differences are from {labels[0]}."
+    if report["on"]["what"] == "texts":
+        about += " Intervals are of 95 %, by bootstrap over blocks of documents; groups in too few blocks have none."
+    return View(title, about + _rest(len(rows)), ["", "size", "tokenizer", *(_MEASURES[n] for n in names)], cells)
+
+
+def _rest(n: int) -> str:
+    return f" {n - TOP:,} more are in --json." if n > TOP else ""
+
+
+def _labels(report: Mapping[str, Any]) -> list[str]:
+    return [each["label"] for each in report["tokenizers"]]
+
+
+def _cell(measures: Mapping[str, Any], name: str) -> str:
+    if name not in measures:
+        return ""
+    if name in _SHARES:
+        return percent(measures[name])
+    limits = measures.get(f"{name}_interval") if name.startswith("bytes_per_token") else None
+    return number(measures[name]) + (f" [{number(limits[0])}, {number(limits[1])}]" if limits else "")
+
+
+def _vocabularies(report: Mapping[str, Any]) -> View:
+    heads = [
+        "tokenizer",
+        "entries",
+        "used",
+        "fewer than 100 times",
+        "unreachable",
+        "pieces of characters",
+        "Rényi",
+        "Gini",
+    ]
+    rows = []
+    for each in report["tokenizers"]:
+        v = each["vocabulary"]
+        numbers = [v["size"], v["used"], v["under_trained"], v["unreachable"], v["pieces_of_characters"]]
+        rows.append([each["label"], *map(number, [*numbers, v["renyi_efficiency"], each.get("gini", {}).get("bytes")])])
+    shared = "; ".join(
+        f"{' and '.join(each['tokenizers'])} share {each['shared']:,} entries" for each in report["overlap"][:TOP]
+    )
+    return View("Vocabularies", f"The Gini coefficient is of tokens per byte over languages. {shared}.", heads, rows)
+
+
+def _words(report: Mapping[str, Any]) -> Iterator[View]:
+    for label, changes in report["words"]["changes"].items():
+        for name, more in (("gained", "fewer"), ("lost", "more")):
+            rows = [
+                [
+                    printable(each["word"]),
+                    *(number(each[n]) for n in ("count", "tokens_before", "tokens_after", "tokens")),
+                ]
+                for each in changes[name][:TOP]
+            ]
+            about = (
+                f"Words of which {label} makes {more} tokens than {_labels(report)[0]}, those that matter most first."
+            )
+            heads = ["word", "count", "tokens before", "after", "all in all"]
+            if rows:
+                yield View(f"Words that {name} with {label}", about + _rest(len(changes[name])), heads, rows)
+
+
+def _made(report: Mapping[str, Any]) -> Iterator[View]:
+    labels = _labels(report)
+    rows = [
+        [name, number(each["words"]), *(number(each["by"][label]["growth"]) for label in labels)]
+        for name, each in report["robustness"].items()
+    ]
+    yield View("Robustness", "Tokens of changed words, as a multiple of those before.", ["", "words", *labels], rows)
+    rows = [
+        [name, *(f"{number(by[label]['characters_per_token'])}, {percent(by[label]['restored'])}" for label in labels)]
+        for name, by in report["made_texts"].items()
+    ]
+    about = "Characters per token of texts made for this, and which share of the texts comes back from its ids."
+    yield View("Digits, white space and code", about, ["", *labels], rows)
+
+
+def _failures(on: Mapping[str, Any]) -> View:
+    counts = ", ".join(f"{n:,} of {label}" for label, n in on["failed"].items())
+    rows = [
+        [each["tokenizer"], each["source"], printable(each["document"]), each["reason"]]
+        for each in on["failed_documents"]
+    ]
+    about = f"Documents on which a tokenizer failed count for none: {counts}. The first ones are listed."
+    return View("Failures", about, ["tokenizer", "source", "document", "reason"], rows)
+
+
+def _speed(speed: Mapping[str, Any]) -> View:
+    rows = [
+        [label, number(each["load_seconds"]), number(each["megabytes_per_second"])] for label, each in speed.items()
+    ]
+    return View("Speed", "One thread, on this machine, now.", ["tokenizer", "seconds to load", "MB/s"], rows)
