@@ -22,7 +22,7 @@ import pyarrow as pa
 
 from pipeline.comparing.loading import Candidate
 from pipeline.comparing.probes import made_texts, robustness
-from pipeline.comparing.sums import LEAST_BLOCKS, Bootstrap, Floats, GroupSums, Ints, intervals, ratio
+from pipeline.comparing.sums import LEAST_BLOCKS, OTHER, Bootstrap, Floats, GroupSums, Ints, intervals, ratio
 from pipeline.comparing.vocabularies import describe, overlap
 from pipeline.comparing.words import changes
 from pipeline.statistics.vocabulary import gini
@@ -111,13 +111,12 @@ def _add_words(made: dict[str, Any], found: Found, labels: Sequence[str]) -> Non
     # A word on which one of them fails counts for none.
     is_good = np.min(np.stack(found.in_text), axis=0) >= 0
     is_known = is_good & (np.max(np.stack(found.n_unknown), axis=0) == 0)
-    languages = found.rows["language"].combine_chunks().dictionary_encode()
-    by_name = {row["name"]: row for row in made.get("language", ())}
-    kinds = [(np.zeros(len(numbers), np.int64), [made[ALL]])]
-    if by_name:
-        # A language that shares a row with others has none of its own here.
-        rows = [by_name.get(name, {"by": {label: {} for label in labels}}) for name in languages.dictionary.to_pylist()]
-        kinds.append((languages.indices.to_numpy().astype(np.int64), rows))
+    kinds: list[tuple[Ints, list[dict[str, Any]]]] = [(np.zeros(len(numbers), np.int64), [made[ALL]])]
+    if "language" in made:
+        places = {row["name"]: i for i, row in enumerate(made["language"])}
+        languages = found.rows["language"].combine_chunks().dictionary_encode()
+        of_language = [places.get(name, places.get(OTHER)) for name in languages.dictionary.to_pylist()]
+        kinds.append((np.array(of_language, np.int64)[languages.indices.to_numpy()], made["language"]))
     weights = counts * is_good[numbers]
     for groups, rows in kinds:
         n_words = _sums(groups, weights, len(rows))

@@ -60,6 +60,9 @@ class Words:
     def table(self) -> pa.Table:
         """Returns the words: a table of `WORDS`, the most frequent first, ties by language and word."""
         self._merge()
+        return self._ordered()
+
+    def _ordered(self) -> pa.Table:
         return self._kept.sort_by([("count", "descending"), ("language", "ascending"), ("word", "ascending")])
 
     def _merge(self) -> None:
@@ -68,7 +71,7 @@ class Words:
         summed = both.group_by(["language", "word"]).aggregate([("count", "sum")])
         self._kept = summed.rename_columns(WORDS.names).combine_chunks()
         while self._kept.num_rows > MAX_WORDS or self._kept.nbytes > MAX_WORD_BYTES:
-            ordered = self.table()
+            ordered = self._ordered()
             n = ordered.num_rows // 2
             self.n_left_out += int(pc.sum(ordered["count"][n:]).as_py())
             self._kept = ordered.take(np.arange(n))  # a copy, not a view of all of it
