@@ -13,7 +13,15 @@ from hypothesis import strategies as st
 
 from tests.strategies import text_columns, texts
 from tokenizer import Tokenizer
-from tokenizer.languages import RULES, SCRIPTS, LanguageTextTokenizer, LanguageTokenizers, identify, language_codes
+from tokenizer.languages import (
+    RULES,
+    SCRIPTS,
+    LanguageTextTokenizer,
+    LanguageTokenizers,
+    identify,
+    language_codes,
+    main_scripts,
+)
 from tokenizer.languages.reference import identify_text
 from tokenizer.languages.scripts import count_scripts, script_table
 from tokenizer.ragged import text_rows
@@ -51,6 +59,11 @@ def test_scripts_are_those_of_unicode() -> None:
         if name and name != "Hiragana":
             found = regex.findall(rf"\p{{Script={name}}}", "".join(map(chr, range(0x3400))))
             assert {ord(c) for c in found} == set(np.flatnonzero(script_table()[:0x3400] == number).tolist()), name
+
+
+def test_the_main_script_is_that_of_most_characters() -> None:
+    texts = ["abc где", "где, abcd", "12!", "", None, "東京へ行く", "ไทย a"]
+    assert main_scripts(texts).to_pylist() == ["Latin", "Latin", "Common", "Common", "Common", "Han", "Thai"]
 
 
 @given(text_columns())

@@ -1,0 +1,143 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`tokenmill compare` as it is typed: labels, what is read, exit codes, the page; and how small it stays."""
+
+import json
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from pipeline import cli
+from pipeline.comparing import conditions, measure, page
+from pipeline.comparing.loading import Candidate, labels
+from pipeline.comparing.measure import Found
+from pipeline.comparing.reading import Corpus
+from pipeline.comparing.sums import GroupSums
+from tokenizer import Tokenizer
+
+EVIL = "<script>alert(1)</script>"
+
+
+@pytest.fixture
+def typed(tmp_path, tiny_vocab, tiny_corpus, capsys):
+    """Returns a function that compares two vocabularies on a tiny corpus: exit code, stdout, stderr."""
+    for name, tokens in (("old", tiny_vocab), ("new", [*tiny_vocab, "Ⰻ", "un##", "tokens"])):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "vocab.txt").write_text("".join(f"{token}\n" for token in tokens), encoding="utf-8")
+
+    def run(*arguments):
+        files = [str(tmp_path / name / "vocab.txt") for name in ("old", "new")]
+        on = [] if "--on" in arguments else ["--on", str(tiny_corpus)]
+        code = cli.main(["compare", *files, *on, *arguments])
+        return code, *capsys.readouterr()
+
+    return run
+
+
+def test_labels_tell_files_of_one_name_apart():
+    paths = ["x/a/tokenizer.json", "x/b/tokenizer.json", "gpt2/", "gpt2", "C:\\bert\\vocab.txt"]
+    assert labels(paths) == ["a/tokenizer.json", "b/tokenizer.json", "gpt2", "gpt2#2", "vocab.txt"]
+    assert labels(["a", "x/a"]) == ["a", "x/a"]
+
+
+def test_it_prints_tables_or_json(typed):
+    code, out, _ = typed()
+    assert code == 0
+    for words in ("7 documents", "By source", "a.jsonl", "Vocabularies", "Robustness"):
+        assert words in out
+    code, out, _ = typed("--json")
+    report = json.loads(out)
+    assert (code, report["format_version"]) == (0, 1)
+    assert [each["label"] for each in report["tokenizers"]] == ["old/vocab.txt", "new/vocab.txt"]
+    assert report["words"]["changes"]["new/vocab.txt"]["gained"][0]["word"] in ("Tokens,", "tokens!", "tokens.")
+    assert out == typed("--json")[1]
+    assert "speed" not in report
+    timed = json.loads(typed("--json", "--speed")[1])["speed"]
+    assert all(each["megabytes_per_second"] > 0 for each in timed.values())
+
+
+@pytest.mark.parametrize(
+    ("condition", "code"),
+    [
+        ("bytes_per_token < 100", 1),
+        ("bytes_per_token[a.jsonl]>100", 0),
+        ("unknown[source:b.jsonl]@new/vocab.txt > 0.9", 0),
+        ("unknown[source:b.jsonl]@old/vocab.txt > 0", 1),
+        ("unreachable >= 1", 1),
+        ("growth[upper case] < 0.5", 0),
+        ("bytes_per_token ~ 3", 2),
+        ("bytes_per_token < three", 2),
+        ("speed < 3", 2),
+        ("bytes_per_token[xx] < 3", 2),
+        ("bytes_per_token@mine < 3", 2),
+        ("__import__('os').abort() < 3", 2),
+    ],
+)
+def test_a_condition_that_holds_fails_and_a_wrong_one_is_a_mistake(typed, condition, code):
+    found, _, err = typed("--fail-if", condition)
+    assert found == code
+    assert ("there is no" in err or "is no condition" in err) == (code == 2)
+    assert (condition in err) == (code == 1 or code == 2)
+
+
+def test_a_mistake_says_what_there_is(typed):
+    assert "there are language:" in typed("--fail-if", "fertility[xx] > 1")[2].replace("all, source", "language")
+    assert "it is" in typed("--fail-if", "fertility > 1")[2]
+
+
+def test_what_cannot_be_compared_is_a_mistake(typed, tmp_path):
+    assert cli.main(["compare", "a.json", "--on", "x"]) == 2
+    assert typed("--on", str(tmp_path / "none*.jsonl"))[0] == 2
+    broken = tmp_path / "broken.json"
+    broken.write_text("{}")
+    assert cli.main(["compare", str(broken), str(broken), "--on", str(tmp_path)]) == 2
+
+
+def test_no_text_becomes_a_tag(typed, tmp_path):
+    (tmp_path / "evil").mkdir()
+    rows = [{"id": EVIL, "text": f"tokens {EVIL} the unaffable", "lang": EVIL}, {"text": "玫瑰", "lang": "zh"}]
+    (tmp_path / "evil/<b>.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    html = tmp_path / "page.html"
+    code, *_ = typed("--on", str(tmp_path / "evil"), "--lang-field", "lang", "--html", str(html))
+    drawn = html.read_text("utf-8")
+    assert code == 0
+    assert "<script" not in drawn
+    assert "&lt;script&gt;" in drawn
+    assert "://" not in drawn.replace("http://www.w3.org", "")
+
+
+def test_the_beginning_of_every_file_is_read(tmp_path):
+    for name, n in (("a", 3), ("b", 400), ("c", 400)):
+        (tmp_path / f"{name}.jsonl").write_text('{"text": "0123456789"}\n' * n)
+    corpus = Corpus([str(tmp_path)], max_bytes=1000)
+    n_documents = {}
+    for read in corpus.documents():
+        for name in read.groups["source"].to_pylist():
+            n_documents[name] = n_documents.get(name, 0) + 1
+    assert n_documents == {"a.jsonl": 3, "b.jsonl": 48, "c.jsonl": 49}
+    assert not corpus.is_whole
+    whole = Corpus([str(tmp_path)])
+    assert sum(read.table.num_rows for read in whole.documents()) == 803
+    assert whole.is_whole
+
+
+def test_a_page_stays_small_with_ten_thousand_languages():
+    tokenizers = [Candidate(n, n, Tokenizer.for_bert(["[UNK]", "[PAD]", "a", n]), 0.0) for n in ("x", "y")]
+    n, names = 10_000, [f"l{i}" for i in range(10_000)]
+    columns = np.stack(
+        [np.ones(n), np.arange(n) + 1, np.arange(n) + 1, np.ones(n), *[np.ones(n)] * 2, *[np.zeros(n)] * 2]
+    )
+    groups = {kind: GroupSums(8) for kind in ("all", "language")}
+    values, blocks = columns.T.astype(np.int64), np.arange(n) % 100
+    groups["language"].add(pa.array(names).dictionary_encode(), blocks, values)
+    groups["all"].add(pa.array(["all"] * n).dictionary_encode(), blocks, values)
+    words = pa.array(["a"] * n, pa.large_string()).dictionary_encode()
+    rows = pa.table({"language": names, "count": np.ones(n, np.int64)})
+    one, none = [np.ones(1, np.int64)] * 2, [np.zeros(1, np.int64)] * 2
+    ids = [np.zeros(each.tokenizer.n_ids, np.int64) for each in tokenizers]
+    report = measure.report(tokenizers, Found(groups, ids, words, rows, one, none, one, 0, True))
+    report["on"] |= {"what": "texts", "word": "", "is_whole": True}
+    assert len(report["language"]) == n
+    assert groups["language"].blocks.nbytes < 1e8
+    assert len(page.page(report)) < 200_000
+    assert conditions.holding(conditions.parse("bytes_per_token[l9999]@x > 9999"), report)
