@@ -4,6 +4,7 @@
 import argparse
 import dataclasses
 import json
+import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +16,9 @@ if TYPE_CHECKING:
 
 _SPEED_BYTES = 8_000_000
 """Text that speed is measured on."""
+
+_WIDTH = 140
+"""Of tables that go to a file."""
 
 
 def add_parsers(commands: Any) -> None:
@@ -104,6 +108,6 @@ def _print(report: Any) -> None:
 
     from pipeline.comparing import page
 
-    console = Console(highlight=False)
+    console = Console(highlight=False, width=None if sys.stdout.isatty() else _WIDTH)
     for part in page.tables(report):
         console.print(part, soft_wrap=isinstance(part, str), markup=False)

@@ -16,13 +16,18 @@ _DEFINITIONS = (
     "These are diagnostics: they say how text is cut, not how well a model learns from it. Tokens per word and the "
     "Gini coefficient are those of TokEval; words kept whole and parity follow TokLens."
 )
+_TEXTS = ("", "tokenizer", "word", "source", "document")
+"""Heads of columns whose cells may be broken where there is little room; numbers may not."""
 
 
 def tables(report: Mapping[str, Any]) -> Iterator[Any]:
     """Yields a comparison as what rich prints."""
     yield said(report)
     for view in views(report):
-        heads = (Column(head, justify="right" if i else "left", overflow="fold") for i, head in enumerate(view.heads))
+        heads = (
+            Column(head, justify="right" if i else "left", overflow="fold", no_wrap=head not in _TEXTS)
+            for i, head in enumerate(view.heads)
+        )
         table = Table(*heads, title=Text(f"\n{view.title}"), title_justify="left", caption=Text(view.said))
         for row in view.rows:
             table.add_row(*map(Text, row))
