@@ -12,7 +12,19 @@ import sys
 from collections.abc import Sequence
 
 from pipeline import VERSION, storage
-from pipeline.commands import compare, configs, counts, jobs, report, results, tokenizers, tracing, warm, workers
+from pipeline.commands import (
+    compare,
+    completion,
+    configs,
+    counts,
+    jobs,
+    report,
+    results,
+    tokenizers,
+    tracing,
+    warm,
+    workers,
+)
 from pipeline.commands.arguments import Parser
 from pipeline.commands.reporting import DONE, MISTAKE, STOPPED, Mistake, say
 
@@ -51,8 +63,9 @@ def parser() -> argparse.ArgumentParser:
     )
     root.add_argument("--version", action="version", version=f"tokenmill {VERSION}")
     commands = root.add_subparsers(title="commands", metavar="COMMAND", required=True)
-    for group in (jobs, results, report, tracing, counts, tokenizers, compare, warm, workers, configs):
+    for group in (jobs, results, report, tracing, counts, tokenizers, compare, warm, workers, configs, completion):
         group.add_parsers(commands)
+    root.set_defaults(parser=root)  # for `completion`
     return root
 
 

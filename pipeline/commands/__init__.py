@@ -3,7 +3,7 @@
 
 - `jobs`: run, count, train, tokenize; `results`: inspect, verify, replay; `report`; `tracing`: trace;
 - `counts`: add and subtract word counts; `compare`; `tokenizers`: convert; `configs`: fidelity, schema; `warm`;
-- `workers`.
+- `workers`; `completion`.
 
 `arguments` holds what several commands take, `reporting` how a command ends. A command imports what it needs when it
 runs: `--help` must not wait for Beam, Arrow or kernels.

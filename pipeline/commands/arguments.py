@@ -25,6 +25,15 @@ class Parser(argparse.ArgumentParser):
             self._refuse(unknown)
         return options, unknown
 
+    # argparse has no other place for a message about a command or a choice that does not exist.
+    def _check_value(self, action: argparse.Action, value: Any) -> None:
+        if action.choices is not None and value not in action.choices:
+            near = difflib.get_close_matches(str(value), map(str, action.choices), n=1)
+            hint = f"; did you mean {near[0]}?" if near else ""
+            raise argparse.ArgumentError(
+                action, f"invalid choice: {value!r} (choose from {', '.join(action.choices)}){hint}"
+            )
+
     def _refuse(self, unknown: Sequence[str]) -> NoReturn:
         known = [name for action in self._actions for name in action.option_strings]
         hints = []
@@ -45,6 +54,11 @@ def add_set(parser: argparse.ArgumentParser) -> None:
         dest="overrides",
         help="override a key of the config, as in --set tokenizer.oov=contain; may be repeated",
     )
+
+
+def add_json(parser: argparse.ArgumentParser, what: str) -> None:
+    """Adds the option that prints what a command has to say as JSON."""
+    parser.add_argument("--json", action="store_true", help=f"print {what} as JSON")
 
 
 def positive(text: str) -> int:

@@ -2,11 +2,12 @@
 """`tokenmill counts`: shows counts artifacts, adds them up, subtracts one from another. It parses and reports."""
 
 import argparse
+import json
 import re
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
-from pipeline.commands.arguments import natural
+from pipeline.commands.arguments import add_json, natural
 from pipeline.commands.reporting import DONE, mistakes
 
 if TYPE_CHECKING:
@@ -24,6 +25,7 @@ def add_parsers(commands: Any) -> None:
     show = actions.add_parser("show", help="show what was counted, how much, and the most frequent words")
     show.add_argument("counts", metavar="FOLDER", help="an output folder with counts, or the folder counts in it")
     show.add_argument("--top", type=natural, default=10, metavar="N", help="most frequent words to show (10)")
+    add_json(show, "its report, and the words asked for,")
     show.set_defaults(command=_show)
 
     merge = actions.add_parser(
@@ -68,6 +70,10 @@ def _show(options: argparse.Namespace) -> int:
 
     with mistakes():
         artifact = open_counts(options.counts)
+        if options.json:
+            top = [[word, count] for word, count in top_words(artifact, options.top)] if options.top else []
+            print(json.dumps({**artifact.report, "top_words": top}, indent=1, ensure_ascii=False))
+            return DONE
         for line in _describe(artifact):
             print(line)
         for word, count in top_words(artifact, options.top) if options.top else ():

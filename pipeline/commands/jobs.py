@@ -5,13 +5,14 @@ import argparse
 import contextlib
 import dataclasses
 import functools
+import json
 import sys
 import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from pipeline import filenames
-from pipeline.commands.arguments import add_set, positive
+from pipeline.commands.arguments import add_json, add_set, positive
 from pipeline.commands.reporting import DONE, FAILED, STOPPED, Mistake, mistakes, say
 from pipeline.running.runners import MODES
 
@@ -44,7 +45,15 @@ def add_parsers(commands: Any) -> None:
             choices=MODES,
             help="where local workers live; default: threads, hybrid on many cores",
         )
-        job.add_argument("--debug", action="store_true", help="show Beam's log, and tracebacks of errors")
+        said = job.add_mutually_exclusive_group()
+        said.add_argument("--quiet", action="store_true", help="show neither progress nor summary, but warnings")
+        said.add_argument(
+            "--debug", "--verbose", action="store_true", dest="debug", help="show Beam's log, and tracebacks of errors"
+        )
+        add_json(job, "the books of the finished job")
+        job.add_argument(
+            "--metrics", metavar="FILE", help="write its numbers for Prometheus and OpenMetrics readers, too"
+        )
         job.set_defaults(command=_run_job, job=name)
 
 
@@ -60,8 +69,11 @@ def _run_job(options: argparse.Namespace) -> int:
 
     from rich.console import Console
 
+    from pipeline import storage
+    from pipeline.books import manifest
     from pipeline.jobs.planning import plan_job
     from pipeline.jobs.warming import WarmUp
+    from pipeline.reporting import metrics
     from pipeline.reporting.summary import summarize, warnings
     from pipeline.running.runners import available_cores
 
@@ -77,7 +89,11 @@ def _run_job(options: argparse.Namespace) -> int:
             for warning in plan.warnings:
                 say(f"warning: {warning}")
             _execute(options, plan, settings, warm_up)
-        summary = summarize(config.output.path, time.monotonic() - started)
+        seconds = time.monotonic() - started
+        summary = summarize(config.output.path, seconds)
+        told = warnings(config.output.path, config)
+        if options.metrics is not None:
+            storage.write_atomic(options.metrics, metrics.render(config.output.path, seconds).encode())
     except Mistake:
         raise
     except KeyboardInterrupt:
@@ -85,8 +101,13 @@ def _run_job(options: argparse.Namespace) -> int:
     except Exception as error:  # a runner, its workers and any file system may raise anything; the user gets one line
         return _report_failure(error, options.debug)
 
-    Console(highlight=False, soft_wrap=True).print(summary)
-    for warning in warnings(config.output.path, config):
+    if options.json:
+        found = manifest.read(config.output.path)
+        books = {name: found[name] for name in ("job", "job_digest", "tokenizer", "totals", "balance", "versions")}
+        print(json.dumps({"output": config.output.path, "seconds": seconds, **books, "warnings": told}, indent=1))
+    elif not options.quiet:
+        Console(highlight=False, soft_wrap=True).print(summary)
+    for warning in told:
         say(f"warning: {warning}")
     return DONE
 
@@ -113,10 +134,12 @@ def _execute(options: argparse.Namespace, plan: "JobPlan", settings: "RunnerSett
             lease = stack.enter_context(own(plan.config.output.path, options.job, watched.cancel))
             runner, runner_options = stack.enter_context(open_runner(settings, debug=options.debug))
             planning.prepare(plan, mode)
-        say(
+        planned = (
             f"{options.job}: {display.megabytes(plan.n_bytes)} in {len(plan.splits)} "
             f"{'split' if len(plan.splits) == 1 else 'splits'}, {settings}"
         )
+        if not options.quiet:
+            say(planned)
         pipeline = beam.Pipeline(runner=runner, options=runner_options)
         jobs.build(pipeline, dataclasses.replace(plan, lease=lease))
         if settings.in_process:
@@ -126,7 +149,8 @@ def _execute(options: argparse.Namespace, plan: "JobPlan", settings: "RunnerSett
             source = progress.FolderProgress(plan.config.output.path, plan.stages())
         if warm_up.is_running:
             source = Warming(warm_up, source)
-        stack.enter_context(display.show(source, sys.stderr))
+        if not options.quiet:
+            stack.enter_context(display.show(source, sys.stderr))
         try:
             result = pipeline.run()
             state = result.wait_until_finish()

@@ -2,11 +2,13 @@
 """The commands that show, prove or complete the results of a job: `tokenmill inspect`, `verify` and `replay`."""
 
 import argparse
+import dataclasses
+import json
 import time
 from typing import Any
 
 from pipeline import storage
-from pipeline.commands.arguments import add_set, natural, positive, share
+from pipeline.commands.arguments import add_json, add_set, natural, positive, share
 from pipeline.commands.reporting import DONE, FAILED, mistakes, say
 from pipeline.running.outlets import is_read
 
@@ -33,11 +35,13 @@ def add_parsers(commands: Any) -> None:
         "--share", type=share, metavar="SHARE",
         help="share of the splits that --deep tokenizes again, from 0 to 1 (0.01); at least 3 splits",
     )  # fmt: skip
+    add_json(verify, "what was read and found")
     verify.set_defaults(command=_verify)
 
     replay = commands.add_parser("replay", help="tokenize the rejected records of a finished job again, after a fix")
     replay.add_argument("config", metavar="CONFIG", help="the job's config; input's fields and limits may differ")
     add_set(replay)
+    add_json(replay, "its books")
     replay.set_defaults(command=_replay)
 
 
@@ -116,9 +120,14 @@ def _verify(options: argparse.Namespace) -> int:
 
             again = verify_deep(output) if options.share is None else verify_deep(output, options.share)
             report.problems += again.problems
+    seconds = time.monotonic() - started
+    if options.json:
+        read_again = dataclasses.asdict(again) if again is not None else None
+        found = {"output": output, **dataclasses.asdict(report), "seconds": seconds, "tokenized_again": read_again}
+        print(json.dumps({"is_proven": report.is_proven, **found}, indent=1))
+        return DONE if report.is_proven else FAILED
     for problem in report.problems:
         print(problem)
-    seconds = time.monotonic() - started
     read = f"{report.n_files:,} files, {megabytes(report.n_bytes)}, {report.n_rows:,} rows, {report.n_tokens:,} tokens"
     n_problems = len(report.problems)
     verdict = "proven" if report.is_proven else f"{n_problems} {'problem' if n_problems == 1 else 'problems'}"
@@ -145,6 +154,9 @@ def _replay(options: argparse.Namespace) -> int:
         except BooksError as error:
             say(f"failed: {error}")
             return FAILED
+    if options.json:
+        print(json.dumps({"output": config.output.path, "totals": totals}, indent=1))
+        return DONE
     rejected = sum(totals["rejected"].values())
     filtered = {rule: n for rule, n in totals["filtered"].items() if rule != COMMITTED}
     n_records = totals["n_documents"] + rejected + sum(filtered.values())

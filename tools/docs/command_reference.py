@@ -49,6 +49,7 @@ EXAMPLES = {
     "workers": "tokenmill workers --port 50000",
     "fidelity": "tokenmill fidelity configs/tokenize.yaml --documents 20",
     "schema": "tokenmill schema",
+    "completion": "tokenmill completion bash",
 }
 """For every command a line that works where `./run.sh` has been, one after the other."""
 

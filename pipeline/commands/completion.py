@@ -1,0 +1,28 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`tokenmill completion`: what a shell needs to complete commands and options. shtab writes it."""
+
+import argparse
+from typing import Any
+
+from pipeline.commands.reporting import DONE
+
+SHELLS = ("bash", "zsh", "fish")
+
+
+def add_parsers(commands: Any) -> None:
+    """Adds this to the commands of a parser."""
+    completion = commands.add_parser(
+        "completion",
+        help="print a script that lets a shell complete commands and options",
+        description='Prints a script for a shell to load: `eval "$(tokenmill completion bash)"`, the same with zsh, '
+        "and `tokenmill completion fish | source`.",
+    )
+    completion.add_argument("shell", choices=SHELLS, help="the shell")
+    completion.set_defaults(command=_completion)
+
+
+def _completion(options: argparse.Namespace) -> int:
+    import shtab
+
+    print(shtab.complete(options.parser, options.shell))
+    return DONE

@@ -1,0 +1,104 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What all commands have in common: JSON for programs, quiet, metrics, completion, and hints at what was meant."""
+
+import json
+import re
+import shutil
+import subprocess
+
+import pytest
+
+from pipeline import cli
+from pipeline.commands.completion import SHELLS
+
+
+@pytest.fixture
+def config(tmp_path, tiny_corpus, tiny_vocab_file):
+    path = tmp_path / "job.yaml"
+    path.write_text(
+        f"input: {{paths: [{tiny_corpus}/*.jsonl]}}\ntokenizer: {{file: {tiny_vocab_file}}}\n"
+        f"output: {{path: {tmp_path / 'out'}}}\n",
+        encoding="utf-8",
+    )
+    return str(path)
+
+
+def totals(tmp_path):
+    return json.loads((tmp_path / "out/manifest.json").read_text())["totals"]
+
+
+def test_a_job_prints_its_books_as_json(config, tmp_path, capsys):
+    assert cli.main(["tokenize", config, "--workers", "1", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["totals"] == totals(tmp_path)
+    assert (found["job"], found["output"], found["warnings"]) == ("tokenize", str(tmp_path / "out"), [])
+    assert found["seconds"] > 0
+    assert cli.main(["verify", config, "--deep", "--json"]) == 0
+    verified = json.loads(capsys.readouterr().out)
+    assert (verified["is_proven"], verified["problems"]) == (True, [])
+    assert verified["n_tokens"] == verified["tokenized_again"]["n_tokens"] == found["totals"]["n_tokens"]
+    (tmp_path / "out/stats.json").write_text("{}")
+    assert cli.main(["verify", config, "--json"]) == 1
+    broken = json.loads(capsys.readouterr().out)
+    assert not broken["is_proven"]
+    assert "stats.json" in broken["problems"][0]
+
+
+def test_a_replay_prints_its_books_as_json(config, tmp_path, capsys):
+    assert cli.main(["tokenize", config, "--workers", "1"]) == 0
+    capsys.readouterr()
+    assert cli.main(["replay", config, "--json"]) == 0
+    n_rejected = sum(totals(tmp_path)["rejected"].values())
+    replayed = json.loads(capsys.readouterr().out)["totals"]
+    assert replayed["n_documents"] + sum(replayed["rejected"].values()) == n_rejected
+
+
+def test_counts_are_shown_as_json(config, tmp_path, capsys):
+    assert cli.main(["count", config, "--workers", "1", "--quiet"]) == 0
+    assert cli.main(["counts", "show", str(tmp_path / "out"), "--json", "--top", "2"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert len(found["top_words"]) == 2
+    assert found["totals"]["n_words"] >= sum(n for _, n in found["top_words"])
+
+
+def test_a_quiet_job_says_nothing(config, capsys):
+    assert cli.main(["tokenize", config, "--workers", "1", "--quiet"]) == 0
+    assert capsys.readouterr() == ("", "")
+
+
+def test_metrics_are_the_totals(config, tmp_path):
+    path = tmp_path / "tokenmill.prom"
+    assert cli.main(["tokenize", config, "--workers", "1", "--quiet", "--metrics", str(path)]) == 0
+    *lines, end, _ = path.read_text(encoding="utf-8").split("\n")
+    assert end == "# EOF"
+    values = {}
+    for line in lines:
+        if not line.startswith("#"):
+            name, value = line.rsplit(" ", 1)
+            assert re.fullmatch(r'tokenmill_[a-z_]+\{job="tokenize"(,(reason|rule)="\w+")?\}', name)
+            values[name] = float(value)
+    found = totals(tmp_path)
+    assert values['tokenmill_tokens{job="tokenize"}'] == found["n_tokens"]
+    assert values['tokenmill_records{job="tokenize"}'] == found["n_records"]
+    for reason, n in found["rejected"].items():
+        assert values[f'tokenmill_rejected{{job="tokenize",reason="{reason}"}}'] == n
+    assert len({line.split()[2] for line in lines if line.startswith("# TYPE")}) == sum("# TYPE" in x for x in lines)
+
+
+@pytest.mark.parametrize("shell", SHELLS)
+def test_completion_knows_commands_and_options(shell, capsys):
+    assert cli.main(["completion", shell]) == 0
+    script = capsys.readouterr().out
+    for word in ("tokenize", "verify", "overwrite", "deep"):
+        assert word in script
+    if shutil.which(shell):
+        assert subprocess.run([shell, "-n"], input=script, text=True, capture_output=True, check=False).stderr == ""
+
+
+@pytest.mark.parametrize(
+    "wrong, meant",
+    [(["tokenise", "x"], "tokenize"), (["schema", "stat"], "stats"), (["completion", "bsh"], "bash")],
+)
+def test_a_command_that_does_not_exist_is_told_with_what_was_meant(wrong, meant, capsys):
+    assert cli.main(wrong) == 2
+    assert f"did you mean {meant}?" in capsys.readouterr().err
