@@ -71,11 +71,16 @@ def table(heads: Sequence[str], rows: Iterable[Sequence[Any]]) -> Element:
     """
     cells = [[cell if isinstance(cell, Element) else str(cell) for cell in row] for row in rows]
     sides = [{"class_": "n"} if i and _is_numbers(row[i] for row in cells) else {} for i in range(len(heads))]
-    head = element("tr", *(element("th", name, scope="col", **sides[i]) for i, name in enumerate(heads)))
+    head = element("tr", *(column_head(name, **sides[i]) for i, name in enumerate(heads)))
     body = (element("tr", *(element("td", cell, **sides[i]) for i, cell in enumerate(row))) for row in cells)
     label = ", ".join(filter(None, heads)) or "facts"
     found = element("table", element("thead", head), element("tbody", *body))
-    return element("div", found, class_="scroll", tabindex="0", role="region", aria_label=label)
+    return element("div", found, class_="scroll", tabindex="0", role="group", aria_label=label)
+
+
+def column_head(name: str, **attributes: str) -> Element:
+    """Returns the head of a column; of one without a name an empty cell, which no screen reader announces."""
+    return element("th", name, scope="col", **attributes) if name else element("td")
 
 
 def _is_numbers(column: Iterable[Element | str]) -> bool:

@@ -12,6 +12,7 @@ from xml.etree.ElementTree import Element
 import pygal
 from pygal.style import Style
 
+from pipeline.reporting.blocks import column_head
 from pipeline.reporting.elements import element
 
 # pygal looks for plugins of its own whenever anything is imported, by a protocol that Python has given up.
@@ -84,7 +85,7 @@ def _figure(chart: Any, title: str, heads: tuple[str, str], rows: Any) -> Elemen
     svg.set("aria-label", f"{title} The numbers are in the table below.")
     table = element(
         "table",
-        element("tr", *(element("th", head, scope="col") for head in heads)),
+        element("tr", *(column_head(head) for head in heads)),
         *(element("tr", element("td", str(label)), element("td", number(value), class_="n")) for label, value in rows),
     )
     return element(
