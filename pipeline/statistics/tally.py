@@ -180,7 +180,13 @@ class Statistics:
         self._unfolded: list[pa.Table] = []
 
     def update(
-        self, text: pa.StringArray, ids: np.ndarray, starts: np.ndarray, stops: np.ndarray, n_unknown_marks: int = 0
+        self,
+        text: pa.StringArray,
+        ids: np.ndarray,
+        starts: np.ndarray,
+        stops: np.ndarray,
+        n_unknown_marks: int = 0,
+        n_chars: np.ndarray | None = None,
     ) -> np.ndarray:
         """Counts the rows of a batch.
 
@@ -190,6 +196,7 @@ class Statistics:
           starts: int64[n], where the tokens of each row, without padding, start in `ids`.
           stops: int64[n], where they end.
           n_unknown_marks: how many unknown tokens of each row are marks around the text.
+          n_chars: int64[n], the characters of each document, where they are counted already.
 
         Returns:
           int32[n]: how many tokens of each row are the unknown token, without these.
@@ -208,7 +215,7 @@ class Statistics:
             self._extend_range(int(n_tokens.min()), int(n_tokens.max()))
         self.n_documents += len(text)
         self.n_bytes += pc.sum(pc.binary_length(text)).as_py() or 0
-        self.n_chars += pc.sum(pc.utf8_length(text)).as_py() or 0
+        self.n_chars += int((pc.utf8_length(text).to_numpy() if n_chars is None else n_chars).sum(dtype=np.int64))
         self.n_tokens += int(n_tokens.sum())
         self.n_oov_tokens += int(n_oov.sum(dtype=np.int64))
         return n_oov

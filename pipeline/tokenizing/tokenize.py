@@ -280,9 +280,10 @@ class _Attempt:
         rows = layout.apply(bare)
         del bare  # if it was copied, frees its memory for the next batch
         starts, stops = layout.spans(rows, kept)
-        n_oov = self._statistics.update(text, rows.values.to_numpy(), starts, stops, self._n_unknown_marks)
-        self._statistics.add_layout(lengths, kept, self._rows.n_special, self._rows.marks.n_added)
         n_chars = pc.utf8_length(text).to_numpy().astype(np.int64)
+        counted = (rows.values.to_numpy(), starts, stops, self._n_unknown_marks, n_chars)
+        n_oov = self._statistics.update(text, *counted)
+        self._statistics.add_layout(lengths, kept, self._rows.n_special, self._rows.marks.n_added)
         counts = {"n_chars": n_chars, "n_text_tokens": lengths, "n_tokens": stops - starts, "n_oov_tokens": n_oov}
         self._accounts.add(tokenized(documents, **counts))
         columns = [documents.column("doc_id"), rows, pa.array((stops - starts).astype(np.int32)), pa.array(n_oov)]
