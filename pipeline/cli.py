@@ -18,6 +18,7 @@ from pipeline.commands import (
     configs,
     counts,
     jobs,
+    plan,
     report,
     results,
     tokenizers,
@@ -63,7 +64,20 @@ def parser() -> argparse.ArgumentParser:
     )
     root.add_argument("--version", action="version", version=f"tokenmill {VERSION}")
     commands = root.add_subparsers(title="commands", metavar="COMMAND", required=True)
-    for group in (jobs, results, report, tracing, counts, tokenizers, compare, warm, workers, configs, completion):
+    for group in (
+        jobs,
+        plan,
+        results,
+        report,
+        tracing,
+        counts,
+        tokenizers,
+        compare,
+        warm,
+        workers,
+        configs,
+        completion,
+    ):
         group.add_parsers(commands)
     root.set_defaults(parser=root)  # for `completion`
     return root

@@ -33,9 +33,10 @@ BEAM_MODULES = {
 # Rooms that not every job enters, and the rooms that may know them.
 OPTIONAL = {
     "comparing": {"commands"},
-    "shuffling": {"jobs", "proving", "tokenizing", "transforms"},
+    "estimating": {"commands"},
+    "shuffling": {"estimating", "jobs", "proving", "tokenizing", "transforms"},
     "proving": {"commands"},
-    "training": {"jobs", "reporting", "transforms"},
+    "training": {"estimating", "jobs", "reporting", "transforms"},
 }
 
 # What importing tokenizer may bring along besides the standard library; the second row comes with numba and pyarrow.

@@ -73,6 +73,10 @@ class Accounts:
             self._counts[piece] += counts
             self._checksums[piece] = counts.sha256 or self._checksums[piece]
 
+    def sum(self, pieces: Iterable[int]) -> PieceCounts:
+        """Returns the sum of the counts of some pieces so far."""
+        return sum((self._counts[piece] for piece in pieces), PieceCounts())
+
     def finish(self) -> tuple[PieceCounts, ...]:
         """Returns the counts of every piece, in order."""
         return tuple(replace(counts, sha256=sha) for counts, sha in zip(self._counts, self._checksums, strict=True))

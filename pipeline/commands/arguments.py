@@ -6,6 +6,8 @@ import difflib
 from collections.abc import Sequence
 from typing import Any, NoReturn
 
+from pipeline.running.runners import MODES
+
 
 class Parser(argparse.ArgumentParser):
     """A parser that accepts options only by their full names, and suggests the one that was probably meant."""
@@ -59,6 +61,16 @@ def add_set(parser: argparse.ArgumentParser) -> None:
 def add_json(parser: argparse.ArgumentParser, what: str) -> None:
     """Adds the option that prints what a command has to say as JSON."""
     parser.add_argument("--json", action="store_true", help=f"print {what} as JSON")
+
+
+def add_local(parser: argparse.ArgumentParser) -> None:
+    """Adds the options that say how a job runs on this machine."""
+    parser.add_argument("--workers", type=positive, metavar="N", help="default: the cores this process may use")
+    parser.add_argument(
+        "--mode",
+        choices=MODES,
+        help="where local workers live; default: threads, hybrid on many cores",
+    )
 
 
 def positive(text: str) -> int:

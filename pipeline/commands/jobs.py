@@ -12,9 +12,9 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from pipeline import filenames
-from pipeline.commands.arguments import add_json, add_set, positive
+from pipeline.commands.arguments import add_json, add_local, add_set
+from pipeline.commands.plan import plan_only
 from pipeline.commands.reporting import DONE, FAILED, STOPPED, Mistake, mistakes, say
-from pipeline.running.runners import MODES
 
 if TYPE_CHECKING:
     from pipeline.jobs.planning import JobPlan
@@ -39,11 +39,9 @@ def add_parsers(commands: Any) -> None:
         folder = job.add_mutually_exclusive_group()
         folder.add_argument("--resume", action="store_true", help="go on with what this job left in the output folder")
         folder.add_argument("--overwrite", action="store_true", help="remove what an earlier job left there")
-        job.add_argument("--workers", type=positive, metavar="N", help="default: the cores this process may use")
-        job.add_argument(
-            "--mode",
-            choices=MODES,
-            help="where local workers live; default: threads, hybrid on many cores",
+        add_local(job)
+        folder.add_argument(
+            "--dry-run", action="store_true", help="do nothing: say what the job would do, as `plan` does"
         )
         said = job.add_mutually_exclusive_group()
         said.add_argument("--quiet", action="store_true", help="show neither progress nor summary, but warnings")
@@ -58,6 +56,8 @@ def add_parsers(commands: Any) -> None:
 
 
 def _run_job(options: argparse.Namespace) -> int:
+    if options.dry_run:
+        return plan_only(options)
     from pipeline.config.file import load_config
     from pipeline.running.runners import choose_runner, configure_logging
 
@@ -77,18 +77,18 @@ def _run_job(options: argparse.Namespace) -> int:
     from pipeline.reporting.summary import summarize, warnings
     from pipeline.running.runners import available_cores
 
-    started = time.monotonic()
+    started, began = time.monotonic(), time.time()
     try:
         with contextlib.ExitStack() as stack:
             warm_up = WarmUp(options.job, config, available_cores())
             if is_here:  # else this machine does none of the work
                 stack.enter_context(warm_up)
             with mistakes():
-                plan = plan_job(options.job, config)
-                settings = choose(n_splits=len(plan.splits))
-            for warning in plan.warnings:
+                planned = plan_job(options.job, config)
+                settings = choose(n_splits=len(planned.splits))
+            for warning in planned.warnings:
                 say(f"warning: {warning}")
-            _execute(options, plan, settings, warm_up)
+            _execute(options, planned, settings, warm_up, began)
         seconds = time.monotonic() - started
         summary = summarize(config.output.path, seconds)
         told = warnings(config.output.path, config)
@@ -112,8 +112,10 @@ def _run_job(options: argparse.Namespace) -> int:
     return DONE
 
 
-def _execute(options: argparse.Namespace, plan: "JobPlan", settings: "RunnerSettings", warm_up: "WarmUp") -> None:
-    """Runs the job of `plan`; shows its progress on stderr."""
+def _execute(
+    options: argparse.Namespace, plan: "JobPlan", settings: "RunnerSettings", warm_up: "WarmUp", began: float
+) -> None:
+    """Runs the job of `plan`, which began at a time since 1970; shows its progress on stderr."""
     import apache_beam as beam
 
     from pipeline.books.reject_limits import RejectLimits
@@ -125,7 +127,6 @@ def _execute(options: argparse.Namespace, plan: "JobPlan", settings: "RunnerSett
     from pipeline.transforms import jobs
 
     mode: Mode = "resume" if options.resume else "overwrite" if options.overwrite else "new"
-    began = time.time()
     watched = progress.Progress(plan.stages(), RejectLimits.of(plan.config.input))
     with contextlib.ExitStack() as stack:
         with mistakes():

@@ -118,6 +118,7 @@ def count_split(
     n_partitions: int = N_PARTITIONS,
     on_batch: OnBatch | None = None,
     text: TextOptions = TextOptions(),  # noqa: B008
+    read: Callable[[Split, InputConfig], Iterator[ReadBatch]] = read_split,
 ) -> SplitCounts:
     """Counts the words of one split into `_counts/`, or returns what an earlier attempt has committed there.
 
@@ -134,6 +135,7 @@ def count_split(
       n_partitions: hash partitions.
       on_batch: called after each batch; an exception from it stops the count.
       text: what happens to text before it is counted; spans are not words.
+      read: gives the batches of the split.
 
     Raises:
       OSError: if a file of the split cannot be read.
@@ -152,15 +154,15 @@ def count_split(
         options = pa.ipc.IpcWriteOptions(compression="zstd")
         with pa.ipc.new_file(staged, schemas.WORD_COUNTS, options=options) as writer:
             counters = _Counters(tokenizer, writer, n_partitions)
-            for batch in read_split(dataclasses.replace(split, fields=""), input_config):
+            for batch in read(dataclasses.replace(split, fields=""), input_config):
                 if text.languages is not None:
                     batch, _ = languages.tell_languages(batch, text.languages)
                 batch = _count_batch(batch, before, counters, grouping, split)
-                read = _totals_of(batch)
-                totals += read
+                done = _totals_of(batch)
+                totals += done
                 RejectLimits.of(input_config).check(totals.n_records, sum((totals.rejected or {}).values()))
                 if on_batch is not None:
-                    on_batch(read.n_bytes, read.n_documents, sum((read.rejected or {}).values()), 0, batch.n_filtered)
+                    on_batch(done.n_bytes, done.n_documents, sum((done.rejected or {}).values()), 0, batch.n_filtered)
             counters.empty()
         groups = tuple(counters.totals[group] for group in counters.numbers)
         totals += Totals(n_words=sum(group.n_words for group in groups))

@@ -4,7 +4,7 @@
 import contextlib
 import dataclasses
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator, Mapping
 from typing import Any, BinaryIO
 
 import pyarrow as pa
@@ -25,7 +25,11 @@ BATCH_BYTES = 4 << 20
 
 
 def read_split(
-    split: Split, input: InputConfig, batch_bytes: int = BATCH_BYTES, wanted: Wanted | None = None
+    split: Split,
+    input: InputConfig,
+    batch_bytes: int = BATCH_BYTES,
+    wanted: Wanted | None = None,
+    limits: Mapping[int, int] | None = None,
 ) -> Iterator[ReadBatch]:
     """Yields the documents and rejects of a split, in the order of its pieces and of the records in each.
 
@@ -38,6 +42,7 @@ def read_split(
       input: how to find documents in it.
       batch_bytes: size of a batch, all columns counted; a document that is larger comes alone.
       wanted: the records to yield, before a sample is taken of them; None: all.
+      limits: by the index of a piece, the bytes after which no more of it is read; None: everything is read.
 
     Raises:
       OSError: when a file cannot be read or is shorter than it was when the split was planned.
@@ -47,24 +52,32 @@ def read_split(
     if batch_bytes < 1:
         raise ValueError(f"batch_bytes must be positive, got {batch_bytes!r}")
     names = [piece.name for piece in split.pieces]
-    for batch in _read_pieces(split, input, batch_bytes, wanted):
+    for batch in _read_pieces(split, input, batch_bytes, wanted, limits or {}):
         yield batch if input.sample is None else sample_batch(batch, input.sample, input.sample_seed, names)
 
 
-def _read_pieces(split: Split, config: InputConfig, batch_bytes: int, wanted: Wanted | None) -> Iterator[ReadBatch]:
+def _read_pieces(
+    split: Split, config: InputConfig, batch_bytes: int, wanted: Wanted | None, limits: Mapping[int, int]
+) -> Iterator[ReadBatch]:
     fields = decode_fields(split.fields)
     batcher = Batcher(batch_bytes, schemas.with_fields(schemas.DOCUMENTS, fields))
     for index, piece in enumerate(split.pieces):
-        for part in _read_piece(index, piece, config, batch_bytes, fields):
-            part = dataclasses.replace(part, piece=index)
-            counts = count_records(part)
-            if wanted is not None:
-                part, counts = wanted.choose(part, counts)
-            yield from batcher.add(part, counts)
+        n_left = limits.get(index)
+        with contextlib.closing(_read_piece(index, piece, config, batch_bytes, fields)) as parts:
+            for part in parts:
+                part = dataclasses.replace(part, piece=index)
+                counts = count_records(part)
+                if wanted is not None:
+                    part, counts = wanted.choose(part, counts)
+                yield from batcher.add(part, counts)
+                if n_left is not None and (n_left := n_left - part.n_bytes) <= 0:
+                    break
     yield from batcher.flush()
 
 
-def _read_piece(index: int, piece: Piece, config: InputConfig, batch_bytes: int, fields: pa.Schema) -> Iterator[Part]:
+def _read_piece(
+    index: int, piece: Piece, config: InputConfig, batch_bytes: int, fields: pa.Schema
+) -> Generator[Part, None, None]:
     source = Source(index, piece.name, piece.path)
     digest = hashlib.sha256()
     with contextlib.closing(storage.open_read(piece.path)) as handle:

@@ -65,7 +65,7 @@ def rehearse(part: str, name: JobName, config: Config) -> None:
       Exception: whatever the job's code raises for such a sample. Kernels compiled before that stay.
     """
     with tempfile.TemporaryDirectory(prefix="tokenmill-rehearsal-") as folder:
-        _PARTS[part](name, _on_sample(config, Path(folder)))
+        _PARTS[part](name, on_sample(config, Path(folder)))
 
 
 def _count(name: JobName, config: Config) -> None:
@@ -158,7 +158,7 @@ _PARTS: Mapping[str, Callable[[JobName, Config], None]] = {
 }  # fmt: skip
 
 
-def _on_sample(config: Config, folder: Path) -> Config:
+def on_sample(config: Config, folder: Path) -> Config:
     """Returns the config with the sample for its input, written as its files are."""
     format_ = config.input.format
     if format_ == "auto":

@@ -3,7 +3,7 @@
 
 import functools
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
 import pyarrow as pa
@@ -92,7 +92,7 @@ def tokenize_split(
         return committed
     limits = RejectLimits.of(config.input)
     with Staging(output, split.id) as staging:
-        attempt = _Attempt(split, config, tokenizer, info, staging, n_splits)
+        attempt = Attempt(split, config, tokenizer, info, staging, n_splits)
         for batch in read_split(split, config.input, wanted=wanted):
             done = attempt.add(batch)
             limits.check(attempt.n_records, attempt.n_rejected)
@@ -103,8 +103,11 @@ def tokenize_split(
     return entry
 
 
-class _Attempt:
-    """The open files and the counts of one attempt at a split."""
+class Attempt:
+    """The open files and the counts of one attempt at a split.
+
+    `tokenize_split` shows how one is made: `add` every batch, then `finish`, and commit what that returns.
+    """
 
     def __init__(
         self,
@@ -147,6 +150,10 @@ class _Attempt:
     def n_rejected(self) -> int:
         """Records rejected so far, by readers and by text steps."""
         return self._rejects.n_rows
+
+    def counts(self, pieces: Iterable[int]) -> PieceCounts:
+        """Returns what was read of some pieces so far, and what became of it."""
+        return self._accounts.sum(pieces)
 
     def add(self, batch: ReadBatch) -> tuple[int, int, int, int]:
         """Tokenizes and writes the documents of a batch.

@@ -32,6 +32,7 @@ EXAMPLES = {
     "count": "tokenmill count configs/count.yaml --overwrite",
     "train": "tokenmill train configs/train.yaml --overwrite",
     "tokenize": "tokenmill tokenize configs/tokenize.yaml --overwrite --workers 2",
+    "plan": "tokenmill plan configs/quickstart.yaml",
     "inspect": "tokenmill inspect build/quickstart/out --start 4 --rows 2",
     "verify": "tokenmill verify build/quickstart/out --deep --share 0.1",
     "replay": "tokenmill replay configs/quickstart.yaml",

@@ -1,0 +1,96 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`tokenmill plan`, and `--dry-run` of the jobs: what a job would do, from a sample. `estimating` does the work."""
+
+import argparse
+import functools
+import json
+from typing import TYPE_CHECKING, Any
+
+from pipeline.commands.arguments import add_json, add_local, add_set
+from pipeline.commands.reporting import DONE, FAILED, mistakes, say
+
+if TYPE_CHECKING:
+    from pipeline.config.job import Config
+    from pipeline.running.runners import RunnerSettings
+
+
+def add_parsers(commands: Any) -> None:
+    """Adds this to the commands of a parser."""
+    plan = commands.add_parser(
+        "plan",
+        help="say what a job would do: tokens, rejects, bytes, time, memory",
+        description="Tries a job on a sample of its input and says what all of it would be, with bounds. "
+        "Writes nothing. If the output folder holds the finished job, says how good the plan was.",
+    )
+    plan.add_argument("config", metavar="CONFIG", help="a YAML file; `tokenmill schema` says what may be in it")
+    add_set(plan)
+    plan.add_argument("--job", choices=("run", "count", "train", "tokenize"), default="run", help="the job (run)")
+    add_json(plan, "the plan")
+    add_local(plan)
+    plan.add_argument("--debug", "--verbose", action="store_true", dest="debug", help="show tracebacks of errors")
+    plan.set_defaults(command=plan_only)
+
+
+def plan_only(options: argparse.Namespace) -> int:
+    """Prints the plan of the job `options.job` of the config `options.config`."""
+    from pipeline.config.file import load_config
+    from pipeline.jobs.warming import WarmUp
+    from pipeline.running.runners import available_cores, choose_runner, configure_logging, explain
+
+    with mistakes():
+        config = load_config(options.config, options.overrides, options.job)
+        choose = functools.partial(choose_runner, options.beam_args, mode=options.mode, workers=options.workers)
+        settings = choose()
+    configure_logging(debug=options.debug)
+
+    from rich.console import Console
+
+    from pipeline.estimating import advice, comparison, forecast, report
+    from pipeline.jobs.planning import plan_job
+
+    with WarmUp(options.job, config, available_cores()):
+        with mistakes():
+            plan = plan_job(options.job, config)
+            settings = choose(n_splits=len(plan.splits))
+        for warning in plan.warnings:
+            say(f"warning: {warning}")
+        start = _start(options.job, config, settings)
+        try:
+            found = forecast.forecast(plan)
+            actual = comparison.outcome(found)
+        except (OSError, ValueError) as error:
+            if options.debug:
+                raise
+            say(f"the job would fail: {explain(error)}")
+            return FAILED
+    seconds = {}
+    if start is not None:
+        seconds = {workers: found.work.seconds(start, workers) for workers in _workers(settings.workers)}
+    told = report.Told(found, seconds, advice.advise(found, max(1, settings.workers)), actual)
+    if options.json:
+        print(json.dumps(report.to_record(told), indent=1, ensure_ascii=False))
+    else:
+        Console(highlight=False, soft_wrap=True).print(report.render(told))
+    return DONE
+
+
+def _start(name: Any, config: "Config", settings: "RunnerSettings") -> float | None:
+    """Returns how long a job takes besides its work; None if it does not run here."""
+    from pipeline.estimating.costs import START_SECONDS, measure_start
+
+    if settings.name is not None:
+        return None
+    try:
+        return measure_start(name, config, settings)
+    except Exception as error:  # a text made up for the purpose may not suit every config
+        say(f"warning: the start could not be measured, and is taken for {START_SECONDS:.0f} s: {error}")
+        return START_SECONDS
+
+
+def _workers(most: int) -> list[int]:
+    """Returns 1, 2, 4 and so on, and `most`.
+
+    >>> _workers(6)
+    [1, 2, 4, 6]
+    """
+    return [*(1 << k for k in range(most.bit_length()) if 1 << k < most), most]

@@ -1,0 +1,41 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Sets a forecast beside what the job did, if the output folder of the config holds the finished job."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from pipeline import filenames, storage
+from pipeline.books import manifest
+from pipeline.books.manifest import read_json
+from pipeline.counting import counts
+from pipeline.estimating.forecast import Forecast
+from pipeline.estimating.trial import bytes_of
+
+
+def outcome(found: Forecast) -> Mapping[str, float] | None:
+    """Returns what the finished job counted, by the names of the forecast; None if there is no such job.
+
+    Bytes of a format are "bytes.<format>", the time is "seconds", if `clock.json` is there.
+
+    Raises:
+      OSError, ValueError: if a file of the folder cannot be read.
+    """
+    output = found.plan.config.output.path
+    if not storage.exists(storage.join(output, filenames.MANIFEST)):
+        return None
+    told = manifest.read(output)
+    if told["job_digest"] != found.plan.job.digest:
+        return None
+    totals = told["totals"]
+    if counts.REPORT_NAME in {record["file"] for record in told["files"]} and not found.plan.tokenizes:
+        totals = read_json(output, counts.REPORT_NAME)["totals"]
+    actual: dict[str, float] = {name: n for name, n in totals.items() if isinstance(n, int)}
+    for kind in ("rejected", "filtered"):
+        actual |= {kind: sum(totals[kind].values()), **{f"{kind}.{name}": n for name, n in totals[kind].items()}}
+    files = ((record["file"], record["n_bytes"]) for record in (*told["shards"], *told["companions"]))
+    for format_, n in bytes_of(found.plan.config.output, files).items():
+        actual[f"bytes.{format_}"] = n
+    if storage.exists(storage.join(output, filenames.CLOCK)):
+        clock: dict[str, Any] = read_json(output, filenames.CLOCK)
+        actual |= {"seconds": clock["seconds"], "workers": clock["workers"]}
+    return actual

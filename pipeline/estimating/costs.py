@@ -1,0 +1,122 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The time and the memory of a job on this machine, from what its parts took in a trial.
+
+    seconds(n workers) = start + training + (merging / n + splits of the busiest worker) (1 + CONTENTION (n - 1))
+
+The start is measured: a job of the same config over a page of text, Beam, tokenizer, vocabulary and report included.
+Which splits a worker gets follows from the plan. Workers beyond the cores of the machine bring nothing.
+"""
+
+import importlib
+import os
+import sys
+import tempfile
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+from pipeline.config.job import Config, JobName
+from pipeline.running.runners import RunnerSettings, available_cores
+
+CONTENTION = 0.09
+"""How much slower each further worker makes all: two threads do 1.84 times the work of one."""
+
+START_SECONDS = 2.0
+"""The start, where it could not be measured."""
+_SLOW_START = 5.0
+
+TIME_BOUND = 0.3
+MEMORY_BOUND = 0.3
+"""How far off time and memory may be: they depend on what else the machine does, and on when memory is returned."""
+
+
+@dataclass(frozen=True)
+class Work:
+    """What a job is for a machine."""
+
+    split_bytes: tuple[int, ...]
+    """Planned bytes of the splits, in order."""
+    split_seconds: tuple[float, ...]
+    """What each of them takes."""
+    merge_seconds: float
+    """Merging counts, or the runs of a shuffle: also the work of many."""
+    train_seconds: float
+    worker_bytes: int
+    """Memory of a worker at work."""
+    other_bytes: int
+    """Memory of the process besides."""
+
+    def seconds(self, start_seconds: float, workers: int) -> float:
+        """Returns how long the job takes."""
+        at_once, total = min(workers, available_cores()), sum(self.split_seconds)
+        slower = 1 + CONTENTION * (at_once - 1)
+        busiest = max(self.busiest(workers), total / at_once)
+        return start_seconds + self.train_seconds + (busiest + self.merge_seconds / at_once) * slower
+
+    def busiest(self, workers: int) -> float:
+        """Returns the seconds that the busiest worker has to do; splits are dealt out in turn, the largest first."""
+        order = sorted(range(len(self.split_bytes)), key=lambda i: (-self.split_bytes[i], i))
+        return max(sum(self.split_seconds[i] for i in order[first::workers]) for first in range(workers))
+
+    def memory(self, workers: int) -> int:
+        """Returns the peak of all processes together, in bytes: every worker holds one batch and one row group."""
+        return self.other_bytes + min(workers, max(1, len(self.split_bytes))) * self.worker_bytes
+
+
+def measure_start(name: JobName, config: Config, settings: RunnerSettings) -> float:
+    """Returns the seconds of a job over a page of text, imports of Beam included.
+
+    Args:
+      name: of the job; config: of the job; settings: a local runner.
+
+    Raises:
+      Exception: whatever the job raises for such a text.
+    """
+    started = time.perf_counter()
+    importlib.import_module("pipeline.transforms.jobs")
+    importing = time.perf_counter() - started
+    seconds = _SLOW_START + 1
+    for _ in range(2):
+        if seconds > _SLOW_START:  # the first time, kernels may have been compiled
+            started = time.perf_counter()
+            with tempfile.TemporaryDirectory(prefix="tokenmill-plan-") as folder:
+                _run_small(name, config, settings, Path(folder))
+            seconds = time.perf_counter() - started
+    return importing + seconds
+
+
+def _run_small(name: JobName, config: Config, settings: RunnerSettings, folder: Path) -> None:
+    import apache_beam as beam
+
+    from pipeline.jobs import planning, rehearsal
+    from pipeline.reporting import page
+    from pipeline.running.runners import open_runner
+    from pipeline.transforms import jobs
+
+    small = rehearsal.on_sample(config, folder)
+    plan = planning.plan_job(name, small)
+    planning.prepare(plan, "new")
+    with open_runner(settings) as (runner, options):
+        pipeline = beam.Pipeline(runner=runner, options=options)
+        jobs.build(pipeline, plan)
+        pipeline.run().wait_until_finish()
+    if plan.tokenizes and small.output.report:
+        page.draw(small.output.path)
+
+
+def memory_now() -> int:
+    """Returns the memory that this process has, in bytes; its peak where the system does not say."""
+    try:
+        return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    except OSError:
+        return peak_memory()
+
+
+def peak_memory() -> int:
+    """Returns the most memory that this process has had, in bytes; 0 where the system does not say."""
+    try:
+        import resource
+    except ImportError:  # Windows
+        return 0
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak if sys.platform == "darwin" else peak << 10

@@ -1,0 +1,288 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a job would do: tokens, rejects, shards and their bytes, each with bounds, from a trial on a sample."""
+
+import dataclasses
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from pipeline import storage
+from pipeline.books import quantities
+from pipeline.books.job_sums import add_up
+from pipeline.config.job import Config
+from pipeline.estimating import excerpts, places, trial
+from pipeline.estimating.costs import Work, peak_memory
+from pipeline.estimating.estimates import Estimate, Scale
+from pipeline.estimating.places import Sample
+from pipeline.estimating.trial import Trial
+from pipeline.input.reading import BATCH_BYTES
+from pipeline.jobs.planning import JobPlan
+from pipeline.output.packing.sequences import packing_summary
+from pipeline.shuffling.shards import PlannedShard
+from pipeline.statistics.tally import Statistics
+from tokenizer import Tokenizer
+
+SAMPLE_BYTES = 64 << 20
+"""At most this much text is read; a corpus of no more is read completely."""
+
+SAMPLE_SECONDS = 4.0
+"""Less is read if the job's work on it would take longer than this."""
+
+SHARD_SIZE_MATTERS = 0.02
+"""How much better or worse shards of the size of the job may be compressed than those of the sample."""
+
+SAMPLE_VOCABULARY = 0.03
+"""How much tokens of a vocabulary trained on the sample may differ from those of one trained on everything."""
+
+_SHARD_BYTES = 16 << 20
+"""Text of a shard of the sample at most: enough for a full row group, so that the bytes per token are those of one."""
+_UNITS = 32
+"""About how many units a sample has."""
+
+_PROBE_BYTES = 2 << 20
+"""Text to find out how fast the work is before the sample is chosen."""
+_PLACES = 8
+"""From how many places text is read to find out how fast the work is: few, because a job reads one after the other."""
+
+_TOTALS = (
+    "n_records", "n_documents", "n_bytes", "n_chars", "n_words", "n_special_tokens", "n_added_tokens",
+)  # fmt: skip
+_OF_TOKENIZER = ("n_text_tokens", "n_cut_tokens", "n_tokens", "n_oov_tokens", "shard_rows", "shard_tokens")
+
+
+@dataclass(frozen=True)
+class Forecast:
+    """What a job would do."""
+
+    plan: JobPlan
+    sample_bytes: int
+    """Bytes that were read of the input, decompressed."""
+    is_whole: bool
+    """Whether that is all of it."""
+    factor: float
+    """How many times the sample the corpus is, by planned bytes."""
+    notes: tuple[str, ...]
+    """What the reader should know about the sample."""
+    totals: Mapping[str, Estimate]
+    """By the names of `totals` of the manifest; rejects by "rejected.<reason>", filtered by "filtered.<rule>"."""
+    padding: float | None
+    """Share of padding in rows, from 0 to 1; None where rows are not padded."""
+    unknown: tuple[tuple[str, int], ...]
+    """The unknown characters of the sample and how often they occur, the most frequent first."""
+    n_shards: int
+    shard_bytes: Mapping[str, Estimate]
+    """By format, index files included."""
+    work: Work
+    """What the job is for the machine."""
+
+    def of_kind(self, kind: str) -> Iterator[tuple[str, Estimate]]:
+        """Yields the estimates of rejects by reason, or of filtered documents by rule."""
+        return ((name, each) for name, each in self.totals.items() if name.startswith(f"{kind}."))
+
+    def share(self, name: str, of: str) -> float:
+        """Returns a share of two totals, by their estimates; 0 if there is none."""
+        part, whole = self.totals.get(name), self.totals.get(of)
+        return part.value / whole.value if part is not None and whole is not None and whole.value else 0.0
+
+
+def forecast(plan: JobPlan) -> Forecast:
+    """Tries a job on a sample of its input, or on all of it if that is small.
+
+    Raises:
+      OSError: if the input cannot be read, or the temporary folder cannot be written.
+      ValueError: if the job would fail on the sample.
+    """
+    at_first = peak_memory()
+    counting = tokenizing = None
+    unknown: tuple[tuple[str, int], ...] = ()
+    train_seconds = 0.0
+    paces = []
+    with trial.temporary(plan.config) as config:
+        folder = config.output.path
+        budget = _affordable_bytes(plan, folder)
+        samples = _choose(plan, budget, folder)
+        is_whole = budget is None
+        is_guess = plan.counts_words and plan.tokenizes and not is_whole
+        batch_bytes = BATCH_BYTES if is_whole else max(1 << 16, _text_bytes(samples) // _UNITS)
+        if plan.counting_json is not None:
+            counting = trial.count_words(samples, config, plan.counting_json, batch_bytes)
+            paces.append(counting.pace)
+        if plan.tokenizes:
+            started = time.perf_counter()
+            tokenizer = _tokenizer(plan, config)
+            train_seconds = time.perf_counter() - started if plan.tokenizer is None else 0.0
+            config, shards = _with_shards(plan, config, samples, is_whole)
+            tokenizing = trial.tokenize(samples, config, tokenizer, shards, batch_bytes)
+            unknown = _unknown(tokenizing, config.output.path, tokenizer)
+            if budget is not None:  # the first words that a tokenizer meets take longer; a large job has met them
+                rest = _places(plan, budget // 4, folder)
+                paces.append(trial.tokenize(rest, config, tokenizer, [], BATCH_BYTES).pace)
+            else:
+                paces.append(tokenizing.pace)
+    trials = [each for each in (counting, tokenizing) if each is not None]
+    found = _totals(trials[-1]) if trials else {}
+    scale = Scale(trials[-1].units if trials else [], None if is_whole else plan.n_bytes)
+    sizes = [split.n_bytes for split in plan.splits]
+    seconds = sum(paces) * plan.n_bytes + len(paces) * _decompressing(plan, samples)
+    divided = scale.divide(trial.SECONDS, sizes)
+    return Forecast(
+        plan=plan,
+        sample_bytes=found.get("n_bytes", 0),
+        is_whole=is_whole,
+        factor=scale.factor,
+        notes=tuple(_notes(samples, is_guess)),
+        totals=_estimates(found, scale, is_guess),
+        padding=_padding(plan.config, found) if tokenizing is not None else None,
+        unknown=unknown,
+        n_shards=_n_shards(plan),
+        shard_bytes=_shard_bytes(plan, tokenizing, scale, is_guess, is_whole) if tokenizing is not None else {},
+        work=Work(
+            split_bytes=tuple(sizes),
+            split_seconds=tuple((divided * seconds / max(1e-9, float(divided.sum()))).tolist()),
+            merge_seconds=sum(each.merge_seconds for each in trials) * scale.factor,
+            train_seconds=train_seconds,
+            worker_bytes=max((each.memory for each in trials), default=0),
+            other_bytes=at_first,
+        ),
+    )
+
+
+def _affordable_bytes(plan: JobPlan, folder: str) -> int | None:
+    """Returns how much text to read: at most `SAMPLE_BYTES` and `SAMPLE_SECONDS`; None: all that there is."""
+    text = places.text_bytes(plan.splits)
+    if text <= _PROBE_BYTES:
+        return None
+    probe = _places(plan, _PROBE_BYTES, folder)
+    for _ in range(2):  # the first time, kernels are loaded
+        with trial.temporary(plan.config) as config:
+            if plan.counting_json is not None:
+                done = trial.count_words(probe, config, plan.counting_json, BATCH_BYTES)
+            else:
+                config, shards = _with_shards(plan, config, probe, False)
+                done = trial.tokenize(probe, config, _tokenizer(plan, config), shards, BATCH_BYTES)
+    budget = SAMPLE_BYTES
+    while budget > _PROBE_BYTES and done.pace * budget * plan.n_bytes / text > SAMPLE_SECONDS:
+        budget //= 2
+    return None if text <= budget else budget
+
+
+def _places(plan: JobPlan, n_bytes: int, folder: str) -> list[Sample]:
+    samples = places.choose(plan.splits, plan.config.input, n_bytes, n_bytes, _PLACES)
+    return excerpts.take(samples, plan.config.input, storage.join(folder, f"{n_bytes}"))
+
+
+def _choose(plan: JobPlan, budget: int | None, folder: str) -> list[Sample]:
+    if budget is None:
+        return places.whole(plan.splits)
+    shard_bytes = min(max(1, places.text_bytes(plan.splits) // _n_shards(plan)), _SHARD_BYTES)
+    samples = places.choose(plan.splits, plan.config.input, budget, shard_bytes)
+    return excerpts.take(samples, plan.config.input, storage.join(folder, "sample"))
+
+
+def _decompressing(plan: JobPlan, samples: Sequence[Sample]) -> float:
+    """Returns how long it takes to decompress all files that the sample has excerpts of."""
+    taken = [portion for sample in samples for portion in sample.portions if portion.source is not None]
+    n_compressed = sum(p.n_bytes for split in plan.splits for p in split.pieces if p.compression != "none")
+    return n_compressed * sum(each.seconds for each in taken) / max(1, sum(each.n_decompressed for each in taken))
+
+
+def _tokenizer(plan: JobPlan, config: Config) -> Tokenizer:
+    """Returns the tokenizer of a job as a worker gets it, with no word in its tables; trains it if there is none."""
+    return Tokenizer.from_str((plan.tokenizer or trial.train(plan, config)[0]).to_str())
+
+
+def _text_bytes(samples: Sequence[Sample]) -> int:
+    return places.text_bytes([sample.split for sample in samples])
+
+
+def _with_shards(
+    plan: JobPlan, config: Config, samples: Sequence[Sample], is_whole: bool
+) -> tuple[Config, Sequence[PlannedShard]]:
+    """Returns the config of a trial and the shards to merge; they are as many as there are samples, if not all."""
+    shuffle = config.output.shuffle
+    if shuffle is None or is_whole:
+        return config, plan.shards()
+    output = config.output.model_copy(update={"shuffle": shuffle.model_copy(update={"shards": len(samples)})})
+    config = config.model_copy(update={"output": output})
+    splits = [sample.split for sample in samples]
+    return config, dataclasses.replace(plan, config=config, splits=splits).shards()
+
+
+def _n_shards(plan: JobPlan) -> int:
+    return len(plan.shards()) or len(plan.splits)
+
+
+def _padding(config: Config, totals: Mapping[str, Any]) -> float | None:
+    rows, padding = totals["shard_rows"], config.tokenizer.padding
+    if padding is not None:
+        return 1 - totals["shard_tokens"] / max(1, rows * padding.length)
+    if packing := totals.get("packing"):
+        return float(packing_summary(packing)["share_of_padding"] or 0.0)
+    return None
+
+
+def _unknown(tried: Trial, output: str, tokenizer: Tokenizer) -> tuple[tuple[str, int], ...]:
+    total = Statistics(tokenizer.n_ids, tokenizer.unk_token_id)
+    for entry in tried.entries:
+        with storage.open_read(storage.join(output, entry.statistics.file)) as handle:
+            total.merge(Statistics.from_bytes(handle.read()))
+    code_points, counts = total.oov_chars()
+    order = np.argsort(-counts, kind="stable").tolist()
+    return tuple((chr(code_points[i]), int(counts[i])) for i in order)
+
+
+def _totals(tried: Trial) -> dict[str, Any]:
+    """Returns the sums of a trial, by the names of `totals` of the manifest."""
+    if tried.entries:
+        return add_up(tried.entries, tried.shards or None)
+    totals: dict[str, Any] = {}
+    for split in tried.counted:
+        for name, value in dataclasses.asdict(split.totals).items():
+            totals[name] = quantities.plus(totals.get(name), value) if name in totals else value
+    return totals
+
+
+def _shard_bytes(plan: JobPlan, tried: Trial, scale: Scale, is_guess: bool, is_whole: bool) -> dict[str, Estimate]:
+    entries = tried.shards or tried.entries
+    more = (0.0 if is_whole else SHARD_SIZE_MATTERS) + (SAMPLE_VOCABULARY if is_guess else 0.0)
+    found = {}
+    for format_, n_bytes in trial.bytes_of(plan.config.output, trial.files_of(entries)).items():
+        empty = tried.empty_bytes.get(format_, 0)
+        found[format_] = scale.estimate(
+            f"bytes.{format_}", n_bytes - empty * len(entries), more=more, base=empty * _n_shards(plan)
+        )
+    return found
+
+
+def _estimates(totals: Mapping[str, Any], scale: Scale, is_guess: bool) -> dict[str, Estimate]:
+    found = {name: scale.estimate(name, totals[name]) for name in _TOTALS if name in totals}
+    more = SAMPLE_VOCABULARY if is_guess else 0.0
+    found |= {name: scale.estimate(name, totals[name], more=more) for name in _OF_TOKENIZER if name in totals}
+    for kind in ("rejected", "filtered"):
+        counts = totals.get(kind) or {}
+        found[kind] = scale.estimate(kind, sum(counts.values()))
+        found |= {(name := f"{kind}.{each}"): scale.estimate(name, n) for each, n in counts.items()}
+    return found
+
+
+def _notes(samples: Sequence[Sample], is_guess: bool) -> list[str]:
+    notes = []
+    portions = [portion for sample in samples for portion in sample.portions]
+    if any(portion.quota is not None for portion in portions):
+        notes.append(
+            "of each large run of row groups the beginning was read; the bounds assume that the rest is like it"
+        )
+    cut_short = [each for each in portions if each.source is not None and each.n_decompressed < each.source.n_bytes]
+    if cut_short:
+        notes.append(
+            f"{len(cut_short)} compressed files were not read to their end; the bounds assume that the rest is like "
+            "what was read"
+        )
+    if is_guess:
+        notes.append(
+            "the vocabulary was trained on the sample; that of the job will be another one, so its tokens are a guess"
+        )
+    return notes

@@ -1,0 +1,148 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Chooses which bytes of a corpus to read: as many from each of evenly spaced places, in the order of the plan.
+
+The planned bytes of all pieces, one behind the other, form a line. It is cut into `N_RANGES` equal steps, and the
+middle of each is read. So a file is read in proportion to its size, and the choice depends on nothing but the plan.
+
+- A file of lines that is not compressed: the records that begin in the range.
+- A file that can only be read whole and is smaller than a range: all of it, if it begins in the range.
+- A larger compressed file: as many bytes as fall into ranges, taken from all of it (`excerpts`).
+- A larger run of row groups of Parquet: its beginning, as many bytes as fall into ranges.
+"""
+
+import contextlib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from pipeline import storage
+from pipeline.config.input import InputConfig
+from pipeline.input.splitting import MAX_PIECES
+from pipeline.parquet_file import open_parquet
+from pipeline.splits import Piece, Split
+
+N_RANGES = 256
+
+EXPANSION = 4
+"""How many bytes of text a byte of a compressed file is taken for."""
+
+
+@dataclass(frozen=True)
+class Portion:
+    """A piece to read, and how much of it."""
+
+    piece: Piece
+    n_meant: float
+    """Planned bytes that are to be read for it."""
+    quota: int | None = None
+    """Planned bytes of a run of row groups, or of a compressed file, after which to stop; None: all of it is read."""
+    ratio: float | None = None
+    """Planned bytes for each byte read; None: all that is planned for the piece is read, or its quota."""
+    source: Piece | None = None
+    """The compressed file that the piece is an excerpt of; None if it is none."""
+    n_decompressed: int = 0
+    """Bytes of `source` that were decompressed."""
+    seconds: float = 0.0
+    """How long that took."""
+
+    def planned(self, n_bytes: int, n_records: int) -> float:
+        """Returns how many planned bytes were read, if that many bytes and records came of them."""
+        if self.ratio is not None:
+            return n_bytes * self.ratio
+        if self.quota is None:
+            return self.piece.n_planned
+        with contextlib.closing(storage.open_read(self.piece.path)) as handle:
+            metadata = open_parquet(handle).metadata
+            n_rows = sum(metadata.row_group(group).num_rows for group in range(self.piece.start, self.piece.stop))
+        return self.piece.n_planned * n_records / max(1, n_rows)
+
+
+@dataclass(frozen=True)
+class Sample:
+    """What to read as if it were a split."""
+
+    split: Split
+    portions: tuple[Portion, ...]
+    """One for each piece of the split."""
+
+
+def text_bytes(splits: Sequence[Split]) -> int:
+    """Returns about how many bytes of text the splits hold."""
+    return sum(_expanded(piece, piece.n_planned) for split in splits for piece in split.pieces)
+
+
+def whole(splits: Sequence[Split]) -> list[Sample]:
+    """Returns everything as it is planned."""
+    return [Sample(split, tuple(Portion(piece, piece.n_planned) for piece in split.pieces)) for split in splits]
+
+
+def choose(
+    splits: Sequence[Split], config: InputConfig, n_bytes: int, shard_bytes: int, n_ranges: int = N_RANGES
+) -> list[Sample]:
+    """Returns about `n_bytes` of text, in samples of about `shard_bytes`.
+
+    Args:
+      splits: of the plan; they must hold more text than `n_bytes`.
+      config: the section `input`.
+      n_bytes: how much to read.
+      shard_bytes: of a shard of the job, so that what the sample writes is like what the job writes.
+      n_ranges: from how many places.
+    """
+    groups: list[list[Portion]] = []
+    size = shard_bytes
+    for portion in _portions(splits, config, n_bytes / text_bytes(splits), n_ranges):
+        if size >= shard_bytes or len(groups[-1]) == MAX_PIECES:
+            groups.append([])
+            size = 0
+        groups[-1].append(portion)
+        size += _expanded(portion.piece, int(portion.n_meant))
+    fields = splits[0].fields
+    return [
+        Sample(Split(index, f"{index:016x}", tuple(portion.piece for portion in group), fields), tuple(group))
+        for index, group in enumerate(groups)
+    ]
+
+
+def _portions(splits: Sequence[Split], config: InputConfig, share: float, n_ranges: int) -> Iterator[Portion]:
+    """Yields what is in the ranges, each piece or part of one once."""
+    pieces = [piece for split in splits for piece in split.pieces if piece.n_planned]
+    starts = np.concatenate([[0], np.cumsum([piece.n_planned for piece in pieces])])
+    step = starts[-1] / n_ranges
+    length = max(1.0, step * share)
+    quotas: dict[int, int] = {}
+    found: list[tuple[int, Portion | None]] = []
+    for low in (np.arange(n_ranges) * step + (step - length) / 2).tolist():
+        number = int(np.searchsorted(starts, low, side="right")) - 1
+        while number < len(pieces) and starts[number] < low + length:
+            piece, start = pieces[number], int(starts[number])
+            first, last = max(0, int(low) - start), min(piece.n_planned, int(low + length) - start)
+            if piece.is_cut_by_bytes(config.document):
+                if last > first:
+                    cut = replace(piece, start=piece.start + first, stop=piece.start + last)
+                    found.append((number, Portion(cut, last - first, ratio=1.0)))
+            elif piece.n_planned <= length or not _has_parts(piece, config):
+                if low <= start < low + length:
+                    found.append((number, Portion(piece, piece.n_planned)))
+            else:
+                if number not in quotas:
+                    found.append((number, None))
+                quotas[number] = quotas.get(number, 0) + last - first
+            number += 1
+    for number, portion in found:
+        if portion is not None:
+            yield portion
+        elif quotas[number]:
+            quota = min(quotas[number], pieces[number].n_planned)
+            yield Portion(pieces[number], quota, quota)
+
+
+def _has_parts(piece: Piece, config: InputConfig) -> bool:
+    """Returns whether a piece holds records that can be read without the rest."""
+    return piece.format == "parquet" or (
+        piece.compression != "none" and not (piece.format == "text" and config.document == "file")
+    )
+
+
+def _expanded(piece: Piece, n_planned: int) -> int:
+    return n_planned * (EXPANSION if piece.compression != "none" else 1)

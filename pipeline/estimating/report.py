@@ -1,0 +1,152 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A forecast for a person, as a table, and for a program, as JSON."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from pipeline.estimating.advice import Advice
+from pipeline.estimating.costs import MEMORY_BOUND, TIME_BOUND
+from pipeline.estimating.estimates import Estimate
+from pipeline.estimating.forecast import Forecast
+from pipeline.running.display import duration, megabytes
+
+FORMAT_VERSION = 1
+"""Version of the JSON."""
+
+_NAMES = {
+    "n_records": "records", "n_documents": "documents", "rejected": "rejected", "filtered": "filtered",
+    "n_bytes": "input", "n_words": "words", "n_tokens": "tokens", "n_cut_tokens": "cut tokens",
+    "n_oov_tokens": "unknown tokens", "shard_rows": "rows",
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Told:
+    """A forecast and everything that is said with it."""
+
+    found: Forecast
+    seconds: Mapping[int, float]
+    """By the number of workers; none if the job does not run here."""
+    advice: Sequence[Advice]
+    actual: Mapping[str, float] | None
+    """What the finished job counted; None if there is none."""
+
+    @property
+    def bytes_in_memory(self) -> dict[int, int]:
+        """The peak of memory by the number of workers."""
+        return {workers: self.found.work.memory(workers) for workers in self.seconds}
+
+
+def to_record(told: Told) -> dict[str, Any]:
+    """Returns what `--json` prints."""
+    found, sizes = told.found, told.found.work.split_bytes
+    return {
+        "format_version": FORMAT_VERSION,
+        "job": found.plan.name,
+        "job_digest": found.plan.job.digest,
+        "input": {
+            "bytes": found.plan.n_bytes,
+            "splits": len(sizes),
+            "largest_split": max(sizes, default=0),
+            "skew": _skew(sizes),
+        },
+        "sample": {"bytes": found.sample_bytes, "is_whole": found.is_whole, "notes": list(found.notes)},
+        "totals": {name: asdict(each) for name, each in found.totals.items()},
+        "share_of_padding": found.padding,
+        "shards": found.n_shards,
+        "shard_bytes": {name: asdict(each) for name, each in found.shard_bytes.items()},
+        "seconds": {str(n): _within(each, TIME_BOUND) for n, each in told.seconds.items()},
+        "peak_memory": {str(n): _within(each, MEMORY_BOUND) for n, each in told.bytes_in_memory.items()},
+        "advice": [asdict(each) for each in told.advice],
+        "actual": dict(told.actual) if told.actual is not None else None,
+    }
+
+
+def render(told: Told) -> RenderableType:
+    """Returns the table."""
+    found = told.found
+    table = Table(box=None, padding=(0, 1, 0, 0), header_style="dim")
+    for name in ("", "planned", "at least", "at most", *(("done", "plan is off") if told.actual is not None else ())):
+        table.add_column(name, justify="right" if name else "left", no_wrap=True, style=None if name else "bold")
+    for row in _rows(told):
+        table.add_row(*row)
+    sizes = found.work.split_bytes
+    lines = [Text(f"{found.plan.name}: {_sample(found)}", style="bold")]
+    if sizes:
+        split = f"{len(sizes):,} {'split' if len(sizes) == 1 else 'splits'}"
+        lines.append(Text(f"{split}, the largest {megabytes(max(sizes))}, {_skew(sizes):.1f} times the mean"))
+    notes = [Text(note, style="dim") for note in found.notes]
+    advice = [Text(f"{each.setting}: {each.reason}", style="yellow") for each in told.advice]
+    return Group(*lines, table, *notes, *advice)
+
+
+def _sample(found: Forecast) -> str:
+    if not found.plan.splits:
+        return "no input is read; nothing but the training is to be done"
+    if found.is_whole:
+        return f"all of the input was read, {megabytes(found.sample_bytes)}"
+    return f"{megabytes(found.sample_bytes)} of the input were read, 1 byte of {found.factor:.1f}"
+
+
+def _rows(told: Told) -> Iterator[list[str]]:
+    found, actual = told.found, told.actual
+    for name, label in _NAMES.items():
+        if name in found.totals and (found.totals[name].value or name in ("n_documents", "rejected")):
+            yield _row(label, found.totals[name], name, actual, megabytes if name == "n_bytes" else "{:,}".format)
+            for part, each in found.of_kind(name):
+                yield _row(f"  {part.partition('.')[2]}", each, part, actual)
+    if found.padding is not None:
+        yield ["padding", f"{found.padding:.1%}"]
+    if found.plan.tokenizes:
+        yield ["shards", f"{found.n_shards:,}"]
+    for name, each in found.shard_bytes.items():
+        yield _row(name, each, f"bytes.{name}", actual, megabytes)
+    for workers, seconds in told.seconds.items():
+        row = _bounded(f"time, {_workers(workers)}", seconds, TIME_BOUND, duration)
+        if actual is not None and actual.get("workers") == workers:
+            row += [duration(actual["seconds"]), _off(seconds, actual["seconds"])]
+        yield row
+    for workers, n_bytes in told.bytes_in_memory.items():
+        yield _bounded(f"peak, {_workers(workers)}", n_bytes, MEMORY_BOUND, megabytes)
+
+
+def _row(
+    label: str,
+    each: Estimate,
+    name: str,
+    actual: Mapping[str, float] | None,
+    tell: Callable[[int], str] = "{:,}".format,
+) -> list[str]:
+    bounds = ["exactly", ""] if each.is_exact else [tell(each.low), "?" if each.high is None else tell(each.high)]
+    row = [label, tell(each.value), *bounds]
+    if actual is not None:
+        row += [tell(int(actual.get(name, 0))), _off(each.value, actual.get(name, 0))]
+    return row
+
+
+def _bounded(label: str, number: float, bound: float, tell: Any) -> list[str]:
+    return [label, tell(number), tell(number * (1 - bound)), tell(number * (1 + bound))]
+
+
+def _off(planned: float, done: float) -> str:
+    if planned == done:
+        return "not at all"
+    return f"{planned / done - 1:+.1%}" if done else "more"
+
+
+def _within(number: float, bound: float) -> dict[str, float]:
+    return {"value": number, "low": number * (1 - bound), "high": number * (1 + bound)}
+
+
+def _skew(sizes: Sequence[int]) -> float:
+    """Returns how many times the mean the largest split is; 1 without any."""
+    return max(sizes) * len(sizes) / sum(sizes) if sum(sizes) else 1.0
+
+
+def _workers(n: int) -> str:
+    return f"{n} {'worker' if n == 1 else 'workers'}"

@@ -1,0 +1,262 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Does a job's own work on a sample, in a temporary folder: the same readers, text steps, tokenizer and writers.
+
+So there is no second implementation to keep up to date, and whatever a job counts is counted of the sample.
+"""
+
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from pipeline.books.input_counts import PieceCounts
+from pipeline.books.ledger import LedgerEntry, Written
+from pipeline.books.shard_entry import ShardEntry, runs_of
+from pipeline.config.input import InputConfig
+from pipeline.config.job import Config
+from pipeline.config.output import OutputConfig
+from pipeline.counting import count, finishing
+from pipeline.counting.counts import open_counts
+from pipeline.counting.partitions import N_PARTITIONS
+from pipeline.counting.split_counts import SplitCounts
+from pipeline.estimating.costs import memory_now, peak_memory
+from pipeline.estimating.estimates import Unit, spread
+from pipeline.estimating.places import Sample
+from pipeline.input.batches import ReadBatch
+from pipeline.input.reading import read_split
+from pipeline.jobs.planning import JobPlan
+from pipeline.output.staging import Staging
+from pipeline.output.writers import formats
+from pipeline.shuffling.shards import PlannedShard
+from pipeline.splits import Split
+from pipeline.tokenizing.tokenize import Attempt, merge_planned, tokenizer_info
+from pipeline.training.train import train_vocabularies
+from tokenizer import Tokenizer
+
+SECONDS = "seconds"
+"""The time that a unit took, among its counts."""
+
+
+@dataclass
+class Trial:
+    """What was done, and how long it took."""
+
+    units: list[Unit] = field(default_factory=list)
+    seconds: list[float] = field(default_factory=list)
+    """For each sample, in order."""
+    entries: list[LedgerEntry] = field(default_factory=list)
+    shards: list[ShardEntry] = field(default_factory=list)
+    """Of a job that shuffles."""
+    merge_seconds: float = 0.0
+    """For merging `shards`, or counts."""
+    memory: int = 0
+    """Bytes by which the memory of the process grew, at its peak: what a worker at work takes."""
+    empty_bytes: dict[str, int] = field(default_factory=dict)
+    """Bytes of a shard without documents, by format: what a shard takes whatever it holds."""
+    counted: list[SplitCounts] = field(default_factory=list)
+    """Of a job that counts words."""
+
+    @property
+    def pace(self) -> float:
+        """Seconds for each planned byte that was read."""
+        return sum(self.seconds) / max(1.0, sum(unit.n_planned for unit in self.units))
+
+
+@contextmanager
+def temporary(config: Config) -> Iterator[Config]:
+    """Gives the config of a trial: its output folder is temporary, and no number of rejects stops it."""
+    with tempfile.TemporaryDirectory(prefix="tokenmill-plan-") as folder:
+        section = config.input.model_copy(update={"max_rejected": None, "max_rejected_fraction": None})
+        output = config.output.model_copy(update={"path": str(Path(folder) / "out")})
+        yield config.model_copy(update={"input": section, "output": output})
+
+
+def tokenize(
+    samples: Sequence[Sample], config: Config, tokenizer: Tokenizer, shards: Sequence[PlannedShard], batch_bytes: int
+) -> Trial:
+    """Tokenizes samples and writes their shards.
+
+    Args:
+      samples: what to read.
+      config: of the trial.
+      tokenizer: as workers have it.
+      shards: to merge, if the job shuffles.
+      batch_bytes: of a unit.
+    """
+    trial = Trial()
+    # The first use of a tokenizer builds its tables, which is a part of the start of a job.
+    empty = [_empty_shard(config, tokenizer)]
+    at_first = memory_now()
+    if config.output.shuffle is None:
+        trial.empty_bytes = bytes_of(config.output, files_of(empty))
+    for sample in samples:
+        started = time.perf_counter()
+        reading = _Reading(sample, batch_bytes)
+        with Staging(config.output.path, sample.split.id) as staging:
+            attempt = Attempt(sample.split, config, tokenizer, tokenizer_info(tokenizer), staging, len(samples))
+            for batch in reading.batches(sample.split, config.input):
+                pieces = {piece for piece, _ in batch.pieces}
+                before = _flat(attempt.counts(pieces))
+                attempt.add(batch)
+                after = Counter(_flat(attempt.counts(pieces)))
+                after.subtract(before)
+                reading.note(after)
+            entry = attempt.finish()
+            staging.commit(entry)
+        trial.entries.append(entry)
+        trial.seconds.append(time.perf_counter() - started)
+        trial.units += _spread_entry(reading.units(), entry, config.output, trial.empty_bytes)
+    started = time.perf_counter()
+    runs = [runs_of(entry) for entry in trial.entries] if shards else []
+    trial.shards += [merge_planned(shard, runs, config, tokenizer) for shard in shards]
+    trial.merge_seconds = time.perf_counter() - started
+    trial.memory = peak_memory() - at_first
+    if shards:
+        _spread_files(trial.units, trial.shards, config.output, {})
+    return trial
+
+
+def _spread_entry(units: list[Unit], entry: LedgerEntry, output: OutputConfig, empty: Mapping[str, int]) -> list[Unit]:
+    """Gives the units of a sample their shares of what is counted only for all of it."""
+    n_around = (entry.n_special_tokens + entry.n_added_tokens) // max(1, entry.n_documents)
+    for unit in units:
+        made = unit.counts.get("n_text_tokens", 0) + n_around * unit.counts.get("n_documents", 0)
+        unit.counts["n_cut_tokens"] = made - unit.counts.get("n_tokens", 0)
+    spread(units, "n_words", entry.n_words, "n_chars")
+    for name in ("n_special_tokens", "n_added_tokens"):
+        spread(units, name, getattr(entry, name), "n_documents")
+    if entry.runs is None:
+        _spread_files(units, [entry], output, empty)
+    return units
+
+
+def _spread_files(
+    units: list[Unit], entries: Sequence[Written], output: OutputConfig, empty: Mapping[str, int]
+) -> None:
+    is_document = output.packing is None and all(entry.windows is None for entry in entries)
+    n_rows = sum(entry.shard.rows or 0 for entry in entries)
+    spread(units, "shard_rows", n_rows, "n_documents" if is_document else "n_tokens")
+    spread(units, "shard_tokens", sum(entry.shard.tokens or 0 for entry in entries), "n_tokens")
+    for format_, n_bytes in bytes_of(output, files_of(entries)).items():
+        spread(units, f"bytes.{format_}", n_bytes - len(entries) * empty.get(format_, 0), "n_tokens")
+
+
+def files_of(entries: Iterable[Written]) -> Iterator[tuple[str, int]]:
+    """Yields name and bytes of each file of shards."""
+    return ((file.file, file.n_bytes) for entry in entries for file in (entry.shard, *entry.companions))
+
+
+def bytes_of(output: OutputConfig, files: Iterable[tuple[str, int]]) -> dict[str, int]:
+    """Returns the bytes of shards by format, index files included.
+
+    Args:
+      output: the section.
+      files: of the shards: name and bytes.
+    """
+    format_of = {suffix: name for name in output.formats for suffix in formats.suffixes(output, name)}
+    found = dict.fromkeys(map(str, output.formats), 0)
+    for name, n_bytes in files:
+        found[format_of[f".{name.partition('.')[2]}"]] += n_bytes
+    return found
+
+
+def _empty_shard(config: Config, tokenizer: Tokenizer) -> LedgerEntry:
+    nothing = Split(0, "empty", ())
+    with Staging(config.output.path, nothing.id) as staging:
+        return Attempt(nothing, config, tokenizer, tokenizer_info(tokenizer), staging, 1).finish()
+
+
+def count_words(samples: Sequence[Sample], config: Config, counting_json: str, batch_bytes: int) -> Trial:
+    """Counts the words of samples; see `tokenize`."""
+    trial, tokenizer, at_first = Trial(), Tokenizer.from_str(counting_json), memory_now()
+    key = count.count_key(config.input, config.counts, counting_json, config.text)
+    for sample in samples:
+        started = time.perf_counter()
+        reading = _Reading(sample, batch_bytes)
+
+        def note(n_bytes: int, n_documents: int, n_rejected: int, *_: int, reading: _Reading = reading) -> None:
+            reading.note({"n_bytes": n_bytes, "n_documents": n_documents, "rejected": n_rejected})
+
+        counts = count.count_split(
+            sample.split, config.input, config.output.path, tokenizer, key, config.counts,
+            on_batch=note, text=config.text, read=reading.batches,
+        )  # fmt: skip
+        trial.counted.append(counts)
+        trial.seconds.append(time.perf_counter() - started)
+        units = reading.units()
+        spread(units, "n_words", counts.totals.n_words, "n_bytes")
+        trial.units += units
+    started = time.perf_counter()
+    by = config.counts.by
+    partitions = [
+        finishing.merge_partition(number, N_PARTITIONS, trial.counted, config.output.path, by)
+        for number in range(N_PARTITIONS)
+    ]
+    finishing.finish_counts(trial.counted, partitions, config.output.path, key, counting_json, by)
+    trial.merge_seconds = time.perf_counter() - started
+    trial.memory = peak_memory() - at_first
+    return trial
+
+
+def train(plan: JobPlan, config: Config) -> list[Tokenizer]:
+    """Trains the vocabularies of a job on the counts of a trial, or on those that the config names."""
+    artifact = open_counts(plan.counts_given or config.output.path)
+    vocabularies = train_vocabularies(artifact, config.tokenizer, config.text.tokens)
+    return [Tokenizer.from_str(vocabulary.tokenizer_json) for vocabulary in vocabularies]
+
+
+class _Reading:
+    """Reads a sample and notes what each batch holds."""
+
+    def __init__(self, sample: Sample, batch_bytes: int) -> None:
+        self._sample, self._batch_bytes = sample, batch_bytes
+        self._parts: list[tuple[tuple[int, PieceCounts], ...]] = []
+        self._counts: list[dict[str, float]] = []
+        self._since = time.perf_counter()
+
+    def batches(self, split: Split, config: InputConfig) -> Iterator[ReadBatch]:
+        limits = {i: each.quota for i, each in enumerate(self._sample.portions) if each.quota is not None}
+        for batch in read_split(split, config, self._batch_bytes, limits=limits):
+            self._parts.append(batch.pieces)
+            yield batch
+
+    def note(self, counts: Mapping[str, float]) -> None:
+        """Takes what became of the last batch, now that it is done."""
+        now = time.perf_counter()
+        self._counts.append({**counts, SECONDS: now - self._since})
+        self._since = now
+
+    def units(self) -> list[Unit]:
+        """Returns a unit for each batch; the planned bytes of a piece are divided among them by bytes read."""
+        read: dict[int, PieceCounts] = {}
+        n_batches: Counter[int] = Counter()
+        for parts in self._parts:
+            for piece, counts in parts:
+                read[piece] = read.get(piece, PieceCounts()) + counts
+            n_batches.update(piece for piece, _ in parts)
+        portions = self._sample.portions
+        planned = {piece: portions[piece].planned(counts.n_bytes, counts.n_records) for piece, counts in read.items()}
+        meant = {piece: portions[piece].n_meant for piece in read}
+        units = []
+        for parts, counted in zip(self._parts, self._counts, strict=True):
+            shares = [
+                (piece, counts.n_bytes / n if (n := read[piece].n_bytes) else 1 / n_batches[piece])
+                for piece, counts in parts
+            ]
+            n_planned, n_meant = (sum(each[piece] * share for piece, share in shares) for each in (planned, meant))
+            units.append(Unit(n_planned, n_meant, counted))
+        return units
+
+
+def _flat(counts: PieceCounts) -> dict[str, int]:
+    """Returns the counts by name; of rejects and of filtered documents by "rejected.reason" and so on, too."""
+    flat: dict[str, int] = {}
+    for name, value in counts.to_record().items():
+        if isinstance(value, int):
+            flat[name] = value
+        elif name != "sha256":
+            flat |= {name: sum(value.values()), **{f"{name}.{each}": n for each, n in value.items()}}
+    return flat

@@ -1,0 +1,53 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Time and memory by the number of workers."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pipeline.estimating import costs
+from pipeline.estimating.costs import Work
+
+
+def work(seconds, **values):
+    sizes = tuple(int(1000 * each) for each in seconds)
+    return Work(
+        sizes,
+        tuple(seconds),
+        **{"merge_seconds": 0, "train_seconds": 0, "worker_bytes": 10, "other_bytes": 100} | values,
+    )
+
+
+@pytest.fixture
+def eight_cores(monkeypatch):
+    monkeypatch.setattr(costs, "available_cores", lambda: 8)
+
+
+@given(st.lists(st.floats(0.1, 9), min_size=1, max_size=9), st.integers(1, 9))
+def test_the_busiest_worker_has_what_it_is_dealt(seconds, workers):
+    found = work(seconds).busiest(workers)
+    assert max(sum(seconds) / workers, *seconds) <= found + 1e-9
+    assert found <= sum(seconds) + 1e-9
+
+
+@pytest.mark.usefixtures("eight_cores")
+def test_one_large_split_keeps_all_workers_waiting():
+    even, skewed = work([2.0] * 8), work([9.0] + [1.0] * 7)
+    assert even.seconds(1.0, 1) == skewed.seconds(1.0, 1) == 17.0
+    slower = 1 + 3 * costs.CONTENTION
+    assert even.seconds(1.0, 4) == pytest.approx(1 + 4 * slower)
+    assert skewed.seconds(1.0, 4) == pytest.approx(1 + 10 * slower)
+
+
+@pytest.mark.usefixtures("eight_cores")
+def test_training_is_the_work_of_one():
+    assert work([], train_seconds=5.0).seconds(1.0, 8) == 6.0
+
+
+def test_more_workers_than_cores_bring_nothing(monkeypatch):
+    monkeypatch.setattr(costs, "available_cores", lambda: 2)
+    assert work([1.0] * 8).seconds(0.0, 8) == work([1.0] * 8).seconds(0.0, 2)
+
+
+def test_memory_grows_with_workers_that_have_something_to_do():
+    assert [work([1.0, 1.0]).memory(n) for n in (1, 2, 4)] == [110, 120, 120]

@@ -1,0 +1,90 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Estimates: bounds hold as often as they say, and a sample of everything is exact."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pipeline.estimating.estimates import Estimate, Scale, Unit, spread
+
+
+def sample(counts, sizes, step):
+    """Takes every `step`-th block of a corpus."""
+    return [Unit(float(sizes[i]), float(sizes[i]), {"n": int(counts[i])}) for i in range(step // 2, len(sizes), step)]
+
+
+@given(st.lists(st.tuples(st.integers(1, 1000), st.integers(0, 5000)), min_size=1, max_size=40))
+def test_a_sample_of_everything_is_exact(blocks):
+    units = [Unit(size, size, {"n": n}) for size, n in blocks]
+    total = sum(n for _, n in blocks)
+    assert Scale(units, None).estimate("n", total) == Estimate.exactly(total)
+    scaled = Scale(units, sum(size for size, _ in blocks)).estimate("n", total)
+    assert scaled.value == pytest.approx(total, abs=1)
+    assert scaled.holds(total)
+
+
+def test_bounds_hold_about_as_often_as_they_say():
+    """Of corpora that are noisy, sorted by kind, or have a trend."""
+    chance = np.random.default_rng(3)
+    n_held = n_tried = 0
+    for kind in ("noise", "sorted", "trend"):
+        for _ in range(200):
+            sizes = chance.integers(900, 1100, 512)
+            rate = {"noise": 0.25, "sorted": np.repeat([0.2, 0.5, 0.3, 0.25], 128), "trend": np.linspace(0.2, 0.6, 512)}
+            counts = np.round(sizes * rate[kind] * chance.normal(1, 0.2, 512))
+            units = sample(counts, sizes, 16)
+            found = Scale(units, int(sizes.sum())).estimate("n", sum(int(unit.counts["n"]) for unit in units))
+            n_held += found.holds(int(counts.sum()))
+            n_tried += 1
+            assert (found.high - found.low) / found.value < 0.35
+    assert n_held / n_tried > 0.92
+
+
+def test_a_sorted_corpus_is_not_taken_for_one_of_great_variance():
+    sizes = np.full(512, 1000)
+    counts = np.repeat([100, 900], 256)
+    found = Scale(sample(counts, sizes, 16), 512_000).estimate("n", 16_000)
+    assert found.value == 256_000
+    assert found.high - found.value < 0.1 * found.value  # one step among 31; as a random sample it would be 0.3
+
+
+def test_long_records_do_not_count_for_more_than_their_bytes():
+    """More is read than was meant where a range holds the beginning of a long record."""
+    units = [Unit(1000.0, 1000.0, {"n": 200}) for _ in range(15)]
+    units.insert(7, Unit(50_000.0, 1000.0, {"n": 30_000}))
+    found = Scale(units, 1_000_000).estimate("n", 33_000)
+    assert found.value == pytest.approx(1_000_000 * (15 * 0.2 + 0.6) / 16)
+
+
+def test_what_the_sample_has_not_may_still_be_there():
+    units = [Unit(1000.0, 1000.0, {}) for _ in range(10)]
+    assert Scale(units, 100_000).estimate("n", 0) == Estimate(0, 0, 30)
+
+
+def test_one_unit_tells_no_variance():
+    found = Scale([Unit(1000.0, 1000.0, {"n": 5})], 10_000).estimate("n", 5)
+    assert found == Estimate(50, 5, None)
+    assert found.holds(10**9)
+
+
+def test_an_amount_that_is_known_is_added_without_bounds():
+    units = [Unit(1000.0, 1000.0, {"n": 10}) for _ in range(10)]
+    found = Scale(units, 100_000).estimate("n", 100, base=777)
+    assert found.value == 1777
+    assert found.low == 1777
+
+
+@given(st.lists(st.integers(0, 9), min_size=1, max_size=9), st.integers(0, 1000))
+def test_spreading_keeps_the_sum(parts, total):
+    units = [Unit(1.0, 1.0, {"by": n}) for n in parts]
+    spread(units, "n", total, "by")
+    assert sum(unit.counts["n"] for unit in units) == pytest.approx(total)
+    if any(parts):
+        assert all(unit.counts["n"] == 0 for unit in units if not unit.counts["by"])
+
+
+@given(st.lists(st.integers(1, 100), min_size=1, max_size=20))
+def test_dividing_follows_where_it_was_counted(sizes):
+    units = [Unit(float(size), float(size), {"n": i}) for i, size in enumerate(sizes)]
+    assert Scale(units, None).divide("n", sizes) == pytest.approx(np.arange(len(sizes)))

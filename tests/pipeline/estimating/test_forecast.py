@@ -1,0 +1,202 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Forecasts: exact where all of the input was read, and within their bounds where it was not."""
+
+import copy
+import gzip
+import json
+import random
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from pipeline.books.shard_entry import runs_of
+from pipeline.config.job import Config
+from pipeline.estimating import advice, comparison, forecast, report
+from pipeline.jobs import planning
+from pipeline.jobs.finish import finish_output
+from pipeline.tokenizing.tokenize import merge_planned, tokenize_split
+from tokenizer import Tokenizer
+
+WORDS = ["the", "mill", "grinds", "text", "玫", "unaffable", "tokens", "zzz", "ing"]
+
+
+def texts(n, seed=0, longest=60):
+    chance = random.Random(seed)
+    return [" ".join(chance.choices(WORDS, k=int(longest * chance.random() ** 3))) for _ in range(n)]
+
+
+def records(n, seed=0, broken=0.1, longest=60):
+    chance = random.Random(seed)
+    for text in texts(n, seed, longest):
+        kind = chance.random() / broken if broken else 1
+        if kind < 0.5:
+            yield b'{"text": 1}'
+        elif kind < 1:
+            yield b'{"text": "cut'
+        else:
+            yield json.dumps({"text": text}).encode()
+
+
+def write(folder, kind, n=400, files=3, **options):
+    for number in range(files):
+        lines = list(records(n, number, **options))
+        path = folder / f"{number}.{kind}"
+        if kind.startswith("jsonl"):
+            data = b"\n".join(lines)
+            path.write_bytes(gzip.compress(data) if kind.endswith("gz") else data)
+        elif kind == "txt":
+            path.write_text("\n".join(texts(n, number)) + "\n\n", encoding="utf-8")
+        else:
+            column = [text if i % 7 else None for i, text in enumerate(texts(n, number))]
+            pq.write_table(pa.table({"text": column}), path, row_group_size=64)
+
+
+def plan(tmp_path, vocab, kind, **sections):
+    values = {
+        "input": {"paths": [str(tmp_path / f"*.{kind}")], "split_bytes": 20_000, **sections.pop("input", {})},
+        "tokenizer": {"file": str(vocab), **sections.pop("tokenizer", {})},
+        "output": {"path": str(tmp_path / "out"), **sections.pop("output", {})},
+        **sections,
+    }
+    return planning.plan_job("tokenize", Config.model_validate(values))
+
+
+def run(planned):
+    planning.prepare(planned, "new")
+    config, tokenizer = planned.config, Tokenizer.from_str(planned.tokenizer.to_str())
+    entries = [tokenize_split(split, config, tokenizer, len(planned.splits)) for split in planned.splits]
+    for shard in planned.shards():
+        merge_planned(shard, [runs_of(entry) for entry in entries], config, tokenizer)
+    finish_output(config, planned.job, planned.splits, tokenizer)
+
+
+@pytest.fixture
+def small_sample(monkeypatch):
+    """Lets a forecast read little, whatever the clock says."""
+    monkeypatch.setattr(forecast, "SAMPLE_BYTES", 1 << 19)
+    monkeypatch.setattr(forecast, "_PROBE_BYTES", 1 << 17)
+    monkeypatch.setattr(forecast, "SAMPLE_SECONDS", 1e9)
+
+
+@pytest.mark.parametrize("kind", ["jsonl", "jsonl.gz", "txt", "parquet"])
+@pytest.mark.parametrize(
+    "sections",
+    [
+        {},
+        {"output": {"format": ["parquet", "megatron", "mds"]}},
+        {"output": {"format": "tfrecord", "compression": "gzip"}, "tokenizer": {"truncation": {"max_length": 9}}},
+        {"output": {"packing": {"length": 32, "strategy": "best_fit", "separator": "[SEP]"}}},
+        {"tokenizer": {"truncation": {"max_length": 12, "overflow": "rows", "stride": 3}, "add_special_tokens": True}},
+        {"tokenizer": {"padding": {"length": 64}, "truncation": {"max_length": 64}}, "output": {"append": "[SEP]"}},
+        {"output": {"shuffle": {"shards": 3}}, "input": {"sample": 0.5}},
+        {"normalize": ["nfkc"], "spans": [{"token": "[URL]", "find": "url"}]},
+    ],
+    ids=["plain", "formats", "cut", "packed", "windows", "padded", "shuffled", "text"],
+)
+def test_a_forecast_of_all_of_the_input_is_what_the_job_does(tmp_path, tiny_vocab, kind, sections):
+    folder = tmp_path / "vocabulary"  # where no pattern of the input finds it
+    folder.mkdir()
+    (folder / "vocab.txt").write_text("\n".join([*tiny_vocab, "[URL]"]), encoding="utf-8")
+    write(tmp_path, kind)
+    planned = plan(tmp_path, folder / "vocab.txt", kind, **copy.deepcopy(sections))
+    found = forecast.forecast(planned)
+    assert found.is_whole
+    assert comparison.outcome(found) is None
+    run(planned)
+    actual = comparison.outcome(found)
+    told = {**found.totals, **{f"bytes.{name}": each for name, each in found.shard_bytes.items()}}
+    assert {name: each.value for name, each in told.items()} == {name: actual[name] for name in told}
+    assert all(each.is_exact for each in told.values())
+    assert found.totals["n_tokens"].value > 1000
+    if kind != "txt":
+        assert found.totals["rejected"].value > 10
+    assert found.n_shards == (len(planned.shards()) or len(planned.splits))
+
+
+def test_planning_writes_nothing_but_temporary_files(tmp_path, tiny_vocab_file, monkeypatch):
+    temporary = tmp_path / "temporary"
+    temporary.mkdir()
+    monkeypatch.setattr("tempfile.tempdir", str(temporary))
+    write(tmp_path, "jsonl")
+    planned = plan(tmp_path, tiny_vocab_file, "jsonl")
+    before = sorted(tmp_path.rglob("*"))
+    forecast.forecast(planned)
+    assert sorted(tmp_path.rglob("*")) == before
+
+
+@pytest.mark.parametrize("kind", ["jsonl", "jsonl.gz", "parquet"])
+@pytest.mark.parametrize("sections", [{}, {"output": {"shuffle": {}}}], ids=["plain", "shuffled"])
+def test_what_a_job_does_is_within_the_bounds_of_a_sample(tmp_path, tiny_vocab_file, small_sample, kind, sections):
+    """A corpus that is skewed and half broken: the first file is most of it, every second record of one is bad."""
+    chance = random.Random(7)
+    for number, n in enumerate([30_000, 300, 4000, 9000, 20]):
+        broken = 0.5 if number % 2 == 0 else 0.0
+        lines = list(records(n, number, broken=broken, longest=chance.choice([20, 200])))
+        path = tmp_path / f"{number}.{kind}"
+        if kind == "parquet":
+            column = [json.loads(line).get("text") if line.endswith(b'"}') else None for line in lines]
+            pq.write_table(pa.table({"text": pa.array(column, pa.string())}), path, row_group_size=500)
+        else:
+            path.write_bytes(gzip.compress(b"\n".join(lines)) if kind.endswith("gz") else b"\n".join(lines))
+    planned = plan(
+        tmp_path,
+        tiny_vocab_file,
+        kind,
+        input={"paths": [str(tmp_path / f"*.{kind}")], "split_bytes": 1 << 18},
+        **sections,
+    )
+    found = forecast.forecast(planned)
+    assert not found.is_whole
+    assert 2 < found.factor < 12
+    run(planned)
+    actual = comparison.outcome(found)
+    for name in ("n_records", "n_documents", "n_tokens", "n_chars", "rejected", "n_cut_tokens", "n_oov_tokens"):
+        assert found.totals[name].holds(actual[name]), (name, found.totals[name], actual[name])
+    assert found.totals["n_tokens"].value == pytest.approx(actual["n_tokens"], rel=0.1)
+    assert found.shard_bytes["parquet"].value == pytest.approx(actual["bytes.parquet"], rel=0.1)
+
+
+def test_a_vocabulary_that_is_not_trained_yet_is_a_guess_unless_all_is_read(tmp_path, small_sample):
+    write(tmp_path, "jsonl", n=20_000, files=2)
+    values = {
+        "input": {"paths": [str(tmp_path / "*.jsonl")], "split_bytes": 1 << 18},
+        "tokenizer": {"train": {"vocab_size": 60}},
+        "output": {"path": str(tmp_path / "out")},
+    }
+    found = forecast.forecast(planning.plan_job("run", Config.model_validate(values)))
+    assert any("guess" in note for note in found.notes)
+    tokens = found.totals["n_tokens"]
+    assert tokens.low < 0.98 * tokens.value
+    counted = forecast.forecast(planning.plan_job("count", Config.model_validate(values)))
+    assert counted.totals["n_documents"].value == pytest.approx(found.totals["n_documents"].value, rel=0.05)
+    assert "n_tokens" not in counted.totals
+    assert counted.shard_bytes == {}
+
+
+def test_no_input_is_no_forecast_but_no_error(tmp_path, tiny_vocab_file):
+    (tmp_path / "0.jsonl").write_bytes(b"")
+    found = forecast.forecast(plan(tmp_path, tiny_vocab_file, "jsonl"))
+    assert found.totals["n_tokens"].value == 0
+    assert report.to_record(report.Told(found, {1: 1.0}, [], None))["shards"] == 1
+
+
+def test_advice_names_the_setting_and_the_number(tmp_path, tiny_vocab_file):
+    write(tmp_path, "jsonl", broken=0.2)
+    padded = {"padding": {"length": 200}, "truncation": {"max_length": 10}}
+    limited = {"max_rejected_fraction": 0.1}
+    found = forecast.forecast(plan(tmp_path, tiny_vocab_file, "jsonl", tokenizer=padded, input=limited))
+    given = {each.setting: each.reason for each in advice.advise(found, 2)}
+    assert "the job would fail" in given["input.max_rejected_fraction"]
+    assert "cut off" in given["tokenizer.truncation"]
+    assert "padding" in given["output.packing"]
+    assert "'z'" in given["tokenizer"]
+
+
+def test_advice_of_a_good_config_is_empty(tmp_path, tiny_vocab):
+    write(tmp_path, "jsonl", broken=0)
+    folder = tmp_path / "v"
+    folder.mkdir()
+    tokens = [*tiny_vocab, "z", "##z", "i", "##n", "##g", "n", "g"]
+    (folder / "vocab.txt").write_text("\n".join(tokens), encoding="utf-8")
+    assert advice.advise(forecast.forecast(plan(tmp_path, folder / "vocab.txt", "jsonl")), 2) == []
