@@ -67,6 +67,7 @@ PUBLIC_NAMES = {
         "Sampling",
         "ScannedTexts",
         "Tally",
+        "TokenRun",
         "TemplateProcessing",
         "Tokenizer",
         "TokenizerFileError",

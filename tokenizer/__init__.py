@@ -24,6 +24,7 @@ from tokenizer.post_processors import TemplateProcessing as TemplateProcessing
 from tokenizer.post_processors import Truncation as Truncation
 from tokenizer.pre_tokenizers import BertPreTokenizer as BertPreTokenizer
 from tokenizer.sampling import Sampling as Sampling
+from tokenizer.token_runs import TokenRun as TokenRun
 from tokenizer.unicode.data import UNICODE_VERSIONS as UNICODE_VERSIONS
 from tokenizer.word_counter import ScannedTexts as ScannedTexts
 from tokenizer.word_counter import WordCounter as WordCounter

@@ -2,11 +2,12 @@
 """How an `Encoding` comes about: the tokens of a text or a pair are truncated, and special tokens put around them."""
 
 import functools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from tokenizer.encoding import Encoding
 from tokenizer.post_processors import TemplateProcessing, Truncation, n_added, trim_offsets
+from tokenizer.token_runs import TokenRun
 
 _SEQUENCES = "AB"
 
@@ -27,6 +28,7 @@ def assemble(
     sequences: Sequence[Sequence[EncodedToken]],
     truncation: Truncation | None = None,
     trims: tuple[bool, ...] = (),
+    read: Callable[[list[int]], list[TokenRun]] | None = None,
 ) -> Encoding:
     """Truncates a text or a pair, trims the offsets, and puts special tokens around it.
 
@@ -35,6 +37,7 @@ def assemble(
       sequences: the tokens of the text, and of its pair if there is one.
       truncation: what is too long goes to `overflowing`.
       trims: `add_prefix_space` for each time that `trim_offsets` is to run.
+      read: see `Encoding`.
 
     Raises:
       ValueError: if the text cannot be truncated that way.
@@ -50,6 +53,8 @@ def assemble(
         if piece.is_sequence:
             i = _SEQUENCES.index(piece.name)
             first, *others = [_part(sequences[i][start:stop], i, piece.type_id, trims) for start, stop in parts[i]]
+            for part in (first, *others):
+                part.read = read
             first.overflow = functools.partial(list, others)
             joined.append(first)
         else:

@@ -363,6 +363,20 @@ class Tokenizer(Encoder, Decoder):
         """Returns what the word caches hold and how often they had what was asked, since this was made or changed."""
         return self._plan.pool.info()
 
+    def _repr_html_(self) -> str:
+        """Shows in a notebook what it is made of, each entry cut to a few hundred characters."""
+        from html import escape
+
+        parts = ("normalizer", "pre_tokenizer", "post_processor", "decoder", "truncation", "padding")
+        added = [f"{token.content!r} {token.id}" for token in self.added_tokens[:50]]
+        rows = {
+            "model": f"{type(self.model).__name__}, {self.get_vocab_size():,} tokens",
+            **{name: repr(getattr(self, name)) for name in parts},
+            "added tokens": f"{len(self.added_tokens):,}: {', '.join(added)}",
+        }
+        cells = (f"<tr><th>{name}</th><td>{escape(f'{text:.500}')}</td></tr>" for name, text in rows.items())
+        return f'<table style="text-align:left">{"".join(cells)}</table>'
+
     def __repr__(self) -> str:
         return (
             f"Tokenizer(normalizer={self.normalizer!r}, pre_tokenizer={self.pre_tokenizer!r}, model={self.model!r}, "

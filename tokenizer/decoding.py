@@ -17,6 +17,7 @@ from tokenizer.added_tokens import normalized_content
 from tokenizer.composition import Composition
 from tokenizer.normalizers import SentencePieceNormalizer
 from tokenizer.ragged import Ragged, id_rows, null_rows, read_only, string_array
+from tokenizer.token_runs import Kind, TokenRun, runs_of
 
 
 class IdDecoder:
@@ -70,6 +71,21 @@ class IdDecoder:
             except UnicodeDecodeError:
                 texts.append(self._whole([i for i in row if not skipped[i]]))
         return texts
+
+    def pieces(self, row: Sequence[int]) -> list[bytes]:
+        """Returns the bytes that each token of a row adds to its text; see `decoders.token_pieces`.
+
+        Raises:
+          KeyError: if an id belongs to no token.
+        """
+        if self._texts is None:
+            tokens = [self._tokens[i] for i in row]
+            if self._decoder is None:
+                return [f"{' ' if i else ''}{token}".encode() for i, token in enumerate(tokens)]
+            return decoders.token_pieces(self._decoder, tokens)
+        first, first_offsets, later, later_offsets = self._texts
+        found = [later[later_offsets[i] : later_offsets[i + 1]].tobytes() for i in row]
+        return [first[first_offsets[i] : first_offsets[i + 1]].tobytes() for i in row[:1]] + found[1:]
 
     def decode_arrow(self, ids: Any, skip_special: bool) -> pa.LargeStringArray:
         """Decodes a list column of ids; null for null.
@@ -176,3 +192,22 @@ class Decoder(Composition):
           TypeError: if it is not a list column of integers. ValueError: if an id belongs to no token.
         """
         return self._id_decoder.decode_arrow(ids, skip_special_tokens)
+
+    def token_runs(self, ids: Sequence[int]) -> list[TokenRun]:
+        """Returns the tokens of a row as runs of text, special tokens too, for people to look at.
+
+        What the runs add is the row as `decode` returns it, to the byte: spaces stand in the token that they belong to,
+        and "Ġ", "▁" and "##" do not appear. "a 你" in GPT-2 reads `a`, ` ‹e4›`, `‹bd›`, `‹a0›=你`.
+        """
+        unknown = self.unk_token_id
+        special = {token.id for token in self.added_tokens if token.special}
+        known = [i for i in ids if i in self._token_of]
+        pieces = iter(self._id_decoder.pieces(known))
+        found: list[tuple[int, Kind, bytes]] = []
+        for i in ids:
+            if i not in self._token_of:
+                found.append((i, "missing", b""))
+                continue
+            kind: Kind = "unknown" if i == unknown else "special" if i in special else "ordinary"
+            found.append((i, kind, next(pieces)))
+        return runs_of(found)

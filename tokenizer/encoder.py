@@ -210,7 +210,8 @@ class Encoder(Composition):
 
     def _assembled(self, sequences: list[list[EncodedToken]], add_special_tokens: bool) -> Encoding:
         trims = self.post_processor.trims if self.post_processor else ()
-        return assemble(self._template(add_special_tokens), sequences, self.truncation, trims)
+        read = getattr(self, "token_runs", None)  # of the other half of a tokenizer
+        return assemble(self._template(add_special_tokens), sequences, self.truncation, trims, read)
 
     def _padded(self, encodings: list[Encoding]) -> list[Encoding]:
         padding = self.padding

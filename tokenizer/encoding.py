@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from tokenizer.post_processors import Direction, Padding, Truncation
+from tokenizer.token_runs import TokenRun
 
 
 @dataclasses.dataclass
@@ -33,12 +34,26 @@ class Encoding:
     """Which tokens are those of the text, key 0, and of its pair, key 1; empty where that is not known any more."""
     overflow: Callable[[], list["Encoding"]] = dataclasses.field(default=list, repr=False, compare=False)
     """Makes `overflowing`: of two long texts there may be very many parts, and few ask for them."""
+    read: Callable[[list[int]], list[TokenRun]] | None = dataclasses.field(default=None, repr=False, compare=False)
+    """Shows its ids as runs of text; None where nobody knows how. Not pickled: it is a method of the tokenizer."""
 
     def __len__(self) -> int:
         return len(self.ids)
 
     def __repr__(self) -> str:
         return f"Encoding({len(self.ids)} tokens)"
+
+    def __getstate__(self) -> dict[str, Any]:
+        return vars(self) | {"read": None}
+
+    def _repr_html_(self) -> str:
+        """Shows the first tokens in a notebook, as `Tokenizer.token_runs` reads them."""
+        from tokenizer.token_runs import html_of, printable
+
+        ids, tokens = self.ids[:_SHOWN_TOKENS], self.tokens[:_SHOWN_TOKENS]
+        runs = self.read(ids) if self.read else []
+        runs = runs or [TokenRun(i, "ordinary", b"", printable(token)) for i, token in zip(ids, tokens, strict=True)]
+        return html_of(runs, len(self.ids))
 
     @functools.cached_property
     def overflowing(self) -> list["Encoding"]:
@@ -175,7 +190,8 @@ class Encoding:
         self.overflow = overflow
 
     def _part(self, first: int, last: int) -> "Encoding":
-        return Encoding(*(getattr(self, name)[first:last] for name in _PER_TOKEN))
+        part: dict[str, Any] = {name: getattr(self, name)[first:last] for name in _PER_TOKEN}
+        return Encoding(**part, read=self.read)
 
     def _followed_by(self, other: "Encoding", growing_offsets: bool) -> "Encoding":
         joined = {name: getattr(self, name) + getattr(other, name) for name in _PER_TOKEN}
@@ -185,8 +201,11 @@ class Encoding:
         ranges = self.sequence_ranges | _shifted(other.sequence_ranges, len(self.ids))
         copies = dataclasses.replace(self), dataclasses.replace(other)
         overflow = functools.partial(_combine, *copies, growing_offsets)
-        return Encoding(**joined, sequence_ranges=ranges, overflow=overflow)
+        return Encoding(**joined, sequence_ranges=ranges, overflow=overflow, read=self.read or other.read)
 
+
+_SHOWN_TOKENS = 1000
+"""How many tokens a notebook shows."""
 
 _PER_TOKEN = ("ids", "tokens", "type_ids", "attention_mask", "special_tokens_mask", "offsets", "word_ids")
 

@@ -129,3 +129,13 @@ def test_the_digest_follows_what_decides_ids() -> None:
         Tokenizer.for_bert(VOCAB, lowercase=False), Tokenizer.for_bert(VOCAB, oov="char"),
         Tokenizer.for_bert([*VOCAB, "x"]),
     ))}) == 4  # fmt: skip
+
+
+def test_a_notebook_shows_what_a_tokenizer_is_made_of(tiny_vocab: list[str]) -> None:
+    tokenizer = Tokenizer.for_bert(tiny_vocab)
+    tokenizer.add_tokens([f"<b>{i}\u202e" for i in range(9999)])
+    page = tokenizer._repr_html_()
+    for text in ("WordPiece, 10,027 tokens", "BertNormalizer(", "&lt;b&gt;0\\u202e", "BertProcessing("):
+        assert text in page
+    assert "<b>" not in page
+    assert len(page) < 5000

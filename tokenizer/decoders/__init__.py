@@ -9,6 +9,7 @@ from tokenizer.decoders.byte_tokens import characters_of as characters_of
 from tokenizer.decoders.edits import Fuse as Fuse
 from tokenizer.decoders.edits import Replace as Replace
 from tokenizer.decoders.edits import Strip as Strip
+from tokenizer.decoders.pieces import token_pieces as token_pieces
 from tokenizer.decoders.sequence import Sequence as Sequence
 from tokenizer.decoders.sequence import of_sentencepiece as of_sentencepiece
 from tokenizer.decoders.words import CTC as CTC

@@ -34,8 +34,9 @@ class Sequence(Decoder):
 
     decoders: tuple[Decoder, ...]
 
-    def _flat(self) -> list[Decoder]:
-        return [part for d in self.decoders for part in (d._flat() if isinstance(d, Sequence) else [d])]
+    def flat(self) -> list[Decoder]:
+        """Returns the decoders in order, those of sequences among them in their place."""
+        return [part for d in self.decoders for part in (d.flat() if isinstance(d, Sequence) else [d])]
 
     @functools.cached_property
     def _steps(self) -> _Steps | None:
@@ -43,7 +44,7 @@ class Sequence(Decoder):
         reader: ByteFallback | ByteLevel | None = None
         is_one = False
         stripped = b""
-        for decoder in self._flat():
+        for decoder in self.flat():
             if isinstance(decoder, Fuse):
                 is_one = True
             elif reader is None and not is_one and isinstance(decoder, ByteFallback | ByteLevel):

@@ -1,0 +1,94 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Tokens as runs of text: what is shown of bytes, of special and unknown tokens, and in a notebook."""
+
+import copy
+import pickle
+import re
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tokenizer import BPE, Tokenizer, Truncation, decoders
+from tokenizer.models.bpe import BYTE_ALPHABET
+from tokenizer.pre_tokenizers import ByteLevel
+from tokenizer.token_runs import html_of, runs_of
+
+
+def shown(*pieces: bytes) -> list[str]:
+    return [run.text for run in runs_of([(i, "ordinary", piece) for i, piece in enumerate(pieces)])]
+
+
+@pytest.fixture
+def byte_level() -> Tokenizer:
+    vocab = {character: i for i, character in enumerate(BYTE_ALPHABET)}
+    return Tokenizer(
+        model=BPE(vocab, ()), pre_tokenizer=ByteLevel(add_prefix_space=False), decoder=decoders.ByteLevel()
+    )
+
+
+def test_a_character_of_several_tokens_is_marked_and_named_at_its_end() -> None:
+    assert shown(b"a", b"\xe4", b"\xbd", b"\xa0") == ["a", "‹e4›", "‹bd›", "‹a0›=你"]
+    assert shown(b"a\xe4\xbd", b"\xa0b\xe4", b"\xbd\xa0") == ["a‹e4 bd›", "‹a0›=你b‹e4›", "‹bd a0›=你"]
+    assert shown(b"\xf0", b"", b"\x9f\x98\x80") == ["‹f0›", "", "‹9f 98 80›=😀"]
+
+
+def test_bytes_of_no_character_are_marked_too() -> None:
+    assert shown(b"\xff", b"a\xe4", b"b", b"\xa0") == ["‹ff›", "a‹e4›", "b", "‹a0›"]
+    assert [run.kind for run in runs_of([(0, "ordinary", b"\xff"), (0, "ordinary", b"a")])] == ["partial", "ordinary"]
+
+
+def test_what_does_not_print_is_escaped_and_accents_stand_alone() -> None:
+    assert shown(b"\n\t", "\u202e\u200b".encode(), b"\x1b[31m") == [r"\n\t", r"\u202e\u200b", r"\x1b[31m"]
+    assert shown(b"e", "\u0301".encode()) == ["e", "◌\u0301"]
+
+
+@given(st.lists(st.binary(max_size=5).map(lambda data: data.replace(b"=", b"-"))))
+def test_runs_hold_every_byte_and_show_every_character_once(pieces: list[bytes]) -> None:
+    runs = runs_of([(i, "ordinary", piece) for i, piece in enumerate(pieces)])
+    assert [run.data for run in runs] == pieces
+    whole = b"".join(pieces).decode("utf-8", "ignore")
+    said = re.sub("‹[0-9a-f ]+›=?", "", "".join(run.text for run in runs)).replace("◌", "")
+    assert said == "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in whole)
+
+
+def test_kinds(tiny_vocab: list[str]) -> None:
+    tokenizer = Tokenizer.for_bert(tiny_vocab)
+    runs = tokenizer.token_runs([*tokenizer.encode("Unaffable ɸ!").ids, 77, -1])
+    assert [(run.text, run.kind) for run in runs] == [
+        ("[CLS]", "special"), (" un", "ordinary"), ("aff", "ordinary"), ("able", "ordinary"), (" [UNK]", "unknown"),
+        ("!", "ordinary"), (" [SEP]", "special"), ("<77?>", "missing"), ("<-1?>", "missing"),
+    ]  # fmt: skip
+
+
+def test_an_encoding_shows_itself_in_a_notebook(byte_level: Tokenizer) -> None:
+    encoding = byte_level.encode("你 <b>\n&")
+    page = encoding._repr_html_()
+    for text in ("‹e4›", "‹a0›=你", "&lt;", r"\n", "&amp;", "bytes e4", "9 tokens"):
+        assert text in page
+    assert "<b>" not in page
+    assert "Ġ" not in page
+    long = byte_level.encode("<" * 5000)
+    assert long._repr_html_().count("&lt;") == 1000
+    assert "4000 more not shown" in long._repr_html_()
+    assert len(long._repr_html_()) < 300_000
+
+
+def test_what_overflows_or_was_merged_or_copied_shows_itself_too(byte_level: Tokenizer) -> None:
+    byte_level.truncation = Truncation(2)
+    (part, _) = byte_level.encode("a你b").overflowing
+    assert "‹bd›" in part._repr_html_()
+    merged = type(part).merge([part, part])
+    assert "‹bd›" in merged._repr_html_()
+    assert merged == copy.deepcopy(merged)
+    pickled = pickle.dumps(part)
+    assert b"BPE" not in pickled
+    assert "½" in pickle.loads(pickled)._repr_html_()  # as the vocabulary spells it: the tokenizer stayed behind
+
+
+def test_kinds_are_not_told_by_colour_alone() -> None:
+    styles = {
+        kind: re.sub("background:[^;]*;", "", html_of(runs_of([(0, kind, b"a")]), 1)).replace(kind, "")
+        for kind in ("ordinary", "special", "unknown")
+    }
+    assert len(set(styles.values())) == 3

@@ -1,0 +1,81 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Tokens as runs of text, for people to look at: what each token adds to its row, with parts of characters marked."""
+
+import unicodedata
+from collections.abc import Sequence
+from typing import Literal, NamedTuple
+
+Kind = Literal["ordinary", "partial", "unknown", "special", "missing"]
+
+
+class TokenRun(NamedTuple):
+    """One token of a row, as `Tokenizer.token_runs` shows it."""
+
+    id: int
+    kind: Kind
+    """`partial`: begins or ends inside a character; `unknown`: the model's unknown token; `special`: a special token;
+    `missing`: no token has the id."""
+    data: bytes
+    """What it adds to the text of its row, in UTF-8: those of a row joined are the text. Empty if `missing`."""
+    text: str
+    """`data` for the eye. What does not print is escaped: `\\n`. Bytes of a character that several tokens share are
+    hexadecimal, and behind the last of them is the character: `‹e4›`, `‹bd›`, `‹a0›=你`. An accent that would stand on
+    the token before has a place of its own: `◌́`. An id without a token is `<77?>`."""
+
+
+def runs_of(tokens: Sequence[tuple[int, Kind, bytes]]) -> list[TokenRun]:
+    """Returns the tokens of a row as runs, given the id, the kind (not `partial`) and the bytes of each."""
+    whole = b"".join(data for _, _, data in tokens)
+    characters, stop = [], 0
+    for character in whole.decode("utf-8", "surrogateescape"):
+        start, stop = stop, stop + len(character.encode("utf-8", "surrogateescape"))
+        characters.append((start, stop, "" if "\udc80" <= character <= "\udcff" else character))
+    runs, at, end = [], 0, 0
+    for token_id, kind, data in tokens:
+        begin, end = end, end + len(data)
+        shown, is_partial = [], False
+        while data and at < len(characters) and characters[at][0] < end:
+            start, stop, character = characters[at]
+            if character and begin <= start and stop <= end:
+                shown.append(printable(character))
+            else:
+                is_partial = True
+                shown.append(f"‹{whole[max(begin, start) : min(end, stop)].hex(' ')}›")
+                shown.append(f"={printable(character)}" if character and stop <= end else "")
+            if stop > end:
+                break
+            at += 1
+        text = f"<{token_id}?>" if kind == "missing" else "".join(shown)
+        if text and unicodedata.category(text[0]).startswith("M"):
+            text = f"◌{text}"
+        runs.append(TokenRun(token_id, "partial" if is_partial and kind == "ordinary" else kind, data, text))
+    return runs
+
+
+def printable(text: str) -> str:
+    """Returns `text` with unprintable characters escaped, line ends, control sequences and turns of direction."""
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+
+
+_STYLES = {
+    "ordinary": "",
+    "partial": "text-decoration:underline dotted;",
+    "unknown": "font-weight:bold;outline:2px solid #d33;",
+    "special": "font-style:italic;opacity:.7;",
+    "missing": "font-weight:bold;outline:2px solid #d33;",
+}
+
+
+def html_of(runs: Sequence[TokenRun], n_tokens: int) -> str:
+    """Returns runs as a piece of HTML for a notebook: the first of `n_tokens`, which it counts below."""
+    from html import escape
+
+    spans = []
+    for i, run in enumerate(runs):
+        colour = "rgba(45,125,210,.2)" if i % 2 else "rgba(235,150,30,.2)"
+        style = f"background:{colour};border-left:1px solid;white-space:pre-wrap;unicode-bidi:isolate;"
+        title = f"{i}: id {run.id}, {run.kind}, bytes {run.data.hex(' ')}"
+        spans.append(f'<span style="{style}{_STYLES[run.kind]}" title="{title}">{escape(run.text)}</span>')
+    left = f", {n_tokens - len(runs)} more not shown" if n_tokens > len(runs) else ""
+    body = '<div style="font-family:monospace;line-height:1.8;overflow-wrap:anywhere">' + "<wbr>".join(spans)
+    return f"{body}</div><small>{n_tokens} tokens{left}</small>"
