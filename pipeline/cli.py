@@ -18,6 +18,7 @@ from pipeline.commands import (
     configs,
     counts,
     jobs,
+    looking,
     plan,
     report,
     results,
@@ -67,6 +68,7 @@ def parser() -> argparse.ArgumentParser:
     for group in (
         jobs,
         plan,
+        looking,
         results,
         report,
         tracing,

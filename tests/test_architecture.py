@@ -49,6 +49,7 @@ PUBLIC_MODULES = {
     "tokenizer.fidelity",
     "tokenizer.languages",
     "tokenizer.text",
+    "tokenizer.token_runs",
     "tokenizer.trainers",
     "tokenizer.kernels.compiling",
 }

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The commands, a module for each group. In: arguments. Out: an exit code, and lines on stdout and stderr.
 
-- `jobs`: run, count, train, tokenize; `results`: inspect, verify, replay; `report`; `tracing`: trace;
-- `counts`: add and subtract word counts; `compare`; `tokenizers`: convert; `configs`: fidelity, schema; `warm`;
-- `workers`; `completion`.
+- `jobs`: run, count, train, tokenize; `plan`; `looking`: inspect, viz, diff; `results`: verify, replay;
+- `report`; `tracing`: trace; `counts`: add and subtract word counts; `compare`; `tokenizers`: convert;
+- `configs`: fidelity, schema; `warm`; `workers`; `completion`.
 
 `arguments` holds what several commands take, `reporting` how a command ends. A command imports what it needs when it
 runs: `--help` must not wait for Beam, Arrow or kernels.

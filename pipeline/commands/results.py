@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The commands that show, prove or complete the results of a job: `tokenmill inspect`, `verify` and `replay`."""
+"""The commands that prove or complete the results of a job: `tokenmill verify` and `replay`."""
 
 import argparse
 import dataclasses
@@ -7,23 +7,12 @@ import json
 import time
 from typing import Any
 
-from pipeline import storage
-from pipeline.commands.arguments import add_json, add_set, natural, positive, share
+from pipeline.commands.arguments import add_json, add_set, share
 from pipeline.commands.reporting import DONE, FAILED, mistakes, say
-from pipeline.running.outlets import is_read
 
 
 def add_parsers(commands: Any) -> None:
     """Adds these to the commands of a parser."""
-    inspect = commands.add_parser("inspect", help="show rows of a shard as text, with token boundaries")
-    inspect.add_argument("target", metavar="SHARD|FOLDER|CONFIG", help="a shard, an output folder, or its job's config")
-    add_set(inspect)
-    inspect.add_argument("--rows", type=positive, default=5, metavar="N", help="how many rows (5)")
-    inspect.add_argument("--start", type=natural, default=0, metavar="N", help="number of the first row (0)")
-    inspect.add_argument("--tokens", type=positive, default=200, metavar="N", help="tokens to show of a row (200)")
-    inspect.add_argument("--tokenizer", metavar="FILE", help="default: vocab/tokenizer.json beside the shard")
-    inspect.set_defaults(command=_inspect)
-
     verify = commands.add_parser("verify", help="read an output folder again and prove its manifest")
     verify.add_argument("target", metavar="FOLDER|CONFIG", help="an output folder, or the config of its job")
     add_set(verify)
@@ -43,41 +32,6 @@ def add_parsers(commands: Any) -> None:
     add_set(replay)
     add_json(replay, "its books")
     replay.set_defaults(command=_replay)
-
-
-def _inspect(options: argparse.Namespace) -> int:
-    from rich.console import Console
-
-    from pipeline.reporting import inspect
-
-    console = Console(highlight=False)
-    with mistakes():
-        shard = _find_shard(options)
-        tokenizer = inspect.find_tokenizer(shard, options.tokenizer)
-        console.print(shard, style="dim", soft_wrap=True)
-        for row in inspect.rows(shard, options.start, options.rows):
-            console.print(inspect.render(row, tokenizer, options.tokens), soft_wrap=True)
-            if not is_read():
-                break
-    return DONE
-
-
-def _find_shard(options: argparse.Namespace) -> str:
-    """Returns the shard itself, or the first one with rows of an output folder."""
-    from pipeline.books import manifest
-    from pipeline.output.writers import formats
-
-    if options.target.endswith(formats.ROWS):
-        if not storage.exists(options.target):
-            raise FileNotFoundError(f"{options.target}: there is no such shard")
-        return str(options.target)
-    output = find_output(options)
-    say_owner(output)
-    shards = manifest.read(output)["shards"]
-    if not shards:
-        raise ValueError(f"{output!r} holds no shards: its job did not tokenize")
-    chosen = next((shard for shard in shards if shard["rows"]), shards[0])
-    return storage.join(output, chosen["file"])
 
 
 def find_output(options: argparse.Namespace) -> str:

@@ -64,7 +64,7 @@ def _place(words: Sequence[str]) -> tuple[str, str | None, int, int | None]:
 
 
 def _lines(output: str, traced: Mapping[str, Any]) -> list[str]:
-    from pipeline.reporting.inspect import printable
+    from tokenizer.token_runs import printable
 
     where = f"{storage.join(output, traced['shard'])}, row {traced['row']}"
     lines = [where]
@@ -83,7 +83,7 @@ def _lines(output: str, traced: Mapping[str, Any]) -> list[str]:
 def _described(document: Mapping[str, Any]) -> list[tuple[str, str]]:
     from pipeline.output.writers.json_texts import to_plain
     from pipeline.proving.trace import excerpt
-    from pipeline.reporting.inspect import printable
+    from tokenizer.token_runs import printable
 
     source, first, start, size = (document[name] for name in ("source", "first", "start", "size"))
     unit = "row" if source["format"] == "parquet" else "bytes"

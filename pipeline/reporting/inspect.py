@@ -1,26 +1,35 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rows of a shard as text, with the boundaries of its tokens visible: `be|##rt|st`."""
+"""Rows of a shard as text, with the boundaries of its tokens visible: `be|rt| is`."""
 
 import contextlib
+import itertools
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import pyarrow as pa
 from rich.text import Text
 
-from pipeline import filenames, storage
+from pipeline import filenames, schemas, storage
+from pipeline.output.packing.packed import segment_sizes
 from pipeline.output.writers import formats
 from pipeline.output.writers.json_texts import spell_nanoseconds
 from tokenizer import Tokenizer
+from tokenizer.token_runs import Kind, TokenRun, printable
 
 BOUNDARY = "|"
 SHOWN_TOKENS = 200
 """How many tokens of a row are rendered by default: a row may be a whole book."""
 
-_STYLES = ("cyan", "yellow")
-_UNKNOWN_STYLE = "bold white on red"
-_SPECIAL_STYLE = "dim"
+COLOURS = ("cyan", "yellow")
+STYLES: dict[Kind, str] = {
+    "partial": "underline",
+    "unknown": "bold white on red",
+    "special": "dim",
+    "missing": "bold white on red",
+}
+"""How kinds of tokens look on a terminal; ordinary ones alternate in colour."""
 
 
 @dataclass(frozen=True)
@@ -41,6 +50,16 @@ class Row:
     """Number of the row in its document; None where rows are documents, or the shard does not say."""
     fields: dict[str, Any] = field(default_factory=dict)
     """The kept fields, where they are columns of the shard."""
+    segments: Sequence[tuple[str, int]] = ()
+    """For a packed sequence, name and first token of each document's part; none where the shard does not say."""
+
+    def split(self, pad_id: int) -> tuple[list[int], int, bool]:
+        """Returns the tokens without padding, how much padding there is, and whether it is on the left."""
+        n_padding = len(self.ids) - self.n_tokens
+        # Padding is on the left only if a token is on the right of it: a row of nothing but padding looks the same.
+        # Sequences are padded on the right, with whatever token.
+        is_left = n_padding > 0 and not self.segments and self.ids[-1] != pad_id
+        return self.ids[n_padding:] if is_left else self.ids[: self.n_tokens], n_padding, is_left
 
 
 def rows(shard_path: str, start: int = 0, count: int = 10) -> Iterator[Row]:
@@ -58,22 +77,37 @@ def rows(shard_path: str, start: int = 0, count: int = 10) -> Iterator[Row]:
     if start < 0 or count < 0:
         raise ValueError(f"start and count must not be negative, got {start!r} and {count!r}")
     number = start
+    for batch in batches(shard_path, start):
+        for i in range(min(batch.num_rows, start + count - number)):
+            yield row_of(shard_path, batch, i, number)
+            number += 1
+        if number == start + count:
+            return
+
+
+def batches(shard_path: str, start: int = 0) -> Iterator[pa.RecordBatch]:
+    """Yields the rows of a shard as it stores them, from row `start` on; raises as `rows`."""
     with contextlib.ExitStack() as stack:
         handle = stack.enter_context(storage.open_read(shard_path))
         index_path = formats.index_name(shard_path)
         index = stack.enter_context(storage.open_read(index_path)) if index_path is not None else None
-        for batch in formats.read_rows(handle, shard_path, start, index):
-            kept = [each.name for each in batch.schema if each.nullable]
-            for row in spell_nanoseconds(batch.slice(0, start + count - number)).to_pylist():
-                doc_id = row.get("doc_id", "") or ", ".join(f"#{n}" for n in row.get("documents", ()))
-                fields = {name: row[name] for name in kept}
-                if shard_path.endswith(".mds"):
-                    fields = {name: json.loads(text) for name, text in fields.items()}
-                n_tokens, n_oov, window = row["n_tokens"], row.get("n_oov"), row.get("window")
-                yield Row(number, doc_id, row["input_ids"], n_tokens, n_oov, window, fields)
-                number += 1
-            if number == start + count:
-                return
+        yield from formats.read_rows(handle, shard_path, start, index)
+
+
+def row_of(shard_path: str, batch: pa.RecordBatch, i: int, number: int) -> Row:
+    """Returns row `i` of a batch, which is row `number` of its shard."""
+    kept = [each.name for each in batch.schema if each.nullable]
+    alone = batch.slice(i, 1)
+    (row,) = spell_nanoseconds(alone).to_pylist()
+    names = [f"#{n}" for n in row.get("documents", ())]
+    column = next((name for name in schemas.BOUNDARIES if name in batch.schema.names), None)
+    sizes = segment_sizes(alone, column).tolist() if column else []
+    segments = list(zip(names, itertools.accumulate(sizes, initial=0), strict=False)) if column else []
+    fields = {name: row[name] for name in kept}
+    if shard_path.endswith(".mds"):
+        fields = {name: json.loads(text) for name, text in fields.items()}
+    doc_id, n_tokens, n_oov, window = row.get("doc_id", ""), row["n_tokens"], row.get("n_oov"), row.get("window")
+    return Row(number, doc_id or ", ".join(names), row["input_ids"], n_tokens, n_oov, window, fields, segments)
 
 
 def find_tokenizer(shard_path: str, tokenizer_path: str | None = None) -> Tokenizer:
@@ -91,54 +125,88 @@ def find_tokenizer(shard_path: str, tokenizer_path: str | None = None) -> Tokeni
     return Tokenizer.from_str(storage.read_text(path))
 
 
-def render(row: Row, tokenizer: Tokenizer, max_tokens: int | None = SHOWN_TOKENS) -> Text:
+def render(row: Row, tokenizer: Tokenizer, max_tokens: int | None = SHOWN_TOKENS, *, with_ids: bool = False) -> Text:
     """Returns a row as text: its number, document, counts, and on the next line its tokens.
 
-    Tokens have a `|` between them, and alternate in colour on a terminal. Padding is one entry with a count; characters
-    that do not print are escaped.
+    Tokens are what they add to the text, spaces included, with a `|` between them, and alternate in colour on a
+    terminal; see `TokenRun.text`. Each document of a packed sequence has a line. Padding is one entry with a count.
 
     Args:
       row: to show.
       tokenizer: names the ids.
       max_tokens: how many tokens to show; None for all.
+      with_ids: whether to show the id behind each token: `the:5`.
     """
-    n_oov = row.n_oov
-    if n_oov is None:
-        n_oov = row.ids.count(tokenizer.unk_token_id) if tokenizer.unk_token_id is not None else 0
-    text = Text()
+    tokens, n_padding, is_left = row.split(tokenizer.pad_token_id)
+    runs = tokenizer.token_runs(tokens[:max_tokens])
     window = f"  window {row.window}" if row.window is not None else ""
-    counts = f"n_tokens {row.n_tokens}  n_oov {n_oov}"
-    text.append(f"row {row.number}  {printable(row.doc_id)}{window}  {counts}\n", style="bold")
-    special = {token.id for token in tokenizer.added_tokens if token.special}
-    n_padding = len(row.ids) - row.n_tokens
-    padding = f"{_name(tokenizer, tokenizer.pad_token_id)}×{n_padding}" if n_padding else ""
-    # Padding is on the left only if a token is on the right of it: a row of nothing but padding looks the same.
-    is_left = n_padding > 0 and row.ids[-1] != tokenizer.pad_token_id
-    tokens = row.ids[n_padding:] if is_left else row.ids[: row.n_tokens]
-    shown = tokens if max_tokens is None else tokens[:max_tokens]
+    counts = f"n_tokens {row.n_tokens}  n_oov {_n_unknown(row, tokenizer)}"
+    text = Text().append(f"row {row.number}  {printable(row.doc_id)}{window}  {counts}\n", style="bold")
+    pad_id = row.ids[0 if is_left else -1] if n_padding else -1
+    padding = f"{printable(tokenizer.id_to_token(pad_id) or f'<{pad_id}?>')}×{n_padding}" if n_padding else ""
     if is_left:
-        text.append(padding, style=_SPECIAL_STYLE).append(BOUNDARY, style=_SPECIAL_STYLE)
-    for i, token_id in enumerate(shown):
-        if i:
-            text.append(BOUNDARY, style=_SPECIAL_STYLE)
-        style = _STYLES[i % 2]
-        if token_id == tokenizer.unk_token_id:
-            style = _UNKNOWN_STYLE
-        elif token_id in special:
-            style = _SPECIAL_STYLE
-        text.append(_name(tokenizer, token_id), style=style)
-    if len(shown) < len(tokens):
-        text.append(f" … {len(tokens) - len(shown)} more", style=_SPECIAL_STYLE)
+        text.append(padding + BOUNDARY, style="dim")
+    starts = {start: name for name, start in row.segments}
+    for i, run in enumerate(runs):
+        if i in starts:
+            text.append("\n" if i else "").append(f"{printable(starts[i])}: ", style="dim")
+        elif i:
+            text.append(BOUNDARY, style="dim")
+        text.append(run.text or "∅", style=STYLES.get(run.kind, COLOURS[i % 2]))
+        if with_ids:
+            text.append(f":{run.id}", style="dim")
+    if len(runs) < len(tokens):
+        text.append(f" … {len(tokens) - len(runs)} more", style="dim")
     if padding and not is_left:
-        text.append(BOUNDARY if tokens else "", style=_SPECIAL_STYLE).append(padding, style=_SPECIAL_STYLE)
+        text.append((BOUNDARY if tokens else "") + padding, style="dim")
     return text
 
 
-def _name(tokenizer: Tokenizer, token_id: int) -> str:
-    token = tokenizer.id_to_token(token_id)
-    return f"<{token_id}?>" if token is None else printable(token)
+def _n_unknown(row: Row, tokenizer: Tokenizer) -> int:
+    if row.n_oov is not None:
+        return row.n_oov
+    return 0 if tokenizer.unk_token_id is None else row.ids.count(tokenizer.unk_token_id)
 
 
-def printable(text: str) -> str:
-    """Returns `text` with unprintable characters escaped, line ends and control sequences above all."""
-    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+def to_record(row: Row, tokenizer: Tokenizer, max_tokens: int | None = SHOWN_TOKENS) -> dict[str, Any]:
+    """Returns a row as plain JSON, except for values of `fields`: what `render` shows, and of each token its place.
+
+    `start` and `stop` are bytes of the decoded row. `word` is the number of the token's word among those of its
+    document, null for special and unknown tokens, and where the text does not encode to the same tokens again.
+    """
+    tokens, n_padding, is_left = row.split(tokenizer.pad_token_id)
+    runs = tokenizer.token_runs(tokens[:max_tokens])
+    starts = {start for _, start in row.segments}
+    words = _words(tokenizer, runs, starts)
+    described, stop = [], 0
+    for run, word in zip(runs, words, strict=True):
+        start, stop = stop, stop + len(run.data)
+        described.append({"id": run.id, "text": run.text, "kind": run.kind, "start": start, "stop": stop, "word": word})
+    return {
+        "row": row.number, "doc_id": row.doc_id, "window": row.window, "n_tokens": row.n_tokens,
+        "n_oov": _n_unknown(row, tokenizer), "n_padding": n_padding, "padding": "left" if is_left else "right",
+        "segments": [{"document": name, "first_token": start} for name, start in row.segments],
+        "fields": row.fields, "tokens": described,
+    }  # fmt: skip
+
+
+def _words(tokenizer: Tokenizer, runs: Sequence[TokenRun], starts: set[int]) -> list[int | None]:
+    """Returns the word of each token: stretches of text are encoded again."""
+    bare = tokenizer.replace(truncation=None, padding=None)
+    words: list[int | None] = []
+    ids: list[int] = []
+    n_before = 0
+    for i, run in enumerate([*runs, None]):
+        text = run if run is not None and run.kind in ("ordinary", "partial") else None
+        if ids and (i in starts or text is None):
+            again = bare.encode(bare.decode(ids, skip_special_tokens=False), add_special_tokens=False)
+            same = again.word_ids if again.ids == ids else [None] * len(ids)
+            words += [None if word is None else n_before + word for word in same]
+            n_before += 1 + max((word for word in same if word is not None), default=-1)
+            ids = []
+        n_before = 0 if i in starts else n_before
+        if text is not None:
+            ids.append(text.id)
+        elif run is not None:
+            words.append(None)
+    return words

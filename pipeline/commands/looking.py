@@ -1,0 +1,84 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The commands that look inside: `tokenmill inspect` at rows, `viz` at texts, `diff` at two outputs."""
+
+import argparse
+import json
+from typing import Any
+
+from pipeline.commands.arguments import add_set, natural, positive
+from pipeline.commands.reporting import DONE, mistakes, say
+from pipeline.commands.results import find_output, say_owner
+from pipeline.running.outlets import is_read
+
+
+def add_parsers(commands: Any) -> None:
+    """Adds these to the commands of a parser."""
+    inspect = commands.add_parser(
+        "inspect",
+        help="show rows of an output as text, with token boundaries",
+        description="Shows rows as text, with a | between tokens: the first ones, or those that the options choose "
+        "among all rows of the shard or folder. Bytes of a character that several tokens share are shown as ‹e4›, "
+        "and the last of them with the character.",
+    )
+    inspect.add_argument("target", metavar="SHARD|FOLDER|CONFIG", help="a shard, an output folder, or its job's config")
+    add_set(inspect)
+    inspect.add_argument("--rows", type=positive, default=5, metavar="N", help="how many rows (5)")
+    inspect.add_argument("--start", type=natural, default=0, metavar="N", help="number of the first row (0)")
+    inspect.add_argument("--doc-id", metavar="ID", help="only rows with tokens of this document")
+    inspect.add_argument(
+        "--grep", metavar="REGEX", help="only rows whose decoded text matches a regular expression of RE2"
+    )
+    order = inspect.add_mutually_exclusive_group()
+    for name, help_ in (
+        ("longest", "the rows with the most tokens"),
+        ("most_unknown", "the rows with the most unknown tokens"),
+        ("random", "rows drawn at random"),
+    ):
+        option = f"--{name.replace('_', '-')}"
+        order.add_argument(option, dest="order", action="store_const", const=name, help=help_)
+    inspect.add_argument("--seed", type=natural, default=0, metavar="N", help="of --random: another draw (0)")
+    inspect.add_argument("--tokens", type=positive, default=200, metavar="N", help="tokens to show of a row (200)")
+    inspect.add_argument("--ids", action="store_true", help="show the id behind each token")
+    inspect.add_argument("--tokenizer", metavar="FILE", help="default: vocab/tokenizer.json beside the shard")
+    inspect.add_argument(
+        "--json", action="store_true", help="print a JSON object for each row, with the place and word of each token"
+    )
+    inspect.set_defaults(command=_inspect)
+
+
+def _inspect(options: argparse.Namespace) -> int:
+    from rich.console import Console
+
+    from pipeline.output.writers import formats
+    from pipeline.output.writers.json_texts import to_plain
+    from pipeline.reporting import inspect, selecting
+
+    console = Console(highlight=False)
+    last, n_shown = "", 0
+    with mistakes():
+        target = options.target
+        if not target.endswith(formats.ROWS):
+            target = find_output(options)
+            say_owner(target)
+        elif options.overrides:
+            raise ValueError("--set changes a config, but the target is none")
+        selection = selecting.Selection(
+            options.rows, options.start, options.doc_id, options.grep, options.order, options.seed
+        )
+        shards = selecting.find_shards(target)
+        tokenizer = inspect.find_tokenizer(shards[0].path, options.tokenizer)
+        for shard, row in selecting.select(shards, tokenizer, selection):
+            n_shown += 1
+            if options.json:
+                record = {"shard": shard.path} | inspect.to_record(row, tokenizer, options.tokens)
+                print(json.dumps(record, ensure_ascii=False, default=to_plain))
+            else:
+                if shard.path != last:
+                    console.print(shard.path, style="dim", soft_wrap=True)
+                    last = shard.path
+                console.print(inspect.render(row, tokenizer, options.tokens, with_ids=options.ids), soft_wrap=True)
+            if not is_read():
+                break
+    if not n_shown:
+        say(f"{target}: no row matches")
+    return DONE

@@ -1,0 +1,210 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Chooses rows to look at among those of a shard or of a whole output: by document, by text, the longest, at random.
+
+A batch of a shard is in memory, the rows chosen so far, and, to find a document or to name those of packed sequences,
+the table of a shard's documents.
+"""
+
+import dataclasses
+import functools
+import heapq
+import itertools
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Literal
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from pipeline import storage
+from pipeline.books import manifest
+from pipeline.books.ledger import FileRecord
+from pipeline.filenames import MANIFEST
+from pipeline.output.document_tables import measure_segments, read_table
+from pipeline.output.writers import formats
+from pipeline.output.writers.base import ragged
+from pipeline.reporting import inspect
+from tokenizer import Tokenizer
+
+Order = Literal["longest", "most_unknown", "random"]
+
+
+@dataclasses.dataclass(frozen=True)
+class Selection:
+    """Which rows to show."""
+
+    count: int
+    start: int = 0
+    """The first row to look at, counted from 0 over all shards."""
+    doc_id: str | None = None
+    """Only rows with tokens of this document."""
+    pattern: str | None = None
+    """Only rows whose decoded text matches a regular expression, in RE2's dialect: it takes linear time."""
+    order: Order | None = None
+    """None takes the first rows, otherwise all are read. Of equal rows the first ones are taken."""
+    seed: int = 0
+    """Of `random`: the same rows for the same seed."""
+
+    def __post_init__(self) -> None:
+        if self.pattern is not None:
+            try:
+                pc.match_substring_regex(pa.array([""]), self.pattern)
+            except pa.ArrowInvalid as error:
+                raise ValueError(f"{self.pattern!r} is not a regular expression of RE2: {error}") from error
+
+
+@dataclasses.dataclass(frozen=True)
+class Shard:
+    """A file with rows, and what the manifest of its folder knows about it, if there is one."""
+
+    folder: str
+    name: str
+    found: Mapping[str, Any] | None = None
+    record: Mapping[str, Any] | None = None
+
+    @property
+    def path(self) -> str:
+        """Where it is."""
+        return storage.join(self.folder, self.name)
+
+    @functools.cached_property
+    def documents(self) -> pa.Table | None:
+        """The table of its documents, None where no manifest lists one."""
+        if self.found is None or self.record is None:
+            return None
+        mine = self.record.get("entry") or self.record.get("split")
+        for record in self.found["documents"]:
+            if (record.get("entry") or record.get("split")) == mine:
+                file = FileRecord(**{name: value for name, value in record.items() if name not in ("split", "entry")})
+                is_cut = self.found["packing"] is not None or "windows" in self.found["totals"]
+                try:
+                    return pa.Table.from_batches(list(read_table(self.folder, file, has_segments=is_cut)))
+                except ValueError as error:
+                    raise ValueError(f"{storage.join(self.folder, file.file)}: {error}") from error
+        return None
+
+    def rows_of(self, doc_id: str) -> np.ndarray:
+        """Returns int64[n], the rows that hold tokens of a document, in order."""
+        if self.documents is None:
+            raise ValueError(f"{self.path}: a document is found by the manifest of its folder, which does not list it")
+        numbers = np.flatnonzero(pc.equal(self.documents.column("doc_id"), doc_id).to_numpy())
+        if "rows" not in self.documents.column_names:
+            return numbers
+        return np.unique(self.documents.column("rows").take(pa.array(numbers)).combine_chunks().flatten().to_numpy())
+
+    def described(self, row: inspect.Row) -> inspect.Row:
+        """Returns a row with the ids of its documents, and where each begins, as far as the table knows them."""
+        table = self.documents if row.segments or not row.doc_id else None
+        if table is None or self.found is None:
+            return row
+        if self.found["packing"] is None:
+            is_cut = "rows" in table.column_names
+            return row if is_cut else dataclasses.replace(row, doc_id=table.column("doc_id")[row.number].as_py())
+        mine = np.flatnonzero(self._segments.rows == row.number)
+        mine = mine[np.argsort(self._segments.starts[mine])]
+        names = table.column("doc_id").take(pa.array(self._segments.numbers[mine])).to_pylist()
+        segments = tuple(zip(names, self._segments.starts[mine].tolist(), strict=True))
+        return dataclasses.replace(row, doc_id=", ".join(names), segments=segments)
+
+    @functools.cached_property
+    def _segments(self) -> Any:
+        assert self.found is not None
+        assert self.documents is not None
+        n_separators = int(self.found["packing"]["separator_id"] is not None)
+        return measure_segments(self.documents, self.found["config"]["output"]["packing"]["length"], n_separators)
+
+
+def find_shards(target: str) -> list[Shard]:
+    """Returns a shard, or the shards of an output folder in the first format.
+
+    Raises:
+      ValueError: if the folder is no finished output, or its job did not tokenize.
+      OSError: if there is no such shard.
+    """
+    if not target.endswith(formats.ROWS):
+        found = manifest.read(target)
+        if not found["shards"]:
+            raise ValueError(f"{target!r} holds no shards: its job did not tokenize")
+        return [Shard(target, record["file"], found, record) for record in found["shards"]]
+    if not storage.exists(target):
+        raise FileNotFoundError(f"{target}: there is no such shard")
+    slash = max(target.rfind("/"), target.rfind("\\"))
+    folder, name = (target[:slash] or "/" if slash >= 0 else "."), target[slash + 1 :]
+    if not storage.exists(storage.join(folder, MANIFEST)):
+        return [Shard(folder, name)]
+    found = manifest.read(folder)
+    record = next((each for each in (*found["shards"], *found["companions"]) if each["file"] == name), None)
+    return [Shard(folder, name, found, record)]
+
+
+def select(shards: Sequence[Shard], tokenizer: Tokenizer, selection: Selection) -> Iterator[tuple[Shard, inspect.Row]]:
+    """Yields the rows of a selection, each with its shard; in their order, or the best first.
+
+    Raises:
+      ValueError: if a shard is damaged, or cannot say which documents it holds; says which.
+      OSError: if one cannot be read.
+    """
+    if selection.order is None:
+        candidates = _matching(shards, tokenizer, selection)
+        chosen = ((shard, batch, i, number) for shard, batch, first, found in candidates
+                  for i, number in zip(found.tolist(), (first + found).tolist(), strict=True))  # fmt: skip
+        for shard, batch, i, number in itertools.islice(chosen, selection.count):
+            yield shard, shard.described(inspect.row_of(shard.path, batch, i, number))
+        return
+    heap: list[tuple[float, int, Shard, inspect.Row]] = []
+    random, n_seen = np.random.default_rng(selection.seed), 0
+    for shard, batch, first, found in _matching(shards, tokenizer, selection):
+        scores = (
+            random.random(found.size) if selection.order == "random" else _scores(batch, tokenizer, selection)[found]
+        )
+        for at in np.argsort(-scores, kind="stable")[: selection.count].tolist():
+            if len(heap) == selection.count and scores[at] <= heap[0][0]:
+                break
+            i = int(found[at])
+            entry = (float(scores[at]), -n_seen - at, shard, inspect.row_of(shard.path, batch, i, first + i))
+            (heapq.heappush if len(heap) < selection.count else heapq.heapreplace)(heap, entry)
+        n_seen += found.size
+    for _, _, shard, row in sorted(heap, key=lambda entry: entry[:2], reverse=True):
+        yield shard, shard.described(row)
+
+
+def _matching(
+    shards: Sequence[Shard], tokenizer: Tokenizer, selection: Selection
+) -> Iterator[tuple[Shard, pa.RecordBatch, int, np.ndarray]]:
+    """Yields the batches with rows that match: the shard, the batch, the number of its first row, which rows."""
+    n_left = selection.start
+    for shard in shards:
+        n_rows = None if shard.record is None else shard.record.get("rows")
+        if n_rows is not None and n_left >= n_rows:
+            n_left -= n_rows
+            continue
+        first, n_left = n_left, 0
+        wanted = None if selection.doc_id is None else shard.rows_of(selection.doc_id)
+        if wanted is not None and not wanted.size:
+            continue
+        try:
+            for batch in inspect.batches(shard.path, first):
+                found = np.arange(batch.num_rows)
+                if wanted is not None:
+                    found = found[np.isin(first + found, wanted)]
+                if selection.pattern is not None and found.size:
+                    texts = tokenizer.decode_arrow(batch.column("input_ids").take(pa.array(found)), False)
+                    found = found[pc.match_substring_regex(texts, selection.pattern).to_numpy(zero_copy_only=False)]
+                if found.size:
+                    yield shard, batch, first, found
+                first += batch.num_rows
+            if n_rows is not None and first != n_rows:
+                raise ValueError(f"{first} rows, but the manifest says {n_rows}")
+        except ValueError as error:
+            raise ValueError(str(error) if shard.name in str(error) else f"{shard.path}: {error}") from error
+
+
+def _scores(batch: pa.RecordBatch, tokenizer: Tokenizer, selection: Selection) -> np.ndarray:
+    """Returns how much each row has of what the selection orders by."""
+    if selection.order == "longest":
+        return batch.column("n_tokens").to_numpy()
+    if "n_oov" in batch.schema.names:
+        return batch.column("n_oov").to_numpy()
+    ids, offsets = ragged(batch.column("input_ids"))
+    before = np.append(0, np.cumsum(ids == (-1 if tokenizer.unk_token_id is None else tokenizer.unk_token_id)))
+    return before[offsets[1:]] - before[offsets[:-1]]
