@@ -201,6 +201,9 @@ class Decoder(Composition):
         """
         unknown = self.unk_token_id
         special = {token.id for token in self.added_tokens if token.special}
+        around = {i for token in self._template(True).special_tokens.values() for i in token.ids}
+        if unknown in around:
+            unknown = None  # CLIP ends texts with its unknown token, and has no unknown characters
         known = [i for i in ids if i in self._token_of]
         pieces = iter(self._id_decoder.pieces(known))
         found: list[tuple[int, Kind, bytes]] = []

@@ -13,8 +13,8 @@ class TokenRun(NamedTuple):
 
     id: int
     kind: Kind
-    """`partial`: begins or ends inside a character; `unknown`: the model's unknown token; `special`: a special token;
-    `missing`: no token has the id."""
+    """`partial`: begins or ends inside a character; `unknown`: the model's unknown token, unless it also ends texts;
+    `special`: a special token; `missing`: no token has the id."""
     data: bytes
     """What it adds to the text of its row, in UTF-8: those of a row joined are the text. Empty if `missing`."""
     text: str
@@ -41,15 +41,17 @@ def runs_of(tokens: Sequence[tuple[int, Kind, bytes]]) -> list[TokenRun]:
             else:
                 is_partial = True
                 shown.append(f"‹{whole[max(begin, start) : min(end, stop)].hex(' ')}›")
-                shown.append(f"={printable(character)}" if character and stop <= end else "")
+                shown.append(f"={_standing(printable(character))}" if character and stop <= end else "")
             if stop > end:
                 break
             at += 1
-        text = f"<{token_id}?>" if kind == "missing" else "".join(shown)
-        if text and unicodedata.category(text[0]).startswith("M"):
-            text = f"◌{text}"
+        text = f"<{token_id}?>" if kind == "missing" else _standing("".join(shown))
         runs.append(TokenRun(token_id, "partial" if is_partial and kind == "ordinary" else kind, data, text))
     return runs
+
+
+def _standing(text: str) -> str:
+    return f"◌{text}" if text and unicodedata.category(text[0]).startswith("M") else text
 
 
 def printable(text: str) -> str:

@@ -45,6 +45,23 @@ def add_parsers(commands: Any) -> None:
     )
     inspect.set_defaults(command=_inspect)
 
+    viz = commands.add_parser(
+        "viz",
+        help="show a text as the tokens of one tokenizer, or of several side by side",
+        description="Shows a text as tokens, with a | between them: the first mebibyte of it, 20,000 tokens of each "
+        "tokenizer. What is a special token is text here, except for those that the tokenizer puts around it.",
+    )
+    viz.add_argument("text", metavar="TEXT|FILE|-", help="a text, a file with one in UTF-8, or - for stdin")
+    viz.add_argument(
+        "--tokenizer", action="append", required=True, metavar="FILE",
+        help="a tokenizer of any kind, a file or a folder; may be repeated",
+    )  # fmt: skip
+    viz.add_argument("--ids", action="store_true", help="show the id behind each token")
+    form = viz.add_mutually_exclusive_group()
+    form.add_argument("--html", metavar="FILE", help="write a page that opens offline instead")
+    form.add_argument("--json", action="store_true", help="print the tokens as JSON instead")
+    viz.set_defaults(command=_viz)
+
 
 def _inspect(options: argparse.Namespace) -> int:
     from rich.console import Console
@@ -81,4 +98,27 @@ def _inspect(options: argparse.Namespace) -> int:
                 break
     if not n_shown:
         say(f"{target}: no row matches")
+    return DONE
+
+
+def _viz(options: argparse.Namespace) -> int:
+    from rich.console import Console
+
+    from pipeline.reporting import viz
+
+    with mistakes():
+        text, is_cut = viz.read_text(options.text)
+        views = viz.look(text, options.tokenizer)
+        if options.html is not None:
+            with open(options.html, "w", encoding="utf-8") as file:
+                file.write(viz.draw(views, is_cut))
+            print(options.html)
+    if options.json:
+        print(json.dumps(viz.to_json(views), ensure_ascii=False, indent=1))
+    elif options.html is None:
+        console = Console(highlight=False)
+        for view in views:
+            console.print(viz.render(view, with_ids=options.ids), soft_wrap=True)
+    if is_cut:
+        say(f"{options.text}: only its first {viz.MOST_BYTES:,} bytes are looked at")
     return DONE

@@ -8,8 +8,8 @@ from typing import Any
 from pipeline.comparing.measure import ALL, KINDS
 from pipeline.reporting.blocks import percent
 from pipeline.reporting.charts import number
-from pipeline.reporting.inspect import printable
 from pipeline.running.display import megabytes
+from tokenizer.token_runs import printable
 
 TOP = 25
 """Rows of a table; `--json` has all of them."""

@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """`tokenmill inspect`, `viz` and `diff`: which rows they choose, in every format, and what they refuse."""
 
+import io
 import json
 import random
 import shutil
+from html.parser import HTMLParser
 
 import numpy as np
 import pyarrow as pa
@@ -12,6 +14,9 @@ import pytest
 
 from pipeline import cli
 from pipeline.reporting import inspect
+from tokenizer import BPE, Tokenizer, decoders
+from tokenizer.models.bpe import BYTE_ALPHABET
+from tokenizer.pre_tokenizers import ByteLevel
 
 WORDS = ["the", "mill", "grinds", "text", "玫瑰花", "a", "ɸ", "tokens"]
 N_DOCUMENTS = 60
@@ -208,3 +213,95 @@ def test_few_rows_are_held_whatever_is_read(make, monkeypatch):
     (shard,) = selecting.find_shards(str(out / "many.parquet"))
     assert len(list(selecting.select([shard], tokenizer, selecting.Selection(3, order="longest")))) == 3
     assert len(made) < 20
+
+
+@pytest.fixture
+def byte_level_file(tmp_path):
+    """A byte-level tokenizer that knows every byte and nothing else."""
+    vocabulary = {character: i for i, character in enumerate(BYTE_ALPHABET)}
+    parts = {"pre_tokenizer": ByteLevel(add_prefix_space=False), "decoder": decoders.ByteLevel()}
+    path = tmp_path / "bytes.json"
+    Tokenizer(model=BPE(vocabulary, ()), **parts).save(path)
+    return path
+
+
+def test_viz_shows_a_text_as_several_tokenizers_cut_it(capsys, tiny_vocab_file, byte_level_file, tmp_path):
+    assert (
+        cli.main(["viz", "unaffable 玫\nɸ", "--tokenizer", str(tiny_vocab_file), "--tokenizer", str(byte_level_file)])
+        == 0
+    )
+    assert capsys.readouterr().out.splitlines() == [
+        f"{tiny_vocab_file}  7 tokens, 2.286 bytes per token, 1 unknown",
+        "[CLS]| un|aff|able| 玫| [UNK]| [SEP]",
+        f"{byte_level_file}  16 tokens, 1.0 bytes per token",
+        "u|n|a|f|f|a|b|l|e| |‹e7›|‹8e›|‹ab›=玫|\\n",
+        "‹c9›|‹b8›=ɸ",
+    ]  # fmt: skip
+    assert cli.main(["viz", "a mill", "--tokenizer", str(tiny_vocab_file), "--ids"]) == 0
+    assert capsys.readouterr().out.splitlines()[1] == "[CLS]:2| a:6| mill:7| [SEP]:3"
+
+
+def test_viz_as_json_has_places_and_words(capsys, tiny_vocab_file):
+    assert cli.main(["viz", "a mills", "--tokenizer", str(tiny_vocab_file), "--json"]) == 0
+    (view,) = json.loads(capsys.readouterr().out)
+    assert (view["tokens"], view["unknown"], view["tokens_left_out"], view["vocabulary"]) == (5, 0, 0, 28)
+    assert view["shown"][3] == {
+        "id": 13, "kind": "ordinary", "bytes": "73", "text": "s", "characters": [6, 7], "word": 1
+    }  # fmt: skip
+
+
+def test_viz_reads_files_and_stdin_and_says_what_it_left_out(capsys, byte_level_file, tmp_path, monkeypatch):
+    path = tmp_path / "text.txt"
+    path.write_text("玫" * 400_000, encoding="utf-8")
+    assert cli.main(["viz", str(path), "--tokenizer", str(byte_level_file), "--json"]) == 0
+    out, err = capsys.readouterr()
+    (view,) = json.loads(out)
+    assert (view["tokens"], len(view["shown"]), view["tokens_left_out"]) == (1_048_575, 20_000, 1_028_575)
+    assert err == f"tokenmill: {path}: only its first 1,048,576 bytes are looked at\n"
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"ab")))
+    assert cli.main(["viz", "-", "--tokenizer", str(byte_level_file)]) == 0
+    assert capsys.readouterr().out.splitlines()[1] == "a|b"
+
+
+def test_a_page_of_viz_holds_text_as_text(capsys, tiny_vocab_file, byte_level_file, tmp_path):
+    page = tmp_path / "v.html"
+    text = "<script>alert(1)</script>\u202e\x1b &amp; 玫"
+    words = ["viz", text, "--tokenizer", str(byte_level_file), "--tokenizer", str(tiny_vocab_file)]
+    assert cli.main([*words, "--html", str(page)]) == 0
+    assert capsys.readouterr().out == f"{page}\n"
+    read = Reader(page.read_text(encoding="utf-8"))
+    assert "script" not in read.tags
+    spans = [dict(attributes) for tag, attributes in read.found if tag == "span"]
+    assert cli.main([*words, "--json"]) == 0
+    views = json.loads(capsys.readouterr().out)
+    assert views[0]["tokens"] == len(text.encode())
+    assert len(spans) == sum(view["tokens"] for view in views)
+    assert spans[0]["title"] == "token 0: id 60, ordinary, bytes 3c, characters 0 to 1, word 0"
+    assert {span["class"] for span in spans} == {f"token {k}" for k in ("ordinary", "partial", "special", "unknown")}
+    shown = "".join(read.texts)
+    assert "\u202e" not in shown
+    assert "\x1b" not in shown
+    assert r"\x1b" in shown
+
+
+def test_what_viz_cannot_show_is_one_message(refused, tiny_vocab_file, tmp_path):
+    (tmp_path / "text.txt").write_bytes(b"ab\xff")
+    assert "text.txt: byte 2 is not UTF-8: " in refused("viz", tmp_path / "text.txt", "--tokenizer", tiny_vocab_file)
+    assert "gone.json" in refused("viz", "a", "--tokenizer", tmp_path / "gone.json")
+    assert "directory" in refused("viz", tmp_path, "--tokenizer", tiny_vocab_file)
+    assert "nowhere" in refused("viz", "a", "--tokenizer", tiny_vocab_file, "--html", tmp_path / "nowhere" / "v.html")
+
+
+class Reader(HTMLParser):
+    def __init__(self, text):
+        super().__init__()
+        self.found, self.texts = [], []
+        self.feed(text)
+        self.close()
+        self.tags = {tag for tag, _ in self.found}
+
+    def handle_starttag(self, tag, attrs):
+        self.found.append((tag, attrs))
+
+    def handle_data(self, data):
+        self.texts.append(data)
