@@ -118,7 +118,7 @@ def count_split(
     n_partitions: int = N_PARTITIONS,
     on_batch: OnBatch | None = None,
     text: TextOptions = TextOptions(),  # noqa: B008
-    read: Callable[[Split, InputConfig], Iterator[ReadBatch]] = read_split,
+    read: Callable[[Split, InputConfig], Iterator[ReadBatch]] | None = None,
 ) -> SplitCounts:
     """Counts the words of one split into `_counts/`, or returns what an earlier attempt has committed there.
 
@@ -135,7 +135,7 @@ def count_split(
       n_partitions: hash partitions.
       on_batch: called after each batch; an exception from it stops the count.
       text: what happens to text before it is counted; spans are not words.
-      read: gives the batches of the split.
+      read: gives the batches of the split; None: `read_split`.
 
     Raises:
       OSError: if a file of the split cannot be read.
@@ -154,7 +154,7 @@ def count_split(
         options = pa.ipc.IpcWriteOptions(compression="zstd")
         with pa.ipc.new_file(staged, schemas.WORD_COUNTS, options=options) as writer:
             counters = _Counters(tokenizer, writer, n_partitions)
-            for batch in read(dataclasses.replace(split, fields=""), input_config):
+            for batch in (read or read_split)(dataclasses.replace(split, fields=""), input_config):
                 if text.languages is not None:
                     batch, _ = languages.tell_languages(batch, text.languages)
                 batch = _count_batch(batch, before, counters, grouping, split)

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """The time and the memory of a job on this machine, from what its parts took in a trial.
 
-    seconds(n workers) = start + training + (merging / n + splits of the busiest worker) (1 + CONTENTION (n - 1))
+    seconds(n workers) = start + training + (merging / n + splits of the busiest worker) (1 + contention (n - 1))
 
 The start is measured: a job of the same config over a page of text, Beam, tokenizer, vocabulary and report included.
+The contention, how much slower each further worker makes all, is measured with two, unless all of the input was read.
 Which splits a worker gets follows from the plan. Workers beyond the cores of the machine bring nothing.
 """
 
@@ -19,7 +20,7 @@ from pipeline.config.job import Config, JobName
 from pipeline.running.runners import RunnerSettings, available_cores
 
 CONTENTION = 0.09
-"""How much slower each further worker makes all: two threads do 1.84 times the work of one."""
+"""What it is usually: two threads do 1.84 times the work of one."""
 
 START_SECONDS = 2.0
 """The start, where it could not be measured."""
@@ -41,6 +42,8 @@ class Work:
     merge_seconds: float
     """Merging counts, or the runs of a shuffle: also the work of many."""
     train_seconds: float
+    contention: float
+    """How much slower each further worker makes all."""
     worker_bytes: int
     """Memory of a worker at work."""
     other_bytes: int
@@ -49,7 +52,7 @@ class Work:
     def seconds(self, start_seconds: float, workers: int) -> float:
         """Returns how long the job takes."""
         at_once, total = min(workers, available_cores()), sum(self.split_seconds)
-        slower = 1 + CONTENTION * (at_once - 1)
+        slower = 1 + self.contention * (at_once - 1)
         busiest = max(self.busiest(workers), total / at_once)
         return start_seconds + self.train_seconds + (busiest + self.merge_seconds / at_once) * slower
 

@@ -4,6 +4,7 @@
 import dataclasses
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,13 +15,14 @@ from pipeline.books import quantities
 from pipeline.books.job_sums import add_up
 from pipeline.config.job import Config
 from pipeline.estimating import excerpts, places, trial
-from pipeline.estimating.costs import Work, peak_memory
+from pipeline.estimating.costs import CONTENTION, Work, peak_memory
 from pipeline.estimating.estimates import Estimate, Scale
 from pipeline.estimating.places import Sample
 from pipeline.estimating.trial import Trial
 from pipeline.input.reading import BATCH_BYTES
 from pipeline.jobs.planning import JobPlan
 from pipeline.output.packing.sequences import packing_summary
+from pipeline.running.runners import available_cores
 from pipeline.shuffling.shards import PlannedShard
 from pipeline.statistics.tally import Statistics
 from tokenizer import Tokenizer
@@ -28,7 +30,7 @@ from tokenizer import Tokenizer
 SAMPLE_BYTES = 64 << 20
 """At most this much text is read; a corpus of no more is read completely."""
 
-SAMPLE_SECONDS = 4.0
+SAMPLE_SECONDS = 3.0
 """Less is read if the job's work on it would take longer than this."""
 
 SHARD_SIZE_MATTERS = 0.02
@@ -99,7 +101,7 @@ def forecast(plan: JobPlan) -> Forecast:
     counting = tokenizing = None
     unknown: tuple[tuple[str, int], ...] = ()
     train_seconds = 0.0
-    paces = []
+    paces, contention = [], CONTENTION
     with trial.temporary(plan.config) as config:
         folder = config.output.path
         budget = _affordable_bytes(plan, folder)
@@ -117,11 +119,10 @@ def forecast(plan: JobPlan) -> Forecast:
             config, shards = _with_shards(plan, config, samples, is_whole)
             tokenizing = trial.tokenize(samples, config, tokenizer, shards, batch_bytes)
             unknown = _unknown(tokenizing, config.output.path, tokenizer)
-            if budget is not None:  # the first words that a tokenizer meets take longer; a large job has met them
-                rest = _places(plan, budget // 4, folder)
-                paces.append(trial.tokenize(rest, config, tokenizer, [], BATCH_BYTES).pace)
-            else:
-                paces.append(tokenizing.pace)
+            pace = tokenizing.pace
+            if budget is not None:
+                pace, contention = _later_pace(plan, _places(plan, budget // 4, folder), tokenizer)
+            paces.append(pace)
     trials = [each for each in (counting, tokenizing) if each is not None]
     found = _totals(trials[-1]) if trials else {}
     scale = Scale(trials[-1].units if trials else [], None if is_whole else plan.n_bytes)
@@ -144,6 +145,7 @@ def forecast(plan: JobPlan) -> Forecast:
             split_seconds=tuple((divided * seconds / max(1e-9, float(divided.sum()))).tolist()),
             merge_seconds=sum(each.merge_seconds for each in trials) * scale.factor,
             train_seconds=train_seconds,
+            contention=contention,
             worker_bytes=max((each.memory for each in trials), default=0),
             other_bytes=at_first,
         ),
@@ -167,6 +169,22 @@ def _affordable_bytes(plan: JobPlan, folder: str) -> int | None:
     while budget > _PROBE_BYTES and done.pace * budget * plan.n_bytes / text > SAMPLE_SECONDS:
         budget //= 2
     return None if text <= budget else budget
+
+
+def _later_pace(plan: JobPlan, samples: Sequence[Sample], tokenizer: Tokenizer) -> tuple[float, float]:
+    """Returns the pace of a tokenizer that has met many words, and how much slower a second worker makes both."""
+
+    def work(_: int) -> Trial:
+        with trial.temporary(plan.config) as config:
+            return trial.tokenize(samples, config, tokenizer, [], BATCH_BYTES)
+
+    pace = work(0).pace
+    if available_cores() == 1:
+        return pace, 0.0
+    alone = work(0).pace  # once more, because now it has met all words
+    with ThreadPoolExecutor(2) as pool:
+        together = max(done.pace for done in pool.map(work, range(2)))
+    return pace, min(1.0, max(0.0, together / max(alone, 1e-12) - 1))
 
 
 def _places(plan: JobPlan, n_bytes: int, folder: str) -> list[Sample]:

@@ -14,7 +14,7 @@ def work(seconds, **values):
     return Work(
         sizes,
         tuple(seconds),
-        **{"merge_seconds": 0, "train_seconds": 0, "worker_bytes": 10, "other_bytes": 100} | values,
+        **{"merge_seconds": 0, "train_seconds": 0, "contention": 0.1, "worker_bytes": 10, "other_bytes": 100} | values,
     )
 
 
@@ -34,7 +34,7 @@ def test_the_busiest_worker_has_what_it_is_dealt(seconds, workers):
 def test_one_large_split_keeps_all_workers_waiting():
     even, skewed = work([2.0] * 8), work([9.0] + [1.0] * 7)
     assert even.seconds(1.0, 1) == skewed.seconds(1.0, 1) == 17.0
-    slower = 1 + 3 * costs.CONTENTION
+    slower = 1 + 3 * 0.1
     assert even.seconds(1.0, 4) == pytest.approx(1 + 4 * slower)
     assert skewed.seconds(1.0, 4) == pytest.approx(1 + 10 * slower)
 
