@@ -29,6 +29,22 @@ def document_keys(purpose: str, seed: int, names: Sequence[str], documents: pa.R
     return _mix(_mix(offsets) ^ pieces[documents.column("piece").to_numpy()])
 
 
+def hash_rows(values: np.ndarray, offsets: np.ndarray) -> np.ndarray:
+    """Returns uint64[n], a hash of each row of integers: of their number, their values and their places.
+
+    Args:
+      values: integers of one kind, at least those of all rows.
+      offsets: int64[n + 1], where rows begin and end in `values`.
+    """
+    begin, lengths = int(offsets[0]), np.diff(offsets)
+    places = np.arange(begin, int(offsets[-1])) - np.repeat(offsets[:-1], lengths)
+    used = values[begin : int(offsets[-1])].astype(np.int64).astype(np.uint64)
+    # Sums of uint64 wrap around, so a difference of running sums is the sum of a row.
+    sums = np.concatenate([np.zeros(1, np.uint64), np.cumsum(_mix(used ^ _mix(places.astype(np.uint64))))])
+    of_row = sums[offsets[1:] - begin] - sums[offsets[:-1] - begin]
+    return _mix(of_row ^ _mix(lengths.astype(np.uint64)))
+
+
 def _hash_name(purpose: str, seed: int, name: str) -> int:
     # A file name need not be UTF-8 to be hashed; the lengths of the first two are fixed by the spaces.
     data = f"{purpose} {seed} {name}".encode("utf-8", "surrogatepass")

@@ -5,8 +5,8 @@ import argparse
 import json
 from typing import Any
 
-from pipeline.commands.arguments import add_set, natural, positive
-from pipeline.commands.reporting import DONE, mistakes, say
+from pipeline.commands.arguments import add_json, add_set, natural, positive
+from pipeline.commands.reporting import DONE, FAILED, mistakes, say
 from pipeline.commands.results import find_output, say_owner
 from pipeline.running.outlets import is_read
 
@@ -61,6 +61,16 @@ def add_parsers(commands: Any) -> None:
     form.add_argument("--html", metavar="FILE", help="write a page that opens offline instead")
     form.add_argument("--json", action="store_true", help="print the tokens as JSON instead")
     viz.set_defaults(command=_viz)
+
+    diff = commands.add_parser(
+        "diff",
+        help="show what changed between two outputs: config, vocabulary, documents, tokens",
+        description="Compares two finished outputs. Exits with 1 if they differ.",
+    )
+    diff.add_argument("one", metavar="OUT1", help="an output folder")
+    diff.add_argument("other", metavar="OUT2", help="another one")
+    add_json(diff, "what changed")
+    diff.set_defaults(command=_diff)
 
 
 def _inspect(options: argparse.Namespace) -> int:
@@ -122,3 +132,18 @@ def _viz(options: argparse.Namespace) -> int:
     if is_cut:
         say(f"{options.text}: only its first {viz.MOST_BYTES:,} bytes are looked at")
     return DONE
+
+
+def _diff(options: argparse.Namespace) -> int:
+    from pipeline.reporting import difference
+
+    with mistakes():
+        found = difference.difference(options.one, options.other)
+    if options.json:
+        print(json.dumps(found, ensure_ascii=False, indent=1))
+    else:
+        for line in difference.lines(found):
+            print(line)
+        if found["is_equal"]:
+            print("the outputs are equal")
+    return DONE if found["is_equal"] else FAILED

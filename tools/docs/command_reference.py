@@ -34,6 +34,7 @@ EXAMPLES = {
     "tokenize": "tokenmill tokenize configs/tokenize.yaml --overwrite --workers 2",
     "plan": "tokenmill plan configs/quickstart.yaml",
     "inspect": "tokenmill inspect build/quickstart/out --start 4 --rows 2",
+    "diff": "tokenmill diff build/quickstart/out build/quickstart/out",
     "viz": "tokenmill viz 'naïve 玫瑰' --tokenizer build/quickstart/out/vocab",
     "verify": "tokenmill verify build/quickstart/out --deep --share 0.1",
     "replay": "tokenmill replay configs/quickstart.yaml",

@@ -1,0 +1,193 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What changed between two finished outputs: config keys, versions, vocabulary, totals, documents and their tokens.
+
+Rows are compared by hashes, 16 bytes for a row of each output; the first ones that differ are read again.
+"""
+
+import contextlib
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from pipeline import filenames, storage
+from pipeline.books import manifest
+from pipeline.hashing import hash_rows
+from pipeline.output.writers import formats
+from pipeline.parquet_file import open_parquet
+from pipeline.reporting import inspect, selecting
+from pipeline.reporting.selecting import Shard
+from tokenizer import Tokenizer
+from tokenizer.token_runs import printable
+
+TOP = 10
+"""Rows and entries that are shown, of those that differ."""
+
+_AROUND = 8
+"""Tokens that are shown before and behind the first one that differs."""
+
+Hashes = npt.NDArray[np.uint64]
+
+
+def difference(one: str, other: str) -> dict[str, Any]:
+    """Returns what differs between two output folders, as plain JSON; every part is empty where nothing does.
+
+    A row is found in the other output by the id of its document, the number of its window, and how many rows before it
+    have the same; where rows have no ids, as packed sequences, by its place among all rows.
+
+    Raises:
+      ValueError: if a folder is no finished output with shards. OSError: if a file cannot be read.
+    """
+    found = [manifest.read(output) for output in (one, other)]
+    shards = [selecting.find_shards(output) for output in (one, other)]
+    parts = {
+        "config": _changes(*({k: v for k, v in _flat(each["config"]) if k != "output.path"} for each in found)),
+        "versions": _changes(*(each["versions"] for each in found)),
+        "totals": _changes(*(dict(_flat(each["totals"])) for each in found)),
+        "vocabulary": _vocabulary(one, other),
+        "rows": _rows(shards, [inspect.find_tokenizer(each[0].path) for each in shards]),
+    }
+    return {"outputs": [one, other], "is_equal": not any(parts.values()), **parts}
+
+
+def _flat(tree: Mapping[str, Any], path: str = "") -> Iterator[tuple[str, Any]]:
+    for key, value in tree.items():
+        if isinstance(value, Mapping) and value:
+            yield from _flat(value, f"{path}{key}.")
+        else:
+            yield f"{path}{key}", value
+
+
+def _changes(one: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, list[Any]]:
+    """Returns the values of each key that differ, null for a key that one does not have."""
+    names = [*one, *(name for name in other if name not in one)]
+    return {name: [one.get(name), other.get(name)] for name in names if one.get(name) != other.get(name)}
+
+
+def _vocabulary(one: str, other: str) -> dict[str, Any]:
+    """Returns how many entries one vocabulary has, and the other has not or has under another id; the first of each."""
+    ours, theirs = (_ids(output) for output in (one, other))
+    gone = [token for token in ours if token not in theirs]
+    new = [token for token in theirs if token not in ours]
+    moved = [token for token in ours if token in theirs and ours[token] != theirs[token]]
+    lists = {"only_first": gone, "only_second": new, "other_id": moved}
+    return {name: {"n": len(tokens), "first": tokens[:TOP]} for name, tokens in lists.items() if tokens}
+
+
+def _ids(output: str) -> dict[str, int]:
+    with storage.open_read(storage.join(output, filenames.TOKEN_COUNTS)) as handle:
+        table = open_parquet(handle).read(["id", "token"], use_threads=False)
+    pairs = zip(table["token"].to_pylist(), table["id"].to_pylist(), strict=True)
+    return {token: i for token, i in pairs if token is not None}
+
+
+def _rows(shards: Sequence[Sequence[Shard]], tokenizers: Sequence[Tokenizer]) -> dict[str, Any]:
+    (our_keys, our_values), (their_keys, their_values) = map(_hashes, shards)
+    _, ours, theirs = np.intersect1d(our_keys, their_keys, assume_unique=True, return_indices=True)
+    order = np.argsort(ours)
+    ours, theirs = ours[order], theirs[order]
+    is_changed = our_values[ours] != their_values[theirs]
+    found: dict[str, Any] = {}
+    for name, side, n, mine in (("only_first", 0, our_keys.size, ours), ("only_second", 1, their_keys.size, theirs)):
+        alone = np.setdiff1d(np.arange(n), mine)
+        if alone.size:
+            names = [_row(shards[side], i).doc_id for i in alone[:TOP].tolist()]
+            found[name] = {"n": alone.size, "first": names}
+    if is_changed.any():
+        pairs = zip(ours[is_changed][:TOP].tolist(), theirs[is_changed][:TOP].tolist(), strict=True)
+        first = [_change(_row(shards[0], i), _row(shards[1], j), tokenizers) for i, j in pairs]
+        found["changed"] = {"n": int(is_changed.sum()), "of": ours.size, "first": first}
+    return found
+
+
+def _hashes(shards: Sequence[Shard]) -> tuple[Hashes, Hashes]:
+    """Returns of each row of an output a key, no two alike, and a hash of its ids: uint64[n] each."""
+    keys, values = [], []
+    for shard in shards:
+        for batch in _batches(shard):
+            rows = batch.column("input_ids")
+            values.append(hash_rows(rows.values.to_numpy(), rows.offsets.to_numpy()))
+            keys.append(_names(batch))
+    if not keys:
+        return np.zeros(0, np.uint64), np.zeros(0, np.uint64)
+    names = np.concatenate(keys)
+    order = np.argsort(names, kind="stable")
+    starts = np.flatnonzero(np.concatenate([[True], np.diff(names[order]) != 0]))
+    before = np.empty(names.size, np.int64)
+    before[order] = np.arange(names.size) - np.repeat(starts, np.diff([*starts, names.size]))
+    pairs = np.stack([names, before.astype(np.uint64)], axis=1)
+    return hash_rows(pairs.reshape(-1), np.arange(names.size + 1) * 2), np.concatenate(values)
+
+
+def _names(batch: pa.RecordBatch) -> Hashes:
+    """Returns a hash of the name of each row; rows without names have the same."""
+    if "doc_id" not in batch.schema.names:
+        return np.zeros(batch.num_rows, np.uint64)
+    ids = batch.column("doc_id").cast(pa.large_binary())
+    _, offsets, data = ids.buffers()
+    ends = np.frombuffer(offsets, np.int64)[ids.offset : ids.offset + len(ids) + 1]
+    names = hash_rows(np.frombuffer(data, np.uint8) if data is not None else np.zeros(0, np.uint8), ends)
+    if "window" in batch.schema.names:
+        names = names ^ hash_rows(batch.column("window").to_numpy(), np.arange(len(ids) + 1))
+    return names
+
+
+def _batches(shard: Shard) -> Iterator[pa.RecordBatch]:
+    with contextlib.ExitStack() as stack:
+        handle = stack.enter_context(storage.open_read(shard.path))
+        index_path = formats.index_name(shard.path)
+        index = stack.enter_context(storage.open_read(index_path)) if index_path is not None else None
+        yield from formats.read_rows(handle, shard.path, 0, index)
+
+
+def _row(shards: Sequence[Shard], number: int) -> inspect.Row:
+    """Returns a row by its number among all rows of an output."""
+    for shard in shards:
+        n_rows = int(shard.record["rows"]) if shard.record is not None else 0
+        if number < n_rows:
+            (row,) = inspect.rows(shard.path, number, 1)
+            return shard.described(row)
+        number -= n_rows
+    raise IndexError(number)
+
+
+def _change(one: inspect.Row, other: inspect.Row, tokenizers: Sequence[Tokenizer]) -> dict[str, Any]:
+    """Returns where two rows begin to differ, and the tokens around that place as text."""
+    pairs = enumerate(zip(one.ids, other.ids, strict=False))
+    at = next((i for i, (ours, theirs) in pairs if ours != theirs), min(len(one.ids), len(other.ids)))
+    start = max(0, at - _AROUND)
+    shown = [
+        [run.text for run in tokenizer.token_runs(row.ids[start : at + _AROUND])]
+        for row, tokenizer in zip((one, other), tokenizers, strict=True)
+    ]
+    counts = [one.n_tokens, other.n_tokens]
+    return {"row": one.doc_id, "token": at, "n_tokens": counts, "shown_from": start, "shown": shown}
+
+
+def lines(found: Mapping[str, Any]) -> Iterator[str]:
+    """Yields what `difference` returned for a terminal; nothing where the outputs are equal."""
+    for name in ("config", "versions", "totals"):
+        for key, (ours, theirs) in found[name].items():
+            yield f"{name:<11} {key}: {ours} -> {theirs}"
+    for name, listed in found["vocabulary"].items():
+        tokens = " ".join(printable(token) for token in listed["first"])
+        yield f"vocabulary  {_WORDS[name]}: {listed['n']:,} entries: {tokens}{_more(listed)}"
+    for name in ("only_first", "only_second"):
+        if listed := found["rows"].get(name):
+            yield f"rows        {_WORDS[name]}: {listed['n']:,}: {', '.join(listed['first'])}{_more(listed)}"
+    if changed := found["rows"].get("changed"):
+        yield f"rows        with other tokens: {changed['n']:,} of {changed['of']:,}"
+        for each in changed["first"]:
+            before, after = each["n_tokens"]
+            yield f"  {each['row']}: {before:,} -> {after:,} tokens, from token {each['token']:,}"
+            yield from (f"    {sign} {'|'.join(texts)}" for sign, texts in zip("-+", each["shown"], strict=True))
+
+
+_WORDS = {"only_first": "only in the first", "only_second": "only in the second", "other_id": "under another id"}
+
+
+def _more(listed: Mapping[str, Any]) -> str:
+    n = listed["n"] - len(listed["first"])
+    return f" and {n:,} more" if n else ""
