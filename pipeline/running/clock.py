@@ -74,8 +74,9 @@ class Stopwatch:
         read = (n_bytes, n_tokens, host, worker)
         times = SplitTime(self._split.id, self._split.index, source, self._wall, time.time(), cpu_seconds, *read)
         path = storage.join(self._output, filenames.CLOCKS, f"{times.split}.json")
-        with contextlib.suppress(OSError):
-            storage.write_atomic(path, json.dumps(asdict(times)).encode())
+        # A half of it, if the worker dies here, is left out by `gather`; nothing else reads it.
+        with contextlib.suppress(OSError), storage.create(path) as handle:
+            handle.write(json.dumps(asdict(times)).encode())
 
 
 def gather(output: str, n_splits: int, started: float, stages: Sequence[tuple[str, float]], seconds: float) -> None:
