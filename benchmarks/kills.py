@@ -256,9 +256,12 @@ def _log(folder: Path) -> str:
 
 
 def _final_files(output: Path) -> dict[str, bytes]:
-    """Returns the result files, which have final names, with their bytes."""
+    """Returns the result files, which have final names, with their bytes; without those that differ in every run."""
+    from pipeline.filenames import OF_THE_MOMENT
+
     names = (path.relative_to(output).as_posix() for path in output.rglob("*") if path.is_file())
-    return {name: (output / name).read_bytes() for name in names if name[0] != "_" and not name.endswith(".tmp")}
+    lasting = (name for name in names if name[0] != "_" and not name.endswith(".tmp") and name not in OF_THE_MOMENT)
+    return {name: (output / name).read_bytes() for name in lasting}
 
 
 def _inconsistencies(output: Path, wanted: dict[str, bytes]) -> list[str]:

@@ -15,6 +15,8 @@ CLOCK = "clock.json"
 """When things happened, and where; in no manifest, as it differs from run to run."""
 CLOCKS = "_clock"
 """The folder of the times of splits; removed when the job is finished."""
+OF_THE_MOMENT = (CLOCK, REPORT)
+"""Files that differ between two runs of one job: all others have the same bytes."""
 MDS_INDEX = "index.json"
 """The index of MDS shards, which `streaming` looks for."""
 PLAN = f"{LEDGER}/plan.jsonl"

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from pipeline import cli
+from pipeline import cli, filenames
 
 SENTENCES = [
     "The mill grinds text into tokens, and tokens into shards.",
@@ -83,7 +83,7 @@ class Job:
         return {
             name: data
             for name, data in found.items()
-            if not name.startswith("_") and name not in ("clock.json", "report.html")
+            if not name.startswith("_") and name not in filenames.OF_THE_MOMENT
         }
 
     def rows(self) -> list[dict]:
