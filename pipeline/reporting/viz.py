@@ -88,7 +88,7 @@ def read_text(target: str) -> tuple[str, bool]:
     try:
         return codecs.getincrementaldecoder("utf-8")().decode(data[:MOST_BYTES], final=not is_cut), is_cut
     except UnicodeDecodeError as error:
-        name = "stdin" if target == "-" else f"{target:.80}"
+        name = "stdin" if target == "-" else target if os.path.exists(target) else "the text"
         raise ValueError(f"{name}: byte {error.start} is not UTF-8: {error.reason}") from error
 
 
