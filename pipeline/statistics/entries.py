@@ -15,9 +15,16 @@ Flags = npt.NDArray[np.bool_]
 CONTEXTS = "axQé1!\n\u00ab\u0416\u4e2d\u304b\ud55c\u0627\u0915"
 """What an entry is put behind, then in front of, to see whether text becomes it: characters of many scripts."""
 
+_PROBE = "\u4e2d"
+"""A character of three bytes that no normalizer changes."""
+
 
 KINDS = ("ordinary", "added", "piece", "unreachable")
 """What an entry can be, as `Entries` describes it."""
+
+
+_FAILS = (UnknownCharacterError, TimeoutError)
+"""What a tokenizer raises on a text that it cannot encode; a job that is done must not fail by it."""
 
 
 @dataclass(frozen=True)
@@ -31,7 +38,8 @@ class Entries:
     pieces: Flags
     """Its bytes are not whole UTF-8 characters, as of a byte-level token for half of a Chinese character."""
     unreachable: Flags
-    """No text that was tried has it among its tokens. Added tokens and pieces are not tried."""
+    """No text that was tried has it among its tokens. Added tokens and pieces are not tried, nor is what is not ASCII
+    if decoding does not undo the bytes of characters, as in CLIP's tokenizer.json."""
 
     def kinds(self) -> pa.StringArray:
         """Returns of each id which of `KINDS` its entry is; null for an id without a token."""
@@ -63,18 +71,32 @@ def classify(tokenizer: Tokenizer, seen: Flags | None = None) -> Entries:
     broken = tried[np.asarray(is_broken, bool)]
     _reach(tokenizer, texts, reached)
     pieces[broken] = ~_is_one_token(tokenizer, texts.filter(is_broken), broken)
+    is_told = named & ~added & ~pieces
+    if not _undoes_bytes(tokenizer):
+        is_told[tried] &= np.asarray(pc.string_is_ascii(texts), bool)
     for context in CONTEXTS:
         for before, after in ((context, ""), ("", context)):
-            pending = np.flatnonzero(named & ~added & ~pieces & ~reached)
+            pending = np.flatnonzero(is_told & ~reached)
             _reach(tokenizer, _texts(tokenizer, pending, before, after), reached)
-    return Entries(named, added, pieces, named & ~added & ~pieces & ~reached)
+    return Entries(named, added, pieces, is_told & ~reached)
+
+
+def _undoes_bytes(tokenizer: Tokenizer) -> bool:
+    """Returns whether decoding gives back a character of several bytes; also true if the tokenizer does not know it."""
+    try:
+        ids = tokenizer.encode_bare([_PROBE])
+    except _FAILS:
+        return True
+    if tokenizer.unk_token_id in ids.flatten().to_pylist():
+        return True
+    return _PROBE in (tokenizer.decode_arrow(ids, skip_special_tokens=False)[0].as_py() or _PROBE)
 
 
 def _texts(tokenizer: Tokenizer, ids: npt.NDArray[np.int64], before: str = "", after: str = "") -> pa.LargeStringArray:
     """Returns the text of each id, decoded behind the tokens of `before`, and `after` behind it."""
     try:
         context = tokenizer.encode_bare([before])[0].as_py()
-    except UnknownCharacterError:
+    except _FAILS:
         context = []
     rows = np.empty((ids.size, len(context) + 1), np.int32)
     rows[:, :-1] = context
@@ -86,7 +108,10 @@ def _texts(tokenizer: Tokenizer, ids: npt.NDArray[np.int64], before: str = "", a
 
 def _is_one_token(tokenizer: Tokenizer, texts: pa.LargeStringArray, ids: npt.NDArray[np.int64]) -> Flags:
     """Returns of each id whether its text is encoded as it alone, as that of an entry for U+FFFD itself is."""
-    rows = tokenizer.encode_bare(texts).to_pylist()
+    try:
+        rows = tokenizer.encode_bare(texts).to_pylist()
+    except _FAILS:
+        return np.zeros(ids.size, bool)
     return np.array([row == [i] for row, i in zip(rows, ids.tolist(), strict=True)], bool)
 
 
@@ -94,7 +119,7 @@ def _reach(tokenizer: Tokenizer, texts: pa.LargeStringArray, reached: Flags) -> 
     """Sets `reached` of every id among the tokens of `texts`. A text that cannot be encoded has none."""
     try:
         reached[tokenizer.encode_bare(texts).flatten().to_numpy()] = True
-    except UnknownCharacterError:
+    except _FAILS:
         half = len(texts) // 2
         for part in (texts[:half], texts[half:]) if half else ():
             _reach(tokenizer, part, reached)

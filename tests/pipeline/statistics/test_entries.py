@@ -70,6 +70,14 @@ def test_texts_that_cannot_be_encoded_reach_nothing(tmp_path):
     assert np.flatnonzero(entries.classify(tokenizer).unreachable).tolist() == [2]
 
 
+def test_what_is_not_decoded_is_not_called_unreachable(tmp_path):
+    tokenizer = trained("byte_level")
+    parts = json.loads(tokenizer.to_str()) | {"decoder": {"type": "BPEDecoder", "suffix": "</w>"}}
+    raw = entries.classify(Tokenizer.from_str(json.dumps(parts)))
+    assert not raw.unreachable.any()
+    assert not raw.pieces.any()
+
+
 def test_gpt2_has_pieces_and_nothing_unreachable(shared_data, tmp_path):
     for name in ("vocab.json", "merges.txt"):
         shutil.copy(shared_data / "vocab" / f"gpt2-{name}", tmp_path / name)
