@@ -57,6 +57,8 @@ def add_parsers(commands: Any) -> None:
 
 def _run_job(options: argparse.Namespace) -> int:
     if options.dry_run:
+        if options.quiet or options.metrics is not None:
+            raise Mistake("--dry-run does nothing but print what the job would do: leave out --quiet and --metrics")
         return plan_only(options)
     from pipeline.config.file import load_config
     from pipeline.running.runners import choose_runner, configure_logging

@@ -2,6 +2,6 @@
 """Tokenizers against one another. In: tokenizer files, and a corpus or word counts. Out: a comparison, data and page.
 
 `from_text` reads documents by `reading`, `from_counts` the words of a counts artifact. Both keep `sums` by source,
-language and script, and `words`; `measure` makes the comparison of them, plain JSON. `vocabularies` and `probes` look
-at the tokenizers alone. `conditions` are what a CI asks of the numbers; `views` are what people see, `page` draws them.
+language and script, and `words`; `measure` makes the comparison of them, plain JSON. `probes` looks at the
+tokenizers alone. `conditions` are what a CI asks of the numbers; `views` are what people see, `page` draws them.
 """

@@ -82,7 +82,7 @@ def _measures(report: Mapping[str, Any]) -> dict[str, dict[str, dict[str, float 
 
     def put(group: str, label: str, measures: Mapping[str, Any]) -> None:
         for name, value in measures.items():
-            if not isinstance(value, list) and not name.endswith("_interval"):
+            if not isinstance(value, list | dict) and not name.endswith("_interval"):
                 found.setdefault(name, {}).setdefault(group, {})[label] = value
 
     for kind, rows in ((ALL, [report[ALL]]), *((kind, report.get(kind, ())) for kind in KINDS)):

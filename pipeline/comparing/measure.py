@@ -13,6 +13,7 @@ Definitions follow TokEval (github.com/swiss-ai/tokenizer-intrinsic-evals) and T
 All of them are diagnostics: they say how text is cut, not how well a model learns from it.
 """
 
+import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -22,10 +23,10 @@ import pyarrow as pa
 
 from pipeline.comparing.loading import Candidate
 from pipeline.comparing.probes import made_texts, robustness
-from pipeline.comparing.sums import LEAST_BLOCKS, OTHER, Bootstrap, Floats, GroupSums, Ints, intervals, ratio
-from pipeline.comparing.vocabularies import describe, overlap
+from pipeline.comparing.sums import LEAST_BLOCKS, OTHER, Bootstrap, Floats, GroupSums, Ints, intervals
 from pipeline.comparing.words import changes
-from pipeline.statistics.vocabulary import gini
+from pipeline.statistics.token_table import describe, token_counts
+from pipeline.statistics.vocabulary import gini, ratio
 from tokenizer.languages import UNKNOWN
 
 FORMAT_VERSION = 1
@@ -87,8 +88,8 @@ def report(candidates: Sequence[Candidate], found: Found, parallel: str | None =
     total = groups.pop(ALL)[0]
     made: dict[str, Any] = {
         "format_version": FORMAT_VERSION,
-        "tokenizers": [describe(each, ids) for each, ids in zip(candidates, found.ids, strict=True)],
-        "overlap": overlap(candidates),
+        "tokenizers": [_tokenizer(each, ids) for each, ids in zip(candidates, found.ids, strict=True)],
+        "overlap": _overlap(candidates),
         "on": {**{name: total[name] for name in SUMMED}, "parallel": parallel},
         ALL: total,
         **groups,
@@ -99,6 +100,29 @@ def report(candidates: Sequence[Candidate], found: Found, parallel: str | None =
     if "language" in groups:
         _add_languages(made, parallel)
     return made
+
+
+def _tokenizer(candidate: Candidate, ids: Ints) -> dict[str, Any]:
+    vocabulary = describe(token_counts(ids, candidate.tokenizer))
+    return {"label": candidate.label, "digest": candidate.tokenizer.digest, "vocabulary": vocabulary}
+
+
+def _overlap(candidates: Sequence[Candidate]) -> list[dict[str, Any]]:
+    """Returns for each two tokenizers how many tokens they share, as their vocabularies spell them.
+
+    `Ġthe` and `▁the` are two tokens here, as in TokLens: vocabularies of one kind compare, others share little.
+    """
+    vocabularies = [(each.label, set(each.tokenizer.get_vocab())) for each in candidates]
+    return [
+        {
+            "tokenizers": [a, b],
+            "shared": len(mine & other),
+            "only_first": len(mine - other),
+            "only_second": len(other - mine),
+            "jaccard": ratio(len(mine & other), len(mine | other)),
+        }
+        for (a, mine), (b, other) in itertools.combinations(vocabularies, 2)
+    ]
 
 
 def _add_words(made: dict[str, Any], found: Found, labels: Sequence[str]) -> None:

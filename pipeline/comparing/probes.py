@@ -10,8 +10,8 @@ import numpy as np
 import pyarrow as pa
 
 from pipeline.comparing.loading import Candidate
-from pipeline.comparing.sums import ratio
 from pipeline.comparing.words import encode_each
+from pipeline.statistics.vocabulary import ratio
 
 MAX_WORDS = 2000
 """Words that are changed: the most frequent ones."""

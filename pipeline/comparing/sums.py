@@ -90,8 +90,3 @@ def intervals(resampled: Floats) -> list[list[float] | None]:
     is_told = np.isfinite(resampled.sum(axis=0))
     limits = np.percentile(np.where(is_told, resampled, 0), [tail, 100 - tail], axis=0).T.tolist()
     return [found if told else None for found, told in zip(limits, is_told.tolist(), strict=True)]
-
-
-def ratio(numerator: float, denominator: float) -> float | None:
-    """Returns a ratio; None where there is nothing to divide by."""
-    return numerator / denominator if denominator else None

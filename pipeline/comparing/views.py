@@ -112,7 +112,7 @@ def _vocabularies(report: Mapping[str, Any]) -> View:
     rows = []
     for each in report["tokenizers"]:
         v = each["vocabulary"]
-        numbers = [v["size"], v["used"], v["under_trained"], v["unreachable"], v["pieces_of_characters"]]
+        numbers = [v["size"], v["used"], v["under_trained"], v["unreachable"], v["pieces"]["entries"]]
         rows.append([each["label"], *map(number, [*numbers, v["renyi_efficiency"], each.get("gini", {}).get("bytes")])])
     shared = "; ".join(
         f"{' and '.join(each['tokenizers'])} share {each['shared']:,} entries" for each in report["overlap"][:TOP]

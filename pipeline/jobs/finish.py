@@ -26,10 +26,11 @@ from pipeline.output.packing.marks import lay_out
 from pipeline.output.vocabulary_files import formats_of, write_file, write_vocabulary
 from pipeline.output.writers import formats, mds
 from pipeline.output.writers.base import TokenizerInfo
-from pipeline.reporting.stats import summarize, token_counts
+from pipeline.reporting.stats import summarize
 from pipeline.shuffling.shards import plan_shards
 from pipeline.splits import Split
 from pipeline.statistics.tally import Statistics
+from pipeline.statistics.token_table import token_counts
 from pipeline.tokenizing.tokenize import output_packing, tokenizer_info
 from tokenizer import Tokenizer
 
@@ -72,7 +73,7 @@ def finish_output(
         with storage.open_read(storage.join(output, entry.statistics.file)) as handle:
             total.merge(Statistics.from_bytes(handle.read()))
         entries.append(entry)
-    table, sums = token_counts(total, tokenizer), add_up(entries, shards)
+    table, sums = token_counts(total.token_counts, tokenizer), add_up(entries, shards)
     told = summarize(total, table, sums.get("packing"), sums.get("windows"))
     written = [
         *write_vocabulary(output, tokenizer, formats_of(config)),

@@ -23,9 +23,10 @@ from pipeline.parquet_file import open_parquet
 from pipeline.proving.report import VerifyReport, check_file
 from pipeline.proving.shards import check_rejects, compare_counts, count_files
 from pipeline.proving.shuffle import check_shards
-from pipeline.reporting.stats import TOKEN_COUNTS, summarize
+from pipeline.reporting.stats import summarize
 from pipeline.statistics.agreement import disagreements
 from pipeline.statistics.tally import Statistics
+from pipeline.statistics.token_table import TOKEN_COUNTS
 from tokenizer import UNICODE_VERSIONS, Tokenizer
 
 _Entry = TypeVar("_Entry", LedgerEntry, ShardEntry)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The report on a vocabulary and a corpus: token_counts.parquet and stats.json, made from the exact counts."""
+"""The report on a vocabulary and a corpus: stats.json, made from the exact counts."""
 
 from collections import Counter
 from collections.abc import Mapping
@@ -7,46 +7,19 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from pipeline.output.packing.sequences import packing_summary
 from pipeline.output.packing.windows import windows_summary
 from pipeline.reporting.stats_file import FORMAT_VERSION
-from pipeline.statistics import entries, vocabulary
+from pipeline.statistics import token_table, vocabulary
 from pipeline.statistics.tally import EXACT_LENGTHS, LENGTH_BUCKETS, Statistics
-from tokenizer import Tokenizer
+from pipeline.statistics.token_table import TOP
+from pipeline.statistics.vocabulary import ratio
 
 PERCENTILES = (1, 5, 25, 50, 75, 90, 95, 99)
 
 SHARES = (0.5, 0.9, 0.95, 0.99, 1.0)
 """Of unknown characters, of which it is said how few make them up."""
-
-TOP = 100
-"""How many entries each list of most frequent things has in the summary."""
-
-TOKEN_COUNTS = pa.schema(
-    [
-        pa.field("id", pa.int32(), nullable=False),
-        pa.field("token", pa.string()),  # null where the vocabulary has no token with this id
-        pa.field("count", pa.int64(), nullable=False),
-        pa.field("kind", pa.string()),  # one of `entries.KINDS`; null likewise
-    ]
-)
-"""How often each entry of the vocabulary occurred, and what it is, in the order of ids."""
-
-
-def token_counts(statistics: Statistics, tokenizer: Tokenizer) -> pa.Table:
-    """Returns `TOKEN_COUNTS` for every id of the vocabulary, used or not.
-
-    Args:
-      statistics: of all splits.
-      tokenizer: the one that made the tokens.
-    """
-    counts = statistics.token_counts
-    by_id = {token_id: token for token, token_id in tokenizer.get_vocab().items()}
-    tokens = pa.array(map(by_id.get, range(counts.size)), pa.string())
-    kinds = entries.classify(tokenizer, counts > 0).kinds()
-    return pa.table([np.arange(counts.size, dtype=np.int32), tokens, counts, kinds], schema=TOKEN_COUNTS)
 
 
 def length_percentile(statistics: Statistics, percent: int) -> int | None:
@@ -70,7 +43,7 @@ def summarize(
 
     Args:
       statistics: of all splits.
-      table: `TOKEN_COUNTS` of them.
+      table: `TOKEN_COUNTS` of the same.
       packing: the sums of `sequences.COUNTS` where rows are packed; None where they are not.
       windows: the sums of `windows.COUNTS` where rows are windows; None where they are not.
     """
@@ -89,23 +62,23 @@ def summarize(
             "kept": s.n_text_tokens - s.n_cut_tokens,
             "special": s.n_special_tokens,
             "added": s.n_added_tokens,
-            "share_cut": _ratio(s.n_cut_tokens, s.n_text_tokens),
+            "share_cut": ratio(s.n_cut_tokens, s.n_text_tokens),
             "documents_cut": s.n_cut_documents,
-            "share_of_documents_cut": _ratio(s.n_cut_documents, s.n_documents),
+            "share_of_documents_cut": ratio(s.n_cut_documents, s.n_documents),
         },
         # Tokens of the text, cut or not: what truncation cuts off says nothing about a vocabulary.
-        "tokens_per_word": _ratio(s.n_text_tokens, s.n_words),
-        "share_of_continuations": _ratio(s.n_text_tokens - s.n_words, s.n_text_tokens),
-        "bytes_per_token": _ratio(s.n_bytes, s.n_text_tokens),
-        "characters_per_token": _ratio(s.n_chars, s.n_text_tokens),
-        "vocabulary": _vocabulary(table, s.n_tokens),
+        "tokens_per_word": ratio(s.n_text_tokens, s.n_words),
+        "share_of_continuations": ratio(s.n_text_tokens - s.n_words, s.n_text_tokens),
+        "bytes_per_token": ratio(s.n_bytes, s.n_text_tokens),
+        "characters_per_token": ratio(s.n_chars, s.n_text_tokens),
+        "vocabulary": token_table.describe(table),
         "oov": {
             "tokens": s.n_oov_tokens,
-            "share_of_tokens": _ratio(s.n_oov_tokens, s.n_tokens),
+            "share_of_tokens": ratio(s.n_oov_tokens, s.n_tokens),
             "characters": s.n_oov_chars,
-            "share_of_characters": _ratio(s.n_oov_chars, s.n_chars),
+            "share_of_characters": ratio(s.n_oov_chars, s.n_chars),
             "words": s.n_oov_words,
-            "share_of_words": _ratio(s.n_oov_words, s.n_words),
+            "share_of_words": ratio(s.n_oov_words, s.n_words),
             "words_not_listed": s.n_oov_words_dropped,
             "distinct_characters": n_oov_chars.size,
             # How many characters, added to the vocabulary, would leave at most the rest of unknown ones.
@@ -123,7 +96,7 @@ def summarize(
         "lengths": {
             "min": s.min_tokens if s.n_documents else None,
             "max": s.max_tokens if s.n_documents else None,
-            "mean": _ratio(s.n_tokens, s.n_documents),
+            "mean": ratio(s.n_tokens, s.n_documents),
             "percentiles": {f"p{percent}": length_percentile(s, percent) for percent in PERCENTILES},
             "histogram": _histogram(s),
         },
@@ -134,47 +107,8 @@ def summarize(
     }
 
 
-def _ratio(numerator: int, denominator: int) -> float | None:
-    return numerator / denominator if denominator else None
-
-
 def _bucket_start(bucket: int) -> int:
     return bucket if bucket < EXACT_LENGTHS else EXACT_LENGTHS << (bucket - EXACT_LENGTHS)
-
-
-def _vocabulary(table: pa.Table, n_tokens: int) -> dict[str, Any]:
-    all_counts, kinds = table.column("count").to_numpy(), table.column("kind")
-    counts = all_counts[np.asarray(table.column("token").is_valid())]
-    used = int(np.count_nonzero(all_counts))
-    unreachable = table.filter(pc.equal(kinds, "unreachable"))
-    pieces = table.filter(pc.equal(kinds, "piece"))
-    n_pieces = pc.sum(pieces.column("count")).as_py() or 0
-    return {
-        "size": counts.size,
-        "used": used,
-        "coverage": _ratio(used, counts.size),
-        "dead": counts.size - used,
-        "under_trained": int(np.count_nonzero((counts > 0) & (counts < vocabulary.UNDER_TRAINED))),
-        "unreachable": unreachable.num_rows,
-        "unreachable_tokens": unreachable.select(["id", "token"]).slice(0, TOP).to_pylist(),
-        "pieces": {
-            "entries": pieces.num_rows,
-            "tokens": n_pieces,
-            "share_of_tokens": _ratio(n_pieces, n_tokens),
-        },
-        "entropy_bits": vocabulary.entropy_bits(counts),
-        "renyi_efficiency": vocabulary.renyi_efficiency(counts),
-        "zipf_slope": vocabulary.zipf_slope(counts),
-        "coverage_curve": vocabulary.coverage(counts),
-        "top_tokens": _top_tokens(table),
-    }
-
-
-def _top_tokens(table: pa.Table) -> list[dict[str, Any]]:
-    counts = table.column("count").to_numpy()
-    order = [i for i in np.argsort(-counts, kind="stable")[:TOP].tolist() if counts[i]]
-    tokens = table.column("token").take(pa.array(order, pa.int64())).to_pylist()
-    return [{"id": i, "token": token, "count": int(counts[i])} for i, token in zip(order, tokens, strict=True)]
 
 
 def _scripts(code_points: np.ndarray, counts: np.ndarray) -> list[dict[str, Any]]:

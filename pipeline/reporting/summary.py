@@ -111,7 +111,7 @@ def _files(output: str, found: Mapping[str, Any]) -> list[Text]:
             lines.append(f"{len(names)} {plural}, {megabytes(n_bytes)}: {names[0]}{more}")
     others = [record["file"] for record in found["files"]]
     folders = sorted({f"{name.partition('/')[0]}/" if "/" in name else name for name in others})
-    drawn = [filenames.REPORT] if storage.exists(storage.join(output, filenames.REPORT)) else []
+    drawn = [name for name in filenames.OF_THE_MOMENT if storage.exists(storage.join(output, name))]
     lines.append(", ".join([*folders, filenames.MANIFEST, *drawn]))
     return [Text(f"in {output}"), *(Text(f"  {line}") for line in lines)]
 

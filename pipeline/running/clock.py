@@ -5,6 +5,7 @@ Workers leave a file for each split in `_clock/`. When the job is done, `gather`
 no manifest lists and no digest covers.
 """
 
+import array
 import contextlib
 import datetime
 import itertools
@@ -82,7 +83,7 @@ class Stopwatch:
 def gather(output: str, n_splits: int, started: float, stages: Sequence[tuple[str, float]], seconds: float) -> None:
     """Writes `clock.json` of a finished job, and removes the files of its splits.
 
-    Holds some 60 bytes for each split, and `SLOWEST` of them whole.
+    Holds 40 bytes for each split, the names of their files, and `SLOWEST` of them whole.
 
     Args:
       output: the output folder.
@@ -95,7 +96,7 @@ def gather(output: str, n_splits: int, started: float, stages: Sequence[tuple[st
       OSError: if a file cannot be read or written.
     """
     folder = storage.join(output, filenames.CLOCKS)
-    rows, workers, n_earlier = [], set(), 0
+    times_of, workers, n_earlier = array.array("d"), set(), 0
     slowest: list[SplitTime] = []
     for name in storage.list_files(folder):
         with storage.open_read(storage.join(folder, name)) as handle:
@@ -103,10 +104,10 @@ def gather(output: str, n_splits: int, started: float, stages: Sequence[tuple[st
         if times is None or times.ended < started:
             n_earlier += times is not None
             continue
-        rows.append((times.started, times.ended, times.cpu_seconds, times.n_bytes, times.n_tokens))
+        times_of.extend((times.started, times.ended, times.cpu_seconds, times.n_bytes, times.n_tokens))
         workers.add((times.host, times.worker))
         slowest = sorted([*slowest, times], key=lambda each: (each.started - each.ended, each.index))[:SLOWEST]
-    table = np.array(rows, np.float64).reshape(-1, 5)
+    table = np.frombuffer(times_of, np.float64).reshape(-1, 5)
     lengths = table[:, 1] - table[:, 0]
     speeds = table[:, 3] / np.maximum(lengths, 1e-9)
     usual = float(np.median(speeds)) if speeds.size else 0.0
@@ -118,10 +119,10 @@ def gather(output: str, n_splits: int, started: float, stages: Sequence[tuple[st
         "stages": [{"stage": name, "seconds": each} for name, each in stages],
         "hosts": len({host for host, _ in workers}),
         "workers": len(workers),
-        "splits": {"planned": n_splits, "timed": len(rows), "earlier": n_earlier},
+        "splits": {"planned": n_splits, "timed": len(table), "earlier": n_earlier},
         "worker_seconds": float(lengths.sum()),
         "cpu_seconds": float(table[:, 2].sum()),
-        "seconds_of_splits": {f"p{p}": float(np.percentile(lengths, p)) for p in (50, 95, 100)} if rows else {},
+        "seconds_of_splits": {f"p{p}": float(np.percentile(lengths, p)) for p in (50, 95, 100)} if len(table) else {},
         "bytes_per_second_of_splits": usual,
         "throughput": _throughput(table),
         "slowest": [_told(times, usual) for times in slowest],

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from pipeline.statistics.vocabulary import gini
+from pipeline.statistics.vocabulary import gini, ratio
 
 _COUNTED = ("documents", "mixed", "bytes", "characters", "tokens", "oov_tokens", "filtered")
 
@@ -63,7 +63,7 @@ class LanguageCounts:
     def summary(self) -> dict[str, Any]:
         """Returns what a person wants to know, for stats.json: the languages with most documents first."""
         ordered = sorted(self.languages.items(), key=lambda item: (-item[1]["documents"], item[0]))
-        prices = {code: _ratio(counts["tokens"], counts["characters"]) for code, counts in ordered}
+        prices = {code: ratio(counts["tokens"], counts["characters"]) for code, counts in ordered}
         paying = {code: price for code, price in prices.items() if price}
         reference = max(paying, key=lambda code: self.languages[code]["characters"], default=None)
         return {
@@ -72,15 +72,11 @@ class LanguageCounts:
             "by_code": {
                 code: {
                     **counts,
-                    "bytes_per_token": _ratio(counts["bytes"], counts["tokens"]),
+                    "bytes_per_token": ratio(counts["bytes"], counts["tokens"]),
                     "tokens_per_character": prices[code],
                     "premium": paying[code] / paying[reference] if reference and code in paying else None,
-                    "share_of_oov_tokens": _ratio(counts["oov_tokens"], counts["tokens"]),
+                    "share_of_oov_tokens": ratio(counts["oov_tokens"], counts["tokens"]),
                 }
                 for code, counts in ordered
             },
         }
-
-
-def _ratio(numerator: int, denominator: int) -> float | None:
-    return numerator / denominator if denominator else None

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the counts of a vocabulary's entries say of it: how much few of them cover, how even they are, which are idle.
 
-All functions but `gini` take `counts`, int64[n], how often each entry occurred, unused entries included, in any order.
+All functions but `gini` and `ratio` take `counts`, int64[n], how often each entry occurred, unused entries included, in
+any order.
 """
 
 from collections.abc import Sequence
@@ -81,6 +82,11 @@ def gini(values: Sequence[float]) -> float | None:
     ordered = sorted(values)
     weighted = sum((2 * rank - len(ordered) - 1) * value for rank, value in enumerate(ordered, 1))
     return weighted / (len(ordered) * sum(ordered))
+
+
+def ratio(numerator: float, denominator: float) -> float | None:
+    """Returns a ratio; None where there is nothing to divide by."""
+    return numerator / denominator if denominator else None
 
 
 def _shares(counts: Counts) -> npt.NDArray[np.float64]:

@@ -12,10 +12,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pipeline import schemas
-from pipeline.reporting.stats import length_percentile, summarize, token_counts
+from pipeline.reporting.stats import length_percentile, summarize
 from pipeline.reporting.stats_file import StatsFile
 from pipeline.statistics import tally
 from pipeline.statistics.tally import Statistics
+from pipeline.statistics.token_table import token_counts
 from tokenizer import Tokenizer
 
 VOCAB = ["[PAD]", "[UNK]", "a", "b", "c"]
@@ -24,7 +25,7 @@ TOKENIZER = Tokenizer.for_bert(VOCAB)
 
 def summary(statistics):
     """Returns what stats.json says; that it is what the schema says, too."""
-    found = summarize(statistics, token_counts(statistics, TOKENIZER))
+    found = summarize(statistics, token_counts(statistics.token_counts, TOKENIZER))
     assert StatsFile.model_validate(found).model_dump(exclude_unset=True) == found
     return found
 
@@ -251,7 +252,7 @@ def test_summary_of_nothing_is_json():
 
 
 def test_token_counts_name_every_entry():
-    table = token_counts(counted([("x", [2, 2, 4])]), TOKENIZER)
+    table = token_counts(counted([("x", [2, 2, 4])]).token_counts, TOKENIZER)
     kinds = ["added", "added", *["ordinary"] * 3]
     assert table.to_pydict() == {"id": [0, 1, 2, 3, 4], "token": VOCAB, "count": [0, 0, 2, 0, 1], "kind": kinds}
 

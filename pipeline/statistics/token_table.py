@@ -1,0 +1,78 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The table of a vocabulary's entries, each with its count and kind, and what it says of the vocabulary."""
+
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from pipeline.statistics import entries, vocabulary
+from pipeline.statistics.vocabulary import Counts, ratio
+from tokenizer import Tokenizer
+
+TOP = 100
+"""How many entries each list of most frequent things has in a summary."""
+
+TOKEN_COUNTS = pa.schema(
+    [
+        pa.field("id", pa.int32(), nullable=False),
+        pa.field("token", pa.string()),  # null where the vocabulary has no token with this id
+        pa.field("count", pa.int64(), nullable=False),
+        pa.field("kind", pa.string()),  # one of `entries.KINDS`; null likewise
+    ]
+)
+"""How often each entry of the vocabulary occurred, and what it is, in the order of ids."""
+
+
+def token_counts(counts: Counts, tokenizer: Tokenizer) -> pa.Table:
+    """Returns `TOKEN_COUNTS` for every id of the vocabulary, used or not.
+
+    Args:
+      counts: int64[n_ids], how often each id occurred.
+      tokenizer: the one that made the tokens.
+    """
+    by_id = {token_id: token for token, token_id in tokenizer.get_vocab().items()}
+    tokens = pa.array(map(by_id.get, range(counts.size)), pa.string())
+    kinds = entries.classify(tokenizer, counts > 0).kinds()
+    return pa.table([np.arange(counts.size, dtype=np.int32), tokens, counts, kinds], schema=TOKEN_COUNTS)
+
+
+def describe(table: pa.Table) -> dict[str, Any]:
+    """Returns what there is to say of a vocabulary: `stats_file.Vocabulary`, as plain JSON.
+
+    Args:
+      table: `TOKEN_COUNTS`.
+    """
+    all_counts, kinds = table.column("count").to_numpy(), table.column("kind")
+    counts = all_counts[np.asarray(table.column("token").is_valid())]
+    used = int(np.count_nonzero(all_counts))
+    unreachable = table.filter(pc.equal(kinds, "unreachable"))
+    pieces = table.filter(pc.equal(kinds, "piece"))
+    n_pieces = pc.sum(pieces.column("count")).as_py() or 0
+    return {
+        "size": counts.size,
+        "used": used,
+        "coverage": ratio(used, counts.size),
+        "dead": counts.size - used,
+        "under_trained": int(np.count_nonzero((counts > 0) & (counts < vocabulary.UNDER_TRAINED))),
+        "unreachable": unreachable.num_rows,
+        "unreachable_tokens": unreachable.select(["id", "token"]).slice(0, TOP).to_pylist(),
+        "pieces": {
+            "entries": pieces.num_rows,
+            "tokens": n_pieces,
+            "share_of_tokens": ratio(n_pieces, int(all_counts.sum())),
+        },
+        "entropy_bits": vocabulary.entropy_bits(counts),
+        "renyi_efficiency": vocabulary.renyi_efficiency(counts),
+        "zipf_slope": vocabulary.zipf_slope(counts),
+        "coverage_curve": vocabulary.coverage(counts),
+        "top_tokens": _top_tokens(table),
+    }
+
+
+def _top_tokens(table: pa.Table) -> list[dict[str, Any]]:
+    counts = table.column("count").to_numpy()
+    order = [i for i in np.argsort(-counts, kind="stable")[:TOP].tolist() if counts[i]]
+    tokens = table.column("token").take(pa.array(order, pa.int64())).to_pylist()
+    return [{"id": i, "token": token, "count": int(counts[i])} for i, token in zip(order, tokens, strict=True)]
