@@ -9,8 +9,11 @@ same every time, so that a red run is red again.
 """
 
 import json
+import logging
 import os
 import tempfile
+import threading
+from collections.abc import Iterator
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -51,6 +54,17 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     ]
     config.hook.pytest_deselected(items=[item for item, is_out in zip(items, is_left_out, strict=True) if is_out])
     items[:] = [item for item, is_out in zip(items, is_left_out, strict=True) if not is_out]
+
+
+@pytest.fixture(autouse=True)
+def _keep_logging() -> Iterator[None]:
+    """The command line sets up logging for a process of its own; here it is not alone."""
+    root, hook = logging.getLogger(), threading.excepthook
+    handlers, level = root.handlers[:], root.level
+    yield
+    root.handlers[:] = handlers
+    root.setLevel(level)
+    threading.excepthook = hook
 
 
 @pytest.fixture(scope="session")

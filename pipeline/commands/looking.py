@@ -114,14 +114,14 @@ def _inspect(options: argparse.Namespace) -> int:
 def _viz(options: argparse.Namespace) -> int:
     from rich.console import Console
 
+    from pipeline import storage
     from pipeline.reporting import viz
 
     with mistakes():
         text, is_cut = viz.read_text(options.text)
         views = viz.look(text, options.tokenizer)
         if options.html is not None:
-            with open(options.html, "w", encoding="utf-8") as file:
-                file.write(viz.draw(views, is_cut))
+            storage.write_atomic(options.html, viz.draw(views, is_cut).encode())
             print(options.html)
     if options.json:
         print(json.dumps(viz.to_json(views), ensure_ascii=False, indent=1))

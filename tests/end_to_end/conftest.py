@@ -4,8 +4,6 @@
 import bz2
 import gzip
 import json
-import logging
-import threading
 from pathlib import Path
 
 import pyarrow as pa
@@ -24,17 +22,6 @@ SENTENCES = [
     "🎉👩‍👩‍👧 emoji and 3Ⰻ7 rare ᛁ characters",
     "",
 ]
-
-
-@pytest.fixture(autouse=True)
-def _keep_logging():
-    """The command line sets up logging for a process of its own; here it is not alone."""
-    root, hook = logging.getLogger(), threading.excepthook
-    handlers, level = root.handlers[:], root.level
-    yield
-    root.handlers[:] = handlers
-    root.setLevel(level)
-    threading.excepthook = hook
 
 
 def document(i: int) -> dict[str, str]:

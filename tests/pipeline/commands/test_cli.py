@@ -2,12 +2,10 @@
 """The command line: what it refuses and how, what it imports, what its commands print."""
 
 import json
-import logging
 import os
 import re
 import subprocess
 import sys
-import threading
 import time
 from pathlib import Path
 
@@ -21,17 +19,6 @@ from pipeline.running.display import megabytes
 from pipeline.tokenizing import tokenize
 
 ROOT = Path(__file__).parents[3]
-
-
-@pytest.fixture(autouse=True)
-def _keep_logging():
-    """The command line sets up logging for a process of its own; here it is not alone."""
-    root, hook = logging.getLogger(), threading.excepthook
-    handlers, level = root.handlers[:], root.level
-    yield
-    root.handlers[:] = handlers
-    root.setLevel(level)
-    threading.excepthook = hook
 
 
 @pytest.fixture

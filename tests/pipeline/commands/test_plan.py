@@ -2,22 +2,10 @@
 """`tokenmill plan` and `--dry-run`: what they print, what they refuse, and that they leave nothing behind."""
 
 import json
-import logging
-import threading
 
 import pytest
 
 from pipeline import cli
-
-
-@pytest.fixture(autouse=True)
-def _keep_logging():
-    root, hook = logging.getLogger(), threading.excepthook
-    handlers, level = root.handlers[:], root.level
-    yield
-    root.handlers[:] = handlers
-    root.setLevel(level)
-    threading.excepthook = hook
 
 
 @pytest.fixture

@@ -86,6 +86,17 @@ def test_a_compressed_file_is_decompressed_only_as_far_as_it_pays(tmp_path, monk
     assert portion.planned(portion.piece.n_bytes, 0) == pytest.approx(portion.n_meant, rel=0.5)
 
 
+def test_a_file_that_expands_without_end_is_left(tmp_path):
+    (tmp_path / "a.txt.gz").write_bytes(gzip.compress(b"a\n" * 40_000_000))
+    config = InputConfig(paths=[str(tmp_path / "*.gz")])
+    splits = plan_splits(config, "salt")
+    asked = places.text_bytes(splits) // 4
+    (sample,) = excerpts.take(places.choose(splits, config, asked, asked), config, str(tmp_path / "excerpts"))
+    (portion,) = sample.portions
+    assert portion.n_decompressed < portion.source.n_bytes
+    assert portion.piece.n_bytes < 2 * excerpts.MOST_KEPT * asked
+
+
 def test_a_damaged_file_gives_what_is_before_the_damage(tmp_path):
     put(tmp_path / "a.txt.gz", lines("a", 200_000))
     whole = (tmp_path / "a.txt.gz").read_bytes()
