@@ -289,7 +289,6 @@ def test_what_viz_cannot_show_is_one_message(refused, tiny_vocab_file, tmp_path)
     assert "text.txt: byte 2 is not UTF-8: " in refused("viz", tmp_path / "text.txt", "--tokenizer", tiny_vocab_file)
     assert "gone.json" in refused("viz", "a", "--tokenizer", tmp_path / "gone.json")
     assert "directory" in refused("viz", tmp_path, "--tokenizer", tiny_vocab_file)
-    assert "nowhere" in refused("viz", "a", "--tokenizer", tiny_vocab_file, "--html", tmp_path / "nowhere" / "v.html")
 
 
 class Reader(HTMLParser):
