@@ -59,8 +59,11 @@ class Unit:
     n_planned: float
     """The planned bytes that it holds."""
     n_meant: float
-    """The planned bytes that were to be read for it: they differ by the records at the ends of ranges."""
+    """The planned bytes that were to be read for it: they differ by the records at the ends of ranges. The same as
+    `n_planned` where what is read is no range, as of compressed files."""
     counts: dict[str, float]
+    weight: float | None = None
+    """Its part of the corpus is in proportion to this; None: to `n_meant`."""
 
 
 def spread(units: Sequence[Unit], name: str, total: float, by: str) -> None:
@@ -89,7 +92,8 @@ class Scale:
         self._is_whole = n_planned is None
         self.factor = 1.0 if n_planned is None else max(1.0, n_planned / max(1.0, float(self._read.sum())))
         """How many times the sample the corpus is."""
-        self._stands_for = (n_planned or 0) * self._meant / max(1.0, float(self._meant.sum()))
+        weights = np.array([unit.n_meant if unit.weight is None else unit.weight for unit in used], np.float64)
+        self._stands_for = (n_planned or 0) * weights / max(1.0, float(weights.sum()))
 
     def estimate(self, name: str, counted: int, *, more: float = 0.0, base: int = 0) -> Estimate:
         """Returns the estimate of a count.

@@ -46,6 +46,11 @@ class Portion:
     seconds: float = 0.0
     """How long that took."""
 
+    @property
+    def is_range(self) -> bool:
+        """Whether it is a stretch of a file: as many records reach into it as reach out."""
+        return self.quota is None and self.source is None
+
     def planned(self, n_bytes: int, n_records: int) -> float:
         """Returns how many planned bytes were read, if that many bytes and records came of them."""
         if self.ratio is not None:

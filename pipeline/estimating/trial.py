@@ -239,15 +239,17 @@ class _Reading:
             n_batches.update(piece for piece, _ in parts)
         portions = self._sample.portions
         planned = {piece: portions[piece].planned(counts.n_bytes, counts.n_records) for piece, counts in read.items()}
-        meant = {piece: portions[piece].n_meant for piece in read}
+        weights = {piece: portions[piece].n_meant for piece in read}
+        meant = {piece: n if portions[piece].is_range else planned[piece] for piece, n in weights.items()}
         units = []
         for parts, counted in zip(self._parts, self._counts, strict=True):
             shares = [
                 (piece, counts.n_bytes / n if (n := read[piece].n_bytes) else 1 / n_batches[piece])
                 for piece, counts in parts
             ]
-            n_planned, n_meant = (sum(each[piece] * share for piece, share in shares) for each in (planned, meant))
-            units.append(Unit(n_planned, n_meant, counted))
+            of_unit = (sum(each[piece] * share for piece, share in shares) for each in (planned, meant, weights))
+            n_planned, n_meant, weight = of_unit
+            units.append(Unit(n_planned, n_meant, counted, weight))
         return units
 
 

@@ -12,7 +12,7 @@ import pytest
 
 from pipeline.books.shard_entry import runs_of
 from pipeline.config.job import Config
-from pipeline.estimating import advice, comparison, forecast, report
+from pipeline.estimating import advice, comparison, forecast, places, report
 from pipeline.jobs import planning
 from pipeline.jobs.finish import finish_output
 from pipeline.tokenizing.tokenize import merge_planned, tokenize_split
@@ -155,6 +155,21 @@ def test_what_a_job_does_is_within_the_bounds_of_a_sample(tmp_path, tiny_vocab_f
         assert found.totals[name].holds(actual[name]), (name, found.totals[name], actual[name])
     assert found.totals["n_tokens"].value == pytest.approx(actual["n_tokens"], rel=0.1)
     assert found.shard_bytes["parquet"].value == pytest.approx(actual["bytes.parquet"], rel=0.1)
+
+
+def test_compressed_files_that_keep_more_or_less_than_was_asked_count_by_what_they_kept(
+    tmp_path, tiny_vocab_file, small_sample, monkeypatch
+):
+    """Blocks of a file of long records hold fewer of them than of its bytes: that is no reason to expect fewer."""
+    for number, (longest, times) in enumerate([(8000, 4), (60, 1)]):
+        found = (json.dumps({"text": text * times}).encode() for text in texts(1_200_000 // longest, number, longest))
+        (tmp_path / f"{number}.jsonl.gz").write_bytes(gzip.compress(b"\n".join(found)))
+    planned = plan(tmp_path, tiny_vocab_file, "jsonl.gz", input={"split_bytes": 1 << 30})
+    monkeypatch.setattr(forecast, "SAMPLE_BYTES", int(0.75 * places.text_bytes(planned.splits)))
+    found = forecast.forecast(planned)
+    assert not found.is_whole
+    n_bytes = sum(len(gzip.decompress(path.read_bytes())) for path in tmp_path.glob("*.gz"))
+    assert found.totals["n_bytes"].value == pytest.approx(n_bytes, rel=0.01)
 
 
 def test_a_vocabulary_that_is_not_trained_yet_is_a_guess_unless_all_is_read(tmp_path, small_sample):
