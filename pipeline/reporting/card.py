@@ -34,7 +34,8 @@ def render(facts: Mapping[str, Any], output: str) -> str:
         f"# {front['pretty_name']}",
         "",
         f"{headline['tokens']:,} tokens of {n:,} documents, {megabytes(headline['bytes'])} of text, in "
-        f"{headline['shards']:,} shards, {megabytes(headline['shard_bytes'])}. Made by TokenMill "
+        f"{headline['shards']:,} {'shard' if headline['shards'] == 1 else 'shards'}, "
+        f"{megabytes(headline['shard_bytes'])}. Made by TokenMill "
         f"{facts['versions']['tokenmill']}; `tokenmill verify` proves it from `manifest.json`.",
         "",
         "| | |",

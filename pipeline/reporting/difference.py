@@ -4,7 +4,7 @@
 Rows are compared by hashes, 16 bytes for a row of each output; the first ones that differ are read again.
 """
 
-import contextlib
+import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -15,7 +15,6 @@ import pyarrow as pa
 from pipeline import filenames, storage
 from pipeline.books import manifest
 from pipeline.hashing import hash_rows
-from pipeline.output.writers import formats
 from pipeline.parquet_file import open_parquet
 from pipeline.reporting import inspect, selecting
 from pipeline.reporting.selecting import Shard
@@ -106,7 +105,7 @@ def _hashes(shards: Sequence[Shard]) -> tuple[Hashes, Hashes]:
     """Returns of each row of an output a key, no two alike, and a hash of its ids: uint64[n] each."""
     keys, values = [], []
     for shard in shards:
-        for batch in _batches(shard):
+        for batch in inspect.batches(shard.path):
             rows = batch.column("input_ids")
             values.append(hash_rows(rows.values.to_numpy(), rows.offsets.to_numpy()))
             keys.append(_names(batch))
@@ -134,14 +133,6 @@ def _names(batch: pa.RecordBatch) -> Hashes:
     return names
 
 
-def _batches(shard: Shard) -> Iterator[pa.RecordBatch]:
-    with contextlib.ExitStack() as stack:
-        handle = stack.enter_context(storage.open_read(shard.path))
-        index_path = formats.index_name(shard.path)
-        index = stack.enter_context(storage.open_read(index_path)) if index_path is not None else None
-        yield from formats.read_rows(handle, shard.path, 0, index)
-
-
 def _row(shards: Sequence[Shard], number: int) -> inspect.Row:
     """Returns a row by its number among all rows of an output."""
     for shard in shards:
@@ -154,16 +145,28 @@ def _row(shards: Sequence[Shard], number: int) -> inspect.Row:
 
 
 def _change(one: inspect.Row, other: inspect.Row, tokenizers: Sequence[Tokenizer]) -> dict[str, Any]:
-    """Returns where two rows begin to differ, and the tokens around that place as text."""
-    pairs = enumerate(zip(one.ids, other.ids, strict=False))
-    at = next((i for i, (ours, theirs) in pairs if ours != theirs), min(len(one.ids), len(other.ids)))
-    start = max(0, at - _AROUND)
+    """Returns where two rows begin to differ, and the tokens around that place as text.
+
+    That is the first token that is spelled otherwise: vocabularies may have the same token under two ids.
+    """
+    names = [
+        [tokenizer.id_to_token(i) for i in row.ids] for row, tokenizer in zip((one, other), tokenizers, strict=True)
+    ]
+    pairs = enumerate(itertools.zip_longest(*names))
+    at = next((i for i, (ours, theirs) in pairs if ours != theirs), None)
+    start = max(0, (at or 0) - _AROUND)
     shown = [
-        [run.text for run in tokenizer.token_runs(row.ids[start : at + _AROUND])]
+        [run.text for run in tokenizer.token_runs(row.ids[start : (at or 0) + _AROUND])]
         for row, tokenizer in zip((one, other), tokenizers, strict=True)
     ]
-    counts = [one.n_tokens, other.n_tokens]
-    return {"row": one.doc_id, "token": at, "n_tokens": counts, "shown_from": start, "shown": shown}
+    return {
+        "row": one.doc_id,
+        "window": one.window,
+        "n_tokens": [one.n_tokens, other.n_tokens],
+        "token": at,  # null: only the ids differ
+        "shown_from": start,
+        "shown": shown,
+    }
 
 
 def lines(found: Mapping[str, Any]) -> Iterator[str]:
@@ -181,7 +184,11 @@ def lines(found: Mapping[str, Any]) -> Iterator[str]:
         yield f"rows        with other tokens: {changed['n']:,} of {changed['of']:,}"
         for each in changed["first"]:
             before, after = each["n_tokens"]
-            yield f"  {each['row']}: {before:,} -> {after:,} tokens, from token {each['token']:,}"
+            window = "" if each["window"] is None else f", window {each['window']}"
+            if each["token"] is None:
+                yield f"  {each['row']}{window}: the same {before:,} tokens under other ids"
+                continue
+            yield f"  {each['row']}{window}: {before:,} -> {after:,} tokens, from token {each['token']:,}"
             yield from (f"    {sign} {'|'.join(texts)}" for sign, texts in zip("-+", each["shown"], strict=True))
 
 

@@ -90,6 +90,17 @@ def test_rows_of_documents_are_told_by_name(tmp_path, tiny_vocab_file, tiny_voca
     assert found["rows"] == {"only_first": {"n": 4, "first": ["d4", "d5", "d6", "d7"]}}
 
 
+def test_tokens_under_other_ids_are_told_apart_from_other_tokens(tmp_path, tiny_vocab_file, tiny_vocab, capsys):
+    one = PlainJob(tmp_path, TEXTS, tiny_vocab_file, name="one").run()
+    vocab = tmp_path / "moved.txt"
+    vocab.write_text("\n".join([*tiny_vocab[:5], "mills", *tiny_vocab[5:]]), encoding="utf-8")
+    other = PlainJob(tmp_path, [*TEXTS[:4], "the mills", *TEXTS[5:]], vocab, name="other").run()
+    assert cli.main(["diff", str(one.output), str(other.output)]) == 1
+    said = capsys.readouterr().out
+    assert "d0: the same 3 tokens under other ids" in said
+    assert "d4: 3 -> 2 tokens, from token 1\n    - the| text| mill\n    + the| mills\n" in said
+
+
 def test_what_is_no_output_is_one_message(tmp_path, capsys):
     assert cli.main(["diff", str(tmp_path), str(tmp_path)]) == 2
     assert "holds no manifest.json" in capsys.readouterr().err
