@@ -6,7 +6,7 @@ only `transforms` and a few modules of `running` import Beam when they are impor
 
 - `cli`, `commands`: what a person types;
 - `transforms`: the work as Beam graphs, for these jobs and for your own; `proving`: checks of what a folder claims;
-- `comparing`: tokenizers against one another;
+- `looking`: tokens as text; `comparing`: tokenizers against one another;
 - `estimating`: what a job would do, from a sample;
 - `jobs`: planning before, finishing after; `reporting`: what people are told;
 - `tokenizing`, `counting`, `training`, `shuffling`: the work, as plain functions over columns;

@@ -34,6 +34,7 @@ BEAM_MODULES = {
 OPTIONAL = {
     "comparing": {"commands"},
     "estimating": {"commands"},
+    "looking": {"commands", "proving"},
     "shuffling": {"estimating", "jobs", "proving", "tokenizing", "transforms"},
     "proving": {"commands"},
     "training": {"estimating", "jobs", "reporting", "transforms"},

@@ -76,9 +76,9 @@ def add_parsers(commands: Any) -> None:
 def _inspect(options: argparse.Namespace) -> int:
     from rich.console import Console
 
+    from pipeline.looking import inspect, selecting
     from pipeline.output.writers import formats
     from pipeline.output.writers.json_texts import to_plain
-    from pipeline.reporting import inspect, selecting
 
     console = Console(highlight=False)
     last, n_shown = "", 0
@@ -115,7 +115,7 @@ def _viz(options: argparse.Namespace) -> int:
     from rich.console import Console
 
     from pipeline import storage
-    from pipeline.reporting import viz
+    from pipeline.looking import viz
 
     with mistakes():
         text, is_cut = viz.read_text(options.text)
@@ -135,7 +135,7 @@ def _viz(options: argparse.Namespace) -> int:
 
 
 def _diff(options: argparse.Namespace) -> int:
-    from pipeline.reporting import difference
+    from pipeline.looking import difference
 
     with mistakes():
         found = difference.difference(options.one, options.other)

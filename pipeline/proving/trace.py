@@ -16,6 +16,7 @@ from pipeline.config.input import InputConfig
 from pipeline.config.job import Config
 from pipeline.input.choosing import Wanted
 from pipeline.input.reading import read_split
+from pipeline.looking import inspect
 from pipeline.output.document_tables import measure_segments, read_table
 from pipeline.output.packing import marks
 from pipeline.output.packing.windowed import ExpectedWindows
@@ -23,7 +24,6 @@ from pipeline.output.writers import formats
 from pipeline.output.writers.json_texts import spell_nanoseconds
 from pipeline.parquet_file import open_parquet
 from pipeline.proving.from_input import config_of
-from pipeline.reporting import inspect
 from pipeline.splits import Piece, Split
 from tokenizer import Encoding, Tokenizer
 

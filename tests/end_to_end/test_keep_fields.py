@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from pipeline import cli
-from pipeline.reporting import inspect
+from pipeline.looking import inspect
 
 ALL = ["parquet", "arrow", "mds", "tfrecord", "megatron", "memmap"]
 PACKABLE = [name for name in ALL if name != "tfrecord"]

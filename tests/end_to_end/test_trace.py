@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from pipeline import cli
-from pipeline.reporting import inspect
+from pipeline.looking import inspect
 from tokenizer import Tokenizer
 
 FORMATS = ["parquet", "arrow", "mds", "megatron", "memmap"]

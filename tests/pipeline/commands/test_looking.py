@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from pipeline import cli
-from pipeline.reporting import inspect
+from pipeline.looking import inspect
 from tokenizer import BPE, Tokenizer, decoders
 from tokenizer.models.bpe import BYTE_ALPHABET
 from tokenizer.pre_tokenizers import ByteLevel
@@ -201,7 +201,7 @@ def test_ids_of_another_tokenizer_are_shown_and_cannot_be_searched(make, look, r
 
 
 def test_few_rows_are_held_whatever_is_read(make, monkeypatch):
-    from pipeline.reporting import selecting
+    from pipeline.looking import selecting
 
     out = make()
     table = pq.read_table(sorted(out.glob("tokens-*.parquet"))[0])

@@ -20,10 +20,10 @@ from pipeline import storage
 from pipeline.books import manifest
 from pipeline.books.ledger import FileRecord
 from pipeline.filenames import MANIFEST
+from pipeline.looking import inspect
 from pipeline.output.document_tables import measure_segments, read_table
 from pipeline.output.writers import formats
 from pipeline.output.writers.base import ragged
-from pipeline.reporting import inspect
 from tokenizer import Tokenizer
 
 Order = Literal["longest", "most_unknown", "random"]

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from pipeline import cli
 from pipeline.hashing import hash_rows
-from pipeline.reporting.difference import difference
+from pipeline.looking.difference import difference
 from tests.plain_job import PlainJob
 
 TEXTS = ["the mill grinds", "text into tokens", "", "unaffable 玫", *["the text mill"] * 4]

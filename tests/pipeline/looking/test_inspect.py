@@ -8,9 +8,9 @@ from rich.console import Console
 
 from pipeline import schemas
 from pipeline.config.output import OutputConfig
+from pipeline.looking.inspect import Row, find_tokenizer, render, rows, to_record
 from pipeline.output.writers import formats
 from pipeline.output.writers.base import TokenizerInfo
-from pipeline.reporting.inspect import Row, find_tokenizer, render, rows, to_record
 from tokenizer import Tokenizer
 
 FORMATS = [{}, {"format": "tfrecord"}, {"format": "tfrecord", "compression": "gzip"}]

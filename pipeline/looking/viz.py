@@ -11,9 +11,9 @@ from xml.etree.ElementTree import Element
 
 from rich.text import Text
 
+from pipeline.looking.inspect import BOUNDARY, COLOURS, STYLES
 from pipeline.reporting import blocks
 from pipeline.reporting.elements import element
-from pipeline.reporting.inspect import BOUNDARY, COLOURS, STYLES
 from tokenizer import Encoding, Tokenizer
 from tokenizer.token_runs import TokenRun
 

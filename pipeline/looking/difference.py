@@ -15,9 +15,9 @@ import pyarrow as pa
 from pipeline import filenames, storage
 from pipeline.books import manifest
 from pipeline.hashing import hash_rows
+from pipeline.looking import inspect, selecting
+from pipeline.looking.selecting import Shard
 from pipeline.parquet_file import open_parquet
-from pipeline.reporting import inspect, selecting
-from pipeline.reporting.selecting import Shard
 from tokenizer import Tokenizer
 from tokenizer.token_runs import printable
 
