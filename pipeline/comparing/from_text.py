@@ -48,7 +48,7 @@ def compare(candidates: Sequence[Candidate], corpus: Corpus, parallel: str | Non
     report = measure.report(candidates, sums.found(), parallel)
     report["on"] |= {
         "what": "texts",
-        "word": "what white space leaves",
+        "word": "what stands between white space",
         "is_whole": corpus.is_whole,
         "rejected": dict(sorted(corpus.rejected.items())),
         "failed": dict(sums.failed),

@@ -133,7 +133,7 @@ def _words(report: Mapping[str, Any]) -> Iterator[View]:
             about = (
                 f"Words of which {label} makes {more} tokens than {_labels(report)[0]}, those that matter most first."
             )
-            heads = ["word", "count", "tokens before", "after", "all in all"]
+            heads = ["word", "count", "tokens before", "after", "tokens in all"]
             if rows:
                 yield View(f"Words that {name} with {label}", about + _rest(len(changes[name])), heads, rows)
 

@@ -115,8 +115,8 @@ def _kind(name: str) -> str:
 def _vocabulary(stats: Mapping[str, Any]) -> Element:
     vocabulary = stats["vocabulary"]
     used = f"{vocabulary['used']:,} of {vocabulary['size']:,} entries occur; "
-    idle = f"{vocabulary['dead']:,} never do, {vocabulary['unreachable']:,} of them because no text becomes "
-    idle += f"them, and {vocabulary['under_trained']:,} occur fewer than 100 times."
+    idle = f"{vocabulary['dead']:,} never do; {vocabulary['unreachable']:,} of them cannot, as no tried text is "
+    idle += f"encoded with them, and {vocabulary['under_trained']:,} occur fewer than 100 times."
     curve = vocabulary["coverage_curve"]
     measures = [
         ["bits of entropy per token", number(vocabulary["entropy_bits"]), "more, where tokens are more even"],
@@ -145,7 +145,9 @@ def _vocabulary(stats: Mapping[str, Any]) -> Element:
         *([figure] if curve else []),
         table(("measure", "value", ""), measures),
         details("most frequent entries", table(("id", "token", "count"), top)),
-        details("entries that no text becomes", table(("id", "token"), lost)) if vocabulary["unreachable"] else "",
+        details("entries that no text is encoded with", table(("id", "token"), lost))
+        if vocabulary["unreachable"]
+        else "",
     )
 
 

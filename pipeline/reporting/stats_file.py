@@ -53,7 +53,7 @@ class Token(_Part):
 
 
 class UnreachableToken(_Part):
-    """An entry that no text was found to become."""
+    """An entry that no tried text is encoded with."""
 
     id: int
     token: str
@@ -90,8 +90,8 @@ class Vocabulary(_Part):
     under_trained: Count
     """Entries that occur, but fewer than 100 times."""
     unreachable: Count
-    """Dead entries that no text was found to become: neither what they stand for alone, nor that beside a character of
-    one of many scripts. Added tokens and pieces of characters are not tried."""
+    """Dead entries that no tried text is encoded with. Tried is the text of each entry: alone, behind and in front of a
+    character of many scripts. Added tokens and pieces of characters are not tried."""
     unreachable_tokens: list[UnreachableToken]
     """The first 100 of them."""
     pieces: Pieces
