@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Words of a corpus by language, how often each occurs, and how many tokens each tokenizer makes of it.
 
-In a text a word is what stands between white space, as `str.split` cuts: one definition for all tokenizers. Each distinct word
-is encoded once.
+In a text a word is what stands between white space, as `str.split` cuts: one definition for all tokenizers. Each
+distinct word is encoded once.
 """
 
 from collections.abc import Sequence
