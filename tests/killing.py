@@ -17,6 +17,8 @@ import os, signal, sys, time
 from pipeline import storage
 from pipeline.cli import main
 
+# A shell that starts the tests in the background lets its children ignore Ctrl-C.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 n_left = int(sys.argv[1])
 rename = storage.rename
 

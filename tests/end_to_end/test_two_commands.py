@@ -53,7 +53,7 @@ def test_a_running_job_is_left_alone(make_job, sections, undisturbed, tmp_path, 
         assert "its job has not finished" in said.out
         assert {path: path.stat().st_mtime_ns for path in job.output.rglob("*")} == before
         go(tmp_path / "signs")
-        said, _ = running.communicate()
+        said, _ = running.communicate(timeout=100)
         assert running.returncode == 0, said
     assert job.files() == undisturbed
     assert not (job.output / OWNER).exists()
@@ -84,7 +84,7 @@ def test_a_job_that_was_thought_dead_publishes_nothing(make_job, sections, tmp_p
         theirs = json.dumps(record | {"nonce": "0" * 32, "command": "run"})
         (job.output / OWNER).write_text(theirs)
         go(tmp_path / "signs")
-        said, _ = running.communicate()
+        said, _ = running.communicate(timeout=100)
     assert running.returncode == 1
     assert f"tokenmill: failed: output folder '{job.output}' was taken over by run, process" in said
     assert not (job.output / "manifest.json").exists()
@@ -95,7 +95,7 @@ def test_ctrl_c_leaves_the_folder_to_whoever_comes_next(make_job, sections, undi
     job = make_job("job", **sections)
     with paused(12, tmp_path / "signs", *tokenize(job)) as running:
         running.send_signal(signal.SIGINT)
-        said, _ = running.communicate()
+        said, _ = running.communicate(timeout=100)
         assert running.returncode == 130, said
     assert not (job.output / OWNER).exists()
     assert job.run("tokenize", "--mode", "inline", "--resume") == 0
@@ -135,6 +135,6 @@ def test_a_replay_owns_the_folder_of_its_job(make_job, sections, tmp_path, corpu
         assert job.run("verify") == 0
         assert "what is read now may change meanwhile" in capsys.readouterr().err
         go(tmp_path / "signs")
-        said, _ = running.communicate()
+        said, _ = running.communicate(timeout=100)
         assert running.returncode == 0, said
     assert not (job.output / OWNER).exists()
