@@ -21,7 +21,7 @@ def main(arguments: list[str]) -> int:
     """Writes the list; returns the exit code."""
     parser = argparse.ArgumentParser(prog="python -m tools.slow_tests", description=__doc__, allow_abbrev=False)
     parser.add_argument("times", type=Path, help="what --junitxml wrote")
-    parser.add_argument("--budget", type=float, default=180, help="processor seconds of what is left (default 180)")
+    parser.add_argument("--budget", type=float, default=160, help="processor seconds of what is left (default 160)")
     options = parser.parse_args(arguments)
     seconds: Counter[str] = Counter()
     for case in ElementTree.parse(options.times).getroot().iter("testcase"):
