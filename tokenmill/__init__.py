@@ -5,8 +5,9 @@
 packages have that name, and `pipeline`'s, and pip lets one overwrite the other without a word.
 
 - Every public name of `tokenizer`, and its modules `fidelity`, `languages`, `text` and `trainers`.
-- `VERSION`, and for Beam graphs of your own `InputConfig`, `plan_splits`, `ReadDocuments`, `NormalizeDocuments`,
-  `TokenizeDocuments` and `CountWords` of `pipeline`.
+- `VERSION`, `InputConfig` and `plan_splits` of `pipeline`.
+- For Beam pipelines of your own `ReadCorpus`, `Normalize`, `IdentifyLanguage`, `Tokenize`, `Detokenize`, `CountWords`,
+  `TrainVocabulary`, `VocabularyStatistics` and, for `MLTransform`, `ComputeAndApplyTokenizer`.
 
 Nothing is imported before it is asked for.
 """
@@ -23,10 +24,15 @@ if typing.TYPE_CHECKING:
     from pipeline import VERSION as VERSION
     from pipeline.config.input import InputConfig as InputConfig
     from pipeline.input.splitting import plan_splits as plan_splits
-    from pipeline.transforms.documents import CountWords as CountWords
-    from pipeline.transforms.documents import NormalizeDocuments as NormalizeDocuments
-    from pipeline.transforms.documents import ReadDocuments as ReadDocuments
-    from pipeline.transforms.documents import TokenizeDocuments as TokenizeDocuments
+    from pipeline.rows.corpus import ReadCorpus as ReadCorpus
+    from pipeline.rows.ml_transform import ComputeAndApplyTokenizer as ComputeAndApplyTokenizer
+    from pipeline.rows.texts import IdentifyLanguage as IdentifyLanguage
+    from pipeline.rows.texts import Normalize as Normalize
+    from pipeline.rows.tokenize import Detokenize as Detokenize
+    from pipeline.rows.tokenize import Tokenize as Tokenize
+    from pipeline.rows.vocabulary import CountWords as CountWords
+    from pipeline.rows.vocabulary import TrainVocabulary as TrainVocabulary
+    from pipeline.rows.vocabulary import VocabularyStatistics as VocabularyStatistics
     from tokenizer import *  # noqa: F403
     from tokenizer import fidelity as fidelity
     from tokenizer import languages as languages
@@ -39,10 +45,15 @@ _PIPELINE = {
     "VERSION": "pipeline",
     "InputConfig": "pipeline.config.input",
     "plan_splits": "pipeline.input.splitting",
-    "CountWords": "pipeline.transforms.documents",
-    "NormalizeDocuments": "pipeline.transforms.documents",
-    "ReadDocuments": "pipeline.transforms.documents",
-    "TokenizeDocuments": "pipeline.transforms.documents",
+    "ComputeAndApplyTokenizer": "pipeline.rows.ml_transform",
+    "CountWords": "pipeline.rows.vocabulary",
+    "Detokenize": "pipeline.rows.tokenize",
+    "IdentifyLanguage": "pipeline.rows.texts",
+    "Normalize": "pipeline.rows.texts",
+    "ReadCorpus": "pipeline.rows.corpus",
+    "Tokenize": "pipeline.rows.tokenize",
+    "TrainVocabulary": "pipeline.rows.vocabulary",
+    "VocabularyStatistics": "pipeline.rows.vocabulary",
 }
 
 

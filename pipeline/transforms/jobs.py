@@ -40,7 +40,7 @@ from pipeline.transforms.once import call_once
 from pipeline.transforms.shuffling import FindMergedShards, MergeShards, SortSplits
 from pipeline.transforms.stages import enter_stage
 from pipeline.transforms.tokenizing import TokenizeSplits
-from pipeline.transforms.training import TrainVocabulary
+from pipeline.transforms.training import TrainVocabularies
 from tokenizer import Tokenizer
 
 
@@ -80,7 +80,7 @@ def run(pipeline: beam.Pipeline, plan: JobPlan) -> Any:
 
 def _train(counted: Any, plan: JobPlan) -> Any:
     folder = plan.counts_given or plan.config.output.path
-    return counted | "TrainVocabulary" >> TrainVocabulary(plan.config.tokenizer, folder, plan.config.text.tokens)
+    return counted | "TrainVocabularies" >> TrainVocabularies(plan.config.tokenizer, folder, plan.config.text.tokens)
 
 
 def _tokenizer_of(vocabularies: Sequence[str]) -> str:

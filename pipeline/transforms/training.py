@@ -15,7 +15,7 @@ from pipeline.transforms.stages import enter_stage
 
 
 @dataclasses.dataclass
-class TrainVocabulary(beam.PTransform):
+class TrainVocabularies(beam.PTransform):
     """Trains vocabularies on a counts artifact.
 
     Input: one element, whatever it is, once the artifact is finished. Output: one list of `train.Vocabulary` as
@@ -34,7 +34,7 @@ class TrainVocabulary(beam.PTransform):
         return finished | "Train" >> beam.Map(_train, self).with_output_types(list[str])
 
 
-def _train(_: Any, parameters: TrainVocabulary) -> list[str]:
+def _train(_: Any, parameters: TrainVocabularies) -> list[str]:
     enter_stage(TRAINING_STAGE)
     vocabularies = train_vocabularies(open_counts(parameters.counts), parameters.config, tuple(parameters.span_tokens))
     return [vocabulary.to_json() for vocabulary in vocabularies]

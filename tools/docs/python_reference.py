@@ -49,7 +49,7 @@ _OURS = ("tokenizer.", "pipeline.", "tokenizer", "tokenmill")
 
 _MEMBERS_LEFT_OUT = {
     "InputConfig": "Its fields are the keys of the section [`input`](config.md#input) of a config.",
-    **dict.fromkeys(("CountWords", "NormalizeDocuments", "ReadDocuments", "TokenizeDocuments"), ""),
+    **dict.fromkeys(("ComputeAndApplyTokenizer",), ""),
 }
 """Of these the members are Beam's, or told elsewhere."""
 

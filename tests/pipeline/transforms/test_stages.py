@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Transforms: the pieces put together by hand, and the steps the jobs are made of; exact contents, every mode."""
+"""The steps that jobs are made of: exact contents, in every mode."""
 
 import contextlib
 import json
@@ -8,11 +8,9 @@ from collections import Counter
 
 import apache_beam as beam
 import cloudpickle
-import pyarrow as pa
 import pytest
 from apache_beam.testing.util import assert_that, equal_to
 
-from pipeline import schemas
 from pipeline.books import job_record, ledger
 from pipeline.config.input import InputConfig
 from pipeline.config.job import Config
@@ -31,16 +29,8 @@ from pipeline.training.train import Vocabulary
 from pipeline.transforms import compiled
 from pipeline.transforms.compiled import compiled_tokenizer
 from pipeline.transforms.counting import CountSplits, MergeCounts
-from pipeline.transforms.documents import (
-    CountWords,
-    NormalizeDocuments,
-    ReadDocuments,
-    TokenizeDocuments,
-    normalize_documents,
-    tokenize_documents,
-)
 from pipeline.transforms.tokenizing import TokenizeSplits
-from pipeline.transforms.training import TrainVocabulary
+from pipeline.transforms.training import TrainVocabularies
 from tokenizer import Tokenizer
 
 
@@ -94,121 +84,6 @@ def rows_are(expected):
     return check
 
 
-@pytest.mark.parametrize("mode", ["inline", "threads", "processes"])
-def test_pieces_put_together_by_hand(mode, corpus, tokenizer):
-    with running(mode) as pipeline:
-        vocabulary = pipeline | "Tokenizer" >> beam.Create([tokenizer.to_str()])
-        read = pipeline | "Splits" >> beam.Create(splits_of(corpus)) | ReadDocuments(corpus)
-        tokens = read.documents | TokenizeDocuments(beam.pvalue.AsSingleton(vocabulary))
-        expected = [
-            {"doc_id": "doc-0", "input_ids": [5, 7, 8, 9, 18], "n_tokens": 5, "n_oov": 0},
-            {"doc_id": "doc-1", "input_ids": [11, 13, 17, 11, 13, 19], "n_tokens": 6, "n_oov": 0},
-            {"doc_id": "doc-2", "input_ids": [], "n_tokens": 0, "n_oov": 0},
-            {"doc_id": "doc-3", "input_ids": [12, 15, 16], "n_tokens": 3, "n_oov": 0},
-            {"doc_id": "doc-4", "input_ids": [20, 21, 22, 24, 1, 25, 23], "n_tokens": 7, "n_oov": 1},
-            {"doc_id": "doc-5", "input_ids": [6, 7], "n_tokens": 2, "n_oov": 0},
-            {"doc_id": "doc-6", "input_ids": [9, 10, 11, 13, 18], "n_tokens": 5, "n_oov": 0},
-        ]
-        assert_that(tokens, rows_are(expected), label="Tokens")
-        reasons = read.rejects | beam.Map(lambda batch: batch.select(["reason"]))
-        expected = [{"reason": "not_json"}, {"reason": "not_string"}]
-        assert_that(reasons, rows_are(expected), label="Rejects")
-    counters = pipeline.counters
-    assert counters["ReadDocuments", "documents-out"] == counters["TokenizeDocuments", "documents-in"] == 7
-    assert counters["ReadDocuments", "documents-rejected"] == 2
-    assert counters["ReadDocuments", "bytes-in"] == sum(plan.n_bytes for plan in plan_splits(corpus, ""))
-    assert counters["TokenizeDocuments", "tokens-out"] == 28
-
-
-def test_count_words(corpus):
-    untrained = Tokenizer.untrained_bert().to_str()
-
-    def check(batches):
-        assert all(batch.schema.equals(schemas.WORD_COUNTS) for batch in batches)
-        words = [row for batch in batches for row in batch.to_pylist()]
-        for batch in batches:
-            column = batch.column("word").to_pylist()
-            assert column == sorted(column)
-        assert {row["word"].decode(): row["count"] for row in words} == {
-            "the": 1,
-            "mill": 2,
-            "grinds": 1,
-            "text": 2,
-            ".": 2,
-            "tokens": 3,
-            ",": 1,
-            "!": 1,
-            "unaffable": 1,
-            **dict.fromkeys("玫瑰花", 1),
-            "3ⰻ7": 1,
-            "朵": 1,
-            "a": 1,
-            "into": 1,
-        }
-        assert len(words) == 16
-
-    with running("threads") as pipeline:
-        read = pipeline | beam.Create(splits_of(corpus)) | ReadDocuments(corpus)
-        assert_that(read.documents | CountWords(untrained, n_partitions=3), check)
-    assert pipeline.counters["CountWords", "documents-in"] == 7
-    assert pipeline.counters["CountWords", "words-out"] == 16
-
-
-def test_count_words_in_bounded_memory(corpus, monkeypatch):
-    monkeypatch.setattr(count, "MAX_COUNTER_BYTES", 0)
-    with running() as pipeline:
-        read = pipeline | beam.Create(splits_of(corpus)) | ReadDocuments(corpus)
-        counts = read.documents | CountWords(Tokenizer.untrained_bert().to_str())
-        totals = counts | beam.Map(lambda batch: sum(batch.column("count").to_pylist())) | beam.CombineGlobally(sum)
-        assert_that(totals, equal_to([21]))
-
-
-def test_normalize_documents(tokenizer):
-    batch = pa.record_batch(
-        [["a", "b"], ["Naïve  Bär", "字x"], pa.array([0, 0], pa.int32()), [0, 10], [10, 5]], schema=schemas.DOCUMENTS
-    )
-
-    def check(batches):
-        (found,) = batches
-        assert found.column("text").to_pylist() == ["naive  bar", " 字 x"]
-        assert found.drop_columns("text").equals(batch.drop_columns("text"))
-        assert found.schema.equals(schemas.DOCUMENTS)
-
-    with running("threads") as pipeline:
-        # The reshuffle makes the batch cross the runner.
-        documents = pipeline | beam.Create([batch]).with_output_types(pa.RecordBatch) | beam.Reshuffle()
-        assert_that(documents | NormalizeDocuments(tokenizer.to_str()), check)
-    assert pipeline.counters["NormalizeDocuments", "documents-in"] == 2
-
-
-def test_without_a_normalizer_text_stays(tiny_vocab):
-    plain = Tokenizer(model=Tokenizer.for_bert(tiny_vocab).model)
-    batch = pa.record_batch([["a"], ["Ä"], pa.array([0], pa.int32()), [0], [2]], schema=schemas.DOCUMENTS)
-    assert normalize_documents(batch, plain).equals(batch)
-
-
-def test_tokens_of_padded_and_framed_rows(tokenizer):
-    texts = ["the mill Ⰻ", "", "text text text text text"]
-    batch = pa.record_batch(
-        [["a", "b", "c"], texts, pa.array([0] * 3, pa.int32()), [0] * 3, [0] * 3], schema=schemas.DOCUMENTS
-    )
-    for side in ("right", "left"):
-        tokenizer.enable_truncation(5)
-        tokenizer.enable_padding(length=6, direction=side)
-        rows = tokenize_documents(batch.slice(0), tokenizer, add_special_tokens=True).to_pylist()
-        assert [(row["n_tokens"], row["n_oov"], len(row["input_ids"])) for row in rows] == [
-            (5, 1, 6),
-            (2, 0, 6),
-            (5, 0, 6),
-        ]
-        assert [row["doc_id"] for row in rows] == ["a", "b", "c"]
-    tokenizer.no_padding()
-    assert tokenize_documents(batch.slice(1, 1), tokenizer).to_pylist() == [
-        {"doc_id": "b", "input_ids": [], "n_tokens": 0, "n_oov": 0}
-    ]
-    assert tokenize_documents(batch.slice(0, 0), tokenizer).num_rows == 0
-
-
 def make_config(corpus, output, **tokenizer) -> Config:
     return Config(input=corpus, tokenizer=TokenizerConfig(**tokenizer), output=OutputConfig(path=str(output)))
 
@@ -250,7 +125,7 @@ def test_count_merge_and_train(corpus, tmp_path):
     with running() as pipeline:
         counts = pipeline | beam.Create(splits_of(corpus)) | CountSplits(corpus, output, untrained, n_partitions=3)
         partitions = counts | MergeCounts(output, key, untrained, n_partitions=3)
-        trained = partitions | TrainVocabulary(tokenizer, output)
+        trained = partitions | TrainVocabularies(tokenizer, output)
         for name, found in (("counts", counts), ("partitions", partitions), ("trained", trained)):
             assert_that(found, save_to(tmp_path / f"{name}.json"), label=name)
     counts, (partitions,), (trained,) = (
@@ -311,5 +186,5 @@ def test_a_tokenizer_is_compiled_once_for_all_threads(tokenizer, monkeypatch):
 
 def test_transforms_travel_small(corpus, tmp_path):
     config = make_config(corpus, tmp_path, file="v")
-    for transform in (TokenizeSplits(config, 3, "{}"), ReadDocuments(corpus), CountSplits(corpus, "out", "{}")):
+    for transform in (TokenizeSplits(config, 3, "{}"), CountSplits(corpus, "out", "{}")):
         assert len(cloudpickle.dumps(transform)) < 3000

@@ -1,0 +1,116 @@
+# SPDX-License-Identifier: Apache-2.0
+"""An operation for Beam's `MLTransform`: trains a vocabulary where artifacts are made, uses it where they are read.
+
+Beam's own `ComputeAndApplyVocabulary` needs TensorFlow, and knows words only.
+"""
+
+import dataclasses
+from typing import Any
+
+import apache_beam as beam
+from apache_beam.ml.transforms.base import ArtifactMode, MLTransformProvider
+
+from pipeline import storage
+from pipeline.config.training import TrainConfig
+from pipeline.rows.tokenize import Tokenize
+from pipeline.rows.vocabulary import CountWords, TrainVocabulary
+
+
+class ComputeAndApplyTokenizer(MLTransformProvider):
+    """Trains a vocabulary on columns of text, and replaces the texts by their ids.
+
+        MLTransform(write_artifact_location=folder, transforms=[ComputeAndApplyTokenizer(["text"], vocab_size=8000)])
+        MLTransform(read_artifact_location=folder)  # elsewhere and later, the same vocabulary
+
+    The artifact is a `tokenizer.json`, which other libraries read too.
+    """
+
+    def __init__(self, columns: list[str], *, max_length: int | None = None, **train: Any) -> None:
+        """Makes the operation.
+
+        Args:
+          columns: the fields with text; one vocabulary for all of them.
+          max_length: at most this many ids for a text; None: no limit.
+          **train: keys of the section `tokenizer.train` of a config.
+
+        Raises:
+          ValueError: naming an option that is not possible.
+        """
+        TrainVocabulary(**train)  # raises here what the pipeline would raise later
+        self.columns = columns
+        self._options = {"max_length": max_length}
+        self._train = train
+
+    def get_ptransform_for_processing(self, **kwargs: Any) -> beam.PTransform:
+        """Returns the step; Beam calls this, and keeps what it returns beside the artifact."""
+        return _TrainAndTokenize(
+            self.columns, self._options, self._train, kwargs["artifact_location"], kwargs["artifact_mode"]
+        )
+
+
+@dataclasses.dataclass
+class _TrainAndTokenize(beam.PTransform):
+    """Its fields are plain, because Beam writes them as JSON."""
+
+    columns: list[str]
+    options: dict[str, Any]
+    train: dict[str, Any]
+    artifact_location: str
+    artifact_mode: str
+
+    @property
+    def _path(self) -> str:
+        return storage.join(self.artifact_location, "tokenizer.json")
+
+    def expand(self, pcoll: Any) -> Any:
+        rows, _ = self._expand(pcoll, None)
+        return rows
+
+    def with_exception_handling(self, *, exc_class: Any = Exception, **_: Any) -> beam.PTransform:
+        return _WithErrors(self, exc_class)
+
+    def _expand(self, pcoll: Any, exc_class: Any) -> tuple[Any, list[Any]]:
+        source: Any = self._path
+        if self.artifact_mode == ArtifactMode.PRODUCE:
+            texts = [
+                pcoll | f"Texts of {column}" >> beam.FlatMap(_text_of, column).with_output_types(str)
+                for column in self.columns
+            ]
+            counts = texts | "All" >> beam.Flatten() | CountWords(train=TrainConfig(**self.train))
+            source = counts | TrainVocabulary(**self.train)
+            _ = source | "Save" >> beam.Map(_save, self._path)
+        failed = []
+        for column in self.columns:
+            step = Tokenize(source, column=column, output=column, with_counts=False, **self.options)
+            if exc_class is None:
+                pcoll = pcoll | f"Tokenize {column}" >> step
+            else:
+                handled = step.with_exception_handling(exc_class=exc_class)
+                pcoll, bad = pcoll | f"Tokenize {column}" >> handled
+                failed.append(bad)
+        return pcoll, failed
+
+
+@dataclasses.dataclass
+class _WithErrors(beam.PTransform):
+    step: _TrainAndTokenize
+    exc_class: Any
+
+    def expand(self, pcoll: Any) -> Any:
+        rows, failed = self.step._expand(pcoll, self.exc_class)
+        # `MLTransform` wants what Beam's own steps give: (element, (type, message, stack)).
+        return rows, failed | "Failed" >> beam.Flatten() | "AsBeamHasThem" >> beam.Map(_as_tuple)
+
+
+def _as_tuple(letter: Any) -> tuple[Any, tuple[None, str, str]]:
+    return letter.element, (None, letter.msg, letter.stack)
+
+
+def _text_of(element: Any, column: str) -> list[str]:
+    """Returns the text of an element; nothing where there is none, which `Tokenize` reports."""
+    text = element.get(column) if isinstance(element, dict) else getattr(element, column, None)
+    return [text] if isinstance(text, str) else []
+
+
+def _save(tokenizer_json: str, path: str) -> None:
+    storage.write_atomic(path, tokenizer_json.encode())

@@ -1,0 +1,194 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Texts to ids, and back."""
+
+import dataclasses
+import itertools
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Literal
+
+import numpy as np
+import pyarrow as pa
+
+from pipeline import schemas
+from pipeline.config.tokenizer import PaddingConfig, TokenizerConfig, TruncationConfig
+from pipeline.rows.batching import Computed, RowTransform
+from pipeline.rows.tokenizers import GivenTokenizer, TokenizerSource
+from tokenizer import Layout, Tokenizer
+
+IDS = schemas.TOKENS.field("input_ids").type
+
+
+class Tokenize(RowTransform):
+    """Tokenizes texts.
+
+        rows | Tokenize("vocab", max_length=512, add_special_tokens=True)
+
+    Input: rows with a text, or batches. Output: the same with `input_ids` (int32), `n_tokens` (without padding) and
+    `n_oov`, how many of them are the unknown token; with `overflow="rows"` there are several rows for a text that is
+    too long, and `window` counts them from 0. Ids are those of `Tokenizer.encode`.
+    """
+
+    def __init__(
+        self,
+        tokenizer: TokenizerSource,
+        *,
+        column: str = "text",
+        output: str = "input_ids",
+        add_special_tokens: bool = False,
+        max_length: int | None = None,
+        overflow: Literal["cut", "rows"] = "cut",
+        stride: int = 0,
+        truncation_side: Literal["right", "left"] = "right",
+        pad_to: int | None = None,
+        padding_side: Literal["right", "left"] = "right",
+        oov: Literal["word", "contain", "char", "byte"] | None = None,
+        with_counts: bool = True,
+        as_numpy: bool = False,
+    ) -> None:
+        """Makes the step.
+
+        Args:
+          tokenizer: see `TokenizerSource`. What its file says of truncation and padding does not count.
+          column: the field with the text.
+          output: the field for the ids.
+          add_special_tokens: frame every row as the tokenizer's template says.
+          max_length: at most this many tokens a row, special tokens included; None: no limit.
+          overflow: `cut` drops what is too long, `rows` makes more rows of it.
+          stride: for `rows`, how many tokens neighbouring rows have in common.
+          truncation_side: the end that is cut off.
+          pad_to: shorter rows are filled up to this many; None: not.
+          padding_side: the end that is filled.
+          oov: what becomes of a word with unknown characters, as in a config; WordPiece only.
+          with_counts: whether there are `n_tokens` and `n_oov`.
+          as_numpy: the ids of a row are a NumPy array instead of a list: half the time, but not all sinks take it.
+
+        Raises:
+          OSError: if the tokenizer cannot be read.
+          ValueError: if it is none, or cannot do what the arguments ask for; they say which.
+        """
+        limits = None
+        if max_length is not None:
+            limits = TruncationConfig(max_length=max_length, side=truncation_side, overflow=overflow, stride=stride)
+        elif overflow != "cut" or stride:
+            raise ValueError(f"overflow={overflow!r}, stride={stride}: they are for rows that max_length limits")
+        padding = PaddingConfig(length=pad_to, side=padding_side) if pad_to is not None else None
+        options = TokenizerConfig(oov=oov, truncation=limits, padding=padding)
+        given = GivenTokenizer(tokenizer, options)
+        columns = _Tokenize(given, output, add_special_tokens, options.has_windows, with_counts, as_numpy)
+        super().__init__(columns, column, given.side_input)
+
+
+@dataclasses.dataclass
+class _Tokenize:
+    given: GivenTokenizer
+    output: str
+    add_special_tokens: bool
+    has_windows: bool
+    with_counts: bool
+    as_numpy: bool
+
+    reads = pa.string()
+
+    @property
+    def fields(self) -> Mapping[str, Any]:
+        ids: Any = np.ndarray if self.as_numpy else Sequence[np.int32]
+        window = {"window": np.int32} if self.has_windows else {}
+        counts = {"n_tokens": np.int32, "n_oov": np.int32} if self.with_counts else {}
+        return {self.output: ids, **counts, **window}
+
+    def prepare(self, given: Any) -> Callable[[pa.Array], Computed]:
+        tokenizer = self.given.tokenizer(given)
+        layout = tokenizer.layout(self.add_special_tokens)
+        # Ids as objects that exist already: to look one up takes a third of the time of making it.
+        objects = np.array(range(tokenizer.n_ids), dtype=object)
+
+        def compute(texts: pa.Array) -> Computed:
+            rows, counts, sources = _encode(tokenizer, layout, texts, has_windows=self.has_windows)
+
+            def values(name: str) -> Any:
+                if name != self.output:
+                    return counts[name].tolist()
+                ids, offsets = rows.values.to_numpy(), rows.offsets.to_numpy().tolist()
+                listed = ids if self.as_numpy else objects[ids].tolist()
+                return [listed[start:stop] for start, stop in itertools.pairwise(offsets)]
+
+            columns = {name: pa.array(numbers) for name, numbers in counts.items() if name in self.fields}
+            return Computed({self.output: rows, **columns}, values, sources)
+
+        return compute
+
+
+def _encode(
+    tokenizer: Tokenizer, layout: Layout, texts: pa.Array, *, has_windows: bool
+) -> tuple[pa.LargeListArray, dict[str, np.ndarray], np.ndarray | None]:
+    """Returns the ids of rows, int32[n] of each count, and, where a text may have several, the text of each row."""
+    bare = tokenizer.encode_bare(texts)
+    lengths = np.diff(bare.offsets.to_numpy())
+    sources, counts = None, {}
+    if has_windows:
+        sources, starts, stops = layout.windows(lengths)
+        first = np.concatenate(([0], np.cumsum(np.bincount(sources, minlength=len(texts)))))[:-1]
+        counts["window"] = np.arange(sources.size) - first[sources]
+        offsets = bare.offsets.to_numpy()[:-1][sources]
+        rows = layout.lay_out(bare.values.to_numpy(), offsets + starts, offsets + stops)
+        kept = stops - starts
+    else:
+        kept = layout.kept(lengths)
+        rows = layout.apply(bare)
+    starts, stops = layout.spans(rows, kept)
+    unknown = -1 if tokenizer.unk_token_id is None else tokenizer.unk_token_id
+    n_before = np.concatenate(([0], np.cumsum(rows.values.to_numpy() == unknown)))
+    n_oov = n_before[stops] - n_before[starts]
+    n_oov -= np.count_nonzero(layout.before == unknown) + np.count_nonzero(layout.after == unknown)
+    counts = {"n_tokens": stops - starts, "n_oov": n_oov, **counts}
+    return rows, {name: numbers.astype(np.int32) for name, numbers in counts.items()}, sources
+
+
+class Detokenize(RowTransform):
+    """Turns ids into texts.
+
+    Input: rows with a list of ids, or batches. Output: the same with `output`. The text is that of `Tokenizer.decode`.
+    """
+
+    def __init__(
+        self,
+        tokenizer: TokenizerSource,
+        *,
+        column: str = "input_ids",
+        output: str = "text",
+        skip_special_tokens: bool = True,
+    ) -> None:
+        """Makes the step.
+
+        Args:
+          tokenizer: see `TokenizerSource`.
+          column: the field with the ids.
+          output: the field for the text.
+          skip_special_tokens: leave special tokens, padding among them, out of the text.
+
+        Raises:
+          OSError, ValueError: as `Tokenize`.
+        """
+        given = GivenTokenizer(tokenizer, TokenizerConfig())
+        super().__init__(_Detokenize(given, output, skip_special_tokens), column, given.side_input)
+
+
+@dataclasses.dataclass
+class _Detokenize:
+    given: GivenTokenizer
+    output: str
+    skip_special_tokens: bool
+
+    reads = IDS
+
+    @property
+    def fields(self) -> Mapping[str, Any]:
+        return {self.output: str}
+
+    def prepare(self, given: Any) -> Callable[[pa.Array], Computed]:
+        tokenizer = self.given.tokenizer(given)
+
+        def compute(ids: pa.Array) -> Computed:
+            return Computed({self.output: tokenizer.decode_arrow(ids, self.skip_special_tokens)})
+
+        return compute

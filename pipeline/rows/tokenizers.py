@@ -1,0 +1,91 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The tokenizer of a step: a file, an object, or what another step of the pipeline makes."""
+
+import dataclasses
+import functools
+import zlib
+from typing import Any
+
+from apache_beam.pvalue import AsSideInput, AsSingleton, PCollection
+
+from pipeline.config.tokenizer import TokenizerConfig
+from pipeline.training.tokenizers import shape_rows
+from pipeline.transforms.compiled import compiled_tokenizer
+from tokenizer import Tokenizer, WordPiece
+
+TokenizerSource = str | Tokenizer | PCollection[str] | AsSideInput
+"""Where a tokenizer comes from.
+
+- A string: the path of a file or folder, on any filesystem that Beam supports. It is read where the pipeline is built.
+- A `Tokenizer`.
+- A PCollection of one `tokenizer.json` as text, for example of `TrainVocabulary`, or a side input with one, which may
+  change from window to window.
+"""
+
+
+class GivenTokenizer:
+    """A tokenizer on its way to the workers, where it is compiled once per process.
+
+    From a file or an object it travels in the graph, compressed; one of 30 MB had better be a side input.
+    """
+
+    def __init__(self, source: TokenizerSource, options: TokenizerConfig) -> None:
+        """Takes a tokenizer, and has it cut and pad rows as `options` say.
+
+        Raises:
+          OSError: if the file cannot be read.
+          ValueError: if it is not a tokenizer, or cannot do what `options` ask for.
+        """
+        self._options = options.model_dump_json()
+        self._text: str | None = None
+        self.side_input: Any = None
+        """For `beam.ParDo`; None where the tokenizer is known already."""
+        if isinstance(source, Tokenizer):
+            self._text = source.to_str()
+        elif isinstance(source, str):
+            self._text = _read(source).to_str()
+        elif isinstance(source, PCollection):
+            self.side_input = AsSingleton(source)
+        else:
+            self.side_input = source
+        if self._text is not None:
+            shaped(self._text, self._options)  # raises here what workers would raise later
+
+    def __getstate__(self) -> dict[str, Any]:
+        # Beam compresses what it pickles by bzip2, which takes half a second for GPT-2's text.
+        text = self._text
+        packed = zlib.compress(text.encode("utf-8", "surrogatepass"), 1) if text is not None else None
+        return {"_options": self._options, "_text": packed, "side_input": None}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        packed = state["_text"]
+        text = zlib.decompress(packed).decode("utf-8", "surrogatepass") if packed is not None else None
+        self.__dict__.update(state, _text=text)
+
+    def tokenizer(self, given: str | None) -> Tokenizer:
+        """Returns the tokenizer, compiled; `given` is the value of the side input."""
+        text = self._text if given is None else given
+        assert text is not None
+        return shaped(text, self._options)
+
+
+def _read(path: str) -> Tokenizer:
+    tokenizer = Tokenizer.from_file(path)
+    if tokenizer.model is None:
+        raise ValueError(f"{path!r} has no model, so no text can be tokenized with it; train a vocabulary first")
+    return tokenizer
+
+
+@functools.lru_cache(maxsize=8)
+def shaped(tokenizer_json: str, options: str) -> Tokenizer:
+    """Returns the tokenizer of a `tokenizer.json`, changed as a `TokenizerConfig` in JSON says."""
+    config = TokenizerConfig.model_validate_json(options)
+    tokenizer = compiled_tokenizer(tokenizer_json)
+    if config == TokenizerConfig() and tokenizer.truncation is None and tokenizer.padding is None:
+        return tokenizer
+    changed = Tokenizer.from_str(tokenizer_json)
+    if config.oov is not None:
+        if not isinstance(changed.model, WordPiece):
+            raise ValueError(f"oov={config.oov!r} is a choice of WordPiece; the model is {changed.model!r:.100}")
+        changed = changed.replace(model=dataclasses.replace(changed.model, oov_policy=config.oov))
+    return shape_rows(changed, config)

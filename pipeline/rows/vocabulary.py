@@ -1,0 +1,292 @@
+# SPDX-License-Identifier: Apache-2.0
+"""From texts to word counts to a vocabulary, and what to say of one."""
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import apache_beam as beam
+import numpy as np
+import pyarrow as pa
+from apache_beam.metrics.metric import Metrics
+from apache_beam.pvalue import Row
+from apache_beam.typehints import Tuple
+from apache_beam.typehints.row_type import RowTypeConstraint
+from apache_beam.utils.windowed_value import WindowedValue
+
+from pipeline import schemas
+from pipeline.config.tokenizer import TokenizerConfig
+from pipeline.config.training import TrainConfig
+from pipeline.counting import count
+from pipeline.counting.partitions import N_PARTITIONS, partitions_of
+from pipeline.rows import elements as elements_of
+from pipeline.rows.batching import BATCH_CHARACTERS
+from pipeline.rows.tokenizers import GivenTokenizer, TokenizerSource
+from pipeline.statistics.token_table import describe, token_counts
+from pipeline.training.tokenizers import counting_tokenizer, train_tokenizer
+from pipeline.transforms import arrow_coder as arrow_coder  # noqa: PLC0414  # registers the coder, here and in every worker
+from tokenizer import WordCounter, add_word_counts
+
+_WORDS = RowTypeConstraint.from_fields([("word", bytes), ("count", int)])
+
+
+class CountWords(beam.PTransform):
+    """Counts the words of texts: normalized pre-tokens.
+
+    Input: rows with a text, or batches; windows are counted each for itself. Output: for rows `beam.Row(word, count)`,
+    `word` being UTF-8 bytes; for batches `n_partitions` batches of `schemas.WORD_COUNTS`, disjoint, each ordered by
+    word. Memory: the distinct words of a bundle, at most `count.MAX_COUNTER_BYTES`, per worker, and those of one
+    partition on the worker that merges it. The shuffle carries each distinct word once per bundle. Counters:
+    elements-in, words-out.
+    """
+
+    def __init__(
+        self,
+        tokenizer: TokenizerSource | None = None,
+        *,
+        train: TrainConfig | None = None,
+        column: str = "text",
+        n_partitions: int = N_PARTITIONS,
+    ) -> None:
+        """Makes the step; `tokenizer` or `train` says what a word is, and BERT's rules do if neither is given.
+
+        Args:
+          tokenizer: see `TokenizerSource`; needs no model.
+          train: the vocabulary that is to be trained on the counts.
+          column: the field with the text.
+          n_partitions: how many workers may merge.
+
+        Raises:
+          OSError, ValueError: if `tokenizer` is none, or `train` asks for what cannot be done, or both are given.
+        """
+        super().__init__()
+        if tokenizer is not None and train is not None:
+            raise ValueError("CountWords: tokenizer and train both say what a word is; give one")
+        if tokenizer is None:
+            tokenizer = counting_tokenizer(TokenizerConfig(train=train))
+        self._given = GivenTokenizer(tokenizer, TokenizerConfig())
+        self._column = column
+        self._n_partitions = n_partitions
+
+    def expand(self, pcoll: Any) -> Any:
+        """Adds the step to a pipeline."""
+        elements_of.extended_type(pcoll.element_type, self._column, {}, "CountWords")
+        are_batches = elements_of.are_batches(pcoll.element_type)
+        fn = _CountWordsFn(self._given, self._column, self._n_partitions, are_batches=are_batches)
+        counts = (
+            pcoll
+            | "CountBundle" >> beam.ParDo(fn, self._given.side_input).with_output_types(Tuple[int, pa.RecordBatch])
+            | "ByPartition" >> beam.GroupByKey()
+            | "AddUp" >> beam.MapTuple(_add_up).with_output_types(pa.RecordBatch)
+        )
+        return counts if are_batches else counts | "AsRows" >> beam.FlatMap(_as_rows).with_output_types(_WORDS)
+
+
+class _CountWordsFn(beam.DoFn):
+    def __init__(self, given: GivenTokenizer, column: str, n_partitions: int, *, are_batches: bool) -> None:
+        self._given = given
+        self._column = column
+        self._n_partitions = n_partitions
+        self._are_batches = are_batches
+        self._n_in = Metrics.counter(CountWords, "elements-in")
+
+    def start_bundle(self) -> None:
+        self._counters: dict[Any, WordCounter] = {}
+        self._texts: dict[Any, list[str]] = {}
+        self._n_characters = 0
+
+    def process(
+        self, element: Any, given: str | None, window: Any = beam.DoFn.WindowParam
+    ) -> Iterator[tuple[int, pa.RecordBatch]]:
+        if window not in self._counters:
+            self._counters[window] = self._given.tokenizer(given).new_word_counter()
+        if self._are_batches:
+            self._counters[window].update(element.column(self._column).cast(pa.string()))
+            self._n_in.inc(element.num_rows)
+        else:
+            text = elements_of.getter_of(element, self._column)(element)
+            if not isinstance(text, str):
+                raise ValueError(f"CountWords: the field {self._column!r} must be a string, got {text!r:.200}")
+            self._texts.setdefault(window, []).append(text)
+            self._n_characters += len(text)
+            self._n_in.inc()
+            if self._n_characters >= BATCH_CHARACTERS:
+                self._update()
+        if self._counters[window].n_bytes > count.MAX_COUNTER_BYTES:
+            yield from self._take(window)
+
+    def finish_bundle(self) -> Iterator[WindowedValue]:
+        self._update()
+        for window in list(self._counters):
+            for keyed in self._take(window):
+                yield WindowedValue(keyed, window.max_timestamp(), (window,))
+
+    def _update(self) -> None:
+        for window, texts in self._texts.items():
+            self._counters[window].update(pa.array(texts, pa.string()))
+        self._texts, self._n_characters = {}, 0
+
+    def _take(self, window: Any) -> Iterator[tuple[int, pa.RecordBatch]]:
+        self._update()
+        counts = self._counters.pop(window).to_table(ordered=False)
+        for partition, batch in enumerate(partitions_of(counts, self._n_partitions)):
+            if batch.num_rows:
+                yield partition, batch
+
+
+def _add_up(_: int, batches: Iterable[pa.RecordBatch]) -> pa.RecordBatch:
+    merged = add_word_counts([pa.Table.from_batches([batch]) for batch in batches])
+    Metrics.counter(CountWords, "words-out").inc(merged.num_rows)
+    return merged.to_batches()[0]
+
+
+def _as_rows(counts: pa.RecordBatch) -> Iterator[Row]:
+    for word, n in zip(counts.column("word").to_pylist(), counts.column("count").to_pylist(), strict=True):
+        yield Row(word=word, count=n)
+
+
+class TrainVocabulary(beam.PTransform):
+    """Trains a vocabulary on word counts.
+
+        trained = texts | CountWords(train=train) | TrainVocabulary(train)
+        tokens = texts | Tokenize(trained)
+
+    Input: what `CountWords` makes. Output: one `tokenizer.json` as text, for `Tokenize` or a file. Memory: all distinct
+    words, on one worker. Deterministic: the same counts make the same vocabulary, in whatever order they come.
+    """
+
+    def __init__(self, train: TrainConfig | None = None, **options: Any) -> None:
+        """Makes the step.
+
+        Args:
+          train: as the section `tokenizer.train` of a config.
+          **options: its keys, instead: `TrainVocabulary(model="unigram", vocab_size=8000)`.
+
+        Raises:
+          ValueError: naming an option that is not possible.
+        """
+        super().__init__()
+        if train is not None and options:
+            raise ValueError(f"TrainVocabulary: give train or its keys {', '.join(options)}, not both")
+        train = TrainConfig(**options) if train is None else train
+        if isinstance(train.vocab_size, list) or train.by is not None or train.counts is not None:
+            raise ValueError("TrainVocabulary makes one vocabulary, of its input: no list of sizes, no by, no counts")
+        self._config = TokenizerConfig(train=train)
+        counting_tokenizer(self._config)  # raises here what a worker would raise later
+
+    def expand(self, pcoll: Any) -> Any:
+        """Adds the step to a pipeline."""
+        counts = pcoll
+        if not elements_of.are_batches(pcoll.element_type):
+            gathered = beam.BatchElements(min_batch_size=1000, max_batch_size=100_000)
+            counts = pcoll | "Gather" >> gathered | "AsBatches" >> beam.Map(_as_batch).with_output_types(pa.RecordBatch)
+        keyed = counts | "OneKey" >> beam.Map(_with_no_key).with_output_types(Tuple[int, pa.RecordBatch])
+        train = beam.Map(_train, self._config.model_dump_json())
+        return keyed | "OneWorker" >> beam.GroupByKey() | "Train" >> train.with_output_types(str)
+
+
+def _with_no_key(batch: pa.RecordBatch) -> tuple[int, pa.RecordBatch]:
+    return 0, batch
+
+
+def _as_batch(rows: list[Any]) -> pa.RecordBatch:
+    words, counts = [row.word for row in rows], [row.count for row in rows]
+    return pa.record_batch([pa.array(words, pa.large_binary()), pa.array(counts)], schema=schemas.WORD_COUNTS)
+
+
+def _train(keyed: tuple[int, Iterable[pa.RecordBatch]], config: str) -> str:
+    options = TokenizerConfig.model_validate_json(config)
+    counts = add_word_counts([pa.Table.from_batches([batch]) for batch in keyed[1]])
+    (tokenizer,) = train_tokenizer(counts, options).values()
+    return tokenizer.to_str()
+
+
+class VocabularyStatistics(beam.PTransform):
+    """Says how well a vocabulary fits its tokens: what is used, dead, unreachable; coverage, entropy, Zipf's slope.
+
+    Input: rows with ids, or batches, in the global window. Output: one dict, the part `vocabulary` of a job's
+    `stats.json`, with `documents` and `tokens` beside it. Memory: a number for each entry of the vocabulary.
+    """
+
+    def __init__(self, tokenizer: TokenizerSource, *, column: str = "input_ids") -> None:
+        """Makes the step.
+
+        Args:
+          tokenizer: that made the ids; see `TokenizerSource`.
+          column: the field with the ids.
+
+        Raises:
+          OSError, ValueError: if `tokenizer` is none.
+        """
+        super().__init__()
+        self._given = GivenTokenizer(tokenizer, TokenizerConfig())
+        self._column = column
+
+    def expand(self, pcoll: Any) -> Any:
+        """Adds the step to a pipeline."""
+        elements_of.extended_type(pcoll.element_type, self._column, {}, "VocabularyStatistics")
+        return (
+            pcoll
+            | "Tally" >> beam.ParDo(_TallyFn(self._column)).with_output_types(Tuple[int, bytes])
+            | "OneWorker" >> beam.GroupByKey()
+            | "Describe" >> beam.ParDo(_DescribeFn(self._given), self._given.side_input).with_output_types(dict)
+        )
+
+
+class _TallyFn(beam.DoFn):
+    """Counts ids in each bundle; yields int64: documents, then how often each id occurred."""
+
+    def __init__(self, column: str) -> None:
+        self._column = column
+
+    def start_bundle(self) -> None:
+        self._counts = np.zeros(1, np.int64)
+        self._ids: list[Any] = []
+        self._n_ids = 0
+
+    def process(self, element: Any) -> None:
+        if isinstance(element, pa.RecordBatch):
+            column = element.column(self._column)
+            self._add(element.num_rows, column.flatten().to_numpy())
+            return
+        ids = elements_of.getter_of(element, self._column)(element)
+        self._ids.append(np.asarray(ids, np.int32))
+        self._n_ids += len(ids)
+        if self._n_ids >= BATCH_CHARACTERS:
+            self._flush()
+
+    def finish_bundle(self) -> Iterator[WindowedValue]:
+        self._flush()
+        window = beam.transforms.window.GlobalWindow()
+        yield WindowedValue((0, self._counts.tobytes()), window.max_timestamp(), (window,))
+
+    def _flush(self) -> None:
+        if self._ids:
+            self._add(len(self._ids), np.concatenate(self._ids))
+        self._ids, self._n_ids = [], 0
+
+    def _add(self, n_documents: int, ids: np.ndarray) -> None:
+        counts = np.concatenate(([n_documents], np.bincount(ids)))
+        self._counts = _sum([self._counts, counts])
+
+
+def _sum(counts: Iterable[np.ndarray]) -> np.ndarray:
+    listed = list(counts)
+    total = np.zeros(max(each.size for each in listed), np.int64)
+    for each in listed:
+        total[: each.size] += each
+    return total
+
+
+class _DescribeFn(beam.DoFn):
+    def __init__(self, given: GivenTokenizer) -> None:
+        self._given = given
+
+    def process(self, element: tuple[int, Iterable[bytes]], given: str | None) -> Iterator[dict[str, Any]]:
+        tokenizer = self._given.tokenizer(given)
+        counts = _sum(np.frombuffer(each, np.int64) for each in element[1])
+        n_documents, counts = int(counts[0]), counts[1:]
+        if counts.size > tokenizer.n_ids:
+            raise ValueError(f"id {counts.size - 1} is not in the vocabulary of {tokenizer.n_ids} entries")
+        counts = np.pad(counts, (0, tokenizer.n_ids - counts.size))
+        described = describe(token_counts(counts, tokenizer))
+        yield {"documents": n_documents, "tokens": int(counts.sum()), **described}

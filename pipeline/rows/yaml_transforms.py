@@ -1,0 +1,87 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The steps for Beam YAML, by name: `Tokenize: pipeline.rows.yaml_transforms.tokenize` in `tokenmill.yaml` beside this.
+
+The keys of `config` are the arguments of the steps in Python, and `error_handling: {output: NAME}` as for Beam's own.
+"""
+
+import inspect
+import json
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import apache_beam as beam
+from apache_beam.pvalue import Row
+from apache_beam.typehints.row_type import RowTypeConstraint
+
+from pipeline.rows.corpus import ReadCorpus
+from pipeline.rows.texts import IdentifyLanguage, Normalize
+from pipeline.rows.tokenize import Detokenize, Tokenize
+from pipeline.rows.vocabulary import CountWords, TrainVocabulary, VocabularyStatistics
+
+
+def _step(step: type[beam.PTransform], finish: Callable[[Any], Any] | None = None) -> Callable[..., beam.PTransform]:
+    """Returns the function that makes a step of a `config`; `finish` turns its output into rows."""
+    handles_errors = hasattr(step, "with_exception_handling")
+
+    def make(*, error_handling: Mapping[str, Any] | None = None, **config: Any) -> beam.PTransform:
+        made: Any = step(**config)
+        if error_handling is not None:
+            if not handles_errors or set(error_handling) != {"output"}:
+                allowed = "{output: NAME}" if handles_errors else "nothing; it has no errors of single rows"
+                raise ValueError(f"{step.__name__}: error_handling {dict(error_handling)}: allowed is {allowed}")
+            bad = error_handling["output"]
+            return _Finished(
+                made.with_exception_handling(main_tag="good", dead_letter_tag=bad), lambda got: _named(got, bad)
+            )
+        return made if finish is None else _Finished(made, finish)
+
+    # Beam asks the signature what the keys are.
+    parameters = []
+    for each in list(inspect.signature(step.__init__).parameters.values())[1:]:
+        kind = each.kind if each.kind is inspect.Parameter.VAR_KEYWORD else inspect.Parameter.KEYWORD_ONLY
+        parameters.append(each.replace(kind=kind, annotation=inspect.Parameter.empty))
+    make.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    make.__doc__ = step.__doc__
+    return make
+
+
+class _Finished(beam.PTransform):
+    def __init__(self, step: beam.PTransform, finish: Callable[[Any], Any]) -> None:
+        super().__init__()
+        self._step = step
+        self._finish = finish
+
+    def expand(self, pcoll: Any) -> Any:
+        return self._finish(pcoll | self._step)
+
+
+def _named(outputs: Any, bad: str) -> dict[str, Any]:
+    return {"good": outputs.good, bad: getattr(outputs, bad)}
+
+
+def _vocabulary_rows(texts: Any) -> Any:
+    made = RowTypeConstraint.from_fields([("tokenizer_json", str)])
+    return texts | "AsRow" >> beam.Map(_vocabulary_row).with_output_types(made)
+
+
+def _vocabulary_row(text: str) -> Row:
+    return Row(tokenizer_json=text)
+
+
+def _statistics_rows(statistics: Any) -> Any:
+    made = RowTypeConstraint.from_fields([("statistics_json", str)])
+    return statistics | "AsRow" >> beam.Map(_statistics_row).with_output_types(made)
+
+
+def _statistics_row(statistics: Mapping[str, Any]) -> Row:
+    return Row(statistics_json=json.dumps(statistics, ensure_ascii=False, sort_keys=True))
+
+
+read_corpus = _step(ReadCorpus)
+normalize = _step(Normalize)
+identify_language = _step(IdentifyLanguage)
+tokenize = _step(Tokenize)
+detokenize = _step(Detokenize)
+count_words = _step(CountWords)
+train_vocabulary = _step(TrainVocabulary, _vocabulary_rows)
+vocabulary_statistics = _step(VocabularyStatistics, _statistics_rows)

@@ -1,0 +1,366 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Steps in pipelines of a user's own: every kind of element, errors, windows, streams; ids equal to the tokenizer's."""
+
+import dataclasses
+import json
+import typing
+
+import apache_beam as beam
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from apache_beam.options.pipeline_options import PipelineOptions, StandardOptions
+from apache_beam.testing import test_stream as streams
+from apache_beam.testing.util import assert_that, equal_to
+from apache_beam.transforms.window import FixedWindows, TimestampedValue
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pipeline.rows import batching
+from pipeline.running.runners import choose_runner, open_runner
+from tests.prism import prism_args
+from tokenizer import Tokenizer
+from tokenmill import (
+    CountWords,
+    Detokenize,
+    IdentifyLanguage,
+    Normalize,
+    ReadCorpus,
+    Tokenize,
+    TrainVocabulary,
+    VocabularyStatistics,
+)
+
+TEXTS = ["The mill grinds text.", "Tokens, tokens!", "", "unaffable", "玫瑰花3Ⰻ7朵", "a mill", "Text into tokens."] * 3
+
+
+class Doc(typing.NamedTuple):
+    id: int
+    text: str
+
+
+@dataclasses.dataclass
+class Page:
+    id: int
+    text: str
+
+
+def as_row(i, text):
+    return beam.Row(id=i, text=text)
+
+
+def as_dict(i, text):
+    return {"id": i, "text": text}
+
+
+KINDS = {"Row": as_row, "NamedTuple": Doc, "dataclass": Page, "dict": as_dict}
+
+
+@pytest.fixture
+def tokenizer(tiny_vocab):
+    return Tokenizer.for_bert(tiny_vocab, oov="contain")
+
+
+@pytest.fixture(params=["inline", "threads", pytest.param("prism", marks=pytest.mark.prism)])
+def run(request):
+    """Opens a pipeline on a runner; it runs when the block ends."""
+    import contextlib
+
+    args = prism_args() if request.param == "prism" else ()
+    settings = choose_runner(
+        args, mode=None if args else request.param, workers=None if args else 2 - (request.param == "inline")
+    )
+
+    @contextlib.contextmanager
+    def opened():
+        with open_runner(settings) as (runner, options):
+            pipeline = beam.Pipeline(runner=runner, options=options)
+            yield pipeline
+            pipeline.run().wait_until_finish()
+
+    return opened
+
+
+@pytest.fixture
+def inline():
+    """A pipeline of this thread; it runs when the block ends."""
+    with open_runner(choose_runner((), mode="inline")) as (runner, options):
+        pipeline = beam.Pipeline(runner=runner, options=options)
+        yield pipeline
+        pipeline.result = pipeline.run()
+
+
+def run_inline(build):
+    """Runs the pipeline that `build` makes."""
+    with open_runner(choose_runner((), mode="inline")) as (runner, options):
+        pipeline = beam.Pipeline(runner=runner, options=options)
+        build(pipeline)
+        pipeline.run()
+
+
+def fields(element):
+    return element if isinstance(element, dict) else element._asdict()
+
+
+def ids_are(expected):
+    """Checks elements by their ids, whatever their order."""
+
+    def check(found):
+        rows = {fields(each)["id"]: list(fields(each)["input_ids"]) for each in found}
+        assert len(rows) == len(found)
+        assert rows == expected
+
+    return check
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_ids_are_those_of_the_tokenizer(kind, run, tokenizer):
+    expected = {i: tokenizer.encode(text, add_special_tokens=False).ids for i, text in enumerate(TEXTS)}
+    with run() as pipeline:
+        rows = pipeline | beam.Create([KINDS[kind](i, text) for i, text in enumerate(TEXTS)])
+        tokens = rows | Tokenize(tokenizer)
+        assert_that(tokens, ids_are(expected))
+        # A shuffle makes rows cross the runner.
+        assert_that(tokens | beam.Reshuffle(), ids_are(expected), label="Shuffled")
+
+
+def test_strings_become_rows_with_a_text(inline, tokenizer):
+    tokens = inline | beam.Create(["a mill"]) | Tokenize(tokenizer)
+    assert_that(tokens, equal_to([beam.Row(text="a mill", input_ids=[6, 7], n_tokens=2, n_oov=0)]))
+
+
+def test_batches_stay_batches(inline, tokenizer):
+    def check(found):
+        (batch,) = found
+        assert batch.schema.names == ["id", "text", "input_ids", "n_tokens", "n_oov"]
+        assert batch.column("input_ids").to_pylist() == tokenizer.encode_arrow(pa.array(TEXTS)).to_pylist()
+        assert batch.column("n_oov").to_pylist() == [1 if "Ⰻ" in text else 0 for text in TEXTS]
+
+    batch = pa.record_batch({"id": list(range(len(TEXTS))), "text": TEXTS})
+    batches = inline | beam.Create([batch]).with_output_types(pa.RecordBatch) | beam.Reshuffle()
+    assert_that(batches | Tokenize(tokenizer), check)
+
+
+def test_rows_are_cut_framed_and_padded_as_encode_does(inline, tokenizer):
+    tokenizer.enable_truncation(5)
+    tokenizer.enable_padding(length=6)
+    expected = {i: tokenizer.encode(text).ids for i, text in enumerate(TEXTS)}
+    tokenizer.no_truncation()
+    rows = inline | beam.Create([as_row(i, text) for i, text in enumerate(TEXTS)])
+    step = Tokenize(tokenizer, add_special_tokens=True, max_length=5, pad_to=6)
+    assert_that(rows | step, ids_are(expected))
+
+
+def test_long_texts_become_several_rows(inline, tokenizer):
+    def check(found):
+        by_text = {}
+        for row in found:
+            by_text.setdefault(row.id, []).append((row.window, row.input_ids))
+        for i, text in enumerate(TEXTS):
+            whole = tokenizer.encode(text, add_special_tokens=False).ids
+            assert [window for window, _ in by_text[i]] == list(range(len(by_text[i])))
+            joined = by_text[i][0][1] + [each for _, ids in by_text[i][1:] for each in ids[1:]]
+            assert joined == whole
+            assert all(len(ids) <= 3 for _, ids in by_text[i])
+
+    rows = inline | beam.Create([as_row(i, text) for i, text in enumerate(TEXTS)])
+    assert_that(rows | Tokenize(tokenizer, max_length=3, overflow="rows", stride=1), check)
+
+
+def test_the_oov_policy_is_an_argument(inline, tokenizer):
+    rows = inline | beam.Create([as_row(0, "millⰋ")])
+    whole = rows | "word" >> Tokenize(tokenizer, oov="word")
+    contained = rows | "contain" >> Tokenize(tokenizer, oov="contain")
+    assert_that(whole, ids_are({0: [1]}), label="Word")
+    assert_that(contained, ids_are({0: [7, 1]}), label="Contain")
+
+
+def test_numpy_ids(inline, tokenizer):
+    def check(found):
+        assert all(isinstance(row.input_ids, np.ndarray) and row.input_ids.dtype == np.int32 for row in found)
+        assert [row.input_ids.tolist() for row in found] == [[6, 7]]
+
+    assert_that(inline | beam.Create([as_row(0, "a mill")]) | Tokenize(tokenizer, as_numpy=True), check)
+
+
+@given(st.lists(st.text(max_size=40), max_size=30), st.integers(1, 50))
+def test_any_texts_in_any_batches(texts, n_characters):
+    tokenizer = Tokenizer.for_bert(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "a", "b", "##a", "##b", "字"], oov="contain")
+    texts = [text.encode("utf-8", "ignore").decode() for text in texts]
+    limit, batching.BATCH_CHARACTERS = batching.BATCH_CHARACTERS, n_characters
+    try:
+        with open_runner(choose_runner((), mode="inline")) as (runner, options):
+            pipeline = beam.Pipeline(runner=runner, options=options)
+            rows = pipeline | beam.Create([as_row(i, text) for i, text in enumerate(texts)])
+            expected = {i: tokenizer.encode(text, add_special_tokens=False).ids for i, text in enumerate(texts)}
+            assert_that(rows | Tokenize(tokenizer), ids_are(expected))
+            pipeline.run()
+    finally:
+        batching.BATCH_CHARACTERS = limit
+
+
+def test_what_cannot_be_used_goes_to_its_own_output(run, tokenizer):
+    elements = [
+        as_dict(0, "a mill"),
+        as_dict(1, None),
+        {"id": 2},
+        as_dict(3, 7),
+        as_dict(4, "a"),
+    ]
+    with run() as pipeline:
+        good, bad = pipeline | beam.Create(elements) | Tokenize(tokenizer).with_exception_handling()
+        assert_that(good, ids_are({0: [6, 7], 4: [6]}), label="Good")
+        shown = bad | beam.Map(lambda row: (row.element["id"], row.msg.partition(":")[0], bool(row.stack)))
+        expected = [(1, "ValueError"), (2, "KeyError"), (3, "ArrowTypeError")]
+        assert_that(shown, equal_to([(*each, True) for each in expected]), label="Bad")
+
+
+def test_an_error_shows_the_element(tokenizer):
+    elements = [as_dict(0, "a"), as_dict(1, None)]
+    with pytest.raises(Exception, match=r"Tokenize: ValueError: the field 'text' is null; the element is .*'id': 1"):
+        run_inline(lambda pipeline: pipeline | beam.Create(elements) | Tokenize(tokenizer))
+
+
+def test_mistakes_are_told_before_anything_runs(tokenizer, tmp_path):
+    with pytest.raises(ValueError, match="no field 'txt', only id, text; did you mean 'text'"):
+        (
+            beam.Pipeline(runner="DirectRunner", options=PipelineOptions([]))
+            | beam.Create([Doc(1, "a")])
+            | Tokenize(tokenizer, column="txt")
+        )
+    with pytest.raises(ValueError, match="are for rows that max_length limits"):
+        Tokenize(tokenizer, stride=3)
+    with pytest.raises(ValueError, match="is a choice of WordPiece"):
+        Tokenize(Tokenizer.untrained("none", "none"), oov="word")
+    with pytest.raises(OSError, match="nowhere"):
+        Tokenize(str(tmp_path / "nowhere"))
+
+
+def test_rows_become_parquet(inline, tokenizer, tmp_path):
+    """Beam 2.77 drops what a step yields when a bundle ends if the next takes its batches, as this one does."""
+    rows = inline | beam.Create([as_row(i, text) for i, text in enumerate(TEXTS)])
+    _ = rows | Tokenize(tokenizer) | beam.io.WriteToParquet(str(tmp_path / "rows"))
+    inline.run()
+    found = [row for path in tmp_path.glob("rows*") for row in pq.ParquetFile(path).read().to_pylist()]
+    ids_are({i: tokenizer.encode(text, add_special_tokens=False).ids for i, text in enumerate(TEXTS)})(found)
+
+
+def test_timestamps_and_windows_are_kept(inline, tokenizer):
+    rows = [TimestampedValue(as_row(i, "a mill"), 10 * i) for i in range(7)]
+    tokens = inline | beam.Create(rows) | beam.WindowInto(FixedWindows(30)) | Tokenize(tokenizer)
+    placed = tokens | beam.Map(
+        lambda row, t=beam.DoFn.TimestampParam, w=beam.DoFn.WindowParam: (row.id, int(t), int(w.start))
+    )
+    assert_that(placed, equal_to([(i, 10 * i, 10 * i // 30 * 30) for i in range(7)]))
+
+
+def test_a_stream_in_windows(tokenizer):
+    stream = streams.TestStream(coder=beam.coders.registry.get_coder(str))
+    for second, text in enumerate(["a mill", "the mill", "text", "a text"]):
+        stream = stream.advance_watermark_to(second * 10).add_elements([TimestampedValue(text, second * 10)])
+    options = PipelineOptions([])
+    options.view_as(StandardOptions).streaming = True
+    with beam.Pipeline(runner="BundleBasedDirectRunner", options=options) as pipeline:
+        rows = (
+            pipeline | stream.advance_watermark_to_infinity() | beam.WindowInto(FixedWindows(20)) | Tokenize(tokenizer)
+        )
+        counts = rows | beam.Map(lambda row: row.n_tokens) | beam.CombineGlobally(sum).without_defaults()
+        assert_that(counts, equal_to([4, 3]))
+
+
+def test_a_vocabulary_that_changes_from_window_to_window(inline, tiny_vocab):
+    old, new = Tokenizer.for_bert(tiny_vocab), Tokenizer.for_bert([*tiny_vocab[:5], "mill", "a"])
+    vocabularies = [TimestampedValue(old.to_str(), 0), TimestampedValue(new.to_str(), 10)]
+    side = inline | "Vocabularies" >> beam.Create(vocabularies) | "Every 10 s" >> beam.WindowInto(FixedWindows(10))
+    rows = [TimestampedValue(as_row(i, "a mill"), 5 * i) for i in range(4)]
+    windowed = inline | "Rows" >> beam.Create(rows) | beam.WindowInto(FixedWindows(10))
+    assert_that(windowed | Tokenize(side), ids_are({0: [6, 7], 1: [6, 7], 2: [6, 5], 3: [6, 5]}))
+
+
+def test_train_and_apply_in_one_pipeline(run, tmp_path):
+    texts = [f"the mill grinds {word}" for word in ("text", "tokens", "texts", "the token")] * 5
+    with run() as pipeline:
+        rows = pipeline | beam.Create([as_row(i, text) for i, text in enumerate(texts)])
+        counts = rows | CountWords()
+        trained = counts | TrainVocabulary(vocab_size=40, min_frequency=1)
+        tokens = rows | Tokenize(trained)
+        back = tokens | Detokenize(trained, output="again")
+        assert_that(back | beam.Map(lambda row: row.again == row.text), equal_to([True] * len(texts)), label="Back")
+        words = counts | beam.Map(lambda row: (row.word.decode(), row.count))
+        expected = [("the", 25), ("mill", 20), ("grinds", 20), ("text", 5), ("tokens", 5), ("texts", 5), ("token", 5)]
+        assert_that(words, equal_to(expected), label="Words")
+
+
+def test_the_vocabulary_does_not_depend_on_bundles(inline):
+    def check(found):
+        assert len(set(found)) == 1
+
+    texts = [f"w{i % 17} w{i % 5} wordings" for i in range(200)]
+    batch = pa.record_batch({"text": texts})
+    train = {"vocab_size": 50, "min_frequency": 1}
+    rows = inline | "Rows" >> beam.Create(texts) | CountWords() | TrainVocabulary(**train)
+    batches = inline | "Batches" >> beam.Create([batch.slice(i, 50) for i in range(0, 200, 50)]).with_output_types(
+        pa.RecordBatch
+    )
+    counted = batches | "Count" >> CountWords() | "Train" >> TrainVocabulary(**train)
+    assert_that((rows, counted) | beam.Flatten(), check)
+
+
+def test_statistics_are_those_of_the_ids(inline, tokenizer):
+    def check(found):
+        (told,) = found
+        ids = [i for text in TEXTS for i in tokenizer.encode(text, add_special_tokens=False).ids]
+        assert (told["documents"], told["tokens"]) == (len(TEXTS), len(ids))
+        assert told["used"] == len(set(ids))
+
+    tokens = inline | beam.Create([as_row(i, text) for i, text in enumerate(TEXTS)]) | Tokenize(tokenizer)
+    assert_that(tokens | VocabularyStatistics(tokenizer), check)
+
+
+def test_normalize_and_languages(inline, tokenizer):
+    rows = inline | beam.Create([as_row(0, "Ｎａïve  Bär")])
+    assert_that(rows | Normalize(["nfkc"]) | beam.Map(lambda row: row.text), equal_to(["Naïve  Bär"]), label="Steps")
+    normalized = rows | "Own" >> Normalize(tokenizer=tokenizer, output="normal")
+    expected = ["ｎａive  bar"]
+    assert_that(normalized | beam.Map(lambda row: row.normal), equal_to(expected), label="Tokenizer's")
+    text = "Der schnelle braune Fuchs springt über den faulen Hund, und das schon seit vielen Jahren."
+    told = inline | "German" >> beam.Create([text]) | IdentifyLanguage()
+    assert_that(told | "Code" >> beam.Map(lambda row: row.lang), equal_to(["de"]), label="Languages")
+
+
+def test_read_corpus(inline, tiny_corpus, tokenizer):
+    with (tiny_corpus / "b.jsonl").open("a") as file:
+        file.write("not json\n")
+    good, bad = inline | ReadCorpus(str(tiny_corpus / "*.jsonl"), split_bytes=100).with_exception_handling()
+    assert_that(good | beam.Map(lambda row: row.doc_id), equal_to([f"doc-{i}" for i in range(7)]), label="Good")
+    found = bad | beam.Map(lambda row: (row.msg.partition(":")[0], row.element.partition("b.jsonl")[1]))
+    assert_that(found, equal_to([("not_json", "b.jsonl")]), label="Bad")
+    batches = inline | "Whole" >> ReadCorpus(str(tiny_corpus / "a.jsonl"), as_batches=True)
+    tokens = batches | Tokenize(tokenizer) | "Ids" >> beam.FlatMap(lambda batch: batch.column("input_ids").to_pylist())
+    expected = [[5, 7, 8, 9, 18], [11, 13, 17, 11, 13, 19], [], [12, 15, 16]]
+    assert_that(tokens, equal_to(expected), label="Ids")
+
+
+def test_a_record_that_cannot_be_read_is_an_error_unless_it_has_an_output(tiny_corpus):
+    (tiny_corpus / "b.jsonl").write_text("not json\n")
+    with pytest.raises(Exception, match=r"ReadCorpus: .*b\.jsonl, offset 0: not_json"):
+        run_inline(lambda pipeline: pipeline | ReadCorpus(str(tiny_corpus / "*.jsonl")))
+
+
+def test_counters_and_display_data(tokenizer):
+    with open_runner(choose_runner((), mode="inline")) as (runner, options):
+        pipeline = beam.Pipeline(runner=runner, options=options)
+        step = Tokenize(tokenizer).with_exception_handling()
+        _ = pipeline | beam.Create([as_dict(0, "a"), as_dict(1, None)]) | step
+        counters = pipeline.run().metrics().query()["counters"]
+    found = {each.key.metric.name: each.committed for each in counters}
+    assert (found["elements-in"], found["elements-failed"]) == (2, 1)
+    assert step.display_data() == {"column": "text", "fields": "input_ids, n_tokens, n_oov"}
+
+
+def test_json_of_rows(inline, tokenizer):
+    """Lists of ids are Python's numbers, so that any sink takes them."""
+    rows = inline | beam.Create([as_dict(0, "a mill")]) | Tokenize(tokenizer)
+    expected = ['{"id": 0, "text": "a mill", "input_ids": [6, 7], "n_tokens": 2, "n_oov": 0}']
+    assert_that(rows | beam.Map(json.dumps), equal_to(expected))

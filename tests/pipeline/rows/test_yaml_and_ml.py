@@ -1,0 +1,120 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Steps in Beam YAML, by Beam's own harness, and in MLTransform."""
+
+import json
+from pathlib import Path
+
+import apache_beam as beam
+import pyarrow.parquet as pq
+import pytest
+import yaml
+from apache_beam.ml.transforms.base import MLTransform
+from apache_beam.testing.util import assert_that, equal_to
+from apache_beam.yaml import yaml_testing, yaml_transform
+
+import pipeline.rows
+from pipeline.running.runners import choose_runner, open_runner
+from tokenizer import Tokenizer
+from tokenmill import ComputeAndApplyTokenizer
+
+PROVIDERS = Path(pipeline.rows.__file__).parent / "tokenmill.yaml"
+
+pytestmark = pytest.mark.filterwarnings("ignore")  # Beam's YAML and pandas warn of one another
+
+
+def run_yaml(text):
+    """Runs a pipeline in YAML on the local runner."""
+    with open_runner(choose_runner((), mode="inline")) as (runner, options):
+        pipeline = beam.Pipeline(runner=runner, options=options)
+        yaml_transform.expand_pipeline(pipeline, text)
+        pipeline.run()
+
+
+def test_json_lines_to_parquet_by_yaml_alone(tiny_corpus, tiny_vocab, tiny_vocab_file, tmp_path):
+    with (tiny_corpus / "b.jsonl").open("a") as file:
+        file.write('{"id": "bad", "text": null}\n')
+    run_yaml(f"""
+providers:
+  - include: {PROVIDERS}
+pipeline:
+  transforms:
+    - {{type: ReadCorpus, config: {{paths: "{tiny_corpus}/*.jsonl", error_handling: {{output: bad}}}}}}
+    - {{type: Tokenize, input: ReadCorpus, config: {{tokenizer: {tiny_vocab_file}, error_handling: {{output: bad}}}}}}
+    - {{type: WriteToParquet, input: Tokenize, config: {{path: {tmp_path}/good}}}}
+    - {{type: WriteToJson, input: ReadCorpus.bad, config: {{path: {tmp_path}/bad}}}}
+    - {{type: WriteToJson, input: Tokenize.bad, config: {{path: {tmp_path}/worse}}}}
+""")
+    rows = [row for path in tmp_path.glob("good*") for row in pq.ParquetFile(path).read().to_pylist()]
+    tokenizer = Tokenizer.for_bert(tiny_vocab)
+    assert len(rows) == 7
+    assert all(row["input_ids"] == tokenizer.encode(row["text"], add_special_tokens=False).ids for row in rows)
+    bad = [json.loads(line) for path in tmp_path.glob("bad*") for line in path.read_text().splitlines()]
+    assert [row["msg"].partition(":")[0] for row in bad] == ["null_text"]
+
+
+@pytest.mark.parametrize("step", ["Tokenize", "TrainVocabulary"])
+def test_with_the_harness_of_beam_yaml(step, tiny_vocab_file):
+    config = {
+        "Tokenize": {"tokenizer": str(tiny_vocab_file)},
+        "TrainVocabulary": {"vocab_size": 30, "min_frequency": 1},
+    }
+    texts = [{"type": "Create", "name": "Texts", "config": {"elements": [{"text": "a mill"}, {"text": "the"}]}}]
+    count = [] if step == "Tokenize" else [{"type": "CountWords", "name": "Count"}]
+    last = {"type": step, "name": "Last", "config": config[step]}
+    spec = {
+        "providers": [{"include": str(PROVIDERS)}],
+        "pipeline": {"type": "chain", "transforms": [*texts, *count, last]},
+    }
+    expected = [
+        {"text": "a mill", "input_ids": [6, 7], "n_tokens": 2, "n_oov": 0},
+        {"text": "the", "input_ids": [5], "n_tokens": 1, "n_oov": 0},
+    ]
+    if step == "TrainVocabulary":
+        trained = Tokenizer.untrained_bert().train_from_iterator(["a mill", "the"], _trainer())
+        expected = [{"tokenizer_json": trained.to_str()}]
+    test = {"expected_inputs": [], "expected_outputs": [{"name": "Last", "elements": expected}]}
+    with open_runner(choose_runner((), mode="inline")) as (_, options):
+        yaml_testing.run_test(yaml.dump(spec), {"name": step, **test}, options)
+
+
+def _trainer():
+    from tokenizer.trainers import WordPieceTrainer
+
+    special = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
+    return WordPieceTrainer(vocab_size=30, min_frequency=1, special_tokens=special)
+
+
+def test_a_vocabulary_computed_in_one_run_and_applied_in_another(tmp_path):
+    folder = str(tmp_path / "artifacts")
+    elements = [beam.Row(id=i, ids=text) for i, text in enumerate(["the mill grinds", "the mill", "the"])]
+    operation = ComputeAndApplyTokenizer(["ids"], vocab_size=60, min_frequency=1)
+
+    def run(transform, texts):
+        with open_runner(choose_runner((), mode="inline")) as (runner, options):
+            pipeline = beam.Pipeline(runner=runner, options=options)
+            rows = pipeline | beam.Create(texts) | transform | beam.Map(lambda row: (row.id, row.ids))
+            out = tmp_path / f"found-{len(texts)}"
+            assert_that(rows, lambda given: out.write_text(json.dumps(sorted(given))))
+            pipeline.run()
+        return dict(json.loads(out.read_text()))
+
+    made = run(MLTransform(write_artifact_location=folder, transforms=[operation]), elements)
+    (artifact,) = Path(folder).glob("*/tokenizer.json")
+    tokenizer = Tokenizer.from_file(str(artifact))
+    assert made == {i: tokenizer.encode(row.ids, add_special_tokens=False).ids for i, row in enumerate(elements)}
+    other = [beam.Row(id=0, ids="grinds the mills")]
+    applied = run(MLTransform(read_artifact_location=folder), other)
+    assert applied == {0: tokenizer.encode("grinds the mills", add_special_tokens=False).ids}
+
+
+def test_errors_of_ml_transform_have_its_form(tmp_path):
+    operation = ComputeAndApplyTokenizer(["text"], vocab_size=60, min_frequency=1)
+    elements = [{"text": "the mill"}, {"text": None}]
+    with open_runner(choose_runner((), mode="inline")) as (runner, options):
+        pipeline = beam.Pipeline(runner=runner, options=options)
+        transform = MLTransform(write_artifact_location=str(tmp_path), transforms=[operation])
+        good, bad = pipeline | beam.Create(elements) | transform.with_exception_handling()
+        assert_that(good | beam.Map(lambda row: len(row["text"])), equal_to([2]), label="Good")
+        told = bad | "Told" >> beam.Map(lambda row: (row.element["text"], row.msg))
+        assert_that(told, equal_to([(None, "ValueError: the field 'text' is null")]), label="Bad")
+        pipeline.run()
