@@ -48,7 +48,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     if not config.getoption("--quick"):
         return
-    slow, marks = set(SLOW.read_text(encoding="utf-8").split()), ("slow", "installation", "flink")
+    slow, marks = set(SLOW.read_text(encoding="utf-8").split()), ("slow", "installation", "flink", "prism")
     is_left_out = [
         item.nodeid.partition("[")[0] in slow or any(item.get_closest_marker(mark) for mark in marks) for item in items
     ]
