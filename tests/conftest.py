@@ -48,7 +48,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     if not config.getoption("--quick"):
         return
-    slow, marks = set(SLOW.read_text(encoding="utf-8").split()), ("slow", "installation", "flink")
+    slow, marks = set(SLOW.read_text(encoding="utf-8").split()), ("slow", "installation", "flink", "prism")
     is_left_out = [
         item.nodeid.partition("[")[0] in slow or any(item.get_closest_marker(mark) for mark in marks) for item in items
     ]
@@ -150,3 +150,15 @@ def tiny_corpus(tmp_path: Path) -> Path:
         ]
         (folder / name).write_text("".join(lines), encoding="utf-8")
     return folder
+
+
+@pytest.fixture(scope="session")
+def prism(request: pytest.FixtureRequest) -> list[str]:
+    """The Beam options that name Prism as the runner."""
+    from tests import prism as prism_program  # imports Beam
+
+    try:
+        program = prism_program.find(build="prism" in request.config.getoption("markexpr").replace("not prism", ""))
+    except prism_program.NotHereError as why:
+        pytest.skip(str(why))
+    return ["--runner=PrismRunner", f"--prism_location={program}"]

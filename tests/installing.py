@@ -80,7 +80,7 @@ def make_wheel(folder: Path, name: str, files: dict[str, str]) -> Path:
 
 
 # What pip says when it cannot reach a registry.
-_UNREACHABLE = re.compile(
+UNREACHABLE = re.compile(
     r"Retrying \(|ConnectionError|Temporary failure in name resolution|Connection refused|timed out"
 )
 
@@ -115,7 +115,7 @@ def set_up(clone: Path) -> None:
         shutil.rmtree(clone / ".venv")
     interpreter = Path(sys.base_prefix, "bin", f"python{sys.version_info.major}.{sys.version_info.minor}")
     done = run(clone / "run.sh", "--version", cwd=clone, seconds=1800, PYTHON=str(interpreter))
-    if done.returncode and "CI" not in os.environ and _UNREACHABLE.search(done.stderr):
+    if done.returncode and "CI" not in os.environ and UNREACHABLE.search(done.stderr):
         pytest.skip(f"needs a package registry to install {lock.name} from: {done.stderr[-300:]}")
     assert done.returncode == 0, done.stderr
     assert _holds_only(clone, lock)

@@ -165,8 +165,10 @@ def explain(error: BaseException) -> str:
 
     Runners pass errors on as text: `RuntimeError("Traceback ... ValueError: the message [while running 'Step']")`.
     """
-    text = str(error)
     name = type(error).__name__
+    if name in ("_MultiThreadedRendezvous", "_InactiveRpcError"):  # gRPC's, whose text has many lines
+        return f"the runner or its job server cannot be reached: {error.details()}"  # type: ignore[attr-defined]
+    text = str(error)
     if "Traceback (most recent call last):" in text:
         last = text.rpartition("Traceback (most recent call last):\n")[2].rstrip()
         # Frames are indented; the first line that is not names the error, and its message runs to the end.
@@ -191,18 +193,29 @@ def configure_logging(*, debug: bool = False) -> None:
     """
     handler = _StderrHandler()
     handler.setFormatter(logging.Formatter("%(levelname)s %(name)s: %(message)s"))
-    handler.addFilter(lambda record: debug or not str(record.msg).startswith("apitools not found"))
+    handler.addFilter(lambda record: debug or _says_more(record))
     logging.basicConfig(level=logging.INFO if debug else logging.WARNING, handlers=[handler], force=True)
-    # The local runner warns only of how it was built, and the errors it logs are raised as well.
+    # These warn only of how workers and servers were started, and the errors they log are raised as well.
     level = logging.NOTSET if debug else logging.CRITICAL
-    for name in ("common", "worker", "portability.fn_api_runner"):
-        logging.getLogger(f"apache_beam.runners.{name}").setLevel(level)
+    for name in ("runners.common", "runners.worker", "runners.portability.fn_api_runner", "utils.subprocess_server"):
+        logging.getLogger(f"apache_beam.{name}").setLevel(level)
     threading.excepthook = threading.__excepthook__ if debug else _report_thread_error
 
 
+def _says_more(record: logging.LogRecord) -> bool:
+    """Whether a record says more than the error that the job will fail with, and than anybody needs to know."""
+    # What job servers pass on, and what Prism logs; what it says in other words than those of its log is its end.
+    is_repeated = record.module == "portable_runner" or record.name.startswith(("PrismRunner", "SdkWorker@"))
+    return not is_repeated and not str(record.msg).startswith("apitools not found")
+
+
+# When a worker or a job server ends, its connections break, and with them the threads that read from them.
+_THREADS_OF_RUNNERS = ("beam_control_read", "read_grpc_client_inputs", "wait_until_finish_read", "run_worker_")
+
+
 def _report_thread_error(args: threading.ExceptHookArgs) -> None:
-    """Prints nothing for the runner's threads: when a worker dies, they all fail, and the job fails with the reason."""
-    if args.thread is None or args.thread.name not in ("beam_control_read", "read_grpc_client_inputs"):
+    """Prints nothing for a runner's threads: the job fails with the reason."""
+    if args.thread is None or not args.thread.name.startswith(_THREADS_OF_RUNNERS):
         threading.__excepthook__(args)
 
 

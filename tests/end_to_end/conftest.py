@@ -4,6 +4,8 @@
 import bz2
 import gzip
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import pyarrow as pa
@@ -11,6 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from pipeline import cli, filenames
+from tests import prism as prism_program
 
 SENTENCES = [
     "The mill grinds text into tokens, and tokens into shards.",
@@ -63,6 +66,13 @@ class Job:
     def run(self, command: str, *arguments: str) -> int:
         return cli.main([command, str(self.config), *arguments])
 
+    def start(self, command: str, *arguments: str) -> "subprocess.Popen[str]":
+        """As `run`, but in a process of its own, as runners with servers of theirs need it."""
+        words = [sys.executable, "-m", "pipeline", command, str(self.config), *arguments]
+        return subprocess.Popen(
+            words, cwd=prism_program.ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        )
+
     def files(self) -> dict[str, bytes]:
         """Every file under a final name, with its bytes; but for those that say how long it took."""
         paths = (path for path in self.output.rglob("*") if path.is_file())
@@ -96,3 +106,30 @@ def make_job(tmp_path):
         return Job(folder, **sections)
 
     return make
+
+
+@pytest.fixture(scope="session")
+def worker_service():
+    """Yields the process of `tokenmill workers`, and its address."""
+    command = [sys.executable, "-m", "pipeline", "workers", "--port", "0"]
+    with subprocess.Popen(command, cwd=prism_program.ROOT, stdout=subprocess.PIPE, text=True) as service:
+        yield service, service.stdout.readline().strip()
+        service.terminate()
+
+
+@pytest.fixture(
+    params=[
+        "embed",
+        pytest.param("prism-loopback", marks=pytest.mark.prism),
+        pytest.param("prism-external", marks=pytest.mark.prism),
+    ]
+)
+def beam_options(request) -> list[str]:
+    """The options of another runner than the local one, after `--`: Beam's job server in Python, or Prism."""
+    if request.param == "embed":
+        return ["--runner=PortableRunner", "--job_endpoint=embed", "--environment_type=LOOPBACK"]
+    options = request.getfixturevalue("prism")
+    if request.param == "prism-loopback":
+        return [*options, "--environment_type=LOOPBACK"]
+    _, address = request.getfixturevalue("worker_service")
+    return [*options, "--environment_type=EXTERNAL", f"--environment_config={address}"]

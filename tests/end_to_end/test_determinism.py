@@ -3,11 +3,9 @@
 
 import os
 import shutil
-import subprocess
-import sys
-from pathlib import Path
 
-ROOT = Path(__file__).parents[2]
+import pytest
+
 TRAINING = {"train": {"vocab_size": 300, "min_frequency": 1}, "oov": "contain"}
 
 
@@ -82,14 +80,29 @@ def test_tfrecord_is_the_same_bytes_too(corpus, make_job, tiny_vocab_file):
     assert any(name.endswith(".tfrecord.gz") for name in found[0])
 
 
-def test_another_beam_runner_gives_the_same_bytes(corpus, make_job):
-    reference = make_job("reference", **sections(corpus))
-    assert reference.run("run", "--workers", "1") == 0
+OTHER_JOBS = {
+    "run": ("run", []),
+    "count": ("count", []),
+    "shuffle": ("run", ["--set", "output.shuffle.shards=5", "--set", "output.shuffle.seed=7"]),
+    "pack": ("run", ["--set", "output.packing={length: 32, separator: '[SEP]'}", "--set", "output.format=megatron"]),
+    "tfrecord": ("run", ["--set", "output.format=tfrecord", "--set", "output.compression=gzip"]),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.xdist_group("prism")
+@pytest.mark.parametrize("name", OTHER_JOBS)
+def test_another_beam_runner_gives_the_same_bytes(corpus, make_job, beam_options, name):
     # Beam's portable protocol from end to end: job server, staging, workers of its own making.
-    job = make_job("portable", **sections(corpus))
-    beam_options = ["--runner=PortableRunner", "--job_endpoint=embed", "--environment_type=LOOPBACK"]
-    command = [sys.executable, "-m", "pipeline", "run", str(job.config), "--", *beam_options]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=100, check=False)
-    assert done.returncode == 0, done.stderr
-    assert "tokenmill: tokenizing took" in done.stderr
+    command, settings = OTHER_JOBS[name]
+    given = sections(corpus) if command == "run" else {"input": sections(corpus)["input"]}
+    reference = make_job("reference", **given)
+    assert reference.run(command, *settings, "--mode", "inline") == 0
+    job = make_job("portable", **given)
+    running = job.start(command, *settings, "--", *beam_options)
+    _, messages = running.communicate(timeout=200)
+    assert running.returncode == 0, messages
+    assert "tokenmill: counting took" in messages
     assert differing(job.files(), reference.files()) == []
+    assert len(job.files()) >= (8 if command == "run" else 2)
+    assert job.run("verify", *settings) == 0

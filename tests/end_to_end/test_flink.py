@@ -7,8 +7,6 @@ the jars once, into `build/flink`.
 
 import os
 import signal
-import subprocess
-import sys
 import time
 
 import pytest
@@ -35,11 +33,6 @@ def sections(corpus):
     return {"input": {"paths": paths, "split_bytes": 4000}, "tokenizer": training}
 
 
-def submit(job, cluster):
-    command = [sys.executable, "-m", "pipeline", "run", str(job.config), "--", *cluster.beam_options()]
-    return subprocess.Popen(command, cwd=flink_cluster.ROOT, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-
-
 def n_workers_started(cluster):
     return [log.read_text().count("started worker") for log in cluster.pool_logs]
 
@@ -48,7 +41,7 @@ def test_flink_with_two_task_managers_gives_the_same_bytes(cluster, corpus, make
     reference = make_job("reference", **sections(corpus))
     assert reference.run("run", "--mode", "inline") == 0
     job = make_job("flink", **sections(corpus))
-    done = submit(job, cluster)
+    done = job.start("run", "--", *cluster.beam_options())
     _, messages = done.communicate(timeout=300)
     assert done.returncode == 0, messages
     assert job.files() == reference.files()
@@ -56,12 +49,25 @@ def test_flink_with_two_task_managers_gives_the_same_bytes(cluster, corpus, make
     assert all(started), f"workers that each pool was asked for: {started}"
 
 
+def test_a_shuffle_on_flink_gives_the_same_bytes(cluster, corpus, make_job):
+    settings = ["--set", "output.shuffle.shards=5", "--set", "output.shuffle.seed=7"]
+    settings += ["--set", "output.packing={length: 32, separator: '[SEP]'}"]
+    reference = make_job("reference", **sections(corpus))
+    assert reference.run("run", *settings, "--mode", "inline") == 0
+    job = make_job("flink", **sections(corpus))
+    done = job.start("run", *settings, "--", *cluster.beam_options())
+    _, messages = done.communicate(timeout=300)
+    assert done.returncode == 0, messages
+    assert len(list(job.output.glob("tokens-*-of-00005.parquet"))) == 5
+    assert job.files() == reference.files()
+
+
 def test_the_work_of_a_killed_worker_is_done_again(cluster, corpus, make_job):
     reference = make_job("reference", **sections(corpus))
     assert reference.run("run", "--mode", "inline") == 0
     before = sum(n_workers_started(cluster))
     job = make_job("killed", **sections(corpus))
-    done = submit(job, cluster)
+    done = job.start("run", "--", *cluster.beam_options())
     # As soon as a split is counted the workers are at it; one of them, wherever it is, dies.
     deadline = time.monotonic() + 120
     while not any(job.output.glob("_counts/*.json")):

@@ -19,7 +19,6 @@ from hypothesis import strategies as st
 
 from pipeline.rows import batching
 from pipeline.running.runners import choose_runner, open_runner
-from tests.prism import prism_args
 from tokenizer import Tokenizer
 from tokenmill import (
     CountWords,
@@ -67,7 +66,9 @@ def run(request):
     """Opens a pipeline on a runner; it runs when the block ends."""
     import contextlib
 
-    args = prism_args() if request.param == "prism" else ()
+    args = ()
+    if request.param == "prism":
+        args = (*request.getfixturevalue("prism"), "--environment_type=LOOPBACK")
     settings = choose_runner(
         args, mode=None if args else request.param, workers=None if args else 2 - (request.param == "inline")
     )

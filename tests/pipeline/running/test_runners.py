@@ -272,6 +272,8 @@ def test_logging_is_quiet_and_follows_stderr(capsys):
         "import logging; from pipeline.running.runners import configure_logging; configure_logging();"
         "import apache_beam, sys, io;"
         "logging.getLogger('apache_beam.runners.common').error('no');"
+        "logging.getLogger('apache_beam.utils.subprocess_server').warning('no');"
+        "logging.getLogger('PrismRunner').error('no');"
         "sys.stderr = io.StringIO(); logging.warning('yes'); print(sys.stderr.getvalue(), end='')"
     )
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False)

@@ -1,0 +1,103 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Wheel and sdist: the same bytes twice, what is in them, and that each works alone on every Python that we support."""
+
+import json
+import os
+import re
+import shutil
+import sys
+import tarfile
+import time
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from tests.installing import UNREACHABLE, checked, copy_clone, run
+
+pytestmark = [pytest.mark.installation, pytest.mark.slow]
+
+CHECKERS = ("twine==7.*", "check-wheel-contents==0.6.*")
+VERSIONS = ("3.11", "3.12", "3.13")
+
+PROGRAM = """
+import tokenmill
+assert tokenmill.Tokenizer.from_file("out/vocab").encode("the mill").tokens
+"""
+
+
+@pytest.fixture(scope="module")
+def built(repository: Path, tmp_path_factory: pytest.TempPathFactory) -> list[list[Path]]:
+    """Wheel and sdist, twice: from two clones, at two times."""
+    folder = tmp_path_factory.mktemp("distributions")
+    for name in ("first", "second"):
+        copy_clone(repository, _made(folder / name))
+        command = (sys.executable, "-m", "tools.distributions", "../dist-" + name)
+        checked(*command, cwd=folder / name, SOURCE_DATE_EPOCH="1700000000")
+        time.sleep(1.1)
+    return [sorted((folder / f"dist-{name}").iterdir()) for name in ("first", "second")]
+
+
+def _made(folder: Path) -> Path:
+    folder.mkdir()
+    return folder
+
+
+def _with_packages(python: str | Path, folder: Path, *packages: str | Path) -> Path:
+    """An environment of `python` in `folder` with packages and what they need; skips without a package registry."""
+    checked(python, "-m", "venv", folder, cwd=folder.parent)
+    ours = folder / "bin" / "python"
+    options = ("--disable-pip-version-check", "--no-input", "--retries", "1")
+    done = run(ours, "-m", "pip", "install", *options, *packages, cwd=folder, seconds=1200)
+    if done.returncode and "CI" not in os.environ and UNREACHABLE.search(done.stderr):
+        pytest.skip(f"needs a package registry: {done.stderr[-300:]}")
+    assert done.returncode == 0, done.stderr
+    return ours
+
+
+def test_the_same_sources_give_the_same_bytes(built: list[list[Path]]) -> None:
+    first, second = ({path.name: path.read_bytes() for path in paths} for paths in built)
+    assert len(first) == 2
+    assert first == second
+
+
+def test_what_they_hold(built: list[list[Path]]) -> None:
+    wheel, sdist = built[0]
+    names = set(zipfile.ZipFile(wheel).namelist())
+    assert {f"{package}/py.typed" for package in ("tokenizer", "pipeline", "tokenmill")} <= names
+    info = next(name.partition("/")[0] for name in names if name.endswith(".dist-info/METADATA"))
+    assert {name.partition("/")[0] for name in names} == {"tokenizer", "pipeline", "tokenmill", info}
+    metadata = zipfile.ZipFile(wheel).read(f"{info}/METADATA").decode()
+    assert re.findall(r"^Provides-Extra: (.*)$", metadata, re.MULTILINE) == ["gcp", "aws", "azure"]
+    with tarfile.open(sdist) as archive:
+        members = {name.partition("/")[2] for name in archive.getnames()}
+    assert {name for name in names if not name.startswith(info)} <= members
+    assert {"LICENSE", "README.md", "pyproject.toml"} <= members
+    assert not [name for name in members if name.startswith("tests/")]  # which need the rest of a clone
+
+
+def test_the_checkers_of_the_package_index_find_nothing(built: list[list[Path]], tmp_path: Path) -> None:
+    python = _with_packages(sys.executable, tmp_path / "venv", *CHECKERS)
+    checked(python, "-m", "twine", "check", "--strict", *built[0], cwd=tmp_path)
+    # W009: there are three top-level packages.
+    checked(python.parent / "check-wheel-contents", "--ignore", "W009", built[0][0], cwd=tmp_path)
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_an_installed_distribution_runs_a_job(built: list[list[Path]], tmp_path: Path, version: str) -> None:
+    """Python 3.12 takes the sdist, the others the wheel; TOKENMILL_PYTHONS has folders that are looked into too."""
+    folders = [*os.environ.get("TOKENMILL_PYTHONS", "").split(os.pathsep), os.environ["PATH"]]
+    interpreter = shutil.which(f"python{version}", path=os.pathsep.join(folders))
+    if interpreter is None or run(interpreter, "-c", "import ensurepip", cwd=tmp_path).returncode:
+        pytest.skip(f"needs python{version} with venv on the PATH or in a folder of TOKENMILL_PYTHONS")
+    wheel, sdist = built[0]
+    python = _with_packages(interpreter, tmp_path / "venv", sdist if version == "3.12" else wheel)
+    lines = (json.dumps({"id": str(i), "text": f"The mill grinds text {i}."}) + "\n" for i in range(200))
+    (tmp_path / "in.jsonl").write_text("".join(lines))
+    (tmp_path / "job.yaml").write_text(
+        "{input: {paths: [in.jsonl]}, tokenizer: {train: {vocab_size: 60}}, output: {path: out}}"
+    )
+    kernels = str(tmp_path / "kernels")
+    checked(python.parent / "tokenmill", "run", "job.yaml", cwd=tmp_path, TOKENMILL_CACHE_DIR=kernels)
+    checked(python.parent / "tokenmill", "verify", "out", "--deep", cwd=tmp_path, TOKENMILL_CACHE_DIR=kernels)
+    checked(python, "-W", "error", "-c", PROGRAM, cwd=tmp_path, TOKENMILL_CACHE_DIR=kernels)
