@@ -87,14 +87,14 @@ def main(arguments: list[str]) -> int:
         splits = _measured("plan", lambda: plan_splits(config.input, job.digest))
         n_bytes = sum(split.n_bytes for split in splits)
         print(f"  {options.files:,} files, {n_bytes / 1e12:.2f} TB, {len(splits):,} splits")
-        plan = planning.JobPlan("tokenize", config, job, splits, "{}", None)
+        plan = planning.JobPlan("tokenize", config, job, splits, tokenizer=None, counting_json=None)
         _measured("prepare: plan.jsonl", lambda: planning.prepare(plan, "new"))
         _measured("dealing out: read plan.jsonl", lambda: sum(len(line) for line in planning.read_plan(plan.plan_path)))
         size = _measured("ledger: write and read every entry as JSON", lambda: _ledger_bytes(splits))
         print(f"  {size / 1e6:,.0f} MB of entries, {size / len(splits):,.0f} bytes each")
         entries = [_entry(split) for split in splits]
         built = _measured("manifest: add up and balance", lambda: manifest.build(job, splits, entries))
-        written = _measured("manifest: as JSON", lambda: len(ledger.to_json(built)))
+        written = _measured("manifest: as JSON", lambda: sum(map(len, ledger.json_pieces(built))))
         print(f"  {written / 1e6:,.0f} MB of manifest, {written / options.files:,.0f} bytes per file")
     return 0
 
@@ -128,6 +128,9 @@ def _entry(split: Split) -> LedgerEntry:
             n_bytes=n,
             n_document_bytes=n // 1000 * 1000,
             n_skipped_bytes=n % 1000,
+            n_chars=n,
+            n_text_tokens=n // 1000 * 250,
+            n_tokens=n // 1000 * 250,
             sha256="0" * 64,
         )
         for n in (piece.stop - piece.start for piece in split.pieces)
@@ -147,14 +150,14 @@ def _entry(split: Split) -> LedgerEntry:
         n_rejected_bytes=0,
         n_filtered_bytes=0,
         n_skipped_bytes=total.n_skipped_bytes,
-        n_chars=total.n_bytes,
+        n_chars=total.n_chars,
         n_words=total.n_documents * 180,
-        n_text_tokens=total.n_documents * 250,
+        n_text_tokens=total.n_text_tokens,
         n_cut_tokens=0,
         n_cut_documents=0,
         n_special_tokens=0,
         n_added_tokens=0,
-        n_tokens=total.n_documents * 250,
+        n_tokens=total.n_tokens,
         n_oov_tokens=0,
         inputs=inputs,
         shard=FileRecord("tokens", 1, "0" * 64, total.n_documents, total.n_documents * 250),

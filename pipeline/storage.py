@@ -12,7 +12,7 @@ import os
 import shutil
 import stat
 import uuid
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, BinaryIO, cast
 
@@ -143,14 +143,15 @@ def rename(source: str, destination: str) -> None:
         file_systems.rename([source], [destination])
 
 
-def write_atomic(path: str, data: bytes) -> None:
-    """Writes a whole file so that its name never shows a part of it."""
+def write_atomic(path: str, data: bytes | Iterable[bytes]) -> None:
+    """Writes a whole file, at once or piece by piece, so that its name never shows a part of it."""
     # Two attempts at one file may run at once; the last to rename wins, with the same bytes.
     staged = f"{path}.{uuid.uuid4().hex}.tmp"
     try:
         handle = create(staged)
         try:
-            handle.write(data)
+            for piece in (data,) if isinstance(data, bytes) else data:
+                handle.write(piece)
         finally:
             finish(handle)
         rename(staged, path)

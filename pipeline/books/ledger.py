@@ -6,6 +6,7 @@
 
 import dataclasses
 import hashlib
+import itertools
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
@@ -18,6 +19,9 @@ from pipeline.splits import Piece, Split
 
 FORMAT_VERSION = 4
 """Version of the ledger's files."""
+
+_TOKENS = 1 << 15
+"""Words of JSON to a piece."""
 
 
 @dataclass(frozen=True)
@@ -116,9 +120,16 @@ class LedgerEntry(ReadCounts):
 
 def to_json(value: Any) -> bytes:
     """Returns `value` as JSON, written as in all of TokenMill's files: UTF-8, sorted keys, one space per level."""
-    text = json.dumps(value, sort_keys=True, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
-    # UTF-8 cannot hold lone surrogates, which come from file names that are not UTF-8; they become JSON escapes.
-    return text.encode("utf-8", "backslashreplace")
+    return b"".join(json_pieces(value))
+
+
+def json_pieces(value: Any) -> Iterator[bytes]:
+    """Yields `to_json` in pieces of some hundred kilobytes, for what is too large to be held a second time."""
+    encoder = json.JSONEncoder(sort_keys=True, indent=1, ensure_ascii=False, allow_nan=False)
+    tokens = itertools.chain(encoder.iterencode(value), ("\n",))
+    while text := "".join(itertools.islice(tokens, _TOKENS)):
+        # UTF-8 cannot hold lone surrogates, which come from file names that are not UTF-8; they become JSON escapes.
+        yield text.encode("utf-8", "backslashreplace")
 
 
 def load_committed(

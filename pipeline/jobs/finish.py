@@ -3,7 +3,7 @@
 
 import io
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any
 
 import pyarrow as pa
@@ -72,7 +72,8 @@ def finish_output(
             raise BooksError(f"split {split.id} has not been committed with tokenizer {info.digest}")
         with storage.open_read(storage.join(output, entry.statistics.file)) as handle:
             total.merge(Statistics.from_bytes(handle.read()))
-        entries.append(entry)
+        # The plan is in memory already; a second description of every file would be most of an entry.
+        entries.append(replace(entry, pieces=split.pieces) if entry.pieces == split.pieces else entry)
     table, sums = token_counts(total.token_counts, tokenizer), add_up(entries, shards)
     told = summarize(total, table, sums.get("packing"), sums.get("windows"))
     written = [

@@ -189,7 +189,7 @@ def prepare(plan: JobPlan, mode: folders.Mode) -> None:
         storage.write_atomic(plan.tokenizer_path, plan.tokenizer.to_str().encode())
     # The largest come first: splits are dealt out in turn, and small ones at the end even out the work.
     ordered = sorted(plan.splits, key=lambda split: (-split.n_bytes, split.index))
-    storage.write_atomic(plan.plan_path, "".join(f"{split.to_json()}\n" for split in ordered).encode())
+    storage.write_atomic(plan.plan_path, (f"{split.to_json()}\n".encode() for split in ordered))
 
 
 def _delete_half_written(output: str) -> None:

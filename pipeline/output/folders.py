@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 from pipeline import filenames, storage
 from pipeline.books.job_record import Job, PlannedNames, differences, read_job, write_job
-from pipeline.books.ledger import to_json
+from pipeline.books.ledger import json_pieces
 from pipeline.books.manifest import read, shard_files
 from pipeline.filenames import COUNTING, COUNTS, JOB, MANIFEST, MDS_INDEX, PLAN, REPLAY, RUNS, STATS, VOCABULARY
 from pipeline.output.ownership import OWNER, Lease
@@ -136,7 +136,7 @@ def publish(
     write_job(output, job, plan)
     if lease is not None:
         lease.check()
-    storage.write_atomic(storage.join(output, MANIFEST), to_json(manifest))
+    storage.write_atomic(storage.join(output, MANIFEST), json_pieces(manifest))
     # A finished job no longer needs its runs; up to here, a resumed job would.
     storage.delete_tree(storage.join(output, RUNS))
 

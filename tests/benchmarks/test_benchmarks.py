@@ -18,6 +18,7 @@ from benchmarks import (
     load,
     pipeline,
     report,
+    scale,
     timing,
     tokenizers,
     train,
@@ -238,3 +239,10 @@ def test_a_library_that_loads_other_ids_gets_no_number(tiny_vocab_file: Path, mo
 def test_a_library_that_fails_to_load_is_shown() -> None:
     with pytest.raises(RuntimeError, match=r"(?s)import json: .*out of luck"):
         load._run({"imports": "import json", "load": "raise ValueError('out of luck')"}, [], {})
+
+
+def test_a_plan_of_files_that_do_not_exist_is_closed(capsys: pytest.CaptureFixture[str]) -> None:
+    assert scale.main(["--files", "300"]) == 0
+    told = capsys.readouterr().out
+    assert "300 files" in told
+    assert "bytes per file" in told

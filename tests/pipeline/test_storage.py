@@ -146,7 +146,23 @@ def test_write_atomic_replaces_and_leaves_nothing_else(base):
     for data in (b"first", b"second"):
         storage.write_atomic(path, data)
         assert read(path) == data
+    storage.write_atomic(path, iter([b"piece ", b"", b"by piece"]))
+    assert read(path) == b"piece by piece"
     assert storage.list_files(storage.join(base, "sub")) == ["a.json"]
+
+
+def test_pieces_that_end_in_an_error_leave_the_old_file_and_no_other(base):
+    path = storage.join(base, "a.json")
+    storage.write_atomic(path, b"old")
+
+    def pieces():
+        yield b"new"
+        raise ValueError("not JSON")
+
+    with pytest.raises(ValueError, match="not JSON"):
+        storage.write_atomic(path, pieces())
+    assert read(path) == b"old"
+    assert storage.list_files(base) == ["a.json"]
 
 
 def test_a_failed_write_leaves_the_old_file_and_no_other(base, monkeypatch):

@@ -47,6 +47,15 @@ def test_json_is_sorted_and_survives_file_names_that_are_not_utf8():
     assert json.loads(ledger.to_json({"name": name})) == {"name": name}
 
 
+def test_json_comes_in_pieces_of_the_same_bytes(monkeypatch):
+    value = {"files": [{"name": f"é{i}", "n": i} for i in range(50)], "none": None}
+    monkeypatch.setattr(ledger, "_TOKENS", 7)
+    pieces = list(ledger.json_pieces(value))
+    assert len(pieces) > 20
+    text = json.dumps(value, sort_keys=True, indent=1, ensure_ascii=False) + "\n"
+    assert b"".join(pieces) == text.encode() == ledger.to_json(value)
+
+
 @pytest.mark.parametrize(
     "changes",
     [
