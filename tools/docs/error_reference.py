@@ -20,7 +20,7 @@ _HEAD = """\
 
 ```console
 $ tokenmill run my.yaml
-tokenmill: tokenizer.lowercas: unknown key; did you mean 'lowercase'? allowed: file, pattern, as_class, train, ...
+tokenmill: tokenizer.lowercas: unknown key; did you mean 'lowercase'? allowed: file, by, files, pattern, ...
 tokenmill: tokenizer.oov: 'contians': allowed: word, contain, char, byte; did you mean 'contain'?
 $ echo $?
 2
