@@ -8,6 +8,8 @@ DOCUMENTS = "documents"
 JOB = f"{LEDGER}/job.json"
 """The record of the job that writes the folder."""
 MANIFEST = "manifest.json"
+PARTITIONS = "partitions.json"
+"""The manifest of a folder whose results lie in folders, one for each tokenizer."""
 STATS = "stats.json"
 REPORT = "report.html"
 """What `tokenmill report` draws of the others; in no manifest, as it can be drawn again."""
@@ -57,6 +59,14 @@ def entry_name(split_id: str) -> str:
 def statistics_name(split_id: str) -> str:
     """Returns the name of a split's statistics."""
     return f"{LEDGER}/{split_id}.arrow"
+
+
+def partition_name(tokenizer: str) -> str:
+    """Returns the folder of the documents of one tokenizer, for example "tokenizer=zh", as readers of hive take it.
+
+    It is not `lang=zh`, because rows have a column `lang`, which readers would replace by the name of the folder.
+    """
+    return f"tokenizer={tokenizer}"
 
 
 def _numbered(index: int, n_splits: int) -> str:

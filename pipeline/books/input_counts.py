@@ -107,6 +107,17 @@ def rejected(documents: pa.RecordBatch, reason: str) -> Moves:
     )
 
 
+def rejects_filtered(counts: PieceCounts, rule: str) -> PieceCounts:
+    """Returns the move of the records that `counts` says are rejected, but that `rule` leaves out."""
+    reasons, size = counts.rejected or {}, counts.n_rejected_bytes
+    return PieceCounts(
+        rejected={reason: -n for reason, n in reasons.items()},
+        n_rejected_bytes=-size,
+        filtered={rule: sum(reasons.values())},
+        n_filtered_bytes=size,
+    )
+
+
 def tokenized(documents: pa.RecordBatch, **counts: npt.NDArray[np.int64]) -> Moves:
     """Returns what is to be added for documents that were tokenized.
 

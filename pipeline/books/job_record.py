@@ -49,7 +49,7 @@ class Job:
         limits = {"max_rejected": True, "max_rejected_fraction": True}
         places: Any = {
             "input": {"paths": True, **limits},
-            "tokenizer": {"file": True, "train": {"counts": True}, "truncation": {"warn_above": True}},
+            "tokenizer": {"file": True, "files": True, "train": {"counts": True}, "truncation": {"warn_above": True}},
             "output": {"path": True, "vocabulary": True, "report": True},
         }
         versions = {"pyarrow": pa.__version__, "tokenmill": VERSION}

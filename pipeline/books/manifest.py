@@ -10,7 +10,7 @@ from dataclasses import asdict
 from typing import Any
 
 from pipeline import filenames, storage
-from pipeline.books import ledger
+from pipeline.books import ledger, partitions
 from pipeline.books.equations import check_balance
 from pipeline.books.job_record import Job, read_job
 from pipeline.books.job_sums import add_up, check_inputs, files_of, identities
@@ -107,6 +107,9 @@ def read(output: str) -> dict[str, Any]:
     """
     path = storage.join(output, MANIFEST)
     if not storage.exists(path):
+        if partitions.is_partitioned(output):
+            folders = ", ".join(partitions.folders_of(output))
+            raise ValueError(f"{output!r} holds the folders of several tokenizers; name one of them: {folders}")
         unfinished = "; its job has not finished" if read_job(output) else ""
         raise ValueError(f"{output!r} holds no {MANIFEST}{unfinished}")
     with storage.open_read(path) as handle:

@@ -7,6 +7,7 @@ from typing import Any
 
 from pipeline.commands.arguments import add_set, positive
 from pipeline.commands.reporting import DONE, mistakes
+from pipeline.commands.results import refuse_by_language
 
 
 def add_parsers(commands: Any) -> None:
@@ -29,7 +30,9 @@ def _fidelity(options: argparse.Namespace) -> int:
     from pipeline.reporting import fidelity
 
     with mistakes():
-        report = fidelity.measure(load_config(options.config, options.overrides, "tokenize"), options.documents)
+        config = load_config(options.config, options.overrides, "tokenize")
+        refuse_by_language(config, "fidelity")
+        report = fidelity.measure(config, options.documents)
     if options.json:
         sys.stdout.write(ledger.to_json(report).decode())
         return DONE

@@ -72,7 +72,7 @@ def _run_job(options: argparse.Namespace) -> int:
     from rich.console import Console
 
     from pipeline import storage
-    from pipeline.books import manifest
+    from pipeline.books import manifest, partitions
     from pipeline.jobs.planning import plan_job
     from pipeline.jobs.warming import WarmUp
     from pipeline.reporting import metrics
@@ -104,8 +104,10 @@ def _run_job(options: argparse.Namespace) -> int:
         return _report_failure(error, options.debug)
 
     if options.json:
-        found = manifest.read(config.output.path)
-        books = {name: found[name] for name in ("job", "job_digest", "tokenizer", "totals", "balance", "versions")}
+        is_one = config.tokenizer.by is None
+        found = manifest.read(config.output.path) if is_one else partitions.read(config.output.path)
+        names = ("job", "job_digest", "tokenizer" if is_one else "partitions", "totals", "balance", "versions")
+        books = {name: found[name] for name in names}
         print(json.dumps({"output": config.output.path, "seconds": seconds, **books, "warnings": told}, indent=1))
     elif not options.quiet:
         Console(highlight=False, soft_wrap=True).print(summary)
@@ -184,10 +186,12 @@ def _tell(plan: "JobPlan", began: float, stages: Sequence[tuple[str, float]]) ->
     try:
         clock.gather(output, len(plan.splits), began, stages, time.time() - began)
         if plan.config.output.report:
+            from pipeline.books.partitions import folders_of
             from pipeline.reporting import page
 
             name = filenames.REPORT
-            page.draw(output)
+            for folder in folders_of(output):
+                page.draw(folder)
     except (OSError, ValueError) as error:
         say(f"warning: {name} could not be written: {error}")
 

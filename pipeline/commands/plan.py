@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from pipeline.commands.arguments import add_json, add_local, add_set
 from pipeline.commands.reporting import DONE, FAILED, mistakes, say
+from pipeline.commands.results import refuse_by_language
 
 if TYPE_CHECKING:
     from pipeline.config.job import Config
@@ -40,6 +41,7 @@ def plan_only(options: argparse.Namespace) -> int:
     with mistakes():
         config = load_config(options.config, options.overrides, options.job)
         choose = functools.partial(choose_runner, options.beam_args, mode=options.mode, workers=options.workers)
+        refuse_by_language(config, "plan")
         settings = choose()
     configure_logging(debug=options.debug)
 

@@ -28,6 +28,7 @@ def add_parsers(commands: Any) -> None:
 
 
 def _report(options: argparse.Namespace) -> int:
+    from pipeline.books.partitions import folders_of
     from pipeline.reporting import card, facts, page
 
     with mistakes():
@@ -38,5 +39,6 @@ def _report(options: argparse.Namespace) -> int:
         elif options.markdown:
             print(card.render(facts.gather(output), output), end="")
         else:
-            print(page.draw(output))
+            for folder in folders_of(output):
+                print(page.draw(folder))
     return DONE

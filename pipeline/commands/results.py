@@ -5,10 +5,13 @@ import argparse
 import dataclasses
 import json
 import time
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pipeline.commands.arguments import add_json, add_set, share
 from pipeline.commands.reporting import DONE, FAILED, mistakes, say
+
+if TYPE_CHECKING:
+    from pipeline.config.job import Config
 
 
 def add_parsers(commands: Any) -> None:
@@ -34,6 +37,15 @@ def add_parsers(commands: Any) -> None:
     replay.set_defaults(command=_replay)
 
 
+def refuse_by_language(config: "Config", command: str) -> None:
+    """Raises a ValueError if a config is one by language, for a command that takes one tokenizer only."""
+    if config.tokenizer.by is not None:
+        raise ValueError(
+            f"tokenizer.by: {command} takes one tokenizer; give it a config with tokenizer.file for one language, and "
+            "languages.partition for the documents of that one, as in {of: zh}, or {of: default, others: [zh]}"
+        )
+
+
 def find_output(options: argparse.Namespace) -> str:
     """Returns the output folder itself, or that of a config, which must then describe the job there."""
     if options.target.endswith((".yaml", ".yml")):
@@ -57,7 +69,10 @@ def say_owner(output: str) -> None:
 
 
 def _verify(options: argparse.Namespace) -> int:
+    from pipeline.books.partitions import folders_of, is_partitioned
     from pipeline.proving import replay, verify
+    from pipeline.proving.partitions import verify_partitions
+    from pipeline.proving.report import VerifyReport
     from pipeline.running.display import megabytes
 
     started = time.monotonic()
@@ -66,13 +81,19 @@ def _verify(options: argparse.Namespace) -> int:
             raise ValueError("--share says how much --deep is to do: give --deep too")
         output = find_output(options)
         say_owner(output)
-        report = verify.verify(output)
-        replay.verify_replay(output, report)
+        folders = [output]
+        if is_partitioned(output):
+            report, folders = verify_partitions(output), list(folders_of(output))
+        else:
+            report = verify.verify(output)
+            replay.verify_replay(output, report)
         again = None
         if options.deep and report.is_proven:
-            from pipeline.proving.from_input import verify_deep
+            from pipeline.proving.from_input import SAMPLE, verify_deep
 
-            again = verify_deep(output) if options.share is None else verify_deep(output, options.share)
+            again = VerifyReport()
+            for folder in folders:
+                again.merge(verify_deep(folder, SAMPLE if options.share is None else options.share))
             report.problems += again.problems
     seconds = time.monotonic() - started
     if options.json:
@@ -101,6 +122,7 @@ def _replay(options: argparse.Namespace) -> int:
 
     with mistakes():
         config = load_config(options.config, options.overrides)
+        refuse_by_language(config, "replay")
         manifest.read(config.output.path)  # without a manifest, there is nothing to own
         try:
             with own(config.output.path, "replay") as lease:

@@ -39,7 +39,7 @@ def _warm(options: argparse.Namespace) -> int:
     compiled: list[Path] = []
     problems: list[str] = []
     for config in configs:
-        can_run = config.tokenizer.train is not None or config.tokenizer.file is not None
+        can_run = any((config.tokenizer.train, config.tokenizer.file, config.tokenizer.by))
         job: JobName = options.job or ("run" if can_run else "count")
         with WarmUp(job, config, options.workers or available_cores()) as warm_up:
             warm_up.start()

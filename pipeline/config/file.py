@@ -75,6 +75,9 @@ def _missing_for_job(tree: dict[str, Any], job: JobName) -> list[str]:
     """Returns why `tokenizer.file` and `tokenizer.train` are not what `job` needs; the config is still unchecked."""
     section = tree.get("tokenizer")
     keys = {key for key, value in section.items() if value is not None} if isinstance(section, dict) else set()
+    if "by" in keys:
+        made = "makes several tokenizers with tokenizer.train.by" if job == "train" else "makes no tokens"
+        return [] if job in ("run", "tokenize") else [f"tokenizer.by: is for the jobs run and tokenize; {job} {made}"]
     if keys >= {"file", "train"}:
         return ["tokenizer: both file and train are given; remove one, exactly one of them decides the vocabulary"]
     if job == "run" and not keys & {"file", "train"}:

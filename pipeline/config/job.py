@@ -13,7 +13,7 @@ from typing import Any, Literal, Self
 from pydantic import model_validator
 
 from pipeline.config.input import InputConfig
-from pipeline.config.languages import LanguagesConfig
+from pipeline.config.languages import DEFAULT, LanguagesConfig
 from pipeline.config.output import KEEPS_COLUMNS, OWN_COLUMNS, OutputConfig
 from pipeline.config.sections import Section, attribute_docstrings, mistake
 from pipeline.config.text import Spans, Steps, TextOptions
@@ -42,6 +42,27 @@ class Config(Section):
     def _check_labels(self) -> Self:
         if "lang" in self.counts.by and self.languages is None:
             raise mistake("counts.by", self.counts.by, "lang needs the section `languages`; `languages: {}` is enough")
+        return self
+
+    @model_validator(mode="after")
+    def _check_partitions(self) -> Self:
+        if self.tokenizer.by is None:
+            return self
+        if self.languages is None:
+            raise mistake("tokenizer.by", "lang", "needs the section `languages`; `languages: {}` is enough")
+        if self.languages.partition is not None:
+            raise mistake(
+                "languages.partition", self.languages.partition.of, "tokenizer.by makes the folders; remove one"
+            )
+        for code in sorted({*self.tokenizer.files} - {DEFAULT}):
+            if code in self.languages.drop or (self.languages.keep and code not in self.languages.keep):
+                raise mistake(
+                    "tokenizer.files", code, "languages.keep and drop leave out all documents in this language"
+                )
+        if self.output.shuffle is not None:
+            raise mistake(
+                "output.shuffle", "given", "is for one tokenizer; with tokenizer.by, shards are in the order read"
+            )
         return self
 
     @model_validator(mode="after")

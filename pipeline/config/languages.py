@@ -1,12 +1,41 @@
 # SPDX-License-Identifier: Apache-2.0
 """The section `languages` of a config."""
 
+from collections.abc import Iterable
 from typing import Annotated, Self
 
 from pydantic import Field, model_validator
 
 from pipeline.config.sections import NonEmpty, Section, did_you_mean, mistake
 from pipeline.config.text import LanguageOptions, Steps
+
+DEFAULT = "default"
+"""Stands for all languages that are not named, as in `tokenizer.languages`, which is not imported for it."""
+
+
+def check_codes(path: str, codes: Iterable[str], *, or_default: bool = False) -> None:
+    """Raises the mistake at `path` if one of `codes` is no language that is told apart, nor `default` where allowed."""
+    from tokenizer.languages import language_codes
+
+    for code in codes:
+        if code not in language_codes() and not (or_default and code == DEFAULT):
+            near = did_you_mean(code, language_codes())
+            raise mistake(path, code, f"is not a supported language{near}; see docs/explanation/languages.md")
+
+
+class PartitionConfig(Section):
+    """One folder of a job by language: its documents alone are tokenized. Such a job writes this section by itself."""
+
+    of: NonEmpty
+    """A language, or `default`: all languages but `others`, and every record that a reader rejects."""
+    others: list[NonEmpty] = []
+    """For `default`: the languages that have a folder of their own."""
+
+    @model_validator(mode="after")
+    def _check_codes(self) -> Self:
+        check_codes("of", [self.of], or_default=True)
+        check_codes("others", self.others)
+        return self
 
 
 class LanguagesConfig(Section):
@@ -23,15 +52,13 @@ class LanguagesConfig(Section):
     rules: dict[NonEmpty, Steps] = {}
     """Steps by language, after those of `normalize`, instead of the built-in rules; `default` is for all others."""
 
+    partition: PartitionConfig | None = None
+    """One folder of a job by language; null: all documents."""
+
     @model_validator(mode="after")
     def _check_codes(self) -> Self:
-        from tokenizer.languages import DEFAULT, language_codes
-
         for name in ("keep", "drop", "rules"):
-            for code in getattr(self, name):
-                if code not in language_codes() and (name, code) != ("rules", DEFAULT):
-                    near = did_you_mean(code, language_codes())
-                    raise mistake(name, code, f"is not a supported language{near}; see docs/explanation/languages.md")
+            check_codes(name, getattr(self, name), or_default=name == "rules")
         if both := [code for code in self.keep if code in self.drop]:
             raise mistake("drop", both[0], "is in keep, too")
         return self
@@ -40,4 +67,5 @@ class LanguagesConfig(Section):
     def options(self) -> LanguageOptions:
         """This section as the steps of a job take it."""
         rules = {code: tuple(steps) for code, steps in sorted(self.rules.items())}
-        return LanguageOptions(self.threshold, tuple(self.keep), tuple(self.drop), self.drop_mixed, rules)
+        part = (self.partition.of, tuple(self.partition.others)) if self.partition is not None else ()
+        return LanguageOptions(self.threshold, tuple(self.keep), tuple(self.drop), self.drop_mixed, rules, *part)

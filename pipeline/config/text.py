@@ -100,6 +100,10 @@ class LanguageOptions:
     drop: tuple[str, ...] = ()
     drop_mixed: bool = False
     rules: Mapping[str, tuple[str | dict[str, Any], ...]] = field(default_factory=dict)
+    partition: str | None = None
+    """The language, or `default`, whose documents alone are wanted; None: all."""
+    others: tuple[str, ...] = ()
+    """For `default`: languages that are partitions of their own."""
 
 
 @dataclass(frozen=True)

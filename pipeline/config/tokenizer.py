@@ -5,6 +5,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
+from pipeline.config.languages import DEFAULT, check_codes
 from pipeline.config.sections import NonEmpty, Section, mistake
 from pipeline.config.training import TrainConfig
 
@@ -53,6 +54,11 @@ class TokenizerConfig(Section):
 
     file: NonEmpty | None = None
     """A `vocab.txt`, a `tokenizer.json`, or a directory that holds one of them."""
+    by: Literal["lang"] | None = None
+    """`lang`: documents are tokenized by the tokenizers in `files`, each by that of its language, and written into a
+    folder for each of these, `tokenizer=<language>/`."""
+    files: dict[NonEmpty, NonEmpty] = {}
+    """Instead of `file`: a tokenizer by language; `default` is for all others. Several may have the same file."""
     pattern: str | None = None
     """For rank files of tiktoken, which do not say it: the name of the pattern that splits text."""
     as_class: str | None = None
@@ -79,8 +85,22 @@ class TokenizerConfig(Section):
     @model_validator(mode="after")
     def _check_file(self) -> Self:
         for name in ("pattern", "as_class"):
-            if self.file is None and getattr(self, name) is not None:
+            if self.file is None and not self.files and getattr(self, name) is not None:
                 raise mistake(name, getattr(self, name), "says how to read `file`, but no file is given")
+        return self
+
+    @model_validator(mode="after")
+    def _check_files(self) -> Self:
+        if self.by is None:
+            if self.files:
+                raise mistake("files", self.files, "is by language: give `by: lang` too")
+            return self
+        check_codes("files", self.files, or_default=True)
+        if DEFAULT not in self.files:
+            raise mistake("files", self.files, f"must have one for {DEFAULT!r}: other languages, and what is rejected")
+        for name in ("file", "train"):
+            if getattr(self, name) is not None:
+                raise mistake(name, "given", "`by: lang` takes its tokenizers from `files`; remove one")
         return self
 
     @model_validator(mode="after")

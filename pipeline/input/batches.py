@@ -2,7 +2,7 @@
 """Parts, which are what a reader makes of stretches of a file, and the batches of even size that hold them."""
 
 import dataclasses
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pipeline import schemas
-from pipeline.books.input_counts import PieceCounts, count_part, filtered
+from pipeline.books.input_counts import PieceCounts, count_part, filtered, rejects_filtered
 from pipeline.input.lines import Positions
 
 
@@ -54,13 +54,27 @@ class ReadBatch:
         """Documents that rules left out."""
         return sum(sum(counts.filtered.values()) for _, counts in self.pieces if counts.filtered)
 
-    def leave_out(self, is_kept: np.ndarray, rule: str) -> "ReadBatch":
-        """Returns the batch without the documents, bool[n], that `rule` does not keep; they count as filtered."""
-        if is_kept.all():
+    def leave_out(self, gone: Mapping[str, np.ndarray]) -> "ReadBatch":
+        """Returns the batch without the documents that rules leave out; they count as filtered.
+
+        Args:
+          gone: by the name of the rule, bool[n]: which documents it leaves out; no two rules the same one.
+        """
+        is_gone = np.logical_or.reduce([*gone.values()])
+        if not is_gone.any():
             return self
-        gone = self.documents.filter(pa.array(~is_kept))
-        kept = self.documents.filter(pa.array(is_kept))
-        return dataclasses.replace(self, documents=kept, pieces=(*self.pieces, *filtered(gone, rule)))
+        places = self.documents.select(["piece", "n_bytes"])  # without the texts, which would be copied
+        moves = (move for rule, mask in gone.items() for move in filtered(places.filter(pa.array(mask)), rule))
+        return dataclasses.replace(
+            self, documents=self.documents.filter(pa.array(~is_gone)), pieces=(*self.pieces, *moves)
+        )
+
+    def leave_out_rejects(self, rule: str) -> "ReadBatch":
+        """Returns the batch without its rejects; they count as filtered by `rule`."""
+        if self.rejects is None:
+            return self
+        moves = ((piece, rejects_filtered(counts, rule)) for piece, counts in self.pieces if counts.rejected)
+        return dataclasses.replace(self, rejects=None, pieces=(*self.pieces, *moves))
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,13 +2,17 @@
 """Languages of documents in a job: identified once per batch, filtered by named rules, counted."""
 
 import dataclasses
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from pipeline import schemas
+from pipeline.books.partitions import OTHER_PARTITION
+from pipeline.config.languages import DEFAULT
 from pipeline.config.text import LanguageOptions
 from pipeline.input.batches import ReadBatch
 from pipeline.statistics.languages import LanguageCounts
@@ -21,27 +25,45 @@ OTHER_LANGUAGE, MIXED_LANGUAGES = "language", "mixed_languages"
 """The ledger's names for documents that `keep` and `drop` leave out, and for those that `drop_mixed` leaves out."""
 
 
+def identify_languages(batch: ReadBatch, options: LanguageOptions) -> ReadBatch:
+    """Returns the batch, its documents with the columns of `schemas.LANGUAGES`; they may have them already."""
+    from tokenizer.languages import identify
+
+    documents = batch.documents
+    if "lang" in documents.schema.names:
+        return batch
+    found = identify(documents.column("text"), options.threshold)
+    for name, column in zip(schemas.LANGUAGES.names, (found.codes, found.confidence, found.mixed), strict=True):
+        documents = documents.append_column(name, pa.array(column) if isinstance(column, np.ndarray) else column)
+    return dataclasses.replace(batch, documents=documents)
+
+
 def tell_languages(batch: ReadBatch, options: LanguageOptions) -> tuple[ReadBatch, "LanguageCounts"]:
     """Identifies the languages of a batch's documents and leaves out documents that the options do not want.
+
+    Those of other partitions are left out last, so that in every partition the rules before leave out the same.
 
     Returns:
       The batch, its documents with the columns of `schemas.LANGUAGES`, and what was left out.
     """
-    from tokenizer.languages import identify
-
-    documents = batch.documents
-    found = identify(documents.column("text"), options.threshold)
-    for name, column in zip(schemas.LANGUAGES.names, (found.codes, found.confidence, found.mixed), strict=True):
-        documents = documents.append_column(name, pa.array(column) if isinstance(column, np.ndarray) else column)
-    wanted = pc.invert(pc.is_in(found.codes, pa.array(options.drop, pa.string())))
+    left = identify_languages(batch, options)
+    documents = left.documents.select(schemas.LANGUAGES.names)
+    is_wanted = ~_is_in(documents, options.drop)
     if options.keep:
-        wanted = pc.and_(wanted, pc.is_in(found.codes, pa.array(options.keep, pa.string())))
-    is_wanted = wanted.to_numpy(zero_copy_only=False)
-    is_mixed = found.mixed & options.drop_mixed
-    left = dataclasses.replace(batch, documents=documents).leave_out(is_wanted, OTHER_LANGUAGE)
-    left = left.leave_out(~is_mixed[is_wanted], MIXED_LANGUAGES)
-    gone = documents.filter(pa.array(~is_wanted | is_mixed))
-    return left, LanguageCounts.of(gone, filtered=np.ones(gone.num_rows, np.int64))
+        is_wanted &= _is_in(documents, options.keep)
+    is_mixed = is_wanted & documents.column("lang_mixed").to_numpy(zero_copy_only=False) & options.drop_mixed
+    gone = {OTHER_LANGUAGE: ~is_wanted, MIXED_LANGUAGES: is_mixed}
+    if options.partition is not None:
+        is_rest = options.partition == DEFAULT
+        is_other = _is_in(documents, options.others) if is_rest else ~_is_in(documents, [options.partition])
+        gone[OTHER_PARTITION] = is_wanted & ~is_mixed & is_other
+        left = left if is_rest else left.leave_out_rejects(OTHER_PARTITION)
+    filtered = documents.filter(pa.array(np.logical_or.reduce([*gone.values()])))
+    return left.leave_out(gone), LanguageCounts.of(filtered, filtered=np.ones(filtered.num_rows, np.int64))
+
+
+def _is_in(documents: pa.RecordBatch, codes: Sequence[str]) -> npt.NDArray[np.bool_]:
+    return np.asarray(pc.is_in(documents.column("lang"), pa.array(codes, pa.string())).to_numpy(zero_copy_only=False))
 
 
 def labels() -> list[tuple[str]]:

@@ -28,4 +28,4 @@ def sample_batch(batch: ReadBatch, fraction: float, seed: int, names: Sequence[s
     limit = int(Fraction(fraction) * (1 << 64))
     if limit >= 1 << 64 or batch.documents.num_rows == 0:
         return batch
-    return batch.leave_out(document_keys(SAMPLING, seed, names, batch.documents) < np.uint64(limit), RULE)
+    return batch.leave_out({RULE: document_keys(SAMPLING, seed, names, batch.documents) >= np.uint64(limit)})

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from pipeline import filenames, schemas, storage
-from pipeline.books import ledger, manifest, quantities
+from pipeline.books import ledger, manifest, partitions, quantities
 from pipeline.books.job_record import Job
 from pipeline.books.job_sums import add_up
 from pipeline.books.ledger import FileRecord
@@ -106,6 +106,35 @@ def finish_output(
     n_shards = len(shards) if shards is not None else None
     folders.publish(output, job, splits, built, suffix=suffix, companions=companions, n_shards=n_shards, lease=lease)
     return built, total
+
+
+def finish_partitions(
+    config: Config, job: Job, parts: Mapping[str, tuple[Config, Job, Sequence[Split], Tokenizer]], lease: Lease | None
+) -> Mapping[str, Any]:
+    """Finishes the folder of each tokenizer, then writes `partitions.json` above them; returns what it says.
+
+    Args:
+      config: of the whole job.
+      job: of the whole job.
+      parts: by the name of the tokenizer, what `finish_output` needs.
+      lease: of the folder of the whole job.
+
+    Raises:
+      BooksError, ValueError: as `finish_output`, or if the folders together do not balance, or all of them together
+        have more rejects than the config allows; there is no `partitions.json` then.
+    """
+    output = config.output.path
+    found = {}
+    for name, (part, its_job, splits, tokenizer) in parts.items():
+        built, _ = finish_output(part, its_job, splits, tokenizer, lease=lease)
+        found[name] = ledger.describe(output, f"{filenames.partition_name(name)}/{filenames.MANIFEST}"), built
+    told = partitions.build(job, found)
+    n_rejected = sum(told["totals"]["rejected"].values())
+    RejectLimits.of(config.input).check(told["totals"]["n_records"], n_rejected, is_all=True)
+    if lease is not None:
+        lease.check()
+    write_file(output, filenames.PARTITIONS, ledger.to_json(told))
+    return told
 
 
 def _read_shards(config: Config, job: Job, splits: Sequence[Split]) -> list[ShardEntry]:

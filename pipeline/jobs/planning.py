@@ -1,16 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
 """Plans a job before it does anything: its tokenizer, its splits, its output folder. No Beam here."""
 
+import json
 import re
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 
 from pipeline import filenames, storage
 from pipeline.books.job_record import Job
+from pipeline.books.partitions import partition_configs
 from pipeline.config.job import Config, JobName
 from pipeline.counting import count, finishing
 from pipeline.counting.counts import open_counts
 from pipeline.counting.finishing import PartitionCounts
+from pipeline.filenames import partition_name
 from pipeline.input.splitting import plan_splits
 from pipeline.output import folders
 from pipeline.output.ownership import Lease
@@ -20,7 +23,7 @@ from pipeline.output.vocabulary_files import check_formats
 from pipeline.output.writers import formats
 from pipeline.running import progress
 from pipeline.shuffling.shards import PlannedShard, plan_shards
-from pipeline.splits import Split
+from pipeline.splits import Split, name_splits
 from pipeline.training.tokenizers import counting_tokenizer, given_tokenizer
 from pipeline.training.train import check_counts
 from tokenizer import Tokenizer
@@ -59,6 +62,8 @@ class JobPlan:
     """JSON of the tokenizer that says what a word is, if words are counted."""
     warnings: tuple[str, ...] = ()
     """What the user should know before anything is done, a line each."""
+    parts: Mapping[str, "JobPlan"] = field(default_factory=dict)
+    """For a job by language, the job of each tokenizer by its name; `splits` are those of the first."""
     lease: Lease | None = None
     """Lease of the output folder, which must still be valid when the job publishes; None if nobody owns the folder."""
 
@@ -99,7 +104,8 @@ class JobPlan:
         if self.counts_words:
             stages.append(progress.Stage.of(COUNTING_STAGE, filenames.COUNTING, self.splits))
         if self.tokenizes:
-            stages.append(progress.Stage.of(TOKENIZING_STAGE, filenames.LEDGER, self.splits))
+            folder = f"{partition_name(next(iter(self.parts)))}/" if self.parts else ""
+            stages.append(progress.Stage.of(TOKENIZING_STAGE, folder + filenames.LEDGER, self.splits))
             if shards := self.shards():
                 lengths = {shard.id: shard.n_planned for shard in shards}
                 stages.append(progress.Stage(SHUFFLING_STAGE, filenames.LEDGER, lengths))
@@ -125,6 +131,40 @@ def plan_job(name: JobName, config: Config) -> JobPlan:
       ValueError: naming every input file and tokenizer that cannot be used, at once.
       OSError: when the only problem is that files cannot be read.
     """
+    if config.tokenizer.by is not None:
+        return _plan_partitions(name, config)
+    return _plan(name, config)
+
+
+def _plan_partitions(name: JobName, config: Config) -> JobPlan:
+    parts: dict[str, JobPlan] = {}
+    problems: list[Exception] = []
+    for tokenizer, each in partition_configs(config).items():
+        try:
+            # The input is looked at once: all have the same splits, but for their ids.
+            read = next(iter(parts.values()), None)
+            parts[tokenizer] = _plan(name, each, f"tokenizer.files.{tokenizer}", read.splits if read else None)
+        except (OSError, ValueError) as error:
+            problems.append(error)
+    if problems:
+        kind = OSError if all(isinstance(problem, OSError) for problem in problems) else ValueError
+        raise kind("\n".join(dict.fromkeys(line for problem in problems for line in str(problem).splitlines())))
+    first = next(iter(parts.values()))
+    digests = {tokenizer: plan.job.parts["tokenizer"] for tokenizer, plan in parts.items()}
+    job = Job({**Job.of(first.name, config, None).parts, "partitions": digests})
+    warnings = tuple(dict.fromkeys(line for plan in parts.values() for line in plan.warnings))
+    return JobPlan(first.name, config, job, first.splits, None, None, warnings, parts)
+
+
+def _plan(name: JobName, config: Config, key: str = "tokenizer.file", planned: list[Split] | None = None) -> JobPlan:
+    """Plans a job with one tokenizer.
+
+    Args:
+      name: of the job.
+      config: of the job.
+      key: where the config names the tokenizer.
+      planned: the splits of another job with the same input.
+    """
     tokenizes = name in ("run", "tokenize")
     train = config.tokenizer.train if name in ("run", "train") else None
     trains = train is not None
@@ -148,12 +188,14 @@ def plan_job(name: JobName, config: Config) -> JobPlan:
                 packing_tokens(config.output.packing, tokenizer)
     except (OSError, ValueError) as error:
         kind = OSError if isinstance(error, OSError) else ValueError
-        problems.append(kind(f"tokenizer.file: {error}" if config.tokenizer.file else f"tokenizer: {error}"))
+        problems.append(kind(f"{key}: {error}" if config.tokenizer.file else f"tokenizer: {error}"))
     name = "tokenize" if name == "run" and not trains else name
     job = Job.of(name, config, digest, counts_digest)
     splits: list[Split] = []
     try:
-        if tokenizes or counting_json is not None:
+        if planned:
+            splits = name_splits([list(split.pieces) for split in planned], job.digest, planned[0].fields)
+        elif tokenizes or counting_json is not None:
             splits = plan_splits(config.input, job.digest)
         if counting_json is not None:
             count.check_sources(splits, config.counts)
@@ -174,6 +216,12 @@ def prepare(plan: JobPlan, mode: folders.Mode) -> None:
       ValueError: when the folder holds something else than `mode` allows.
     """
     output = plan.config.output
+    if plan.parts:
+        folders.prepare_output(output.path, plan.job, mode)
+        _delete_half_written(output.path)
+        for part in plan.parts.values():
+            prepare(part, mode)
+        return
     n_splits, (suffix, *companions) = (len(plan.splits), formats.suffixes(output)) if plan.tokenizes else (0, ("",))
     folders.prepare_output(
         output.path,
@@ -199,6 +247,12 @@ def _delete_half_written(output: str) -> None:
         for name in storage.list_files(path):
             if _HALF_WRITTEN.search(name):
                 storage.delete(storage.join(path, name))
+
+
+def read_partitions(paths: Sequence[str]) -> Iterator[str]:
+    """Yields JSON of each split that `prepare` wrote for several jobs: as in the first plan, and its id in each."""
+    for lines in zip(*map(read_plan, paths), strict=True):
+        yield json.dumps([lines[0], [Split.from_json(line).id for line in lines]])
 
 
 def read_plan(path: str) -> Iterator[str]:

@@ -17,6 +17,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from pipeline import schemas
+from pipeline.books.partitions import partition_configs
 from pipeline.books.shard_entry import runs_of
 from pipeline.config.job import Config, JobName
 from pipeline.counting import count, finishing
@@ -89,7 +90,13 @@ def _train(_: JobName, config: Config) -> None:
     train_tokenizer(_word_counts(), config.tokenizer, tuple(config.text.tokens))
 
 
-def _tokenize(_: JobName, config: Config) -> None:
+def _tokenize(name: JobName, config: Config) -> None:
+    for part in partition_configs(config).values():
+        assert part.languages is not None
+        everything = part.languages.model_copy(update={"partition": None})  # the sample is in no language
+        _tokenize(name, part.model_copy(update={"languages": everything}))
+    if config.tokenizer.by is not None:
+        return
     tokenizer = _tokenizer(config) if config.tokenizer.train is not None else None
     if tokenizer is not None:  # as if it had been trained, and saved
         path = Path(config.output.path).parent / "tokenizer.json"

@@ -6,6 +6,7 @@ from typing import Any
 
 from pipeline import storage
 from pipeline.books.job_record import Job, differences, read_job
+from pipeline.books.partitions import partition_configs
 from pipeline.config.job import Config
 from pipeline.counting.counts import open_counts
 from pipeline.filenames import REPLAY
@@ -68,6 +69,15 @@ def _different(there: Mapping[str, Any], config: Config) -> list[str]:
             raise ValueError(f"tokenizer.train.counts: {error}; {_NOT_COMPARED}") from error
     here = Job.of(there["job"], config, None, digest).parts
     lines = [line for name in _DECIDES for line in differences(there.get(name), here.get(name), name)]
+    if "partitions" in there:
+        now = partition_configs(config)
+        names = differences(sorted(there["partitions"]), sorted(now), "tokenizer.files")
+        each = ((digest, now[name]) for name, digest in there["partitions"].items() if name in now)
+        return [
+            *lines,
+            *names,
+            *(line for digest, part in each for line in check_tokenizer(digest, there["unicode"], part)),
+        ]
     if there["tokenizer"] is None:
         return lines
     if there["job"] == "tokenize" and config.tokenizer.file is None:

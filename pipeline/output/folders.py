@@ -12,7 +12,19 @@ from pipeline import filenames, storage
 from pipeline.books.job_record import Job, PlannedNames, differences, read_job, write_job
 from pipeline.books.ledger import json_pieces
 from pipeline.books.manifest import read, shard_files
-from pipeline.filenames import COUNTING, COUNTS, JOB, MANIFEST, MDS_INDEX, PLAN, REPLAY, RUNS, STATS, VOCABULARY
+from pipeline.filenames import (
+    COUNTING,
+    COUNTS,
+    JOB,
+    MANIFEST,
+    MDS_INDEX,
+    PARTITIONS,
+    PLAN,
+    REPLAY,
+    RUNS,
+    STATS,
+    VOCABULARY,
+)
 from pipeline.output.ownership import OWNER, Lease
 from pipeline.splits import Split
 
@@ -25,7 +37,7 @@ _VOCABULARY_FILE = re.compile(
     rf"{VOCABULARY}/([\w.%-]+/){{0,2}}"
     r"(tokenizer\.json|training\.json|vocab\.txt|vocab\.json|merges\.txt|vocab\.tiktoken|tokenizer\.model|token_counts\.parquet)"
 )
-_OWN_FILES = {MANIFEST, STATS, MDS_INDEX, PLAN, filenames.REPORT, filenames.CLOCK}
+_OWN_FILES = {MANIFEST, PARTITIONS, STATS, MDS_INDEX, PLAN, filenames.REPORT, filenames.CLOCK}
 _RESULTS = ("", filenames.DOCUMENTS, filenames.REJECTED, filenames.LEDGER)
 FOLDERS = (*_RESULTS, VOCABULARY, COUNTS)
 """Folders of files with final names, relative to the output folder."""
@@ -87,19 +99,29 @@ def prepare_output(
                     f"{'; '.join(different)}; overwrite them, or choose another folder"
                 )
             plans = [*(each for each in earlier_plans if each not in plan), *plan]
-            _remove(output, [MANIFEST, STATS, MDS_INDEX])
+            _remove(output, [MANIFEST, PARTITIONS, STATS, MDS_INDEX])
         else:
-            # The manifest goes first, because it would lie. The record of the job goes last: it says what is ours.
-            names = [*_files(output, FOLDERS), *_listed_files(output)]
-            own = [name for name in names if _is_own(name, earlier_plans)]
-            _remove(output, [MANIFEST, *own, JOB])
-            storage.delete_tree(storage.join(output, COUNTING))
-            if read_job(storage.join(output, REPLAY)) is not None:
-                storage.delete_tree(storage.join(output, REPLAY))
-            for folder in (RUNS, filenames.CLOCKS):
-                storage.delete_tree(storage.join(output, folder))
+            _clear(output, earlier, earlier_plans)
         storage.delete_tree(storage.join(output, filenames.TEMPORARY))
     write_job(output, job, plans)
+
+
+def _clear(output: str, job: Job, plans: Sequence[PlannedNames]) -> None:
+    """Removes what a job left in a folder, and in the folders of its tokenizers if it has several."""
+    # The manifest goes first, because it would lie. The record of the job goes last: it says what is ours.
+    names = [*_files(output, FOLDERS), *_listed_files(output)]
+    _remove(output, [MANIFEST, PARTITIONS])
+    for name in job.parts.get("partitions", ()):
+        folder = storage.join(output, filenames.partition_name(name))
+        if (found := read_job(folder)) is not None:
+            _clear(folder, *found)
+    own = [name for name in names if _is_own(name, plans)]
+    _remove(output, [*own, JOB])
+    storage.delete_tree(storage.join(output, COUNTING))
+    if read_job(storage.join(output, REPLAY)) is not None:
+        storage.delete_tree(storage.join(output, REPLAY))
+    for folder in (RUNS, filenames.CLOCKS, filenames.TEMPORARY):
+        storage.delete_tree(storage.join(output, folder))
 
 
 def publish(

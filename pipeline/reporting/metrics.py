@@ -4,7 +4,7 @@
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from pipeline.books import manifest, quantities
+from pipeline.books import manifest, partitions, quantities
 
 _LABELS = {"rejected": "reason", "filtered": "rule"}
 
@@ -26,7 +26,7 @@ def render(output: str, seconds: float) -> str:
     Raises:
       ValueError: if the folder holds no finished job. OSError: if the manifest cannot be read.
     """
-    found = manifest.read(output)
+    found = partitions.read(output) if partitions.is_partitioned(output) else manifest.read(output)
     lines = [
         *_lines(found["job"], found["totals"]),
         *_metric("seconds", "how long the job took", found["job"], seconds),

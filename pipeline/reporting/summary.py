@@ -9,7 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 from pipeline import filenames, storage
-from pipeline.books import manifest
+from pipeline.books import manifest, partitions
 from pipeline.books.manifest import read_json
 from pipeline.config.job import Config
 from pipeline.counting import counts
@@ -23,6 +23,8 @@ def summarize(output: str, seconds: float) -> RenderableType:
       output: the folder, with its manifest.
       seconds: how long the job took; for the screen only, no file contains it.
     """
+    if partitions.is_partitioned(output):
+        return _partitions(output, seconds)
     found = manifest.read(output)
     rows = _tokens(output, found) if found["shards"] else _counts(output, found)
     table = Table(show_header=False, box=None, padding=(0, 2, 0, 0))
@@ -32,6 +34,22 @@ def summarize(output: str, seconds: float) -> RenderableType:
     for row in [*rows, _speed(rows, seconds)]:
         table.add_row(*row)
     return Group(Text(f"{found['job']}: done", style="bold green"), table, *_files(output, found))
+
+
+def _partitions(output: str, seconds: float) -> RenderableType:
+    """Returns the summary of a job by language: a row for each tokenizer, and one for all."""
+    found = partitions.read(output)
+    table = Table("", "documents", "rejected", "tokens", "vocabulary", "unknown tokens", box=None, padding=(0, 2, 0, 0))
+    for part in [*found["partitions"], found]:
+        totals, size = part["totals"], part["tokenizer"]["vocab_size"] if "tokenizer" in part else None
+        rejected = sum(totals["rejected"].values())
+        numbers = (totals["n_documents"], rejected, totals["n_tokens"], size, totals["n_oov_tokens"])
+        table.add_row(part.get("folder", "all"), *("" if n is None else f"{n:,}" for n in numbers))
+    totals = found["totals"]
+    filtered = f", {sum(totals['filtered'].values()):,} filtered" if totals["filtered"] else ""
+    read = f"{totals['n_records']:,} records{filtered}, {megabytes(totals['n_bytes'])} in {duration(seconds)}"
+    done = Text(f"{found['job']}: done", style="bold green")
+    return Group(done, table, Text(f"{read}; in {output}, with {filenames.PARTITIONS}"))
 
 
 Row = tuple[str, str, str]
@@ -140,6 +158,12 @@ def warnings(output: str, config: Config) -> list[str]:
       output: the folder, with its manifest.
       config: of the job.
     """
+    if parts := partitions.partition_configs(config):
+        return [
+            f"{filenames.partition_name(name)}: {line}"
+            for name, part in parts.items()
+            for line in warnings(part.output.path, part)
+        ]
     found = manifest.read(output)
     return [*_nothing_left(output, found), *_too_much_cut(output, found, config), *_absent_fields(found)]
 

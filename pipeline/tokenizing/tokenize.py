@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Takes one split from reader to committed shard; in a shuffle, to sorted runs, and runs to shards. No Beam here."""
 
+import contextlib
 import functools
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -76,31 +78,83 @@ def tokenize_split(
         alone has more rejected records than the job may have.
       BooksError: if the counts of records read, made and written do not agree; nothing is committed then.
     """
-    info = tokenizer_info(tokenizer)
-    output, (suffix, *companions) = config.output.path, formats.suffixes(config.output)
-    committed = ledger.load_committed(
-        output,
-        split,
+    share = Share(split, config, tokenizer)
+    (entry,) = tokenize_shares([share], n_splits, on_batch, wanted, are_merged=are_merged)
+    return entry
+
+
+class Share(NamedTuple):
+    """What one tokenizer is to do of a split, and where its folder is."""
+
+    split: Split
+    config: Config
+    tokenizer: Tokenizer
+
+
+def tokenize_shares(
+    shares: Sequence[Share],
+    n_splits: int,
+    on_batch: OnBatch | None = None,
+    wanted: Wanted | None = None,
+    *,
+    are_merged: bool = False,
+) -> list[LedgerEntry]:
+    """Reads a split once and gives it to several tokenizers, each of which does what `tokenize_split` does.
+
+    What is committed is done already; if some shares are, the split is read again for the others alone. Holds one batch
+    of text, and for each share its tokens and one row group.
+
+    Args:
+      shares: the same split, under the id it has in each job; the configs differ in tokenizer, partition and output.
+      n_splits: of the plan.
+      on_batch: as for `tokenize_split`; each record counts once, whatever became of it in all shares together.
+      wanted: as for `tokenize_split`.
+      are_merged: as for `tokenize_split`.
+
+    Returns:
+      The entry of each share, in order.
+    """
+    committed = [_load_committed(share, n_splits, are_merged) for share in shares]
+    todo = [share for share, entry in zip(shares, committed, strict=True) if entry is None]
+    if not todo:
+        return [entry for entry in committed if entry is not None]
+    split, config, _ = todo[0]
+    limits = RejectLimits.of(config.input)
+    with contextlib.ExitStack() as stack:
+        stagings = [stack.enter_context(Staging(each.config.output.path, each.split.id)) for each in todo]
+        attempts = [
+            Attempt(*share, tokenizer_info(share.tokenizer), staging, n_splits)
+            for share, staging in zip(todo, stagings, strict=True)
+        ]
+        for batch in read_split(split, config.input, wanted=wanted):
+            if config.text.languages is not None:
+                batch = languages.identify_languages(batch, config.text.languages)
+            done = [attempt.add(batch) for attempt in attempts]
+            n_documents, n_rejected, n_tokens = map(sum, zip(*done, strict=True))
+            limits.check(attempts[0].n_records, sum(attempt.n_rejected for attempt in attempts))
+            if on_batch is not None:
+                n_filtered = batch.n_records - n_documents - n_rejected
+                on_batch(batch.n_bytes, n_documents, n_rejected, n_tokens, n_filtered)
+        made = [attempt.finish() for attempt in attempts]
+        for staging, entry in zip(stagings, made, strict=True):
+            staging.commit(entry)
+    new = iter(made)
+    return [next(new) if entry is None else entry for entry in committed]
+
+
+def _load_committed(share: Share, n_splits: int, are_merged: bool) -> LedgerEntry | None:
+    output = share.config.output
+    suffix, *companions = formats.suffixes(output)
+    return ledger.load_committed(
+        output.path,
+        share.split,
         n_splits=n_splits,
         suffix=suffix,
-        tokenizer=info.digest,
+        tokenizer=tokenizer_info(share.tokenizer).digest,
         companions=companions,
-        runs=runs_name(split.id) if config.output.shuffle is not None else None,
+        runs=runs_name(share.split.id) if output.shuffle is not None else None,
         are_merged=are_merged,
     )
-    if committed is not None:
-        return committed
-    limits = RejectLimits.of(config.input)
-    with Staging(output, split.id) as staging:
-        attempt = Attempt(split, config, tokenizer, info, staging, n_splits)
-        for batch in read_split(split, config.input, wanted=wanted):
-            done = attempt.add(batch)
-            limits.check(attempt.n_records, attempt.n_rejected)
-            if on_batch is not None:
-                on_batch(batch.n_bytes, *done)
-        entry = attempt.finish()
-        staging.commit(entry)
-    return entry
 
 
 class Attempt:
@@ -155,12 +209,11 @@ class Attempt:
         """Returns what was read of some pieces so far, and what became of it."""
         return self._accounts.sum(pieces)
 
-    def add(self, batch: ReadBatch) -> tuple[int, int, int, int]:
+    def add(self, batch: ReadBatch) -> tuple[int, int, int]:
         """Tokenizes and writes the documents of a batch.
 
         Returns:
-          How many documents were written, how many records rejected, how many tokens there are, and how many documents
-          were filtered.
+          How many documents were written, how many records rejected, and how many tokens there are.
         """
         if self._config.text.languages is not None:
             batch, left_out = languages.tell_languages(batch, self._config.text.languages)
@@ -177,7 +230,7 @@ class Attempt:
         if batch.rejects is not None:
             self._rejects.write(batch.rejects)
         after = self._statistics.n_documents, self.n_rejected, self._statistics.n_tokens
-        return after[0] - before[0], after[1] - before[1], after[2] - before[2], batch.n_filtered
+        return after[0] - before[0], after[1] - before[1], after[2] - before[2]
 
     def finish(self) -> LedgerEntry:
         """Finishes the files and returns the entry to commit.
@@ -329,7 +382,7 @@ def tokenizer_info(tokenizer: Tokenizer) -> TokenizerInfo:
     return _tokenizer_info(tokenizer, tokenizer.truncation, tokenizer.padding)
 
 
-@functools.lru_cache(maxsize=4)
+@functools.lru_cache(maxsize=16)
 def _tokenizer_info(tokenizer: Tokenizer, truncation: Truncation | None, padding: Padding | None) -> TokenizerInfo:
     # For a large vocabulary the digest takes tens of milliseconds. Every split needs it, and it depends on all three.
     return TokenizerInfo(

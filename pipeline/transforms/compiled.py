@@ -2,6 +2,7 @@
 """Tokenizers on their way to workers: as text, compiled once per process."""
 
 import threading
+from collections.abc import Collection, Sequence
 
 import apache_beam as beam
 
@@ -26,13 +27,22 @@ def compiled_tokenizer(tokenizer_json: str) -> Tokenizer:
         return _compiled[tokenizer_json]
 
 
+def compiled_tokenizers(texts: Sequence[str]) -> list[Tokenizer]:
+    """Returns the tokenizers of several `tokenizer.json`; keeps all of them, however many there are."""
+    with _compiling:
+        for text in dict.fromkeys(texts):
+            if text not in _compiled:
+                _keep(text, Tokenizer.from_str(text), wanted=texts)
+        return [_compiled[text] for text in texts]
+
+
 def keep_compiled(tokenizer: Tokenizer) -> None:
     """Makes `compiled_tokenizer` return `tokenizer` for its text in this process instead of parsing the text again."""
     with _compiling:
         _keep(tokenizer.to_str(), tokenizer)
 
 
-def _keep(tokenizer_json: str, tokenizer: Tokenizer) -> None:
-    while len(_compiled) >= _KEPT_TOKENIZERS:
-        del _compiled[next(iter(_compiled))]
+def _keep(tokenizer_json: str, tokenizer: Tokenizer, wanted: Collection[str] = ()) -> None:
+    for old in [text for text in _compiled if text not in wanted][: max(0, len(_compiled) + 1 - _KEPT_TOKENIZERS)]:
+        del _compiled[old]
     _compiled[tokenizer_json] = tokenizer

@@ -12,7 +12,7 @@ runs, the output folder is the same to the byte: splits commit by rename, and th
 reads the ledger.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import apache_beam as beam
@@ -34,12 +34,12 @@ from pipeline.output.vocabulary_files import formats_of, write_file, write_vocab
 from pipeline.shuffling.shards import PlannedShard, name_shards, plan_shards
 from pipeline.splits import Split
 from pipeline.training.train import Vocabulary
-from pipeline.transforms.compiled import compiled_tokenizer, keep_compiled
+from pipeline.transforms.compiled import compiled_tokenizer, compiled_tokenizers, keep_compiled
 from pipeline.transforms.counting import CountSplits, MergeCounts
 from pipeline.transforms.once import call_once
 from pipeline.transforms.shuffling import FindMergedShards, MergeShards, SortSplits
 from pipeline.transforms.stages import enter_stage
-from pipeline.transforms.tokenizing import TokenizeSplits
+from pipeline.transforms.tokenizing import TokenizePartitions, TokenizeSplits
 from pipeline.transforms.training import TrainVocabularies
 from tokenizer import Tokenizer
 
@@ -65,6 +65,8 @@ def train(pipeline: beam.Pipeline, plan: JobPlan) -> Any:
 
 def tokenize(pipeline: beam.Pipeline, plan: JobPlan) -> Any:
     """Tokenizes with an existing tokenizer: input -> shards."""
+    if plan.parts:
+        return _tokenize_partitions(pipeline, plan)
     assert plan.tokenizer is not None
     keep_compiled(plan.tokenizer)  # for workers that live in this process
     return _tokenize(pipeline, plan, call_once(pipeline, "Tokenizer", storage.read_text, plan.tokenizer_path))
@@ -135,6 +137,54 @@ def _tokenize(pipeline: beam.Pipeline, plan: JobPlan, tokenizer: Any, counted: A
     return call_once(
         pipeline, "Finish", _finish_tokenizing, plan.plan_path, *side_inputs, plan.config, plan.job, plan.lease
     )
+
+
+def _tokenize_partitions(pipeline: beam.Pipeline, plan: JobPlan) -> Any:
+    """Tokenizes by several tokenizers, reading each split once."""
+    paths = [part.plan_path for part in plan.parts.values()]
+    splits = (
+        pipeline
+        | "TokenizeStart" >> beam.Impulse()
+        | "TokenizeReadPlans" >> beam.FlatMap(_read_partitions, paths).with_output_types(str)
+        | "TokenizeSpread" >> beam.Reshuffle()
+    )
+    texts = [
+        beam.pvalue.AsSingleton(call_once(pipeline, f"Tokenizer {name}", storage.read_text, part.tokenizer_path))
+        for name, part in plan.parts.items()
+    ]
+    configs = [part.config for part in plan.parts.values()]
+    transform = TokenizePartitions(plan.config.output.path, configs, len(plan.splits), texts)
+    ids = splits | "TokenizePartitions" >> transform
+    jobs = {name: (part.config, part.job) for name, part in plan.parts.items()}
+    side_inputs = beam.pvalue.AsList(ids), jobs, plan.config, plan.job, plan.lease, *texts
+    return call_once(pipeline, "Finish", _finish_partitions, *side_inputs)
+
+
+def _read_partitions(_: bytes, paths: Sequence[str]) -> Iterator[str]:
+    return planning.read_partitions(paths)
+
+
+def _finish_partitions(
+    ids: Sequence[str],
+    jobs: Mapping[str, tuple[Config, Job]],
+    config: Config,
+    job: Job,
+    lease: Lease | None,
+    *tokenizers: str,
+) -> str:
+    enter_stage(planning.FINISHING_STAGE)
+    parts, planned = {}, []
+    for (name, (part, its_job)), tokenizer in zip(jobs.items(), compiled_tokenizers(tokenizers), strict=True):
+        lines = planning.read_plan(storage.join(part.output.path, planning.PLAN_NAME))
+        splits = sorted(map(Split.from_json, lines), key=lambda split: split.index)
+        parts[name] = part, its_job, splits, tokenizer
+        planned += [split.id for split in splits]
+    if sorted(ids) != sorted(planned):
+        raise BooksError(
+            f"{len(planned)} shares of splits were planned, and the {len(ids)} that are done are not these"
+        )
+    finish.finish_partitions(config, job, parts, lease)
+    return job.digest
 
 
 def _shuffle(pipeline: beam.Pipeline, plan: JobPlan, splits: Any, text: Any) -> Any:

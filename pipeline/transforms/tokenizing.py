@@ -2,7 +2,8 @@
 """The transform from splits to committed shards."""
 
 import dataclasses
-from collections.abc import Iterator
+import json
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import apache_beam as beam
@@ -11,8 +12,8 @@ from pipeline.config.job import Config
 from pipeline.jobs.planning import TOKENIZING_STAGE
 from pipeline.running.clock import Stopwatch
 from pipeline.splits import Split
-from pipeline.tokenizing.tokenize import tokenize_split
-from pipeline.transforms.compiled import TokenizerText, compiled_tokenizer
+from pipeline.tokenizing.tokenize import Share, tokenize_shares, tokenize_split
+from pipeline.transforms.compiled import TokenizerText, compiled_tokenizer, compiled_tokenizers
 from pipeline.transforms.stages import StageReport
 
 
@@ -47,3 +48,39 @@ class _TokenizeSplitsFn(beam.DoFn):
         with self._report.of(split.id, Stopwatch(self._config.output.path, split)) as on_batch:
             entry = tokenize_split(split, self._config, tokenizer, self._n_splits, on_batch)
         yield entry.split_id
+
+
+@dataclasses.dataclass
+class TokenizePartitions(beam.PTransform):
+    """Tokenizes splits by several tokenizers in one reading, into committed shards of a folder for each.
+
+    Input: JSON of a split and of its id in each job. Output: these ids, once all of it is on disk. Memory: one batch,
+    and for each tokenizer its tokens and a row group, per worker. Counters: those of `TokenizeSplits`.
+    """
+
+    output: str
+    """The folder above those of the tokenizers."""
+    configs: Sequence[Config]
+    """Of each partition."""
+    n_splits: int
+    tokenizers: Sequence[TokenizerText]
+    """Of each partition."""
+
+    def expand(self, splits: Any) -> Any:  # noqa: D102
+        fn = _TokenizePartitionsFn(self.output, self.configs, self.n_splits)
+        return splits | "TokenizeSplit" >> beam.ParDo(fn, *self.tokenizers).with_output_types(str)
+
+
+class _TokenizePartitionsFn(beam.DoFn):
+    def __init__(self, output: str, configs: Sequence[Config], n_splits: int) -> None:
+        self._output, self._configs, self._n_splits = output, configs, n_splits
+        self._report = StageReport(TokenizePartitions, TOKENIZING_STAGE)
+
+    def process(self, element: str, *tokenizers: str) -> Iterator[str]:
+        line, ids = json.loads(element)
+        split = Split.from_json(line)
+        jobs = zip(ids, self._configs, compiled_tokenizers(tokenizers), strict=True)
+        shares = [Share(dataclasses.replace(split, id=each), config, tokenizer) for each, config, tokenizer in jobs]
+        with self._report.of(split.id, Stopwatch(self._output, split)) as on_batch:
+            entries = tokenize_shares(shares, self._n_splits, on_batch)
+        yield from (entry.split_id for entry in entries)

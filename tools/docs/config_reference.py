@@ -76,6 +76,8 @@ EXAMPLES = {
     "counts.min_count": "counts: {min_count: 2}",
     "counts.max_words": "counts: {max_words: 50000000}",
     "tokenizer.file": "tokenizer: {file: vocab/tokenizer.json}",
+    "tokenizer.by": "{languages: {}, tokenizer: {by: lang, files: {zh: vocab/zh, default: vocab/en}}}",
+    "tokenizer.files": "{languages: {}, tokenizer: {by: lang, files: {zh: vocab/zh, default: vocab/en}}}",
     "tokenizer.pattern": "tokenizer: {file: ranks.tiktoken, pattern: cl100k_base}",
     "tokenizer.as_class": "tokenizer: {file: spiece.model, as_class: T5Tokenizer}",
     "tokenizer.train": "tokenizer: {train: {vocab_size: 8000}}",
@@ -143,6 +145,9 @@ EXAMPLES = {
     "languages.keep": "languages: {keep: [en, de, und]}",
     "languages.drop": "languages: {drop: [und]}",
     "languages.drop_mixed": "languages: {drop_mixed: true}",
+    "languages.partition": "languages: {partition: {of: zh}}",
+    "languages.partition.of": "languages: {partition: {of: zh}}",
+    "languages.partition.others": "languages: {partition: {of: default, others: [en, zh]}}",
     "languages.rules": "languages: {rules: {zh: [full_width, {segment: han}], default: [default]}}",
 }
 """A line of YAML for every key, from the root of a config."""

@@ -6,6 +6,7 @@ The lists are those of the code. What a reader does about each is said here, and
 
 from collections.abc import Mapping
 
+from pipeline.books.partitions import OTHER_PARTITION
 from pipeline.commands.reporting import DONE, FAILED, MISTAKE, STOPPED
 from pipeline.input.languages import MIXED_LANGUAGES, OTHER_LANGUAGE
 from pipeline.input.rejects import REASONS
@@ -19,7 +20,7 @@ _HEAD = """\
 
 ```console
 $ tokenmill run my.yaml
-tokenmill: tokenizer.lowercas: unknown key; did you mean 'lowercase'? allowed: file, pattern, as_class, train, ...
+tokenmill: tokenizer.lowercas: unknown key; did you mean 'lowercase'? allowed: file, by, files, pattern, ...
 tokenmill: tokenizer.oov: 'contians': allowed: word, contain, char, byte; did you mean 'contain'?
 $ echo $?
 2
@@ -70,6 +71,7 @@ _RULES = {
     SAMPLE: ("`input.sample`", "the document is not in the sample"),
     OTHER_LANGUAGE: ("`languages.keep`, `languages.drop`", "its language is not one to keep"),
     MIXED_LANGUAGES: ("`languages.drop_mixed`", "it is in several languages"),
+    OTHER_PARTITION: ("`tokenizer.by`", "another folder of the same job has it, be it a document or a reject"),
     COMMITTED: ("`tokenmill replay`", "it was tokenized by the job; its file had to be read whole"),
 }
 

@@ -1,0 +1,164 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The books of a job by language: `partitions.json`, which sums up the manifests of its folders, one per tokenizer.
+
+Every folder says what became of all records of the input. Those that another folder has are filtered there, by the rule
+`OTHER_PARTITION`. So each balances by itself, and over all of them every record is a document, rejected, or filtered
+once.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from typing import Any
+
+from pipeline import storage
+from pipeline.books import quantities
+from pipeline.books.job_record import Job
+from pipeline.books.ledger import FileRecord
+from pipeline.books.quantities import BooksError
+from pipeline.config.job import Config
+from pipeline.config.languages import DEFAULT, PartitionConfig
+from pipeline.filenames import PARTITIONS, partition_name
+
+FORMAT_VERSION = 1
+"""Version of partitions.json."""
+
+OTHER_PARTITION = "other_partition"
+"""The ledger's name for records that another folder of the same job has."""
+
+_EACH_HAS_ALL = ("n_records", "n_bytes", "n_skipped_bytes")
+"""What every folder counts of the whole input."""
+
+_ADDED = (
+    *("n_documents", "rejected", "n_document_bytes", "n_rejected_bytes"),
+    *(each.name for each in quantities.TOKENIZED if each.name != "n_documents"),
+    *("shard_rows", "shard_tokens", "shard_bytes", "reject_rows", "reject_bytes"),
+)
+
+
+def partition_configs(config: Config) -> dict[str, Config]:
+    """Returns the config of each tokenizer's folder by the name of the tokenizer, `default` first.
+
+    Each is a config for one tokenizer like any other, and what it describes is what the folder holds. There are none if
+    `config` has one tokenizer.
+    """
+    if config.tokenizer.by is None or config.languages is None:
+        return {}
+    others = sorted({*config.tokenizer.files} - {DEFAULT})
+    found = {}
+    for name in (DEFAULT, *others):
+        partition = PartitionConfig(of=name, others=others if name == DEFAULT else [])
+        sections = {
+            "tokenizer": {"by": None, "files": {}, "file": config.tokenizer.files[name]},
+            "languages": {"partition": partition},
+            "output": {"path": storage.join(config.output.path, partition_name(name))},
+        }
+        changed = {key: getattr(config, key).model_copy(update=update) for key, update in sections.items()}
+        found[name] = config.model_copy(update=changed)
+    return found
+
+
+def build(job: Job, parts: Mapping[str, tuple[FileRecord, Mapping[str, Any]]]) -> dict[str, Any]:
+    """Returns what `partitions.json` says of finished folders.
+
+    Args:
+      job: the job of all of them.
+      parts: by the name of the tokenizer, the record of the folder's manifest, and the manifest.
+
+    Raises:
+      BooksError: if the folders did not read the same, or together do not have every record once.
+    """
+    parts = {name: parts[name] for name in (DEFAULT, *sorted({*parts} - {DEFAULT}))}
+    totals = add_up({name: manifest["totals"] for name, (_, manifest) in parts.items()})
+    if wrong := quantities.imbalances(quantities.OF_INPUT, totals):
+        raise BooksError("\n".join(f"all partitions: {line}" for line in wrong))
+    others = sorted({*parts} - {DEFAULT})
+    return {
+        "format_version": FORMAT_VERSION,
+        **{name: job.parts[name] for name in ("job", "versions", "unicode")},
+        "job_digest": job.digest,
+        "by": "lang",
+        "partitions": [
+            {
+                "folder": partition_name(name),
+                "languages": [name] if name != DEFAULT else None,
+                **({"other_than": others} if name == DEFAULT else {}),
+                "tokenizer": {key: manifest["tokenizer"][key] for key in ("digest", "vocab_size", "token_dtype")},
+                "job_digest": manifest["job_digest"],
+                "manifest": {name: value for name, value in asdict(record).items() if value is not None},
+                "totals": {key: manifest["totals"][key] for key in (*_EACH_HAS_ALL, "filtered", *_ADDED)},
+            }
+            for name, (record, manifest) in parts.items()
+        ],
+        "totals": totals,
+        "balance": [equation.terms(totals) for equation in quantities.OF_INPUT],
+    }
+
+
+def add_up(parts: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+    """Returns the totals of all partitions together, from those of each by its name.
+
+    Raises:
+      BooksError: if two of them read or filtered different things.
+    """
+    shared = {name: _shared(totals) for name, totals in parts.items()}
+    (first, expected), *rest = shared.items()
+    for name, found in rest:
+        if wrong := [f"{key} {found[key]} != {n} of {first}" for key, n in expected.items() if found[key] != n]:
+            raise BooksError(f"{partition_name(name)}: {'; '.join(wrong)}")
+    sums: dict[str, Any] = {}
+    for name in _ADDED:
+        for totals in parts.values():
+            sums[name] = quantities.plus(sums[name], totals[name]) if name in sums else totals[name]
+    # A folder has filtered what all filter and what the others have. What all filter is the rest.
+    elsewhere = sum(
+        totals["n_document_bytes"] + totals["n_rejected_bytes"] for name, totals in parts.items() if name != first
+    )
+    n_filtered_bytes = parts[first]["n_filtered_bytes"] - elsewhere
+    if n_filtered_bytes < 0 or (n_filtered_bytes and not expected["filtered"]):
+        found = parts[first]["n_filtered_bytes"]
+        raise BooksError(
+            f"{partition_name(first)}: {found} bytes are filtered, of which other partitions have {elsewhere}"
+        )
+    return expected | sums | {"n_filtered_bytes": n_filtered_bytes}
+
+
+def _shared(totals: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns the counts that are the same in every partition."""
+    filtered = {rule: n for rule, n in totals["filtered"].items() if rule != OTHER_PARTITION}
+    return {name: totals[name] for name in _EACH_HAS_ALL} | {"filtered": filtered}
+
+
+def is_partitioned(output: str) -> bool:
+    """Returns whether a folder holds the finished results of a job by language."""
+    return storage.exists(storage.join(output, PARTITIONS))
+
+
+def read(output: str) -> dict[str, Any]:
+    """Returns `partitions.json` of a folder.
+
+    Raises:
+      ValueError: if it cannot be read; OSError: if there is none.
+    """
+    path = storage.join(output, PARTITIONS)
+    with storage.open_read(path) as handle:
+        try:
+            found: dict[str, Any] = json.loads(handle.read())
+            version = found.get("format_version")
+            folders = [each["folder"] for each in found["partitions"]]
+        except (ValueError, AttributeError, KeyError, TypeError) as error:
+            raise ValueError(f"{path!r} cannot be read as TokenMill writes it: {error!r}") from error
+    if version != FORMAT_VERSION or not folders:
+        raise ValueError(f"{path!r} has format {version}, but this TokenMill reads {FORMAT_VERSION}")
+    return found
+
+
+def folders_of(output: str) -> Sequence[str]:
+    """Returns the folders of a job by language, one for each tokenizer; of any other job the folder itself.
+
+    Raises:
+      ValueError: if `partitions.json` cannot be read.
+    """
+    if not is_partitioned(output):
+        return [output]
+    return [storage.join(output, each["folder"]) for each in read(output)["partitions"]]

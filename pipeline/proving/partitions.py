@@ -1,0 +1,41 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Proves the results of a job by language: every folder by itself, then `partitions.json`, which sums them up."""
+
+from pipeline import storage
+from pipeline.books import manifest, partitions
+from pipeline.books.job_record import differences, read_job
+from pipeline.books.ledger import FileRecord
+from pipeline.filenames import PARTITIONS, partition_name
+from pipeline.proving.report import VerifyReport, check_file
+from pipeline.proving.verify import verify
+
+
+def verify_partitions(output: str) -> VerifyReport:
+    """Checks all folders of a job by language as `verify` does, and that together they have every record once.
+
+    Raises:
+      OSError: if a folder cannot be read at all.
+    """
+    report = VerifyReport()
+    try:
+        found = partitions.read(output)
+        record = read_job(output)
+        for part in found["partitions"]:
+            check_file(output, FileRecord(**part["manifest"]), report)
+            proven = verify(storage.join(output, part["folder"]))
+            proven.problems = [f"{part['folder']}/{problem}" for problem in proven.problems]
+            report.merge(proven)
+        if record is None:
+            report.problems.append(f"{output!r} has no record of its job")
+        elif report.is_proven:
+            listed = {part["folder"]: FileRecord(**part["manifest"]) for part in found["partitions"]}
+            names = {name: partition_name(name) for name in record[0].parts["partitions"]}
+            parts = {n: (listed[f], manifest.read(storage.join(output, f))) for n, f in names.items() if f in listed}
+            report.problems += [
+                f"{PARTITIONS}: {line}" for line in differences(found, partitions.build(record[0], parts))
+            ]
+    except ValueError as error:
+        report.problems.append(str(error))
+    except (KeyError, TypeError, AttributeError) as error:
+        report.problems.append(f"{PARTITIONS}: not as TokenMill writes it: {error!r}")
+    return report

@@ -1,0 +1,198 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A mixed corpus through three tokenizers by language, in one job: books, ids, proof, resume, damage."""
+
+import json
+import signal
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from pipeline import cli
+from tests.killing import run_killed
+from tokenizer import Tokenizer
+from tokenizer.languages import identify
+
+TEXTS = {
+    "en": ["All human beings are born free and equal in dignity and rights.", "They are endowed with reason."],
+    "zh": ["人人生而自由，在尊严和权利上一律平等。", "他们赋有理性和良心，并应以兄弟关系的精神相对待。"],
+    "de": ["Alle Menschen sind frei und gleich an Würde und Rechten geboren."],
+    "und": ["123"],
+}
+FOLDERS = ("tokenizer=default", "tokenizer=en", "tokenizer=zh")
+
+
+@pytest.fixture
+def sections(tmp_path):
+    corpus = tmp_path / "corpus"
+    corpus.mkdir()
+    texts = [text for i in range(40) for code in TEXTS for text in TEXTS[code][: 1 + i % 2]]
+    for number in range(4):
+        lines = [json.dumps({"id": f"{number}-{i}", "text": text}) for i, text in enumerate(texts[number::4])]
+        (corpus / f"{number}.jsonl").write_text("\n".join([*lines, "{broken", ""]) + "\n", encoding="utf-8")
+    files = {}
+    for number, (name, of) in enumerate({"en": "en", "zh": "zh", "default": "de"}.items()):
+        characters = sorted(set("".join(TEXTS[of]).lower()) - {" "})
+        tokens = ["[PAD]", "[UNK]", *[f"[unused{i}]" for i in range(number)], *characters]
+        tokens += [f"##{character}" for character in characters]
+        (tmp_path / f"{name}.txt").write_text("\n".join(tokens), encoding="utf-8")
+        files[name] = str(tmp_path / f"{name}.txt")
+    return {
+        "input": {"paths": [str(corpus / "*.jsonl")], "split_bytes": 4000},
+        "tokenizer": {"by": "lang", "files": files},
+        "languages": {},
+    }
+
+
+def told(job):
+    return json.loads((job.output / "partitions.json").read_text())
+
+
+def test_ids_are_those_of_each_tokenizer_and_the_books_balance(make_job, sections, capsys):
+    # No steps before the tokenizers, so that their own answers are to be expected.
+    job = make_job("job", **sections | {"languages": {"rules": {"zh": [], "default": []}}})
+    assert job.run("run", "--mode", "inline") == 0
+    assert sorted(path.name for path in job.output.glob("tokenizer=*")) == sorted(FOLDERS)
+    texts = {}
+    for path in sorted((job.config.parent.parent / "corpus").glob("*.jsonl")):
+        lines = [json.loads(line) for line in path.read_text("utf-8").splitlines() if line and line != "{broken"]
+        texts |= {line["id"]: line["text"] for line in lines}
+    seen = {}
+    for name in FOLDERS:
+        folder, language = job.output / name, name.partition("=")[2]
+        tokenizer = Tokenizer.from_file(str(folder / "vocab/tokenizer.json"))
+        tables = [pq.ParquetFile(path).read() for path in sorted(folder.glob("tokens-*.parquet"))]
+        rows = [row for table in tables for row in table.to_pylist()]
+        column = [texts[row["doc_id"]] for row in rows]
+        assert [row["input_ids"] for row in rows] == tokenizer.encode_arrow(pa.array(column)).to_pylist()
+        codes = identify(column).codes.to_pylist()
+        assert {code if code in ("en", "zh") else "default" for code in codes} == {language}
+        seen |= dict.fromkeys(row["doc_id"] for row in rows)
+        assert cli.main(["verify", str(folder)]) == 0
+    assert seen.keys() == texts.keys()
+    found = told(job)
+    totals = found["totals"]
+    assert (totals["n_documents"], totals["rejected"], totals["filtered"]) == (len(texts), {"not_json": 4}, {})
+    assert (totals["n_records"], totals["n_filtered_bytes"]) == (len(texts) + 4, 0)
+    assert len({part["tokenizer"]["digest"] for part in found["partitions"]}) == 3
+    capsys.readouterr()
+    assert cli.main(["verify", str(job.output), "--deep"]) == 0
+    assert job.run("verify") == 0
+    assert "proven" in capsys.readouterr().out
+    assert job.run("report") == 0
+    assert all((job.output / name / "report.html").exists() for name in FOLDERS)
+
+
+def test_each_folder_is_what_a_job_of_its_own_leaves(make_job, sections):
+    job = make_job("job", **sections)
+    assert job.run("tokenize", "--mode", "inline") == 0
+    files = sections["tokenizer"]["files"]
+    for name, partition in {"zh": {"of": "zh"}, "default": {"of": "default", "others": ["en", "zh"]}}.items():
+        own = {**sections, "tokenizer": {"file": files[name]}, "languages": {"partition": partition}}
+        alone = make_job(name, **own)
+        assert alone.run("tokenize", "--mode", "inline") == 0
+        ours = {key: data for key, data in job.files().items() if key.startswith(f"tokenizer={name}/")}
+        ours = {key.partition("/")[2]: data for key, data in ours.items() if "/_" not in key}
+        del ours["report.html"]
+        assert ours == alone.files()
+
+
+def test_rules_that_leave_out_are_counted_once(make_job, sections):
+    sections["languages"] = {"keep": ["en", "zh", "de"]}
+    sections["input"]["sample"] = 0.5
+    job = make_job("job", **sections)
+    assert job.run("tokenize", "--mode", "inline") == 0
+    totals = told(job)["totals"]
+    assert totals["filtered"].keys() == {"language", "sample"}
+    assert totals["n_filtered_bytes"] > 0
+    assert totals["n_records"] == totals["n_documents"] + 4 + sum(totals["filtered"].values())
+    assert job.run("verify") == 0
+
+
+def final(job):
+    return {name: data for name, data in job.files().items() if "/_" not in name and not name.endswith("report.html")}
+
+
+@pytest.mark.slow
+def test_runners_write_the_same_bytes_and_a_killed_job_goes_on(make_job, sections):
+    inline = make_job("inline", **sections)
+    assert inline.run("tokenize", "--mode", "inline") == 0
+    for mode in ("threads", "processes"):
+        other = make_job(mode, **sections)
+        assert other.run("tokenize", "--mode", mode, "--workers", "2") == 0
+        assert final(other) == final(inline)
+    killed = make_job("killed", **sections)
+    # Between two folders of a split, and between two finished folders.
+    for n_renames in (22, 30, 45):
+        assert run_killed(n_renames, "tokenize", str(killed.config), "--resume", "--workers", "1") == -signal.SIGKILL
+        assert not (killed.output / "partitions.json").exists()
+    assert killed.run("tokenize", "--resume", "--mode", "inline") == 0
+    assert final(killed) == final(inline)
+    assert killed.run("verify") == 0
+
+
+def test_damage_in_one_folder_or_in_the_sums_is_found(make_job, sections, capsys):
+    job = make_job("job", **sections)
+    assert job.run("tokenize", "--mode", "inline") == 0
+    shard = next((job.output / "tokenizer=zh").glob("tokens-*.parquet"))
+    data = shard.read_bytes()
+    shard.write_bytes(data[:-1] + bytes([data[-1] ^ 1]))
+    capsys.readouterr()
+    assert cli.main(["verify", str(job.output)]) == 1
+    assert f"tokenizer=zh/{shard.name}: sha256" in capsys.readouterr().out
+    shard.write_bytes(data)
+    found = told(job)
+    found["partitions"][1]["totals"]["n_tokens"] += 1
+    (job.output / "partitions.json").write_text(json.dumps(found))
+    assert cli.main(["verify", str(job.output)]) == 1
+    assert "partitions.json: partitions" in capsys.readouterr().out
+
+
+def test_commands_for_one_tokenizer_name_the_folders(make_job, sections, capsys):
+    job = make_job("job", **sections)
+    assert job.run("tokenize", "--mode", "inline") == 0
+    capsys.readouterr()
+    assert cli.main(["inspect", str(job.output)]) == 2
+    assert "holds the folders of several tokenizers; name one of them" in capsys.readouterr().err
+    for command in ("plan", "replay", "fidelity"):
+        assert job.run(command) == 2
+        assert f"tokenizer.by: {command} takes one tokenizer" in capsys.readouterr().err
+
+
+def test_overwriting_removes_the_folders_of_the_job_before(make_job, sections):
+    job = make_job("job", **sections)
+    assert job.run("tokenize", "--mode", "inline") == 0
+    assert job.run("tokenize", "--mode", "inline") == 2
+    del sections["tokenizer"]["files"]["en"]
+    job.config.write_text(json.dumps({"output": {"path": str(job.output)}} | sections))
+    assert job.run("tokenize", "--mode", "inline", "--resume") == 2
+    assert job.run("tokenize", "--mode", "inline", "--overwrite") == 0
+    assert not [path for path in (job.output / "tokenizer=en").rglob("*") if path.is_file()]
+    assert job.run("verify") == 0
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"languages": None}, "tokenizer.by: 'lang': needs the section `languages`"),
+        ({"languages": {"drop": ["zh"]}}, "tokenizer.files: 'zh': languages.keep and drop leave out"),
+        ({"tokenizer": {"by": "lang", "files": {"zh": "x"}}}, "must have one for 'default'"),
+        ({"tokenizer": {"files": {"zh": "x"}}}, "give `by: lang` too"),
+        ({"tokenizer": {"by": "lang", "files": {"xx": "x", "default": "x"}}}, "'xx': is not a supported language"),
+        ({"tokenizer": {"by": "lang", "files": {"default": "x"}, "file": "y"}}, "takes its tokenizers from `files`"),
+        ({"tokenizer": {"by": "lang", "files": {"default": "none"}}}, "tokenizer.files.default: "),
+    ],
+)
+def test_mistakes_are_told_before_work(make_job, sections, capsys, change, message):
+    job = make_job("job", **sections | change)
+    assert job.run("tokenize") == 2
+    assert message in capsys.readouterr().err
+    assert not job.output.exists()
+
+
+def test_shuffling_and_counting_are_refused(make_job, sections, capsys):
+    job = make_job("job", **sections)
+    assert job.run("tokenize", "--set", "output.shuffle={}") == 2
+    assert "output.shuffle: 'given': is for one tokenizer" in capsys.readouterr().err
+    assert job.run("count") == 2
+    assert "tokenizer.by: is for the jobs run and tokenize" in capsys.readouterr().err
