@@ -72,7 +72,7 @@ def build(
         **{name: value for name, value in job.parts.items() if name != "format_version"},
         "job_digest": job.digest,
         "tokenizer": dict(tokenizer) if tokenizer is not None else None,
-        "inputs": _inputs(entries),
+        "inputs": inputs(entries),
         "fields": {field.name: str(field.type) for field in decode_fields(splits[0].fields if splits else "")},
         "shards": [{**_record(entry.shard), **of} for entry, of in written],
         "companions": [{**_record(file), **of} for entry, of in written for file in entry.companions],
@@ -157,7 +157,8 @@ def _record(file: FileRecord) -> dict[str, Any]:
     return {name: value for name, value in asdict(file).items() if value is not None}
 
 
-def _inputs(entries: Iterable[LedgerEntry]) -> list[dict[str, Any]]:
+def inputs(entries: Iterable[LedgerEntry]) -> list[dict[str, Any]]:
+    """Returns what the manifest says of the input files, in the order of the plan: what they are, what was read."""
     files = []
     for (piece, *_), counts in files_of(entries):
         record = {"name": piece.name, "n_bytes": piece.n_bytes, "format": piece.format}

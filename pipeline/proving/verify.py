@@ -243,6 +243,13 @@ def _check_totals(
         ours, theirs = totals.get(name), found["totals"].get(name)
         if ours != theirs:
             report.problems.append(f"{filenames.MANIFEST}: total {name} is {theirs}, the ledger adds up to {ours}")
+    if entries:
+        pairs = itertools.zip_longest(found["inputs"], manifest.inputs(entries))
+        report.problems += [
+            f"{filenames.MANIFEST}: input {i} is {said}, the ledger has {read}"
+            for i, (said, read) in enumerate(pairs)
+            if said != read
+        ]
     checks: tuple[Callable[[], None], ...] = (
         lambda: _check_identities(found),
         lambda: check_inputs(entries, is_whole="replay_of" not in found),

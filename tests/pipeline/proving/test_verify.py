@@ -398,6 +398,24 @@ def test_forged_totals_are_found(folder):
     )
 
 
+def test_forged_inputs_are_found(folder):
+    def change(found):
+        found["inputs"][0]["sha256"] = "0" * 64
+        found["inputs"][1]["read"]["n_documents"] += 1
+
+    folder.set_manifest(change)
+    first, second = folder.problems()
+    assert first.startswith("manifest.json: input 0 is {")
+    assert "0" * 64 in first
+    assert second.startswith("manifest.json: input 1 is {")
+
+
+def test_an_input_too_many_is_found(folder):
+    folder.set_manifest(lambda found: found["inputs"].append(found["inputs"][0]))
+    (problem,) = folder.problems()
+    assert problem.endswith("the ledger has None")
+
+
 def test_a_forged_balance_is_found(folder):
     folder.set_manifest(lambda found: found["balance"].pop())
     expect(folder, "manifest.json: balance does not have the numbers of totals")
