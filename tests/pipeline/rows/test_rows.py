@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from apache_beam.options.pipeline_options import PipelineOptions, StandardOptions
+from apache_beam.options.pipeline_options import PipelineOptions
 from apache_beam.testing import test_stream as streams
 from apache_beam.testing.util import assert_that, equal_to
 from apache_beam.transforms.window import FixedWindows, TimestampedValue
@@ -59,28 +59,6 @@ KINDS = {"Row": as_row, "NamedTuple": Doc, "dataclass": Page, "dict": as_dict}
 @pytest.fixture
 def tokenizer(tiny_vocab):
     return Tokenizer.for_bert(tiny_vocab, oov="contain")
-
-
-@pytest.fixture(params=["inline", "threads", pytest.param("prism", marks=pytest.mark.prism)])
-def run(request):
-    """Opens a pipeline on a runner; it runs when the block ends."""
-    import contextlib
-
-    args = ()
-    if request.param == "prism":
-        args = (*request.getfixturevalue("prism"), "--environment_type=LOOPBACK")
-    settings = choose_runner(
-        args, mode=None if args else request.param, workers=None if args else 2 - (request.param == "inline")
-    )
-
-    @contextlib.contextmanager
-    def opened():
-        with open_runner(settings) as (runner, options):
-            pipeline = beam.Pipeline(runner=runner, options=options)
-            yield pipeline
-            pipeline.run().wait_until_finish()
-
-    return opened
 
 
 @pytest.fixture
@@ -256,18 +234,14 @@ def test_timestamps_and_windows_are_kept(inline, tokenizer):
     assert_that(placed, equal_to([(i, 10 * i, 10 * i // 30 * 30) for i in range(7)]))
 
 
-def test_a_stream_in_windows(tokenizer):
+def test_a_stream_in_windows(run_stream, tokenizer):
     stream = streams.TestStream(coder=beam.coders.registry.get_coder(str))
     for second, text in enumerate(["a mill", "the mill", "text", "a text"]):
         stream = stream.advance_watermark_to(second * 10).add_elements([TimestampedValue(text, second * 10)])
-    options = PipelineOptions([])
-    options.view_as(StandardOptions).streaming = True
-    with beam.Pipeline(runner="BundleBasedDirectRunner", options=options) as pipeline:
-        rows = (
-            pipeline | stream.advance_watermark_to_infinity() | beam.WindowInto(FixedWindows(20)) | Tokenize(tokenizer)
-        )
-        counts = rows | beam.Map(lambda row: row.n_tokens) | beam.CombineGlobally(sum).without_defaults()
-        assert_that(counts, equal_to([4, 3]))
+    with run_stream() as pipeline:
+        texts = pipeline | stream.advance_watermark_to_infinity() | beam.WindowInto(FixedWindows(20))
+        counts = texts | Tokenize(tokenizer) | beam.Map(lambda row: row.n_tokens)
+        assert_that(counts | beam.CombineGlobally(sum).without_defaults(), equal_to([4, 3]))
 
 
 def test_a_vocabulary_that_changes_from_window_to_window(inline, tiny_vocab):

@@ -22,18 +22,10 @@ PROVIDERS = Path(pipeline.rows.__file__).parent / "tokenmill.yaml"
 pytestmark = pytest.mark.filterwarnings("ignore")  # Beam's YAML and pandas warn of one another
 
 
-def run_yaml(text):
-    """Runs a pipeline in YAML on the local runner."""
-    with open_runner(choose_runner((), mode="inline")) as (runner, options):
-        pipeline = beam.Pipeline(runner=runner, options=options)
-        yaml_transform.expand_pipeline(pipeline, text)
-        pipeline.run()
-
-
-def test_json_lines_to_parquet_by_yaml_alone(tiny_corpus, tiny_vocab, tiny_vocab_file, tmp_path):
+def test_json_lines_to_parquet_by_yaml_alone(run_once, tiny_corpus, tiny_vocab, tiny_vocab_file, tmp_path):
     with (tiny_corpus / "b.jsonl").open("a") as file:
         file.write('{"id": "bad", "text": null}\n')
-    run_yaml(f"""
+    text = f"""
 providers:
   - include: {PROVIDERS}
 pipeline:
@@ -43,7 +35,9 @@ pipeline:
     - {{type: WriteToParquet, input: Tokenize, config: {{path: {tmp_path}/good}}}}
     - {{type: WriteToJson, input: ReadCorpus.bad, config: {{path: {tmp_path}/bad}}}}
     - {{type: WriteToJson, input: Tokenize.bad, config: {{path: {tmp_path}/worse}}}}
-""")
+"""
+    with run_once() as pipeline:
+        yaml_transform.expand_pipeline(pipeline, text)
     rows = [row for path in tmp_path.glob("good*") for row in pq.ParquetFile(path).read().to_pylist()]
     tokenizer = Tokenizer.for_bert(tiny_vocab)
     assert len(rows) == 7
@@ -84,27 +78,24 @@ def _trainer():
     return WordPieceTrainer(vocab_size=30, min_frequency=1, special_tokens=special)
 
 
-def test_a_vocabulary_computed_in_one_run_and_applied_in_another(tmp_path):
+def test_a_vocabulary_computed_in_one_run_and_applied_in_another(run_once, tmp_path):
     folder = str(tmp_path / "artifacts")
-    elements = [beam.Row(id=i, ids=text) for i, text in enumerate(["the mill grinds", "the mill", "the"])]
-    operation = ComputeAndApplyTokenizer(["ids"], vocab_size=60, min_frequency=1)
+    texts = ["the mill grinds", "the mill", "the"]
+    operation = ComputeAndApplyTokenizer(["text"], vocab_size=60, min_frequency=1)
 
-    def run(transform, texts):
-        with open_runner(choose_runner((), mode="inline")) as (runner, options):
-            pipeline = beam.Pipeline(runner=runner, options=options)
-            rows = pipeline | beam.Create(texts) | transform | beam.Map(lambda row: (row.id, row.ids))
-            out = tmp_path / f"found-{len(texts)}"
-            assert_that(rows, lambda given: out.write_text(json.dumps(sorted(given))))
-            pipeline.run()
-        return dict(json.loads(out.read_text()))
+    def ids(transform, texts, out):
+        with run_once() as pipeline:
+            rows = pipeline | beam.Create([beam.Row(id=i, text=text) for i, text in enumerate(texts)]) | transform
+            found = rows | beam.Map(lambda row: (row.id, list(row.text)))
+            assert_that(found, lambda got: out.write_text(json.dumps(sorted(got))))
+        return [ids for _, ids in json.loads(out.read_text())]
 
-    made = run(MLTransform(write_artifact_location=folder, transforms=[operation]), elements)
+    made = ids(MLTransform(write_artifact_location=folder, transforms=[operation]), texts, tmp_path / "made")
     (artifact,) = Path(folder).glob("*/tokenizer.json")
     tokenizer = Tokenizer.from_file(str(artifact))
-    assert made == {i: tokenizer.encode(row.ids, add_special_tokens=False).ids for i, row in enumerate(elements)}
-    other = [beam.Row(id=0, ids="grinds the mills")]
-    applied = run(MLTransform(read_artifact_location=folder), other)
-    assert applied == {0: tokenizer.encode("grinds the mills", add_special_tokens=False).ids}
+    assert made == [tokenizer.encode(text, add_special_tokens=False).ids for text in texts]
+    applied = ids(MLTransform(read_artifact_location=folder), ["grinds the mills"], tmp_path / "applied")
+    assert applied == [tokenizer.encode("grinds the mills", add_special_tokens=False).ids]
 
 
 def test_errors_of_ml_transform_have_its_form(tmp_path):
