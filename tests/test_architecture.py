@@ -140,6 +140,7 @@ PIPELINE_NAMES = {
     "Tokenize",
     "TrainVocabulary",
     "VocabularyStatistics",
+    "WriteShards",
 }
 
 

@@ -7,7 +7,7 @@ packages have that name, and `pipeline`'s, and pip lets one overwrite the other 
 - Every public name of `tokenizer`, and its modules `fidelity`, `languages`, `text` and `trainers`.
 - `VERSION`, `InputConfig` and `plan_splits` of `pipeline`.
 - For Beam pipelines of your own `ReadCorpus`, `Normalize`, `IdentifyLanguage`, `Tokenize`, `Detokenize`, `CountWords`,
-  `TrainVocabulary`, `VocabularyStatistics` and, for `MLTransform`, `ComputeAndApplyTokenizer`.
+  `TrainVocabulary`, `VocabularyStatistics`, `WriteShards` and, for `MLTransform`, `ComputeAndApplyTokenizer`.
 
 Nothing is imported before it is asked for.
 """
@@ -26,6 +26,7 @@ if typing.TYPE_CHECKING:
     from pipeline.input.splitting import plan_splits as plan_splits
     from pipeline.rows.corpus import ReadCorpus as ReadCorpus
     from pipeline.rows.ml_transform import ComputeAndApplyTokenizer as ComputeAndApplyTokenizer
+    from pipeline.rows.shards import WriteShards as WriteShards
     from pipeline.rows.texts import IdentifyLanguage as IdentifyLanguage
     from pipeline.rows.texts import Normalize as Normalize
     from pipeline.rows.tokenize import Detokenize as Detokenize
@@ -54,6 +55,7 @@ _PIPELINE = {
     "Tokenize": "pipeline.rows.tokenize",
     "TrainVocabulary": "pipeline.rows.vocabulary",
     "VocabularyStatistics": "pipeline.rows.vocabulary",
+    "WriteShards": "pipeline.rows.shards",
 }
 
 

@@ -14,6 +14,7 @@ from apache_beam.pvalue import Row
 from apache_beam.typehints.row_type import RowTypeConstraint
 
 from pipeline.rows.corpus import ReadCorpus
+from pipeline.rows.shards import WriteShards
 from pipeline.rows.texts import IdentifyLanguage, Normalize
 from pipeline.rows.tokenize import Detokenize, Tokenize
 from pipeline.rows.vocabulary import CountWords, TrainVocabulary, VocabularyStatistics
@@ -85,3 +86,4 @@ detokenize = _step(Detokenize)
 count_words = _step(CountWords)
 train_vocabulary = _step(TrainVocabulary, _vocabulary_rows)
 vocabulary_statistics = _step(VocabularyStatistics, _statistics_rows)
+write_shards = _step(WriteShards)

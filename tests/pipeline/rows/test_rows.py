@@ -4,6 +4,7 @@
 import dataclasses
 import json
 import typing
+from pathlib import Path
 
 import apache_beam as beam
 import numpy as np
@@ -29,6 +30,7 @@ from tokenmill import (
     Tokenize,
     TrainVocabulary,
     VocabularyStatistics,
+    WriteShards,
 )
 
 TEXTS = ["The mill grinds text.", "Tokens, tokens!", "", "unaffable", "玫瑰花3Ⰻ7朵", "a mill", "Text into tokens."] * 3
@@ -223,6 +225,60 @@ def test_rows_become_parquet(inline, tokenizer, tmp_path):
     inline.run()
     found = [row for path in tmp_path.glob("rows*") for row in pq.ParquetFile(path).read().to_pylist()]
     ids_are({i: tokenizer.encode(text, add_special_tokens=False).ids for i, text in enumerate(TEXTS)})(found)
+
+
+@pytest.mark.parametrize("format", ["parquet", "tfrecord", "arrow"])
+def test_shards_do_not_depend_on_the_order_of_rows(format, tokenizer, tmp_path):
+    found = {}
+    for name, order in (("forth", 1), ("back", -1), ("batch", 1)):
+        docs = [(f"d{i}", text) for i, text in enumerate(TEXTS)][::order]
+        batch = pa.record_batch({"id": [i for i, _ in docs], "text": [text for _, text in docs]})
+        elements = [batch] if name == "batch" else [as_row(i, text) for i, text in docs]
+        kind = name == "batch"
+        written = tmp_path / f"{name}.json"
+
+        def build(pipeline, elements=elements, kind=kind, written=written, name=name):
+            create = beam.Create(elements)
+            rows = pipeline | (create.with_output_types(pa.RecordBatch) if kind else create)
+            step = WriteShards(str(tmp_path / name), tokenizer, n_shards=3, format=format, id_column="id")
+            files = (
+                rows | Tokenize(tokenizer) | step | beam.Map(lambda row: (Path(row.file).name, row.rows, row.sha256))
+            )
+            assert_that(files, lambda got: written.write_text(json.dumps(sorted(got))))
+
+        run_inline(build)
+        found[name] = json.loads(written.read_text())
+    assert found["forth"] == found["back"] == found["batch"]
+    assert sum(rows for _, rows, _ in found["forth"]) == len(TEXTS)
+    assert [file for file, _, _ in found["forth"]] == sorted(
+        path.name for path in (tmp_path / "forth").glob("tokens-*")
+    )
+
+
+def test_shards_hold_the_rows(inline, tokenizer, tmp_path):
+    rows = inline | beam.Create([as_dict(i, text) for i, text in enumerate(TEXTS)]) | Tokenize(tokenizer)
+    _ = rows | WriteShards(str(tmp_path), tokenizer, n_shards=40, id_column="id")
+    inline.run()
+    found = [row for path in tmp_path.glob("tokens-*") for row in pq.ParquetFile(path).read().to_pylist()]
+    expected = {str(i): tokenizer.encode(text, add_special_tokens=False).ids for i, text in enumerate(TEXTS)}
+    assert {row["doc_id"]: row["input_ids"] for row in found} == expected
+    assert sum(row["n_oov"] for row in found) == sum(text.count("Ⰻ") for text in TEXTS)
+    assert len(list(tmp_path.glob("tokens-*"))) == 40
+
+
+def test_what_shards_cannot_hold_is_refused(inline, tokenizer, tmp_path):
+    with pytest.raises(ValueError, match="allowed are parquet, tfrecord, arrow"):
+        WriteShards(str(tmp_path), tokenizer, format="mds")
+    rows = inline | beam.Create([TimestampedValue(as_row(0, "a"), 0)]) | beam.WindowInto(FixedWindows(5))
+    with pytest.raises(ValueError, match="files are for all"):
+        _ = rows | Tokenize(tokenizer) | WriteShards(str(tmp_path), tokenizer)
+
+    def padded(pipeline):
+        rows = pipeline | beam.Create([as_row(0, "a")]) | Tokenize(tokenizer, pad_to=3)
+        _ = rows | WriteShards(str(tmp_path), tokenizer)
+
+    with pytest.raises(Exception, match="a row has 3 ids and 1 tokens: it is padded; say padding_side"):
+        run_inline(padded)
 
 
 def test_timestamps_and_windows_are_kept(inline, tokenizer):

@@ -1,0 +1,221 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Rows to files."""
+
+import dataclasses
+from collections.abc import Iterable, Iterator
+from typing import Any, BinaryIO, Literal, cast
+
+import apache_beam as beam
+import numpy as np
+import pyarrow as pa
+from apache_beam.io.filesystems import FileSystems
+from apache_beam.metrics.metric import Metrics
+from apache_beam.pvalue import Row
+from apache_beam.typehints import Tuple
+from apache_beam.typehints.row_type import RowTypeConstraint
+from apache_beam.utils.windowed_value import WindowedValue
+
+from pipeline import filenames, schemas, storage
+from pipeline.columns import children
+from pipeline.config.output import OutputConfig
+from pipeline.config.tokenizer import TokenizerConfig
+from pipeline.hashing import hash_rows
+from pipeline.output.staging import Staging
+from pipeline.output.writers import formats
+from pipeline.rows import elements as elements_of
+from pipeline.rows.batching import BATCH_CHARACTERS
+from pipeline.rows.tokenizers import GivenTokenizer, TokenizerSource
+from pipeline.tokenizing.tokenize import tokenizer_info
+from pipeline.transforms import arrow_coder as arrow_coder  # noqa: PLC0414  # registers the coder, here and in every worker
+
+_WRITTEN = RowTypeConstraint.from_fields(
+    [("file", str), ("rows", int), ("tokens", int), ("n_bytes", int), ("sha256", str)]
+)
+_NOT_COUNTED = -1
+_KEYED = pa.schema([*schemas.TOKENS, pa.field("key", pa.uint64(), nullable=False)])
+
+
+class WriteShards(beam.PTransform):
+    """Writes ids to a fixed number of files, as the jobs do it: Parquet, TFRecord or Arrow.
+
+        tokens | WriteShards("out", "vocab", n_shards=16, id_column="id")
+
+    Input: what `Tokenize` makes, rows or batches, without windows. Output: `beam.Row(file, rows, tokens, n_bytes,
+    sha256)` for each file. Files have the columns of `schemas.TOKENS`; other fields are not written.
+
+    The same rows make the same files, in whatever order and on whatever runner they come: a hash of a row says which
+    file it is in, and where. Memory: the rows of one file, on the worker that writes it.
+
+    There is no ledger and no manifest; a job of `tokenmill run` has both, and needs no shuffle.
+    """
+
+    def __init__(
+        self,
+        path: str,
+        tokenizer: TokenizerSource,
+        *,
+        n_shards: int = 1,
+        format: Literal["parquet", "tfrecord", "arrow"] = "parquet",
+        compression: Literal["auto", "none", "gzip", "zstd"] = "auto",
+        column: str = "input_ids",
+        id_column: str | None = None,
+        padding_side: Literal["right", "left"] | None = None,
+    ) -> None:
+        """Makes the step.
+
+        Args:
+          path: the folder; created if it does not exist. Files of the same names are replaced.
+          tokenizer: that made the ids; shards name it. See `TokenizerSource`.
+          n_shards: how many files.
+          format: of the files.
+          compression: as `output.compression` of a config.
+          column: the field with the ids. `n_tokens` and `n_oov` are taken where they are, else counted.
+          id_column: the field with the document's id; None: ids are empty.
+          padding_side: where rows are padded; None: they are not.
+
+        Raises:
+          OSError, ValueError: if `tokenizer` is none, or an argument is not possible.
+        """
+        super().__init__()
+        if format not in ("parquet", "tfrecord", "arrow"):
+            raise ValueError(f"WriteShards: format {format!r}: allowed are parquet, tfrecord, arrow; jobs write more")
+        if n_shards < 1:
+            raise ValueError(f"WriteShards: n_shards must be at least 1, got {n_shards}")
+        self._output = OutputConfig(path=path, format=format, compression=compression)
+        self._given = GivenTokenizer(tokenizer, TokenizerConfig())
+        self._n_shards = n_shards
+        self._columns = column, id_column
+        self._padding_side = padding_side
+
+    def display_data(self) -> dict[str, Any]:
+        """Returns what is written where."""
+        return {"path": self._output.path, "format": self._output.formats[0], "n_shards": self._n_shards}
+
+    def expand(self, pcoll: Any) -> Any:
+        """Adds the step to a pipeline."""
+        elements_of.extended_type(pcoll.element_type, self._columns[0], {}, "WriteShards")
+        if not pcoll.windowing.is_default():
+            raise ValueError(f"WriteShards: the rows are in windows ({pcoll.windowing.windowfn}); files are for all")
+        deal = beam.ParDo(_DealFn(*self._columns, self._n_shards))
+        fn = _WriteFn(self._output, self._n_shards, self._padding_side, self._given)
+        write = beam.ParDo(fn, self._given.side_input)
+        keyed = pcoll | "Deal" >> deal.with_output_types(Tuple[int, pa.RecordBatch])
+        numbers = pcoll.pipeline | "Shards" >> beam.Create(list(range(self._n_shards)))
+        empty = numbers | "Empty" >> beam.Map(_no_rows).with_output_types(Tuple[int, pa.RecordBatch])
+        return (
+            (keyed, empty)
+            | "All" >> beam.Flatten()
+            | "ByShard" >> beam.GroupByKey()
+            | "Write" >> write.with_output_types(_WRITTEN)
+        )
+
+
+def _no_rows(shard: int) -> tuple[int, pa.RecordBatch]:
+    """Every file is written, one without rows, too."""
+    return shard, pa.RecordBatch.from_pylist([], schema=_KEYED)
+
+
+class _DealFn(beam.DoFn):
+    """Gathers rows, and says of each in which file it is, and where."""
+
+    def __init__(self, column: str, id_column: str | None, n_shards: int) -> None:
+        self._names = (id_column, column, "n_tokens", "n_oov")
+        self._n_shards = n_shards
+
+    def start_bundle(self) -> None:
+        self._rows: list[list[Any]] = []
+        self._n_ids = 0
+
+    def process(self, element: Any) -> Iterator[tuple[int, pa.RecordBatch]]:
+        if isinstance(element, pa.RecordBatch):
+            given = [element.column(name) if name in element.schema.names else None for name in self._names]
+            yield from self._deal(element.num_rows, *given)
+            return
+        fields = element if isinstance(element, dict) else element._asdict()
+        self._rows.append([fields.get(name) for name in self._names])
+        self._n_ids += len(self._rows[-1][1])
+        if self._n_ids >= BATCH_CHARACTERS:
+            yield from self._flush()
+
+    def finish_bundle(self) -> Iterator[WindowedValue]:
+        window = beam.transforms.window.GlobalWindow()
+        for keyed in self._flush():
+            yield WindowedValue(keyed, window.max_timestamp(), (window,))
+
+    def _flush(self) -> Iterator[tuple[int, pa.RecordBatch]]:
+        rows, self._rows, self._n_ids = self._rows, [], 0
+        if not rows:
+            return
+        doc_ids, ids, *counts = ([row[i] for row in rows] for i in range(len(self._names)))
+        given = [pa.array(each) if each[0] is not None else None for each in counts]
+        yield from self._deal(
+            len(rows),
+            pa.array(map(str, doc_ids)) if self._names[0] is not None else None,
+            pa.array(ids, schemas.TOKENS.field("input_ids").type),
+            *given,
+        )
+
+    def _deal(
+        self, n: int, doc_ids: Any, ids: pa.Array, n_tokens: Any, n_oov: Any
+    ) -> Iterator[tuple[int, pa.RecordBatch]]:
+        columns = {
+            "doc_id": doc_ids.cast(pa.string()) if doc_ids is not None else pa.array([""] * n),
+            "input_ids": ids.cast(schemas.TOKENS.field("input_ids").type),
+        }
+        offsets, values = columns["input_ids"].offsets.to_numpy(), columns["input_ids"].values.to_numpy()
+        columns["n_tokens"] = (n_tokens if n_tokens is not None else pa.array(np.diff(offsets))).cast(pa.int32())
+        columns["n_oov"] = n_oov.cast(pa.int32()) if n_oov is not None else pa.array(np.full(n, _NOT_COUNTED, np.int32))
+        starts, data = children(columns["doc_id"])
+        keys = hash_rows(values, offsets) ^ (hash_rows(data.to_numpy(), starts) << np.uint64(1))
+        batch = pa.record_batch([*columns.values(), pa.array(keys)], schema=_KEYED)
+        shards = keys % np.uint64(self._n_shards)
+        for shard in np.unique(shards).tolist():
+            yield int(shard), batch.take(pa.array(np.flatnonzero(shards == shard)))
+
+
+class _WriteFn(beam.DoFn):
+    def __init__(self, output: OutputConfig, n_shards: int, padding_side: Any, given: GivenTokenizer) -> None:
+        self._output = output
+        self._n_shards = n_shards
+        self._padding_side = padding_side
+        self._given = given
+        self._rows = Metrics.counter(WriteShards, "rows-written")
+
+    def process(self, element: tuple[int, Iterable[pa.RecordBatch]], given: str | None) -> Iterator[Row]:
+        shard, batches = element
+        tokenizer = self._given.tokenizer(given)
+        rows = pa.Table.from_batches(list(batches), schema=_KEYED)
+        rows = rows.sort_by([("key", "ascending"), ("doc_id", "ascending")]).drop_columns("key").combine_chunks()
+        info = dataclasses.replace(tokenizer_info(tokenizer), padding_side=self._padding_side)
+        name = filenames.shard_name(shard, self._n_shards, formats.suffix(self._output))
+        with Staging(self._output.path, f"rows-{shard:05d}") as staging:
+            file = staging.create(name)
+            writer = formats.open_writer(cast(BinaryIO, file), self._output, info)
+            for batch in rows.to_batches():
+                writer.write(self._counted(batch, tokenizer.unk_token_id))
+            writer.close()
+            record = file.finish(rows=writer.n_rows, tokens=writer.n_tokens)
+            staging.publish()
+        path = storage.join(self._output.path, name)
+        FileSystems.report_sink_lineage(path)
+        self._rows.inc(writer.n_rows)
+        yield Row(file=path, rows=writer.n_rows, tokens=writer.n_tokens, n_bytes=record.n_bytes, sha256=record.sha256)
+
+    def _counted(self, batch: pa.RecordBatch, unk_id: int | None) -> pa.RecordBatch:
+        """Returns rows with all counts, checked."""
+        ids, offsets = batch.column("input_ids").values.to_numpy(), batch.column("input_ids").offsets.to_numpy()
+        n_tokens, lengths = batch.column("n_tokens").to_numpy(), np.diff(offsets)
+        if self._padding_side is None and (n_tokens != lengths).any():
+            row = int(np.argmax(n_tokens != lengths))
+            raise ValueError(
+                f"WriteShards: a row has {lengths[row]} ids and {n_tokens[row]} tokens: it is padded; say padding_side"
+            )
+        n_oov = batch.column("n_oov").to_numpy()
+        if (n_oov == _NOT_COUNTED).any():
+            n_before = np.concatenate(([0], np.cumsum(ids == (-1 if unk_id is None else unk_id))))
+            n_oov = np.where(n_oov == _NOT_COUNTED, n_before[offsets[1:]] - n_before[offsets[:-1]], n_oov)
+        columns = [
+            *(batch.column(name) for name in ("doc_id", "input_ids", "n_tokens")),
+            pa.array(n_oov.astype(np.int32)),
+        ]
+        return pa.record_batch(columns, schema=schemas.TOKENS)
