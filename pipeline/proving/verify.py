@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Proves a manifest: reads everything in an output folder again and counts it again, trusting no recorded number."""
 
+import functools
 import itertools
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -30,6 +31,9 @@ from pipeline.statistics.token_table import TOKEN_COUNTS
 from tokenizer import UNICODE_VERSIONS, Tokenizer
 
 _Entry = TypeVar("_Entry", LedgerEntry, ShardEntry)
+
+_AT_A_TIME = 64
+"""Splits whose statistics may wait to be added up; for a large vocabulary they have 2 MB each."""
 
 
 def verify(output: str) -> VerifyReport:
@@ -71,8 +75,10 @@ def _check_folder(output: str, found: Mapping[str, Any], report: VerifyReport) -
     total: Statistics | None = None
     is_counted = bool(entries)
     with ThreadPoolExecutor(min(8, os.cpu_count() or 1)) as pool:
-        # In the order of splits, and added up as they come, because the statistics of all splits would be large.
-        for part, recorded in pool.map(lambda entry: _check_split(output, entry, found), entries):
+        # In the order of splits, some at a time, and added up as they come: the statistics of all would be large.
+        groups = (entries[start : start + _AT_A_TIME] for start in range(0, len(entries), _AT_A_TIME))
+        check = functools.partial(_check_split, output, found=found)
+        for part, recorded in itertools.chain.from_iterable(pool.map(check, group) for group in groups):
             report.merge(part)
             if recorded is None:
                 is_counted = False

@@ -390,6 +390,18 @@ def test_counters_and_display_data(tokenizer):
     assert step.display_data() == {"column": "text", "fields": "input_ids, n_tokens, n_oov"}
 
 
+@pytest.mark.parametrize("check", ["--runtime_type_check", "--performance_runtime_type_check"])
+def test_types_are_what_they_say(check, tokenizer):
+    """Beam checks every element against the type that the step before has told."""
+    with open_runner(choose_runner((check,), mode="inline")) as (runner, options):
+        pipeline = beam.Pipeline(runner=runner, options=options)
+        rows = pipeline | beam.Create([as_row(i, text) for i, text in enumerate(TEXTS)])
+        tokens = rows | IdentifyLanguage() | Tokenize(tokenizer, max_length=3, overflow="rows")
+        _ = tokens | Detokenize(tokenizer, output="again")
+        _ = rows | CountWords() | TrainVocabulary(vocab_size=80, min_frequency=1)
+        pipeline.run()
+
+
 def test_json_of_rows(inline, tokenizer):
     """Lists of ids are Python's numbers, so that any sink takes them."""
     rows = inline | beam.Create([as_dict(0, "a mill")]) | Tokenize(tokenizer)

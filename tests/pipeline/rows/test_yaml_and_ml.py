@@ -10,6 +10,7 @@ import pytest
 import yaml
 from apache_beam.ml.transforms.base import MLTransform
 from apache_beam.testing.util import assert_that, equal_to
+from apache_beam.transforms.fully_qualified_named_transform import FullyQualifiedNamedTransform
 from apache_beam.yaml import yaml_testing, yaml_transform
 
 import pipeline.rows
@@ -96,6 +97,17 @@ def test_a_vocabulary_computed_in_one_run_and_applied_in_another(run_once, tmp_p
     assert made == [tokenizer.encode(text, add_special_tokens=False).ids for text in texts]
     applied = ids(MLTransform(read_artifact_location=folder), ["grinds the mills"], tmp_path / "applied")
     assert applied == [tokenizer.encode("grinds the mills", add_special_tokens=False).ids]
+
+
+def test_other_languages_name_a_step_by_its_full_name(tiny_vocab_file):
+    """What Beam's expansion service does for a pipeline in Java or Go."""
+    with FullyQualifiedNamedTransform.with_filter("tokenmill.*"):
+        step = FullyQualifiedNamedTransform("tokenmill.Tokenize", (str(tiny_vocab_file),), {"max_length": 1})
+        with open_runner(choose_runner((), mode="inline")) as (runner, options):
+            pipeline = beam.Pipeline(runner=runner, options=options)
+            rows = pipeline | beam.Create([beam.Row(text="a mill")]) | step
+            assert_that(rows | beam.Map(lambda row: row.input_ids), equal_to([[6]]))
+            pipeline.run()
 
 
 def test_errors_of_ml_transform_have_its_form(tmp_path):
