@@ -7,6 +7,7 @@ Beam has batches of its own, `process_batch`. They hold 4,096 elements however l
 
 import collections
 import contextlib
+import copy
 import dataclasses
 import traceback
 from collections.abc import Callable, Iterator, Mapping
@@ -104,8 +105,7 @@ class RowTransform(beam.PTransform):
           dead_letter_tag: names the second: `beam.Row(element, msg, stack)` for each element that cannot be used.
           exc_class: the exceptions that are caught; others end the pipeline.
         """
-        handling = beam.PTransform.__new__(type(self))
-        handling.__dict__.update(self.__dict__)
+        handling = copy.copy(self)
         handling._errors = ErrorHandling(main_tag, dead_letter_tag, exc_class)
         return handling
 

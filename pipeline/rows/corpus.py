@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Files to rows."""
 
+import copy
 from collections.abc import Iterator
 from typing import Any
 
@@ -53,8 +54,9 @@ class ReadCorpus(beam.PTransform):
 
         `element` says where the record is, `msg` why it is rejected and how it begins.
         """
-        self._tags = main_tag, dead_letter_tag
-        return self
+        handling = copy.copy(self)
+        handling._tags = main_tag, dead_letter_tag
+        return handling
 
     def display_data(self) -> dict[str, Any]:
         """Returns what is read."""
