@@ -4,6 +4,7 @@
 import bz2
 import gzip
 import json
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -70,7 +71,13 @@ class Job:
         """As `run`, but in a process of its own, as runners with servers of theirs need it."""
         words = [sys.executable, "-m", "pipeline", command, str(self.config), *arguments]
         return subprocess.Popen(
-            words, cwd=prism_program.ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+            words,
+            cwd=prism_program.ROOT,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            # What a shell starts in the background ignores Ctrl-C from birth.
+            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # noqa: PLW1509
         )
 
     def files(self) -> dict[str, bytes]:

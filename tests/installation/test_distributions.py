@@ -68,7 +68,7 @@ def test_what_they_hold(built: list[list[Path]]) -> None:
     info = next(name.partition("/")[0] for name in names if name.endswith(".dist-info/METADATA"))
     assert {name.partition("/")[0] for name in names} == {"tokenizer", "pipeline", "tokenmill", info}
     metadata = zipfile.ZipFile(wheel).read(f"{info}/METADATA").decode()
-    assert re.findall(r"^Provides-Extra: (.*)$", metadata, re.MULTILINE) == ["gcp", "aws", "azure"]
+    assert re.findall(r"^Provides-Extra: (.*)$", metadata, re.MULTILINE) == ["gcp", "aws", "azure", "yaml"]
     with tarfile.open(sdist) as archive:
         members = {name.partition("/")[2] for name in archive.getnames()}
     assert {name for name in names if not name.startswith(info)} <= members
