@@ -10,7 +10,8 @@ FROM tokenmill-worker
 COPY --from=beam /opt/apache/beam/boot /opt/apache/beam/
 # That program makes an environment for what a job brings along. TokenMill's bring nothing: all is in this one.
 ENV RUN_PYTHON_SDK_IN_DEFAULT_ENVIRONMENT=1
-# As Beam's own images: whether Dataflow starts others was not tried.
+# As Beam's own images; whether Dataflow starts others was not tried. Kernels are read by whom their folder belongs to.
 USER root
+RUN chown -R root "$TOKENMILL_CACHE_DIR"
 ENTRYPOINT ["/opt/apache/beam/boot"]
 CMD []
