@@ -117,19 +117,23 @@ def cache_directory(*paths: Path, alone: Path | None = None) -> Path:
             Path(tempfile.gettempdir()) / f"tokenmill-{os.getuid() if hasattr(os, 'getuid') else 'cache'}",
         ]
     )
+    why = []
     for candidate in candidates:
         directory = candidate / f"kernels-{paths[0].stem}-{sources_digest(*paths, alone=alone)}"
         try:
             directory.mkdir(parents=True, exist_ok=True, mode=0o700)
             if hasattr(os, "getuid") and directory.stat().st_uid != os.getuid():
-                continue  # compiled code is executed: never read it from a directory of somebody else
+                # Compiled code is executed: never read it from a directory of somebody else.
+                why.append(f"{directory} belongs to another user, whose compiled code is not run")
+                continue
             tempfile.TemporaryFile(dir=directory).close()
-        except OSError:
+        except OSError as error:
+            why.append(f"{candidate}: {error.strerror or error}")
             continue
         return directory
     raise OSError(
-        f"no directory for compiled kernels can be written, tried {[str(c) for c in candidates]}; "
-        "set TOKENMILL_CACHE_DIR to a writable directory"
+        f"no directory for compiled kernels can be used: {'; '.join(why)}. "
+        "Set TOKENMILL_CACHE_DIR to a directory that can be written"
     )
 
 

@@ -402,3 +402,24 @@ def test_kernels_are_pickled_by_name():
     kernel = word_table.rehash
     assert pickle.loads(pickle.dumps(kernel)) is kernel
     assert kernel.__doc__
+
+
+def test_where_no_kernel_can_be_kept_every_place_is_told_with_its_reason(monkeypatch, tmp_path):
+    source = tmp_path / "kernels.py"
+    source.write_text("")
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("TOKENMILL_CACHE_DIR", str(tmp_path / "file"))
+    with pytest.raises(
+        OSError, match=r"no directory .* can be used: .*file: (Not a directory|File exists)\. Set TOKENM"
+    ):
+        kernel_files.cache_directory(source)
+
+
+@pytest.mark.skipif(not hasattr(os, "getuid"), reason="no owners of files here")
+def test_compiled_code_of_another_user_is_not_run(monkeypatch, tmp_path):
+    source = tmp_path / "kernels.py"
+    source.write_text("")
+    monkeypatch.setenv("TOKENMILL_CACHE_DIR", str(tmp_path))
+    monkeypatch.setattr(os, "getuid", lambda: tmp_path.stat().st_uid + 1)
+    with pytest.raises(OSError, match="belongs to another user, whose compiled code is not run"):
+        kernel_files.cache_directory(source)
