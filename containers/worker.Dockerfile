@@ -4,7 +4,7 @@
 #
 #   docker build -f containers/worker.Dockerfile -t tokenmill-worker .
 #   docker run --network=container:TASK_MANAGER tokenmill-worker          # beside a task manager
-#   docker run -v "$PWD:/work" -w /work --entrypoint tokenmill tokenmill-worker run job.yaml
+#   docker run -v "$PWD:/data" -w /data --entrypoint tokenmill tokenmill-worker run job.yaml
 #
 # The version of Python must be that of the machine that submits jobs: functions travel pickled.
 ARG PYTHON=3.11

@@ -17,6 +17,7 @@ from pipeline.input.splitting import plan_splits
 from pipeline.splits import Split
 from pipeline.transforms import arrow_coder as arrow_coder  # noqa: PLC0414  # registers the coder, here and in every worker
 
+_OF_JOBS = ("keep_fields", "max_rejected", "max_rejected_fraction")
 _DOCUMENT = RowTypeConstraint.from_fields([("doc_id", str), ("text", str)])
 _REJECT = RowTypeConstraint.from_fields([("element", str), ("msg", str), ("stack", str)])
 
@@ -44,8 +45,8 @@ class ReadCorpus(beam.PTransform):
         """
         super().__init__()
         self._input = InputConfig(paths=[paths] if isinstance(paths, str) else paths, **options)
-        if self._input.keep_fields:
-            raise ValueError("keep_fields is for jobs; read the files with Beam's own transforms, and use Tokenize")
+        if of_jobs := [name for name in _OF_JOBS if name in options]:
+            raise ValueError(f"ReadCorpus: {', '.join(of_jobs)}: for jobs only, here without effect; remove it")
         self._as_batches = as_batches
         self._tags: tuple[str, str] | None = None
 

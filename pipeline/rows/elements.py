@@ -92,3 +92,9 @@ def extended_type(element_type: Any, field: str, outputs: Mapping[str, Any], ste
         hint = f"; did you mean {near[0]!r}?" if near else ""
         raise ValueError(f"{step}: the rows have no field {field!r}, only {', '.join(fields)}{hint}")
     return RowTypeConstraint.from_fields(list({**fields, **outputs}.items()))
+
+
+def check_global(pcoll: Any, step: str) -> None:
+    """Raises ValueError if a PCollection is in windows, for a step that has one result for all."""
+    if not pcoll.windowing.is_default():
+        raise ValueError(f"{step}: the rows are in windows ({pcoll.windowing.windowfn}), but it has one result for all")

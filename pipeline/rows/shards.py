@@ -94,8 +94,7 @@ class WriteShards(beam.PTransform):
     def expand(self, pcoll: Any) -> Any:
         """Adds the step to a pipeline."""
         elements_of.extended_type(pcoll.element_type, self._columns[0], {}, "WriteShards")
-        if not pcoll.windowing.is_default():
-            raise ValueError(f"WriteShards: the rows are in windows ({pcoll.windowing.windowfn}); files are for all")
+        elements_of.check_global(pcoll, "WriteShards")
         deal = beam.ParDo(_DealFn(*self._columns, self._n_shards))
         fn = _WriteFn(self._output, self._n_shards, self._padding_side, self._given)
         write = beam.ParDo(fn, self._given.side_input)

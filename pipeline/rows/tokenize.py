@@ -69,8 +69,12 @@ class Tokenize(RowTransform):
         limits = None
         if max_length is not None:
             limits = TruncationConfig(max_length=max_length, side=truncation_side, overflow=overflow, stride=stride)
-        elif overflow != "cut" or stride:
-            raise ValueError(f"overflow={overflow!r}, stride={stride}: they are for rows that max_length limits")
+        elif (overflow, stride, truncation_side) != ("cut", 0, "right"):
+            raise ValueError(
+                "Tokenize: overflow, stride and truncation_side are for rows that max_length limits; give it"
+            )
+        if pad_to is None and padding_side != "right":
+            raise ValueError("Tokenize: padding_side is for rows that are padded; give pad_to")
         padding = PaddingConfig(length=pad_to, side=padding_side) if pad_to is not None else None
         options = TokenizerConfig(oov=oov, truncation=limits, padding=padding)
         given = GivenTokenizer(tokenizer, options)

@@ -224,6 +224,7 @@ class VocabularyStatistics(beam.PTransform):
     def expand(self, pcoll: Any) -> Any:
         """Adds the step to a pipeline."""
         elements_of.extended_type(pcoll.element_type, self._column, {}, "VocabularyStatistics")
+        elements_of.check_global(pcoll, "VocabularyStatistics")
         return (
             pcoll
             | "Tally" >> beam.ParDo(_TallyFn(self._column)).with_output_types(Tuple[int, bytes])

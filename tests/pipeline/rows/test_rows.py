@@ -210,8 +210,12 @@ def test_mistakes_are_told_before_anything_runs(tokenizer, tmp_path):
             | beam.Create([Doc(1, "a")])
             | Tokenize(tokenizer, column="txt")
         )
-    with pytest.raises(ValueError, match="are for rows that max_length limits"):
+    with pytest.raises(ValueError, match="overflow, stride and truncation_side are for rows that max_length limits"):
         Tokenize(tokenizer, stride=3)
+    with pytest.raises(ValueError, match="padding_side is for rows that are padded"):
+        Tokenize(tokenizer, padding_side="left")
+    with pytest.raises(ValueError, match="ReadCorpus: max_rejected: for jobs only"):
+        ReadCorpus("*.jsonl", max_rejected=3)
     with pytest.raises(ValueError, match="is a choice of WordPiece"):
         Tokenize(Tokenizer.untrained("none", "none"), oov="word")
     with pytest.raises(OSError, match="nowhere"):
@@ -270,8 +274,10 @@ def test_what_shards_cannot_hold_is_refused(inline, tokenizer, tmp_path):
     with pytest.raises(ValueError, match="allowed are parquet, tfrecord, arrow"):
         WriteShards(str(tmp_path), tokenizer, format="mds")
     rows = inline | beam.Create([TimestampedValue(as_row(0, "a"), 0)]) | beam.WindowInto(FixedWindows(5))
-    with pytest.raises(ValueError, match="files are for all"):
+    with pytest.raises(ValueError, match="it has one result for all"):
         _ = rows | Tokenize(tokenizer) | WriteShards(str(tmp_path), tokenizer)
+    with pytest.raises(ValueError, match="it has one result for all"):
+        _ = rows | "Again" >> Tokenize(tokenizer) | VocabularyStatistics(tokenizer)
 
     def padded(pipeline):
         rows = pipeline | beam.Create([as_row(0, "a")]) | Tokenize(tokenizer, pad_to=3)

@@ -73,17 +73,6 @@ def splits_of(config: InputConfig) -> list[str]:
     return [split.to_json() for split in splits]
 
 
-def rows_are(expected):
-    """Checks the rows of all batches, whatever their order and batching."""
-
-    def check(batches):
-        found = [row for batch in batches for row in batch.to_pylist()]
-        key = json.dumps
-        assert sorted(found, key=key) == sorted(expected, key=key), found
-
-    return check
-
-
 def make_config(corpus, output, **tokenizer) -> Config:
     return Config(input=corpus, tokenizer=TokenizerConfig(**tokenizer), output=OutputConfig(path=str(output)))
 
