@@ -2,6 +2,7 @@
 """Rows to files."""
 
 import dataclasses
+import uuid
 from collections.abc import Iterable, Iterator
 from typing import Any, BinaryIO, Literal, cast
 
@@ -20,7 +21,7 @@ from pipeline.columns import children
 from pipeline.config.output import OutputConfig
 from pipeline.config.tokenizer import TokenizerConfig
 from pipeline.hashing import hash_rows
-from pipeline.output.staging import Staging
+from pipeline.output.staging import StagedFile
 from pipeline.output.writers import formats
 from pipeline.rows import elements as elements_of
 from pipeline.rows.batching import BATCH_CHARACTERS
@@ -187,15 +188,19 @@ class _WriteFn(beam.DoFn):
         rows = rows.sort_by([("key", "ascending"), ("doc_id", "ascending")]).drop_columns("key").combine_chunks()
         info = dataclasses.replace(tokenizer_info(tokenizer), padding_side=self._padding_side)
         name = filenames.shard_name(shard, self._n_shards, formats.suffix(self._output))
-        with Staging(self._output.path, f"rows-{shard:05d}") as staging:
-            file = staging.create(name)
+        path = storage.join(self._output.path, name)
+        # Two attempts may run at once; the last to rename wins, with the same bytes.
+        file = StagedFile(name, f"{path}.{uuid.uuid4().hex}.tmp")
+        try:
             writer = formats.open_writer(cast(BinaryIO, file), self._output, info)
             for batch in rows.to_batches():
                 writer.write(self._counted(batch, tokenizer.unk_token_id))
             writer.close()
             record = file.finish(rows=writer.n_rows, tokens=writer.n_tokens)
-            staging.publish()
-        path = storage.join(self._output.path, name)
+            storage.rename(file.path, path)
+        except BaseException:
+            file.discard()
+            raise
         FileSystems.report_sink_lineage(path)
         self._rows.inc(writer.n_rows)
         yield Row(file=path, rows=writer.n_rows, tokens=writer.n_tokens, n_bytes=record.n_bytes, sha256=record.sha256)

@@ -267,7 +267,7 @@ def test_shards_hold_the_rows(inline, tokenizer, tmp_path):
     expected = {str(i): tokenizer.encode(text, add_special_tokens=False).ids for i, text in enumerate(TEXTS)}
     assert {row["doc_id"]: row["input_ids"] for row in found} == expected
     assert sum(row["n_oov"] for row in found) == sum(text.count("Ⰻ") for text in TEXTS)
-    assert len(list(tmp_path.glob("tokens-*"))) == 40
+    assert sorted(path.name for path in tmp_path.iterdir()) == [f"tokens-{i:05d}-of-00040.parquet" for i in range(40)]
 
 
 def test_what_shards_cannot_hold_is_refused(inline, tokenizer, tmp_path):
@@ -281,10 +281,11 @@ def test_what_shards_cannot_hold_is_refused(inline, tokenizer, tmp_path):
 
     def padded(pipeline):
         rows = pipeline | beam.Create([as_row(0, "a")]) | Tokenize(tokenizer, pad_to=3)
-        _ = rows | WriteShards(str(tmp_path), tokenizer)
+        _ = rows | WriteShards(str(tmp_path / "padded"), tokenizer)
 
     with pytest.raises(Exception, match="a row has 3 ids and 1 tokens: it is padded; say padding_side"):
         run_inline(padded)
+    assert list((tmp_path / "padded").iterdir()) == []
 
 
 def test_timestamps_and_windows_are_kept(inline, tokenizer):
