@@ -31,9 +31,9 @@ def _imbalances_of_inputs(entry: LedgerEntry) -> list[str]:
         for piece, counts in zip(entry.pieces, entry.inputs, strict=True)
         for problem in counts.imbalances()
     ]
-    total = sum(entry.inputs, PieceCounts())
-    for name in quantities.counted(PieceCounts):
-        ours, theirs = getattr(entry, name), getattr(total, name) or type(getattr(entry, name))()
+    for name, total in quantities.total(entry.inputs, quantities.counted(PieceCounts)).items():
+        ours = getattr(entry, name)
+        theirs = total or type(ours)()
         if ours != theirs:
             lines.append(f"{where}: {name} {ours} != sum over its files {theirs}")
     return lines
