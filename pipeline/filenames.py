@@ -56,6 +56,11 @@ def entry_name(split_id: str) -> str:
     return f"{LEDGER}/{split_id}.json"
 
 
+def list_name(kind: str) -> str:
+    """Returns the name of the file of a long list of the manifest, for example "_ledger/inputs.parquet"."""
+    return f"{LEDGER}/{kind}.parquet"
+
+
 def statistics_name(split_id: str) -> str:
     """Returns the name of a split's statistics."""
     return f"{LEDGER}/{split_id}.arrow"

@@ -4,8 +4,9 @@
 import dataclasses
 from pathlib import Path
 
-from pipeline.books import manifest
+from pipeline.books import lists, manifest
 from pipeline.books.input_counts import PieceCounts
+from pipeline.books.job_books import JobBooks
 from pipeline.books.job_record import Job
 from pipeline.books.ledger import FileRecord, LedgerEntry
 from pipeline.config.job import Config
@@ -89,9 +90,15 @@ SPLITS = [Split(0, "0" * 16, pieces(("a", 100))), Split(1, "1" * 16, pieces(("b"
 ENTRIES = [entry_of(SPLITS[0], 100), entry_of(SPLITS[1], 53, n_rejected=3)]
 
 
-def built():
+def built(entries=ENTRIES, job=JOB, output="nowhere"):
+    """Returns the manifest of a job that left these entries."""
     files = [FileRecord("vocab/vocab.txt", 5, "dd"), FileRecord("stats.json", 6, "ee")]
-    return manifest.build(JOB, SPLITS, ENTRIES, tokenizer={"digest": "digest"}, files=files)
+    listed = lists.Lists(str(output))
+    books = JobBooks(listed.take)
+    for entry in entries:
+        books.add(entry)
+    books.close()
+    return manifest.build(job, books, listed.finish(), tokenizer={"digest": "digest"}, files=files)
 
 
 def write(folder, *names):

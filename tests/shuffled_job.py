@@ -38,7 +38,9 @@ class ShuffledJob:
             self.tokenizer.enable_padding(length=padding["length"], direction=padding.get("side", "right"))
         self.job = Job.of("tokenize", self.config, self.tokenizer.digest)
         self.splits = plan_splits(self.config.input, self.job.digest)
-        self.planned = shuffled.plan_shards(self.config.output.shuffle, self.splits, self.job.digest)
+        self.planned = shuffled.plan_shards(
+            self.config.output.shuffle, len(self.splits), sum(split.n_bytes for split in self.splits), self.job.digest
+        )
 
     def prepare(self, mode="new"):
         suffix, *companions = formats.suffixes(self.config.output)

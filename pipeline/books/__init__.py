@@ -3,7 +3,8 @@
 
 - `quantities`: what is counted, and which sums must be equal; `input_counts`: what was read of each file;
 - `ledger`: one entry per committed split; `shard_entry`: one per merged shard, with the `sums` of its documents;
-- `equations` checks entries, `job_sums` adds them up and checks the sums, `manifest` writes it all down;
+- `planned` finds the entries of a plan, `equations` checks each, `job_books` adds them up and checks the sums;
+- `manifest` writes it all down, with `lists` of any length; `name_set`: which names these hold;
 - `partitions`: the folders of a job by language, and their books together;
 - `job_record`: which job a folder belongs to; `reject_limits`: when too much is rejected.
 

@@ -37,6 +37,10 @@ class FileRecord:
     tokens: int | None = None
     """Tokens of a shard, padding not included, or of documents; None for other files."""
 
+    def to_record(self) -> dict[str, Any]:
+        """Returns what the manifest says of it: the fields that are not None, as plain JSON."""
+        return {name: value for name, value in vars(self).items() if value is not None}
+
 
 @dataclass(frozen=True, kw_only=True)
 class LedgerEntry(ReadCounts):

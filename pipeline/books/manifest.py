@@ -5,102 +5,98 @@ It says nothing about where files lie, so it is the same bytes wherever the same
 """
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from pipeline import filenames, storage
-from pipeline.books import ledger, partitions
-from pipeline.books.equations import check_balance
+from pipeline.books import partitions
+from pipeline.books.job_books import JobBooks, identities
 from pipeline.books.job_record import Job, read_job
-from pipeline.books.job_sums import add_up, check_inputs, files_of, identities
-from pipeline.books.ledger import FileRecord, LedgerEntry
+from pipeline.books.ledger import FileRecord
+from pipeline.books.lists import SCHEMAS, files_of_lists, opened
+from pipeline.books.name_set import NameSet
 from pipeline.books.quantities import BooksError
-from pipeline.books.shard_entry import ShardEntry, add_sums, check_sums
+from pipeline.books.shard_entry import imbalance_of_sums
 from pipeline.config.kept_fields import decode_fields
-from pipeline.filenames import MANIFEST, keys_name
-from pipeline.splits import Split
+from pipeline.filenames import MANIFEST
 
 FORMAT_VERSION = 4
 """Version of the manifest."""
+LISTED_VERSION = 5
+"""Version of a manifest with a list that is too long to stand in it, which readers of 4 do not know; see `lists`."""
 
 
 def build(
     job: Job,
-    splits: Sequence[Split],
-    entries: Sequence[LedgerEntry],
+    books: JobBooks,
+    listed: Mapping[str, Any],
     *,
     tokenizer: Mapping[str, Any] | None = None,
     files: Iterable[FileRecord] = (),
     marks: Mapping[str, Any] | None = None,
     packing: Mapping[str, Any] | None = None,
-    shards: Sequence[ShardEntry] | None = None,
+    fields: str = "",
 ) -> dict[str, Any]:
     """Returns the manifest of a finished job.
 
     Args:
       job: the job that ran.
-      splits: the plan.
-      entries: of every split, in the order of the plan.
+      books: of all splits and shards, closed.
+      listed: what `lists.Lists` has to say of what the books gave it.
       tokenizer: what the manifest says of the tokenizer, plain JSON.
       files: the files that the job wrote beside shards and rejects.
       marks: the ids around every document, plain JSON; None for a job without shards.
       packing: what the manifest says of packing, plain JSON; None where rows are documents.
-      shards: of a job that shuffles, in order; None where every split is a shard.
+      fields: `Split.fields`.
 
     Raises:
-      BooksError: if a split, a shard or the whole does not balance, or bytes of an input file were left out or read
-        twice.
+      BooksError: if the whole does not balance, or bytes of an input file were left out or read twice.
     """
-    if [(split.id, split.pieces) for split in splits] != [(entry.split_id, entry.pieces) for entry in entries]:
-        raise BooksError(f"{len(splits)} splits were planned, but the ledger's {len(entries)} entries are not theirs")
-    for entry in entries:
-        check_balance(entry)
-    check_inputs(entries, is_whole="replay_of" not in job.parts)
     shuffle = None
-    if shards is not None:
-        if wrong := [line for shard in shards for line in shard.imbalances()]:
-            raise BooksError("\n".join(wrong))
-        check_sums(entries, shards)
-        shuffle = {"splits": [entry.split_id for entry in entries], "sums": add_sums(shards).to_record()}
-    totals = add_up(entries, shards)
-    written: list[tuple[ledger.Written, dict[str, str]]] = [(entry, {"split": entry.split_id}) for entry in entries]
-    if shards is not None:
-        written = [(shard, {"entry": shard.shard_id}) for shard in shards]
+    wrong = list(books.problems)
+    if books.is_shuffled:
+        wrong += imbalance_of_sums(books.sorted, books.merged)
+        shuffle = {"splits": [split_id for split_id, _ in books.runs], "sums": books.merged.to_record()}
+    if wrong:
+        raise BooksError("\n".join(wrong))
+    are_short = all(isinstance(records, list) for records in listed.values())
     return {
-        "format_version": FORMAT_VERSION,
+        "format_version": FORMAT_VERSION if are_short else LISTED_VERSION,
         **{name: value for name, value in job.parts.items() if name != "format_version"},
         "job_digest": job.digest,
         "tokenizer": dict(tokenizer) if tokenizer is not None else None,
-        "inputs": inputs(entries),
-        "fields": {field.name: str(field.type) for field in decode_fields(splits[0].fields if splits else "")},
-        "shards": [{**_record(entry.shard), **of} for entry, of in written],
-        "companions": [{**_record(file), **of} for entry, of in written for file in entry.companions],
-        "documents": [{**_record(entry.documents), **of} for entry, of in written if entry.documents is not None],
+        "fields": {field.name: str(field.type) for field in decode_fields(fields)},
+        **listed,
         "marks": dict(marks) if marks is not None else None,
         "packing": dict(packing) if packing is not None else None,
         "shuffle": shuffle,
-        "rejects": [{**_record(entry.rejects), "split": entry.split_id} for entry in entries if entry.rejects],
-        "files": [_record(file) for file in sorted(files, key=lambda file: file.file)],
-        "totals": totals,
-        "balance": identities(totals),
+        "files": [file.to_record() for file in sorted(files, key=lambda file: file.file)],
+        "totals": books.totals,
+        "balance": identities(books.totals),
     }
 
 
-def split_ids(manifest: Mapping[str, Any]) -> list[str]:
-    """Returns the ids of all splits of a job, in the order of the plan."""
+def split_ids(manifest: Mapping[str, Any]) -> Iterator[str]:
+    """Yields the ids of all splits of a job, in the order of the plan."""
     shuffle = manifest["shuffle"]
-    return [record["split"] for record in manifest["shards"]] if shuffle is None else list(shuffle["splits"])
+    return iter(shuffle["splits"]) if shuffle is not None else (record["split"] for record in manifest["shards"])
 
 
-def shard_files(manifest: Mapping[str, Any]) -> set[str]:
-    """Returns the names of the files in the ledger that belong to merged shards; none if the job does not shuffle."""
-    ids = [record["entry"] for record in manifest["shards"] if "entry" in record]
-    return {name(shard_id) for shard_id in ids for name in (filenames.entry_name, keys_name)}
+def results(manifest: Mapping[str, Any]) -> NameSet:
+    """Returns the names of all files among the results of a job that its manifest or its ledger lists."""
+    names = NameSet()
+    names.add(record["file"] for kind in ("shards", "companions", "documents", "rejects") for record in manifest[kind])
+    names.add(
+        name(split) for split in split_ids(manifest) for name in (filenames.entry_name, filenames.statistics_name)
+    )
+    shards = (record["entry"] for record in manifest["shards"] if "entry" in record)
+    names.add(name(shard) for shard in shards for name in (filenames.entry_name, filenames.keys_name))
+    names.add(file.file for file in files_of_lists(manifest))
+    return names
 
 
 def read(output: str) -> dict[str, Any]:
-    """Returns the manifest of a folder.
+    """Returns the manifest of a folder; long lists as sequences of records that are read when they are asked for.
 
     Raises:
       ValueError: if there is none, or it cannot be read.
@@ -118,14 +114,14 @@ def read(output: str) -> dict[str, Any]:
         except ValueError as error:
             raise ValueError(f"{path!r} is not a manifest: {error}") from error
     version = manifest.get("format_version") if isinstance(manifest, dict) else None
-    if isinstance(version, int) and version != FORMAT_VERSION:
+    if isinstance(version, int) and version not in (FORMAT_VERSION, LISTED_VERSION):
         raise ValueError(
-            f"{path!r} has format {version}, but this TokenMill reads {FORMAT_VERSION}: use the TokenMill that wrote "
-            "the folder, or run the job again with --overwrite"
+            f"{path!r} has format {version}, but this TokenMill reads {FORMAT_VERSION} and {LISTED_VERSION}: use the "
+            "TokenMill that wrote the folder, or run the job again with --overwrite"
         )
-    if version != FORMAT_VERSION or not _is_whole(manifest):
-        raise ValueError(f"{path!r} is not a manifest of format {FORMAT_VERSION}")
-    return manifest
+    if version not in (FORMAT_VERSION, LISTED_VERSION) or not _is_whole(manifest):
+        raise ValueError(f"{path!r} is not a manifest of format {FORMAT_VERSION} or {LISTED_VERSION}")
+    return opened(output, manifest)
 
 
 def read_json(output: str, name: str) -> dict[str, Any]:
@@ -142,30 +138,18 @@ def read_json(output: str, name: str) -> dict[str, Any]:
 def _is_whole(manifest: Mapping[str, Any]) -> bool:
     """Returns whether a manifest has the parts that its readers look at; `verify` looks at all of it."""
     tokenizer, config, totals = (manifest.get(name) for name in ("tokenizer", "config", "totals"))
-    records = [manifest.get(name) for name in ("shards", "companions", "documents", "rejects", "files")]
     return (
         (tokenizer is None or (isinstance(tokenizer, dict) and isinstance(tokenizer.get("digest"), str)))
         and isinstance(config, dict)
         and isinstance(totals, dict)
         and isinstance(totals.get("rejected"), dict)
-        and all(isinstance(each, list) for each in records)
-        and all(isinstance(record, dict) and "file" in record for each in records for record in each or ())
+        and all(_is_list(kind, manifest.get(kind)) for kind in (*SCHEMAS, "files"))
     )
 
 
-def _record(file: FileRecord) -> dict[str, Any]:
-    return {name: value for name, value in asdict(file).items() if value is not None}
-
-
-def inputs(entries: Iterable[LedgerEntry]) -> list[dict[str, Any]]:
-    """Returns what the manifest says of the input files, in the order of the plan: what they are, what was read."""
-    files = []
-    for (piece, *_), counts in files_of(entries):
-        record = {"name": piece.name, "n_bytes": piece.n_bytes, "format": piece.format}
-        if piece.compression != "none":
-            record["compression"] = piece.compression
-        if counts.sha256:
-            record["sha256"] = counts.sha256
-        read = {name: value for name, value in counts.to_record().items() if name != "sha256"}
-        files.append({**record, "read": read})
-    return files
+def _is_list(kind: str, records: Any) -> bool:
+    if isinstance(records, dict):
+        is_written = {*records} == {"file", "n_bytes", "sha256", "rows"} and isinstance(records["rows"], int)
+        return kind in SCHEMAS and is_written and records["file"] == filenames.list_name(kind)
+    key = "name" if kind == "inputs" else "file"
+    return isinstance(records, list) and all(isinstance(record, dict) and key in record for record in records)

@@ -10,7 +10,6 @@ from typing import Self
 from pipeline import storage
 from pipeline.books import equations, ledger, quantities
 from pipeline.books.ledger import FileRecord, LedgerEntry
-from pipeline.books.quantities import BooksError
 from pipeline.books.sums import SplitRuns, Sums
 from pipeline.filenames import entry_name
 from pipeline.splits import Split
@@ -18,8 +17,12 @@ from pipeline.splits import Split
 
 def runs_digest(splits: Iterable[SplitRuns]) -> str:
     """Returns the sha256, in hex, of what is to be merged: the splits in their order, and the bytes of their runs."""
-    listed = [(split.split_id, split.sha256) for split in sorted(splits, key=lambda split: split.index)]
-    return hashlib.sha256(json.dumps(listed).encode()).hexdigest()
+    return digest_of_runs([(split.split_id, split.sha256) for split in sorted(splits, key=lambda split: split.index)])
+
+
+def digest_of_runs(runs: Sequence[tuple[str, str]]) -> str:
+    """Returns `runs_digest` of the id of each split, in their order, and the checksum of its runs."""
+    return hashlib.sha256(json.dumps(runs).encode()).hexdigest()
 
 
 @dataclass(frozen=True)
@@ -142,19 +145,9 @@ def recorded_digest(output: str, splits: Iterable[Split]) -> str | None:
     return runs_digest(found)
 
 
-def add_sums(shards: Iterable[ShardEntry]) -> Sums:
-    """Returns the sums of the documents of shards."""
-    return sum((shard.sums for shard in shards), Sums())
-
-
-def check_sums(entries: Iterable[LedgerEntry], shards: Sequence[ShardEntry]) -> None:
-    """Checks that the documents of all shards are those of all splits, without regard to their order.
-
-    Raises:
-      BooksError: with both numbers of each identity that does not hold.
-    """
-    before = sum((runs_of(entry).sums for entry in entries), Sums()).to_record()
-    after = add_sums(shards).to_record()
-    lines = [f"{name} of all splits {before[name]} != of all shards {after[name]}" for name in before]
-    if wrong := [line for line, name in zip(lines, before, strict=True) if before[name] != after[name]]:
-        raise BooksError("\n".join(wrong))
+def imbalance_of_sums(before: Sums, after: Sums) -> list[str]:
+    """Returns what differs between the documents of all splits and those of all shards, whatever their order."""
+    ours, theirs = before.to_record(), after.to_record()
+    return [
+        f"{name} of all splits {n} != of all shards {theirs[name]}" for name, n in ours.items() if n != theirs[name]
+    ]

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Sets a forecast beside what the job did, if the output folder of the config holds the finished job."""
 
+import itertools
 from collections.abc import Mapping
 from typing import Any
 
@@ -32,7 +33,7 @@ def outcome(found: Forecast) -> Mapping[str, float] | None:
     actual: dict[str, float] = {name: n for name, n in totals.items() if isinstance(n, int)}
     for kind in ("rejected", "filtered"):
         actual |= {kind: sum(totals[kind].values()), **{f"{kind}.{name}": n for name, n in totals[kind].items()}}
-    files = ((record["file"], record["n_bytes"]) for record in (*told["shards"], *told["companions"]))
+    files = ((record["file"], record["n_bytes"]) for record in itertools.chain(told["shards"], told["companions"]))
     for format_, n in bytes_of(found.plan.config.output, files).items():
         actual[f"bytes.{format_}"] = n
     if storage.exists(storage.join(output, filenames.CLOCK)):

@@ -12,7 +12,7 @@ import numpy as np
 
 from pipeline import storage
 from pipeline.books import quantities
-from pipeline.books.job_sums import add_up
+from pipeline.books.job_books import add_up
 from pipeline.config.job import Config
 from pipeline.estimating import excerpts, places, trial
 from pipeline.estimating.costs import CONTENTION, Work, peak_memory
@@ -255,7 +255,7 @@ def _unknown(tried: Trial, output: str, tokenizer: Tokenizer) -> tuple[tuple[str
 def _totals(tried: Trial) -> dict[str, Any]:
     """Returns the sums of a trial, by the names of `totals` of the manifest."""
     if tried.entries:
-        return add_up(tried.entries, tried.shards or None)
+        return add_up(tried.entries, tried.shards)
     totals: dict[str, Any] = {}
     for split in tried.counted:
         for name, value in dataclasses.asdict(split.totals).items():

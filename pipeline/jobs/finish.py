@@ -2,21 +2,23 @@
 """Finishes an output folder of committed splits: vocabulary, statistics, and the manifest last. No Beam here."""
 
 import io
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, replace
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import asdict
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from pipeline import filenames, schemas, storage
-from pipeline.books import ledger, manifest, partitions, quantities
+from pipeline.books import ledger, lists, manifest, partitions, quantities
+from pipeline.books.equations import check_balance
+from pipeline.books.job_books import JobBooks
 from pipeline.books.job_record import Job
-from pipeline.books.job_sums import add_up
-from pipeline.books.ledger import FileRecord
+from pipeline.books.ledger import FileRecord, LedgerEntry
+from pipeline.books.planned import PlannedSplits
 from pipeline.books.quantities import BooksError
 from pipeline.books.reject_limits import RejectLimits
-from pipeline.books.shard_entry import ShardEntry, read_shard_entry, recorded_digest
+from pipeline.books.shard_entry import ShardEntry, read_shard_entry
 from pipeline.config.job import Config
 from pipeline.config.kept_fields import decode_fields
 from pipeline.input.unusable import check_usable
@@ -27,6 +29,7 @@ from pipeline.output.vocabulary_files import formats_of, write_file, write_vocab
 from pipeline.output.writers import formats, mds
 from pipeline.output.writers.base import TokenizerInfo
 from pipeline.reporting.stats import summarize
+from pipeline.running.in_turn import in_turn
 from pipeline.shuffling.shards import plan_shards
 from pipeline.splits import Split
 from pipeline.statistics.tally import Statistics
@@ -38,7 +41,7 @@ from tokenizer import Tokenizer
 def finish_output(
     config: Config,
     job: Job,
-    splits: Sequence[Split],
+    splits: Iterable[Split] | PlannedSplits,
     tokenizer: Tokenizer,
     *,
     files: Iterable[FileRecord] = (),
@@ -46,10 +49,13 @@ def finish_output(
 ) -> tuple[Mapping[str, Any], Statistics]:
     """Turns committed splits into a finished output folder: vocabulary, statistics, and the manifest last.
 
+    Reads the ledger entry by entry. It holds the statistics of one vocabulary, 16 bytes of each split of the plan, 8 of
+    each name of a written file, and what an index of MDS shards says of each.
+
     Args:
       config: of the job.
       job: as `folders.prepare_output` was given it.
-      splits: the plan; all committed.
+      splits: the plan, in any order; all committed.
       tokenizer: the tokenizer that made the tokens.
       files: other files of the output folder that the manifest is to list.
       lease: must be valid for the manifest to be written; None if nobody owns the folder.
@@ -63,24 +69,35 @@ def finish_output(
         there is no manifest then either.
     """
     output, info = config.output.path, tokenizer_info(tokenizer)
-    entries = []
-    shards = _read_shards(config, job, splits) if config.output.shuffle is not None else None
+    planned = splits if isinstance(splits, PlannedSplits) else PlannedSplits(splits)
+    listed = lists.Lists(output)
+    is_shuffled, is_replay = config.output.shuffle is not None, "replay_of" in job.parts
+    books = JobBooks(listed.take, is_shuffled=is_shuffled, is_whole=not is_replay)
     total = Statistics(info.vocab_size, tokenizer.unk_token_id)
-    for split in splits:
-        entry = ledger.read_entry(output, split.id)
-        if entry is None or entry.tokenizer != info.digest:
-            raise BooksError(f"split {split.id} has not been committed with tokenizer {info.digest}")
+    mds_shards: list[mds.Shard] = []
+
+    def committed(index: int) -> tuple[LedgerEntry, Statistics]:
+        entry = planned.entry(index, output, info.digest)
+        check_balance(entry)
         with storage.open_read(storage.join(output, entry.statistics.file)) as handle:
-            total.merge(Statistics.from_bytes(handle.read()))
-        # The plan is in memory already; a second description of every file would be most of an entry.
-        entries.append(replace(entry, pieces=split.pieces) if entry.pieces == split.pieces else entry)
-    table, sums = token_counts(total.token_counts, tokenizer), add_up(entries, shards)
-    told = summarize(total, table, sums.get("packing"), sums.get("windows"))
+            return entry, Statistics.from_bytes(handle.read())
+
+    for entry, statistics in in_turn(committed, range(len(planned)), waits=storage.is_remote(output)):
+        total.merge(statistics)
+        books.add(entry)
+        mds_shards += _mds_shards(entry)
+    books.close()
+    for shard in _read_shards(config, job, planned, books.runs_digest()) if is_shuffled else ():
+        books.add_shard(shard)
+        mds_shards += _mds_shards(shard)
+    totals = books.totals
+    table = token_counts(total.token_counts, tokenizer)
+    told = summarize(total, table, totals.get("packing"), totals.get("windows"))
     written = [
         *write_vocabulary(output, tokenizer, formats_of(config)),
         write_file(output, filenames.TOKEN_COUNTS, _to_parquet(table)),
         write_file(output, filenames.STATS, ledger.to_json(told)),
-        *_write_mds_index(config, info, entries if shards is None else shards, splits[0].fields if splits else ""),
+        *_write_mds_index(config, info, mds_shards, planned.fields),
         *files,
     ]
     described = {
@@ -95,21 +112,28 @@ def finish_output(
     packing = output_packing(config, tokenizer)
     packed = asdict(packing) if packing is not None else None
     built = manifest.build(
-        job, splits, entries, tokenizer=described, files=written, marks=marks, packing=packed, shards=shards
+        job,
+        books,
+        listed.finish(),
+        tokenizer=described,
+        files=written,
+        marks=marks,
+        packing=packed,
+        fields=planned.fields,
     )
-    _check_statistics(built["totals"], total)
-    n_records, rejected = built["totals"]["n_records"], built["totals"]["rejected"]
-    if "replay_of" not in job.parts:  # a replay itself reports the records that it could not use either
-        check_usable(n_records, rejected, splits, config.input, where=storage.join(output, filenames.REJECTED))
+    _check_statistics(totals, total)
+    n_records, rejected = totals["n_records"], totals["rejected"]
+    if not is_replay:  # a replay itself reports the records that it could not use either
+        entries = planned.entries(output, info.digest)
+        check_usable(n_records, rejected, entries, config.input, where=storage.join(output, filenames.REJECTED))
     RejectLimits.of(config.input).check(n_records, sum(rejected.values()), is_all=True)
     suffix, *companions = formats.suffixes(config.output)
-    n_shards = len(shards) if shards is not None else None
-    folders.publish(output, job, splits, built, suffix=suffix, companions=companions, n_shards=n_shards, lease=lease)
-    return built, total
+    folders.publish(output, job, built, suffix=suffix, companions=companions, lease=lease)
+    return lists.opened(output, built), total
 
 
 def finish_partitions(
-    config: Config, job: Job, parts: Mapping[str, tuple[Config, Job, Sequence[Split], Tokenizer]], lease: Lease | None
+    config: Config, job: Job, parts: Mapping[str, tuple[Config, Job, PlannedSplits, Tokenizer]], lease: Lease | None
 ) -> Mapping[str, Any]:
     """Finishes the folder of each tokenizer, then writes `partitions.json` above them; returns what it says.
 
@@ -137,21 +161,20 @@ def finish_partitions(
     return told
 
 
-def _read_shards(config: Config, job: Job, splits: Sequence[Split]) -> list[ShardEntry]:
-    """Returns the entries of all shards of a job that shuffles.
+def _read_shards(config: Config, job: Job, planned: PlannedSplits, runs: str) -> Iterator[ShardEntry]:
+    """Yields the entries of all shards of a job that shuffles.
 
     Raises:
-      BooksError: if a shard is not committed, or was merged from other runs.
+      BooksError: if a shard is not committed, or was merged from other runs than `runs`.
     """
     assert config.output.shuffle is not None
-    runs = recorded_digest(config.output.path, splits)
-    shards = []
-    for planned in plan_shards(config.output.shuffle, splits, job.digest):
-        entry = read_shard_entry(config.output.path, planned.id)
+    for shard in plan_shards(config.output.shuffle, len(planned), planned.n_bytes, job.digest):
+        entry = read_shard_entry(config.output.path, shard.id)
         if entry is None or entry.runs != runs:
-            raise BooksError(f"shard {planned.id} has not been merged from the runs that the ledger records")
-        shards.append(entry)
-    return shards
+            raise BooksError(f"shard {shard.id} has not been merged from the runs that the ledger records")
+        if wrong := entry.imbalances():
+            raise BooksError("\n".join(wrong))
+        yield entry
 
 
 def _check_statistics(totals: Mapping[str, Any], counted: Statistics) -> None:
@@ -162,9 +185,14 @@ def _check_statistics(totals: Mapping[str, Any], counted: Statistics) -> None:
             )
 
 
-def _write_mds_index(
-    config: Config, info: TokenizerInfo, entries: Iterable[ledger.Written], fields: str
-) -> list[FileRecord]:
+def _mds_shards(entry: ledger.Written) -> Iterator[mds.Shard]:
+    """Yields what the index of MDS shards says of each of them."""
+    for file in (entry.shard, *entry.companions):
+        if file.file.endswith(".mds"):
+            yield file.file, file.n_bytes, file.rows or 0
+
+
+def _write_mds_index(config: Config, info: TokenizerInfo, shards: list[mds.Shard], fields: str) -> list[FileRecord]:
     if "mds" not in config.output.formats:
         return []
     is_packed, has_windows = config.output.packing is not None, config.tokenizer.has_windows
@@ -172,12 +200,6 @@ def _write_mds_index(
     schema = schemas.windowed(schema) if has_windows else schema
     if not is_packed and not has_windows:
         schema = schemas.rows([], decode_fields(fields))
-    shards = [
-        (file.file, file.n_bytes, file.rows or 0)
-        for entry in entries
-        for file in (entry.shard, *entry.companions)
-        if file.file.endswith(".mds")
-    ]
     return [write_file(config.output.path, filenames.MDS_INDEX, mds.make_index(shards, mds.columns_of(schema, info)))]
 
 

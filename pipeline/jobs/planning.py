@@ -114,7 +114,9 @@ class JobPlan:
     def shards(self) -> list[PlannedShard]:
         """Returns the shards of a job that shuffles; none if every split is a shard."""
         shuffle = self.config.output.shuffle
-        return plan_shards(shuffle, self.splits, self.job.digest) if shuffle is not None and self.tokenizes else []
+        if shuffle is None or not self.tokenizes:
+            return []
+        return plan_shards(shuffle, len(self.splits), self.n_bytes, self.job.digest)
 
     def finished_counts(self) -> list[PartitionCounts] | None:
         """Returns the counts artifact if an earlier run of this job finished it; reads its files to make sure."""

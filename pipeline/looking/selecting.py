@@ -133,7 +133,9 @@ def find_shards(target: str) -> list[Shard]:
     if not storage.exists(storage.join(folder, MANIFEST)):
         return [Shard(folder, name)]
     found = manifest.read(folder)
-    record = next((each for each in (*found["shards"], *found["companions"]) if each["file"] == name), None)
+    record = next(
+        (each for each in itertools.chain(found["shards"], found["companions"]) if each["file"] == name), None
+    )
     return [Shard(folder, name, found, record)]
 
 

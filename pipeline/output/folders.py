@@ -11,7 +11,8 @@ from typing import Any, Literal
 from pipeline import filenames, storage
 from pipeline.books.job_record import Job, PlannedNames, differences, read_job, write_job
 from pipeline.books.ledger import json_pieces
-from pipeline.books.manifest import read, shard_files
+from pipeline.books.lists import SCHEMAS, opened
+from pipeline.books.manifest import read, results
 from pipeline.filenames import (
     COUNTING,
     COUNTS,
@@ -26,12 +27,11 @@ from pipeline.filenames import (
     VOCABULARY,
 )
 from pipeline.output.ownership import OWNER, Lease
-from pipeline.splits import Split
 
 Mode = Literal["new", "resume", "overwrite"]
 
 _NUMBERED = re.compile(r"(tokens|rejects|documents)-(\d{5,})-of-(\d{5,})(\.[a-z0-9.]+)")
-_LEDGER_FILE = re.compile(rf"{filenames.LEDGER}/[0-9a-f]{{16}}\.(json|arrow|keys)")
+_LEDGER_FILE = re.compile(rf"{filenames.LEDGER}/([0-9a-f]{{16}}\.(json|arrow|keys)|({'|'.join(SCHEMAS)})\.parquet)")
 _COUNTS_FILE = re.compile(rf"{COUNTS}/(counts-\d{{5,}}-of-\d{{5,}}\.parquet|counts\.json|alphabet\.parquet)")
 _VOCABULARY_FILE = re.compile(
     rf"{VOCABULARY}/([\w.%-]+/){{0,2}}"
@@ -42,7 +42,6 @@ _RESULTS = ("", filenames.DOCUMENTS, filenames.REJECTED, filenames.LEDGER)
 FOLDERS = (*_RESULTS, VOCABULARY, COUNTS)
 """Folders of files with final names, relative to the output folder."""
 _FOLDER_OF = {"tokens": "", "rejects": filenames.REJECTED, "documents": filenames.DOCUMENTS}
-_LISTS = ("shards", "companions", "documents", "rejects")
 
 
 def _plans(n_splits: int, n_shards: int | None, suffixes: Sequence[str]) -> list[PlannedNames]:
@@ -127,12 +126,10 @@ def _clear(output: str, job: Job, plans: Sequence[PlannedNames]) -> None:
 def publish(
     output: str,
     job: Job,
-    splits: Sequence[Split],
     manifest: Mapping[str, Any],
     *,
     suffix: str = "",
     companions: Sequence[str] = (),
-    n_shards: int | None = None,
     lease: Lease | None = None,
 ) -> None:
     """Makes a folder complete: removes what earlier plans left, then writes the manifest.
@@ -146,11 +143,11 @@ def publish(
     if lease is not None:
         lease.check()
     found = read_job(output)
-    plan = _plans(len(splits), n_shards, (suffix, *companions))
+    listed = opened(output, manifest)
+    n_shards = len(listed["shards"]) if manifest["shuffle"] is not None else None
+    plan = _plans(manifest["totals"]["n_splits"], n_shards, (suffix, *companions))
     plans = found[1] if found is not None else plan
-    keep = {record["file"] for kind in _LISTS for record in manifest[kind]}
-    keep |= {name(split.id) for split in splits for name in (filenames.entry_name, filenames.statistics_name)}
-    keep |= shard_files(manifest)
+    keep = results(listed)
     for name in _files(output, _RESULTS):
         if name not in keep and (_is_shard_or_rejects(name, plans) or _LEDGER_FILE.fullmatch(name)):
             storage.delete(storage.join(output, name))

@@ -56,7 +56,7 @@ def verify_deep(output: str, share: float = SAMPLE) -> VerifyReport:
     except (ValueError, KeyError, TypeError) as error:
         report.problems.append(f"cannot tokenize again: {error}")
         return report
-    ids = manifest.split_ids(found)
+    ids = list(manifest.split_ids(found))
     for split_id in sample(ids, share):
         entry = ledger.read_entry(output, split_id)
         if entry is None:

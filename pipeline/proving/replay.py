@@ -76,7 +76,8 @@ def replay(config: Config, lease: Lease | None = None) -> Mapping[str, Any]:
     inside = config.model_copy(update={"output": config.output.model_copy(update={"path": folder})})
     suffix, *companions = formats.suffixes(config.output)
     shuffle = config.output.shuffle
-    shards = plan_shards(shuffle, splits, job.digest) if shuffle is not None else []
+    n_bytes = sum(split.n_bytes for split in splits)
+    shards = plan_shards(shuffle, len(splits), n_bytes, job.digest) if shuffle is not None else []
     folders.prepare_output(
         folder,
         job,

@@ -2,17 +2,14 @@
 """Proves the shards of a shuffle from disk: keys ascend, and the rows are the documents that have these keys."""
 
 import contextlib
-from collections.abc import Mapping, Sequence
-from typing import Any, Self
+from typing import Self
 
 import numpy as np
 import pyarrow as pa
 
-from pipeline import filenames, storage
+from pipeline import storage
 from pipeline.books import sums_kernels
-from pipeline.books.ledger import LedgerEntry
-from pipeline.books.quantities import BooksError
-from pipeline.books.shard_entry import ShardEntry, add_sums, check_sums, runs_digest, runs_of
+from pipeline.books.shard_entry import ShardEntry
 from pipeline.books.sums import sum_doc_ids, sum_values
 from pipeline.shuffling.merging import shard_range
 
@@ -98,25 +95,3 @@ class RowsProof(contextlib.AbstractContextManager["RowsProof"]):
             if ours != theirs
         ]
         return lines
-
-
-def check_shards(found: Mapping[str, Any], entries: Sequence[LedgerEntry], shards: Sequence[ShardEntry]) -> list[str]:
-    """Returns where the splits, the shards and the manifest of a job that shuffles contradict each other."""
-    lines = []
-    if [(shard.index, shard.n_shards) for shard in shards] != [(i, len(shards)) for i in range(len(shards))]:
-        lines.append(f"the ledger's {len(shards)} shards are not all of a shuffle, in order")
-    if any(entry.runs is None for entry in entries):
-        return [*lines, "the ledger has splits that were not sorted"]
-    digest = runs_digest(map(runs_of, entries))
-    lines += [
-        f"{filenames.entry_name(shard.shard_id)}: merged from runs {shard.runs}, the splits have {digest}"
-        for shard in shards
-        if shard.runs != digest
-    ]
-    try:
-        check_sums(entries, shards)
-    except BooksError as error:
-        lines += str(error).splitlines()
-    if found["shuffle"]["sums"] != add_sums(shards).to_record():
-        lines.append(f"the manifest's sums of the shuffle are {found['shuffle']['sums']}, not those of the shards")
-    return lines

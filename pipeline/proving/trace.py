@@ -102,11 +102,11 @@ def trace(output: str, shard: str, row: int, token: int | None = None) -> dict[s
 
 
 def _find_shard(found: Mapping[str, Any], shard: str) -> tuple[str, Mapping[str, Any]]:
-    records = [record for record in (*found["shards"], *found["companions"]) if "rows" in record]
-    for record in records:
-        if record["file"] == shard:
+    for record in itertools.chain(found["shards"], found["companions"]):
+        if record["file"] == shard and "rows" in record:
             return record.get("entry") or record["split"], record
-    known = f"; its shards are named like {records[0]['file']!r}" if records else "; it holds no shards"
+    shards = found["shards"]
+    known = f"; its shards are named like {shards[0]['file']!r}" if shards else "; it holds no shards"
     raise ValueError(f"the manifest lists no shard {shard!r}{known}")
 
 

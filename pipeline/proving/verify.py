@@ -3,10 +3,8 @@
 
 import functools
 import itertools
-import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from typing import Any, TypeVar
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -14,26 +12,22 @@ import pyarrow as pa
 from pipeline import filenames, storage
 from pipeline.books import ledger, manifest, quantities
 from pipeline.books.equations import imbalances
-from pipeline.books.job_sums import add_up, check_inputs, identities
+from pipeline.books.job_books import JobBooks, identities
 from pipeline.books.ledger import FileRecord, LedgerEntry
-from pipeline.books.shard_entry import ShardEntry, read_shard_entry
+from pipeline.books.lists import SCHEMAS, files_of_lists
+from pipeline.books.shard_entry import ShardEntry, imbalance_of_sums, read_shard_entry
 from pipeline.output import folders
 from pipeline.output.packing.marks import Marks
 from pipeline.output.writers import formats
 from pipeline.parquet_file import open_parquet
 from pipeline.proving.report import VerifyReport, check_file
 from pipeline.proving.shards import check_rejects, compare_counts, count_files
-from pipeline.proving.shuffle import check_shards
 from pipeline.reporting.stats import summarize
+from pipeline.running.in_turn import in_turn
 from pipeline.statistics.agreement import disagreements
 from pipeline.statistics.tally import Statistics
 from pipeline.statistics.token_table import TOKEN_COUNTS
 from tokenizer import UNICODE_VERSIONS, Tokenizer
-
-_Entry = TypeVar("_Entry", LedgerEntry, ShardEntry)
-
-_AT_A_TIME = 64
-"""Splits whose statistics may wait to be added up; for a large vocabulary they have 2 MB each."""
 
 
 def verify(output: str) -> VerifyReport:
@@ -69,98 +63,174 @@ def verify(output: str) -> VerifyReport:
 def _check_folder(output: str, found: Mapping[str, Any], report: VerifyReport) -> None:
     for record in found["files"]:
         check_file(output, FileRecord(**record), report)
-    _check_stray_files(output, found, report)
+    if not all(check_file(output, file, report) for file in files_of_lists(found)):
+        return  # nothing else can be compared with lists that are not those of the job
+    listed = manifest.results(found)
+    strays = (name for name in folders.result_files(output) if name not in listed)
+    report.problems += [f"{name}: lies among the results, but the manifest does not list it" for name in strays]
+    proof = LedgerProof(output, found, report)
+    total = proof.check_splits()
+    if found["shuffle"] is not None:
+        proof.check_shards(total)
+    proof.check_totals()
+    _check_tokenizer(output, found, report)
+    if total is not None:
+        _check_statistics(output, total, proof.books.totals, report)
 
-    entries, shards = _read_entries(output, found, report)
-    total: Statistics | None = None
-    is_counted = bool(entries)
-    with ThreadPoolExecutor(min(8, os.cpu_count() or 1)) as pool:
-        # In the order of splits, some at a time, and added up as they come: the statistics of all would be large.
-        groups = (entries[start : start + _AT_A_TIME] for start in range(0, len(entries), _AT_A_TIME))
-        check = functools.partial(_check_split, output, found=found)
-        for part, recorded in itertools.chain.from_iterable(pool.map(check, group) for group in groups):
-            report.merge(part)
+
+class LedgerProof:
+    """Reads the ledger entry by entry, adds it up again, and compares it with the lists of the manifest on the way."""
+
+    def __init__(self, output: str, found: Mapping[str, Any], report: VerifyReport) -> None:
+        self._output, self._found, self._report = output, found, report
+        self._taken: dict[str, list[dict[str, Any]]] = {kind: [] for kind in SCHEMAS}
+        self._inputs = enumerate(found["inputs"])
+        self._listed = {kind: _Listed(found[kind]) for kind in SCHEMAS if kind != "inputs"}
+        self._are_all_read = True
+        is_shuffled, is_whole = found["shuffle"] is not None, "replay_of" not in found
+        self.books = JobBooks(
+            lambda kind, record: self._taken[kind].append(record), is_shuffled=is_shuffled, is_whole=is_whole
+        )
+
+    def check_splits(self) -> Statistics | None:
+        """Checks all splits in the order of the plan; returns their statistics, None if some cannot be used."""
+        total: Statistics | None = None
+        is_counted = True
+        for part, recorded in in_turn(functools.partial(_check_split, self._output, self._found), self.splits()):
+            self._report.merge(part)
             if recorded is None:
                 is_counted = False
             else:
                 total = recorded if total is None else total.merge(recorded)
-        if shards is not None:
-            parts = pool.map(lambda shard: _check_shard(output, shard, found), shards)
-            _compare_shards(parts, total if is_counted else None, found, report)
-            report.problems += check_shards(found, entries, shards)
-    _check_totals(found, entries, shards, report)
-    _check_tokenizer(output, found, report)
-    if is_counted and total is not None:
-        _check_statistics(output, total, entries, shards, report)
+        return total if is_counted and self._are_all_read else None
+
+    def check_shards(self, recorded: Statistics | None) -> None:
+        """Checks the shards of a shuffle in their order; what they hold must be what the splits had."""
+        found, problems = self._found, self._report.problems
+        total = Statistics(found["tokenizer"]["vocab_size"], found["tokenizer"]["unk_id"])
+        n_counted, file = 0, ""
+        for part, entry, counts in in_turn(functools.partial(_check_shard, self._output, found), self._shards()):
+            self._report.merge(part)
+            if counts and counts[0][0] is entry.shard:
+                total.merge(counts[0][1])
+                n_counted, file = n_counted + 1, entry.shard.file
+        problems += imbalance_of_sums(self.books.sorted, self.books.merged)
+        if found["shuffle"]["sums"] != self.books.merged.to_record():
+            problems.append(
+                f"the manifest's sums of the shuffle are {found['shuffle']['sums']}, not those of the shards"
+            )
+        if recorded is None or n_counted != len(found["shards"]):
+            return
+        has_lengths = found["packing"] is None or formats.keeps_padding(file)
+        for what in ("token_counts", "length_counts") if has_lengths else ("token_counts",):
+            ours, theirs = getattr(total, what), getattr(recorded, what)
+            if wrong := np.flatnonzero(ours != theirs).tolist():
+                problems.append(
+                    f"the shards have {ours[wrong[0]]} in {what}[{wrong[0]}], the splits {theirs[wrong[0]]}"
+                )
+
+    def check_totals(self) -> None:
+        """Checks the sums of the manifest, and that its lists have no more than the ledger."""
+        problems, said = self._report.problems, self._found["totals"]
+        for listed in self._listed.values():
+            problems += [
+                f"{record['file']}: listed, but no entry of the ledger that is listed has it"
+                for record in listed.rest()
+            ]
+        if self._are_all_read:
+            problems += [f"{filenames.MANIFEST}: input {i} is {file}, the ledger has None" for i, file in self._inputs]
+        for name in sorted({*self.books.totals, *said}):
+            ours, theirs = self.books.totals.get(name), said.get(name)
+            if ours != theirs:
+                problems.append(f"{filenames.MANIFEST}: total {name} is {theirs}, the ledger adds up to {ours}")
+        try:
+            if self._found["balance"] != identities(said):
+                problems.append(f"{filenames.MANIFEST}: balance does not have the numbers of totals")
+        except quantities.BooksError as error:
+            problems += str(error).splitlines()
+        problems += self.books.problems
+
+    def splits(self) -> Iterator[LedgerEntry]:
+        """Yields the entries of all splits in the order of the plan, each once it is compared with the lists."""
+        for split_id in manifest.split_ids(self._found):
+            entry = ledger.read_entry(self._output, split_id)
+            if entry is not None:
+                self.books.add(entry)
+            self._compare_files(split_id, entry)
+            self._compare_inputs()
+            if entry is not None:
+                yield entry
+        self.books.close()
+        self._compare_inputs()
+
+    def _shards(self) -> Iterator[ShardEntry]:
+        digest, n_shards = self.books.runs_digest(), len(self._found["shards"])
+        are_in_order = True
+        for index, record in enumerate(self._found["shards"]):
+            entry = read_shard_entry(self._output, record["entry"])
+            if entry is not None:
+                self.books.add_shard(entry)
+                are_in_order = are_in_order and (entry.index, entry.n_shards) == (index, n_shards)
+                if entry.runs != digest:
+                    name = filenames.entry_name(entry.shard_id)
+                    self._report.problems.append(f"{name}: merged from runs {entry.runs}, the splits have {digest}")
+            self._compare_files(record["entry"], entry)
+            if entry is not None:
+                yield entry
+        if not are_in_order:
+            self._report.problems.append(f"the ledger's {n_shards} shards are not all of a shuffle, in order")
+
+    def _compare_files(self, entry_id: str, entry: LedgerEntry | ShardEntry | None) -> None:
+        """Compares the files of an entry with the lists; of one that cannot be read, checks the files themselves."""
+        name = filenames.entry_name(entry_id)
+        if entry is None:
+            self._are_all_read = False
+            self._report.problems.append(f"{name}: missing, or not a ledger entry")
+        for kind, listed in self._listed.items():
+            mine, self._taken[kind] = self._taken[kind], []
+            for ours, theirs in itertools.zip_longest(mine, listed.of(entry_id)):
+                if entry is None:
+                    check_file(self._output, _file_record(theirs), self._report)
+                elif ours != theirs:
+                    self._report.problems.append(f"{name}: records {ours}, the manifest {theirs}")
+
+    def _compare_inputs(self) -> None:
+        read, self._taken["inputs"] = self._taken["inputs"], []
+        if not self._are_all_read:
+            return
+        for file in read:
+            i, said = next(self._inputs, (None, None))
+            if said != file:
+                self._report.problems.append(f"{filenames.MANIFEST}: input {i} is {said}, the ledger has {file}")
 
 
-def _read_entries(
-    output: str, found: Mapping[str, Any], report: VerifyReport
-) -> tuple[list[LedgerEntry], list[ShardEntry] | None]:
-    """Returns the entries of all splits and, if the job shuffles, of all shards; compares them with the manifest."""
-    rejects = {record["split"]: record for record in found["rejects"]}
-    listed: dict[str, list[Mapping[str, Any]]] = {}
-    for record in (*found["shards"], *found["companions"], *found["documents"]):
-        listed.setdefault(record["entry" if found["shuffle"] else "split"], []).append(record)
-    entries = []
-    for split_id in found["shuffle"]["splits"] if found["shuffle"] else list(listed):
-        entry = _found(ledger.read_entry(output, split_id), split_id, report)
-        rejected = rejects.pop(split_id, None)
-        if entry is not None:
-            entries.append(entry)
-            report.problems += _differences(entry.split_id, (entry.rejects,), [rejected] if rejected else [None])
-    shards: list[ShardEntry] | None = [] if found["shuffle"] else None
-    written: dict[str, LedgerEntry | ShardEntry] = {entry.split_id: entry for entry in entries}
-    if shards is not None:
-        found_shards = (_found(read_shard_entry(output, shard_id), shard_id, report) for shard_id in listed)
-        shards += [shard for shard in found_shards if shard is not None]
-        written = {shard.shard_id: shard for shard in shards}
-    for entry_id, records in listed.items():
-        if entry_id in written:
-            files = (written[entry_id].shard, *written[entry_id].companions, written[entry_id].documents)
-            report.problems += _differences(entry_id, files, records)
-        else:
-            for record in records:
-                check_file(output, _file_record(record), report)
-    report.problems += [
-        f"{record['file']}: listed, but its split {split} has no shard" for split, record in rejects.items()
-    ]
-    return entries, shards
+class _Listed:
+    """The records of a list, entry by entry, in the order of the plan."""
 
+    def __init__(self, records: Iterable[dict[str, Any]]) -> None:
+        self._groups = itertools.groupby(records, key=lambda record: record.get("entry") or record.get("split"))
+        self._next = next(self._groups, None)
 
-def _found(entry: _Entry | None, entry_id: str, report: VerifyReport) -> _Entry | None:
-    if entry is None:
-        report.problems.append(f"{filenames.entry_name(entry_id)}: missing, or not a ledger entry")
-    return entry
+    def of(self, entry_id: str) -> list[dict[str, Any]]:
+        """Returns the records of an entry, if it is the next that has any."""
+        if self._next is None or self._next[0] != entry_id:
+            return []
+        found = list(self._next[1])
+        self._next = next(self._groups, None)
+        return found
 
-
-def _check_stray_files(output: str, found: Mapping[str, Any], report: VerifyReport) -> None:
-    listed = {record["file"] for kind in ("shards", "companions", "documents", "rejects") for record in found[kind]}
-    listed |= {
-        name(split) for split in manifest.split_ids(found) for name in (filenames.entry_name, filenames.statistics_name)
-    }
-    listed |= manifest.shard_files(found)
-    strays = [name for name in folders.result_files(output) if name not in listed]
-    report.problems += [f"{name}: lies among the results, but the manifest does not list it" for name in strays]
+    def rest(self) -> Iterator[dict[str, Any]]:
+        """Yields the records of entries that nobody has asked for."""
+        while self._next is not None:
+            yield from self._next[1]
+            self._next = next(self._groups, None)
 
 
 def _file_record(listed: Mapping[str, Any]) -> FileRecord:
     return FileRecord(**{name: value for name, value in listed.items() if name not in ("split", "entry")})
 
 
-def _differences(
-    entry_id: str, files: Sequence[FileRecord | None], listed: Sequence[Mapping[str, Any] | None]
-) -> list[str]:
-    """Returns where the ledger and the manifest disagree about the files of a split or a shard."""
-    records = [_file_record(each) if each else None for each in listed]
-    return [
-        f"{filenames.entry_name(entry_id)}: records {ours}, the manifest {theirs}"
-        for ours, theirs in itertools.zip_longest(files, records)
-        if ours != theirs
-    ]
-
-
-def _check_split(output: str, entry: LedgerEntry, found: Mapping[str, Any]) -> tuple[VerifyReport, Statistics | None]:
+def _check_split(output: str, found: Mapping[str, Any], entry: LedgerEntry) -> tuple[VerifyReport, Statistics | None]:
     """Returns what is wrong with a split of the manifest `found`, and the split's statistics if they can be used."""
     report = VerifyReport()
     tokenizer = found["tokenizer"]
@@ -198,7 +268,7 @@ def _check_split(output: str, entry: LedgerEntry, found: Mapping[str, Any]) -> t
 
 
 def _check_shard(
-    output: str, entry: ShardEntry, found: Mapping[str, Any]
+    output: str, found: Mapping[str, Any], entry: ShardEntry
 ) -> tuple[VerifyReport, ShardEntry, list[tuple[FileRecord, Statistics]]]:
     """Returns what is wrong with a shard of a shuffle, and what its files were found to hold."""
     report = VerifyReport()
@@ -211,65 +281,6 @@ def _check_shard(
     if not check_file(output, entry.keys, report):
         return report, entry, []
     return report, entry, list(count_files(output, entry, found, report))
-
-
-def _compare_shards(
-    parts: Iterable[tuple[VerifyReport, ShardEntry, list[tuple[FileRecord, Statistics]]]],
-    recorded: Statistics | None,
-    found: Mapping[str, Any],
-    report: VerifyReport,
-) -> None:
-    """Compares the tokens of all shards in their first format with the statistics of all splits."""
-    total = Statistics(found["tokenizer"]["vocab_size"], found["tokenizer"]["unk_id"])
-    n_counted, file = 0, ""
-    for part, entry, counts in parts:
-        report.merge(part)
-        if counts and counts[0][0] is entry.shard:
-            total.merge(counts[0][1])
-            n_counted, file = n_counted + 1, entry.shard.file
-    if recorded is None or n_counted != len(found["shards"]):
-        return
-    has_lengths = found["packing"] is None or formats.keeps_padding(file)
-    for what in ("token_counts", "length_counts") if has_lengths else ("token_counts",):
-        ours, theirs = getattr(total, what), getattr(recorded, what)
-        if wrong := np.flatnonzero(ours != theirs).tolist():
-            report.problems.append(
-                f"the shards have {ours[wrong[0]]} in {what}[{wrong[0]}], the splits {theirs[wrong[0]]}"
-            )
-
-
-def _check_totals(
-    found: Mapping[str, Any],
-    entries: Sequence[LedgerEntry],
-    shards: Sequence[ShardEntry] | None,
-    report: VerifyReport,
-) -> None:
-    totals = add_up(entries, shards)
-    for name in sorted({*totals, *found["totals"]}):
-        ours, theirs = totals.get(name), found["totals"].get(name)
-        if ours != theirs:
-            report.problems.append(f"{filenames.MANIFEST}: total {name} is {theirs}, the ledger adds up to {ours}")
-    if entries:
-        pairs = itertools.zip_longest(found["inputs"], manifest.inputs(entries))
-        report.problems += [
-            f"{filenames.MANIFEST}: input {i} is {said}, the ledger has {read}"
-            for i, (said, read) in enumerate(pairs)
-            if said != read
-        ]
-    checks: tuple[Callable[[], None], ...] = (
-        lambda: _check_identities(found),
-        lambda: check_inputs(entries, is_whole="replay_of" not in found),
-    )
-    for check in checks:
-        try:
-            check()
-        except quantities.BooksError as error:
-            report.problems += str(error).splitlines()
-
-
-def _check_identities(found: Mapping[str, Any]) -> None:
-    if found["balance"] != identities(found["totals"]):
-        raise quantities.BooksError(f"{filenames.MANIFEST}: balance does not have the numbers of totals")
 
 
 def _check_tokenizer(output: str, found: Mapping[str, Any], report: VerifyReport) -> None:
@@ -291,11 +302,10 @@ def _check_tokenizer(output: str, found: Mapping[str, Any], report: VerifyReport
 def _check_statistics(
     output: str,
     total: Statistics,
-    entries: Sequence[LedgerEntry],
-    shards: Sequence[ShardEntry] | None,
+    sums: Mapping[str, Any],
     report: VerifyReport,
 ) -> None:
-    """Checks token_counts.parquet and stats.json against the statistics of all splits."""
+    """Checks token_counts.parquet and stats.json against the statistics of all splits, and the sums of the ledger."""
     try:
         with storage.open_read(storage.join(output, filenames.TOKEN_COUNTS)) as handle:
             table = open_parquet(handle).read(use_threads=False).cast(TOKEN_COUNTS)
@@ -311,6 +321,5 @@ def _check_statistics(
     except (pa.ArrowException, OSError, ValueError) as error:
         report.problems.append(str(error))
         return
-    sums = add_up(entries, shards)
     if said != ledger.to_json(summarize(total, table, sums.get("packing"), sums.get("windows"))):
         report.problems.append(f"{filenames.STATS}: not the summary of the splits' statistics")

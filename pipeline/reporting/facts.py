@@ -4,7 +4,10 @@
 Everything is bounded, whatever the folder holds: lists are cut to `TOP` entries, and say how many were left out.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+import heapq
+import itertools
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from operator import itemgetter
 from typing import Any
 
 from pipeline import filenames, storage
@@ -57,7 +60,7 @@ def gather(output: str) -> dict[str, Any]:
         "languages": _languages(stats),
         "sources": cut_short(_sources(found["inputs"]), "n_bytes"),
         "shards": cut_short(
-            [{name: shard[name] for name in ("file", "rows", "tokens", "n_bytes")} for shard in found["shards"]],
+            ({name: shard[name] for name in ("file", "rows", "tokens", "n_bytes")} for shard in found["shards"]),
             "tokens",
         ),
         "rejected": _rejected(output, found["rejects"], totals["rejected"]),
@@ -155,25 +158,21 @@ def _languages(stats: Mapping[str, Any]) -> dict[str, Any] | None:
     return {**{name: languages[name] for name in languages if name != "by_code"}, **cut_short(rows, "documents")}
 
 
-def _sources(inputs: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    sources = []
+def _sources(inputs: Iterable[Mapping[str, Any]]) -> Iterator[dict[str, Any]]:
     for file in inputs:
         read = file["read"]
         n_chars, n_text_tokens, n_tokens = (read.get(name, 0) for name in ("n_chars", "n_text_tokens", "n_tokens"))
-        sources.append(
-            {
-                "name": file["name"],
-                "n_bytes": file["n_bytes"],
-                "documents": read.get("n_documents", 0),
-                "rejected": sum(read.get("rejected", {}).values()),
-                "filtered": sum(read.get("filtered", {}).values()),
-                "characters": n_chars,
-                "tokens": n_tokens,
-                "characters_per_token": n_chars / n_text_tokens if n_text_tokens else None,
-                "share_of_oov_tokens": read.get("n_oov_tokens", 0) / n_tokens if n_tokens else None,
-            }
-        )
-    return sources
+        yield {
+            "name": file["name"],
+            "n_bytes": file["n_bytes"],
+            "documents": read.get("n_documents", 0),
+            "rejected": sum(read.get("rejected", {}).values()),
+            "filtered": sum(read.get("filtered", {}).values()),
+            "characters": n_chars,
+            "tokens": n_tokens,
+            "characters_per_token": n_chars / n_text_tokens if n_text_tokens else None,
+            "share_of_oov_tokens": read.get("n_oov_tokens", 0) / n_tokens if n_tokens else None,
+        }
 
 
 def _rejected(output: str, files: Sequence[Mapping[str, Any]], reasons: Mapping[str, int]) -> dict[str, dict[str, Any]]:
@@ -207,7 +206,9 @@ def _sample(row: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def cut_short(rows: list[dict[str, Any]], by: str) -> dict[str, Any]:
-    """Returns the largest of some rows, in their order, and how many were left out."""
-    largest = sorted(range(len(rows)), key=lambda i: (-(rows[i][by] or 0), i))[:TOP]
-    return {"rows": [rows[i] for i in sorted(largest)], "n_all": len(rows)}
+def cut_short(rows: Iterable[dict[str, Any]], by: str) -> dict[str, Any]:
+    """Returns the largest of some rows, which may be millions, in their order; and how many there are."""
+    numbers = itertools.count(1)
+    numbered = ((next(numbers), row) for row in rows)
+    largest = heapq.nlargest(TOP, numbered, key=lambda each: (each[1][by] or 0, -each[0]))
+    return {"rows": [row for _, row in sorted(largest, key=itemgetter(0))], "n_all": next(numbers) - 1}

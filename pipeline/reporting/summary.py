@@ -121,12 +121,12 @@ def _files(output: str, found: Mapping[str, Any]) -> list[Text]:
     """Returns a line for each kind of file that the job wrote."""
     lines = []
     for kind in ("shards", "companions", "rejects"):
-        names = [record["file"] for record in found[kind]]
-        if names:
-            n_bytes = sum(record["n_bytes"] for record in found[kind])
-            more = f" ... {names[-1]}" if len(names) > 1 else ""
-            plural = kind if len(names) > 1 else kind.removesuffix("s")
-            lines.append(f"{len(names)} {plural}, {megabytes(n_bytes)}: {names[0]}{more}")
+        records = found[kind]
+        if records:
+            n_bytes = sum(record["n_bytes"] for record in records)
+            more = f" ... {records[-1]['file']}" if len(records) > 1 else ""
+            plural = kind if len(records) > 1 else kind.removesuffix("s")
+            lines.append(f"{len(records)} {plural}, {megabytes(n_bytes)}: {records[0]['file']}{more}")
     others = [record["file"] for record in found["files"]]
     folders = sorted({f"{name.partition('/')[0]}/" if "/" in name else name for name in others})
     drawn = [name for name in filenames.OF_THE_MOMENT if storage.exists(storage.join(output, name))]

@@ -28,7 +28,6 @@ from pipeline.output.writers.formats import suffixes
 from pipeline.running.progress import OnBatch
 from pipeline.shuffling.merging import merge_range, shard_range
 from pipeline.shuffling.runs import RunFiles, open_runs
-from pipeline.splits import Split
 
 SHARD_BYTES = 32 << 20
 """Bytes of the input, as stored, for one shard, if the config does not say how many shards there are."""
@@ -46,16 +45,16 @@ class PlannedShard:
     """Its share of the planned bytes of the input."""
 
 
-def plan_shards(config: ShuffleConfig, splits: Sequence[Split], salt: str) -> list[PlannedShard]:
+def plan_shards(config: ShuffleConfig, n_splits: int, n_bytes: int, salt: str) -> list[PlannedShard]:
     """Returns the shards of a job, none without splits; their number does not depend on how the input is cut.
 
     Args:
       config: the section.
-      splits: of the plan.
+      n_splits: of the plan.
+      n_bytes: planned bytes of all splits.
       salt: digest of the job; becomes a part of every id.
     """
-    n_bytes = sum(split.n_bytes for split in splits)
-    return name_shards((config.shards or max(1, -(-n_bytes // SHARD_BYTES))) if splits else 0, n_bytes, salt)
+    return name_shards((config.shards or max(1, -(-n_bytes // SHARD_BYTES))) if n_splits else 0, n_bytes, salt)
 
 
 def name_shards(n: int, n_bytes: int, salt: str) -> list[PlannedShard]:

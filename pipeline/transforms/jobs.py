@@ -16,11 +16,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import apache_beam as beam
+import numpy as np
 
 from pipeline import filenames, storage
-from pipeline.books import ledger, manifest
+from pipeline.books import ledger, lists, manifest
+from pipeline.books.job_books import JobBooks
 from pipeline.books.job_record import Job
 from pipeline.books.ledger import FileRecord
+from pipeline.books.planned import PlannedSplits, sort_ids
 from pipeline.books.quantities import BooksError
 from pipeline.config.job import Config
 from pipeline.counting import counts
@@ -173,12 +176,13 @@ def _finish_partitions(
     *tokenizers: str,
 ) -> str:
     enter_stage(planning.FINISHING_STAGE)
-    parts, planned = {}, []
+    parts: dict[str, Any] = {}
+    planned: list[str] = []
     for (name, (part, its_job)), tokenizer in zip(jobs.items(), compiled_tokenizers(tokenizers), strict=True):
         lines = planning.read_plan(storage.join(part.output.path, planning.PLAN_NAME))
-        splits = sorted(map(Split.from_json, lines), key=lambda split: split.index)
+        splits = PlannedSplits(map(Split.from_json, lines))
         parts[name] = part, its_job, splits, tokenizer
-        planned += [split.id for split in splits]
+        planned += splits.ids()
     if sorted(ids) != sorted(planned):
         raise BooksError(
             f"{len(planned)} shares of splits were planned, and the {len(ids)} that are done are not these"
@@ -212,11 +216,12 @@ def _finish_tokenizing(
     lease: Lease | None = None,
 ) -> str:
     enter_stage(planning.FINISHING_STAGE)
-    splits = sorted(map(Split.from_json, planning.read_plan(plan_path)), key=lambda split: split.index)
-    planned = [split.id for split in splits]
+    splits = PlannedSplits(map(Split.from_json, planning.read_plan(plan_path)))
+    planned = splits.sorted_ids()
     if config.output.shuffle is not None:
-        planned = [shard.id for shard in plan_shards(config.output.shuffle, splits, job.digest)]
-    if sorted(ids) != sorted(planned):
+        shards = plan_shards(config.output.shuffle, len(splits), splits.n_bytes, job.digest)
+        planned = sort_ids(shard.id for shard in shards)
+    if not np.array_equal(sort_ids(ids), planned):
         kind = "splits" if config.output.shuffle is None else "shards"
         raise BooksError(f"{len(planned)} {kind} were planned, and the {len(ids)} that are done are not these")
     output = config.output.path
@@ -240,8 +245,9 @@ def _finish_counting(
         files.append(_write_record(output, vocabulary))
         if not vocabulary.folder:
             tokenizer = {"digest": trained.digest, "vocab_size": trained.n_ids}
-    built = manifest.build(job, [], [], tokenizer=tokenizer, files=files)
-    folders.publish(output, job, [], built, lease=lease)
+    listed = lists.Lists(output)
+    built = manifest.build(job, JobBooks(listed.take), listed.finish(), tokenizer=tokenizer, files=files)
+    folders.publish(output, job, built, lease=lease)
     delete_staged(output)
     return job.digest
 

@@ -283,11 +283,15 @@ def _decode_column(data: np.ndarray, at: np.ndarray, sizes: np.ndarray, encoding
     return pa.LargeListArray.from_arrays(pa.array(ends // dtype.itemsize), pa.array(out.view(dtype)))
 
 
-def make_index(shards: Iterable[tuple[str, int, int]], columns: dict[str, str]) -> bytes:
+Shard = tuple[str, int, int]
+"""Name, bytes and rows of one."""
+
+
+def make_index(shards: Iterable[Shard], columns: dict[str, str]) -> bytes:
     """Returns `index.json` of a dataset.
 
     Args:
-      shards: name, bytes and rows of each, in order; those without rows are left out.
+      shards: all, in order; those without rows are left out.
       columns: as `columns_of` returns them.
     """
     described = [

@@ -6,9 +6,10 @@ import json
 
 import pytest
 
+from pipeline import filenames, storage
 from pipeline.books import manifest
 from pipeline.books.job_record import Job
-from pipeline.books.ledger import FileRecord
+from pipeline.books.planned import PlannedSplits
 from pipeline.books.quantities import BooksError
 from pipeline.output.folders import prepare_output
 from tests.finished_splits import ENTRIES, JOB, SPLITS, built, config_of, pieces
@@ -80,25 +81,30 @@ def test_the_manifest_says_nothing_of_places():
         )
         for entry in ENTRIES
     ]
-    splits = [dataclasses.replace(s, pieces=e.pieces) for s, e in zip(SPLITS, elsewhere, strict=True)]
-    files = [FileRecord("stats.json", 6, "ee"), FileRecord("vocab/vocab.txt", 5, "dd")]
-    job = Job.of("tokenize", config_of(output={"path": "/other"}), "digest")
-    assert manifest.build(job, splits, elsewhere, tokenizer={"digest": "digest"}, files=files) == built()
+    assert built(elsewhere, Job.of("tokenize", config_of(output={"path": "/other"}), "digest")) == built()
 
 
-def test_books_that_do_not_balance_make_no_manifest():
-    def build(splits=SPLITS, entries=ENTRIES):
-        return manifest.build(JOB, splits, entries)
+def test_entries_must_be_those_of_the_plan(tmp_path):
+    planned = PlannedSplits(SPLITS[::-1])
+    assert (len(planned), list(planned.ids()), planned.n_bytes) == (2, ["0" * 16, "1" * 16], 153)
 
-    with pytest.raises(BooksError, match=r"split 0{16}: records read"):
-        build(entries=[dataclasses.replace(ENTRIES[0], n_records=99), ENTRIES[1]])
-    with pytest.raises(BooksError, match="2 splits were planned, but the ledger's 1 entries"):
-        build(entries=ENTRIES[:1])
-    with pytest.raises(BooksError, match="are not theirs"):
-        build(entries=ENTRIES[::-1])
-    changed = dataclasses.replace(SPLITS[0], pieces=pieces(("a", 100), version="w"))
-    with pytest.raises(BooksError, match="are not theirs"):
-        build(splits=[changed, SPLITS[1]])
+    def read(*entries):
+        for entry in entries:
+            storage.write_atomic(str(tmp_path / filenames.entry_name(entry.split_id)), entry.to_json())
+        return list(planned.entries(str(tmp_path), "digest"))
+
+    with pytest.raises(BooksError, match=r"split 1{16} has not been committed with tokenizer digest"):
+        read(ENTRIES[0])
+    assert read(*ENTRIES) == ENTRIES
+    with pytest.raises(BooksError, match=r"split 0{16} has not been committed with tokenizer other"):
+        list(planned.entries(str(tmp_path), "other"))
+    for wrong in (
+        dataclasses.replace(ENTRIES[0], pieces=pieces(("a", 100), version="w")),
+        dataclasses.replace(ENTRIES[0], fields="other"),
+        dataclasses.replace(ENTRIES[0], index=1),
+    ):
+        with pytest.raises(BooksError, match=r"split 0{16}: the ledger's entry is not of the split that was planned"):
+            read(wrong)
 
 
 def test_reading_says_why_there_is_no_manifest(tmp_path):
@@ -108,12 +114,12 @@ def test_reading_says_why_there_is_no_manifest(tmp_path):
     with pytest.raises(ValueError, match="its job has not finished"):
         manifest.read(str(tmp_path))
     (tmp_path / "manifest.json").write_text("[]")
-    with pytest.raises(ValueError, match=f"is not a manifest of format {manifest.FORMAT_VERSION}"):
+    with pytest.raises(ValueError, match="is not a manifest of format 4 or 5"):
         manifest.read(str(tmp_path))
     for name, value in [("config", []), ("totals", {}), ("shards", ["x"]), ("rejects", None), ("tokenizer", {})]:
         (tmp_path / "manifest.json").write_text(json.dumps({**built(), name: value}))
-        with pytest.raises(ValueError, match=f"is not a manifest of format {manifest.FORMAT_VERSION}"):
+        with pytest.raises(ValueError, match="is not a manifest of format 4 or 5"):
             manifest.read(str(tmp_path))
     (tmp_path / "manifest.json").write_text('{"format_version": 1}')
-    with pytest.raises(ValueError, match="has format 1, but this TokenMill reads 4: use the"):
+    with pytest.raises(ValueError, match="has format 1, but this TokenMill reads 4 and 5: use the"):
         manifest.read(str(tmp_path))

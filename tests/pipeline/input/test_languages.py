@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from pipeline.books import equations, ledger
-from pipeline.books.job_sums import identities
+from pipeline.books.job_books import identities
 from pipeline.config.file import ConfigError, load_config
 from pipeline.config.input import InputConfig
 from pipeline.config.job import Config

@@ -129,7 +129,7 @@ def test_publishing_removes_what_earlier_plans_left(tmp_path):
     ]
     foreign = ["notes.txt", "tokens-00000-of-00007.parquet", "_ledger/mine.txt", "vocab/mine.txt"]
     write(tmp_path, *current, *ledger, *stale, *foreign)
-    publish(output, JOB, SPLITS, built(), suffix=".parquet")
+    publish(output, JOB, built(), suffix=".parquet")
     assert names_in(tmp_path) == sorted([*current, *ledger, *foreign, "manifest.json", "_ledger/job.json"])
     assert manifest.read(output) == json.loads(json.dumps(built()))
     assert [plan["n_splits"] for plan in json.loads((tmp_path / "_ledger/job.json").read_text())["plans"]] == [2]

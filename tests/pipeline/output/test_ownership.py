@@ -18,7 +18,7 @@ from pipeline.output import ownership
 from pipeline.output.folders import prepare_output, publish
 from pipeline.output.ownership import OWNER, own
 from pipeline.running.processes import Process
-from tests.finished_splits import JOB, SPLITS, built, config_of, names_in, write
+from tests.finished_splits import JOB, built, config_of, names_in, write
 
 HERE = Process.current()
 
@@ -156,7 +156,7 @@ def test_nothing_is_published_in_a_folder_that_was_lost(tmp_path, is_there):
         if is_there:
             left_by(tmp_path, OTHER)
         with pytest.raises(ValueError, match="was taken over by run, process 17" if is_there else "has lost its"):
-            publish(str(tmp_path), JOB, SPLITS, built(), suffix=".parquet", lease=lease)
+            publish(str(tmp_path), JOB, built(), suffix=".parquet", lease=lease)
     assert "manifest.json" not in names_in(tmp_path)
     assert stale in names_in(tmp_path)
 

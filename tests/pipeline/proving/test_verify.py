@@ -13,7 +13,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from pipeline import filenames, schemas
-from pipeline.books import ledger, manifest
+from pipeline.books import ledger, lists, manifest
+from pipeline.books.job_books import JobBooks
 from pipeline.books.job_record import Job
 from pipeline.books.ledger import FileRecord, LedgerEntry
 from pipeline.config.job import Config
@@ -141,6 +142,53 @@ def test_what_a_job_wrote_is_proven(tmp_path, tiny_vocab, shape):
     assert (report.n_rows, report.n_tokens) == (8, sum(entry.n_tokens for entry in folder.entries))
     named = [path for path in folder.path.rglob("*") if path.is_file() and path.suffix != ".json"]
     assert report.n_files == len(named) + 2  # tokenizer.json, stats.json
+
+
+@pytest.fixture
+def long_lists(monkeypatch):
+    """Makes every list of a manifest a long one, in a file of its own, of one record a row group."""
+    monkeypatch.setattr(lists, "MOST_RECORDS", 0)
+    monkeypatch.setattr(lists, "ROWS", 1)
+
+
+@pytest.mark.usefixtures("long_lists")
+@pytest.mark.parametrize("shape", [*SHAPES[:2], {"format": ["parquet", "arrow"]}])
+def test_a_job_of_many_files_is_proven_and_each_lie_of_its_lists_found(tmp_path, tiny_vocab, shape):
+    folder = Folder(tmp_path, tiny_vocab, **shape)
+    assert folder.problems() == []
+    kinds = [kind for kind in lists.SCHEMAS if (folder.path / filenames.list_name(kind)).exists()]
+    assert kinds == [kind for kind in lists.SCHEMAS if kind != "companions" or isinstance(shape.get("format"), list)]
+    for kind in kinds:
+        path = folder.path / filenames.list_name(kind)
+        data, manifest_data = path.read_bytes(), (folder.path / "manifest.json").read_bytes()
+        table = pq.read_table(path)
+        path.write_bytes(data + b"x")
+        assert any(problem.startswith(filenames.list_name(kind)) for problem in folder.problems())
+        for forged in (lie_about(table, kind), table.slice(1), pa.concat_tables([table, table.slice(1)])):
+            handle = io.BytesIO()
+            pq.write_table(forged, handle, row_group_size=1, compression="zstd", store_schema=False)
+            path.write_bytes(handle.getvalue())
+            record = {**ledger.describe(str(folder.path), filenames.list_name(kind)).to_record()}
+            record["rows"] = forged.num_rows
+            folder.set_manifest(lambda found, record=record, kind=kind: found.update({kind: record}))
+            assert folder.problems(), (kind, forged.num_rows)
+        path.write_bytes(data)
+        (folder.path / "manifest.json").write_bytes(manifest_data)
+    assert folder.problems() == []
+
+
+def lie_about(table, kind):
+    """Returns a list whose last record has another number."""
+    rows = table.to_pylist()
+    rows[-1]["n_bytes"] += 1
+    return pa.Table.from_pylist(rows, schema=table.schema)
+
+
+def test_a_list_elsewhere_is_not_read(folder):
+    record = {"file": "../secret.parquet", "n_bytes": 1, "sha256": "0" * 64, "rows": 1}
+    folder.set_manifest(lambda found: found.update(shards=record))
+    (problem,) = folder.problems()
+    assert "is not a manifest of format 4 or 5" in problem
 
 
 def all_files():
@@ -380,8 +428,8 @@ def test_forged_counts_and_summaries_are_found(folder):
     [
         ({"n_records": 99}, "records read 99 != documents + rejected + filtered 5"),
         ({"tokenizer": "x"}, "made by tokenizer x, but the manifest's is"),
-        ({"shard": FileRecord("tokens-00000-of-00002.parquet", 1, "x", 4, 16)}, "the manifest FileRecord("),
-        ({"rejects": None, "rejected": {}, "n_records": 4}, "records None, the manifest FileRecord("),
+        ({"shard": FileRecord("tokens-00000-of-00002.parquet", 1, "x", 4, 16)}, "the manifest {"),
+        ({"rejects": None, "rejected": {}, "n_records": 4}, "records None, the manifest {"),
     ],
 )
 def test_a_ledger_that_does_not_agree_is_found(folder, changes, words):
@@ -460,7 +508,8 @@ def test_a_job_without_shards_is_proven_by_its_files(tmp_path):
     (tmp_path / "counts").mkdir()
     (tmp_path / "counts" / "counts.json").write_text("{}")
     files = [ledger.describe(output, "counts/counts.json")]
-    folders.publish(output, job, [], manifest.build(job, [], [], files=files))
+    listed = lists.Lists(output)
+    folders.publish(output, job, manifest.build(job, JobBooks(listed.take), listed.finish(), files=files))
     assert verify.verify(output).is_proven
     (tmp_path / "counts" / "counts.json").write_text("[]")
     (problem,) = verify.verify(output).problems

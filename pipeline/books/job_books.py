@@ -1,0 +1,153 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The books of a whole job: its splits and shards added up and checked one after another."""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+from pipeline.books import ledger, quantities
+from pipeline.books.input_counts import PieceCounts
+from pipeline.books.ledger import FileRecord, LedgerEntry
+from pipeline.books.quantities import BooksError
+from pipeline.books.shard_entry import ShardEntry, digest_of_runs, runs_of
+from pipeline.books.sums import Sums
+from pipeline.splits import Piece
+
+_MOST_PROBLEMS = 1000
+"""Problems of input files that are told one by one."""
+
+
+class JobBooks:
+    """Adds up entries that balance, checks that no part of a file is missing, and hands on what the manifest lists.
+
+    It holds sums, the file that the last entry ended in and, of a job that shuffles, some 250 bytes for each split.
+    """
+
+    def __init__(
+        self, take: Callable[[str, dict[str, Any]], None], *, is_shuffled: bool = False, is_whole: bool = True
+    ) -> None:
+        """Starts at nothing.
+
+        Args:
+          take: called with the name of a list of the manifest and its next record.
+          is_shuffled: whether rows are in the shards of a shuffle, not in those of splits.
+          is_whole: whether all of each file is to be read, or, as in a replay, only the ranges of the pieces.
+        """
+        self._take = take
+        self._is_whole = is_whole
+        self.is_shuffled = is_shuffled
+        self._names = quantities.counted(LedgerEntry)
+        self.totals: dict[str, Any] = {**dict.fromkeys(self._names, 0), "rejected": {}, "filtered": {}, "n_splits": 0}
+        self.totals |= {"shard_rows": 0, "shard_tokens": 0, "shard_bytes": 0, "reject_rows": 0, "reject_bytes": 0}
+        """The sums of all counts so far."""
+        self.problems: list[str] = []
+        """What is wrong with input files so far, a line each."""
+        self.runs: list[tuple[str, str]] = []
+        """Of a job that shuffles: the id of each split, and the checksum of its runs."""
+        self.sorted, self.merged = Sums(), Sums()
+        """Of a job that shuffles: sums of the documents of all splits, and of all shards."""
+        self._file: tuple[Piece, int, PieceCounts] | None = None
+
+    def add(self, entry: LedgerEntry) -> None:
+        """Adds the entry of the next split, in the order of the plan: the pieces of a file are neighbours in it."""
+        totals = self.totals
+        totals["n_splits"] += 1
+        for name in self._names:
+            totals[name] = quantities.plus(totals[name], getattr(entry, name))
+        if entry.has_field:
+            _add_to(totals.setdefault("has_field", {}), entry.has_field)
+        if self.is_shuffled:
+            self.runs.append((entry.split_id, entry.shard.sha256))
+            self.sorted += runs_of(entry).sums
+        else:
+            self._add_written(entry, {"split": entry.split_id})
+        if entry.rejects is not None:
+            totals["reject_rows"] += entry.rejects.rows
+            totals["reject_bytes"] += entry.rejects.n_bytes
+            self._take("rejects", {**entry.rejects.to_record(), "split": entry.split_id})
+        for piece, counts in zip(entry.pieces, entry.inputs, strict=False):  # `equations` compares their numbers
+            n_planned = piece.stop - piece.start
+            if self._file is not None and (self._file[0].path, self._file[0].name) == (piece.path, piece.name):
+                first, n_before, before = self._file
+                self._file = first, n_before + n_planned, before + counts
+            else:
+                self._end_file()
+                self._file = piece, n_planned, counts
+
+    def add_shard(self, shard: ShardEntry) -> None:
+        """Adds the entry of the next shard of a job that shuffles."""
+        self.merged += shard.sums
+        self._add_written(shard, {"entry": shard.shard_id})
+
+    def runs_digest(self) -> str:
+        """Returns the digest of what shards must be merged from."""
+        return digest_of_runs(self.runs)
+
+    def close(self) -> None:
+        """Ends the last file; no entry comes after it."""
+        self._end_file()
+
+    def _add_written(self, entry: ledger.Written, of: Mapping[str, str]) -> None:
+        totals = self.totals
+        totals["shard_rows"] += entry.shard.rows
+        totals["shard_tokens"] += entry.shard.tokens
+        totals["shard_bytes"] += entry.shard.n_bytes + sum(file.n_bytes for file in entry.companions)
+        for kind, counts in (("packing", entry.packing), ("windows", entry.windows)):
+            if counts is not None:
+                _add_to(totals.setdefault(kind, {}), counts)
+        files: list[tuple[str, FileRecord]] = [("shards", entry.shard)]
+        files += [("companions", file) for file in entry.companions]
+        if entry.documents is not None:
+            files.append(("documents", entry.documents))
+        for kind, file in files:
+            self._take(kind, {**file.to_record(), **of})
+
+    def _end_file(self) -> None:
+        """Checks that all bytes of an uncompressed file of lines were read once."""
+        if self._file is None:
+            return
+        (piece, n_planned, counts), self._file = self._file, None
+        is_stored_as_read = piece.compression == "none" and piece.format != "parquet"
+        n_expected = piece.n_bytes if self._is_whole else n_planned
+        if is_stored_as_read and counts.n_bytes != n_expected and len(self.problems) < _MOST_PROBLEMS:
+            self.problems.append(f"{piece.path!r}: {counts.n_bytes} bytes read of {n_expected}")
+        self._take("inputs", _input(piece, counts))
+
+
+def add_up(entries: Iterable[LedgerEntry], shards: Sequence[ShardEntry] = ()) -> dict[str, Any]:
+    """Returns the totals of entries; those of `shards`, if there are any, count what is in shards."""
+    books = JobBooks(lambda kind, record: None, is_shuffled=bool(shards))
+    for entry in entries:
+        books.add(entry)
+    for shard in shards:
+        books.add_shard(shard)
+    return books.totals
+
+
+def _input(piece: Piece, counts: PieceCounts) -> dict[str, Any]:
+    """Returns what the manifest says of an input file: what it is, and what was read. A cut one has no checksum."""
+    record: dict[str, Any] = {"name": piece.name, "n_bytes": piece.n_bytes, "format": piece.format}
+    if piece.compression != "none":
+        record["compression"] = piece.compression
+    read = counts.to_record()
+    if sha256 := read.pop("sha256", None):
+        record["sha256"] = sha256
+    return {**record, "read": read}
+
+
+def _add_to(sums: dict[str, int], counts: Mapping[str, int]) -> None:
+    for name, n in counts.items():
+        sums[name] = sums.get(name, 0) + n
+
+
+def identities(totals: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Returns the identities that totals must keep, each as {"left", "right"}: terms with their numbers.
+
+    Raises:
+      BooksError: naming every identity that does not hold.
+    """
+    parts = totals.get("packing"), totals.get("windows")
+    equations = (*quantities.OF_INPUT, *quantities.OF_TOKENS, *quantities.of_rows(*parts), *quantities.OF_REJECTS)
+    counts = {**totals, **quantities.in_rows(*parts)}
+    if wrong := quantities.imbalances(equations, counts):
+        raise BooksError("\n".join(f"the job: {line}" for line in wrong))
+    return [equation.terms(counts) for equation in equations]

@@ -1,0 +1,178 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The lists of a manifest: short ones stand in it, long ones in Parquet files beside the ledger, record by record.
+
+A manifest of ten files is to be read by people; one of ten million files could not be held by whoever reads it.
+"""
+
+import functools
+import itertools
+import uuid
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, overload
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from pipeline import filenames, storage
+from pipeline.books import ledger, quantities
+from pipeline.books.input_counts import PieceCounts
+from pipeline.parquet_file import open_parquet
+
+MOST_RECORDS = 10_000
+"""Records of a list that stands in the manifest itself."""
+ROWS = 1 << 14
+"""Records to a row group, which is what a writer or a reader holds."""
+
+_TEXTS = {"name", "file", "format", "compression", "sha256", "split", "entry"}
+_REASONS = {"rejected", "filtered"}
+
+
+def _schema(*names: str, **more: pa.DataType) -> pa.Schema:
+    types = {name: pa.string() if name in _TEXTS else pa.int64() for name in names}
+    return pa.schema(list((types | more).items()))
+
+
+_READ = pa.struct(
+    (name, pa.map_(pa.string(), pa.int64()) if name in _REASONS else pa.int64())
+    for name in quantities.counted(PieceCounts)
+)
+_FILE = "file", "n_bytes", "sha256", "rows", "tokens"
+SCHEMAS: Mapping[str, pa.Schema] = {
+    "inputs": _schema("name", "n_bytes", "format", "compression", "sha256", read=_READ),
+    "shards": _schema(*_FILE, "split", "entry"),
+    "companions": _schema(*_FILE, "split", "entry"),
+    "documents": _schema(*_FILE, "split", "entry"),
+    "rejects": _schema(*_FILE, "split"),
+}
+"""Columns of the file of each list. What a record does not have is null."""
+
+
+class Lists:
+    """The lists of one manifest on their way to it."""
+
+    def __init__(self, output: str) -> None:
+        """Starts with empty lists; long ones are written below the folder `output`."""
+        self._lists = {kind: _List(output, kind) for kind in SCHEMAS}
+
+    def take(self, kind: str, record: Mapping[str, Any]) -> None:
+        """Adds a record to a list."""
+        self._lists[kind].add(record)
+
+    def finish(self) -> dict[str, Any]:
+        """Returns what the manifest says of each list: its records, or the record of its file."""
+        return {kind: records.finish() for kind, records in self._lists.items()}
+
+
+class _List:
+    def __init__(self, output: str, kind: str) -> None:
+        self._output, self._kind = output, kind
+        self._waiting: list[Mapping[str, Any]] = []
+        self._writer: pq.ParquetWriter | None = None
+        self._n = 0
+
+    def add(self, record: Mapping[str, Any]) -> None:
+        self._waiting.append(record)
+        self._n += 1
+        if self._n > MOST_RECORDS and len(self._waiting) >= ROWS:
+            self._write(ROWS)
+
+    def finish(self) -> Any:
+        if self._n <= MOST_RECORDS:
+            return self._waiting
+        while self._waiting:
+            self._write(ROWS)
+        assert self._writer is not None
+        self._writer.close()
+        storage.finish(self._handle)
+        name = filenames.list_name(self._kind)
+        storage.rename(self._staged, storage.join(self._output, name))
+        return {**ledger.describe(self._output, name).to_record(), "rows": self._n}
+
+    def _write(self, n: int) -> None:
+        schema = SCHEMAS[self._kind]
+        if self._writer is None:
+            self._staged = storage.join(self._output, f"{filenames.TEMPORARY}/{self._kind}-{uuid.uuid4().hex}.parquet")
+            self._handle = storage.create(self._staged)
+            self._writer = pq.ParquetWriter(self._handle, schema, compression="zstd", store_schema=False)
+        rows, self._waiting = self._waiting[:n], self._waiting[n:]
+        if self._kind == "inputs":
+            rows = [{**row, "read": _as_maps(row["read"])} for row in rows]
+        self._writer.write_batch(pa.RecordBatch.from_pylist(rows, schema=schema))
+
+
+def _as_maps(read: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: [*value.items()] if name in _REASONS else value for name, value in read.items()}
+
+
+class ListedRecords(Sequence[dict[str, Any]]):
+    """A long list, as a sequence of the records that a short one would hold; it keeps one row group in memory."""
+
+    def __init__(self, output: str, record: Mapping[str, Any], kind: str) -> None:
+        """Opens nothing yet.
+
+        Args:
+          output: the output folder.
+          record: of the list's file, as in the manifest.
+          kind: of list, a key of `SCHEMAS`.
+        """
+        self._output, self._kind = output, kind
+        self.file = ledger.FileRecord(**record)
+        self._group = functools.lru_cache(1)(self._read_group)
+
+    def __len__(self) -> int:
+        return self.file.rows or 0
+
+    def __iter__(self) -> Iterator[dict[str, Any]]:
+        """Yields all records.
+
+        Raises:
+          ValueError: if the file is damaged; OSError: if it cannot be read.
+        """
+        for group in range(-(-len(self) // ROWS)):
+            yield from self._read_group(group)
+
+    @overload
+    def __getitem__(self, place: int) -> dict[str, Any]: ...
+    @overload
+    def __getitem__(self, place: slice) -> list[dict[str, Any]]: ...
+    def __getitem__(self, place: int | slice) -> Any:
+        """Returns a record, or a list of some; as `__iter__`."""
+        if isinstance(place, slice):
+            start, stop, step = place.indices(len(self))
+            return list(itertools.islice(self, start, stop, step))
+        if not -len(self) <= place < len(self):
+            raise IndexError(place)
+        group, row = divmod(place % len(self), ROWS)
+        return self._group(group)[row]
+
+    def _read_group(self, group: int) -> list[dict[str, Any]]:
+        name = self.file.file
+        try:
+            with storage.open_read(storage.join(self._output, name)) as handle:
+                file = open_parquet(handle)
+                table = file.read_row_group(group, use_threads=False)
+                is_mine = file.metadata.num_rows == len(self) and table.num_rows == min(ROWS, len(self) - group * ROWS)
+        except (pa.ArrowException, IndexError) as error:
+            raise ValueError(f"{name}: not a list of {len(self)} records: {error}") from error
+        if not is_mine or table.schema.remove_metadata() != SCHEMAS[self._kind]:
+            raise ValueError(f"{name}: not the list {self._kind!r} as TokenMill writes it, of {len(self)} records")
+        return [_to_record(row) for row in table.to_pylist(maps_as_pydicts="strict")]
+
+
+def _to_record(row: Mapping[str, Any]) -> dict[str, Any]:
+    record = {name: value for name, value in row.items() if value is not None}
+    if "read" in record:
+        record["read"] = {name: value for name, value in record["read"].items() if value is not None}
+    return record
+
+
+def opened(output: str, manifest: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns a manifest with a sequence of records in place of the record of each long list's file."""
+    lists = {kind: manifest[kind] for kind in SCHEMAS}
+    read = {kind: ListedRecords(output, each, kind) for kind, each in lists.items() if isinstance(each, Mapping)}
+    return {**manifest, **read}
+
+
+def files_of_lists(found: Mapping[str, Any]) -> Iterable[ledger.FileRecord]:
+    """Yields the file of each long list of an opened manifest."""
+    return (found[kind].file for kind in SCHEMAS if isinstance(found[kind], ListedRecords))

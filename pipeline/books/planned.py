@@ -1,0 +1,81 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A plan in 16 bytes a split: enough to find the entry of each in the ledger, and to know that it is as planned."""
+
+import hashlib
+from array import array
+from collections.abc import Iterable, Iterator
+
+import numpy as np
+
+from pipeline.books import ledger
+from pipeline.books.ledger import LedgerEntry
+from pipeline.books.quantities import BooksError
+from pipeline.splits import Split
+
+
+class PlannedSplits:
+    """The splits of a plan: their ids, and 64 bits of a digest of each."""
+
+    def __init__(self, splits: Iterable[Split]) -> None:
+        """Reads the plan.
+
+        Args:
+          splits: all of them, in any order.
+        """
+        indices, ids, digests = array("q"), array("Q"), array("Q")
+        self.n_bytes = 0
+        """Planned bytes of all."""
+        self.fields = ""
+        """`Split.fields`, the same in all."""
+        for split in splits:
+            indices.append(split.index)
+            ids.append(int(split.id, 16))
+            digests.append(_digest(split))
+            self.n_bytes += split.n_bytes
+            self.fields = split.fields
+        order = np.argsort(np.array(indices, np.int64))
+        self._ids, self._digests = np.array(ids, np.uint64)[order], np.array(digests, np.uint64)[order]
+
+    def __len__(self) -> int:
+        return self._ids.size
+
+    def ids(self) -> Iterator[str]:
+        """Yields the ids in the order of the plan."""
+        return (f"{split_id:016x}" for split_id in map(int, self._ids))
+
+    def sorted_ids(self) -> np.ndarray:
+        """Returns `sort_ids` of the ids."""
+        return np.sort(self._ids)
+
+    def entries(self, output: str, tokenizer: str) -> Iterator[LedgerEntry]:
+        """Yields the entry of each split, in the order of the plan.
+
+        Args:
+          output: the output folder.
+          tokenizer: digest of the tokenizer.
+
+        Raises:
+          BooksError: if a split is not committed as it is planned, with this tokenizer.
+        """
+        for index in range(len(self)):
+            yield self.entry(index, output, tokenizer)
+
+    def entry(self, index: int, output: str, tokenizer: str) -> LedgerEntry:
+        """Returns the entry of one split, by its place in the plan; as `entries`."""
+        split_id = f"{int(self._ids[index]):016x}"
+        entry = ledger.read_entry(output, split_id)
+        if entry is None or entry.tokenizer != tokenizer:
+            raise BooksError(f"split {split_id} has not been committed with tokenizer {tokenizer}")
+        recorded = Split(entry.index, entry.split_id, entry.pieces, entry.fields)
+        if entry.index != index or _digest(recorded) != int(self._digests[index]):
+            raise BooksError(f"split {split_id}: the ledger's entry is not of the split that was planned")
+        return entry
+
+
+def sort_ids(ids: Iterable[str]) -> np.ndarray:
+    """Returns ids of splits or shards as uint64[n], the smallest first."""
+    return np.sort(np.array([int(each, 16) for each in ids], np.uint64))
+
+
+def _digest(split: Split) -> int:
+    return int.from_bytes(hashlib.blake2b(split.to_json().encode("utf-8", "surrogatepass"), digest_size=8).digest())
