@@ -1,31 +1,42 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Plans a crawl of a million files that do not exist, and closes its books, to see what a driver costs at that size.
+"""Plans a crawl of a million files that do not exist, and closes its books, to see what that costs at this size.
 
 The files live in a filesystem registered with Beam: a listing with sizes like those of a crawl, log-normal with a heavy
 tail, and a few bytes for whoever opens a file. The code that plans, describes and adds up is that of every job.
 """
 
 import argparse
+import hashlib
 import io
 import math
+import multiprocessing
+import os
 import random
 import resource
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
+import numpy as np
 from apache_beam.io.filesystem import BeamIOError, FileMetadata, FileSystem, MatchResult
 
 from benchmarks import report
-from pipeline.books import equations, job_record, ledger, manifest
+from pipeline.books import job_record, manifest, quantities
 from pipeline.books.input_counts import PieceCounts
 from pipeline.books.ledger import FileRecord, LedgerEntry
+from pipeline.books.lists import files_of_lists
+from pipeline.books.planned import PlannedSplits
 from pipeline.config.job import Config
+from pipeline.filenames import documents_name, entry_name, shard_name, statistics_name
 from pipeline.input.splitting import plan_splits
-from pipeline.jobs import planning
+from pipeline.jobs import finish, planning
+from pipeline.proving import verify
+from pipeline.proving.report import VerifyReport
 from pipeline.splits import Split
+from pipeline.statistics.tally import Statistics
+from tokenizer import Tokenizer
 
 _MEDIAN_BYTES = 1 << 20
 _SIGMA = 2.0
@@ -76,27 +87,103 @@ def main(arguments: list[str]) -> int:
     """Measures; returns the exit code."""
     parser = argparse.ArgumentParser(prog="./run.sh bench scale", description=__doc__, allow_abbrev=False)
     parser.add_argument("--files", type=int, default=1_000_000, help="files of the crawl (default 1,000,000)")
+    parser.add_argument("--split-mb", type=int, default=64, help="input.split_bytes in MiB (default 64)")
+    parser.add_argument(
+        "--vocabulary", type=int, default=30_000, help="entries (default 30,000): 3 bytes of each split's statistics"
+    )
+    parser.add_argument("--folder", help="where the ledger is written (default: the temporary folder)")
     options = parser.parse_args(arguments)
     print(report.describe(report.machine() | report.versions("tokenmill", "apache-beam")))
-    CrawlFileSystem.n_files = options.files
-    with tempfile.TemporaryDirectory(prefix="tokenmill-scale-") as folder:
-        config = Config.model_validate(
-            {"input": {"paths": ["crawl://data/*/*/*"]}, "tokenizer": {"file": "x"}, "output": {"path": folder}}
-        )
-        job = job_record.Job.of("tokenize", config, "digest")
-        splits = _measured("plan", lambda: plan_splits(config.input, job.digest))
-        n_bytes = sum(split.n_bytes for split in splits)
-        print(f"  {options.files:,} files, {n_bytes / 1e12:.2f} TB, {len(splits):,} splits")
-        plan = planning.JobPlan("tokenize", config, job, splits, tokenizer=None, counting_json=None)
-        _measured("prepare: plan.jsonl", lambda: planning.prepare(plan, "new"))
-        _measured("dealing out: read plan.jsonl", lambda: sum(len(line) for line in planning.read_plan(plan.plan_path)))
-        size = _measured("ledger: write and read every entry as JSON", lambda: _ledger_bytes(splits))
-        print(f"  {size / 1e6:,.0f} MB of entries, {size / len(splits):,.0f} bytes each")
-        entries = [_entry(split) for split in splits]
-        built = _measured("manifest: add up and balance", lambda: manifest.build(job, splits, entries))
-        written = _measured("manifest: as JSON", lambda: sum(map(len, ledger.json_pieces(built))))
-        print(f"  {written / 1e6:,.0f} MB of manifest, {written / options.files:,.0f} bytes per file")
+    with tempfile.TemporaryDirectory(prefix="tokenmill-scale-", dir=options.folder) as folder:
+        # A process for each machine of a cluster that would do it, so that none has the memory of another.
+        for step in (_plan, _work, _finish):
+            process = multiprocessing.get_context("spawn").Process(target=step, args=(options, folder))
+            process.start()
+            process.join()
+            if process.exitcode:
+                return 1
     return 0
+
+
+def _config(options: argparse.Namespace, folder: str) -> Config:
+    CrawlFileSystem.n_files = options.files
+    return Config.model_validate(
+        {
+            "input": {"paths": ["crawl://data/*/*/*"], "split_bytes": options.split_mb << 20},
+            "tokenizer": {"file": "x"},
+            "output": {"path": folder},
+        }
+    )
+
+
+def _tokenizer(options: argparse.Namespace) -> Tokenizer:
+    specials = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
+    return Tokenizer.for_bert([*specials, *(f"word{i}" for i in range(options.vocabulary - len(specials)))])
+
+
+def _plan(options: argparse.Namespace, folder: str) -> None:
+    config, tokenizer = _config(options, folder), _tokenizer(options)
+    job = job_record.Job.of("tokenize", config, tokenizer.digest)
+    splits = _measured("driver: plan", lambda: plan_splits(config.input, job.digest))
+    n_bytes = sum(split.n_bytes for split in splits)
+    print(f"  {options.files:,} files, {n_bytes / 1e12:.2f} TB, {len(splits):,} splits")
+    plan = planning.JobPlan("tokenize", config, job, splits, tokenizer=tokenizer, counting_json=None)
+    _measured("driver: write plan.jsonl", lambda: planning.prepare(plan, "new"))
+
+
+def _work(options: argparse.Namespace, folder: str) -> None:
+    """Writes what workers would leave in the ledger; shards are not written."""
+    tokenizer = _tokenizer(options)
+    digest, weights = tokenizer.digest, 1 / np.arange(1, tokenizer.n_ids + 1)
+    n = sum(1 for _ in planning.read_plan(_plan_path(folder)))
+
+    def write() -> int:
+        n_bytes = 0
+        for line in planning.read_plan(_plan_path(folder)):
+            split = Split.from_json(line)
+            entry = _entry(split, digest, n)
+            statistics = _statistics(entry, weights)
+            written = entry.to_json(), statistics.to_bytes()
+            for name, data in zip((entry_name(split.id), statistics_name(split.id)), written, strict=True):
+                n_bytes += len(data)
+                with open(f"{folder}/{name}", "wb") as handle:
+                    handle.write(data)
+        return n_bytes
+
+    n_bytes = _measured("workers: write all entries and statistics", write)
+    print(f"  {n_bytes / 1e6:,.0f} MB of ledger, {n_bytes / n:,.0f} bytes a split")
+
+
+def _finish(options: argparse.Namespace, folder: str) -> None:
+    config, tokenizer = _config(options, folder), _tokenizer(options)
+    job = job_record.Job.of("tokenize", config, tokenizer.digest)
+    splits = _measured(
+        "last step: read plan.jsonl",
+        lambda: PlannedSplits(map(Split.from_json, planning.read_plan(_plan_path(folder)))),
+    )
+    _measured(
+        "last step: add up, balance, statistics, lists, manifest",
+        lambda: finish.finish_output(config, job, splits, tokenizer),
+    )
+    found = manifest.read(folder)
+    size = os.path.getsize(f"{folder}/manifest.json")
+    sizes = {file.file: f"{file.n_bytes / 1e6:,.0f} MB" for file in files_of_lists(found)}
+    print(f"  manifest.json {size / 1e3:,.0f} kB, {found['totals']['n_documents']:,} documents; {sizes}")
+    told = VerifyReport()
+    _measured("verify: ledger and lists, but no shards, as there are none", lambda: _prove(folder, found, told))
+    if told.problems:
+        sys.exit("\n".join(told.problems[:10]))
+
+
+def _prove(folder: str, found: Mapping[str, Any], told: VerifyReport) -> None:
+    proof = verify.LedgerProof(folder, found, told)
+    for _ in proof.splits():
+        pass
+    proof.check_totals()
+
+
+def _plan_path(folder: str) -> str:
+    return f"{folder}/{planning.PLAN_NAME}"
 
 
 def _measured(name: str, function: Any) -> Any:
@@ -110,16 +197,21 @@ def _measured(name: str, function: Any) -> Any:
     return result
 
 
-def _ledger_bytes(splits: list[Split]) -> int:
-    n_bytes = 0
-    for split in splits:
-        data = _entry(split).to_json()
-        n_bytes += len(data)
-        equations.check_balance(LedgerEntry.from_json(data))
-    return n_bytes
+def _statistics(entry: LedgerEntry, weights: np.ndarray) -> Statistics:
+    """Returns statistics that agree with an entry, and differ from split to split."""
+    statistics = Statistics(weights.size, 1)
+    for quantity in quantities.TOKENIZED:
+        setattr(statistics, quantity.name, getattr(entry, quantity.name))
+    shifted = np.roll(weights, entry.index)
+    statistics.token_counts += (shifted * entry.n_tokens / weights.sum()).astype(np.int64)
+    statistics.token_counts[1] = 0
+    statistics.token_counts[5] += entry.n_tokens - statistics.token_counts.sum()
+    statistics.length_counts[250] += entry.n_documents
+    statistics.min_tokens = statistics.max_tokens = 250 if entry.n_documents else -1
+    return statistics
 
 
-def _entry(split: Split) -> LedgerEntry:
+def _entry(split: Split, tokenizer: str, n_splits: int) -> LedgerEntry:
     """Returns the entry of a split as a job would leave it: 1,000 bytes and 250 tokens to a document."""
     inputs = tuple(
         PieceCounts(
@@ -131,15 +223,16 @@ def _entry(split: Split) -> LedgerEntry:
             n_chars=n,
             n_text_tokens=n // 1000 * 250,
             n_tokens=n // 1000 * 250,
-            sha256="0" * 64,
+            sha256=hashlib.sha256(split.id.encode()).hexdigest(),
         )
         for n in (piece.stop - piece.start for piece in split.pieces)
     )
     total = sum(inputs, PieceCounts())
+    sha256 = hashlib.sha256(split.id.encode()).hexdigest()
     return LedgerEntry(
         split_id=split.id,
         index=split.index,
-        tokenizer="digest",
+        tokenizer=tokenizer,
         pieces=split.pieces,
         n_records=total.n_records,
         n_documents=total.n_documents,
@@ -160,10 +253,10 @@ def _entry(split: Split) -> LedgerEntry:
         n_tokens=total.n_tokens,
         n_oov_tokens=0,
         inputs=inputs,
-        shard=FileRecord("tokens", 1, "0" * 64, total.n_documents, total.n_documents * 250),
-        documents=FileRecord("documents", 1, "0" * 64, total.n_documents, total.n_documents * 250),
+        shard=FileRecord(shard_name(split.index, n_splits, ".parquet"), 1, sha256, total.n_documents, total.n_tokens),
+        documents=FileRecord(documents_name(split.index, n_splits), 1, sha256, total.n_documents, total.n_tokens),
         rejects=None,
-        statistics=FileRecord("statistics", 1, "0" * 64),
+        statistics=FileRecord(statistics_name(split.id), 1, sha256),
     )
 
 
