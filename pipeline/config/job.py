@@ -126,7 +126,10 @@ class Config(Section):
             tokens |= {f"output.packing.{name}": getattr(packing, name) for name in ("separator", "pad_token")}
         for name, token in tokens.items():
             if train is not None and token is not None and token not in (*train.tokens, *self.text.tokens):
-                allowed = "must be one of tokenizer.train.special_tokens, which are " + ", ".join(train.tokens)
+                listed = ", ".join(map(repr, train.tokens))
+                allowed = (
+                    f"must be one of tokenizer.train.special_tokens, which are {listed}; add it there, or take one"
+                )
                 raise mistake(name, token, allowed)
         return self
 

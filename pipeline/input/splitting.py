@@ -36,6 +36,8 @@ FORMATS: dict[str, Format] = {
 """The formats that `input.format: auto` chooses by the end of a name, a compression suffix left out."""
 _COMPRESSION_SUFFIXES = (".gz", ".zst", ".zstd", ".bz2")
 _Numbered = tuple[int, tuple[str, storage.FileStat]]
+_MOST_PROBLEMS = 20
+"""Problems that are told one by one: a pattern may match thousands of files that cannot be read."""
 _REMOTE_THREADS = 32
 _TASK_FILES = 256
 _CutFile = tuple[list[Piece], pa.Schema | None]
@@ -208,5 +210,6 @@ def _summarize(problems: list[Exception]) -> Exception:
     kind = OSError if all(isinstance(each, OSError) for each in problems) else ValueError
     if len(problems) == 1:
         return kind(f"input.paths: {problems[0]}")
-    listed = "".join(f"\n  {each}" for each in problems)
-    return kind(f"input.paths: {len(problems)} problems{listed}")
+    listed = "".join(f"\n  {each}" for each in problems[:_MOST_PROBLEMS])
+    more = f"\n  and {len(problems) - _MOST_PROBLEMS:,} more" if len(problems) > _MOST_PROBLEMS else ""
+    return kind(f"input.paths: {len(problems):,} problems{listed}{more}")

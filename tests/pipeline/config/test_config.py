@@ -432,7 +432,7 @@ def test_packing_needs_tokens_that_training_gives_and_no_padding(write):
     packed = "output: {path: out, packing: {length: 8, separator: <eos>}}"
     path = write("input: {paths: [a]}\ntokenizer: {train: {vocab_size: 90}}\n" + packed)
     assert problems_of(path, [], "run")[0].startswith(
-        "output.packing.separator: '<eos>': must be one of tokenizer.train.special_tokens, which are [PAD], "
+        "output.packing.separator: '<eos>': must be one of tokenizer.train.special_tokens, which are '[PAD]', "
     )
     path = write("input: {paths: [a]}\ntokenizer: {file: v, padding: {length: 8}}\n" + packed)
     assert problems_of(path, [], "run") == [

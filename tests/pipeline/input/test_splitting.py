@@ -202,6 +202,17 @@ def test_every_problem_is_named_at_once(tmp_path):
     assert plan(tmp_path / "a.doc", format="text")
 
 
+def test_of_very_many_problems_the_first_are_told(tmp_path):
+    for i in range(1500):
+        write(tmp_path / f"{i:04d}.doc")
+    with pytest.raises(ValueError, match="1,500 problems") as caught:
+        plan(tmp_path / "*.doc")
+    lines = str(caught.value).splitlines()
+    assert len(lines) == 22
+    assert "0019.doc' is of unknown format" in lines[-2]
+    assert lines[-1] == "  and 1,480 more"
+
+
 def test_files_that_cannot_be_read_are_named(tmp_path):
     (tmp_path / "a.txt").symlink_to(tmp_path / "gone")
     with pytest.raises(OSError, match=r"input\.paths: .*a\.txt"):
