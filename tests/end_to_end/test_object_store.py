@@ -11,6 +11,8 @@ import contextlib
 import dataclasses
 import json
 import os
+import shutil
+import socket
 import subprocess
 import sys
 import time
@@ -30,14 +32,41 @@ pytestmark = pytest.mark.slow
 ROOT = Path(__file__).parents[2]
 
 
-@pytest.fixture(scope="module")
-def server():
-    """Yields the address of an S3 server whose one bucket is named `bucket`."""
-    running = moto_server.ThreadedMotoServer(port=0, verbose=False)
-    running.start()
-    host, port = running.get_host_and_port()
-    yield f"http://{host}:{port}"
-    running.stop()
+@pytest.fixture(scope="module", params=["moto", "versitygw"])
+def server(request, tmp_path_factory):
+    """Yields the address of an empty S3 server: of moto's, and of one that people run, if it is named."""
+    if request.param == "moto":
+        running = moto_server.ThreadedMotoServer(port=0, verbose=False)
+        running.start()
+        host, port = running.get_host_and_port()
+        yield f"http://{host}:{port}"
+        running.stop()
+        return
+    program = os.environ.get("TOKENMILL_VERSITYGW") or shutil.which("versitygw")
+    if program is None:
+        pytest.skip("needs the S3 server versitygw; set TOKENMILL_VERSITYGW: see CONTRIBUTING.md")
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        address = f"127.0.0.1:{free.getsockname()[1]}"
+    account = ["--access", "test", "--secret", "test", "--region", "us-east-1"]
+    command = [program, "--port", address, *account, "--quiet", "posix", str(tmp_path_factory.mktemp("store"))]
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL) as process:
+        try:
+            deadline = time.monotonic() + 30
+            while not _listens(address):
+                assert process.poll() is None
+                assert time.monotonic() < deadline
+                time.sleep(0.05)
+            yield f"http://{address}"
+        finally:
+            process.kill()
+
+
+def _listens(address):
+    host, port = address.split(":")
+    with contextlib.suppress(OSError), socket.create_connection((host, int(port)), timeout=1):
+        return True
+    return False
 
 
 @pytest.fixture
