@@ -7,9 +7,11 @@ rows, the schema), everything else to stderr.
 """
 
 import argparse
+import contextlib
 import os
 import sys
-from collections.abc import Sequence
+import traceback
+from collections.abc import Iterator, Sequence
 
 from pipeline import VERSION, storage
 from pipeline.commands import (
@@ -29,6 +31,7 @@ from pipeline.commands import (
 )
 from pipeline.commands.arguments import Parser
 from pipeline.commands.reporting import DONE, MISTAKE, STOPPED, Mistake, say
+from pipeline.running.runners import configure_logging
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -45,15 +48,26 @@ def main(argv: Sequence[str] | None = None) -> int:
         return DONE if exit_.code is None else int(exit_.code)
     options.beam_args = arguments[end + 1 :]
     storage.configure(options.beam_args)
+    configure_logging(debug=options.debug)
     try:
-        return int(options.command(options))
+        with _nowhere() if options.quiet and not options.json else contextlib.nullcontext():
+            return int(options.command(options))
     except Mistake as mistake:
+        if options.debug:
+            traceback.print_exception(mistake)
         for line in str(mistake).splitlines():
             say(line)
         return MISTAKE
     except KeyboardInterrupt:
         say("stopped")
         return STOPPED
+
+
+@contextlib.contextmanager
+def _nowhere() -> Iterator[None]:
+    """Drops what the block prints to stdout."""
+    with open(os.devnull, "w", encoding="utf-8") as nowhere, contextlib.redirect_stdout(nowhere):
+        yield
 
 
 def parser() -> argparse.ArgumentParser:

@@ -58,9 +58,20 @@ def add_set(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def add_json(parser: argparse.ArgumentParser, what: str) -> None:
-    """Adds the option that prints what a command has to say as JSON."""
-    parser.add_argument("--json", action="store_true", help=f"print {what} as JSON")
+def add_output(parser: argparse.ArgumentParser, what: str, form: Any = None) -> None:
+    """Adds the options of every command: `--json`, `--quiet` and `--verbose`, which `cli` obeys as far as it can.
+
+    Args:
+      parser: of the command.
+      what: what `--json` prints.
+      form: the group of options that `--json` excludes, if there is one.
+    """
+    (form or parser).add_argument("--json", action="store_true", help=f"print {what} as JSON")
+    said = parser.add_mutually_exclusive_group()
+    said.add_argument("--quiet", action="store_true", help="print warnings and errors only, and what --json asks for")
+    said.add_argument(
+        "--verbose", "--debug", action="store_true", dest="debug", help="show tracebacks of errors, and Beam's log"
+    )
 
 
 def add_local(parser: argparse.ArgumentParser) -> None:

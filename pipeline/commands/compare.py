@@ -8,7 +8,7 @@ import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from pipeline.commands.arguments import natural
+from pipeline.commands.arguments import add_output, natural
 from pipeline.commands.reporting import DONE, FAILED, mistakes, say
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ def add_parsers(commands: Any) -> None:
         help="exit with 1 if it holds, as in 'bytes_per_token[de] < 3.8' or 'unknown@new.json > 0'; may be repeated",
     )  # fmt: skip
     compare.add_argument("--html", metavar="FILE", help="write all of it as a page that opens offline, too")
-    compare.add_argument("--json", action="store_true", help="print all of it as JSON")
+    add_output(compare, "all of it")
     compare.set_defaults(command=_compare)
 
 

@@ -2,8 +2,10 @@
 """`tokenmill completion`: what a shell needs to complete commands and options. shtab writes it."""
 
 import argparse
+import json
 from typing import Any
 
+from pipeline.commands.arguments import add_output
 from pipeline.commands.reporting import DONE
 
 SHELLS = ("bash", "zsh", "fish")
@@ -18,11 +20,13 @@ def add_parsers(commands: Any) -> None:
         "and `tokenmill completion fish | source`.",
     )
     completion.add_argument("shell", choices=SHELLS, help="the shell")
+    add_output(completion, "the script, and for which shell it is,")
     completion.set_defaults(command=_completion)
 
 
 def _completion(options: argparse.Namespace) -> int:
     import shtab
 
-    print(shtab.complete(options.parser, options.shell))
+    script = shtab.complete(options.parser, options.shell)
+    print(json.dumps({"shell": options.shell, "script": script}) if options.json else script)
     return DONE

@@ -5,7 +5,7 @@ import argparse
 import sys
 from typing import Any
 
-from pipeline.commands.arguments import add_set, positive
+from pipeline.commands.arguments import add_output, add_set, positive
 from pipeline.commands.reporting import DONE, mistakes
 from pipeline.commands.results import refuse_by_language
 
@@ -16,11 +16,12 @@ def add_parsers(commands: Any) -> None:
     fidelity.add_argument("config", metavar="CONFIG", help="a YAML file with tokenizer.file")
     add_set(fidelity)
     fidelity.add_argument("--documents", type=positive, default=1000, metavar="N", help="at most this many (1000)")
-    fidelity.add_argument("--json", action="store_true", help="print all of it as JSON")
+    add_output(fidelity, "all of it")
     fidelity.set_defaults(command=_fidelity)
 
     schema = commands.add_parser("schema", help="print the JSON Schema of a config, for editors, or of stats.json")
     schema.add_argument("file", nargs="?", choices=["config", "stats"], default="config", help="of which file (config)")
+    add_output(schema, "it, as ever,")
     schema.set_defaults(command=_schema)
 
 

@@ -7,7 +7,7 @@ import re
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
-from pipeline.commands.arguments import add_json, natural
+from pipeline.commands.arguments import add_output, natural
 from pipeline.commands.reporting import DONE, mistakes
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ def add_parsers(commands: Any) -> None:
     show = actions.add_parser("show", help="show what was counted, how much, and the most frequent words")
     show.add_argument("counts", metavar="FOLDER", help="an output folder with counts, or the folder counts in it")
     show.add_argument("--top", type=natural, default=10, metavar="N", help="most frequent words to show (10)")
-    add_json(show, "its report, and the words asked for,")
+    add_output(show, "its report, and the words asked for,")
     show.set_defaults(command=_show)
 
     merge = actions.add_parser(
@@ -44,12 +44,14 @@ def add_parsers(commands: Any) -> None:
         "--temperature", type=float, metavar="T",
         help="make the share of each source proportional to the T-th root of its words; the total stays",
     )  # fmt: skip
+    add_output(merge, "the report of the sum, and where it is,")
     merge.set_defaults(command=_merge)
 
     subtract = actions.add_parser("subtract", help="subtract the counts of a part from those of the whole")
     subtract.add_argument("counts", metavar="FOLDER", help="counts of the whole")
     subtract.add_argument("part", metavar="PART", help="counts of a part of it")
     subtract.add_argument("--out", required=True, metavar="FOLDER", help="where the rest goes; must not hold counts")
+    add_output(subtract, "the report of the rest, and where it is,")
     subtract.set_defaults(command=_subtract)
 
 
@@ -124,7 +126,7 @@ def _merge(options: argparse.Namespace) -> int:
         weights = arithmetic.weights_of(terms, dict(options.weight), options.temperature)
         with own(options.out, "counts merge"):
             merged = arithmetic.merge(terms, options.out, weights)
-        _report(merged, options.out)
+        _report(merged, options)
     return DONE
 
 
@@ -137,7 +139,7 @@ def _subtract(options: argparse.Namespace) -> int:
         arithmetic.check_terms([whole, part])
         with own(options.out, "counts subtract"):
             rest = arithmetic.subtract(whole, part, options.out)
-        _report(rest, options.out)
+        _report(rest, options)
     return DONE
 
 
@@ -149,7 +151,10 @@ def _term(text: str) -> "Term":
     return Term(open_counts(named[2]), named[1]) if named else Term(open_counts(text))
 
 
-def _report(artifact: "CountsArtifact", output: str) -> None:
+def _report(artifact: "CountsArtifact", options: argparse.Namespace) -> None:
+    if options.json:
+        print(json.dumps({"output": options.out, **artifact.report}, indent=1, ensure_ascii=False))
+        return
     for line in _describe(artifact):
         print(line)
-    print(f"in {output}")
+    print(f"in {options.out}")

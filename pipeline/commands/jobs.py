@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from pipeline import filenames
-from pipeline.commands.arguments import add_json, add_local, add_set
+from pipeline.commands.arguments import add_local, add_output, add_set
 from pipeline.commands.plan import plan_only
 from pipeline.commands.reporting import DONE, FAILED, STOPPED, Mistake, mistakes, say
 
@@ -43,12 +43,7 @@ def add_parsers(commands: Any) -> None:
         folder.add_argument(
             "--dry-run", action="store_true", help="do nothing: say what the job would do, as `plan` does"
         )
-        said = job.add_mutually_exclusive_group()
-        said.add_argument("--quiet", action="store_true", help="show neither progress nor summary, but warnings")
-        said.add_argument(
-            "--debug", "--verbose", action="store_true", dest="debug", help="show Beam's log, and tracebacks of errors"
-        )
-        add_json(job, "the books of the finished job")
+        add_output(job, "the books of the finished job")
         job.add_argument(
             "--metrics", metavar="FILE", help="write its numbers for Prometheus and OpenMetrics readers, too"
         )
@@ -57,17 +52,16 @@ def add_parsers(commands: Any) -> None:
 
 def _run_job(options: argparse.Namespace) -> int:
     if options.dry_run:
-        if options.quiet or options.metrics is not None:
-            raise Mistake("--dry-run does nothing but print what the job would do: leave out --quiet and --metrics")
+        if options.metrics is not None:
+            raise Mistake("--dry-run does nothing but print what the job would do: leave out --metrics")
         return plan_only(options)
     from pipeline.config.file import load_config
-    from pipeline.running.runners import choose_runner, configure_logging
+    from pipeline.running.runners import choose_runner
 
     with mistakes():
         config = load_config(options.config, options.overrides, options.job)
         choose = functools.partial(choose_runner, options.beam_args, mode=options.mode, workers=options.workers)
         is_here = choose().name is None  # mistakes, before the input is looked at
-    configure_logging(debug=options.debug)
 
     from rich.console import Console
 
@@ -109,7 +103,7 @@ def _run_job(options: argparse.Namespace) -> int:
         names = ("job", "job_digest", "tokenizer" if is_one else "partitions", "totals", "balance", "versions")
         books = {name: found[name] for name in names}
         print(json.dumps({"output": config.output.path, "seconds": seconds, **books, "warnings": told}, indent=1))
-    elif not options.quiet:
+    else:
         Console(highlight=False, soft_wrap=True).print(summary)
     for warning in told:
         say(f"warning: {warning}")

@@ -5,7 +5,7 @@ import argparse
 import json
 from typing import Any
 
-from pipeline.commands.arguments import add_json, add_set, natural, positive
+from pipeline.commands.arguments import add_output, add_set, natural, positive
 from pipeline.commands.reporting import DONE, FAILED, mistakes, say
 from pipeline.commands.results import find_output, say_owner
 from pipeline.running.outlets import is_read
@@ -40,9 +40,7 @@ def add_parsers(commands: Any) -> None:
     inspect.add_argument("--tokens", type=positive, default=200, metavar="N", help="tokens to show of a row (200)")
     inspect.add_argument("--ids", action="store_true", help="show the id behind each token")
     inspect.add_argument("--tokenizer", metavar="FILE", help="default: vocab/tokenizer.json beside the shard")
-    inspect.add_argument(
-        "--json", action="store_true", help="print a JSON object for each row, with the place and word of each token"
-    )
+    add_output(inspect, "each row, with the place and word of each token,")
     inspect.set_defaults(command=_inspect)
 
     viz = commands.add_parser(
@@ -59,7 +57,7 @@ def add_parsers(commands: Any) -> None:
     viz.add_argument("--ids", action="store_true", help="show the id behind each token")
     form = viz.add_mutually_exclusive_group()
     form.add_argument("--html", metavar="FILE", help="write a page that opens offline instead")
-    form.add_argument("--json", action="store_true", help="print the tokens as JSON instead")
+    add_output(viz, "the tokens", form)
     viz.set_defaults(command=_viz)
 
     diff = commands.add_parser(
@@ -69,7 +67,7 @@ def add_parsers(commands: Any) -> None:
     )
     diff.add_argument("one", metavar="OUT1", help="an output folder")
     diff.add_argument("other", metavar="OUT2", help="another one")
-    add_json(diff, "what changed")
+    add_output(diff, "what changed")
     diff.set_defaults(command=_diff)
 
 

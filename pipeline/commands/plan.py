@@ -6,7 +6,7 @@ import functools
 import json
 from typing import TYPE_CHECKING, Any
 
-from pipeline.commands.arguments import add_json, add_local, add_set
+from pipeline.commands.arguments import add_local, add_output, add_set
 from pipeline.commands.reporting import DONE, FAILED, mistakes, say
 from pipeline.commands.results import refuse_by_language
 
@@ -26,9 +26,8 @@ def add_parsers(commands: Any) -> None:
     plan.add_argument("config", metavar="CONFIG", help="a YAML file; `tokenmill schema` says what may be in it")
     add_set(plan)
     plan.add_argument("--job", choices=("run", "count", "train", "tokenize"), default="run", help="the job (run)")
-    add_json(plan, "the plan")
+    add_output(plan, "the plan")
     add_local(plan)
-    plan.add_argument("--debug", "--verbose", action="store_true", dest="debug", help="show tracebacks of errors")
     plan.set_defaults(command=plan_only)
 
 
@@ -36,14 +35,13 @@ def plan_only(options: argparse.Namespace) -> int:
     """Prints the plan of the job `options.job` of the config `options.config`."""
     from pipeline.config.file import load_config
     from pipeline.jobs.warming import WarmUp
-    from pipeline.running.runners import available_cores, choose_runner, configure_logging, explain
+    from pipeline.running.runners import available_cores, choose_runner, explain
 
     with mistakes():
         config = load_config(options.config, options.overrides, options.job)
         choose = functools.partial(choose_runner, options.beam_args, mode=options.mode, workers=options.workers)
         refuse_by_language(config, "plan")
         settings = choose()
-    configure_logging(debug=options.debug)
 
     from rich.console import Console
 

@@ -5,7 +5,7 @@ import argparse
 import json
 from typing import Any
 
-from pipeline.commands.arguments import add_set
+from pipeline.commands.arguments import add_output, add_set
 from pipeline.commands.reporting import DONE, mistakes
 from pipeline.commands.results import find_output, say_owner
 
@@ -20,10 +20,10 @@ def add_parsers(commands: Any) -> None:
     report.add_argument("target", metavar="FOLDER|CONFIG", help="an output folder, or the config of its job")
     add_set(report)
     form = report.add_mutually_exclusive_group()
-    form.add_argument("--json", action="store_true", help="print what the page says as JSON instead")
     form.add_argument(
         "--markdown", action="store_true", help="print a dataset card, Markdown with YAML in front, instead"
     )
+    add_output(report, "what the page says", form)
     report.set_defaults(command=_report)
 
 

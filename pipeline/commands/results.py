@@ -7,7 +7,7 @@ import json
 import time
 from typing import TYPE_CHECKING, Any
 
-from pipeline.commands.arguments import add_json, add_set, share
+from pipeline.commands.arguments import add_output, add_set, share
 from pipeline.commands.reporting import DONE, FAILED, mistakes, say
 
 if TYPE_CHECKING:
@@ -27,13 +27,13 @@ def add_parsers(commands: Any) -> None:
         "--share", type=share, metavar="SHARE",
         help="share of the splits that --deep tokenizes again, from 0 to 1 (0.01); at least 3 splits",
     )  # fmt: skip
-    add_json(verify, "what was read and found")
+    add_output(verify, "what was read and found")
     verify.set_defaults(command=_verify)
 
     replay = commands.add_parser("replay", help="tokenize the rejected records of a finished job again, after a fix")
     replay.add_argument("config", metavar="CONFIG", help="the job's config; input's fields and limits may differ")
     add_set(replay)
-    add_json(replay, "its books")
+    add_output(replay, "its books")
     replay.set_defaults(command=_replay)
 
 

@@ -2,8 +2,10 @@
 """The command that needs only a tokenizer: `tokenmill convert`."""
 
 import argparse
+import json
 from typing import Any
 
+from pipeline.commands.arguments import add_output
 from pipeline.commands.reporting import DONE, mistakes
 
 
@@ -18,6 +20,7 @@ def add_parsers(commands: Any) -> None:
     )
     convert.add_argument("source", metavar="TOKENIZER", help="a file, or a folder as transformers saves it")
     convert.add_argument("target", metavar="FILE", help="the file to write")
+    add_output(convert, "which tokenizer was written where")
     convert.set_defaults(command=_convert)
 
 
@@ -25,5 +28,9 @@ def _convert(options: argparse.Namespace) -> int:
     from tokenizer import Tokenizer
 
     with mistakes():
-        Tokenizer.from_file(options.source).save(options.target)
+        tokenizer = Tokenizer.from_file(options.source)
+        tokenizer.save(options.target)
+    if options.json:
+        said = {"source": options.source, "target": options.target}
+        print(json.dumps(said | {"digest": tokenizer.digest, "vocab_size": tokenizer.n_ids}, indent=1))
     return DONE

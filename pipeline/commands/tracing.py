@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from pipeline import storage
+from pipeline.commands.arguments import add_output
 from pipeline.commands.reporting import DONE, mistakes
 
 
@@ -15,7 +16,7 @@ def add_parsers(commands: Any) -> None:
     trace = commands.add_parser(
         "trace",
         help="say which document a row or a token of a shard came from, and from which bytes of which file",
-        usage="tokenmill trace [--json] (SHARD | FOLDER [SHARD]) ROW [TOKEN]",
+        usage="tokenmill trace [--json] [--quiet] [--verbose] (SHARD | FOLDER [SHARD]) ROW [TOKEN]",
     )
     trace.add_argument(
         "place",
@@ -24,7 +25,7 @@ def add_parsers(commands: Any) -> None:
         help="a shard, ROW and perhaps TOKEN, counted from 0; or an output folder, and ROW among the rows of all its "
         "shards in order; or a folder and the name of a shard in it, and ROW in that",
     )
-    trace.add_argument("--json", action="store_true", help="print all that is known, as JSON")
+    add_output(trace, "all that is known")
     trace.set_defaults(command=_trace)
 
 

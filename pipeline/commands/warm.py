@@ -2,13 +2,15 @@
 """`tokenmill warm`: compiles the kernels that jobs would otherwise compile when they first run."""
 
 import argparse
+import contextlib
+import json
 import sys
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pipeline.commands.arguments import add_set, positive
+from pipeline.commands.arguments import add_output, add_set, positive
 from pipeline.commands.jobs import JOBS
 from pipeline.commands.reporting import DONE, FAILED, mistakes, say
 
@@ -24,6 +26,7 @@ def add_parsers(commands: Any) -> None:
     add_set(warm)
     warm.add_argument("--job", choices=JOBS, help="which job; default: run, or count if the config cannot run")
     warm.add_argument("--workers", type=positive, metavar="N", help="default: the cores this process may use")
+    add_output(warm, "which kernels were compiled, and where they are,")
     warm.set_defaults(command=_warm)
 
 
@@ -43,27 +46,35 @@ def _warm(options: argparse.Namespace) -> int:
         job: JobName = options.job or ("run" if can_run else "count")
         with WarmUp(job, config, options.workers or available_cores()) as warm_up:
             warm_up.start()
-            with display.show(Warming(warm_up), sys.stderr):
+            with contextlib.nullcontext() if options.quiet else display.show(Warming(warm_up), sys.stderr):
                 warm_up.join()
         compiled += warm_up.compiled
         problems += warm_up.problems
-    _report(compiled, time.monotonic() - started)
+    names, seconds = _by_place(compiled), time.monotonic() - started
+    if options.json:
+        print(json.dumps({"compiled": names, "seconds": seconds, "problems": problems}, indent=1))
+    else:
+        _report(names, seconds)
     for problem in problems:
         say(f"some kernels are not compiled: {problem}")
     return FAILED if problems else DONE
 
 
-def _report(compiled: Iterable[Path], seconds: float) -> None:
-    """Prints the compiled kernels, by the place where they are now."""
-    names: dict[Path, list[str]] = {}
+def _by_place(compiled: Iterable[Path]) -> dict[str, list[str]]:
+    """Returns the compiled kernels, by the place where they are now."""
+    names: dict[str, list[str]] = {}
     for path in compiled:
         module, kernel = path.parent.name.split("-")[1], path.name.rpartition("-")[0]
-        names.setdefault(path.parent.parent, []).append(f"{module}.{kernel}")
+        names.setdefault(str(path.parent.parent), []).append(f"{module}.{kernel}")
+    return {place: sorted(names[place]) for place in sorted(names)}
+
+
+def _report(names: Mapping[str, Sequence[str]], seconds: float) -> None:
     if not names:
         print("nothing to compile: all kernels are there")
-    for place, found in sorted(names.items()):
+    for place, found in names.items():
         print(f"{len(found)} kernels compiled in {seconds:.1f} s, now in {place}:")
-        print("".join(f"  {name}\n" for name in sorted(found)), end="")
+        print("".join(f"  {name}\n" for name in found), end="")
 
 
 def _usual(options: argparse.Namespace) -> "list[Config]":

@@ -2,9 +2,10 @@
 """`tokenmill workers`: serves workers to a runner elsewhere."""
 
 import argparse
+import json
 from typing import Any
 
-from pipeline.commands.arguments import natural
+from pipeline.commands.arguments import add_output, natural
 from pipeline.commands.reporting import DONE, mistakes
 
 
@@ -13,16 +14,16 @@ def add_parsers(commands: Any) -> None:
     workers = commands.add_parser("workers", help="serve workers to a runner elsewhere: --environment_type=EXTERNAL")
     workers.add_argument("--host", default="localhost", help="address to listen on; whoever reaches it can run code")
     workers.add_argument("--port", type=natural, default=50000, metavar="N", help="port (50000); 0: a free one")
-    workers.add_argument("--debug", action="store_true", help="show Beam's log")
+    add_output(workers, "the address that it listens on")
     workers.set_defaults(command=_workers)
 
 
 def _workers(options: argparse.Namespace) -> int:
-    from pipeline.running.runners import configure_logging
+    def told(host: str, port: int) -> None:
+        print(json.dumps({"host": host, "port": port}) if options.json else f"{host}:{port}", flush=True)
 
-    configure_logging(debug=options.debug)
     from pipeline.running.external_workers import serve
 
     with mistakes():
-        serve(options.host, options.port, debug=options.debug)
+        serve(options.host, options.port, told, debug=options.debug)
     return DONE

@@ -15,6 +15,7 @@ import logging
 import re
 import subprocess
 import threading
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -87,8 +88,8 @@ class ExternalWorkers(beam_fn_api_pb2_grpc.BeamFnExternalWorkerPoolServicer):
             _log.warning("worker %s ended by itself: exit code %d", worker_id, code)
 
 
-def serve(host: str, port: int, *, debug: bool = False) -> None:
-    """Serves workers at `host:port` until interrupted; port 0 takes a free port. Prints the address in use.
+def serve(host: str, port: int, tell: Callable[[str, int], None], *, debug: bool = False) -> None:
+    """Serves workers at `host:port` until interrupted; port 0 takes a free port. Tells the address in use.
 
     Raises:
       OSError: when the address cannot be listened on.
@@ -103,7 +104,7 @@ def serve(host: str, port: int, *, debug: bool = False) -> None:
     if not bound:
         raise OSError(f"cannot listen on {host}:{port}; the port may be taken: choose another with --port")
     server.start()
-    print(f"{host}:{bound}", flush=True)
+    tell(host, bound)
     try:
         server.wait_for_termination()
     finally:

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What all commands have in common: JSON for programs, quiet, metrics, completion, and hints at what was meant."""
 
+import argparse
 import json
 import re
 import shutil
@@ -64,6 +65,59 @@ def test_counts_are_shown_as_json(config, tmp_path, capsys):
 def test_a_quiet_job_says_nothing(config, capsys):
     assert cli.main(["tokenize", config, "--workers", "1", "--quiet"]) == 0
     assert capsys.readouterr() == ("", "")
+
+
+def leaves(parser, name=()):
+    """Yields the names and the parser of every command."""
+    below = [a for a in parser._actions if isinstance(a, argparse._SubParsersAction)]
+    for action in below:
+        for word, command in action.choices.items():
+            yield from leaves(command, (*name, word))
+    if not below:
+        yield " ".join(name), parser
+
+
+@pytest.mark.parametrize("name, command", [pytest.param(*leaf, id=leaf[0]) for leaf in leaves(cli.parser())])
+def test_every_command_takes_json_quiet_and_verbose(name, command):
+    known = {option for action in command._actions for option in action.option_strings}
+    assert known >= {"--json", "--quiet", "--verbose", "--debug"}, name
+
+
+def test_commands_that_write_say_what_as_json_or_nothing(config, tiny_vocab_file, tmp_path, capsys):
+    assert cli.main(["count", config, "--workers", "1", "--quiet"]) == 0
+    out, total, target = str(tmp_path / "out"), str(tmp_path / "total"), str(tmp_path / "vocab.txt")
+    assert cli.main(["counts", "merge", f"a={out}", f"b={out}", "--out", total, "--json"]) == 0
+    merged = json.loads(capsys.readouterr().out)
+    assert cli.main(["counts", "show", total, "--top", "0", "--json"]) == 0
+    shown = json.loads(capsys.readouterr().out)
+    assert merged == {name: shown[name] for name in shown if name != "top_words"} | {"output": total}
+    rest = str(tmp_path / "rest")
+    assert cli.main(["counts", "subtract", total, f"a={out}", "--out", rest, "--quiet"]) == 0
+    assert capsys.readouterr() == ("", "")
+    assert cli.main(["convert", str(tiny_vocab_file), target, "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["target"] == target
+    assert cli.main(["warm", config, "--job", "count", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["problems"] == []
+    assert cli.main(["completion", "bash", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["shell"] == "bash"
+
+
+def test_a_quiet_command_answers_by_its_exit_code(config, tmp_path, capsys):
+    assert cli.main(["tokenize", config, "--workers", "1", "--quiet"]) == 0
+    assert cli.main(["verify", config, "--quiet"]) == 0
+    (tmp_path / "out/stats.json").write_text("{}")
+    assert cli.main(["verify", config, "--quiet"]) == 1
+    assert capsys.readouterr() == ("", "")
+
+
+def test_verbose_shows_where_a_mistake_was_found(tmp_path, capsys):
+    missing = str(tmp_path / "missing")
+    assert cli.main(["inspect", missing]) == 2
+    assert "Traceback" not in (said := capsys.readouterr().err)
+    assert cli.main(["inspect", missing, "--verbose"]) == 2
+    told = capsys.readouterr().err
+    assert "Traceback" in told
+    assert told.endswith(said)
 
 
 def test_metrics_are_the_totals(config, tmp_path):
