@@ -90,6 +90,7 @@ PUBLIC_NAMES = {
     "tokenizer.trainers": {
         "BPETrainer",
         "CharacterTrainer",
+        "Tell",
         "Trainer",
         "UnigramTrainer",
         "WordLevelTrainer",

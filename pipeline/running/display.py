@@ -69,8 +69,7 @@ def describe(snapshot: Snapshot, rates: Rates, seconds: float = 0.0) -> str:
     if not snapshot.n_planned:
         return f"{snapshot.stage}, {clock(seconds)} so far" if round(seconds) else f"{snapshot.stage} ..."
     if snapshot.unit != "bytes":
-        done = f"{snapshot.n_done} of {snapshot.n_planned} {snapshot.unit}"
-        return f"{snapshot.stage}, {done}, {clock(seconds)} so far"
+        return f"{snapshot.stage}, {_done(snapshot)}, {clock(seconds)} so far"
     percent = 100 * snapshot.n_done // snapshot.n_planned
     parts = [f"{snapshot.stage} {percent}% of {megabytes(snapshot.n_planned)}"]
     if rates.are_known:
@@ -85,11 +84,17 @@ def describe(snapshot: Snapshot, rates: Rates, seconds: float = 0.0) -> str:
     return ", ".join(parts)
 
 
+def _done(snapshot: Snapshot) -> str:
+    return f"{snapshot.n_done:,} of {snapshot.n_planned:,} {snapshot.unit}"
+
+
 def describe_end(snapshot: Snapshot, seconds: float) -> str:
     """Returns one line on a stage that is over, or that the job ended in, after `seconds`."""
     parts = [f"{snapshot.stage} took {duration(seconds)}"]
     if snapshot.n_planned and snapshot.unit == "bytes":
         parts.append(f"{100 * snapshot.n_done // snapshot.n_planned}% of {megabytes(snapshot.n_planned)}")
+    elif snapshot.n_planned:
+        parts.append(_done(snapshot))
     return ", ".join([*parts, *_mean_speeds(snapshot, seconds)])
 
 
@@ -183,7 +188,8 @@ def _show_bar(source: Source, stream: TextIO, stop: threading.Event, _: float) -
             stage, since = entered[-1]
             snapshot = source.snapshot(stage)
             rates.add(now, snapshot)
-            bar.update(tasks[stage], completed=snapshot.n_done, details=_details(snapshot, rates, now - since))
+            details = _details(snapshot, rates, now - since)
+            bar.update(tasks[stage], total=snapshot.n_planned or None, completed=snapshot.n_done, details=details)
 
 
 def _end_bar(bar: "rich.progress.Progress", task: "rich.progress.TaskID", snapshot: Snapshot, seconds: float) -> None:
@@ -195,7 +201,7 @@ def _end_bar(bar: "rich.progress.Progress", task: "rich.progress.TaskID", snapsh
 
 def _details(snapshot: Snapshot, rates: Rates, seconds: float) -> str:
     if not snapshot.n_bytes:
-        done = f"{snapshot.n_done} of {snapshot.n_planned} {snapshot.unit}  " if snapshot.unit != "bytes" else ""
+        done = f"{_done(snapshot)}  " if snapshot.n_planned and snapshot.unit != "bytes" else ""
         return f"{done}{clock(seconds) if round(seconds) else ''}"
     left = rates.seconds_left()
     details = [f"{rates.per_second('n_bytes') / 1e6:.1f} MB/s"]

@@ -121,6 +121,7 @@ class Progress:
         self._done: dict[str, set[str]] = {name: set() for name in self._stages}
         self._totals: defaultdict[str, _Counts] = defaultdict(_Counts)
         self._n_estimated = [0, 0]
+        self._measures: dict[str, tuple[str, int, Callable[[], int]]] = {}
         self._cancelled = threading.Event()
 
     def enter(self, stage: str) -> None:
@@ -162,6 +163,18 @@ class Progress:
                 self._n_estimated[0] += known.splits[split_id]
                 self._n_estimated[1] += read.n_bytes
 
+    def measure(self, stage: str, unit: str, n_planned: int, n_done: Callable[[], int]) -> None:
+        """Records how a stage that does not read splits is measured from now on.
+
+        Args:
+          stage: the stage.
+          unit: what is counted.
+          n_planned: how many there are.
+          n_done: says how many of them are done, whenever it is called.
+        """
+        with self._lock:
+            self._measures[stage] = unit, n_planned, n_done
+
     def cancel(self) -> None:
         """Makes every later `advance` raise `Cancelled`."""
         self._cancelled.set()
@@ -177,6 +190,9 @@ class Progress:
             name = stage or self._stage
             total = self._totals[name]
             known = self._stages.get(name)
+            if name in self._measures:
+                unit, n_planned, count = self._measures[name]
+                return Snapshot(name, count(), n_planned, unit=unit)
             if known is None:
                 return Snapshot(name, 0, 0, total.n_bytes, total.n_tokens, total.n_rejected)
             n_done = sum(known.splits.get(split_id, 0) for split_id in self._done[name])

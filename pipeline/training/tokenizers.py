@@ -15,6 +15,7 @@ from tokenizer import Tokenizer, WordPiece
 from tokenizer.trainers import (
     BPETrainer,
     CharacterTrainer,
+    Tell,
     Trainer,
     UnigramTrainer,
     WordLevelTrainer,
@@ -51,7 +52,9 @@ def given_tokenizer(config: Config) -> Tokenizer:
     return config.text.wrap(tokenizer).tokenizer if config.text else tokenizer
 
 
-def train_tokenizer(counts: pa.Table, config: TokenizerConfig, span_tokens: Sequence[str] = ()) -> dict[int, Tokenizer]:
+def train_tokenizer(
+    counts: pa.Table, config: TokenizerConfig, span_tokens: Sequence[str] = (), tell: Tell | None = None
+) -> dict[int, Tokenizer]:
     """Returns the tokenizers that `config.train` describes, one for each size, from one training on `counts`.
 
     Deterministic: a function of the counts and the config.
@@ -60,6 +63,7 @@ def train_tokenizer(counts: pa.Table, config: TokenizerConfig, span_tokens: Sequ
       counts: `schemas.WORD_COUNTS`.
       config: the section, with `train`.
       span_tokens: special tokens besides those of the config.
+      tell: as trainers take it.
 
     Raises:
       ValueError: if there is no `train`, or training fails, for example if the alphabet is larger than the vocabulary.
@@ -69,7 +73,7 @@ def train_tokenizer(counts: pa.Table, config: TokenizerConfig, span_tokens: Sequ
     train = config.train
     if not counts.num_rows:
         raise ValueError("there are no words to train on: the input holds no text, or all of it was left out")
-    models = _trainer(train, span_tokens).train_sizes(counts, train.sizes)
+    models = _trainer(train, span_tokens).train_sizes(counts, train.sizes, tell)
     untrained = counting_tokenizer(config)
     tokenizers = {}
     for size in train.sizes:

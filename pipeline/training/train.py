@@ -15,6 +15,7 @@ from pipeline.counting.counts import CountsArtifact, Group, words_digest
 from pipeline.counting.words import describe_words
 from pipeline.training.tokenizers import counting_tokenizer, shape_rows, train_tokenizer
 from tokenizer import Tokenizer
+from tokenizer.trainers import Tell
 
 FORMAT_VERSION = 1
 """Version of training.json."""
@@ -70,11 +71,11 @@ def check_counts(artifact: CountsArtifact, config: TokenizerConfig) -> None:
 
 
 def train_vocabularies(
-    artifact: CountsArtifact, config: TokenizerConfig, span_tokens: Sequence[str] = ()
+    artifact: CountsArtifact, config: TokenizerConfig, span_tokens: Sequence[str] = (), tell: Tell | None = None
 ) -> Iterator[Vocabulary]:
     """Yields every vocabulary that `config.train` asks for: by label, then by size as they are listed.
 
-    `span_tokens` are special tokens besides those of the config.
+    `span_tokens` are special tokens besides those of the config; `tell` is as trainers take it.
 
     Deterministic: a function of the counts and the config. Memory: the distinct words that one of them is trained on.
 
@@ -87,7 +88,7 @@ def train_vocabularies(
     for label, groups in _grouped(artifact, train):
         counts = artifact.load(groups)
         try:
-            trained = train_tokenizer(counts, config, span_tokens)
+            trained = train_tokenizer(counts, config, span_tokens, tell)
         except ValueError as error:
             raise ValueError(f"{label}: {error}" if label is not None else str(error)) from error
         for size in train.sizes:

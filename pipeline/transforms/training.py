@@ -2,6 +2,7 @@
 """The transform from the counts artifact to vocabularies."""
 
 import dataclasses
+import functools
 from collections.abc import Sequence
 from typing import Any
 
@@ -10,6 +11,7 @@ import apache_beam as beam
 from pipeline.config.tokenizer import TokenizerConfig
 from pipeline.counting.counts import open_counts
 from pipeline.jobs.planning import TRAINING_STAGE
+from pipeline.running import progress
 from pipeline.training.train import train_vocabularies
 from pipeline.transforms.stages import enter_stage
 
@@ -36,5 +38,7 @@ class TrainVocabularies(beam.PTransform):
 
 def _train(_: Any, parameters: TrainVocabularies) -> list[str]:
     enter_stage(TRAINING_STAGE)
-    vocabularies = train_vocabularies(open_counts(parameters.counts), parameters.config, tuple(parameters.span_tokens))
+    watcher, counts = progress.current(), open_counts(parameters.counts)
+    tell = functools.partial(watcher.measure, TRAINING_STAGE) if watcher is not None else None
+    vocabularies = train_vocabularies(counts, parameters.config, tuple(parameters.span_tokens), tell)
     return [vocabulary.to_json() for vocabulary in vocabularies]

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Trainers: word counts in, models out; pure and deterministic."""
 
-from tokenizer.trainers.base import Trainer
+from tokenizer.trainers.base import Tell, Trainer
 from tokenizer.trainers.bpe import BPETrainer
 from tokenizer.trainers.characters import CharacterTrainer
 from tokenizer.trainers.unigram import UnigramTrainer
@@ -10,6 +10,6 @@ from tokenizer.trainers.wordlevel import WordLevelTrainer
 from tokenizer.trainers.wordpiece import WordPieceTrainer
 
 __all__ = [
-    "BPETrainer", "CharacterTrainer", "Trainer", "UnigramTrainer", "WordLevelTrainer", "WordPieceTrainer",
+    "BPETrainer", "CharacterTrainer", "Tell", "Trainer", "UnigramTrainer", "WordLevelTrainer", "WordPieceTrainer",
     "spelled_word_counts",
 ]  # fmt: skip

@@ -4,7 +4,7 @@
 import abc
 import dataclasses
 import reprlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Generic, TypeVar
 
 import numpy as np
@@ -13,6 +13,12 @@ import pyarrow as pa
 from tokenizer.models.ids import MAX_ID
 
 ModelT_co = TypeVar("ModelT_co", covariant=True)
+
+Tell = Callable[[str, int, Callable[[], int]], None]
+"""Is told what a training does: the unit, how many there are as far as is known, and what says how many are done.
+
+The last one may be called at any time, from any thread: it reads what the kernels count anyway.
+"""
 
 BYTE_TOKENS = tuple(f"<0x{byte:02X}>" for byte in range(256))
 """What `byte_fallback` adds to a vocabulary."""
@@ -44,12 +50,15 @@ class Trainer(abc.ABC, Generic[ModelT_co]):
         return self.train_sizes(word_counts, [self.vocab_size])[self.vocab_size]
 
     @abc.abstractmethod
-    def train_sizes(self, word_counts: pa.Table, sizes: Sequence[int]) -> dict[int, ModelT_co]:
+    def train_sizes(
+        self, word_counts: pa.Table, sizes: Sequence[int], tell: Tell | None = None
+    ) -> dict[int, ModelT_co]:
         """Returns the model of each size, from one training; each is what `train` returns for that `vocab_size`.
 
         Args:
           word_counts: as in `train`.
           sizes: what to take for `vocab_size`, which is not looked at; in any order.
+          tell: is told of merges, or of rounds, where a training has them.
 
         Raises:
           TypeError: as `train`.

@@ -111,7 +111,7 @@ class BPETrainer(base.Trainer[BPE]):
     def _suffix(self) -> str:
         return self.end_of_word_suffix or ""
 
-    def train_sizes(self, word_counts: pa.Table, sizes: Sequence[int]) -> dict[int, BPE]:
+    def train_sizes(self, word_counts: pa.Table, sizes: Sequence[int], tell: base.Tell | None = None) -> dict[int, BPE]:
         """Returns the model of each size, from one training; see `Trainer.train_sizes`.
 
         A smaller vocabulary has the first entries and the first merges of a larger one.
@@ -139,6 +139,7 @@ class BPETrainer(base.Trainer[BPE]):
             prefix=self._prefix,
             n_tokens=max(sizes),
             min_count=max(1, self.min_frequency),
+            tell=tell,
             reserved=range(len(self.special_tokens), len(self._before)),
             **limits,
         )

@@ -61,7 +61,7 @@ class CharacterTrainer(base.Trainer[BPE]):
     def _before(self) -> tuple[str, ...]:
         return (*self.special_tokens, *(base.BYTE_TOKENS if self.byte_fallback else ()))
 
-    def train_sizes(self, word_counts: pa.Table, sizes: Sequence[int]) -> dict[int, BPE]:
+    def train_sizes(self, word_counts: pa.Table, sizes: Sequence[int], tell: base.Tell | None = None) -> dict[int, BPE]:
         """Returns the model of each size; see `Trainer.train_sizes`. Time and memory grow with the words' characters.
 
         A size smaller than the characters found keeps the most frequent ones.

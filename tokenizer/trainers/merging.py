@@ -8,6 +8,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from tokenizer.trainers.base import Tell
 from tokenizer.trainers.kernels.merge_by_frequency import merge_most_frequent
 from tokenizer.trainers.kernels.merge_by_likelihood import merge_most_likely, rank_rows
 from tokenizer.trainers.kernels.pair_merging import (
@@ -76,6 +77,7 @@ def merge_pairs(
     min_count: int,
     max_length: int = MAX_CHARACTERS,
     reserved: range = range(0),
+    tell: Tell | None = None,
 ) -> Merged:
     """Merges one pair after the other until there are `n_tokens` tokens or no pair is left.
 
@@ -90,6 +92,7 @@ def merge_pairs(
       min_count: pairs below it are not merged; at least 1.
       max_length: characters of words that a token may have at most, at least 2; `frequency` only.
       reserved: tokens that no merge may make; `frequency` only.
+      tell: is told of the merges that are to add a token.
     """
     positions = np.full((words.values.size, 7), -1, np.int32)
     positions = positions[: lay_out_words(words.values, words.offsets, ids, positions)]
@@ -132,6 +135,8 @@ def merge_pairs(
             np.zeros(n_leaves, np.int64),
         )
         rank_rows(positions, counts, pairs, state, min_count, by_pair, *others)
+    if tell is not None:
+        tell("merges", n_tokens - len(tokens), lambda: int(state[N_TOKENS]) - len(tokens))
     merge = merge_most_frequent if rule == "frequency" else merge_most_likely
     while not merge(
         *(positions, counts, pairs, slots, touched, merges, state, occurrences),

@@ -2,6 +2,7 @@
 """`UnigramTrainer`: word counts -> Unigram model, by EM over many candidate pieces and pruning down."""
 
 import dataclasses
+import functools
 import itertools
 from collections.abc import Mapping, Sequence
 
@@ -12,6 +13,7 @@ from tokenizer.formats.json_numbers import written
 from tokenizer.models.unigram import PieceType, Unigram
 from tokenizer.trainers.base import (
     BYTE_TOKENS,
+    Tell,
     Trainer,
     check_encodable,
     check_integers,
@@ -191,7 +193,7 @@ class UnigramTrainer(Trainer[Unigram]):
                 ids[piece] = next(free)
         return {ids[piece]: (piece, kind) for piece, kind in kinds.items()}
 
-    def train_sizes(self, word_counts: pa.Table, sizes: Sequence[int]) -> dict[int, Unigram]:
+    def train_sizes(self, word_counts: pa.Table, sizes: Sequence[int], tell: Tell | None = None) -> dict[int, Unigram]:
         """Returns the model of each size, from one training; each is what `train` returns for that `vocab_size`.
 
         The prunings down to the largest size are shared, and so on.
@@ -200,6 +202,7 @@ class UnigramTrainer(Trainer[Unigram]):
           word_counts: columns `word` (large_binary, UTF-8) and `count` (int64), no nulls, rows in any order. A word
             that is there twice counts twice; an empty word or one that occurs 0 times is as if it were not there.
           sizes: what to take for `vocab_size`, which is not looked at; in any order.
+          tell: is told of the rounds of EM, before each.
 
         Raises:
           TypeError: if a column is missing or of another type.
@@ -230,7 +233,9 @@ class UnigramTrainer(Trainer[Unigram]):
         self._check_enough(waiting[0], len(special) + candidates.n + n_absent)
 
         models: dict[int, Unigram] = {}
-        while waiting:
+        for n_done in itertools.count():
+            if tell is not None:
+                tell("rounds", n_done + self._rounds(candidates.n, waiting[-1]), functools.partial(int, n_done))
             candidates = self._reestimate(candidates)
             while waiting and candidates.n <= _enough(waiting[0]):
                 size = waiting.pop(0)
@@ -241,9 +246,19 @@ class UnigramTrainer(Trainer[Unigram]):
                 size = waiting.pop(0)
                 last = self._reestimate(candidates.prune(losses, _enough(size)))
                 models[size] = self._finish(last, alphabet, special, size)
-            if waiting:
-                candidates = candidates.prune(losses, n_next)
+            if not waiting:
+                if tell is not None:
+                    tell("rounds", n_done + 1, functools.partial(int, n_done + 1))
+                break
+            candidates = candidates.prune(losses, n_next)
         return {size: models[size] for size in sizes}
+
+    def _rounds(self, n: int, size: int) -> int:
+        """Returns how many rounds of EM and pruning `n` pieces take until `size` are left, if EM drops none."""
+        n_rounds = 1
+        while (n := int(self.shrinking_factor * n)) > _enough(size):
+            n_rounds += 1
+        return n_rounds
 
     def _reestimate(self, candidates: Candidates) -> Candidates:
         for _ in range(self.num_sub_iterations):

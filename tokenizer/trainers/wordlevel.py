@@ -48,7 +48,9 @@ class WordLevelTrainer(base.Trainer[WordLevel]):
         base.check_encodable(self.special_tokens)
         base.check_unk_token(self.unk_token, self.special_tokens)
 
-    def train_sizes(self, word_counts: pa.Table, sizes: Sequence[int]) -> dict[int, WordLevel]:
+    def train_sizes(
+        self, word_counts: pa.Table, sizes: Sequence[int], tell: base.Tell | None = None
+    ) -> dict[int, WordLevel]:
         """Returns the model of each size; see `Trainer.train_sizes`. Sorts the words: O(n log n)."""
         words = distinct_words(word_counts)
         base.check_sizes(sizes, len(self.special_tokens) + 1, [f"{len(self.special_tokens)} special tokens", "a word"])

@@ -77,7 +77,9 @@ class WordPieceTrainer(base.Trainer[WordPiece]):
         base.check_encodable((*self.initial_alphabet, *self.special_tokens, self.continuing_subword_prefix))
         base.check_unk_token(self.unk_token, self.special_tokens)
 
-    def train_sizes(self, word_counts: pa.Table, sizes: Sequence[int]) -> dict[int, WordPiece]:
+    def train_sizes(
+        self, word_counts: pa.Table, sizes: Sequence[int], tell: base.Tell | None = None
+    ) -> dict[int, WordPiece]:
         """Returns the model of each size, from one training; see `Trainer.train_sizes`.
 
         Cost: O(characters of the distinct words * log(pairs)) for `frequency`; for `likelihood` each merge also walks
@@ -103,6 +105,7 @@ class WordPieceTrainer(base.Trainer[WordPiece]):
             prefix=self.continuing_subword_prefix,
             n_tokens=max(sizes),
             min_count=max(1, self.min_frequency),
+            tell=tell,
         )
         tokens = [token.decode() for token in merged.tokens]
         return {

@@ -41,6 +41,9 @@ def test_lines_read_well():
     assert describe(Snapshot("training"), rates) == "training ..."
     assert describe(Snapshot("training"), rates, 75) == "training, 1:15 so far"
     assert describe_end(Snapshot("training"), 75) == "training took 1:15"
+    merging = Snapshot("training", 1234, 8000, unit="merges")
+    assert describe(merging, rates, 75) == "training, 1,234 of 8,000 merges, 1:15 so far"
+    assert describe_end(merging, 75) == "training took 1:15, 1,234 of 8,000 merges"
 
 
 def test_numbers_read_well():

@@ -70,6 +70,16 @@ def test_stages_without_a_measure():
     assert Progress().snapshot() == Snapshot("starting")
 
 
+def test_a_stage_with_a_measure_of_its_own_is_asked_whenever_somebody_looks():
+    watched = Progress([COUNT])
+    watched.enter("training")
+    done = [0]
+    watched.measure("training", "merges", 10, lambda: done[0])
+    assert watched.snapshot() == Snapshot("training", 0, 10, unit="merges")
+    done[0] = 7
+    assert watched.snapshot() == Snapshot("training", 7, 10, unit="merges")
+
+
 def test_stages_are_remembered_in_order_and_do_not_come_back():
     watched = Progress([COUNT, TOKENIZE])
     watched.enter("training")
