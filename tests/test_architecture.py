@@ -132,6 +132,8 @@ PIPELINE_NAMES = {
     "VERSION",
     "InputConfig",
     "plan_splits",
+    "compare",
+    "read_report",
     "ComputeAndApplyTokenizer",
     "CountWords",
     "Detokenize",

@@ -5,7 +5,8 @@
 packages have that name, and `pipeline`'s, and pip lets one overwrite the other without a word.
 
 - Every public name of `tokenizer`, and its modules `fidelity`, `languages`, `text` and `trainers`.
-- `VERSION`, `InputConfig` and `plan_splits` of `pipeline`.
+- `VERSION`, `InputConfig` and `plan_splits` of `pipeline`; `compare` and `read_report`, whose answers show themselves
+  in notebooks.
 - For Beam pipelines of your own `ReadCorpus`, `Normalize`, `IdentifyLanguage`, `Tokenize`, `Detokenize`, `CountWords`,
   `TrainVocabulary`, `VocabularyStatistics`, `WriteShards` and, for `MLTransform`, `ComputeAndApplyTokenizer`.
 
@@ -22,8 +23,10 @@ from tokenmill import installation
 
 if typing.TYPE_CHECKING:
     from pipeline import VERSION as VERSION
+    from pipeline.comparing.comparison import compare as compare
     from pipeline.config.input import InputConfig as InputConfig
     from pipeline.input.splitting import plan_splits as plan_splits
+    from pipeline.reporting.page import read_report as read_report
     from pipeline.rows.corpus import ReadCorpus as ReadCorpus
     from pipeline.rows.ml_transform import ComputeAndApplyTokenizer as ComputeAndApplyTokenizer
     from pipeline.rows.shards import WriteShards as WriteShards
@@ -45,7 +48,9 @@ _MODULES = ("fidelity", "languages", "text", "trainers")
 _PIPELINE = {
     "VERSION": "pipeline",
     "InputConfig": "pipeline.config.input",
+    "compare": "pipeline.comparing.comparison",
     "plan_splits": "pipeline.input.splitting",
+    "read_report": "pipeline.reporting.page",
     "ComputeAndApplyTokenizer": "pipeline.rows.ml_transform",
     "CountWords": "pipeline.rows.vocabulary",
     "Detokenize": "pipeline.rows.tokenize",

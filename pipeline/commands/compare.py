@@ -2,20 +2,13 @@
 """`tokenmill compare`: tokenizers against one another. `comparing` does the work."""
 
 import argparse
-import dataclasses
 import json
+import re
 import sys
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from pipeline.commands.arguments import add_output, natural
 from pipeline.commands.reporting import DONE, FAILED, mistakes, say
-
-if TYPE_CHECKING:
-    from pipeline.comparing.loading import Candidate
-
-_SPEED_BYTES = 8_000_000
-"""Text that speed is measured on."""
 
 _WIDTH = 140
 """Of tables that go to a file."""
@@ -29,7 +22,9 @@ def add_parsers(commands: Any) -> None:
         description="Compares tokenizers with the first of them. All numbers are diagnostics: they say how text is "
         "cut, not how well a model learns from it.",
     )
-    compare.add_argument("tokenizers", nargs="+", metavar="TOKENIZER", help="two or more, files or folders")
+    compare.add_argument(
+        "tokenizers", nargs="+", metavar="TOKENIZER", help="two or more, files or folders; with --sizes one is enough"
+    )
     compare.add_argument(
         "--on", nargs="+", required=True, metavar="CORPUS|COUNTS",
         help="files, folders or globs of a corpus; or a folder with word counts",
@@ -45,6 +40,10 @@ def add_parsers(commands: Any) -> None:
     compare.add_argument(
         "--parallel", metavar="LANGUAGE", help="every language has the documents of this one, translated: adds parity"
     )
+    compare.add_argument(
+        "--sizes", type=_sizes, default=[], metavar="N,N,...",
+        help="compare each tokenizer, of BPE, with itself at these sizes of its vocabulary, as in 8k,16k,32k (k: 1000)",
+    )  # fmt: skip
     compare.add_argument("--speed", action="store_true", help="measure how long loading and encoding take, too")
     compare.add_argument(
         "--fail-if", action="append", default=[], metavar="CONDITION",
@@ -57,12 +56,15 @@ def add_parsers(commands: Any) -> None:
 
 def _compare(options: argparse.Namespace) -> int:
     from pipeline import storage
-    from pipeline.comparing import conditions, loading, page
+    from pipeline.comparing import conditions, page
+    from pipeline.comparing.comparison import compare
 
     with mistakes():
         asked = [conditions.parse(text) for text in options.fail_if]
-        candidates = loading.load(options.tokenizers)
-        report = _measure(options, candidates)
+        report = compare(
+            options.tokenizers, options.on, sizes=options.sizes, text_field=options.text_field,
+            lang_field=options.lang_field, max_bytes=options.max_bytes, parallel=options.parallel, speed=options.speed,
+        )  # fmt: skip
         holding = [line for condition in asked for line in conditions.holding(condition, report)]
         if options.html is not None:
             storage.write_atomic(options.html, page.page(report).encode("utf-8"))
@@ -75,32 +77,10 @@ def _compare(options: argparse.Namespace) -> int:
     return FAILED if holding else DONE
 
 
-def _measure(options: argparse.Namespace, candidates: "Sequence[Candidate]") -> dict[str, Any]:
-    from pipeline.comparing import from_counts, from_text, probes, reading
-    from pipeline.counting import counts
-
-    if any(counts.is_counts(path) for path in options.on):
-        _check_for_counts(options)
-        report = from_counts.compare(candidates, counts.open_counts(options.on[0]))
-        texts = []
-    else:
-        corpus = reading.Corpus(options.on, options.text_field, options.lang_field, options.max_bytes)
-        report = from_text.compare(candidates, corpus, options.parallel)
-        again = dataclasses.replace(corpus, max_bytes=_SPEED_BYTES) if options.speed else None
-        texts = [read.table.column("text") for read in again.documents()] if again is not None else []
-    if options.speed:
-        report["speed"] = probes.speed(candidates, texts)
-    return report
-
-
-def _check_for_counts(options: argparse.Namespace) -> None:
-    if len(options.on) > 1:
-        raise ValueError(
-            "--on: takes a corpus, or one folder with word counts; `tokenmill counts merge` adds counts up"
-        )
-    given = [name for name in ("lang_field", "parallel") if getattr(options, name) is not None]
-    if given:
-        raise ValueError(f"--{given[0].replace('_', '-')}: is for texts, and {options.on[0]!r} holds word counts")
+def _sizes(text: str) -> list[int]:
+    if not re.fullmatch(r"\d+k?(,\d+k?)*", text):
+        raise argparse.ArgumentTypeError(f"must be numbers with commas between them, as in 8k,16k, got {text!r}")
+    return [int(each.replace("k", "000")) for each in text.split(",")]
 
 
 def _print(report: Any) -> None:

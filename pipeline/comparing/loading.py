@@ -20,16 +20,17 @@ class Candidate:
     """How long reading its file took."""
 
 
-def load(paths: Sequence[str]) -> list[Candidate]:
+def load(paths: Sequence[str], least: int = 2) -> list[Candidate]:
     """Loads tokenizers of any format.
 
     Args:
-      paths: files or folders, as `Tokenizer.from_file` takes them; two or more.
+      paths: files or folders, as `Tokenizer.from_file` takes them.
+      least: how many there must be.
 
     Raises:
       ValueError: if there are fewer, or one is broken or not supported. OSError: if one cannot be read.
     """
-    if len(paths) < 2:
+    if len(paths) < least:
         raise ValueError(f"a comparison takes two tokenizers or more, got {len(paths)}")
     found = []
     for label, path in zip(labels(paths), paths, strict=True):

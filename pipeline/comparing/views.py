@@ -14,6 +14,9 @@ from tokenizer.token_runs import printable
 TOP = 25
 """Rows of a table; `--json` has all of them."""
 
+_LONGEST = 60
+"""Characters of a name or a word."""
+
 _MEASURES = {
     "bytes_per_token": "bytes/token",
     "bytes_per_token_difference": "difference",
@@ -36,12 +39,20 @@ class View:
     rows: Sequence[Sequence[str]]
 
 
+def _told(text: str) -> str:
+    """Returns a name or a word from a corpus, which may hold anything and be of any length, for a cell."""
+    text = printable(text)
+    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…"
+
+
 def views(report: Mapping[str, Any]) -> Iterator[View]:
     """Yields the tables of a comparison."""
     yield _groups(report, "Everything", [report[ALL]])
     for kind in KINDS:
         if len(report.get(kind, ())) > 1:
             yield _groups(report, f"By {kind}", report[kind])
+    if "sizes" in report:
+        yield _sizes(report["sizes"])
     yield _vocabularies(report)
     yield from _words(report)
     yield from _made(report)
@@ -68,7 +79,7 @@ def _groups(report: Mapping[str, Any], title: str, rows: Sequence[Mapping[str, A
     names = [name for name in _MEASURES if any(name in row["by"][label] for row in shown for label in labels)]
     cells = [
         [
-            *(("", "") if i else (row["name"], megabytes(row["bytes"]))),
+            *(("", "") if i else (_told(row["name"]), megabytes(row["bytes"]))),
             label,
             *(_cell(row["by"][label], n) for n in names),
         ]
@@ -98,6 +109,13 @@ def _cell(measures: Mapping[str, Any], name: str) -> str:
     return number(measures[name]) + (f" [{number(limits[0])}, {number(limits[1])}]" if limits else "")
 
 
+def _sizes(sizes: Sequence[Mapping[str, Any]]) -> View:
+    names = ("size", "bytes_per_token", "gain_per_doubling")
+    rows = [[each["label"], *(number(each[name]) for name in names)] for each in sizes]
+    about = "Each vocabulary is the beginning of the next. Gained are bytes per token, for twice the entries."
+    return View("Sizes", about, ["tokenizer", "entries", "bytes/token", "gained per doubling"], rows)
+
+
 def _vocabularies(report: Mapping[str, Any]) -> View:
     heads = [
         "tokenizer",
@@ -125,7 +143,7 @@ def _words(report: Mapping[str, Any]) -> Iterator[View]:
         for name, more in (("gained", "fewer"), ("lost", "more")):
             rows = [
                 [
-                    printable(each["word"]),
+                    _told(each["word"]),
                     *(number(each[n]) for n in ("count", "tokens_before", "tokens_after", "tokens")),
                 ]
                 for each in changes[name][:TOP]
@@ -156,7 +174,7 @@ def _made(report: Mapping[str, Any]) -> Iterator[View]:
 def _failures(on: Mapping[str, Any]) -> View:
     counts = ", ".join(f"{n:,} of {label}" for label, n in on["failed"].items())
     rows = [
-        [each["tokenizer"], each["source"], printable(each["document"]), each["reason"]]
+        [each["tokenizer"], *(_told(each[name]) for name in ("source", "document", "reason"))]
         for each in on["failed_documents"]
     ]
     about = f"Documents on which a tokenizer failed count for none: {counts}. The first ones are listed."

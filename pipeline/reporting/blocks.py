@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The blocks of a page: the document, headline numbers, sections, tables. Every text in them is escaped."""
 
+import html
 import re
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -48,6 +49,11 @@ def document(title: str, said: str, sections: Sequence[Element], head: Element |
             lang="en",
         )
     )
+
+
+def framed(document: str) -> str:
+    """Returns a page as a piece of HTML for a notebook: in a frame, where neither changes how the other looks."""
+    return f'<iframe srcdoc="{html.escape(document)}" sandbox="" style="width:100%;height:40rem;border:0"></iframe>'
 
 
 def headline(entries: Iterable[tuple[str, str]]) -> Element:

@@ -33,6 +33,25 @@ def draw(output: str) -> str:
     return path
 
 
+class Report(dict[str, Any]):
+    """What `tokenmill report --json` says of a finished job; shows itself in a notebook as the page of the report."""
+
+    def _repr_html_(self) -> str:
+        return blocks.framed(render(self))
+
+
+def read_report(output: str) -> Report:
+    """Returns what there is to say of a finished job; under `stats` is what `stats.json` holds.
+
+    Args:
+      output: its output folder.
+
+    Raises:
+      ValueError: if the folder holds no finished job with shards; OSError: if a file cannot be read.
+    """
+    return Report(gather(output))
+
+
 def render(facts: Mapping[str, Any]) -> str:
     """Returns the page as HTML: the same for the same facts; of those, only `clock` differs from run to run.
 

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """`tokenmill compare` as it is typed: labels, what is read, exit codes, the page; and how small it stays."""
 
+import html
 import json
 
 import numpy as np
@@ -9,6 +10,7 @@ import pytest
 
 from pipeline import cli
 from pipeline.comparing import conditions, measure, page
+from pipeline.comparing.comparison import compare
 from pipeline.comparing.loading import Candidate, labels
 from pipeline.comparing.measure import Found
 from pipeline.comparing.reading import Corpus
@@ -97,13 +99,29 @@ def test_no_text_becomes_a_tag(typed, tmp_path):
     (tmp_path / "evil").mkdir()
     rows = [{"id": EVIL, "text": f"tokens {EVIL} the unaffable", "lang": EVIL}, {"text": "玫瑰", "lang": "zh"}]
     (tmp_path / "evil/<b>.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    html = tmp_path / "page.html"
-    code, *_ = typed("--on", str(tmp_path / "evil"), "--lang-field", "lang", "--html", str(html))
-    drawn = html.read_text("utf-8")
+    drawn_at = tmp_path / "page.html"
+    code, *_ = typed("--on", str(tmp_path / "evil"), "--lang-field", "lang", "--html", str(drawn_at))
+    drawn = drawn_at.read_text("utf-8")
     assert code == 0
     assert "<script" not in drawn
     assert "&lt;script&gt;" in drawn
     assert "://" not in drawn.replace("http://www.w3.org", "")
+
+
+def test_a_comparison_shows_itself_in_a_notebook_small_and_escaped(tmp_path, tiny_vocab_file, capsys):
+    row = {"text": f"{EVIL} \x1b[31m {'x' * 100_000} {'y' * 100_000}", "lang": f"\x1b{EVIL * 1000}"}
+    (tmp_path / "evil.jsonl").write_text(json.dumps(row), encoding="utf-8")
+    (tmp_path / "letters.txt").write_text("[UNK]\nx\n##x\ny\n##y\n", encoding="utf-8")
+    paths = [str(tiny_vocab_file), str(tmp_path / "letters.txt")]
+    found = compare(paths, on=str(tmp_path / "evil.jsonl"), lang_field="lang")
+    assert found["on"]["documents"] == 1
+    shown = found._repr_html_()
+    assert len(shown) < 100_000
+    assert html.escape(page.page(found)) in shown
+    assert html.unescape(shown).count("<script") == 0
+    assert json.loads(json.dumps(found)) == found
+    assert cli.main(["compare", *paths, "--on", str(tmp_path / "evil.jsonl"), "--lang-field", "lang"]) == 0
+    assert "\x1b" not in capsys.readouterr().out
 
 
 def test_the_beginning_of_every_file_is_read(tmp_path):

@@ -54,6 +54,19 @@ def test_the_flow_adds_up_and_has_the_numbers_of_the_manifest(job):
         assert by_name["tokens of windows"] == totals["shard_tokens"]
 
 
+def test_a_report_shows_itself_in_a_notebook_in_a_frame_that_nothing_leaves(job):
+    report = page.read_report(str(job.output))
+    assert report["stats"] == job.json("stats.json")
+    shown = report._repr_html_()
+    opened = []
+    parser = HTMLParser()
+    parser.handle_starttag = lambda tag, attributes: opened.append((tag, dict(attributes)))
+    parser.feed(shown)
+    ((tag, attributes),) = opened
+    assert (tag, attributes["sandbox"]) == ("iframe", "")
+    assert attributes["srcdoc"] == page.render(report)
+
+
 def test_stats_are_what_their_schema_says(job):
     stats = job.json("stats.json")
     assert StatsFile.model_validate(stats).model_dump(exclude_unset=True) == stats
