@@ -8,7 +8,7 @@ from xml.etree.ElementTree import Element
 from rich.table import Column, Table
 from rich.text import Text
 
-from pipeline.comparing.measure import KINDS
+from pipeline.comparing.measure import ALL, KINDS
 from pipeline.comparing.views import TOP, said, views
 from pipeline.reporting import blocks, charts
 
@@ -41,7 +41,8 @@ def page(report: Mapping[str, Any]) -> str:
         blocks.section(view.title, view.said, *drawn.get(view.title, ()), blocks.table(view.heads, view.rows))
         for view in views(report)
     ]
-    headline = blocks.headline((each["label"], each["digest"][:16]) for each in report["tokenizers"])
+    by = report[ALL]["by"].items()
+    headline = blocks.headline((label, f"{charts.number(each['bytes_per_token'])} bytes/token") for label, each in by)
     title = "Comparison of tokenizers"
     return blocks.document(title, f"{said(report)} {_DEFINITIONS}", sections, headline)
 

@@ -131,7 +131,8 @@ def _said(view: View) -> str:
 
 def draw(views: Sequence[View], is_cut: bool) -> str:
     """Returns a page that opens offline: the numbers of all tokenizers, and the text as each cuts it, side by side."""
-    rows = [[value if value is not None else "-" for value in view.facts().values()] for view in views]
+    facts = [list(view.facts().values()) for view in views]
+    rows = [[name, *("-" if n is None else f"{n:,}" for n in numbers)] for name, *numbers in facts]
     heads = ["tokenizer", "vocabulary", "tokens", "bytes per token", "unknown tokens"]
     sides = (element("article", element("h3", view.name), element("p", _said(view)), _tokens(view)) for view in views)
     legend = "A line stands in front of each token. Point at one for its id, bytes, characters and word. Underlined: " \

@@ -13,7 +13,7 @@ import pygal
 from pygal.style import Style
 
 from pipeline.reporting.blocks import column_head
-from pipeline.reporting.elements import element
+from pipeline.reporting.elements import element, visible
 
 # pygal looks for plugins of its own whenever anything is imported, by a protocol that Python has given up.
 sys.meta_path[:] = [finder for finder in sys.meta_path if not isinstance(finder, pygal.PluginImportFixer)]
@@ -21,6 +21,9 @@ sys.meta_path[:] = [finder for finder in sys.meta_path if not isinstance(finder,
 _STYLE = Style(background="transparent", plot_background="transparent", font_family="inherit", colors=("currentColor",))
 _WIDTH = 720
 _ROW_HEIGHT, _CHART_HEIGHT = 26, 280
+
+_LONGEST_LABEL = 24
+"""Characters of a label; it may come from a corpus."""
 
 
 def bars(title: str, labels: Sequence[str], values: Sequence[float], unit: str) -> Element:
@@ -32,9 +35,10 @@ def bars(title: str, labels: Sequence[str], values: Sequence[float], unit: str) 
       values: their lengths.
       unit: what the values are, a column of the table beside the chart.
     """
-    chart = pygal.HorizontalBar(
-        height=_ROW_HEIGHT * len(labels) + 60, x_labels=list(reversed(labels)), truncate_label=24, **_options(title)
-    )
+    # pygal knows nothing of elements, and cuts no label at the side of a chart.
+    labels = [visible(label if len(label) <= _LONGEST_LABEL else f"{label[:_LONGEST_LABEL]}…") for label in labels]
+    height = _ROW_HEIGHT * len(labels) + 60
+    chart = pygal.HorizontalBar(height=height, x_labels=list(reversed(labels)), **_options(title))
     chart.add(unit, list(reversed(values)))
     return _figure(chart, title, ("", unit), zip(labels, values, strict=True))
 
@@ -88,8 +92,9 @@ def _figure(chart: Any, title: str, heads: tuple[str, str], rows: Any) -> Elemen
         element("tr", *(column_head(head) for head in heads)),
         *(element("tr", element("td", str(label)), element("td", number(value), class_="n")) for label, value in rows),
     )
+    drawn = element("div", svg, class_="scroll", tabindex="0", role="group", aria_label=title)
     return element(
-        "figure", element("figcaption", title), svg, element("details", element("summary", "numbers"), table)
+        "figure", element("figcaption", title), drawn, element("details", element("summary", "numbers"), table)
     )
 
 

@@ -16,16 +16,16 @@ def element(tag: str, *children: Element | str, **attributes: str) -> Element:
       children: elements, and texts, which are escaped when the tree is written.
       attributes: by name; a `_` at the end of a name is dropped (`class_`), others become hyphens.
     """
-    made = Element(tag, {name.rstrip("_").replace("_", "-"): _visible(text) for name, text in attributes.items()})
+    made = Element(tag, {name.rstrip("_").replace("_", "-"): visible(text) for name, text in attributes.items()})
     last: Element | None = None
     for child in children:
         if isinstance(child, Element):
             made.append(child)
             last = child
         elif last is None:
-            made.text = (made.text or "") + _visible(child)
+            made.text = (made.text or "") + visible(child)
         else:
-            last.tail = (last.tail or "") + _visible(child)
+            last.tail = (last.tail or "") + visible(child)
     return made
 
 
@@ -34,7 +34,7 @@ def page(root: Element) -> str:
     return "<!DOCTYPE html>\n" + tostring(root, encoding="unicode", method="html") + "\n"
 
 
-def _visible(text: str) -> str:
+def visible(text: str) -> str:
     """Returns text without what a page must not hold, or what would turn the text around it: as escapes."""
     text = _NOT_ALLOWED.sub(lambda found: f"\\x{ord(found[0]):02x}", text)
     return _DIRECTIONS.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
