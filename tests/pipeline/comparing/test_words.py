@@ -5,6 +5,7 @@ from collections import Counter
 
 import numpy as np
 import pyarrow as pa
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -27,6 +28,14 @@ def test_words_are_those_of_str_split(rows):
     assert found == expected
     assert list(found) == sorted(found, key=lambda key: (-found[key], key))
     assert counted.n_left_out == 0
+
+
+@pytest.mark.parametrize("text", ["a b\t", "a b \u2008", "a b\x1d", " "])
+def test_what_lies_behind_a_column_in_memory_is_no_word(text):
+    data = text.encode()
+    offsets, behind = np.array([0, len(data)], np.int32), b"\x80\xff"
+    column = pa.StringArray.from_buffers(1, pa.py_buffer(offsets), pa.py_buffer(data + behind))
+    assert Words().add(column, pa.array(["de"]).dictionary_encode()).tolist() == [len(text.split())]
 
 
 def test_the_rarest_words_are_left_out_where_there_are_too_many(monkeypatch):
