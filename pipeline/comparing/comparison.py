@@ -10,9 +10,6 @@ from pipeline.comparing.reading import Corpus
 from pipeline.counting import counts
 from pipeline.reporting import blocks
 
-MAX_BYTES = 50_000_000
-"""Text that is read unless told otherwise."""
-
 _SPEED_BYTES = 8_000_000
 """Text that speed is measured on."""
 
@@ -31,7 +28,7 @@ def compare(
     sizes: Sequence[int] = (),
     text_field: str = "text",
     lang_field: str | None = None,
-    max_bytes: int = MAX_BYTES,
+    max_bytes: int = 50_000_000,
     parallel: str | None = None,
     speed: bool = False,
 ) -> Comparison:

@@ -74,30 +74,25 @@ def robustness(candidates: Sequence[Candidate], words: Iterable[str]) -> dict[st
     found: dict[str, Any] = {}
     for name, change in CHANGES.items():
         pairs = [(word, changed) for word in taken if (changed := change(word)) != word]
-        before, after = (pa.array([f" {pair[i]}" for pair in pairs], pa.large_string()) for i in range(2))
-        encoded = [(encode_each(c.tokenizer, before), encode_each(c.tokenizer, after)) for c in candidates]
-        is_good = np.ones(len(pairs), bool)
-        for (sizes, _), (sizes_after, _) in encoded:
-            is_good &= (sizes >= 0) & (sizes_after >= 0)
-        found[name] = {
-            "words": int(is_good.sum()),
-            "by": {
-                each.label: {
-                    "growth": ratio(int(sizes_after[is_good].sum()), int(sizes[is_good].sum())),
-                    "unknown": ratio(int(np.count_nonzero(unknown[is_good])), int(is_good.sum())),
-                }
-                for each, ((sizes, _), (sizes_after, unknown)) in zip(candidates, encoded, strict=True)
-            },
-        }
+        both = [before for before, _ in pairs] + [after for _, after in pairs]
+        column = pa.array([f" {word}" for word in both], pa.large_string())
+        encoded = [np.stack(encode_each(each.tokenizer, column)).reshape(2, 2, len(pairs)) for each in candidates]
+        is_good = np.all([sizes >= 0 for sizes, _ in encoded], axis=(0, 1))
+        by = {}
+        for each, (sizes, n_unknown) in zip(candidates, encoded, strict=True):
+            before, after = sizes[:, is_good].sum(axis=1).tolist()
+            is_unknown = n_unknown[1, is_good] > 0
+            by[each.label] = {
+                "growth": ratio(after, before),
+                "unknown": ratio(int(is_unknown.sum()), is_unknown.size),
+            }
+        found[name] = {"words": int(is_good.sum()), "by": by}
     return found
 
 
 def made_texts(candidates: Sequence[Candidate]) -> dict[str, Any]:
     """Returns how many characters a token has in `TEXTS`, and how many of them come back from their ids."""
-    found = {}
-    for name, texts in TEXTS.items():
-        found[name] = {each.label: _made_texts(each, texts) for each in candidates}
-    return found
+    return {name: {each.label: _made_texts(each, texts) for each in candidates} for name, texts in TEXTS.items()}
 
 
 def _made_texts(candidate: Candidate, texts: Sequence[str]) -> dict[str, float | None]:

@@ -74,18 +74,14 @@ def said(report: Mapping[str, Any]) -> str:
 
 
 def _groups(report: Mapping[str, Any], title: str, rows: Sequence[Mapping[str, Any]]) -> View:
-    labels = _labels(report)
-    shown = rows[:TOP]
+    shown, labels = rows[:TOP], _labels(report)
     names = [name for name in _MEASURES if any(name in row["by"][label] for row in shown for label in labels)]
-    cells = [
-        [
-            *(("", "") if i else (_told(row["name"]), megabytes(row["bytes"]))),
-            label,
-            *(_cell(row["by"][label], n) for n in names),
-        ]
-        for row in shown
-        for i, label in enumerate(labels)
-    ]
+    cells = []
+    for row in shown:
+        group = (_told(row["name"]), megabytes(row["bytes"]))
+        for label, measures in row["by"].items():
+            cells.append([*group, label, *(_cell(measures, name) for name in names)])
+            group = ("", "")
     about = f"Differences are from {labels[0]}."
     if report["on"]["what"] == "texts":
         about += " Intervals are of 95 %, by bootstrap over blocks of documents; groups in too few blocks have none."
@@ -109,80 +105,67 @@ def _cell(measures: Mapping[str, Any], name: str) -> str:
     return number(measures[name]) + (f" [{number(limits[0])}, {number(limits[1])}]" if limits else "")
 
 
+def _numbers(each: Mapping[str, Any], *names: str) -> list[str]:
+    return [number(each[name]) for name in names]
+
+
 def _sizes(sizes: Sequence[Mapping[str, Any]]) -> View:
-    names = ("size", "bytes_per_token", "gain_per_doubling")
-    rows = [[each["label"], *(number(each[name]) for name in names)] for each in sizes]
+    rows = [[each["label"], *_numbers(each, "size", "bytes_per_token", "gain_per_doubling")] for each in sizes]
     about = "Each vocabulary is the beginning of the next. Gained are bytes per token, for twice the entries."
     return View("Sizes", about, ["tokenizer", "entries", "bytes/token", "gained per doubling"], rows)
 
 
 def _vocabularies(report: Mapping[str, Any]) -> View:
-    heads = [
-        "tokenizer",
-        "entries",
-        "used",
-        "fewer than 100 times",
-        "unreachable",
-        "pieces of characters",
-        "Rényi",
-        "Gini",
-    ]
+    heads = "tokenizer, entries, used, fewer than 100 times, unreachable, pieces of characters, Rényi, Gini".split(", ")
     rows = []
     for each in report["tokenizers"]:
-        v = each["vocabulary"]
-        numbers = [v["size"], v["used"], v["under_trained"], v["unreachable"], v["pieces"]["entries"]]
-        rows.append([each["label"], *map(number, [*numbers, v["renyi_efficiency"], each.get("gini", {}).get("bytes")])])
-    shared = "; ".join(
+        v, gini = each["vocabulary"], each.get("gini", {}).get("bytes")
+        counts = _numbers(v, "size", "used", "under_trained", "unreachable")
+        rows.append([each["label"], *counts, *map(number, (v["pieces"]["entries"], v["renyi_efficiency"], gini))])
+    shared = (
         f"{' and '.join(each['tokenizers'])} share {each['shared']:,} entries" for each in report["overlap"][:TOP]
     )
-    return View("Vocabularies", f"The Gini coefficient is of tokens per byte over languages. {shared}.", heads, rows)
+    about = f"The Gini coefficient is of tokens per byte over languages. {'; '.join(shared)}."
+    return View("Vocabularies", about, heads, rows)
 
 
 def _words(report: Mapping[str, Any]) -> Iterator[View]:
+    heads = ["word", "count", "tokens before", "after", "tokens in all"]
     for label, changes in report["words"]["changes"].items():
         for name, more in (("gained", "fewer"), ("lost", "more")):
+            words, first = changes[name], _labels(report)[0]
             rows = [
-                [
-                    _told(each["word"]),
-                    *(number(each[n]) for n in ("count", "tokens_before", "tokens_after", "tokens")),
-                ]
-                for each in changes[name][:TOP]
+                [_told(each["word"]), *_numbers(each, "count", "tokens_before", "tokens_after", "tokens")]
+                for each in words[:TOP]
             ]
-            about = (
-                f"Words of which {label} makes {more} tokens than {_labels(report)[0]}, those that matter most first."
-            )
-            heads = ["word", "count", "tokens before", "after", "tokens in all"]
+            about = f"Words of which {label} makes {more} tokens than {first}, those that matter most first."
             if rows:
-                yield View(f"Words that {name} with {label}", about + _rest(len(changes[name])), heads, rows)
+                yield View(f"Words that {name} with {label}", about + _rest(len(words)), heads, rows)
 
 
 def _made(report: Mapping[str, Any]) -> Iterator[View]:
-    labels = _labels(report)
+    heads = _labels(report)
     rows = [
-        [name, number(each["words"]), *(number(each["by"][label]["growth"]) for label in labels)]
+        [name, number(each["words"]), *(number(measures["growth"]) for measures in each["by"].values())]
         for name, each in report["robustness"].items()
     ]
-    yield View("Robustness", "Tokens of changed words, as a multiple of those before.", ["", "words", *labels], rows)
+    yield View("Robustness", "Tokens of changed words, as a multiple of those before.", ["", "words", *heads], rows)
     rows = [
-        [name, *(f"{number(by[label]['characters_per_token'])}, {percent(by[label]['restored'])}" for label in labels)]
+        [name, *(f"{number(each['characters_per_token'])}, {percent(each['restored'])}" for each in by.values())]
         for name, by in report["made_texts"].items()
     ]
     about = "Characters per token of texts made for this, and which share of the texts comes back from its ids."
-    yield View("Digits, white space and code", about, ["", *labels], rows)
+    yield View("Digits, white space and code", about, ["", *heads], rows)
 
 
 def _failures(on: Mapping[str, Any]) -> View:
     counts = ", ".join(f"{n:,} of {label}" for label, n in on["failed"].items())
-    rows = [
-        [each["tokenizer"], *(_told(each[name]) for name in ("source", "document", "reason"))]
-        for each in on["failed_documents"]
-    ]
+    heads = ["tokenizer", "source", "document", "reason"]
+    rows = [[_told(each[name]) for name in heads] for each in on["failed_documents"]]
     about = f"Documents on which a tokenizer failed count for none: {counts}. The first ones are listed."
-    return View("Failures", about, ["tokenizer", "source", "document", "reason"], rows)
+    return View("Failures", about, heads, rows)
 
 
 def _speed(speed: Mapping[str, Any]) -> View:
-    rows = [
-        [label, number(each["load_seconds"]), number(each["megabytes_per_second"])] for label, each in speed.items()
-    ]
+    rows = [[label, *_numbers(each, "load_seconds", "megabytes_per_second")] for label, each in speed.items()]
     return View("Speed", "One thread, on this machine, now.", ["tokenizer", "seconds to load", "MB/s"], rows)

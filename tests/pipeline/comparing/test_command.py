@@ -124,6 +124,13 @@ def test_a_comparison_shows_itself_in_a_notebook_small_and_escaped(tmp_path, tin
     assert "\x1b" not in capsys.readouterr().out
 
 
+def test_text_without_a_word_that_can_be_changed_is_compared(typed, tmp_path):
+    (tmp_path / "zh.txt").write_text("玫瑰花 朵\n", encoding="utf-8")
+    code, out, _ = typed("--on", str(tmp_path / "zh.txt"), "--json")
+    robustness = json.loads(out)["robustness"]
+    assert (code, {each["words"] for each in robustness.values()}) == (0, {0})
+
+
 def test_the_beginning_of_every_file_is_read(tmp_path):
     for name, n in (("a", 3), ("b", 400), ("c", 400)):
         (tmp_path / f"{name}.jsonl").write_text('{"text": "0123456789"}\n' * n)
