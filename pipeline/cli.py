@@ -29,7 +29,8 @@ from pipeline.commands import (
     warm,
     workers,
 )
-from pipeline.commands.arguments import Parser
+from pipeline.commands.arguments import Parser, commands_of
+from pipeline.commands.examples import EXAMPLES
 from pipeline.commands.reporting import DONE, MISTAKE, STOPPED, Mistake, say
 from pipeline.running.runners import configure_logging
 
@@ -95,6 +96,8 @@ def parser() -> argparse.ArgumentParser:
         completion,
     ):
         group.add_parsers(commands)
+    for name, command, _ in commands_of(root):
+        command.epilog = f"For example: {EXAMPLES[name]}"
     root.set_defaults(parser=root)  # for `completion`
     return root
 

@@ -3,7 +3,7 @@
 
 import argparse
 import difflib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, NoReturn
 
 from pipeline.running.runners import MODES
@@ -44,6 +44,18 @@ class Parser(argparse.ArgumentParser):
             if near := begun or difflib.get_close_matches(name, known, n=1):
                 hints.append(f"; did you mean {' or '.join(near)}?")
         self.error(f"unrecognized arguments: {' '.join(unknown)}{''.join(hints)}")
+
+
+def commands_of(
+    parser: argparse.ArgumentParser, prefix: str = ""
+) -> Iterator[tuple[str, argparse.ArgumentParser, str]]:
+    """Yields every command by its name, `counts merge` for example, with its parser and its line of help."""
+    for action in parser._actions:  # argparse has no public way to them
+        if isinstance(action, argparse._SubParsersAction):
+            helps = {choice.dest: choice.help or "" for choice in action._choices_actions}
+            for name, command in action.choices.items():
+                yield f"{prefix}{name}", command, helps[name]
+                yield from commands_of(command, f"{prefix}{name} ")
 
 
 def add_set(parser: argparse.ArgumentParser) -> None:

@@ -9,6 +9,8 @@ import re
 from collections.abc import Iterator
 
 from pipeline.cli import parser
+from pipeline.commands.arguments import commands_of
+from pipeline.commands.examples import EXAMPLES
 
 PAGE = "docs/reference/commands.md"
 
@@ -27,53 +29,10 @@ The summary, rows, the schema and what `verify` finds go to stdout. Progress, wa
 [Exit codes](errors.md#exit-codes) say how a command ended.
 """
 
-EXAMPLES = {
-    "run": "tokenmill run configs/quickstart.yaml --overwrite",
-    "count": "tokenmill count configs/count.yaml --overwrite",
-    "train": "tokenmill train configs/train.yaml --overwrite",
-    "tokenize": "tokenmill tokenize configs/tokenize.yaml --overwrite --workers 2",
-    "plan": "tokenmill plan configs/quickstart.yaml",
-    "inspect": "tokenmill inspect build/quickstart/out --start 4 --rows 2",
-    "diff": "tokenmill diff build/quickstart/out build/quickstart/out",
-    "viz": "tokenmill viz 'naïve 玫瑰' --tokenizer build/quickstart/out/vocab",
-    "verify": "tokenmill verify build/quickstart/out --deep --share 0.1",
-    "replay": "tokenmill replay configs/quickstart.yaml",
-    "report": "tokenmill report build/quickstart/out",
-    "trace": "tokenmill trace build/quickstart/out 17 5",
-    "counts": "tokenmill counts --help",
-    "counts show": "tokenmill counts show build/quickstart/out --top 3",
-    "counts merge": (
-        "tokenmill counts merge a=build/quickstart/out b=build/quickstart/out --weight b=1/2 --out build/sum"
-    ),
-    "counts subtract": "tokenmill counts subtract build/sum a=build/quickstart/out --out build/rest",
-    "compare": "tokenmill compare build/quickstart/out/vocab build/quickstart/out/vocab --on build/quickstart/corpus",
-    "convert": "tokenmill convert build/quickstart/out/vocab build/vocab.txt",
-    "warm": "tokenmill warm configs/quickstart.yaml",
-    "workers": "tokenmill workers --port 50000",
-    "fidelity": "tokenmill fidelity configs/tokenize.yaml --documents 20",
-    "schema": "tokenmill schema",
-    "completion": "tokenmill completion bash",
-}
-"""For every command a line that works where `./run.sh` has been, one after the other."""
-
-
-def commands() -> list[tuple[str, argparse.ArgumentParser, str]]:
-    """Returns every command by its name, `counts merge` for example, with its parser and its line of help."""
-    return list(_commands(parser(), ""))
-
-
-def _commands(group: argparse.ArgumentParser, prefix: str) -> Iterator[tuple[str, argparse.ArgumentParser, str]]:
-    for action in group._actions:  # argparse has no public way to them
-        if isinstance(action, argparse._SubParsersAction):
-            helps = {choice.dest: choice.help or "" for choice in action._choices_actions}
-            for name, command in action.choices.items():
-                yield f"{prefix}{name}", command, helps[name]
-                yield from _commands(command, f"{prefix}{name} ")
-
 
 def page() -> str:
     """Returns the page."""
-    found = commands()
+    found = list(commands_of(parser()))
     lines = [_HEAD, "| command | what it does |", "|---|---|"]
     for name, _, words in found:
         lines.append(f"| [`{name}`](#tokenmill-{name.replace(' ', '-')}) | {_cell(words)} |")

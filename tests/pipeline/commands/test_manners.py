@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """What all commands have in common: JSON for programs, quiet, metrics, completion, and hints at what was meant."""
 
-import argparse
 import json
 import re
 import shutil
@@ -10,6 +9,7 @@ import subprocess
 import pytest
 
 from pipeline import cli
+from pipeline.commands.arguments import commands_of
 from pipeline.commands.completion import SHELLS
 
 
@@ -67,20 +67,16 @@ def test_a_quiet_job_says_nothing(config, capsys):
     assert capsys.readouterr() == ("", "")
 
 
-def leaves(parser, name=()):
-    """Yields the names and the parser of every command."""
-    below = [a for a in parser._actions if isinstance(a, argparse._SubParsersAction)]
-    for action in below:
-        for word, command in action.choices.items():
-            yield from leaves(command, (*name, word))
-    if not below:
-        yield " ".join(name), parser
+COMMANDS = {name: command for name, command, _ in commands_of(cli.parser())}
 
 
-@pytest.mark.parametrize("name, command", [pytest.param(*leaf, id=leaf[0]) for leaf in leaves(cli.parser())])
-def test_every_command_takes_json_quiet_and_verbose(name, command):
-    known = {option for action in command._actions for option in action.option_strings}
-    assert known >= {"--json", "--quiet", "--verbose", "--debug"}, name
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_command_has_an_example_and_takes_json_quiet_and_verbose(name):
+    assert f"For example: tokenmill {name} " in " ".join([*COMMANDS[name].format_help().split(), ""])
+    if any(other.startswith(f"{name} ") for other in COMMANDS):
+        return  # a group of commands
+    known = {option for action in COMMANDS[name]._actions for option in action.option_strings}
+    assert known >= {"--json", "--quiet", "--verbose", "--debug"}
 
 
 def test_commands_that_write_say_what_as_json_or_nothing(config, tiny_vocab_file, tmp_path, capsys):
