@@ -52,6 +52,7 @@ TOKENIZED = (
     Quantity("n_documents", "documents", "documents"),
     Quantity("n_chars", "characters", "characters"),
     Quantity("n_words", "words", "words"),
+    Quantity("n_spaced_words", "words", "words between white space"),
     Quantity("n_text_tokens", "tokens", "tokens of text"),  # what the tokenizer made of it
     Quantity("n_cut_tokens", "tokens", "cut tokens"),
     Quantity("n_cut_documents", "documents", "cut documents"),

@@ -15,6 +15,7 @@ from pipeline.books import manifest
 from pipeline.input.rejects import REASONS
 from pipeline.parquet_file import open_parquet
 from pipeline.reporting.stats_file import FORMAT_VERSION as STATS_VERSION
+from pipeline.statistics.vocabulary import ratio
 
 TOP = 25
 """Entries of a list in a report."""
@@ -161,7 +162,9 @@ def _languages(stats: Mapping[str, Any]) -> dict[str, Any] | None:
 def _sources(inputs: Iterable[Mapping[str, Any]]) -> Iterator[dict[str, Any]]:
     for file in inputs:
         read = file["read"]
-        n_chars, n_text_tokens, n_tokens = (read.get(name, 0) for name in ("n_chars", "n_text_tokens", "n_tokens"))
+        n_chars, n_words, n_text_tokens, n_tokens = (
+            read.get(name, 0) for name in ("n_chars", "n_spaced_words", "n_text_tokens", "n_tokens")
+        )
         yield {
             "name": file["name"],
             "n_bytes": file["n_bytes"],
@@ -170,8 +173,9 @@ def _sources(inputs: Iterable[Mapping[str, Any]]) -> Iterator[dict[str, Any]]:
             "filtered": sum(read.get("filtered", {}).values()),
             "characters": n_chars,
             "tokens": n_tokens,
-            "characters_per_token": n_chars / n_text_tokens if n_text_tokens else None,
-            "share_of_oov_tokens": read.get("n_oov_tokens", 0) / n_tokens if n_tokens else None,
+            "characters_per_token": ratio(n_chars, n_text_tokens),
+            "tokens_per_spaced_word": ratio(n_text_tokens, n_words),
+            "share_of_oov_tokens": ratio(read.get("n_oov_tokens", 0), n_tokens),
         }
 
 

@@ -123,6 +123,8 @@ def _vocabulary(stats: Mapping[str, Any]) -> Element:
         ["Rényi efficiency", number(vocabulary["renyi_efficiency"]), "of 1; order 2.5, Zouhar et al. 2023"],
         ["Zipf slope", number(vocabulary["zipf_slope"]), "about -1 for text"],
         ["share of tokens that continue a word", percent(stats["share_of_continuations"]), ""],
+        ["tokens per word between white space", number(stats["tokens_per_spaced_word"]), ""],
+        *_sample(stats["sample"]),
         [
             "share of tokens that are pieces of characters",
             percent(vocabulary["pieces"]["share_of_tokens"]),
@@ -149,6 +151,19 @@ def _vocabulary(stats: Mapping[str, Any]) -> Element:
         if vocabulary["unreachable"]
         else "",
     )
+
+
+def _sample(sample: Mapping[str, Any]) -> list[list[str]]:
+    of = f"of a sample of {sample['documents']:,} documents, {megabytes(sample['bytes'])}"
+    n_same = sample["documents_round_trip_but_for_spaces"]
+    return [
+        ["such words that are kept as one token", percent(sample["strr"]), of],
+        [
+            "documents that their tokens decode to, both normalized",
+            percent(sample["share_round_trip"]),
+            f"{of}; {n_same:,} come back if white space is not looked at",
+        ],
+    ]
 
 
 def _lengths(stats: Mapping[str, Any]) -> Element:
@@ -178,7 +193,8 @@ def _languages(languages: Mapping[str, Any] | None) -> Element | None:
     said = (
         f"The premium is what a character costs in tokens, against {reference}, of which there is most. The Gini "
         f"coefficient over languages is {number(languages['gini_of_tokens_per_character'])}; 0 is the same for "
-        "all. Texts differ between languages, so this is a diagnostic, no measure of a language."
+        "all. Texts differ between languages, so this is a diagnostic, no measure of a language. Words are what stands "
+        "between white space; which of them are kept whole is of a sample."
         if paid
         else "No document of a known language has a token."
     )
@@ -188,13 +204,18 @@ def _languages(languages: Mapping[str, Any] | None) -> Element | None:
             f"{row['documents']:,}",
             f"{row['tokens']:,}",
             number(row["bytes_per_token"]),
+            number(row["tokens_per_spaced_word"]),
+            percent(row["sample"]["strr"]),
             number(row["premium"]),
             percent(row["share_of_oov_tokens"]),
             f"{row['filtered']:,}",
         ]
         for row in rows
     )
-    heads = ("language", "documents", "tokens", "bytes per token", "premium", "unknown tokens", "filtered")
+    heads = (
+        *("language", "documents", "tokens", "bytes per token", "tokens per word", "words kept whole", "premium"),
+        *("unknown tokens", "filtered"),
+    )
     figure = charts.bars(
         f"Tokens per character, as a multiple of {reference}.",
         [row["language"] for row in paid],
@@ -304,11 +325,15 @@ def _sources(facts: Mapping[str, Any]) -> Element:
             megabytes(each["n_bytes"]),
             *(f"{each[name]:,}" for name in ("documents", "rejected", "filtered", "tokens")),
             number(each["characters_per_token"]),
+            number(each["tokens_per_spaced_word"]),
             percent(each["share_of_oov_tokens"]),
         ]
         for each in sources["rows"]
     )
-    heads = ("input", "size", "documents", "rejected", "filtered", "tokens", "characters per token", "unknown tokens")
+    heads = (
+        *("input", "size", "documents", "rejected", "filtered", "tokens", "characters per token", "tokens per word"),
+        "unknown tokens",
+    )
     written = (
         [each["file"], f"{each['rows']:,}", f"{each['tokens']:,}", megabytes(each["n_bytes"])]
         for each in shards["rows"]
