@@ -278,7 +278,6 @@ class Languages(_Part):
     gini_of_tokens_per_character: Ratio
     """Over languages: 0 where all pay the same, towards 1 where one pays all."""
     by_code: dict[str, Language]
-    """The languages with most documents first."""
 
 
 class Packing(_Part):

@@ -65,11 +65,10 @@ class LanguageCounts:
         return cls(found)
 
     def summary(self) -> dict[str, Any]:
-        """Returns what a person wants to know, for stats.json: the languages with most documents first."""
-        ordered = sorted(self.languages.items(), key=lambda item: (-item[1]["documents"], item[0]))
-        prices = {code: ratio(counts["text_tokens"], counts["characters"]) for code, counts in ordered}
+        """Returns what a person wants to know, for stats.json."""
+        prices = {code: ratio(counts["text_tokens"], counts["characters"]) for code, counts in self.languages.items()}
         paying = {code: price for code, price in prices.items() if price}
-        reference = max(paying, key=lambda code: self.languages[code]["characters"], default=None)
+        reference = max(sorted(paying), key=lambda code: self.languages[code]["characters"], default=None)
         return {
             "reference": reference,
             "gini_of_tokens_per_character": gini(list(paying.values())),
@@ -83,6 +82,6 @@ class LanguageCounts:
                     "share_of_oov_tokens": ratio(counts["oov_tokens"], counts["tokens"]),
                     "sample": sample.summary(counts),
                 }
-                for code, counts in ordered
+                for code, counts in self.languages.items()
             },
         }
