@@ -18,7 +18,7 @@ from pipeline.reporting.facts import gather
 from pipeline.running.display import duration, megabytes
 
 _LOST = ("rejected", "cut")
-_KEPT = ("documents", "kept of the text", "tokens")
+_KEPT = ("documents", "bytes of documents", "tokens")
 _CHARTED, _MOST_STEPS = 20, 50
 
 
@@ -89,7 +89,7 @@ def _flow(facts: Mapping[str, Any]) -> Element:
 
 def _stage(stage: Mapping[str, Any]) -> Element:
     total, parts = stage["total"], {name: n for name, n in stage["parts"].items() if n or name in _KEPT}
-    added = sum(stage["parts"].values())
+    added, of = sum(stage["parts"].values()), ", ".join(f"{n:,} {name}" for name, n in stage["of"].items())
     pieces = (
         element("span", class_=_kind(name), style=f"width:{100 * n / total:.4f}%", title=f"{name}: {n:,}")
         for name, n in parts.items()
@@ -100,7 +100,7 @@ def _stage(stage: Mapping[str, Any]) -> Element:
     verdict = f"the parts add up to {added:,}" + ("" if is_right else f", which is not {total:,}")
     return element(
         "div",
-        element("p", element("strong", f"{total:,} {stage['what']}"), " "),
+        element("p", element("strong", f"{total:,} {stage['what']}"), f": {of}" if len(stage["of"]) > 1 else ""),
         element("div", *pieces, class_="bar", aria_hidden="true"),
         table(("part", stage["unit"], "share"), rows),
         element("p", verdict, class_="sum" if is_right else "sum wrong"),
@@ -352,7 +352,8 @@ def _time(clock: Mapping[str, Any] | None) -> Element | None:
     if clock is None:
         return None
     splits, lengths, points = clock["splits"], clock["seconds_of_splits"], clock["throughput"]
-    said = f"The job began at {clock['started']} and took {duration(clock['seconds'])}. "
+    run = "last run" if splits["earlier"] else "job"
+    said = f"The {run} began at {clock['started']} and took {duration(clock['seconds'])}. "
     if lengths:
         said += (
             f"{clock['workers']:,} workers on {clock['hosts']:,} machines did {splits['timed']:,} of "
@@ -360,7 +361,9 @@ def _time(clock: Mapping[str, Any] | None) -> Element | None:
             f"the splits took at most {duration(lengths['p50'])}, the longest {duration(lengths['p100'])}. "
         )
     if splits["earlier"]:
-        said += f"{splits['earlier']:,} splits were done before, by a run that was stopped."
+        said += (
+            f"{splits['earlier']:,} of these were done before, by a run that was stopped; the chart is without them."
+        )
     figure = charts.line(
         "Megabytes read in a second, over the time in which splits were read.",
         [f"{point['second']:.3g} s" if i % 5 == 4 else "" for i, point in enumerate(points)],
@@ -384,7 +387,7 @@ def _time(clock: Mapping[str, Any] | None) -> Element | None:
     return section(
         "Time",
         said,
-        *([figure] if splits["timed"] > 1 else []),  # one split says nothing of the time between
+        *([figure] if splits["timed"] - splits["earlier"] > 1 else []),  # one split says nothing of the time between
         table(("stage", "seconds"), stages),
         details("the splits that took longest", table(heads, slowest)) if lengths else "",
     )
