@@ -135,7 +135,7 @@ def _languages(stats: Mapping[str, Any]) -> dict[str, Any] | None:
     languages = stats.get("languages")
     if not languages:
         return None
-    rows = [{"language": code, **counts} for code, counts in languages["by_code"].items()]
+    rows = ({"language": code, **counts} for code, counts in languages["by_code"].items())
     return {**{name: languages[name] for name in languages if name != "by_code"}, **cut_short(rows, "documents")}
 
 

@@ -5,6 +5,7 @@ What `facts.gather` found is laid out here; nothing is counted again. A document
 `elements.element`, which escapes it.
 """
 
+import itertools
 from collections.abc import Iterable, Mapping
 from typing import Any
 from xml.etree.ElementTree import Element
@@ -19,7 +20,7 @@ from pipeline.running.display import duration, megabytes
 
 _LOST = ("rejected", "cut")
 _KEPT = ("documents", "bytes of documents", "tokens")
-_CHARTED, _MOST_STEPS = 20, 50
+_CHARTED, _MOST_STEPS, _MOST_ITEMS = 20, 50, 100
 
 
 def draw(output: str) -> str:
@@ -273,14 +274,14 @@ def _text(text: Mapping[str, Any] | None) -> Element | None:
         for step in steps[:_MOST_STEPS]
     )
     heads = ("step", "documents changed", "characters changed", "characters more or less", "given up on")
-    spans = ([token, f"{n:,}"] for token, n in text["spans"].items())
+    spans = ([token, f"{n:,}"] for token, n in itertools.islice(text["spans"].items(), _MOST_STEPS))
     merged = (
         [
             step["step"],
             _shown(each["word"]),
             ", ".join(f"{source} {n:,}" for source, n in list(each["sources"].items())[:5]),
         ]
-        for step in text["steps"]
+        for step in steps[:_MOST_STEPS]
         for each in step.get("top_merged_words", ())[:10]
     )
     return section(
@@ -397,7 +398,7 @@ def _origin(facts: Mapping[str, Any]) -> Element:
     import yaml
 
     tokenizer = facts["tokenizer"]
-    config = yaml.safe_dump(facts["config"], allow_unicode=True, sort_keys=False)
+    config = yaml.safe_dump(_shortened(facts["config"]), allow_unicode=True, sort_keys=False)
     return section(
         "How to make it again",
         "With this config, the same input and these versions, TokenMill writes the same bytes, whatever the runner.",
@@ -411,6 +412,19 @@ def _origin(facts: Mapping[str, Any]) -> Element:
             ],
         ),
     )
+
+
+def _shortened(value: Any) -> Any:
+    """Returns a part of a config, long lists, mappings and texts cut: it may name each of a million files."""
+    if isinstance(value, str):
+        return blocks.shortened(value)
+    if not isinstance(value, (Mapping, list)):
+        return value
+    more = f"{len(value) - _MOST_ITEMS:,} more" if len(value) > _MOST_ITEMS else None
+    if isinstance(value, list):
+        return [*map(_shortened, value[:_MOST_ITEMS]), *([f"... and {more}"] if more else [])]
+    kept = {key: _shortened(each) for key, each in itertools.islice(value.items(), _MOST_ITEMS)}
+    return kept | ({"...": more} if more else {})
 
 
 def _left_out(cut: Mapping[str, Any], what: str) -> Element | str:
