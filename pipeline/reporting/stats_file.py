@@ -218,7 +218,7 @@ class Text(_Part):
 
 
 class Sample(_Part):
-    """What was counted of a sample of documents: of each split about 64 KiB of text, all of one that is no larger.
+    """What was counted of a sample of documents: of each split about 32 KiB of text, all of one that is no larger.
 
     Which documents these are depends on their places in the splits, so on `input.split_bytes` too, but not on workers.
     No text above 1 MiB is sampled.

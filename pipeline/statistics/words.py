@@ -72,8 +72,12 @@ class Encoded(NamedTuple):
 def encode(tokenizer: Tokenizer, words: pa.Array) -> Encoded:
     """Returns how many tokens a tokenizer makes of words."""
     alone, n_unknown = encode_each(tokenizer, words)
-    behind_space = pc.binary_join_element_wise(pa.scalar(" ", words.type), words, pa.scalar("", words.type))
-    return Encoded(alone, np.minimum(alone, encode_each(tokenizer, behind_space)[0]), n_unknown)
+    in_text, several = alone.copy(), np.flatnonzero(alone > 1)
+    behind_space = pc.binary_join_element_wise(
+        pa.scalar(" ", words.type), words.take(pa.array(several)), pa.scalar("", words.type)
+    )
+    in_text[several] = np.minimum(alone[several], encode_each(tokenizer, behind_space)[0])
+    return Encoded(alone, in_text, n_unknown)
 
 
 def encode_each(tokenizer: Tokenizer, words: pa.Array) -> tuple[Ints, Ints]:
