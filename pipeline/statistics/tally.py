@@ -114,14 +114,15 @@ def count_rows(
     Returns:
       Position in `ids` of the first id that is not in the vocabulary, with rows from there on not counted; -1 if none.
     """
+    size = np.uint32(token_counts.size)
     for row in range(n_oov.size):
-        unknown = 0
+        unknown = np.int64(0)
         for i in range(starts[row], stops[row]):
-            token_id = ids[i]
-            if token_id < 0 or token_id >= token_counts.size:
+            token_id = np.uint32(ids[i])  # below zero is above all
+            if token_id >= size:
                 return i
             token_counts[token_id] += 1
-            unknown += token_id == unk_id
+            unknown += ids[i] == unk_id
         n_oov[row] = unknown
         length = stops[row] - starts[row]
         bucket = length
