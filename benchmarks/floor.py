@@ -43,7 +43,8 @@ def record(folder: Path, arguments: list[str]) -> int:
 
     def encode_bare(tokenizer: Tokenizer, *args: Any) -> pa.LargeListArray:
         rows = _encode(tokenizer, *args)
-        kept.rows.append(rows)
+        if len(args) > 1:  # documents are tallied, words that statistics are made of are not
+            kept.rows.append(rows)
         return rows
 
     return _run(arguments, read_split, encode_bare)
@@ -58,7 +59,9 @@ def copy(folder: Path, arguments: list[str]) -> int:
         at.offsets, at.row = np.load(folder / f"{split.index}.offsets.npy"), 0
         yield from _read_split(split, *args, **options)
 
-    def encode_bare(tokenizer: Tokenizer, texts: pa.Array, *_: Any) -> pa.LargeListArray:
+    def encode_bare(tokenizer: Tokenizer, texts: pa.Array, *tally: Any) -> pa.LargeListArray:
+        if not tally:
+            return _encode(tokenizer, texts)
         offsets = at.offsets[at.row : at.row + len(texts) + 1]
         at.row += len(texts)
         ids = np.array(at.ids[offsets[0] : offsets[-1]])

@@ -34,12 +34,17 @@ def load(texts: list[corpora.Corpus]) -> Iterator[tuple[str, Tokenizer]]:
     if shared is not None:
         for name in BERT_VOCABULARIES:
             yield name, _bert(shared / "vocab", name)
-        return
+    else:
+        yield "trained, 16000", trained(texts)
+
+
+def trained(texts: list[corpora.Corpus]) -> Tokenizer:
+    """Returns a BERT tokenizer of 16,000 entries that is trained on the corpora."""
     counter = Tokenizer.untrained_bert().new_word_counter()
     for corpus in texts:
         counter.update(pa.array(corpus.texts, pa.large_string()))
     model = WordPieceTrainer(vocab_size=16_000).train(counter.to_table())
-    yield "trained, 16000", Tokenizer.for_bert(model.vocab, oov="word")
+    return Tokenizer.for_bert(model.vocab, oov="word")
 
 
 def subjects(texts: list[corpora.Corpus]) -> dict[str, Callable[[], Subject]]:

@@ -26,7 +26,7 @@ def document_keys(purpose: str, seed: int, names: Sequence[str], documents: pa.R
     """
     pieces = np.array([_hash_name(purpose, seed, name) for name in names], np.uint64)
     offsets = documents.column("offset").to_numpy().astype(np.uint64)
-    return _mix(_mix(offsets) ^ pieces[documents.column("piece").to_numpy()])
+    return mix(mix(offsets) ^ pieces[documents.column("piece").to_numpy()])
 
 
 def hash_rows(values: np.ndarray, offsets: np.ndarray) -> np.ndarray:
@@ -40,9 +40,9 @@ def hash_rows(values: np.ndarray, offsets: np.ndarray) -> np.ndarray:
     places = np.arange(begin, int(offsets[-1])) - np.repeat(offsets[:-1], lengths)
     used = values[begin : int(offsets[-1])].astype(np.int64).astype(np.uint64)
     # Sums of uint64 wrap around, so a difference of running sums is the sum of a row.
-    sums = np.concatenate([np.zeros(1, np.uint64), np.cumsum(_mix(used ^ _mix(places.astype(np.uint64))))])
+    sums = np.concatenate([np.zeros(1, np.uint64), np.cumsum(mix(used ^ mix(places.astype(np.uint64))))])
     of_row = sums[offsets[1:] - begin] - sums[offsets[:-1] - begin]
-    return _mix(of_row ^ _mix(lengths.astype(np.uint64)))
+    return mix(of_row ^ mix(lengths.astype(np.uint64)))
 
 
 def _hash_name(purpose: str, seed: int, name: str) -> int:
@@ -51,7 +51,7 @@ def _hash_name(purpose: str, seed: int, name: str) -> int:
     return int.from_bytes(hashlib.blake2b(data, digest_size=8).digest(), "little")
 
 
-def _mix(values: np.ndarray) -> np.ndarray:
+def mix(values: np.ndarray) -> np.ndarray:
     """Returns a bijection of uint64 that spreads every bit over all of them: the finalizer of SplitMix64."""
     values = values + np.uint64(0x9E3779B97F4A7C15)
     values = (values ^ (values >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)

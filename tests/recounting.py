@@ -63,3 +63,30 @@ def bytes_per_token_interval(documents, tokenizer, first=None):
         ratios = [n_bytes / sum(n * size for n, size in zip(times, sizes, strict=True)) for sizes in tokens]
         values.append(ratios[0] - ratios[1] if first else ratios[0])
     return np.percentile(values, [2.5, 97.5]).tolist()
+
+
+def sampled(documents, tokenizer):
+    """Returns what `stats.json` must say of a sample of texts."""
+    words = [word for text in documents for word in text.split()]
+    normalized = tokenizer.normalizer.normalize_str if tokenizer.normalizer is not None else str
+    pairs = []
+    for text in documents:
+        ids = tokenizer.encode(text, add_special_tokens=False).ids
+        pairs.append((normalized(text), normalized(tokenizer.decode(ids, skip_special_tokens=False))))
+    whole = [
+        min(n_tokens(tokenizer, word), n_tokens(tokenizer, f" {word}")) == 1 and not n_unknown(tokenizer, word)
+        for word in words
+    ]
+    n_same = sum(text == back for text, back in pairs)
+    return {
+        "documents": len(documents),
+        "bytes": sum(len(text.encode()) for text in documents),
+        "documents_round_trip": n_same,
+        "documents_round_trip_but_for_spaces": sum(
+            "".join(text.split()) == "".join(back.split()) for text, back in pairs
+        ),
+        "share_round_trip": divided(n_same, len(documents)),
+        "spaced_words": len(words),
+        "whole_words": sum(whole),
+        "strr": divided(sum(whole), len(words)),
+    }

@@ -45,6 +45,7 @@ class PieceCounts(ReadCounts):
 
     n_chars: int = 0
     """Characters of the texts that were tokenized."""
+    n_spaced_words: int = 0
     n_text_tokens: int = 0
     n_tokens: int = 0
     n_oov_tokens: int = 0

@@ -55,6 +55,7 @@ class LedgerEntry(ReadCounts):
     filtered: Mapping[str, int]
     n_chars: int
     n_words: int
+    n_spaced_words: int
     n_text_tokens: int
     n_cut_tokens: int
     n_cut_documents: int

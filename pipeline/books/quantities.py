@@ -52,6 +52,7 @@ TOKENIZED = (
     Quantity("n_documents", "documents", "documents"),
     Quantity("n_chars", "characters", "characters"),
     Quantity("n_words", "words", "words"),
+    Quantity("n_spaced_words", "words", "words between white space"),
     Quantity("n_text_tokens", "tokens", "tokens of text"),  # what the tokenizer made of it
     Quantity("n_cut_tokens", "tokens", "cut tokens"),
     Quantity("n_cut_documents", "documents", "cut documents"),
@@ -68,6 +69,8 @@ WRITTEN = (
     Quantity("reject_rows", "rows", "rows of rejects"),
     Quantity("n_sequences", "rows", "sequences"),
     Quantity("n_separators", "tokens", "separators"),
+    Quantity("n_padding", "tokens", "padding"),
+    Quantity("n_positions", "tokens", "positions"),
     Quantity("packed_documents", "documents", "documents packed"),
     Quantity("packed_tokens", "tokens", "tokens packed"),
     Quantity("n_windows", "rows", "windows"),
@@ -161,6 +164,9 @@ OF_SEQUENCES = (
 )
 """For the files of a shard whose rows are packed sequences."""
 
+OF_POSITIONS = (Equation(("n_positions",), ("n_tokens", "n_separators", "n_padding")),)
+"""For all places of packed sequences, each as long as the config says."""
+
 IN_SEQUENCES = (OF_SEQUENCES[-1], Equation(("packed_tokens",), ("n_tokens",)))
 """For the sequences themselves, whatever the files say."""
 
@@ -221,6 +227,18 @@ def plus(left: Any, right: Any) -> Any:
     if not left or not right:
         return left or right or {}
     return dict(sorted((Counter(left) + Counter(right)).items()))
+
+
+def in_words(names: Iterable[str], counts: Mapping[str, Any]) -> dict[str, int]:
+    """Returns the number of each quantity by its words; of one that is counted by reasons, those of the reasons."""
+    found: dict[str, int] = {}
+    for name in names:
+        value = counts[name]
+        if isinstance(value, Mapping):
+            found |= {f"{_WORDS[name]}: {reason}": n for reason, n in sorted(value.items())}
+        else:
+            found[_WORDS[name]] = value
+    return found
 
 
 def _number(counts: Any, name: str) -> int:

@@ -17,9 +17,10 @@ from pipeline.comparing import measure
 from pipeline.comparing.loading import Candidate
 from pipeline.comparing.measure import ALL, Found
 from pipeline.comparing.sums import GroupSums, Ints
-from pipeline.comparing.words import WORDS, Words, encode_each, unknown
+from pipeline.comparing.words import WORDS, Words
 from pipeline.counting.counts import CountsArtifact, Group
 from pipeline.counting.words import describe_words
+from pipeline.statistics.words import Encoded, encode_each, unknown
 from tokenizer import Tokenizer
 from tokenizer.languages import UNKNOWN, main_scripts
 
@@ -146,6 +147,8 @@ def _add_texts(
 def _found(models: Sequence[Tokenizer], groups: dict[str, GroupSums], ids: Sequence[Ints], words: Words) -> Found:
     table = words.table()
     distinct, rows = table["word"].combine_chunks().dictionary_encode(), table.select(["language", "count"])
-    sizes = [encode_each(model, distinct.dictionary) for model in models]
-    in_text, n_unknown = ([pair[i] for pair in sizes] for i in range(2))
-    return Found(groups, ids, distinct, rows, in_text, n_unknown, None, words.n_left_out, False)
+    encoded = []
+    for model in models:  # a pre-token has its space, if any
+        sizes, n_unknown = encode_each(model, distinct.dictionary)
+        encoded.append(Encoded(sizes, sizes, n_unknown))
+    return Found(groups, ids, distinct, rows, encoded, words.n_left_out, False)

@@ -16,9 +16,10 @@ from pipeline.comparing.loading import Candidate
 from pipeline.comparing.measure import ALL, KINDS, Found
 from pipeline.comparing.reading import Corpus, Documents, text_bytes
 from pipeline.comparing.sums import N_BLOCKS, GroupSums
-from pipeline.comparing.words import Words, behind_space, encode_each, unknown
+from pipeline.comparing.words import Words
 from pipeline.hashing import document_keys
 from pipeline.input.given_up import GAVE_UP, find_given_up
+from pipeline.statistics.words import encode, unknown
 from tokenizer import Tokenizer
 
 MAX_NAMED = 20
@@ -102,13 +103,8 @@ class Sums:
         """Returns what was found so far; every distinct word is encoded here."""
         table = self.words.table()
         words, rows = table["word"].combine_chunks().dictionary_encode(), table.select(["language", "count"])
-        alone, in_text, n_unknown = [], [], []
-        for each in self._candidates:
-            sizes, unknowns = encode_each(each.tokenizer, words.dictionary)
-            alone.append(sizes)
-            n_unknown.append(unknowns)
-            in_text.append(np.minimum(sizes, encode_each(each.tokenizer, behind_space(words.dictionary))[0]))
-        return Found(self.groups, self.ids, words, rows, in_text, n_unknown, alone, self.words.n_left_out, True)
+        encoded = [encode(each.tokenizer, words.dictionary) for each in self._candidates]
+        return Found(self.groups, self.ids, words, rows, encoded, self.words.n_left_out, True)
 
     def _encode(self, table: pa.RecordBatch) -> list[pa.LargeListArray] | None:
         """Returns the ids of documents by tokenizer; None if one of them fails on a document."""

@@ -28,6 +28,7 @@ from pipeline.comparing.sums import LEAST_BLOCKS, OTHER, Bootstrap, Floats, Grou
 from pipeline.comparing.words import changes
 from pipeline.statistics.token_table import describe, token_counts
 from pipeline.statistics.vocabulary import gini, ratio
+from pipeline.statistics.words import Encoded
 from tokenizer.languages import UNKNOWN
 
 FORMAT_VERSION = 1
@@ -60,16 +61,13 @@ class Found:
     """dictionary<int32, large_string>[n]: the word of each row of `rows`."""
     rows: pa.Table
     """The language and the count of each."""
-    in_text: Sequence[Ints]
-    """Tokens of each distinct word as it is in a text, by tokenizer; -1 where it fails."""
-    n_unknown: Sequence[Ints]
-    """Unknown ones among them."""
-    alone: Sequence[Ints] | None
-    """The same of words that are texts of their own; None where that is not known."""
+    encoded: Sequence[Encoded]
+    """Tokens of each distinct word, by tokenizer."""
     n_left_out: int
     """Occurrences of words that were left out."""
     has_documents: bool
-    """Whether the sums are by blocks of documents, so that there are intervals."""
+    """Whether texts were read: the sums are by blocks of documents, so that there are intervals, and a word by itself
+    is a text, too."""
 
 
 def report(candidates: Sequence[Candidate], found: Found, parallel: str | None = None) -> dict[str, Any]:
@@ -134,8 +132,8 @@ def _add_words(made: dict[str, Any], found: Found, labels: Sequence[str]) -> Non
     """
     numbers, counts = found.words.indices.to_numpy(), found.rows["count"].to_numpy()
     # A word on which one of them fails counts for none.
-    is_good = np.min(np.stack(found.in_text), axis=0) >= 0
-    is_known = is_good & (np.max(np.stack(found.n_unknown), axis=0) == 0)
+    is_good = np.min(np.stack([each.in_text for each in found.encoded]), axis=0) >= 0
+    is_known = is_good & (np.max(np.stack([each.n_unknown for each in found.encoded]), axis=0) == 0)
     kinds: list[tuple[Ints, list[dict[str, Any]]]] = [(np.zeros(len(numbers), np.int64), [made[ALL]])]
     if "language" in made:
         places = {row["name"]: i for i, row in enumerate(made["language"])}
@@ -146,10 +144,10 @@ def _add_words(made: dict[str, Any], found: Found, labels: Sequence[str]) -> Non
     for groups, rows in kinds:
         n_words = _sums(groups, weights, len(rows))
         for i, label in enumerate(labels):
-            is_whole = (found.in_text[i] == 1) & (found.n_unknown[i] == 0)
-            measures: dict[str, Any] = {"strr": is_whole[numbers]}
-            if found.alone is not None:
-                measures |= {"strr_alone": found.alone[i][numbers] == 1, "fertility_alone": found.alone[i][numbers]}
+            measures: dict[str, Any] = {"strr": found.encoded[i].is_whole[numbers]}
+            if found.has_documents:
+                alone = found.encoded[i].alone[numbers]
+                measures |= {"strr_alone": alone == 1, "fertility_alone": alone}
             for name, values in measures.items():
                 for row, n, total in zip(rows, _sums(groups, weights * values, len(rows)), n_words, strict=True):
                     row["by"][label][name] = ratio(n, total)
@@ -159,8 +157,10 @@ def _add_words(made: dict[str, Any], found: Found, labels: Sequence[str]) -> Non
         "distinct": len(found.words.dictionary),
         "left_out": found.n_left_out,
         "changes": {
-            label: changes(found.words.dictionary, total_counts * is_known, found.in_text[0], sizes, TOP_WORDS)
-            for label, sizes in zip(labels[1:], found.in_text[1:], strict=True)
+            label: changes(
+                found.words.dictionary, total_counts * is_known, found.encoded[0].in_text, each.in_text, TOP_WORDS
+            )
+            for label, each in zip(labels[1:], found.encoded[1:], strict=True)
         },
     }
 

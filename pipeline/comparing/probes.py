@@ -10,8 +10,8 @@ import numpy as np
 import pyarrow as pa
 
 from pipeline.comparing.loading import Candidate
-from pipeline.comparing.words import encode_each
 from pipeline.statistics.vocabulary import ratio
+from pipeline.statistics.words import encode_each
 
 MAX_WORDS = 2000
 """Words that are changed: the most frequent ones."""

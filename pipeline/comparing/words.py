@@ -1,22 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Words of a corpus by language, how often each occurs, and how many tokens each tokenizer makes of it.
-
-In a text a word is what stands between white space, as `str.split` cuts: one definition for all tokenizers. Each
-distinct word is encoded once.
-"""
+"""Words of a corpus by language, how often each occurs, and which gain and lose tokens most."""
 
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pipeline.input.given_up import GAVE_UP, find_given_up
-from tokenizer import Tokenizer
-
-Ints = npt.NDArray[np.int64]
+from pipeline.statistics.words import Ints, split
 
 WORDS = pa.schema([("language", pa.string()), ("word", pa.large_string()), ("count", pa.int64())])
 
@@ -40,16 +32,12 @@ class Words:
 
     def add(self, texts: pa.Array, languages: pa.DictionaryArray) -> Ints:
         """Adds the words of texts; returns how many each text has, int64[n]."""
-        # Where a column ends with white space, Arrow 25 reads what lies behind it in memory, and may keep the last one.
-        lists = pc.utf8_split_whitespace(pc.utf8_trim_whitespace(texts.cast(pa.large_string())))
-        words, rows = pc.list_flatten(lists), pc.list_parent_indices(lists)
-        is_word = pc.not_equal(words, "")  # a text of nothing but white space leaves one that is none
-        words, rows = words.filter(is_word), rows.filter(is_word)
+        words, rows = split(texts)
         table = pa.table({"number": languages.indices.take(rows), "word": words})
         counted = table.group_by(["number", "word"]).aggregate([([], "count_all")])
         found = [languages.dictionary.take(counted["number"].combine_chunks()), counted["word"], counted["count_all"]]
         self.add_counts(pa.table(found, schema=WORDS))
-        return np.bincount(rows.to_numpy(), minlength=len(texts))
+        return np.bincount(rows, minlength=len(texts))
 
     def add_counts(self, table: pa.Table) -> None:
         """Adds words that are counted, a table of `WORDS`."""
@@ -76,38 +64,6 @@ class Words:
             n = ordered.num_rows // 2
             self.n_left_out += int(pc.sum(ordered["count"][n:]).as_py())
             self._kept = ordered.take(np.arange(n))  # a copy, not a view of all of it
-
-
-def encode_each(tokenizer: Tokenizer, words: pa.Array) -> tuple[Ints, Ints]:
-    """Returns how many tokens each word becomes as a text of its own, and how many of them are unknown, int64[n] each.
-
-    Both are -1 where the tokenizer fails.
-    """
-    try:
-        return _sizes(tokenizer, tokenizer.encode_bare(words))
-    except GAVE_UP:
-        batch = pa.record_batch({"word": words})
-        failed = find_given_up(lambda part: tokenizer.encode_bare(part.column("word")), batch) != ""
-        sizes, n_unknown = np.full(len(words), -1, np.int64), np.full(len(words), -1, np.int64)
-        ids = tokenizer.encode_bare(words.filter(pa.array(~failed)))
-        sizes[~failed], n_unknown[~failed] = _sizes(tokenizer, ids)
-        return sizes, n_unknown
-
-
-def _sizes(tokenizer: Tokenizer, ids: pa.LargeListArray) -> tuple[Ints, Ints]:
-    return np.diff(ids.offsets.to_numpy()), unknown(tokenizer, ids)
-
-
-def unknown(tokenizer: Tokenizer, ids: pa.LargeListArray) -> Ints:
-    """Returns how many unknown tokens each row has, int64[n]."""
-    values, offsets = ids.values.to_numpy(), ids.offsets.to_numpy()
-    before = np.concatenate([[0], np.cumsum(values == tokenizer.unk_token_id)])
-    return np.diff(before[offsets])
-
-
-def behind_space(words: pa.Array) -> pa.Array:
-    """Returns each word with a space in front of it, as byte-level vocabularies hold words."""
-    return pc.binary_join_element_wise(pa.scalar(" ", words.type), words, pa.scalar("", words.type))
 
 
 def changes(words: Sequence[Any], counts: Ints, before: Ints, after: Ints, top: int) -> dict[str, list[dict[str, Any]]]:

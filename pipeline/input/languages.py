@@ -58,8 +58,8 @@ def tell_languages(batch: ReadBatch, options: LanguageOptions) -> tuple[ReadBatc
         is_other = _is_in(documents, options.others) if is_rest else ~_is_in(documents, [options.partition])
         gone[OTHER_PARTITION] = is_wanted & ~is_mixed & is_other
         left = left if is_rest else left.leave_out_rejects(OTHER_PARTITION)
-    filtered = documents.filter(pa.array(np.logical_or.reduce([*gone.values()])))
-    return left.leave_out(gone), LanguageCounts.of(filtered, filtered=np.ones(filtered.num_rows, np.int64))
+    filtered = documents.column("lang").filter(pa.array(np.logical_or.reduce([*gone.values()])))
+    return left.leave_out(gone), LanguageCounts.of(filtered, filtered=np.ones(len(filtered), np.int64))
 
 
 def _is_in(documents: pa.RecordBatch, codes: Sequence[str]) -> npt.NDArray[np.bool_]:

@@ -26,7 +26,7 @@ from pipeline.reporting.stats import summarize
 from pipeline.running.in_turn import in_turn
 from pipeline.statistics.agreement import disagreements
 from pipeline.statistics.tally import Statistics
-from pipeline.statistics.token_table import TOKEN_COUNTS
+from pipeline.statistics.token_table import TOKEN_COUNTS, token_counts
 from tokenizer import UNICODE_VERSIONS, Tokenizer
 
 
@@ -39,7 +39,7 @@ def verify(output: str) -> VerifyReport:
     - the rows, tokens and unknown tokens of every shard, counted again, and that every id is in the vocabulary;
     - the framing and checksums of TFRecord, and the rejects by reason;
     - that ledger entries balance, agree with their shards and add up to the totals;
-    - the statistics and token counts, and the tokenizer;
+    - the statistics, the tokenizer, and of each entry of the vocabulary its count and what it is;
     - that no other shard lies among these;
     - for a job that shuffles: that keys ascend throughout, that every document has its key, and that the documents of
       all shards are those of all splits.
@@ -73,9 +73,9 @@ def _check_folder(output: str, found: Mapping[str, Any], report: VerifyReport) -
     if found["shuffle"] is not None:
         proof.check_shards(total)
     proof.check_totals()
-    _check_tokenizer(output, found, report)
+    tokenizer = _check_tokenizer(output, found, report)
     if total is not None:
-        _check_statistics(output, total, proof.books.totals, report)
+        _check_statistics(output, total, tokenizer, proof.books.totals, report)
 
 
 class LedgerProof:
@@ -283,25 +283,29 @@ def _check_shard(
     return report, entry, list(count_files(output, entry, found, report))
 
 
-def _check_tokenizer(output: str, found: Mapping[str, Any], report: VerifyReport) -> None:
+def _check_tokenizer(output: str, found: Mapping[str, Any], report: VerifyReport) -> Tokenizer | None:
+    """Returns the tokenizer if it is the one that made the tokens; None also where this cannot be told."""
     listed = any(record["file"] == filenames.TOKENIZER for record in found["files"])
     # A digest covers the Unicode versions; another TokenMill may have others and still read this folder.
     if not listed or found["tokenizer"] is None or found["unicode"] != dict(UNICODE_VERSIONS):
-        return
+        return None
     try:
-        digest = Tokenizer.from_str(storage.read_text(storage.join(output, filenames.TOKENIZER))).digest
+        tokenizer = Tokenizer.from_str(storage.read_text(storage.join(output, filenames.TOKENIZER)))
     except (OSError, ValueError) as error:
         report.problems.append(f"{filenames.TOKENIZER}: {error}")
-        return
-    if digest != found["tokenizer"]["digest"]:
+        return None
+    if tokenizer.digest != found["tokenizer"]["digest"]:
         report.problems.append(
-            f"{filenames.TOKENIZER}: its digest is {digest}, the manifest's {found['tokenizer']['digest']}"
+            f"{filenames.TOKENIZER}: its digest is {tokenizer.digest}, the manifest's {found['tokenizer']['digest']}"
         )
+        return None
+    return tokenizer
 
 
 def _check_statistics(
     output: str,
     total: Statistics,
+    tokenizer: Tokenizer | None,
     sums: Mapping[str, Any],
     report: VerifyReport,
 ) -> None:
@@ -316,6 +320,8 @@ def _check_statistics(
                 f"{total.token_counts.size} of {total.token_counts.sum()}"
             )
             return
+        if tokenizer is not None and (wrong := _differing(table, token_counts(total.token_counts, tokenizer))):
+            report.problems.append(f"{filenames.TOKEN_COUNTS}: {wrong}")
         with storage.open_read(storage.join(output, filenames.STATS)) as handle:
             said = handle.read()
     except (pa.ArrowException, OSError, ValueError) as error:
@@ -323,3 +329,11 @@ def _check_statistics(
         return
     if said != ledger.to_json(summarize(total, table, sums.get("packing"), sums.get("windows"))):
         report.problems.append(f"{filenames.STATS}: not the summary of the splits' statistics")
+
+
+def _differing(table: pa.Table, expected: pa.Table) -> str | None:
+    """Returns the first row of token counts that is not what the vocabulary says of the entry; None if all are."""
+    if table.equals(expected):
+        return None
+    pairs = zip(table.to_pylist(), expected.to_pylist(), strict=True)
+    return next(f"has {ours}, the vocabulary says {theirs}" for ours, theirs in pairs if ours != theirs)

@@ -10,6 +10,9 @@ from xml.etree.ElementTree import Element
 
 from pipeline.reporting.elements import element, page
 
+MOST_CHARACTERS = 300
+"""Of a text in a table."""
+
 _NUMBER = re.compile(r"[+-]?[0-9][0-9,.]*(e[+-]?[0-9]+)?( (%|TB|GB|MB|kB|B|of [0-9,]+))?|-|")
 
 
@@ -75,7 +78,7 @@ def table(heads: Sequence[str], rows: Iterable[Sequence[Any]]) -> Element:
       heads: a name for each column.
       rows: of cells: elements, or what `str` makes text of.
     """
-    cells = [[cell if isinstance(cell, Element) else str(cell) for cell in row] for row in rows]
+    cells = [[cell if isinstance(cell, Element) else shortened(str(cell)) for cell in row] for row in rows]
     sides = [{"class_": "n"} if i and _is_numbers(row[i] for row in cells) else {} for i in range(len(heads))]
     head = element("tr", *(column_head(name, **sides[i]) for i, name in enumerate(heads)))
     body = (element("tr", *(element("td", cell, **sides[i]) for i, cell in enumerate(row))) for row in cells)
@@ -105,7 +108,12 @@ def details(summary: str, child: Element) -> Element:
 
 def code(text: str) -> Element:
     """Returns text as it is in a file."""
-    return element("code", text)
+    return element("code", shortened(text))
+
+
+def shortened(text: str) -> str:
+    """Returns text, or the beginning of one that is long: a word, a pattern or a name may have any length."""
+    return text if len(text) <= MOST_CHARACTERS else f"{text[:MOST_CHARACTERS]}..."
 
 
 def percent(share: float | None) -> str:

@@ -11,10 +11,11 @@ from operator import itemgetter
 from typing import Any
 
 from pipeline import filenames, storage
-from pipeline.books import manifest
+from pipeline.books import manifest, quantities
 from pipeline.input.rejects import REASONS
 from pipeline.parquet_file import open_parquet
 from pipeline.reporting.stats_file import FORMAT_VERSION as STATS_VERSION
+from pipeline.statistics.vocabulary import ratio
 
 TOP = 25
 """Entries of a list in a report."""
@@ -54,7 +55,7 @@ def gather(output: str) -> dict[str, Any]:
         "tokenizer": found["tokenizer"],
         "config": found["config"],
         "headline": _headline(found, stats),
-        "flow": _flow(found, stats),
+        "flow": _flow(found),
         "balance": found["balance"],
         "stats": stats,
         "languages": _languages(stats),
@@ -96,57 +97,37 @@ def _headline(found: Mapping[str, Any], stats: Mapping[str, Any]) -> dict[str, A
     }
 
 
-def _flow(found: Mapping[str, Any], stats: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Returns the ledger as stages: each {"what", "unit", "total", "parts"}, where the parts add up to the total."""
-    totals, made = found["totals"], stats["tokens_made"]
+def _flow(found: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Returns the ledger as stages: each {"what", "unit", "total", "of", "parts"}.
+
+    A stage is an equation of the books: `of` and `parts` are its sides, each counted on its own, and `total` is the sum
+    of the first.
+    """
+    totals = found["totals"]
+    packing, windows = totals.get("packing"), totals.get("windows")
+    counts = {**totals, **quantities.in_rows(packing, windows)}
+    (of_records, of_bytes), (of_tokens,) = quantities.OF_INPUT, quantities.OF_TOKENS
     stages = [
-        {
-            "what": "bytes read",
-            "unit": "bytes",
-            "total": totals["n_bytes"],
-            "parts": {
-                "documents": totals["n_document_bytes"],
-                "rejected": totals["n_rejected_bytes"],
-                "filtered": totals["n_filtered_bytes"],
-                "skipped": totals["n_skipped_bytes"],
-            },
-        },
-        {
-            "what": "records read",
-            "unit": "records",
-            "total": totals["n_records"],
-            "parts": {
-                "documents": totals["n_documents"],
-                **{f"rejected: {reason}": n for reason, n in sorted(totals["rejected"].items())},
-                **{f"filtered: {rule}": n for rule, n in sorted(totals["filtered"].items())},
-            },
-        },
-        {
-            "what": "tokens made",
-            "unit": "tokens",
-            "total": made["text"] + made["special"] + made["added"],
-            "parts": {
-                "kept of the text": made["kept"],
-                "special, of the template": made["special"],
-                "of output.prepend and append": made["added"],
-                "cut by truncation": made["cut"],
-            },
-        },
+        ("bytes read", of_bytes.left, of_bytes.right),
+        ("records read", of_records.left, of_records.right),
+        ("tokens made", of_tokens.right, of_tokens.left),
     ]
-    packing = found["config"]["output"].get("packing")
-    rows = _rows(stats, totals, packing["length"] if packing else 0)
-    return [*stages, *([rows] if rows is not None else [])]
-
-
-def _rows(stats: Mapping[str, Any], totals: Mapping[str, Any], length: int) -> dict[str, Any] | None:
-    if (packing := stats.get("packing")) is not None:
-        parts = {"tokens": totals["n_tokens"], "separators": packing["separators"], "padding": packing["padding"]}
-        total = packing["sequences"] * length
-        return {"what": "positions in packed sequences", "unit": "tokens", "total": total, "parts": parts}
-    if (windows := stats.get("windows")) is not None:
-        parts = {"tokens": totals["n_tokens"], "repeated": windows["repeated"], "special": windows["special"]}
-        return {"what": "tokens of windows", "unit": "tokens", "total": totals["shard_tokens"], "parts": parts}
-    return None
+    if windows is not None:
+        stages.append(("tokens of windows", quantities.OF_WINDOWS[1].left, quantities.OF_WINDOWS[1].right))
+    if packing is not None:
+        counts["n_positions"] = packing["n_sequences"] * found["config"]["output"]["packing"]["length"]
+        (of_positions,) = quantities.OF_POSITIONS
+        stages.append(("positions in packed sequences", of_positions.left, of_positions.right))
+    return [
+        {
+            "what": what,
+            "unit": what.partition(" ")[0],
+            "total": sum(quantities.in_words(whole, counts).values()),
+            "of": quantities.in_words(whole, counts),
+            "parts": quantities.in_words(parts, counts),
+        }
+        for what, whole, parts in stages
+    ]
 
 
 def _languages(stats: Mapping[str, Any]) -> dict[str, Any] | None:
@@ -154,14 +135,16 @@ def _languages(stats: Mapping[str, Any]) -> dict[str, Any] | None:
     languages = stats.get("languages")
     if not languages:
         return None
-    rows = [{"language": code, **counts} for code, counts in languages["by_code"].items()]
+    rows = ({"language": code, **counts} for code, counts in languages["by_code"].items())
     return {**{name: languages[name] for name in languages if name != "by_code"}, **cut_short(rows, "documents")}
 
 
 def _sources(inputs: Iterable[Mapping[str, Any]]) -> Iterator[dict[str, Any]]:
     for file in inputs:
         read = file["read"]
-        n_chars, n_text_tokens, n_tokens = (read.get(name, 0) for name in ("n_chars", "n_text_tokens", "n_tokens"))
+        n_chars, n_words, n_text_tokens, n_tokens = (
+            read.get(name, 0) for name in ("n_chars", "n_spaced_words", "n_text_tokens", "n_tokens")
+        )
         yield {
             "name": file["name"],
             "n_bytes": file["n_bytes"],
@@ -170,8 +153,9 @@ def _sources(inputs: Iterable[Mapping[str, Any]]) -> Iterator[dict[str, Any]]:
             "filtered": sum(read.get("filtered", {}).values()),
             "characters": n_chars,
             "tokens": n_tokens,
-            "characters_per_token": n_chars / n_text_tokens if n_text_tokens else None,
-            "share_of_oov_tokens": read.get("n_oov_tokens", 0) / n_tokens if n_tokens else None,
+            "characters_per_token": ratio(n_chars, n_text_tokens),
+            "tokens_per_spaced_word": ratio(n_text_tokens, n_words),
+            "share_of_oov_tokens": ratio(read.get("n_oov_tokens", 0), n_tokens),
         }
 
 

@@ -5,6 +5,7 @@ What `facts.gather` found is laid out here; nothing is counted again. A document
 `elements.element`, which escapes it.
 """
 
+import itertools
 from collections.abc import Iterable, Mapping
 from typing import Any
 from xml.etree.ElementTree import Element
@@ -18,8 +19,8 @@ from pipeline.reporting.facts import gather
 from pipeline.running.display import duration, megabytes
 
 _LOST = ("rejected", "cut")
-_KEPT = ("documents", "kept of the text", "tokens")
-_CHARTED, _MOST_STEPS = 20, 50
+_KEPT = ("documents", "bytes of documents", "tokens")
+_CHARTED, _MOST_STEPS, _MOST_ITEMS = 20, 50, 100
 
 
 def draw(output: str) -> str:
@@ -108,7 +109,7 @@ def _flow(facts: Mapping[str, Any]) -> Element:
 
 def _stage(stage: Mapping[str, Any]) -> Element:
     total, parts = stage["total"], {name: n for name, n in stage["parts"].items() if n or name in _KEPT}
-    added = sum(stage["parts"].values())
+    added, of = sum(stage["parts"].values()), ", ".join(f"{n:,} {name}" for name, n in stage["of"].items())
     pieces = (
         element("span", class_=_kind(name), style=f"width:{100 * n / total:.4f}%", title=f"{name}: {n:,}")
         for name, n in parts.items()
@@ -119,7 +120,7 @@ def _stage(stage: Mapping[str, Any]) -> Element:
     verdict = f"the parts add up to {added:,}" + ("" if is_right else f", which is not {total:,}")
     return element(
         "div",
-        element("p", element("strong", f"{total:,} {stage['what']}"), " "),
+        element("p", element("strong", f"{total:,} {stage['what']}"), f": {of}" if len(stage["of"]) > 1 else ""),
         element("div", *pieces, class_="bar", aria_hidden="true"),
         table(("part", stage["unit"], "share"), rows),
         element("p", verdict, class_="sum" if is_right else "sum wrong"),
@@ -142,6 +143,8 @@ def _vocabulary(stats: Mapping[str, Any]) -> Element:
         ["Rényi efficiency", number(vocabulary["renyi_efficiency"]), "of 1; order 2.5, Zouhar et al. 2023"],
         ["Zipf slope", number(vocabulary["zipf_slope"]), "about -1 for text"],
         ["share of tokens that continue a word", percent(stats["share_of_continuations"]), ""],
+        ["tokens per word between white space", number(stats["tokens_per_spaced_word"]), ""],
+        *_sample(stats["sample"]),
         [
             "share of tokens that are pieces of characters",
             percent(vocabulary["pieces"]["share_of_tokens"]),
@@ -168,6 +171,19 @@ def _vocabulary(stats: Mapping[str, Any]) -> Element:
         if vocabulary["unreachable"]
         else "",
     )
+
+
+def _sample(sample: Mapping[str, Any]) -> list[list[str]]:
+    of = f"of a sample of {sample['documents']:,} documents, {megabytes(sample['bytes'])}"
+    n_same = sample["documents_round_trip_but_for_spaces"]
+    return [
+        ["such words that are kept as one token", percent(sample["strr"]), of],
+        [
+            "documents that their tokens decode to, both normalized",
+            percent(sample["share_round_trip"]),
+            f"{of}; {n_same:,} come back if white space is not looked at",
+        ],
+    ]
 
 
 def _lengths(stats: Mapping[str, Any]) -> Element:
@@ -197,7 +213,8 @@ def _languages(languages: Mapping[str, Any] | None) -> Element | None:
     said = (
         f"The premium is what a character costs in tokens, against {reference}, of which there is most. The Gini "
         f"coefficient over languages is {number(languages['gini_of_tokens_per_character'])}; 0 is the same for "
-        "all. Texts differ between languages, so this is a diagnostic, no measure of a language."
+        "all. Texts differ between languages, so this is a diagnostic, no measure of a language. Words are what stands "
+        "between white space; which of them are kept whole is of a sample."
         if paid
         else "No document of a known language has a token."
     )
@@ -207,13 +224,18 @@ def _languages(languages: Mapping[str, Any] | None) -> Element | None:
             f"{row['documents']:,}",
             f"{row['tokens']:,}",
             number(row["bytes_per_token"]),
+            number(row["tokens_per_spaced_word"]),
+            percent(row["sample"]["strr"]),
             number(row["premium"]),
             percent(row["share_of_oov_tokens"]),
             f"{row['filtered']:,}",
         ]
         for row in rows
     )
-    heads = ("language", "documents", "tokens", "bytes per token", "premium", "unknown tokens", "filtered")
+    heads = (
+        *("language", "documents", "tokens", "bytes per token", "tokens per word", "words kept whole", "premium"),
+        *("unknown tokens", "filtered"),
+    )
     figure = charts.bars(
         f"Tokens per character, as a multiple of {reference}.",
         [row["language"] for row in paid],
@@ -271,14 +293,14 @@ def _text(text: Mapping[str, Any] | None) -> Element | None:
         for step in steps[:_MOST_STEPS]
     )
     heads = ("step", "documents changed", "characters changed", "characters more or less", "given up on")
-    spans = ([token, f"{n:,}"] for token, n in text["spans"].items())
+    spans = ([token, f"{n:,}"] for token, n in itertools.islice(text["spans"].items(), _MOST_STEPS))
     merged = (
         [
             step["step"],
             _shown(each["word"]),
             ", ".join(f"{source} {n:,}" for source, n in list(each["sources"].items())[:5]),
         ]
-        for step in text["steps"]
+        for step in steps[:_MOST_STEPS]
         for each in step.get("top_merged_words", ())[:10]
     )
     return section(
@@ -323,11 +345,15 @@ def _sources(facts: Mapping[str, Any]) -> Element:
             megabytes(each["n_bytes"]),
             *(f"{each[name]:,}" for name in ("documents", "rejected", "filtered", "tokens")),
             number(each["characters_per_token"]),
+            number(each["tokens_per_spaced_word"]),
             percent(each["share_of_oov_tokens"]),
         ]
         for each in sources["rows"]
     )
-    heads = ("input", "size", "documents", "rejected", "filtered", "tokens", "characters per token", "unknown tokens")
+    heads = (
+        *("input", "size", "documents", "rejected", "filtered", "tokens", "characters per token", "tokens per word"),
+        "unknown tokens",
+    )
     written = (
         [each["file"], f"{each['rows']:,}", f"{each['tokens']:,}", megabytes(each["n_bytes"])]
         for each in shards["rows"]
@@ -346,7 +372,8 @@ def _time(clock: Mapping[str, Any] | None) -> Element | None:
     if clock is None:
         return None
     splits, lengths, points = clock["splits"], clock["seconds_of_splits"], clock["throughput"]
-    said = f"The job began at {clock['started']} and took {duration(clock['seconds'])}. "
+    run = "last run" if splits["earlier"] else "job"
+    said = f"The {run} began at {clock['started']} and took {duration(clock['seconds'])}. "
     if lengths:
         said += (
             f"{clock['workers']:,} workers on {clock['hosts']:,} machines did {splits['timed']:,} of "
@@ -354,7 +381,9 @@ def _time(clock: Mapping[str, Any] | None) -> Element | None:
             f"the splits took at most {duration(lengths['p50'])}, the longest {duration(lengths['p100'])}. "
         )
     if splits["earlier"]:
-        said += f"{splits['earlier']:,} splits were done before, by a run that was stopped."
+        said += (
+            f"{splits['earlier']:,} of these were done before, by a run that was stopped; the chart is without them."
+        )
     figure = charts.line(
         "Megabytes read in a second, over the time in which splits were read.",
         [f"{point['second']:.3g} s" if i % 5 == 4 else "" for i, point in enumerate(points)],
@@ -378,7 +407,7 @@ def _time(clock: Mapping[str, Any] | None) -> Element | None:
     return section(
         "Time",
         said,
-        *([figure] if splits["timed"] > 1 else []),  # one split says nothing of the time between
+        *([figure] if splits["timed"] - splits["earlier"] > 1 else []),  # one split says nothing of the time between
         table(("stage", "seconds"), stages),
         details("the splits that took longest", table(heads, slowest)) if lengths else "",
     )
@@ -388,7 +417,7 @@ def _origin(facts: Mapping[str, Any]) -> Element:
     import yaml
 
     tokenizer = facts["tokenizer"]
-    config = yaml.safe_dump(facts["config"], allow_unicode=True, sort_keys=False)
+    config = yaml.safe_dump(_shortened(facts["config"]), allow_unicode=True, sort_keys=False)
     return section(
         "How to make it again",
         "With this config, the same input and these versions, TokenMill writes the same bytes, whatever the runner.",
@@ -402,6 +431,19 @@ def _origin(facts: Mapping[str, Any]) -> Element:
             ],
         ),
     )
+
+
+def _shortened(value: Any) -> Any:
+    """Returns a part of a config, long lists, mappings and texts cut: it may name each of a million files."""
+    if isinstance(value, str):
+        return blocks.shortened(value)
+    if not isinstance(value, (Mapping, list)):
+        return value
+    more = f"{len(value) - _MOST_ITEMS:,} more" if len(value) > _MOST_ITEMS else None
+    if isinstance(value, list):
+        return [*map(_shortened, value[:_MOST_ITEMS]), *([f"... and {more}"] if more else [])]
+    kept = {key: _shortened(each) for key, each in itertools.islice(value.items(), _MOST_ITEMS)}
+    return kept | ({"...": more} if more else {})
 
 
 def _left_out(cut: Mapping[str, Any], what: str) -> Element | str:

@@ -11,7 +11,7 @@ import pyarrow as pa
 from pipeline.output.packing.sequences import packing_summary
 from pipeline.output.packing.windows import windows_summary
 from pipeline.reporting.stats_file import FORMAT_VERSION
-from pipeline.statistics import token_table, vocabulary
+from pipeline.statistics import sample, token_table, vocabulary
 from pipeline.statistics.tally import EXACT_LENGTHS, LENGTH_BUCKETS, Statistics
 from pipeline.statistics.token_table import TOP
 from pipeline.statistics.vocabulary import ratio
@@ -55,6 +55,7 @@ def summarize(
         "bytes": s.n_bytes,
         "characters": s.n_chars,
         "words": s.n_words,
+        "spaced_words": s.n_spaced_words,
         "tokens": s.n_tokens,
         "tokens_made": {
             "text": s.n_text_tokens,
@@ -69,8 +70,10 @@ def summarize(
         # Tokens of the text, cut or not: what truncation cuts off says nothing about a vocabulary.
         "tokens_per_word": ratio(s.n_text_tokens, s.n_words),
         "share_of_continuations": ratio(s.n_text_tokens - s.n_words, s.n_text_tokens),
+        "tokens_per_spaced_word": ratio(s.n_text_tokens, s.n_spaced_words),
         "bytes_per_token": ratio(s.n_bytes, s.n_text_tokens),
         "characters_per_token": ratio(s.n_chars, s.n_text_tokens),
+        "sample": sample.summary({name: getattr(s, f"n_{name}") for name in sample.COUNTED}),
         "vocabulary": token_table.describe(table),
         "oov": {
             "tokens": s.n_oov_tokens,

@@ -217,6 +217,30 @@ class Text(_Part):
     """How often each was found, by its token."""
 
 
+class Sample(_Part):
+    """What was counted of a sample of documents: of each split about 32 KiB of text, all of one that is no larger.
+
+    Which documents these are depends on their places in the splits, so on `input.split_bytes` too, but not on workers.
+    No text above 1 MiB is sampled.
+    """
+
+    documents: Count
+    bytes: Count
+    """Of their texts."""
+    documents_round_trip: Count
+    """Documents whose tokens decode to their text, both normalized."""
+    documents_round_trip_but_for_spaces: Count
+    """The same, if white space is not looked at."""
+    share_round_trip: Share
+    """documents_round_trip / documents."""
+    spaced_words: Count
+    whole_words: Count
+    """Those of the words that the tokenizer keeps as one token, by themselves or behind a space. An unknown token is no
+    word."""
+    strr: Share
+    """whole_words / spaced_words: single token retention rate."""
+
+
 class Language(_Part):
     """Counts of the documents of one language."""
 
@@ -226,16 +250,24 @@ class Language(_Part):
     bytes: Count
     """Of the texts after steps and spans, as UTF-8."""
     characters: Count
+    spaced_words: Count
+    text_tokens: Count
+    """Of texts, cut ones included, special ones not; the ratios below are of these."""
     tokens: Count
     """Of rows."""
     oov_tokens: Count
+    """Of rows."""
     filtered: Count
     """Documents that a filter left out; no other number includes them."""
+    tokens_per_spaced_word: Ratio
+    """Fertility, f. If no word is without a token, 1 - 1 / f is the share of tokens that continue a word."""
     bytes_per_token: Ratio
     tokens_per_character: Ratio
     premium: Ratio
     """What a character costs in tokens, as a multiple of what it costs in the reference language."""
     share_of_oov_tokens: Share
+    """Of tokens of rows."""
+    sample: Sample
 
 
 class Languages(_Part):
@@ -246,7 +278,6 @@ class Languages(_Part):
     gini_of_tokens_per_character: Ratio
     """Over languages: 0 where all pay the same, towards 1 where one pays all."""
     by_code: dict[str, Language]
-    """The languages with most documents first."""
 
 
 class Packing(_Part):
@@ -283,7 +314,7 @@ class Windows(_Part):
 
 
 class StatsFile(_Part):
-    """Statistics of a tokenized corpus, over all splits. All counts are exact."""
+    """Statistics of a tokenized corpus, over all splits. All counts are exact, those in `sample` of a sample."""
 
     format_version: Literal[3]
     documents: Count
@@ -293,15 +324,20 @@ class StatsFile(_Part):
     """Code points."""
     words: Count
     """What the pre-tokenizer cuts texts into, all occurrences."""
+    spaced_words: Count
+    """What stands between white space, whatever the tokenizer, as `tokenmill compare` counts words."""
     tokens: Count
     """Tokens of the rows, without padding."""
     tokens_made: TokensMade
     tokens_per_word: Ratio
-    """Fertility. This and the next three count the tokens of the text, cut ones included."""
+    """Fertility. This and the next four count the tokens of the text, cut ones included."""
     share_of_continuations: Share
     """Tokens that continue a word, of all."""
+    tokens_per_spaced_word: Ratio
+    """Fertility by words that are the same for all tokenizers."""
     bytes_per_token: Ratio
     characters_per_token: Ratio
+    sample: Sample
     vocabulary: Vocabulary
     oov: Unknown
     added_tokens_in_text: list[AddedToken]

@@ -88,7 +88,8 @@ def gather(output: str, n_splits: int, started: float, stages: Sequence[tuple[st
     Args:
       output: the output folder.
       n_splits: of the plan.
-      started: when the job began, in seconds since 1970. Splits that were done before that are counted only.
+      started: when the job began, in seconds since 1970. Splits that runs before it did, which were stopped, count for
+        all sums, but not for the throughput: nobody knows how long nothing was done in between.
       stages: the stages of the job in order, and how many seconds each took.
       seconds: how long the job took.
 
@@ -96,19 +97,18 @@ def gather(output: str, n_splits: int, started: float, stages: Sequence[tuple[st
       OSError: if a file cannot be read or written.
     """
     folder = storage.join(output, filenames.CLOCKS)
-    times_of, workers, n_earlier = array.array("d"), set(), 0
+    times_of, workers = array.array("d"), set()
     slowest: list[SplitTime] = []
     for name in storage.list_files(folder):
         with storage.open_read(storage.join(folder, name)) as handle:
             times = _read(handle.read())
-        if times is None or times.ended < started:
-            n_earlier += times is not None
+        if times is None:
             continue
         times_of.extend((times.started, times.ended, times.cpu_seconds, times.n_bytes, times.n_tokens))
         workers.add((times.host, times.worker))
         slowest = sorted([*slowest, times], key=lambda each: (each.started - each.ended, each.index))[:SLOWEST]
     table = np.frombuffer(times_of, np.float64).reshape(-1, 5)
-    lengths = table[:, 1] - table[:, 0]
+    lengths, is_earlier = table[:, 1] - table[:, 0], table[:, 1] < started
     speeds = table[:, 3] / np.maximum(lengths, 1e-9)
     usual = float(np.median(speeds)) if speeds.size else 0.0
     when = datetime.datetime.fromtimestamp(started, datetime.UTC).isoformat(timespec="seconds")
@@ -119,12 +119,12 @@ def gather(output: str, n_splits: int, started: float, stages: Sequence[tuple[st
         "stages": [{"stage": name, "seconds": each} for name, each in stages],
         "hosts": len({host for host, _ in workers}),
         "workers": len(workers),
-        "splits": {"planned": n_splits, "timed": len(table), "earlier": n_earlier},
+        "splits": {"planned": n_splits, "timed": len(table), "earlier": int(is_earlier.sum())},
         "worker_seconds": float(lengths.sum()),
         "cpu_seconds": float(table[:, 2].sum()),
         "seconds_of_splits": {f"p{p}": float(np.percentile(lengths, p)) for p in (50, 95, 100)} if len(table) else {},
         "bytes_per_second_of_splits": usual,
-        "throughput": _throughput(table),
+        "throughput": _throughput(table[~is_earlier]),
         "slowest": [_told(times, usual) for times in slowest],
     }
     storage.write_atomic(storage.join(output, filenames.CLOCK), json.dumps(found, indent=1).encode() + b"\n")

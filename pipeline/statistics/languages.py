@@ -11,9 +11,13 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from pipeline.statistics import sample
 from pipeline.statistics.vocabulary import gini, ratio
 
-_COUNTED = ("documents", "mixed", "bytes", "characters", "tokens", "oov_tokens", "filtered")
+_COUNTED = (
+    *("documents", "mixed", "bytes", "characters", "spaced_words", "text_tokens", "tokens", "oov_tokens", "filtered"),
+    *sample.COUNTED,
+)
 
 
 @dataclass(frozen=True)
@@ -21,8 +25,9 @@ class LanguageCounts:
     """Counts by language; sums of counts are counts."""
 
     languages: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
-    """By code: documents, mixed documents, bytes and characters of their texts after steps and spans, tokens, unknown
-    tokens; and documents that a filter left out, which no other number includes."""
+    """By code: documents, mixed documents, bytes, characters and spaced words of their texts after steps and spans,
+    tokens of these, tokens of rows, unknown tokens; documents that a filter left out, which no other number includes;
+    and what is counted of a sample."""
 
     def __add__(self, other: Self) -> Self:
         sums = {code: dict(counts) for code, counts in self.languages.items()}
@@ -33,16 +38,15 @@ class LanguageCounts:
         return dataclasses.replace(self, languages=sums)
 
     @classmethod
-    def of(cls, rows: pa.RecordBatch, **counts: npt.NDArray[np.int64]) -> Self:
-        """Returns the counts of documents: of each number in `counts`, int64[n], the sum by language."""
-        codes = rows.column("lang")
-        numbers = codes.indices.to_numpy(zero_copy_only=False)
-        names = codes.dictionary.to_pylist()
-        sums: dict[str, dict[str, int]] = {}
-        for number in np.unique(numbers).tolist():
-            mine = numbers == number
-            sums[names[number]] = dict.fromkeys(_COUNTED, 0) | {n: int(c[mine].sum()) for n, c in counts.items()}
-        return cls(sums)
+    def of(cls, codes: pa.DictionaryArray, **counts: npt.NDArray[np.int64]) -> Self:
+        """Returns the counts of documents with these languages: of each number in `counts`, int64[n], the sums."""
+        numbers, places = np.unique(codes.indices.to_numpy(zero_copy_only=False), return_inverse=True)
+        sums = np.zeros((numbers.size, len(counts)), np.int64)
+        np.add.at(sums, places, np.stack(list(counts.values()), axis=1))
+        names = codes.dictionary.take(pa.array(numbers)).to_pylist()
+        nothing = dict.fromkeys(_COUNTED, 0)
+        rows = (dict(zip(counts, row, strict=True)) for row in sums.tolist())
+        return cls({name: nothing | row for name, row in zip(names, rows, strict=True)})
 
     def to_json(self) -> str:
         """Returns this as JSON; the same text for equal counts."""
@@ -61,22 +65,23 @@ class LanguageCounts:
         return cls(found)
 
     def summary(self) -> dict[str, Any]:
-        """Returns what a person wants to know, for stats.json: the languages with most documents first."""
-        ordered = sorted(self.languages.items(), key=lambda item: (-item[1]["documents"], item[0]))
-        prices = {code: ratio(counts["tokens"], counts["characters"]) for code, counts in ordered}
+        """Returns what a person wants to know, for stats.json."""
+        prices = {code: ratio(counts["text_tokens"], counts["characters"]) for code, counts in self.languages.items()}
         paying = {code: price for code, price in prices.items() if price}
-        reference = max(paying, key=lambda code: self.languages[code]["characters"], default=None)
+        reference = max(sorted(paying), key=lambda code: self.languages[code]["characters"], default=None)
         return {
             "reference": reference,
             "gini_of_tokens_per_character": gini(list(paying.values())),
             "by_code": {
                 code: {
-                    **counts,
-                    "bytes_per_token": ratio(counts["bytes"], counts["tokens"]),
+                    **{name: n for name, n in counts.items() if name not in sample.COUNTED},
+                    "tokens_per_spaced_word": ratio(counts["text_tokens"], counts["spaced_words"]),
+                    "bytes_per_token": ratio(counts["bytes"], counts["text_tokens"]),
                     "tokens_per_character": prices[code],
                     "premium": paying[code] / paying[reference] if reference and code in paying else None,
                     "share_of_oov_tokens": ratio(counts["oov_tokens"], counts["tokens"]),
+                    "sample": sample.summary(counts),
                 }
-                for code, counts in ordered
+                for code, counts in self.languages.items()
             },
         }

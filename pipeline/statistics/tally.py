@@ -2,6 +2,7 @@
 """Counts of what a vocabulary makes of a corpus: exact integers that add up in any order."""
 
 from collections import Counter
+from collections.abc import Mapping
 from typing import Any, Protocol, Self
 
 import numpy as np
@@ -9,6 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pipeline import schemas
+from pipeline.statistics import sample, words
 from pipeline.statistics.languages import LanguageCounts
 from pipeline.statistics.texts import TextCounts
 from tokenizer.kernels.compiling import kernel
@@ -31,6 +33,7 @@ _COUNTERS = (
     "n_bytes",
     "n_chars",
     "n_words",
+    "n_spaced_words",
     "n_text_tokens",
     "n_cut_tokens",
     "n_cut_documents",
@@ -41,6 +44,7 @@ _COUNTERS = (
     "n_oov_tokens",
     "n_oov_chars",
     "n_oov_words",
+    *(f"n_{name}" for name in sample.COUNTED),
 )
 _STRINGS = ("text", "languages")
 _INT32S = ("unk_id", "min_tokens", "max_tokens")
@@ -110,14 +114,15 @@ def count_rows(
     Returns:
       Position in `ids` of the first id that is not in the vocabulary, with rows from there on not counted; -1 if none.
     """
+    size = np.uint32(token_counts.size)
     for row in range(n_oov.size):
-        unknown = 0
+        unknown = np.int64(0)
         for i in range(starts[row], stops[row]):
-            token_id = ids[i]
-            if token_id < 0 or token_id >= token_counts.size:
+            token_id = np.uint32(ids[i])  # below zero is above all
+            if token_id >= size:
                 return i
             token_counts[token_id] += 1
-            unknown += token_id == unk_id
+            unknown += ids[i] == unk_id
         n_oov[row] = unknown
         length = stops[row] - starts[row]
         bucket = length
@@ -139,6 +144,7 @@ class Statistics:
 
     Attributes:
       n_documents, n_bytes, n_chars, n_words: of the text that was tokenized; bytes of UTF-8, code points, pre-tokens.
+      n_spaced_words: its words between white space.
       n_text_tokens: tokens that the tokenizer made of it.
       n_cut_tokens: how many of them truncation cut off; n_cut_documents: from how many documents.
       n_special_tokens: tokens that the tokenizer's template puts around documents.
@@ -154,6 +160,7 @@ class Statistics:
       added_tokens: how often the text of each special or other added token occurred in documents.
       text: what steps and spans did to the text before that.
       languages: some of these counts by language.
+      n_sampled_documents, ...: each number of `sample.COUNTED`, of a sample of the documents.
     """
 
     def __init__(self, vocab_size: int, unk_id: int | None) -> None:
@@ -164,10 +171,12 @@ class Statistics:
           unk_id: the unknown token; None where the tokenizer has none.
         """
         self.unk_id = -1 if unk_id is None else unk_id
-        self.n_documents = self.n_bytes = self.n_chars = self.n_words = self.n_tokens = 0
+        self.n_documents = self.n_bytes = self.n_chars = self.n_words = self.n_spaced_words = self.n_tokens = 0
         self.n_text_tokens = self.n_cut_tokens = self.n_cut_documents = 0
         self.n_special_tokens = self.n_added_tokens = self.n_unknown_marks = 0
         self.n_oov_tokens = self.n_oov_chars = self.n_oov_words = 0
+        for name in sample.COUNTED:
+            setattr(self, f"n_{name}", 0)
         self.min_tokens = self.max_tokens = -1
         self.token_counts = np.zeros(vocab_size, np.int64)
         self.length_counts = np.zeros(LENGTH_BUCKETS, np.int64)
@@ -186,7 +195,7 @@ class Statistics:
         starts: np.ndarray,
         stops: np.ndarray,
         n_unknown_marks: int = 0,
-        n_chars: np.ndarray | None = None,
+        counted: tuple[np.ndarray, np.ndarray] | None = None,
     ) -> np.ndarray:
         """Counts the rows of a batch.
 
@@ -196,7 +205,7 @@ class Statistics:
           starts: int64[n], where the tokens of each row, without padding, start in `ids`.
           stops: int64[n], where they end.
           n_unknown_marks: how many unknown tokens of each row are marks around the text.
-          n_chars: int64[n], the characters of each document, where they are counted already.
+          counted: `words.count` of the text, where it is known already.
 
         Returns:
           int32[n]: how many tokens of each row are the unknown token, without these.
@@ -215,7 +224,9 @@ class Statistics:
             self._extend_range(int(n_tokens.min()), int(n_tokens.max()))
         self.n_documents += len(text)
         self.n_bytes += pc.sum(pc.binary_length(text)).as_py() or 0
-        self.n_chars += int((pc.utf8_length(text).to_numpy() if n_chars is None else n_chars).sum(dtype=np.int64))
+        n_chars, n_words = words.count(text) if counted is None else counted
+        self.n_chars += int(n_chars.sum())
+        self.n_spaced_words += int(n_words.sum())
         self.n_tokens += int(n_tokens.sum())
         self.n_oov_tokens += int(n_oov.sum(dtype=np.int64))
         return n_oov
@@ -243,17 +254,22 @@ class Statistics:
         self.n_special_tokens += n_special * lengths.size
         self.n_added_tokens += n_added * lengths.size
 
+    def add_sample(self, counts: Mapping[str, np.ndarray]) -> None:
+        """Adds what was counted of sampled documents, `sample.COUNTED`."""
+        for name, numbers in counts.items():
+            setattr(self, f"n_{name}", getattr(self, f"n_{name}") + int(numbers.sum()))
+
     def add_tally(self, tally: Tally) -> None:
         """Adds what the tokenizer counted while it encoded these rows; once per tally."""
-        words = tally.oov_words()
-        listed = pc.sum(words.column("count")).as_py() or 0
+        unknown = tally.oov_words()
+        listed = pc.sum(unknown.column("count")).as_py() or 0
         self.n_words += tally.n_words
         self.n_oov_chars += tally.n_oov_characters
         self.n_oov_words += listed + tally.n_oov_words_untracked
         self._n_dropped += tally.n_oov_words_untracked
         self.added_tokens.update(tally.added_token_hits)
         self._add_chars(*tally.oov_characters())
-        self._add_words(words)
+        self._add_words(unknown)
 
     def merge(self, other: Self) -> Self:
         """Adds all of `other` to this and returns this; `other` stays as it is.
@@ -298,7 +314,7 @@ class Statistics:
         """Returns all of this as one row of `STATISTICS`."""
         used, lengths = np.flatnonzero(self.token_counts), np.flatnonzero(self.length_counts)
         chars, char_counts = self.oov_chars()
-        words = self.oov_words()
+        unknown = self.oov_words()
         added = sorted(self.added_tokens.items())
         values: dict[str, Any] = {name: getattr(self, name) for name in (*_COUNTERS, *_INT32S)}
         values |= {
@@ -312,8 +328,8 @@ class Statistics:
             "length_counts": self.length_counts[lengths],
             "oov_chars": chars,
             "oov_char_counts": char_counts,
-            "oov_words": words.column("word").combine_chunks(),
-            "oov_word_counts": words.column("count").combine_chunks(),
+            "oov_words": unknown.column("word").combine_chunks(),
+            "oov_word_counts": unknown.column("count").combine_chunks(),
             "added_tokens": [token for token, _ in added],
             "added_token_counts": [count for _, count in added],
         }
@@ -337,8 +353,8 @@ class Statistics:
         statistics.token_counts[values["token_ids"].values.to_numpy()] = values["token_counts"].values.to_numpy()
         statistics.length_counts[values["length_buckets"].values.to_numpy()] = values["length_counts"].values.to_numpy()
         statistics._add_chars(values["oov_chars"].values.to_numpy(), values["oov_char_counts"].values.to_numpy())
-        words = [values["oov_words"].values, values["oov_word_counts"].values]
-        statistics._oov_words = pa.table(words, schema=schemas.WORD_COUNTS)
+        unknown = [values["oov_words"].values, values["oov_word_counts"].values]
+        statistics._oov_words = pa.table(unknown, schema=schemas.WORD_COUNTS)
         added = (values["added_tokens"].as_py(), values["added_token_counts"].as_py())
         statistics.added_tokens.update(dict(zip(*added, strict=True)))
         statistics._n_dropped = values["n_oov_words_dropped"].as_py()

@@ -38,8 +38,10 @@ from pipeline.running.progress import OnBatch
 from pipeline.shuffling.shards import PlannedShard, merge_shard
 from pipeline.shuffling.sorting import SortedSplit
 from pipeline.splits import Split
+from pipeline.statistics import words
 from pipeline.statistics.agreement import check_agreement
 from pipeline.statistics.languages import LanguageCounts
+from pipeline.statistics.sample import Sample
 from pipeline.statistics.tally import Statistics
 from pipeline.statistics.texts import TextCounts
 from tokenizer import Padding, Tokenizer, Truncation
@@ -185,6 +187,7 @@ class Attempt:
         around = [*self._layout.before.tolist(), *self._layout.after.tolist()]
         self._n_unknown_marks = around.count(tokenizer.unk_token_id)
         self._statistics = Statistics(info.vocab_size, tokenizer.unk_token_id)
+        self._sample = Sample(tokenizer, split.n_bytes, has_spans=bool(config.text.tokens))
         self._schema = schemas.placed(schemas.rows(config.text.columns), decode_fields(split.fields))
         self._files = np.array([piece.file for piece in split.pieces], np.int32)
         self._shard: Shard | SortedSplit
@@ -240,6 +243,7 @@ class Attempt:
         """
         shard, *companions = self._shard.finish()
         self._statistics.add_tally(self._tally)
+        self._add_sample()
         counted = self._statistics
         file = self._staging.create(filenames.statistics_name(self._split.id))
         file.write(counted.to_bytes())
@@ -335,16 +339,20 @@ class Attempt:
         layout = self._layout
         lengths = np.diff(bare.offsets.to_numpy())
         kept = layout.kept(lengths)
+        codes = [documents.column("lang")] if self._config.languages is not None else []
+        if self._sample.add(text, bare, *codes):
+            self._add_sample()
         if layout.padding is not None:
             self._check_lengths(documents, kept + layout.n_around, layout.padding.target(0))
         rows = layout.apply(bare)
         del bare  # if it was copied, frees its memory for the next batch
         starts, stops = layout.spans(rows, kept)
-        n_chars = pc.utf8_length(text).to_numpy().astype(np.int64)
-        counted = (rows.values.to_numpy(), starts, stops, self._n_unknown_marks, n_chars)
-        n_oov = self._statistics.update(text, *counted)
+        n_chars, n_words = words.count(text)
+        ids = rows.values.to_numpy()
+        n_oov = self._statistics.update(text, ids, starts, stops, self._n_unknown_marks, (n_chars, n_words))
         self._statistics.add_layout(lengths, kept, self._rows.n_special, self._rows.marks.n_added)
-        counts = {"n_chars": n_chars, "n_text_tokens": lengths, "n_tokens": stops - starts, "n_oov_tokens": n_oov}
+        counts = {"n_chars": n_chars, "n_spaced_words": n_words, "n_text_tokens": lengths}
+        counts |= {"n_tokens": stops - starts, "n_oov_tokens": n_oov}
         self._accounts.add(tokenized(documents, **counts))
         columns = [documents.column("doc_id"), rows, pa.array((stops - starts).astype(np.int32)), pa.array(n_oov)]
         if sources is not None:
@@ -352,11 +360,13 @@ class Attempt:
         if self._config.languages is not None:
             columns += [documents.column(field.name).cast(field.type) for field in schemas.LANGUAGES]
             self._statistics.languages += LanguageCounts.of(
-                documents,
+                documents.column("lang"),
                 documents=np.ones(documents.num_rows, np.int64),
                 mixed=documents.column("lang_mixed").to_numpy(zero_copy_only=False).astype(np.int64),
                 bytes=pc.binary_length(text).to_numpy().astype(np.int64),
                 characters=n_chars,
+                spaced_words=n_words,
+                text_tokens=lengths,
                 tokens=stops - starts,
                 oov_tokens=n_oov,
             )
@@ -367,6 +377,12 @@ class Attempt:
             columns.append(kept)
             self._has_field.update({f.name: len(kept) - kept.field(i).null_count for i, f in enumerate(kept.type)})
         return pa.RecordBatch.from_arrays(columns, schema=self._schema), documents
+
+    def _add_sample(self) -> None:
+        codes, counts = self._sample.counts()
+        self._statistics.add_sample(counts)
+        if codes:
+            self._statistics.languages += LanguageCounts.of(codes[0], **counts)
 
     def _check_lengths(self, documents: pa.RecordBatch, n_ids: np.ndarray, length: int) -> None:
         if (n_ids > length).any():

@@ -15,10 +15,11 @@ _HEAD = """\
 "oov": {"tokens": 12, "share_of_tokens": 0.0002, "characters_to_add": {"50%": 3, "95%": 9}}
 ```
 
-Every job that tokenizes writes `stats.json` into its output folder. All counts are exact and over all
-splits. A ratio is null where it would divide by zero; a share is from 0 to 1. `tokenmill schema stats`
-prints this page as a JSON Schema. [The report](../how-to/report.md) draws the file, and
-`vocab/token_counts.parquet` has the count of every entry.
+Every job that tokenizes writes `stats.json` into its output folder. All counts are over all splits
+and exact, but for those in `sample`. A ratio is null where it would divide by zero; a share is from
+0 to 1. `tokenmill schema stats` prints this page as a JSON Schema.
+[The report](../how-to/report.md) draws the file, and `vocab/token_counts.parquet` has the count of
+every entry.
 """
 
 

@@ -29,6 +29,7 @@ def test_the_manifest_says_what_was_made_of_what():
         "n_document_bytes": 10,
         "n_rejected_bytes": 3,
         "n_chars": 5,
+        "n_spaced_words": 1,
         "n_text_tokens": 2,
         "n_tokens": 2,
     }
@@ -47,6 +48,7 @@ def test_the_manifest_says_what_was_made_of_what():
         "filtered": {},
         "n_bytes": 153,
         "n_chars": 75,
+        "n_spaced_words": 15,
         "n_document_bytes": 150,
         "n_documents": 15,
         "n_filtered_bytes": 0,

@@ -15,6 +15,7 @@ from pipeline.comparing.loading import Candidate, labels
 from pipeline.comparing.measure import Found
 from pipeline.comparing.reading import Corpus
 from pipeline.comparing.sums import GroupSums
+from pipeline.statistics.words import Encoded
 from tokenizer import Tokenizer
 
 EVIL = "<script>alert(1)</script>"
@@ -158,9 +159,10 @@ def test_a_page_stays_small_with_ten_thousand_languages():
     groups["all"].add(pa.array(["all"] * n).dictionary_encode(), blocks, values)
     words = pa.array(["a"] * n, pa.large_string()).dictionary_encode()
     rows = pa.table({"language": names, "count": np.ones(n, np.int64)})
-    one, none = [np.ones(1, np.int64)] * 2, [np.zeros(1, np.int64)] * 2
+    one, none = np.ones(1, np.int64), np.zeros(1, np.int64)
+    encoded = [Encoded(one, one, none)] * 2
     ids = [np.zeros(each.tokenizer.n_ids, np.int64) for each in tokenizers]
-    report = measure.report(tokenizers, Found(groups, ids, words, rows, one, none, one, 0, True))
+    report = measure.report(tokenizers, Found(groups, ids, words, rows, encoded, 0, True))
     report["on"] |= {"what": "texts", "word": "", "is_whole": True}
     assert len(report["language"]) == n
     assert groups["language"].blocks.nbytes < 1e8

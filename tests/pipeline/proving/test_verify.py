@@ -415,6 +415,12 @@ def test_forged_counts_and_summaries_are_found(folder):
     pq.write_table(table.set_column(2, table.schema.field(2), pa.array(counts)), sink)
     folder.forge("vocab/token_counts.parquet", sink.getvalue())
     expect(folder, "vocab/token_counts.parquet: ")
+    kinds = ["ordinary" if kind == "unreachable" else kind for kind in table.column("kind").to_pylist()]
+    assert kinds != table.column("kind").to_pylist()
+    sink = io.BytesIO()
+    pq.write_table(table.set_column(3, table.schema.field(3), pa.array(kinds)), sink)
+    folder.forge("vocab/token_counts.parquet", sink.getvalue())
+    expect(folder, "vocab/token_counts.parquet: has {'id': ", "'kind': 'ordinary'}, the vocabulary says {'id': ")
     stats = json.loads((folder.path / "stats.json").read_text())
     sink = io.BytesIO()
     pq.write_table(table, sink)

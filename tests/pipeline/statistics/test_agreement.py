@@ -15,7 +15,9 @@ def counted(n_documents=3, n_chars=50, n_words=8, rows=((2, 3, 4), (2, 2, 2), (2
     statistics = Statistics(5, 1)
     ids = np.array([i for row in rows for i in row], np.int32)
     offsets = np.array([0, *np.cumsum([len(row) for row in rows])])
-    statistics.update(pa.array(["x" * n_chars] + [""] * (len(rows) - 1)), ids, offsets[:-1], offsets[1:])
+    statistics.update(
+        pa.array(["x " * 7 + "x" * (n_chars - 14)] + [""] * (len(rows) - 1)), ids, offsets[:-1], offsets[1:]
+    )
     statistics.add_layout(np.diff(offsets) + n_cut, np.diff(offsets), 0, 0)
     statistics.n_words = n_words
     return statistics

@@ -15,6 +15,7 @@ from pipeline import schemas
 from pipeline.reporting.stats import length_percentile, summarize
 from pipeline.reporting.stats_file import StatsFile
 from pipeline.statistics import tally
+from pipeline.statistics.sample import COUNTED
 from pipeline.statistics.tally import Statistics
 from pipeline.statistics.token_table import token_counts
 from tokenizer import Tokenizer
@@ -157,12 +158,15 @@ def test_summary_by_hand():
         n_words=5, words={b"\xe7\x8e\xab": 2, "x\u0301".encode(): 2, b"z": 1}, chars={0x73AB: 3, 0x1F600: 3, 0x61: 4}
     )
     s = counted([("ab 玫", [2, 3, 1]), ("", []), ("c", [4, 1, 1, 1])], tally)
+    of_two = [[1, 1], [2, 4], [0, 1], [1, 1], [1, 3], [1, 2]]
+    s.add_sample({name: np.array(numbers) for name, numbers in zip(COUNTED, of_two, strict=True)})
     assert summary(s) == {
         "format_version": 3,
         "documents": 3,
         "bytes": 7,
         "characters": 5,
         "words": 5,
+        "spaced_words": 3,
         "tokens": 7,
         "tokens_made": {
             "text": 6,
@@ -176,8 +180,19 @@ def test_summary_by_hand():
         },
         "tokens_per_word": 1.2,
         "share_of_continuations": 1 / 6,
+        "tokens_per_spaced_word": 2.0,
         "bytes_per_token": 7 / 6,
         "characters_per_token": 5 / 6,
+        "sample": {
+            "documents": 2,
+            "bytes": 6,
+            "documents_round_trip": 1,
+            "documents_round_trip_but_for_spaces": 2,
+            "share_round_trip": 0.5,
+            "spaced_words": 4,
+            "whole_words": 3,
+            "strr": 0.75,
+        },
         "vocabulary": {
             "size": 5,
             "used": 4,

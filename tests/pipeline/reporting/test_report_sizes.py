@@ -1,0 +1,101 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A report is small and readable, whatever the output holds: nothing, rejects only, or very much of everything."""
+
+import json
+
+import pytest
+
+from pipeline import cli, filenames
+from pipeline.books import manifest
+from pipeline.jobs import finish
+from pipeline.reporting import card, facts, page
+from tests.plain_job import PlainJob
+
+LIMIT = 2_000_000
+
+
+def rendered(output):
+    """Returns the page of a folder, which is small and has no sum that is wrong; the card can be made, too."""
+    found = facts.gather(str(output))
+    text = page.render(found)
+    assert len(text.encode()) < LIMIT
+    assert 'class="sum wrong"' not in text
+    assert len(card.render(found, str(output))) < 20_000
+    return text
+
+
+def test_an_empty_output(tmp_path, tiny_vocab_file):
+    (tmp_path / "corpus").mkdir()
+    (tmp_path / "corpus/a.jsonl").write_text("")
+    job = PlainJob(tmp_path, [], tiny_vocab_file, languages={}).run()
+    text = rendered(job.output)
+    assert "0 of 28 entries occur" in text
+    assert "1 files were read, 1 shards written." in text
+
+
+def test_an_output_of_rejects_only(tmp_path, tiny_vocab_file, monkeypatch):
+    (tmp_path / "corpus").mkdir()
+    (tmp_path / "corpus/a.jsonl").write_text("no json\n" * 50 + '{"text": null}\n')
+    monkeypatch.setattr(finish, "check_usable", lambda *args, **options: None)  # such a job fails, and has no report
+    text = rendered(PlainJob(tmp_path, [], tiny_vocab_file).run().output)
+    assert "50 not_json" in text
+    assert "1 null_text" in text
+
+
+def test_a_job_that_rejects_everything_has_no_report_and_says_so(tmp_path, tiny_vocab_file, capsys):
+    (tmp_path / "corpus").mkdir()
+    (tmp_path / "corpus/a.jsonl").write_text("no json\n")
+    job = PlainJob(tmp_path, [], tiny_vocab_file)
+    with pytest.raises(ValueError, match="none of the 1 records read can be used"):
+        job.run()
+    assert cli.main(["report", str(job.output)]) == 2
+    assert "manifest.json" in capsys.readouterr().err
+
+
+def test_ten_thousand_languages(tmp_path, tiny_vocab_file):
+    job = PlainJob(tmp_path, ["the mill", "玫瑰花"], tiny_vocab_file, languages={}).run()
+    stats = job.json(filenames.STATS)
+    one = stats["languages"]["by_code"]["zh"]
+    of_many = {f"l{i}": one | {"documents": i, "premium": 1 + i / 10_000} for i in range(10_000)}
+    stats["languages"]["by_code"] = of_many
+    step = {**stats["text"]["steps"][0], "documents_changed": 1, "top_merged_words": [MERGED]}
+    stats["text"]["steps"] = [step | {"step": f"l{i}.{'x' * 1000}"} for i in range(10_000)]
+    stats["text"]["spans"] = {f"<{i}>": i for i in range(10_000)}
+    (job.output / filenames.STATS).write_text(json.dumps(stats))
+    text = rendered(job.output)
+    assert f"{10_000 - facts.TOP:,} more languages are not shown." in text
+    assert "l9999" in text
+    assert "l9000" not in text
+    assert "9,950 more steps" in text
+
+
+MERGED = {"word": "w" * 1000, "sources": {"s" * 1000: 1}}
+
+
+class Million:
+    """A million files of input, each made when it is looked at."""
+
+    def __iter__(self):
+        for i in range(1_000_000):
+            yield {
+                "name": f"{i:07d}.jsonl",
+                "n_bytes": i,
+                "read": {"n_documents": 1, "n_text_tokens": 2, "n_tokens": 2},
+            }
+
+
+def test_a_million_sources_and_names_of_any_length(tmp_path, tiny_vocab_file, monkeypatch):
+    job = PlainJob(tmp_path, ["the " + "y" * 3000, "the mill"], tiny_vocab_file).run()
+    found = manifest.read(str(job.output))
+    found["inputs"] = Million()
+    found["config"]["input"]["paths"] = [f"{i:07d}.jsonl" for i in range(1_000_000)]
+    found["config"]["languages"] = {"rules": {f"l{i}": ["x" * 10_000] for i in range(10_000)}}
+    monkeypatch.setattr(manifest, "read", lambda _: found)
+    text = rendered(job.output)
+    assert "y" * 300 + "..." in text
+    assert "y" * 301 not in text
+    assert "1,000,000 files were read" in text
+    assert f"{1_000_000 - facts.TOP:,} more files, smaller ones, are not shown." in text
+    assert "0999999.jsonl" in text
+    assert "... and 999,900 more" in text
+    assert "9,900 more" in text
