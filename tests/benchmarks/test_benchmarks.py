@@ -242,11 +242,12 @@ def test_a_library_that_fails_to_load_is_shown() -> None:
         load._run({"imports": "import json", "load": "raise ValueError('out of luck')"}, [], {})
 
 
-def test_a_plan_of_files_that_do_not_exist_is_closed(capsys: pytest.CaptureFixture[str]) -> None:
-    assert scale.main(["--files", "300"]) == 0
-    told = capsys.readouterr().out
+def test_a_plan_of_files_that_do_not_exist_is_closed(capfd: pytest.CaptureFixture[str]) -> None:
+    assert scale.main(["--files", "300", "--vocabulary", "100"]) == 0
+    told = capfd.readouterr().out
     assert "300 files" in told
-    assert "bytes per file" in told
+    assert "manifest.json" in told
+    assert "verify: ledger and lists" in told
 
 
 def test_the_parts_of_insight_add_up(
