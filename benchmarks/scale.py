@@ -245,6 +245,7 @@ def _entry(split: Split, tokenizer: str, n_splits: int) -> LedgerEntry:
         n_skipped_bytes=total.n_skipped_bytes,
         n_chars=total.n_chars,
         n_words=total.n_documents * 180,
+        n_spaced_words=total.n_spaced_words,
         n_text_tokens=total.n_text_tokens,
         n_cut_tokens=0,
         n_cut_documents=0,
