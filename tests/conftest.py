@@ -4,6 +4,9 @@
 `TOKENMILL_EXAMPLES` sets how many examples Hypothesis tries for each property. Where `CI` is set the examples are the
 same every time, so that a red run is red again.
 
+`TOKENMILL_EXHAUSTIVE` has tests try every code point and all of the larger real data, of which they else try a part
+that has some of each kind (`strategies`, `corpora`).
+
 `TOKENMILL_SHARED` names a folder of larger real data, `data/corpus/*.jsonl.gz` and `data/vocab/*`; by default it is
 `shared` beside the repository. Tests that need it are skipped, saying so, where it is not there.
 """
