@@ -87,6 +87,6 @@ def intervals(resampled: Floats) -> list[list[float] | None]:
       resampled: float64[N_RESAMPLES, n].
     """
     tail = 100 * (1 - CONFIDENCE) / 2
-    is_told = np.isfinite(resampled.sum(axis=0))
+    is_told = np.isfinite(np.abs(resampled).sum(axis=0))
     limits = np.percentile(np.where(is_told, resampled, 0), [tail, 100 - tail], axis=0).T.tolist()
     return [found if told else None for found, told in zip(limits, is_told.tolist(), strict=True)]
