@@ -28,6 +28,8 @@ REPOSITORY = Path(__file__).parents[1]
 # No network and no home directory. Hugging Face's libraries read these on import, so no fixture is early enough.
 _HF_HOME = tempfile.TemporaryDirectory(prefix="tokenmill-hf-", ignore_cleanup_errors=True)
 os.environ.update(HF_HUB_OFFLINE="1", HF_HOME=_HF_HOME.name)
+# Most of the time of a small job goes by until the disk has its files; `test_storage` sees to it that it is asked.
+os.fsync = lambda fd: None
 
 hypothesis.settings.register_profile(
     "tokenmill",
