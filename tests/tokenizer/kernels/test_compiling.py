@@ -3,6 +3,7 @@
 
 import ast
 import concurrent.futures
+import functools
 import os
 import pickle
 import re
@@ -20,6 +21,7 @@ from tokenizer.kernels import compiling, kernel_files, machine_code, references,
 ROOT = Path(compiling.__file__).parents[2]
 
 
+@functools.cache
 def imported_kernels(path):
     """Returns the kernel files that Python itself would say a file imports."""
     found = set()
