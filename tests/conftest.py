@@ -4,6 +4,9 @@
 `TOKENMILL_EXAMPLES` sets how many examples Hypothesis tries for each property. Where `CI` is set the examples are the
 same every time, so that a red run is red again.
 
+`TOKENMILL_EXHAUSTIVE` has tests try every code point and all of the larger real data, of which they else try a part
+that has some of each kind (`strategies`, `corpora`).
+
 `TOKENMILL_SHARED` names a folder of larger real data, `data/corpus/*.jsonl.gz` and `data/vocab/*`; by default it is
 `shared` beside the repository. Tests that need it are skipped, saying so, where it is not there.
 """
@@ -24,6 +27,8 @@ REPOSITORY = Path(__file__).parents[1]
 # No network and no home directory. Hugging Face's libraries read these on import, so no fixture is early enough.
 _HF_HOME = tempfile.TemporaryDirectory(prefix="tokenmill-hf-", ignore_cleanup_errors=True)
 os.environ.update(HF_HUB_OFFLINE="1", HF_HOME=_HF_HOME.name)
+# Most of the time of a small job goes by until the disk has its files; `test_storage` sees to it that it is asked.
+os.fsync = lambda fd: None
 
 hypothesis.settings.register_profile(
     "tokenmill",
@@ -45,14 +50,17 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    if not config.getoption("--quick"):
-        return
     slow, marks = set(SLOW.read_text(encoding="utf-8").split()), ("slow", "installation", "flink", "prism")
-    is_left_out = [
-        item.nodeid.partition("[")[0] in slow or any(item.get_closest_marker(mark) for mark in marks) for item in items
-    ]
-    config.hook.pytest_deselected(items=[item for item, is_out in zip(items, is_left_out, strict=True) if is_out])
-    items[:] = [item for item, is_out in zip(items, is_left_out, strict=True) if not is_out]
+
+    def is_slow(item: pytest.Item) -> bool:
+        return item.nodeid.partition("[")[0] in slow or any(item.get_closest_marker(mark) for mark in marks)
+
+    # What takes long goes first: a worker that ends with it would be at work alone.
+    items.sort(key=is_slow, reverse=True)
+    if config.getoption("--quick"):
+        n_slow = sum(map(is_slow, items))
+        config.hook.pytest_deselected(items=items[:n_slow])
+        del items[:n_slow]
 
 
 @pytest.fixture(autouse=True)

@@ -1,7 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """Hypothesis strategies: hostile text, vocabularies, and ways to cut a column into batches."""
 
+import os
+import unicodedata
+
+import numpy as np
 import pyarrow as pa
+from hypothesis import settings
 from hypothesis import strategies as st
 
 # Where normalizers and scanners go wrong: case, accents, reordering, Hangul, CJK, spaces, controls, format characters,
@@ -18,16 +23,41 @@ _TROUBLE = (
 )
 
 
-CODE_POINTS = "".join(chr(c) for c in range(0x110000) if not 0xD800 <= c < 0xE000)
+EXHAUSTIVE = "TOKENMILL_EXHAUSTIVE" in os.environ
+"""Whether tests try all of what they else try a part of; see CONTRIBUTING.md."""
+
+FEWER = settings(max_examples=-(-settings.default.max_examples // 3))
+"""For a property that is tried with each of dozens of parameters."""
+
+CODE_POINTS = np.r_[:0xD800, 0xE000:0x110000].astype("<u4").tobytes().decode("utf-32-le")
 """Every character. One string for all tests: as lists of strings, one in each module, they took half a gigabyte."""
 
-# Behind the surrogates, which are no characters. Planes 4 to 13 have nothing assigned in any version of Unicode, and 15
-# and 16 are for private use.
-_UNIFORM = [range(0x40000, 0xE0000), range(0xF0000, 0x110000)]
-UNIFORM_PLANES = "".join(CODE_POINTS[plane.start - 0x800 : plane.stop - 0x800] for plane in _UNIFORM)
-"""The 786,432 code points of the planes that hold nothing or are for private use: enough to meet each of them once."""
-OTHER_PLANES = CODE_POINTS[: 0x40000 - 0x800] + CODE_POINTS[0xE0000 - 0x800 : 0xF0000 - 0x800]
-"""Every character that is not in `UNIFORM_PLANES`."""
+
+def _plane(number: int) -> str:
+    return CODE_POINTS[number * 0x10000 - 0x800 :][:0x10000]  # behind the surrogates, which are no characters
+
+
+def _of_each_kind(characters: str) -> str:
+    """The first and the last of neighbours that are of one kind to Unicode, and one in 61 between; or all of them."""
+    if EXHAUSTIVE:
+        return characters
+    kinds = [(unicodedata.category(c), unicodedata.decomposition(c)) for c in characters]
+    ends = {0, len(kinds)} | {i for i in range(1, len(kinds)) if kinds[i - 1] != kinds[i]}
+    return "".join(c for i, c in enumerate(characters) if i % 61 == 0 or i in ends or i + 1 in ends)
+
+
+# Planes 4 to 13 have nothing assigned in any version of Unicode, and 15 and 16 are for private use.
+UNIFORM_PLANES = "".join(
+    plane if EXHAUSTIVE else plane[::61] + plane[-2:] for plane in map(_plane, (*range(4, 14), 15, 16))
+)
+"""Of the 786,432 code points of the planes that hold nothing or are for private use: enough to meet each once."""
+_IDEOGRAPHS_AND_TAGS = "".join(map(_of_each_kind, map(_plane, (2, 3, 14))))
+OTHER_PLANES = CODE_POINTS[: 0x20000 - 0x800] + _IDEOGRAPHS_AND_TAGS
+"""Of what is not in `UNIFORM_PLANES`: the planes 0 and 1 whole, and of ideographs and tags some of each kind."""
+OF_EACH_KIND = _of_each_kind(CODE_POINTS[: 0x20000 - 0x800]) + _IDEOGRAPHS_AND_TAGS
+"""The same, but for some of each kind of the planes 0 and 1 too."""
+TRIED = OTHER_PLANES + UNIFORM_PLANES
+"""What to try of `CODE_POINTS` where a character takes time."""
 
 
 def characters() -> st.SearchStrategy[str]:

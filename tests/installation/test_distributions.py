@@ -97,7 +97,6 @@ def test_an_installed_distribution_runs_a_job(built: list[list[Path]], tmp_path:
     (tmp_path / "job.yaml").write_text(
         "{input: {paths: [in.jsonl]}, tokenizer: {train: {vocab_size: 60}}, output: {path: out}}"
     )
-    kernels = str(tmp_path / "kernels")
-    checked(python.parent / "tokenmill", "run", "job.yaml", cwd=tmp_path, TOKENMILL_CACHE_DIR=kernels)
-    checked(python.parent / "tokenmill", "verify", "out", "--deep", cwd=tmp_path, TOKENMILL_CACHE_DIR=kernels)
-    checked(python, "-W", "error", "-c", PROGRAM, cwd=tmp_path, TOKENMILL_CACHE_DIR=kernels)
+    checked(python.parent / "tokenmill", "run", "job.yaml", cwd=tmp_path)
+    checked(python.parent / "tokenmill", "verify", "out", "--deep", cwd=tmp_path)
+    checked(python, "-W", "error", "-c", PROGRAM, cwd=tmp_path)

@@ -10,7 +10,6 @@ ones first. With every byte of the words replaced by the one that has its place 
 """
 
 import collections
-import gzip
 import json
 import random
 from collections.abc import Iterable, Iterator, Mapping
@@ -21,6 +20,8 @@ import pyarrow as pa
 import pytest
 import regex
 
+from tests import corpora
+from tests.strategies import EXHAUSTIVE
 from tokenizer import BPETrainer, CharacterTrainer, Tokenizer, Trainer, WordLevelTrainer, WordPieceTrainer
 from tokenizer.models.bpe import BYTE_ALPHABET
 from tokenizer.pre_tokenizers import ByteLevel, WhitespaceSplit
@@ -30,6 +31,9 @@ pytestmark = pytest.mark.parity
 
 GPT2 = r"'(?:[sdmt]|ll|ve|re)| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"
 """GPT-2's pattern, which also every peer here can be given."""
+
+N_TOKENS = 32_000 if EXHAUSTIVE else 12_000
+"""More than the Chinese corpus has characters."""
 
 SEPARATOR = "\ufdd0"
 """A noncharacter."""
@@ -155,13 +159,12 @@ def test_real_text() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["en", "zh", "code", "multi"])
 def test_corpora(shared_data: Path, name: str) -> None:
-    with gzip.open(shared_data / "corpus" / f"{name}.jsonl.gz", "rt", encoding="utf-8") as lines:
-        counts = words_of(json.loads(line)["text"] for line in lines)
+    counts = words_of(corpora.documents(shared_data, name))
     # HF leaves it to chance which of equally frequent characters are at the edge of a limit, so there is none.
     for byte_level in (False, True):
-        fields = {"vocab_size": 32_000, "min_frequency": 2, "byte_level": byte_level}
+        fields = {"vocab_size": N_TOKENS, "min_frequency": 2, "byte_level": byte_level}
         vocabulary, merges = ours(counts, **fields)
-        assert len(vocabulary) == 32_000
+        assert len(vocabulary) == N_TOKENS
         assert (vocabulary, merges) == hf_bpe(counts, **fields)
 
 
@@ -202,13 +205,12 @@ def test_trained_models_are_read_by_hf(trainer: Trainer[Any]) -> None:
 
 @pytest.fixture(scope="module")
 def english(shared_data: Path) -> list[str]:
-    with gzip.open(shared_data / "corpus" / "en.jsonl.gz", "rt", encoding="utf-8") as lines:
-        return [json.loads(line)["text"] for line in lines]
+    return corpora.documents(shared_data, "en")
 
 
 def tokens(counts: Mapping[bytes, int]) -> list[bytes]:
     """Returns what the ids of a trained vocabulary of 32,000 stand for."""
-    model = BPETrainer(vocab_size=32_000, byte_level=True).train(table(counts))
+    model = BPETrainer(vocab_size=N_TOKENS, byte_level=True).train(table(counts))
     return [bytes(map(BYTE_ALPHABET.index, token)) for token in model.vocab]
 
 
@@ -224,7 +226,7 @@ def tokens_in_order_of_values(counts: Mapping[str, int]) -> list[bytes]:
 def test_rustbpe_learns_the_same(english: list[str]) -> None:
     rustbpe = pytest.importorskip("rustbpe")
     peer = rustbpe.Tokenizer()
-    peer.train_from_iterator(iter(english), 32_000, pattern=GPT2)
+    peer.train_from_iterator(iter(english), N_TOKENS, pattern=GPT2)
     theirs = sorted(peer.get_mergeable_ranks(), key=lambda entry: entry[1])
     assert [bytes(token) for token, _ in theirs] == tokens_in_order_of_values(words_of(english))
 
@@ -232,7 +234,7 @@ def test_rustbpe_learns_the_same(english: list[str]) -> None:
 @pytest.mark.slow
 def test_bpeasy_learns_the_same(english: list[str]) -> None:
     bpeasy = pytest.importorskip("bpeasy")
-    ranks = bpeasy.train_bpe(iter(english), GPT2, max_token_length=128, vocab_size=32_000)
+    ranks = bpeasy.train_bpe(iter(english), GPT2, max_token_length=128, vocab_size=N_TOKENS)
     assert sorted(ranks, key=ranks.__getitem__) == tokens_in_order_of_values(words_of(english))
 
 
@@ -243,5 +245,5 @@ def test_gigatoken_learns_the_same_in_either_order(english: list[str]) -> None:
     counts = words_of(english)
     orders = {"huggingface": tokens(encoded(counts)), "raw_token_ids": tokens_in_order_of_values(counts)}
     for order, expected in orders.items():
-        theirs, _ = gigatoken.train_bpe(data, 32_000, [], tie_breaking=order, separator=SEPARATOR.encode())
-        assert [theirs[i] for i in range(256, 32_000)] == expected[256:]  # its first ids are the bytes by value
+        theirs, _ = gigatoken.train_bpe(data, N_TOKENS, [], tie_breaking=order, separator=SEPARATOR.encode())
+        assert [theirs[i] for i in range(256, N_TOKENS)] == expected[256:]  # its first ids are the bytes by value

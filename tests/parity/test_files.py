@@ -16,6 +16,7 @@ from hypothesis import strategies as st  # noqa: E402
 from tokenizers import Regex, models, normalizers, pre_tokenizers  # noqa: E402
 
 from tests import strategies  # noqa: E402
+from tests.corpora import documents  # noqa: E402
 from tests.parity import families  # noqa: E402
 from tokenizer import Tokenizer, TokenizerFileError  # noqa: E402
 from tokenizer.models.bpe import BYTE_ALPHABET  # noqa: E402
@@ -23,14 +24,6 @@ from tokenizer.models.bpe import BYTE_ALPHABET  # noqa: E402
 pytestmark = pytest.mark.parity
 
 CORPORA = ["en", "code", "multi", "zh"]
-
-
-def documents(shared_data: Path, corpus: str, n: int = 200) -> list[str]:
-    texts = []
-    with gzip.open(shared_data / "corpus" / f"{corpus}.jsonl.gz", "rt", encoding="utf-8") as lines:
-        for line, _ in zip(lines, range(n), strict=False):
-            texts.append(json.loads(line)["text"][:200_000])
-    return texts
 
 
 def as_bytes(token: str) -> bytes:
@@ -57,7 +50,7 @@ def test_gpt2_from_two_files(gpt2_folder: Path, gpt2: "hf.Tokenizer", shared_dat
     paths += [shared_data / "vocab" / name for name in ("gpt2-vocab.json", "gpt2-merges.txt")]
     for ours in map(Tokenizer.from_file, paths):
         for corpus in CORPORA:
-            texts = documents(shared_data, corpus, 40)
+            texts = documents(shared_data, corpus)[:40]
             expected = list(families.ids_of(gpt2, texts))
             assert ours.encode_arrow(pa.array(texts)).to_pylist() == expected
             assert ours.decode_batch(expected) == texts
@@ -65,13 +58,13 @@ def test_gpt2_from_two_files(gpt2_folder: Path, gpt2: "hf.Tokenizer", shared_dat
 
 @pytest.mark.slow
 @pytest.mark.parametrize("corpus", CORPORA)
-def test_gpt2_on_every_document_against_tiktoken(gpt2_folder: Path, shared_data: Path, corpus: str) -> None:
+def test_gpt2_on_documents_against_tiktoken(gpt2_folder: Path, shared_data: Path, corpus: str) -> None:
     tiktoken = pytest.importorskip("tiktoken", reason="needs the test group: tiktoken")
     vocab = json.loads((gpt2_folder / "vocab.json").read_text(encoding="utf-8"))
     ranks = {as_bytes(t): i for t, i in vocab.items() if t != "<|endoftext|>"}
     pattern = r"""'(?:[sdmt]|ll|ve|re)| ?\p{L}++| ?\p{N}++| ?[^\s\p{L}\p{N}]++|\s++$|\s+(?!\S)|\s"""
     theirs = tiktoken.Encoding("gpt2", pat_str=pattern, mergeable_ranks=ranks, special_tokens={})
-    texts = documents(shared_data, corpus, 100_000)
+    texts = documents(shared_data, corpus)
     rows = Tokenizer.from_file(gpt2_folder).encode_arrow(pa.array(texts, pa.large_string()))
     for row, text in zip(rows, texts, strict=True):
         assert row.as_py() == theirs.encode_ordinary(text)
@@ -140,7 +133,7 @@ def test_clip_from_its_gzip_of_merges(shared_data: Path) -> None:
         [pre_tokenizers.Split(Regex(pattern), "removed", invert=True), pre_tokenizers.ByteLevel(False, use_regex=False)]
     )
     for corpus in CORPORA:
-        texts = documents(shared_data, corpus, 20)
+        texts = documents(shared_data, corpus)[:20]
         assert ours.encode_arrow(pa.array(texts)).to_pylist() == list(families.ids_of(theirs, texts))
     assert ours.decode(ours.encode("A photo, of a cat.").ids) == "a photo , of a cat ."
 
@@ -153,7 +146,7 @@ def test_sentencepiece_models(shared_data: Path, name: str) -> None:
     ours = Tokenizer.from_file(path)
     again = Tokenizer.from_str(ours.to_str())
     for corpus in CORPORA:
-        texts = documents(shared_data, corpus, 100)
+        texts = documents(shared_data, corpus)[:100]
         expected = theirs.encode(texts)
         assert ours.encode_arrow(pa.array(texts)).to_pylist() == expected
         assert again.encode_arrow(pa.array(texts[:5])).to_pylist() == expected[:5]

@@ -4,13 +4,10 @@
 `DIFFERENCES` is the whole list of what is meant to differ.
 """
 
-import gzip
 import heapq
 import io
 import itertools
-import json
 import random
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +19,7 @@ from hypothesis import given  # noqa: E402
 from hypothesis import strategies as st  # noqa: E402
 
 from tests import strategies  # noqa: E402
+from tests.corpora import documents  # noqa: E402
 from tokenizer import Tokenizer, models  # noqa: E402
 from tokenizer.formats import sentencepiece, sentencepiece_parts, sentencepiece_text  # noqa: E402
 from tokenizer.formats.sentencepiece import BPE, UNIGRAM, NormalizerSpec, SentencePieceFile, TrainerSpec  # noqa: E402
@@ -36,12 +34,6 @@ DIFFERENCES = {
 }
 MODELS = ["xlnet", "sp-test", "sp-ja"]
 CORPORA = ["en", "zh", "code", "multi"]
-
-
-def documents(shared_data: Path, corpus: str) -> Iterator[str]:
-    with gzip.open(shared_data / "corpus" / f"{corpus}.jsonl.gz", "rt", encoding="utf-8") as lines:
-        for line in lines:
-            yield json.loads(line)["text"]
 
 
 class Ours:
@@ -126,13 +118,13 @@ def pair(request: pytest.FixtureRequest, shared_data: Path) -> tuple[Ours, Any]:
 
 def test_ids_on_a_sample_of_documents(pair: tuple[Ours, Any], shared_data: Path) -> None:
     for corpus, n in zip(CORPORA, (60, 500, 60, 2), strict=True):
-        assert_same(*pair, list(itertools.islice(documents(shared_data, corpus), n)))
+        assert_same(*pair, documents(shared_data, corpus)[:n])
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("corpus", CORPORA)
-def test_ids_on_every_document(pair: tuple[Ours, Any], shared_data: Path, corpus: str) -> None:
-    texts = list(documents(shared_data, corpus))
+def test_ids_on_documents(pair: tuple[Ours, Any], shared_data: Path, corpus: str) -> None:
+    texts = documents(shared_data, corpus)
     for start in range(0, len(texts), 500):
         assert_same(*pair, texts[start : start + 500])
 
@@ -299,7 +291,7 @@ def test_the_rule_of_bpe_in_plain_python_gives_the_same_ids(trained: tuple[Ours,
 def test_ids_of_trained_models_on_documents(trained: tuple[Ours, Any], shared_data: Path) -> None:
     """Most of what is in them is unknown to such small models."""
     for corpus, n in zip(CORPORA, (20, 200, 20, 1), strict=True):
-        assert_same(*trained, [text[:50_000] for text in itertools.islice(documents(shared_data, corpus), n)])
+        assert_same(*trained, [text[:50_000] for text in documents(shared_data, corpus)[:n]])
 
 
 @pytest.mark.parametrize("unit", ["a", " ", "^", "ภาษาไทยไม่มีช่องว่าง", "玫", "\n", "ab "])
@@ -348,7 +340,7 @@ def test_the_parts_for_hf_give_the_same_ids_on_ordinary_text(pair: tuple[Ours, A
     loaded = hf.Tokenizer.from_str(ours.tokenizer.to_str())
     loaded.encode_special_tokens = True
     for corpus in ("en", "zh", "code"):
-        texts = [text[:2000] for text in itertools.islice(documents(shared_data, corpus), 100)]
+        texts = [text[:2000] for text in documents(shared_data, corpus)[:100]]
         same = [a.ids == b for a, b in zip(loaded.encode_batch(texts), theirs.encode(texts), strict=True)]
         assert sum(same) >= 97
         for ids in theirs.encode(texts):

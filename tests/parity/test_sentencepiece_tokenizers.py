@@ -90,6 +90,7 @@ def test_ids(pair: tuple[Tokenizer, Any]) -> None:
     assert ours.get_vocab_size() == len(theirs)
     texts = st.one_of(strategies.texts(30), st.lists(st.sampled_from(PIECES), max_size=12).map("".join))
 
+    @strategies.FEWER
     @given(st.lists(texts, max_size=9))
     def check(texts: list[str]) -> None:
         assert_same(ours, theirs, texts)

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.parity.families import FAMILIES, family
+from tests.strategies import FEWER
 from tokenizer import Tokenizer
 
 _PIECES = ["  ", " a", "你好", "😀", "é", "<s>", "\n\n", "the mill", "▁", "Ġ", "…"]
@@ -29,7 +30,7 @@ def check(tokenizer: Tokenizer, text: str) -> None:
 @pytest.mark.parametrize("name", FAMILIES)
 def test_runs_are_what_decoding_gives(name: str) -> None:
     tokenizer = Tokenizer.from_str(family(name))
-    given(TEXTS)(lambda text: check(tokenizer, text))()
+    FEWER(given(TEXTS)(lambda text: check(tokenizer, text)))()
 
 
 @pytest.mark.parametrize(

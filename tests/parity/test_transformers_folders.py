@@ -17,7 +17,7 @@ hf = pytest.importorskip("tokenizers", reason="needs the test group: HF tokenize
 pytest.importorskip("sentencepiece", reason="needs the test group: sentencepiece")
 transformers = pytest.importorskip("transformers", reason="needs transformers")
 
-from hypothesis import given, settings  # noqa: E402
+from hypothesis import given  # noqa: E402
 from hypothesis import strategies as st  # noqa: E402
 from tokenizers import normalizers  # noqa: E402
 
@@ -207,7 +207,7 @@ def test_a_class_does_what_it_does_in_transformers(tmp_path: Path, name: str, co
         assert_same(first, second)
     special = [t for t in theirs.all_special_tokens if ours.token_to_id(t) is not None and model is None]
 
-    @settings(max_examples=25)
+    @strategies.FEWER
     @given(*[st.lists(st.one_of(strategies.texts(20), st.sampled_from([" ", *special])), max_size=4).map("".join)] * 2)
     def check(first: str, second: str) -> None:
         if both_mean(first) and both_mean(second):

@@ -2,7 +2,6 @@
 """Fixtures that several files of tests share."""
 
 import json
-import os
 
 import pytest
 
@@ -10,9 +9,8 @@ from tests.shuffled_job import N_DOCUMENTS, ShuffledJob
 
 
 @pytest.fixture
-def make_shuffled(tmp_path, tiny_vocab, monkeypatch):
+def make_shuffled(tmp_path, tiny_vocab):
     """Makes jobs that shuffle 300 documents and a reject."""
-    monkeypatch.setattr(os, "fsync", lambda descriptor: None)  # most of the time of a small split
     words = ["the", "mill", "grinds", "text", "玫", "a"]
     texts = [" ".join(words[(i * i + 7 * j * i) % 6] for j in range(i % 29)) for i in range(N_DOCUMENTS)]
     lines = [json.dumps({"id": f"d{i}", "text": text}) for i, text in enumerate(texts)]

@@ -81,9 +81,10 @@ def sources_digest(*paths: Path, alone: Path | None = None) -> str:
 
 @functools.cache
 def numba_is_configured() -> bool:
-    """Whether somebody has told numba to compile in another way than it does by itself."""
+    """Whether somebody has told numba to compile in another way than `_compiler` knows of."""
     # No kernel has threads of its own, so their number changes nothing; worker processes are given one.
-    changed = {name for name in os.environ if name.startswith("NUMBA_")} - {"NUMBA_NUM_THREADS"}
+    known = {"NUMBA_NUM_THREADS", "NUMBA_BOUNDSCHECK"}
+    changed = {name for name in os.environ if name.startswith("NUMBA_")} - known
     return bool(changed) or os.path.exists(".numba_config.yaml")
 
 
@@ -91,7 +92,7 @@ def _compiler() -> str:
     """Returns what compiles, and how."""
     version = machine_code.numba_folder() / "_version.py"
     if version.is_file() and not numba_is_configured():
-        return version.read_text(encoding="utf-8")
+        return version.read_text(encoding="utf-8") + os.environ.get("NUMBA_BOUNDSCHECK", "")
     import numba
 
     return f"{numba.__version__} {numba.config.BOUNDSCHECK}"

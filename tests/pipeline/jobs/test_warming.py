@@ -22,11 +22,9 @@ def config_of(tokenizer=None, **sections):
 
 
 def command(*arguments, cache):
-    environment = {name: value for name, value in os.environ.items() if name != "NUMBA_BOUNDSCHECK"}
-    environment["TOKENMILL_CACHE_DIR"] = str(cache)
     return subprocess.run(
         [sys.executable, "-m", "pipeline", *map(str, arguments)],
-        env=environment,
+        env=os.environ | {"TOKENMILL_CACHE_DIR": str(cache)},
         check=False,
         capture_output=True,
         text=True,

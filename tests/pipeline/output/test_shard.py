@@ -25,11 +25,6 @@ ALL = ["parquet", "tfrecord", "arrow", "mds", "megatron", "memmap"]
 PACKABLE = [name for name in ALL if name != "tfrecord"]
 
 
-@pytest.fixture(autouse=True)
-def _no_fsync(monkeypatch):
-    monkeypatch.setattr(os, "fsync", lambda descriptor: None)  # most of the time of a small split
-
-
 @pytest.fixture
 def work(tmp_path, tiny_vocab):
     lines = [

@@ -19,12 +19,6 @@ from pipeline.proving.from_input import sample, verify_deep
 from pipeline.tokenizing import tokenize
 from tokenizer import Tokenizer
 
-
-@pytest.fixture(autouse=True)
-def _no_fsync(monkeypatch):
-    monkeypatch.setattr(os, "fsync", lambda descriptor: None)
-
-
 OUTPUTS = [
     {"format": "parquet"},
     {"format": "tfrecord"},

@@ -5,7 +5,6 @@ import dataclasses
 import hashlib
 import io
 import json
-import os
 from pathlib import Path
 
 import pyarrow as pa
@@ -28,11 +27,6 @@ from pipeline.tokenizing.tokenize import tokenize_split, tokenizer_info
 from tokenizer import Tokenizer
 
 TEXTS = ["The mill grinds text!", "", "un affable 玫瑰花 3Ⰻ7朵", "a mill, a mill"]
-
-
-@pytest.fixture(autouse=True)
-def _no_fsync(monkeypatch):
-    monkeypatch.setattr(os, "fsync", lambda descriptor: None)
 
 
 class Folder:

@@ -11,11 +11,6 @@ from tests.plain_job import PlainJob
 TEXTS = ["the mill grinds text " * (i % 5) for i in range(20)]
 
 
-@pytest.fixture(autouse=True)
-def _no_fsync(monkeypatch):
-    monkeypatch.setattr("os.fsync", lambda descriptor: None)
-
-
 @pytest.fixture
 def make(tmp_path, tiny_vocab_file):
     return lambda name="out", **sections: PlainJob(tmp_path, TEXTS, tiny_vocab_file, name, **sections)

@@ -20,6 +20,7 @@ from hypothesis import strategies as st
 
 from pipeline.rows import batching
 from pipeline.running.runners import choose_runner, open_runner
+from tests.strategies import FEWER
 from tokenizer import Tokenizer
 from tokenmill import (
     CountWords,
@@ -165,6 +166,7 @@ def test_numpy_ids(inline, tokenizer):
     assert_that(inline | beam.Create([as_row(0, "a mill")]) | Tokenize(tokenizer, as_numpy=True), check)
 
 
+@FEWER  # each of them is a pipeline
 @given(st.lists(st.text(max_size=40), max_size=30), st.integers(1, 50))
 def test_any_texts_in_any_batches(texts, n_characters):
     tokenizer = Tokenizer.for_bert(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "a", "b", "##a", "##b", "字"], oov="contain")

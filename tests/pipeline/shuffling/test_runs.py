@@ -2,7 +2,6 @@
 """Columns that are read in part, sorted runs, their merge by ranges, and sums that no order changes."""
 
 import contextlib
-import os
 import subprocess
 import sys
 from itertools import pairwise
@@ -45,11 +44,6 @@ ROWS = st.lists(
     ),
     max_size=12,
 )
-
-
-@pytest.fixture(autouse=True)
-def _no_fsync(monkeypatch):
-    monkeypatch.setattr(os, "fsync", lambda descriptor: None)
 
 
 def make_batch(rows, schema=WIDE):

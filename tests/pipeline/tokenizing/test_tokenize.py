@@ -4,7 +4,6 @@
 import dataclasses
 import gzip
 import json
-import os
 import threading
 from pathlib import Path
 
@@ -37,11 +36,6 @@ TEXTS = [
     *("a mill, the mill. " * n for n in range(1, 12)),
 ]
 BAD_LINES = ['{"text": 3}', "not json", '{"id": "x"}']
-
-
-@pytest.fixture(autouse=True)
-def _no_fsync(monkeypatch):
-    monkeypatch.setattr(os, "fsync", lambda descriptor: None)  # most of the time of a small split
 
 
 @pytest.fixture

@@ -6,10 +6,11 @@ from unittest import mock
 
 import pyarrow as pa
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from tests import charsmaps
+from tests.strategies import FEWER
 from tokenizer import Tokenizer
 from tokenizer.added_tokens import AddedToken
 from tokenizer.counting import Tally
@@ -158,7 +159,7 @@ def fused_and_in_steps(name: str, model: Unigram | BPE) -> tuple[Tokenizer, Toke
 
 
 @pytest.mark.parametrize("name", PARTS)
-@settings(deadline=None)
+@FEWER
 @given(model=models() | merging_models(), texts=texts)
 @example(
     model=Unigram([("<unk>", 0.0), ("▁", -1.0), ("中", -2.0)], 0), texts=["中文x文文中 文", "文" * 40, "x中文，中文"]
@@ -179,7 +180,6 @@ def test_ids_and_counts_are_those_of_the_steps(name: str, model: Unigram | BPE, 
         assert tok.encode_arrow(column).to_pylist() == ids
 
 
-@settings(deadline=None)
 @given(model=models(), texts=texts)
 def test_words_are_encoded_whole_where_rounding_might_decide(model: Unigram, texts: list[str]) -> None:
     tok, steps = fused_and_in_steps("T5", model)
@@ -191,7 +191,7 @@ def test_words_are_encoded_whole_where_rounding_might_decide(model: Unigram, tex
 
 @pytest.mark.parametrize("n", [1, 2, 3])
 @pytest.mark.parametrize("name", ["T5", "not stripped", "NFKC", "NFC at white space"])
-@settings(deadline=None)
+@FEWER
 @given(model=models() | merging_models(), texts=texts)
 def test_batches_may_end_anywhere(name: str, n: int, model: Unigram | BPE, texts: list[str]) -> None:
     tok, steps = fused_and_in_steps(name, model)

@@ -1,14 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """Models that a scanner runs with in one pass, against the same steps one after the other."""
 
-import os
-
 import numpy as np
 import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.strategies import EXHAUSTIVE
 from tokenizer import Tokenizer
 from tokenizer.added_tokens import AddedToken
 from tokenizer.engines.staged import StagedEngine
@@ -46,13 +45,12 @@ PARTS = (
 TEXTS = st.lists(st.lists(st.sampled_from(PARTS), max_size=60).map("".join), max_size=6)
 
 
-# Each pair is a kernel to compile, made of two that are not changed by it: every scanner and every model twice, and
-# once where bounds are checked.
+# Each pair is a kernel to compile, made of two that are not changed by it: every scanner and every model once or twice.
 PAIRS = [
     (scanner, model)
     for i, scanner in enumerate(STEPS)
     for j, model in enumerate(MODELS)
-    if (i - j) % len(MODELS) in ((0,) if "NUMBA_BOUNDSCHECK" in os.environ else (0, 1))
+    if (i - j) % len(MODELS) in ((0, 1) if EXHAUSTIVE else (0,))
 ]
 
 

@@ -27,7 +27,7 @@ def test_kernels_stay_within_bounds(repository: Path, part: int) -> None:
     assert run.returncode == 0, run.stdout[-4000:]
 
 
-def test_the_checks_would_fire(repository: Path, tmp_path: Path) -> None:
+def test_the_checks_would_fire_in_kernels_from_the_cache_too(repository: Path, tmp_path: Path) -> None:
     program = tmp_path / "beyond.py"
     program.write_text(
         "import numpy as np\n"
@@ -37,6 +37,10 @@ def test_the_checks_would_fire(repository: Path, tmp_path: Path) -> None:
         "    return array[10]\n"
         "beyond(np.zeros(3))\n"
     )
-    environment = os.environ | {"NUMBA_BOUNDSCHECK": "1", "PYTHONPATH": str(repository)}
-    run = subprocess.run([sys.executable, str(program)], env=environment, capture_output=True, text=True, check=False)
-    assert "IndexError" in run.stderr
+    environment = os.environ | {"PYTHONPATH": str(repository), "TOKENMILL_CACHE_DIR": str(tmp_path)}
+    for checks in ({}, {"NUMBA_BOUNDSCHECK": "1"}, {"NUMBA_BOUNDSCHECK": "1"}):
+        run = subprocess.run(
+            [sys.executable, str(program)], env=environment | checks, capture_output=True, text=True, check=False
+        )
+        assert ("IndexError" in run.stderr) == bool(checks)
+    assert len([*tmp_path.rglob("beyond-*.kernel")]) == 2

@@ -3,6 +3,7 @@
 
 import ast
 import concurrent.futures
+import functools
 import os
 import pickle
 import re
@@ -18,10 +19,9 @@ import pytest
 from tokenizer.kernels import compiling, kernel_files, machine_code, references, word_table
 
 ROOT = Path(compiling.__file__).parents[2]
-BOUNDS_CHECKED = {"NUMBA_BOUNDSCHECK"}
-"""What `test_bounds.py` sets, with which numba is always imported."""
 
 
+@functools.cache
 def imported_kernels(path):
     """Returns the kernel files that Python itself would say a file imports."""
     found = set()
@@ -98,8 +98,7 @@ def test_a_file_that_moves_has_another_cache(tmp_path, monkeypatch):
 
 
 def run(program, cache=None):
-    environment = {name: value for name, value in os.environ.items() if name not in BOUNDS_CHECKED}
-    environment |= {"TOKENMILL_CACHE_DIR": str(cache)} if cache else {}
+    environment = os.environ | ({"TOKENMILL_CACHE_DIR": str(cache)} if cache else {})
     return subprocess.run(
         [sys.executable, "-c", program], env=environment, check=True, capture_output=True, text=True
     ).stdout.split()
@@ -142,8 +141,7 @@ def test_processes_that_need_a_kernel_at_once_compile_it_once(tmp_path):
         "[thread.start() for thread in threads]; [thread.join() for thread in threads]\n"
         "print(len(compiling.saved), double(5))"
     )
-    environment = {name: value for name, value in os.environ.items() if name not in BOUNDS_CHECKED}
-    environment |= {"TOKENMILL_CACHE_DIR": str(tmp_path)}
+    environment = os.environ | {"TOKENMILL_CACHE_DIR": str(tmp_path)}
     processes = [
         subprocess.Popen([sys.executable, "-c", program], env=environment, stdin=-1, stdout=-1, text=True)
         for _ in range(3)

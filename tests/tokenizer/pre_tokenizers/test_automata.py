@@ -10,6 +10,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from tests.strategies import FEWER
 from tokenizer import Tokenizer
 from tokenizer.kernels.automata import Automata
 from tokenizer.models.bpe import BPE, BYTE_ALPHABET
@@ -99,6 +100,7 @@ def test_known_patterns_make_small_automata(pattern: str) -> None:
 
 
 @pytest.mark.parametrize("pattern", PATTERNS)
+@FEWER
 @given(text=TEXT)
 def test_automata_of_known_patterns_find_what_their_scanners_find(pattern: str, text: str) -> None:
     tables = find_automaton(pattern)
@@ -169,6 +171,7 @@ def _words(ids: list[int]) -> list[list[bytes]]:
 
 
 @pytest.mark.parametrize("pattern", PATTERNS)
+@FEWER
 @given(rows=st.lists(ENGLISH, max_size=3))
 def test_words_of_known_patterns_are_found_by_blocks(pattern: str, rows: list[str]) -> None:
     pattern += "|(?!x)x"  # which changes nothing, but then there is no scanner

@@ -14,7 +14,7 @@ import regex
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.strategies import text_columns, texts
+from tests.strategies import FEWER, text_columns, texts
 from tokenizer.aligned import AlignedText
 from tokenizer.ragged import text_rows
 from tokenizer.text import TextChain, TextStep, parse_steps, tables
@@ -65,6 +65,7 @@ def one_step(config: object) -> TextStep:
 
 
 @pytest.mark.parametrize("config", CONFIGS, ids=str)
+@FEWER
 @given(rows=st.lists(hostile(), max_size=5), begins=st.booleans(), ends=st.booleans(), skip=st.integers(0, 2))
 def test_kernel_agrees_with_its_slow_twin(config: object, rows: list[str], begins: bool, ends: bool, skip: int) -> None:
     rows = [known_to_python(row) for row in rows]

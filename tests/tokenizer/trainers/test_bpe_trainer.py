@@ -10,6 +10,7 @@ import pytest
 from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
+from tests.strategies import EXHAUSTIVE
 from tests.word_counts import scattered, small, table
 from tokenizer import BPE, BPETrainer, UnigramTrainer
 from tokenizer.models.bpe import BYTE_ALPHABET
@@ -233,7 +234,7 @@ def test_the_largest_counts_that_fit_are_counted_right() -> None:
 # Cost
 
 
-@pytest.mark.parametrize("n_bytes", [1_000_000, pytest.param(10_000_000, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("n_bytes", [1_000_000, 10_000_000] if EXHAUSTIVE else [1_000_000])
 def test_a_word_may_be_as_long_as_a_corpus(n_bytes: int) -> None:
     # A scan of the word for each merge would take 3e10 steps, for the longer one ten times as many.
     assert len(train({random.Random(1).randbytes(n_bytes): 1}, byte_level=True, vocab_size=32_000).merges) == 31_744

@@ -17,11 +17,6 @@ WINDOWS = {"max_length": 5, "stride": 3, "overflow": "rows"}
 ENDS = {"prepend": "[MASK]", "append": "[PAD]"}
 
 
-@pytest.fixture(autouse=True)
-def _no_fsync(monkeypatch):
-    monkeypatch.setattr("os.fsync", lambda descriptor: None)
-
-
 @pytest.fixture
 def make(tmp_path, tiny_vocab_file):
     return lambda name="out", **sections: PlainJob(tmp_path, TEXTS, tiny_vocab_file, name, **sections)

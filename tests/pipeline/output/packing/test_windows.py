@@ -27,11 +27,6 @@ FORMATS = ["parquet", "arrow", "tfrecord", "mds", "megatron", "memmap"]
 SUFFIXES = {".parquet": True, ".arrow": True, ".tfrecord": True, ".mds": True, ".bin": False, ".ids.bin": False}
 
 
-@pytest.fixture(autouse=True)
-def _no_fsync(monkeypatch):
-    monkeypatch.setattr("os.fsync", lambda descriptor: None)
-
-
 @pytest.fixture
 def make(tmp_path, tiny_vocab_file):
     return lambda name="out", **sections: PlainJob(tmp_path, TEXTS, tiny_vocab_file, name, **sections)
