@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Several patterns, each cutting what the one before left, as one automaton: a step for a character, never back.
+"""Patterns, each cutting what the one before left, as one automaton: a step for a character, never back.
 
-Each pattern alone (see `automata`) reads its piece again from where a match has ended, and pieces within pieces are
-read by all. Here a state is how far each pattern is: where its automaton stands, up to where all is decided, and the
+Each pattern alone (see `automata`) reads again from where a match has ended, and pieces within pieces are read by all.
+Here a state is how far each pattern is: where its automaton stands, up to where all is decided, and the
 bytes behind the last such place, at most `OPEN_BYTES`. A pattern reads what the one before it has decided. Where more
 than that is open there is no state but `GIVEN_UP`.
 """
@@ -12,7 +12,6 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from tokenizer.kernels.automata_blocks import is_over
 from tokenizer.kernels.compiling import kernel, kernel_part, load_u64
 from tokenizer.kernels.scanners_parts import leading_letters, leading_lower
 
@@ -56,6 +55,15 @@ class Composed(NamedTuple):
 
 
 @kernel_part
+def _is_over(entry, transitions, last_column):
+    """Whether a match ends here, whatever comes next."""
+    n = 0
+    for kind in range(0, last_column + 1, 2):
+        n += transitions[entry + kind] & 1
+    return 2 * n > last_column
+
+
+@kernel_part
 def _step(at, is_spelled, widths):
     return np.int64(1) if is_spelled else widths[at]
 
@@ -96,7 +104,7 @@ def _run(k, limit, total, at_end, row, transitions, start, is_spelled, last_colu
         if after & 1 and (read > decided or has_match):
             ended = read
         goes_on = not is_last and after > 1
-        if goes_on and is_over(after, transitions, last_column):
+        if goes_on and _is_over(after, transitions, last_column):
             ended = read + step
         if ended >= 0:
             if in_gap:
