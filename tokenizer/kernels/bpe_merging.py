@@ -6,7 +6,7 @@ and a right part that begins with the one after. What happens on one side of suc
 
 Stretches of up to 256 symbols keep, beside every symbol, a 32-bit key `rank << 8 | position` of the pair that begins
 there. The smallest key is the next merge, rank and place at once; it is found eight keys at a time, and a merge
-changes two keys. (Up to 32 symbols are merged by `bpe_short`, with the keys in registers.) Longer stretches
+changes two keys. Longer stretches
 keep a list of places for every rank, which is linear, where merges only ever make pairs of higher rank (as in any
 vocabulary from training), else a heap of `rank << 32 | position`. All give the same ids.
 """

@@ -7,7 +7,6 @@ for every call.
 
 from typing import Any
 
-from llvmlite import ir
 from numba.core import types
 from numba.core.compiler import Flags
 from numba.core.datamodel import models, register_default
@@ -28,20 +27,6 @@ class Reference(types.Type):
 class _ReferenceModel(models.PrimitiveModel):  # type: ignore[misc]
     def __init__(self, manager: Any, kind: Reference) -> None:
         super().__init__(manager, kind, manager[kind.values].get_value_type().as_pointer())
-
-
-class Keys(types.Type):
-    """uint32[n], a vector in registers; see `bpe_short`."""
-
-    def __init__(self, n: int) -> None:
-        self.n = n
-        super().__init__(name=f"Keys{n}")
-
-
-@register_default(Keys)
-class _KeysModel(models.PrimitiveModel):  # type: ignore[misc]
-    def __init__(self, manager: Any, kind: Keys) -> None:
-        super().__init__(manager, kind, ir.VectorType(ir.IntType(32), kind.n))
 
 
 def install() -> None:

@@ -241,12 +241,6 @@ def set_characters(images, begins, has_neighbours, ids, unk_id, spells, kinds, c
 
 
 @kernel_part
-def alone_id(entry):
-    """Returns what a part of one character becomes, by its entry."""
-    return entry >> ID_SHIFT
-
-
-@kernel_part
 def is_unknown(entry):
     """Whether a character is always a part of its own, and an unknown token."""
     return entry & UNKNOWN_MASK == UNKNOWN

@@ -260,18 +260,6 @@ def _weigh(word, i, w, model, alpha, sums, limit):
 
 
 @kernel
-def sample_words(values, starts, stops, keys, model, alpha, scratch, ends, out, out_offsets):
-    """Tokenizes words by drawn paths; keys: uint64[n_words], the rest as for `encode_words`."""
-    o = 0
-    out_offsets[0] = 0
-    for k in range(starts.size):
-        if stops[k] > starts[k]:
-            word = values[starts[k] : stops[k]]
-            o, _ = sample_word(word, stops[k] - starts[k], model, alpha, keys[k], scratch, out, o, ends)
-        out_offsets[k + 1] = o
-
-
-@kernel
 def sample_one(word, model, alpha, key, scratch, out, ends):
     """Runs `sample_word` on a whole array; returns the number of tokens."""
     o, _ = sample_word(word, np.int64(word.size), model, alpha, key, scratch, out, np.int64(0), ends)

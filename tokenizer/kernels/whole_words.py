@@ -48,12 +48,6 @@ def whole_word(data, at, w, slots, pool):
     return slots[j, VALUE] if found else np.int64(-1)
 
 
-@kernel
-def called_whole_word(data, at, w, slots, pool):
-    """`whole_word` for rare words: a call, so that it is not in the way of others."""
-    return whole_word(data, at, w, slots, pool)
-
-
 @kernel_part
 def put_word(token, w, out, o, ends):
     """Writes the id of a word of w bytes that is one token; returns the new o."""
