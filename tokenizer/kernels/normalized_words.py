@@ -18,7 +18,6 @@ from tokenizer.kernels.compiling import (
     kernel_part,
     leading_zeros,
 )
-from tokenizer.kernels.double_array import BASE_SHIFT, PIECE_MASK, PIECE_SHIFT
 from tokenizer.kernels.encode_loop import (
     AT,
     FLAGGED,
@@ -37,8 +36,7 @@ from tokenizer.kernels.sentencepiece_units import character_hashes, joined
 from tokenizer.kernels.span_table import FLAG, MISSES, POOLED, UNKNOWN, find_span, remember_span
 from tokenizer.kernels.spans import add_span, expand
 from tokenizer.kernels.text_parts import character_before
-from tokenizer.kernels.unigram import width
-from tokenizer.kernels.unigram_automaton import LABEL_MASK
+from tokenizer.kernels.unigram import weigh_paths
 from tokenizer.kernels.utf8 import next_character
 
 PENDING = 1 << 30
@@ -328,15 +326,6 @@ def set_entries(points, images, entries):
         entries[points[k]] = CUTS | character_hashes(np.int64(images[k]))
 
 
-@kernel_part
-def _weigh(scores, seconds, begins, i, j, candidate):
-    """Compares another way to j, whose last piece begins at i, with those before."""
-    if candidate > scores[j]:
-        seconds[j], scores[j], begins[j] = scores[j], candidate, i
-    else:
-        seconds[j] = max(seconds[j], candidate)
-
-
 @kernel
 def find_gaps(values, starts, stops, model, scratch, seconds, gaps):
     """Finds by how much the best path of Unigram leads at each place it passes: gaps float64[n_words], the least of it.
@@ -345,37 +334,5 @@ def find_gaps(values, starts, stops, model, scratch, seconds, gaps):
       values: uint8[n]; starts, stops: int64[n_words] into it.
       model, scratch: as for `unigram.unigram_word`; seconds: float64, as long as `scratch.scores`.
     """
-    scores, begins = scratch.scores, scratch.starts
     for k in range(starts.size):
-        first, w = starts[k], stops[k] - starts[k]
-        scores[: w + 1] = -np.inf
-        seconds[: w + 1] = -np.inf
-        scores[0] = 0.0
-        i = np.int64(0)
-        while i < w:
-            one = i + width(values[first + i])
-            has_single = False
-            base = np.int64(model.root_base)
-            j = i
-            while j < w:
-                byte = np.int64(values[first + j])
-                unit = model.units[base ^ byte]
-                if (unit & LABEL_MASK) != byte:
-                    break
-                j += 1
-                piece = (unit >> PIECE_SHIFT) & PIECE_MASK
-                if piece != 0:
-                    has_single |= j == one
-                    _weigh(scores, seconds, begins, i, j, scores[i] + model.scores[piece - 1])
-                base = unit >> BASE_SHIFT
-                if base == 0:
-                    break
-            if not has_single:
-                _weigh(scores, seconds, begins, i, one, scores[i] + model.unk_score)
-            i = one
-        gap = np.inf
-        j = w
-        while j > 0:
-            gap = min(gap, scores[j] - seconds[j])
-            j = begins[j]
-        gaps[k] = gap
+        gaps[k], _, _ = weigh_paths(values, starts[k], stops[k] - starts[k], model, scratch, seconds)

@@ -6,7 +6,7 @@ import math
 import numpy as np
 
 from tokenizer.kernels.compiling import kernel, kernel_part
-from tokenizer.kernels.double_array import BASE_SHIFT, PIECE_MASK, PIECE_SHIFT
+from tokenizer.kernels.double_array import BASE_SHIFT, LABEL_MASK, PIECE_MASK, PIECE_SHIFT
 
 REBASE_BELOW = -100000.0
 """Where sentencepiece 0.2.3 subtracts what it has summed up and begins again at zero, lest single precision run out."""
@@ -26,7 +26,7 @@ def _exact_piece(word, start, stop, model):
     for q in range(start, stop):
         byte = np.int64(word[q])
         unit = model.units[base ^ byte]
-        if (unit & 511) != byte:
+        if (unit & LABEL_MASK) != byte:
             return np.int64(-1)
         found = ((unit >> PIECE_SHIFT) & PIECE_MASK) - 1
         base = unit >> BASE_SHIFT
@@ -60,7 +60,7 @@ def find_best_path(word, w, score, model, scratch):
         while j < w:
             byte = np.int64(word[j])
             unit = units[base ^ byte]
-            if (unit & 511) != byte:
+            if (unit & LABEL_MASK) != byte:
                 break
             j += 1
             piece = (unit >> PIECE_SHIFT) & PIECE_MASK
@@ -89,6 +89,69 @@ def find_best_path(word, w, score, model, scratch):
                 pieces[one] = unk_id
         i = one
     return True
+
+
+@kernel_part
+def _offer(score, start, stop, piece, scratch, seconds):
+    """Notes a path to a place, by the sum of its scores, if it is the best one there or the second best."""
+    best = scratch.scores[stop]
+    if score > best:
+        seconds[stop] = best
+        scratch.scores[stop] = score
+        scratch.starts[stop] = start
+        scratch.pieces[stop] = piece
+    elif score > seconds[stop]:
+        seconds[stop] = score
+
+
+@kernel_part
+def weigh_paths(data, at, w, model, scratch, seconds):
+    """Finds the best path of `data[at:at + w]`, one byte or more, as `find_best_path` does, and how far it leads.
+
+    Sums begin at 0, in double precision; unknown characters need no unknown token. `seconds`: as `scratch.scores`,
+    filled with the second best sum of each place.
+
+    Returns:
+      `(by how much it leads at each place that it passes, the least of it; the largest sum, without its sign, of all
+      places between characters; how many characters there are)`.
+    """
+    scores, starts, units = scratch.scores, scratch.starts, model.units
+    for q in range(1, w + 1):
+        scores[q] = seconds[q] = -np.inf
+    scores[0] = 0.0
+    largest = 0.0
+    n_chars = 0
+    i = np.int64(0)
+    while i < w:
+        n_chars += 1
+        total = scores[i]
+        one = i + width(data[at + i])
+        has_single = False
+        base = np.int64(model.root_base)
+        j = i
+        while j < w:
+            byte = np.int64(data[at + j])
+            unit = units[base ^ byte]
+            if (unit & LABEL_MASK) != byte:
+                break
+            j += 1
+            piece = (unit >> PIECE_SHIFT) & PIECE_MASK
+            if piece != 0:
+                has_single = has_single or j == one
+                _offer(total + model.scores[piece - 1], i, j, piece - 1, scratch, seconds)
+            base = unit >> BASE_SHIFT
+            if base == 0:
+                break
+        if not has_single:
+            _offer(total + model.unk_score, i, one, model.unk_id, scratch, seconds)
+        largest = max(largest, abs(scores[one]))
+        i = one
+    gap = np.inf
+    stop = np.int64(w)
+    while stop > 0:
+        gap = min(gap, scores[stop] - seconds[stop])
+        stop = starts[stop]
+    return gap, largest, n_chars
 
 
 @kernel_part
@@ -238,7 +301,7 @@ def _weigh(word, i, w, model, alpha, sums, limit):
     while j < w:
         byte = np.int64(word[j])
         unit = model.units[base ^ byte]
-        if (unit & 511) != byte:
+        if (unit & LABEL_MASK) != byte:
             break
         j += 1
         piece = (unit >> PIECE_SHIFT) & PIECE_MASK
