@@ -47,7 +47,7 @@ def bpe_word(data, at, w, model, scratch, out, o, ends):
         plain_byte_symbols(data, at, w, model, scratch)
         merge_scanning(0, w, model, scratch)
         return _emit(w, scratch, out, o, ends), False
-    is_plain = not model.byte_level and model.prefix.size == 0 and model.suffix.size == 0
+    is_plain = not model.byte_level and model.prefix.size == 0 and model.suffix.size == 0 and model.orders.size == 0
     if is_plain and w <= MAX_UNCUT:
         n = plain_symbols(data, at, w, model, scratch)
         if n > 0:

@@ -27,7 +27,6 @@ from tokenizer.kernels import (
     scanner_words,
     spans,
     words_bpe,
-    words_tied_bpe,
     words_unigram,
     words_wordlevel,
     words_wordpiece,
@@ -95,7 +94,6 @@ class ModelParts(NamedTuple):
 
 MODELS = {
     "bpe": ModelParts(words_bpe.miss, words_bpe.next_cut),
-    "tied_bpe": ModelParts(words_tied_bpe.miss, None),
     "unigram": ModelParts(words_unigram.miss, None),
     "wordlevel": ModelParts(words_wordlevel.miss, None),
     "wordpiece": ModelParts(words_wordpiece.miss, None),

@@ -23,8 +23,10 @@ class BPETables(NamedTuple):
     pair_bits: int
     products: npt.NDArray[np.int32]
     """int32[n_merges]: the id that each merge makes; the rank of a merge is its index."""
-    ordered: bool
-    """Whether every merge has a higher rank than those that make its parts."""
+    orders: npt.NDArray[np.uint32]
+    """uint32[n_merges]: how good each merge is, the best first, where different ones are equally good: then the
+    leftmost pair goes first, whatever it makes. SentencePiece models that somebody has added pieces to have such ties,
+    as these all score zero. Else of no size."""
     joins: npt.NDArray[np.uint64]
     """uint64: a bit for (the hash of) every two initial symbols that some merge reaches across."""
     crossings: npt.NDArray[np.uint64]
@@ -78,14 +80,6 @@ def without_suffix(tables: BPETables) -> BPETables:
     return tables._replace(suffix=suffix[:0])
 
 
-class TiedBPETables(NamedTuple):
-    """A BPE model in which different merges are equally good."""
-
-    merging: BPETables
-    orders: npt.NDArray[np.uint32]
-    """uint32[n_merges]: how good each merge is, the best first."""
-
-
 class BPEScratch(NamedTuple):
     """Room for the symbols of one word."""
 
@@ -97,9 +91,6 @@ class BPEScratch(NamedTuple):
     ranks: npt.NDArray[np.uint32]
     heap: npt.NDArray[np.uint64]
     skipped: npt.NDArray[np.uint64]
-    lists: npt.NDArray[np.int32]
-    """int32[n_merges] and uint64[n_merges / 64]: zeros between words."""
-    listed: npt.NDArray[np.uint64]
 
 
 def new_bpe_scratch(n_word_bytes: int, tables: BPETables) -> BPEScratch:
@@ -115,8 +106,6 @@ def new_bpe_scratch(n_word_bytes: int, tables: BPETables) -> BPEScratch:
         # One item for every pair to begin with, and two for each merge.
         heap=recycled.empty(3 * n, np.uint64),
         skipped=recycled.empty(3 * n, np.uint64),
-        lists=np.zeros(tables.products.size, np.int32),
-        listed=np.zeros(tables.products.size // 64 + 1, np.uint64),
     )
 
 
@@ -214,15 +203,6 @@ def reachable(merges: Merges, initial: npt.NDArray[np.int64], *, always: bool) -
             kept = reached[:n_reached]
             return Reachable(Merges(*(ids[kept] for ids in merges)), slots, bits, strengths >= 0)
     raise ValueError(COLLIDING)
-
-
-def are_ordered(merges: Merges) -> bool:
-    """Whether every merge comes after all that make its parts."""
-    lefts, rights, products = merges
-    made = np.full(1 + max(int(ids.max(initial=0)) for ids in merges), -1, np.int64)
-    ranks = np.arange(products.size)
-    made[products] = ranks  # of several merges that make the same, the last is set last
-    return bool(np.all(made[lefts] < ranks) and np.all(made[rights] < ranks))
 
 
 def joins_of(merges: Merges, initial: npt.NDArray[np.int64]) -> npt.NDArray[np.uint64]:
