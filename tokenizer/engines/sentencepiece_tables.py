@@ -67,8 +67,9 @@ class ScoredScratch(NamedTuple):
     scores: npt.NDArray[np.float64]
     pieces: npt.NDArray[np.int32]
     starts: npt.NDArray[np.int64]
+    """float64[n_bytes + 1], int32[n_bytes + 1] and int64[n_bytes + 1], see there."""
     seconds: npt.NDArray[np.float64]
-    """The second best score of each place."""
+    """float64[n_bytes + 1]: the second best score of each place."""
 
 
 class MergingScratch(NamedTuple):
@@ -76,6 +77,7 @@ class MergingScratch(NamedTuple):
 
     bpe: BPEScratch
     ends: npt.NDArray[np.int64]
+    """int64[n_bytes + 1]: where the tokens of a part end."""
 
 
 def scored_unigram(model: Unigram) -> ScoredUnigram:

@@ -3,6 +3,9 @@
 
 `data[i:end]` is valid UTF-8 and not empty. Bytes after `end` may be read, never beyond the array, and never decide
 anything.
+
+Its slow twin is `tokenizer.pre_tokenizers.patterns.find_segments`; `tests/tokenizer/pre_tokenizers/test_automata.py`
+compares them.
 """
 
 from typing import NamedTuple

@@ -5,6 +5,9 @@ Each pattern alone (see `automata`) reads again from where a match has ended, an
 Here a state is how far each pattern is: where its automaton stands, up to where all is decided, and the
 bytes behind the last such place, at most `OPEN_BYTES`. A pattern reads what the one before it has decided. Where more
 than that is open there is no state but `GIVEN_UP`.
+
+Its slow twin is `tokenizer.pre_tokenizers.patterns.find_segments`; `tests/tokenizer/pre_tokenizers/test_automata.py`
+compares them.
 """
 
 from typing import NamedTuple
@@ -218,9 +221,10 @@ def build(column_kinds, column_bytes, transitions, starts, spelled, rows, slots,
     Args:
       column_kinds: int64[w - 1], twice the kind of the characters of each column but the last.
       column_bytes: int64[w - 1, 4], twice the kinds of their bytes as they are spelled, -1 where there are no more.
-      transitions, starts, spelled: see `automata.Automata`; no pattern looks behind, at most MAX_PATTERNS.
-      rows: int64[most, OPEN_BYTES + n_patterns], zeros; `most` is at most half of 2**SLOT_BITS.
-      slots: int32[2**SLOT_BITS], zeros. scratch: int64[4, 16].
+      transitions: int32[n]; starts: int32[n_patterns, 2 * n_kinds + 1]; spelled: bool[n_patterns]: see
+        `automata.Automata`; no pattern looks behind, at most MAX_PATTERNS.
+      rows: int64[most, OPEN_BYTES + n_patterns], zeros, filled; `most` is at most half of 2**SLOT_BITS.
+      slots: int32[2**SLOT_BITS], zeros; scratch: int64[4, 16]; for work.
       entries: uint32[most * w], zeros, filled.
 
     Returns:

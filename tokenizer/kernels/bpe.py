@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Byte pair encoding of one word: as a whole where it is looked up so, else initial symbols, then merges."""
+"""Byte pair encoding of one word: as a whole where it is looked up so, else initial symbols, then merges.
+
+Its slow twin is `tokenizer.models.bpe_twin.tokenize_bytes`; `tests/tokenizer/models/test_bpe.py` compares them.
+"""
 
 import numpy as np
 
@@ -79,7 +82,8 @@ def tokenize_words(data, starts, stops, model, scratch, out, ends, out_offsets):
     """Tokenizes words one after the other, without a cache: for tests and for measuring.
 
     Args:
-      data: uint8, readable 16 bytes beyond every word; starts, stops: int64[n_words].
+      data: uint8[n], readable 16 bytes beyond every word; starts, stops: int64[n_words].
+      model: BPETables; scratch: BPEScratch, for work.
       out: int32 with room for all; ends: int64 with room for the longest word; out_offsets: int64[n_words + 1], filled.
     """
     o = 0

@@ -6,8 +6,10 @@ and a right part that begins with the one after. What happens on one side of suc
 
 Stretches of up to 256 symbols keep, beside every symbol, a 32-bit key `rank << 8 | position` of the pair that begins
 there. The smallest key is the next merge, rank and place at once; it is found eight keys at a time, and a merge
-changes two keys. Longer stretches
-have a heap of `rank << 32 | position`, and so has every one where different merges are equally good.
+changes two keys. Longer stretches have a heap of `rank << 32 | position`, and so has every one where different merges
+are equally good.
+
+Its slow twin is `tokenizer.models.bpe_twin.tokenize_bytes`; `tests/tokenizer/models/test_bpe.py` compares them.
 """
 
 import numpy as np
@@ -155,6 +157,9 @@ def merge_long(start, end, model, scratch):
 
     An item whose pair has changed since is passed over; one that is as good now has an item of its own, which comes
     next.
+
+    Args:
+      model: BPETables; scratch: BPEScratch, changed.
     """
     heap, ranks = scratch.heap, scratch.ranks
     size = 0

@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Unigram on one word: the best path through all ways to cut it into pieces, by Viterbi over a double-array trie."""
+"""Unigram on one word: the best path through all ways to cut it into pieces, by Viterbi over a double-array trie.
+
+Its slow twin is `tokenizer.models.unigram.Unigram.tokenize`; `tests/tokenizer/models/test_unigram.py` compares them.
+"""
 
 import math
 
@@ -324,7 +327,13 @@ def _weigh(word, i, w, model, alpha, sums, limit):
 
 @kernel
 def sample_one(word, model, alpha, key, scratch, out, ends):
-    """Runs `sample_word` on a whole array; returns the number of tokens."""
+    """Runs `sample_word` on a whole array; returns the number of tokens.
+
+    Args:
+      word: uint8[n], valid UTF-8.
+      model: UnigramTables; scratch: UnigramScratch for it, for work.
+      out: int32[n]; ends: int64[n]; filled.
+    """
     o, _ = sample_word(word, np.int64(word.size), model, alpha, key, scratch, out, np.int64(0), ends)
     return o
 
@@ -341,8 +350,8 @@ def encode_words(values, starts, stops, model, scratch, ends, out, out_offsets):
 
     Args:
       values: uint8[n]; starts, stops: int64[n_words] into it.
-      model, scratch, ends: as for `unigram_word`, for the longest word.
-      out: int32 with room for one id per byte of all words; out_offsets: int64[n_words + 1], filled.
+      model: UnigramTables; scratch: UnigramScratch; ends: int64[n]; for the longest word, for work.
+      out: int32 with room for one id per byte of all words, filled; out_offsets: int64[n_words + 1], filled.
     """
     o = 0
     out_offsets[0] = 0

@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""BPE over words that something else has found."""
+"""BPE over words that something else has found.
+
+Its slow twin is `tokenizer.models.bpe.BPE.tokenize_bytes`; `tests/tokenizer/models/test_bpe_cuts.py` compares them.
+"""
 
 import numpy as np
 

@@ -19,7 +19,7 @@ class BPETables(NamedTuple):
     """A BPE model as the kernels read it."""
 
     pairs: npt.NDArray[np.uint64]
-    """uint64: the pair table, see kernels.bpe_pairs."""
+    """uint64[n]: the pair table, see kernels.bpe_pairs."""
     pair_bits: int
     products: npt.NDArray[np.int32]
     """int32[n_merges]: the id that each merge makes; the rank of a merge is its index."""
@@ -28,12 +28,12 @@ class BPETables(NamedTuple):
     leftmost pair goes first, whatever it makes. SentencePiece models that somebody has added pieces to have such ties,
     as these all score zero. Else of no size."""
     joins: npt.NDArray[np.uint64]
-    """uint64: a bit for (the hash of) every two initial symbols that some merge reaches across."""
+    """uint64[2**JOIN_BITS / 64]: a bit for (the hash of) every two initial symbols that some merge reaches across."""
     crossings: npt.NDArray[np.uint64]
     partial: npt.NDArray[np.uint64]
     apart: npt.NDArray[np.uint64]
-    """uint64: what tokens hold on both sides of a place between two characters, see kernels.bpe_crossings; of no size
-    unless `plain_bytes`."""
+    """uint64[n]: what tokens hold on both sides of a place between two characters, see kernels.bpe_crossings; of no
+    size unless `plain_bytes`."""
     max_ids_per_byte: int
     """The most ids that a byte of a word can become."""
     byte_level: bool
@@ -50,9 +50,9 @@ class BPETables(NamedTuple):
     """int32[1, 2 or 4; 0x110000]: id + 1 of each character by where it stands, 0 for none; of no rows if byte-level.
     Only the pages of scripts in the vocabulary or the text are ever touched."""
     prefix: npt.NDArray[np.uint8]
-    """uint8: UTF-8 of `continuing_subword_prefix`."""
+    """uint8[n]: UTF-8 of `continuing_subword_prefix`."""
     suffix: npt.NDArray[np.uint8]
-    """uint8: UTF-8 of `end_of_word_suffix`."""
+    """uint8[n]: UTF-8 of `end_of_word_suffix`."""
     byte_ids: npt.NDArray[np.int32]
     """int32[256]: ids of the byte tokens `<0x00>` to `<0xFF>`, -1 for those the vocabulary does not have."""
     byte_fallback: bool
@@ -63,7 +63,8 @@ class BPETables(NamedTuple):
     """Of 2**24: a chance to merge is passed over where 24 random bits are below it."""
     whole_slots: npt.NDArray[np.int64]
     whole_pool: npt.NDArray[np.uint8]
-    """Word table of the entries that are looked up as whole words because merging would not make them."""
+    """int64[n_slots, 4] and uint8[n_pool]: the word table, see kernels.word_table, of the entries that are looked up as
+    whole words because merging would not make them."""
     longest_whole: int
     """Bytes in the longest of them, 0 where there is none."""
 
@@ -87,10 +88,14 @@ class BPEScratch(NamedTuple):
     stops: npt.NDArray[np.int32]
     nexts: npt.NDArray[np.int32]
     previous: npt.NDArray[np.int32]
+    """int32[n]: of each symbol its id, where it ends in the word, and which ones stand behind and before it."""
     keys: npt.NDArray[np.uint32]
+    """uint32[MAX_SCANNED], see kernels.bpe_merging."""
     ranks: npt.NDArray[np.uint32]
+    """uint32[n]: of the pair that begins with each symbol."""
     heap: npt.NDArray[np.uint64]
     skipped: npt.NDArray[np.uint64]
+    """uint64[3 * n]: pairs that merge, and those that dropout has passed over, by rank and place."""
 
 
 def new_bpe_scratch(n_word_bytes: int, tables: BPETables) -> BPEScratch:
