@@ -60,7 +60,7 @@ def find_added(
         them where there is only one, else -1.
       word_characters, spaces: bool[0x110000].
       hits: int64[n_tokens], added to: occurrences, those that stay text among them.
-      starts, stops: int64; tokens, rows: int32; filled for what does not stay text, as far as they reach.
+      starts, stops: int64[room]; tokens, rows: int32[room]; filled for what does not stay text, as far as they reach.
 
     Returns:
       How many there are, which may be more than `starts` had room for.
@@ -136,7 +136,8 @@ def cut_segments(offsets, starts, stops, tokens, rows, n, segment_offsets, segme
     """Cuts rows at the added tokens found in them.
 
     Args:
-      offsets: int64[n_rows + 1]; starts, stops, tokens, rows: what `find_added` found; n: how many.
+      offsets: int64[n_rows + 1]; starts, stops: int64[room]; tokens, rows: int32[room]: what `find_added` found; n: how
+        many.
       segment_offsets: int64[n_rows + 2 * n + 1]; segment_tokens: int32[n_rows + 2 * n]: token or -1 for text; filled.
       row_segments: int64[n_rows + 1]: which segments a row has; filled.
 

@@ -53,6 +53,12 @@ def _slot(edges, key):
 
 @kernel
 def _build(values, offsets, ids, roots, n_roots, edges, node_ids):
+    """Hangs entries from roots; returns how many nodes there are.
+
+    Args:
+      values, offsets: uint8[n_bytes] and int64[n + 1], the entries, none empty; ids: int32[n]; roots: int64[n].
+      edges: uint64[power of two], all empty; node_ids: int32[n_nodes]; filled, see `ByteTrie`.
+    """
     n_nodes = n_roots
     for t in range(ids.size):
         node = np.int64(roots[t])
@@ -68,6 +74,10 @@ def _build(values, offsets, ids, roots, n_roots, edges, node_ids):
 
 @kernel
 def _link(text, root, to, n_nodes, edges):
+    """Lets the last byte of a text, under a root, lead to another node; returns how many nodes there are.
+
+    text: uint8[n]; edges: uint64[power of two], changed.
+    """
     node = np.int64(root)
     for q in range(text.size):
         j, key = _edge(edges, node, text[q])
@@ -82,7 +92,7 @@ def _link(text, root, to, n_nodes, edges):
 
 @kernel
 def _move(edges, moved):
-    """Puts edges into a table that is empty."""
+    """Puts edges into a table that is empty; edges: uint64[n]; moved: uint64[power of two], filled."""
     for j in range(edges.size):
         if edges[j] != _EMPTY:
             moved[_slot(moved, edges[j] >> _SHIFT)] = edges[j]

@@ -1,5 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Normalizers that edit strings: replace a literal, prepend to rows, cut rows at their ends."""
+"""Normalizers that edit strings: replace a literal, prepend to rows, cut rows at their ends.
+
+Its slow twins are `tokenizer.normalizers.edits.Strip.normalize_aligned`,
+`tokenizer.normalizers.edits.Replace.normalize_aligned` and `tokenizer.normalizers.edits.Prepend.normalize_aligned`;
+`tests/tokenizer/normalizers/test_columns.py` compares them.
+"""
 
 import numpy as np
 
@@ -80,7 +85,7 @@ def replace(data, offsets, pattern, content, writing, out, out_offsets):
 
 @kernel
 def count_byte(data, start, stop, byte):
-    """Counts a byte in `data[start:stop]`."""
+    """Counts a byte in `data[start:stop]`; data: uint8[n]."""
     n = 0
     for i in range(start, stop):
         n += np.int64(data[i] == byte)
@@ -210,7 +215,10 @@ def prepend(data, offsets, prefix, out, out_offsets):
 
 @kernel
 def prepend_byte(data, offsets, wanted, byte, out, out_offsets):
-    """Puts a byte before every row that is `wanted`, bool[n_rows]; otherwise as `prepend`."""
+    """Puts a byte before every row that is wanted; otherwise as `prepend`.
+
+    wanted: bool[n_rows].
+    """
     o = 0
     out_offsets[0] = 0
     for row in range(offsets.size - 1):
@@ -260,7 +268,12 @@ def strip(data, offsets, is_space, left, right, starts, stops):
 
 @kernel
 def gather(data, starts, stops, out, out_offsets):
-    """Copies `data[starts[r]:stops[r]]` of all rows; `out` is uint8 with room, out_offsets int64[n_rows + 1]."""
+    """Copies `data[starts[r]:stops[r]]` of all rows.
+
+    Args:
+      data: uint8[n]; starts, stops: int64[n_rows].
+      out: uint8 with room for all; out_offsets: int64[n_rows + 1]; filled.
+    """
     o = 0
     out_offsets[0] = 0
     for row in range(starts.size):

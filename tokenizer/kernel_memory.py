@@ -32,8 +32,11 @@ class Scratch(NamedTuple):
     """Room for the longest word there can be: a whole row without a separator."""
 
     word: npt.NDArray[np.uint8]
+    """uint8[n]: the word, normalized."""
     origins: npt.NDArray[np.int64]
+    """int64[n]: where each of its bytes comes from."""
     ends: npt.NDArray[np.int64]
+    """int64[n]: where its tokens end."""
 
 
 def power_of_two(n: int) -> int:

@@ -16,7 +16,9 @@ class Ragged(NamedTuple):
     """
 
     values: npt.NDArray[Any]
+    """uint8[n] or int32[n], bytes or ids."""
     offsets: npt.NDArray[np.int64]
+    """int64[n_rows + 1]."""
 
     @property
     def n_rows(self) -> int:

@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Kernels over rows of ids: laid out among special tokens, cut and padded; put between others; as joined texts."""
+"""Kernels over rows of ids: laid out among special tokens, cut and padded; put between others; as joined texts.
+
+Its slow twin is in `tests/tokenizer/test_layout.py`.
+"""
 
 from tokenizer.kernels.compiling import kernel
 
@@ -9,8 +12,8 @@ def lay_out(values, starts, stops, before, after, padded, pad_id, pad_left, out,
     """Writes every row as padding, `before`, the ids of a span, `after`, padding.
 
     Args:
-      values: int32; starts, stops: int64[n], the span of each row in it.
-      before, after: int32, the special tokens around a row.
+      values: int32[n_ids]; starts, stops: int64[n], the span of each row in it.
+      before: int32[n_before], after: int32[n_after], the special tokens around a row.
       padded: the length every row is padded to at least; pad_id: with what; pad_left: on which side.
       out: int32 with room for all; out_offsets: int64[n + 1], filled.
     """
@@ -65,7 +68,10 @@ def insert_rows(values, offsets, which, more, more_offsets):
 
 @kernel
 def text_sizes(values, offsets, skipped, first_offsets, later_offsets, out_offsets):
-    """Finds how many bytes `join_texts` will write: out_offsets int64[n + 1], filled; out_offsets[0] must be 0."""
+    """Finds how many bytes `join_texts` will write.
+
+    out_offsets: int64[n + 1], filled; the first must be 0.
+    """
     for row in range(offsets.size - 1):
         n = 0
         first = True
@@ -88,9 +94,9 @@ def join_texts(values, offsets, skipped, first_texts, first_offsets, later_texts
     Args:
       values, offsets: int32 and int64[n + 1], rows of ids, each within the tables.
       skipped: bool[n_tokens]: tokens that are left out.
-      first_texts, first_offsets: uint8 and int64[n_tokens + 1]: what a token is at the start of a row.
-      later_texts, later_offsets: the same for everywhere else.
-      out: uint8 with room for all.
+      first_texts, first_offsets: uint8[n_bytes] and int64[n_tokens + 1]: what a token is at the start of a row.
+      later_texts, later_offsets: uint8[n_bytes] and int64[n_tokens + 1], the same for everywhere else.
+      out: uint8 with room for all, filled.
     """
     o = 0
     for row in range(offsets.size - 1):

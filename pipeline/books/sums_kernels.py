@@ -1,5 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Kernels for sums over documents in any order; the slow twins are in `pipeline.shuffling.reference`."""
+"""Kernels for sums over documents in any order.
+
+Its slow twins are `pipeline.shuffling.reference.mix` and `pipeline.shuffling.reference.fingerprint`;
+`tests/pipeline/shuffling/test_runs.py` compares them.
+"""
 
 from typing import Any
 
@@ -28,7 +32,7 @@ def add_values(values: Any, starts: Any, stops: Any, firsts: Any, hashes: Any) -
     A row may come in parts, in any order: the hash of the whole row is the sum of the hashes of its parts.
 
     Args:
-      values: int32 or uint8.
+      values: int32[n_values] or uint8[n_values].
       starts: int64[n], where each row begins in `values`.
       stops: int64[n], where it ends.
       firsts: int64[n], the place in the row of its first value: 0 where the row is whole.
@@ -47,10 +51,10 @@ def copy_rows(values: Any, offsets: Any, begins: Any, out: Any) -> None:
     """Copies rows to other places.
 
     Args:
-      values: of any type.
+      values: int32[n_values], uint8[n_values] or of any other type.
       offsets: int64[n + 1], where each row begins in `values`.
       begins: int64[n], where each is to begin in `out`.
-      out: of the type of `values`, with room for every row.
+      out: int32 with room for every row, uint8 with room for it, or whatever `values` are; filled.
     """
     for row in range(begins.size):
         shift = begins[row] - offsets[row]

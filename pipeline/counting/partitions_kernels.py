@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Kernel that finds the hash partitions of words; see `partitions`."""
+"""Kernel that finds the hash partitions of words; see `partitions`.
+
+Its slow twin is in `tests/pipeline/counting/test_count.py`.
+"""
 
 from typing import Any
 
@@ -17,7 +20,7 @@ def hash_words(values: Any, offsets: Any, n_partitions: Any, partitions: Any) ->
     """Finds the hash partition of words.
 
     Args:
-      values: uint8; offsets: int64[n + 1]: the words, both read-only.
+      values: uint8[n_bytes]; offsets: int64[n + 1]: the words, both read-only.
       n_partitions: how many there are, uint64.
       partitions: int64[n], filled.
     """

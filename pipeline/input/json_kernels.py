@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Kernels that check lines of JSON to the last byte and take two fields out of them, 64 bytes of a string at a time.
 
-The slow twin is `jsonl._parse_line`, which decides what a document is. The kernels take a line only if they are sure to
-agree with it; they leave rare and wrong lines to it.
+Its slow twin is `pipeline.input.jsonl._parse_line`; `tests/pipeline/input/test_json_kernels.py` compares them. The twin
+decides what a document is. The kernels take a line only if they are sure to agree with it; they leave rare and wrong
+lines to it.
 
 Source: RFC 8259.
 """
@@ -383,14 +384,15 @@ def parse_lines(data, lines, names, scratch, texts, text_offsets, ids, id_offset
     """Takes text and id out of lines.
 
     Args:
-      data: uint8, the lines.
-      lines: starts, ends: int64[n_lines] each, a line without its line end; wanted: bool[n_lines], which lines to look
+      data: uint8[n_bytes], the lines.
+      lines: int64[n_lines], starts and ends, a line without its line end; wanted: bool[n_lines], which lines to look
         at, all of them in valid UTF-8.
-      names: uint8 each, of the fields for text and id; an empty one for no id.
-      scratch: uint8[max_depth] and int64[6].
+      names: uint8[n] twice, of the fields for text and id; an empty one for no id.
+      scratch: uint8[max_depth] and int64[6], for work.
       texts: uint8[data.size], filled with the texts of the lines taken.
       text_offsets: int32[n_lines + 1], filled with where each begins.
-      ids, id_offsets: the same for ids; a number as it is written, nothing for a line without an id.
+      ids: uint8[data.size], id_offsets: int32[n_lines + 1], filled, the same for ids; a number as it is written,
+        nothing for a line without an id.
       has_id: bool[n_lines], filled.
       rows: int64[n_lines], filled with the lines taken.
 
@@ -423,7 +425,10 @@ def parse_lines(data, lines, names, scratch, texts, text_offsets, ids, id_offset
 
 @kernel
 def is_deeper(line, max_depth):
-    """Returns whether arrays and objects of a line, uint8, nest more than `max_depth` deep, strings aside."""
+    """Returns whether arrays and objects of a line nest more than `max_depth` deep, strings aside.
+
+    line: uint8[n_bytes].
+    """
     depth = 0
     i = 0
     while i < line.size:

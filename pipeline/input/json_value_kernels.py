@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Kernels that find the values of fields in lines of JSON; the slow twin is `json_values.find_slowly`.
+"""Kernels that find the values of fields in lines of JSON.
 
 The lines are known to be JSON objects, so everything between the fields is skipped unchecked.
+
+Its slow twin is `pipeline.input.json_values.find_slowly`; `tests/pipeline/input/test_json_values.py` compares them.
 """
 
 import numpy as np
@@ -62,10 +64,10 @@ def find_values(data, starts, ends, names, bounds, firsts, depths, found, kinds,
     """Finds the values of fields in lines that are JSON objects; if a name occurs twice, the last one counts.
 
     Args:
-      data: uint8, the lines.
+      data: uint8[n_bytes], the lines.
       starts, ends: int64[n] each.
-      names, bounds, firsts: `Names`.
-      depths: int64[n_paths], scratch.
+      names: uint8[n_bytes], bounds: int64[n_names + 1], firsts: int64[n_paths + 1]: see `json_values.Names`.
+      depths: int64[n_paths], for work.
       found: bool[n], filled: whether the line was understood; False if a name with escapes may be one of `names`.
       kinds: uint8[n_paths, n], filled.
       value_starts, value_stops: int64[n_paths, n], filled where there is a value.
@@ -132,8 +134,8 @@ def put_texts(data, kinds, starts, stops, out, offsets, is_valid):
     """Writes values as text: strings decoded, other values as they stand, nothing for absent values and null.
 
     Args:
-      data, kinds, starts, stops: `Values`.
-      out: uint8, filled; one block longer than the sum of `stops - starts`.
+      data: uint8[n_bytes], kinds: uint8[n], starts, stops: int64[n]: see `json_values.Values`.
+      out: uint8 with room for one block more than the sum of `stops - starts`, filled.
       offsets: int32[n + 1], filled.
       is_valid: uint8[n], filled: 0 for nothing, 1 for a text, 2 for a string with half a surrogate pair.
     """
@@ -155,7 +157,10 @@ def put_texts(data, kinds, starts, stops, out, offsets, is_valid):
 
 @kernel
 def put_lines(data, kinds, starts, stops, out):
-    """Writes values as lines of JSON, `{"v":...}`; returns how many bytes. `out`: uint8, 11 more for each value."""
+    """Writes values as lines of JSON, `{"v":...}`; returns how many bytes; arguments as for `put_texts`.
+
+    out: uint8 with room for the values and 11 more bytes for each, filled.
+    """
     at = 0
     for row in range(kinds.size):
         out[at], out[at + 1], out[at + 2], out[at + 3], out[at + 4] = 0x7B, 0x22, 0x76, 0x22, 0x3A

@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Counts of what a vocabulary makes of a corpus: exact integers that add up in any order."""
+"""Counts of what a vocabulary makes of a corpus: exact integers that add up in any order.
+
+Its slow twin is in `tests/pipeline/statistics/test_tally.py`.
+"""
 
 from collections import Counter
 from collections.abc import Mapping
@@ -103,7 +106,7 @@ def count_rows(
     """Counts tokens, lengths and unknown tokens of rows.
 
     Args:
-      ids: int32.
+      ids: int32[n_ids].
       starts: int64[n], where the tokens of each row start in `ids`.
       stops: int64[n], where they end.
       unk_id: the unknown token, or -1.

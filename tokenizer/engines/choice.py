@@ -105,5 +105,5 @@ def _is_only_spaces(pre_tokenizer: Any, model: BPE) -> bool:
 def _is_sentencepiece(model: Any) -> bool:
     """Whether a model works by sentencepiece's rules, and these are in the kernels for raw text."""
     if isinstance(model, BPE):
-        return model.merge_ranks is not None and model.tied_tables is None
+        return model.merge_ranks is not None
     return isinstance(model, Unigram) and model.piece_types is not None

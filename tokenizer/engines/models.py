@@ -13,7 +13,7 @@ from tokenizer.counting import Tally
 from tokenizer.engines.tables import TablePool, run_loop
 from tokenizer.errors import UnknownCharacterError
 from tokenizer.kernel_memory import new_scratch
-from tokenizer.kernels import scanning, words_bpe, words_tied_bpe, words_unigram, words_wordlevel, words_wordpiece
+from tokenizer.kernels import scanning, words_bpe, words_unigram, words_wordlevel, words_wordpiece
 from tokenizer.kernels.spelled_bytes import Reading
 from tokenizer.models import BPE, Unigram, WordLevel, WordPiece
 from tokenizer.models.bpe import new_bpe_scratch
@@ -126,11 +126,6 @@ def model_runner(model: Any, *, reads_bytes: bool) -> ModelRunner:
     """
     tables = model.tables
     if isinstance(model, BPE):
-        if model.tied_tables is not None and not model.drops:
-            return ModelRunner(
-                model.tied_tables, tables.unk_id, words_tied_bpe, "tied_bpe", lambda n: new_bpe_scratch(n, tables),
-                tables.max_ids_per_byte,
-            )  # fmt: skip
         return ModelRunner(
             tables, tables.unk_id, words_bpe, "bpe", lambda n: new_bpe_scratch(n, tables), tables.max_ids_per_byte
         )

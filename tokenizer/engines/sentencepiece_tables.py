@@ -11,9 +11,7 @@ import numpy.typing as npt
 from tokenizer import recycled
 from tokenizer.kernels import sentencepiece_blocks as blocks
 from tokenizer.kernels import sentencepiece_units as kernels
-from tokenizer.kernels import unigram_automaton
 from tokenizer.kernels.classes import N_CODE_POINTS
-from tokenizer.kernels.sentencepiece_unigram import LONGEST_EXACT
 from tokenizer.models import BPE, Unigram
 from tokenizer.models.bpe import BPETables, new_bpe_scratch
 from tokenizer.models.bpe_tables import BPEScratch
@@ -21,8 +19,6 @@ from tokenizer.models.unigram import SPACE, UnigramTables
 from tokenizer.models.vocabulary import Characters, ids_of, tokens_of
 from tokenizer.normalizers.sentencepiece import MAX_WORK, SentencePieceNormalizer, SentencePieceTables, new_links
 from tokenizer.ragged import distinct, read_only
-
-MAX_STATES = 1 << 22
 
 
 class KnownTables(NamedTuple):
@@ -63,10 +59,6 @@ class ScoredUnigram(NamedTuple):
     unigram: UnigramTables
     steps: npt.NDArray[np.float32]
     """float32[n_pieces + 1]: what each id adds to the sum of a path; last a 0."""
-    states: npt.NDArray[np.int64]
-    """int64[2 * n]: the automaton of its trie, see kernels.unigram_automaton."""
-    pieces: npt.NDArray[np.int32]
-    """int32[n]: the piece that a state is."""
 
 
 class ScoredScratch(NamedTuple):
@@ -75,9 +67,9 @@ class ScoredScratch(NamedTuple):
     scores: npt.NDArray[np.float64]
     pieces: npt.NDArray[np.int32]
     starts: npt.NDArray[np.int64]
+    """float64[n_bytes + 1], int32[n_bytes + 1] and int64[n_bytes + 1], see there."""
     seconds: npt.NDArray[np.float64]
-    """The second best score of each place."""
-    ends: npt.NDArray[np.int64]
+    """float64[n_bytes + 1]: the second best score of each place."""
 
 
 class MergingScratch(NamedTuple):
@@ -85,6 +77,7 @@ class MergingScratch(NamedTuple):
 
     bpe: BPEScratch
     ends: npt.NDArray[np.int64]
+    """int64[n_bytes + 1]: where the tokens of a part end."""
 
 
 def scored_unigram(model: Unigram) -> ScoredUnigram:
@@ -96,19 +89,7 @@ def scored_unigram(model: Unigram) -> ScoredUnigram:
     for byte in range(256):
         if tables.byte_ids[byte] >= 0:
             steps[tables.byte_ids[byte]] = 0.0 if byte & 0xC0 == 0x80 else tables.unk_score
-    trie = model.trie
-    n = trie.units.size
-    states = np.empty(2 * n, np.int64)
-    pieces = np.zeros(n, np.int32)
-    score_bits = tables.scores.astype(np.float32).view(np.uint32).astype(np.int64)
-    begins = np.zeros(tables.longest + 2, np.int64)
-    unigram_automaton.build_automaton(*trie, score_bits, LONGEST_EXACT, begins, np.empty(n, np.int64), states, pieces)
-    return ScoredUnigram(
-        unigram=tables,
-        steps=read_only(steps),
-        states=read_only(states),
-        pieces=read_only(pieces),
-    )
+    return ScoredUnigram(tables, read_only(steps))
 
 
 def new_scored_scratch(n_bytes: int) -> ScoredScratch:
@@ -116,7 +97,7 @@ def new_scored_scratch(n_bytes: int) -> ScoredScratch:
     n = n_bytes + 1
     return ScoredScratch(
         recycled.empty(n, np.float64), recycled.empty(n, np.int32), recycled.empty(n, np.int64),
-        recycled.empty(n, np.float64), recycled.empty(n, np.int64),
+        recycled.empty(n, np.float64),
     )  # fmt: skip
 
 
@@ -140,7 +121,7 @@ def raw_tables(normalizer: SentencePieceNormalizer, model: Any) -> RawTables | N
     single_ids, pieces, unk_id, byte_ids, n_ids = found
     if single_ids[ord(SPACE)] < 0 or not 0 <= unk_id <= n_ids:
         return None
-    if n_ids > kernels.MAX_ID or (isinstance(model, Unigram) and model.tables.units.size >= MAX_STATES):
+    if n_ids > kernels.MAX_ID:
         return None
     described = _images(normalizer)
     if described is None:

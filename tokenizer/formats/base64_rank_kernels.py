@@ -1,5 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Lines of base64 and a number each, as tiktoken writes ranks."""
+"""Lines of base64 and a number each, as tiktoken writes ranks.
+
+Its slow twin is `tokenizer.formats.tiktoken_ranks.read_any_lines`; `tests/tokenizer/formats/test_bpe_files.py`
+compares them.
+"""
 
 import numpy as np
 
@@ -20,8 +24,8 @@ def read_lines(text, values, offsets, ranks):
 
     Args:
       text: uint8[n_bytes].
-      values: uint8, room for three bytes in four of the text and 16 more, which are set to zero.
-      offsets, ranks: int64[n + 1] and int64[n], room for as many lines as there are.
+      values: uint8 with room for three bytes in four of the text and 16 more, which become zeros; filled.
+      offsets, ranks: int64[n + 1] and int64[n], room for as many lines as there are; filled.
 
     Returns:
       How many tokens there are, none of them empty; -1 where a line is anything else.

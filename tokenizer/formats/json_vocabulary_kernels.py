@@ -3,6 +3,8 @@
 
 Everything here takes `data`, uint8[n_bytes + 16], JSON in UTF-8 and then zeros, which no JSON has: they end all loops.
 Readers return where they stopped, or FAILED for whatever is not as it usually is; some of that is JSON too.
+
+Its slow twin is `json.loads`; `tests/tokenizer/formats/test_json_vocabulary.py` compares them.
 """
 
 import numpy as np
@@ -43,11 +45,12 @@ def read_model(data, tokens, token_offsets, ids, scores, parts, part_offsets, co
     They are an object of integers and a list; or there is only `vocab`, a list of pieces with scores.
 
     Args:
-      data: the JSON of an object.
-      tokens, token_offsets, ids: uint8, int64 and int32, filled with the entries of `vocab`; with room for what so
-        many bytes can hold, and 16 more bytes.
-      scores: float64, filled instead of `ids` where `vocab` is a list.
-      parts, part_offsets: uint8 and int64, the same for the two tokens of each merge, one after the other.
+      data: uint8[n_bytes + 16], the JSON of an object, see the module.
+      tokens: uint8 with room for what so many bytes can hold, and 16 more bytes; token_offsets: int64[n + 1]; ids:
+        int32[n]; filled with the entries of `vocab`.
+      scores: float64[n], filled instead of `ids` where `vocab` is a list.
+      parts: uint8[n_bytes], part_offsets: int64[n + 1], filled: the same for the two tokens of each merge, one after
+        the other.
       counts: int64[2], filled: tokens and parts.
       spans: int64[2, 2], filled: where the values begin and end; zeros where there is none.
 
@@ -102,7 +105,9 @@ def _read_fields(data, at, tokens, token_offsets, ids, scores, parts, part_offse
 
 @kernel
 def read_vocab(data, at, tokens, offsets, ids):
-    """Reads an object of integers that begins at `at`; arrays as for `read_model`.
+    """Reads an object of integers that begins at `at`; arrays as for `read_model`, `offsets` as `token_offsets` there.
+
+    offsets: int64[n + 1], filled.
 
     Returns:
       How many entries there are, and where the object ends or FAILED.
@@ -374,7 +379,7 @@ def find_merges(parts, offsets, slots, pool, lefts, rights, products):
 
     Args:
       parts, offsets: uint8[n_bytes + 16] and int64[2 * n + 1].
-      slots, pool: word table of the vocabulary.
+      slots: int64[n_slots, 4]; pool: uint8[n_pool]: word table of the vocabulary.
       lefts, rights, products: int32[n], filled.
 
     Returns:

@@ -3,6 +3,9 @@
 
 `data[i:end]` is valid UTF-8 and not empty. Bytes after `end` may be read, never beyond the array, and never decide
 anything.
+
+Its slow twin is `tokenizer.pre_tokenizers.patterns.find_segments`; `tests/tokenizer/pre_tokenizers/test_automata.py`
+compares them.
 """
 
 from typing import NamedTuple
@@ -10,12 +13,11 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from tokenizer.kernels.automata_blocks import Blocks, block_starts
 from tokenizer.kernels.automata_composed import ANY_CASE, GIVEN_UP, OPEN_BYTES, Composed, pass_letters, read_on
 from tokenizer.kernels.compiling import kernel, kernel_part, leading_zeros, load_u64, trailing_zeros, unlikely
 from tokenizer.kernels.references import values_of
 from tokenizer.kernels.scanners_parts import leading_letters, leading_lower
-from tokenizer.kernels.utf8 import HIGH_BITS, decode_utf8
+from tokenizer.kernels.utf8 import decode_utf8
 
 _THREE_BYTES = 0xE1
 """First byte of characters of three bytes and more, but those of the scripts of India, which have spaces."""
@@ -50,10 +52,8 @@ class Automata(NamedTuple):
     """bool[n_patterns]: sees bytes spelled in GPT-2's alphabet."""
     firsts: npt.NDArray[np.bool_]
     """bool[n_patterns, 256]: whether a match might begin with a character that begins with this byte."""
-    blocks: Blocks
-    """The only pattern as `automata_blocks` has it, if it does."""
     composed: Composed
-    """Several patterns as `automata_composed` has them, if it does."""
+    """All of them as `automata_composed` has them, if it does."""
     candidates: npt.NDArray[np.int64]
     """int64[n_patterns], changed: before this place no match begins."""
     ends: npt.NDArray[np.int64]
@@ -62,7 +62,7 @@ class Automata(NamedTuple):
     """int64[n_patterns + 1], changed: where these begin."""
     block: npt.NDArray[np.int64]
     """int64[8], changed: where a block begins, where its last word starts, which byte the lowest bit is of, the bits of
-    where words start in it, and of where characters of three bytes begin; then, of several patterns as one, how far it
+    where words start in it, and of where characters of three bytes begin; then, of all patterns as one, how far it
     has read, in which state it is, and where the last word starts that the first pattern has cut."""
     steps: npt.NDArray[np.int64]
     """int64[2], changed: how many looks at characters of this text are left, and 1 if they were too few somewhere."""
@@ -296,16 +296,6 @@ def _starts(reference, i, end):
         start_text(i, end, automata)
     block[_FIRST] = block[_BASE] = i
     block[_LONG_STARTS] = 0
-    has_blocks = automata.blocks.pairs.size > 0
-    if has_blocks:
-        before = np.int64(0)
-        if automata.looks_behind[0]:
-            before = _kind_before(data, automata.begins[0], i, automata, automata.spelled[0])
-        bits = block_starts(data, i, end, before, automata.blocks)
-        if bits != np.uint64(0):
-            block[_LAST] = i + 63 - leading_zeros(bits)
-            block[_BITS] = np.int64(bits)
-            return bits
     bits = np.uint64(0)
     at = i
     last = i
@@ -316,8 +306,6 @@ def _starts(reference, i, end):
             break
         bits |= _ONE << np.uint64(at - i)
         last = at
-        if has_blocks and at + 8 <= end and load_u64(data, at) & HIGH_BITS == np.uint64(0):
-            break
         if is_composed and automata.ends[1] <= at:
             break
     block[_LAST] = last

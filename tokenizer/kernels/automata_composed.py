@@ -1,10 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Several patterns, each cutting what the one before left, as one automaton: a step for a character, never back.
+"""Patterns, each cutting what the one before left, as one automaton: a step for a character, never back.
 
-Each pattern alone (see `automata`) reads its piece again from where a match has ended, and pieces within pieces are
-read by all. Here a state is how far each pattern is: where its automaton stands, up to where all is decided, and the
+Each pattern alone (see `automata`) reads again from where a match has ended, and pieces within pieces are read by all.
+Here a state is how far each pattern is: where its automaton stands, up to where all is decided, and the
 bytes behind the last such place, at most `OPEN_BYTES`. A pattern reads what the one before it has decided. Where more
 than that is open there is no state but `GIVEN_UP`.
+
+Its slow twin is `tokenizer.pre_tokenizers.patterns.find_segments`; `tests/tokenizer/pre_tokenizers/test_automata.py`
+compares them.
 """
 
 from typing import NamedTuple
@@ -12,7 +15,6 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from tokenizer.kernels.automata_blocks import is_over
 from tokenizer.kernels.compiling import kernel, kernel_part, load_u64
 from tokenizer.kernels.scanners_parts import leading_letters, leading_lower
 
@@ -56,6 +58,15 @@ class Composed(NamedTuple):
 
 
 @kernel_part
+def _is_over(entry, transitions, last_column):
+    """Whether a match ends here, whatever comes next."""
+    n = 0
+    for kind in range(0, last_column + 1, 2):
+        n += transitions[entry + kind] & 1
+    return 2 * n > last_column
+
+
+@kernel_part
 def _step(at, is_spelled, widths):
     return np.int64(1) if is_spelled else widths[at]
 
@@ -96,7 +107,7 @@ def _run(k, limit, total, at_end, row, transitions, start, is_spelled, last_colu
         if after & 1 and (read > decided or has_match):
             ended = read
         goes_on = not is_last and after > 1
-        if goes_on and is_over(after, transitions, last_column):
+        if goes_on and _is_over(after, transitions, last_column):
             ended = read + step
         if ended >= 0:
             if in_gap:
@@ -210,9 +221,10 @@ def build(column_kinds, column_bytes, transitions, starts, spelled, rows, slots,
     Args:
       column_kinds: int64[w - 1], twice the kind of the characters of each column but the last.
       column_bytes: int64[w - 1, 4], twice the kinds of their bytes as they are spelled, -1 where there are no more.
-      transitions, starts, spelled: see `automata.Automata`; no pattern looks behind, at most MAX_PATTERNS.
-      rows: int64[most, OPEN_BYTES + n_patterns], zeros; `most` is at most half of 2**SLOT_BITS.
-      slots: int32[2**SLOT_BITS], zeros. scratch: int64[4, 16].
+      transitions: int32[n]; starts: int32[n_patterns, 2 * n_kinds + 1]; spelled: bool[n_patterns]: see
+        `automata.Automata`; no pattern looks behind, at most MAX_PATTERNS.
+      rows: int64[most, OPEN_BYTES + n_patterns], zeros, filled; `most` is at most half of 2**SLOT_BITS.
+      slots: int32[2**SLOT_BITS], zeros; scratch: int64[4, 16]; for work.
       entries: uint32[most * w], zeros, filled.
 
     Returns:

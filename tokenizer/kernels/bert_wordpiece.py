@@ -2,6 +2,9 @@
 """BERT's normalizer, its pre-tokenizer and WordPiece in the encode loop; and the same spans counted instead.
 
 The loop's spans are words of raw text: cleaned, lower-cased, stripped of accents is what is not in the table.
+
+Its slow twins are `tokenizer.reference.encode` and `tokenizer.reference.count_words`;
+`tests/tokenizer/test_encode.py` compares them.
 """
 
 import numpy as np
@@ -141,9 +144,9 @@ def add_normalized(values, offsets, counts, tables, word, origins, counter):
     """Adds up the counts of raw words that normalization makes the same word; what is left empty is no word.
 
     Args:
-      values: uint8; offsets: int64[n + 1]: raw words as `count` finds them; counts: int64[n].
+      values: uint8[n_bytes]; offsets: int64[n + 1]: raw words as `count` finds them; counts: int64[n].
       tables: unicode_tables.BertTables.
-      word: uint8, origins: int64[0]: room for the longest word.
+      word: uint8 with room for the longest word; origins: int64[0]; for work.
       counter: kernel_memory.CounterArrays, with room for all.
     """
     for r in range(counts.size):
@@ -162,8 +165,10 @@ def align(data, start, end, tables, model, scratch, out, starts, stops, word_num
     """Encodes one row and says for every token where it came from; slow, for `Tokenizer.encode`.
 
     Args:
-      out: int32; starts, stops: int64, indices in `data` of the first character of the token and of its last;
-        word_numbers: int32; each with room for `max_bytes_ratio` tokens per byte.
+      data: uint8[n], valid UTF-8; the row is `data[start:end]`.
+      tables: unicode_tables.BertTables; model: WordPieceTables; scratch: kernel_memory.Scratch for the row.
+      out: int32[n_ids]; starts, stops: int64[n_ids], indices in `data` of the first character of the token and of its
+        last; word_numbers: int32[n_ids]; filled, each with room for `max_bytes_ratio` tokens per byte.
 
     Returns:
       The number of tokens.

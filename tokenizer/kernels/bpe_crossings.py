@@ -7,6 +7,8 @@ no merge joins them, so both sides can be encoded, and cached, on their own.
 
 A set of bits remembers (hashes of) what tokens hold on both sides of such a place. Most hold both characters whole. For
 the others, which begin or end inside of a character, a second set tells which two bytes can meet there at all.
+
+Its slow twin is `tokenizer.models.bpe.BPE.tokenize_bytes`; `tests/tokenizer/models/test_bpe_cuts.py` compares them.
 """
 
 import numpy as np
@@ -53,10 +55,11 @@ def find_crossings(values, offsets, crossings, partial, crossed):
     Nothing is cut in front of ASCII, so of such places only what stands before them is noted.
 
     Args:
-      values, offsets: uint8, int64[n + 1]: the tokens' bytes; values goes on for eight bytes after them.
-      crossings: uint64[2**CROSSING_BITS / 64], zeros.
-      partial: uint64[65536 / 64], zeros: last byte before, first byte after, of places beside a broken character.
-      crossed: uint64[2**CROSSED_BITS / 64], zeros: what stands before such places.
+      values, offsets: uint8[n_bytes], int64[n + 1]: the tokens' bytes; values goes on for eight bytes after them.
+      crossings: uint64[2**CROSSING_BITS / 64], zeros, filled.
+      partial: uint64[65536 / 64], zeros, filled: last byte before, first byte after, of places beside a broken
+        character.
+      crossed: uint64[2**CROSSED_BITS / 64], zeros, filled: what stands before such places.
     """
     for token in range(offsets.size - 1):
         begin, end = offsets[token], offsets[token + 1]
@@ -98,7 +101,7 @@ def find_apart(crossed, apart):
 
     Args:
       crossed: as `find_crossings` has filled it.
-      apart: uint64[65536 / 64], zeros: a bit for each code point.
+      apart: uint64[65536 / 64], zeros, filled: a bit for each code point.
     """
     for c in range(0x800, 0x10000):
         last = 0x80 | c & 63

@@ -6,16 +6,17 @@ and a right part that begins with the one after. What happens on one side of suc
 
 Stretches of up to 256 symbols keep, beside every symbol, a 32-bit key `rank << 8 | position` of the pair that begins
 there. The smallest key is the next merge, rank and place at once; it is found eight keys at a time, and a merge
-changes two keys. (Up to 32 symbols are merged by `bpe_short`, with the keys in registers.) Longer stretches
-keep a list of places for every rank, which is linear, where merges only ever make pairs of higher rank (as in any
-vocabulary from training), else a heap of `rank << 32 | position`. All give the same ids.
+changes two keys. Longer stretches have a heap of `rank << 32 | position`, and so has every one where different merges
+are equally good.
+
+Its slow twin is `tokenizer.models.bpe_twin.tokenize_bytes`; `tests/tokenizer/models/test_bpe.py` compares them.
 """
 
 import numpy as np
 from llvmlite import ir
 
 from tokenizer.kernels.bpe_pairs import LEAST_NO_KEY, NO_KEY, NO_PAIR, NO_RANK, may_join, pair_of, pair_rank, rank_of
-from tokenizer.kernels.compiling import cgutils, intrinsic, kernel, kernel_part, trailing_zeros, types
+from tokenizer.kernels.compiling import cgutils, intrinsic, kernel, kernel_part, types
 from tokenizer.kernels.heap import pop, push
 
 MAX_SCANNED = 256
@@ -120,59 +121,9 @@ def set_keys(start, end, model, scratch):
 
 
 @kernel_part
-def _list_pair(start, end, model, scratch, i, n_listed):
-    """Notes the rank of the pair that begins at symbol i, and puts it on that rank's list; returns the new n_listed."""
-    after = np.int64(scratch.nexts[i])
-    rank = NO_RANK
-    if after < end:
-        rank = pair_rank(model.pairs, model.pair_bits, scratch.ids[i], scratch.ids[after])
-    scratch.ranks[i] = rank
-    if rank != NO_RANK:
-        scratch.heap[n_listed] = np.uint64(i) << np.uint64(32) | np.uint64(scratch.lists[rank])
-        n_listed += 1
-        scratch.lists[rank] = n_listed
-        scratch.listed[rank >> np.uint32(6)] |= np.uint64(1) << np.uint64(rank & np.uint32(63))
-    return n_listed
-
-
-@kernel_part
-def _merge_by_rank(start, end, model, scratch):
-    """Merges linked symbols rank by rank, each to the end: no merge makes a pair of its own rank or a lower one.
-
-    A list is in no order, which matters only where the two symbols are the same: then a run of them is merged from
-    its start. Lists hold one more than the index of their first item in `heap`, items the place and the same of the
-    next; all lists are empty before and after.
-    """
-    ranks, lists, listed, items = scratch.ranks, scratch.lists, scratch.listed, scratch.heap
-    n_listed = 0
-    for q in range(start, end):
-        n_listed = _list_pair(start, end, model, scratch, q, n_listed)
-    for block in range(listed.size):
-        while listed[block] != 0:
-            rank = np.uint32(block * 64 + trailing_zeros(listed[block]))
-            listed[block] &= listed[block] - np.uint64(1)
-            item = np.int64(lists[rank])
-            lists[rank] = 0
-            while item > 0:
-                i = np.int64(items[item - 1] >> np.uint64(32))
-                item = np.int64(items[item - 1] & np.uint64(0xFFFFFFFF))
-                if ranks[i] != rank:
-                    continue
-                before = np.int64(scratch.previous[i])
-                while before >= start and ranks[before] == rank:
-                    i = before
-                    before = np.int64(scratch.previous[i])
-                while ranks[i] == rank:
-                    before = merge_at(model, scratch, i, rank)
-                    if before >= start:
-                        n_listed = _list_pair(start, end, model, scratch, before, n_listed)
-                    ranks[i] = NO_RANK
-                    after = np.int64(scratch.nexts[i])
-                    if after < end and ranks[after] == rank:
-                        # The pair of these two changes once more.
-                        i = after
-                    else:
-                        n_listed = _list_pair(start, end, model, scratch, i, n_listed)
+def _order(rank, model):
+    """Returns how good a merge is, uint64: the least is the best."""
+    return np.uint64(model.orders[rank] if model.orders.size > 0 else rank)
 
 
 @kernel_part
@@ -184,7 +135,7 @@ def _push_pair(end, model, scratch, i, size):
         rank = pair_rank(model.pairs, model.pair_bits, scratch.ids[i], scratch.ids[after])
     scratch.ranks[i] = rank
     if rank != NO_RANK:
-        size = push(scratch.heap, size, np.uint64(rank) << np.uint64(32) | np.uint64(i))
+        size = push(scratch.heap, size, _order(rank, model) << np.uint64(32) | np.uint64(i))
     return size
 
 
@@ -200,9 +151,16 @@ def merge_at(model, scratch, i, rank):
     return np.int64(scratch.previous[i])
 
 
-@kernel_part
-def merge_with_heap(start, end, model, scratch):
-    """Merges linked symbols. An item whose pair has changed since has another rank and is passed over."""
+@kernel
+def merge_long(start, end, model, scratch):
+    """Merges linked symbols, of any number; a function of its own, so that not every kernel is compiled with a copy.
+
+    An item whose pair has changed since is passed over; one that is as good now has an item of its own, which comes
+    next.
+
+    Args:
+      model: BPETables; scratch: BPEScratch, changed.
+    """
     heap, ranks = scratch.heap, scratch.ranks
     size = 0
     for q in range(start, end):
@@ -211,22 +169,12 @@ def merge_with_heap(start, end, model, scratch):
         item = heap[0]
         size = pop(heap, size)
         i = np.int64(item & np.uint64(0xFFFFFFFF))
-        rank = np.uint32(item >> np.uint64(32))
-        if ranks[i] != rank:
+        if ranks[i] == NO_RANK or _order(ranks[i], model) != item >> np.uint64(32):
             continue
-        before = merge_at(model, scratch, i, rank)
+        before = merge_at(model, scratch, i, ranks[i])
         size = _push_pair(end, model, scratch, i, size)
         if before >= start:
             size = _push_pair(end, model, scratch, before, size)
-
-
-@kernel
-def merge_long(start, end, model, scratch):
-    """Merges linked symbols, of any number; a function of its own, so that not every kernel is compiled with a copy."""
-    if model.ordered:
-        _merge_by_rank(start, end, model, scratch)
-    else:
-        merge_with_heap(start, end, model, scratch)
 
 
 @kernel_part
@@ -241,7 +189,7 @@ def merge(n, model, scratch):
             while end < n and may_join(model.joins, scratch.ids[end - 1], scratch.ids[end]):
                 end += 1
         link(start, end, scratch)
-        if end - start > MAX_SCANNED:
+        if end - start > MAX_SCANNED or model.orders.size > 0:
             merge_long(start, end, model, scratch)
         elif end - start > 1:
             set_keys(start, end, model, scratch)

@@ -11,6 +11,8 @@ far from home it lies:
 Most pairs that are looked for do not merge. In front of the slots, in the same array, lies a filter, two bits for
 every slot: where the bit of a pair is 0 the pair is in no slot. It is 32 times smaller than the slots, and so stays
 near the processor where they do not.
+
+Its slow twin is `tokenizer.models.bpe_fields.BPEFields.ranks`; `tests/tokenizer/models/test_bpe.py` compares them.
 """
 
 import numpy as np
@@ -136,8 +138,8 @@ def build_pairs(lefts, rights, ranks, slots, bits):
 
     Args:
       lefts, rights, ranks: int32[n], ranks below `NO_RANK`.
-      slots: uint64: the filter, zeros, and 2**bits slots and a few, all ones. The last stays empty, it ends every
-        search.
+      slots: uint64[n]: the filter, zeros, and 2**bits slots and a few, all ones; filled. The last slot stays empty, it
+        ends every search.
       bits: at least MIN_PAIR_BITS.
 
     Returns:
@@ -151,7 +153,13 @@ def build_pairs(lefts, rights, ranks, slots, bits):
 
 @kernel
 def build_byte_pairs(byte_symbols, slots, bits, byte_pairs):
-    """Fills uint32[65536]: for two bytes, `rank << 8` of their symbols."""
+    """Fills what merges two bytes.
+
+    Args:
+      byte_symbols: int32[4, 256], see `BPETables`.
+      slots: uint64[n], the pair table.
+      byte_pairs: uint32[65536], filled: for two bytes, `rank << 8` of their symbols.
+    """
     for left in range(256):
         for right in range(256):
             rank = NO_RANK
@@ -183,7 +191,7 @@ def find_joins(lefts, rights, products, firsts, lasts, joins):
       lefts, rights, products: int32[n], the merges.
       firsts, lasts: int32[n_ids]: the initial symbols a token begins and ends with; their own ids for initial
         symbols, -1 for all other tokens, filled.
-      joins: uint64[2**JOIN_BITS / 64], zeros.
+      joins: uint64[2**JOIN_BITS / 64], zeros, filled.
 
     Returns:
       False where a token may begin or end with one of several, as one does that is itself an initial symbol.

@@ -4,9 +4,8 @@
 import numpy as np
 
 from tokenizer.kernels.bpe_pairs import NO_KEY, pair_rank
-from tokenizer.kernels.bpe_short import with_key
-from tokenizer.kernels.compiling import count_ones, kernel_part, load_u64
-from tokenizer.kernels.utf8 import HIGH_BITS, decode_utf8
+from tokenizer.kernels.compiling import kernel_part
+from tokenizer.kernels.utf8 import decode_utf8
 
 # Rows of `model.characters` and `model.byte_symbols`: what a symbol looks like depends on where it stands.
 CONTINUES, ENDS = 1, 2
@@ -149,55 +148,27 @@ def plain_symbols(data, at, w, model, scratch):
 
 
 @kernel_part
-def _continuing(eight):
-    """Returns the high bit of every byte that continues a character: that begins with 10."""
-    return eight & ~(eight << np.uint64(1)) & HIGH_BITS
-
-
-@kernel_part
-def n_characters(data, at, w):
-    """Returns how many characters the eight bytes or more of `data[at:at + w]` are."""
-    n = np.int64(w)
-    for q in range(at, at + w - 7, 8):
-        n -= count_ones(_continuing(load_u64(data, q)))
-    if w & 7 != 0:
-        n -= count_ones(_continuing(load_u64(data, at + w - 8)) >> np.uint64(64 - 8 * (w & 7)))
-    return n
-
-
-@kernel_part
-def short_symbols(data, at, w, keys, model, scratch):
-    """As `plain_symbols`, for a word of no more characters than there are keys; returns `(how many, keys)`."""
-    ids = scratch.ids
-    n = np.uint64(0)
-    left = np.int64(0)
-    i = np.int64(at)
-    while i < at + w:
-        symbol, i = _plain_symbol(data, i, model)
-        if symbol < 0:
-            return np.int64(0), keys
-        ids[n] = symbol
-        scratch.stops[n] = i - at
-        if n > np.uint64(0):
-            place = n - np.uint64(1)
-            key = pair_rank(model.pairs, model.pair_bits, left, symbol) << np.uint32(8) | np.uint32(place)
-            keys = with_key(keys, place, key)
-        left = symbol
-        n += np.uint64(1)
-    return np.int64(n), keys
-
-
-@kernel_part
-def short_bytes(data, at, w, keys, model, scratch):
-    """As `short_symbols`, for a model whose symbols are all bytes, wherever they stand; returns the keys."""
+def plain_byte_symbols(data, at, w, model, scratch):
+    """As `plain_symbols`, for a word whose bytes are all symbols: the rank of two bytes is one load away."""
+    ids, keys = scratch.ids, scratch.keys
+    last = w - 1
     left = np.int64(data[at])
-    scratch.ids[0] = model.byte_symbols[0, left]
-    scratch.stops[0] = 1
-    for q in range(1, w):
-        right = np.int64(data[at + q])
-        place = np.uint64(q - 1)
-        scratch.ids[q] = model.byte_symbols[0, right]
-        scratch.stops[q] = q + 1
-        keys = with_key(keys, place, model.byte_pairs[left << 8 | right] | np.uint32(place))
+    for q in range(last):
+        right = np.int64(data[at + q + 1])
+        ids[q] = model.byte_symbols[0, left]
+        keys[q] = model.byte_pairs[left << 8 | right] | np.uint32(q)
         left = right
-    return keys
+    if model.suffix.size > 0:
+        ids[last] = model.byte_symbols[ENDS, left]
+        if last > 0:
+            rank = pair_rank(model.pairs, model.pair_bits, ids[last - 1], ids[last])
+            keys[last - 1] = rank << np.uint32(8) | np.uint32(last - 1)
+    else:
+        ids[last] = model.byte_symbols[0, left]
+    for q in range(w):
+        scratch.stops[q] = q + 1
+        scratch.nexts[q] = q + 1
+        scratch.previous[q] = q - 1
+    scratch.previous[w] = last
+    for q in range(last, (w + 7) & ~7):
+        keys[q] = NO_KEY

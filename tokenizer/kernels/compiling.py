@@ -264,16 +264,6 @@ def unlikely(typingctx: Any, condition: Any) -> Any:
 
 
 @intrinsic
-def float_of_bits(typingctx: Any, bits: Any) -> Any:
-    """Reads the low 32 bits of a uint64 as a number in single precision."""
-
-    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        return builder.bitcast(builder.trunc(args[0], ir.IntType(32)), ir.FloatType())
-
-    return types.float32(types.uint64), codegen
-
-
-@intrinsic
 def trailing_zeros(typingctx: Any, value: Any) -> Any:
     """Counts the zero bits below the lowest set bit of a uint64; 64 for zero."""
 

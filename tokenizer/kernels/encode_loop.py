@@ -59,7 +59,7 @@ class Work(NamedTuple):
     ends: npt.NDArray[np.int64]
     """int64[n]: room for where the tokens of the longest span end."""
     out: npt.NDArray[np.int32]
-    """int32: the ids; there is room for all there can be, and three more."""
+    """int32[n]: the ids; there is room for all there can be, and three more."""
     out_offsets: npt.NDArray[np.int64]
     """int64[n_rows + 1]: the rows of ids."""
     position: npt.NDArray[np.int64]
@@ -147,7 +147,7 @@ def encode_rows(next_spans, kind, has_room, sink, miss, end_row, arguments, data
       miss: `miss(arguments, k, o) -> o`, a kernel that appends the ids of span k of the batch.
       end_row: `end_row(arguments, row, o) -> o`, behind the ids of a row.
       arguments: what these want, a reference.
-      data: uint8; offsets: int64[n_rows + 1]: rows of places, of bytes or whatever `next_spans` takes.
+      data: uint8[n_bytes]; offsets: int64[n_rows + 1]: rows of places, of bytes or whatever `next_spans` takes.
       added: int32[n_rows], the id of rows that are an added token, -1 for text; or int32[0].
       classes, model: what `next_spans` wants.
       work: Work.

@@ -4,6 +4,12 @@
 A span is a word as it stands in the text, or a part of one. What the table does not have is not encoded in the loop: it
 is *pending*, an id of its own stands for it, and all that is pending is normalized and encoded at once when the loop is
 done. A span with the FLAG is a part of a word that is not its first one, so no "▁" stands in front of it.
+
+Its slow twin is `tokenizer.engines.staged.StagedEngine`; `tests/tokenizer/engines/test_normalized_words.py` compares
+them.
+
+Its slow twin is `tokenizer.engines.staged.StagedEngine`; `tests/tokenizer/engines/test_normalized_words.py` compares
+them.
 """
 
 from typing import NamedTuple
@@ -18,7 +24,6 @@ from tokenizer.kernels.compiling import (
     kernel_part,
     leading_zeros,
 )
-from tokenizer.kernels.double_array import BASE_SHIFT, PIECE_MASK, PIECE_SHIFT
 from tokenizer.kernels.encode_loop import (
     AT,
     FLAGGED,
@@ -37,8 +42,7 @@ from tokenizer.kernels.sentencepiece_units import character_hashes, joined
 from tokenizer.kernels.span_table import FLAG, MISSES, POOLED, UNKNOWN, find_span, remember_span
 from tokenizer.kernels.spans import add_span, expand
 from tokenizer.kernels.text_parts import character_before
-from tokenizer.kernels.unigram import width
-from tokenizer.kernels.unigram_automaton import LABEL_MASK
+from tokenizer.kernels.unigram import weigh_paths
 from tokenizer.kernels.utf8 import next_character
 
 PENDING = 1 << 30
@@ -66,7 +70,7 @@ class WordTables(NamedTuple):
     """uint64[0x110000]: SEPARATES, or CUTS and the hashes of the one character that it becomes, see
     `sentencepiece_units`; 0 for what becomes another thing beside another character, where words are not cut."""
     joins: npt.NDArray[np.uint64]
-    """uint64: a bit for every two characters that are neighbours in a token."""
+    """uint64[2**JOIN_BITS / 64]: a bit for every two characters that are neighbours in a token."""
     cuts: np.uint64
     """CUTS, or 0 where words are not cut at all."""
     separators: npt.NDArray[np.uint64]
@@ -216,7 +220,7 @@ def settle(data, pending, ids, offsets, has_unknown, is_kept, table):
     """Puts the ids of spans into the table that were pending in it, or forgets these.
 
     Args:
-      pending: Pending.
+      data: uint8[n_bytes], the text; table: span_table.Table, changed; pending: Pending.
       ids, offsets: int32 and int64[n + 1], their ids.
       has_unknown, is_kept: bool[n].
     """
@@ -256,7 +260,8 @@ def place(ids, offsets, more, more_offsets, is_irregular, fused_id, out, out_off
       ids, offsets: int32 and int64[n_rows + 1].
       more, more_offsets: int32 and int64[n + 1], the ids of what was pending; is_irregular: bool[n].
       fused_id: of this one only the first of several in a row is kept; -1 for none.
-      out, out_offsets: filled; irregular: bool[n_rows], set for rows with irregular spans: they have no ids then.
+      out: int32 with room for `placed_size` ids; out_offsets: int64[n_rows + 1]; filled.
+      irregular: bool[n_rows], changed: set for rows with irregular spans: they have no ids then.
     """
     o = np.int64(0)
     out_offsets[0] = 0
@@ -285,9 +290,13 @@ def place(ids, offsets, more, more_offsets, is_irregular, fused_id, out, out_off
 
 @kernel
 def words_around(data, offsets, irregular, noted, classes, starts, stops):
-    """Finds the words that noted places, int64[n] in their order, are in; returns how many there are.
+    """Finds the words that noted places are in; returns how many there are.
 
-    irregular: bool[n_rows], rows to be left out. starts, stops: int64, filled: room for each of the places.
+    Args:
+      data, offsets: uint8[n_bytes] and int64[n_rows + 1], the text; classes: uint8[0x110000], see `WordTables`.
+      irregular: bool[n_rows], rows to be left out.
+      noted: int64[n], the places, in their order.
+      starts, stops: int64[n], filled.
     """
     n = 0
     row, passed = 0, np.int64(0)
@@ -310,7 +319,12 @@ def words_around(data, offsets, irregular, noted, classes, starts, stops):
 
 @kernel
 def border_characters(values, offsets, first, last):
-    """Finds the first and the last character of every row, int32[n]: 0 for those that are empty."""
+    """Finds the first and the last character of every row, 0 for those that are empty.
+
+    Args:
+      values, offsets: uint8[n_bytes] and int64[n + 1], valid UTF-8.
+      first, last: int32[n], filled.
+    """
     for row in range(offsets.size - 1):
         first[row], last[row] = 0, 0
         if offsets[row] < offsets[row + 1]:
@@ -320,62 +334,25 @@ def border_characters(values, offsets, first, last):
 
 @kernel
 def set_entries(points, images, entries):
-    """Says what characters become, int64[n] and int32[n], in whose neighbourhood words may be cut.
+    """Says what characters become in whose neighbourhood words may be cut.
 
-    entries: uint64[0x110000], as in WordTables.
+    Args:
+      points: int64[n], the characters; images: int32[n], what each becomes.
+      entries: uint64[0x110000], changed, see `WordTables`.
     """
     for k in range(points.size):
         entries[points[k]] = CUTS | character_hashes(np.int64(images[k]))
 
 
-@kernel_part
-def _weigh(scores, seconds, begins, i, j, candidate):
-    """Compares another way to j, whose last piece begins at i, with those before."""
-    if candidate > scores[j]:
-        seconds[j], scores[j], begins[j] = scores[j], candidate, i
-    else:
-        seconds[j] = max(seconds[j], candidate)
-
-
 @kernel
 def find_gaps(values, starts, stops, model, scratch, seconds, gaps):
-    """Finds by how much the best path of Unigram leads at each place it passes: gaps float64[n_words], the least of it.
+    """Finds by how much the best path of Unigram leads at each place it passes.
 
     Args:
       values: uint8[n]; starts, stops: int64[n_words] into it.
-      model, scratch: as for `unigram.unigram_word`; seconds: float64, as long as `scratch.scores`.
+      model: UnigramTables; scratch: UnigramScratch for the longest word, for work.
+      seconds: float64[n_places], as long as `scratch.scores`, for work.
+      gaps: float64[n_words], filled: the least by which it leads.
     """
-    scores, begins = scratch.scores, scratch.starts
     for k in range(starts.size):
-        first, w = starts[k], stops[k] - starts[k]
-        scores[: w + 1] = -np.inf
-        seconds[: w + 1] = -np.inf
-        scores[0] = 0.0
-        i = np.int64(0)
-        while i < w:
-            one = i + width(values[first + i])
-            has_single = False
-            base = np.int64(model.root_base)
-            j = i
-            while j < w:
-                byte = np.int64(values[first + j])
-                unit = model.units[base ^ byte]
-                if (unit & LABEL_MASK) != byte:
-                    break
-                j += 1
-                piece = (unit >> PIECE_SHIFT) & PIECE_MASK
-                if piece != 0:
-                    has_single |= j == one
-                    _weigh(scores, seconds, begins, i, j, scores[i] + model.scores[piece - 1])
-                base = unit >> BASE_SHIFT
-                if base == 0:
-                    break
-            if not has_single:
-                _weigh(scores, seconds, begins, i, one, scores[i] + model.unk_score)
-            i = one
-        gap = np.inf
-        j = w
-        while j > 0:
-            gap = min(gap, scores[j] - seconds[j])
-            j = begins[j]
-        gaps[k] = gap
+        gaps[k], _, _ = weigh_paths(values, starts[k], stops[k] - starts[k], model, scratch, seconds)

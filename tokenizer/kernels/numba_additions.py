@@ -1,15 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What kernels add to numba: types of values that it does not have, and shortcuts. Imported where kernels are compiled.
+"""What kernels add to numba: a type of values that it does not have, and a shortcut. Imported where they are compiled.
 
-With the shortcuts what is compiled stays the same: numba only remembers what it has found out, and would find out anew
+With the shortcut what is compiled stays the same: numba only remembers what it has found out, and would find out anew
 for every call.
 """
 
 from typing import Any
 
-from llvmlite import ir
 from numba.core import types
-from numba.core.compiler import Flags
 from numba.core.datamodel import models, register_default
 
 _resolve = types.BaseFunction.get_call_type
@@ -30,37 +28,9 @@ class _ReferenceModel(models.PrimitiveModel):  # type: ignore[misc]
         super().__init__(manager, kind, manager[kind.values].get_value_type().as_pointer())
 
 
-class Keys(types.Type):
-    """uint32[n], a vector in registers; see `bpe_short`."""
-
-    def __init__(self, n: int) -> None:
-        self.n = n
-        super().__init__(name=f"Keys{n}")
-
-
-@register_default(Keys)
-class _KeysModel(models.PrimitiveModel):  # type: ignore[misc]
-    def __init__(self, manager: Any, kind: Keys) -> None:
-        super().__init__(manager, kind, ir.VectorType(ir.IntType(32), kind.n))
-
-
 def install() -> None:
-    """Makes numba take the shortcuts, for the rest of this process."""
-    Flags.__hash__ = _hash_flags
-    Flags.__eq__ = _are_equal
+    """Makes numba take the shortcut, for the rest of this process."""
     types.BaseFunction.get_call_type = _call_type
-
-
-def _hash_flags(flags: Flags) -> int:
-    # Flags are part of the keys under which numba keeps functions that it has compiled, beside types that tell these
-    # apart; numba's own digest takes all fifty flags out and sorts them, each time it looks something up.
-    return 0
-
-
-def _are_equal(flags: Flags, other: object) -> bool:
-    if not isinstance(other, Flags):
-        return NotImplemented
-    return bool(flags._values == other._values or flags.values() == other.values())
 
 
 def _call_type(function: Any, context: Any, args: Any, kws: Any) -> Any:

@@ -11,6 +11,12 @@ ASCII, see `ascii_blocks`.
 
 Each is a line of `SCANNERS`. Kernels are made and compiled when they are first asked for, under the names of what they
 are made of.
+
+Its slow twin is `tokenizer.pre_tokenizers.patterns.find_segments`; `tests/parity/test_pre_tokenizers.py` compares
+them.
+
+Its slow twin is `tokenizer.pre_tokenizers.patterns.find_segments`; `tests/parity/test_pre_tokenizers.py` compares
+them.
 """
 
 import functools
@@ -27,7 +33,6 @@ from tokenizer.kernels import (
     scanner_words,
     spans,
     words_bpe,
-    words_tied_bpe,
     words_unigram,
     words_wordlevel,
     words_wordpiece,
@@ -95,7 +100,6 @@ class ModelParts(NamedTuple):
 
 MODELS = {
     "bpe": ModelParts(words_bpe.miss, words_bpe.next_cut),
-    "tied_bpe": ModelParts(words_tied_bpe.miss, None),
     "unigram": ModelParts(words_unigram.miss, None),
     "wordlevel": ModelParts(words_wordlevel.miss, None),
     "wordpiece": ModelParts(words_wordpiece.miss, None),
@@ -167,6 +171,7 @@ def encode_kernel(scanner: str, model: str, *, flagged: bool = False) -> Any:
     if scanner == AUTOMATA:
 
         def encode(model, rows, added, classes, model_scratch, work):
+            """See `encode_loop.encode_rows`; rows: ragged.Ragged of bytes; work: encode_loop.Work, changed."""
             data, offsets = rows
             return encode_rows(
                 next_spans, kind, tally_has_room, emit_all, miss, nothing_at_end,
@@ -176,6 +181,7 @@ def encode_kernel(scanner: str, model: str, *, flagged: bool = False) -> Any:
     else:
 
         def encode(model, rows, added, classes, model_scratch, work):
+            """See `encode_loop.encode_rows`; rows: ragged.Ragged of bytes; work: encode_loop.Work, changed."""
             data, offsets = rows
             return encode_rows(
                 next_spans, kind, tally_has_room, emit_all, miss, nothing_at_end,
@@ -200,6 +206,7 @@ def encode_found_kernel(model: str) -> Any:
         return spans.found_spans(cuts, cut, words, i, inner, end, model, work, n, o)
 
     def encode(model, words, added, model_scratch, work):
+        """See `encode_loop.encode_rows`; words: words.Words; work: encode_loop.Work, changed."""
         data, _, _, row_offsets = words
         return encode_rows(
             next_spans, APART, tally_has_room, emit_all, miss, nothing_at_end,
@@ -222,6 +229,7 @@ def count_kernel(scanner: str) -> Any:
     next_spans, kind, parts = _spans_of(scanner, None, False)
 
     def count(rows, classes, work):
+        """See `encode_loop.encode_rows`; rows: ragged.Ragged of bytes; work: encode_loop.Work, changed."""
         data, offsets = rows
         return encode_rows(
             next_spans, kind, tally_has_room, count_all, miss_count, nothing_at_end, refer((data, work)), data,
@@ -238,6 +246,7 @@ def split_kernel(scanner: str) -> Any:
     next_start, next_stop = _next_start(parts), parts.next_stop
 
     def split(values, starts, stops, classes, out_starts, out_stops, counts):
+        """See `split_by`."""
         split_by(next_start, next_stop, values, starts, stops, classes, out_starts, out_stops, counts)
 
     return made_kernel(f"split_{scanner}", split, split_by, next_stop)
@@ -250,8 +259,8 @@ def split_by(next_start, next_stop, values, starts, stops, classes, out_starts, 
     Args:
       next_start, next_stop: as in `spans.scanned_spans`.
       values: uint8[n]; starts, stops: int64[n_pieces]: the pieces `values[starts[k]:stops[k]]`, not empty.
-      classes: what the scanner wants.
-      out_starts, out_stops: int64, filled; a pre-token has a byte of its own, so there are no more than bytes.
+      classes: uint8[0x110000], or Automata, what the scanner wants.
+      out_starts, out_stops: int64[n_bytes], filled; a pre-token has a byte of its own, so there are no more than bytes.
       counts: int64[n_pieces + 1], filled with how many there are up to each piece; `counts[0]` must be 0.
     """
     n = 0

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """SentencePiece's normalizer in one pass: character map, user-defined pieces kept, white space, "▁".
 
-Its slow twin is `formats.sentencepiece_text.normalize`.
+Its slow twin is `tokenizer.formats.sentencepiece_text.normalize`;
+`tests/tokenizer/formats/test_sentencepiece_file.py` compares them.
 """
 
 import numpy as np
@@ -50,7 +51,8 @@ def check_charsmap(units, results, links, stack, simple):
       units: uint32[n], the double array; results: uint8[m].
       links: int32[2, n up to a multiple of 256], for work.
       stack: int64[n_work, 3], for work; deeper maps than it can hold are refused.
-      simple: bool[256], True; set False for every byte that is a key, or begins one together with an ASCII byte.
+      simple: bool[256], True, changed: set False for every byte that is a key, or begins one together with an ASCII
+        byte.
 
     Returns:
       `(problem, most bytes of result per byte of key)`. Problem 0 is none, 1 keys without end, 2 a unit outside of the
@@ -201,7 +203,7 @@ def normalize(data, offsets, tables, out, out_offsets):
     Args:
       data: uint8[n], valid UTF-8; offsets: int64[n_rows + 1] into it.
       tables: normalizers' SentencePieceTables.
-      out: uint8 with room for `tables.ratio` bytes for every byte of the rows and 6 for every row.
+      out: uint8 with room for `tables.ratio` bytes for every byte of the rows and 6 for every row, filled.
       out_offsets: int64[n_rows + 1], filled.
     """
     units, results, simple = tables.units, tables.results, tables.simple

@@ -7,6 +7,9 @@ left without ids, and somebody else encodes it as a whole.
 
 Both models share this, passed by name and inlined: `tokenize(word, n, model, scratch, out, o) -> (o, limit)`, and with
 sums `from_sum(word, n, total, model, scratch, out, o) -> (o, total)`, see `sentencepiece_unigram`.
+
+Its slow twin is `tokenizer.normalizers.sentencepiece.SentencePieceNormalizer.normalize_aligned`;
+`tests/tokenizer/engines/test_sentencepiece_rows.py` compares them.
 """
 
 from typing import Any, NamedTuple
@@ -152,7 +155,11 @@ def _note_word(arguments, at, stop):
 def count_noted(data, tables, tally, noted, first, stop, text):
     """Counts the noted words from number `first` on; returns the first that the tally has no room for, or `stop`.
 
-    text: uint8 with room for the longest one, normalized.
+    Args:
+      data: uint8[n_bytes], the text; tables: engines.sentencepiece_tables.RawTables.
+      tally: kernel_memory.CounterArrays, changed.
+      noted: int64[3 * n], see `PartsState`.
+      text: uint8 with room for the longest one, normalized; for work.
     """
     for k in range(first, stop):
         n, _ = normalize_part(data, noted[3 * k], noted[3 * k + 1], noted[3 * k + 2], tables, text)

@@ -11,11 +11,14 @@ Why the limit holds: a sum over k pieces is rounded k times, each time by at mos
 number no larger than the sum so far plus the largest sum inside the part; taking the larger of two sums does not
 enlarge an error. So two sums that differ by more than k whole units keep their order. k is at most the number of
 characters of the part.
+
+Its slow twin is `tokenizer.models.unigram.Unigram.tokenize`; `tests/tokenizer/engines/test_sentencepiece_rows.py`
+compares them.
 """
 
 import numpy as np
 
-from tokenizer.kernels.compiling import float_of_bits, kernel, kernel_of_short_loops, kernel_part, unlikely
+from tokenizer.kernels.compiling import kernel, kernel_of_short_loops, kernel_part, unlikely
 from tokenizer.kernels.encode_loop import AT, FLAGGED, KEY_0, KEY_1, SLOT, STOP, encode_rows
 from tokenizer.kernels.references import refer, values_of
 from tokenizer.kernels.sentencepiece_spans import (
@@ -27,18 +30,7 @@ from tokenizer.kernels.sentencepiece_spans import (
     unknown_or_miss,
 )
 from tokenizer.kernels.span_table import FLAG, LIMIT_SHIFT, MAX_LIMIT, POOLED, UNKNOWN, copy_four, emit_pooled
-from tokenizer.kernels.unigram import REBASE_BELOW, find_best_path, turn_path, width
-from tokenizer.kernels.unigram_automaton import (
-    ROOT,
-    SCORE_SHIFT,
-    advance,
-    longest_piece,
-    piece_bytes,
-    root_base,
-    shorter_piece,
-)
-
-_SCORE_SHIFT = np.uint64(SCORE_SHIFT)
+from tokenizer.kernels.unigram import REBASE_BELOW, find_best_path, turn_path, weigh_paths
 
 _REBASE_BELOW = np.float32(REBASE_BELOW)
 LONGEST_EXACT = 192
@@ -51,60 +43,10 @@ _LOW = np.uint64(0xFFFFFFFF)
 def _find_exact_path(word, w, model, scratch):
     """Finds the best path by sums in double precision that begin at 0, as `find_best_path` otherwise.
 
-    Place by place the best of all pieces that end there is chosen, of equal ones the longest.
-
     Returns below which size of the sum so far sentencepiece finds the same path; -1 where it may find another at 0
     already.
     """
-    scores, pieces, starts, seconds = scratch.scores, scratch.pieces, scratch.starts, scratch.seconds
-    ends = scratch.ends
-    states = model.states
-    unk_score = model.unigram.unk_score
-    scores[0] = 0.0
-    largest = 0.0
-    n_chars = 0
-    base = root_base(states)
-    state = ROOT
-    i = np.int64(0)
-    while i < w:
-        n_chars += 1
-        stop = i + width(word[i])
-        for q in range(i, stop):
-            state, base = advance(states, state, base, np.uint64(word[q]))
-        best, second = -np.inf, -np.inf
-        start, best_state = i, ROOT
-        length = np.int64(0)
-        end_state, more = longest_piece(states, state)
-        while end_state != ROOT:
-            length = piece_bytes(states, end_state)
-            candidate = float_of_bits(more >> _SCORE_SHIFT) + scores[stop - length]
-            better = candidate > best
-            second = max(second, best if better else candidate)
-            best = candidate if better else best
-            start = stop - length if better else start
-            best_state = end_state if better else best_state
-            end_state, more = shorter_piece(states, more)
-        if length != stop - i:
-            # The shortest piece is not the character alone: it may be unknown.
-            candidate = unk_score + scores[i]
-            better = candidate > best
-            second = max(second, best if better else candidate)
-            best = candidate if better else best
-            start = i if better else start
-            best_state = ROOT if better else best_state
-        scores[stop] = best
-        seconds[stop] = second
-        starts[stop] = start
-        ends[stop] = best_state
-        largest = max(largest, abs(best))
-        i = stop
-    gap = np.inf
-    stop = np.int64(w)
-    while stop > 0:
-        gap = min(gap, scores[stop] - seconds[stop])
-        state = np.uint64(ends[stop])
-        pieces[stop] = model.pieces[state] if state != ROOT else np.int32(model.unigram.unk_id)
-        stop = starts[stop]
+    gap, largest, n_chars = weigh_paths(word, np.int64(0), w, model.unigram, scratch, scratch.seconds)
     # Half as much as the argument allows. A unit in the last place of x is at most |x| / 2^23.
     safe = min(gap * 4194304.0 / n_chars, -REBASE_BELOW) - largest - 1.0
     return np.int64(safe) if safe >= 0 else np.int64(-1)

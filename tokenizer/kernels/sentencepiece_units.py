@@ -15,6 +15,9 @@ One code point is described by an int64, its *entry* (`KnownTables.characters`):
     39 .. 20  of the one character that it turns into: half of the place in a set of bits (`KnownTables.joins`) where it
               says whether some piece has that character in front of another one
     19 .. 0   the half for that other one
+
+Its slow twin is `tokenizer.normalizers.sentencepiece.SentencePieceNormalizer.normalize_aligned`;
+`tests/tokenizer/engines/test_sentencepiece_rows.py` compares them.
 """
 
 import numpy as np
@@ -59,11 +62,11 @@ def describe_charsmap(units, results, links, stack, key, characters, dependent, 
     """Fills what a character map says of single code points; the map has passed `sentencepiece.check_charsmap`.
 
     Args:
-      units, results, links, stack: as there. key: uint8 with room for the longest key.
-      characters: int32[0x110000], one more than the code point itself; set to 0, or to one more than the result of a
-        key of one character whose result is one.
-      dependent: bool[0x110000], False; set for characters that stand in a key after another one.
-      begins: bool[0x110000], False; set for those that begin a key of several characters.
+      units, results, links, stack: as there. key: uint8 with room for the longest key, for work.
+      characters: int32[0x110000], one more than the code point itself, changed: set to 0, or to one more than the
+        result of a key of one character whose result is one.
+      dependent: bool[0x110000], False, changed: set for characters that stand in a key after another one.
+      begins: bool[0x110000], False, changed: set for those that begin a key of several characters.
       firsts: int32[n, 2], filled for the first n such keys with their first character, and the first one of the
         result; 0 where there is none, or it is a space.
 
@@ -184,7 +187,7 @@ def set_joins(code_points, offsets, joins, has_neighbours):
     Args:
       code_points: int32[n], offsets: int64[n_pieces + 1], the characters of pieces.
       joins: uint64[2**JOIN_BITS / 64], zeros to begin with, filled.
-      has_neighbours: bool[0x110000], False to begin with; set for characters of pieces of more than one.
+      has_neighbours: bool[0x110000], False to begin with, changed: set for characters of pieces of more than one.
 
     Returns:
       False, and nothing is filled any further, where "▁" comes after another character.
@@ -212,7 +215,7 @@ def set_characters(images, begins, has_neighbours, ids, unk_id, spells, kinds, c
       ids: int32[0x110000], the pieces of one character, -1 for none.
       unk_id: the unknown token, which is no piece of text; -1 for none.
       spells: whether characters that are no pieces become bytes.
-      kinds: uint8[256]; of control characters those that are always alone become ALONE.
+      kinds: uint8[256], changed: of control characters those that are always alone become ALONE.
       characters: int64[0x110000], filled.
       unchanged: bool[0x110000], filled: which ones stay themselves whatever follows.
     """
@@ -238,12 +241,6 @@ def set_characters(images, begins, has_neighbours, ids, unk_id, spells, kinds, c
 
 
 # Finding units and parts.
-
-
-@kernel_part
-def alone_id(entry):
-    """Returns what a part of one character becomes, by its entry."""
-    return entry >> ID_SHIFT
 
 
 @kernel_part
@@ -281,12 +278,13 @@ def character(data, i):
 
 @kernel
 def set_apart(kinds, characters, joins, apart):
-    """Fills bool[128 * 128]: whether a part ends between two ASCII characters, `before << 7 | here`.
+    """Finds whether a part ends between two ASCII characters, `before << 7 | here`.
 
     It does in front of separators that follow anything else.
 
     Args:
-      kinds, characters, joins, apart: as in KnownTables.
+      kinds: uint8[256], characters: int64[0x110000], joins: uint64[2**JOIN_BITS / 64]: see `KnownTables`.
+      apart: bool[128 * 128], filled.
     """
     for before in range(128):
         for here in range(128):

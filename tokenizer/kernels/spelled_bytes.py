@@ -1,5 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Bytes spelled as characters of GPT-2's alphabet: what models see behind a `ByteLevel` that do not take bytes."""
+"""Bytes spelled as characters of GPT-2's alphabet: what models see behind a `ByteLevel` that do not take bytes.
+
+Its slow twin is `tokenizer.pre_tokenizers.byte_level.ByteLevel.split_aligned_pieces`;
+`tests/tokenizer/pre_tokenizers/test_spelled_bytes.py` compares them.
+"""
 
 from typing import Any, NamedTuple
 
@@ -60,9 +64,9 @@ def spell(values, starts, stops, letters, out, out_starts, out_stops):
     """Spells words, one after the other.
 
     Args:
-      values: uint8; starts, stops: int64[n_words] into it.
-      letters: as in `Reading`.
-      out: uint8, filled, with room for two bytes for each byte of the words and one more.
+      values: uint8[n_bytes]; starts, stops: int64[n_words] into it.
+      letters: uint8[256, 2], see `Reading`.
+      out: uint8 with room for two bytes for each byte of the words and one more, filled.
       out_starts, out_stops: int64[n_words], filled.
 
     Returns:

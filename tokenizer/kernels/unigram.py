@@ -1,12 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Unigram on one word: the best path through all ways to cut it into pieces, by Viterbi over a double-array trie."""
+"""Unigram on one word: the best path through all ways to cut it into pieces, by Viterbi over a double-array trie.
+
+Its slow twin is `tokenizer.models.unigram.Unigram.tokenize`; `tests/tokenizer/models/test_unigram.py` compares them.
+"""
 
 import math
 
 import numpy as np
 
 from tokenizer.kernels.compiling import kernel, kernel_part
-from tokenizer.kernels.double_array import BASE_SHIFT, PIECE_MASK, PIECE_SHIFT
+from tokenizer.kernels.double_array import BASE_SHIFT, LABEL_MASK, PIECE_MASK, PIECE_SHIFT
 
 REBASE_BELOW = -100000.0
 """Where sentencepiece 0.2.3 subtracts what it has summed up and begins again at zero, lest single precision run out."""
@@ -26,7 +29,7 @@ def _exact_piece(word, start, stop, model):
     for q in range(start, stop):
         byte = np.int64(word[q])
         unit = model.units[base ^ byte]
-        if (unit & 511) != byte:
+        if (unit & LABEL_MASK) != byte:
             return np.int64(-1)
         found = ((unit >> PIECE_SHIFT) & PIECE_MASK) - 1
         base = unit >> BASE_SHIFT
@@ -60,7 +63,7 @@ def find_best_path(word, w, score, model, scratch):
         while j < w:
             byte = np.int64(word[j])
             unit = units[base ^ byte]
-            if (unit & 511) != byte:
+            if (unit & LABEL_MASK) != byte:
                 break
             j += 1
             piece = (unit >> PIECE_SHIFT) & PIECE_MASK
@@ -89,6 +92,69 @@ def find_best_path(word, w, score, model, scratch):
                 pieces[one] = unk_id
         i = one
     return True
+
+
+@kernel_part
+def _offer(score, start, stop, piece, scratch, seconds):
+    """Notes a path to a place, by the sum of its scores, if it is the best one there or the second best."""
+    best = scratch.scores[stop]
+    if score > best:
+        seconds[stop] = best
+        scratch.scores[stop] = score
+        scratch.starts[stop] = start
+        scratch.pieces[stop] = piece
+    elif score > seconds[stop]:
+        seconds[stop] = score
+
+
+@kernel_part
+def weigh_paths(data, at, w, model, scratch, seconds):
+    """Finds the best path of `data[at:at + w]`, one byte or more, as `find_best_path` does, and how far it leads.
+
+    Sums begin at 0, in double precision; unknown characters need no unknown token. `seconds`: as `scratch.scores`,
+    filled with the second best sum of each place.
+
+    Returns:
+      `(by how much it leads at each place that it passes, the least of it; the largest sum, without its sign, of all
+      places between characters; how many characters there are)`.
+    """
+    scores, starts, units = scratch.scores, scratch.starts, model.units
+    for q in range(1, w + 1):
+        scores[q] = seconds[q] = -np.inf
+    scores[0] = 0.0
+    largest = 0.0
+    n_chars = 0
+    i = np.int64(0)
+    while i < w:
+        n_chars += 1
+        total = scores[i]
+        one = i + width(data[at + i])
+        has_single = False
+        base = np.int64(model.root_base)
+        j = i
+        while j < w:
+            byte = np.int64(data[at + j])
+            unit = units[base ^ byte]
+            if (unit & LABEL_MASK) != byte:
+                break
+            j += 1
+            piece = (unit >> PIECE_SHIFT) & PIECE_MASK
+            if piece != 0:
+                has_single = has_single or j == one
+                _offer(total + model.scores[piece - 1], i, j, piece - 1, scratch, seconds)
+            base = unit >> BASE_SHIFT
+            if base == 0:
+                break
+        if not has_single:
+            _offer(total + model.unk_score, i, one, model.unk_id, scratch, seconds)
+        largest = max(largest, abs(scores[one]))
+        i = one
+    gap = np.inf
+    stop = np.int64(w)
+    while stop > 0:
+        gap = min(gap, scores[stop] - seconds[stop])
+        stop = starts[stop]
+    return gap, largest, n_chars
 
 
 @kernel_part
@@ -238,7 +304,7 @@ def _weigh(word, i, w, model, alpha, sums, limit):
     while j < w:
         byte = np.int64(word[j])
         unit = model.units[base ^ byte]
-        if (unit & 511) != byte:
+        if (unit & LABEL_MASK) != byte:
             break
         j += 1
         piece = (unit >> PIECE_SHIFT) & PIECE_MASK
@@ -260,20 +326,14 @@ def _weigh(word, i, w, model, alpha, sums, limit):
 
 
 @kernel
-def sample_words(values, starts, stops, keys, model, alpha, scratch, ends, out, out_offsets):
-    """Tokenizes words by drawn paths; keys: uint64[n_words], the rest as for `encode_words`."""
-    o = 0
-    out_offsets[0] = 0
-    for k in range(starts.size):
-        if stops[k] > starts[k]:
-            word = values[starts[k] : stops[k]]
-            o, _ = sample_word(word, stops[k] - starts[k], model, alpha, keys[k], scratch, out, o, ends)
-        out_offsets[k + 1] = o
-
-
-@kernel
 def sample_one(word, model, alpha, key, scratch, out, ends):
-    """Runs `sample_word` on a whole array; returns the number of tokens."""
+    """Runs `sample_word` on a whole array; returns the number of tokens.
+
+    Args:
+      word: uint8[n], valid UTF-8.
+      model: UnigramTables; scratch: UnigramScratch for it, for work.
+      out: int32[n]; ends: int64[n]; filled.
+    """
     o, _ = sample_word(word, np.int64(word.size), model, alpha, key, scratch, out, np.int64(0), ends)
     return o
 
@@ -290,8 +350,8 @@ def encode_words(values, starts, stops, model, scratch, ends, out, out_offsets):
 
     Args:
       values: uint8[n]; starts, stops: int64[n_words] into it.
-      model, scratch, ends: as for `unigram_word`, for the longest word.
-      out: int32 with room for one id per byte of all words; out_offsets: int64[n_words + 1], filled.
+      model: UnigramTables; scratch: UnigramScratch; ends: int64[n]; for the longest word, for work.
+      out: int32 with room for one id per byte of all words, filled; out_offsets: int64[n_words + 1], filled.
     """
     o = 0
     out_offsets[0] = 0

@@ -1,5 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Words that are tokens as a whole: all of a WordLevel vocabulary, and what BPE looks up before it merges."""
+"""Words that are tokens as a whole: all of a WordLevel vocabulary, and what BPE looks up before it merges.
+
+Its slow twin is `tokenizer.models.wordlevel.WordLevel.tokenize`; `tests/tokenizer/models/test_wordlevel.py` compares
+them.
+
+Its slow twin is `tokenizer.models.wordlevel.WordLevel.tokenize`; `tests/tokenizer/models/test_wordlevel.py` compares
+them.
+"""
 
 import numpy as np
 
@@ -17,7 +24,8 @@ def build_words(values, offsets, ids, slots, pool):
 
     Args:
       values, offsets: uint8[n_bytes + 16] and int64[n + 1]; ids: int32[n].
-      slots: int64[power of two, more than n; 4], zeros; pool: uint8 with room for all entries of more than 16 bytes.
+      slots: int64[power of two, more than n; 4], zeros; pool: uint8 with room for all entries of more than 16 bytes;
+        filled.
 
     Returns:
       How many there are then; COLLIDING, and not all are there, where far more slots are taken than hashes leave.
@@ -48,12 +56,6 @@ def whole_word(data, at, w, slots, pool):
     return slots[j, VALUE] if found else np.int64(-1)
 
 
-@kernel
-def called_whole_word(data, at, w, slots, pool):
-    """`whole_word` for rare words: a call, so that it is not in the way of others."""
-    return whole_word(data, at, w, slots, pool)
-
-
 @kernel_part
 def put_word(token, w, out, o, ends):
     """Writes the id of a word of w bytes that is one token; returns the new o."""
@@ -71,6 +73,11 @@ def wordlevel_word(data, at, w, model, out, o, ends):
 
 @kernel
 def look_up_words(data, starts, stops, model, out, ends):
-    """Looks words up one after the other in a WordLevel vocabulary, as `tokenize_words` does; ends: int64[1]."""
+    """Looks words up one after the other in a WordLevel vocabulary, as `tokenize_words` does.
+
+    Args:
+      data: uint8[n], readable 16 bytes beyond every word; starts, stops: int64[n_words]; model: WordLevelTables.
+      out: int32[n_words], filled; ends: int64[1], for work.
+    """
     for t in range(starts.size):
         wordlevel_word(data, starts[t], stops[t] - starts[t], model, out, t, ends)

@@ -4,6 +4,9 @@
 In place of ids, a slot of the table holds how often its span has come: words that come often are counted close to the
 processor. A counter that grows, `Work.tally`, has the others: spans too long to be their own key, and those that have
 lost their place in the table to another. `move_counts` adds what is in the table.
+
+Its slow twins are `tokenizer.reference.count_words` and `tokenizer.reference.count_pre_tokens`;
+`tests/tokenizer/test_counting.py` compares them.
 """
 
 import numpy as np
@@ -95,7 +98,11 @@ def miss_count(arguments, k, o):
 
 @kernel
 def move_counts(slots, counter):
-    """Adds all counts of a table to a counter that has room for them, and empties it."""
+    """Adds all counts of a table to a counter that has room for them, and empties it.
+
+    Args:
+      slots: uint64[8 * n_lines], see `span_table`, changed; counter: kernel_memory.CounterArrays, changed.
+    """
     for j in range(0, slots.size, 4):
         _move_count(slots, np.uint64(j), counter)
 
@@ -107,7 +114,7 @@ def _next_spans(data, i, inner, end, words, model, work, n, n_readable, o):
 
 @kernel_of_short_loops
 def count_found(words, work):
-    """Counts words that something else has found, words.Words; see `encode_loop.encode_rows`."""
+    """Counts words that something else has found; see `encode_loop.encode_rows`. words: words.Words."""
     data, _, _, row_offsets = words
     return encode_rows(
         _next_spans, APART, tally_has_room, count_all, miss_count, nothing_at_end, refer((data, work)), data,
@@ -120,8 +127,9 @@ def add_up(values, offsets, counts, table, rows, sums):
     """Adds up counts of words that may come several times.
 
     Args:
-      values: uint8; offsets: int64[n + 1]: the words; counts: int64[n].
-      table: uint64[power of two, more than n], zeros: of a word that has come 32 bits of its hash and which it is.
+      values: uint8[n_bytes]; offsets: int64[n + 1]: the words; counts: int64[n].
+      table: uint64[power of two, more than n], zeros, for work: of a word that has come 32 bits of its hash and which
+        it is.
       rows: int64[n], filled with where each word comes first; sums: int64[n], filled with how often it occurs.
 
     Returns:
@@ -158,7 +166,7 @@ def first_eight(values, offsets, rows, out):
     """Writes the first eight bytes of some words as numbers that are ordered as they are, zeros behind shorter words.
 
     Args:
-      values: uint8; offsets: int64: words; rows: int64[n], which of them; out: uint64[n].
+      values: uint8[n_bytes]; offsets: int64[n_words + 1]: words; rows: int64[n], which of them; out: uint64[n], filled.
     """
     for k in range(rows.size):
         at, stop = offsets[rows[k]], offsets[rows[k] + 1]
@@ -173,7 +181,7 @@ def count_characters(values, offsets, counts, characters):
     """Adds up how often each character occurs in words that occur `counts` times.
 
     Args:
-      values uint8[n], offsets int64[n_words + 1]: words of valid UTF-8; counts: int64[n_words].
+      values: uint8[n]; offsets: int64[n_words + 1]: words of valid UTF-8; counts: int64[n_words].
       characters: int64[0x110000], added to.
     """
     for i in range(counts.size):

@@ -14,7 +14,8 @@ def align_words(tokenize, words, model, model_scratch, scratch, out, ends, numbe
     """Encodes words and says where in its word each token ends.
 
     Args:
-      out: int32, ends: int64, numbers: int32 (which word), one entry per token, with room for one per byte.
+      out: int32[n], ends: int64[n], numbers: int32[n] (which word), filled: one entry per token, with room for one per
+        byte.
 
     Returns:
       The number of tokens.
@@ -39,6 +40,7 @@ def count_swallowed(tokenize, words, counts, model, model_scratch, scratch, out,
 
     Args:
       words: words.Words; counts: int64[n_words].
+      out: int32 with room for the ids of the longest word, for work.
       unk_id: the unknown token, -1 where there is none.
       characters: int64[0x110000], added to. A character counts once where unknown tokens have any of its bytes, and not
         at all where it is cut in two words.

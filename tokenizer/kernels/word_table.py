@@ -9,6 +9,8 @@ A table is one int64 array of four columns, 32 bytes a slot, so that a lookup to
 
 Column 2 is 0 in empty slots. Short words are their own key, so there is nothing to compare beyond two integers; long
 words compare bytes in the pool.
+
+Its slow twin is `tokenizer.reference.count_words`; `tests/tokenizer/test_counting.py` compares them.
 """
 
 import numpy as np
@@ -143,7 +145,11 @@ def spell(word, k0, k1):
 
 @kernel
 def rehash(slots, bigger):
-    """Moves every slot of a table into an empty, bigger one; pools stay as they are."""
+    """Moves every slot of a table into an empty, bigger one; pools stay as they are.
+
+    Args:
+      slots: int64[n_slots, N_COLUMNS]; bigger: int64[n_bigger, N_COLUMNS], zeros, filled.
+    """
     mask = np.uint64(bigger.shape[0] - 1)
     for s in range(slots.shape[0]):
         w = slots[s, LENGTH] & LENGTH_MASK
@@ -162,7 +168,7 @@ def export(slots, pool, offsets, values, counts):
     """Writes the words of a table, in slot order, into flat arrays.
 
     Args:
-      slots, pool: the table.
+      slots: int64[n_slots, N_COLUMNS]; pool: uint8[n_pool]: the table.
       offsets: int64[n + 1], counts: int64[n], column VALUE; filled.
       values: uint8[total bytes of the words and SHORT_WORD_BYTES more], filled.
     """

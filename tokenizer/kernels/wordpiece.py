@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""WordPiece on one word: greedy longest match in a trie, under four policies for what is not in the vocabulary."""
+"""WordPiece on one word: greedy longest match in a trie, under four policies for what is not in the vocabulary.
+
+Its slow twin is `tokenizer.reference.wordpiece`; `tests/tokenizer/test_encode.py` compares them.
+"""
 
 import numpy as np
 
@@ -23,7 +26,8 @@ N_CHARACTERS = 1 << 16
 def find_characters(units, root_bases, places):
     """Fills where the characters of three bytes lead to from the two roots of a trie.
 
-    units: see `double_array`; root_bases: int64[2]; places: int32[2, N_CHARACTERS], zeros, filled with states.
+    units: int64[n], see `double_array`; root_bases: int64[2]; places: int32[2, N_CHARACTERS], zeros, filled with
+    states.
     """
     for root in range(2):
         for lead in range(FIRST_LEAD, PAST_LEAD):

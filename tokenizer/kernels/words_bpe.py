@@ -1,10 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""BPE over words that something else has found."""
+"""BPE over words that something else has found.
+
+Its slow twin is `tokenizer.models.bpe.BPE.tokenize_bytes`; `tests/tokenizer/models/test_bpe_cuts.py` compares them.
+"""
 
 import numpy as np
 
 from tokenizer.kernels import word_loops
-from tokenizer.kernels.bpe import bpe_byte_word
+from tokenizer.kernels.bpe import bpe_word
 from tokenizer.kernels.bpe_crossings import character_value, is_apart, is_apart_at, may_cross
 from tokenizer.kernels.bpe_pairs import may_join
 from tokenizer.kernels.compiling import kernel, kernel_part
@@ -23,7 +26,7 @@ _THREE_BYTES = 0xE1
 @kernel_part
 def tokenize(word, w, model, model_scratch, out, o, ends):
     """Tokenizes one word; see `word_loops`."""
-    return bpe_byte_word(word, 0, w, model, model_scratch, out, o, ends)
+    return bpe_word(word, 0, w, model, model_scratch, out, o, ends)
 
 
 @kernel_part
@@ -115,8 +118,8 @@ def next_cut(data, at, stop, models):
 def _tokenize_span(word, w, is_inner, models, model_scratch, out, o, ends):
     inner, model = models
     if is_inner:
-        return bpe_byte_word(word, 0, w, inner, model_scratch, out, o, ends)
-    return bpe_byte_word(word, 0, w, model, model_scratch, out, o, ends)
+        return bpe_word(word, 0, w, inner, model_scratch, out, o, ends)
+    return bpe_word(word, 0, w, model, model_scratch, out, o, ends)
 
 
 @kernel

@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Unigram over words that something else has found."""
+"""Unigram over words that something else has found.
+
+Its slow twin is `tokenizer.models.unigram.Unigram.tokenize`; `tests/tokenizer/models/test_unigram.py` compares them.
+"""
 
 from tokenizer.kernels import word_loops
 from tokenizer.kernels.compiling import kernel, kernel_part

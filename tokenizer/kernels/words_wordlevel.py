@@ -1,5 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""WordLevel over words that something else has found."""
+"""WordLevel over words that something else has found.
+
+Its slow twin is `tokenizer.models.wordlevel.WordLevel.tokenize`; `tests/tokenizer/models/test_wordlevel.py` compares
+them.
+
+Its slow twin is `tokenizer.models.wordlevel.WordLevel.tokenize`; `tests/tokenizer/models/test_wordlevel.py` compares
+them.
+"""
 
 from tokenizer.kernels import word_loops
 from tokenizer.kernels.compiling import kernel, kernel_part

@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""WordPiece over words that something else has found."""
+"""WordPiece over words that something else has found.
+
+Its slow twin is `tokenizer.reference.wordpiece`; `tests/tokenizer/test_encode.py` compares them.
+"""
 
 from tokenizer.kernels import word_loops
 from tokenizer.kernels.compiling import kernel, kernel_part

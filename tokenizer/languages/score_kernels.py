@@ -1,5 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A naive Bayes classifier over byte n-grams, which an automaton finds: scores of languages for pieces of text."""
+"""A naive Bayes classifier over byte n-grams, which an automaton finds: scores of languages for pieces of text.
+
+Its slow twin is `tokenizer.languages.reference.identify_text`; `tests/tokenizer/languages/test_languages.py` compares
+them.
+
+Its slow twin is `tokenizer.languages.reference.identify_text`; `tests/tokenizer/languages/test_languages.py` compares
+them.
+"""
 
 import numpy as np
 
@@ -44,7 +51,12 @@ def cut_samples(data, offsets, bounds):
 
 @kernel
 def has_any(data, starts, stops, table, found):
-    """Says for pieces of text whether a character of a table, bool[0x110000], is in them; found: bool[n], filled."""
+    """Says for pieces of text whether a character of a table is in them.
+
+    Args:
+      data: uint8[n_bytes], valid UTF-8; starts, stops: int64[n]; table: bool[0x110000].
+      found: bool[n], filled.
+    """
     for row in range(starts.size):
         hit = False
         i = starts[row]
@@ -67,7 +79,7 @@ def score_pieces(data, starts, stops, moves, bases, outputs, weights, priors, lo
       bases: int64[n_states]; outputs: int32[n_states], the n-gram that ends in a state, -1 if none.
       weights: float32[n_grams, n_classes]; priors: float32[n_classes].
       logs: float32[ROOM + 1], log(1 + count).
-      counts: int32[n_grams], zeros before and after; touched: int32[ROOM], scratch.
+      counts: int32[n_grams], zeros before and after; touched: int32[ROOM]; for work.
       scores: float32[n_pieces, n_classes], filled; 0 where nothing is found.
       n_found: int64[n_pieces], filled with how many different n-grams were found.
     """

@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which scripts documents are written in: one pass over the bytes of a column, ASCII eight bytes at a time."""
+"""Which scripts documents are written in: one pass over the bytes of a column, ASCII eight bytes at a time.
+
+Its slow twin is in `tests/tokenizer/languages/test_languages.py`.
+"""
 
 import numpy as np
 
@@ -28,7 +31,7 @@ def count_scripts(data, offsets, script_of, counts, found):
       data: uint8[n], valid UTF-8; offsets: int64[n_rows + 1] into it.
       script_of: uint8[0x110000], the script of each character, NO_SCRIPT where it has none. Of ASCII the letters are
         LATIN and the others NO_SCRIPT.
-      counts: int64[n_scripts], scratch.
+      counts: int64[n_scripts], for work.
       found: int64[n_rows, N_COLUMNS], filled: characters with a script; the first script and its characters, the second
         and its characters, NO_SCRIPT and 0 where there is none; characters of kana.
     """

@@ -12,7 +12,7 @@ from tokenizer.models import bpe_twin
 from tokenizer.models.bpe_fields import BPEFields
 from tokenizer.models.bpe_lowering import lower
 from tokenizer.models.bpe_ranks import MergesOfRanks, merges_of_ranks
-from tokenizer.models.bpe_tables import BPETables, TiedBPETables, new_bpe_scratch, padded_bytes
+from tokenizer.models.bpe_tables import BPETables, new_bpe_scratch, padded_bytes
 from tokenizer.models.byte_alphabet import BYTE_ALPHABET, spelled_tokens
 from tokenizer.models.ids import check_all_ids
 from tokenizer.models.vocabulary import Vocabulary
@@ -114,11 +114,6 @@ class BPE(BPEFields):
         return f"BPE({len(self.vocab)} entries, {len(self.merges)} merges{''.join(options)})"
 
     # The arrays that the kernels read.
-
-    @functools.cached_property
-    def tied_tables(self) -> TiedBPETables | None:
-        """The tables where merges that make different tokens are equally good, None where none are."""
-        return TiedBPETables(self.tables, np.asarray(self.merge_ranks, np.uint32)) if self.is_tied else None
 
     @functools.cached_property
     def tables(self) -> BPETables:

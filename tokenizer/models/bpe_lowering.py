@@ -10,7 +10,6 @@ from tokenizer.models.bpe_fields import BPEFields
 from tokenizer.models.bpe_ranks import MergesOfRanks
 from tokenizer.models.bpe_tables import (
     BPETables,
-    are_ordered,
     crossings_of,
     joins_of,
     new_bpe_scratch,
@@ -57,8 +56,7 @@ def lower(model: BPEFields, *, dropping: bool = False) -> BPETables:
         pairs=pairs,
         pair_bits=bits,
         products=merges.products,
-        # Merges of one rank may overlap, and lists by rank do not keep them in order.
-        ordered=(model.merge_ranks is None or found is not None) and are_ordered(merges),
+        orders=np.array(model.merge_ranks if model.is_tied and not dropping else [], np.uint32),
         joins=joins_of(merges, initial),
         crossings=crossings,
         partial=partial,

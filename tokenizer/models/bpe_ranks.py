@@ -47,7 +47,7 @@ def merges_of_ranks(
     ranks[by_rank] = np.arange(ids.size, dtype=np.int32)
     by_length = np.argsort(lengths, kind="stable")
     lefts, rights = np.empty(ids.size, np.int32), np.empty(ids.size, np.int32)
-    no_merges = single._replace(ordered=False, products=ids[by_rank].astype(np.int32))
+    no_merges = single._replace(products=ids[by_rank].astype(np.int32))
     scratch = new_bpe_scratch(int(lengths.max()), no_merges)
     for bits in range(pair_bits(ids.size), pair_bits(ids.size) + PAIR_TABLE_TRIES):
         tables = no_merges._replace(pairs=empty_pairs(bits), pair_bits=bits)

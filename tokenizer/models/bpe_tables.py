@@ -19,19 +19,21 @@ class BPETables(NamedTuple):
     """A BPE model as the kernels read it."""
 
     pairs: npt.NDArray[np.uint64]
-    """uint64: the pair table, see kernels.bpe_pairs."""
+    """uint64[n]: the pair table, see kernels.bpe_pairs."""
     pair_bits: int
     products: npt.NDArray[np.int32]
     """int32[n_merges]: the id that each merge makes; the rank of a merge is its index."""
-    ordered: bool
-    """Whether every merge has a higher rank than those that make its parts."""
+    orders: npt.NDArray[np.uint32]
+    """uint32[n_merges]: how good each merge is, the best first, where different ones are equally good: then the
+    leftmost pair goes first, whatever it makes. SentencePiece models that somebody has added pieces to have such ties,
+    as these all score zero. Else of no size."""
     joins: npt.NDArray[np.uint64]
-    """uint64: a bit for (the hash of) every two initial symbols that some merge reaches across."""
+    """uint64[2**JOIN_BITS / 64]: a bit for (the hash of) every two initial symbols that some merge reaches across."""
     crossings: npt.NDArray[np.uint64]
     partial: npt.NDArray[np.uint64]
     apart: npt.NDArray[np.uint64]
-    """uint64: what tokens hold on both sides of a place between two characters, see kernels.bpe_crossings; of no size
-    unless `plain_bytes`."""
+    """uint64[n]: what tokens hold on both sides of a place between two characters, see kernels.bpe_crossings; of no
+    size unless `plain_bytes`."""
     max_ids_per_byte: int
     """The most ids that a byte of a word can become."""
     byte_level: bool
@@ -48,9 +50,9 @@ class BPETables(NamedTuple):
     """int32[1, 2 or 4; 0x110000]: id + 1 of each character by where it stands, 0 for none; of no rows if byte-level.
     Only the pages of scripts in the vocabulary or the text are ever touched."""
     prefix: npt.NDArray[np.uint8]
-    """uint8: UTF-8 of `continuing_subword_prefix`."""
+    """uint8[n]: UTF-8 of `continuing_subword_prefix`."""
     suffix: npt.NDArray[np.uint8]
-    """uint8: UTF-8 of `end_of_word_suffix`."""
+    """uint8[n]: UTF-8 of `end_of_word_suffix`."""
     byte_ids: npt.NDArray[np.int32]
     """int32[256]: ids of the byte tokens `<0x00>` to `<0xFF>`, -1 for those the vocabulary does not have."""
     byte_fallback: bool
@@ -61,7 +63,8 @@ class BPETables(NamedTuple):
     """Of 2**24: a chance to merge is passed over where 24 random bits are below it."""
     whole_slots: npt.NDArray[np.int64]
     whole_pool: npt.NDArray[np.uint8]
-    """Word table of the entries that are looked up as whole words because merging would not make them."""
+    """int64[n_slots, 4] and uint8[n_pool]: the word table, see kernels.word_table, of the entries that are looked up as
+    whole words because merging would not make them."""
     longest_whole: int
     """Bytes in the longest of them, 0 where there is none."""
 
@@ -78,14 +81,6 @@ def without_suffix(tables: BPETables) -> BPETables:
     return tables._replace(suffix=suffix[:0])
 
 
-class TiedBPETables(NamedTuple):
-    """A BPE model in which different merges are equally good."""
-
-    merging: BPETables
-    orders: npt.NDArray[np.uint32]
-    """uint32[n_merges]: how good each merge is, the best first."""
-
-
 class BPEScratch(NamedTuple):
     """Room for the symbols of one word."""
 
@@ -93,13 +88,14 @@ class BPEScratch(NamedTuple):
     stops: npt.NDArray[np.int32]
     nexts: npt.NDArray[np.int32]
     previous: npt.NDArray[np.int32]
+    """int32[n]: of each symbol its id, where it ends in the word, and which ones stand behind and before it."""
     keys: npt.NDArray[np.uint32]
+    """uint32[MAX_SCANNED], see kernels.bpe_merging."""
     ranks: npt.NDArray[np.uint32]
+    """uint32[n]: of the pair that begins with each symbol."""
     heap: npt.NDArray[np.uint64]
     skipped: npt.NDArray[np.uint64]
-    lists: npt.NDArray[np.int32]
-    """int32[n_merges] and uint64[n_merges / 64]: zeros between words."""
-    listed: npt.NDArray[np.uint64]
+    """uint64[3 * n]: pairs that merge, and those that dropout has passed over, by rank and place."""
 
 
 def new_bpe_scratch(n_word_bytes: int, tables: BPETables) -> BPEScratch:
@@ -115,8 +111,6 @@ def new_bpe_scratch(n_word_bytes: int, tables: BPETables) -> BPEScratch:
         # One item for every pair to begin with, and two for each merge.
         heap=recycled.empty(3 * n, np.uint64),
         skipped=recycled.empty(3 * n, np.uint64),
-        lists=np.zeros(tables.products.size, np.int32),
-        listed=np.zeros(tables.products.size // 64 + 1, np.uint64),
     )
 
 
@@ -214,15 +208,6 @@ def reachable(merges: Merges, initial: npt.NDArray[np.int64], *, always: bool) -
             kept = reached[:n_reached]
             return Reachable(Merges(*(ids[kept] for ids in merges)), slots, bits, strengths >= 0)
     raise ValueError(COLLIDING)
-
-
-def are_ordered(merges: Merges) -> bool:
-    """Whether every merge comes after all that make its parts."""
-    lefts, rights, products = merges
-    made = np.full(1 + max(int(ids.max(initial=0)) for ids in merges), -1, np.int64)
-    ranks = np.arange(products.size)
-    made[products] = ranks  # of several merges that make the same, the last is set last
-    return bool(np.all(made[lefts] < ranks) and np.all(made[rights] < ranks))
 
 
 def joins_of(merges: Merges, initial: npt.NDArray[np.int64]) -> npt.NDArray[np.uint64]:

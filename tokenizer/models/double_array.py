@@ -18,9 +18,6 @@ class DoubleArray(NamedTuple):
 
     units: npt.NDArray[np.int64]
     root_base: int
-    parents: npt.NDArray[np.int32]
-    depths: npt.NDArray[np.int32]
-    """int32[n]: of states."""
 
 
 def double_array(entries: Tokens, ids: npt.NDArray[np.int32]) -> DoubleArray:
@@ -34,8 +31,7 @@ def double_array(entries: Tokens, ids: npt.NDArray[np.int32]) -> DoubleArray:
       ValueError: if the entries have 2^28 bytes and more, as a state has no room for places far beyond that.
     """
     if not len(entries):
-        nothing = read_only(np.zeros(512, np.int32))
-        return DoubleArray(read_only(np.full(512, kernels.NO_BYTE, np.int64)), 256, nothing, nothing)
+        return DoubleArray(read_only(np.full(512, kernels.NO_BYTE, np.int64)), 256)
     n_bytes = entries.n_bytes
     if n_bytes >= _MAX_BYTES:
         raise ValueError(f"entries must have fewer than {_MAX_BYTES} bytes in all, got {n_bytes}")
@@ -43,12 +39,11 @@ def double_array(entries: Tokens, ids: npt.NDArray[np.int32]) -> DoubleArray:
     capacity = (n_bytes // 256 + 8) * 256
     while True:
         units = np.empty(capacity, np.int64)
-        parents, depths, next_free, previous_free = np.empty((4, capacity), np.int32)
+        next_free, previous_free = np.empty((2, capacity), np.int32)
         n_used, root_base = kernels.build_double_array(
-            entries.values, entries.offsets, read_only(ids), units, parents, depths, next_free, previous_free,
+            entries.values, entries.offsets, read_only(ids), units, next_free, previous_free,
             np.zeros(capacity, np.bool_), np.empty((257, 2), np.int64), stack,
         )  # fmt: skip
         if n_used:
-            arrays = (read_only(array[:n_used].copy()) for array in (units, parents, depths))
-            return DoubleArray(next(arrays), root_base, *arrays)
+            return DoubleArray(read_only(units[:n_used].copy()), root_base)
         capacity *= 2

@@ -61,8 +61,11 @@ class UnigramScratch(NamedTuple):
     """What Viterbi remembers of every place in a word."""
 
     scores: npt.NDArray[np.float64]
+    """float64[n_bytes + 1]: of the best path to each place."""
     pieces: npt.NDArray[np.int32]
+    """int32[n_bytes + 1]: the last piece of that path."""
     starts: npt.NDArray[np.int64]
+    """int64[n_bytes + 1]: where that piece begins."""
 
 
 def new_unigram_scratch(n_word_bytes: int) -> UnigramScratch:

@@ -18,7 +18,7 @@ class WordLevelTables(NamedTuple):
 
     slots: npt.NDArray[np.int64]
     pool: npt.NDArray[np.uint8]
-    """Word table of the entries, see kernels.word_table; column VALUE holds the id."""
+    """int64[n_slots, 4] and uint8[n_pool]: the word table of the entries, see kernels.word_table; VALUE is the id."""
     unk_id: int
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The tables of several patterns as one automaton; see `kernels.automata_composed`."""
+"""The tables of patterns as one automaton; see `kernels.automata_composed`."""
 
 import numpy as np
 import numpy.typing as npt
@@ -30,14 +30,14 @@ def compose(
     states: tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]], transitions: npt.NDArray[np.int32],
     starts: npt.NDArray[np.int32], looks_behind: npt.NDArray[np.bool_], spelled: npt.NDArray[np.bool_],
 ) -> Composed:  # fmt: skip
-    """Returns several patterns as one automaton, one without entries where that cannot be.
+    """Returns patterns as one automaton, one without entries where that cannot be.
 
     Args:
       classes, byte_classes: kinds, of code points and of bytes as they are spelled.
       states: what the states of patterns that see characters go on as by kind, and of those that see spelled bytes.
       transitions, starts, looks_behind, spelled: see `kernels.automata.Automata`.
     """
-    if spelled.size == 1 or spelled.size > MAX_PATTERNS or spelled[0] or looks_behind.any():
+    if spelled.size > MAX_PATTERNS or spelled[0] or looks_behind.any():
         return _NONE
     # Characters, and bytes as they are spelled, are told apart only as far as the patterns that see them do.
     kinds, groups = _told_apart(states[0])

@@ -14,8 +14,6 @@ import numpy as np
 import numpy.typing as npt
 
 from tokenizer.kernels.automata import GAVE_UP, STEPS_OF_MEBIBYTE, Automata
-from tokenizer.kernels.automata_blocks import GIVEN_UP, MAX_COLUMNS, MAX_ENTRIES, SLOT_BITS, Blocks
-from tokenizer.kernels.automata_blocks import build as build_blocks
 from tokenizer.kernels.automata_composed import Composed
 from tokenizer.models.bpe import BYTE_ALPHABET
 from tokenizer.pre_tokenizers.code_point_sets import ALL, N_CODE_POINTS, CodePoints
@@ -35,10 +33,6 @@ from tokenizer.ragged import distinct, read_only
 
 _MAX_PLACES, _MAX_STATES, _MAX_STEPS, _MAX_SETS, _MAX_CLASSES = 2_000, 2_000, 400_000, 500, 127
 """Of one pattern, but for the steps; real ones have some hundred places, dozens of states, sets and kinds."""
-
-_MAX_LATE_STATES, _MAX_ROUNDS, _MAX_PAIRS = 1 << SLOT_BITS - 1, 50, 1 << 18
-"""A pattern with more has no blocks. Real ones have some thousand states, of which a hundred are left when those that
-are alike are one, after ten rounds of comparing; then they have 25,000 pairs."""
 
 _LEADS = np.array([*range(0x80), *range(0xC2, 0xF5)])
 _FIRST_OF_LEADS = np.array(
@@ -185,7 +179,6 @@ class Tables(NamedTuple):
     looks_behind: npt.NDArray[np.bool_]
     spelled: npt.NDArray[np.bool_]
     firsts: npt.NDArray[np.bool_]
-    blocks: Blocks
     composed: Composed
 
     def new_automata(self) -> Automata:
@@ -248,62 +241,10 @@ def build(nodes: tuple[Node, ...], n_plain: int) -> Tables:
     first_entries = np.repeat(width * np.array(starts, np.int32), 2, axis=1)[:, :-1].copy()
     arrays: list[npt.NDArray[Any]] = [2 * classes, 2 * byte_classes, transitions.ravel(), first_entries]
     arrays += np.array(looks_behind), spelled, firsts
-    everything: list[Any] = [*map(read_only, arrays), _blocks(*arrays[:-1])]
+    everything: list[Any] = [*map(read_only, arrays)]
     parts = states[:n_plain_rows], states[n_plain_rows:]
     everything.append(compose(classes, byte_classes, parts, *arrays[2:-1]))
     return Tables(*everything)
-
-
-def _blocks(
-    classes: npt.NDArray[np.uint8], byte_classes: npt.NDArray[np.uint8], transitions: npt.NDArray[np.int32],
-    starts: npt.NDArray[np.int32], looks_behind: npt.NDArray[np.bool_], spelled: npt.NDArray[np.bool_],
-) -> Blocks:  # fmt: skip
-    """Returns the only pattern of tables as `kernels.automata_blocks` has it, nothing if there are others."""
-    kinds, columns = np.unique((byte_classes if spelled[0] else classes)[:0x80], return_inverse=True)
-    found = None
-    if spelled.size == 1 and kinds.size <= MAX_COLUMNS and transitions.size < MAX_ENTRIES:
-        first_states = np.empty(starts.shape[1], np.int32)
-        nexts = np.empty((_MAX_LATE_STATES, kinds.size), np.int32)
-        is_start = np.empty(nexts.shape, np.bool_)
-        n = build_blocks(
-            read_only(transitions), read_only(starts[0]), looks_behind[0], kinds, first_states,
-            np.empty(_MAX_LATE_STATES, np.int64), nexts, is_start,
-            np.zeros(1 << SLOT_BITS, np.int32), np.empty((2, 16), np.int64),
-        )  # fmt: skip
-        found = _pairs(nexts[:n], is_start[:n], first_states, columns) if n else None
-    none = np.empty(0, np.int32)
-    found = found or Blocks(none, none.astype(np.uint16), none.astype(np.uint16), none)
-    return Blocks(read_only(found.pairs), read_only(found.first), read_only(found.second), read_only(found.starts))
-
-
-def _pairs(
-    nexts: npt.NDArray[np.int32], is_start: npt.NDArray[np.bool_], first_states: npt.NDArray[np.int32],
-    columns: npt.NDArray[np.int64],
-) -> Blocks | None:  # fmt: skip
-    """Returns states as `Blocks`, those that say the same whatever comes as one, and likewise their columns."""
-    labels = kept = np.zeros(len(nexts), np.int64)
-    for _ in range(_MAX_ROUNDS):
-        before = kept.size
-        rows = np.column_stack([labels, 2 * labels[nexts] + is_start])
-        # As bytes they are sorted faster than as rows.
-        as_bytes = rows.view(np.dtype((np.void, rows[0].nbytes))).ravel()
-        _, kept, labels = np.unique(as_bytes, return_index=True, return_inverse=True)
-        if kept.size == before:
-            break
-    else:
-        return None
-    # The one that is given up stays the first.
-    order = np.argsort(np.arange(kept.size) != labels[GIVEN_UP], kind="stable")
-    kept, labels = kept[order], np.argsort(order)[labels]
-    left, marks = labels[nexts[kept]], is_start[kept]
-    _, kept, merged = np.unique(2 * left + marks, axis=1, return_index=True, return_inverse=True)
-    left, marks, columns = left[:, kept], marks[:, kept], merged.ravel()[columns]
-    n = kept.size
-    if left.size * n > _MAX_PAIRS:
-        return None
-    pairs = 4 * n * n * left[left] + 2 * marks[left] + marks[:, :, None]
-    first, second = (n * columns).astype(np.uint16), columns.astype(np.uint16)
-    return Blocks(pairs.ravel().astype(np.int32), first, second, (n * n * labels[first_states]).astype(np.int32))
 
 
 @functools.lru_cache(maxsize=64)

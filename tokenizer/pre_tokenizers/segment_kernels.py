@@ -3,6 +3,9 @@
 
 Segments cover pieces of text without gaps, each either a match of the delimiter or what lies between two matches.
 `values`, `starts`, `stops` and `counts` are as in `split_kernels`.
+
+Its slow twin is `tokenizer.pre_tokenizers.pieces.PreTokenizer.split_aligned_pieces`;
+`tests/tokenizer/pre_tokenizers/test_components.py` compares them.
 """
 
 import numpy as np
@@ -20,9 +23,11 @@ REMOVED, ISOLATED, MERGED_WITH_PREVIOUS, MERGED_WITH_NEXT, CONTIGUOUS = 0, 1, 2,
 
 @kernel
 def segments_of_class(values, starts, stops, classes, mask, out_starts, out_stops, out_match, counts):
-    """Takes each character with a bit of `mask` for a match; fills out_match bool[n] besides.
+    """Takes each character with a bit of `mask` for a match. A segment has a byte at least.
 
-    A segment has a byte at least.
+    Args:
+      classes: uint8[0x110000].
+      out_match: bool[n_bytes], filled: whether each segment is a match.
     """
     n = 0
     for k in range(starts.size):
@@ -52,11 +57,14 @@ def segments_of_class(values, starts, stops, classes, mask, out_starts, out_stop
 
 @kernel
 def segments_of_literal(values, starts, stops, literal, failures, inverted, out_starts, out_stops, out_match, counts):
-    """Takes each `literal`, uint8[m], m > 0, for a match, from the left, none overlapping; see `segments_of_class`.
+    """Takes each literal for a match, from the left, none overlapping; see `segments_of_class`.
 
-    `failures` int64[m]: of the first q + 1 bytes of the literal, how many at the end are also its beginning, themselves
-    left out. With it (Knuth, Morris and Pratt) no byte of the text is looked at more than twice. With `inverted` the
-    matches are what lies between.
+    With `inverted` the matches are what lies between.
+
+    Args:
+      literal: uint8[m], m > 0.
+      failures: int64[m], of the first q + 1 bytes of the literal, how many at the end are also its beginning,
+        themselves left out. With it (Knuth, Morris and Pratt) no byte of the text is looked at more than twice.
     """
     n = 0
     for k in range(starts.size):
@@ -90,7 +98,10 @@ def segments_of_literal(values, starts, stops, literal, failures, inverted, out_
 
 @kernel
 def segments_of_automaton(values, starts, stops, automata, inverted, out_starts, out_stops, out_match, counts):
-    """Takes what a pattern matches, an `Automata` of one; or, with `inverted`, what lies between."""
+    """Takes what a pattern matches; or, with `inverted`, what lies between; see `segments_of_class`.
+
+    automata: Automata of one pattern, changed.
+    """
     n = 0
     for k in range(starts.size):
         i = starts[k]
@@ -114,9 +125,9 @@ def merge_segments(behavior, starts, stops, match, counts):
 
     Args:
       behavior: one of the constants above.
-      starts, stops: int64[n]; segments, which may be empty; overwritten.
+      starts, stops: int64[n], changed: segments, which may be empty.
       match: bool[n].
-      counts: int64[n_pieces + 1]: segments up to each piece; overwritten.
+      counts: int64[n_pieces + 1], changed: segments up to each piece.
     """
     n = 0
     first = 0
@@ -170,11 +181,11 @@ def rewrite_pieces(values, starts, stops, prefixed, insert, replaces_blanks, out
     """Copies pieces one after the other, `insert` in front of the `prefixed` ones, and in place of spaces if asked.
 
     Args:
-      values, starts, stops: pieces.
+      values, starts, stops: pieces, see the module.
       prefixed: bool[n_pieces].
       insert: uint8[m].
       replaces_blanks: bool.
-      out: uint8 with room for all, `count_blanks` telling how much that is.
+      out: uint8 with room for all, `count_blanks` telling how much that is; filled.
       out_starts, out_stops: int64[n_pieces], filled.
     """
     o = 0
@@ -200,11 +211,11 @@ def split_at_blanks(values, starts, stops, prefixed, insert, out, out_starts, ou
     """Copies pieces as `rewrite_pieces` does, spaces replaced, and cuts them before every `insert`, old or new.
 
     Args:
-      values, starts, stops: pieces, none of them empty.
+      values, starts, stops: pieces, none of them empty, see the module.
       prefixed: bool[n_pieces].
       insert: uint8[m], one character, and eight bytes more.
-      out: uint8 with room for all and eight bytes more.
-      out_starts, out_stops: int64, filled, with room for a word for each byte and each prefix.
+      out: uint8 with room for all and eight bytes more, filled.
+      out_starts, out_stops: int64[n_words], filled, with room for a word for each byte and each prefix.
       counts: int64[n_pieces + 1], filled: words up to each piece.
     """
     n_insert = insert.size - 8
@@ -259,7 +270,7 @@ def character_positions(values, first_byte, offsets, out):
     """Turns byte positions within one text into character positions.
 
     Args:
-      values: uint8, UTF-8.
+      values: uint8[n_bytes], UTF-8.
       first_byte: where the text begins.
       offsets: int64[n], byte positions, not decreasing.
       out: int64[n], filled.

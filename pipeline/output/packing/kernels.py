@@ -1,7 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Kernels that lay documents out in sequences of a fixed length; the slow twins are in `packing.reference`.
+"""Kernels that lay documents out in sequences of a fixed length.
 
 A plan is a list of pieces: stretches of documents, in the order in which they stand in the sequences.
+
+Its slow twins are `pipeline.output.packing.reference.plan_in_order`, `pipeline.output.packing.reference.fit_best` and
+`pipeline.output.packing.reference.fill_sequences`; `tests/pipeline/output/packing/test_sequences.py` compares them.
 """
 
 from typing import Any
@@ -18,8 +21,8 @@ def plan_in_order(lengths: Any, size: int, splits: bool, docs: Any, starts: Any,
       size: tokens of a sequence.
       splits: whether a document that does not fit into the rest of a sequence is cut there. If not, it begins a new
         one, and is cut only where it is longer than a sequence.
-      docs, starts, sizes, rows: int64, filled with the pieces: which document, from which token of it, how many tokens,
-        in which sequence. At most one piece per document and one per full sequence are made.
+      docs, starts, sizes, rows: int64[n_pieces], filled with the pieces: which document, from which token of it, how
+        many tokens, in which sequence. At most one piece per document and one per full sequence are made.
 
     Returns:
       The number of pieces.
@@ -59,9 +62,9 @@ def fit_best(sizes: Any, size: int, bins: Any, head: Any, following: Any, tree: 
       sizes: int64[n], tokens of the pieces, from 1 to `size`.
       size: tokens of a sequence.
       bins: int64[n], filled with the sequence of each piece.
-      head: int64[size + 1], scratch, filled with -1: for each amount of room, the sequence that came to it last.
-      following: int64[n], scratch: for each sequence, the one that came to the same room before it.
-      tree: int64[2 * leaves], scratch, zeros, for a power of two `leaves` > `size`: how many sequences have an amount
+      head: int64[size + 1], for work, filled with -1: for each amount of room, the sequence that came to it last.
+      following: int64[n], for work: for each sequence, the one that came to the same room before it.
+      tree: int64[2 * leaves], zeros, for work, for a power of two `leaves` > `size`: how many sequences have an amount
         of room below a node.
 
     Returns:
@@ -111,14 +114,14 @@ def fill_sequences(
     """Writes pieces into sequences.
 
     Args:
-      ids: int32, the documents.
+      ids: int32[n_tokens], the documents.
       starts: int64[p], where in `ids` each piece begins.
       sizes: int64[p], its tokens.
       rows: int64[p], its sequence; ascending.
       row_starts: int64[r], where in `out` each sequence begins.
-      out: int32, the sequences, filled where there are tokens.
-      segment_ids: int32, as long as `out`, filled: 1, 2, ... in each sequence.
-      positions: int32, as long as `out`, filled: from 0 in each piece.
+      out: int32[n_out], the sequences, filled where there are tokens.
+      segment_ids: int32[n_out], filled: 1, 2, ... in each sequence.
+      positions: int32[n_out], filled: from 0 in each piece.
     """
     row = -1
     segment = 0

@@ -2,8 +2,13 @@
 """Kernels that put columns into the samples of an MDS shard and take them out, without a Python object per row.
 
 A sample is the sizes of its columns of variable size, u32 each, then the columns' bytes. An array of one dimension is a
-byte (1 << 2 | w), its length in 2**w bytes, and its values; everything is little-endian. The slow twin is
-`pipeline.output.writers.mds_reference`.
+byte (1 << 2 | w), its length in 2**w bytes, and its values; everything is little-endian.
+
+Its slow twin is `pipeline.output.writers.mds_reference`; `tests/pipeline/output/writers/test_formats.py` compares
+them.
+
+Its slow twin is `pipeline.output.writers.mds_reference`; `tests/pipeline/output/writers/test_formats.py` compares
+them.
 """
 
 from typing import Any
@@ -16,9 +21,9 @@ def place(out: Any, at: Any, data: Any, offsets: Any, widths: Any, item_bytes: i
     """Writes one column of every row.
 
     Args:
-      out: uint8, the samples.
-      at: int64[n], where in `out` the column of each row goes; moved behind it.
-      data: uint8, the bytes of all rows.
+      out: uint8[n_out], the samples, filled.
+      at: int64[n], where in `out` the column of each row goes, changed: moved behind it.
+      data: uint8[n_bytes], the bytes of all rows.
       offsets: int64[n + 1], where each row begins in `data`.
       widths: int64[n], for arrays log2 of the bytes of their length; else not read.
       item_bytes: size of an array's values; 0 for a column of bytes.
@@ -45,10 +50,10 @@ def take(data: Any, starts: Any, offsets: Any, out: Any) -> None:
     """Copies one column of every row.
 
     Args:
-      data: uint8, the samples.
+      data: uint8[n_bytes], the samples.
       starts: int64[n], where in `data` the bytes of each row begin.
       offsets: int64[n + 1], where in `out` they go; the caller has checked both against the sizes.
-      out: uint8, filled.
+      out: uint8[offsets[-1]], filled.
     """
     for row in range(starts.size):
         shift = starts[row] - offsets[row]

@@ -47,7 +47,7 @@ def list_levels(
     Args:
       offsets: int64[n_rows + 1], where each list begins; from 0.
       valid: uint8[offsets[-1]], 0 for null elements; or uint8[0] where elements cannot be null.
-      state: int64[2], the row and the element in it that come next; advanced.
+      state: int64[2], the row and the element in it that come next, changed: advanced.
       max_entries: of a page, at least 1.
       repetition, definition: uint8[>= MAX_LEVEL_BYTES * max_entries], filled.
 
@@ -107,7 +107,12 @@ def list_levels(
 
 @kernel
 def count_values(values: np.ndarray, counts: np.ndarray) -> None:
-    """Adds how often each of `values` (int32 below limit) occurs to `counts` (int64[2, limit]; the two sum up)."""
+    """Counts how often each value occurs.
+
+    Args:
+      values: int32[n], below `limit`.
+      counts: int64[2, limit], added to; the two sum up.
+    """
     # Two tables in turn: when an id repeats, adding to a number that is still on its way to memory would wait.
     for i in range(0, values.size - 1, 2):
         counts[0, values[i]] += 1
@@ -118,7 +123,13 @@ def count_values(values: np.ndarray, counts: np.ndarray) -> None:
 
 @kernel
 def map_values(values: np.ndarray, indices: np.ndarray, out: np.ndarray) -> None:
-    """Fills `out` (uint8[n] or uint16[n]) with `indices[values]`; values are int32[n], below `indices.size`."""
+    """Maps values.
+
+    Args:
+      values: int32[n], below `indices.size`.
+      indices: uint8[limit] or uint16[limit], what to map each to.
+      out: uint8[n] or uint16[n], as they are, filled with `indices[values]`.
+    """
     for i in range(values.size):
         out[i] = indices[values[i]]
 
@@ -128,8 +139,8 @@ def plain_strings(data: np.ndarray, offsets: np.ndarray, start: int, stop: int, 
     """Writes strings `start` to `stop`, each after its length in four little-endian bytes; returns how many bytes.
 
     Args:
-      data: uint8, the bytes of all strings.
-      offsets: integers[n + 1], where each begins in `data`.
+      data: uint8[n_bytes], the bytes of all strings.
+      offsets: int32[n + 1] or int64[n + 1], where each begins in `data`.
       start: first string.
       stop: end of strings.
       out: uint8[>= their bytes + 4 * (stop - start)], filled.

@@ -16,7 +16,7 @@ Kernels trust their inputs; `output.writers.tfrecord` checks them. The parsing k
 
 Source: `tensorflow/core/lib/io/record_writer.cc` and `tensorflow/core/example/{example,feature}.proto`. CRC-32C is that
 of RFC 3720, eight bytes at a time after Kounavis and Berry (2005), "Novel Table Lookup-Based Algorithms for
-High-Performance CRC Generation". The slow twins are in `tests/pipeline/output/writers/test_tfrecord.py`.
+High-Performance CRC Generation". Its slow twins are in `tests/pipeline/output/writers/test_tfrecord.py`.
 """
 
 import numpy as np
@@ -60,7 +60,7 @@ _MASK_DELTA = 0xA282EAD8
 
 @kernel
 def crc32c(data: np.ndarray, start: int, stop: int) -> int:
-    """Returns the CRC-32C of `data[start:stop]` (uint8) as int64."""
+    """Returns the CRC-32C of `data[start:stop]` as int64; data: uint8[n]."""
     crc = np.uint64(0xFFFFFFFF)
     i = start
     while i + 8 <= stop:
@@ -84,7 +84,10 @@ def crc32c(data: np.ndarray, start: int, stop: int) -> int:
 
 @kernel
 def masked_crc32c(data: np.ndarray, start: int, stop: int) -> int:
-    """Returns the CRC-32C of `data[start:stop]` as TFRecord stores it: rotated right by 15 bits, plus a constant."""
+    """Returns the CRC-32C of `data[start:stop]` as TFRecord stores it: rotated right by 15 bits, plus a constant.
+
+    data: uint8[n].
+    """
     crc = crc32c(data, start, stop)
     return (((crc >> 15) | (crc << 17)) + _MASK_DELTA) & 0xFFFFFFFF
 
@@ -226,7 +229,7 @@ def write_records(
       numbers: int64[n, 2] as `measure_records` was given it.
       n_packed: int64[n] as `measure_records` filled it.
       n_record: int64[n] as `measure_records` filled it.
-      out: uint8[sum(n_record) + SLACK_BYTES].
+      out: uint8[sum(n_record) + SLACK_BYTES], filled.
     """
     start = 0
     for row in range(n_packed.size):
@@ -494,7 +497,12 @@ def read_ids(
 
 @kernel
 def copy_spans(data: np.ndarray, spans: np.ndarray, offsets: np.ndarray, out: np.ndarray) -> None:
-    """Copies the document ids of parsed records to `out`, uint8[offsets[-1]]: row i to offsets[i], int64[n + 1]."""
+    """Copies the document ids of parsed records.
+
+    Args:
+      data: uint8[n_bytes], the records; spans: int64[n, 6], as `parse_records` filled it.
+      offsets: int64[n + 1], where in `out` each goes; out: uint8[offsets[-1]], filled.
+    """
     for row in range(offsets.size - 1):
         for i in range(offsets[row + 1] - offsets[row]):
             out[offsets[row] + i] = data[spans[row, 0] + i]

@@ -8,9 +8,9 @@ from tokenizer.kernels import kernel_files, scanning
 
 _KERNELS = Path(str(kernels.__file__)).parent
 _OF_THEIR_OWN = ("bert_wordpiece", "sentencepiece_bpe", "sentencepiece_unigram", "normalized_words", "word_counting")
-_MOST_FILES, _MOST_LINES = 30, 5_000
+_MOST_FILES, _MOST_LINES = 30, 4_700
 """Of any one kernel, with all that it imports; 18 and 3,000 are wanted."""
-_MOST_LINES_IN_ALL = 11_500
+_MOST_LINES_IN_ALL = 10_620
 """Of all kernels that encode and count, with the engines; 5,000 are wanted."""
 
 

@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which pieces two others make, for sentencepiece's BPE."""
+"""Which pieces two others make, for sentencepiece's BPE.
+
+Its slow twin is in `tests/tokenizer/formats/test_sentencepiece_file.py`.
+"""
 
 from tokenizer.kernels.compiling import kernel
 from tokenizer.kernels.whole_words import whole_word
@@ -12,9 +15,9 @@ def find_merges(values, offsets, order, slots, pool, can_merge, has_length, most
     Args:
       values, offsets: uint8[n_bytes + 16] and int64[n + 1], the pieces in UTF-8.
       order: int64[n_order], those that can merge, in which order to go through them.
-      slots, pool: word table of the pieces with their numbers.
+      slots: int64[n_slots, 4]; pool: uint8[n_pool]: word table of the pieces with their numbers.
       can_merge: bool[n], whether each can.
-      has_length: bool, whether one of so many bytes can.
+      has_length: bool[longest + 1], whether one of so many bytes can.
       most_bytes: how many bytes of pieces may be looked at.
       merges: int32[3, most merges], filled with the numbers of first parts, second parts and what they make.
 

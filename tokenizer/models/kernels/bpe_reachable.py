@@ -8,6 +8,8 @@ the same way, by one merge of the list, and the others that would make it never 
 Whether the parts of a merge are made at all can be told from how each was made. Backwards from the last merge in either
 part, the symbols that met at the border are known at every moment, and none of these pairs may have been a better merge
 than the one that came next on either side.
+
+Its slow twin is `tokenizer.models.bpe.BPE.tokenize`; `tests/tokenizer/models/test_bpe_reachable.py` compares them.
 """
 
 import numpy as np
@@ -45,7 +47,7 @@ def find_reachable(lefts, rights, products, initial, slots, bits, strengths, spl
     Args:
       lefts, rights, products: int32[n], the merges, best first; a text has only one spelling in `initial`.
       initial: int64[n_initial], ids of the symbols that words begin as.
-      slots, bits: an empty pair table.
+      slots: uint64[n], with `bits` of it an empty pair table, filled.
       strengths: int64[n_ids], all -1; filled with 0 for initial symbols, 1 + its number for what a merge makes.
       splits: int32[2, n_ids], filled with the two that each of the latter is made of.
       reached: int32[n], filled with the index of each merge that can be made.

@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What models.bpe asks of a vocabulary: how each token is made, and which ones merging does not give back."""
+"""What models.bpe asks of a vocabulary: how each token is made, and which ones merging does not give back.
+
+Its slow twin is `tokenizer.models.bpe.BPE.tokenize`; `tests/tokenizer/models/test_bpe_reachable.py` compares them.
+"""
 
 import numpy as np
 
@@ -20,7 +23,7 @@ def recover_merges(values, offsets, ranks, order, model, scratch, lefts, rights)
     Args:
       values, offsets: uint8[n_bytes + 16] and int64[n + 1], the tokens; ranks: int32[n], the place of each by id.
       order: int64[n], the tokens by length.
-      model: `models.bpe.BPETables` with products, and no pairs yet but room for n.
+      model: `models.bpe.BPETables` with products, and no pairs yet but room for n; scratch: BPEScratch, for work.
       lefts, rights: int32[n], filled; -1 for single bytes and for tokens that merging never makes.
 
     Returns:
@@ -52,7 +55,13 @@ def recover_merges(values, offsets, ranks, order, model, scratch, lefts, rights)
 
 @kernel
 def find_unmerged(values, offsets, ids, model, scratch, out, ends, unmerged):
-    """Marks in bool[n] the entries that merging does not give back as themselves; arguments as for `bpe_word`."""
+    """Marks the entries that merging does not give back as themselves.
+
+    Args:
+      values, offsets: uint8[n_bytes + 16] and int64[n + 1], the entries; ids: int32[n].
+      model: BPETables; scratch: BPEScratch; out: int32[n_ids]; ends: int64[n_ids]: for the longest entry, for work.
+      unmerged: bool[n], filled.
+    """
     for t in range(ids.size):
         at = offsets[t]
         o, _ = bpe_word(values, at, offsets[t + 1] - at, model, scratch, out, 0, ends)

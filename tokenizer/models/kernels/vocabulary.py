@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A vocabulary in arrays: its characters, and where in it some text is."""
+"""A vocabulary in arrays: its characters, and where in it some text is.
+
+Its slow twin is `builtins.dict`; `tests/tokenizer/models/test_vocabulary.py` compares them.
+"""
 
 from tokenizer.kernels.compiling import kernel
 from tokenizer.kernels.utf8 import next_character
@@ -30,7 +33,7 @@ def find_texts(values, offsets, slots, pool, found):
 
     Args:
       values, offsets: uint8[n_bytes + 16] and int64[n + 1], the texts, padded.
-      slots, pool: the table.
+      slots: int64[n_slots, 4]; pool: uint8[n_pool]: the table.
       found: int64[n], filled with what the table holds of each, -1 where it is not there.
     """
     for t in range(found.size):

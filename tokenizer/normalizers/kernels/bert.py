@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""BERT's normalizer alone, for callers who want the text and not the ids."""
+"""BERT's normalizer alone, for callers who want the text and not the ids.
+
+Its slow twin is `tokenizer.reference.normalize`; `tests/tokenizer/normalizers/test_bert.py` compares them.
+"""
 
 import numpy as np
 

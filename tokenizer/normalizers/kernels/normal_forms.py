@@ -4,6 +4,9 @@
 A character is inert if it is a starter, stays as it is, and combines with nothing before it. Text is cut before inert
 characters; what holds only inert characters, and combining ones already in order, is copied. The rest is decomposed,
 put in canonical order and, for NFC and NFKC, composed: one piece between cuts at a time.
+
+Its slow twin is `tokenizer.normalizers.unicode._NormalForm.normalize_aligned`;
+`tests/tokenizer/normalizers/test_columns.py` compares them.
 """
 
 import numpy as np

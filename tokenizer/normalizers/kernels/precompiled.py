@@ -4,6 +4,9 @@
 The map is a double-array trie from UTF-8 to places in a pool of texts that end with NUL. A grapheme of less than six
 bytes turns, as a whole, into the text of its *shortest* prefix that the trie holds; where it holds none, and in longer
 graphemes, each character does so for itself.
+
+Its slow twin is `tokenizer.normalizers.precompiled.Precompiled.normalize_aligned`;
+`tests/tokenizer/normalizers/test_columns.py` compares them.
 """
 
 import numpy as np
@@ -54,7 +57,7 @@ def texts_of_characters(units, pool, encoded, places):
 
     Args:
       units: uint32[n], the trie; pool: uint8[n].
-      encoded: uint8[4], scratch.
+      encoded: uint8[4], for work.
       places: int32[0x110000], filled: where in the pool the text of each character begins, plus one; 0 without one.
     """
     for code_point in range(1, places.size):

@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rows that a slow step may change, found fast: all others it need not see."""
+"""Rows that a slow step may change, found fast: all others it need not see.
+
+Its slow twin is in `tests/tokenizer/text/test_candidates.py`.
+"""
 
 import numpy as np
 from llvmlite import ir
@@ -18,7 +21,7 @@ def find_pairs(data, offsets, first, second, found):
     Args:
       data: uint8[n]; offsets: int64[n_rows + 1] into it.
       first: the byte, of ASCII; second: bool[256].
-      found: bool[n_rows], set.
+      found: bool[n_rows], changed: set where there is one.
     """
     for row in range(found.size):
         i = offsets[row]
@@ -63,7 +66,7 @@ def find_characters(data, offsets, wanted, firsts, prints, found):
       wanted: bool[0x110000].
       firsts: bool[256]: whether a character that begins with this byte may be wanted.
       prints: whether none of the printing characters of ASCII is wanted.
-      found: bool[n_rows], set.
+      found: bool[n_rows], changed: set where there is one.
     """
     row = 0
     end = offsets[found.size]

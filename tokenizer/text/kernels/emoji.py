@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Emoji as whole grapheme clusters: families, flags, skin tones, keycaps."""
+"""Emoji as whole grapheme clusters: families, flags, skin tones, keycaps.
+
+Its slow twin is `tokenizer.text.emoji.Emoji.edits`; `tests/tokenizer/text/test_steps.py` compares them.
+"""
 
 import numpy as np
 

@@ -1,5 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Characters that are repeated, and characters that are to stand alone."""
+"""Characters that are repeated, and characters that are to stand alone.
+
+Its slow twins are `tokenizer.text.runs.RepeatedPunctuation.edits` and `tokenizer.text.runs.IsolateDigits.edits`;
+`tests/tokenizer/text/test_steps.py` compares them.
+"""
 
 import numpy as np
 

@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Spans found in rows: numbers, URLs, e-mail addresses, runs of white space, literals; and which of them win."""
+"""Spans found in rows: numbers, URLs, e-mail addresses, runs of white space, literals; and which of them win.
+
+Its slow twin is in `tests/tokenizer/text/test_spans.py`.
+"""
 
 import numpy as np
 

@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""White space: runs of it put in order, and cut off at the ends of documents."""
+"""White space: runs of it put in order, and cut off at the ends of documents.
+
+Its slow twin is `tokenizer.text.whitespace.Whitespace.edits`; `tests/tokenizer/text/test_steps.py` compares them.
+"""
 
 import numpy as np
 

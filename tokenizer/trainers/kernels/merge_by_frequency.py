@@ -1,5 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The rule `frequency`: a heap of pairs, corrected late. The tables are those of `pair_merging`."""
+"""The rule `frequency`: a heap of pairs, corrected late. The tables are those of `pair_merging`.
+
+    heap:      int64[capacity, 2]      see `merge_most_frequent`; changed
+    lengths:   int32[n_tokens]         characters of each token; changed
+
+Its slow twin is `tokenizer.trainers.reference.train_bpe`; `tests/tokenizer/trainers/test_bpe_trainer.py` compares
+them.
+
+Its slow twin is `tokenizer.trainers.reference.train_bpe`; `tests/tokenizer/trainers/test_bpe_trainer.py` compares
+them.
+"""
 
 from tokenizer.kernels.compiling import kernel, kernel_part
 from tokenizer.trainers.kernels.pair_merging import (

@@ -1,5 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The rule `likelihood`: a tournament of rows of pairs, by exact scores. The tables are those of `pair_merging`."""
+"""The rule `likelihood`: a tournament of rows of pairs, by exact scores. The tables are those of `pair_merging`.
+
+    links:     int32[capacity, 4]      the next and the previous pair of a row, and of a column; changed
+    heads:     int32[2, n_symbols]     the first pair of each row, and of each column; changed
+    best:      int64[n_leaves, 3]      the record of each row, see `merge_most_likely`; changed
+    tree:      int32[2 * n_leaves]     a tournament of the rows; changed
+    symbol_counts: int64[n_leaves]     how often each symbol occurs; changed
+
+Its slow twin is `tokenizer.trainers.reference.train_wordpiece`; `tests/tokenizer/trainers/test_wordpiece_trainer.py`
+compares them.
+"""
 
 import numpy as np
 

@@ -8,20 +8,31 @@ there are characters at most.
 
     positions: int32[n_characters, 7]  one row per character: SYMBOL (-1 once merged into its left neighbour), PREVIOUS
                                        and NEXT row in the word, WORD, PAIR that begins here, EARLIER and LATER row in
-                                       that pair's list; -1 where there is none
+                                       that pair's list; -1 where there is none; changed
     pairs:     int64[capacity, 5]      one row per pair ever met: KEY (left << 32 | right), COUNT (its occurrences now,
                                        each times its word's count), FIRST row of its list, STEP that last changed it,
-                                       QUEUED (what the rule in charge notes about it)
-    slots:     int32[2 * capacity]     open addressing over KEY: row of `pairs` or -1; capacity is a power of two
-    touched:   int32[capacity]         the pairs whose count the last merge changed
-    merges:    int32[capacity, 4]      what was merged, in order: LEFT and RIGHT symbol, their PRODUCT, N_TOKENS_AFTER
-    state:     int64[8]                the numbers that outlive a call, N_PAIRS and following
+                                       QUEUED (what the rule in charge notes about it); changed
+    slots:     int32[2 * capacity]     open addressing over KEY: row of `pairs` or -1; capacity is a power of two;
+                                       changed
+    touched:   int32[capacity]         the pairs whose count the last merge has changed; filled
+    merges:    int32[capacity, 4]      what was merged, in order: LEFT and RIGHT symbol, their PRODUCT,
+                                       N_TOKENS_AFTER; filled
+    state:     int64[8]                the numbers that outlive a call, N_PAIRS and following; changed
+    counts:    int64[n_words]          how often each word occurs
+    pool:      uint8[n_pool]           the tokens, one after the other; changed
+    token_offsets: int64[n_tokens + 1] where each begins in the pool; changed
+    token_slots: int32[power of two]   open addressing over their bytes: id or -1; changed
+    prefix:    uint8[n_prefix]         what continues a word in front of a token
+    occurrences: int32[n_characters]   the rows of a pair's list; for work
 
 Tokens are byte strings in one pool, `pool[token_offsets[id]:token_offsets[id + 1]]`; two ids never have the same bytes.
 Counts are trusted to be positive and to add up to less than 2**63 over all characters: then no sum here overflows.
 
 Kernels do not allocate. Those that may run out of room return False before they change anything, with what they want in
 `state`; `tokenizer.trainers.merging` gives it to them and calls again.
+
+Its slow twins are `tokenizer.trainers.reference.train_bpe` and `tokenizer.trainers.reference.train_wordpiece`;
+`tests/tokenizer/trainers/test_bpe_trainer.py` compares them.
 """
 
 import numpy as np
@@ -57,7 +68,7 @@ def count_characters(values, offsets, counts, occurrences, places):
       offsets: int64[n_words + 1], row boundaries in `values`.
       counts: int64[n_words], how often each word occurred.
       occurrences: int64[n_distinct], added to; as long as there are values.
-      places: uint8[n_distinct], bit `place` is set where a character stands there in some word.
+      places: uint8[n_distinct], added to: bit `place` is set where a character stands there in some word.
     """
     for word in range(counts.size):
         for at in range(offsets[word], offsets[word + 1]):

@@ -10,6 +10,9 @@ beginnings, and a piece links to the longest of its beginnings that is a piece. 
 
 Pieces are numbered in the order of their characters, so a piece comes after those that it begins with. Where no piece
 is a single character, that character alone may be unknown: so there is always a path.
+
+Its slow twins are `tokenizer.trainers.unigram_reference.expect` and `tokenizer.trainers.unigram_reference.find_best`;
+`tests/tokenizer/trainers/test_unigram_em.py` compares them.
 """
 
 import math
@@ -53,7 +56,8 @@ def match_pieces(text, suffixes, common, pieces, offsets, links, longest):
     """Finds the pieces in the words, by walking both in the order of their characters.
 
     Args:
-      text, suffixes, common: of `unigram_suffixes`, sorted as deep as the longest piece or deeper.
+      text: int32[n]; suffixes: int32[n_suffixes]; common: int32[n_suffixes + 1]: of `unigram_suffixes`, sorted as deep
+        as the longest piece or deeper.
       pieces, offsets, links: of `link_pieces`; characters that the text does not have are too high for it.
       longest: int32[n], -1 everywhere, filled where the text is not 0.
     """
@@ -206,14 +210,20 @@ def maximize(expected, unit, scores):
 
 @kernel
 def score_seeds(shares, log_total, scores):
-    """Fills the scores of seed pieces, float64[n], from their shares, int64[n], of all."""
+    """Finds the scores of seed pieces from their shares of all.
+
+    shares: int64[n]; scores: float64[n], filled.
+    """
     for i in range(shares.size):
         scores[i] = math.log(np.float64(shares[i])) - log_total
 
 
 @kernel
 def exponentiate(scores, probabilities):
-    """Fills the probabilities of the scores, float64[n] both."""
+    """Finds the probabilities of scores.
+
+    scores: float64[n]; probabilities: float64[n], filled.
+    """
     for i in range(scores.size):
         probabilities[i] = math.exp(scores[i])
 
@@ -246,13 +256,13 @@ def _find_best(base, n, longest, links, scores, unknown, whole, best, last):
 
 @kernel
 def count_best(starts, counts, longest, links, scores, unknown, best, last, frequencies):
-    """Adds to `frequencies`, int64[n_pieces], how often each piece occurs in the best paths of all words.
+    """Adds to `frequencies` how often each piece occurs in the best paths of all words.
 
     Args:
       starts, counts, longest, links: as for `expect`.
       scores: float64[n_pieces]; unknown: the score of a character that is no piece.
       best: float64[longest run + 1]; last: int32 of the same size; for work.
-      frequencies: added to.
+      frequencies: int64[n_pieces], added to.
     """
     for run in range(counts.size):
         n = starts[run + 1] - 1 - starts[run]
@@ -272,7 +282,7 @@ def weigh_pieces(places, longest, links, scores, unknown, frequencies, best, las
 
     Args:
       places: int32[n_pieces], a place in the text where each piece occurs.
-      longest, links, scores, unknown: as for `count_best`; frequencies: filled by it.
+      longest, links, scores, unknown: as for `count_best`; frequencies: int64[n_pieces], what that has found.
       best: float64[longest piece + 1]; last: int32 of the same size; for work.
       losses: float64[n_pieces], filled: -inf for a piece that is in no best path, or whose own best path is another;
         inf for a single character, which nothing can stand for.

@@ -8,6 +8,9 @@ The words lie in one text of numbered characters, each run of known characters f
     suffixes:  int32[n_suffixes], places in the text, ordered by what follows there up to the end of the run
 
 Nothing looks further than `depth` characters, one more than a piece may have: two suffixes alike that far are equal.
+
+Its slow twin is `tokenizer.trainers.unigram_reference.find_seeds`; `tests/tokenizer/trainers/test_unigram_em.py`
+compares them.
 """
 
 import numpy as np
@@ -31,11 +34,11 @@ _ANY_SCRIPT = 0
 
 @kernel
 def count_code_points(code_points, offsets, counts, occurrences):
-    """Adds to `occurrences`, int64[0x110000], how often every character occurs in the words.
+    """Adds to `occurrences` how often every character occurs in the words.
 
     Args:
       code_points: int32[n_characters]; offsets: int64[n_words + 1]; counts: int64[n_words].
-      occurrences: added to.
+      occurrences: int64[0x110000], added to.
     """
     for word in range(counts.size):
         for at in range(offsets[word], offsets[word + 1]):
@@ -49,7 +52,7 @@ def lay_out_runs(code_points, offsets, counts, numbers, text, starts, run_counts
     Args:
       code_points, offsets, counts: as for `count_code_points`.
       numbers: int32[0x110000], the number of each character, 0 for those that are in no piece.
-      text, run_of: int32 with room for all characters and words, filled; run_of: the run that a place is in.
+      text, run_of: int32 with room for all characters and words, filled; of the latter the run that a place is in.
       starts, run_counts: int64 with room for one more than the characters, filled.
 
     Returns:
@@ -82,7 +85,7 @@ def pack_first(text, n_bits, n_packed, keys, suffixes):
     Args:
       text: int32[n].
       n_bits: that any number of a character fits in; n_bits * n_packed is at most 63.
-      keys: int64 and suffixes: int32, one per place that is no 0, filled in the order of the text.
+      keys: int64[n_suffixes]; suffixes: int32[n_suffixes]: one per place that is no 0, filled in the order of the text.
     """
     row = suffixes.size
     key = np.int64(0)
@@ -128,7 +131,8 @@ def sort_by_keys(keys, suffixes, other_keys, other_suffixes, histogram, n_bits):
     """Sorts stably by `n_bits` bits of the keys, `DIGIT_BITS` of them at a time, lowest first.
 
     Args:
-      keys, suffixes: int64 and int32 of one length, used up; the others of the same size and type, filled.
+      keys: int64[n], suffixes: int32[n], changed.
+      other_keys: int64[n]; other_suffixes: int32[n]; filled.
       histogram: int64[2**DIGIT_BITS], for work.
       n_bits: at most 63.
 
@@ -162,8 +166,8 @@ def rank(keys, suffixes, ranks):
     """Writes the rank of each suffix, from 1, equal for equal keys, into `ranks`; returns the highest one.
 
     Args:
-      keys, suffixes: sorted.
-      ranks: int32[n], the places of the text.
+      keys: int64[n_suffixes]; suffixes: int32[n_suffixes]; sorted.
+      ranks: int32[n], filled at the places of the text.
     """
     highest = 0
     for i in range(keys.size):
@@ -178,7 +182,7 @@ def measure_common(text, suffixes, depth, common):
     """Writes how many characters each suffix has in common with the one before, `depth` at most.
 
     Args:
-      text, suffixes, depth: see the module.
+      text: int32[n]; suffixes: int32[n_suffixes]; depth: see the module.
       common: int32[n_suffixes + 1], filled; the first and the last are 0.
     """
     common[0] = 0
@@ -257,7 +261,7 @@ def find_substrings(
     by that is listed too, where it occurs `least_at_ends` times.
 
     Args:
-      text, suffixes, starts, run_of, run_counts, depth: see the module and `lay_out_runs`.
+      text, suffixes, starts, run_counts, depth: see the module and `lay_out_runs`; run_of: int32[n], see there.
       common: of `measure_common`.
       classes: int32[numbers]; rules: see `is_valid_piece`; least_at_ends: see above.
       sums: int64[n_suffixes + 1], filled: how often the suffixes before each one occur, together.
