@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The kernel that counts words between white space and characters, 64 bytes at a time.
 
-Its slow twin is `str.split`; `words.split` does the same on columns.
+Its slow twin is `builtins.str.split`; `tests/pipeline/statistics/test_words.py` compares them.
+`words.split` does the same on columns.
 """
 
 import functools
@@ -88,9 +89,9 @@ def count_characters_and_words(data, offsets, end, n_characters, n_words):
     """Counts the characters of each text, and its words between white space, as `str.split` cuts.
 
     Args:
-      data: uint8, valid UTF-8.
+      data: uint8[n_bytes], valid UTF-8.
       offsets: int64[n + 1], the texts in it.
-      end: uint8, the last `READS` bytes of `data`, or all if there are fewer, and as many more of any kind.
+      end: uint8[n_end], the last `READS` bytes of `data`, or all if there are fewer, and as many more of any kind.
       n_characters, n_words: int64[n], filled.
     """
     n_safe = max(data.size - READS, 0)
