@@ -14,6 +14,7 @@ from pipeline import filenames, storage
 from pipeline.books import manifest, quantities
 from pipeline.input.rejects import REASONS
 from pipeline.parquet_file import open_parquet
+from pipeline.reporting.advice import advise
 from pipeline.reporting.stats_file import FORMAT_VERSION as STATS_VERSION
 from pipeline.statistics.vocabulary import ratio
 
@@ -48,7 +49,7 @@ def gather(output: str) -> dict[str, Any]:
             f"{STATS_VERSION}: run the job again with --overwrite"
         )
     totals = found["totals"]
-    return {
+    facts = {
         "job": found["job"],
         "job_digest": found["job_digest"],
         "versions": found["versions"],
@@ -68,6 +69,7 @@ def gather(output: str) -> dict[str, Any]:
         "filtered": totals["filtered"],
         "clock": _clock(output),
     }
+    return {"advice": advise(facts), **facts}
 
 
 def _clock(output: str) -> dict[str, Any] | None:

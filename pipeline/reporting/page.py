@@ -6,7 +6,7 @@ What `facts.gather` found is laid out here; nothing is counted again. A document
 """
 
 import itertools
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 from xml.etree.ElementTree import Element
 
@@ -17,6 +17,7 @@ from pipeline.reporting.charts import number
 from pipeline.reporting.elements import element
 from pipeline.reporting.facts import gather
 from pipeline.running.display import duration, megabytes
+from tokenizer.languages import UNKNOWN
 
 _LOST = ("rejected", "cut")
 _KEPT = ("documents", "bytes of documents", "tokens")
@@ -64,6 +65,7 @@ def render(facts: Mapping[str, Any]) -> str:
 
 
 def _sections(facts: Mapping[str, Any]) -> Iterable[Element | None]:
+    yield _advice(facts["advice"])
     yield _flow(facts)
     yield _vocabulary(facts["stats"])
     yield _lengths(facts["stats"])
@@ -74,6 +76,16 @@ def _sections(facts: Mapping[str, Any]) -> Iterable[Element | None]:
     yield _sources(facts)
     yield _time(facts["clock"])
     yield _origin(facts)
+
+
+def _advice(lines: Sequence[str]) -> Element:
+    if not lines:
+        return section("What to look at", "Nothing is out of the ordinary.")
+    return section(
+        "What to look at",
+        "Out of the ordinary, with what is known of the cause; the sections below have the details.",
+        element("ul", *(element("li", line) for line in lines)),
+    )
 
 
 def _sentence(facts: Mapping[str, Any]) -> str:
@@ -179,7 +191,7 @@ def _sample(sample: Mapping[str, Any]) -> list[list[str]]:
     return [
         ["such words that are kept as one token", percent(sample["strr"]), of],
         [
-            "documents that their tokens decode to, both normalized",
+            "documents whose tokens decode to their text, both normalized",
             percent(sample["share_round_trip"]),
             f"{of}; {n_same:,} come back if white space is not looked at",
         ],
@@ -208,10 +220,13 @@ def _languages(languages: Mapping[str, Any] | None) -> Element | None:
     if languages is None:
         return None
     rows = languages["rows"]
-    paid = sorted((row for row in rows if row["premium"]), key=lambda row: -row["premium"])[:_CHARTED]
+    known = (row for row in rows if row["premium"] and row["language"] != UNKNOWN)
+    paid = sorted(known, key=lambda row: -row["premium"])[:_CHARTED]
     reference = languages["reference"]
     said = (
-        f"The premium is what a character costs in tokens, against {reference}, of which there is most. The Gini "
+        f"The premium is what a character costs in tokens, against {reference}, which has most characters. Characters "
+        "are those of the texts after the text steps, spaces that a step put between words included. "
+        f"{UNKNOWN} stands for documents whose language was not found. The Gini "
         f"coefficient over languages is {number(languages['gini_of_tokens_per_character'])}; 0 is the same for "
         "all. Texts differ between languages, so this is a diagnostic, no measure of a language. Words are what stands "
         "between white space; which of them are kept whole is of a sample."
@@ -332,7 +347,8 @@ def _rejects(rejected: Mapping[str, Mapping[str, Any]]) -> Element | None:
     )
     return section(
         "Rejected records",
-        "All of them are in rejected/; `tokenmill replay` tokenizes them after a fix, without the rest.",
+        "All of them are in the folder rejected/ of the output; `tokenmill replay CONFIG` tokenizes them after a fix, "
+        "without the rest.",
         *reasons,
     )
 
@@ -375,10 +391,11 @@ def _time(clock: Mapping[str, Any] | None) -> Element | None:
     run = "last run" if splits["earlier"] else "job"
     said = f"The {run} began at {clock['started']} and took {duration(clock['seconds'])}. "
     if lengths:
+        machines = f"{clock['hosts']:,} machine{'s' if clock['hosts'] != 1 else ''}"
         said += (
-            f"{clock['workers']:,} workers on {clock['hosts']:,} machines did {splits['timed']:,} of "
+            f"{clock['workers']:,} workers on {machines} found something to read in {splits['timed']:,} of "
             f"{splits['planned']:,} splits, in {duration(clock['cpu_seconds'])} of processor time; half of "
-            f"the splits took at most {duration(lengths['p50'])}, the longest {duration(lengths['p100'])}. "
+            f"these splits took at most {duration(lengths['p50'])}, the longest {duration(lengths['p100'])}. "
         )
     if splits["earlier"]:
         said += (
@@ -397,13 +414,13 @@ def _time(clock: Mapping[str, Any] | None) -> Element | None:
             f"{each['seconds']:.3g}",
             f"{each['cpu_seconds']:.3g}",
             megabytes(each["n_bytes"]),
-            number(each["speed"]),
+            number(1 / each["speed"] if each["speed"] else None),
             each["host"],
         ]
         for each in clock["slowest"]
     )
     stages = ([each["stage"], f"{each['seconds']:.3g}"] for each in clock["stages"])
-    heads = ("first file", "split", "seconds", "of processor", "read", "times the median speed", "machine")
+    heads = ("first file", "split", "seconds", "of processor", "read", "times as long as usual for its size", "machine")
     return section(
         "Time",
         said,
