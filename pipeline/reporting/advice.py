@@ -36,7 +36,7 @@ def _rejected(facts: Mapping[str, Any]) -> str | None:
     counts = ", ".join(f"{each['count']:,} as {reason}" for reason, each in reasons.items())
     return (
         f"{_percent(share)} of {of} were rejected, {n_records:,} of {records:,} records: {counts}. Examples are below; "
-        "`tokenmill replay CONFIG` tokenizes them once the cause is mended."
+        "tokenmill replay CONFIG tokenizes them once the cause is mended."
     )
 
 

@@ -347,7 +347,7 @@ def _rejects(rejected: Mapping[str, Mapping[str, Any]]) -> Element | None:
     )
     return section(
         "Rejected records",
-        "All of them are in the folder rejected/ of the output; `tokenmill replay CONFIG` tokenizes them after a fix, "
+        "All of them are in the folder rejected/ of the output; tokenmill replay CONFIG tokenizes them after a fix, "
         "without the rest.",
         *reasons,
     )
