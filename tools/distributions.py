@@ -6,11 +6,11 @@ setuptools (84) does so for wheels; an sdist it packs with the dates and owners 
 packed once more. Needs the group `build` and no network.
 """
 
+import argparse
 import gzip
 import io
 import os
 import subprocess
-import sys
 import tarfile
 from pathlib import Path
 
@@ -43,5 +43,8 @@ def _pack_again(sdist: Path, seconds: int) -> None:
 
 
 if __name__ == "__main__":
-    Path(sys.argv[1]).mkdir(parents=True, exist_ok=True)
-    print(*build(Path(sys.argv[1])), sep="\n")
+    parser = argparse.ArgumentParser(prog="python -m tools.distributions", description=__doc__)
+    parser.add_argument("folder", type=Path, help="where the two files go; it is made if it is not there")
+    options = parser.parse_args()
+    options.folder.mkdir(parents=True, exist_ok=True)
+    print(*build(options.folder), sep="\n")

@@ -10,6 +10,8 @@ from tokenizer.languages import UNKNOWN
 
 LEAST_SHARE = 0.01
 """Of tokens, records, bytes or documents: less than this is nothing to look at."""
+LEAST_DOCUMENTS = 20
+"""Sampled documents: one unknown character keeps a long one from coming back, so a few of them say nothing."""
 LEAST_PREMIUM = 1.5
 """Tokens for a character, against the reference language."""
 SLOW, LEAST_SECONDS = 3.0, 10.0
@@ -77,7 +79,7 @@ def _cut(facts: Mapping[str, Any]) -> str | None:
 def _way_back(facts: Mapping[str, Any]) -> str | None:
     sample = facts["stats"]["sample"]
     n_lost = sample["documents"] - sample["documents_round_trip_but_for_spaces"]
-    if _share(n_lost, sample["documents"]) < LEAST_SHARE:
+    if sample["documents"] < LEAST_DOCUMENTS or _share(n_lost, sample["documents"]) < LEAST_SHARE:
         return None
     cause = "; unknown tokens are a cause" if facts["stats"]["oov"]["tokens"] else ""
     return (

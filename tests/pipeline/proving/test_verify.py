@@ -158,12 +158,12 @@ def test_a_job_of_many_files_is_proven_and_each_lie_of_its_lists_found(tmp_path,
         table = pq.read_table(path)
         path.write_bytes(data + b"x")
         assert any(problem.startswith(filenames.list_name(kind)) for problem in folder.problems())
-        for forged in (lie_about(table, kind), table.slice(1), pa.concat_tables([table, table.slice(1)])):
+        for forged in (lie_about(table), table.slice(1), pa.concat_tables([table, table.slice(1)])):
             handle = io.BytesIO()
             pq.write_table(forged, handle, row_group_size=1, compression="zstd", store_schema=False)
             path.write_bytes(handle.getvalue())
-            record = {**ledger.describe(str(folder.path), filenames.list_name(kind)).to_record()}
-            record["rows"] = forged.num_rows
+            described = ledger.describe(str(folder.path), filenames.list_name(kind)).to_record()
+            record = {**described, "rows": forged.num_rows}
             folder.set_manifest(lambda found, record=record, kind=kind: found.update({kind: record}))
             assert folder.problems(), (kind, forged.num_rows)
         path.write_bytes(data)
@@ -171,7 +171,7 @@ def test_a_job_of_many_files_is_proven_and_each_lie_of_its_lists_found(tmp_path,
     assert folder.problems() == []
 
 
-def lie_about(table, kind):
+def lie_about(table):
     """Returns a list whose last record has another number."""
     rows = table.to_pylist()
     rows[-1]["n_bytes"] += 1

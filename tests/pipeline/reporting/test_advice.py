@@ -68,6 +68,14 @@ def test_what_is_out_of_the_ordinary_is_said_with_its_numbers(changes, expected)
     assert line.startswith(expected)
 
 
+def test_a_few_sampled_documents_say_nothing():
+    facts = copy.deepcopy(ORDINARY)
+    facts["stats"]["sample"] = {"documents": 19, "documents_round_trip_but_for_spaces": 0}
+    assert advise(facts) == []
+    facts["stats"]["sample"]["documents"] = 20
+    assert len(advise(facts)) == 1
+
+
 def test_a_dear_language_is_told_only_if_it_is_known_and_not_tiny():
     facts = copy.deepcopy(ORDINARY)
     facts["languages"]["rows"] += [
