@@ -43,7 +43,7 @@ def _pack_again(sdist: Path, seconds: int) -> None:
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(prog="python -m tools.distributions", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m tools.distributions", description=__doc__, allow_abbrev=False)
     parser.add_argument("folder", type=Path, help="where the two files go; it is made if it is not there")
     options = parser.parse_args()
     options.folder.mkdir(parents=True, exist_ok=True)
