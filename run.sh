@@ -7,7 +7,8 @@
 #   ./run.sh bench [NAME] [options]                    beam, count, encode, insight, load, pipeline, small, text, train: benchmarks;
 #                                                      hostile, kills, scale: what breaks other programs;
 #                                                      first-run: the quickstart with nothing compiled; compare: the numbers of
-#                                                      `tokenmill compare` against those of TokLens and TokEval
+#                                                      `tokenmill compare` against those of TokLens and TokEval;
+#                                                      commits: this tree against another commit
 #   ./run.sh docs [--check]                            the reference from the code, the site into build/site;
 #                                                      --check: everything that the documentation shows, run
 #   ./run.sh COMMAND ...                              any tokenmill command: run, count, train, tokenize, inspect, verify
@@ -211,7 +212,7 @@ run_tests() {
 run_benchmarks() {
   cd -- "$root"
   case ${1:-all} in
-    beam | compare | count | encode | first-run | hostile | insight | kills | load | pipeline | scale | small | text | train)
+    beam | commits | compare | count | encode | first-run | hostile | insight | kills | load | pipeline | scale | small | text | train)
       exec "$venv/bin/python" -m "benchmarks.${1//-/_}" "${@:2}"
       ;;
     all)
@@ -221,7 +222,7 @@ run_benchmarks() {
         "$venv/bin/python" -m "benchmarks.$name" "${@:2}"
       done
       ;;
-    *) fail "unknown benchmark '$1'; there are beam, compare, count, encode, first-run, insight, load, pipeline, small, text, train; hostile, kills, scale" ;;
+    *) fail "unknown benchmark '$1'; there are beam, compare, count, encode, first-run, insight, load, pipeline, small, text, train; commits, hostile, kills, scale" ;;
   esac
 }
 

@@ -310,7 +310,7 @@ def test_unknown_benchmark_is_named(checkout: Checkout) -> None:
     code, _, err = checkout.run("bench", "speed")
     assert code == 1
     named = (
-        "beam, compare, count, encode, first-run, insight, load, pipeline, small, text, train; hostile, kills, scale"
+        "beam, compare, count, encode, first-run, insight, load, pipeline, small, text, train; commits, hostile, kills, scale"
     )
     assert f"unknown benchmark 'speed'; there are {named}" in err
 
