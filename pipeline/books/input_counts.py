@@ -4,6 +4,7 @@
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, fields, replace
+from operator import attrgetter
 from typing import Any, Self
 
 import numpy as np
@@ -57,7 +58,11 @@ class PieceCounts(ReadCounts):
 
     def to_record(self) -> dict[str, Any]:
         """Returns the fields that are not zero or empty, as plain JSON; for many small files, most of them are."""
-        return {each.name: value for each in fields(self) if (value := getattr(self, each.name))}
+        return {name: value for name, value in zip(_NAMES, _values(self), strict=True) if value}
+
+
+_NAMES = tuple(each.name for each in fields(PieceCounts))
+_values = attrgetter(*_NAMES)
 
 
 class Accounts:

@@ -6,10 +6,10 @@ what becomes of a word depends on nothing but its bytes, and the table of the en
 anything is normalized. Whether that is so is found out once for a tokenizer, and once for each new word: one that may
 become something else beside others makes its row *irregular*, and that goes through all steps one after the other.
 
-Words without spaces do not come back, but their parts do. They are cut between two characters that become one each,
-whatever their neighbours, and these are neighbours in no token: no merge reaches across, and every path of Unigram
-passes there. So the parts can be encoded one by one, but that Unigram's sum so far decides how sums inside of a part
-are rounded: one where that could matter makes its row irregular, too.
+Words without spaces do not come back, but their parts do, and so do those of code. They are cut between two characters
+that become one each, whatever their neighbours, and these are neighbours in no token: no merge reaches across, and
+every path of Unigram passes there. So the parts can be encoded one by one, but that Unigram's sum so far decides how
+sums inside of a part are rounded: one where that could matter makes its row irregular, too.
 """
 
 from typing import Any, NamedTuple
@@ -60,6 +60,8 @@ _CACHE_BYTES = 1 << 20
 """Of the table of normalized words, which mostly come once."""
 _MOST_BYTES = 1 << 29
 """Of rows that are encoded at a time: so that all spans may be pending, and for sums of Unigram to be off by little."""
+_PIECE_BYTES = 1 << 14
+"""Of longer rows, so that what is irregular has few words beside it."""
 _NEW_BYTES, _NEW_SHARE = 1 << 20, 256
 """Likewise, as long as there is more than one new span in so many bytes."""
 
@@ -90,8 +92,7 @@ class NormalizedWordsEngine(StagedEngine):
         self._raw_pool = pool
         self._steps = steps
         self._is_new = True
-        self._classes = tables.classes
-        self._ways = [tables, tables._replace(cuts=np.uint64(0))] if cuts and cuts.unigram else [tables]
+        self._tables = tables
         self._cuts = cuts
         categories = graphemes() & precompiled.CATEGORY
         self._joins = (categories >= precompiled.EXTEND) & (categories <= precompiled.SPACING_MARK)
@@ -129,37 +130,42 @@ class NormalizedWordsEngine(StagedEngine):
     ) -> Ragged:
         """Encodes raw rows; see `base.Engine`."""
         counted = None if tally is None else self.new_tally()
+        n = rows.n_rows + rows.n_values // _PIECE_BYTES + 1
+        offsets, owners = np.empty(n, np.int64), np.empty(n, np.int64)
+        n = kernels.cut_rows(*rows, added, self._tables, _PIECE_BYTES, offsets, owners)
+        pieces, owners = Ragged(rows.values, offsets[: n + 1]), owners[:n]
+        added, is_first = added[owners] if added.size else added, read_only(is_first[owners])
         parts: list[Ragged] = []
         begin = 0
-        while begin < rows.n_rows or not parts:
+        while begin < n or not parts:
             # What is pending must be put in place wherever it is met: little by little, as long as most is.
-            limit = rows.offsets[begin] + (_NEW_BYTES if self._is_new else _MOST_BYTES)
-            end = max(int(np.searchsorted(rows.offsets, limit, "right")) - 1, min(begin + 1, rows.n_rows))
-            part = Ragged(rows.values, rows.offsets[begin : end + 1])
-            ways = self._ways if part.n_values <= _MOST_BYTES else []
-            parts.append(self._encode_by(ways, part, added[begin:end], read_only(is_first[begin:end]), counted))
+            limit = offsets[begin] + (_NEW_BYTES if self._is_new else _MOST_BYTES)
+            end = max(int(np.searchsorted(pieces.offsets, limit, "right")) - 1, min(begin + 1, n))
+            part = Ragged(rows.values, pieces.offsets[begin : end + 1])
+            parts.append(self._encode_part(part, added[begin:end], read_only(is_first[begin:end]), counted))
             begin = end
         if tally is not None and counted is not None:
             tally.add(counted)
-        return parts[0] if len(parts) == 1 else _joined(parts)
+        ids = parts[0] if len(parts) == 1 else _joined(parts)
+        firsts = np.searchsorted(owners, np.arange(rows.n_rows + 1))
+        return Ragged(ids.values, ids.offsets[firsts])
 
-    def _encode_by(
-        self, ways: list[WordTables], rows: Ragged, added: npt.NDArray[np.int32], is_first: npt.NDArray[np.bool_],
-        tally: Tally | None,
-    ) -> Ragged:  # fmt: skip
-        """Encodes rows by the first of several ways, and those that are irregular by the others, or in steps."""
-        if not ways:
+    def _encode_part(
+        self, rows: Ragged, added: npt.NDArray[np.int32], is_first: npt.NDArray[np.bool_], tally: Tally | None
+    ) -> Ragged:
+        """Encodes some rows, those that are irregular in steps."""
+        if rows.n_values > _MOST_BYTES:
             return self._encode_in_steps(rows, added, is_first, tally)
-        ids, irregular = self._encode_regular(ways[0], rows, added, tally)
+        ids, irregular = self._encode_regular(rows, added, tally)
         which = np.flatnonzero(irregular)
         if not which.size:
             return ids
         others = _taken(rows.values, rows.offsets[which], rows.offsets[which + 1])
-        more = self._encode_by(ways[1:], others, _NO_ADDED, read_only(is_first[which]), tally)
+        more = self._encode_in_steps(others, _NO_ADDED, read_only(is_first[which]), tally)
         if tally is not None:
             # Their words have been counted before it was known that they are irregular.
             again = self.new_tally()
-            self._encode_regular(ways[0], others, _NO_ADDED, again)
+            self._encode_regular(others, _NO_ADDED, again)
             tally.counter.state[COUNTER_TOTAL] -= again.n_words
         out = recycled.empty(ids.n_values + more.n_values, np.int32)
         out[: ids.n_values] = ids.values
@@ -180,7 +186,7 @@ class NormalizedWordsEngine(StagedEngine):
         return self._runner.encode(words, added, self._pool, None)
 
     def _encode_regular(
-        self, tables: WordTables, rows: Ragged, added: npt.NDArray[np.int32], tally: Tally | None
+        self, rows: Ragged, added: npt.NDArray[np.int32], tally: Tally | None
     ) -> tuple[Ragged, npt.NDArray[np.bool_]]:
         """Returns ids, and which rows are irregular: these have none, but their words are counted."""
         # A span has a byte at least. Pages that none reaches are never touched.
@@ -213,7 +219,7 @@ class NormalizedWordsEngine(StagedEngine):
             return ids
 
         ids = run_loop(
-            kernels.encode, (rows, added, tables, pending), self._raw_pool, tally,
+            kernels.encode, (rows, added, self._tables, pending), self._raw_pool, tally,
             first=int(rows.offsets[0]), n_rows=rows.n_rows, n_ids=2 * n, longest=0, finish=finish,
         )  # fmt: skip
         return ids, irregular
@@ -225,7 +231,7 @@ class NormalizedWordsEngine(StagedEngine):
         is_inner = starts & FLAG != 0
         rows = _taken(data, (starts & ~FLAG).view(np.int64), stops.view(np.int64))
         first, _ = _borders(rows)
-        is_space = self._classes[first] == SPACE_CLASS
+        is_space = self._tables.classes[first] == SPACE_CLASS
         irregular = np.zeros(rows.n_rows, np.bool_)
         for step in self._steps:
             if isinstance(step, Precompiled):
@@ -262,7 +268,7 @@ class NormalizedWordsEngine(StagedEngine):
     ) -> None:
         """Counts the words around noted places of regular rows, as they are normalized: they have unknown tokens."""
         starts, stops = np.empty(noted.size, np.int64), np.empty(noted.size, np.int64)
-        n = kernels.words_around(rows.values, rows.offsets, irregular, noted, self._classes, starts, stops)
+        n = kernels.words_around(rows.values, rows.offsets, irregular, noted, self._tables.classes, starts, stops)
         found = _taken(rows.values, starts[:n], stops[:n])
         for step in self._steps:
             found = step.normalize_rows(found)
@@ -403,9 +409,9 @@ def _word_tables(steps: list[Normalizer], model: Any, splits: bool, spaces: int)
         classes=read_only(classes),
         entries=read_only(entries),
         joins=read_only(joins),
-        cuts=np.uint64(0) if model is None else kernels.CUTS,
         separators=read_only(np.where(is_space[[0x09, 0x0A]], _ALL, np.uint64(0))),
         spaces=spaces,
+        sums=isinstance(model, Unigram),
     )
 
 

@@ -1,12 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """The encode loop over raw words between white space, of models whose words are normalized one by one.
 
-A span is a word as it stands in the text, or a part of one. What the table does not have is not encoded in the loop: it
-is *pending*, an id of its own stands for it, and all that is pending is normalized and encoded at once when the loop is
-done. A span with the FLAG is a part of a word that is not its first one, so no "▁" stands in front of it.
-
-Its slow twin is `tokenizer.engines.staged.StagedEngine`; `tests/tokenizer/engines/test_normalized_words.py` compares
-them.
+A span is a word as it stands in the text, or a part of one. A word that the table does not have is cut, and its parts
+are looked up. What is not there either is not encoded in the loop: it is *pending*, an id of its own stands for it, and
+all that is pending is normalized and encoded at once when the loop is done. A span with the FLAG is a part of a word
+that is not its first one, so no "▁" stands in front of it.
 
 Its slow twin is `tokenizer.engines.staged.StagedEngine`; `tests/tokenizer/engines/test_normalized_words.py` compares
 them.
@@ -39,7 +37,18 @@ from tokenizer.kernels.encode_loop import (
 from tokenizer.kernels.references import refer, values_of
 from tokenizer.kernels.scanners_parts import SPACE, character, run_until, skip_spaces
 from tokenizer.kernels.sentencepiece_units import character_hashes, joined
-from tokenizer.kernels.span_table import FLAG, MISSES, POOLED, UNKNOWN, find_span, remember_span
+from tokenizer.kernels.span_table import (
+    FLAG,
+    LONGEST,
+    MISSES,
+    POOLED,
+    UNKNOWN,
+    find_span,
+    first_slot,
+    pool_ids,
+    remember_span,
+    span_key,
+)
 from tokenizer.kernels.spans import add_span, expand
 from tokenizer.kernels.text_parts import character_before
 from tokenizer.kernels.unigram import weigh_paths
@@ -71,12 +80,12 @@ class WordTables(NamedTuple):
     `sentencepiece_units`; 0 for what becomes another thing beside another character, where words are not cut."""
     joins: npt.NDArray[np.uint64]
     """uint64[2**JOIN_BITS / 64]: a bit for every two characters that are neighbours in a token."""
-    cuts: np.uint64
-    """CUTS, or 0 where words are not cut at all."""
     separators: npt.NDArray[np.uint64]
     """uint64[2]: all ones where tabs, and line ends, stand between words."""
     spaces: int
     """ONE_SPACE, EVERY_SPACE or NO_SPACE."""
+    sums: bool
+    """Whether the model adds up scores, as Unigram does."""
 
 
 class Pending(NamedTuple):
@@ -102,33 +111,46 @@ def _count_characters(data, i, stop):
 
 
 @kernel_part
-def _add_parts(data, i, inner, end, tables, batch, n, limit):
-    """Adds the parts of a word from i on to a batch that has n spans, up to where ASCII begins or the batch is full.
+def _part_end(data, lead, before, q, end, tables, least):
+    """Finds where a part of a word ends: at white space, at `end`, or where the word may be cut.
 
-    Returns `(where it stopped, whether that is inside of the word, the new n)`.
+    Args:
+      lead, before, q: of the first character of the part: its first byte, its entry, where the next one begins.
+      least: it is cut beside characters only whose first byte is at least this.
+
+    Returns:
+      `(where it ends, and of the character there: lead, entry, where the next one begins)`.
     """
-    entries, joins = tables.entries, tables.joins
-    begin = i
-    lead = data[i]
-    code_point, q = next_character(data, i)
-    before = entries[code_point]
+    next_lead, entry, after = lead, before, q
     while q < end:
         next_lead = data[q]
         code_point, after = next_character(data, q)
-        entry = entries[code_point]
+        entry = tables.entries[code_point]
         if entry & SEPARATES:
             break
-        is_long = max(lead, next_lead) >= _THREE_BYTES
-        if is_long and before & entry & tables.cuts and joined(before, entry, joins) == 0:
-            add_span(FLAGGED, batch, n, begin, q, FLAG if inner else np.uint64(0))
-            n += 1
-            begin, inner = q, np.int64(1)
-            if next_lead < 0x80 or n >= limit:
-                return q, inner, n
-        lead, before = next_lead, entry
-        q = after
-    add_span(FLAGGED, batch, n, begin, q, FLAG if inner else np.uint64(0))
-    return q, np.int64(0), n + 1
+        if max(lead, next_lead) >= least and before & entry & CUTS and joined(before, entry, tables.joins) == 0:
+            break
+        lead, before, q = next_lead, entry, after
+    return q, next_lead, entry, after
+
+
+@kernel_part
+def _add_parts(data, i, inner, end, tables, batch, n, limit):
+    """Adds parts of a word, one at least, from i on to a batch that has n spans, until ASCII begins or it is full.
+
+    Returns `(where it stopped, whether that is inside of the word, the new n)`.
+    """
+    code_point, q = next_character(data, i)
+    lead, entry = data[i], tables.entries[code_point]
+    while True:
+        stop, lead, entry, q = _part_end(data, lead, entry, q, end, tables, _THREE_BYTES)
+        add_span(FLAGGED, batch, n, i, stop, FLAG if inner else np.uint64(0))
+        n += 1
+        i, inner = stop, np.int64(1)
+        if stop == end or entry & SEPARATES:
+            return stop, np.int64(0), n
+        if lead < 0x80 or n >= limit:
+            return i, inner, n
 
 
 @kernel_part
@@ -169,33 +191,83 @@ def _next_spans(data, i, inner, end, tables, model, work, n, n_readable, o):
     return i, inner, n, n_words, o
 
 
+@kernel_part
+def _has_run(data, at, stop):
+    """Whether three bytes in a row are the same."""
+    found = False
+    for q in range(at + 2, stop):
+        found |= data[q] == data[q - 1] and data[q] == data[q - 2]
+    return found
+
+
+@kernel_part
+def _note(pending, at, number):
+    """Notes that a span at `at` has an unknown token, or may have: if it is pending, its number, else -1."""
+    n = pending.state[N_NOTED]
+    pending.noted[2 * n], pending.noted[2 * n + 1] = at, number
+    pending.state[N_NOTED] = n + 1
+
+
+@kernel_part
+def _await(data, at, w, flag, k0, k1, j, pending, work, o):
+    """Appends an id that stands for a span whose key is to be in slot j, which is pending from now on."""
+    table, out, number = work.table, work.out, pending.state[N_PENDING]
+    out[o] = PENDING + number
+    pending.starts[number], pending.stops[number] = np.uint64(at) | flag, np.uint64(at + w)
+    pending.slots[number] = j
+    pending.state[N_PENDING] = number + 1
+    table.state[MISSES] += 1
+    # Whether it is unknown is not known yet, so that must be looked at again.
+    remember_span(table, data, at, w, k0, k1, j, out, o, o + 1, True)
+    if work.tallying:
+        _note(pending, at, number)
+    return o + 1
+
+
 @kernel
 def miss(arguments, k, o):
-    """Appends the ids of span k of a batch if the table has them after all; else it is pending.
+    """Appends the ids of span k of a batch if the table has them after all, or its parts; what it has not is pending.
 
-    arguments: a reference to the text, Pending and the Work.
+    arguments: a reference to the text, WordTables, Pending and the Work.
     """
-    data, pending, work = values_of(arguments)
-    table, batch, out, state = work.table, work.batch, work.out, pending.state
+    data, tables, pending, work = values_of(arguments)
+    table, batch, out = work.table, work.batch, work.out
     flag = batch[AT + k] & FLAG
-    at = np.int64(batch[AT + k] ^ flag)
-    w = np.int64(batch[STOP + k]) - at
+    at, stop = np.int64(batch[AT + k] ^ flag), np.int64(batch[STOP + k])
     k0, k1 = batch[KEY_0 + k], batch[KEY_1 + k]
-    before = o
-    o, found, has_unknown, j = find_span(table, data, at, w, k0, k1, batch[SLOT + k], out, o)
-    if not found:
-        out[before] = PENDING + state[N_PENDING]
-        o = before + 1
-        pending.starts[state[N_PENDING]], pending.stops[state[N_PENDING]] = batch[AT + k], batch[STOP + k]
-        pending.slots[state[N_PENDING]] = j
-        state[N_PENDING] += 1
-        table.state[MISSES] += 1
-        # Whether it is unknown is not known yet, so that must be looked at again.
-        remember_span(table, data, at, w, k0, k1, j, out, before, o, True)
-    if work.tallying and (not found or has_unknown):
-        pending.noted[2 * state[N_NOTED]] = at
-        pending.noted[2 * state[N_NOTED] + 1] = out[before] - PENDING if out[before] >= PENDING else -1
-        state[N_NOTED] += 1
+    first = o
+    o, found, has_unknown, j = find_span(table, data, at, stop - at, k0, k1, batch[SLOT + k], out, o)
+    if found:
+        if work.tallying and has_unknown:
+            _note(pending, at, out[first] - PENDING if out[first] >= PENDING else -1)
+        return o
+    code_point, q = next_character(data, at)
+    lead, entry = data[at], tables.entries[code_point]
+    if entry & SEPARATES:
+        return _await(data, at, stop - at, flag, k0, k1, j, pending, work, o)
+    cut, is_known, is_unknown = at, True, False
+    shift = np.uint64(leading_zeros(np.uint64(table.slots.size // 8 - 1)))
+    # How Unigram cuts a run is decided by rounding, for which it must be seen from where the word begins.
+    least = 256 if tables.sums and _has_run(data, at, stop) else 0
+    while cut < stop:
+        begin, before = cut, o
+        cut, lead, entry, q = _part_end(data, lead, entry, q, stop, tables, least)
+        if cut - begin == stop - at:
+            return _await(data, at, stop - at, flag, k0, k1, j, pending, work, o)
+        p0, p1 = span_key(data, begin, cut - begin)
+        p1 ^= flag
+        slot = first_slot(p0, p1, shift)
+        o, found, has_unknown, slot = find_span(table, data, begin, cut - begin, p0, p1, slot, out, o)
+        if not found:
+            o = _await(data, begin, cut - begin, flag, p0, p1, slot, pending, work, o)
+        elif has_unknown:
+            is_unknown = True
+            if work.tallying:
+                _note(pending, begin, out[before] - PENDING if out[before] >= PENDING else -1)
+        is_known &= found and (o == before or out[before] < PENDING)
+        flag = FLAG
+    if is_known:
+        remember_span(table, data, at, stop - at, k0, k1, j, out, first, o, is_unknown)
     return o
 
 
@@ -210,9 +282,41 @@ def encode(rows, added, tables, pending, work):
     """
     data, offsets = rows
     return encode_rows(
-        _next_spans, FLAGGED, tally_has_room, emit_all, miss, nothing_at_end, refer((data, pending, work)),
+        _next_spans, FLAGGED, tally_has_room, emit_all, miss, nothing_at_end, refer((data, tables, pending, work)),
         data, offsets, added, tables, np.int64(0), work,
     )  # fmt: skip
+
+
+@kernel
+def cut_rows(data, offsets, added, tables, size, out, owners):
+    """Cuts rows, each time after `size` bytes or more, at white space between characters that become one each.
+
+    Nothing looks across that, and it may stand at the beginning of a row as well as behind a word.
+
+    Args:
+      data, offsets: uint8[n_bytes] and int64[n_rows + 1], valid UTF-8; added: see `encode`; tables: WordTables.
+      size: bytes.
+      out, owners: int64[n_rows + n_bytes // size + 1], filled: the offsets of the pieces, and which rows they are of.
+
+    Returns:
+      How many pieces there are.
+    """
+    entries, n = tables.entries, 0
+    for row in range(offsets.size - 1):
+        out[n], owners[n] = offsets[row], row
+        n += 1
+        q, end = offsets[row] + size, offsets[row + 1]
+        while q + 1 < end and (added.size == 0 or added[row] < 0):
+            if data[q] < 0x80 and entries[data[q]] & SEPARATES:
+                before, _ = next_character(data, character_before(data, q))
+                behind, _ = next_character(data, q + 1)
+                if entries[before] & entries[behind] & CUTS:
+                    out[n], owners[n] = q, row
+                    n += 1
+                    q += size - 1
+            q += 1
+    out[n] = offsets[offsets.size - 1]
+    return n
 
 
 @kernel
@@ -234,10 +338,15 @@ def settle(data, pending, ids, offsets, has_unknown, is_kept, table):
         # Another span may have taken its place.
         if more & ~np.uint64(POOLED | UNKNOWN) == _ONE and held == np.uint64(PENDING + p):
             at = np.int64(pending.starts[p] & ~FLAG)
+            w, first, last = np.int64(pending.stops[p]) - at, offsets[p], offsets[p + 1]
             k0, k1 = slots[j], slots[j + _ONE]
+            if is_kept[p] and w > LONGEST:
+                # Its bytes are in the pool.
+                mark = np.uint64(UNKNOWN if has_unknown[p] else 0) << _32
+                if pool_ids(table, j, np.int64(slots[j + _TWO] >> _32), ids, first, last, mark):
+                    continue
             slots[j], slots[j + _ONE] = np.uint64(0), _FORGOTTEN
-            if is_kept[p]:
-                w, first, last = np.int64(pending.stops[p]) - at, offsets[p], offsets[p + 1]
+            if is_kept[p] and w <= LONGEST:
                 remember_span(table, data, at, w, k0, k1, j, ids, first, last, has_unknown[p])
 
 

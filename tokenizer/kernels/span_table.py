@@ -251,7 +251,7 @@ def remember_span(table, data, at, w, k0, k1, j, out, before, o, has_unknown):
 @kernel_part
 def remember_limited(table, data, at, w, k0, k1, j, out, before, o, has_unknown, limit, absent):
     """As `remember_span`, with a limit, 0..MAX_LIMIT, and `absent` where a slot has no id."""
-    slots, ids, words, state = table.slots, table.ids, table.words, table.state
+    slots, words, state = table.slots, table.words, table.state
     n = o - before
     marks = np.uint64(UNKNOWN if has_unknown else 0) << _32 | np.uint64(limit) << LIMIT_SHIFT
     if n <= 3 and w <= LONGEST:
@@ -265,15 +265,29 @@ def remember_limited(table, data, at, w, k0, k1, j, out, before, o, has_unknown,
         slots[j + _TWO] = a | b << _32
         slots[j + _THREE] = c | np.uint64(n) << _32 | marks
     else:
-        n_bytes = w if w > LONGEST else 0
-        used, bytes_used = state[IDS_USED], state[BYTES_USED]
-        if n > _MOST_IDS or n_bytes > _MOST_BYTES or used + n + 4 > ids.size or bytes_used + n_bytes > words.size:
+        n_bytes, bytes_used = w if w > LONGEST else 0, state[BYTES_USED]
+        if n_bytes > _MOST_BYTES or bytes_used + n_bytes > words.size:
             return
-        slots[j + _TWO] = np.uint64(used | bytes_used << 32)
-        slots[j + _THREE] = np.uint64(n + POOLED) << _32 | marks
-        for q in range(n):
-            ids[used + q] = out[before + q]
+        if not pool_ids(table, j, bytes_used, out, before, o, marks):
+            return
         for q in range(n_bytes):
             words[bytes_used + q] = data[at + q]
-        state[IDS_USED], state[BYTES_USED] = used + n, bytes_used + n_bytes
+        state[BYTES_USED] = bytes_used + n_bytes
     slots[j], slots[j + _ONE] = k0, k1
+
+
+@kernel_part
+def pool_ids(table, j, bytes_at, out, before, o, marks):
+    """Puts the ids `out[before:o]` into the pool and says in slot j where they are, and the bytes of the span.
+
+    marks: what column 3 holds besides. The key is left alone. Returns False, and does nothing, without room.
+    """
+    n, used = o - before, table.state[IDS_USED]
+    if n > _MOST_IDS or used + n + 4 > table.ids.size:
+        return False
+    table.slots[j + _TWO] = np.uint64(used | bytes_at << 32)
+    table.slots[j + _THREE] = np.uint64(n + POOLED) << _32 | marks
+    for q in range(n):
+        table.ids[used + q] = out[before + q]
+    table.state[IDS_USED] = used + n
+    return True

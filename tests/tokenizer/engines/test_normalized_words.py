@@ -189,6 +189,20 @@ def test_words_are_encoded_whole_where_rounding_might_decide(model: Unigram, tex
     assert counted(tok, column) == counted(steps, column)
 
 
+@pytest.mark.parametrize("name", sorted(PARTS.keys() - STAGED))
+@FEWER
+@given(model=models() | merging_models(), texts=texts, size=st.integers(1, 30))
+def test_long_rows_may_be_cut_at_white_space(name: str, model: Unigram | BPE, texts: list[str], size: int) -> None:
+    tok, steps = fused_and_in_steps(name, model)
+    column = pa.array([*texts, "", " ".join(texts), "a\tb\nc 中 文  a", "the end " * 20], pa.large_string())
+    ids, counts = counted(steps, column)
+    with mock.patch.object(normalized_words, "_PIECE_BYTES", size):
+        found_ids, found_counts = counted(tok, column)
+    if isinstance(model, BPE):
+        found_counts["unknown"] = counts["unknown"]
+    assert (found_ids, found_counts) == (ids, counts)
+
+
 @pytest.mark.parametrize("n", [1, 2, 3])
 @pytest.mark.parametrize("name", ["T5", "not stripped", "NFKC", "NFC at white space"])
 @FEWER

@@ -10,7 +10,7 @@ _KERNELS = Path(str(kernels.__file__)).parent
 _OF_THEIR_OWN = ("bert_wordpiece", "sentencepiece_bpe", "sentencepiece_unigram", "normalized_words", "word_counting")
 _MOST_FILES, _MOST_LINES = 30, 4_700
 """Of any one kernel, with all that it imports; 18 and 3,000 are wanted."""
-_MOST_LINES_IN_ALL = 10_620
+_MOST_LINES_IN_ALL = 10_740
 """Of all kernels that encode and count, with the engines; 5,000 are wanted."""
 
 
