@@ -51,7 +51,7 @@ PUBLIC_MODULES = {
     "tokenizer.text",
     "tokenizer.token_runs",
     "tokenizer.trainers",
-    "tokenizer.kernels.compiling",
+    "tokenizer.compiling.kernel",
 }
 
 PUBLIC_NAMES = {

@@ -4,7 +4,7 @@
 import numpy as np
 
 from tokenizer.byte_trie_kernels import child
-from tokenizer.kernels.compiling import kernel, kernel_part, load_u64
+from tokenizer.compiling.kernel import kernel, kernel_part, load_u64
 from tokenizer.kernels.utf8 import decode_utf8
 
 IS_SINGLE_WORD, STRIPS_LEFT, STRIPS_RIGHT, IS_TEXT = 1, 2, 4, 8

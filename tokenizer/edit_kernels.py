@@ -8,7 +8,7 @@ Its slow twins are `tokenizer.normalizers.edits.Strip.normalize_aligned`,
 
 import numpy as np
 
-from tokenizer.kernels.compiling import kernel, load_u64, store_u64, trailing_zeros
+from tokenizer.compiling.kernel import kernel, load_u64, store_u64, trailing_zeros
 from tokenizer.kernels.utf8 import EACH_BYTE, HIGH_BITS, beyond_ranges, copy_bytes, decode_utf8, next_character
 
 

@@ -4,7 +4,7 @@
 Its slow twin is in `tests/tokenizer/test_layout.py`.
 """
 
-from tokenizer.kernels.compiling import kernel
+from tokenizer.compiling.kernel import kernel
 
 
 @kernel

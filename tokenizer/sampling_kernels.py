@@ -3,9 +3,9 @@
 
 import numpy as np
 
+from tokenizer.compiling.kernel import kernel, kernel_part
 from tokenizer.kernels.bpe import bpe_word_dropout
 from tokenizer.kernels.bpe_merging import dropout_key
-from tokenizer.kernels.compiling import kernel, kernel_part
 from tokenizer.kernels.unigram import sample_word
 
 

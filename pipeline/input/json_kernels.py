@@ -11,7 +11,7 @@ Source: RFC 8259.
 import numpy as np
 from llvmlite import ir
 
-from tokenizer.kernels.compiling import intrinsic, kernel, kernel_part, trailing_zeros, types
+from tokenizer.compiling.kernel import intrinsic, kernel, kernel_part, trailing_zeros, types
 
 _BLOCK = 64
 _ZERO = np.uint64(0)

@@ -9,7 +9,7 @@ Its slow twin is `pipeline.input.json_values.find_slowly`; `tests/pipeline/input
 import numpy as np
 
 from pipeline.input.json_kernels import end_of_string, has_backslash, is_name, skip_blanks, unescape
-from tokenizer.kernels.compiling import kernel, kernel_part
+from tokenizer.compiling.kernel import kernel, kernel_part
 
 ABSENT, STRING, INTEGER, NUMBER, BOOLEAN, NULL, OBJECT, ARRAY = range(8)
 """Kinds of values; an integer has neither a fraction nor an exponent."""

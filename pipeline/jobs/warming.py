@@ -27,7 +27,7 @@ from pipeline.config.job import Config, JobName
 from pipeline.input import json_kernels
 from pipeline.running.progress import Snapshot, Source
 from pipeline.statistics import tally
-from tokenizer.kernels import compiling
+from tokenizer.compiling import kernel as compiling
 
 if TYPE_CHECKING:
     from multiprocessing.process import BaseProcess

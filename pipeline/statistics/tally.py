@@ -16,7 +16,7 @@ from pipeline import schemas
 from pipeline.statistics import sample, words
 from pipeline.statistics.languages import LanguageCounts
 from pipeline.statistics.texts import TextCounts
-from tokenizer.kernels.compiling import kernel
+from tokenizer.compiling.kernel import kernel
 
 EXACT_LENGTHS = 4096
 """Rows of fewer tokens than this are counted by their exact length."""

@@ -7,7 +7,7 @@ compares them.
 
 import numpy as np
 
-from tokenizer.kernels.compiling import kernel, kernel_part
+from tokenizer.compiling.kernel import kernel, kernel_part
 
 _ALPHABET = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/"
 _NONE = 64

@@ -9,7 +9,7 @@ Its slow twin is `json.loads`; `tests/tokenizer/formats/test_json_vocabulary.py`
 
 import numpy as np
 
-from tokenizer.kernels.compiling import kernel, kernel_part
+from tokenizer.compiling.kernel import kernel, kernel_part
 from tokenizer.kernels.utf8 import write_utf8
 from tokenizer.kernels.whole_words import whole_word
 

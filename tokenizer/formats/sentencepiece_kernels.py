@@ -5,7 +5,7 @@ Its slow twin is `tokenizer.formats.sentencepiece._read_piece`; `tests/tokenizer
 compares them.
 """
 
-from tokenizer.kernels.compiling import kernel
+from tokenizer.compiling.kernel import kernel
 
 # Bytes on the wire: field 1, a piece, of the file; fields 1, 2 and 3 of it, text, score and type.
 _PIECE, _TEXT, _SCORE, _TYPE = 0x0A, 0x0A, 0x15, 0x18

@@ -19,7 +19,7 @@ import functools
 import numpy as np
 from llvmlite import ir
 
-from tokenizer.kernels.compiling import intrinsic, kernel_part, leading_zeros, types
+from tokenizer.compiling.kernel import intrinsic, kernel_part, leading_zeros, types
 
 BLOCK_READS = 64
 _ONE = np.uint64(1)

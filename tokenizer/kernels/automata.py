@@ -13,9 +13,9 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from tokenizer.compiling.kernel import kernel, kernel_part, leading_zeros, load_u64, trailing_zeros, unlikely
+from tokenizer.compiling.references import values_of
 from tokenizer.kernels.automata_composed import ANY_CASE, GIVEN_UP, OPEN_BYTES, Composed, pass_letters, read_on
-from tokenizer.kernels.compiling import kernel, kernel_part, leading_zeros, load_u64, trailing_zeros, unlikely
-from tokenizer.kernels.references import values_of
 from tokenizer.kernels.scanners_parts import leading_letters, leading_lower
 from tokenizer.kernels.utf8 import decode_utf8
 

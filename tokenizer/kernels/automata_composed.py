@@ -15,7 +15,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from tokenizer.kernels.compiling import kernel, kernel_part, load_u64
+from tokenizer.compiling.kernel import kernel, kernel_part, load_u64
 from tokenizer.kernels.scanners_parts import leading_letters, leading_lower
 
 OPEN_BYTES = 4

@@ -8,8 +8,8 @@ every word that did not come from the eight-bytes-at-a-time path also stand in `
 
 import numpy as np
 
+from tokenizer.compiling.kernel import kernel_part
 from tokenizer.kernels.classes import DROPPED, ISOLATED, REORDERED, SPACE, TAIL, TAIL_CLASS, WORD
-from tokenizer.kernels.compiling import kernel_part
 from tokenizer.kernels.utf8 import decode_utf8
 
 

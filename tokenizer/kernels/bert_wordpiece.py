@@ -9,10 +9,11 @@ Its slow twins are `tokenizer.reference.encode` and `tokenizer.reference.count_w
 
 import numpy as np
 
+from tokenizer.compiling.kernel import kernel, kernel_of_short_loops, kernel_part, leading_zeros, trailing_zeros
+from tokenizer.compiling.references import refer, values_of
 from tokenizer.kernels.ascii_blocks import bert_words
 from tokenizer.kernels.bert_scanner import any_word
 from tokenizer.kernels.classes import ISOLATED, SPACE
-from tokenizer.kernels.compiling import kernel, kernel_of_short_loops, kernel_part, leading_zeros, trailing_zeros
 from tokenizer.kernels.encode_loop import (
     APART,
     AT,
@@ -25,7 +26,6 @@ from tokenizer.kernels.encode_loop import (
     nothing_at_end,
     tally_has_room,
 )
-from tokenizer.kernels.references import refer, values_of
 from tokenizer.kernels.scanners_parts import character
 from tokenizer.kernels.span_table import MISSES, begins_run, emit_direct, find_span, remember_direct, remember_span
 from tokenizer.kernels.spans import add_span, expand

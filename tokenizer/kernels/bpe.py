@@ -6,9 +6,9 @@ Its slow twin is `tokenizer.models.bpe_twin.tokenize_bytes`; `tests/tokenizer/mo
 
 import numpy as np
 
+from tokenizer.compiling.kernel import kernel, kernel_part
 from tokenizer.kernels.bpe_merging import MAX_UNCUT, link, merge, merge_dropping, merge_scanning
 from tokenizer.kernels.bpe_symbols import initial_symbols, plain_byte_symbols, plain_symbols
-from tokenizer.kernels.compiling import kernel, kernel_part
 from tokenizer.kernels.whole_words import put_word, whole_word
 
 

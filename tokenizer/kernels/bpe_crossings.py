@@ -13,7 +13,7 @@ Its slow twin is `tokenizer.models.bpe.BPE.tokenize_bytes`; `tests/tokenizer/mod
 
 import numpy as np
 
-from tokenizer.kernels.compiling import kernel, kernel_part, load_u64
+from tokenizer.compiling.kernel import kernel, kernel_part, load_u64
 from tokenizer.kernels.utf8 import character_bytes
 
 CROSSING_BITS = 20

@@ -15,8 +15,8 @@ Its slow twin is `tokenizer.models.bpe_twin.tokenize_bytes`; `tests/tokenizer/mo
 import numpy as np
 from llvmlite import ir
 
+from tokenizer.compiling.kernel import cgutils, intrinsic, kernel, kernel_part, types
 from tokenizer.kernels.bpe_pairs import LEAST_NO_KEY, NO_KEY, NO_PAIR, NO_RANK, may_join, pair_of, pair_rank, rank_of
-from tokenizer.kernels.compiling import cgutils, intrinsic, kernel, kernel_part, types
 from tokenizer.kernels.heap import pop, push
 
 MAX_SCANNED = 256

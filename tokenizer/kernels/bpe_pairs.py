@@ -17,7 +17,7 @@ Its slow twin is `tokenizer.models.bpe_fields.BPEFields.ranks`; `tests/tokenizer
 
 import numpy as np
 
-from tokenizer.kernels.compiling import kernel, kernel_part
+from tokenizer.compiling.kernel import kernel, kernel_part
 
 NO_RANK = np.uint32(0xFFFFFF)
 """Rank of a pair that does not merge; real ranks are smaller."""

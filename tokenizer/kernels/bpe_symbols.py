@@ -3,8 +3,8 @@
 
 import numpy as np
 
+from tokenizer.compiling.kernel import kernel_part
 from tokenizer.kernels.bpe_pairs import NO_KEY, pair_rank
-from tokenizer.kernels.compiling import kernel_part
 from tokenizer.kernels.utf8 import decode_utf8
 
 # Rows of `model.characters` and `model.byte_symbols`: what a symbol looks like depends on where it stands.

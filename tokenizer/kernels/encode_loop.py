@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from tokenizer.kernels.compiling import kernel_part, leading_zeros, unlikely
+from tokenizer.compiling.kernel import kernel_part, leading_zeros, unlikely
 from tokenizer.kernels.span_table import (
     FLAG,
     UNKNOWN,

@@ -3,9 +3,9 @@
 
 import numpy as np
 
-from tokenizer.kernels.compiling import kernel_part, load_u64, store_u64
+from tokenizer.compiling.kernel import kernel_part, load_u64, store_u64
+from tokenizer.compiling.references import values_of
 from tokenizer.kernels.encode_loop import AT, KEY_0, KEY_1, SLOT, STOP
-from tokenizer.kernels.references import values_of
 from tokenizer.kernels.span_table import FLAG, MISSES, find_span, remember_span
 from tokenizer.kernels.word_counters import count_word
 from tokenizer.kernels.word_table import word_key_anywhere

@@ -15,13 +15,14 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from tokenizer.kernels.ascii_blocks import blank_words
-from tokenizer.kernels.compiling import (
+from tokenizer.compiling.kernel import (
     kernel,
     kernel_of_short_loops,
     kernel_part,
     leading_zeros,
 )
+from tokenizer.compiling.references import refer, values_of
+from tokenizer.kernels.ascii_blocks import blank_words
 from tokenizer.kernels.encode_loop import (
     AT,
     FLAGGED,
@@ -34,7 +35,6 @@ from tokenizer.kernels.encode_loop import (
     nothing_at_end,
     tally_has_room,
 )
-from tokenizer.kernels.references import refer, values_of
 from tokenizer.kernels.scanners_parts import SPACE, character, run_until, skip_spaces
 from tokenizer.kernels.sentencepiece_units import character_hashes, joined
 from tokenizer.kernels.span_table import (

@@ -3,8 +3,8 @@
 
 import numpy as np
 
+from tokenizer.compiling.kernel import kernel_part
 from tokenizer.kernels.ascii_blocks import BLANKS, HIGH, SPACES, STOPS, classify, known_bits
-from tokenizer.kernels.compiling import kernel_part
 from tokenizer.kernels.scanners_parts import BLANK, SIGN, SPACE, character, run_until
 
 _ONE = np.uint64(1)

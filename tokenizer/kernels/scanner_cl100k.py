@@ -3,8 +3,8 @@
 
 import numpy as np
 
+from tokenizer.compiling.kernel import kernel_part
 from tokenizer.kernels.ascii_blocks import up_to, word_starts
-from tokenizer.kernels.compiling import kernel_part
 from tokenizer.kernels.scanners_parts import (
     BLANK,
     LETTER,

@@ -3,6 +3,7 @@
 
 import numpy as np
 
+from tokenizer.compiling.kernel import kernel_part
 from tokenizer.kernels.ascii_blocks import (
     APOSTROPHES,
     DIGITS,
@@ -14,7 +15,6 @@ from tokenizer.kernels.ascii_blocks import (
     run_stops,
     up_to,
 )
-from tokenizer.kernels.compiling import kernel_part
 from tokenizer.kernels.scanners_parts import (
     LETTER,
     NUMBER,

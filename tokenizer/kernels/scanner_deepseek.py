@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """DeepSeek's three patterns as one scanner."""
 
-from tokenizer.kernels.compiling import kernel_part
+from tokenizer.compiling.kernel import kernel_part
 from tokenizer.kernels.scanners_parts import (
     BLANK,
     BLOCK,

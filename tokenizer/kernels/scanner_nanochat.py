@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The scanner of nanochat's pattern: cl100k's as tiktoken once had it, with two digits at most in a pre-token."""
 
-from tokenizer.kernels.compiling import kernel_part
+from tokenizer.compiling.kernel import kernel_part
 from tokenizer.kernels.scanner_cl100k import like_cl100k_starts, next_like_cl100k
 from tokenizer.kernels.scanners_parts import LETTER
 

@@ -3,6 +3,7 @@ r"""Plain words: between white space, `\w+|[^\w\s]+`, digits, and BERT's."""
 
 import numpy as np
 
+from tokenizer.compiling.kernel import kernel_part
 from tokenizer.kernels.ascii_blocks import (
     DIGITS,
     HIGH,
@@ -14,7 +15,6 @@ from tokenizer.kernels.ascii_blocks import (
     known_bits,
     run_stops,
 )
-from tokenizer.kernels.compiling import kernel_part
 from tokenizer.kernels.scanners_parts import LETTER, NUMBER, SIGN, SPACE, character, run_end, run_until
 
 _ONE = np.uint64(1)

@@ -7,7 +7,7 @@ never beyond the array, and never decide anything.
 
 import numpy as np
 
-from tokenizer.kernels.compiling import kernel_part, load_u64, trailing_zeros
+from tokenizer.compiling.kernel import kernel_part, load_u64, trailing_zeros
 from tokenizer.kernels.ideographs import ideographs_end, is_ideograph
 from tokenizer.kernels.utf8 import HIGH_BITS, LOW_BITS, decode_utf8
 

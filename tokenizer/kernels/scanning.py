@@ -22,6 +22,8 @@ them.
 import functools
 from typing import Any, NamedTuple
 
+from tokenizer.compiling.kernel import kernel_part, made_kernel
+from tokenizer.compiling.references import refer
 from tokenizer.kernels import (
     scanner_bloom,
     scanner_cl100k,
@@ -39,9 +41,7 @@ from tokenizer.kernels import (
 )
 from tokenizer.kernels.ascii_blocks import no_starts
 from tokenizer.kernels.automata import next_automata, next_referred, referred_starts
-from tokenizer.kernels.compiling import kernel_part, made_kernel
 from tokenizer.kernels.encode_loop import APART, FLAGGED, JOINED, emit_all, encode_rows, nothing_at_end, tally_has_room
-from tokenizer.kernels.references import refer
 from tokenizer.kernels.scanners_parts import skip_spaces
 from tokenizer.kernels.word_counting import NO_ADDED, NO_MODEL, count_all, miss_count
 

@@ -7,7 +7,7 @@ Its slow twin is `tokenizer.formats.sentencepiece_text.normalize`;
 
 import numpy as np
 
-from tokenizer.kernels.compiling import kernel, kernel_part
+from tokenizer.compiling.kernel import kernel, kernel_part
 from tokenizer.kernels.double_array import BASE_SHIFT, PIECE_MASK, PIECE_SHIFT
 
 _LABEL = 0x800000FF

@@ -6,9 +6,9 @@ The parts are those that `sentencepiece_units.part_stop` finds one after another
 
 import numpy as np
 
-from tokenizer.kernels.compiling import intrinsic, kernel_part, leading_zeros, load_u64, trailing_zeros, types
+from tokenizer.compiling.kernel import intrinsic, kernel_part, leading_zeros, load_u64, trailing_zeros, types
+from tokenizer.compiling.vectors import I8, all_of, bits, load_bytes
 from tokenizer.kernels.sentencepiece_units import IS_DEPENDENT, is_apart
-from tokenizer.kernels.vectors import I8, all_of, bits, load_bytes
 
 BLOCK_READS = 64
 # What the masks of a block say: which bytes are spaces, tabs, line feeds, carriage returns, spaces or controls, not

@@ -12,10 +12,10 @@ them.
 
 import numpy as np
 
+from tokenizer.compiling.kernel import kernel, kernel_of_short_loops, kernel_part
+from tokenizer.compiling.references import refer
 from tokenizer.kernels.bpe import bpe_word
-from tokenizer.kernels.compiling import kernel, kernel_of_short_loops, kernel_part
 from tokenizer.kernels.encode_loop import FLAGGED, emit_all, encode_rows
-from tokenizer.kernels.references import refer
 from tokenizer.kernels.sentencepiece_spans import (
     PartsArguments,
     end_row,

@@ -17,9 +17,9 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from tokenizer.kernels.compiling import count_ones, kernel, kernel_part, leading_zeros
+from tokenizer.compiling.kernel import count_ones, kernel, kernel_part, leading_zeros
+from tokenizer.compiling.references import values_of
 from tokenizer.kernels.encode_loop import AT, FLAGGED, KEY_0, KEY_1, NEEDED, SLOT, STOP
-from tokenizer.kernels.references import values_of
 from tokenizer.kernels.sentencepiece_blocks import block_parts, code_point_at
 from tokenizer.kernels.sentencepiece_units import (
     ALONE,

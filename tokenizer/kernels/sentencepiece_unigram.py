@@ -18,9 +18,9 @@ compares them.
 
 import numpy as np
 
-from tokenizer.kernels.compiling import kernel, kernel_of_short_loops, kernel_part, unlikely
+from tokenizer.compiling.kernel import kernel, kernel_of_short_loops, kernel_part, unlikely
+from tokenizer.compiling.references import refer, values_of
 from tokenizer.kernels.encode_loop import AT, FLAGGED, KEY_0, KEY_1, SLOT, STOP, encode_rows
-from tokenizer.kernels.references import refer, values_of
 from tokenizer.kernels.sentencepiece_spans import (
     PartsArguments,
     end_row,

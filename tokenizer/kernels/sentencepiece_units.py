@@ -22,7 +22,7 @@ Its slow twin is `tokenizer.normalizers.sentencepiece.SentencePieceNormalizer.no
 
 import numpy as np
 
-from tokenizer.kernels.compiling import kernel, kernel_part, load_u64, trailing_zeros
+from tokenizer.compiling.kernel import kernel, kernel_part, load_u64, trailing_zeros
 from tokenizer.kernels.sentencepiece import label_of, link_children, longest_kept, longest_rule, offset_of
 from tokenizer.kernels.utf8 import EACH_BYTE, HIGH_BITS, LOW_BITS, decode_utf8
 

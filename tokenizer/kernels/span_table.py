@@ -21,7 +21,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from tokenizer.kernels.compiling import cgutils, intrinsic, ir, kernel_part, load_u64, types, unlikely
+from tokenizer.compiling.kernel import cgutils, intrinsic, ir, kernel_part, load_u64, types, unlikely
 from tokenizer.kernels.word_table import long_key, same_bytes
 
 LONGEST = 15

@@ -6,7 +6,7 @@ Each `..._spans` is a `next_spans` of `encode_loop.encode_rows` when its first a
 
 import numpy as np
 
-from tokenizer.kernels.compiling import count_ones, kernel_part, leading_zeros, trailing_zeros
+from tokenizer.compiling.kernel import count_ones, kernel_part, leading_zeros, trailing_zeros
 from tokenizer.kernels.encode_loop import APART, AT, FLAGGED, JOINED, STOP
 from tokenizer.kernels.span_table import FLAG
 

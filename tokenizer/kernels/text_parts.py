@@ -3,7 +3,7 @@
 
 import numpy as np
 
-from tokenizer.kernels.compiling import kernel_part, load_u64, trailing_zeros
+from tokenizer.compiling.kernel import kernel_part, load_u64, trailing_zeros
 from tokenizer.kernels.utf8 import EACH_BYTE, HIGH_BITS, LOW_BITS, next_character
 
 _FROM_ZERO, _PAST_NINE = np.uint64(0x80 - ord("0")) * EACH_BYTE, np.uint64(0x80 - ord(":")) * EACH_BYTE

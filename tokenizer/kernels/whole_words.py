@@ -10,7 +10,7 @@ them.
 
 import numpy as np
 
-from tokenizer.kernels.compiling import kernel, kernel_part
+from tokenizer.compiling.kernel import kernel, kernel_part
 from tokenizer.kernels.word_table import VALUE, find, first_slot, insert, word_key
 
 COLLIDING = -1

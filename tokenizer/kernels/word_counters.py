@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Counters of words: the tally of unknown words, and exact counts; tables of `word_table` that grow from outside."""
 
-from tokenizer.kernels.compiling import kernel_part
+from tokenizer.compiling.kernel import kernel_part
 from tokenizer.kernels.word_table import SHORT_WORD_BYTES, VALUE, find, insert
 
 COUNTER_WORDS, COUNTER_POOL_USED, COUNTER_TOTAL = 0, 1, 2

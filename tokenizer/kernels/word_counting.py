@@ -11,8 +11,9 @@ Its slow twins are `tokenizer.reference.count_words` and `tokenizer.reference.co
 
 import numpy as np
 
+from tokenizer.compiling.kernel import kernel, kernel_of_short_loops, kernel_part, leading_zeros, unlikely
+from tokenizer.compiling.references import refer, values_of
 from tokenizer.kernels import word_table
-from tokenizer.kernels.compiling import kernel, kernel_of_short_loops, kernel_part, leading_zeros, unlikely
 from tokenizer.kernels.encode_loop import (
     APART,
     AT,
@@ -24,7 +25,6 @@ from tokenizer.kernels.encode_loop import (
     nothing_at_end,
     tally_has_room,
 )
-from tokenizer.kernels.references import refer, values_of
 from tokenizer.kernels.span_table import EVICTIONS, FLAG, LONGEST, ask_for_line, hash_key, span_key
 from tokenizer.kernels.spans import found_spans, never_cut
 from tokenizer.kernels.utf8 import add_characters

@@ -5,7 +5,7 @@ A model is a `kernel_part` `tokenize(word, w, model, model_scratch, out, o, ends
 and inlined, so that every model has machine code of its own.
 """
 
-from tokenizer.kernels.compiling import kernel_part
+from tokenizer.compiling.kernel import kernel_part
 from tokenizer.kernels.utf8 import add_whole_characters, continues_character
 
 

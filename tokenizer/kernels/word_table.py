@@ -15,7 +15,7 @@ Its slow twin is `tokenizer.reference.count_words`; `tests/tokenizer/test_counti
 
 import numpy as np
 
-from tokenizer.kernels.compiling import kernel, kernel_part, load_u64, store_u64
+from tokenizer.compiling.kernel import kernel, kernel_part, load_u64, store_u64
 
 KEY_0, KEY_1, LENGTH, VALUE = 0, 1, 2, 3
 N_COLUMNS = 4

@@ -6,7 +6,7 @@ Its slow twin is `tokenizer.reference.wordpiece`; `tests/tokenizer/test_encode.p
 
 import numpy as np
 
-from tokenizer.kernels.compiling import kernel, kernel_part
+from tokenizer.compiling.kernel import kernel, kernel_part
 from tokenizer.kernels.double_array import BASE_SHIFT, LABEL_MASK, PIECE_MASK, PIECE_SHIFT
 from tokenizer.kernels.utf8 import decode_utf8
 

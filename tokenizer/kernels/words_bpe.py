@@ -6,11 +6,11 @@ Its slow twin is `tokenizer.models.bpe.BPE.tokenize_bytes`; `tests/tokenizer/mod
 
 import numpy as np
 
+from tokenizer.compiling.kernel import kernel, kernel_part
 from tokenizer.kernels import word_loops
 from tokenizer.kernels.bpe import bpe_word
 from tokenizer.kernels.bpe_crossings import character_value, is_apart, is_apart_at, may_cross
 from tokenizer.kernels.bpe_pairs import may_join
-from tokenizer.kernels.compiling import kernel, kernel_part
 from tokenizer.kernels.misses import miss_by
 from tokenizer.kernels.utf8 import character_bytes, decode_utf8
 from tokenizer.kernels.whole_words import whole_word

@@ -4,8 +4,8 @@
 Its slow twin is `tokenizer.models.unigram.Unigram.tokenize`; `tests/tokenizer/models/test_unigram.py` compares them.
 """
 
+from tokenizer.compiling.kernel import kernel, kernel_part
 from tokenizer.kernels import word_loops
-from tokenizer.kernels.compiling import kernel, kernel_part
 from tokenizer.kernels.misses import miss_by
 from tokenizer.kernels.spelled_bytes import read_word
 from tokenizer.kernels.unigram import unigram_word

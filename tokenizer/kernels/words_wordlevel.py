@@ -8,8 +8,8 @@ Its slow twin is `tokenizer.models.wordlevel.WordLevel.tokenize`; `tests/tokeniz
 them.
 """
 
+from tokenizer.compiling.kernel import kernel, kernel_part
 from tokenizer.kernels import word_loops
-from tokenizer.kernels.compiling import kernel, kernel_part
 from tokenizer.kernels.misses import miss_by
 from tokenizer.kernels.spelled_bytes import read_word
 from tokenizer.kernels.whole_words import wordlevel_word

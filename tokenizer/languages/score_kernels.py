@@ -10,7 +10,7 @@ them.
 
 import numpy as np
 
-from tokenizer.kernels.compiling import kernel
+from tokenizer.compiling.kernel import kernel
 from tokenizer.kernels.utf8 import decode_utf8
 
 SAMPLE_BYTES = 2048

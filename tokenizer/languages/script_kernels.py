@@ -6,7 +6,7 @@ Its slow twin is in `tests/tokenizer/languages/test_languages.py`.
 
 import numpy as np
 
-from tokenizer.kernels.compiling import kernel, load_u64
+from tokenizer.compiling.kernel import kernel, load_u64
 from tokenizer.kernels.utf8 import EACH_BYTE, HIGH_BITS, decode_utf8
 
 NO_SCRIPT, LATIN, HAN, KANA, HANGUL = range(5)

@@ -10,8 +10,8 @@ Its slow twin is `tokenizer.pre_tokenizers.pieces.PreTokenizer.split_aligned_pie
 
 import numpy as np
 
+from tokenizer.compiling.kernel import kernel, load_u64, store_u64, trailing_zeros
 from tokenizer.kernels.automata import next_segment, start_text
-from tokenizer.kernels.compiling import kernel, load_u64, store_u64, trailing_zeros
 from tokenizer.kernels.scanners_parts import character
 from tokenizer.kernels.utf8 import EACH_BYTE, HIGH_BITS
 

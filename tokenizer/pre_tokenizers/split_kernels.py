@@ -10,7 +10,7 @@ Its slow twin is `tokenizer.pre_tokenizers.pieces.PreTokenizer.split_aligned_pie
 `tests/tokenizer/pre_tokenizers/test_components.py` compares them.
 """
 
-from tokenizer.kernels.compiling import kernel
+from tokenizer.compiling.kernel import kernel
 from tokenizer.kernels.utf8 import decode_utf8
 
 

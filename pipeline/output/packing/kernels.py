@@ -9,7 +9,7 @@ Its slow twins are `pipeline.output.packing.reference.plan_in_order`, `pipeline.
 
 from typing import Any
 
-from tokenizer.kernels.compiling import kernel
+from tokenizer.compiling.kernel import kernel
 
 
 @kernel

@@ -13,7 +13,7 @@ them.
 
 from typing import Any
 
-from tokenizer.kernels.compiling import kernel
+from tokenizer.compiling.kernel import kernel
 
 
 @kernel

@@ -9,7 +9,7 @@ Source: `Encodings.md` of the Apache Parquet format; its section "Run Length Enc
 
 import numpy as np
 
-from tokenizer.kernels.compiling import kernel, kernel_part
+from tokenizer.compiling.kernel import kernel, kernel_part
 
 MAX_LEVEL_BYTES = 3
 """Bytes that repetition, or definition, takes at most for each entry: a run of one takes two, longer ones fewer."""

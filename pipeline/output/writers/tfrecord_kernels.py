@@ -21,7 +21,7 @@ High-Performance CRC Generation". Its slow twins are in `tests/pipeline/output/w
 
 import numpy as np
 
-from tokenizer.kernels.compiling import kernel, kernel_part, load_u64
+from tokenizer.compiling.kernel import kernel, kernel_part, load_u64
 
 FRAME_BYTES = 16
 """Bytes a record takes beside its data: length, its checksum, the data's checksum."""

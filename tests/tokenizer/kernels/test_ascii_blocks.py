@@ -10,9 +10,9 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from tokenizer import reference
+from tokenizer.compiling.kernel import kernel, made_kernel
 from tokenizer.kernels import ascii_blocks, scanning
 from tokenizer.kernels.ascii_blocks import BLOCK_READS, no_starts
-from tokenizer.kernels.compiling import kernel, made_kernel
 from tokenizer.normalizers import BertNormalizer
 from tokenizer.pre_tokenizers.scanner_patterns import SCANNERS
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-_LEFT_OUT = {Path(__file__).name, "test_compiling.py"}
+_LEFT_OUT = {Path(__file__).name, "test_kernel.py"}
 """This one, and one whose programs are run without the checks."""
 _PARTS = 4
 """More than there are processes, so that none of them is at work alone for long."""
@@ -31,7 +31,7 @@ def test_the_checks_would_fire_in_kernels_from_the_cache_too(repository: Path, t
     program = tmp_path / "beyond.py"
     program.write_text(
         "import numpy as np\n"
-        "from tokenizer.kernels.compiling import kernel\n"
+        "from tokenizer.compiling.kernel import kernel\n"
         "@kernel\n"
         "def beyond(array):\n"
         "    return array[10]\n"

@@ -22,8 +22,8 @@ import pytest
 
 import pipeline
 import tokenizer
+from tokenizer.compiling.kernel import Kernel, kernel, kernel_part
 from tokenizer.kernels import scanning
-from tokenizer.kernels.compiling import Kernel, kernel, kernel_part
 
 ROOT = Path(__file__).parents[3]
 LACKING = {

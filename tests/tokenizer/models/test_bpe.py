@@ -12,10 +12,10 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from tokenizer.compiling.kernel import kernel
 from tokenizer.kernels import bpe as kernels
 from tokenizer.kernels import bpe_pairs
 from tokenizer.kernels.bpe_merging import dropout_key as key_in_kernel
-from tokenizer.kernels.compiling import kernel
 from tokenizer.models.bpe import BPE, BYTE_ALPHABET
 from tokenizer.models.bpe_tables import new_bpe_scratch, pair_table
 from tokenizer.models.bpe_twin import dropout_key

@@ -4,7 +4,7 @@
 Its slow twin is in `tests/tokenizer/formats/test_sentencepiece_file.py`.
 """
 
-from tokenizer.kernels.compiling import kernel
+from tokenizer.compiling.kernel import kernel
 from tokenizer.kernels.whole_words import whole_word
 
 

@@ -14,8 +14,8 @@ Its slow twin is `tokenizer.models.bpe.BPE.tokenize`; `tests/tokenizer/models/te
 
 import numpy as np
 
+from tokenizer.compiling.kernel import kernel, kernel_part
 from tokenizer.kernels.bpe_pairs import NO_RANK, is_sparse, pair_rank, set_rank
-from tokenizer.kernels.compiling import kernel, kernel_part
 
 UNCERTAIN, CROWDED = -1, -2
 

@@ -6,10 +6,10 @@ Its slow twin is `tokenizer.models.bpe.BPE.tokenize`; `tests/tokenizer/models/te
 
 import numpy as np
 
+from tokenizer.compiling.kernel import kernel
 from tokenizer.kernels.bpe import bpe_word
 from tokenizer.kernels.bpe_merging import MAX_SCANNED, link, merge_long, merge_scanning, set_keys
 from tokenizer.kernels.bpe_pairs import is_sparse, set_rank
-from tokenizer.kernels.compiling import kernel
 
 
 @kernel

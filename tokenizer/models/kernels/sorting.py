@@ -6,7 +6,7 @@ Its slow twin is `builtins.sorted`; `tests/tokenizer/models/test_vocabulary.py` 
 
 import numpy as np
 
-from tokenizer.kernels.compiling import kernel, kernel_part, load_u64
+from tokenizer.compiling.kernel import kernel, kernel_part, load_u64
 from tokenizer.kernels.utf8 import copy_bytes
 from tokenizer.kernels.word_table import first_bytes
 

@@ -4,7 +4,7 @@
 Its slow twin is `builtins.dict`; `tests/tokenizer/models/test_vocabulary.py` compares them.
 """
 
-from tokenizer.kernels.compiling import kernel
+from tokenizer.compiling.kernel import kernel
 from tokenizer.kernels.utf8 import next_character
 from tokenizer.kernels.whole_words import whole_word
 

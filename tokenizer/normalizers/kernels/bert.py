@@ -6,9 +6,9 @@ Its slow twin is `tokenizer.reference.normalize`; `tests/tokenizer/normalizers/t
 
 import numpy as np
 
+from tokenizer.compiling.kernel import kernel
 from tokenizer.kernels.bert_scanner import append_character, append_reordered, decode_utf8
 from tokenizer.kernels.classes import ISOLATED, REORDERED, SPACE, WORD
-from tokenizer.kernels.compiling import kernel
 
 
 @kernel

@@ -7,7 +7,7 @@ Its slow twin is `tokenizer.normalizers.unicode._CharacterMap.normalize_aligned`
 
 import numpy as np
 
-from tokenizer.kernels.compiling import kernel, kernel_part, load_u64, store_u64, trailing_zeros
+from tokenizer.compiling.kernel import kernel, kernel_part, load_u64, store_u64, trailing_zeros
 from tokenizer.kernels.utf8 import (
     EACH_BYTE,
     HIGH_BITS,

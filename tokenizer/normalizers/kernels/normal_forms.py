@@ -11,7 +11,7 @@ Its slow twin is `tokenizer.normalizers.unicode._NormalForm.normalize_aligned`;
 
 import numpy as np
 
-from tokenizer.kernels.compiling import kernel, kernel_part, load_u64, trailing_zeros
+from tokenizer.compiling.kernel import kernel, kernel_part, load_u64, trailing_zeros
 from tokenizer.kernels.utf8 import beyond_ranges, continues_character, copy_bytes, decode_utf8, past_ascii, write_utf8
 
 INERT, ORDERED, OTHER = 0, 1, 2

@@ -11,7 +11,7 @@ Its slow twin is `tokenizer.normalizers.precompiled.Precompiled.normalize_aligne
 
 import numpy as np
 
-from tokenizer.kernels.compiling import kernel, kernel_part, load_u64, store_u64, trailing_zeros
+from tokenizer.compiling.kernel import kernel, kernel_part, load_u64, store_u64, trailing_zeros
 from tokenizer.kernels.utf8 import HIGH_BITS, LOW_BITS, decode_utf8, write_utf8
 
 ANY, CR, LF, CONTROL, EXTEND, ZWJ, SPACING_MARK, PREPEND = 0, 1, 2, 3, 4, 5, 6, 7

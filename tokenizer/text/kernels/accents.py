@@ -6,7 +6,7 @@ Its slow twin is `tokenizer.text.accents.StripAccents.edits`; `tests/tokenizer/t
 
 import numpy as np
 
-from tokenizer.kernels.compiling import kernel, kernel_part
+from tokenizer.compiling.kernel import kernel, kernel_part
 from tokenizer.kernels.utf8 import decode_utf8, next_character, past_ascii
 from tokenizer.text.kernels.edit_lists import add_edit
 

@@ -7,7 +7,7 @@ Its slow twin is in `tests/tokenizer/text/test_candidates.py`.
 import numpy as np
 from llvmlite import ir
 
-from tokenizer.kernels.compiling import intrinsic, kernel, trailing_zeros, types
+from tokenizer.compiling.kernel import intrinsic, kernel, trailing_zeros, types
 from tokenizer.kernels.text_parts import find_byte
 from tokenizer.kernels.utf8 import decode_utf8
 

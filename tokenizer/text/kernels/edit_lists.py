@@ -6,7 +6,7 @@ Its slow twin is `tokenizer.text.base.TextStep.edits`; `tests/tokenizer/text/tes
 
 import numpy as np
 
-from tokenizer.kernels.compiling import kernel, kernel_part
+from tokenizer.compiling.kernel import kernel, kernel_part
 from tokenizer.kernels.utf8 import copy_bytes
 
 

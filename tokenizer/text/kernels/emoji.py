@@ -6,7 +6,7 @@ Its slow twin is `tokenizer.text.emoji.Emoji.edits`; `tests/tokenizer/text/test_
 
 import numpy as np
 
-from tokenizer.kernels.compiling import kernel, kernel_part
+from tokenizer.compiling.kernel import kernel, kernel_part
 from tokenizer.kernels.utf8 import decode_utf8, past_ascii
 from tokenizer.text.kernels.edit_lists import add_edit
 from tokenizer.text.kernels.runs import is_member_before

@@ -6,7 +6,7 @@ Its slow twin is `tokenizer.text.base.n_changed`; `tests/tokenizer/text/test_ste
 
 import numpy as np
 
-from tokenizer.kernels.compiling import kernel, load_u64
+from tokenizer.compiling.kernel import kernel, load_u64
 from tokenizer.kernels.utf8 import EACH_BYTE, HIGH_BITS
 
 _SEVEN, _FIFTY_SIX = np.uint64(7), np.uint64(56)

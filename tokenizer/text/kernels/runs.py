@@ -7,7 +7,7 @@ Its slow twins are `tokenizer.text.runs.RepeatedPunctuation.edits` and `tokenize
 
 import numpy as np
 
-from tokenizer.kernels.compiling import kernel, kernel_part, load_u64, trailing_zeros
+from tokenizer.compiling.kernel import kernel, kernel_part, load_u64, trailing_zeros
 from tokenizer.kernels.text_parts import character_before, to_digit, zero_bytes
 from tokenizer.kernels.utf8 import HIGH_BITS, next_character
 from tokenizer.text.kernels.edit_lists import add_edit

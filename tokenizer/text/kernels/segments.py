@@ -6,7 +6,7 @@ Its slow twin is `tokenizer.text.segments.Segment.edits`; `tests/tokenizer/text/
 
 import numpy as np
 
-from tokenizer.kernels.compiling import kernel
+from tokenizer.compiling.kernel import kernel
 from tokenizer.kernels.utf8 import decode_utf8, past_ascii
 from tokenizer.text.kernels.edit_lists import add_edit
 

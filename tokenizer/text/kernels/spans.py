@@ -6,7 +6,7 @@ Its slow twin is in `tests/tokenizer/text/test_spans.py`.
 
 import numpy as np
 
-from tokenizer.kernels.compiling import kernel, kernel_part
+from tokenizer.compiling.kernel import kernel, kernel_part
 from tokenizer.kernels.text_parts import find_byte, run_end, to_digit
 from tokenizer.kernels.utf8 import next_character
 from tokenizer.text.kernels.edit_lists import add_edit

@@ -6,7 +6,7 @@ Its slow twin is `tokenizer.text.whitespace.Whitespace.edits`; `tests/tokenizer/
 
 import numpy as np
 
-from tokenizer.kernels.compiling import kernel, kernel_part, load_u64, trailing_zeros
+from tokenizer.compiling.kernel import kernel, kernel_part, load_u64, trailing_zeros
 from tokenizer.kernels.text_parts import character_before, run_end, zero_bytes
 from tokenizer.kernels.utf8 import EACH_BYTE, HIGH_BITS, next_character
 from tokenizer.text.kernels.edit_lists import add_edit

@@ -11,7 +11,7 @@ Its slow twin is `tokenizer.trainers.reference.train_bpe`; `tests/tokenizer/trai
 them.
 """
 
-from tokenizer.kernels.compiling import kernel, kernel_part
+from tokenizer.compiling.kernel import kernel, kernel_part
 from tokenizer.trainers.kernels.pair_merging import (
     COUNT,
     FIRST,

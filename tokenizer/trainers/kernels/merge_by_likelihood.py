@@ -13,7 +13,7 @@ compares them.
 
 import numpy as np
 
-from tokenizer.kernels.compiling import kernel, kernel_part
+from tokenizer.compiling.kernel import kernel, kernel_part
 from tokenizer.trainers.kernels.pair_merging import (
     COUNT,
     FIRST,

@@ -37,7 +37,7 @@ Its slow twins are `tokenizer.trainers.reference.train_bpe` and `tokenizer.train
 
 import numpy as np
 
-from tokenizer.kernels.compiling import kernel, kernel_part
+from tokenizer.compiling.kernel import kernel, kernel_part
 
 CONTINUES, ENDS = 1, 2
 

@@ -15,7 +15,7 @@ compares them.
 
 import numpy as np
 
-from tokenizer.kernels.compiling import kernel, kernel_part
+from tokenizer.compiling.kernel import kernel, kernel_part
 
 DIGIT_BITS = 11
 """A pass of the sort orders by so many bits."""

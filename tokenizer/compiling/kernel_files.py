@@ -3,8 +3,8 @@
 
 numba's own `cache=True` notices a change in the file of a function, not in the files of the functions it calls, and
 fails where neither the source tree nor the home directory can be written. Here the cache of a kernel is named by a
-digest over its file and every kernel file that this one imports, and the first writable place of three holds it: beside
-the sources, the user's cache directory, the temporary directory. `TOKENMILL_CACHE_DIR` overrides the choice.
+digest over its file, every kernel file that this one imports, and this folder. The first writable place of three holds
+it: beside the sources, the user's cache directory, the temporary directory. `TOKENMILL_CACHE_DIR` overrides the choice.
 
 A kernel file is known by its name: `kernels.py`, one that ends in `_kernels.py`, or one in a folder `kernels`.
 """
@@ -16,9 +16,8 @@ import re
 import tempfile
 from pathlib import Path
 
-from tokenizer.kernels import machine_code
+from tokenizer.compiling import machine_code
 
-_KERNEL_DIRECTORY = Path(__file__).parent
 _ROOT = Path(__file__).parents[2]
 _IMPORT = re.compile(
     rb"^ *from ((?:tokenizer|pipeline)(?:\.\w+)*) import (?:([\w, ]+)(?:#.*)?$|\(([\w,\s]+)\))", re.MULTILINE
@@ -68,7 +67,7 @@ def sources_digest(*paths: Path, alone: Path | None = None) -> str:
     alone: one more, whatever that imports.
     """
     # Code compiled with bounds checks is other code; numba itself would not notice.
-    digest = hashlib.sha256(_compiler().encode())
+    digest = hashlib.sha256(_compiler())
     sources = {file: source for path in paths for file, source in kernel_sources(path).items()}
     if alone is not None:
         sources[alone] = alone.read_bytes()
@@ -88,14 +87,22 @@ def numba_is_configured() -> bool:
     return bool(changed) or os.path.exists(".numba_config.yaml")
 
 
-def _compiler() -> str:
+@functools.cache
+def _own_sources() -> bytes:
+    """Returns the sources of this folder: some of it is compiled into kernels, the rest compiles them."""
+    return b"\0".join(path.read_bytes() for path in sorted(Path(__file__).parent.glob("*.py")))
+
+
+def _compiler() -> bytes:
     """Returns what compiles, and how."""
     version = machine_code.numba_folder() / "_version.py"
     if version.is_file() and not numba_is_configured():
-        return version.read_text(encoding="utf-8") + os.environ.get("NUMBA_BOUNDSCHECK", "")
-    import numba
+        numba_is = version.read_text(encoding="utf-8") + os.environ.get("NUMBA_BOUNDSCHECK", "")
+    else:
+        import numba
 
-    return f"{numba.__version__} {numba.config.BOUNDSCHECK}"
+        numba_is = f"{numba.__version__} {numba.config.BOUNDSCHECK}"
+    return numba_is.encode() + _own_sources()
 
 
 @functools.cache

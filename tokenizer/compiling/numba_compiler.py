@@ -23,7 +23,7 @@ from numba.core.registry import cpu_target
 from numba.core.typing.typeof import typeof_impl
 from numba.np import numpy_support
 
-from tokenizer.kernels import kernel_files, numba_additions
+from tokenizer.compiling import kernel_files, numba_additions
 
 _announced: list[bool] = []
 numba_additions.install()

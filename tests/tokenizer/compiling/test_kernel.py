@@ -16,7 +16,9 @@ import numba
 import numpy as np
 import pytest
 
-from tokenizer.kernels import compiling, kernel_files, machine_code, references, word_table
+from tokenizer.compiling import kernel as compiling
+from tokenizer.compiling import kernel_files, machine_code, references
+from tokenizer.kernels import word_table
 
 ROOT = Path(compiling.__file__).parents[2]
 
@@ -134,8 +136,8 @@ def test_where_numba_is_told_how_to_compile_it_is_asked_and_imports_nothing_that
 
 def test_processes_that_need_a_kernel_at_once_compile_it_once(tmp_path):
     program = (
-        "import sys, threading; from tokenizer.kernels import compiling\n"
-        "from tests.tokenizer.kernels.test_compiling import double\n"
+        "import sys, threading; from tokenizer.compiling import kernel as compiling\n"
+        "from tests.tokenizer.compiling.test_kernel import double\n"
         "print('ready', flush=True); sys.stdin.readline()\n"
         "threads = [threading.Thread(target=double, args=(5,)) for _ in range(3)]\n"
         "[thread.start() for thread in threads]; [thread.join() for thread in threads]\n"
@@ -158,7 +160,7 @@ def test_processes_that_need_a_kernel_at_once_compile_it_once(tmp_path):
 
 def test_a_process_that_dies_while_it_compiles_holds_up_nobody(tmp_path):
     pytest.importorskip("fcntl", reason="files are locked with flock")
-    run("from tests.tokenizer.kernels.test_compiling import double; double(5)", tmp_path)
+    run("from tests.tokenizer.compiling.test_kernel import double; double(5)", tmp_path)
     (saved,) = tmp_path.rglob("double-*.kernel")
     saved.unlink()
     holder = subprocess.Popen(
@@ -167,7 +169,7 @@ def test_a_process_that_dies_while_it_compiles_holds_up_nobody(tmp_path):
     )  # fmt: skip
     assert holder.stdout.readline()
     waiter = subprocess.Popen(
-        [sys.executable, "-c", "from tests.tokenizer.kernels.test_compiling import double; print(double(5))"],
+        [sys.executable, "-c", "from tests.tokenizer.compiling.test_kernel import double; print(double(5))"],
         env=os.environ | {"TOKENMILL_CACHE_DIR": str(tmp_path)}, stdout=-1, text=True,
     )  # fmt: skip
     with pytest.raises(subprocess.TimeoutExpired):
@@ -256,7 +258,7 @@ def test_any_argument_that_numba_knows_can_be_given():
 
 def test_a_kernel_that_calls_one_from_the_cache_is_compiled(tmp_path):
     # Its code in the cache is for calling; for inlining it is read again.
-    call = "from tests.tokenizer.kernels.test_compiling import {0}; print({0}(5))"
+    call = "from tests.tokenizer.compiling.test_kernel import {0}; print({0}(5))"
     assert run(call.format("double"), tmp_path) == ["10"]
     assert run(call.format("double"), tmp_path) == ["10"]
     assert run(call.format("quadruple"), tmp_path) == ["20"]
@@ -308,7 +310,7 @@ def divided(n, by):
 
 def test_errors_come_out_of_machine_code(tmp_path):
     program = (
-        "import sys; from tests.tokenizer.kernels.test_compiling import divided\n"
+        "import sys; from tests.tokenizer.compiling.test_kernel import divided\n"
         "try: divided(1, 0)\n"
         "except ZeroDivisionError as error: print(str(error).replace(' ', '_'))\n"
         "print(divided(7, 2))"
@@ -372,7 +374,7 @@ def test_parts_have_no_machine_code(monkeypatch, tmp_path):
     assert engine.is_symbol_defined(whole.fndesc.llvm_func_name)
     assert not engine.is_symbol_defined(part.fndesc.llvm_func_name)
     assert [f.name for f in part.library.get_defined_functions()] == [part.fndesc.llvm_func_name]
-    with pytest.raises(TypeError, match=r"test_compiling.doubled is a part of kernels"):
+    with pytest.raises(TypeError, match=r"test_kernel.doubled is a part of kernels"):
         doubled(5)
 
 
