@@ -1,19 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
 """The pipeline: files in, token shards, statistics and a manifest out, on Apache Beam.
 
-Every folder is a room; its first lines say what comes in and what goes out. A room imports only rooms below it, and
-only `transforms` and a few modules of `running` import Beam when they are imported. From the top:
+Every folder is a room; the docstring of its `__init__.py` says what comes in and what goes out. A room imports only
+rooms below it. Only `transforms`, `rows` and a few modules of `running` import Beam at once. From the top:
 
-- `cli`, `commands`: what a person types;
-- `transforms`: the work as Beam graphs, for these jobs and for your own; `proving`: checks of what a folder claims;
+- `cli`, `commands`: the command line;
+- `transforms`: the jobs as Beam graphs; `rows`: steps for your own pipelines;
+- `proving`: checks of what an output folder claims;
 - `looking`: tokens as text; `comparing`: tokenizers against one another;
-- `estimating`: what a job would do, from a sample;
-- `jobs`: planning before, finishing after; `reporting`: what people are told;
+- `estimating`: what a job would do, estimated from a sample;
+- `jobs`: planning before the work, finishing after it; `reporting`: summaries and reports for people;
 - `tokenizing`, `counting`, `training`, `shuffling`: the work, as plain functions over columns;
 - `output`, `input`: tokens to files, files to documents;
-- `running`: where a job runs, and how far it is;
+- `running`: where a job runs, and its progress;
 - `books`, `statistics`: what is counted, and which counts must be equal;
-- `config`, `schemas`, `splits`, `filenames`, `storage`, `columns`, `hashing`: the terms and files all of them share.
+- `config`, `schemas`, `splits`, `filenames`, `storage`, `columns`, `hashing`: terms and files that all of them share.
 """
 
 VERSION = "0.2.0"

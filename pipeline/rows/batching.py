@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The step that all others are: gathers elements into a column, has a function make more of it, deals them out again.
+"""The base class of most steps: gathers elements into a column, computes new columns from it, yields elements again.
 
-Beam has batches of its own, `process_batch`. They hold 4,096 elements, however large these are, and cost 9 µs more for
-each than what is here (Beam 2.77): as much as to tokenize two kilobytes.
+Beam's own batches, `process_batch`, hold 4,096 elements, however large these are, and cost 9 µs more per element than
+the code here (Beam 2.77): as much as tokenizing two kilobytes.
 """
 
 import collections
@@ -26,10 +26,10 @@ from pipeline.rows import elements as elements_of
 from pipeline.transforms import arrow_coder as arrow_coder  # noqa: PLC0414  # registers the coder, here and in every worker
 
 BATCH_CHARACTERS = 250_000
-"""Characters, or ids, to gather: enough that a call costs little, few enough to stay in the processor's cache."""
+"""A batch is complete with this many characters, or ids: a call then costs little, and data stays in the CPU cache."""
 
 BATCH_ELEMENTS = 4096
-"""No more elements than this are gathered."""
+"""A batch is complete with this many elements, however short they are."""
 
 
 class Columns(Protocol):
@@ -37,14 +37,14 @@ class Columns(Protocol):
 
     @property
     def reads(self) -> pa.DataType:
-        """The type of the column."""
+        """The type of the input column; what is read is cast to it."""
 
     @property
     def fields(self) -> Mapping[str, Any]:
-        """The new fields and their types, as Beam is to know them."""
+        """The new fields and their types, as Beam's type hints."""
 
     def prepare(self, given: Any) -> Callable[[pa.Array], "Computed"]:
-        """Returns the function that does it.
+        """Returns the function that computes the new columns of a batch.
 
         Args:
           given: the value of the side input; None without one.
@@ -53,13 +53,13 @@ class Columns(Protocol):
 
 @dataclasses.dataclass(frozen=True)
 class Computed:
-    """New columns, and for rows the values in them as Python objects."""
+    """New columns, and a way to get their values as Python objects where elements are rows."""
 
     columns: Mapping[str, pa.Array]
     values: Callable[[str], Any] | None = None
     """Makes the Python values of a column; None: `to_pylist`."""
     rows: np.ndarray | None = None
-    """int64[n]: which element each row comes of; None: row i of element i."""
+    """int64[n]: the index of the element that each row comes from; None: row i comes from element i."""
 
     def values_of(self, name: str) -> Any:
         """Returns the values of a column, a Python object for each row."""
@@ -68,7 +68,7 @@ class Computed:
 
 @dataclasses.dataclass(frozen=True)
 class ErrorHandling:
-    """What `with_exception_handling` was told."""
+    """The arguments of `with_exception_handling`."""
 
     main_tag: str
     dead_letter_tag: str
@@ -76,9 +76,9 @@ class ErrorHandling:
 
 
 class RowTransform(beam.PTransform):
-    """Gives elements more fields. Subclasses are made of what to compute.
+    """Gives elements more fields. Each subclass passes to `__init__` the `Columns` that compute them.
 
-    Counters, in the name of the subclass: elements-in, elements-failed.
+    Counters, in the namespace of the subclass: elements-in, elements-failed.
     """
 
     def __init__(self, columns: Columns, column: str, side_input: Any = None) -> None:
@@ -87,7 +87,7 @@ class RowTransform(beam.PTransform):
         Args:
           columns: what it computes.
           column: the field that it reads.
-          side_input: a value that `columns.prepare` takes, as a side input; None: there is none.
+          side_input: the side input whose value goes to `columns.prepare`; None: there is none.
         """
         super().__init__()
         self._columns = columns
@@ -135,16 +135,16 @@ class RowTransform(beam.PTransform):
 
 
 def _as_it_is(element: Any) -> Any:
-    """Keeps what a step yields when a bundle ends from being lost.
+    """Returns its argument, and so keeps elements from being lost that a DoFn yields in `finish_bundle`.
 
-    If the next step takes batches of Beam's kind, as `WriteToParquet` of rows does, Beam 2.77 hands them over before
-    the bundle ends, and drops the rest without an error. With a step between them it does not.
+    If the next step has `process_batch`, as `WriteToParquet` of rows does, Beam 2.77 flushes its batch before
+    `finish_bundle` is called, and drops later elements without an error. With this step between the two it does not.
     """
     return element
 
 
 class _ComputeFn(beam.DoFn):
-    """What gathering and batches have in common."""
+    """What the DoFns for rows and for batches have in common."""
 
     def __init__(
         self, columns: Columns, column: str, transform: type[beam.PTransform], errors: ErrorHandling | None
@@ -169,7 +169,7 @@ class _ComputeFn(beam.DoFn):
         return column
 
     def _failed(self, element: Any, error: Exception) -> beam.pvalue.TaggedOutput:
-        """Returns the dead letter of an element; raises if nobody asked for it."""
+        """Returns an element for the second output; raises ValueError if there is none, or it does not take `error`."""
         if self._errors is None or not isinstance(error, self._errors.exc_class):
             shown = repr(element)
             shown = shown if len(shown) <= 200 else f"{shown[:200]}..."
@@ -184,7 +184,7 @@ class _ComputeFn(beam.DoFn):
 
 
 class _BatchFn(_ComputeFn):
-    """For PCollections of columns."""
+    """For PCollections of Arrow batches. A batch that fails is halved until the rows that fail are alone."""
 
     def process(self, element: pa.RecordBatch, given: Any = None) -> Iterator[Any]:
         self._n_in.inc(element.num_rows)
@@ -215,7 +215,7 @@ class _GatherFn(_ComputeFn):
 
     def _clear(self) -> None:
         self._gathered: list[Any] = []
-        self._places: list[tuple[int, Any, Any]] = []  # from which element on, timestamp, window
+        self._places: list[tuple[int, Any, Any]] = []  # index of the first element with them, timestamp, window
         self._micros: int | None = None  # of the last of them; comparing timestamps costs more than all else here
         self._window: Any = None
         self._n_characters = 0
@@ -229,7 +229,7 @@ class _GatherFn(_ComputeFn):
     def _gather(self, element: Any, given: Any, timestamp: Any, window: Any) -> Iterator[Any] | None:
         flushed = None
         if self._gathered and given is not self._given and given != self._given:
-            flushed = list(self._flush())  # a side input that changes: what was gathered belongs to the old one
+            flushed = list(self._flush())  # the side input has changed: the gathered elements belong to the old one
         self._prepare(given)
         if timestamp.micros != self._micros or (window is not self._window and window != self._window):
             self._micros, self._window = timestamp.micros, window
@@ -247,7 +247,7 @@ class _GatherFn(_ComputeFn):
         yield from self._flush()
 
     def _flush(self) -> Iterator[Any]:
-        """Yields the outputs of what was gathered, each as the `WindowedValue` that its element was."""
+        """Yields the outputs of the gathered elements, each with the timestamp and window of its element."""
         gathered, places = self._gathered, self._places
         if not gathered:
             return
@@ -267,7 +267,7 @@ class _GatherFn(_ComputeFn):
                 yield WindowedValue(output, timestamp, (window,))
 
     def _outputs(self, elements: list[Any], first: int) -> Iterator[tuple[int, Any]]:
-        """Yields the number of an element, and an output of it; `first` is the number of the first."""
+        """Yields pairs of an element's index in the batch and one of its outputs; `elements[0]` has index `first`."""
         assert self._function is not None
         try:
             get = elements_of.getter_of(elements[0], self._column)
@@ -290,7 +290,7 @@ class _GatherFn(_ComputeFn):
 
 
 class _GatherBesideFn(_GatherFn):
-    """For PCollections of rows, with a side input, which costs some microseconds for each."""
+    """For PCollections of rows, with a side input, which costs some microseconds per element."""
 
     def process(  # type: ignore[override]
         self,

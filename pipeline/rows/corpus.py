@@ -28,7 +28,8 @@ class ReadCorpus(beam.PTransform):
         documents = pipeline | ReadCorpus("corpus/*.jsonl.gz")  # Row(doc_id, text)
 
     Input: a pipeline. Output: `beam.Row(doc_id, text)`, or with `as_batches` batches of `schemas.DOCUMENTS` of about
-    4 MiB. Large files are cut, so that all workers read. Memory: one batch per worker. Lineage names the files.
+    4 MiB. Large files are cut into splits, so that all workers read. Memory: one batch per worker. The files are
+    reported as lineage.
     Counters: bytes-in, documents-out, documents-rejected.
     """
 
@@ -37,7 +38,7 @@ class ReadCorpus(beam.PTransform):
 
         Args:
           paths: files or glob patterns, on any filesystem that Beam supports.
-          as_batches: columns instead of rows.
+          as_batches: yield Arrow batches instead of rows.
           **options: other keys of the section `input` of a config, such as `text_field`.
 
         Raises:
@@ -51,9 +52,9 @@ class ReadCorpus(beam.PTransform):
         self._tags: tuple[str, str] | None = None
 
     def with_exception_handling(self, main_tag: str = "good", dead_letter_tag: str = "bad") -> "ReadCorpus":
-        """Returns this step with an output for records that cannot be used: `beam.Row(element, msg, stack)`.
+        """Returns this step with a second output for records that cannot be used: `beam.Row(element, msg, stack)`.
 
-        `element` says where the record is, `msg` why it is rejected and how it begins.
+        `element` says where the record is, `msg` why it is rejected and how it begins; `stack` is empty.
         """
         handling = copy.copy(self)
         handling._tags = main_tag, dead_letter_tag

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Elements of PCollections: how to get a value out of one, how to give one more fields, and what type comes of it."""
+"""Elements of PCollections: get a field of one, give one more fields, and say the type of the result."""
 
 import dataclasses
 import difflib
@@ -14,7 +14,7 @@ from apache_beam.typehints.row_type import RowTypeConstraint
 
 
 def getter_of(element: Any, field: str) -> Callable[[Any], Any]:
-    """Returns the function that takes `field` out of elements like this one; a string is its own value."""
+    """Returns a function that gets `field` of elements of this one's type; of a string it returns the string."""
     if isinstance(element, str):
         return str
     return operator.itemgetter(field) if isinstance(element, dict) else operator.attrgetter(field)
@@ -24,8 +24,8 @@ def extend(elements: Sequence[Any], field: str, columns: Mapping[str, Sequence[A
     """Yields each element with more fields: a dict for a dict, else a `beam.Row`.
 
     Args:
-      elements: of one kind.
-      field: what a string is called in its row.
+      elements: all of one type.
+      field: the name that a string gets as a field of its row.
       columns: the values of each new field, one per element; an old field of that name is replaced.
     """
     names = tuple(columns)
@@ -45,7 +45,7 @@ def extend(elements: Sequence[Any], field: str, columns: Mapping[str, Sequence[A
 
 
 def _reader_of(kind: type, field: str) -> Callable[[Any], Mapping[str, Any]]:
-    """Returns the function that gives the fields of an element of this kind by name."""
+    """Returns a function that maps an element of this type to its fields by name."""
     if issubclass(kind, dict):
         return _itself
     if issubclass(kind, str):
@@ -61,7 +61,7 @@ def _itself(element: Any) -> Any:
 
 
 def are_batches(element_type: Any) -> bool:
-    """Returns whether a PCollection of this type holds columns instead of rows."""
+    """Returns whether a PCollection with this element type holds Arrow batches instead of rows."""
     return element_type is pa.RecordBatch
 
 
@@ -69,8 +69,8 @@ def extended_type(element_type: Any, field: str, outputs: Mapping[str, Any], ste
     """Returns the type of what `extend` yields.
 
     Args:
-      element_type: of the input, as Beam knows it; `Any` where it does not.
-      field: that the step reads.
+      element_type: the type of the input elements, as Beam knows it; `Any` where it does not.
+      field: the field that the step reads.
       outputs: the types of the new fields.
       step: its name, for messages.
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""An operation for Beam's `MLTransform`: trains a vocabulary where artifacts are made, uses it where they are read.
+"""An operation for Beam's `MLTransform`: trains a vocabulary when artifacts are written, uses it when they are read.
 
-Beam's own `ComputeAndApplyVocabulary` needs TensorFlow, and knows words only.
+Beam's own `ComputeAndApplyVocabulary` needs TensorFlow, and its tokens are whole words.
 """
 
 import dataclasses
@@ -29,12 +29,12 @@ class ComputeAndApplyTokenizer(MLTransformProvider):
         """Makes the operation.
 
         Args:
-          columns: the fields with text; one vocabulary for all of them.
+          columns: the fields with text; they share one vocabulary.
           max_length: at most this many ids for a text; None: no limit.
           **train: keys of the section `tokenizer.train` of a config.
 
         Raises:
-          ValueError: naming an option that is not possible.
+          ValueError: if an option is not allowed; the message names it.
         """
         TrainVocabulary(**train)  # raises here what the pipeline would raise later
         self.columns = columns
@@ -42,7 +42,7 @@ class ComputeAndApplyTokenizer(MLTransformProvider):
         self._train = train
 
     def get_ptransform_for_processing(self, **kwargs: Any) -> beam.PTransform:
-        """Returns the step; Beam calls this, and keeps what it returns beside the artifact."""
+        """Returns the step. Beam calls this, and stores the returned step with the artifact."""
         return _TrainAndTokenize(
             self.columns, self._options, self._train, kwargs["artifact_location"], kwargs["artifact_mode"]
         )
@@ -50,7 +50,7 @@ class ComputeAndApplyTokenizer(MLTransformProvider):
 
 @dataclasses.dataclass
 class _TrainAndTokenize(beam.PTransform):
-    """Its fields are plain, because Beam writes them as JSON."""
+    """The step. Its fields are plain types, because Beam writes them as JSON."""
 
     columns: list[str]
     options: dict[str, Any]
@@ -107,7 +107,7 @@ def _as_tuple(letter: Any) -> tuple[Any, tuple[None, str, str]]:
 
 
 def _text_of(element: Any, column: str) -> list[str]:
-    """Returns the text of an element; nothing where there is none, which `Tokenize` reports."""
+    """Returns the text of an element in a list; an empty list if it has none, an error that `Tokenize` will report."""
     text = element.get(column) if isinstance(element, dict) else getattr(element, column, None)
     return [text] if isinstance(text, str) else []
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rows to files."""
+"""`WriteShards`: rows of ids to files."""
 
 import dataclasses
 import uuid
@@ -37,15 +37,15 @@ _KEYED = pa.schema([*schemas.TOKENS, pa.field("key", pa.uint64(), nullable=False
 
 
 class WriteShards(beam.PTransform):
-    """Writes ids to a fixed number of files, as the jobs do it: Parquet, TFRecord or Arrow.
+    """Writes ids to a fixed number of Parquet, TFRecord or Arrow files, with the columns that a job's shards have.
 
         tokens | WriteShards("out", "vocab", n_shards=16, id_column="id")
 
     Input: what `Tokenize` makes, rows or batches, without windows. Output: `beam.Row(file, rows, tokens, n_bytes,
     sha256)` for each file. Files have the columns of `schemas.TOKENS`; other fields are not written.
 
-    The same rows make the same files, in whatever order and on whatever runner they come: a hash of a row says which
-    file it is in, and where. Memory: the rows of one file, on the worker that writes it.
+    The same rows make the same files, in whatever order they arrive and on whatever runner: a hash of each row decides
+    its file and its place there. Memory: the rows of one file, on the worker that writes it.
 
     There is no ledger and no manifest; a job of `tokenmill run` has both, and needs no shuffle.
     """
@@ -66,16 +66,16 @@ class WriteShards(beam.PTransform):
 
         Args:
           path: the folder; created if it does not exist. Files of the same names are replaced.
-          tokenizer: that made the ids; shards name it. See `TokenizerSource`.
+          tokenizer: the tokenizer that made the ids; shards name it. See `TokenizerSource`.
           n_shards: how many files.
-          format: of the files.
+          format: the format of the files.
           compression: as `output.compression` of a config.
-          column: the field with the ids. `n_tokens` and `n_oov` are taken where they are, else counted.
-          id_column: the field with the document's id; None: ids are empty.
+          column: the field with the ids. The fields `n_tokens` and `n_oov` are used if they exist, else counted.
+          id_column: the field with the document's id; None: document ids are empty.
           padding_side: where rows are padded; None: they are not.
 
         Raises:
-          OSError, ValueError: if `tokenizer` is none, or an argument is not possible.
+          OSError, ValueError: if `tokenizer` cannot be read or is not a tokenizer, or an argument is not allowed.
         """
         super().__init__()
         if format not in ("parquet", "tfrecord", "arrow"):
@@ -111,12 +111,12 @@ class WriteShards(beam.PTransform):
 
 
 def _no_rows(shard: int) -> tuple[int, pa.RecordBatch]:
-    """Every file is written, one without rows, too."""
+    """Returns an empty batch for a shard, so that every file is written, even one without rows."""
     return shard, pa.RecordBatch.from_pylist([], schema=_KEYED)
 
 
 class _DealFn(beam.DoFn):
-    """Gathers rows, and says of each in which file it is, and where."""
+    """Gathers rows, and yields them as batches by shard, each row with the hash that orders it there."""
 
     def __init__(self, column: str, id_column: str | None, n_shards: int) -> None:
         self._names = (id_column, column, "n_tokens", "n_oov")
@@ -206,7 +206,7 @@ class _WriteFn(beam.DoFn):
         yield Row(file=path, rows=writer.n_rows, tokens=writer.n_tokens, n_bytes=record.n_bytes, sha256=record.sha256)
 
     def _counted(self, batch: pa.RecordBatch, unk_id: int | None) -> pa.RecordBatch:
-        """Returns rows with all counts, checked."""
+        """Returns rows with `n_oov` counted where it was not, after checking that padding was declared."""
         ids, offsets = batch.column("input_ids").values.to_numpy(), batch.column("input_ids").offsets.to_numpy()
         n_tokens, lengths = batch.column("n_tokens").to_numpy(), np.diff(offsets)
         if self._padding_side is None and (n_tokens != lengths).any():

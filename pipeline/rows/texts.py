@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What can be done to texts without ids: normalize them, tell their languages."""
+"""Steps from texts to texts: `Normalize` and `IdentifyLanguage`."""
 
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
@@ -15,9 +15,9 @@ from pipeline.rows.tokenizers import GivenTokenizer, TokenizerSource
 
 
 class Normalize(RowTransform):
-    """Normalizes texts, to see or keep them; `Tokenize` does what its tokenizer needs by itself.
+    """Normalizes texts, to look at or to keep. `Tokenize` needs no such step: it applies its tokenizer's normalizer.
 
-        rows | Normalize(["fix_encoding", "nfc"])
+        rows | Normalize(["mojibake", "nfc"])
 
     Input: rows with a text, or batches. Output: the same with the text replaced, or in `output`.
     """
@@ -34,7 +34,7 @@ class Normalize(RowTransform):
 
         Args:
           steps: as in the section `normalize` of a config: names, or mappings of a name to its options.
-          tokenizer: whose normalizer comes after the steps; None: none.
+          tokenizer: its normalizer is applied after the steps; None: steps only.
           column: the field with the text.
           output: the field for the normalized text; None: `column`.
 
@@ -80,7 +80,7 @@ class _Normalize:
 
 
 class IdentifyLanguage(RowTransform):
-    """Tells the language of every text.
+    """Identifies the language of every text.
 
     Input: rows with a text, or batches. Output: the same with `lang`, an ISO 639 code or `und`, `lang_confidence` from
     0 to 1, and `lang_mixed`, whether the text is in several languages.
@@ -91,7 +91,7 @@ class IdentifyLanguage(RowTransform):
 
         Args:
           column: the field with the text.
-          threshold: below this confidence the language is `und`.
+          threshold: with a confidence below this the language is `und`, undetermined.
 
         Raises:
           ValueError: if `threshold` is not in 0..1.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Texts to ids, and back."""
+"""`Tokenize` and `Detokenize`: texts to ids, and back."""
 
 import dataclasses
 import itertools
@@ -24,8 +24,8 @@ class Tokenize(RowTransform):
         rows | Tokenize("vocab", max_length=512, add_special_tokens=True)
 
     Input: rows with a text, or batches. Output: the same with `input_ids` (int32), `n_tokens` (without padding) and
-    `n_oov`, how many of them are the unknown token; with `overflow="rows"` there are several rows for a text that is
-    too long, and `window` counts them from 0. Ids are those of `Tokenizer.encode`.
+    `n_oov`, how many of the text's tokens are the unknown token. With `overflow="rows"` a text that is too long becomes
+    several rows, which `window` numbers from 0. Ids are those of `Tokenizer.encode`.
     """
 
     def __init__(
@@ -48,23 +48,23 @@ class Tokenize(RowTransform):
         """Makes the step.
 
         Args:
-          tokenizer: see `TokenizerSource`. What its file says of truncation and padding does not count.
+          tokenizer: see `TokenizerSource`. Truncation and padding in its file are ignored.
           column: the field with the text.
           output: the field for the ids.
           add_special_tokens: frame every row as the tokenizer's template says.
           max_length: at most this many tokens a row, special tokens included; None: no limit.
-          overflow: `cut` drops what is too long, `rows` makes more rows of it.
+          overflow: `cut` drops the tokens beyond `max_length`, `rows` puts them into further rows.
           stride: for `rows`, how many tokens neighbouring rows have in common.
           truncation_side: the end that is cut off.
-          pad_to: shorter rows are filled up to this many; None: not.
-          padding_side: the end that is filled.
-          oov: what becomes of a word with unknown characters, as in a config; WordPiece only.
-          with_counts: whether there are `n_tokens` and `n_oov`.
-          as_numpy: the ids of a row are a NumPy array instead of a list: half the time, but not all sinks take it.
+          pad_to: shorter rows are padded to this many tokens; None: no padding.
+          padding_side: the end that is padded.
+          oov: how a word with unknown characters is encoded, as `tokenizer.oov` of a config; WordPiece only.
+          with_counts: add `n_tokens` and `n_oov`.
+          as_numpy: ids of a row are a NumPy array instead of a list; this halves the time, but not all sinks accept it.
 
         Raises:
           OSError: if the tokenizer cannot be read.
-          ValueError: if it is none, or cannot do what the arguments ask for; they say which.
+          ValueError: if it is not a tokenizer, or cannot do what the arguments ask for; the message says which.
         """
         limits = None
         if max_length is not None:
@@ -103,7 +103,7 @@ class _Tokenize:
     def prepare(self, given: Any) -> Callable[[pa.Array], Computed]:
         tokenizer = self.given.tokenizer(given)
         layout = tokenizer.layout(self.add_special_tokens)
-        # Ids as objects that exist already: to look one up takes a third of the time of making it.
+        # One Python int per id, made in advance: looking one up takes a third of the time of making it.
         objects = np.array(range(tokenizer.n_ids), dtype=object)
 
         def compute(texts: pa.Array) -> Computed:
@@ -125,7 +125,10 @@ class _Tokenize:
 def _encode(
     tokenizer: Tokenizer, layout: Layout, texts: pa.Array, *, has_windows: bool
 ) -> tuple[pa.LargeListArray, dict[str, np.ndarray], np.ndarray | None]:
-    """Returns the ids of rows, int32[n] of each count, and, where a text may have several, the text of each row."""
+    """Returns the ids of rows, the counts by name, each int32[n_rows], and the index of the text of each row.
+
+    The last is int64[n_rows] where a text may have several rows (`has_windows`), else None.
+    """
     bare = tokenizer.encode_bare(texts)
     lengths = np.diff(bare.offsets.to_numpy())
     sources, counts = None, {}

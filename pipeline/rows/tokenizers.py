@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The tokenizer of a step: a file, an object, or what another step of the pipeline makes."""
+"""The tokenizer of a step: a file, an object, or the output of another step of the pipeline."""
 
 import dataclasses
 import functools
@@ -18,19 +18,19 @@ TokenizerSource = str | Tokenizer | PCollection[str] | AsSideInput
 
 - A string: the path of a file or folder, on any filesystem that Beam supports. It is read where the pipeline is built.
 - A `Tokenizer`.
-- A PCollection of one `tokenizer.json` as text, for example of `TrainVocabulary`, or a side input with one, which may
-  change from window to window.
+- A PCollection of one `tokenizer.json` as text, for example the output of `TrainVocabulary`, or a side input with one,
+  which may change from window to window.
 """
 
 
 class GivenTokenizer:
-    """A tokenizer on its way to the workers, where it is compiled once per process.
+    """A tokenizer that travels to the workers, where each process builds it once.
 
-    From a file or an object it travels in the graph, compressed; one of 30 MB had better be a side input.
+    From a file or an object it travels in the graph, compressed; give a large one, say of 30 MB, as a side input.
     """
 
     def __init__(self, source: TokenizerSource, options: TokenizerConfig) -> None:
-        """Takes a tokenizer, and has it cut and pad rows as `options` say.
+        """Takes a tokenizer; it will truncate and pad rows as `options` say.
 
         Raises:
           OSError: if the file cannot be read.
@@ -39,7 +39,7 @@ class GivenTokenizer:
         self._options = options.model_dump_json()
         self._text: str | None = None
         self.side_input: Any = None
-        """For `beam.ParDo`; None where the tokenizer is known already."""
+        """The side input to give to `beam.ParDo`; None where the tokenizer is in the graph."""
         if isinstance(source, Tokenizer):
             self._text = source.to_str()
         elif isinstance(source, str):
@@ -78,7 +78,11 @@ def _read(path: str) -> Tokenizer:
 
 @functools.lru_cache(maxsize=8)
 def shaped(tokenizer_json: str, options: str) -> Tokenizer:
-    """Returns the tokenizer of a `tokenizer.json`, changed as a `TokenizerConfig` in JSON says."""
+    """Returns the tokenizer of a `tokenizer.json`, changed as `options`, a `TokenizerConfig` in JSON, say.
+
+    Raises:
+      ValueError: if they ask for what the tokenizer cannot do, such as `oov` for a model that is not WordPiece.
+    """
     config = TokenizerConfig.model_validate_json(options)
     tokenizer = compiled_tokenizer(tokenizer_json)
     if config == TokenizerConfig() and tokenizer.truncation is None and tokenizer.padding is None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""From texts to word counts to a vocabulary, and what to say of one."""
+"""Steps from texts to word counts, from these to a vocabulary, and statistics of a vocabulary."""
 
 from collections.abc import Iterable, Iterator
 from typing import Any
@@ -32,11 +32,11 @@ _WORDS = RowTypeConstraint.from_fields([("word", bytes), ("count", int)])
 class CountWords(beam.PTransform):
     """Counts the words of texts: normalized pre-tokens.
 
-    Input: rows with a text, or batches; windows are counted each for itself. Output: for rows `beam.Row(word, count)`,
-    `word` being UTF-8 bytes; for batches `n_partitions` batches of `schemas.WORD_COUNTS`, disjoint, each ordered by
-    word. Memory: the distinct words of a bundle, at most `count.MAX_COUNTER_BYTES`, per worker, and those of one
-    partition on the worker that merges it. The shuffle carries each distinct word once per bundle. Counters:
-    elements-in, words-out.
+    Input: rows with a text, or batches; each window is counted separately. Output: for rows `beam.Row(word, count)`,
+    where `word` is UTF-8 bytes; for batches up to `n_partitions` batches of `schemas.WORD_COUNTS`, which have no word
+    in common, each ordered by word. Memory: on each worker the distinct words of a bundle, at most
+    `count.MAX_COUNTER_BYTES`, and those of one partition on the worker that merges it. The shuffle carries each
+    distinct word once per bundle. Counters: elements-in, words-out.
     """
 
     def __init__(
@@ -47,16 +47,16 @@ class CountWords(beam.PTransform):
         column: str = "text",
         n_partitions: int = N_PARTITIONS,
     ) -> None:
-        """Makes the step; `tokenizer` or `train` says what a word is, and BERT's rules do if neither is given.
+        """Makes the step. `tokenizer` or `train` says what a word is; if neither is given, words are those of BERT.
 
         Args:
           tokenizer: see `TokenizerSource`; needs no model.
-          train: the vocabulary that is to be trained on the counts.
+          train: how a vocabulary will be trained on the counts; they have the words that this training needs.
           column: the field with the text.
-          n_partitions: how many workers may merge.
+          n_partitions: the words are merged in this many parts, each on one worker.
 
         Raises:
-          OSError, ValueError: if `tokenizer` is none, or `train` asks for what cannot be done, or both are given.
+          OSError, ValueError: if `tokenizer` cannot be used, `train` asks for what cannot be done, or both are given.
         """
         super().__init__()
         if tokenizer is not None and train is not None:
@@ -150,19 +150,19 @@ class TrainVocabulary(beam.PTransform):
         trained = texts | CountWords(train=train) | TrainVocabulary(train)
         tokens = texts | Tokenize(trained)
 
-    Input: what `CountWords` makes. Output: one `tokenizer.json` as text, for `Tokenize` or a file. Memory: all distinct
-    words, on one worker. Deterministic: the same counts make the same vocabulary, in whatever order they come.
+    Input: the output of `CountWords`. Output: one `tokenizer.json` as text, for `Tokenize` or a file. Memory: all
+    distinct words, on one worker. Deterministic: the same counts make the same vocabulary, in whatever order they come.
     """
 
     def __init__(self, train: TrainConfig | None = None, **options: Any) -> None:
         """Makes the step.
 
         Args:
-          train: as the section `tokenizer.train` of a config.
-          **options: its keys, instead: `TrainVocabulary(model="unigram", vocab_size=8000)`.
+          train: the section `tokenizer.train` of a config.
+          **options: or the keys of that section, one by one: `TrainVocabulary(model="unigram", vocab_size=8000)`.
 
         Raises:
-          ValueError: naming an option that is not possible.
+          ValueError: if an option is not allowed; the message names it.
         """
         super().__init__()
         if train is not None and options:
@@ -201,21 +201,21 @@ def _train(keyed: tuple[int, Iterable[pa.RecordBatch]], config: str) -> str:
 
 
 class VocabularyStatistics(beam.PTransform):
-    """Says how well a vocabulary fits its tokens: what is used, dead, unreachable; coverage, entropy, Zipf's slope.
+    """Measures how a vocabulary fits its tokens: used, dead and unreachable entries, coverage, entropy, Zipf slope.
 
-    Input: rows with ids, or batches, in the global window. Output: one dict, the part `vocabulary` of a job's
-    `stats.json`, with `documents` and `tokens` beside it. Memory: a number for each entry of the vocabulary.
+    Input: rows with ids, or batches, in the global window. Output: one dict with the part `vocabulary` of a job's
+    `stats.json`, plus `documents` and `tokens`. Memory: a number for each entry of the vocabulary.
     """
 
     def __init__(self, tokenizer: TokenizerSource, *, column: str = "input_ids") -> None:
         """Makes the step.
 
         Args:
-          tokenizer: that made the ids; see `TokenizerSource`.
+          tokenizer: the tokenizer that made the ids; see `TokenizerSource`.
           column: the field with the ids.
 
         Raises:
-          OSError, ValueError: if `tokenizer` is none.
+          OSError, ValueError: if `tokenizer` cannot be read or is not a tokenizer.
         """
         super().__init__()
         self._given = GivenTokenizer(tokenizer, TokenizerConfig())
@@ -234,7 +234,7 @@ class VocabularyStatistics(beam.PTransform):
 
 
 class _TallyFn(beam.DoFn):
-    """Counts ids in each bundle; yields int64: documents, then how often each id occurred."""
+    """Counts ids in each bundle; yields the bytes of int64[1 + n]: the number of documents, then that of each id."""
 
     def __init__(self, column: str) -> None:
         self._column = column

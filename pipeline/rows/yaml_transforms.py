@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The steps for Beam YAML, by name: `Tokenize: pipeline.rows.yaml_transforms.tokenize` in `tokenmill.yaml` beside this.
+"""The steps for Beam YAML: `tokenmill.yaml` in this folder maps `Tokenize` to `pipeline.rows.yaml_transforms.tokenize`.
 
-The keys of `config` are the arguments of the steps in Python, and `error_handling: {output: NAME}` as for Beam's own.
+The keys of `config` are the arguments of the steps in Python; `error_handling: {output: NAME}` works as for Beam's own.
 """
 
 import inspect
@@ -21,7 +21,7 @@ from pipeline.rows.vocabulary import CountWords, TrainVocabulary, VocabularyStat
 
 
 def _step(step: type[beam.PTransform], finish: Callable[[Any], Any] | None = None) -> Callable[..., beam.PTransform]:
-    """Returns the function that makes a step of a `config`; `finish` turns its output into rows."""
+    """Returns the function that makes a step from a `config`; `finish`, if given, turns the step's output into rows."""
     handles_errors = hasattr(step, "with_exception_handling")
 
     def make(*, error_handling: Mapping[str, Any] | None = None, **config: Any) -> beam.PTransform:
@@ -36,7 +36,7 @@ def _step(step: type[beam.PTransform], finish: Callable[[Any], Any] | None = Non
             )
         return made if finish is None else _Finished(made, finish)
 
-    # Beam asks the signature what the keys are.
+    # Beam learns the allowed keys from the signature.
     parameters = []
     for each in list(inspect.signature(step.__init__).parameters.values())[1:]:
         kind = each.kind if each.kind is inspect.Parameter.VAR_KEYWORD else inspect.Parameter.KEYWORD_ONLY
