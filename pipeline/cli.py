@@ -66,7 +66,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 @contextlib.contextmanager
 def _nowhere() -> Iterator[None]:
-    """Drops what the block prints to stdout."""
+    """Discards what the block prints to stdout."""
     with open(os.devnull, "w", encoding="utf-8") as nowhere, contextlib.redirect_stdout(nowhere):
         yield
 

@@ -5,6 +5,6 @@
 - `report`; `tracing`: trace; `counts`: add and subtract word counts; `compare`; `tokenizers`: convert;
 - `configs`: fidelity, schema; `warm`; `workers`; `completion`.
 
-`arguments` holds what several commands take, `examples` an example of each, `reporting` how a command ends. A command
-imports what it needs when it runs: `--help` must not wait for Beam, Arrow or kernels.
+`arguments` has arguments that several commands share, `examples` an example of each command, `reporting` exit codes and
+messages. A command imports what it needs when it runs: `--help` must not wait for Beam, Arrow or kernels.
 """

@@ -10,12 +10,12 @@ from pipeline.running.runners import MODES
 
 
 class Parser(argparse.ArgumentParser):
-    """A parser that accepts options only by their full names, and suggests the one that was probably meant."""
+    """A parser that accepts options only by their full names, and suggests the right one for a misspelt name."""
 
     def __init__(self, **arguments: Any) -> None:
         super().__init__(**{"allow_abbrev": False} | arguments)
 
-    # Checked here and not at the end of the first parser, so that the message names the right command.
+    # Checked here, not at the end of the top parser, so that the message names the right command.
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
         """Parses the arguments of a command; an unknown one is an error.
 
@@ -50,7 +50,7 @@ def commands_of(
     parser: argparse.ArgumentParser, prefix: str = ""
 ) -> Iterator[tuple[str, argparse.ArgumentParser, str]]:
     """Yields every command by its name, `counts merge` for example, with its parser and its line of help."""
-    for action in parser._actions:  # argparse has no public way to them
+    for action in parser._actions:  # argparse has no public access to them
         if isinstance(action, argparse._SubParsersAction):
             helps = {choice.dest: choice.help or "" for choice in action._choices_actions}
             for name, command in action.choices.items():
@@ -71,12 +71,12 @@ def add_set(parser: argparse.ArgumentParser) -> None:
 
 
 def add_output(parser: argparse.ArgumentParser, what: str, form: Any = None) -> None:
-    """Adds the options of every command: `--json`, `--quiet` and `--verbose`, which `cli` obeys as far as it can.
+    """Adds the options of every command: `--json`, `--quiet` and `--verbose`; `cli` acts on the last two.
 
     Args:
-      parser: of the command.
-      what: what `--json` prints.
-      form: the group of options that `--json` excludes, if there is one.
+      parser: the parser of the command.
+      what: what `--json` prints, for its help.
+      form: the mutually exclusive group that `--json` joins, if there is one.
     """
     (form or parser).add_argument("--json", action="store_true", help=f"print {what} as JSON")
     said = parser.add_mutually_exclusive_group()

@@ -11,7 +11,7 @@ from pipeline.commands.arguments import add_output, natural
 from pipeline.commands.reporting import DONE, FAILED, mistakes, say
 
 _WIDTH = 140
-"""Of tables that go to a file."""
+"""Width in characters of tables that go to a file or pipe."""
 
 
 def add_parsers(commands: Any) -> None:
@@ -42,14 +42,14 @@ def add_parsers(commands: Any) -> None:
     )
     compare.add_argument(
         "--sizes", type=_sizes, default=[], metavar="N,N,...",
-        help="compare each tokenizer, of BPE, with itself at these sizes of its vocabulary, as in 8k,16k,32k (k: 1000)",
+        help="compare each tokenizer, which must be BPE, with itself at these vocabulary sizes, as in 8k,16k (k: 1000)",
     )  # fmt: skip
     compare.add_argument("--speed", action="store_true", help="measure how long loading and encoding take, too")
     compare.add_argument(
         "--fail-if", action="append", default=[], metavar="CONDITION",
-        help="exit with 1 if it holds, as in 'bytes_per_token[de] < 3.8' or 'unknown@new.json > 0'; may be repeated",
+        help="exit with 1 if this holds, as in 'bytes_per_token[de] < 3.8' or 'unknown@new.json > 0'; may be repeated",
     )  # fmt: skip
-    compare.add_argument("--html", metavar="FILE", help="write all of it as a page that opens offline, too")
+    compare.add_argument("--html", metavar="FILE", help="also write everything as a page that opens offline")
     add_output(compare, "all of it")
     compare.set_defaults(command=_compare)
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`tokenmill completion`: what a shell needs to complete commands and options. shtab writes it."""
+"""`tokenmill completion`: a script, written by shtab, that lets a shell complete commands and options."""
 
 import argparse
 import json

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`tokenmill counts`: shows counts artifacts, adds them up, subtracts one from another. It parses and reports."""
+"""`tokenmill counts`: shows word counts, adds them up, subtracts them. Here are only its arguments and its output."""
 
 import argparse
 import json
@@ -84,7 +84,7 @@ def _show(options: argparse.Namespace) -> int:
 
 
 def _describe(artifact: "CountsArtifact") -> list[str]:
-    """Returns the contents of an artifact, one line per fact."""
+    """Returns lines that say what counts contain."""
     report = artifact.report
     totals, pruned, words = report["totals"], report["pruned"], artifact.words
     lines = [

@@ -28,4 +28,4 @@ EXAMPLES = {
     "schema": "tokenmill schema",
     "completion": "tokenmill completion bash",
 }
-"""For every command a line that works where `./run.sh` has been, one after the other."""
+"""For every command a line that works after `./run.sh`, if they are run in this order."""

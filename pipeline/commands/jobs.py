@@ -61,7 +61,7 @@ def _run_job(options: argparse.Namespace) -> int:
     with mistakes():
         config = load_config(options.config, options.overrides, options.job)
         choose = functools.partial(choose_runner, options.beam_args, mode=options.mode, workers=options.workers)
-        is_here = choose().name is None  # mistakes, before the input is looked at
+        is_here = choose().name is None  # raises for wrong options before the input is looked at
 
     from rich.console import Console
 
@@ -77,7 +77,7 @@ def _run_job(options: argparse.Namespace) -> int:
     try:
         with contextlib.ExitStack() as stack:
             warm_up = WarmUp(options.job, config, available_cores())
-            if is_here:  # else this machine does none of the work
+            if is_here:  # otherwise this machine does none of the work
                 stack.enter_context(warm_up)
             with mistakes():
                 planned = plan_job(options.job, config)
@@ -113,7 +113,7 @@ def _run_job(options: argparse.Namespace) -> int:
 def _execute(
     options: argparse.Namespace, plan: "JobPlan", settings: "RunnerSettings", warm_up: "WarmUp", began: float
 ) -> None:
-    """Runs the job of `plan`, which began at a time since 1970; shows its progress on stderr."""
+    """Runs the job of `plan` and shows its progress on stderr; `began` is when the command began, in Unix seconds."""
     import apache_beam as beam
 
     from pipeline.books.reject_limits import RejectLimits
@@ -154,11 +154,11 @@ def _execute(
             result = pipeline.run()
             state = result.wait_until_finish()
         except BaseException as error:
-            # Ctrl-C too: workers that live in this process go on unless told, and stop at their next batch.
+            # After Ctrl-C, too: workers in this process go on until they are told, and stop at their next batch.
             watched.cancel()
             if isinstance(error, Exception):
                 with contextlib.suppress(OSError):
-                    lease.check()  # if the folder was taken, the job may fail in many ways, but for this one reason
+                    lease.check()  # if another command took the folder, this is the reason, whatever error it led to
             raise
         if state != "DONE":
             raise RuntimeError(f"{settings} ended the job in state {state}; its own log says why")
@@ -167,13 +167,16 @@ def _execute(
 
 
 def _lengths(entered: Sequence[tuple[str, float]]) -> list[tuple[str, float]]:
-    """Returns how long each stage took that was entered at a time of `time.monotonic`; the last one until now."""
+    """Returns pairs of a stage and its seconds, from pairs of a stage and its start in `time.monotonic`.
+
+    A stage lasts until the next one starts, the last one until now.
+    """
     ends = [*(at for _, at in entered[1:]), time.monotonic()]
     return [(name, end - at) for (name, at), end in zip(entered, ends, strict=True)]
 
 
 def _tell(plan: "JobPlan", began: float, stages: Sequence[tuple[str, float]]) -> None:
-    """Writes what a finished job leaves for people: its times, and its report. The job is as finished without them."""
+    """Writes `clock.json` and the report of a finished job; if that fails, the job is complete all the same."""
     from pipeline.running import clock
 
     output, name = plan.config.output.path, filenames.CLOCK
@@ -198,7 +201,7 @@ def _report_failure(error: Exception, debug: bool) -> int:
 
         traceback.print_exception(error)
     reason = explain(error)
-    if reason == "KeyboardInterrupt":  # raised in a worker, in the thread that Python interrupts
+    if reason == "KeyboardInterrupt":  # Ctrl-C, raised in a worker that runs in the main thread
         return _report_stop()
     for line in f"failed: {reason}".splitlines():
         say(line)

@@ -47,7 +47,7 @@ def add_parsers(commands: Any) -> None:
         "viz",
         help="show a text as the tokens of one tokenizer, or of several side by side",
         description="Shows a text as tokens, with a | between them: the first mebibyte of it, 20,000 tokens of each "
-        "tokenizer. What is a special token is text here, except for those that the tokenizer puts around it.",
+        "tokenizer. A special token written in the text is text; only those that the tokenizer adds around it are not.",
     )
     viz.add_argument("text", metavar="TEXT|FILE|-", help="a text, a file with one in UTF-8, or - for stdin")
     viz.add_argument(
@@ -86,7 +86,7 @@ def _inspect(options: argparse.Namespace) -> int:
             target = find_output(options)
             say_owner(target)
         elif options.overrides:
-            raise ValueError("--set changes a config, but the target is none")
+            raise ValueError("--set changes a config, but the target is not a config")
         selection = selecting.Selection(
             options.rows, options.start, options.doc_id, options.grep, options.order, options.seed
         )

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`tokenmill plan`, and `--dry-run` of the jobs: what a job would do, from a sample. `estimating` does the work."""
+"""`tokenmill plan`, and `--dry-run` of the jobs: estimates of a job, from a sample. `estimating` does the work."""
 
 import argparse
 import functools
@@ -20,8 +20,8 @@ def add_parsers(commands: Any) -> None:
     plan = commands.add_parser(
         "plan",
         help="say what a job would do: tokens, rejects, bytes, time, memory",
-        description="Tries a job on a sample of its input and says what all of it would be, with bounds. "
-        "Writes nothing. If the output folder holds the finished job, says how good the plan was.",
+        description="Tries a job on a sample of its input and estimates the whole job, with bounds. "
+        "Writes nothing. If the output folder holds the finished job, compares the plan with it.",
     )
     plan.add_argument("config", metavar="CONFIG", help="a YAML file; `tokenmill schema` says what may be in it")
     add_set(plan)
@@ -75,20 +75,20 @@ def plan_only(options: argparse.Namespace) -> int:
 
 
 def _start(name: Any, config: "Config", settings: "RunnerSettings") -> float | None:
-    """Returns how long a job takes besides its work; None if it does not run here."""
+    """Returns the seconds that a job takes to start and end, besides its work; None if it does not run here."""
     from pipeline.estimating.costs import START_SECONDS, measure_start
 
     if settings.name is not None:
         return None
     try:
         return measure_start(name, config, settings)
-    except Exception as error:  # a text made up for the purpose may not suit every config
-        say(f"warning: the start could not be measured, and is taken for {START_SECONDS:.0f} s: {error}")
+    except Exception as error:  # not every config can use the made-up text
+        say(f"warning: the start could not be measured, so {START_SECONDS:.0f} s are assumed for it: {error}")
         return START_SECONDS
 
 
 def _workers(most: int) -> list[int]:
-    """Returns 1, 2, 4 and so on, and `most`.
+    """Returns the powers of two below `most`, and `most`.
 
     >>> _workers(6)
     [1, 2, 4, 6]

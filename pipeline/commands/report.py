@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`tokenmill report`: what a finished job did, for a person to read. `reporting` does the work."""
+"""`tokenmill report`: writes the report of a finished job. `reporting` does the work."""
 
 import argparse
 import json

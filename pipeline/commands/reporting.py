@@ -1,21 +1,21 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How a command ends and what it says on the way: exit codes, mistakes, lines on stderr."""
+"""Exit codes, mistakes of the user, and lines on stderr."""
 
 import contextlib
 import sys
 from collections.abc import Iterator
 
 DONE, FAILED, MISTAKE, STOPPED = 0, 1, 2, 130
-"""Exit codes."""
+"""Exit codes: success; the job failed or a check did; a mistake of the user; stopped by Ctrl-C."""
 
 
 class Mistake(Exception):  # noqa: N818  # what the user got wrong, one line each
-    """Something to correct before the job can start."""
+    """A mistake that the user has to correct before the command can start."""
 
 
 @contextlib.contextmanager
 def mistakes() -> Iterator[None]:
-    """Turns errors of the checks before any work into a `Mistake`."""
+    """Turns errors in the block, which checks things before any work, into a `Mistake`."""
     try:
         yield
     except (ValueError, OSError) as error:

@@ -38,7 +38,7 @@ def add_parsers(commands: Any) -> None:
 
 
 def refuse_by_language(config: "Config", command: str) -> None:
-    """Raises a ValueError if a config is one by language, for a command that takes one tokenizer only."""
+    """Raises ValueError if a config has a tokenizer per language (`tokenizer.by`), which `command` does not support."""
     if config.tokenizer.by is not None:
         raise ValueError(
             f"tokenizer.by: {command} takes one tokenizer; give it a config with tokenizer.file for one language, and "
@@ -47,7 +47,11 @@ def refuse_by_language(config: "Config", command: str) -> None:
 
 
 def find_output(options: argparse.Namespace) -> str:
-    """Returns the output folder itself, or that of a config, which must then describe the job there."""
+    """Returns the target if it is an output folder, else `output.path` of the config that it is.
+
+    Raises:
+      ValueError: if the config is not that of the job in the folder, or `--set` is given with a folder.
+    """
     if options.target.endswith((".yaml", ".yml")):
         from pipeline.config.file import load_config
         from pipeline.jobs.same_job import check_same_job
@@ -56,12 +60,12 @@ def find_output(options: argparse.Namespace) -> str:
         check_same_job(config.output.path, config)
         return config.output.path
     if options.overrides:
-        raise ValueError("--set changes a config, but the target is none")
+        raise ValueError("--set changes a config, but the target is not a config")
     return str(options.target)
 
 
 def say_owner(output: str) -> None:
-    """Warns that a folder may change, if somebody works on it."""
+    """Warns that a folder may change while it is read, if another command is working in it."""
     from pipeline.output.ownership import living_owner
 
     if owner := living_owner(output):
@@ -78,7 +82,7 @@ def _verify(options: argparse.Namespace) -> int:
     started = time.monotonic()
     with mistakes():
         if options.share is not None and not options.deep:
-            raise ValueError("--share says how much --deep is to do: give --deep too")
+            raise ValueError("--share sets how much --deep tokenizes again: give --deep too")
         output = find_output(options)
         say_owner(output)
         folders = [output]

@@ -61,7 +61,7 @@ def _warm(options: argparse.Namespace) -> int:
 
 
 def _by_place(compiled: Iterable[Path]) -> dict[str, list[str]]:
-    """Returns the compiled kernels, by the place where they are now."""
+    """Returns the names of compiled kernels by the folder in which they are."""
     names: dict[str, list[str]] = {}
     for path in compiled:
         module, kernel = path.parent.name.split("-")[1], path.name.rpartition("-")[0]
@@ -78,7 +78,7 @@ def _report(names: Mapping[str, Sequence[str]], seconds: float) -> None:
 
 
 def _usual(options: argparse.Namespace) -> "list[Config]":
-    """Returns configs whose jobs use the usual kernels: every way to train, and to write rows."""
+    """Returns configs whose jobs together use the usual kernels: every kind of training, and of writing rows."""
     from pipeline.config.job import Config
 
     if options.overrides or options.job:

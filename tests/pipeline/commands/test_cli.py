@@ -97,7 +97,7 @@ def test_schema_is_json(capsys):
         (["counts", "merge", "x", "--out", "y", "--temp", "2"], "arguments: --temp 2; did you mean --temperature?"),
         (["--vers", "run", "x"], "unrecognized arguments: --vers; did you mean --version?"),
         (["verify", "x", "--deep", "0.5"], "unrecognized arguments: 0.5"),
-        (["verify", "x", "--share", "0.5"], "--share says how much --deep is to do: give --deep too"),
+        (["verify", "x", "--share", "0.5"], "--share sets how much --deep tokenizes again: give --deep too"),
     ],
 )
 def test_mistakes_in_the_command(capsys, arguments, expected):
@@ -297,7 +297,7 @@ def test_inspect_takes_a_shard_of_any_format(capsys, tmp_path, write_config):
         (["inspect", "{tmp}/nothing"], "nothing"),
         (["inspect", "{tmp}/nothing.parquet"], "there is no such shard"),
         (["inspect", "{tmp}/nothing.mds"], "there is no such shard"),
-        (["inspect", "{tmp}", "--set", "output.path=x"], "--set changes a config, but the target is none"),
+        (["inspect", "{tmp}", "--set", "output.path=x"], "--set changes a config, but the target is not a config"),
     ],
 )
 def test_targets_that_are_not_there(capsys, tmp_path, arguments, expected):
