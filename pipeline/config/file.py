@@ -21,7 +21,7 @@ from pipeline.config.output import ONE, SEVERAL
 from pipeline.config.sections import Section, did_you_mean
 
 MAX_CONFIG_BYTES = 1 << 20
-"""A config file larger than this is a mistake (somebody passed data), so it is refused unread."""
+"""A larger file is refused unread: it is probably data that was given by mistake."""
 
 
 class ConfigError(ValueError):
@@ -38,7 +38,7 @@ def load_config(path: str, overrides: Sequence[str] = (), job: JobName | None = 
     Args:
       path: a local file of at most `MAX_CONFIG_BYTES`.
       overrides: `key.path=value`, the value read as YAML; later ones win. A missing or null section is created.
-      job: also check that the config has what this job needs.
+      job: check that the config has what this job needs, too; None: do not.
 
     Raises:
       ConfigError: naming every mistake, one line each: `key.path: value, what is allowed, the nearest valid name`.
@@ -60,7 +60,7 @@ def load_config(path: str, overrides: Sequence[str] = (), job: JobName | None = 
 
 
 def _missing_input(tree: dict[str, Any], job: JobName | None) -> list[str]:
-    """Returns what `input` lacks; only training on existing counts needs no input."""
+    """Returns what is missing in `input`; only training on existing counts needs no input."""
     section: Any = tree.get("tokenizer")
     train = section.get("train") if isinstance(section, dict) else None
     if isinstance(train, dict) and train.get("counts") is not None and job in (None, "train"):
@@ -72,7 +72,7 @@ def _missing_input(tree: dict[str, Any], job: JobName | None) -> list[str]:
 
 
 def _missing_for_job(tree: dict[str, Any], job: JobName) -> list[str]:
-    """Returns why `tokenizer.file` and `tokenizer.train` are not what `job` needs; the config is still unchecked."""
+    """Returns what is wrong with `tokenizer.file` and `tokenizer.train` for `job`; `tree` is not checked otherwise."""
     section = tree.get("tokenizer")
     keys = {key for key, value in section.items() if value is not None} if isinstance(section, dict) else set()
     if "by" in keys:
@@ -97,7 +97,7 @@ def _missing_for_job(tree: dict[str, Any], job: JobName) -> list[str]:
 
 
 class _UniqueKeyLoader(yaml.SafeLoader):
-    """yaml.safe_load that refuses a key written twice: YAML forbids it, PyYAML keeps the last and says nothing."""
+    """A safe loader that refuses a key given twice: YAML forbids that, but PyYAML silently keeps the last one."""
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
         seen: dict[Hashable, int] = {}

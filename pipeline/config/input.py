@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The section `input` of a config: which files are read, as what, and how much of them."""
+"""The section `input` of a config: which files are read, in which format, and how much of them."""
 
 from typing import Annotated, Any, Literal, Self
 
@@ -29,7 +29,7 @@ def _check_type(path: str, declared: Any) -> None:
 
 def _check_types(declared: dict[str, Any]) -> dict[str, Any]:
     for name, each in declared.items():
-        if each is not None:  # as if only the name were given
+        if each is not None:  # None: a name without a type
             _check_type(name, each)
     return declared
 
@@ -45,7 +45,7 @@ KeptFields = Annotated[
 
 
 class InputConfig(Section):
-    """Where documents come from and how to find them in a file."""
+    """Where documents come from, and how they are found in a file."""
 
     paths: Annotated[list[NonEmpty], Field(min_length=1)] = []
     """Files or glob patterns, local or on any filesystem that Beam supports (`gs://`, `s3://`, `hdfs://`)."""
@@ -58,26 +58,26 @@ class InputConfig(Section):
     text_field: NonEmpty = "text"
     """For `jsonl` and `parquet`: the field that holds the text."""
     id_field: NonEmpty | None = "id"
-    """The field that holds the document's id; where absent or null the id is `name:offset`."""
+    """The field that holds the document's id; where it is absent or null the id is `name:offset`."""
     text_fields: list[NonEmpty] = []
-    """Instead of `text_field`: several fields whose texts are joined, those that are absent or null left out."""
+    """Instead of `text_field`: several fields whose texts are joined; absent and null ones are left out."""
     join: str = "\n\n"
-    """What stands between the texts of `text_fields`."""
+    """The text put between the texts of `text_fields`."""
     keep_fields: KeptFields = []
     """Fields to store with each document; `meta.url` names a nested one. Either a list of names, or a mapping of names
     to types, as in `{url: string, score: double, tags: [string], meta: {lang: string}}`."""
     split_bytes: Annotated[int, Field(ge=1)] = 32 * MIB
-    """Large uncompressed files are cut at multiples of this; small files are grouped up to it."""
+    """Large uncompressed files are cut into splits at multiples of this; small files are grouped up to it."""
     max_document_bytes: Annotated[int, Field(ge=1, le=1 << 30)] = 64 * MIB
     """Longer records are rejected with the reason `too_large`."""
     max_rejected: Annotated[int, Field(ge=0)] | None = None
-    """The job stops once more records than this are rejected; null: never. It can be raised and the job resumed."""
+    """The job stops when more records than this are rejected; null: never. You can raise it and resume the job."""
     max_rejected_fraction: Annotated[float, Field(ge=0, le=1)] | None = None
-    """The same limit as a share of the records read; checked once 10,000 are read, and at the end."""
+    """The same limit as a share of the records read; checked from 10,000 records on, and at the end."""
     sample: Annotated[float, Field(gt=0, le=1)] | None = None
     """The fraction of the documents to use, chosen by hash; null: all. A smaller sample is part of a larger one."""
     sample_seed: Annotated[int, Field(ge=0)] = 0
-    """Picks one of many samples."""
+    """Another seed chooses another sample."""
 
     @model_validator(mode="after")
     def _check_document(self) -> Self:
@@ -93,7 +93,7 @@ class InputConfig(Section):
                 raise mistake(name, paths, "format text has no fields")
             if len(set(paths)) < len(paths):
                 raise mistake(name, paths, "must name each field once")
-        # A default value does not count as given: a config that was written out in full gives every key.
+        # A key with its default value does not count as given: a config may have been written out with every key.
         if self.text_fields and self.text_field != "text":
             raise mistake("text_fields", self.text_fields, "text_field is given too; remove one")
         if not self.text_fields and self.join != "\n\n":

@@ -32,9 +32,9 @@ class Config(Section):
     tokenizer: TokenizerConfig = TokenizerConfig()
     output: OutputConfig
     normalize: Steps = []
-    """What happens to text before the tokenizer sees it: named steps, in order."""
+    """Named steps that change text before the tokenizer sees it, in this order."""
     spans: Spans = []
-    """Stretches of raw text that become tokens of their own; they are found before anything else happens."""
+    """Stretches of raw text, such as URLs, that become one token each; they are found before any step runs."""
     languages: LanguagesConfig | None = None
     """Language identification: rules for text by language, filters, and columns of shards; null: off."""
 
@@ -86,7 +86,7 @@ class Config(Section):
 
     @property
     def text(self) -> TextOptions:
-        """What happens to text before the tokenizer sees it."""
+        """The sections `normalize`, `spans` and `languages` as plain data for workers."""
         languages = self.languages.options if self.languages is not None else None
         return TextOptions(tuple(self.normalize), tuple(self.spans), languages)
 
@@ -102,7 +102,7 @@ class Config(Section):
 
     @model_validator(mode="after")
     def _check_trained(self) -> Self:
-        """Checks what the config says of a tokenizer yet to be trained; an existing one is checked once it is read."""
+        """Checks settings against a tokenizer that will be trained; an existing one is checked when it is read."""
         truncation, template = self.tokenizer.truncation, self.tokenizer.train and self.tokenizer.add_special_tokens
         for name, token, place in (("prepend", self.output.prepend, "[CLS]"), ("append", self.output.append, "[SEP]")):
             if template and token == place:

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The fields of `input.keep_fields`, which go with documents: their types are settled before a job begins.
+"""The fields of `input.keep_fields`, which are stored with documents: a job settles their types before it begins.
 
-A field has the same type in every file, split and worker. In JSON lines it is the type that the config declares. A
-field without a declared type becomes text: strings as they are, other values as their JSON. In Parquet it is the type
+A field has the same type in every file, split and worker. For JSON lines it is the type that the config declares. A
+field without a declared type becomes text: strings as they are, other values as their JSON. For Parquet it is the type
 in the files, which must agree.
 """
 
@@ -20,7 +20,7 @@ TEXT = b"text"
 
 
 def encode_fields(fields: pa.Schema) -> str:
-    """Returns a schema as text for a record; "" for no fields."""
+    """Returns a schema as text, to be stored in JSON; "" for no fields."""
     return base64.b64encode(fields.serialize().to_pybytes()).decode() if len(fields) else ""
 
 
@@ -31,7 +31,7 @@ def decode_fields(text: str) -> pa.Schema:
 
 
 def without_marks(fields: pa.Schema) -> list[pa.Field]:
-    """Returns the fields as they are stored."""
+    """Returns the fields as they are stored, without the metadata `TEXT`."""
     return [field.remove_metadata() for field in fields]
 
 
@@ -62,7 +62,7 @@ def _type_of(declared: Any) -> pa.DataType:
 
 
 def stored_fields(schema: pa.Schema, config: InputConfig) -> pa.Schema:
-    """Returns the kept fields that a Parquet file has, with the file's types, without Arrow's encodings."""
+    """Returns the kept fields that a Parquet file has, with the file's types as `plain_type` gives them."""
     found = []
     for path in paths_of(config):
         field = find_field(schema, path)
@@ -72,7 +72,7 @@ def stored_fields(schema: pa.Schema, config: InputConfig) -> pa.Schema:
 
 
 def find_field(schema: pa.Schema, path: str) -> pa.Field | None:
-    """Returns the column of this name, or the field that the path leads to through structs; None if there is none."""
+    """Returns the column named `path`, else the field that the path leads to through structs, else None."""
     if path in schema.names:
         return schema.field(path)
     first, *rest = path.split(".")
@@ -86,7 +86,7 @@ def find_field(schema: pa.Schema, path: str) -> pa.Field | None:
 
 
 def plain_type(type_: pa.DataType) -> pa.DataType:
-    """Returns a type without dictionaries, views and extensions, which are only ways to store it."""
+    """Returns a type without dictionaries, views and extensions, which only say how values are stored."""
     if isinstance(type_, pa.BaseExtensionType):
         return plain_type(type_.storage_type)
     if pa.types.is_dictionary(type_):
@@ -110,11 +110,11 @@ def plain_type(type_: pa.DataType) -> pa.DataType:
 def settle_fields(
     config: InputConfig, files: Iterable[tuple[str, str, pa.Schema | None]]
 ) -> tuple[pa.Schema, list[str]]:
-    """Returns the fields of a job and what is wrong with its files.
+    """Returns the fields that a job keeps, and a list of problems: files that lack them or disagree on their types.
 
     Args:
-      config: the section.
-      files: path and format of each; for Parquet also what `stored_fields` returns.
+      config: the section `input`.
+      files: path, format and, for Parquet, the result of `stored_fields`.
     """
     settled: dict[str, tuple[pa.Field, str]] = {}
     problems = []

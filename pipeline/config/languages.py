@@ -10,11 +10,11 @@ from pipeline.config.sections import NonEmpty, Section, did_you_mean, mistake
 from pipeline.config.text import LanguageOptions, Steps
 
 DEFAULT = "default"
-"""Stands for all languages that are not named, as in `tokenizer.languages`, which is not imported for it."""
+"""The key for all languages that are not named; equal to that of `tokenizer.languages`, which is slow to import."""
 
 
 def check_codes(path: str, codes: Iterable[str], *, or_default: bool = False) -> None:
-    """Raises the mistake at `path` if one of `codes` is no language that is told apart, nor `default` where allowed."""
+    """Raises a mistake at `path` if one of `codes` is not a supported language, nor `default` where that is allowed."""
     from tokenizer.languages import language_codes
 
     for code in codes:
@@ -24,12 +24,12 @@ def check_codes(path: str, codes: Iterable[str], *, or_default: bool = False) ->
 
 
 class PartitionConfig(Section):
-    """One folder of a job by language: its documents alone are tokenized. Such a job writes this section by itself."""
+    """Only the documents of one folder of a job by language are tokenized. Such a job writes this section itself."""
 
     of: NonEmpty
-    """A language, or `default`: all languages but `others`, and every record that a reader rejects."""
+    """A language, or `default`: all languages except `others`, and every record that a reader rejects."""
     others: list[NonEmpty] = []
-    """For `default`: the languages that have a folder of their own."""
+    """For `default`: the languages that have their own folder."""
 
     @model_validator(mode="after")
     def _check_codes(self) -> Self:
@@ -42,15 +42,15 @@ class LanguagesConfig(Section):
     """Identifies the language of every document; `{}` is enough, and applies the built-in rules."""
 
     threshold: Annotated[float, Field(ge=0, le=1)] = 0.5
-    """Documents whose language is identified with less confidence are `und`."""
+    """Documents whose language is identified with less confidence become `und`, undetermined."""
     keep: list[NonEmpty] = []
-    """Languages to keep, `und` among them if wanted; documents in others are filtered. Empty keeps all."""
+    """Languages to keep; documents in others, `und` included unless it is listed, are left out. Empty keeps all."""
     drop: list[NonEmpty] = []
     """Languages to leave out."""
     drop_mixed: bool = False
-    """Whether documents in several languages are left out."""
+    """Leave out documents in several languages."""
     rules: dict[NonEmpty, Steps] = {}
-    """Steps by language, after those of `normalize`, instead of the built-in rules; `default` is for all others."""
+    """Steps by language, applied after `normalize` instead of the built-in rules; `default` is for all others."""
 
     partition: PartitionConfig | None = None
     """One folder of a job by language; null: all documents."""
@@ -65,7 +65,7 @@ class LanguagesConfig(Section):
 
     @property
     def options(self) -> LanguageOptions:
-        """This section as the steps of a job take it."""
+        """This section as plain data for workers."""
         rules = {code: tuple(steps) for code, steps in sorted(self.rules.items())}
         part = (self.partition.of, tuple(self.partition.others)) if self.partition is not None else ()
         return LanguageOptions(self.threshold, tuple(self.keep), tuple(self.drop), self.drop_mixed, rules, *part)

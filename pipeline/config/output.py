@@ -12,14 +12,14 @@ Format = Literal["parquet", "tfrecord", "arrow", "mds", "megatron", "memmap"]
 
 VocabularyFormat = Literal["vocab.txt", "vocab.json", "tokenizer.model", "vocab.tiktoken"]
 VOCABULARY_FORMATS: tuple[VocabularyFormat, ...] = get_args(VocabularyFormat)
-"""Files that can hold a tokenizer beside `tokenizer.json`: of WordPiece, BPE (with `merges.txt`), sentencepiece and
-tiktoken."""
+"""Files besides `tokenizer.json` that can hold a tokenizer: those of WordPiece, BPE (with `merges.txt`), sentencepiece
+and tiktoken."""
 
 KEEPS_COLUMNS: tuple[Format, ...] = ("parquet", "arrow")
-"""Formats with room for the columns that spans and languages add to rows."""
+"""Formats that can store the columns that spans and languages add to rows."""
 
 KEEPS_FIELDS: tuple[Format, ...] = ("parquet", "arrow", "mds")
-"""Formats with room for the fields of `input.keep_fields`, where rows are documents."""
+"""Formats that can store the fields of `input.keep_fields`, where rows are documents."""
 
 OWN_COLUMNS = (
     *("doc_id", "input_ids", "tokens", "n_tokens", "n_oov", "documents", "segment_ids", "positions", "cu_seqlens"),
@@ -28,11 +28,11 @@ OWN_COLUMNS = (
 """Columns of shards and of tables of documents; kept fields cannot have these names."""
 
 ONE, SEVERAL = "<one>", "<several>"
-"""What pydantic adds to the path of a mistake in a value that may be one or a list; messages leave it out."""
+"""pydantic adds these to the path of a mistake in a value that may be one format or a list; messages drop them."""
 
 
 class PackingConfig(Section):
-    """Documents are put together into sequences of one length; nothing is dropped."""
+    """Documents are packed into sequences of one length; nothing is dropped."""
 
     length: Annotated[int, Field(ge=1, le=1 << 24)]
     """Tokens per sequence."""
@@ -40,13 +40,13 @@ class PackingConfig(Section):
     """`concatenate` cuts wherever a sequence is full; the others cut only documents longer than a sequence. `no_split`
     keeps the order of documents; `best_fit` puts each into the sequence where it leaves the least room."""
     boundaries: Annotated[list[Literal["segment_ids", "positions", "cu_seqlens"]], Field(min_length=1)] = ["cu_seqlens"]
-    """Columns that say where documents begin."""
+    """Columns that say where documents begin in a sequence."""
     separator: NonEmpty | None = None
-    """A token to put after every document, behind `output.append`; for example `<|endoftext|>`."""
+    """A token to put after every document and its `output.append`; for example `<|endoftext|>`."""
     incomplete: Literal["pad", "short"] = "pad"
     """Whether sequences with fewer tokens, such as the last one, are padded or kept short."""
     pad_token: NonEmpty | None = None
-    """null: the tokenizer's padding token, else the separator."""
+    """The token that fills sequences up; null: the tokenizer's padding token, else the separator."""
 
     @model_validator(mode="after")
     def _check_boundaries(self) -> Self:
@@ -61,11 +61,12 @@ class ShuffleConfig(Section):
     """Documents are written in the order of a hash of the seed, the name of their file and their offset in it."""
 
     seed: Annotated[int, Field(ge=0)] = 0
-    """Picks one of many orders."""
+    """Another seed gives another order."""
     shards: Annotated[int, Field(ge=1, le=1 << 20)] | None = None
-    """How many shards are written; null: one for every 32 MiB of the input, as it is stored."""
+    """How many shards are written; null: one for every 32 MiB of the stored input files."""
     run_bytes: Annotated[int, Field(ge=1, le=1 << 30)] = 32 << 20
-    """How many bytes a worker sorts at a time; it holds two to three times as many. No shard depends on it."""
+    """How many bytes a worker sorts at a time; it holds two to three times as many in memory. Shards do not depend on
+    it."""
 
 
 _COMPRESSIONS = {
@@ -97,18 +98,18 @@ class OutputConfig(Section):
     row_group_tokens: Annotated[int, Field(ge=1)] = 4 << 20
     """Parquet: no row group holds more tokens than this, unless one document alone does."""
     prepend: NonEmpty | None = None
-    """A token to put in front of every document."""
+    """A token to put before every document."""
     append: NonEmpty | None = None
-    """A token to put behind every document, for example `<|endoftext|>`; `tokenizer.truncation` leaves room for it."""
+    """A token to put after every document, for example `<|endoftext|>`; `tokenizer.truncation` leaves room for it."""
     vocabulary: list[VocabularyFormat] | None = None
-    """Files to write in `vocab/` beside `tokenizer.json`; null: all that can hold the vocabulary, if this job trains
-    it; none for a tokenizer from a file."""
+    """Files to write to `vocab/` besides `tokenizer.json`; null: all that can hold a vocabulary that this job trains;
+    none for a tokenizer from a file."""
     report: bool = True
-    """Draw `report.html`, one page that says what became of everything; `tokenmill report` can draw it later, too."""
+    """Write `report.html`, one page about the whole job; `tokenmill report` can write it later, too."""
     packing: PackingConfig | None = None
     """Rows are sequences of one length; null: rows are documents."""
     shuffle: ShuffleConfig | None = None
-    """The documents of the whole input are shuffled; null: shards are in the order of the input, one per split."""
+    """Shuffle the documents of the whole input; null: shards are in the order of the input, one per split."""
 
     @property
     def formats(self) -> tuple[Format, ...]:

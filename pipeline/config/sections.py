@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The base class of all sections of a config, and what they share."""
+"""The base class of all sections of a config, and functions that they share."""
 
 import ast
 import difflib
@@ -24,8 +24,8 @@ class Section(BaseModel):
 def attribute_docstrings(section: type[Section]) -> dict[str, str]:
     """Returns the docstrings below the keys of a section.
 
-    pydantic can do this, but then it parses the source of every section whenever a command starts, and only the JSON
-    Schema needs it.
+    pydantic can do this itself, but would parse the source of every section whenever a command starts. Only the JSON
+    Schema needs them.
     """
     (definition,) = ast.parse(inspect.getsource(section)).body
     assert isinstance(definition, ast.ClassDef)
@@ -38,13 +38,13 @@ def attribute_docstrings(section: type[Section]) -> dict[str, str]:
 
 
 def did_you_mean(value: object, allowed: Iterable[str]) -> str:
-    """Returns the end of a message that names the allowed value nearest to `value`; "" where none is near."""
+    """Returns `; did you mean ...?` with the allowed value nearest to `value`; "" if none is near."""
     near = difflib.get_close_matches(str(value).lower(), list(allowed), n=1)
     return f"; did you mean {near[0]!r}?" if near else ""
 
 
 def mistake(path: str, value: object, allowed: str) -> PydanticCustomError:
-    """Returns a mistake that involves several keys; `path` is relative to the section that found it."""
+    """Returns an error about several keys; `path` is relative to the section that raises it."""
     if isinstance(value, str):  # pydantic fails on half of a surrogate pair
         value = value.encode("utf-8", "backslashreplace").decode()
     return PydanticCustomError("cross_check", "{allowed}", {"path": path, "value": value, "allowed": allowed})

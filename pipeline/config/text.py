@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The sections `normalize`, `spans` and `languages` of a config: what happens to text before a tokenizer sees it.
+"""The sections `normalize`, `spans` and `languages` of a config, which change text before a tokenizer sees it.
 
-The library that parses steps and spans is imported only for a config that has some: reading a config must stay light.
+The library that parses steps and spans is imported only for a config that has some: reading a config must stay fast.
 """
 
 import unicodedata
@@ -61,7 +61,7 @@ _STEPS = [
     "isolate_digits", "lowercase", "mojibake", "punctuation", "regex", "repeated_punctuation", "segment",
     "strip_accents", "tatweel", "whitespace", "zero_width",
 ]  # fmt: skip
-"""The names that editors offer; a test compares both lists with the library."""
+"""Names for the JSON Schema, which editors then suggest; a test compares both lists with the library."""
 _STEP_SCHEMA = {
     "anyOf": [
         {"enum": sorted([*_PRESETS, *_STEPS])},
@@ -101,14 +101,14 @@ class LanguageOptions:
     drop_mixed: bool = False
     rules: Mapping[str, tuple[str | dict[str, Any], ...]] = field(default_factory=dict)
     partition: str | None = None
-    """The language, or `default`, whose documents alone are wanted; None: all."""
+    """Keep only documents of this language, or of `default`; None: keep all."""
     others: tuple[str, ...] = ()
-    """For `default`: languages that are partitions of their own."""
+    """For `default`: languages that have their own partition."""
 
 
 @dataclass(frozen=True)
 class TextOptions:
-    """These sections as the steps of a job take them: plain data, small enough to send to workers."""
+    """The three sections as plain data, small enough to send to workers."""
 
     normalize: tuple[Entry, ...] = ()
     spans: tuple[Mapping[str, Any], ...] = ()
@@ -119,7 +119,7 @@ class TextOptions:
 
     @property
     def keeps_sources(self) -> bool:
-        """Whether a span keeps its text."""
+        """Whether any span keeps its text."""
         return any(span.get("keep_source") for span in self.spans)
 
     @property
@@ -134,10 +134,10 @@ class TextOptions:
         return [span["token"] for span in self.spans]
 
     def wrap(self, tokenizer: "Tokenizer") -> "TextTokenizer":
-        """Returns `tokenizer` with these sections applied to text before it.
+        """Returns `tokenizer` with these sections applied to text first.
 
         Raises:
-          ValueError: if the token of a span has another function in the tokenizer.
+          ValueError: if the token of a span already has another role in the tokenizer.
         """
         if self.languages is not None:
             from tokenizer.languages import LanguageTextTokenizer
@@ -151,7 +151,7 @@ class TextOptions:
         return TextTokenizer(tokenizer, normalize=self.normalize, spans=self.spans)
 
     def parts(self) -> dict[str, Any]:
-        """Returns all that decides what becomes of text, as plain JSON: the sections and the versions of libraries."""
+        """Returns all that decides how text is changed, as plain JSON: the sections and versions of libraries."""
         if not self:
             return {}
         from tokenizer.text import UNICODE_VERSION

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The section `tokenizer` of a config: a tokenizer that exists or one to train, and how long rows are."""
+"""The section `tokenizer` of a config: an existing tokenizer or one to train, and how long rows are."""
 
 from typing import Annotated, Literal, Self
 
@@ -14,7 +14,7 @@ BYTE_TOKENS = tuple(f"<0x{byte:02X}>" for byte in range(256))
 
 
 class TruncationConfig(Section):
-    """Rows have at most `max_length` tokens; the rest is cut off, or becomes rows of its own."""
+    """Rows have at most `max_length` tokens; the rest of a document is cut off, or becomes further rows."""
 
     max_length: Annotated[int, Field(ge=1)]
     """At most this many tokens per row, special tokens included."""
@@ -41,7 +41,7 @@ class TruncationConfig(Section):
 
 
 class PaddingConfig(Section):
-    """Rows shorter than `length` tokens are filled with the padding token."""
+    """Rows shorter than `length` tokens are filled up with the padding token."""
 
     length: Annotated[int, Field(ge=1)]
     """Rows shorter than this are padded up to it; longer rows are an error unless truncation is on."""
@@ -50,17 +50,17 @@ class PaddingConfig(Section):
 
 
 class TokenizerConfig(Section):
-    """Either `file`: a tokenizer as it is on disk, or `train`: one learned from the input."""
+    """Either `file`, an existing tokenizer, or `train`, one trained on the input."""
 
     file: NonEmpty | None = None
-    """A `vocab.txt`, a `tokenizer.json`, or a directory that holds one of them."""
+    """A tokenizer file of any supported format, such as `tokenizer.json` or `vocab.txt`, or a folder with one."""
     by: Literal["lang"] | None = None
-    """`lang`: documents are tokenized by the tokenizers in `files`, each by that of its language, and written into a
-    folder for each of these, `tokenizer=<language>/`."""
+    """`lang`: each document is tokenized by the tokenizer in `files` for its language, and written into the folder of
+    that tokenizer, `tokenizer=<language>/`."""
     files: dict[NonEmpty, NonEmpty] = {}
-    """Instead of `file`: a tokenizer by language; `default` is for all others. Several may have the same file."""
+    """Instead of `file`: a tokenizer for each language; `default` is for all others. Several may have the same file."""
     pattern: str | None = None
-    """For rank files of tiktoken, which do not say it: the name of the pattern that splits text."""
+    """For rank files of tiktoken, which do not contain it: the name of the pattern that splits text."""
     as_class: str | None = None
     """For files of `transformers` without a `tokenizer.json`: the class that reads them, if they do not name it."""
     train: TrainConfig | None = None
@@ -69,11 +69,11 @@ class TokenizerConfig(Section):
     strip_accents: bool | None = None
     """null: what the file says, else as `lowercase`."""
     oov: Literal["word", "contain", "char", "byte"] | None = None
-    """WordPiece only: what becomes of a word with unknown characters. `word`: one unknown token; `contain`: an unknown
-    token for each run of them, the rest is kept; `char`: its characters one by one; `byte`: as `contain`, with bytes
-    for unknown characters. null: as the file says; for `train`, `word`."""
+    """WordPiece only: how a word with unknown characters is encoded. `word`: as one unknown token; `contain`: with one
+    unknown token for each run of them, keeping the rest; `char`: character by character; `byte`: as `contain`, but with
+    byte tokens for unknown characters. null: as the file says; for `train`, `word`."""
     add_special_tokens: bool = False
-    """Frame every row as the tokenizer's template says, for BERT `[CLS] ... [SEP]`."""
+    """Add the special tokens of the tokenizer's template to every row, for BERT `[CLS] ... [SEP]`."""
     truncation: TruncationConfig | None = None
     padding: PaddingConfig | None = None
 

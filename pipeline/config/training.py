@@ -25,13 +25,14 @@ class CountsConfig(Section):
     """Which words are counted, and how counts are grouped."""
 
     by: Annotated[list[Label], Field(max_length=1)] = []
-    """`[source]` or `[lang]`: counts for every source, or every language, instead of for the whole input."""
+    """`[source]` or `[lang]`: separate counts for every source, or every language, instead of for the whole input."""
     sources: dict[NonEmpty, NonEmpty] = {}
-    """Maps labels to patterns of file names as in the manifest; the first match counts. Empty: one source per file."""
+    """Maps names of sources to patterns of file names as in the manifest; the first match wins. Empty: a source per
+    file."""
     min_count: Annotated[int, Field(ge=1)] = 1
     """Words that occur less often are left out."""
     max_words: Annotated[int, Field(ge=1)] | None = None
-    """At most this many distinct words are kept: the rarest go first, equally rare ones together; null keeps all."""
+    """At most this many distinct words are kept; the rarest are left out, equally rare ones together; null: all."""
 
     @model_validator(mode="after")
     def _check_sources(self) -> Self:
@@ -104,16 +105,16 @@ OPTIONS: Mapping[str, Mapping[str, Any]] = {
 
 
 class TrainConfig(Section):
-    """A vocabulary to train on word counts; what is not given follows the model."""
+    """A vocabulary to train on word counts; the default of an option depends on the model."""
 
     model: Model = "wordpiece"
-    """What kind of vocabulary; decides which of the options below there are."""
+    """The kind of vocabulary; decides which of the options below are allowed."""
     vocab_size: Sizes = 30_000
     """At most this many entries, special tokens and alphabet included; or a list of sizes, all from one training."""
     counts: NonEmpty | None = None
     """For the job `train`: a folder with word counts to train on, instead of the input."""
     by: Label | None = None
-    """A vocabulary for each source, or language, of the counts instead of one for all."""
+    """`source` or `lang`: one vocabulary for each source, or language, of the counts, instead of one for all."""
     normalizer: NormalizerName | None = None
     """How text is normalized; default: bert for wordpiece, nmt_nfkc for unigram, none for byte_level_bpe, else nfkc."""
     pre_tokenizer: PreTokenizerName | None = None
@@ -126,15 +127,15 @@ class TrainConfig(Section):
     rule: Literal["frequency", "likelihood"] | None = None
     """wordpiece: `frequency`: the most frequent pair merges first; `likelihood`: count(ab) / (count(a) * count(b))."""
     min_frequency: Annotated[int, Field(ge=1)] | None = None
-    """Pairs, words or characters that occur less often are not taken."""
+    """Pairs, words or characters that occur less often are not added to the vocabulary."""
     limit_alphabet: Annotated[int, Field(ge=1)] | None = None
     """At most this many characters are kept, the most frequent first; null keeps all of them."""
     initial_alphabet: list[NonEmpty] | None = None
-    """Characters to keep whether they occur or not."""
+    """Characters to keep even if they do not occur."""
     max_token_length: Annotated[int, Field(ge=1)] | None = None
     """bpe: longer tokens are not made."""
     byte_fallback: bool | None = None
-    """bpe, unigram, char: unknown characters become bytes, `<0x00>` to `<0xFF>` in the vocabulary."""
+    """bpe, unigram, char: unknown characters are encoded as bytes, `<0x00>` to `<0xFF>` in the vocabulary."""
     character_coverage: Annotated[float, Field(gt=0, le=1)] | None = None
     """unigram, char: share of all characters that the alphabet covers."""
     shrinking_factor: Annotated[float, Field(gt=0, lt=1)] | None = None
@@ -146,14 +147,14 @@ class TrainConfig(Section):
     seed_sentencepiece_size: Annotated[int, Field(ge=1)] | None = None
     """unigram: how many pieces training starts from."""
     hard_vocab_limit: bool | None = None
-    """unigram: whether too few pieces for `vocab_size` are an error; if not, the vocabulary is smaller."""
+    """unigram: fail if there are too few pieces for `vocab_size`; if false, the vocabulary is smaller."""
     user_defined_symbols: list[NonEmpty] | None = None
     """bpe, unigram: entries that are kept whole in text; they follow the special tokens."""
 
     @model_validator(mode="before")
     @classmethod
     def _fill_in(cls, data: Any) -> Any:
-        """Fills in the defaults of the model, so that a config names every option in effect."""
+        """Fills in the defaults of the model, so that a config has a value for every option in effect."""
         model = data.get("model", "wordpiece") if isinstance(data, dict) else None
         if not isinstance(model, str) or model not in OPTIONS:
             return data
@@ -189,7 +190,7 @@ class TrainConfig(Section):
         return self
 
     def _check_words(self) -> None:
-        """Refuses normalizers and pre-tokenizers whose words the model cannot use."""
+        """Raises for a normalizer or pre-tokenizer whose words the model cannot use."""
         if self.normalizer == "sentencepiece":
             if self.pre_tokenizer != "none":
                 raise mistake(
@@ -219,7 +220,7 @@ class TrainConfig(Section):
 
     @property
     def is_one(self) -> bool:
-        """Whether there will be one vocabulary, not several."""
+        """Whether this trains a single vocabulary: one size, for all sources and languages together."""
         return self.by is None and not isinstance(self.vocab_size, list)
 
 
