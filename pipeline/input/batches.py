@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Parts, which are what a reader makes of stretches of a file, and the batches of even size that hold them."""
+"""`Part`: the documents and rejects of one stretch of a file. `ReadBatch`: several parts, gathered to an even size."""
 
 import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
@@ -21,9 +21,9 @@ class Source:
     piece: int
     """Index of the file in its split."""
     name: str
-    """With the offset, it is the id of documents that have none of their own."""
+    """`name:offset` is the id of a document without an id field."""
     path: str
-    """As planned; goes into rejects."""
+    """The path as planned, which rejects name."""
 
 
 @dataclass(frozen=True)
@@ -41,8 +41,8 @@ class ReadBatch:
     n_skipped_bytes: int
     """Bytes that belong to no record: blank lines, byte order marks."""
     pieces: tuple[tuple[int, PieceCounts], ...] = ()
-    """Pairs of the index of a piece and counts: what the batch holds of it, and corrections for documents filtered or
-    rejected since. Only the sum for a piece has a meaning. Its checksum comes with its last counts."""
+    """Pairs of the index of a piece and counts. A piece may have several: what the batch holds of it, and corrections
+    for documents that were filtered or rejected later; only their sum is meaningful. The last one has the checksum."""
 
     @property
     def counts(self) -> PieceCounts:
@@ -58,7 +58,7 @@ class ReadBatch:
         """Returns the batch without the documents that rules leave out; they count as filtered.
 
         Args:
-          gone: by the name of the rule, bool[n]: which documents it leaves out; no two rules the same one.
+          gone: for each rule, by its name, bool[n]: the documents it leaves out; no two rules leave out the same one.
         """
         is_gone = np.logical_or.reduce([*gone.values()])
         if not is_gone.any():
@@ -79,7 +79,7 @@ class ReadBatch:
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """One stretch of a file: its documents, its rejects, and the bytes it takes."""
+    """One stretch of a file: its documents, its rejects, and how many bytes it covers."""
 
     documents: pa.RecordBatch | None
     rejects: pa.RecordBatch | None
@@ -88,7 +88,7 @@ class Part:
     piece: int = 0
     """Index of the file in its split."""
     sha256: str = ""
-    """Checksum of all bytes read of the piece; only its last part has one, and that part holds nothing else."""
+    """Checksum of all bytes read of the piece; only in the last part of a piece, which has nothing else."""
 
 
 def make_documents(
@@ -107,7 +107,7 @@ def make_documents(
       ids: string[n], valid, null where a document has no id; None when none has.
       offsets: int64[n] as in `schemas.DOCUMENTS`.
       n_bytes: int64[n] as in `schemas.DOCUMENTS`.
-      fields: the kept ones; None for none.
+      fields: the kept fields; None for none.
     """
     positions = pa.array(offsets, pa.int64())
     if ids is None or ids.null_count:
@@ -121,7 +121,7 @@ def make_documents(
 
 
 def join_texts(columns: Sequence[pa.Array], join: str) -> pa.Array:
-    """Returns the texts of each row joined, without those that are null; null where all are.
+    """Returns the joined texts of each row, leaving out nulls; null where all are null.
 
     Args:
       columns: the texts, all of one Arrow type.
@@ -131,7 +131,7 @@ def join_texts(columns: Sequence[pa.Array], join: str) -> pa.Array:
     for column in columns[1:]:
         is_there = pc.or_(is_there, column.is_valid())
     kind = columns[0].type
-    # Arrow drops a row whose values are all skipped, so every row gets a text.
+    # Arrow drops a row whose values are all skipped, so every row needs a text.
     first = pc.if_else(is_there, columns[0], pa.scalar("", kind))
     joined = pc.binary_join_element_wise(first, *columns[1:], pa.scalar(join, kind), null_handling="skip")
     return pc.if_else(is_there, joined, pa.scalar(None, kind))
@@ -140,15 +140,15 @@ def join_texts(columns: Sequence[pa.Array], join: str) -> pa.Array:
 class Batcher:
     """Gathers parts until a batch is full.
 
-    `batch_bytes` decides where batches end, but not what they hold together.
+    `batch_bytes` decides where batches end; their concatenation does not depend on it.
     """
 
     def __init__(self, batch_bytes: int, schema: pa.Schema = schemas.DOCUMENTS) -> None:
         """Makes batches of at most `batch_bytes`, all columns counted; a part that is larger becomes one alone.
 
         Args:
-          batch_bytes: of a batch.
-          schema: of the documents.
+          batch_bytes: the size of a batch.
+          schema: the schema of its documents.
         """
         self._schema = schema
         self._batch_bytes = batch_bytes
@@ -158,7 +158,7 @@ class Batcher:
 
     def add(self, part: Part, counts: PieceCounts) -> Iterator[ReadBatch]:
         """Takes the next part and its counts; yields the batch before it if both together are too large."""
-        # Everything counts, so that a file of empty documents or of nothing but rejects fills batches, too.
+        # All columns count, so that a file of empty documents or of nothing but rejects fills batches, too.
         size = sum(batch.nbytes for batch in (part.documents, part.rejects) if batch is not None)
         if self._parts and size and self._size + size > self._batch_bytes:
             yield from self.flush()

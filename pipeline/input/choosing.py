@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Picks single records from files that can only be read whole."""
+"""Keeps single records of files that can only be read as a whole, for a replay of rejects."""
 
 import dataclasses
 from collections.abc import Mapping
@@ -19,12 +19,12 @@ class Wanted:
     rule: str
     """The rule that filters the others."""
     offsets: Mapping[int, np.ndarray]
-    """Offsets of the wanted records, by the index of their piece; every record of a piece not named here is wanted."""
+    """int64[n] by the index of a piece: offsets of the wanted records; of other pieces every record is wanted."""
 
     def choose(self, part: Part, counts: PieceCounts) -> tuple[Part, PieceCounts]:
-        """Returns a part with the wanted records, and its counts; the others count as filtered.
+        """Returns a part with only the wanted records, and its counts; the others count as filtered.
 
-        A record that is not wanted may be a document or, now that a config has changed, a reject.
+        A record that is not wanted may be a document or, under a changed config, a reject.
         """
         at = self.offsets.get(part.piece)
         if at is None:

@@ -15,7 +15,7 @@ STEP_BYTES = 1 << 20
 """The most that one step of gzip or bz2 may expand to."""
 
 HEAD_BYTES = 18
-"""Enough of the beginning of a file to tell its compression and the memory that it asks for."""
+"""This much of the beginning of a file shows its compression, and the size of its zstd window."""
 
 MAX_EXPANSION = 1000
 """A compressed file that expands to more than this many times its size is a bomb; text expands 3 to 30 times."""
@@ -24,7 +24,7 @@ FREE_BYTES = 1 << 28
 """Bytes that any compressed file may expand to, whatever its size."""
 
 _COMPRESSED_BYTES = 1 << 16
-# A zstd block of four bytes may expand to 128 KiB. So 1 KiB of a bomb gives up to 32 MiB, and no more is fed at once.
+# A zstd block of four bytes may expand to 128 KiB, so 1 KiB of a bomb to 32 MiB. No more than 1 KiB is fed at once.
 _ZSTD_BYTES = 1 << 10
 _ZSTD_WINDOW_BYTES = 1 << 27
 
@@ -44,14 +44,14 @@ def detect_compression(head: bytes) -> str:
     # A skippable frame (0x184D2A50 to 5F) may come first: pzstd writes one.
     if head.startswith(b"\x28\xb5\x2f\xfd") or re.match(rb"[\x50-\x5f]\x2a\x4d\x18", head, re.DOTALL):
         return "zstd"
-    # A text may begin with "BZh9"; a bz2 file goes on with the mark of a block or of the end.
+    # A text may begin with "BZh9"; in a bz2 file the mark of a block or of the end follows.
     if re.match(rb"BZh[1-9](1AY&SY|\x17rE8P\x90)", head, re.DOTALL):
         return "bz2"
     return "none"
 
 
 def check_window(head: bytes) -> None:
-    """Raises if a zstd file asks for more memory than a worker may spend on it.
+    """Checks that decompressing a zstd file does not take more memory than a worker may use.
 
     Raises:
       ValueError: when the first frame needs a window of more than 128 MiB (`zstd --long=28` and more).
@@ -59,7 +59,7 @@ def check_window(head: bytes) -> None:
     try:
         window = zstandard.get_frame_parameters(head).window_size
     except zstandard.ZstdError:
-        return  # A skippable frame or a damaged one: the reader reports what it meets.
+        return  # a skippable frame or a damaged one: the reader will report damage
     if window > _ZSTD_WINDOW_BYTES:
         raise ValueError(
             f"needs a zstd window of {window} bytes, at most {_ZSTD_WINDOW_BYTES} are allowed; "
@@ -69,7 +69,7 @@ def check_window(head: bytes) -> None:
 
 def read_exactly(handle: BinaryIO, n_bytes: int) -> bytes:
     """Reads `n_bytes` bytes; fewer only at the end of the file."""
-    # A remote handle may give less than it is asked for before the end.
+    # A remote handle may return less than asked for before the end of the file.
     data = handle.read(n_bytes)
     while len(data) < n_bytes:
         more = handle.read(n_bytes - len(data))
@@ -94,7 +94,7 @@ class _Member(abc.ABC):
 
     @abc.abstractmethod
     def feed(self, data: bytes) -> Iterator[bytes]:
-        """Yields what `data` expands to, at most some MiB at a time; nothing is asked for before it is consumed."""
+        """Yields what `data` expands to, at most some MiB at a time; a chunk is decompressed when it is asked for."""
 
     @property
     def is_complete(self) -> bool:
@@ -117,7 +117,7 @@ class _GzipMember(_Member):
             data = self._decoder.unconsumed_tail
             if output:
                 yield output
-            # A full output may leave more behind in the decoder although all input is consumed.
+            # After a full output the decoder may hold more, although all input is consumed.
             if self._decoder.eof or (not data and len(output) < STEP_BYTES):
                 return
 
@@ -132,7 +132,7 @@ class _Bz2Member(_Member):
             data = b""
             if output:
                 yield output
-            # A decoder that needs input may still hold output back.
+            # A decoder that asks for input may still hold output.
             if self._decoder.eof or (self._decoder.needs_input and not output):
                 return
 
@@ -212,16 +212,16 @@ def decompress(handle: BinaryIO, compression: str) -> Iterator[bytes]:
 def _salvage(
     handle: BinaryIO, compression: str, member_start: int, fed_from: int, n_yielded: int
 ) -> Generator[bytes, None, int]:
-    """Yields what a decoder swallowed when it failed, and returns the position of the byte it failed at.
+    """Yields the output that a decoder dropped when it failed, and returns the position of the byte it failed at.
 
-    Decoders drop the output of the call that meets the damage. So the member is read again, and byte by byte from
-    where that call began; only what was not yielded before is yielded.
+    Decoders drop all output of the call that meets the damage. So the member is read again, and fed byte by byte from
+    `fed_from`, where that call began. The first `n_yielded` bytes of output were yielded before and are skipped.
     """
     member = _MEMBERS[compression]()
     handle.seek(member_start)
     position = member_start
     while True:
-        # Fed byte by byte, a decoder may wait for more where it failed on a longer stretch; then the file ends first.
+        # Fed byte by byte, a decoder may ask for more input where it failed before; then the end of the file ends this.
         is_before = position < fed_from
         data = read_exactly(handle, min(_COMPRESSED_BYTES, fed_from - position) if is_before else _COMPRESSED_BYTES)
         step = len(data) if is_before else 1

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Documents that a text step or the tokenizer gives up on: they are found, and become rejects.
 
-A batch that fails is halved until each document at fault stands alone, so that its neighbours lose nothing.
+A batch that fails is halved until each document at fault is alone, so that its neighbours are kept.
 
-A tokenizer file is data: its patterns may take forever on some text; its vocabulary may lack a character and have no
-unknown token. A document may take more memory than there is. Kernels neither wait nor grow, so this is rare, and only
-batches that fail pay for it.
+A tokenizer file is data from elsewhere: its patterns may take forever on some text; its vocabulary may lack a character
+and have no unknown token. A document may need more memory than there is. This is rare, and costs time only for batches
+that fail.
 """
 
 import dataclasses
@@ -25,17 +25,18 @@ from pipeline.splits import Split
 from tokenizer import UnknownCharacterError
 
 GAVE_UP = (TimeoutError, MemoryError, UnknownCharacterError)
-"""What a tokenizer raises on a document that it gives up on."""
+"""The exceptions by which a tokenizer gives up on a document."""
 
 TIMEOUT, MEMORY, UNKNOWN = REASONS = "tokenizer_timeout", "out_of_memory", "unknown_character"
-"""Reasons for rejects."""
+"""The reject reasons for these exceptions, in the same order."""
 
 
 def find_given_up(work: Callable[[pa.RecordBatch], object], documents: pa.RecordBatch) -> npt.NDArray[np.object_]:
-    """Returns for each document why the tokenizer gives up on it, or ""; `work` has failed on all of them together.
+    """Returns object[n]: for each document the reject reason, or "" if the tokenizer does not give up on it.
 
     Args:
-      work: tokenizes documents and leaves nothing behind; raises one of `GAVE_UP` if it gives up on one of them.
+      work: tokenizes documents without side effects, and raises one of `GAVE_UP` if it gives up on one of them. It has
+        failed on all `documents` together.
       documents: one or more.
     """
     reasons = np.full(documents.num_rows, "", object)
@@ -64,7 +65,7 @@ def find_given_up(work: Callable[[pa.RecordBatch], object], documents: pa.Record
 
 
 REASON = "text_timeout"
-"""For documents that a text step or a span gave up on."""
+"""The reject reason for documents on which a text step or a span gave up."""
 
 _DETAILS = {
     REASON: "a regular expression of normalize or spans did not finish in its time",
@@ -75,7 +76,7 @@ _DETAILS = {
 
 
 def as_rejects(gone: pa.RecordBatch, reason: str, split: Split) -> pa.RecordBatch:
-    """Returns documents that were given up on, `schemas.DOCUMENTS`, as rejects, `schemas.REJECTS`."""
+    """Returns documents (`schemas.DOCUMENTS`) on which something gave up as rejects (`schemas.REJECTS`)."""
     n = gone.num_rows
     columns: list[Any] = [
         pa.array([split.pieces[i].path for i in gone.column("piece").to_pylist()], pa.string()),
@@ -89,7 +90,7 @@ def as_rejects(gone: pa.RecordBatch, reason: str, split: Split) -> pa.RecordBatc
 
 
 def without_rejected(batch: ReadBatch, is_rejected: npt.NDArray[np.bool_], reason: str, split: Split) -> ReadBatch:
-    """Returns a batch in which the documents that were given up on, bool[n], are rejects."""
+    """Returns a batch in which the documents marked in `is_rejected`, bool[n], are rejects."""
     if not is_rejected.any():
         return batch
     gone = batch.documents.filter(pa.array(is_rejected))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Fields of JSON lines as columns of the types that the job has settled on."""
+"""Kept fields of JSON lines as columns, in the types that the job has settled on."""
 
 import io
 
@@ -14,12 +14,12 @@ from pipeline.input.lines import Positions
 
 
 class FieldColumns:
-    """Takes the kept fields out of lines."""
+    """Extracts the kept fields of lines."""
 
     def __init__(self, fields: pa.Schema) -> None:
-        """Takes what `kept_fields.settle_fields` returned."""
+        """Takes the fields that `kept_fields.settle_fields` returned."""
         self._fields = fields
-        # `a.b` names the field "a.b" if a line has one, else the field "b" inside "a".
+        # `a.b` is the field "a.b" if a line has one, else the field "b" inside "a".
         self._paths = [[field.name] for field in fields]
         self._nested = [field.name.split(".") for field in fields if "." in field.name]
         self._all = [*self._paths, *self._nested]
@@ -28,11 +28,11 @@ class FieldColumns:
     def take(
         self, data: np.ndarray, starts: Positions, ends: Positions
     ) -> tuple[pa.StructArray, dict[int, tuple[str, str]]]:
-        """Returns the fields of lines that are documents, and a reason and a detail for each row that does not fit.
+        """Returns the fields of lines, and for each row whose values do not fit their types a reason and a detail.
 
         Args:
-          data: uint8, the lines.
-          starts, ends: int64[n] each.
+          data: uint8[n_bytes], the bytes that contain the lines.
+          starts, ends: int64[n] each: line i is `data[starts[i]:ends[i]]`, a valid JSON object in UTF-8.
         """
         found = find_all(data, starts, ends, self._all, self._names)
         nested = iter(found[len(self._paths) :])

@@ -1,9 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Kernels that check lines of JSON to the last byte and take two fields out of them, 64 bytes of a string at a time.
+"""Kernels that validate lines of JSON completely and extract two fields, 64 bytes of a string at a time.
 
-Its slow twin is `pipeline.input.jsonl._parse_line`; `tests/pipeline/input/test_json_kernels.py` compares them. The twin
-decides what a document is. The kernels take a line only if they are sure to agree with it; they leave rare and wrong
-lines to it.
+Their slow twin is `pipeline.input.jsonl._parse_line`; `tests/pipeline/input/test_json_kernels.py` compares them. The
+twin decides what a document is. The kernels accept a line only if they are sure to agree with it; rare and wrong lines
+are left to it.
+
+The inlined parts share these terms: `data` is uint8[n_bytes], valid UTF-8; `i` a position in it; `stop` the end of the
+line without its line end, so that bytes from `stop` on are not read as JSON. Positions are int64.
 
 Source: RFC 8259.
 """
@@ -16,17 +19,17 @@ from tokenizer.compiling.kernel import intrinsic, kernel, kernel_part, trailing_
 _BLOCK = 64
 _ZERO = np.uint64(0)
 _ABSENT, _STRING, _NUMBER, _NULL, _OTHER = range(5)
-"""Kinds of fields."""
+"""Kinds of values that a field may have."""
 _TEXT, _ID = 1, 2
 """The field that a value belongs to; the sum of both if it belongs to both."""
 _VALUE, _FIRST_VALUE, _NAME, _FIRST_NAME, _NEXT = range(5)
-"""What may come next: a value; a value or the end of an array; a name; a name or the end of an object; a comma or an
-end."""
+"""What may come next: a value; a value or the end of an array; a name; a name or the end of an object; a comma or the
+end of an array or object."""
 
 
 @intrinsic
 def _special_in_string(typingctx, array, index):
-    """Returns the mask of quotes, backslashes and control characters among the 64 bytes at an index."""
+    """Returns uint64, bit k for byte k: the quotes, backslashes and control characters of the 64 bytes at an index."""
 
     def codegen(context, builder, signature, args):
         block = ir.VectorType(ir.IntType(8), 64)
@@ -43,7 +46,7 @@ def _special_in_string(typingctx, array, index):
 
 @intrinsic
 def _copy_block(typingctx, source, index, target, at):
-    """Copies 64 bytes; returns the mask of the backslashes among them."""
+    """Copies 64 bytes, for which both arrays must have room; returns uint64, bit k for byte k: the backslashes."""
 
     def codegen(context, builder, signature, args):
         block = ir.VectorType(ir.IntType(8), 64)
@@ -62,7 +65,7 @@ def _copy_block(typingctx, source, index, target, at):
 
 @kernel_part
 def skip_blanks(data, i, stop):
-    """Returns the position of the next byte that is not white space."""
+    """Returns the position of the first byte at or after i that is not JSON white space; `stop` if there is none."""
     while i < stop and (data[i] == 0x20 or data[i] == 0x09 or data[i] == 0x0D):
         i += 1
     return i
@@ -196,7 +199,7 @@ def is_name(data, start, stop, name):
 
 @kernel_part
 def has_backslash(data, start, stop):
-    """Returns whether there is an escape in a string."""
+    """Returns whether `data[start:stop]`, the content of a string, has an escape."""
     for i in range(start, stop):  # noqa: SIM110
         if data[i] == 0x5C:
             return True
@@ -205,12 +208,12 @@ def has_backslash(data, start, stop):
 
 @kernel_part
 def _find_fields(data, i, stop, text_name, id_name, stack, fields):
-    """Returns whether `data[i:stop]` is one JSON object and nothing else; finds its two fields.
+    """Returns whether `data[i:stop]` is exactly one JSON object; finds its two fields.
 
     Args:
       data, i, stop: the line, in valid UTF-8.
       text_name, id_name: the names of the fields, uint8; an empty `id_name` for none.
-      stack: uint8[max_depth], scratch: the brackets that are open.
+      stack: uint8[max_depth], scratch: the open brackets.
       fields: int64[6], filled: kind, start and stop of the text, then of the id; a string without its quotes.
 
     Returns:
@@ -230,7 +233,7 @@ def _find_fields(data, i, stop, text_name, id_name, stack, fields):
                 return False
             if b == 0x2C:
                 expected = _NAME if stack[depth - 1] == 0x7B else _VALUE
-            elif b == stack[depth - 1] + 2:  # the two brackets of a kind
+            elif b == stack[depth - 1] + 2:  # `]` is `[` + 2, `}` is `{` + 2
                 depth -= 1
             else:
                 return False
@@ -292,7 +295,7 @@ def _find_fields(data, i, stop, text_name, id_name, stack, fields):
 
 @kernel_part
 def _put_character(out, at, code):
-    """Writes a code point in UTF-8; returns where the next goes."""
+    """Writes a code point in UTF-8 at `out[at]`, which must have room for it; returns the position after it."""
     if code < 0x80:
         out[at] = code
         return at + 1
@@ -314,7 +317,11 @@ def _put_character(out, at, code):
 
 @kernel_part
 def unescape(data, i, stop, out, at):
-    """Writes what a checked string means; returns where the next goes, -1 if there is half a surrogate pair in it."""
+    """Writes the text of a string, escapes decoded, at `out[at]`; returns the position after it.
+
+    `data[i:stop]` is the content of a string that `end_of_string` has accepted. `out` needs room for `stop - i` bytes:
+    no escape is shorter than the character it stands for. Returns -1 if the string has half of a surrogate pair.
+    """
     while i < stop:
         if i + _BLOCK <= data.size and at + _BLOCK <= out.size:
             backslashes = _copy_block(data, i, out, at)
@@ -363,7 +370,11 @@ def unescape(data, i, stop, out, at):
 
 @kernel_part
 def _put_id(data, fields, ids, at):
-    """Writes the id of a line; returns where the next goes, -1 if it is neither a string nor a number."""
+    """Writes the id of a line at `ids[at]`; returns the position after it, -1 if it is neither a string nor a number.
+
+    `fields` is what `_find_fields` has filled. `ids` needs room for the bytes of the value. An absent id or null writes
+    nothing.
+    """
     kind, start, stop = fields[3], fields[4], fields[5]
     if kind in (_ABSENT, _NULL):
         return at
@@ -381,23 +392,23 @@ def _put_id(data, fields, ids, at):
 
 @kernel
 def parse_lines(data, lines, names, scratch, texts, text_offsets, ids, id_offsets, has_id, rows):
-    """Takes text and id out of lines.
+    """Extracts text and id of lines.
 
     Args:
-      data: uint8[n_bytes], the lines.
-      lines: int64[n_lines], starts and ends, a line without its line end; wanted: bool[n_lines], which lines to look
-        at, all of them in valid UTF-8.
-      names: uint8[n] twice, of the fields for text and id; an empty one for no id.
-      scratch: uint8[max_depth] and int64[6], for work.
-      texts: uint8[data.size], filled with the texts of the lines taken.
+      data: uint8[n_bytes], the bytes that contain the lines.
+      lines: a tuple. starts, ends: int64[n_lines], a line without its line end; wanted: bool[n_lines], which lines to
+        look at, all of them in valid UTF-8.
+      names: a tuple of uint8[n] twice, the names of the fields for text and id; an empty one for no id.
+      scratch: a tuple of uint8[max_depth] and int64[6], for work.
+      texts: uint8[data.size], filled with the texts of the accepted lines.
       text_offsets: int32[n_lines + 1], filled with where each begins.
       ids: uint8[data.size], id_offsets: int32[n_lines + 1], filled, the same for ids; a number as it is written,
         nothing for a line without an id.
       has_id: bool[n_lines], filled.
-      rows: int64[n_lines], filled with the lines taken.
+      rows: int64[n_lines], filled with the numbers of the accepted lines.
 
     Returns:
-      How many lines were taken. The others are not documents, or need a closer look.
+      How many lines were accepted. The others are not documents, or the slow twin has to decide.
     """
     starts, ends, wanted = lines
     text_name, id_name = names
@@ -425,7 +436,7 @@ def parse_lines(data, lines, names, scratch, texts, text_offsets, ids, id_offset
 
 @kernel
 def is_deeper(line, max_depth):
-    """Returns whether arrays and objects of a line nest more than `max_depth` deep, strings aside.
+    """Returns whether arrays and objects of a line nest more than `max_depth` deep; brackets in strings do not count.
 
     line: uint8[n_bytes].
     """

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Kernels that find the values of fields in lines of JSON.
 
-The lines are known to be JSON objects, so everything between the fields is skipped unchecked.
+The lines are known to be valid JSON objects, so everything between the fields is skipped unchecked.
 
-Its slow twin is `pipeline.input.json_values.find_slowly`; `tests/pipeline/input/test_json_values.py` compares them.
+The slow twin is `pipeline.input.json_values.find_slowly`; `tests/pipeline/input/test_json_values.py` compares them.
 """
 
 import numpy as np
@@ -17,7 +17,7 @@ ABSENT, STRING, INTEGER, NUMBER, BOOLEAN, NULL, OBJECT, ARRAY = range(8)
 
 @kernel_part
 def _end_of_value(data, i, stop):
-    """Returns where the value that begins at i ends; the line must be valid JSON."""
+    """Returns the position after the value that begins at i; the line, which ends at `stop`, must be valid JSON."""
     b = data[i]
     if b == 0x22:
         return end_of_string(data, i + 1, stop) + 1
@@ -77,7 +77,7 @@ def find_values(data, starts, ends, names, bounds, firsts, depths, found, kinds,
         i, stop = skip_blanks(data, starts[row], ends[row]) + 1, ends[row]
         for p in range(n_paths):
             kinds[p, row] = ABSENT
-            depths[p] = 0  # how many names of the path enclose the current position
+            depths[p] = 0  # how many names of path p enclose the current position
         depth = 0
         found[row] = True
         while True:
@@ -131,11 +131,11 @@ def find_values(data, starts, ends, names, bounds, firsts, depths, found, kinds,
 
 @kernel
 def put_texts(data, kinds, starts, stops, out, offsets, is_valid):
-    """Writes values as text: strings decoded, other values as they stand, nothing for absent values and null.
+    """Writes values as text: strings decoded, other values as they are written, nothing for absent values and null.
 
     Args:
       data: uint8[n_bytes], kinds: uint8[n], starts, stops: int64[n]: see `json_values.Values`.
-      out: uint8 with room for one block more than the sum of `stops - starts`, filled.
+      out: uint8, filled; needs room for the sum of `stops - starts` and one block of 64 bytes.
       offsets: int32[n + 1], filled.
       is_valid: uint8[n], filled: 0 for nothing, 1 for a text, 2 for a string with half a surrogate pair.
     """
@@ -157,9 +157,9 @@ def put_texts(data, kinds, starts, stops, out, offsets, is_valid):
 
 @kernel
 def put_lines(data, kinds, starts, stops, out):
-    """Writes values as lines of JSON, `{"v":...}`; returns how many bytes; arguments as for `put_texts`.
+    """Writes values as lines of JSON, `{"v":...}`; returns how many bytes were written; arguments as for `put_texts`.
 
-    out: uint8 with room for the values and 11 more bytes for each, filled.
+    out: uint8, filled; needs room for the values and 11 more bytes for each.
     """
     at = 0
     for row in range(kinds.size):

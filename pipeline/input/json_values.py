@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Finds the values of fields in lines of JSON, without parsing anything beside them.
+"""Finds the values of fields in lines of JSON, without parsing the rest of the line.
 
-The slow twin is `find_slowly`, which also takes the lines that the kernel leaves to it: those with escapes in a name
+The slow twin is `find_slowly`. It also handles the lines that the kernel leaves to it: those with escapes in a name
 that matters.
 """
 
@@ -27,23 +27,23 @@ from pipeline.input.json_value_kernels import (
 )
 
 KIND_NAMES = ("nothing", "a string", "a number", "a number", "true or false", "null", "an object", "an array")
-"""Words for the kinds of values, indexed by the numbers in `json_value_kernels`."""
+"""Words for the kinds of values, for messages; indexed by the constants of `json_value_kernels`."""
 
 
 class Values(NamedTuple):
     """The values of one field, one per row."""
 
     data: np.ndarray
-    """uint8: the bytes that hold the values."""
+    """uint8[n_bytes]: the bytes that contain the values."""
     kinds: np.ndarray
-    """uint8[n]."""
+    """uint8[n]: constants of `json_value_kernels`."""
     starts: np.ndarray
-    """int64[n], positions in `data`; a string starts after its opening quote."""
+    """int64[n] as `stops`: value i is `data[starts[i]:stops[i]]`; for a string without its quotes."""
     stops: np.ndarray
 
 
 class Names(NamedTuple):
-    """Paths of fields: the names on the way to each, from the outside in."""
+    """Paths of fields, as arrays for kernels: for each path the names that lead to it, from the outside in."""
 
     values: np.ndarray
     """uint8: UTF-8 of all names."""
@@ -68,7 +68,7 @@ _BLANK = " \t\r"
 
 
 def find_slowly(line: bytes, paths: Sequence[Sequence[str]]) -> list[bytes]:
-    """Returns, for each path, its value as it stands in a line that is a JSON object; b"" if it is absent."""
+    """Returns for each path its value as the line, a JSON object, spells it; b"" if it is absent."""
     text = line.decode()
     found = [""] * len(paths)
 
@@ -114,9 +114,9 @@ def find_all(
     """Returns the values of every path in lines that are JSON objects in UTF-8.
 
     Args:
-      data: uint8, the lines.
-      starts, ends: int64[n] each.
-      paths: of the fields.
+      data: uint8[n_bytes], the bytes that contain the lines.
+      starts, ends: int64[n] each: line i is `data[starts[i]:ends[i]]`.
+      paths: for each field, the names that lead to it.
       names: the same paths as arrays.
     """
     n, n_paths = starts.size, len(paths)
@@ -142,7 +142,7 @@ def find_all(
 
 
 def texts_of(values: Values) -> tuple[pa.StringArray, np.ndarray]:
-    """Returns values as text, string[n], and bool[n]: which of them are null because of half a surrogate pair."""
+    """Returns values as text, string[n], and bool[n]: which of them are null because they had half a surrogate pair."""
     n = values.kinds.size
     out = np.empty(int((values.stops - values.starts).sum()) + 64, np.uint8)
     offsets, is_valid = np.zeros(n + 1, np.int32), np.zeros(n, np.uint8)

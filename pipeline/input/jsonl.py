@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-r"""JSON Lines: a kernel for the lines that it is sure of, the standard library for the others.
+r"""JSON Lines: a kernel parses the lines that it is sure of, the standard library the others.
 
 A line is a document if it is one JSON value by RFC 8259, in UTF-8, an object, nests at most 256 deep, and its text
 field is a string that UTF-8 can express. If a name occurs twice in an object, the last one counts. `_parse_line`
-decides this for one line, and says what is wrong with it. The kernel never decides otherwise: it takes only documents,
-and leaves wrong lines and names with escapes to `_parse_line`.
+decides this for one line, and says what is wrong with it. The kernel never decides otherwise: it accepts only
+documents, and leaves wrong lines and names with escapes to `_parse_line`.
 """
 
 import json
@@ -35,7 +35,7 @@ from pipeline.input.streams import BLANK, Stream
 
 NO_FIELDS = pa.schema([])
 MAX_DEPTH = 256
-"""How deep arrays and objects may nest. The standard library gives up at a depth that depends on its caller."""
+"""How deep arrays and objects may nest. The standard library's own limit depends on how deep its caller's stack is."""
 
 
 def read_jsonl(
@@ -46,9 +46,9 @@ def read_jsonl(
     Args:
       stream: the lines.
       source: the file they are in.
-      config: which fields, and how large a line may be.
+      config: which fields hold text and id, and how large a line may be.
       block_bytes: how much is parsed at once; a longer line is parsed alone.
-      fields: to keep, as the job has settled them.
+      fields: the fields to keep, as the job has settled them.
     """
     parser = _Parser(source, config, fields)
     if stream.n_skipped:
@@ -76,7 +76,8 @@ class _Parser:
         self._source = source
         self._config = config
         id_name = config.id_field or ""
-        # The kernel takes only lines that have this field: with several text fields the last, which is rarely missing.
+        # The kernel accepts only lines with this field; of several text fields it looks for the last, as that one is
+        # rarely missing.
         text_name = config.text_fields[-1] if config.text_fields else config.text_field
         self._names = tuple(np.frombuffer(name.encode(), np.uint8) for name in (text_name, id_name))
         self._paths = [[name] for name in config.text_fields]
@@ -119,7 +120,7 @@ class _Parser:
             slow_ids.append(document_id)
             slow_rows.append(row)
         if slow_rows:
-            # Both kinds of rows, put into the order of the file.
+            # Rows of the kernel and of the standard library, in the order of the file.
             rows = np.concatenate([rows, np.array(slow_rows, np.int64)])
             order = np.argsort(rows, kind="stable")
             rows = rows[order]
@@ -143,7 +144,7 @@ class _Parser:
     def _parse_columns(
         self, data: bytes, starts: Positions, ends: Positions, wanted: Mask
     ) -> tuple[pa.Array, pa.Array, Positions]:
-        """Parses the wanted lines; returns the texts, the ids and the numbers of the lines that the kernel took."""
+        """Parses the wanted lines; returns texts, ids and line numbers of those that the kernel accepted."""
         n_lines = len(starts)
         values = np.frombuffer(data, np.uint8)
         texts, ids = np.empty(len(data), np.uint8), np.empty(len(data) if self._names[1].size else 0, np.uint8)
@@ -160,7 +161,7 @@ class _Parser:
     def _join(
         self, data: bytes, starts: Positions, ends: Positions, ids: pa.Array, rows: Positions
     ) -> tuple[pa.Array, pa.Array, Positions]:
-        """Returns the joined texts, the ids and the numbers of the lines whose fields were all found for sure."""
+        """Returns joined texts, ids and line numbers of those `rows` whose text fields are strings, null or absent."""
         values = np.frombuffer(data, np.uint8)
         found = find_all(values, starts[rows], ends[rows], self._paths, self._path_names)
         is_sure = np.ones(rows.size, np.bool_)
@@ -194,7 +195,7 @@ class _UnusableError(Exception):
 
 
 class _Number(str):
-    """The digits of a JSON number; there is no limit to how many."""
+    """A JSON number as it is written, of any length."""
 
     __slots__ = ()
 
@@ -210,12 +211,12 @@ _KINDS = {dict: "an object", list: "an array", str: "a string", bool: "true or f
 def _parse_line(
     line: bytes, text_fields: Sequence[str], id_field: str | None, join: str = ""
 ) -> tuple[str, str | None]:
-    """Returns the text and the id of a line without its line end; this is the definition of a usable line.
+    """Returns the text and the id of a line without its line end; this function defines which lines are documents.
 
-    If there are several text fields, absent and null ones are left out.
+    Of several text fields, absent and null ones are left out.
 
     Raises:
-      _UnusableError: with a reason and what was found.
+      _UnusableError: with the reject reason and what was found.
     """
     record = _decode(line)
     if not isinstance(record, dict):

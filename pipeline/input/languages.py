@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Languages of documents in a job: identified once per batch, filtered by named rules, counted."""
+"""Languages of a job's documents: identified once per batch, filtered by named rules, counted."""
 
 import dataclasses
 from collections.abc import Sequence
@@ -22,11 +22,11 @@ if TYPE_CHECKING:
     from tokenizer.text import PreparedText, TextTokenizer
 
 OTHER_LANGUAGE, MIXED_LANGUAGES = "language", "mixed_languages"
-"""The ledger's names for documents that `keep` and `drop` leave out, and for those that `drop_mixed` leaves out."""
+"""The rules under which the ledger counts documents that `keep` or `drop`, and that `drop_mixed`, leave out."""
 
 
 def identify_languages(batch: ReadBatch, options: LanguageOptions) -> ReadBatch:
-    """Returns the batch, its documents with the columns of `schemas.LANGUAGES`; they may have them already."""
+    """Returns the batch with the columns of `schemas.LANGUAGES` in its documents; unchanged if they have them."""
     from tokenizer.languages import identify
 
     documents = batch.documents
@@ -41,10 +41,10 @@ def identify_languages(batch: ReadBatch, options: LanguageOptions) -> ReadBatch:
 def tell_languages(batch: ReadBatch, options: LanguageOptions) -> tuple[ReadBatch, "LanguageCounts"]:
     """Identifies the languages of a batch's documents and leaves out documents that the options do not want.
 
-    Those of other partitions are left out last, so that in every partition the rules before leave out the same.
+    Documents of other partitions are left out last, so that the other rules leave out the same in every partition.
 
     Returns:
-      The batch, its documents with the columns of `schemas.LANGUAGES`, and what was left out.
+      The batch, its documents with the columns of `schemas.LANGUAGES`, and the languages of those left out.
     """
     left = identify_languages(batch, options)
     documents = left.documents.select(schemas.LANGUAGES.names)
@@ -74,7 +74,7 @@ def labels() -> list[tuple[str]]:
 
 
 def prepare(before: "TextTokenizer", documents: pa.RecordBatch) -> "PreparedText":
-    """Returns documents after spans and steps, the steps of their languages too if these are known."""
+    """Returns documents after spans and steps, and after the steps of their languages if these are identified."""
     text = documents.column("text")
     if "lang" not in documents.schema.names:
         return before.prepare(text)
@@ -86,7 +86,7 @@ def prepare(before: "TextTokenizer", documents: pa.RecordBatch) -> "PreparedText
 
 
 def languages_of(documents: pa.RecordBatch) -> "Languages":
-    """Returns the languages that `tell_languages` has put beside documents."""
+    """Returns the language columns that `tell_languages` has added to documents."""
     from tokenizer.languages import Languages
 
     codes, confidence, mixed = (documents.column(name) for name in schemas.LANGUAGES.names)

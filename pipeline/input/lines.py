@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A stream cut into blocks of whole lines, and where the lines of a block are; a line too long to hold is measured."""
+"""Cuts a stream into blocks of whole lines, and finds the lines of a block. Of a long line only the start is kept."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ Positions = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
 
 HEAD_BYTES = SAMPLE_BYTES + 2
-"""How much is kept of a record too long to keep: a sample, and its line end if that comes right after."""
+"""How much is kept of a record that is too long: a sample, and its line end if that comes right after."""
 
 _DECODED_BYTES = 1 << 16
 
@@ -30,7 +30,7 @@ class Block:
 
 @dataclass(frozen=True, slots=True)
 class LongLine:
-    """A line that was not kept: longer than a block and than a record may be."""
+    """A line that was not kept, because it is longer than a block and longer than a record may be."""
 
     offset: int
     n_bytes: int
@@ -40,7 +40,7 @@ class LongLine:
 
 @dataclass(frozen=True, slots=True)
 class PartialLine:
-    """The bytes after the last line end of a damaged stream; maybe none."""
+    """The bytes after the last line end of a damaged stream; there may be none."""
 
     offset: int
     n_bytes: int
@@ -51,8 +51,8 @@ def cut_lines(stream: Stream, block_bytes: int, max_bytes: int) -> Iterator[Bloc
     """Yields a stream in order as blocks of whole lines.
 
     Args:
-      stream: what to cut.
-      block_bytes: no block is larger, unless it is one line.
+      stream: the stream to cut.
+      block_bytes: the largest block, unless it is a single line.
       max_bytes: lines longer than this and than `block_bytes` are read, but not kept.
 
     Yields:
@@ -103,7 +103,7 @@ def cut_lines(stream: Stream, block_bytes: int, max_bytes: int) -> Iterator[Bloc
 
 
 class _OpenLine:
-    """The beginning of a line whose end is not read yet; past `max_bytes` only what describes it is kept."""
+    """The beginning of a line whose end is not read yet; beyond `max_bytes` only its size, beginning and blankness."""
 
     def __init__(self, max_bytes: int) -> None:
         self._max_bytes = max_bytes
@@ -174,7 +174,7 @@ def find_lines(data: bytes) -> tuple[Positions, Positions, Positions]:
         nexts = np.append(nexts, len(data))
         ends = np.append(ends, len(data))
     starts = np.concatenate([np.zeros(min(len(nexts), 1), np.int64), nexts[:-1]])
-    # Only before a line feed is a carriage return a part of the line end.
+    # A carriage return is part of the line end only before a line feed.
     has_return = (ends > starts) & (ends < nexts)
     if len(data):
         has_return &= values[ends - 1] == ord("\r")
@@ -184,7 +184,7 @@ def find_lines(data: bytes) -> tuple[Positions, Positions, Positions]:
 def find_invalid_utf8(data: bytes, nexts: Positions) -> Mask | None:
     """Returns bool[n_lines], the lines of a block that are not valid UTF-8; None when all are.
 
-    A line end is never a part of a longer character, so that the lines are valid if the block is.
+    A line end is never part of a longer character, so all lines are valid if the block is.
     """
     offsets = pa.py_buffer(np.array([0, len(data)], np.int64))
     whole = pa.Array.from_buffers(pa.large_string(), 1, [None, offsets, pa.py_buffer(data)])
@@ -198,7 +198,7 @@ def find_invalid_utf8(data: bytes, nexts: Positions) -> Mask | None:
     view = memoryview(data)
     start = 0
     while start < len(data):
-        # A decoder reserves memory for all it is given, so it gets some lines at a time.
+        # A decoder reserves memory for its whole input, so it gets some lines at a time.
         last = min(int(np.searchsorted(nexts, start + _DECODED_BYTES)), len(nexts) - 1)
         stop = int(nexts[last])
         try:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Parquet: one text column, a few rows at a time, whatever Arrow type of text it is stored as."""
+"""Parquet: reads the text columns, a few rows at a time, of any Arrow type for text."""
 
 from collections.abc import Iterator
 from typing import Any, BinaryIO
@@ -24,7 +24,7 @@ _MAX_ROWS = 256
 
 
 def measure_row_groups(handle: BinaryIO, config: InputConfig) -> tuple[list[int], pa.Schema]:
-    """Returns what the footer says: bytes of text in each row group, encoded but not compressed, and fields to keep.
+    """Returns, from the footer, bytes of text per row group (encoded, uncompressed), and the fields to keep.
 
     Raises:
       ValueError: when the file is not Parquet, or has no usable text or id column.
@@ -57,17 +57,17 @@ def read_row_groups(
 ) -> Iterator[Part]:
     """Yields the documents and rejects of a run of row groups.
 
-    Offsets are row numbers in the file, and the bytes counted are those of the texts. The rows that a damaged row
-    group does not give become one reject of zero bytes.
+    Offsets are row numbers in the file, and the bytes counted are those of the texts. Rows that cannot be read from a
+    damaged row group become one reject of zero bytes.
 
     Args:
       handle: the file, seekable.
       source: the file.
       groups: a run of row groups.
-      config: which columns, and how large a text may be.
-      batch_bytes: how many bytes of text a part may hold, unless one text alone holds more.
+      config: which columns hold text and id, and how large a text may be.
+      batch_bytes: how many bytes of text a part may have, unless a single text has more.
       digest: a `hashlib` object that takes the bytes of all texts, one after another; None for no checksum.
-      fields: to keep, as the job has settled them.
+      fields: the fields to keep, as the job has settled them.
 
     Raises:
       OSError: when reading fails for another reason than damage in the file.
@@ -127,7 +127,7 @@ class _Reader:
         else:
             texts = batch.column(self._config.text_field)
         if not pa.types.is_dictionary(texts.type):
-            texts = _to_text(texts)  # A dictionary is decoded a slice at a time.
+            texts = _to_text(texts)  # a slice at a time, because this decodes dictionaries
         kept = self._keep(batch) if len(self._fields) else None
         ids = batch.column(self._config.id_field) if self._config.id_field in batch.schema.names else None
         sizes = _measure(texts)
@@ -179,7 +179,7 @@ class _Reader:
 
 
 def text_columns(config: InputConfig) -> list[str]:
-    """Returns the columns that texts are made of."""
+    """Returns the names of the text columns."""
     return config.text_fields or [config.text_field]
 
 
@@ -224,7 +224,7 @@ def _is_utf8(data: pa.Buffer) -> bool:
 
 
 def _add_texts(digest: Any, texts: pa.Array) -> None:
-    """Adds the bytes of large_string[n] to a digest, without bytes that may lie below a null."""
+    """Adds the bytes of large_string[n] to a digest, without bytes that Arrow may store for a null."""
     if texts.null_count:
         texts = texts.drop_null()
     _, offsets, values = texts.buffers()
@@ -286,5 +286,5 @@ def _is_text(column_type: pa.DataType) -> bool:
 
 
 def _is_damage(error: Exception) -> bool:
-    """Returns whether pyarrow found the bytes it read to be wrong, as opposed to not getting any."""
+    """Returns whether an error of pyarrow's says that the bytes read are wrong, not that they could not be read."""
     return isinstance(error, pa.ArrowException) or (type(error) is OSError and error.errno is None)

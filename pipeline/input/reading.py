@@ -38,11 +38,11 @@ def read_split(
     its skipped bytes.
 
     Args:
-      split: what to read, as planned, and which fields to keep of it.
+      split: what to read, as planned, and which fields to keep.
       input: how to find documents in it.
-      batch_bytes: size of a batch, all columns counted; a document that is larger comes alone.
+      batch_bytes: size of a batch, all columns counted; a larger document comes alone.
       wanted: the records to yield, before a sample is taken of them; None: all.
-      limits: by the index of a piece, the bytes after which no more of it is read; None: everything is read.
+      limits: by the index of a piece, how many bytes of it to read; None: everything is read.
 
     Raises:
       OSError: when a file cannot be read or is shorter than it was when the split was planned.
@@ -87,7 +87,7 @@ def _read_piece(
 
 
 def _with_nulls(part: Part, fields: pa.Schema) -> Part:
-    """Returns a part of a file that has no fields, with all of them null."""
+    """Returns a part of a file that has none of the kept fields, with these as columns of nulls."""
     if part.documents is None:
         return part
     n = part.documents.num_rows

@@ -28,7 +28,7 @@ REASONS = {
     "bomb": "the compressed file gives over 1000 times its size; everything before this last, partial record was used",
     "corrupt_stream": "the file is damaged; everything before this last, partial record or these rows was used",
 }
-"""Every reason a reject can have, with what it means."""
+"""Every reason that a reject can have, and what it means."""
 
 SAMPLE_BYTES = 1024
 """How much of a rejected record is kept to look at."""
@@ -38,7 +38,7 @@ _MAX_NAMES, _MAX_NAME = 20, 60
 
 
 class Rejects:
-    """Rejected records of one file in the order they are met; a Python object each, because they are few."""
+    """Rejected records of one file; each is a Python object, because there are few."""
 
     def __init__(self, source: str) -> None:
         """Starts with none; `source` is the path of the file as planned."""
@@ -50,7 +50,7 @@ class Rejects:
         self._samples: list[bytes] = []
 
     def add(self, offset: int, n_bytes: int, reason: str, detail: str, sample: bytes) -> None:
-        """Adds a record; of `sample`, the record itself or its beginning, the first 1024 bytes are kept."""
+        """Adds a record. `sample` is the record or its beginning; its first `SAMPLE_BYTES` are kept."""
         assert reason in REASONS, reason
         self._offsets.append(offset)
         self._n_bytes.append(n_bytes)
@@ -62,7 +62,7 @@ class Rejects:
         """Returns the rows as `schemas.REJECTS`; None when there are none."""
         if not self._offsets:
             return None
-        order = np.argsort(self._offsets, kind="stable")  # those of fields are found last
+        order = np.argsort(self._offsets, kind="stable")  # rejects for kept fields are added after the others
         columns = [
             pa.repeat(pa.scalar(self._source, pa.string()), len(self._offsets)),
             pa.array(self._offsets, pa.int64()),
@@ -80,7 +80,7 @@ def too_large(n_bytes: int, limit: int) -> str:
 
 
 def listed_names(names: Sequence[str]) -> str:
-    """Returns names of fields for a message; since they come from the input, they are escaped, short, and not many."""
+    """Returns names of fields for a message; as they come from the input, they are escaped, shortened, and limited."""
     short = [repr(name if len(name) <= _MAX_NAME else f"{name[:_MAX_NAME]}...") for name in names[:_MAX_NAMES]]
     more = f" and {len(names) - _MAX_NAMES:,} more" if len(names) > _MAX_NAMES else ""
     return ", ".join(short) + more

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A sample of the documents of a corpus, each kept or left out by its own hash."""
+"""A sample of a corpus: whether a document is in it depends only on a seed and on a hash of the document's place."""
 
 from collections.abc import Sequence
 from fractions import Fraction
@@ -10,20 +10,20 @@ from pipeline.hashing import SAMPLING, document_keys
 from pipeline.input.batches import ReadBatch
 
 RULE = "sample"
-"""The ledger's name for documents that the sample leaves out."""
+"""The rule under which the ledger counts documents that are not in the sample."""
 
 
 def sample_batch(batch: ReadBatch, fraction: float, seed: int, names: Sequence[str]) -> ReadBatch:
     """Returns a batch without the documents that a sample leaves out; these are counted as filtered by `RULE`.
 
-    A document is kept if its key is below `fraction` of all keys, so with one seed a smaller sample is contained in a
-    larger one. Rejected records are neither kept nor left out: what cannot be read is reported in full.
+    A document is kept if its key is below `fraction` of the range of keys. So with one seed a smaller sample is part of
+    a larger one. Rejected records are not sampled: all of them are reported.
 
     Args:
       batch: as read.
-      fraction: of the documents to keep, in (0, 1]; the number kept is binomial, not exact.
-      seed: picks one of many samples.
-      names: of the pieces of the split.
+      fraction: the share of documents to keep, in (0, 1]; the number kept is binomial, not exact.
+      seed: another seed chooses another sample.
+      names: the names of the pieces of the split.
     """
     limit = int(Fraction(fraction) * (1 << 64))
     if limit >= 1 << 64 or batch.documents.num_rows == 0:

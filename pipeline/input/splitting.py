@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Files become splits, cut or grouped to an even size.
 
-The plan depends on nothing but the names, sizes and formats of the files: not on where the corpus lies, the number of
-workers or the order in which a store lists its files.
+The plan depends on nothing but the names, sizes and formats of the files: not on the folder that the corpus is in, the
+number of workers or the order in which a store lists its files.
 """
 
 import itertools
@@ -23,7 +23,7 @@ from pipeline.input.parquet import measure_row_groups
 from pipeline.splits import Compression, Format, Piece, Split, name_splits
 
 MAX_PIECES = 4096
-"""Most files in a split, so that the description of a split of tiny files stays small."""
+"""A split has at most this many files, so that its description stays small."""
 FORMATS: dict[str, Format] = {
     ".jsonl": "jsonl",
     ".ndjson": "jsonl",
@@ -33,11 +33,11 @@ FORMATS: dict[str, Format] = {
     ".parquet": "parquet",
     ".pq": "parquet",
 }
-"""The formats that `input.format: auto` chooses by the end of a name, a compression suffix left out."""
+"""The formats that `input.format: auto` chooses by the end of a file's name, without its compression suffix."""
 _COMPRESSION_SUFFIXES = (".gz", ".zst", ".zstd", ".bz2")
 _Numbered = tuple[int, tuple[str, storage.FileStat]]
 _MOST_PROBLEMS = 20
-"""Problems that are told one by one: a pattern may match thousands of files that cannot be read."""
+"""A message lists at most this many problems: a pattern may match thousands of files that cannot be read."""
 _REMOTE_THREADS = 32
 _TASK_FILES = 256
 _CutFile = tuple[list[Piece], pa.Schema | None]
@@ -48,10 +48,11 @@ def plan_splits(input: InputConfig, salt: str) -> list[Split]:
 
     Args:
       input: patterns, formats, and how large a split is.
-      salt: digest of everything else that decides the output; becomes a part of every id.
+      salt: digest of everything else that decides the output; it is hashed into the id of every split.
 
     Raises:
-      ValueError: when a pattern matches nothing, or a file is of an unknown format or cannot be used; names them all.
+      ValueError: when a pattern matches nothing, or files are of an unknown format or cannot be used; the message lists
+        them.
       OSError: when the only problem is that files cannot be read.
     """
     problems: list[Exception] = []
@@ -81,7 +82,7 @@ def plan_splits(input: InputConfig, salt: str) -> list[Split]:
 
 
 def _match_all(patterns: Iterable[str], problems: list[Exception]) -> list[tuple[str, storage.FileStat]]:
-    """Returns the files that the patterns name and the names they have in ids, in the order of the plan."""
+    """Returns pairs of the name that a file has in document ids and the file, in the order of the plan."""
     names: dict[str, tuple[str, storage.FileStat]] = {}
     for pattern in patterns:
         try:
@@ -107,7 +108,7 @@ def _advise(pattern: str) -> str:
 
 
 def _literal_directory(pattern: str, is_literal: bool) -> str:
-    """Returns the part of a pattern before the first component that holds a glob character, or before the last one."""
+    """Returns the part of a pattern before the first component with a glob character; if none has one, the folder."""
     components = pattern.replace(os.sep, "/").split("/")
     n_literal = len(components) - 1
     if not is_literal:
@@ -127,7 +128,7 @@ def _cut_files(files: Iterable[_Numbered], config: InputConfig) -> list[_CutFile
 
 
 def _cut_file(number: int, name: str, file: storage.FileStat, config: InputConfig) -> _CutFile | Exception:
-    """Returns the pieces of one file in order and, of Parquet, its fields to keep; or what is wrong with it."""
+    """Returns the pieces of one file in order and, for Parquet, its fields to keep; or the error that it causes."""
     try:
         name.encode("utf-8")
         with closing(storage.open_read(file.path)) as handle:
@@ -176,7 +177,10 @@ def _choose_compression(head: bytes, format_: Format, config: InputConfig) -> Co
 
 
 def _runs(sizes: list[int], limit: int) -> list[tuple[int, int]]:
-    """Returns runs of neighbours, each of one size or of at most `limit` together; one empty run for no sizes."""
+    """Returns runs of neighbours, (start, stop), whose sizes sum to at most `limit`; a larger size is a run alone.
+
+    Without sizes there is one empty run.
+    """
     runs: list[tuple[int, int]] = []
     start = total = 0
     for i, size in enumerate(sizes):

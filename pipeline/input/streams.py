@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The decompressed bytes of a file, or of the records of a byte range, in chunks of bounded memory.
+"""The decompressed bytes of a file, or of the records of a byte range, in chunks of bounded size.
 
-A range holds the records whose first byte is in it, so its bytes reach from the first record boundary at or after its
-start to the first one at or after its stop; neighbouring ranges agree on where that is and share no byte.
+A range has the records whose first byte is in it. So its bytes reach from the first record boundary at or after its
+start to the first one at or after its stop; neighbouring ranges agree on these boundaries and share no byte.
 """
 
 import itertools
@@ -28,15 +28,15 @@ _BLANK_LINE = re.compile(rb"\n[ \t\r]*\n")
 class Stream:
     """The decompressed bytes of a piece's records, to be read once.
 
-    After `chunks` is exhausted `damage` says whether, and why, the stream ended early.
+    After `chunks` is exhausted, `damage` is the reason why the stream ended early, or None.
     """
 
     def __init__(self, handle: BinaryIO, piece: Piece, paragraphs: bool = False, digest: Any = None) -> None:
-        """Opens the stream; `handle` is the file, uncompressed as stored, and stays the caller's.
+        """Opens the stream.
 
         Args:
-          handle: seekable; nobody else moves it while the stream is read.
-          piece: which file and range; a compressed file is read whole.
+          handle: the file as it is stored, seekable. The caller closes it, and does not move it before that.
+          piece: which file and range; a compressed file is read completely.
           paragraphs: whether records are separated by blank lines instead of line ends.
           digest: a `hashlib` object that takes all bytes read, a byte order mark too; None for no checksum.
         """
@@ -84,7 +84,7 @@ class Stream:
 
 def _record_range(handle: BinaryIO, piece: Piece, paragraphs: bool) -> tuple[int, int]:
     boundary = _paragraph_boundary if paragraphs else _line_boundary
-    # Beyond `stop` it does not matter where the next record begins: it is not in this range.
+    # If no record begins before `stop`, the range is empty, and it does not matter where the next one begins.
     start = boundary(handle, piece, piece.start, piece.stop)
     return start, boundary(handle, piece, piece.stop, piece.n_bytes) if start < piece.stop else start
 
@@ -129,14 +129,15 @@ def _line_boundary(handle: BinaryIO, piece: Piece, position: int, end: int) -> i
 def _paragraph_boundary(handle: BinaryIO, piece: Piece, position: int, end: int) -> int:
     """Returns the first position from `position` on where a blank line, or the line after one, starts; else `end`.
 
-    No document is open there: all bytes before belong to earlier documents and blank lines, all after to later ones.
+    No document extends across it: all bytes before it belong to earlier documents and blank lines, all others to later
+    ones.
     """
     start = _line_boundary(handle, piece, position, end)
     if start >= end or _follows_blank(handle, start):
         return start
     handle.seek(start)
     position = start
-    # The last line end met, as long as nothing but blanks follows it.
+    # The last line end, as long as nothing but blanks follows it.
     line_end: int | None = start - 1
     while position < piece.n_bytes:
         if position >= end and (line_end is None or line_end + 1 >= end):
@@ -167,7 +168,7 @@ def _follows_blank(handle: BinaryIO, start: int) -> bool:
             return True
     position = start - 1  # of the line end
     while position > 0:
-        # A step must never read only a part of a byte order mark.
+        # No step may read only a part of a byte order mark.
         n_bytes = _PROBE_BYTES if position > _PROBE_BYTES + len(BYTE_ORDER_MARK) else position
         position -= n_bytes
         handle.seek(position)

@@ -27,7 +27,7 @@ from pipeline.input.streams import BLANK, Stream
 
 _IS_BLANK = np.zeros(256, np.bool_)
 _IS_BLANK[list(BLANK)] = True
-# Indents longer than this are looked at line by line.
+# Lines with a longer indent are checked one by one.
 _INDENT_BYTES = 32
 
 
@@ -35,11 +35,11 @@ class TextReader:
     """Reads the documents of one plain text file."""
 
     def __init__(self, source: Source, max_bytes: int, block_bytes: int) -> None:
-        """Says how to read a file.
+        """Takes how to read a file.
 
         Args:
           source: the file.
-          max_bytes: of a record; longer ones are rejected.
+          max_bytes: the largest size of a record; longer ones are rejected.
           block_bytes: how much is processed at once; a longer record is processed alone.
         """
         self._source = source
@@ -63,7 +63,7 @@ class TextReader:
                 yield self._reject_partial(stream, item.offset, item.n_bytes, item.head)
 
     def read_paragraphs(self, stream: Stream) -> Iterator[Part]:
-        """Yields every run of lines that hold more than spaces, tabs and carriage returns as a document."""
+        """Yields every run of lines that are not blank as a document; see `_mark_blank`."""
         yield from _skipped(stream.n_skipped)
         document = _OpenDocument(self._max_bytes)
         for item in cut_lines(stream, self._block_bytes, self._max_bytes):
@@ -75,7 +75,7 @@ class TextReader:
             else:
                 document.extend(item.offset, item.head, item.n_bytes)
                 if not isinstance(item, LongLine):
-                    # Whether a document ends where the stream was cut cannot be known.
+                    # It cannot be known whether the document ends where the stream was cut.
                     yield self._reject_partial(stream, document.offset, document.n_bytes, document.data())
                     return
         yield from self._close(document)
@@ -92,7 +92,7 @@ class TextReader:
             yield from self._close(document, keep_line_end=True)
 
     def _read_paragraph_block(self, block: Block, document: "_OpenDocument") -> Iterator[Part]:
-        """Yields the documents that end in a block; one that may go on after it becomes the open document."""
+        """Yields the documents that end in a block; one that may continue after it becomes the open document."""
         data = block.data
         starts, ends, nexts = find_lines(data)
         blank = _mark_blank(data, starts, ends)
@@ -179,7 +179,7 @@ class _Lines:
 
 
 class _OpenDocument:
-    """A document whose end is not read yet; past `max_bytes` only its size and beginning are kept."""
+    """A document whose end is not read yet; beyond `max_bytes` only its size and beginning are kept."""
 
     def __init__(self, max_bytes: int) -> None:
         self._max_bytes = max_bytes
@@ -202,7 +202,7 @@ class _OpenDocument:
             self._parts = [head + data[: HEAD_BYTES - len(head)]]
 
     def data(self) -> bytes:
-        """Returns the document, or the beginning that is kept of it."""
+        """Returns the document, or its beginning if it is too long to keep."""
         return b"".join(self._parts)
 
 
@@ -212,7 +212,7 @@ def _skipped(n_bytes: int) -> Iterator[Part]:
 
 
 def _mark_blank(data: bytes, starts: Positions, ends: Positions) -> Mask:
-    """Returns bool[n_lines]: the lines of nothing but spaces, tabs and carriage returns."""
+    """Returns bool[n_lines]: the lines with nothing but spaces, tabs and carriage returns."""
     values = np.frombuffer(data, np.uint8)
     blank = np.zeros(len(starts), np.bool_)
     lines = np.arange(len(starts))
@@ -220,7 +220,7 @@ def _mark_blank(data: bytes, starts: Positions, ends: Positions) -> Mask:
         positions = starts[lines] + step
         has_ended = positions >= ends[lines]
         blank[lines[has_ended]] = True
-        # An ended line at the end of the block has no byte at its position.
+        # A line that ends at the end of the block has no byte at its position.
         lines, positions = lines[~has_ended], positions[~has_ended]
         lines = lines[_IS_BLANK[values[positions]]]
         if not len(lines):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Fails a job that can use none of its records, and says what it found instead: most often, a wrong name of a field."""
+"""Fails a job that can use none of its records, and says what they are like: mostly, the field name is wrong."""
 
 import contextlib
 import json
@@ -16,7 +16,7 @@ from pipeline.parquet_file import open_parquet
 from pipeline.splits import Piece, Split
 
 _OF_A_FIELD = {"missing_field", "null_text", "not_string"}
-"""Reasons that may go away with another `input.text_field`."""
+"""Reject reasons that another `input.text_field` may avoid."""
 
 _FIRST_RECORDS = 100
 _MAX_EXAMPLES = 3
@@ -34,8 +34,8 @@ def check_usable(
     """Raises if records were read and every one of them was rejected; looks at the input again to say why.
 
     Args:
-      n_records: read, rejected and filtered ones too.
-      rejected: records by the reason they were rejected for.
+      n_records: all records read, including rejected and filtered ones.
+      rejected: the number of rejected records by reason.
       splits: of the whole job, in any order.
       config: the `input` section.
       where: the place of the rejects; "" if they are not kept.
@@ -52,7 +52,7 @@ def check_usable(
         f"{', '.join(f'{n:,} rejected as {reason}' for reason, n in reasons)}"
     ]
     pieces = sorted((piece for split in splits for piece in split.pieces), key=lambda piece: (piece.path, piece.start))
-    # If a file has changed or gone since, the job must still fail for this reason, not for that one.
+    # If a file has changed or disappeared meanwhile, the job must still fail for this reason, not for that one.
     with contextlib.suppress(OSError, ValueError):
         lines += _examples(pieces, config)
     advice = "correct the config or the input"
@@ -66,7 +66,7 @@ def check_usable(
 
 
 def _examples(pieces: Sequence[Piece], config: InputConfig) -> Iterator[str]:
-    """Yields a line for each of the first reasons, and one with the fields of the first records."""
+    """Yields a line with an example of each of the first reasons, and one with the fields of the first records."""
     for piece in pieces:
         batch = next((batch for batch in read_split(Split(0, "", (piece,)), config) if batch.n_records), None)
         if batch is None:
