@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Kernels that validate lines of JSON completely and extract two fields, 64 bytes of a string at a time.
 
-Their slow twin is `pipeline.input.jsonl._parse_line`; `tests/pipeline/input/test_json_kernels.py` compares them. The
-twin decides what a document is. The kernels accept a line only if they are sure to agree with it; rare and wrong lines
-are left to it.
+Its slow twin is `pipeline.input.jsonl._parse_line`; `tests/pipeline/input/test_json_kernels.py` compares them. The twin
+decides what a document is. The kernels accept a line only if they are sure to agree with it; rare and wrong lines are
+left to it.
 
 The inlined parts share these terms: `data` is uint8[n_bytes], valid UTF-8; `i` a position in it; `stop` the end of the
 line without its line end, so that bytes from `stop` on are not read as JSON. Positions are int64.
@@ -396,10 +396,10 @@ def parse_lines(data, lines, names, scratch, texts, text_offsets, ids, id_offset
 
     Args:
       data: uint8[n_bytes], the bytes that contain the lines.
-      lines: a tuple. starts, ends: int64[n_lines], a line without its line end; wanted: bool[n_lines], which lines to
-        look at, all of them in valid UTF-8.
-      names: a tuple of uint8[n] twice, the names of the fields for text and id; an empty one for no id.
-      scratch: a tuple of uint8[max_depth] and int64[6], for work.
+      lines: int64[n_lines], where lines start, int64[n_lines], where they end, without line ends; and bool[n_lines],
+        which lines to look at, all of them in valid UTF-8.
+      names: uint8[n] twice, the names of the fields for text and id; an empty one for no id.
+      scratch: uint8[max_depth] and int64[6], for work.
       texts: uint8[data.size], filled with the texts of the accepted lines.
       text_offsets: int32[n_lines + 1], filled with where each begins.
       ids: uint8[data.size], id_offsets: int32[n_lines + 1], filled, the same for ids; a number as it is written,

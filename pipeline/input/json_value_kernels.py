@@ -3,7 +3,7 @@
 
 The lines are known to be valid JSON objects, so everything between the fields is skipped unchecked.
 
-The slow twin is `pipeline.input.json_values.find_slowly`; `tests/pipeline/input/test_json_values.py` compares them.
+Its slow twin is `pipeline.input.json_values.find_slowly`; `tests/pipeline/input/test_json_values.py` compares them.
 """
 
 import numpy as np
@@ -135,7 +135,7 @@ def put_texts(data, kinds, starts, stops, out, offsets, is_valid):
 
     Args:
       data: uint8[n_bytes], kinds: uint8[n], starts, stops: int64[n]: see `json_values.Values`.
-      out: uint8, filled; needs room for the sum of `stops - starts` and one block of 64 bytes.
+      out: uint8 with room for the sum of `stops - starts` and one block of 64 bytes, filled.
       offsets: int32[n + 1], filled.
       is_valid: uint8[n], filled: 0 for nothing, 1 for a text, 2 for a string with half a surrogate pair.
     """
@@ -159,7 +159,7 @@ def put_texts(data, kinds, starts, stops, out, offsets, is_valid):
 def put_lines(data, kinds, starts, stops, out):
     """Writes values as lines of JSON, `{"v":...}`; returns how many bytes were written; arguments as for `put_texts`.
 
-    out: uint8, filled; needs room for the values and 11 more bytes for each.
+    out: uint8 with room for the values and 11 more bytes for each, filled.
     """
     at = 0
     for row in range(kinds.size):

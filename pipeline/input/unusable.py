@@ -36,7 +36,7 @@ def check_usable(
     Args:
       n_records: all records read, including rejected and filtered ones.
       rejected: the number of rejected records by reason.
-      splits: of the whole job, in any order.
+      splits: the splits of the whole job, in any order.
       config: the `input` section.
       where: the place of the rejects; "" if they are not kept.
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The table of a shard's documents: their ids, where each came from, and which rows hold its tokens.
 
-Rows of a shard hold tokens, and not all formats have room for more. The table leads from any row back to its documents
+Rows of a shard hold tokens, and not all formats can store more. The table leads from any row back to its documents
 and to the bytes they were read from.
 """
 
@@ -31,7 +31,7 @@ _ENCODINGS = {
     "rows.list.element": "DELTA_BINARY_PACKED",
     "starts.list.element": "DELTA_BINARY_PACKED",
 }
-"""These columns store differences, because their values ascend, or nearly so."""
+"""These columns store differences of neighbours, because their values mostly ascend."""
 
 
 class DocumentTable:
@@ -42,7 +42,7 @@ class DocumentTable:
 
         Args:
           file: open for writing, at its start.
-          has_segments: whether rows are packed sequences or windows, and `place` says which of them hold a document.
+          has_segments: whether rows are packed sequences or windows; `place` then tells which of them hold a document.
           fields: the kept fields to store here.
         """
         self._fields = pa.schema(fields)
@@ -76,10 +76,10 @@ class DocumentTable:
             self._write(documents)
 
     def place(self, n_placed: int, segments: Sequence[Segments]) -> None:
-        """Takes the places of documents.
+        """Takes the segments of documents: the rows that hold their tokens.
 
         Args:
-          n_placed: how many documents so far have all of their segments.
+          n_placed: how many documents, counted from the first, have all of their segments by now.
           segments: the new segments.
         """
         self._segments += segments
@@ -147,7 +147,7 @@ def measure_segments(table: pa.Table, length: int, n_separators: int) -> Segment
     Args:
       table: all of a table with `rows` and `starts`.
       length: tokens of a sequence.
-      n_separators: separators behind every document, 0 or 1.
+      n_separators: separators after every document, 0 or 1.
 
     Raises:
       ValueError: if a document has more `rows` than `starts`, or fewer.
@@ -167,7 +167,7 @@ def measure_segments(table: pa.Table, length: int, n_separators: int) -> Segment
 
 
 def leaves_of(fields: Iterable[pa.Field], before: str = "") -> list[str]:
-    """Returns Parquet's names of the columns that fields become."""
+    """Returns the dotted names that Parquet gives to the leaf columns of fields."""
     leaves = []
     for field in fields:
         if pa.types.is_struct(field.type):
@@ -180,23 +180,23 @@ def leaves_of(fields: Iterable[pa.Field], before: str = "") -> list[str]:
 
 
 def has_fields(format: str, *, are_documents: bool) -> bool:
-    """Returns whether the shards of a format hold kept fields; `are_documents` says whether rows are documents."""
+    """Returns whether the shards of a format store kept fields; `are_documents` says whether rows are documents."""
     return format in KEEPS_FIELDS and are_documents
 
 
 def listed_fields(formats: Iterable[str], fields: Iterable[pa.Field], *, are_documents: bool) -> list[pa.Field]:
-    """Returns the kept fields that tables of documents hold: all, unless every format has room for them."""
+    """Returns the kept fields to store in tables of documents: none if shards of every format store them, else all."""
     if all(has_fields(each, are_documents=are_documents) for each in formats):
         return []
     return [field.remove_metadata() for field in fields]
 
 
 def read_table(output: str, record: FileRecord, *, has_segments: bool) -> Iterator[pa.RecordBatch]:
-    """Yields the rows of a table, a row group in memory.
+    """Yields the rows of a table, with one row group in memory.
 
     Args:
       output: the output folder.
-      record: of the table.
+      record: the record of the table.
       has_segments: as it was written.
 
     Raises:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Who may write into an output folder, which of its files are TokenMill's, and what is removed when.
+"""Which jobs may write into an output folder, which of its files are TokenMill's, and which are removed when.
 
 A manifest exists only while the folder is complete: preparing the folder removes it, and it is published last.
 """
@@ -40,7 +40,7 @@ _VOCABULARY_FILE = re.compile(
 _OWN_FILES = {MANIFEST, PARTITIONS, STATS, MDS_INDEX, PLAN, filenames.REPORT, filenames.CLOCK}
 _RESULTS = ("", filenames.DOCUMENTS, filenames.REJECTED, filenames.LEDGER)
 FOLDERS = (*_RESULTS, VOCABULARY, COUNTS)
-"""Folders of files with final names, relative to the output folder."""
+"""The folders, relative to the output folder, whose files are results."""
 _FOLDER_OF = {"tokens": "", "rejects": filenames.REJECTED, "documents": filenames.DOCUMENTS}
 
 
@@ -67,15 +67,15 @@ def prepare_output(
     Args:
       output: the folder.
       job: the job that will write.
-      mode: "new" takes only an empty folder. "resume" takes one that the same job began. "overwrite" removes what an
-        earlier job of TokenMill left, and nothing else. An empty or absent folder is fine in every mode.
-      n_splits: of the plan; 0 for a job without shards.
-      suffix: of shards.
+      mode: "new" accepts only an empty folder. "resume" accepts one that the same job began. "overwrite" removes what
+        an earlier job of TokenMill left, and nothing else. An empty or missing folder is accepted in every mode.
+      n_splits: the number of splits of the plan; 0 for a job without shards.
+      suffix: the suffix of shards.
       companions: suffixes of the other files of a shard.
       n_shards: where the job shuffles, how many shards it writes; None for one per split.
 
     Raises:
-      ValueError: if the folder holds something else; says what, and what to do.
+      ValueError: if the folder holds something else; the message says what, and what to do.
     """
     found = read_job(output)
     plan = _plans(n_splits, n_shards, (suffix, *companions))
@@ -107,7 +107,7 @@ def prepare_output(
 
 def _clear(output: str, job: Job, plans: Sequence[PlannedNames]) -> None:
     """Removes what a job left in a folder, and in the folders of its tokenizers if it has several."""
-    # The manifest goes first, because it would lie. The record of the job goes last: it says what is ours.
+    # The manifest goes first, because it would be false. The record of the job goes last: it says which files are ours.
     names = [*_files(output, FOLDERS), *_listed_files(output)]
     _remove(output, [MANIFEST, PARTITIONS])
     for name in job.parts.get("partitions", ()):
@@ -156,7 +156,7 @@ def publish(
     if lease is not None:
         lease.check()
     storage.write_atomic(storage.join(output, MANIFEST), json_pieces(manifest))
-    # A finished job no longer needs its runs; up to here, a resumed job would.
+    # A finished job no longer needs its runs; until now, a resumed job would.
     storage.delete_tree(storage.join(output, RUNS))
 
 
@@ -187,7 +187,7 @@ def _files(output: str, folders: Iterable[str]) -> Iterator[str]:
 
 
 def _listed_files(output: str) -> list[str]:
-    """Returns the files that the manifest of a folder lists beside shards; vocabularies may lie deeper."""
+    """Returns the files besides shards that the manifest of a folder lists; vocabularies may be in deeper folders."""
     try:
         return [str(record["file"]) for record in read(output)["files"]]
     except (ValueError, KeyError, TypeError):
@@ -207,7 +207,7 @@ def _is_shard_or_rejects(name: str, plans: Iterable[PlannedNames]) -> bool:
 
 
 def _is_own(name: str, plans: Iterable[PlannedNames]) -> bool:
-    """Returns whether TokenMill wrote this file, if it worked in the folder by these plans."""
+    """Returns whether this is a name that TokenMill writes under one of these plans."""
     return (
         name in _OWN_FILES
         or _is_shard_or_rejects(name, plans)

@@ -2,16 +2,16 @@
 """Ownership of an output folder: one command at a time owns it, and says so in `_owner.json` until it ends.
 
 The command that drives a job owns its folder. The workers of the job, wherever they are, never look at the file, except
-for the last step, which publishes only if the folder is still its own. A dead owner is told from a living one by these
-signs, strongest first:
+for the last step, which publishes only if the folder is still its own. These signs tell a dead owner from a living one,
+strongest first:
 
-- On local disks the file is locked, as by `flock`, and the kernel releases the lock when the owner dies, however it
-  dies. Whoever gets the lock on the same machine may go on at once, also from another container.
+- On local disks the file is locked with `flock`, and the kernel releases the lock when the owner dies, however it
+  dies. A command that gets the lock on the same machine may go on at once, also from another container.
 - If the owner is on this machine, its process is looked up.
 - Any other owner counts as dead when it has not renewed the file for `SILENT_SECONDS`, by the clock of the store:
   machines that share a store need not agree on the time.
 
-Without locks, as on object stores, an owner writes its name and looks a moment later whether the name is still there.
+Without locks, as on object stores, an owner writes its name, and checks a moment later that the name is still there.
 If two start at once, the last one to write wins, provided that neither takes longer from looking to writing than
 `SETTLE_SECONDS` or twice the time of the other. If one does, the other finds out when it next renews the file, and does
 not publish.
@@ -33,7 +33,7 @@ from pipeline import storage
 from pipeline.running.processes import Process
 
 OWNER = "_owner.json"
-"""The name of the file; a folder that nobody works on has none."""
+"""The name of the file; a folder without an owner has none."""
 
 BEAT_SECONDS = 30.0
 """How often an owner renews its file."""
@@ -45,7 +45,7 @@ SETTLE_SECONDS = 3.0
 """Without locks: the least time between writing the file and checking who wrote it last."""
 
 _PATIENCE_SECONDS = 2.0
-"""How long another command, having got the lock of a dead owner, may take to say who it is."""
+"""How long another command, which has the lock of a dead owner, may take to write its own name."""
 
 _NO_LOCKS = {errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOLCK, errno.EBADF, errno.EPERM, errno.EINVAL}
 """Errors of filesystems that have no locks or no hard links."""
@@ -73,7 +73,7 @@ class _Owner:
         except OSError:
             if storage.exists(storage.join(output, OWNER)):
                 raise
-            return None  # Beam's filesystems have no error of their own for a file that is not there
+            return None  # Beam's filesystems have no particular error for a missing file
 
     def to_json(self) -> bytes:
         return json.dumps(asdict(self), indent=1).encode()
@@ -84,7 +84,7 @@ class _Owner:
 
 @dataclass(frozen=True)
 class Lease:
-    """Says that a folder is owned, and by whom; goes to workers with the job."""
+    """A command's claim on a folder; it travels to workers with the job."""
 
     output: str
     nonce: str
@@ -97,7 +97,7 @@ class Lease:
           OSError: if the owner cannot be found out.
         """
         found = _Owner.read(self.output)
-        for _ in range(5):  # HDFS replaces a file in two steps, and has none for a moment
+        for _ in range(5):  # HDFS replaces a file in two steps; between them there is none
             if found is not None:
                 break
             time.sleep(0.1)
@@ -114,11 +114,11 @@ def own(output: str, command: str, on_lost: Callable[[], None] = lambda: None) -
 
     Args:
       output: the folder.
-      command: what will be done; shown to whoever wants the folder meanwhile.
-      on_lost: called, in another thread, when the folder has got another owner because this process seemed dead.
+      command: the name of the command, shown to others that want the folder meanwhile.
+      on_lost: called, in another thread, when another command has taken the folder because this process seemed dead.
 
     Raises:
-      ValueError: if another command owns the folder; says which, where, since when, and what to do.
+      ValueError: if another command owns the folder; the message says which, where, since when, and what to do.
       OSError: if the folder cannot be written to.
     """
     since = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime())
@@ -140,7 +140,7 @@ def own(output: str, command: str, on_lost: Callable[[], None] = lambda: None) -
 
 
 def living_owner(output: str) -> str | None:
-    """Returns who works on a folder now, in words; None if nobody seems to. Writes nothing and does not wait."""
+    """Returns a description of the folder's living owner; None if it seems to have none. Neither writes nor waits."""
     found = _Owner.read(output)
     if found is None:
         return None
@@ -154,7 +154,7 @@ def living_owner(output: str) -> str | None:
 def _take_locked(output: str, owner: _Owner) -> int | None:
     """Returns the descriptor of a lock that is held as long as it is open; None if the filesystem has no locks.
 
-    The file appears whole and locked, because a file that nobody else knows is linked or renamed to it. So no other
+    The file appears complete and already locked, because a temporary file is linked or renamed to its name. So no other
     command ever sees a part of it, or locks it before us.
     """
     path = storage.join(output, OWNER)
@@ -176,7 +176,7 @@ def _take_locked(output: str, owner: _Owner) -> int | None:
 
 
 def _put(output: str, staged: str, owner: _Owner) -> None:
-    """Gives the file of an owner its name, if there is no such file yet or its owner is dead."""
+    """Gives the staged file the name `OWNER`, if there is no such file yet or its owner is dead."""
     path = storage.join(output, OWNER)
     deadline = time.monotonic() + _PATIENCE_SECONDS
     while True:
@@ -192,7 +192,7 @@ def _put(output: str, staged: str, owner: _Owner) -> None:
                 continue  # it has been replaced since it was opened
             found = _Owner.read(output)
             if is_ours:
-                # An owner on the kernel that we run on would hold the lock if it were alive.
+                # We got the lock, so an owner on the same kernel is dead: it would hold the lock if it were alive.
                 boot = found.process.boot if found is not None else ""
                 if found is not None and not (boot and boot == owner.process.boot):
                     _refuse_living(output, found, owner)
@@ -206,13 +206,13 @@ def _put(output: str, staged: str, owner: _Owner) -> None:
 
 def _open_existing(path: str) -> BinaryIO:
     try:
-        return open(path, "r+b")  # some filesystems lock only what may be written
-    except PermissionError:  # of another user
+        return open(path, "r+b")  # some filesystems lock only files that are open for writing
+    except PermissionError:  # the file of another user
         return open(path, "rb")
 
 
 def _lock(descriptor: int) -> bool:
-    """Locks an open file for as long as it is open; returns False if somebody else has."""
+    """Locks an open file for as long as it is open; returns False if it is locked already."""
     if sys.platform == "win32":
         raise OSError(errno.ENOSYS, "no locks of this kind")
     import fcntl
@@ -230,7 +230,7 @@ def _take_unlocked(output: str, owner: _Owner) -> None:
     if found is not None:
         _refuse_living(output, found, owner)
     storage.write_atomic(storage.join(output, OWNER), owner.to_json())
-    # Another command that looked before we wrote takes about as long as we did to write.
+    # Another command may have looked before we wrote; its own write takes about as long as ours did.
     time.sleep(max(SETTLE_SECONDS, 2 * (time.monotonic() - started)))
     found = _Owner.read(output)
     if found is None or found.nonce != owner.nonce:
@@ -262,9 +262,9 @@ def _in_use(output: str, found: _Owner | None) -> str:
 
 
 def _silence(output: str) -> float | None:
-    """Returns for how many seconds an owner has not renewed its file; None if the store does not tell.
+    """Returns for how many seconds an owner has not renewed its file; None if the store has no times.
 
-    The clock is that of the store: a file that is written now shows its time.
+    The clock is that of the store: the time of a file that is written now is its present time.
     """
     probe = storage.join(output, f"{OWNER}.{uuid.uuid4().hex}.tmp")
     try:
@@ -293,7 +293,7 @@ def _renew(lease: Lease, owner: _Owner, on_lost: Callable[[], None], is_over: th
 
 
 def _release(lease: Lease) -> None:
-    # If this fails, the file still names an owner that is dead once this process ends.
+    # If this fails, the file names an owner that counts as dead once this process has ended.
     with contextlib.suppress(ValueError, OSError):
         lease.check()
         storage.delete(storage.join(lease.output, OWNER))

@@ -20,15 +20,18 @@ _REJECT_LIMITS = (1 << 16, 64 << 20)
 
 
 class RejectsFile:
-    """Writes the rejects of a split, if there are any. Sources are names, not paths: the same bytes anywhere."""
+    """Writes the rejects of a split, if there are any.
+
+    It names sources by their names, not by their paths, so that the bytes do not depend on where the corpus is.
+    """
 
     def __init__(self, staging: Staging, name: str, pieces: Iterable[Piece]) -> None:
         """Creates no file yet.
 
         Args:
-          staging: of the attempt.
+          staging: the staged files of the attempt.
           name: `filenames.rejects_name` of the split.
-          pieces: of the split.
+          pieces: the pieces of the split.
         """
         self.reasons: Counter[str] = Counter()
         self.n_rows = self.n_bytes = 0

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""All files of one shard, written together: every format of the config, each with its index, packed or not."""
+"""All files of one shard, written together: every format of the config, with its index, and the table of documents."""
 
 from collections.abc import Mapping
 from typing import BinaryIO, cast
@@ -37,16 +37,16 @@ class Shard:
         """Creates the files.
 
         Args:
-          staging: of the attempt.
-          index: of the shard.
-          n_shards: of the job; with `index` it makes the names.
+          staging: the staged files of the attempt.
+          index: the index of the shard.
+          n_shards: the number of shards of the job; with `index` it makes the names.
           output: formats and packing.
           tokenizer: what made the ids.
-          packing: the ids that packing adds; where `output.packing` is given.
-          windows: how documents become windows; None where they do not.
-          schema: of the documents: `schemas.TOKENS`, columns that a config adds, which not all formats keep, and
-            `schemas.PLACES`, which only the table of documents keeps. Kept fields, if there are any, go to the formats
-            that have room for them, and to the table if one format has not.
+          packing: the ids that packing adds, if `output.packing` is given.
+          windows: how documents become windows; None if rows are not windows.
+          schema: the documents: `schemas.TOKENS`, columns that a config adds, which not all formats store, and
+            `schemas.PLACES`, which only the table of documents stores. Kept fields, if there are any, go to the formats
+            that can store them, and to the table if one format cannot.
         """
         if schema is None:
             schema = schemas.placed(schemas.TOKENS)
@@ -70,7 +70,7 @@ class Shard:
             fields=listed_fields(output.formats, fields, are_documents=self._arranger is None),
         )
         self.documents: FileRecord | None = None
-        """The table of documents, once the shard is finished."""
+        """The record of the table of documents; None until the shard is finished."""
         self._files: list[StagedFile] = []
         self._writers: list[ShardWriter] = []
         self._columns: list[list[str]] = []
@@ -90,7 +90,7 @@ class Shard:
             self._writer_of += [writer, *([None] * (len(handles) - 1))]
 
     def write(self, batch: pa.RecordBatch) -> None:
-        """Appends documents, of the schema."""
+        """Appends documents in the schema."""
         if self._has_fields:
             kept = batch.column(schemas.FIELDS)
             columns = dict(zip(batch.schema.names, batch.columns, strict=True))
@@ -121,7 +121,7 @@ class Shard:
         )
 
     runs = None
-    """None, because this is a shard, not the runs of a shuffle."""
+    """None: a shard has no sorted runs, unlike `shuffling.sorting.SortedSplit`, which has the same interface."""
 
     @property
     def packing(self) -> Mapping[str, int] | None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Files on their way to their final names: written aside, hashed, brought to disk, then renamed.
+"""Files on their way to their final names: written elsewhere, hashed, flushed to disk, then renamed.
 
 A split is written under `_tmp/`, in a directory that only this attempt uses; every file is closed and on disk before it
 gets its final name, and the ledger entry comes last. So an entry exists only where everything it names does, and a
@@ -55,7 +55,7 @@ class StagedFile(io.RawIOBase):
         return view.nbytes
 
     def finish(self, rows: int | None = None, tokens: int | None = None) -> FileRecord:
-        """Brings the file to disk, closes it and returns its record, under its final name."""
+        """Flushes the file to disk, closes it and returns its record, under its final name."""
         storage.finish(self._handle)
         self.close()
         return FileRecord(self.name, self._n_bytes, self._hash.hexdigest(), rows, tokens)
@@ -67,7 +67,7 @@ class StagedFile(io.RawIOBase):
         end only when it is garbage-collected.
         """
         self._is_discarded = True
-        with contextlib.suppress(OSError):  # what could not be written is not wanted any more
+        with contextlib.suppress(OSError):  # the file is not wanted any more, so it may be incomplete
             self._handle.close()
         storage.delete(self.path)
 
@@ -80,10 +80,10 @@ class Staging:
 
         Args:
           output: the output folder.
-          split_id: of the split.
+          split_id: the id of the split.
         """
         self._output = output
-        # Random, so that no two attempts meet, on whatever machines; it is gone once the attempt is over.
+        # Random, so that no two attempts share a directory, on whatever machines; it is removed with the attempt.
         self._directory = storage.join(output, TEMPORARY, f"{split_id}-{uuid.uuid4().hex}")
         self._files: list[StagedFile] = []
 

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The files of a tokenizer in an output folder: `vocab/tokenizer.json`, and the other formats that are asked for.
+"""The files of a tokenizer in an output folder: `vocab/tokenizer.json`, and other requested formats.
 
-A vocabulary that a job has trained is written in every format that can hold it. The user already has a tokenizer that
-came from a file, so it is written once, as the job used it.
+A vocabulary that a job has trained is written in every format that can hold it. A tokenizer from a file is written
+once, as the job used it, since the user has the file already.
 """
 
 import contextlib
@@ -19,14 +19,14 @@ from tokenizer import Tokenizer
 
 
 def formats_of(config: Config) -> Sequence[str] | None:
-    """Returns the formats to write beside `tokenizer.json`; None for all that can hold the tokenizer."""
+    """Returns the formats to write besides `tokenizer.json`; None for all that can hold the tokenizer."""
     if config.output.vocabulary is None and config.tokenizer.train is None:
         return []
     return config.output.vocabulary
 
 
 def check_formats(tokenizer: Tokenizer, output: OutputConfig) -> None:
-    """Raises ValueError if a format that is asked for cannot hold the tokenizer."""
+    """Raises ValueError if a requested format cannot hold the tokenizer."""
     with tempfile.TemporaryDirectory() as folder:
         for name in output.vocabulary or ():
             _save(tokenizer, name, folder)
@@ -35,12 +35,12 @@ def check_formats(tokenizer: Tokenizer, output: OutputConfig) -> None:
 def write_vocabulary(
     output: str, tokenizer: Tokenizer, formats: Iterable[str] | None, folder: str = ""
 ) -> list[FileRecord]:
-    """Writes `vocab/tokenizer.json` and the files of other formats, `merges.txt` beside `vocab.json`.
+    """Writes `vocab/tokenizer.json` and the files of other formats; with `vocab.json` also `merges.txt`.
 
     Args:
       output: the output folder.
-      tokenizer: what to write.
-      formats: of `config.output.VOCABULARY_FORMATS`; None for all that can hold the tokenizer.
+      tokenizer: the tokenizer to write.
+      formats: some of `config.output.VOCABULARY_FORMATS`; None for all that can hold the tokenizer.
       folder: the folder below `vocab/`, if there are several vocabularies.
 
     Raises:

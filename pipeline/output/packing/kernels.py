@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Kernels that lay documents out in sequences of a fixed length.
 
-A plan is a list of pieces: stretches of documents, in the order in which they stand in the sequences.
+A plan is a list of pieces: stretches of documents, in the order that they have in the sequences.
 
 Its slow twins are `pipeline.output.packing.reference.plan_in_order`, `pipeline.output.packing.reference.fit_best` and
 `pipeline.output.packing.reference.fill_sequences`; `tests/pipeline/output/packing/test_sequences.py` compares them.
@@ -62,10 +62,10 @@ def fit_best(sizes: Any, size: int, bins: Any, head: Any, following: Any, tree: 
       sizes: int64[n], tokens of the pieces, from 1 to `size`.
       size: tokens of a sequence.
       bins: int64[n], filled with the sequence of each piece.
-      head: int64[size + 1], for work, filled with -1: for each amount of room, the sequence that came to it last.
-      following: int64[n], for work: for each sequence, the one that came to the same room before it.
-      tree: int64[2 * leaves], zeros, for work, for a power of two `leaves` > `size`: how many sequences have an amount
-        of room below a node.
+      head: int64[size + 1], -1 everywhere, for work: for each amount of room, the sequence that got this room last.
+      following: int64[n], for work: for each sequence, the one that got the same room before it.
+      tree: int64[2 * leaves], zeros, for work; `leaves` is a power of two > `size`. Leaf r counts the sequences with
+        room r, an inner node those of its leaves.
 
     Returns:
       The number of sequences.
@@ -114,9 +114,9 @@ def fill_sequences(
     """Writes pieces into sequences.
 
     Args:
-      ids: int32[n_tokens], the documents.
+      ids: int32[n_tokens], the tokens of the documents.
       starts: int64[p], where in `ids` each piece begins.
-      sizes: int64[p], its tokens.
+      sizes: int64[p], how many tokens it has.
       rows: int64[p], its sequence; ascending.
       row_starts: int64[r], where in `out` each sequence begins.
       out: int32[n_out], the sequences, filled where there are tokens.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tokens around a document that are not from its text: those of the tokenizer's template, and those of a config."""
+"""Tokens around a document that are not from its text: those of the tokenizer's template and those of the config."""
 
 import dataclasses
 from collections.abc import Mapping
@@ -17,13 +17,13 @@ class Marks:
     """The ids around every document, from left to right: `before`, `prepend`, the text, `append`, `after`."""
 
     before: tuple[int, ...] = ()
-    """Ids of the template, if `tokenizer.add_special_tokens` is on."""
+    """Ids of the template before the text; empty unless `tokenizer.add_special_tokens` is on."""
     prepend: tuple[int, ...] = ()
-    """`output.prepend`."""
+    """The id of `output.prepend`."""
     append: tuple[int, ...] = ()
-    """`output.append`."""
+    """The id of `output.append`."""
     after: tuple[int, ...] = ()
-    """Ids of the template."""
+    """Ids of the template after the text."""
 
     @property
     def left(self) -> tuple[int, ...]:
@@ -37,16 +37,16 @@ class Marks:
 
     @property
     def n_special(self) -> int:
-        """Tokens of the template."""
+        """How many tokens the template adds."""
         return len(self.before) + len(self.after)
 
     @property
     def n_added(self) -> int:
-        """Tokens of the config."""
+        """How many tokens `output.prepend` and `output.append` add."""
         return len(self.prepend) + len(self.append)
 
     def count(self, token_id: int) -> int:
-        """Returns how often a token is among these ids: in CLIP's template, for example, it is the unknown token."""
+        """Returns how often a token is among these ids; in CLIP's template, for example, the unknown token is."""
         return (*self.left, *self.right).count(token_id)
 
     def to_record(self) -> dict[str, list[int]]:
@@ -62,10 +62,10 @@ class Marks:
         """Checks rows that were read back.
 
         Args:
-          ids: int32.
+          ids: int32[n_ids].
           starts: int64[n], where the tokens of each row start in `ids`.
           stops: int64[n], where they end.
-          where: names the place of the rows in messages.
+          where: the place of the rows, for messages.
 
         Raises:
           ValueError: if a row does not begin and end with these.
@@ -96,15 +96,15 @@ class RowLayout:
 
     @property
     def n_special(self) -> int:
-        """Tokens of the template around a document; 0 if rows are windows, which count their own."""
+        """How many tokens of the template a document has; 0 if rows are windows, where each window has them."""
         return self.marks.n_special if self.window is None else 0
 
 
 def lay_out(config: Config, tokenizer: Tokenizer) -> RowLayout:
-    """Returns the tokens around documents, and how the tokens of a document become rows.
+    """Returns how the tokens of a document become rows, with the tokens around it.
 
     Args:
-      config: of the job.
+      config: the config of the job.
       tokenizer: with the truncation and padding of the config.
 
     Raises:

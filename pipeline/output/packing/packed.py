@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Packed sequences read back and counted as the documents that they were made of."""
+"""Reads packed sequences back and counts the documents in them."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -29,13 +29,13 @@ def count(
     Memory: 8 bytes per document of the shard, 16 with `hashes`.
 
     Args:
-      batches: of the shard, as `formats.read_rows` yields them.
-      name: of the file, for messages.
-      entry: of the shard.
+      batches: the rows of the shard, as `formats.read_rows` yields them.
+      name: the name of the file, for messages.
+      entry: the entry of the shard.
       found: the manifest.
-      counted: empty; filled with sequences as rows, tokens without separators, and, if the shard has boundaries, the
-        lengths of documents.
-      problems: added to.
+      counted: empty statistics; filled with sequences as rows, tokens without separators, and, if the shard has
+        boundaries, the lengths of documents.
+      problems: lines about what is wrong are added to it.
       hashes: uint64[n_documents], zeros; filled with a hash of each document's tokens (`kernels.add_values` of
         `shuffling`), if the shard has boundaries.
 
@@ -79,7 +79,7 @@ def count(
             _hash_segments(ids[is_token], numbers, sizes, lengths, hashes)
         np.add.at(lengths, numbers, sizes)
     if not counted.n_documents:
-        has_documents = True  # no sequence means no tokens, which is a length too
+        has_documents = True  # no sequence: every document has the length 0
     n_separators = (entry.packing or {})["n_separators"]
     if separator_id is not None:
         if counted.token_counts[separator_id] < n_separators:
@@ -100,9 +100,9 @@ def count(
 def _hash_segments(
     ids: np.ndarray, numbers: np.ndarray, sizes: np.ndarray, lengths: np.ndarray, hashes: np.ndarray
 ) -> None:
-    """Adds the hashes of segments, whose `ids`, int32, follow one another, to those of their documents.
+    """Adds the hashes of segments to the hashes of their documents; `ids`, int32, has the segments one after another.
 
-    The segments of a document come in order, so each begins after the tokens that `lengths` counts already.
+    The segments of a document come in order, so each begins after the tokens that `lengths` has counted so far.
     """
     ends = np.cumsum(sizes)
     order = np.argsort(numbers, kind="stable")
@@ -116,14 +116,14 @@ def _hash_segments(
 
 
 def _hash_separators(separator_id: int, places: np.ndarray) -> np.ndarray:
-    """Returns uint64[n], what separators add to the hashes of documents; `places` are positions after their tokens."""
+    """Returns uint64[n], the hashes that separators add to documents; `places` are the lengths of the documents."""
     found, rows = np.zeros(places.size, np.uint64), np.arange(places.size)
     add_values(np.full(places.size, separator_id, np.int32), rows, rows + 1, places, found)
     return found
 
 
 def segment_sizes(batch: pa.RecordBatch, column: str) -> np.ndarray:
-    """Returns the tokens of all segments of a batch, int64, as one of the columns of boundaries tells them."""
+    """Returns int64[n_segments]: the number of tokens of each segment of a batch, computed from a boundary column."""
     values, offsets = ragged(batch.column(column))
     n_tokens = batch.column("n_tokens").to_numpy()
     if column == "cu_seqlens":

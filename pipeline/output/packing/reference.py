@@ -48,7 +48,7 @@ def fill_sequences(ids: Sequence[int], starts: Sequence[int], rows: Sequence[Seq
     """Returns the tokens of every sequence.
 
     Args:
-      ids: of all documents.
+      ids: the ids of all documents.
       starts: where in `ids` each document begins.
       rows: the pieces of every sequence.
     """

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Packs documents into sequences of a fixed length and drops nothing: every token is in one sequence.
+"""Packs documents into sequences of a fixed length, and drops nothing: every token is in exactly one sequence.
 
 Each shard is packed by itself, in the order of its documents. So a sequence depends only on the documents of its shard,
 not on workers or batches; but another `input.split_bytes` gives other sequences.
@@ -19,7 +19,7 @@ from pipeline.output.writers.base import check_schema, ragged
 from tokenizer import Tokenizer
 
 WINDOW_TOKENS = 4 << 20
-"""Tokens of the documents that are packed together, and that a packer holds; `best_fit` looks no farther."""
+"""A packer packs documents with this many tokens at a time, and holds them; `best_fit` looks no farther."""
 
 COUNTS = (
     "n_sequences",
@@ -31,7 +31,7 @@ COUNTS = (
     "n_separators",
     "n_padding",
 )
-"""Counts of packing; sums of counts are counts."""
+"""Counts of packing; those of several shards can be added up."""
 
 
 @dataclass(frozen=True)
@@ -70,7 +70,7 @@ def packing_tokens(config: PackingConfig, tokenizer: Tokenizer) -> PackingTokens
 
 
 def packing_summary(counts: Mapping[str, int]) -> dict[str, Any]:
-    """Returns what stats.json says of packing: `COUNTS`, and what it wastes. Ratios are null without sequences."""
+    """Returns the part of stats.json about packing: `COUNTS`, and ratios of waste, which are null without sequences."""
     n_ids = counts["n_tokens"] + counts["n_separators"] + counts["n_padding"]
     n_documents = counts["n_documents"]
     return {
@@ -83,7 +83,7 @@ def packing_summary(counts: Mapping[str, int]) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class Segments:
-    """Where segments are, int64[n] each; those of a document are in order."""
+    """The places of segments, int64[n] each; those of a document are in order."""
 
     numbers: np.ndarray
     """Number of each segment's document in the shard."""
@@ -102,7 +102,7 @@ class Packer:
         Args:
           config: length, strategy and columns.
           tokens: the separator and the padding token.
-          window_tokens: how many tokens of documents to pack together; decides what `best_fit` does.
+          window_tokens: how many tokens of documents to pack at a time; the result of `best_fit` depends on it.
         """
         self.schema = schemas.packed(config.boundaries)
         self.counts = dict.fromkeys(COUNTS, 0)
@@ -141,9 +141,9 @@ class Packer:
         yield from self._pack(is_last=True)
 
     def take_placed(self) -> "tuple[int, list[Segments]]":
-        """Returns how many documents are wholly in yielded sequences, and the segments since the last call.
+        """Returns how many documents are completely in yielded sequences, and the segments since the last call.
 
-        Call it when an iterator is used up.
+        Call it when the iterator of `add` or `rest` is exhausted.
         """
         placed, self._placed = self._placed, []
         waiting = [part.numbers[0] for part in self._pending if part.numbers.size]
@@ -173,7 +173,7 @@ class Packer:
         self._pending, self._n_pending = [], 0
         offsets = np.cumsum(documents.lengths) - documents.lengths
         if not is_last and self._config.strategy != "best_fit" and rows.size:
-            # The last sequence goes on with the next window, unless it is full.
+            # The last sequence is continued in the next window, unless it is full.
             stop = int(np.searchsorted(rows, rows[-1]))
             stop = rows.size if int(sizes[stop:].sum()) == size else stop
         else:
@@ -298,7 +298,7 @@ def _plan_best_fit(lengths: np.ndarray, size: int) -> _Plan:
 
 
 def _with_separators(ids: np.ndarray, lengths: np.ndarray, separator_id: int) -> tuple[np.ndarray, np.ndarray]:
-    """Returns documents with a token behind each."""
+    """Returns (ids, lengths) of documents with the separator after each."""
     out = np.full(ids.size + lengths.size, separator_id, np.int32)
     out[np.arange(ids.size) + np.repeat(np.arange(lengths.size), lengths)] = ids
     return out, lengths + 1

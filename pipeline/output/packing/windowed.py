@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Windows read back and counted as the documents that they were made of."""
+"""Reads windows back and counts the documents in them."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -19,15 +19,15 @@ Spans = tuple[np.ndarray, np.ndarray, np.ndarray]
 
 
 class ExpectedWindows:
-    """The windows that the rows of a shard must be, computed from the lengths of its documents; 40 bytes per row."""
+    """The windows that a shard must have, computed from the lengths of its documents; takes 40 bytes per row."""
 
     def __init__(self, found: Mapping[str, Any], doc_ids: pa.ChunkedArray, lengths: np.ndarray) -> None:
         """Takes the documents.
 
         Args:
           found: the manifest.
-          doc_ids: of the documents, in their order.
-          lengths: int64[n_documents], the tokens of each.
+          doc_ids: the ids of the documents, in their order.
+          lengths: int64[n_documents], how many tokens each has.
         """
         truncation = found["config"]["tokenizer"]["truncation"]
         self.marks = Marks.from_record(found["marks"])
@@ -43,7 +43,7 @@ class ExpectedWindows:
         self._doc_ids = doc_ids
 
     def check_columns(self, batch: pa.RecordBatch, first: int, where: str) -> None:
-        """Raises ValueError unless the columns of rows, from number `first` on, name the expected windows."""
+        """Raises ValueError unless rows, the first of which is number `first`, name the expected windows."""
         rows = slice(first, first + batch.num_rows)
         for name, expected in (("document", self.texts[rows]), ("window", self.numbers[rows])):
             if name in batch.schema.names:
@@ -68,11 +68,11 @@ def count(
     """Counts a shard of windows.
 
     Args:
-      batches: of the shard, and where in each the tokens of its rows are.
-      name: of the file, for messages.
-      entry: of the shard.
-      expected: what its rows must be.
-      counted: empty; filled with windows as rows, and with the tokens and lengths of documents.
+      batches: the rows of the shard, and where in each the tokens of its rows are.
+      name: the name of the file, for messages.
+      entry: the entry of the shard.
+      expected: the windows that its rows must be.
+      counted: empty statistics; filled with windows as rows, and with the tokens and lengths of documents.
       hashes: uint64[n_documents], zeros; filled with a hash of each document's tokens (`kernels.add_values` of
         `shuffling`).
 
@@ -124,14 +124,14 @@ def _check_repeated(
 ) -> np.ndarray:
     """Raises ValueError unless each window begins as the one before it ends; returns the end of the last one.
 
-    `tail`, int32, is the end of the row before the first one, at most `stride` ids.
+    `tail`, int32[<= stride], is the end of the row before the first one.
     """
     if not stops.size:
         return tail
     rows = np.flatnonzero(is_later)
     places = np.arange(stride)
     before = np.empty((rows.size, stride), np.int32)
-    is_behind = rows > 0  # else the row before was in another batch
+    is_behind = rows > 0  # for row 0 the row before was in another batch
     before[is_behind] = ids[(stops[rows[is_behind] - 1] - stride)[:, None] + places]
     if rows.size and rows[0] == 0:
         before[0] = tail

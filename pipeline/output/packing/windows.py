@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Cuts documents into overlapping windows of a maximum length, a row each: nothing is lost.
+"""Cuts documents into overlapping windows of a maximum length, one row each; nothing is lost.
 
-`tokenizer.Layout.windows` defines a window. Here documents on their way to a shard become its rows; each row has the
-number of its document and its own number in it. Documents are cut where shards are written, after the shuffle. So whole
-documents are shuffled, and the windows of a document stay together.
+`tokenizer.Layout.windows` defines a window. Each row has the number of its document and its own number within it.
+Documents are cut when shards are written, after the shuffle. So whole documents are shuffled, and the windows of a
+document stay together.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -20,10 +20,10 @@ from pipeline.output.writers.base import check_schema
 from tokenizer import Layout
 
 BATCH_IDS = 4 << 20
-"""Ids of the rows made at a time, unless one window has more: windows may have many times the tokens of documents."""
+"""Rows with this many ids are made at a time, unless one window has more: windows may repeat most tokens many times."""
 
 COUNTS = ("n_documents", "n_windows", "n_split_documents", "n_tokens", "n_repeated", "n_special")
-"""Counts of windows; sums of counts are counts."""
+"""Counts of windows; those of several shards can be added up."""
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ class WindowLayout:
     layout: Layout
     """Layout of a window: the template's tokens around it, truncation with its stride, padding."""
     marks: Marks
-    """The tokens around a document; those of the template stand around each window instead."""
+    """The tokens around a document; those of the template are around each window instead."""
     unk_id: int
     """The unknown token, or -1."""
     span_ids: Sequence[int] = ()
@@ -41,7 +41,7 @@ class WindowLayout:
 
 
 def windows_summary(counts: Mapping[str, int]) -> dict[str, Any]:
-    """Returns what stats.json says of windows: `COUNTS`, and what they cost. Ratios are null without windows."""
+    """Returns the part of stats.json about windows: `COUNTS`, and ratios of cost, which are null without windows."""
     n_tokens = counts["n_tokens"]
     return {
         **{name.removeprefix("n_"): counts[name] for name in COUNTS},
@@ -57,8 +57,8 @@ class Windower:
         """Starts a shard.
 
         Args:
-          windows: what to make of documents.
-          schema: of the documents: `schemas.TOKENS`, perhaps with more columns.
+          windows: how documents become windows.
+          schema: the schema of the documents: `schemas.TOKENS`, perhaps with more columns.
         """
         self.schema = schemas.windowed(schema)
         self.counts = dict.fromkeys(COUNTS, 0)
@@ -70,7 +70,7 @@ class Windower:
         """Yields the windows of the documents of a batch.
 
         Args:
-          batch: of the schema of documents, not padded, without the template's tokens.
+          batch: documents in the schema, not padded, without the template's tokens.
         """
         check_schema(batch, self._documents)
         layout = self._windows.layout
@@ -134,7 +134,7 @@ class Windower:
         self.counts["n_special"] += texts.size * self._windows.layout.n_around
 
     def _is_unknown(self, ids: np.ndarray, offsets: np.ndarray) -> np.ndarray:
-        """Returns which ids of a batch are unknown tokens of the text, bool."""
+        """Returns bool[n_ids]: which ids of a batch are unknown tokens of the text."""
         is_unknown = ids == self._windows.unk_id
         marks = self._windows.marks
         if self._windows.unk_id in (*marks.prepend, *marks.append):
@@ -145,7 +145,7 @@ class Windower:
         return is_unknown
 
     def _spans_before(self, ids: np.ndarray, offsets: np.ndarray) -> np.ndarray | None:
-        """Returns how many spans stand before each id of a batch, int64[n + 1]; None where rows have no sources."""
+        """Returns int64[n_ids + 1]: how many spans come before each id of a batch; None where rows have no sources."""
         if schemas.SPAN_SOURCES.name not in self._documents.names:
             return None
         return np.concatenate([np.zeros(1, np.int64), np.cumsum(np.isin(ids, self._windows.span_ids))])
@@ -172,10 +172,10 @@ def _sources(
     """Returns the sources of windows.
 
     Args:
-      sources: of documents, one for each span, in order.
+      sources: the sources of documents, one for each span, in order.
       texts: int64[n], the document of each window.
-      firsts: int64[n], how many spans of the document stand before the window.
-      counts: int64[n], how many stand in it.
+      firsts: int64[n], how many spans of the document come before the window.
+      counts: int64[n], how many are in it.
     """
     begins = sources.offsets.to_numpy()[texts] + firsts
     ends = np.cumsum(counts)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Arrow IPC shards: the columns as they are in memory, so that a reader maps the file and copies nothing."""
+"""Arrow IPC shards: the columns as they are in memory, so that a reader can map the file and copy nothing."""
 
 from collections.abc import Iterator
 from typing import BinaryIO
@@ -12,7 +12,7 @@ from pipeline.output.writers.base import TokenizerInfo, check_schema, skip_rows
 from pipeline.output.writers.parquet import MAX_DOC_ID_BYTES, MAX_ROWS, RowGroups, group_weights
 
 MAX_BATCH_TOKENS = 1 << 20
-"""Ids of a record batch, unless one row alone has more; a reader of a compressed file holds one batch."""
+"""The most ids of a record batch, unless one row has more; a reader of a compressed file holds one batch."""
 
 
 class ArrowWriter:
@@ -31,7 +31,7 @@ class ArrowWriter:
         Args:
           handle: open for writing; stays open.
           tokenizer: described in the metadata of the schema.
-          schema: of the rows.
+          schema: the schema of the rows.
           compression: "none", which readers can map, or "zstd".
         """
         self.n_rows = 0
@@ -66,7 +66,7 @@ class ArrowWriter:
 
 
 def _compact(column: pa.Array) -> pa.Array:
-    """Returns a column whose buffers begin with its first row; those of a slice would show where batches were cut."""
+    """Returns a column whose buffers begin with its first row; with those of a slice, bytes would depend on batches."""
     if pa.types.is_large_list(column.type) and not column.null_count:
         offsets = column.offsets.to_numpy()
         values = _compact(column.values.slice(offsets[0], offsets[-1] - offsets[0]))
@@ -77,7 +77,7 @@ def _compact(column: pa.Array) -> pa.Array:
 
 
 def read_arrow(handle: BinaryIO, name: str, first_row: int = 0) -> Iterator[pa.RecordBatch]:
-    """Reads a shard back from row `first_row` on, one record batch in memory: `schemas.rows` of its columns.
+    """Yields the rows of a shard from `first_row` on, `schemas.rows` of its columns; holds one record batch.
 
     Raises:
       ValueError: if the file is not a whole Arrow file, or has other columns.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The interface of all shard writers, and what they are told about the tokenizer."""
+"""`ShardWriter`, the interface of all shard writers, and `TokenizerInfo`, what a shard says about its tokenizer."""
 
 import json
 from collections.abc import Iterable, Iterator, Mapping
@@ -17,7 +17,7 @@ class TokenizerInfo:
     """What a shard says about the tokenizer that made it."""
 
     digest: str
-    """sha256, in hex, of its tokenizer.json."""
+    """SHA-256, in hex, of its tokenizer.json."""
     vocab_size: int
     """Every id is below this."""
     special_ids: Mapping[str, int] = field(default_factory=dict)
@@ -31,7 +31,7 @@ class TokenizerInfo:
         return np.dtype("<u2") if self.vocab_size <= 1 << 16 else np.dtype("<i4")
 
     def to_json(self) -> str:
-        """Returns what the metadata of a shard says about the tokenizer."""
+        """Returns this as JSON, for the metadata of a shard."""
         record = {
             "format_version": schemas.SHARD_FORMAT_VERSION,
             "padding_side": self.padding_side,
@@ -57,7 +57,7 @@ class ShardWriter(Protocol):
         """Appends the rows of `batch`."""
 
     def close(self) -> None:
-        """Writes what is still in memory and the end of the file; leaves the handle open."""
+        """Writes what is still in memory, then the end of the file; leaves the handle open."""
 
 
 def check_schema(batch: pa.RecordBatch, schema: pa.Schema = schemas.TOKENS) -> None:
@@ -67,7 +67,7 @@ def check_schema(batch: pa.RecordBatch, schema: pa.Schema = schemas.TOKENS) -> N
 
 
 def ragged(column: pa.LargeListArray) -> tuple[np.ndarray, np.ndarray]:
-    """Returns (values, offsets int64[n + 1] from 0) of a column of lists, without values outside of a slice."""
+    """Returns (values, offsets int64[n + 1] from 0) of a column of lists; of a slice, only the values in it."""
     offsets = column.offsets.to_numpy()
     return column.values.to_numpy()[offsets[0] : offsets[-1]], offsets - offsets[0]
 
@@ -88,7 +88,7 @@ def make_rows(ids: np.ndarray, offsets: np.ndarray) -> pa.RecordBatch:
     """Returns rows of doc_id, input_ids and n_tokens, for formats that keep nothing but ids.
 
     Args:
-      ids: of all rows, of any integer type below 2**31.
+      ids: the ids of all rows, of any integer type below 2**31.
       offsets: int64[n + 1], where each row begins in `ids`; from 0.
     """
     n_rows = offsets.size - 1

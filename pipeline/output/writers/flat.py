@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Shards of nothing but ids, one after another, beside an index that says where rows begin: Megatron and memory maps.
+"""Shards that are ids, one after another, with a file that says where rows begin: Megatron's format and memory maps.
 
 Neither format keeps document ids or padding: a row is its tokens. The ids have the narrowest type that holds the
 vocabulary; the index says which. The index of a shard is held in memory while it is written, 8 bytes per row.
@@ -37,7 +37,7 @@ class _FlatWriter:
           handle: open for writing the ids; stays open.
           index: open for writing the index; stays open.
           tokenizer: says how wide ids are, and where rows are padded.
-          schema: of the rows.
+          schema: the schema of the rows.
         """
         self.n_rows = 0
         self.n_tokens = 0
@@ -92,7 +92,7 @@ class MemmapWriter(_FlatWriter):
 
 
 def _npy_header(n: int) -> bytes:
-    """Returns what stands before the values of an npy file of int64[n]."""
+    """Returns the header of an npy file of int64[n]."""
     file = io.BytesIO()
     np.lib.format.write_array_header_1_0(file, {"descr": "<i8", "fortran_order": False, "shape": (n,)})
     return file.getvalue()
@@ -111,7 +111,7 @@ def without_padding(batch: pa.RecordBatch, is_left: bool) -> np.ndarray:
 
 
 def read_megatron(handle: BinaryIO, index: BinaryIO, name: str, first_row: int = 0) -> Iterator[pa.RecordBatch]:
-    """Reads a shard of `MegatronWriter` back from row `first_row` on; holds its index and 8 MiB of ids.
+    """Yields the rows of a shard of `MegatronWriter` from `first_row` on; holds its index and 8 MiB of ids.
 
     Yields:
       doc_id, always empty, input_ids, n_tokens, as in `schemas.TOKENS`.
@@ -141,9 +141,9 @@ def read_megatron(handle: BinaryIO, index: BinaryIO, name: str, first_row: int =
 
 
 def read_memmap(handle: BinaryIO, index: BinaryIO, name: str, first_row: int = 0) -> Iterator[pa.RecordBatch]:
-    """Reads a shard of `MemmapWriter` back; see `read_megatron`."""
+    """Yields the rows of a shard of `MemmapWriter`; see `read_megatron`."""
     data = index.read()
-    # NumPy would parse the header as Python, but only the header that is written here must be understood.
+    # NumPy would parse the header as Python code; only the header that is written here has to be understood.
     n = (len(data) - len(_npy_header(0))) // 8
     header = _npy_header(max(n, 0))
     if n < 1 or data[: len(header)] != header or len(data) != len(header) + 8 * n:
@@ -153,7 +153,7 @@ def read_memmap(handle: BinaryIO, index: BinaryIO, name: str, first_row: int = 0
         raise ValueError(f"{name}: its offsets do not ascend from 0")
     n_bytes = handle.seek(0, io.SEEK_END)
     handle.seek(0)
-    # The width is in the manifest; a shard alone tells it by its size.
+    # The width of ids is in the manifest; here the size of the file tells it.
     dtype = np.dtype("<u2" if n_bytes == 2 * int(offsets[-1]) else "<i4")
     yield from _read_ids(handle, dtype, offsets, name, first_row)
 

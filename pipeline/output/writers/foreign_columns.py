@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Columns of any type in our Parquet files: Arrow writes them into a file in memory, and their pages are copied.
+"""Columns of any type in our Parquet files: Arrow writes them into a file in memory, whose pages are copied.
 
-The pages of a column do not refer to the rest of a file. Only the positions where they begin, which are in the footer,
-must be changed.
+The pages of a column do not refer to the rest of a file. Only their positions, which are in the footer, must be
+changed.
 """
 
 import io
@@ -18,14 +18,14 @@ _MAGIC = b"PAR1"
 _SCHEMA, _ROW_GROUPS, _COLUMNS, _METADATA = 2, 4, 1, 3
 _TOTAL_BYTES = 6
 _OFFSETS = (9, 10, 11)
-"""Fields of a column's metadata: where its data, its index and its dictionary begin."""
+"""Field numbers in a column's metadata: where its data, its index and its dictionary begin."""
 
 
 class ForeignColumns:
-    """Makes the pages of columns, a row group at a time."""
+    """Makes the pages of columns, one row group at a time."""
 
     def __init__(self, fields: Sequence[pa.Field], compression: str) -> None:
-        """Takes the columns, perhaps none, and "zstd" or "none"."""
+        """Takes the columns, perhaps none, and their compression, "zstd" or "none"."""
         self.n_fields = self.n_leaves = 0
         self.described: list[Struct] = []
         """The columns as elements of a Parquet schema."""
@@ -42,7 +42,7 @@ class ForeignColumns:
         """Returns the metadata of the columns for a row group, their pages, and the bytes of these before compression.
 
         Args:
-          table: with the columns, and others.
+          table: the row group; has the columns, and may have others.
           position: where in the file the pages will begin.
         """
         if not self.n_fields:

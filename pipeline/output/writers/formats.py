@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Token rows to the bytes of one shard, and back: Parquet, TFRecord, Arrow, MDS, Megatron and memory maps."""
+"""All formats of shards: opens a writer or a reader for Parquet, TFRecord, Arrow, MDS, Megatron or memory maps."""
 
 from collections.abc import Iterator
 from typing import BinaryIO
@@ -16,14 +16,14 @@ from pipeline.output.writers.parquet import ParquetWriter, read_parquet
 from pipeline.output.writers.tfrecord import TFRecordWriter, read_tfrecord
 
 ROWS = (".parquet", ".tfrecord", ".tfrecord.gz", ".arrow", ".mds", ".bin")
-"""How the names of files with rows end, in any format."""
+"""The endings of names of files with rows, of all formats."""
 
 _MEMMAP = (".ids.bin", ".offsets.npy")
 _MEGATRON = (".bin", ".idx")
 
 
 def suffixes(output: OutputConfig, format: Format | None = None) -> tuple[str, ...]:
-    """Returns how the names of the files of a shard end: the rows of each format, followed by their index if any.
+    """Returns the name endings of a shard's files: for each format that of its rows, then that of its index if any.
 
     Args:
       output: formats and compression.
@@ -37,7 +37,7 @@ def suffixes(output: OutputConfig, format: Format | None = None) -> tuple[str, .
 
 
 def suffix(output: OutputConfig) -> str:
-    """Returns how the names of shards of the first format end, for example ".parquet" or ".tfrecord.gz"."""
+    """Returns the name ending of shards of the first format, for example ".parquet" or ".tfrecord.gz"."""
     return suffixes(output)[0]
 
 
@@ -50,12 +50,12 @@ def index_name(name: str) -> str | None:
 
 
 def keeps_padding(name: str) -> bool:
-    """Returns whether the rows of the shard `name` hold their padding."""
+    """Returns whether the rows of the shard `name` include padding."""
     return index_name(name) is None
 
 
 def keeps_fields(name: str) -> bool:
-    """Returns whether the shard `name` holds the fields that the config keeps."""
+    """Returns whether the format of the shard `name` can store kept fields."""
     return name.endswith(tuple(f".{format}" for format in KEEPS_FIELDS))
 
 
@@ -73,10 +73,10 @@ def open_writer(
     Args:
       handle: open for writing, at its start; stays open when the writer closes.
       output: formats, compression, size of row groups.
-      tokenizer: what the shard says about where its ids come from.
+      tokenizer: what the shard says about its tokenizer.
       format: one of the formats of `output`; None for the first.
       index: open for writing, if the format has an index; stays open.
-      schema: of the rows.
+      schema: the schema of the rows.
     """
     format = format or output.formats[0]
     if format == "parquet":
@@ -103,11 +103,11 @@ def open_writer(
 def read_rows(
     handle: BinaryIO, name: str, first_row: int = 0, index: BinaryIO | None = None
 ) -> Iterator[pa.RecordBatch]:
-    """Reads a shard back in bounded memory, in the order it was written in.
+    """Yields the rows of a shard in the order in which they were written, in bounded memory.
 
     Args:
       handle: open for reading, at its start.
-      name: of the file; its ending tells the format, and messages show it.
+      name: the name of the file; its ending tells the format, and messages show it.
       first_row: the row to begin with; TFRecord and MDS read everything before it, the others skip to it.
       index: the file `index_name(name)`, open for reading, if there is one.
 
@@ -117,7 +117,7 @@ def read_rows(
       shard has them. Megatron and memory maps keep no document ids, no windows and no boundaries: doc_id is empty.
 
     Raises:
-      ValueError: if the name has another ending, or the file is not what TokenMill writes; says where.
+      ValueError: if the name has another ending, or the file is not one that TokenMill writes; the message says where.
     """
     if name.endswith(".parquet"):
         return read_parquet(handle, name, first_row)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Values of any Arrow type as JSON, for formats that know few types."""
+"""Values of any Arrow type as JSON, for formats with few types."""
 
 import base64
 import datetime
@@ -63,7 +63,7 @@ def _spelled_type(type_: pa.DataType) -> pa.DataType:
 
 
 def to_plain(value: Any) -> Any:
-    """Returns a JSON value for a value that JSON does not know."""
+    """Returns a JSON value for a Python value that JSON has no type for; `json.dumps` takes it as `default`."""
     if isinstance(value, datetime.datetime | datetime.date | datetime.time):
         return value.isoformat()
     if isinstance(value, datetime.timedelta):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""MDS shards, the format of MosaicML's `streaming`, and the `index.json` that makes a dataset of them."""
+"""MDS shards, the format of MosaicML's `streaming`, and the `index.json` that makes shards a dataset."""
 
 import json
 import shutil
@@ -17,7 +17,7 @@ from pipeline.output.writers.base import TokenizerInfo, check_schema, narrow_ids
 from pipeline.output.writers.json_texts import json_texts
 
 MAX_BYTES = (1 << 32) - 1
-"""Most bytes of a shard: offsets have 32 bits."""
+"""The most bytes of a shard: offsets have 32 bits."""
 
 _INT_BYTES = 8
 _READ_BYTES = 8 << 20
@@ -57,7 +57,7 @@ def describe_columns(columns: dict[str, str]) -> dict[str, Any]:
 
 
 class MDSWriter:
-    """Writes one shard. Samples wait in a temporary file, because the format puts their offsets first.
+    """Writes one shard. Samples are collected in a temporary file, because the format puts their offsets first.
 
     Holds one batch as samples, and 4 bytes per row.
     """
@@ -68,7 +68,7 @@ class MDSWriter:
         Args:
           handle: open for writing; stays open.
           tokenizer: says how wide ids are.
-          schema: of the rows.
+          schema: the schema of the rows.
         """
         self.n_rows = 0
         self.n_tokens = 0
@@ -173,13 +173,13 @@ def _gather(data: np.ndarray, at: np.ndarray, dtype: str) -> np.ndarray:
 
 
 def read_mds(handle: BinaryIO, name: str, first_row: int = 0) -> Iterator[pa.RecordBatch]:
-    """Reads a shard back from row `first_row` on; holds its offsets and 8 MiB of samples, or one sample.
+    """Yields the rows of a shard from `first_row` on; holds its offsets and 8 MiB of samples, or one longer sample.
 
     Yields:
       doc_id, input_ids, n_tokens, as in `schemas.TOKENS`, or packed sequences.
 
     Raises:
-      ValueError: if the file is not what `MDSWriter` writes.
+      ValueError: if the file is not one that `MDSWriter` writes.
     """
     n_rows = int.from_bytes(handle.read(4), "little")
     head = handle.read(4 * (n_rows + 1))
@@ -213,7 +213,7 @@ def read_mds(handle: BinaryIO, name: str, first_row: int = 0) -> Iterator[pa.Rec
 
 
 def _schema_of(columns: dict[str, str]) -> pa.Schema | None:
-    """Returns the schema of rows that have the columns of a shard, kept fields as JSON; None if there is none."""
+    """Returns the schema of the rows of a shard with these columns, kept fields as JSON; None if no schema fits."""
     kept = [name for name, encoding in columns.items() if encoding == "json"]
     columns = {name: encoding for name, encoding in columns.items() if encoding != "json"}
     packed = schemas.packed(list(columns))
@@ -284,14 +284,14 @@ def _decode_column(data: np.ndarray, at: np.ndarray, sizes: np.ndarray, encoding
 
 
 Shard = tuple[str, int, int]
-"""Name, bytes and rows of one."""
+"""Name, size in bytes and number of rows of a shard."""
 
 
 def make_index(shards: Iterable[Shard], columns: dict[str, str]) -> bytes:
     """Returns `index.json` of a dataset.
 
     Args:
-      shards: all, in order; those without rows are left out.
+      shards: all shards, in order; those without rows are left out.
       columns: as `columns_of` returns them.
     """
     described = [

@@ -6,9 +6,6 @@ byte (1 << 2 | w), its length in 2**w bytes, and its values; everything is littl
 
 Its slow twin is `pipeline.output.writers.mds_reference`; `tests/pipeline/output/writers/test_formats.py` compares
 them.
-
-Its slow twin is `pipeline.output.writers.mds_reference`; `tests/pipeline/output/writers/test_formats.py` compares
-them.
 """
 
 from typing import Any
@@ -22,11 +19,11 @@ def place(out: Any, at: Any, data: Any, offsets: Any, widths: Any, item_bytes: i
 
     Args:
       out: uint8[n_out], the samples, filled.
-      at: int64[n], where in `out` the column of each row goes, changed: moved behind it.
+      at: int64[n], where in `out` the column of each row goes; changed to the position after it.
       data: uint8[n_bytes], the bytes of all rows.
       offsets: int64[n + 1], where each row begins in `data`.
-      widths: int64[n], for arrays log2 of the bytes of their length; else not read.
-      item_bytes: size of an array's values; 0 for a column of bytes.
+      widths: int64[n], for arrays the w above; not read for a column of bytes.
+      item_bytes: bytes of one value of an array; 0 for a column of bytes.
     """
     for row in range(at.size):
         p = at[row]

@@ -17,10 +17,10 @@ from pipeline.output.writers.parquet_format import ParquetFileWriter
 from pipeline.parquet_file import open_parquet
 
 MAX_ROWS = 1 << 20
-"""Rows of a row group, however few tokens they have: empty documents take memory too."""
+"""The most rows of a row group, however few tokens they have: empty documents take memory, too."""
 
 MAX_DOC_ID_BYTES = 64 << 20
-"""Bytes of all document ids of a row group, and of the sources of spans."""
+"""The most bytes of strings in a row group: document ids and sources of spans."""
 
 _MAX_TOKENS = (1 << 31) - 1
 
@@ -28,12 +28,12 @@ _MAX_TOKENS = (1 << 31) - 1
 class RowGroups:
     """Cuts a sequence of rows into groups by limits on sums, whatever batches the rows arrive in.
 
-    A group is full when the next row would take one of its sums past the limit. A row that alone exceeds a limit is a
-    group of its own. Holds the rows of one unfinished group.
+    A group is full when the next row would take one of its sums past the limit. A row that alone exceeds a limit is
+    the only one of its group. Holds the rows of one unfinished group.
     """
 
     def __init__(self, limits: Sequence[int]) -> None:
-        """Takes, for each weight that rows have, the largest sum a group may have."""
+        """Takes, for each weight of rows, the largest sum that a group may have."""
         self._limits = limits
         self._sums = [0] * len(limits)
         self._pending: list[pa.RecordBatch] = []
@@ -75,7 +75,7 @@ class RowGroups:
 
 
 def group_weights(batch: pa.RecordBatch) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Returns, for each row, the weights that limit row groups, int64[n] each: ids, rows, bytes of strings."""
+    """Returns the weights of rows that limit row groups, int64[n] each: ids, rows (always 1), bytes of strings."""
     n_ids = np.diff(batch.column("input_ids").offsets.to_numpy())
     ones = np.ones(batch.num_rows, np.int64)
     n_bytes = np.zeros_like(ones)
@@ -89,7 +89,7 @@ def group_weights(batch: pa.RecordBatch) -> tuple[np.ndarray, np.ndarray, np.nda
 
 
 def _source_bytes(sources: pa.LargeListArray) -> np.ndarray:
-    """Returns how many bytes the sources of each row have, and eight for each, int64[n]."""
+    """Returns int64[n]: the bytes of each row's sources, plus eight for each source."""
     sizes = pc.fill_null(pc.binary_length(sources.values), 0).to_numpy().astype(np.int64) + 8
     return np.diff(np.concatenate(([0], np.cumsum(sizes)))[sources.offsets.to_numpy()])
 
@@ -111,7 +111,7 @@ class ParquetWriter:
         Args:
           handle: open for writing; stays open.
           tokenizer: described in the metadata.
-          schema: of the rows.
+          schema: the schema of the rows.
           compression: "zstd" (level 1) or "none".
           row_group_tokens: ids of a row group, padding included, unless one row alone has more.
         """
@@ -166,7 +166,7 @@ class ParquetWriter:
 
 
 def read_parquet(handle: BinaryIO, name: str, first_row: int = 0) -> Iterator[pa.RecordBatch]:
-    """Reads a shard back from row `first_row` on, one row group in memory: `schemas.rows` of its columns.
+    """Yields the rows of a shard from `first_row` on, `schemas.rows` of its columns; holds one row group.
 
     Raises:
       ValueError: if the file is not a Parquet file, is damaged, or has other columns.
@@ -204,10 +204,10 @@ def stored_schema(schema: pa.Schema) -> pa.Schema:
 
 
 def _describe(schema: pa.Schema, stored: pa.Schema, tokenizer: TokenizerInfo) -> dict[str, str]:
-    """Returns the metadata: types for `datasets`, or, with kept fields, for Arrow, from which `datasets` takes them."""
+    """Returns the metadata, with types for `datasets`; with kept fields, with Arrow's schema, which it reads, too."""
     said = {"tokenmill": tokenizer.to_json()}
     if any(field.nullable for field in schema):
-        # Arrow takes the metadata from its schema too.
+        # Arrow also takes the metadata from its schema.
         types = base64.b64encode(stored.with_metadata(said).serialize().to_pybytes()).decode()
         return {"ARROW:schema": types, **said}
     return {"huggingface": _hf_metadata(schema), **said}

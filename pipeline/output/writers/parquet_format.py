@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A Parquet file, written one row group at a time: the columns of token shards at the speed of their compression.
+"""A writer of Parquet files, one row group at a time, which is as fast as the compression of token columns.
 
 pyarrow's writer takes a third of the time of a whole job: for each token it makes two levels of two bytes, and its
 dictionaries come from a hash table. Here the levels of lists are runs, and integers are indices into a dictionary of
-the values of the row group, the most frequent first. Indices of 16 bits "bit-packed" are little-endian `uint16`: half
-of what zstd would otherwise read, and smaller after it. Every Parquet reader knows these encodings.
+the values of the row group, the most frequent first. "Bit-packed" indices of 16 bits are simply little-endian `uint16`:
+zstd has half as much to read, and compresses it to fewer bytes. Every Parquet reader knows these encodings.
 
 Source: `src/main/thrift/parquet.thrift`, `Encodings.md` and `LogicalTypes.md` of the Apache Parquet format.
 """
@@ -28,7 +28,7 @@ from pipeline.output.writers.thrift import Struct, varint
 
 _MAGIC = b"PAR1"
 _PAGE_ENTRIES = 1 << 19
-"""Numbers of a page: a megabyte as indices of 16 bits."""
+"""The most entries of a page: a megabyte as indices of 16 bits."""
 _PAGE_STRINGS = 1 << 15
 _PAGE_STRING_BYTES = 1 << 20
 _MAX_DICTIONARY_VALUE = 1 << 20
@@ -51,7 +51,7 @@ _PHYSICAL = {
 
 @dataclass
 class _Chunk:
-    """What the footer says about one column in one row group."""
+    """What the footer says about one column of one row group."""
 
     offset: int
     dictionary_offset: int | None = None
@@ -65,8 +65,8 @@ class _Chunk:
 class ParquetFileWriter:
     """Writes columns of `int32`, `int64`, `float`, `bool` and `string`, and of lists of these, none of them null.
 
-    Only strings in lists may be null. Columns that may be null come last and are of any type: Arrow's writer makes
-    them.
+    Only strings in lists may be null. Columns that may be null come last and have any type: their pages are made by
+    Arrow's writer.
     """
 
     def __init__(
@@ -82,10 +82,10 @@ class ParquetFileWriter:
 
         Args:
           handle: open for writing, at its start; stays open.
-          schema: of the tables to come.
+          schema: the schema of the tables.
           compression: "zstd" (level 1) or "none".
           metadata: keys and values of the footer.
-          created_by: what the footer says wrote it: application, the word "version", its version.
+          created_by: the writer that the footer names: application, the word "version", its version.
 
         Raises:
           TypeError: for a type that this writer does not support.
@@ -259,7 +259,7 @@ class _Numbers:
         dtype = np.uint8 if used.size <= 1 << 8 else np.uint16
         if 4 * used.size + dtype().itemsize * self._values.size >= 4 * self._values.size:
             return
-        # The most frequent first, so that high bytes are zero; the lower number first among equals.
+        # The most frequent first, so that most high bytes are zero; among equals the lower number first.
         self.dictionary = used[np.argsort(-total[used], kind="stable")].astype(np.int32)
         self._indices = np.zeros(high + 1, dtype)
         self._indices[self.dictionary] = np.arange(self.dictionary.size, dtype=dtype)
@@ -301,7 +301,7 @@ _Values = _Strings | _Numbers | _Bits
 def _pages(
     array: pa.Array, offsets: np.ndarray | None, valid: np.ndarray | None, values: _Values
 ) -> Iterator[tuple[int, int, list[bytes]]]:
-    """Yields for each page its entries, how many of them are values, and its encoded levels."""
+    """Yields for each page: how many entries it has, how many of them are values, and its encoded levels."""
     if offsets is None:
         for start, stop in _flat_pages(len(array), values):
             yield stop - start, stop - start, []

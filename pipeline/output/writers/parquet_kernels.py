@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Kernels that turn columns into the insides of Parquet pages: levels of lists, dictionary indices, strings.
+"""Kernels that turn columns into the contents of Parquet pages: levels of lists, dictionary indices, strings.
 
 Kernels trust their inputs. What they write is read back by other libraries in
 `tests/pipeline/output/writers/test_parquet_format.py`.
@@ -12,12 +12,15 @@ import numpy as np
 from tokenizer.compiling.kernel import kernel, kernel_part
 
 MAX_LEVEL_BYTES = 3
-"""Bytes that repetition, or definition, takes at most for each entry: a run of one takes two, longer ones fewer."""
+"""The most bytes of repetition, or of definition, levels per entry: a run of one takes two, longer ones fewer."""
 
 
 @kernel_part
 def _put_run(out: np.ndarray, at: int, length: int, value: int) -> int:
-    """Writes a run of `length` times `value`, unless it is empty; returns where the next one goes."""
+    """Writes a run of `length` times `value` at `out[at]`, unless it is empty; returns the position after it.
+
+    The caller guarantees room: see `MAX_LEVEL_BYTES`.
+    """
     if length == 0:
         return at
     header = length << 1
@@ -47,8 +50,8 @@ def list_levels(
     Args:
       offsets: int64[n_rows + 1], where each list begins; from 0.
       valid: uint8[offsets[-1]], 0 for null elements; or uint8[0] where elements cannot be null.
-      state: int64[2], the row and the element in it that come next, changed: advanced.
-      max_entries: of a page, at least 1.
+      state: int64[2], the next row, and the next element in it; changed to those of the next page.
+      max_entries: the most entries of a page, at least 1.
       repetition, definition: uint8[>= MAX_LEVEL_BYTES * max_entries], filled.
 
     Returns:
@@ -111,9 +114,9 @@ def count_values(values: np.ndarray, counts: np.ndarray) -> None:
 
     Args:
       values: int32[n], below `limit`.
-      counts: int64[2, limit], added to; the two sum up.
+      counts: int64[2, limit], added to; the count of a value is the sum of its two numbers.
     """
-    # Two tables in turn: when an id repeats, adding to a number that is still on its way to memory would wait.
+    # Two tables in turn: when a value repeats, adding to a number that has just been stored would have to wait.
     for i in range(0, values.size - 1, 2):
         counts[0, values[i]] += 1
         counts[1, values[i + 1]] += 1
@@ -123,12 +126,12 @@ def count_values(values: np.ndarray, counts: np.ndarray) -> None:
 
 @kernel
 def map_values(values: np.ndarray, indices: np.ndarray, out: np.ndarray) -> None:
-    """Maps values.
+    """Looks values up in a table.
 
     Args:
       values: int32[n], below `indices.size`.
-      indices: uint8[limit] or uint16[limit], what to map each to.
-      out: uint8[n] or uint16[n], as they are, filled with `indices[values]`.
+      indices: uint8[limit] or uint16[limit], the index of each value.
+      out: uint8[n] or uint16[n], of the type of `indices`, filled with `indices[values]`.
     """
     for i in range(values.size):
         out[i] = indices[values[i]]
@@ -136,13 +139,13 @@ def map_values(values: np.ndarray, indices: np.ndarray, out: np.ndarray) -> None
 
 @kernel
 def plain_strings(data: np.ndarray, offsets: np.ndarray, start: int, stop: int, out: np.ndarray) -> int:
-    """Writes strings `start` to `stop`, each after its length in four little-endian bytes; returns how many bytes.
+    """Writes strings `start` to `stop`, each after its length in four little-endian bytes; returns the bytes written.
 
     Args:
       data: uint8[n_bytes], the bytes of all strings.
       offsets: int32[n + 1] or int64[n + 1], where each begins in `data`.
-      start: first string.
-      stop: end of strings.
+      start: the first string.
+      stop: the one after the last string.
       out: uint8[>= their bytes + 4 * (stop - start)], filled.
     """
     at = 0

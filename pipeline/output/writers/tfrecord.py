@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""TFRecord shards of `tf.train.Example`, without TensorFlow; the bytes are described in `tfrecord_kernels`."""
+"""TFRecord shards of `tf.train.Example`, without TensorFlow; `tfrecord_kernels` describes the bytes."""
 
 import gzip as gzip_module
 import struct
@@ -29,7 +29,7 @@ _PROBLEMS = {
 
 
 class _GzipStream:
-    """A gzip member whose bytes depend on the data alone: no time, no file name, no operating system.
+    """A gzip member whose bytes depend only on the data: it has no time, no file name and no operating system.
 
     `gzip.GzipFile` writes a file name if the handle has one, and zlib's own header names the system.
     """
@@ -68,9 +68,9 @@ class TFRecordWriter:
 
         Args:
           handle: open for writing; stays open.
-          padding_side: where rows are padded, which adds `input_mask` and `segment_ids`; None when they are not.
+          padding_side: where rows are padded; records then have `input_mask` and `segment_ids`, too. None: not padded.
           gzip: whether to compress the file as a whole, with level 6.
-          schema: of the rows: `schemas.TOKENS`, or that of windows.
+          schema: the schema of the rows: `schemas.TOKENS`, or that of windows.
         """
         self.n_rows = 0
         self._schema = schema
@@ -141,15 +141,15 @@ class TFRecordWriter:
 
 
 def read_tfrecord(handle: BinaryIO, name: str, *, gzipped: bool = False) -> Iterator[pa.RecordBatch]:
-    """Reads a shard back and checks every checksum; holds 8 MiB of records, or one record if that is longer.
+    """Yields the rows of a shard and checks every checksum; holds 8 MiB of records, or one record if that is longer.
 
     Yields:
-      Batches of doc_id, input_ids, n_tokens, as in `schemas.TOKENS`, and `schemas.WINDOWS` if rows are windows: all
-      that a TFRecord shard stores.
+      Batches of doc_id, input_ids, n_tokens, as in `schemas.TOKENS`, and `schemas.WINDOWS` if rows are windows; a
+      TFRecord shard stores nothing else.
 
     Raises:
-      ValueError: if a checksum is wrong, the file ends within a record, or a record is not what `TFRecordWriter`
-        writes; names the file and the byte, in the decompressed file, where the record starts.
+      ValueError: if a checksum is wrong, the file ends within a record, or a record is not one that `TFRecordWriter`
+        writes. The message names the file and the byte, in the decompressed file, where the record starts.
     """
     stream = cast(BinaryIO, gzip_module.GzipFile(fileobj=handle, mode="rb")) if gzipped else handle
     buffer = np.empty(_BUFFER_BYTES, np.uint8)
@@ -189,7 +189,7 @@ def _read(stream: BinaryIO, n_bytes: int, name: str) -> bytes:
 
 
 def _parse(buffer: np.ndarray, starts: np.ndarray, stops: np.ndarray, name: str, base: int) -> pa.RecordBatch:
-    """Returns the rows of framed records; the buffer begins at byte `base` of the file `name`."""
+    """Returns the rows of records whose frames were checked; the buffer begins at byte `base` of the file `name`."""
 
     def check(row: int, problem: int) -> None:
         if problem != kernels.FINE:
@@ -241,5 +241,5 @@ def _string_views(strings: pa.StringArray) -> tuple[np.ndarray, np.ndarray]:
     _, offset_buffer, data_buffer = strings.buffers()
     offsets = np.frombuffer(offset_buffer, np.int32)[strings.offset : strings.offset + len(strings) + 1]
     data = np.frombuffer(data_buffer or b"", np.uint8)
-    data.flags.writeable = False  # one compiled version, whoever allocated the buffer
+    data.flags.writeable = False  # so that one compiled version serves buffers of all owners
     return data, offsets.astype(np.int64)

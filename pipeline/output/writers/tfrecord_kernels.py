@@ -12,7 +12,8 @@ The data is a `tf.train.Example` with its features in the order of their names, 
     segment_ids  int64_list   0: a row is one segment            only when padding is on
     window       int64_list   the row's number in its document           only where rows are windows of documents
 
-Kernels trust their inputs; `output.writers.tfrecord` checks them. The parsing kernel trusts nothing: it reads files.
+The writing kernels trust their inputs; `output.writers.tfrecord` checks them. The parsing kernels trust nothing, since
+they read files.
 
 Source: `tensorflow/core/lib/io/record_writer.cc` and `tensorflow/core/example/{example,feature}.proto`. CRC-32C is that
 of RFC 3720, eight bytes at a time after Kounavis and Berry (2005), "Novel Table Lookup-Based Algorithms for
@@ -24,16 +25,16 @@ import numpy as np
 from tokenizer.compiling.kernel import kernel, kernel_part, load_u64
 
 FRAME_BYTES = 16
-"""Bytes a record takes beside its data: length, its checksum, the data's checksum."""
+"""Bytes of a record besides its data: the length, its checksum, the data's checksum."""
 
 SLACK_BYTES = 8
 """Bytes past the end of the records that `write_records` may overwrite."""
 
 NO_PADDING, PADDING_RIGHT, PADDING_LEFT = 0, 1, 2
-"""Where padding stands in a row; without padding there are no `input_mask` and `segment_ids`."""
+"""Where padding is in a row; without padding there are no `input_mask` and `segment_ids`."""
 
 FINE, BAD_LENGTH_CRC, BAD_DATA_CRC, NOT_AN_EXAMPLE, BAD_ID, BAD_MASK = range(6)
-"""What is wrong with a record; see `frame_records` and `parse_records`."""
+"""What is wrong with a record, if anything; returned by `frame_records`, `parse_records` and `read_ids`."""
 
 
 def _crc_tables() -> np.ndarray:
@@ -134,7 +135,10 @@ def _entry_bytes(n_key: int, n_list: int) -> int:
 
 @kernel_part
 def _put_entry_head(out: np.ndarray, at: int, key: np.ndarray, feature_tag: int, n_list: int) -> int:
-    """Writes all of a map entry that stands before the list message; returns where the list message goes."""
+    """Writes the part of a map entry before its list message at `out[at]`; returns where the list message goes.
+
+    key: uint8[n_key]. The caller guarantees room: `measure_records` has counted every byte.
+    """
     n_feature = 1 + _varint_bytes(n_list) + n_list
     out[at] = 0x0A  # Features.feature
     at = _put_varint(out, at + 1, 2 + key.size + 1 + _varint_bytes(n_feature) + n_feature)
@@ -164,7 +168,7 @@ def _features_bytes(n_doc_id: int, n_packed: int, n_row: int, padding: int, docu
 
 @kernel_part
 def _put_number(out: np.ndarray, at: int, key: np.ndarray, number: int) -> int:
-    """Writes a feature of one integer; returns where the next goes."""
+    """Writes a feature of one integer at `out[at]`, as `_put_entry_head`; returns the position after it."""
     n = _varint_bytes(number)
     at = _put_entry_head(out, at, key, 0x1A, _list_bytes(n))
     out[at] = 0x0A  # Int64List.value, packed
@@ -474,7 +478,7 @@ def read_ids(
       n_tokens: int32[n], filled with the tokens of each row: those under the mask, or all without one.
 
     Returns:
-      (index of the first bad record or n, BAD_ID or FINE); an id is bad that does not fit in 31 bits.
+      (index of the first bad record or n, BAD_ID or FINE); an id that does not fit in 31 bits is bad.
     """
     for row in range(n_tokens.size):
         at, stop = spans[row, 2], spans[row, 3]

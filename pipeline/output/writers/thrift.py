@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Thrift's compact protocol, in which Parquet's headers and footers are encoded.
 
-Source: `doc/specs/thrift-compact-protocol.md` of Apache Thrift. Only the types that Parquet's metadata need.
+Source: `doc/specs/thrift-compact-protocol.md` of Apache Thrift. Only the types that Parquet's metadata needs.
 """
 
 import struct
@@ -11,8 +11,8 @@ from typing import Any
 _TRUE, _FALSE, _BYTE, _I16, _I32, _I64, _DOUBLE, _BINARY, _LIST, _STRUCT = 1, 2, 3, 4, 5, 6, 7, 8, 9, 12
 
 Fields = dict[int, tuple[int, Any]]
-"""A struct that was read: the kind and the value of each field, by its number. The value of a list is the kind of its
-elements and the elements."""
+"""A struct that was read: maps the number of each field to its type code and its value. The value of a list is the type
+code of its elements, and a list of them."""
 
 
 class Struct:
@@ -63,7 +63,7 @@ class Struct:
 
     @staticmethod
     def of(fields: Fields) -> "Struct":
-        """Returns a struct that was read, perhaps changed, to be written."""
+        """Returns a struct to write, from one that was read and perhaps changed."""
         found = Struct()
         for number, (kind, value) in sorted(fields.items()):
             found._field(number, kind)
@@ -102,7 +102,7 @@ def read_struct(data: bytes, at: int) -> tuple[Fields, int]:
 
 
 def _read(data: bytes, at: int, kind: int) -> tuple[Any, int]:
-    if kind in (_TRUE, _FALSE):  # the kind of a field says it all
+    if kind in (_TRUE, _FALSE):  # the type code of a boolean field is its value
         return None, at
     if kind == _BYTE:
         return data[at], at + 1
@@ -158,7 +158,7 @@ def _encoded(kind: int, value: Any) -> bytes:
 
 
 def varint(value: int) -> bytes:
-    """Returns a non-negative number in groups of seven bits, the low ones first."""
+    """Returns a non-negative number as a varint: groups of seven bits, the low ones first."""
     encoded = bytearray()
     while value >= 0x80:
         encoded.append(value & 0x7F | 0x80)
