@@ -3,10 +3,10 @@
 
 - `quantities`: what is counted, and which sums must be equal; `input_counts`: what was read of each file;
 - `ledger`: one entry per committed split; `shard_entry`: one per merged shard, with the `sums` of its documents;
-- `planned` finds the entries of a plan, `equations` checks each, `job_books` adds them up and checks the sums;
-- `manifest` writes it all down, with `lists` of any length; `name_set`: which names these hold;
-- `partitions`: the folders of a job by language, and their books together;
-- `job_record`: which job a folder belongs to; `reject_limits`: when too much is rejected.
+- `planned` finds the entries of a plan, `equations` checks each, `job_books` adds them up and checks the totals;
+- `manifest`: the summary of a finished job; `lists`: its long lists in files; `name_set`: a set of many file names;
+- `partitions`: the folders of a job by language, and the books of all of them together;
+- `job_record`: which job a folder belongs to; `reject_limits`: when a job stops because too much is rejected.
 
 A job whose books do not balance fails.
 """

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Checks what must be equal in the books of a split or shard: records, bytes, rows and tokens, each counted twice."""
+"""Checks the equations of a split or shard: records, bytes, rows and tokens are each counted twice, independently."""
 
 from pipeline.books import quantities
 from pipeline.books.input_counts import PieceCounts
@@ -8,7 +8,7 @@ from pipeline.books.quantities import BooksError
 
 
 def imbalances(entry: LedgerEntry) -> list[str]:
-    """Returns every identity that does not hold, each naming the split and the two numbers."""
+    """Returns a line for every equation that does not hold, with the split and both numbers."""
     where = f"split {entry.split_id}: "
     counts = {name: getattr(entry, name) for name in quantities.counted(LedgerEntry)}
     counts["reject_rows"] = entry.rejects.rows if entry.rejects else 0
@@ -22,7 +22,7 @@ def imbalances(entry: LedgerEntry) -> list[str]:
 
 
 def _imbalances_of_inputs(entry: LedgerEntry) -> list[str]:
-    """Returns identities that do not hold for a file of the split, or between the split and the sums of its files."""
+    """Returns the equations that do not hold for a file of the split, or between the split and the sums of files."""
     where = f"split {entry.split_id}"
     if len(entry.inputs) != len(entry.pieces):
         return [f"{where}: {len(entry.inputs)} inputs are counted, of {len(entry.pieces)} pieces"]
@@ -40,7 +40,7 @@ def _imbalances_of_inputs(entry: LedgerEntry) -> list[str]:
 
 
 def shard_imbalances(entry: Written) -> list[str]:
-    """Returns every identity that does not hold between the documents of a shard and its files."""
+    """Returns every equation that does not hold between the documents of a shard and its files."""
     counts = {"n_documents": entry.n_documents, "n_tokens": entry.n_tokens}
     counts |= quantities.in_rows(entry.packing, entry.windows)
     checks = [
@@ -61,6 +61,6 @@ def shard_imbalances(entry: Written) -> list[str]:
 
 
 def check_balance(entry: LedgerEntry) -> None:
-    """Raises BooksError naming every identity of `imbalances` that does not hold."""
+    """Raises BooksError with the lines of `imbalances`, if there are any."""
     if wrong := imbalances(entry):
         raise BooksError("\n".join(wrong))

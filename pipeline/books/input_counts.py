@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What was read of each file of a split, and what became of it: the lowest level at which the books balance."""
+"""Counts of what was read of each file of a split, and what became of it: the lowest level of the books."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
@@ -17,12 +17,12 @@ from pipeline.books import quantities
 
 @dataclass(frozen=True, slots=True)
 class ReadCounts:
-    """What was read, and what became of it. All numbers are exact; sums of them are counts."""
+    """What was read, and what became of it. All numbers are exact, and can be added up."""
 
     n_records: int = 0
     n_documents: int = 0
     rejected: Mapping[str, int] | None = None
-    """Records by the reason they were rejected for; None for none."""
+    """Rejected records by reason; None for none."""
     filtered: Mapping[str, int] | None = None
     """Documents by the rule that left them out; None for none."""
     n_bytes: int = 0
@@ -36,7 +36,7 @@ class ReadCounts:
         return quantities.add(self, other)
 
     def imbalances(self) -> list[str]:
-        """Returns every identity of `quantities.OF_INPUT` that does not hold, with both numbers."""
+        """Returns every equation of `quantities.OF_INPUT` that does not hold, with both numbers."""
         return quantities.imbalances(quantities.OF_INPUT, self)
 
 
@@ -57,7 +57,7 @@ class PieceCounts(ReadCounts):
         return replace(quantities.add(self, other), sha256="")
 
     def to_record(self) -> dict[str, Any]:
-        """Returns the fields that are not zero or empty, as plain JSON; for many small files, most of them are."""
+        """Returns the fields that are not zero or empty, as plain JSON; of a small file most are zero."""
         return {name: value for name, value in zip(_NAMES, _values(self), strict=True) if value}
 
 
@@ -66,15 +66,15 @@ _values = attrgetter(*_NAMES)
 
 
 class Accounts:
-    """Adds up what a split reads and what is made of it, piece by piece."""
+    """Adds up the counts of a split, piece by piece."""
 
     def __init__(self, n_pieces: int) -> None:
-        """Starts at nothing, for pieces 0 to `n_pieces` - 1."""
+        """Starts at zero, for pieces 0 to `n_pieces` - 1."""
         self._counts = [PieceCounts() for _ in range(n_pieces)]
         self._checksums = [""] * n_pieces
 
     def add(self, pieces: Iterable[tuple[int, PieceCounts]]) -> None:
-        """Adds the counts of a batch for each piece, `batches.ReadBatch.pieces`, or `Moves`."""
+        """Adds the counts of a batch for each piece (`batches.ReadBatch.pieces`), or `Moves`."""
         for piece, counts in pieces:
             self._counts[piece] += counts
             self._checksums[piece] = counts.sha256 or self._checksums[piece]
@@ -89,15 +89,16 @@ class Accounts:
 
 
 Moves = tuple[tuple[int, PieceCounts], ...]
-"""Pairs of the index of a piece and what is to be added to its counts."""
+"""Corrections: pairs of the index of a piece and what to add to its counts, for example to turn a document into a
+filtered one."""
 
 
 def filtered(documents: pa.RecordBatch, rule: str) -> Moves:
-    """Returns the moves of documents that were counted as read, but that a rule leaves out.
+    """Returns the moves for documents that were counted as documents, but that a rule leaves out.
 
     Args:
-      documents: `schemas.DOCUMENTS`; the ones that are left out.
-      rule: its name.
+      documents: `schemas.DOCUMENTS`: those that are left out.
+      rule: the name of the rule.
     """
     return tuple(
         (piece, PieceCounts(n_documents=-n, n_document_bytes=-size, filtered={rule: n}, n_filtered_bytes=size))
@@ -106,7 +107,7 @@ def filtered(documents: pa.RecordBatch, rule: str) -> Moves:
 
 
 def rejected(documents: pa.RecordBatch, reason: str) -> Moves:
-    """Returns the moves of documents that were counted as read, but are rejected for a reason; like `filtered`."""
+    """Returns the moves for documents that were counted as documents, but are rejected for a reason; see `filtered`."""
     return tuple(
         (piece, PieceCounts(n_documents=-n, n_document_bytes=-size, rejected={reason: n}, n_rejected_bytes=size))
         for piece, n, size in _by_piece(documents)
@@ -114,7 +115,7 @@ def rejected(documents: pa.RecordBatch, reason: str) -> Moves:
 
 
 def rejects_filtered(counts: PieceCounts, rule: str) -> PieceCounts:
-    """Returns the move of the records that `counts` says are rejected, but that `rule` leaves out."""
+    """Returns what to add so that the rejected records in `counts` count as filtered by `rule` instead."""
     reasons, size = counts.rejected or {}, counts.n_rejected_bytes
     return PieceCounts(
         rejected={reason: -n for reason, n in reasons.items()},
@@ -125,14 +126,14 @@ def rejects_filtered(counts: PieceCounts, rule: str) -> PieceCounts:
 
 
 def tokenized(documents: pa.RecordBatch, **counts: npt.NDArray[np.int64]) -> Moves:
-    """Returns what is to be added for documents that were tokenized.
+    """Returns the moves for documents that were tokenized.
 
     Args:
       documents: `schemas.DOCUMENTS`.
       counts: by the name of a quantity, int64[n]: how much of it each document has.
     """
     pieces, rows = np.unique(documents.column("piece").to_numpy(), return_inverse=True)
-    # bincount adds up float64, which is exact here: no batch has 2**53 of anything.
+    # bincount adds in float64, which is exact here: no batch has 2**53 of anything.
     sums = {name: np.bincount(rows, n, pieces.size).astype(np.int64).tolist() for name, n in counts.items()}
     return tuple(
         (piece, PieceCounts(**{name: n[i] for name, n in sums.items()})) for i, piece in enumerate(pieces.tolist())

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The books of a whole job: its splits and shards added up and checked one after another."""
+"""The books of a whole job: adds up its splits and shards one after another, and checks the totals."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
@@ -13,24 +13,24 @@ from pipeline.books.sums import Sums
 from pipeline.splits import Piece
 
 _MOST_PROBLEMS = 1000
-"""Problems of input files that are told one by one."""
+"""A message lists at most this many problems of input files."""
 
 
 class JobBooks:
-    """Adds up entries that balance, checks that no part of a file is missing, and hands on what the manifest lists.
+    """Adds up entries that balance, checks that no part of a file is missing, and passes on the manifest's records.
 
-    It holds sums, the file that the last entry ended in and, of a job that shuffles, some 250 bytes for each split.
+    It holds sums, the file that the last entry ended in and, for a job that shuffles, some 250 bytes for each split.
     """
 
     def __init__(
         self, take: Callable[[str, dict[str, Any]], None], *, is_shuffled: bool = False, is_whole: bool = True
     ) -> None:
-        """Starts at nothing.
+        """Starts at zero.
 
         Args:
-          take: called with the name of a list of the manifest and its next record.
-          is_shuffled: whether rows are in the shards of a shuffle, not in those of splits.
-          is_whole: whether all of each file is to be read, or, as in a replay, only the ranges of the pieces.
+          take: called with the name of a list in the manifest and its next record.
+          is_shuffled: whether the job shuffles, so that rows are in merged shards, not in those of splits.
+          is_whole: whether each file must be read completely; False in a replay, which reads only ranges.
         """
         self._take = take
         self._is_whole = is_whole
@@ -40,11 +40,11 @@ class JobBooks:
         self.totals |= {"shard_rows": 0, "shard_tokens": 0, "shard_bytes": 0, "reject_rows": 0, "reject_bytes": 0}
         """The sums of all counts so far."""
         self.problems: list[str] = []
-        """What is wrong with input files so far, a line each."""
+        """Problems of input files so far, a line each."""
         self.runs: list[tuple[str, str]] = []
-        """Of a job that shuffles: the id of each split, and the checksum of its runs."""
+        """If the job shuffles: the id of each split, and the checksum of its runs."""
         self.sorted, self.merged = Sums(), Sums()
-        """Of a job that shuffles: sums of the documents of all splits, and of all shards."""
+        """If the job shuffles: sums of the documents of all splits, and of all merged shards."""
         self._file: tuple[Piece, int, PieceCounts] | None = None
 
     def add(self, entry: LedgerEntry) -> None:
@@ -64,7 +64,7 @@ class JobBooks:
             totals["reject_rows"] += entry.rejects.rows
             totals["reject_bytes"] += entry.rejects.n_bytes
             self._take("rejects", {**entry.rejects.to_record(), "split": entry.split_id})
-        for piece, counts in zip(entry.pieces, entry.inputs, strict=False):  # `equations` compares their numbers
+        for piece, counts in zip(entry.pieces, entry.inputs, strict=False):  # `equations` checks that they are as many
             n_planned = piece.stop - piece.start
             if self._file is not None and (self._file[0].path, self._file[0].name) == (piece.path, piece.name):
                 first, n_before, before = self._file
@@ -79,11 +79,11 @@ class JobBooks:
         self._add_written(shard, {"entry": shard.shard_id})
 
     def runs_digest(self) -> str:
-        """Returns the digest of what shards must be merged from."""
+        """Returns the digest of the runs from which shards must have been merged."""
         return digest_of_runs(self.runs)
 
     def close(self) -> None:
-        """Ends the last file; no entry comes after it."""
+        """Checks the last file; no entry may be added after that."""
         self._end_file()
 
     def _add_written(self, entry: ledger.Written, of: Mapping[str, str]) -> None:
@@ -102,7 +102,7 @@ class JobBooks:
             self._take(kind, {**file.to_record(), **of})
 
     def _end_file(self) -> None:
-        """Checks that all bytes of an uncompressed file of lines were read once."""
+        """Checks that every byte of an uncompressed file of lines was read exactly once."""
         if self._file is None:
             return
         (piece, n_planned, counts), self._file = self._file, None
@@ -114,7 +114,7 @@ class JobBooks:
 
 
 def add_up(entries: Iterable[LedgerEntry], shards: Sequence[ShardEntry] = ()) -> dict[str, Any]:
-    """Returns the totals of entries; those of `shards`, if there are any, count what is in shards."""
+    """Returns the totals of entries; if `shards` are given, the counts of shards are theirs."""
     books = JobBooks(lambda kind, record: None, is_shuffled=bool(shards))
     for entry in entries:
         books.add(entry)
@@ -124,7 +124,7 @@ def add_up(entries: Iterable[LedgerEntry], shards: Sequence[ShardEntry] = ()) ->
 
 
 def _input(piece: Piece, counts: PieceCounts) -> dict[str, Any]:
-    """Returns what the manifest says of an input file: what it is, and what was read. A cut one has no checksum."""
+    """Returns the manifest's record of an input file; it has no checksum if the file is cut into several splits."""
     record: dict[str, Any] = {"name": piece.name, "n_bytes": piece.n_bytes, "format": piece.format}
     if piece.compression != "none":
         record["compression"] = piece.compression
@@ -140,10 +140,10 @@ def _add_to(sums: dict[str, int], counts: Mapping[str, int]) -> None:
 
 
 def identities(totals: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Returns the identities that totals must keep, each as {"left", "right"}: terms with their numbers.
+    """Returns the equations of totals, each as {"left", "right"}: terms with their numbers.
 
     Raises:
-      BooksError: naming every identity that does not hold.
+      BooksError: naming every equation that does not hold.
     """
     parts = totals.get("packing"), totals.get("windows")
     equations = (*quantities.OF_INPUT, *quantities.OF_TOKENS, *quantities.of_rows(*parts), *quantities.OF_REJECTS)

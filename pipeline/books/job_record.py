@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The record of a job in its output folder, written before any other file: by it, a job recognizes its own work.
+"""The record of a job in its output folder, written before any other file, so that a job recognizes its own work.
 
 The digest of a `Job` decides whether a folder may be resumed. The planned names decide which files are TokenMill's.
 """
@@ -26,12 +26,12 @@ class Job:
     """What decides the bytes of an output folder, besides the input files."""
 
     parts: Mapping[str, Any]
-    """Plain JSON: the job's name; its config without places; the versions, TokenMill's among them, that may decide what
-    is written; and the tokenizer, if it is given."""
+    """Plain JSON: the job's name; its config without paths; the versions of TokenMill and of libraries that the output
+    may depend on; and the digest of a given tokenizer."""
 
     @property
     def digest(self) -> str:
-        """sha256, in hex, of the parts."""
+        """SHA-256, in hex, of the parts."""
         return hashlib.sha256(to_json(self.parts)).hexdigest()
 
     @classmethod
@@ -39,13 +39,13 @@ class Job:
         """Returns the job of a config.
 
         Args:
-          name: of the job, for example "tokenize".
-          config: its config; the places of input, tokenizer and output do not count.
-          tokenizer: digest of the tokenizer; None for a job that trains one, which the config then decides.
+          name: the name of the job, for example "tokenize".
+          config: its config; the paths of input, tokenizer and output do not count.
+          tokenizer: digest of the tokenizer; None for a job that trains one, where config and input decide it.
           counts: digest of the counts that it trains on; None if it counts words itself.
         """
-        # Limits stop a job or warn, but change no byte of a job that finishes: after raising one, a job may be resumed.
-        # Further files for the vocabulary change none of the other bytes either.
+        # Limits stop a job or warn, but change no byte of a job that finishes: a job may be resumed with a higher one.
+        # Further formats for the vocabulary change no byte of the other files either.
         limits = {"max_rejected": True, "max_rejected_fraction": True}
         places: Any = {
             "input": {"paths": True, **limits},
@@ -65,7 +65,7 @@ class Job:
             "versions": versions,
         }
         if config.counts.sources:
-            parts["sources"] = list(config.counts.sources)  # the first that matches counts, and keys are sorted below
+            parts["sources"] = list(config.counts.sources)  # their order matters, but keys are sorted below
         if config.text:
             parts["text"] = config.text.parts()
         return cls(json.loads(to_json(parts)))
@@ -73,15 +73,15 @@ class Job:
 
 @dataclass(frozen=True)
 class PlannedNames:
-    """How many shards a job planned to write here, and how their names end: enough to recognize them."""
+    """How many shards a job planned to write here, and the ending of their names: enough to recognize them."""
 
     n_splits: int
     suffix: str
-    """"" if the number is only that of files of rejects."""
+    """The ending; "" if there are files of rejects, but no shards."""
 
 
 def read_job(output: str) -> tuple[Job, list[PlannedNames]] | None:
-    """Returns the job that an output folder belongs to, and all names planned for it; None if it has no record.
+    """Returns the job that an output folder belongs to, and all plans made for it; None if it has no record.
 
     Raises:
       ValueError: if the record cannot be read.
@@ -104,7 +104,7 @@ def write_job(output: str, job: Job, plans: Iterable[PlannedNames]) -> None:
 
 
 def differences(there: Any, here: Any, path: str = "") -> list[str]:
-    """Returns a line, with its path, for each thing that differs between the parts of two jobs."""
+    """Returns a line for each key that differs between the parts of two jobs, with its path and both values."""
     if isinstance(there, Mapping) and isinstance(here, Mapping):
         return [
             line

@@ -18,27 +18,27 @@ from pipeline.filenames import documents_name, entry_name, rejects_name, shard_n
 from pipeline.splits import Piece, Split
 
 FORMAT_VERSION = 4
-"""Version of the ledger's files."""
+"""The version of the format of ledger entries."""
 
 _TOKENS = 1 << 15
-"""Words of JSON to a piece."""
+"""How many tokens of JSON `json_pieces` puts into one piece."""
 
 
 @dataclass(frozen=True)
 class FileRecord:
-    """A file of the output: what it must be for the entry to be true."""
+    """A file of the output: its name, size, checksum and, for some, number of rows and tokens."""
 
     file: str
     """Its name relative to the output folder, with `/`."""
     n_bytes: int
     sha256: str
     rows: int | None = None
-    """Rows of a shard, of rejects, or of a table of documents; None for other files."""
+    """Number of rows of a shard, of rejects, or of a table of documents; None for other files."""
     tokens: int | None = None
-    """Tokens of a shard, padding not included, or of documents; None for other files."""
+    """Number of tokens of a shard, without padding, or of the documents in a table; None for other files."""
 
     def to_record(self) -> dict[str, Any]:
-        """Returns what the manifest says of it: the fields that are not None, as plain JSON."""
+        """Returns the fields that are not None, as plain JSON, as the manifest has them."""
         return {name: value for name, value in vars(self).items() if value is not None}
 
 
@@ -64,13 +64,13 @@ class LedgerEntry(ReadCounts):
     n_tokens: int
     n_oov_tokens: int
     inputs: tuple[PieceCounts, ...]
-    """What was read of each piece, in the order of `pieces`; the sum of them is what the split read."""
+    """What was read of each piece, in the order of `pieces`; their sum is what the split read."""
     shard: FileRecord
     """The rows in the first format."""
     rejects: FileRecord | None
     statistics: FileRecord
     companions: tuple[FileRecord, ...] = ()
-    """What belongs to the shard beside its first file: its index, and the same rows in other formats."""
+    """The other files of the shard: its index, and the same rows in other formats."""
     documents: FileRecord | None = None
     """The table of the shard's documents; None if the job shuffles, because the merged shards then have it."""
     packing: Mapping[str, int] | None = None
@@ -78,11 +78,11 @@ class LedgerEntry(ReadCounts):
     windows: Mapping[str, int] | None = None
     """`windows.COUNTS` where rows are windows of documents; None where they are not."""
     fields: str = ""
-    """`Split.fields`."""
+    """The kept fields, as in `Split.fields`."""
     has_field: Mapping[str, int] = field(default_factory=dict)
-    """How many documents have each kept field, by its name; a null does not count."""
+    """How many documents have each kept field, by its name; nulls do not count."""
     runs: Mapping[str, Any] | None = None
-    """What `books.sums.describe_runs` says of the sorted runs, if the job shuffles; `shard` is then their file."""
+    """If the job shuffles, the sorted runs, as `books.sums.describe_runs` returns them; `shard` is then their file."""
 
     def files(self) -> Iterator[FileRecord]:
         """Yields the files this entry names."""
@@ -129,11 +129,11 @@ def to_json(value: Any) -> bytes:
 
 
 def json_pieces(value: Any) -> Iterator[bytes]:
-    """Yields `to_json` in pieces of some hundred kilobytes, for what is too large to be held a second time."""
+    """Yields `to_json(value)` in pieces of some hundred kilobytes, for values too large to hold as one text."""
     encoder = json.JSONEncoder(sort_keys=True, indent=1, ensure_ascii=False, allow_nan=False)
     tokens = itertools.chain(encoder.iterencode(value), ("\n",))
     while text := "".join(itertools.islice(tokens, _TOKENS)):
-        # UTF-8 cannot hold lone surrogates, which come from file names that are not UTF-8; they become JSON escapes.
+        # UTF-8 has no lone surrogates, which come from file names that are not UTF-8; they become JSON escapes.
         yield text.encode("utf-8", "backslashreplace")
 
 
@@ -148,19 +148,19 @@ def load_committed(
     runs: str | None = None,
     are_merged: bool = False,
 ) -> LedgerEntry | None:
-    """Returns the entry of a split that needs no work: committed, of the same input, and all its files as recorded.
+    """Returns the entry of a split if it needs no work: committed, from the same input, with all files as recorded.
 
-    Reads the split's files, to compute their checksums again.
+    Returns None otherwise. Reads the split's files, to compare their checksums.
 
     Args:
       output: the output folder.
       split: as planned now.
-      n_splits: of the plan; decides the names of shards.
-      suffix: of shards.
+      n_splits: the number of splits of the plan, which is part of the names of shards.
+      suffix: the suffix of shards.
       tokenizer: digest of the tokenizer.
       companions: suffixes of the other files of a shard.
       runs: the name of the file with the sorted runs, if the job shuffles; the split has no other shard.
-      are_merged: whether all shards are merged already, so that runs may be gone.
+      are_merged: whether all shards are merged already, so that runs may have been removed.
     """
     entry = read_entry(output, split.id)
     names = [runs]
@@ -192,7 +192,7 @@ def read_entry(output: str, split_id: str) -> LedgerEntry | None:
 
 
 def problem(output: str, record: FileRecord) -> str | None:
-    """Returns what is wrong with a file on disk, or None if it has the recorded size and checksum."""
+    """Returns how a file on disk differs from its record, or None if it has the recorded size and checksum."""
     path = storage.join(output, record.file)
     if not storage.exists(path):
         return f"{record.file}: missing"
@@ -205,7 +205,7 @@ def problem(output: str, record: FileRecord) -> str | None:
 
 
 def describe(output: str, name: str) -> FileRecord:
-    """Returns size and checksum of a file in the output folder, read in bounded memory.
+    """Returns the record of a file in the output folder, with its size and checksum; reads it in bounded memory.
 
     Raises:
       OSError: if it cannot be read.
@@ -220,11 +220,11 @@ def describe(output: str, name: str) -> FileRecord:
 
 
 class Written(Protocol):
-    """An entry of a shard: what is in it, and in which files."""
+    """The common interface of `LedgerEntry` and `ShardEntry`: what a shard contains, and in which files."""
 
     @property
     def fields(self) -> str:
-        """`Split.fields`."""
+        """The kept fields, as in `Split.fields`."""
 
     @property
     def shard(self) -> FileRecord:
@@ -232,11 +232,11 @@ class Written(Protocol):
 
     @property
     def companions(self) -> tuple[FileRecord, ...]:
-        """What belongs to the shard beside its first file."""
+        """The other files of the shard."""
 
     @property
     def documents(self) -> FileRecord | None:
-        """The table of its documents; None where the job shuffles and this is a split."""
+        """The table of its documents; None if this is a split of a job that shuffles."""
 
     @property
     def packing(self) -> Mapping[str, int] | None:
@@ -248,8 +248,8 @@ class Written(Protocol):
 
     @property
     def n_documents(self) -> int:
-        """Documents, packed or not."""
+        """The number of documents, packed or not."""
 
     @property
     def n_tokens(self) -> int:
-        """Tokens of the documents."""
+        """The number of tokens of the documents."""

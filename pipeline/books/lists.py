@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The lists of a manifest: short ones stand in it, long ones in Parquet files beside the ledger, record by record.
+"""The lists of a manifest: short ones are in it, long ones in Parquet files in the ledger's folder, a row per record.
 
-A manifest of ten files is to be read by people; one of ten million files could not be held by whoever reads it.
+A manifest of ten files should be readable by people; one of ten million files would not fit into memory.
 """
 
 import functools
@@ -19,9 +19,9 @@ from pipeline.books.input_counts import PieceCounts
 from pipeline.parquet_file import open_parquet
 
 MOST_RECORDS = 10_000
-"""Records of a list that stands in the manifest itself."""
+"""A list with more records than this goes into a file."""
 ROWS = 1 << 14
-"""Records to a row group, which is what a writer or a reader holds."""
+"""Records per row group; a writer or a reader holds one row group."""
 
 _TEXTS = {"name", "file", "format", "compression", "sha256", "split", "entry"}
 _REASONS = {"rejected", "filtered"}
@@ -44,14 +44,14 @@ SCHEMAS: Mapping[str, pa.Schema] = {
     "documents": _schema(*_FILE, "split", "entry"),
     "rejects": _schema(*_FILE, "split"),
 }
-"""Columns of the file of each list. What a record does not have is null."""
+"""The columns of the file of each list; fields that a record does not have are null."""
 
 
 class Lists:
-    """The lists of one manifest on their way to it."""
+    """Collects the lists of one manifest."""
 
     def __init__(self, output: str) -> None:
-        """Starts with empty lists; long ones are written below the folder `output`."""
+        """Starts with empty lists; long ones are written into the output folder `output`."""
         self._lists = {kind: _List(output, kind) for kind in SCHEMAS}
 
     def take(self, kind: str, record: Mapping[str, Any]) -> None:
@@ -59,7 +59,7 @@ class Lists:
         self._lists[kind].add(record)
 
     def finish(self) -> dict[str, Any]:
-        """Returns what the manifest says of each list: its records, or the record of its file."""
+        """Returns the manifest's value for each list: its records, or the record of its file."""
         return {kind: records.finish() for kind, records in self._lists.items()}
 
 
@@ -105,15 +105,15 @@ def _as_maps(read: Mapping[str, Any]) -> dict[str, Any]:
 
 
 class ListedRecords(Sequence[dict[str, Any]]):
-    """A long list, as a sequence of the records that a short one would hold; it keeps one row group in memory."""
+    """A long list as a sequence of records, like a short list; it keeps one row group in memory."""
 
     def __init__(self, output: str, record: Mapping[str, Any], kind: str) -> None:
         """Opens nothing yet.
 
         Args:
           output: the output folder.
-          record: of the list's file, as in the manifest.
-          kind: of list, a key of `SCHEMAS`.
+          record: the record of the list's file, as in the manifest.
+          kind: the kind of list, a key of `SCHEMAS`.
         """
         self._output, self._kind = output, kind
         self.file = ledger.FileRecord(**record)
@@ -136,7 +136,7 @@ class ListedRecords(Sequence[dict[str, Any]]):
     @overload
     def __getitem__(self, place: slice) -> list[dict[str, Any]]: ...
     def __getitem__(self, place: int | slice) -> Any:
-        """Returns a record, or a list of some; as `__iter__`."""
+        """Returns a record, or a list of some; raises as `__iter__` does."""
         if isinstance(place, slice):
             start, stop, step = place.indices(len(self))
             return list(itertools.islice(self, start, stop, step))
@@ -167,12 +167,12 @@ def _to_record(row: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def opened(output: str, manifest: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns a manifest with a sequence of records in place of the record of each long list's file."""
+    """Returns a manifest in which the record of each long list's file is replaced by a `ListedRecords`."""
     lists = {kind: manifest[kind] for kind in SCHEMAS}
     read = {kind: ListedRecords(output, each, kind) for kind, each in lists.items() if isinstance(each, Mapping)}
     return {**manifest, **read}
 
 
 def files_of_lists(found: Mapping[str, Any]) -> Iterable[ledger.FileRecord]:
-    """Yields the file of each long list of an opened manifest."""
+    """Yields the record of the file of each long list of an opened manifest."""
     return (found[kind].file for kind in SCHEMAS if isinstance(found[kind], ListedRecords))

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The manifest: what a finished job left in its output folder.
 
-It says nothing about where files lie, so it is the same bytes wherever the same job ran over the same files.
+It names no folder of the input or the output, so the same job over the same files gives the same bytes anywhere.
 """
 
 import json
@@ -21,9 +21,9 @@ from pipeline.config.kept_fields import decode_fields
 from pipeline.filenames import MANIFEST
 
 FORMAT_VERSION = 4
-"""Version of the manifest."""
+"""The version of a manifest that contains all its lists."""
 LISTED_VERSION = 5
-"""Version of a manifest with a list that is too long to stand in it, which readers of 4 do not know; see `lists`."""
+"""The version of a manifest with a list in a file of its own, which readers of version 4 do not know; see `lists`."""
 
 
 def build(
@@ -41,16 +41,16 @@ def build(
 
     Args:
       job: the job that ran.
-      books: of all splits and shards, closed.
-      listed: what `lists.Lists` has to say of what the books gave it.
-      tokenizer: what the manifest says of the tokenizer, plain JSON.
-      files: the files that the job wrote beside shards and rejects.
+      books: the books of all splits and shards, closed.
+      listed: the lists, from `lists.Lists.finish`.
+      tokenizer: the section about the tokenizer, plain JSON.
+      files: the files that the job wrote besides shards and rejects.
       marks: the ids around every document, plain JSON; None for a job without shards.
-      packing: what the manifest says of packing, plain JSON; None where rows are documents.
-      fields: `Split.fields`.
+      packing: the section about packing, plain JSON; None where rows are documents.
+      fields: the kept fields, as in `Split.fields`.
 
     Raises:
-      BooksError: if the whole does not balance, or bytes of an input file were left out or read twice.
+      BooksError: if the totals do not balance, or bytes of an input file were left out or read twice.
     """
     shuffle = None
     wrong = list(books.problems)
@@ -83,7 +83,7 @@ def split_ids(manifest: Mapping[str, Any]) -> Iterator[str]:
 
 
 def results(manifest: Mapping[str, Any]) -> NameSet:
-    """Returns the names of all files among the results of a job that its manifest or its ledger lists."""
+    """Returns the names of all result files of a job that its manifest or its ledger lists."""
     names = NameSet()
     names.add(record["file"] for kind in ("shards", "companions", "documents", "rejects") for record in manifest[kind])
     names.add(
@@ -96,7 +96,7 @@ def results(manifest: Mapping[str, Any]) -> NameSet:
 
 
 def read(output: str) -> dict[str, Any]:
-    """Returns the manifest of a folder; long lists as sequences of records that are read when they are asked for.
+    """Returns the manifest of a folder; records of long lists are read when they are asked for.
 
     Raises:
       ValueError: if there is none, or it cannot be read.
@@ -136,7 +136,7 @@ def read_json(output: str, name: str) -> dict[str, Any]:
 
 
 def _is_whole(manifest: Mapping[str, Any]) -> bool:
-    """Returns whether a manifest has the parts that its readers look at; `verify` looks at all of it."""
+    """Returns whether a manifest has the parts that its readers use; `verify` checks all of it."""
     tokenizer, config, totals = (manifest.get(name) for name in ("tokenizer", "config", "totals"))
     return (
         (tokenizer is None or (isinstance(tokenizer, dict) and isinstance(tokenizer.get("digest"), str)))

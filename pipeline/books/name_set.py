@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A set of names in 8 bytes each, because a job may have tens of millions of files."""
+"""A set of names that takes 8 bytes per name, because a job may have tens of millions of files."""
 
 import hashlib
 from array import array
@@ -9,7 +9,7 @@ import numpy as np
 
 
 class NameSet:
-    """Names by 64 bits of a hash; that another name is taken for one of n is as likely as n to 2**64."""
+    """Names by 64 bits of a hash. With n names, another name is wrongly found with a probability of n / 2**64."""
 
     def __init__(self) -> None:
         self._hashes = array("Q")

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The books of a job by language: `partitions.json`, which sums up the manifests of its folders, one per tokenizer.
 
-Every folder says what became of all records of the input. Those that another folder has are filtered there, by the rule
-`OTHER_PARTITION`. So each balances by itself, and over all of them every record is a document, rejected, or filtered
-once.
+Every folder accounts for all records of the input. In each, the records that another folder has count as filtered, by
+the rule `OTHER_PARTITION`. So each folder balances by itself, and over all of them every record is a document,
+rejected, or filtered exactly once.
 """
 
 import json
@@ -21,13 +21,13 @@ from pipeline.config.languages import DEFAULT, PartitionConfig
 from pipeline.filenames import PARTITIONS, partition_name
 
 FORMAT_VERSION = 1
-"""Version of partitions.json."""
+"""The version of the format of partitions.json."""
 
 OTHER_PARTITION = "other_partition"
-"""The ledger's name for records that another folder of the same job has."""
+"""The rule under which the ledger counts records that another folder of the same job has."""
 
 _EACH_HAS_ALL = ("n_records", "n_bytes", "n_skipped_bytes")
-"""What every folder counts of the whole input."""
+"""Counts that are of the whole input, and so the same in every folder."""
 
 _ADDED = (
     *("n_documents", "rejected", "n_document_bytes", "n_rejected_bytes"),
@@ -39,7 +39,7 @@ _ADDED = (
 def partition_configs(config: Config) -> dict[str, Config]:
     """Returns the config of each tokenizer's folder by the name of the tokenizer, `default` first.
 
-    Each is a config for one tokenizer like any other, and what it describes is what the folder holds. There are none if
+    Each is an ordinary config for one tokenizer, and describes exactly what its folder holds. The result is empty if
     `config` has one tokenizer.
     """
     if config.tokenizer.by is None or config.languages is None:
@@ -59,14 +59,14 @@ def partition_configs(config: Config) -> dict[str, Config]:
 
 
 def build(job: Job, parts: Mapping[str, tuple[FileRecord, Mapping[str, Any]]]) -> dict[str, Any]:
-    """Returns what `partitions.json` says of finished folders.
+    """Returns the contents of `partitions.json` for finished folders.
 
     Args:
       job: the job of all of them.
       parts: by the name of the tokenizer, the record of the folder's manifest, and the manifest.
 
     Raises:
-      BooksError: if the folders did not read the same, or together do not have every record once.
+      BooksError: if the folders did not read the same, or together do not have every record exactly once.
     """
     parts = {name: parts[name] for name in (DEFAULT, *sorted({*parts} - {DEFAULT}))}
     totals = add_up({name: manifest["totals"] for name, (_, manifest) in parts.items()})
@@ -110,7 +110,7 @@ def add_up(parts: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
     for name in _ADDED:
         for totals in parts.values():
             sums[name] = quantities.plus(sums[name], totals[name]) if name in sums else totals[name]
-    # A folder has filtered what all filter and what the others have. What all filter is the rest.
+    # A folder filters what every folder filters, and what the others have. Subtracting the latter leaves the former.
     elsewhere = sum(
         totals["n_document_bytes"] + totals["n_rejected_bytes"] for name, totals in parts.items() if name != first
     )

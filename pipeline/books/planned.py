@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A plan in 16 bytes a split: enough to find the entry of each in the ledger, and to know that it is as planned."""
+"""A plan in 16 bytes per split: enough to find each split's ledger entry, and to know that it is as planned."""
 
 import hashlib
 from array import array
@@ -24,9 +24,9 @@ class PlannedSplits:
         """
         indices, ids, digests = array("q"), array("Q"), array("Q")
         self.n_bytes = 0
-        """Planned bytes of all."""
+        """The planned bytes of all splits."""
         self.fields = ""
-        """`Split.fields`, the same in all."""
+        """`Split.fields`, which is the same in all splits."""
         for split in splits:
             indices.append(split.index)
             ids.append(int(split.id, 16))
@@ -73,7 +73,7 @@ class PlannedSplits:
 
 
 def sort_ids(ids: Iterable[str]) -> np.ndarray:
-    """Returns ids of splits or shards as uint64[n], the smallest first."""
+    """Returns ids of splits or shards as uint64[n], in ascending order."""
     return np.sort(np.array([int(each, 16) for each in ids], np.uint64))
 
 

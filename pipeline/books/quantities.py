@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Everything that is counted, defined once: each quantity with its unit and its words, and which sums must be equal.
+"""Everything that is counted, defined once: each quantity with its unit and its name in words, and all equations.
 
 A file, a split, a shard and a job each count some of these, under these names: attributes of a dataclass or keys of a
 mapping. These definitions decide how they are added up, which checks they must pass, and what the manifest says of
@@ -20,12 +20,12 @@ class BooksError(ValueError):
 
 @dataclass(frozen=True)
 class Quantity:
-    """One thing that is counted; sums of counts are counts."""
+    """One thing that is counted; its counts can be added up."""
 
     name: str
     unit: Literal["records", "documents", "bytes", "characters", "words", "tokens", "rows"]
     words: str
-    """What messages call it."""
+    """Its name in messages."""
 
 
 READ = (
@@ -61,7 +61,7 @@ TOKENIZED = (
     Quantity("n_tokens", "tokens", "tokens"),  # of the rows, padding not included
     Quantity("n_oov_tokens", "tokens", "unknown tokens"),
 )
-"""Counts of tokenized documents: in the ledger's entries, and once more in the statistics of each split."""
+"""Counts of tokenized documents: in ledger entries, and again in the statistics of each split."""
 
 WRITTEN = (
     Quantity("shard_rows", "rows", "rows of the shard"),
@@ -85,10 +85,10 @@ WRITTEN = (
     Quantity("sorted_oov_tokens", "tokens", "unknown tokens sorted"),
     Quantity("n_keys", "rows", "keys"),
 )
-"""Counts in written files, for comparison with what was to be written."""
+"""Counts of written files, which are compared with what should have been written."""
 
 Counts = TypeVar("Counts")
-"""A dataclass whose fields are quantities, all or some."""
+"""A dataclass, some or all of whose fields are quantities."""
 
 _WORDS = {quantity.name: quantity.words for quantity in (*READ, *TEXTS, *TOKENIZED, *WRITTEN)}
 
@@ -101,7 +101,7 @@ class Equation:
     right: tuple[str, ...]
 
     def terms(self, counts: Any) -> dict[str, dict[str, int]]:
-        """Returns {"left", "right"}: each term with its number, as the manifest has them.
+        """Returns {"left", "right"}: each term with its number, as in the manifest.
 
         Args:
           counts: an object or a mapping that has all terms.
@@ -112,7 +112,7 @@ class Equation:
         }
 
     def imbalance(self, counts: Any) -> str | None:
-        """Returns None, or what is wrong in words and with both numbers: "records read 6 != documents + rejected 5"."""
+        """Returns None if it holds, else a line such as "records read 6 != documents + rejected 5"."""
         left, right = (sum([_number(counts, name) for name in names]) for names in (self.left, self.right))
         if left == right:
             return None
@@ -123,23 +123,23 @@ OF_INPUT = (
     Equation(("n_records",), ("n_documents", "rejected", "filtered")),
     Equation(("n_bytes",), ("n_document_bytes", "n_rejected_bytes", "n_filtered_bytes", "n_skipped_bytes")),
 )
-"""For a file, a split or a job: nothing that was read is lost."""
+"""For a file, a split or a job: no record and no byte that was read is lost."""
 
 OF_TOKENS = (Equation(("n_tokens", "n_cut_tokens"), ("n_text_tokens", "n_special_tokens", "n_added_tokens")),)
-"""For a split or a job: nothing that was tokenized is lost."""
+"""For a split or a job: no token is lost."""
 
 OF_REJECTS = (Equation(("reject_rows",), ("rejected",)),)
-"""For a split or a job: every reject can be looked at."""
+"""For a split or a job: every reject is in a file."""
 
 OF_RUNS = (
     Equation(("sorted_documents",), ("n_documents",)),
     Equation(("sorted_tokens",), ("n_tokens",)),
     Equation(("sorted_oov_tokens",), ("n_oov_tokens",)),
 )
-"""For a split whose documents were sorted to be shuffled."""
+"""For a split whose documents were sorted for a shuffle."""
 
 OF_LIST = (Equation(("listed_documents",), ("n_documents",)), Equation(("listed_tokens",), ("n_tokens",)))
-"""For the table of the documents of a shard."""
+"""For a shard's table of documents."""
 
 OF_KEYS = (Equation(("n_keys",), ("n_documents",)),)
 """For a shard of a shuffle."""
@@ -155,7 +155,7 @@ OF_WINDOWS = (
 """For the files of a shard whose rows are windows of documents."""
 
 IN_WINDOWS = (OF_WINDOWS[-1], Equation(("tokens_in_windows",), ("n_tokens",)))
-"""For the windows themselves, whatever the files say."""
+"""For the counts of windows, without the files."""
 
 OF_SEQUENCES = (
     Equation(("shard_rows",), ("n_sequences",)),
@@ -165,14 +165,14 @@ OF_SEQUENCES = (
 """For the files of a shard whose rows are packed sequences."""
 
 OF_POSITIONS = (Equation(("n_positions",), ("n_tokens", "n_separators", "n_padding")),)
-"""For all places of packed sequences, each as long as the config says."""
+"""For all positions of packed sequences, each as long as the config says."""
 
 IN_SEQUENCES = (OF_SEQUENCES[-1], Equation(("packed_tokens",), ("n_tokens",)))
-"""For the sequences themselves, whatever the files say."""
+"""For the counts of packing, without the files."""
 
 
 def of_rows(packing: Mapping[str, int] | None, windows: Mapping[str, int] | None) -> tuple[Equation, ...]:
-    """Returns the equations between documents and the rows that they became; `in_rows` returns the terms.
+    """Returns the equations between documents and their rows; `in_rows` returns the terms.
 
     Args:
       packing: `sequences.COUNTS` where rows are packed sequences; None where they are not.
@@ -184,7 +184,7 @@ def of_rows(packing: Mapping[str, int] | None, windows: Mapping[str, int] | None
 
 
 def in_rows(packing: Mapping[str, int] | None, windows: Mapping[str, int] | None) -> dict[str, int]:
-    """Returns the counts of packed sequences and windows under the names of quantities; like `of_rows`."""
+    """Returns the counts of packed sequences or windows under the names of quantities; arguments as for `of_rows`."""
     counts: dict[str, int] = {}
     for parts, documents, tokens in (
         (packing, "packed_documents", "packed_tokens"),
@@ -197,7 +197,7 @@ def in_rows(packing: Mapping[str, int] | None, windows: Mapping[str, int] | None
 
 
 def imbalances(equations: Iterable[Equation], counts: Any) -> list[str]:
-    """Returns what is wrong with each equation that does not hold."""
+    """Returns a line for each equation that does not hold."""
     return [line for equation in equations if (line := equation.imbalance(counts))]
 
 
@@ -207,7 +207,7 @@ def add(left: Counts, right: Counts) -> Counts:
 
 
 def total(counts: Iterable[Any], names: Iterable[str]) -> dict[str, Any]:
-    """Returns the sums of some quantities of objects that have these, by their names; None where there is no object."""
+    """Returns the sums of the quantities `names` over objects that have them; None for each if there are no objects."""
     counts = list(counts)
     return {name: functools.reduce(plus, [getattr(each, name) for each in counts] or [None]) for name in names}
 
@@ -220,7 +220,7 @@ def counted(kind: type) -> tuple[str, ...]:
 
 def plus(left: Any, right: Any) -> Any:
     """Returns the sum of two numbers, or of two mappings of names to numbers; None counts as an empty mapping."""
-    if type(left) is int and type(right) is int:  # as nearly all are, millions of times in a large job
+    if type(left) is int and type(right) is int:  # the usual case, millions of times in a large job
         return left + right
     if not (isinstance(left, Mapping) or isinstance(right, Mapping)):
         return left if right is None else left + right
@@ -230,7 +230,7 @@ def plus(left: Any, right: Any) -> Any:
 
 
 def in_words(names: Iterable[str], counts: Mapping[str, Any]) -> dict[str, int]:
-    """Returns the number of each quantity by its words; of one that is counted by reasons, those of the reasons."""
+    """Returns the number of each quantity by its name in words; a quantity counted by reason gives one per reason."""
     found: dict[str, int] = {}
     for name in names:
         value = counts[name]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How many rejected records a job takes before it stops: most of a corpus rejected is a mistake in the config."""
+"""How many rejected records a job accepts before it stops: if most are rejected, the config is probably wrong."""
 
 from dataclasses import dataclass
 from typing import Self
@@ -7,7 +7,7 @@ from typing import Self
 from pipeline.config.input import InputConfig
 
 ENOUGH_RECORDS = 10_000
-"""Before a job has read this many records, a fraction of them says nothing."""
+"""Before a job has read this many records, the fraction of rejected ones means little."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,9 +26,9 @@ class RejectLimits:
         """Raises if too many records were rejected.
 
         Args:
-          n_records: read, rejected ones too.
+          n_records: how many records were read, including rejected ones.
           n_rejected: how many of them were rejected.
-          is_all: whether this is the whole job; a fraction then counts however few records there are.
+          is_all: whether this is the whole job; then the fraction is checked however few records there are.
 
         Raises:
           ValueError: with the numbers, the limit, and what to do.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The entry of a shard that was merged from sorted runs: what is in it, and in which files."""
+"""The ledger entry of a shard that was merged from sorted runs: what is in it, and in which files."""
 
 import hashlib
 import json
@@ -16,7 +16,7 @@ from pipeline.splits import Split
 
 
 def runs_digest(splits: Iterable[SplitRuns]) -> str:
-    """Returns the sha256, in hex, of what is to be merged: the splits in their order, and the bytes of their runs."""
+    """Returns the SHA-256, in hex, of what is merged: the splits' ids, in order, and the checksums of their runs."""
     return digest_of_runs([(split.split_id, split.sha256) for split in sorted(splits, key=lambda split: split.index)])
 
 
@@ -35,12 +35,12 @@ class ShardEntry:
     tokenizer: str
     """Digest of the tokenizer."""
     runs: str
-    """`runs_digest` of what it was merged from."""
+    """`runs_digest` of the runs it was merged from."""
     sums: Sums
     shard: FileRecord
     """The rows in the first format."""
     companions: tuple[FileRecord, ...]
-    """What belongs to the shard beside its first file."""
+    """The other files of the shard."""
     documents: FileRecord
     """The table of its documents."""
     keys: FileRecord
@@ -53,17 +53,17 @@ class ShardEntry:
 
     @property
     def n_documents(self) -> int:
-        """Documents, packed or not."""
+        """The number of documents, packed or not."""
         return self.sums.n_documents
 
     @property
     def n_tokens(self) -> int:
-        """Tokens of the documents."""
+        """The number of tokens of the documents."""
         return self.sums.n_tokens
 
     @property
     def n_oov_tokens(self) -> int:
-        """Unknown tokens of the documents."""
+        """The number of unknown tokens of the documents."""
         return self.sums.n_oov_tokens
 
     def files(self) -> Iterator[FileRecord]:
@@ -74,7 +74,7 @@ class ShardEntry:
         yield self.keys
 
     def imbalances(self) -> list[str]:
-        """Returns every identity that does not hold, with both numbers."""
+        """Returns every equation that does not hold, with both numbers."""
         keys = {"n_keys": self.keys.rows or 0, "n_documents": self.n_documents}
         lines = [*equations.shard_imbalances(self), *quantities.imbalances(quantities.OF_KEYS, keys)]
         return [f"shard {self.shard_id}: {line}" for line in lines]
@@ -119,7 +119,7 @@ def read_shard_entry(output: str, shard_id: str) -> ShardEntry | None:
 
 
 def runs_of(entry: LedgerEntry) -> SplitRuns:
-    """Returns what the entry of a split says of its runs.
+    """Returns the runs of a split, from its entry.
 
     Raises:
       ValueError: if the split was not sorted.
@@ -132,9 +132,9 @@ def runs_of(entry: LedgerEntry) -> SplitRuns:
 
 
 def recorded_digest(output: str, splits: Iterable[Split]) -> str | None:
-    """Returns `runs_digest` of the runs that the ledger records, whether they are still there or not.
+    """Returns `runs_digest` of the runs that the ledger records, even if their files have been removed.
 
-    None if a split is not recorded as it is planned now.
+    Returns None if a split is not recorded as it is planned now.
     """
     found = []
     for split in splits:

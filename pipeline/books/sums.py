@@ -2,7 +2,7 @@
 """Sums over documents that do not depend on their order, and the description of sorted runs.
 
 The sum over the splits must equal the sum over the shards. It is not a cryptographic checksum (the files have one), but
-a bug is unlikely to leave it unchanged: each document enters with its key, and each id with its position.
+a bug is unlikely to leave it unchanged: a document's hash covers its key, and a token's hash its position.
 """
 
 from collections.abc import Iterable, Mapping
@@ -20,16 +20,16 @@ _MASK = (1 << 64) - 1
 
 @dataclass(frozen=True)
 class Sums:
-    """Sums over documents, in any order. Sums of sums are sums."""
+    """Sums over documents, in any order; sums of parts add up to those of the whole."""
 
     n_documents: int = 0
     n_tokens: int = 0
-    """Padding not included."""
+    """Tokens, without padding."""
     n_oov_tokens: int = 0
     tokens: int = 0
     """The sum over documents, modulo 2**64, of a hash of the key and the tokens."""
     doc_ids: int = 0
-    """The same for the key and the document's id."""
+    """The same, of a hash of the key and the document's id."""
 
     def __add__(self, other: "Sums") -> "Sums":
         return Sums(
@@ -67,13 +67,13 @@ class Run:
 
 @dataclass(frozen=True)
 class SplitRuns:
-    """What the first step of a shuffle wrote for one split; it crosses the runner and is kept in the split's entry."""
+    """What the first step of a shuffle wrote for one split; it goes through Beam, and is part of the split's entry."""
 
     split_id: str
     index: int
     """Position of the split in the plan."""
     sha256: str
-    """Checksum of the file."""
+    """SHA-256 of the file, in hex."""
     runs: tuple[Run, ...]
     sums: Sums
     fields: str = ""
@@ -91,7 +91,7 @@ class SplitRuns:
 
 
 def describe_runs(runs: Iterable[Run], sums: Sums) -> dict[str, Any]:
-    """Returns what the entry of a split says of its runs, plain JSON."""
+    """Returns the part of a split's entry about its runs, plain JSON."""
     return {"runs": [[run.n_rows, *run.positions] for run in runs], "sums": sums.to_record()}
 
 
@@ -117,7 +117,7 @@ def sum_rows(keys: np.ndarray, batch: pa.RecordBatch, padding_side: str | None) 
 
 
 def sum_values(keys: np.ndarray, values: np.ndarray, starts: np.ndarray, stops: np.ndarray) -> int:
-    """Returns the sum, modulo 2**64, over rows of a hash of the key and of the values from `starts` to `stops`.
+    """Returns the sum over rows, modulo 2**64, of a hash of the key and of the values from `starts` to `stops`.
 
     Args:
       keys: uint64[n].
@@ -131,6 +131,6 @@ def sum_values(keys: np.ndarray, values: np.ndarray, starts: np.ndarray, stops: 
 
 
 def sum_doc_ids(keys: np.ndarray, doc_ids: pa.Array) -> int:
-    """Returns the sum over rows of a hash of the key and of the UTF-8 bytes of the document's id."""
+    """Returns the sum over rows, modulo 2**64, of a hash of the key and of the UTF-8 bytes of the document's id."""
     offsets, values = children(doc_ids)
     return sum_values(keys, values.to_numpy(), offsets[:-1], offsets[1:])

@@ -27,7 +27,7 @@ def mix(value: Any) -> Any:
 
 @kernel
 def add_values(values: Any, starts: Any, stops: Any, firsts: Any, hashes: Any) -> None:
-    """Adds the hashes of its values to the hash of each row; the hash of a value covers its position in the row.
+    """Adds to the hash of each row the hashes of its values; the hash of a value covers its position in the row.
 
     A row may come in parts, in any order: the hash of the whole row is the sum of the hashes of its parts.
 
@@ -35,7 +35,7 @@ def add_values(values: Any, starts: Any, stops: Any, firsts: Any, hashes: Any) -
       values: int32[n_values] or uint8[n_values].
       starts: int64[n], where each row begins in `values`.
       stops: int64[n], where it ends.
-      firsts: int64[n], the place in the row of its first value: 0 where the row is whole.
+      firsts: int64[n], the position in the row of the first value: 0 where the row is whole.
       hashes: uint64[n], added to, modulo 2**64.
     """
     for row in range(starts.size):

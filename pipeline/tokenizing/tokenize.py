@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Takes one split from reader to committed shard; in a shuffle, to sorted runs, and runs to shards. No Beam here."""
+"""Takes one split from reader to committed shard; for a shuffle, to sorted runs, and these to shards. No Beam here."""
 
 import contextlib
 import functools
@@ -47,7 +47,7 @@ from pipeline.statistics.texts import TextCounts
 from tokenizer import Padding, Tokenizer, Truncation
 
 _PADDED_IDS = 4 << 20
-"""Ids of padded rows to hold at a time: padding may turn 4 MiB of short documents into gigabytes."""
+"""At most this many ids of padded rows are held at a time: padding may turn 4 MiB of short documents into gigabytes."""
 
 
 def tokenize_split(
@@ -60,16 +60,16 @@ def tokenize_split(
     *,
     are_merged: bool = False,
 ) -> LedgerEntry:
-    """Reads, tokenizes, writes and commits one split; returns its entry without work if that is done already.
+    """Reads, tokenizes, writes and commits one split; if it is committed already, only returns its entry.
 
-    Every attempt writes the same bytes, so it may be repeated and may run twice at once. Holds one batch of text, its
-    tokens and one row group. If the job shuffles, it writes sorted runs instead, and holds one run.
+    Every attempt writes the same bytes, so it may be repeated, and may run twice at the same time. Holds one batch of
+    text, its tokens and one row group. If the job shuffles, it writes sorted runs instead, and holds one run.
 
     Args:
-      split: of the plan.
-      config: of the job.
+      split: a split of the plan.
+      config: the config of the job.
       tokenizer: compiled, with the truncation and padding of the config; may be shared by threads.
-      n_splits: of the plan.
+      n_splits: the number of splits of the plan.
       on_batch: called after each batch; an exception from it stops the attempt.
       wanted: the documents to tokenize; None: all.
       are_merged: whether a job that shuffles has merged all shards, so that a committed split needs no runs.
@@ -86,7 +86,7 @@ def tokenize_split(
 
 
 class Share(NamedTuple):
-    """What one tokenizer is to do of a split, and where its folder is."""
+    """One tokenizer's share of the work on a split: the split, the config with its folder, and the tokenizer."""
 
     split: Split
     config: Config
@@ -101,15 +101,15 @@ def tokenize_shares(
     *,
     are_merged: bool = False,
 ) -> list[LedgerEntry]:
-    """Reads a split once and gives it to several tokenizers, each of which does what `tokenize_split` does.
+    """Reads a split once for several tokenizers, and does for each of them what `tokenize_split` does.
 
-    What is committed is done already; if some shares are, the split is read again for the others alone. Holds one batch
+    Shares that are committed already are skipped; the split is read for the others only. Holds one batch
     of text, and for each share its tokens and one row group.
 
     Args:
       shares: the same split, under the id it has in each job; the configs differ in tokenizer, partition and output.
-      n_splits: of the plan.
-      on_batch: as for `tokenize_split`; each record counts once, whatever became of it in all shares together.
+      n_splits: the number of splits of the plan.
+      on_batch: as for `tokenize_split`; each record counts once, although all shares account for it.
       wanted: as for `tokenize_split`.
       are_merged: as for `tokenize_split`.
 
@@ -205,7 +205,7 @@ class Attempt:
 
     @property
     def n_rejected(self) -> int:
-        """Records rejected so far, by readers and by text steps."""
+        """How many records were rejected so far, by readers, text steps and the tokenizer."""
         return self._rejects.n_rows
 
     def counts(self, pieces: Iterable[int]) -> PieceCounts:
@@ -306,7 +306,7 @@ class Attempt:
     def _encode_all(
         self, documents: pa.RecordBatch
     ) -> tuple[pa.Array, pa.LargeListArray, pa.LargeListArray | None, pa.RecordBatch]:
-        """Does the same as `_encode`, but raises if the tokenizer gives up on a document, and then changes nothing."""
+        """Does the same as `_encode`, but raises if the tokenizer gives up on a document, and then counts nothing."""
         text = documents.column("text")
         if self._text is None:
             return text, self._tokenizer.encode_bare(text, self._tally), None, documents
@@ -334,7 +334,7 @@ class Attempt:
             self._accounts.add(rejected(gone, reason))
 
     def _tokenize(self, documents: pa.RecordBatch) -> tuple[pa.RecordBatch, pa.RecordBatch]:
-        """Returns the rows of the documents, counted, and the documents; without those that text steps gave up on."""
+        """Returns the rows of documents, and the documents, without those on which something gave up; counts both."""
         text, bare, sources, documents = self._encode(documents)
         layout = self._layout
         lengths = np.diff(bare.offsets.to_numpy())
@@ -345,7 +345,7 @@ class Attempt:
         if layout.padding is not None:
             self._check_lengths(documents, kept + layout.n_around, layout.padding.target(0))
         rows = layout.apply(bare)
-        del bare  # if it was copied, frees its memory for the next batch
+        del bare  # if it was copied, its memory is free for the next batch
         starts, stops = layout.spans(rows, kept)
         n_chars, n_words = words.count(text)
         ids = rows.values.to_numpy()
@@ -394,13 +394,13 @@ class Attempt:
 
 
 def tokenizer_info(tokenizer: Tokenizer) -> TokenizerInfo:
-    """Returns what shards and manifest say of a tokenizer."""
+    """Returns what shards and the manifest say about a tokenizer."""
     return _tokenizer_info(tokenizer, tokenizer.truncation, tokenizer.padding)
 
 
 @functools.lru_cache(maxsize=16)
 def _tokenizer_info(tokenizer: Tokenizer, truncation: Truncation | None, padding: Padding | None) -> TokenizerInfo:
-    # For a large vocabulary the digest takes tens of milliseconds. Every split needs it, and it depends on all three.
+    # Cached, because every split needs the digest, which takes tens of milliseconds for a large vocabulary.
     return TokenizerInfo(
         digest=tokenizer.digest,
         vocab_size=tokenizer.n_ids,
@@ -410,7 +410,7 @@ def _tokenizer_info(tokenizer: Tokenizer, truncation: Truncation | None, padding
 
 
 def _check_padding(tokenizer: Tokenizer, config: Config) -> None:
-    """Raises ValueError unless the tokenizer pads as the config says: padding decides what a shard looks like."""
+    """Raises ValueError unless the tokenizer pads as the config says, because shards depend on it."""
     asked, has = config.tokenizer.padding, tokenizer.padding
     expected = (asked.length, asked.side) if asked is not None else None
     found = (has.target(0), has.direction) if has is not None else None
