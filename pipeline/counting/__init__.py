@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Words are counted. In: splits. Out: the counts artifact, a folder of word counts that is sorted and partitioned.
+"""Counts words. In: splits. Out: the counts artifact, a folder of word counts, partitioned by hash and sorted.
 
 `count.count_split` counts one split, `finishing` merges the splits partition by partition, `counts` reads and writes
 the artifact, and `arithmetic` adds, weights and subtracts artifacts.

@@ -2,8 +2,8 @@
 """Adding up, weighting and subtracting counts artifacts, partition by partition, in bounded memory. No Beam here.
 
 A weight w turns the count n of a word into `floor(n * w + 1/2)`, computed in integers; words whose count becomes 0 are
-left out. Totals are weighted by the same rule, each number by itself, and words and characters are counted again. All
-results must fit in 63 bits.
+left out. Each number of the totals is weighted by the same rule, except that words and characters are counted again.
+All results must fit in 63 bits.
 """
 
 import json
@@ -29,17 +29,17 @@ MAX_COUNT = (1 << 63) - 1
 _TOTALS = ("n_documents", "n_text_bytes", "n_chars", "n_words")
 _WEIGHT_DIGITS = 6
 _MAX_POWER = 1e300
-"""Far enough from infinity for the sums and ratios computed from it."""
+"""Powers above this are refused, so that sums and ratios of them stay finite."""
 _MAX_SHOWN = 300
 
 
 @dataclass(frozen=True)
 class Term:
-    """An artifact in a sum."""
+    """One artifact of a sum, and the name that it gets there."""
 
     artifact: CountsArtifact
     name: str | None = None
-    """The source that its counts, which must have no labels, get in the sum; None keeps their labels."""
+    """The source label that its counts get in the sum, if they have no labels; None keeps their labels."""
 
     @property
     def labels(self) -> tuple[str, ...]:
@@ -62,8 +62,8 @@ def check_terms(terms: Sequence[Term]) -> None:
     """Checks that artifacts can be added up.
 
     Raises:
-      ValueError: if they count other words, are cut into other partitions, have other kinds of labels, or a file is not
-        as recorded.
+      ValueError: if they differ in what a word is, in the number of partitions or in the kinds of labels, or a file is
+        not as recorded.
     """
     first = terms[0]
     for term in terms:
@@ -110,8 +110,7 @@ def weights_of(
       terms: what is added up.
       given: weights by source; all other sources have 1.
       temperature: T makes the share of each group proportional to the T-th root of its number of words; the total
-        stays the same, and weights are rounded to six digits. None for 1. Then each weight is multiplied by the given
-        one.
+        stays the same, and weights are rounded to six digits. None for 1. The weights in `given` multiply these.
 
     Raises:
       ValueError: for a source that does not exist, or a value out of range.
@@ -153,12 +152,12 @@ def weights_of(
 
 
 def merge(terms: Sequence[Term], output: str, weights: Mapping[Group, Fraction]) -> CountsArtifact:
-    """Writes the weighted sum of artifacts as an artifact of its own.
+    """Writes the weighted sum of artifacts as a new artifact.
 
     Args:
       terms: at least one; as `check_terms` allows.
       output: a folder without counts.
-      weights: of each group.
+      weights: the weight of each group.
 
     Raises:
       ValueError: if the folder holds counts already, or a result does not fit in 63 bits.
@@ -182,13 +181,13 @@ def merge(terms: Sequence[Term], output: str, weights: Mapping[Group, Fraction])
                 totals[group][name] += number
     scaled = {group: {name: _scale(n, weights[group]) for name, n in each.items()} for group, each in totals.items()}
     is_same = set(weights.values()) == {Fraction(1)}
-    # If nothing is weighted, the characters of words that were left out are known, too.
+    # Without weights, the characters can be added up, including those of words that were left out.
     characters = _add_characters([term.artifact.alphabet() for term in terms]) if is_same else None
     return _write("merge", terms, output, streams, scaled, characters, pruning, more)
 
 
 def _sum_of_pruning(terms: Sequence[Term], weights: Mapping[Group, Fraction]) -> Pruning:
-    """Returns the most that may be missing in a sum: bounds add up, because a word may be missing in several terms."""
+    """Returns the most that may be missing in a sum: bounds add up, as a word may be missing in several terms."""
     bound = n_words = n_occurrences = 0
     for term in terms:
         missing = term.artifact.report["pruned"]
@@ -218,7 +217,7 @@ def subtract(term: Term, other: Term, output: str) -> CountsArtifact:
     def streams(partition: int, group: Group) -> Iterator[pa.Table]:
         left = term.artifact.stream(partition, groups[group])
         right = other.artifact.stream(partition, taken[group]) if group in taken else iter(())
-        # The negative counts are added, and no sum may be below zero.
+        # Subtracts by adding negative counts; no sum may be below zero.
         for table in merge_streams([left, map(_negative, right)]):
             lowest = pc.min(table["count"]).as_py()
             if lowest < 0:

@@ -7,7 +7,7 @@
 Words are normalized pre-tokens, so counts depend on the input, the normalizer and the pre-tokenizer, and on nothing
 else: not on the vocabulary, not on how the input was cut into splits. Only a few hundred bytes pass between the steps,
 as `SplitCounts` and `PartitionCounts`; the counts themselves stay in files. Every step can be repeated, or run twice at
-once: it finds its result there, or writes the same bytes again.
+the same time: it finds its result on disk, or writes the same bytes again.
 
 Memory is bounded whatever the corpus: counters that have grown to `MAX_COUNTER_BYTES` are emptied into the file.
 `finishing` processes the files.
@@ -51,10 +51,10 @@ if TYPE_CHECKING:
     from tokenizer.text import TextTokenizer
 
 MAX_COUNTER_BYTES = 256 << 20
-"""When the distinct words of a split take more memory than this, they are written out, and an empty counter goes on."""
+"""When the distinct words of a split take more memory than this, they are written out, and counting starts at zero."""
 
 MAX_GROUPS = 4096
-"""Most sources that a corpus may be counted by."""
+"""The most sources by which a corpus may be counted."""
 
 
 def count_key(
@@ -63,12 +63,12 @@ def count_key(
     tokenizer_json: str,
     text: TextOptions = TextOptions(),  # noqa: B008
 ) -> str:
-    """Returns the digest of what decides a split's counts besides its bytes: how it is read, and what a word is."""
+    """Returns the digest of all that a split's counts depend on besides its bytes: how it is read, what a word is."""
     words = describe_words(tokenizer_json)
     decides = {
         "format_version": FORMAT_VERSION,
         "input": input_config.model_dump(exclude={"paths", "split_bytes", "max_rejected", "max_rejected_fraction"}),
-        "counts": counts.model_dump() | {"sources": list(counts.sources.items())},  # their order decides
+        "counts": counts.model_dump() | {"sources": list(counts.sources.items())},  # a list, as their order matters
         "normalizer": words["normalizer"],
         "pre_tokenizer": words["pre_tokenizer"],
         **({"text": text.parts()} if text else {}),
@@ -77,7 +77,7 @@ def count_key(
 
 
 def source_of(name: str, counts: CountsConfig) -> str:
-    """Returns the label of a file: that of the first pattern in `counts.sources` that its name matches, or its name.
+    """Returns the source of a file: that of the first matching pattern in `counts.sources`; without any, its name.
 
     Raises:
       ValueError: if no pattern matches.
@@ -93,10 +93,10 @@ def source_of(name: str, counts: CountsConfig) -> str:
 
 
 def check_sources(splits: Iterable[Split], counts: CountsConfig) -> None:
-    """Checks that every file has a label, and that there are not too many of them.
+    """Checks that every file has a source, and that there are not too many sources.
 
     Raises:
-      ValueError: naming the first file without one, or how many there are.
+      ValueError: naming the first file without a source, or the number of sources.
     """
     if "source" not in counts.by:
         return
@@ -132,21 +132,21 @@ def count_split(
       tokenizer: its normalizer and pre-tokenizer decide what a word is; needs no vocabulary.
       key: `count_key` of the config and the tokenizer.
       counts_config: the `counts` section; None for its defaults.
-      n_partitions: hash partitions.
+      n_partitions: the number of hash partitions.
       on_batch: called after each batch; an exception from it stops the count.
-      text: what happens to text before it is counted; spans are not words.
-      read: gives the batches of the split; None: `read_split`.
+      text: how text is changed before it is counted; spans are not words.
+      read: yields the batches of the split; None: `read_split`.
 
     Raises:
       OSError: if a file of the split cannot be read.
-      BooksError: if the records read are not those counted.
+      BooksError: if the numbers of records read and counted differ.
       ValueError: if this split alone has more rejected records than the job may have.
     """
     if committed := _load_committed(output, split, key):
         return committed
     name = f"{filenames.COUNTING}/{split.id}.arrow"
     grouping = _Grouping(split, counts_config or CountsConfig())
-    # Under a name of its own, so that two attempts never write into one file.
+    # Staged under a name of this attempt, so that two attempts never write into one file.
     with Staging(output, split.id) as staging:
         staged = staging.create(name)
         totals = Totals(rejected={}, filtered={})
@@ -177,7 +177,7 @@ def count_split(
 def _count_batch(
     batch: ReadBatch, before: "TextTokenizer | None", counters: "_Counters", grouping: "_Grouping", split: Split
 ) -> ReadBatch:
-    """Counts the words of a batch and returns it; documents that had to be given up on are then among its rejects."""
+    """Counts the words of a batch; returns it with documents on which something gave up as rejects."""
     while True:
         try:
             return _count_all(batch, before, counters.update, grouping, split)
@@ -216,7 +216,7 @@ def _count_all(
 
 
 class _Counters:
-    """A counter for each group of a split, all of them emptied into a file when they grow too large."""
+    """A word counter for each group of a split; all are written to a file and emptied when they grow too large."""
 
     def __init__(self, tokenizer: Tokenizer, writer: pa.ipc.RecordBatchFileWriter, n_partitions: int) -> None:
         self._tokenizer, self._writer, self._n_partitions = tokenizer, writer, n_partitions
@@ -230,12 +230,12 @@ class _Counters:
     def update(
         self, documents: pa.RecordBatch, texts: pa.Array, numbers: npt.NDArray[np.int32], grouping: "_Grouping"
     ) -> None:
-        """Counts words in texts, which are documents, perhaps changed by steps and spans.
+        """Counts words in texts: those of documents, perhaps changed by steps and spans.
 
         Args:
           documents: `schemas.DOCUMENTS`, for the totals.
           texts: the texts to count words in; numbers: int32[len(texts)], as `grouping.numbers` gives them.
-          grouping: of the split.
+          grouping: the grouping of the split.
 
         Raises:
           TimeoutError, MemoryError: if the pre-tokenizer gives up on a text; nothing is counted then.
@@ -246,7 +246,7 @@ class _Counters:
             read = GroupTotals(group, len(of_group), *_text_sizes(of_group))
             self.totals[group] = self.totals.get(group, GroupTotals(group)) + read
         for group, of_group in scanned:
-            if group in self.numbers:  # else all its documents were given up on
+            if group in self.numbers:  # otherwise all its documents were rejected
                 if group not in self._counters:
                     self._counters[group] = self._tokenizer.new_word_counter()
                 self._counters[group].add(of_group)
@@ -256,7 +256,7 @@ class _Counters:
     def scan(
         self, documents: pa.RecordBatch, texts: pa.Array, numbers: npt.NDArray[np.int32], grouping: "_Grouping"
     ) -> list[tuple[Group, ScannedTexts]]:
-        """Does the part of `update` that may fail, and changes nothing."""
+        """Does the part of `update` that may fail, without changing any count."""
         return [(group, self._scanner.scan(of)) for group, of in _by_group(texts, numbers, grouping.labels)]
 
     def empty(self) -> None:
@@ -274,7 +274,7 @@ class _Counters:
 
 
 class _Grouping:
-    """Assigns documents to groups: gives each document a number, and has the labels of each number."""
+    """Assigns documents to groups: each document gets a number, and `labels` has the labels of each number."""
 
     def __init__(self, split: Split, counts: CountsConfig) -> None:
         self._is_by_language = "lang" in counts.by
@@ -298,7 +298,7 @@ class _Grouping:
 def _by_group(
     texts: pa.Array, numbers: npt.NDArray[np.int32], labels: Sequence[Group]
 ) -> Iterator[tuple[Group, pa.Array]]:
-    """Yields the texts of each group; `numbers` says where the labels of each text are."""
+    """Yields the texts of each group; `numbers` are indices into `labels`, one for each text."""
     if len(set(labels)) == 1:
         yield labels[0], texts
         return

@@ -30,20 +30,20 @@ from pipeline.parquet_file import open_parquet
 from tokenizer import count_characters
 
 FORMAT_VERSION = 2
-"""Version of the counts artifact."""
+"""The version of the format of a counts artifact."""
 
 REPORT_NAME = f"{filenames.COUNTS}/counts.json"
 ALPHABET_NAME = f"{filenames.COUNTS}/alphabet.parquet"
 
 ROW_GROUP_ROWS = 1 << 18
 ROW_GROUP_BYTES = 32 << 20
-"""Most bytes of a row group, unless one word alone is larger; counted from its first row, so that files are the same
-whatever blocks their rows come in."""
+"""The most bytes of a row group, unless a single word is larger; counted from its first row, so that files do not
+depend on the blocks in which rows arrive."""
 
 N_CODE_POINTS = 0x110000
 
 Group = tuple[str, ...]
-"""A value for each kind of label."""
+"""The labels of a group: a value for each kind of label, such as `("en",)`; `()` without labels."""
 
 ALPHABET = pa.schema(
     [
@@ -52,7 +52,7 @@ ALPHABET = pa.schema(
         pa.field("count", pa.int64(), nullable=False),
     ]
 )
-"""Characters by code point; what pruning dropped is counted too."""
+"""The characters of all words, ordered by code point; those of pruned words are counted, too."""
 
 
 def artifact_schema(labels: Sequence[str]) -> pa.Schema:
@@ -80,7 +80,7 @@ class Pruning:
 
 @dataclass(frozen=True)
 class GroupRows:
-    """What one partition, or all of them, hold for a group."""
+    """The number of rows and words of a group in one partition, or in all."""
 
     labels: Group
     n_words: int
@@ -97,7 +97,7 @@ class PartitionWriter:
     """Writes one partition: groups in order, the words of each in order, pruned; counts characters before pruning."""
 
     def __init__(self, file: StagedFile, labels: Sequence[str], bound: int = 0) -> None:
-        """Starts a file whose words all occur more than `bound` times."""
+        """Starts a file; words that occur at most `bound` times will be left out."""
         self._file, self._bound = file, bound
         self._schema = artifact_schema(labels)
         self._writer = pq.ParquetWriter(
@@ -111,7 +111,7 @@ class PartitionWriter:
         self.characters = np.zeros(N_CODE_POINTS, np.int64)
 
     def add_group(self, group: Group, tables: Iterable[pa.Table]) -> None:
-        """Writes all words of a group: tables of `schemas.WORD_COUNTS`, ordered throughout.
+        """Writes all words of a group: tables of `schemas.WORD_COUNTS`, ordered by word across all tables.
 
         Raises:
           ValueError: if the characters of all words, each as often as it occurs, come near to 63 bits.
@@ -227,12 +227,12 @@ def write_report(
 
 
 def words_digest(words: Mapping[str, Any]) -> str:
-    """Returns the sha256, in hex, of `words.describe_words`."""
+    """Returns the SHA-256, in hex, of a description of words (`words.describe_words`)."""
     return hashlib.sha256(ledger.to_json(words)).hexdigest()
 
 
 def digest_of(words: Mapping[str, Any], partitions: Iterable[FileRecord]) -> str:
-    """Returns the sha256, in hex, of what is counted and of all files of counts."""
+    """Returns the SHA-256, in hex, of what a word is and of all files of counts."""
     files = [file.sha256 for file in partitions]
     return hashlib.sha256(ledger.to_json([words_digest(words), files])).hexdigest()
 
@@ -252,12 +252,12 @@ class CountsArtifact:
 
     @property
     def labels(self) -> tuple[str, ...]:
-        """The kinds of labels: columns beside word and count."""
+        """The kinds of labels, which are columns besides word and count."""
         return tuple(self.report["labels"])
 
     @property
     def digest(self) -> str:
-        """sha256, in hex, over what is counted and all files of counts."""
+        """SHA-256, in hex, of what a word is and of all files of counts."""
         return str(self.report["digest"])
 
     @property
@@ -272,7 +272,7 @@ class CountsArtifact:
 
     @property
     def files(self) -> list[FileRecord]:
-        """Its Parquet files of counts, in order of partitions."""
+        """The records of its Parquet files of counts, in the order of partitions."""
         return [FileRecord(**record) for record in self.report["partitions"]]
 
     def check_files(self) -> None:
@@ -294,7 +294,7 @@ class CountsArtifact:
         return (table for _, table in self.tables(partition, group))
 
     def tables(self, partition: int, only: Group | None = None) -> Iterator[tuple[Group, pa.Table]]:
-        """Yields the words of all groups of a partition, or of one, with the group of each table; as `stream`."""
+        """Yields pairs of group and table of its words in a partition, for all groups or `only` one; see `stream`."""
         name = self.files[partition].file
         with storage.open_read(storage.join(self.output, name)) as handle:
             file = open_parquet(handle)
@@ -309,9 +309,9 @@ class CountsArtifact:
                 yield group, table.cast(schemas.WORD_COUNTS)
 
     def load(self, groups: Iterable[Group] | None = None) -> pa.Table:
-        """Returns the sum of the counts of some groups, or of all: `schemas.WORD_COUNTS`, ordered, as trainers take it.
+        """Returns the sum of the counts of some groups, or of all: `schemas.WORD_COUNTS`, ordered, as trainers need it.
 
-        Memory: the distinct words of these groups, twice.
+        Memory: twice that of the distinct words of these groups.
 
         Raises:
           OverflowError: if a sum does not fit in 63 bits.
@@ -332,7 +332,7 @@ class CountsArtifact:
 
 
 def _group_of(row_group: pq.RowGroupMetaData, n_labels: int) -> Group:
-    """Returns the labels of a row group, which holds one group only: the smallest value of each column of labels."""
+    """Returns the labels of a row group, which has words of one group only, from the statistics of its columns."""
     return tuple(row_group.column(i).statistics.min for i in range(n_labels))
 
 
@@ -344,7 +344,7 @@ def _folder_of(path: str) -> str | None:
 
 
 def is_counts(path: str) -> bool:
-    """Returns whether a path holds finished word counts, so that `open_counts` can be asked for them."""
+    """Returns whether a path has finished word counts, which `open_counts` can open."""
     return not storage.has_glob(path) and _folder_of(path) is not None
 
 

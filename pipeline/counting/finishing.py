@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Counts of splits become the counts artifact: merged per hash partition, pruned, proven. No Beam here.
+"""Turns the counts of splits into the counts artifact: merges each hash partition, prunes, checks sums. No Beam here.
 
 Every word is in one partition, whose runs are merged in bounded memory (`merging`). Words are left out only if the
 config says so, and only after their exact count is known, so the result does not depend on any order. `min_count` drops
@@ -48,7 +48,7 @@ class PartitionCounts:
     pruning: Pruning
     file: FileRecord
     alphabet: FileRecord
-    """Characters of its words, in `_counts/`."""
+    """The counts of the characters in its words, a file in `_counts/`."""
 
     def to_json(self) -> str:
         """Returns this as JSON."""
@@ -65,14 +65,14 @@ class PartitionCounts:
 
     @property
     def n_words(self) -> int:
-        """All occurrences of words in the partition: the sum of its counts, and those that were left out."""
+        """All occurrences of words in the partition, kept or left out."""
         return sum(group.n_words for group in self.groups) + self.pruning.n_occurrences
 
 
 def histogram_partition(
     partition: int, splits: Iterable[SplitCounts], output: str, min_count: int
 ) -> list[tuple[int, int]]:
-    """Returns the counts that occur in a partition, ascending, each with how many words of a group have it.
+    """Returns pairs of a count and the number of words with this count in a partition, by ascending count.
 
     Counts below `min_count` are left out. Memory: as for `merge_partition`.
     """
@@ -92,8 +92,8 @@ def find_bound(histograms: Iterable[Iterable[tuple[int, int]]], config: CountsCo
     equally often stay or go together.
 
     Args:
-      histograms: `histogram_partition` of every partition; not looked at without `max_words`.
-      config: the section.
+      histograms: `histogram_partition` of every partition; not used without `max_words`.
+      config: the section `counts`.
     """
     bound = config.min_count - 1
     if config.max_words is None:
@@ -122,11 +122,11 @@ def merge_partition(
     Memory: bounded, see `merging.merge_runs`, and one row group.
 
     Args:
-      partition: which one.
+      partition: the index of the partition.
       n_partitions: how many there are.
-      splits: in any order.
+      splits: the counts of all splits, in any order.
       output: the output folder.
-      labels: kinds of labels that groups have.
+      labels: the kinds of labels of groups.
       bound: words that occur at most this often are left out, see `find_bound`.
     """
     splits = sorted(splits, key=lambda counts: counts.split_id)
@@ -150,7 +150,7 @@ def finish_counts(
     labels: Sequence[str] = (),
     config: InputConfig | None = None,
 ) -> list[PartitionCounts]:
-    """Checks that no word was lost on the way, and writes counts/alphabet.parquet and counts/counts.json.
+    """Checks that no word was lost, and writes counts/alphabet.parquet and counts/counts.json.
 
     Returns:
       The partitions in order.
@@ -201,7 +201,7 @@ def _group_report(splits: Iterable[SplitCounts], partitions: Iterable[PartitionC
 
 
 def delete_staged(output: str) -> None:
-    """Removes the counts of single splits, which nobody needs once the job is done."""
+    """Removes the counts of single splits, which are not needed after the job."""
     folder = storage.join(output, filenames.COUNTING)
     for name in storage.list_files(folder):
         if name != _DONE_NAME.rpartition("/")[2]:
@@ -271,6 +271,6 @@ def _plan_digest(splits: Iterable[Split | SplitCounts], key: str) -> str:
 
 
 def _inputs_of(splits: Iterable[SplitCounts]) -> list[dict[str, Any]]:
-    """Returns name and size of every input file: the same however the files were cut."""
+    """Returns name and size of every input file, however the files were cut into splits."""
     files = {(piece.name, piece.path): piece.n_bytes for split in splits for piece in split.pieces}
     return [{"name": name, "n_bytes": n_bytes} for (name, _), n_bytes in sorted(files.items())]

@@ -4,7 +4,7 @@
 Word counts come as runs: tables of `schemas.WORD_COUNTS`, in any order. Runs are added up in memory as long as
 the distinct words take no more than `MERGE_BYTES`; then they become a sorted file. The files are merged block by block.
 Every file has one block in memory; the smallest of their last words is the limit. All words up to the limit can be
-added up, because later blocks hold only words after it. The result does not depend on how the counts were cut into
+added up, because later blocks have only words after it. The result does not depend on how the counts were cut into
 runs, because sums do not.
 """
 
@@ -32,7 +32,7 @@ def merge_runs(runs: Iterable[pa.Table], output: str, name: str) -> Iterator[pa.
     Args:
       runs: tables of `schemas.WORD_COUNTS`.
       output: the folder in whose `_tmp/` files may be made; they are removed at the end.
-      name: says what is merged, in names of files.
+      name: what is merged, for the names of these files.
 
     Memory: about `6 * MERGE_BYTES` and `MAX_RUNS` blocks of 1 MiB; a run that is larger than `MERGE_BYTES`, thrice.
 
@@ -89,7 +89,7 @@ class _Head:
         return bytes(self._block["word"][-1].as_py())
 
     def take_up_to(self, end: bytes) -> pa.Table:
-        """Returns the words that are not after `end`, and keeps the others."""
+        """Removes and returns the words up to and including `end`."""
         words = self._block["word"]
         low, high = 0, len(words)
         while low < high:

@@ -16,10 +16,10 @@ N_PARTITIONS = 16
 
 
 def partition_of(words: pa.LargeBinaryArray, n_partitions: int) -> npt.NDArray[np.int64]:
-    """Returns the hash partition of each word, int64[n]: a function of its bytes alone, on every machine.
+    """Returns int64[n]: the hash partition of each word, which depends only on its bytes, on every machine.
 
-    The hash covers the length and the first 32 bytes, which tell nearly all words of any language apart. Words that
-    agree in both only share a partition.
+    The hash covers the length and the first 32 bytes, in which nearly all words of any language differ. Words that
+    agree in both are merely in the same partition.
     """
     partitions = np.empty(len(words), np.int64)
     _, offsets, values = words.buffers()
@@ -38,7 +38,7 @@ def partitions_of(counts: pa.Table, n_partitions: int) -> Iterator[pa.RecordBatc
       n_partitions: how many there are.
     """
     partitions = partition_of(counts["word"].combine_chunks(), n_partitions)
-    # NumPy sorts by radix if numbers are short.
+    # NumPy uses radix sort for 16-bit numbers.
     order = np.argsort(partitions.astype(np.min_scalar_type(n_partitions)), kind="stable")
     columns = [column.combine_chunks().take(pa.array(order)) for column in counts.columns]
     gathered = pa.record_batch(columns, schema=schemas.WORD_COUNTS)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What counting a split returns besides the counts: exact totals, and the descriptor that crosses the runner."""
+"""The result of counting a split, besides the file of counts: exact totals, and a descriptor that goes through Beam."""
 
 import json
 from dataclasses import asdict, dataclass
@@ -18,7 +18,7 @@ FORMAT_VERSION = 2
 
 @dataclass(frozen=True)
 class Totals(ReadCounts):
-    """What was read and counted. All numbers are exact; sums of totals are totals."""
+    """What was read and counted. All numbers are exact, and can be added up."""
 
     n_text_bytes: int = 0
     """Bytes of the texts alone, as UTF-8."""
@@ -48,11 +48,11 @@ class GroupTotals:
 
 @dataclass(frozen=True)
 class SplitCounts:
-    """The result of counting one split: a descriptor that crosses the runner and marks the split as done."""
+    """The result of counting one split: a descriptor that goes through Beam and, on disk, marks the split as done."""
 
     split_id: str
     counter: str
-    """What the counts depend on besides the split: see `count_key`."""
+    """The digest of all that the counts depend on besides the split: `count_key`."""
     pieces: tuple[Piece, ...]
     totals: Totals
     groups: tuple[GroupTotals, ...]

@@ -10,16 +10,16 @@ from tokenizer import UNICODE_VERSIONS, Tokenizer
 
 
 def describe_words(tokenizer_json: str) -> dict[str, Any]:
-    """Returns what decides what a word is, as plain JSON; equal for two corpora that were counted alike."""
+    """Returns everything that decides what a word is, as plain JSON; equal for counts that may be added up."""
     parts = json.loads(tokenizer_json)
     return deciding({**parts, "unicode": dict(UNICODE_VERSIONS)})
 
 
 def deciding(words: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns only the parts of a description of words that decide, in one canonical form.
+    """Returns the parts of a description of words that affect which words there are, in one canonical form.
 
-    Words are counted as they are in the text. So of a `ByteLevel` at the end, which says that a model will read bytes,
-    only the pattern that it cuts with matters.
+    Words are counted as they are in the text, not spelled in bytes. So of a `ByteLevel` at the end only its split
+    pattern matters.
     """
     normalizers = _steps(words.get("normalizer"), "normalizers")
     for i, step in enumerate(normalizers):

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What happens before and after the work of a job. In: a checked config. Out: a plan; then, a finished output folder.
+"""The beginning and the end of a job. In: a checked config. Out: a plan; then, a finished output folder.
 
-`planning` finds out what a job will do before it does anything; `same_job` checks whether a folder belongs to it;
+`planning` decides what a job will do before it does anything; `same_job` checks whether a folder belongs to it;
 `finish` writes statistics and the manifest. `rehearsal` and `warming` compile the kernels of the job ahead of time.
 """

@@ -49,16 +49,16 @@ def finish_output(
 ) -> tuple[Mapping[str, Any], Statistics]:
     """Turns committed splits into a finished output folder: vocabulary, statistics, and the manifest last.
 
-    Reads the ledger entry by entry. It holds the statistics of one vocabulary, 16 bytes of each split of the plan, 8 of
-    each name of a written file, and what an index of MDS shards says of each.
+    Reads the ledger entry by entry. It holds the statistics of one vocabulary, 16 bytes for each split of the plan, 8
+    for the name of each written file, and the index of MDS shards.
 
     Args:
-      config: of the job.
+      config: the config of the job.
       job: as `folders.prepare_output` was given it.
-      splits: the plan, in any order; all committed.
+      splits: the plan, in any order; all splits must be committed.
       tokenizer: the tokenizer that made the tokens.
-      files: other files of the output folder that the manifest is to list.
-      lease: must be valid for the manifest to be written; None if nobody owns the folder.
+      files: other files of the output folder for the manifest to list.
+      lease: must still be valid when the manifest is written; None if nobody owns the folder.
 
     Returns:
       The manifest, and the statistics of all splits.
@@ -123,7 +123,7 @@ def finish_output(
     )
     _check_statistics(totals, total)
     n_records, rejected = totals["n_records"], totals["rejected"]
-    if not is_replay:  # a replay itself reports the records that it could not use either
+    if not is_replay:  # a replay may end with all its records rejected again, and reports them itself
         entries = planned.entries(output, info.digest)
         check_usable(n_records, rejected, entries, config.input, where=storage.join(output, filenames.REJECTED))
     RejectLimits.of(config.input).check(n_records, sum(rejected.values()), is_all=True)
@@ -135,13 +135,13 @@ def finish_output(
 def finish_partitions(
     config: Config, job: Job, parts: Mapping[str, tuple[Config, Job, PlannedSplits, Tokenizer]], lease: Lease | None
 ) -> Mapping[str, Any]:
-    """Finishes the folder of each tokenizer, then writes `partitions.json` above them; returns what it says.
+    """Finishes the folder of each tokenizer, then writes `partitions.json` above them; returns its contents.
 
     Args:
-      config: of the whole job.
-      job: of the whole job.
+      config: the config of the whole job.
+      job: the whole job.
       parts: by the name of the tokenizer, what `finish_output` needs.
-      lease: of the folder of the whole job.
+      lease: the lease of the folder of the whole job.
 
     Raises:
       BooksError, ValueError: as `finish_output`, or if the folders together do not balance, or all of them together
@@ -186,7 +186,7 @@ def _check_statistics(totals: Mapping[str, Any], counted: Statistics) -> None:
 
 
 def _mds_shards(entry: ledger.Written) -> Iterator[mds.Shard]:
-    """Yields what the index of MDS shards says of each of them."""
+    """Yields the records of an entry's MDS shards for their index."""
     for file in (entry.shard, *entry.companions):
         if file.file.endswith(".mds"):
             yield file.file, file.n_bytes, file.rows or 0

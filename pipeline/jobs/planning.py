@@ -36,7 +36,7 @@ SHUFFLING_STAGE = "shuffling"
 FINISHING_STAGE = "finishing"
 
 PLAN_NAME = f"{filenames.LEDGER}/plan.jsonl"
-"""The splits of a plan, a line each, the largest first. Workers read this file, because a graph must stay small."""
+"""The splits of a plan, a line each, the largest first. Workers read this file, to keep the Beam graph small."""
 
 
 _NO_END = (
@@ -59,17 +59,17 @@ class JobPlan:
     tokenizer: Tokenizer | None
     """The tokenizer to use, if it exists already."""
     counting_json: str | None
-    """JSON of the tokenizer that says what a word is, if words are counted."""
+    """JSON of the tokenizer that defines the words, if words are counted."""
     warnings: tuple[str, ...] = ()
-    """What the user should know before anything is done, a line each."""
+    """What the user should know before the job starts, a line each."""
     parts: Mapping[str, "JobPlan"] = field(default_factory=dict)
-    """For a job by language, the job of each tokenizer by its name; `splits` are those of the first."""
+    """For a job by language, the plan of each tokenizer's job by its name; `splits` are those of the first."""
     lease: Lease | None = None
     """Lease of the output folder, which must still be valid when the job publishes; None if nobody owns the folder."""
 
     @property
     def tokenizer_path(self) -> str:
-        """Where `prepare` writes an existing tokenizer; workers read it there, because a graph must stay small."""
+        """Where `prepare` writes an existing tokenizer; workers read it there, to keep the Beam graph small."""
         return storage.join(self.config.output.path, filenames.TOKENIZER)
 
     @property
@@ -99,7 +99,7 @@ class JobPlan:
         return sum(split.n_bytes for split in self.splits)
 
     def stages(self) -> list[progress.Stage]:
-        """Returns the stages whose length is known, in order."""
+        """Returns the stages whose amount of work is known, in order."""
         stages = []
         if self.counts_words:
             stages.append(progress.Stage.of(COUNTING_STAGE, filenames.COUNTING, self.splits))
@@ -127,10 +127,10 @@ class JobPlan:
 
 
 def plan_job(name: JobName, config: Config) -> JobPlan:
-    """Finds out what a job will do; reads the tokenizer and looks at every input file, writes nothing.
+    """Plans what a job will do; reads the tokenizer and the head of every input file, and writes nothing.
 
     Raises:
-      ValueError: naming every input file and tokenizer that cannot be used, at once.
+      ValueError: naming all input files and tokenizers that cannot be used.
       OSError: when the only problem is that files cannot be read.
     """
     if config.tokenizer.by is not None:
@@ -143,7 +143,7 @@ def _plan_partitions(name: JobName, config: Config) -> JobPlan:
     problems: list[Exception] = []
     for tokenizer, each in partition_configs(config).items():
         try:
-            # The input is looked at once: all have the same splits, but for their ids.
+            # The input is planned once: all have the same splits, except for their ids.
             read = next(iter(parts.values()), None)
             parts[tokenizer] = _plan(name, each, f"tokenizer.files.{tokenizer}", read.splits if read else None)
         except (OSError, ValueError) as error:
@@ -162,8 +162,8 @@ def _plan(name: JobName, config: Config, key: str = "tokenizer.file", planned: l
     """Plans a job with one tokenizer.
 
     Args:
-      name: of the job.
-      config: of the job.
+      name: the name of the job.
+      config: the config of the job.
       key: where the config names the tokenizer.
       planned: the splits of another job with the same input.
     """
@@ -237,7 +237,7 @@ def prepare(plan: JobPlan, mode: folders.Mode) -> None:
     _delete_half_written(output.path)
     if plan.tokenizer is not None:
         storage.write_atomic(plan.tokenizer_path, plan.tokenizer.to_str().encode())
-    # The largest come first: splits are dealt out in turn, and small ones at the end even out the work.
+    # The largest come first: workers take splits in this order, and small ones at the end even out the work.
     ordered = sorted(plan.splits, key=lambda split: (-split.n_bytes, split.index))
     storage.write_atomic(plan.plan_path, (f"{split.to_json()}\n".encode() for split in ordered))
 
@@ -252,7 +252,7 @@ def _delete_half_written(output: str) -> None:
 
 
 def read_partitions(paths: Sequence[str]) -> Iterator[str]:
-    """Yields JSON of each split that `prepare` wrote for several jobs: as in the first plan, and its id in each."""
+    """Yields each split that `prepare` wrote for several jobs, as JSON: the split of the first, and its id in each."""
     for lines in zip(*map(read_plan, paths), strict=True):
         yield json.dumps([lines[0], [Split.from_json(line).id for line in lines]])
 

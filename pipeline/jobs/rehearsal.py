@@ -2,8 +2,8 @@
 """Runs a job on a page of text, in parts that run at once, to compile the kernels that it needs. No Beam here.
 
 Kernels are compiled where they are first called. So there is no list of them that could be out of date: a part runs the
-job's own code, in a folder that is then removed. A part begins in the middle of the job, with input made up in place of
-the results of the part before it, so that none waits for another.
+job's own code, in a folder that is then removed. A part begins in the middle of the job, with made-up input in place of
+the results of the part before it, so that no part waits for another.
 """
 
 import json
@@ -43,7 +43,7 @@ _FOREIGN = (
 
 _VOCAB_SIZE = 4000
 _SPLIT_BYTES = 3 << 16
-"""Gives a split with most of the sample and a small one, because arrays of a few rows are of another kind."""
+"""Cuts the sample into a large split and a small one: arrays of a few rows may have another type, to compile for."""
 
 
 def parts_of(name: JobName, config: Config) -> list[str]:
@@ -152,7 +152,7 @@ def _write(_: JobName, config: Config) -> None:
     batch = pa.RecordBatch.from_arrays(rows, schema=schema)
     info = TokenizerInfo("", vocab_size)
     with Staging(config.output.path, "rehearsal") as staging:
-        # Joining the rows of several batches makes arrays of another kind.
+        # Rows joined from several batches are arrays of another type, for which kernels are compiled separately.
         for index, batches in enumerate(([batch], [batch.slice(0, 9)] * 3)):
             shard = Shard(staging, index, 2, config.output, info, schema=schema)
             for each in batches:
@@ -166,7 +166,7 @@ _PARTS: Mapping[str, Callable[[JobName, Config], None]] = {
 
 
 def on_sample(config: Config, folder: Path) -> Config:
-    """Returns the config with the sample for its input, written as its files are."""
+    """Returns the config with the sample as its input, written into `folder` in the format of its files."""
     format_ = config.input.format
     if format_ == "auto":
         names = [path.lower() for path in config.input.paths]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Checks whether an output folder belongs to the job of a config, or to another that wrote to the same place."""
+"""Checks whether an output folder belongs to the job of a config, not to another job that wrote to the same folder."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -14,7 +14,7 @@ from pipeline.training.tokenizers import given_tokenizer
 from tokenizer import UNICODE_VERSIONS
 
 _DECIDES = ("config", "counts", "sources", "text")
-"""Parts of a job that a config decides, besides the tokenizer; the others are versions."""
+"""The parts of a job's record that depend on its config, besides the tokenizer; the others are versions."""
 
 _NOT_COMPARED = "it cannot be compared with what made the folder"
 _AS_IT_IS = "give the folder in place of the config to take it as it is"
@@ -24,7 +24,7 @@ def check_same_job(output: str, config: Config) -> None:
     """Checks that the contents of an output folder were made, or replayed, by the job of a config.
 
     This compares everything that decides whether a job may be resumed, except versions: all settings, the tokenizer
-    that `tokenizer.file` names, and the counts that `tokenizer.train.counts` names. The places of input and output do
+    that `tokenizer.file` names, and the counts that `tokenizer.train.counts` names. The paths of input and output do
     not count. A folder without a record of its job passes, because there is nothing to compare.
 
     Raises:
@@ -43,10 +43,10 @@ def check_same_job(output: str, config: Config) -> None:
 
 
 def check_tokenizer(digest: str, unicode: Mapping[str, str], config: Config) -> list[str]:
-    """Returns the difference if `tokenizer.file` of a config is not the tokenizer with this digest.
+    """Returns a line, in a list, if `tokenizer.file` of a config is not the tokenizer with this digest.
 
     Args:
-      digest: of the tokenizer of the folder.
+      digest: the digest of the folder's tokenizer.
       unicode: the versions of Unicode that the digest includes; if they are others now, nothing is compared.
       config: the current config; without `tokenizer.file`, nothing is compared.
     """

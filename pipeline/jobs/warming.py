@@ -45,8 +45,8 @@ class WarmUp:
         """Starts nothing yet.
 
         Args:
-          name: of the job.
-          config: of the job.
+          name: the name of the job.
+          config: the config of the job.
           n_processes: how many compile at once.
         """
         self._name, self._config = name, config
@@ -57,14 +57,14 @@ class WarmUp:
         self.started: float | None = None
         """When the processes were started, by `time.monotonic`; None if they were not."""
         self.ended: float | None = None
-        """When all parts were over."""
+        """When all parts had ended, by `time.monotonic`; None before that."""
         self.n_parts = 0
         self.done: list[str] = []
-        """Parts that are over."""
+        """Parts that have ended."""
         self.compiled: list[Path] = []
         """Paths of the kernels that were compiled."""
         self.problems: list[str] = []
-        """Why parts ended before they were done."""
+        """Errors that ended parts early, a line each."""
 
     def start(self) -> None:
         """Starts the processes; does nothing if they were started before, or cannot be started."""
@@ -88,22 +88,22 @@ class WarmUp:
 
     @property
     def is_running(self) -> bool:
-        """Whether the processes were started, and are not over."""
+        """Whether the processes were started and have not ended."""
         return self.started is not None and self.ended is None
 
     def wait_for(self, path: Path) -> None:
-        """Waits until a kernel is there, or the processes are over; starts them if needed."""
+        """Waits until a kernel is compiled, or the processes have ended; starts them if needed."""
         self.start()
         while self.is_running and not path.exists():
             time.sleep(_POLL_SECONDS)
 
     def join(self) -> None:
-        """Waits until all parts are over."""
+        """Waits until all parts have ended."""
         if self._reader is not None:
             self._reader.join()
 
     def __enter__(self) -> "WarmUp":
-        """Arranges that the processes start when this process is about to compile; at once if nothing is compiled."""
+        """Has the processes start when this process is about to compile a kernel; at once if none is compiled yet."""
         compiling.when_missing = self.wait_for
         if all(compiling.is_cold(Path(str(module.__file__))) for module in (json_kernels, tally)):
             self.start()
@@ -138,7 +138,7 @@ class WarmUp:
 
 
 def _spawn(request: dict[str, Any]) -> "subprocess.Popen[str]":
-    # Started like workers, with this Python and these packages, in a group of their own: Ctrl-C is for the job.
+    # Started like workers, with this Python and these packages, but in their own process group: Ctrl-C is for the job.
     ours = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
     paths = dict.fromkeys([*(os.path.abspath(path) for path in sys.path if path), ours])
     process = subprocess.Popen(
@@ -158,7 +158,7 @@ def _spawn(request: dict[str, Any]) -> "subprocess.Popen[str]":
 
 
 class Warming:
-    """A source of progress that shows the warm-up until it is over, and then the stages of the job."""
+    """A source of progress: first of the warm-up, and after that of the job's stages."""
 
     def __init__(self, warm_up: WarmUp, source: Source | None = None) -> None:
         """Shows `warm_up`, and then `source`, if there is a job after it."""
@@ -166,13 +166,13 @@ class Warming:
         self._is_last = False
 
     def snapshot(self, stage: str | None = None) -> Snapshot:
-        """Returns how far the warm-up is, or the job."""
+        """Returns the progress of the warm-up, or of the job."""
         if self._source is None or stage == STAGE or (stage is None and self._warm_up.ended is None):
             return Snapshot(STAGE, len(self._warm_up.done), self._warm_up.n_parts, unit="parts")
         return self._source.snapshot(stage)
 
     def entered(self) -> list[tuple[str, float]]:
-        """Returns the stages so far; those of the job only once the warm-up is over."""
+        """Returns the stages so far; those of the job only after the warm-up."""
         started, ended = self._warm_up.started, self._warm_up.ended
         assert started is not None
         if self._source is None or (ended is None and not self._is_last):
@@ -181,7 +181,7 @@ class Warming:
         return [(STAGE, started), *((name, max(since, begin)) for name, since in self._source.entered())]
 
     def refresh(self) -> None:
-        """Makes sure that the next answers, the last ones, are up to date; a job may be done before its warm-up."""
+        """Makes the next, last answers up to date; a job may end before its warm-up."""
         self._is_last = True
         if self._source is not None:
             self._source.refresh()
@@ -220,13 +220,13 @@ def _rehearse(part: str, name: JobName, config: Config, teller: Any) -> None:
     problem = ""
     try:
         rehearsal.rehearse(part, name, config)
-    except Exception as error:  # the job will fail the same way, or the sample is not like its input
+    except Exception as error:  # the job will fail in the same way, or the sample differs from its input
         problem = f"{type(error).__name__}: {error}"
     teller.send({"problem": problem, "compiled": [str(path) for path in compiling.saved]})
 
 
 def _end_with_stdin() -> None:
-    # Not through sys.stdin, because a process that is forked now would wait for its lock.
+    # Not through sys.stdin: a process that is forked meanwhile would wait forever for its lock.
     while os.read(0, 1 << 16):
         pass
     if os.name == "posix":

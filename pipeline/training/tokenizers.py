@@ -63,7 +63,7 @@ def train_tokenizer(
       counts: `schemas.WORD_COUNTS`.
       config: the section, with `train`.
       span_tokens: special tokens besides those of the config.
-      tell: as trainers take it.
+      tell: told about the progress of training, see `Tell` of `tokenizer.trainers.base`.
 
     Raises:
       ValueError: if there is no `train`, or training fails, for example if the alphabet is larger than the vocabulary.
@@ -113,13 +113,13 @@ def _trainer(train: TrainConfig, span_tokens: Sequence[str]) -> Trainer[Any]:
 
 
 def counting_tokenizer(config: TokenizerConfig, span_tokens: Sequence[str] = ()) -> Tokenizer:
-    """Returns a tokenizer that says what a word is; it needs no vocabulary yet.
+    """Returns a tokenizer whose normalizer and pre-tokenizer define the words to count; it may have no vocabulary.
 
     It is the tokenizer of `config.file`, else one with the normalizer and pre-tokenizer of `config.train`, else BERT's.
 
     Args:
       config: the section.
-      span_tokens: special tokens beside those of the config.
+      span_tokens: special tokens besides those of the config.
 
     Raises:
       ValueError: if the trainer of `config.train` refuses its options, which then shows before any work.
@@ -146,7 +146,7 @@ def counting_tokenizer(config: TokenizerConfig, span_tokens: Sequence[str] = ())
 
 
 def shape_rows(tokenizer: Tokenizer, config: TokenizerConfig) -> Tokenizer:
-    """Makes `tokenizer` truncate and pad as `config` says, and not as its file did; returns it."""
+    """Makes `tokenizer` truncate and pad as `config` says, whatever its file says; returns it."""
     tokenizer.no_truncation()
     tokenizer.no_padding()
     if config.truncation is not None:

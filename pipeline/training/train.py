@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Vocabularies from a counts artifact, one for each size and source asked for, each with a training record. No Beam."""
+"""Vocabularies from a counts artifact, one for each requested size and source, each with a training record. No Beam."""
 
 import json
 from collections.abc import Iterator, Sequence
@@ -31,7 +31,7 @@ class Vocabulary:
     """Its folder below `vocab/`; empty if there is only one vocabulary."""
     tokenizer_json: str
     record: dict[str, Any]
-    """What training.json says."""
+    """The contents of training.json."""
 
     def to_json(self) -> str:
         """Returns this as JSON."""
@@ -47,8 +47,8 @@ def check_counts(artifact: CountsArtifact, config: TokenizerConfig) -> None:
     """Checks that an artifact can be trained on as a config says.
 
     Raises:
-      ValueError: if its words are not what the config's normalizer and pre-tokenizer make, it has no labels of the kind
-        asked for, or its files are not as recorded.
+      ValueError: if its words are not those of the config's normalizer and pre-tokenizer, it lacks the labels of
+        `train.by`, or its files are not as recorded.
     """
     assert config.train is not None
     asked = describe_words(counting_tokenizer(config).to_str())
@@ -73,14 +73,14 @@ def check_counts(artifact: CountsArtifact, config: TokenizerConfig) -> None:
 def train_vocabularies(
     artifact: CountsArtifact, config: TokenizerConfig, span_tokens: Sequence[str] = (), tell: Tell | None = None
 ) -> Iterator[Vocabulary]:
-    """Yields every vocabulary that `config.train` asks for: by label, then by size as they are listed.
+    """Yields every vocabulary that `config.train` asks for: by label, then by size, in the order of the config.
 
-    `span_tokens` are special tokens besides those of the config; `tell` is as trainers take it.
+    `span_tokens` are special tokens besides those of the config; `tell` is told about the progress of training.
 
-    Deterministic: a function of the counts and the config. Memory: the distinct words that one of them is trained on.
+    Deterministic: a function of the counts and the config. Memory: the distinct words on which one of them is trained.
 
     Raises:
-      ValueError: if the artifact does not suit, or training cannot be done.
+      ValueError: if the artifact does not fit the config, or training fails.
     """
     train = config.train
     assert train is not None
@@ -118,7 +118,7 @@ def _folder(label: str) -> str:
 def _record(
     artifact: CountsArtifact, train: TrainConfig, label: str | None, size: int, counts: pa.Table, tokenizer: Tokenizer
 ) -> dict[str, Any]:
-    """Returns what training.json says: what was trained on, how, and the result; no times and no places."""
+    """Returns the contents of training.json: what was trained on, how, and the result; no times and no paths."""
     merges = getattr(tokenizer.model, "merges", None)
     return {
         "format_version": FORMAT_VERSION,
