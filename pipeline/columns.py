@@ -27,8 +27,8 @@ def write_columns(file: Any, columns: Sequence[pa.Array], schema: pa.Schema) -> 
 
     Args:
       file: open for writing, with `tell`.
-      columns: of any type but dictionaries, views, maps, unions and lists of a fixed size.
-      schema: of the columns.
+      columns: columns of any type except dictionaries, views, maps, unions and lists of a fixed size.
+      schema: the schema of the columns.
 
     Returns:
       Where each buffer begins, for `read_columns`.
@@ -47,7 +47,7 @@ def read_columns(read: ReadAt, positions: Sequence[int], schema: pa.Schema, star
     Args:
       read: of the file.
       positions: as `write_columns` returned them.
-      schema: of the columns.
+      schema: the schema of the columns.
       start: the first row.
       stop: the row after the last; at most the number of rows.
 

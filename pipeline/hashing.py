@@ -20,8 +20,8 @@ def document_keys(purpose: str, seed: int, names: Sequence[str], documents: pa.R
 
     Args:
       purpose: `SAMPLING` or `SHUFFLING`.
-      seed: of the config.
-      names: of the pieces of the split, `Piece.name`.
+      seed: the seed of the config.
+      names: the names of the pieces of the split, `Piece.name`.
       documents: `schemas.DOCUMENTS`.
     """
     pieces = np.array([_hash_name(purpose, seed, name) for name in names], np.uint64)

@@ -110,7 +110,7 @@ def packed(boundaries: Sequence[str]) -> pa.Schema:
     A segment is the part of a document that a sequence holds, its separator included.
 
     Args:
-      boundaries: of `BOUNDARIES`, each at most once; the order does not matter.
+      boundaries: names from `BOUNDARIES`, each at most once; the order does not matter.
     """
     fields = [
         pa.field("input_ids", pa.large_list(pa.field("element", pa.int32(), nullable=False)), nullable=False),
@@ -149,7 +149,7 @@ def rows(names: Iterable[str], fields: Iterable[pa.Field] = ()) -> pa.Schema:
     """Returns the schema of the rows of a shard that has these columns: packed sequences, or `TOKENS` and more.
 
     Args:
-      names: of the columns, without `fields`.
+      names: the names of the columns, without `fields`.
       fields: the kept fields, which come last; only if rows are documents.
     """
     names = list(names)

@@ -34,7 +34,7 @@ def advise(found: Forecast, workers: int) -> list[Advice]:
 
     Args:
       found: the forecast.
-      workers: of the job.
+      workers: the number of workers of the job.
     """
     given = [rule(found, workers) for rule in _RULES]
     return [each for each in given if each is not None]

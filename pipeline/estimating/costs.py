@@ -70,7 +70,7 @@ def measure_start(name: JobName, config: Config, settings: RunnerSettings) -> fl
     """Returns the seconds of a job over a page of text, imports of Beam included.
 
     Args:
-      name: of the job; config: of the job; settings: a local runner.
+      name, config: the job; settings: a local runner.
 
     Raises:
       Exception: whatever the job raises for such a text.

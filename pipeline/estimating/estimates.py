@@ -99,7 +99,7 @@ class Scale:
         """Returns the estimate of a count.
 
         Args:
-          name: of the count.
+          name: the name of the count.
           counted: how many there are in the sample.
           more: an uncertainty besides, as a share of the value.
           base: known to be there whatever the corpus holds; not part of `counted`.
@@ -119,7 +119,7 @@ class Scale:
         """Returns how a count is divided among parts of the corpus: float64[n], of the whole estimate.
 
         Args:
-          name: of the count.
+          name: the name of the count.
           sizes: planned bytes of the parts, in the order of the corpus.
         """
         y = np.array([unit.counts.get(name, 0) for unit in self._units], np.float64)

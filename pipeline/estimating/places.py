@@ -88,10 +88,10 @@ def choose(
     """Returns about `n_bytes` of text, in samples of about `shard_bytes`.
 
     Args:
-      splits: of the plan; they must hold more text than `n_bytes`.
+      splits: the splits of the plan; they must hold more text than `n_bytes`.
       config: the section `input`.
       n_bytes: how much to read.
-      shard_bytes: of a shard of the job, so that what the sample writes is like what the job writes.
+      shard_bytes: the size of the job's shards; the sample is written in shards of the same size.
       n_ranges: from how many places.
     """
     groups: list[list[Portion]] = []

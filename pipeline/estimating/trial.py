@@ -81,10 +81,10 @@ def tokenize(
 
     Args:
       samples: what to read.
-      config: of the trial.
+      config: the config of the trial.
       tokenizer: as workers have it.
       shards: to merge, if the job shuffles.
-      batch_bytes: of a unit.
+      batch_bytes: the size of a unit.
     """
     trial = Trial()
     # The first use of a tokenizer builds its tables, which is a part of the start of a job.
@@ -154,7 +154,7 @@ def bytes_of(output: OutputConfig, files: Iterable[tuple[str, int]]) -> dict[str
 
     Args:
       output: the section.
-      files: of the shards: name and bytes.
+      files: the files of the shards: name and bytes.
     """
     format_of = {suffix: name for name in output.formats for suffix in formats.suffixes(output, name)}
     found = dict.fromkeys(map(str, output.formats), 0)

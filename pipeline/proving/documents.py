@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Checks the table of the documents of a shard: against the ledger, the input, the keys of a shuffle, and the rows."""
+"""Checks a shard's table of documents against the ledger, the input, the keys of a shuffle, and the rows."""
 
 from collections.abc import Mapping
 from typing import Any, Self
@@ -29,16 +29,16 @@ class ListedDocuments:
         """Takes the table of the file `name`.
 
         Args:
-          name: of the file.
-          table: all of it.
-          segments: in the order of the rows; None if rows are not packed.
+          name: the name of the file.
+          table: the whole table.
+          segments: the segments, in the order of the rows; None if rows are not packed.
           fields: the kept fields of the shard.
         """
         self.fields = KeptFields(fields, table)
         """The kept fields, for comparison with those in other files."""
         self._name = name
         self.n_tokens = table.column("n_tokens").to_numpy().astype(np.int64)
-        """int64[n_documents], the tokens of each document."""
+        """int64[n_documents], how many tokens each document has."""
         self._doc_ids = table.column("doc_id")
         self._segments = segments
 
@@ -50,9 +50,9 @@ class ListedDocuments:
 
         Args:
           output: the output folder.
-          entry: of the split or shard.
+          entry: the entry of the split or shard.
           found: the manifest.
-          report: added to.
+          report: problems are added to it.
         """
         record = entry.documents
         if record is None or not check_file(output, record, report):
@@ -84,9 +84,9 @@ class ListedDocuments:
         """Returns how rows that are documents differ from the table; None if they do not.
 
         Args:
-          first: the number of the first of them.
-          doc_ids: of the rows; None where the format has none.
-          n_tokens: of the rows, padding not included.
+          first: the number of the first of these rows.
+          doc_ids: the document ids of the rows; None where the format has none.
+          n_tokens: the number of tokens of each row, without padding.
         """
         listed = self.n_tokens[first : first + n_tokens.size]
         if listed.size < n_tokens.size:
@@ -123,7 +123,7 @@ class ListedDocuments:
 
 
 def _compare_windows(table: pa.Table, expected: ExpectedWindows) -> str | None:
-    """Returns the first document that is not listed in exactly the rows of its windows; None if there is none."""
+    """Returns a problem: the first document that is not listed in exactly the rows of its windows; None if all are."""
     rows, starts = (table.column(name).combine_chunks() for name in ("rows", "starts"))
     counts = np.bincount(expected.texts, minlength=table.num_rows)
     for listed in (rows, starts):

@@ -12,7 +12,7 @@ class KeptFields:
     """The kept fields of one shard, read from its first file and held in memory."""
 
     def __init__(self, fields: pa.Schema, listed: pa.Table) -> None:
-        """Takes the fields that the ledger names, and the table of documents, which may hold them."""
+        """Takes the fields that the ledger names, and the table of documents, which may have them."""
         self._fields = pa.schema([field.remove_metadata() for field in fields])
         self._first: tuple[str, pa.Table] | None = None
         if len(fields) and set(fields.names) <= set(listed.schema.names):
@@ -25,7 +25,7 @@ class KeptFields:
         """Returns how the fields in the file `name` differ from those of the files before; None if they do not.
 
         Args:
-          name: of the file.
+          name: the name of the file.
           batches: its columns that may be null.
         """
         if not batches:

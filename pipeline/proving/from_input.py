@@ -22,14 +22,14 @@ from pipeline.tokenizing.tokenize import tokenize_split, tokenizer_info
 from tokenizer import Tokenizer
 
 SAMPLE = 0.01
-"""The default share of splits to do again."""
+"""The default share of splits to tokenize again."""
 
 LEAST_SPLITS = 3
-"""At least this many splits are done again, if there are as many."""
+"""At least this many splits are tokenized again, or all if there are fewer."""
 
 
 def verify_deep(output: str, share: float = SAMPLE) -> VerifyReport:
-    """Tokenizes a sample of the splits again, from the input files where the ledger says they are.
+    """Tokenizes a sample of the splits again, from the input files that the ledger names.
 
     It compares the shard, the rejects, the statistics, and the counts and checksums of the files read. The sample is
     the same each time: the splits whose ids have the smallest hashes. Splits are tokenized one at a time into a
@@ -71,14 +71,14 @@ def verify_deep(output: str, share: float = SAMPLE) -> VerifyReport:
 
 
 def sample(ids: Sequence[str], share: float) -> list[str]:
-    """Returns the ids to look at: the same ones each time, and a larger share contains those of a smaller one."""
+    """Returns a sample of ids, the same one each time; a larger share contains that of a smaller one."""
     n = min(len(ids), max(LEAST_SPLITS, math.ceil(share * len(ids))))
     chosen = set(sorted(ids, key=lambda split_id: hashlib.sha256(split_id.encode()).digest())[:n])
     return [split_id for split_id in ids if split_id in chosen]
 
 
 def config_of(output: str, found: Mapping[str, Any]) -> tuple[Config, Tokenizer]:
-    """Returns the config of a folder, with made-up places in place of those that it does not record, and its tokenizer.
+    """Returns the config of a folder, with made-up paths where its record has none, and its tokenizer.
 
     Args:
       output: the folder.
@@ -139,7 +139,7 @@ def _do_again(output: str, entry: LedgerEntry, config: Config, tokenizer: Tokeni
 
 
 def _compare_rows(again: str, output: str, name: str) -> list[str]:
-    """Returns the first row of a shard that differs; bytes may differ only because a library has another version."""
+    """Returns a list with a line about the first row that differs; if only bytes differ, a library has changed."""
     try:
         ours, theirs = (_read(storage.join(folder, name), name) for folder in (again, output))
     except (ValueError, OSError) as error:

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tokenizes the rejected records of a job again, after a fix; reads only these and writes to a folder beside.
+"""Tokenizes the rejected records of a job again, after a fix; reads only these, and writes them to `replay/`.
 
-`replay/` in an output folder is an output folder of its own, with shards, rejects, ledger and manifest. Its job names
-the manifest that it completes, so the two are proven together. Every replay starts from the rejects of the job and
-replaces the replay before it.
+`replay/` in an output folder is itself an output folder, with shards, rejects, ledger and manifest. The record of its
+job has the digest of the manifest that it completes, so the two are proven together. Every replay starts from the
+rejects of the job and replaces the previous replay.
 """
 
 import dataclasses
@@ -36,7 +36,7 @@ from pipeline.tokenizing.tokenize import merge_planned, tokenize_split
 from tokenizer import Tokenizer
 
 COMMITTED = "committed"
-"""The rule by which a replay leaves out the other documents of a file that it has to read whole."""
+"""The rule by which a replay leaves out the other documents of a file that it must read completely."""
 
 _MAY_CHANGE = (
     *("paths", "text_field", "text_fields", "join", "id_field"),
@@ -48,18 +48,18 @@ def replay(config: Config, lease: Lease | None = None) -> Mapping[str, Any]:
     """Tokenizes the rejected records of a finished job again, as the config says now, into `replay/`.
 
     Lines of uncompressed files are read by their byte ranges. A compressed file, a file that is one document, or a run
-    of row groups is read whole, and all but the rejected records are left out. Splits are done one after another, in
-    this process, which holds the positions of the rejects of one file and what `tokenize_split` holds.
+    of row groups is read completely, and all but the rejected records are left out. Splits are done one after another,
+    in this process. Memory: the positions of the rejects of one file, and what `tokenize_split` holds.
 
     Args:
-      config: of the job. In `input` the fields and the limits may have changed; nothing else may.
-      lease: of the folder of the job, of which `replay/` is a part; None if nobody owns it.
+      config: the config of the job. In `input` the fields and the limits may have changed; nothing else may.
+      lease: the lease of the folder of the job, of which `replay/` is a part; None if nobody owns it.
 
     Returns:
       The manifest of the replay.
 
     Raises:
-      ValueError: if the job is not finished, the config asks for other tokens, or a file has changed.
+      ValueError: if the job is not finished, the config would give other tokens, or a file has changed.
       OSError: if a file cannot be read.
       BooksError: if not every rejected record of the job was read again.
     """
@@ -99,7 +99,7 @@ def replay(config: Config, lease: Lease | None = None) -> Mapping[str, Any]:
 
 
 def verify_replay(output: str, report: VerifyReport) -> None:
-    """Adds the proof of a replay to the report of its job's folder, if there is a replay and the job is proven."""
+    """Verifies a replay, if there is one and its job is proven; adds the findings to the report of the job's folder."""
     folder = storage.join(output, REPLAY)
     if not report.is_proven or not storage.exists(storage.join(folder, filenames.MANIFEST)):
         return
@@ -133,7 +133,7 @@ def _check_books(found: Mapping[str, Any], replayed: Mapping[str, Any]) -> None:
 
 
 def _manifest_digest(output: str) -> str:
-    """Returns the sha256 of the manifest that a replay completes."""
+    """Returns the SHA-256 of the manifest that a replay completes."""
     return ledger.describe(output, filenames.MANIFEST).sha256
 
 
@@ -175,7 +175,7 @@ def _fields_of(output: str, found: Mapping[str, Any]) -> str:
 
 
 def _groups(output: str, found: Mapping[str, Any]) -> Iterator[list[tuple[Piece, np.ndarray | None]]]:
-    """Yields what each split reads: pieces, and for those that are read whole, the wanted offsets."""
+    """Yields the pieces of each split, and for those that are read completely, the wanted offsets."""
     limit = found["config"]["input"]["split_bytes"]
     document = found["config"]["input"]["document"]
     group: list[tuple[Piece, np.ndarray | None]] = []
@@ -195,7 +195,7 @@ def _groups(output: str, found: Mapping[str, Any]) -> Iterator[list[tuple[Piece,
 
 
 def _numbered(groups: Iterable[list[tuple[Piece, np.ndarray | None]]]) -> list[list[tuple[Piece, np.ndarray | None]]]:
-    """Returns groups with their files numbered anew, because a replay does not read all of them."""
+    """Returns groups with their files renumbered, because a replay does not read all of them."""
     numbers: dict[tuple[str, str], int] = {}
     return [
         [

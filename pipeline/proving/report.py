@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The findings of a verification, and the check that all parts of it begin with: a file is what its record says."""
+"""The findings of a verification, and the check with which all parts of it begin: a file agrees with its record."""
 
 from dataclasses import dataclass, field
 
@@ -12,7 +12,7 @@ class VerifyReport:
     """What `verify` read, and every problem that it found."""
 
     problems: list[str] = field(default_factory=list)
-    """Each names the file and, if numbers differ, both numbers."""
+    """A line each, with the file and, if numbers differ, both numbers."""
     n_files: int = 0
     n_bytes: int = 0
     n_rows: int = 0

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Checks the files of one split or shard: every row is read again, and every token counted again."""
+"""Checks the files of one split or shard: reads every row again, and counts every token again."""
 
 import contextlib
 import json
@@ -27,7 +27,7 @@ from pipeline.statistics.tally import Statistics
 def count_files(
     output: str, entry: LedgerEntry | ShardEntry, found: Mapping[str, Any], report: VerifyReport
 ) -> Iterator[tuple[FileRecord, Statistics]]:
-    """Checks the files of a split or a shard; yields each file with rows, and its tokens counted again."""
+    """Checks the files of a split or a shard; yields the record of each file with rows, and its statistics."""
     files = (entry.shard, *entry.companions)
     whole = {file.file for file in files if check_file(output, file, report)}
     listed = ListedDocuments.read(output, entry, found, report)
@@ -69,7 +69,7 @@ def _count_shard(
 ) -> Statistics | None:
     """Returns the tokens of the rows in one format, counted again; None if they cannot be read to their end."""
     name, tokenizer = file.file, found["tokenizer"]
-    # A format without padding is read as it is; packed sequences are padded by themselves.
+    # Formats without padding have none to check; packed sequences have their own.
     padding = found["config"]["tokenizer"]["padding"] if formats.keeps_padding(name) else None
     marks = Marks.from_record(found["marks"])
     counted = Statistics(tokenizer["vocab_size"], tokenizer["unk_id"])
@@ -94,7 +94,7 @@ def _count_shard(
                 return _close_count(counted, entry, file, report)
             if entry.windows is not None:
                 if listed is None:
-                    return None  # which is reported
+                    return None  # the problem is reported already
                 batches = _with_spans(formats.read_rows(handle, name, index=index or None), padding, tokenizer, name)
                 hashes = np.zeros(entry.n_documents, np.uint64) if proof is not None else None
                 windowed.count(batches, name, entry, listed.windows(found), counted, hashes)
@@ -182,10 +182,10 @@ def _token_spans(
     """Returns (ids int32, starts int64[n], stops int64[n]): where the tokens of each row are, without its padding.
 
     Args:
-      batch: of doc_id, input_ids, n_tokens, as `formats.read_rows` yields it.
-      padding: {"length", "side"} of the config; None when rows are not padded.
+      batch: doc_id, input_ids and n_tokens, as `formats.read_rows` yields them.
+      padding: {"length", "side"} of the config; None if rows are not padded.
       pad_id: the padding token.
-      where: names the place of the rows in messages.
+      where: the place of the rows, for messages.
 
     Raises:
       ValueError: if a row is not padded as `padding` says.
@@ -221,7 +221,7 @@ def _check_metadata(handle: Any, name: str, tokenizer: Mapping[str, Any], report
     try:
         said = json.loads((pq.read_schema(handle).metadata or {}).get(b"tokenmill", b"null"))
     except (pa.ArrowException, OSError):
-        return  # reading the rows says so too
+        return  # reading the rows will report it
     digest = said.get("tokenizer") if isinstance(said, dict) else None
     if digest != tokenizer["digest"]:
         report.problems.append(f"{name}: made by tokenizer {digest}, but the manifest's is {tokenizer['digest']}")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Proves the shards of a shuffle from disk: keys ascend, and the rows are the documents that have these keys."""
+"""Proves the shards of a shuffle: keys ascend, and the rows are the documents that have these keys."""
 
 import contextlib
 from typing import Self
@@ -17,14 +17,14 @@ _MASK = (1 << 64) - 1
 
 
 class RowsProof(contextlib.AbstractContextManager["RowsProof"]):
-    """Adds up the rows of a shard in one format, each with its key from the ledger."""
+    """Adds up the rows of one file of a shard, each with its key from the file of keys."""
 
     def __init__(self, output: str, entry: ShardEntry) -> None:
         """Opens the file of keys.
 
         Args:
           output: the output folder.
-          entry: of the shard.
+          entry: the entry of the shard.
         """
         self._entry = entry
         self._handle = storage.open_read(storage.join(output, entry.keys.file))
@@ -41,10 +41,10 @@ class RowsProof(contextlib.AbstractContextManager["RowsProof"]):
         """Adds the next rows.
 
         Args:
-          ids: int32.
+          ids: int32[n_ids].
           starts: int64[n], where the tokens of each row begin in `ids`, padding not included.
-          stops: int64[n].
-          doc_ids: of the rows; None where the format has none.
+          stops: int64[n], where they end.
+          doc_ids: the document ids of the rows; None where the format has none.
 
         Raises:
           ValueError: if there are fewer keys, or they are not in order.
@@ -81,7 +81,7 @@ class RowsProof(contextlib.AbstractContextManager["RowsProof"]):
         return keys
 
     def problems(self, name: str, *, has_doc_ids: bool) -> list[str]:
-        """Returns how the rows of the file `name`, once all are added, differ from what the ledger says."""
+        """Returns how the rows of the file `name` differ from the ledger; call it after all rows are added."""
         sums = self._entry.sums
         lines = []
         if self._handle.read(1):

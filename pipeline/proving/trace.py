@@ -28,11 +28,11 @@ from pipeline.splits import Piece, Split
 from tokenizer import Encoding, Tokenizer
 
 _SHOWN = 60
-"""How many characters of text are shown on either side of a token; twice as many if no token was asked for."""
+"""How many characters of text are shown on either side of a token; without a token, twice as many in all."""
 
 
 def find_row(output: str, row: int) -> tuple[str, int]:
-    """Returns the shard, in the first format, that holds row `row` of all shards together, and its number in it.
+    """Returns the shard, in the first format, that has row `row` of all shards together, and the row's number in it.
 
     Raises:
       ValueError: if there are fewer rows.
@@ -54,12 +54,12 @@ def trace(output: str, shard: str, row: int, token: int | None = None) -> dict[s
     Args:
       output: a finished output folder.
       shard: name of a file with rows in it, of any format.
-      row: of the shard, from 0.
+      row: the row of the shard, from 0.
       token: its position in the row as it is stored, from 0; None for all documents of the row.
 
     Returns:
-      Plain JSON, except for values of `fields`: `shard`, `row`, `token`, `token_id`, and `documents`. If a token is
-      asked for, there is one document, or none for padding and for the template's tokens around windows.
+      Plain JSON, except for values of `fields`: `shard`, `row`, `token`, `token_id`, and `documents`. With `token`
+      there is one document, or none for padding and for the template's tokens around windows.
 
       Each document has `doc_id`; the kept `fields`; `number` in the shard; `source` (`name`, `path`, `format`,
       `offset`, `n_bytes`); `n_tokens`; `first`, its first token that is in the row; `start`, where in the row that is;
@@ -142,7 +142,7 @@ def _segments_of(
 
 
 def _describe(output: str, found: Mapping[str, Any], config: Config, table: pa.Table) -> dict[str, Any]:
-    """Returns what is known about one document: a row of the table, and its source."""
+    """Returns what is known about one document, from `table`, which is its row in the table of documents."""
     (batch,) = table.combine_chunks().to_batches()
     (row,) = spell_nanoseconds(batch).to_pylist()
     piece = next((each for each in _pieces(output, found) if each.file == row["input_file"]), None)
@@ -200,7 +200,7 @@ def _row_group(path: str, row: int) -> int:
 
 
 def _text_offset(piece: Piece, offset: int, n_bytes: int, text: str) -> int | None:
-    """Returns where a text begins in its file; None if the file does not contain it as it is: escaped, compressed."""
+    """Returns where a text begins in its file; None if the file has it in another form, as escaped or compressed."""
     if piece.format != "text" or piece.compression != "none":
         return None
     with storage.open_read(piece.path) as handle:
@@ -212,7 +212,7 @@ def _text_offset(piece: Piece, offset: int, n_bytes: int, text: str) -> int | No
 def _locate(
     config: Config, tokenizer: Tokenizer, document: dict[str, Any], number: int, ids: list[int]
 ) -> dict[str, Any]:
-    """Returns where in its text a token of a document is; `ids` are the ids of the document in the row."""
+    """Returns the place of a token in its document's text; `ids` are the ids of the document in the row."""
     if number >= document["n_tokens"]:
         return {"token": None, "why_no_place": "it is the separator behind the document"}
     at: dict[str, Any] = {"token": number, "characters": None, "bytes": None}
@@ -248,7 +248,7 @@ def _encode_bare(config: Config, tokenizer: Tokenizer, text: str) -> Encoding:
 
 
 def excerpt(document: Mapping[str, Any]) -> tuple[str, str, str]:
-    """Returns the text of a document to show: before the token, the token, and after it; "" if not known."""
+    """Returns the text of a document in three parts: before the token, the token, after it; "" where not known."""
     text, at = document.get("text", ""), document.get("at") or {}
     if at.get("characters") is None:
         return text[: 2 * _SHOWN], "", ""

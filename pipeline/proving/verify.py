@@ -39,8 +39,8 @@ def verify(output: str) -> VerifyReport:
     - the rows, tokens and unknown tokens of every shard, counted again, and that every id is in the vocabulary;
     - the framing and checksums of TFRecord, and the rejects by reason;
     - that ledger entries balance, agree with their shards and add up to the totals;
-    - the statistics, the tokenizer, and of each entry of the vocabulary its count and what it is;
-    - that no other shard lies among these;
+    - the statistics, the tokenizer, and the count and kind of each entry of the vocabulary;
+    - that there is no other shard among these;
     - for a job that shuffles: that keys ascend throughout, that every document has its key, and that the documents of
       all shards are those of all splits.
 
@@ -64,10 +64,10 @@ def _check_folder(output: str, found: Mapping[str, Any], report: VerifyReport) -
     for record in found["files"]:
         check_file(output, FileRecord(**record), report)
     if not all(check_file(output, file, report) for file in files_of_lists(found)):
-        return  # nothing else can be compared with lists that are not those of the job
+        return  # the lists are not those of the job, so nothing can be compared with them
     listed = manifest.results(found)
     strays = (name for name in folders.result_files(output) if name not in listed)
-    report.problems += [f"{name}: lies among the results, but the manifest does not list it" for name in strays]
+    report.problems += [f"{name}: is among the results, but the manifest does not list it" for name in strays]
     proof = LedgerProof(output, found, report)
     total = proof.check_splits()
     if found["shuffle"] is not None:
@@ -79,7 +79,7 @@ def _check_folder(output: str, found: Mapping[str, Any], report: VerifyReport) -
 
 
 class LedgerProof:
-    """Reads the ledger entry by entry, adds it up again, and compares it with the lists of the manifest on the way."""
+    """Reads the ledger entry by entry, adds it up again, and compares it with the lists of the manifest."""
 
     def __init__(self, output: str, found: Mapping[str, Any], report: VerifyReport) -> None:
         self._output, self._found, self._report = output, found, report
@@ -105,7 +105,7 @@ class LedgerProof:
         return total if is_counted and self._are_all_read else None
 
     def check_shards(self, recorded: Statistics | None) -> None:
-        """Checks the shards of a shuffle in their order; what they hold must be what the splits had."""
+        """Checks the shards of a shuffle in their order; together they must have what the splits had."""
         found, problems = self._found, self._report.problems
         total = Statistics(found["tokenizer"]["vocab_size"], found["tokenizer"]["unk_id"])
         n_counted, file = 0, ""
@@ -130,7 +130,7 @@ class LedgerProof:
                 )
 
     def check_totals(self) -> None:
-        """Checks the sums of the manifest, and that its lists have no more than the ledger."""
+        """Checks the totals of the manifest, and that its lists have nothing that the ledger lacks."""
         problems, said = self._report.problems, self._found["totals"]
         for listed in self._listed.values():
             problems += [
@@ -151,7 +151,7 @@ class LedgerProof:
         problems += self.books.problems
 
     def splits(self) -> Iterator[LedgerEntry]:
-        """Yields the entries of all splits in the order of the plan, each once it is compared with the lists."""
+        """Yields the entries of all splits in the order of the plan, after comparing each with the lists."""
         for split_id in manifest.split_ids(self._found):
             entry = ledger.read_entry(self._output, split_id)
             if entry is not None:
@@ -181,7 +181,7 @@ class LedgerProof:
             self._report.problems.append(f"the ledger's {n_shards} shards are not all of a shuffle, in order")
 
     def _compare_files(self, entry_id: str, entry: LedgerEntry | ShardEntry | None) -> None:
-        """Compares the files of an entry with the lists; of one that cannot be read, checks the files themselves."""
+        """Compares the files of an entry with the lists; if the entry cannot be read, checks the files as listed."""
         name = filenames.entry_name(entry_id)
         if entry is None:
             self._are_all_read = False
@@ -212,7 +212,7 @@ class _Listed:
         self._next = next(self._groups, None)
 
     def of(self, entry_id: str) -> list[dict[str, Any]]:
-        """Returns the records of an entry, if it is the next that has any."""
+        """Returns the records of an entry, if it is the next one with records."""
         if self._next is None or self._next[0] != entry_id:
             return []
         found = list(self._next[1])
@@ -220,7 +220,7 @@ class _Listed:
         return found
 
     def rest(self) -> Iterator[dict[str, Any]]:
-        """Yields the records of entries that nobody has asked for."""
+        """Yields the remaining records, of entries that were not requested."""
         while self._next is not None:
             yield from self._next[1]
             self._next = next(self._groups, None)
@@ -260,7 +260,7 @@ def _check_split(output: str, found: Mapping[str, Any], entry: LedgerEntry) -> t
             report.problems.append(f"{name}: {n} {what} tokens, {n_each} for each of {entry.n_documents} documents")
     if entry.rejects is not None and check_file(output, entry.rejects, report):
         check_rejects(output, entry, entry.rejects, report)
-    if entry.runs is None:  # else what it wrote has become a part of every shard
+    if entry.runs is None:  # otherwise its runs were merged into the shards and removed
         for file, counted in count_files(output, entry, found, report):
             if recorded is not None:
                 compare_counts(entry, file, counted, recorded, report)
@@ -270,7 +270,7 @@ def _check_split(output: str, found: Mapping[str, Any], entry: LedgerEntry) -> t
 def _check_shard(
     output: str, found: Mapping[str, Any], entry: ShardEntry
 ) -> tuple[VerifyReport, ShardEntry, list[tuple[FileRecord, Statistics]]]:
-    """Returns what is wrong with a shard of a shuffle, and what its files were found to hold."""
+    """Returns the problems of a shard of a shuffle, its entry, and the statistics of each of its files."""
     report = VerifyReport()
     report.problems += entry.imbalances()
     if entry.tokenizer != found["tokenizer"]["digest"]:
@@ -284,7 +284,7 @@ def _check_shard(
 
 
 def _check_tokenizer(output: str, found: Mapping[str, Any], report: VerifyReport) -> Tokenizer | None:
-    """Returns the tokenizer if it is the one that made the tokens; None also where this cannot be told."""
+    """Returns the tokenizer if it is the one that made the tokens; None if it is not, or that cannot be told."""
     listed = any(record["file"] == filenames.TOKENIZER for record in found["files"])
     # A digest covers the Unicode versions; another TokenMill may have others and still read this folder.
     if not listed or found["tokenizer"] is None or found["unicode"] != dict(UNICODE_VERSIONS):
@@ -332,7 +332,7 @@ def _check_statistics(
 
 
 def _differing(table: pa.Table, expected: pa.Table) -> str | None:
-    """Returns the first row of token counts that is not what the vocabulary says of the entry; None if all are."""
+    """Returns how the first wrong row of token counts differs from the vocabulary; None if there is none."""
     if table.equals(expected):
         return None
     pairs = zip(table.to_pylist(), expected.to_pylist(), strict=True)

@@ -20,7 +20,7 @@ def document(title: str, said: str, sections: Sequence[Element], head: Element |
     """Returns a page as HTML that opens offline, asks for nothing and runs nothing.
 
     Args:
-      title: of the page.
+      title: the title of the page.
       said: a sentence under the title.
       sections: as `section` returns them; the page links to each.
       head: what stands in front of the first section.
@@ -76,7 +76,7 @@ def table(heads: Sequence[str], rows: Iterable[Sequence[Any]]) -> Element:
 
     Args:
       heads: a name for each column.
-      rows: of cells: elements, or what `str` makes text of.
+      rows: the cells of each row: elements, or any values, which `str` turns into text.
     """
     cells = [[cell if isinstance(cell, Element) else shortened(str(cell)) for cell in row] for row in rows]
     sides = [{"class_": "n"} if i and _is_numbers(row[i] for row in cells) else {} for i in range(len(heads))]

@@ -31,7 +31,7 @@ def bars(title: str, labels: Sequence[str], values: Sequence[float], unit: str) 
 
     Args:
       title: what is shown, a sentence.
-      labels: of the bars; any text.
+      labels: the labels of the bars; any text.
       values: their lengths.
       unit: what the values are, a column of the table beside the chart.
     """

@@ -24,7 +24,7 @@ def measure(config: Config, n_documents: int) -> dict[str, Any]:
     It looks at the first documents of each split, about equally many of each, and holds them in memory.
 
     Args:
-      config: of a job that tokenizes.
+      config: the config of a job that tokenizes.
       n_documents: at most this many are looked at.
 
     Raises:

@@ -42,7 +42,7 @@ def summarize(
     """Returns what stats.json says: a `StatsFile`, as plain JSON.
 
     Args:
-      statistics: of all splits.
+      statistics: the statistics of all splits.
       table: `TOKEN_COUNTS` of the same.
       packing: the sums of `sequences.COUNTS` where rows are packed; None where they are not.
       windows: the sums of `windows.COUNTS` where rows are windows; None where they are not.

@@ -156,7 +156,7 @@ def warnings(output: str, config: Config) -> list[str]:
 
     Args:
       output: the folder, with its manifest.
-      config: of the job.
+      config: the config of the job.
     """
     if parts := partitions.partition_configs(config):
         return [

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""When things happened: what depends on the clock and the machine, and is therefore in no other file of an output.
+"""Times of a job. They depend on the clock and the machine, and are therefore in no other file of an output.
 
-Workers leave a file for each split in `_clock/`. When the job is done, `gather` makes one `clock.json` of them, which
-no manifest lists and no digest covers.
+Workers write a file for each split into `_clock/`. When the job is done, `gather` makes one `clock.json` from them,
+which no manifest lists and no digest covers.
 """
 
 import array
@@ -27,20 +27,20 @@ from pipeline.splits import Split
 FORMAT_VERSION = 1
 
 BINS = 30
-"""Points of the throughput over time."""
+"""The number of points of the throughput over time."""
 
 SLOWEST = 10
-"""Splits that are named, those that took longest."""
+"""So many splits are listed by name: those that took longest."""
 
 
 @dataclass(frozen=True)
 class SplitTime:
-    """When one split was done, by whom, and how much it was."""
+    """When one split was done, by which worker, and how much it was."""
 
     split: str
     index: int
     source: str
-    """The first file of it."""
+    """The name of its first file."""
     started: float
     """Seconds since 1970, by the worker's clock."""
     ended: float
@@ -53,7 +53,7 @@ class SplitTime:
 
 
 class Stopwatch:
-    """Takes the time of one split, from when it is made, in the thread that does the work."""
+    """Measures the time of one split from its construction on; use it in the thread that does the work."""
 
     def __init__(self, output: str, split: Split) -> None:
         """Starts.
@@ -65,17 +65,17 @@ class Stopwatch:
         self._wall, self._cpu = time.time(), time.thread_time()
 
     def stop(self, n_bytes: int, n_tokens: int) -> None:
-        """Leaves the time of the split, which is committed; it is as good without, if the file cannot be written.
+        """Writes the time of the split, which is committed; that the file cannot be written is no error.
 
         Args:
-          n_bytes: that were read of it; n_tokens: that it has.
+          n_bytes: how many bytes were read; n_tokens: how many tokens it has.
         """
         host, worker = socket.gethostname(), f"{os.getpid()}-{threading.get_native_id()}"
         source, cpu_seconds = self._split.pieces[0].name, time.thread_time() - self._cpu
         read = (n_bytes, n_tokens, host, worker)
         times = SplitTime(self._split.id, self._split.index, source, self._wall, time.time(), cpu_seconds, *read)
         path = storage.join(self._output, filenames.CLOCKS, f"{times.split}.json")
-        # A half of it, if the worker dies here, is left out by `gather`; nothing else reads it.
+        # If the worker dies here, `gather` ignores the incomplete file; nothing else reads it.
         with contextlib.suppress(OSError), storage.create(path) as handle:
             handle.write(json.dumps(asdict(times)).encode())
 
@@ -83,13 +83,13 @@ class Stopwatch:
 def gather(output: str, n_splits: int, started: float, stages: Sequence[tuple[str, float]], seconds: float) -> None:
     """Writes `clock.json` of a finished job, and removes the files of its splits.
 
-    Holds 40 bytes for each split, the names of their files, and `SLOWEST` of them whole.
+    Holds 40 bytes for each split, the names of their files, and `SLOWEST` records.
 
     Args:
       output: the output folder.
-      n_splits: of the plan.
-      started: when the job began, in seconds since 1970. Splits that runs before it did, which were stopped, count for
-        all sums, but not for the throughput: nobody knows how long nothing was done in between.
+      n_splits: the number of splits of the plan.
+      started: when the job began, in seconds since 1970. Splits done by earlier, stopped runs count in all sums, but
+        not in the throughput, since the pauses between runs are unknown.
       stages: the stages of the job in order, and how many seconds each took.
       seconds: how long the job took.
 
@@ -151,7 +151,7 @@ def _told(times: SplitTime, usual: float) -> Mapping[str, Any]:
 
 
 def _throughput(table: npt.NDArray[np.float64]) -> list[dict[str, float]]:
-    """Returns bytes and tokens of each of `BINS` equal times, as if every split had gone on evenly."""
+    """Returns bytes and tokens of `BINS` intervals of equal length, as if each split had gone at a constant rate."""
     if not len(table):
         return []
     begin, end = table[:, 0].min(), table[:, 1].max()

@@ -33,7 +33,7 @@ class Rates:
     _samples: deque[tuple[float, Snapshot]] = field(default_factory=deque)
 
     def add(self, now: float, snapshot: Snapshot) -> None:
-        """Takes a snapshot of the moment `now`, in seconds."""
+        """Adds the snapshot of the moment `now`, in seconds."""
         if self._samples and self._samples[-1][1].stage != snapshot.stage:
             self._samples.clear()
         self._samples.append((now, snapshot))
@@ -62,7 +62,7 @@ class Rates:
 
 
 def describe(snapshot: Snapshot, rates: Rates, seconds: float = 0.0) -> str:
-    """Returns one line for a log: what the job does, how much is done, how fast, and how long it will still take.
+    """Returns one line for a log: the stage, how much is done, how fast, and how long it will still take.
 
     For a stage without a measure, the line says how long it has taken so far.
     """
@@ -89,7 +89,7 @@ def _done(snapshot: Snapshot) -> str:
 
 
 def describe_end(snapshot: Snapshot, seconds: float) -> str:
-    """Returns one line on a stage that is over, or that the job ended in, after `seconds`."""
+    """Returns one line on a stage that has ended, or in which the job ended, after `seconds`."""
     parts = [f"{snapshot.stage} took {duration(seconds)}"]
     if snapshot.n_planned and snapshot.unit == "bytes":
         parts.append(f"{100 * snapshot.n_done // snapshot.n_planned}% of {megabytes(snapshot.n_planned)}")
@@ -145,7 +145,7 @@ def _show_lines(source: Source, stream: TextIO, stop: threading.Event, line_seco
 
 
 def _over(entered: Sequence[tuple[str, float]], n_known: int, now: float, is_last: bool) -> Iterator[tuple[str, float]]:
-    """Yields the stages that are over, except the first `n_known`, and how many seconds each took."""
+    """Yields the stages that have ended, except the first `n_known`, and how many seconds each took."""
     ends = [*(since for _, since in entered[1:]), now]
     n_over = len(entered) if is_last else len(entered) - 1
     for (name, since), end in list(zip(entered, ends, strict=True))[n_known:n_over]:
@@ -194,7 +194,7 @@ def _show_bar(source: Source, stream: TextIO, stop: threading.Event, _: float) -
 
 def _end_bar(bar: "rich.progress.Progress", task: "rich.progress.TaskID", snapshot: Snapshot, seconds: float) -> None:
     details = "  ".join([*_mean_speeds(snapshot, seconds), duration(seconds)])
-    # A stage without a measure is simply over; one with a measure shows how far it really came.
+    # A stage without a measure is shown as complete; one with a measure shows how far it really came.
     total, done = (snapshot.n_planned, snapshot.n_done) if snapshot.n_planned else (1, 1)
     bar.update(task, total=total, completed=done, details=details)
 
@@ -247,7 +247,7 @@ def clock(seconds: float) -> str:
 
 
 def duration(seconds: float) -> str:
-    """Returns how long something took, in tenths of seconds as long as they matter.
+    """Returns a duration in tenths of seconds, or from a minute on as `clock` does.
 
     >>> duration(3.21), duration(75)
     ('3.2 s', '1:15')

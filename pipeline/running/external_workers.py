@@ -6,8 +6,8 @@ Flink and Spark one such service runs beside each of their own workers. `tokenmi
 one too (`worker_pool_main`), but its workers (Beam 2.77) never learn the job's options, so a filesystem that needs any
 is unusable; and worker processes are started by whatever `python` is first on the PATH.
 
-Whoever reaches the port can run code: Beam's protocol sends pickled functions and authenticates nobody. So the service
-listens on the loopback interface unless told otherwise.
+Anyone who can reach the port can run code: Beam's protocol sends pickled functions and authenticates nobody. So the
+service listens on the loopback interface unless told otherwise.
 """
 
 import contextlib
@@ -63,7 +63,7 @@ class ExternalWorkers(beam_fn_api_pb2_grpc.BeamFnExternalWorkerPoolServicer):
     def StopWorker(  # noqa: N802
         self, request: beam_fn_api_pb2.StopWorkerRequest, context: Any
     ) -> beam_fn_api_pb2.StopWorkerResponse:
-        """Ends a worker; one that is gone already is fine."""
+        """Ends a worker, if it has not ended already."""
         with self._lock:
             process = self._processes.pop(request.worker_id, None)
         if process is not None:
@@ -89,7 +89,7 @@ class ExternalWorkers(beam_fn_api_pb2_grpc.BeamFnExternalWorkerPoolServicer):
 
 
 def serve(host: str, port: int, tell: Callable[[str, int], None], *, debug: bool = False) -> None:
-    """Serves workers at `host:port` until interrupted; port 0 takes a free port. Tells the address in use.
+    """Serves workers at `host:port` until interrupted; port 0 takes a free port. Calls `tell` with host and port.
 
     Raises:
       OSError: when the address cannot be listened on.
@@ -99,7 +99,7 @@ def serve(host: str, port: int, tell: Callable[[str, int], None], *, debug: bool
     beam_fn_api_pb2_grpc.add_BeamFnExternalWorkerPoolServicer_to_server(workers, server)
     try:
         bound = server.add_insecure_port(f"{host}:{port}")
-    except RuntimeError:  # gRPC's word for it
+    except RuntimeError:  # what gRPC raises when it cannot listen
         bound = 0
     if not bound:
         raise OSError(f"cannot listen on {host}:{port}; the port may be taken: choose another with --port")
@@ -113,7 +113,7 @@ def serve(host: str, port: int, tell: Callable[[str, int], None], *, debug: bool
 
 
 def _ask_runner(request: beam_fn_api_pb2.StartWorkerRequest) -> tuple[dict[str, Any], list[str]]:
-    """Returns the options of the job and the capabilities of its runner; the runner tells every worker that asks."""
+    """Returns the options of the job and the capabilities of its runner, which every worker may ask the runner for."""
     address = request.provision_endpoint.url
     if not address:
         return {}, []

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Threads that work ahead of whoever takes their results in order: for files, and for what releases Python's lock."""
+"""An ordered map over threads: for reading files, and for functions that release the GIL."""
 
 import itertools
 import os
@@ -11,16 +11,16 @@ _Item = TypeVar("_Item")
 _Result = TypeVar("_Result")
 
 _AT_A_TIME = 64
-"""Results that may wait: statistics of a split have up to 2 MB for a large vocabulary."""
+"""At most this many results wait to be taken: statistics of a split take up to 2 MB for a large vocabulary."""
 
 
 def in_turn(function: Callable[[_Item], _Result], items: Iterable[_Item], *, waits: bool = False) -> Iterator[_Result]:
-    """Yields what `function` returns for each item, in their order, from some threads.
+    """Yields the result of `function` for each item, in the order of the items; threads compute results ahead.
 
     Args:
-      function: is called by several threads at once; what it raises comes out here.
-      items: are taken by this thread, `_AT_A_TIME` of them before the first result.
-      waits: whether it waits for a remote store, so that more threads than processors are of use.
+      function: called by several threads at the same time; an exception from it is raised here.
+      items: iterated by the calling thread, `_AT_A_TIME` of them before the first result.
+      waits: whether `function` waits for a remote store, so that more threads than processors are useful.
     """
     items = iter(items)
     with ThreadPoolExecutor(32 if waits else min(8, os.cpu_count() or 1)) as pool:

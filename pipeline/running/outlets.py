@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Stdout and stderr of a process that goes on when nobody reads them any more."""
+"""Lets a process go on when nobody reads its stdout or stderr any more."""
 
 import io
 import os
@@ -7,13 +7,13 @@ import sys
 from typing import Any
 
 _unread: set[int] = set()
-"""File descriptors whose readers have gone."""
+"""File descriptors whose readers have left."""
 
 
 class _Outlet(io.FileIO):
-    """A pipe whose reader may go away, as `| head` does; later output is dropped.
+    """A pipe whose reader may leave, as `| head` does; later output is dropped.
 
-    An exception would end a job that has work to do, or hide what a command has found. And it could be raised anywhere:
+    An exception would end a job that has work to do, or hide a command's exit code. And it could be raised anywhere:
     here, in argparse, in rich, in a thread that shows progress, or when the interpreter ends.
     """
 
@@ -28,7 +28,7 @@ class _Outlet(io.FileIO):
 
 
 def outlive_readers() -> None:
-    """Lets this process go on, and end with its own exit code, when the reader of its stdout or stderr is gone."""
+    """Lets this process go on, and end with its own exit code, when the reader of its stdout or stderr has left."""
     sys.stdout, sys.stderr = _outlive(sys.stdout), _outlive(sys.stderr)
 
 
@@ -40,5 +40,5 @@ def _outlive(stream: Any) -> Any:
 
 
 def is_read() -> bool:
-    """Returns whether anybody still reads stdout, as far as is known; if not, a command that only shows may end."""
+    """Returns whether stdout still has a reader, as far as is known; if not, a command that only prints may end."""
     return 1 not in _unread

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Identifies this process across machines, and tells whether a process that was written down is still alive.
+"""Identifies this process across machines, and tells whether a recorded process is still alive.
 
 A process id says little by itself: it is reused after a while, and means another process in another container. So it
-is kept together with the start time of the process, the boot of the machine, and the namespace of the id.
+is kept together with the start time of the process, the boot id of the machine, and the namespace of the id.
 """
 
 import contextlib
@@ -15,7 +15,7 @@ from typing import Self
 
 @dataclass(frozen=True)
 class Process:
-    """A process on some machine; "" stands for what the operating system does not tell."""
+    """A process on some machine; a field is "" if the operating system does not provide it."""
 
     host: str
     machine: str
@@ -45,11 +45,11 @@ class Process:
         )
 
     def is_dead(self, here: "Process") -> bool | None:
-        """Returns whether this process is over, as far as the process `here` can tell; None if it cannot tell."""
+        """Returns whether this process has ended, as seen by the process `here`; None if that cannot be told."""
         if not self.boot or not here.boot:
             return None
         if self.boot != here.boot:
-            # A machine that was restarted runs none of its earlier processes; another machine may run anything.
+            # After a restart none of a machine's earlier processes are alive; of another machine nothing is known.
             is_same = bool(self.machine) and (self.host, self.machine) == (here.host, here.machine)
             return True if is_same else None
         if self.namespace != here.namespace:
@@ -77,7 +77,7 @@ def _read(path: str) -> str:
 
 def _ask(*command: str) -> str:
     try:
-        # The answers are compared, so they must not depend on the language or time zone of whoever asks.
+        # The answers are compared, so they must not depend on language or time zone.
         environment = os.environ | {"LC_ALL": "C", "TZ": "UTC"}
         done = subprocess.run(command, capture_output=True, text=True, errors="replace", env=environment, check=False)
     except OSError:

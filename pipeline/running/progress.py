@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Progress of a job: what its workers have done, wherever they run.
 
-Two sources answer the same question, `Snapshot`; `display.show` draws either:
+Two sources give a `Snapshot`, which `display.show` draws:
 
 - `Progress`: workers in this process report every batch to it, and it can tell them to stop;
-- `FolderProgress`: for workers anywhere else, the splits that the output folder holds as done.
+- `FolderProgress`: for workers elsewhere, it looks in the output folder for splits that are done.
 """
 
 import contextlib
@@ -22,7 +22,7 @@ from pipeline.splits import Split
 
 _POLL_SECONDS = 1.0
 _REMOTE_POLL_SECONDS = 10.0
-# The ratio that text usually compresses to; replaced by that of this job's own files as soon as one is done.
+# The usual compression ratio of text; replaced by that of this job's own files as soon as one is done.
 _USUAL_RATIO = 0.3
 
 OnBatch = Callable[[int, int, int, int, int], None]
@@ -38,15 +38,15 @@ class Cancelled(Exception):  # noqa: N818  # a request, not an error
 
 @dataclass(frozen=True)
 class Stage:
-    """A part of a job whose length is known. Several stages may read the same splits."""
+    """A part of a job whose amount of work is known. Several stages may read the same splits."""
 
     name: str
     folder: str
-    """The folder, inside the output folder, where a finished split leaves `<id>.json`."""
+    """The folder, inside the output folder, in which each finished split has a file `<id>.json`."""
     splits: Mapping[str, int]
     """Planned bytes of each split, by its id."""
     estimated: frozenset[str] = frozenset()
-    """Splits whose planned bytes are compressed, so the bytes of text read say little about their progress."""
+    """Splits of compressed files: their planned bytes are compressed bytes, so the share that is done is estimated."""
 
     @property
     def n_bytes(self) -> int:
@@ -68,7 +68,7 @@ class Snapshot:
     stage: str
     """The name of the current stage."""
     n_done: int = 0
-    """How many of the stage's planned bytes are done; 0 of 0 if a stage has no measure."""
+    """How many of the stage's planned bytes, or other units, are done; a stage without a measure has 0 of 0."""
     n_planned: int = 0
     n_bytes: int = 0
     """Bytes read by this run in this stage, decompressed."""
@@ -79,7 +79,7 @@ class Snapshot:
 
 
 class Source(Protocol):
-    """Something that knows how far a job is."""
+    """Something that knows the progress of a job."""
 
     def snapshot(self, stage: str | None = None) -> Snapshot:
         """Returns how far the job is now, in its current stage or in `stage`."""
@@ -106,10 +106,10 @@ class Progress:
     """What workers in this process have done. Safe to use from several threads."""
 
     def __init__(self, stages: Iterable[Stage] = (), limits: RejectLimits | None = None) -> None:
-        """Starts at nothing.
+        """Starts at zero.
 
         Args:
-          stages: the stages whose length is known.
+          stages: the stages whose amount of work is known.
           limits: for the rejected records of all splits of a stage together.
         """
         self._limits = limits
@@ -132,7 +132,7 @@ class Progress:
     def advance(
         self, stage: str, split_id: str, n_bytes: int, n_rejected: int, n_tokens: int, n_records: int = 0
     ) -> None:
-        """Adds a batch of a split; `n_records` counts all records read, rejected and filtered ones too.
+        """Adds a batch of a split; `n_records` counts all records read, including rejected and filtered ones.
 
         Raises:
           Cancelled: if the job is to stop; the split must not be committed.
@@ -210,7 +210,7 @@ class Progress:
         """Does nothing: answers are always of the moment."""
 
     def _enter(self, stage: str) -> None:
-        if stage not in self._entered:  # a late report from a stage that is over does not bring it back
+        if stage not in self._entered:  # a late report from an earlier stage does not go back to it
             self._entered[stage] = time.monotonic()
             self._stage = stage
 
@@ -224,7 +224,7 @@ class Progress:
 
 
 class FolderProgress:
-    """Progress by what the output folder holds as done: works with any runner, a split at a time."""
+    """Progress by the files of finished splits in the output folder: works with any runner, a split at a time."""
 
     def __init__(self, output: str, stages: Iterable[Stage]) -> None:
         """Looks at the folder as it is now; splits that are done already do not count as work of this run.
@@ -256,11 +256,11 @@ class FolderProgress:
         n_done = sum(known.splits[split_id] for split_id in self._seen[name])
         order = list(self._stages)
         if order.index(name) < order.index(self._stage):
-            n_done = known.n_bytes  # the stage is over, and its files may have been removed before anybody looked
+            n_done = known.n_bytes  # the stage has ended, and its files may have been removed before this looked
         return Snapshot(name, n_done, known.n_bytes, total.n_bytes, total.n_tokens, total.n_rejected)
 
     def entered(self) -> list[tuple[str, float]]:
-        """Returns the stages that have left something, in order, and when that was first seen."""
+        """Returns the stages of which files were seen, in order, and when the first was."""
         return list(self._entered.items())
 
     def refresh(self) -> None:
@@ -294,7 +294,7 @@ class FolderProgress:
             total.n_rejected += sum(entry.get("rejected", {}).values())
 
 
-# The innermost is the one that counts; a list, because threads that did not enter the block must see it too.
+# The last one is in effect. A global list, because threads that did not enter the block must see it, too.
 _reporting: list[Progress] = []
 
 

@@ -13,7 +13,7 @@ processes  one process each                                      code that holds
 hybrid     processes of `THREADS_PER_PROCESS` threads            many cores: starting threads is serial work
 ========== ===================================================== ==================================================
 
-Every other runner gets the graph and the options as they are. Beam is imported when a job starts, not before.
+Every other runner gets the graph and the options unchanged. Beam is imported when a job starts, not before.
 """
 
 import builtins
@@ -37,7 +37,7 @@ Mode = Literal["inline", "threads", "processes", "hybrid"]
 MODES: tuple[Mode, ...] = ("inline", "threads", "processes", "hybrid")
 
 THREADS_PER_PROCESS = 8
-"""Threads of one process in mode hybrid; each more costs 0.1 s of start-up that the GIL serialises."""
+"""Threads of one process in mode hybrid; each further thread costs 0.1 s of start-up, which the GIL serialises."""
 
 MAX_THREADS = 2 * THREADS_PER_PROCESS
 """More workers than this are hybrid unless told otherwise."""
@@ -49,7 +49,7 @@ _BROKEN_RUNNERS = ("daskrunner", "dask")
 
 @dataclass(frozen=True)
 class RunnerSettings:
-    """Where a job runs, checked. If `name` is None, here, with `mode` and `workers`; else on the Beam runner `name`."""
+    """Where a job runs. If `name` is None: here, with `mode` and `workers`; else on the Beam runner `name`."""
 
     name: str | None
     mode: Mode
@@ -76,10 +76,10 @@ def choose_runner(
       beam_args: Beam's own options, as given after `--`.
       mode: as in the table above; None: threads, or inline on one core and hybrid on more than `MAX_THREADS`.
       workers: None: the cores this process may use.
-      n_splits: of the job, if known: no more workers are chosen than there is work for.
+      n_splits: the number of splits of the job, if known: no more workers are chosen than there is work for.
 
     Raises:
-      ValueError: naming an option that is not possible, or two that contradict each other.
+      ValueError: naming an option that is not allowed, or two that contradict each other.
     """
     name, rest = _take_option(list(beam_args), "runner")
     if name is not None and name.lower() in _BROKEN_RUNNERS:
@@ -125,7 +125,7 @@ def open_runner(
     from apache_beam.options.pipeline_options import PipelineOptions
 
     if settings.name is not None:
-        # Never without a list: Beam would parse sys.argv.
+        # Always with a list: without one Beam would parse sys.argv.
         yield settings.name, PipelineOptions(list(settings.beam_args))
         return
 
@@ -161,7 +161,7 @@ def open_runner(
 
 
 def explain(error: BaseException) -> str:
-    """Returns the message of an error inside a job, without the tracebacks that runners wrap it in.
+    """Returns the message of an error inside a job, without the tracebacks that runners wrap around it.
 
     Runners pass errors on as text: `RuntimeError("Traceback ... ValueError: the message [while running 'Step']")`.
     """
@@ -203,24 +203,24 @@ def configure_logging(*, debug: bool = False) -> None:
 
 
 def _says_more(record: logging.LogRecord) -> bool:
-    """Whether a record says more than the error that the job will fail with, and than anybody needs to know."""
-    # What job servers pass on, and what Prism logs; what it says in other words than those of its log is its end.
+    """Returns whether a log record adds something to the error with which the job will fail."""
+    # Not what job servers pass on, nor what Prism logs. Other output of Prism, not in its log format, tells of its end.
     is_repeated = record.module == "portable_runner" or record.name.startswith(("PrismRunner", "SdkWorker@"))
     return not is_repeated and not str(record.msg).startswith("apitools not found")
 
 
-# When a worker or a job server ends, its connections break, and with them the threads that read from them.
+# When a worker or a job server ends, its connections break, and the threads that read from them fail.
 _THREADS_OF_RUNNERS = ("beam_control_read", "read_grpc_client_inputs", "wait_until_finish_read", "run_worker_")
 
 
 def _report_thread_error(args: threading.ExceptHookArgs) -> None:
-    """Prints nothing for a runner's threads: the job fails with the reason."""
+    """Prints nothing for errors in a runner's threads: the job fails with the reason."""
     if args.thread is None or not args.thread.name.startswith(_THREADS_OF_RUNNERS):
         threading.__excepthook__(args)
 
 
 class _StderrHandler(logging.StreamHandler[Any]):
-    """Writes to whatever `sys.stderr` is now: a progress display may have put itself in between."""
+    """Writes to the current `sys.stderr`, which a progress display may have replaced."""
 
     def __init__(self) -> None:
         logging.Handler.__init__(self)
@@ -287,7 +287,7 @@ def _workers_of(direct_num_workers: str | None) -> int | None:
 
 
 def check_beam_args(settings: RunnerSettings) -> None:
-    """Raises ValueError for an option that Beam does not know, and would drop with a warning that nobody reads.
+    """Raises ValueError for an option that Beam does not know, and would drop with a mere warning.
 
     This is for local runs; another runner may know more options than this machine.
     """

@@ -4,8 +4,8 @@
 FnApiRunner can start workers itself, but not in a way to build on (Beam 2.77):
 
 - its threads flush half-written elements from a timer, which corrupts data as soon as a stage takes over a second;
-- its processes are started through a shell from an unquoted path, find our packages only by luck of the working
-  directory, and one that dies before it has connected leaves the job hanging;
+- its processes are started through a shell from an unquoted path, find our packages only in some working directories,
+  and one that dies before it has connected leaves the job hanging;
 - both print every traceback to stderr, one per worker, before the job has even failed.
 
 Here a pool starts the same `SdkHarness` with flushing by size alone (no timer, so nothing to race with), and is made
@@ -44,17 +44,17 @@ class WorkerPool(Protocol):
     """Starts the workers that a job asks for, and knows whether one of them died."""
 
     failure: str | None
-    """Why a worker is gone although nobody stopped it; None as long as none is."""
+    """Why a worker ended although nobody stopped it; None if none did."""
 
     def start(self, handler: "PoolWorkerHandler") -> None:
         """Starts a worker that connects to `handler.control_address` as `handler.worker_id`."""
 
     def stop(self, handler: "PoolWorkerHandler") -> None:
-        """Returns when the worker has let go of its connection, which is closed already."""
+        """Waits until the worker has released its connection, which is closed already."""
 
 
 class _Harness(sdk_worker.SdkHarness):
-    """Beam's worker, without a printed traceback per failed bundle: the runner gets it, and the user sees it once."""
+    """Beam's worker, but it prints no traceback per failed bundle: the runner gets it, and the user sees it once."""
 
     def _execute(
         self,
@@ -64,7 +64,7 @@ class _Harness(sdk_worker.SdkHarness):
         with statesampler.instruction_id(request.instruction_id):
             try:
                 response = task()
-            except BaseException:  # whatever it is, the runner waits for an answer
+            except BaseException:  # in any case the runner waits for an answer
                 response = beam_fn_api_pb2.InstructionResponse(
                     instruction_id=request.instruction_id, error=traceback.format_exc()
                 )
@@ -114,7 +114,7 @@ class ThreadPool:
 
 
 class ProcessPool:
-    """Workers in `n_processes` processes, dealt out in turn: one each, or several threads each.
+    """Workers as threads of `n_processes` processes, which get them in turn: one each, or several each.
 
     The processes are started at once, before the job is built, because a Python with Beam takes a second to start.
     A context manager: leaving it ends them.
@@ -158,7 +158,7 @@ class ProcessPool:
             return
         self.failure = _describe_death(code)
         # Repeated, because a worker that never connected has no channel whose end the runner could notice, and the
-        # runner may be about to ask it something only now.
+        # runner may ask it something only later.
         while True:
             for handler in list(self._handlers[i]):
                 handler.abort(RuntimeError(self.failure))
@@ -171,7 +171,7 @@ def spawn_worker_process(options: Mapping[str, Any], *, debug: bool = False) -> 
     # -P: the working directory must not decide which `tokenizer` or `pipeline` is imported; PYTHONPATH does.
     command = [sys.executable, "-P", "-m", _PROGRAM]
     environment = os.environ | _ONE_THREAD | {"PYTHONPATH": os.pathsep.join(_import_paths())}
-    # A group of their own: Ctrl-C is for the driver, which then ends its workers.
+    # A separate process group: Ctrl-C is for the driver, which then ends its workers.
     group = 0 if os.name == "posix" else None
     process = subprocess.Popen(command, stdin=subprocess.PIPE, env=environment, text=True, process_group=group)
     _send(process, {"options": dict(options), "debug": debug})
@@ -197,7 +197,7 @@ def start_worker_in(
 
 def _send(process: "subprocess.Popen[str]", message: Mapping[str, Any]) -> None:
     assert process.stdin is not None
-    with contextlib.suppress(BrokenPipeError):  # it died; its watcher tells the job
+    with contextlib.suppress(BrokenPipeError):  # it died; the thread that watches it reports that
         process.stdin.write(json.dumps(message) + "\n")
         process.stdin.flush()
 
@@ -291,7 +291,7 @@ class PoolWorkerHandler(GrpcWorkerHandler):
         self._pool.stop(self)
 
     def abort(self, error: Exception) -> None:
-        """Wakes up whoever waits for this worker, which is gone."""
+        """Ends the waiting for this worker, which has died."""
         # Both are closed, because the runner waits on either. They may raise because the worker is gone, which the
         # caller knows, or because a dictionary changed meanwhile, which is why the caller tries again.
         with contextlib.suppress(Exception):

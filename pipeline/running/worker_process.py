@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The program of one local worker process; `worker_pool.ProcessPool` starts it and talks to it over stdin.
 
-The first line holds the pipeline options, every further line one worker to start. The process ends when stdin does, so
+The first line has the pipeline options, every further line one worker to start. The process ends when stdin does, so
 no worker outlives its driver, however the driver ended.
 """
 
@@ -29,7 +29,7 @@ def main() -> None:
         thread = start_harness(worker["worker_id"], worker["control_address"], _give_up, worker["capabilities"])
         if worker["is_only"]:
             threading.Thread(target=_end_with, args=(thread,), daemon=True).start()
-    # Bundles may still run in daemon threads; whatever they have not committed does not count.
+    # Bundles may still run in daemon threads; what they have not committed does not count.
     os._exit(0)
 
 
@@ -41,7 +41,7 @@ def _prepare(options: dict[str, object]) -> None:
     from apache_beam.options.pipeline_options import PipelineOptions, SetupOptions
     from apache_beam.options.value_provider import RuntimeValueProvider
 
-    pa.set_cpu_count(1)  # the workers are the parallelism
+    pa.set_cpu_count(1)  # workers run in parallel already
     parsed = PipelineOptions.from_dictionary(options)
     RuntimeValueProvider.set_runtime_options(options)
     FileSystems.set_options(parsed)

@@ -20,7 +20,7 @@ def arrange(parts: Sequence[pa.Array], places: np.ndarray, field: pa.Field) -> p
     Args:
       parts: arrays of one type.
       places: int64[n], a permutation: where the first row of the first part goes, and so on.
-      field: of the column.
+      field: the field of the column.
     """
     element = element_of(field.type)
     is_plain = element is not None and not element.nullable and pa.types.is_integer(element.type)

@@ -123,9 +123,9 @@ class RunReader:
 
         Args:
           files: reads the file of the run.
-          path: of the file.
+          path: the path of the file.
           run: where the run is in the file.
-          schema: of its rows, without key and size.
+          schema: the schema of its rows, without key and size.
         """
         self.n_rows = run.n_rows
         self._files = files
@@ -169,9 +169,9 @@ def open_runs(files: RunFiles, paths: Sequence[str], splits: Sequence[SplitRuns]
 
     Args:
       files: reads the files of the runs.
-      paths: of the splits' files.
+      paths: the paths of the splits' files.
       splits: in any order.
-      schema: of rows.
+      schema: the schema of the rows.
     """
     pairs = sorted(zip(paths, splits, strict=True), key=lambda pair: pair[1].index)
     return [RunReader(files, path, run, schema) for path, split in pairs for run in split.runs]

@@ -50,7 +50,7 @@ def plan_shards(config: ShuffleConfig, n_splits: int, n_bytes: int, salt: str) -
 
     Args:
       config: the section.
-      n_splits: of the plan.
+      n_splits: the number of splits of the plan.
       n_bytes: planned bytes of all splits.
       salt: digest of the job; becomes a part of every id.
     """
@@ -83,7 +83,7 @@ def merge_shard(
       splits: all of the job, in any order.
       output: the section.
       info: the tokenizer that made the ids.
-      schema: of the rows of the runs, places among them.
+      schema: the schema of the rows of the runs, places among them.
       packing: the ids that packing adds, if `output.packing` is given.
       windows: how documents become windows; None if they do not.
       on_rows: called after each batch, with its own bytes as the bytes read; an exception from it stops the attempt.

@@ -29,7 +29,7 @@ class SortedSplit:
         """Creates the file.
 
         Args:
-          staging: of the attempt.
+          staging: the staged files of the attempt.
           split: the split of the documents.
           config: the section.
           padding_side: the side on which rows are padded; None if they are not.

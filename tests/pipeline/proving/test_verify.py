@@ -487,7 +487,7 @@ def test_bytes_of_the_input_that_are_missing_are_found(folder):
 def test_files_that_lie_among_the_results_are_found(folder, name):
     (folder.path / name).write_text("")
     (folder.path / "notes.txt").write_text("")
-    assert folder.problems() == [f"{name}: lies among the results, but the manifest does not list it"]
+    assert folder.problems() == [f"{name}: is among the results, but the manifest does not list it"]
 
 
 @pytest.mark.parametrize("data", [b"", b"[]", b"{}", b'{"format_version": 2}', b'{"format_version": 2, "files": [3]}'])
