@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a report says first: whatever is out of the ordinary in a job, a sentence each, with a cause and what helps."""
+"""The first section of a report: what is unusual about a job, with the cause and what to do, a sentence each."""
 
 from collections.abc import Mapping
 from operator import itemgetter
@@ -9,17 +9,17 @@ from pipeline.running.display import duration
 from tokenizer.languages import UNKNOWN
 
 LEAST_SHARE = 0.01
-"""Of tokens, records, bytes or documents: less than this is nothing to look at."""
+"""A smaller share of tokens, records, bytes or documents is not mentioned."""
 LEAST_DOCUMENTS = 20
-"""Sampled documents: one unknown character keeps a long one from coming back, so a few of them say nothing."""
+"""With fewer sampled documents round trips are not judged: one unknown character spoils that of a long document."""
 LEAST_PREMIUM = 1.5
-"""Tokens for a character, against the reference language."""
+"""A language is mentioned from this premium on: its tokens per character, relative to the reference language."""
 SLOW, LEAST_SECONDS = 3.0, 10.0
-"""A split is slow that takes so many times as long as usual for its size, and this long."""
+"""A split is slow if it takes so many times as long as usual for its size, and at least so many seconds."""
 
 
 def advise(facts: Mapping[str, Any]) -> list[str]:
-    """Returns the sentences, the most serious first; none where there is nothing to look at.
+    """Returns the sentences, the most serious first; none if nothing is unusual.
 
     Args:
       facts: as `facts.gather` returns them.
@@ -38,7 +38,7 @@ def _rejected(facts: Mapping[str, Any]) -> str | None:
     counts = ", ".join(f"{each['count']:,} as {reason}" for reason, each in reasons.items())
     return (
         f"{_percent(share)} of {of} were rejected, {n_records:,} of {records:,} records: {counts}. Examples are below; "
-        "tokenmill replay CONFIG tokenizes them once the cause is mended."
+        "tokenmill replay CONFIG tokenizes them once the cause is fixed."
     )
 
 
@@ -57,7 +57,7 @@ def _unknown(facts: Mapping[str, Any]) -> str | None:
         )
     needed = oov["characters_to_add"]
     added = (
-        f"With {needed['50%']:,} more characters in the vocabulary half of what is unknown would be known, with "
+        f"With {needed['50%']:,} more characters in the vocabulary half of the unknown ones would be known, with "
         f"{needed['95%']:,} 95 %; or take another tokenizer."
         if oov["characters"]
         else "Take another tokenizer, or train one on this text."
@@ -84,7 +84,7 @@ def _way_back(facts: Mapping[str, Any]) -> str | None:
     cause = "; unknown tokens are a cause" if facts["stats"]["oov"]["tokens"] else ""
     return (
         f"The tokens of {n_lost:,} of {sample['documents']:,} sampled documents do not decode to their text, even if "
-        f"white space and what the tokenizer normalizes are not looked at{cause}."
+        f"white space and what the tokenizer normalizes are ignored{cause}."
     )
 
 
@@ -97,7 +97,7 @@ def _premium(facts: Mapping[str, Any]) -> str | None:
     if dearest is None or dearest["premium"] < LEAST_PREMIUM:
         return None
     return (
-        f"A character costs {dearest['premium']:.1f} times as many tokens in {dearest['language']} as in "
+        f"A character takes {dearest['premium']:.1f} times as many tokens in {dearest['language']} as in "
         f"{languages['reference']}."
     )
 

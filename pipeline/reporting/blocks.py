@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The blocks of a page: the document, headline numbers, sections, tables. Every text in them is escaped."""
+"""The blocks of a page: document, headline numbers, sections, tables. Every text in them is escaped."""
 
 import html
 import re
@@ -11,19 +11,19 @@ from xml.etree.ElementTree import Element
 from pipeline.reporting.elements import element, page
 
 MOST_CHARACTERS = 300
-"""Of a text in a table."""
+"""Longer texts in tables are cut."""
 
 _NUMBER = re.compile(r"[+-]?[0-9][0-9,.]*(e[+-]?[0-9]+)?( (%|TB|GB|MB|kB|B|of [0-9,]+))?|-|")
 
 
 def document(title: str, said: str, sections: Sequence[Element], head: Element | None = None) -> str:
-    """Returns a page as HTML that opens offline, asks for nothing and runs nothing.
+    """Returns a page as HTML that opens offline, loads nothing and runs no script.
 
     Args:
       title: the title of the page.
       said: a sentence under the title.
       sections: as `section` returns them; the page links to each.
-      head: what stands in front of the first section.
+      head: an element before the first section.
     """
     links = (element("a", str(each[0].text), href=f"#{each.get('id')}") for each in sections)
     style = (Path(__file__).parent / "report.css").read_text(encoding="utf-8")
@@ -55,12 +55,12 @@ def document(title: str, said: str, sections: Sequence[Element], head: Element |
 
 
 def framed(document: str) -> str:
-    """Returns a page as a piece of HTML for a notebook: in a frame, where neither changes how the other looks."""
+    """Returns a page as HTML for a notebook: in a frame, so that neither's styles affect the other."""
     return f'<iframe srcdoc="{html.escape(document)}" sandbox="" style="width:100%;height:40rem;border:0"></iframe>'
 
 
 def headline(entries: Iterable[tuple[str, str]]) -> Element:
-    """Returns the numbers that a page begins with, each under its name."""
+    """Returns the numbers at the top of a page, each under its name."""
     cells = (element("div", element("dt", name), element("dd", value)) for name, value in entries)
     return element("dl", *cells, class_="headline")
 
@@ -72,7 +72,7 @@ def section(title: str, said: str, *children: Element | str) -> Element:
 
 
 def table(heads: Sequence[str], rows: Iterable[Sequence[Any]]) -> Element:
-    """Returns a table that scrolls where it is too wide. A column of nothing but numbers is set to the right.
+    """Returns a table that scrolls if it is too wide. Columns of numbers are right-aligned.
 
     Args:
       heads: a name for each column.
@@ -88,7 +88,7 @@ def table(heads: Sequence[str], rows: Iterable[Sequence[Any]]) -> Element:
 
 
 def column_head(name: str, **attributes: str) -> Element:
-    """Returns the head of a column; of one without a name an empty cell, which no screen reader announces."""
+    """Returns the head of a column; without a name an empty cell, which screen readers do not announce."""
     return element("th", name, scope="col", **attributes) if name else element("td")
 
 
@@ -102,17 +102,17 @@ def left_out(n: int, what: str) -> Element | str:
 
 
 def details(summary: str, child: Element) -> Element:
-    """Returns what is shown on request."""
+    """Returns an element that is unfolded on request."""
     return element("details", element("summary", summary), child)
 
 
 def code(text: str) -> Element:
-    """Returns text as it is in a file."""
+    """Returns text in a fixed-width font, as in a file."""
     return element("code", shortened(text))
 
 
 def shortened(text: str) -> str:
-    """Returns text, or the beginning of one that is long: a word, a pattern or a name may have any length."""
+    """Returns a text, cut if it is long: a word, a pattern or a name may have any length."""
     return text if len(text) <= MOST_CHARACTERS else f"{text[:MOST_CHARACTERS]}..."
 
 

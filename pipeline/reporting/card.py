@@ -18,7 +18,7 @@ def render(facts: Mapping[str, Any], output: str) -> str:
 
     Args:
       facts: as `facts.gather` returns them.
-      output: what the folder is called.
+      output: the name of the folder.
     """
     headline, languages = facts["headline"], facts["languages"]
     front: dict[str, Any] = {"pretty_name": output.rstrip("/").rpartition("/")[2], "tags": ["tokenized", "tokenmill"]}

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Charts of a report: static SVG in the page's own colours, each with its numbers as a table for whoever cannot see it.
+"""Charts of a report: static SVG in the page's own colours, each with its numbers in a table that screen readers read.
 
-pygal draws. What it adds that a report must not have is taken out: scripts, comments with a date, styles of its own.
+pygal draws them. What it adds that a report must not have is removed: scripts, comments with a date, its own styles.
 """
 
 import sys
@@ -15,7 +15,7 @@ from pygal.style import Style
 from pipeline.reporting.blocks import column_head
 from pipeline.reporting.elements import element, visible
 
-# pygal looks for plugins of its own whenever anything is imported, by a protocol that Python has given up.
+# pygal looks for its plugins at every import, through a protocol that Python has removed.
 sys.meta_path[:] = [finder for finder in sys.meta_path if not isinstance(finder, pygal.PluginImportFixer)]
 
 _STYLE = Style(background="transparent", plot_background="transparent", font_family="inherit", colors=("currentColor",))
@@ -23,19 +23,19 @@ _WIDTH = 720
 _ROW_HEIGHT, _CHART_HEIGHT = 26, 280
 
 _LONGEST_LABEL = 24
-"""Characters of a label; it may come from a corpus."""
+"""Longer labels, which may come from a corpus, are cut."""
 
 
 def bars(title: str, labels: Sequence[str], values: Sequence[float], unit: str) -> Element:
     """Returns a figure with a horizontal bar for each label, the first on top.
 
     Args:
-      title: what is shown, a sentence.
+      title: a sentence that says what is shown.
       labels: the labels of the bars; any text.
-      values: their lengths.
-      unit: what the values are, a column of the table beside the chart.
+      values: the lengths of the bars.
+      unit: the unit of the values, which heads their column in the table.
     """
-    # pygal knows nothing of elements, and cuts no label at the side of a chart.
+    # pygal does not escape through `elements`, and does not cut labels at the side of a chart.
     labels = [visible(label if len(label) <= _LONGEST_LABEL else f"{label[:_LONGEST_LABEL]}…") for label in labels]
     height = _ROW_HEIGHT * len(labels) + 60
     chart = pygal.HorizontalBar(height=height, x_labels=list(reversed(labels)), **_options(title))
@@ -73,7 +73,7 @@ def _options(title: str) -> dict[str, Any]:
 
 
 def number(value: Any) -> str:
-    """Returns a number for a person: whole ones with separators, others with four digits that count."""
+    """Returns a number for people: integers with separators, others with four significant digits."""
     if value is None:
         return "-"
     if isinstance(value, int) or float(value).is_integer():
@@ -99,7 +99,7 @@ def _figure(chart: Any, title: str, heads: tuple[str, str], rows: Any) -> Elemen
 
 
 def _clean(node: Element) -> None:
-    """Removes what is no drawing: scripts, styles, comments, and the boxes that scripts would fill."""
+    """Removes everything that is not drawing: scripts, styles, comments, and the boxes that scripts would fill."""
     for child in list(node):
         is_drawing = isinstance(child.tag, str) and child.tag.rpartition("}")[2] not in ("script", "style")
         if not is_drawing or "tooltip-overlay" in child.get("class", ""):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""HTML as a tree of elements: text goes in as text, and comes out escaped, wherever it is from."""
+"""HTML as a tree of elements: text goes in as it is and comes out escaped, wherever it is from."""
 
 import re
 from xml.etree.ElementTree import Element, tostring
@@ -35,6 +35,6 @@ def page(root: Element) -> str:
 
 
 def visible(text: str) -> str:
-    """Returns text without what a page must not hold, or what would turn the text around it: as escapes."""
+    """Returns text with escapes for characters that HTML forbids or that would reverse the text around them."""
     text = _NOT_ALLOWED.sub(lambda found: f"\\x{ord(found[0]):02x}", text)
     return _DIRECTIONS.sub(lambda found: f"\\u{ord(found[0]):04x}", text)

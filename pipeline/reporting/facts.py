@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a report says, before it is drawn: plain data from the files of a finished output folder, and nothing else.
+"""The contents of a report as plain data, read from the files of a finished output folder.
 
-Everything is bounded, whatever the folder holds: lists are cut to `TOP` entries, and say how many were left out.
+Everything is bounded, however large the job: lists are cut to `TOP` entries, and say how many were left out.
 """
 
 import heapq
@@ -19,10 +19,10 @@ from pipeline.reporting.stats_file import FORMAT_VERSION as STATS_VERSION
 from pipeline.statistics.vocabulary import ratio
 
 TOP = 25
-"""Entries of a list in a report."""
+"""The most entries of a list in a report."""
 
 SAMPLES = 3
-"""Rejected records that are shown for each reason."""
+"""How many rejected records are shown for each reason."""
 
 _SAMPLE_CHARACTERS = 160
 _MAX_REJECT_FILES = 20
@@ -30,7 +30,7 @@ _MAX_REJECT_ROWS = 20_000
 
 
 def gather(output: str) -> dict[str, Any]:
-    """Returns what there is to say of a finished job, as plain JSON.
+    """Returns the contents of the report of a finished job, as plain JSON.
 
     Args:
       output: the folder, with its manifest.
@@ -73,7 +73,7 @@ def gather(output: str) -> dict[str, Any]:
 
 
 def _clock(output: str) -> dict[str, Any] | None:
-    """Returns `clock.json`; None where a folder has none, because it was copied without it or is older."""
+    """Returns `clock.json`; None if the folder has none, because it was copied without it or is older."""
     try:
         return manifest.read_json(output, filenames.CLOCK)
     except (OSError, ValueError):
@@ -102,8 +102,8 @@ def _headline(found: Mapping[str, Any], stats: Mapping[str, Any]) -> dict[str, A
 def _flow(found: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Returns the ledger as stages: each {"what", "unit", "total", "of", "parts"}.
 
-    A stage is an equation of the books: `of` and `parts` are its sides, each counted on its own, and `total` is the sum
-    of the first.
+    A stage is an equation of the books: `of` and `parts` are its sides, counted independently, and `total` is the sum
+    of `of`.
     """
     totals = found["totals"]
     packing, windows = totals.get("packing"), totals.get("windows")
@@ -133,7 +133,7 @@ def _flow(found: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 
 def _languages(stats: Mapping[str, Any]) -> dict[str, Any] | None:
-    """Returns what stats.json says of languages, the largest of them as rows."""
+    """Returns the part of stats.json about languages, with the largest languages as rows."""
     languages = stats.get("languages")
     if not languages:
         return None
@@ -162,7 +162,7 @@ def _sources(inputs: Iterable[Mapping[str, Any]]) -> Iterator[dict[str, Any]]:
 
 
 def _rejected(output: str, files: Sequence[Mapping[str, Any]], reasons: Mapping[str, int]) -> dict[str, dict[str, Any]]:
-    """Returns of each reason how many records it took, what it means, and the first of them as samples."""
+    """Returns for each reason the number of rejected records, its meaning, and the first records as samples."""
     rejected: dict[str, dict[str, Any]] = {
         reason: {"count": n, "meaning": REASONS.get(reason, ""), "samples": []}
         for reason, n in sorted(reasons.items(), key=lambda item: (-item[1], item[0]))
@@ -193,7 +193,7 @@ def _sample(row: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def cut_short(rows: Iterable[dict[str, Any]], by: str) -> dict[str, Any]:
-    """Returns the largest of some rows, which may be millions, in their order; and how many there are."""
+    """Returns the `TOP` largest of any number of rows, in their order, and how many there are in all."""
     numbers = itertools.count(1)
     numbered = ((next(numbers), row) for row in rows)
     largest = heapq.nlargest(TOP, numbered, key=lambda each: (each[1][by] or 0, -each[0]))

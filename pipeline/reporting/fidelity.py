@@ -21,11 +21,11 @@ from tokenizer.text import TextChain
 def measure(config: Config, n_documents: int) -> dict[str, Any]:
     """Returns the report of a config with `tokenizer.file`, as plain JSON.
 
-    It looks at the first documents of each split, about equally many of each, and holds them in memory.
+    It reads the first documents of each split, about equally many of each, and holds them in memory.
 
     Args:
       config: the config of a job that tokenizes.
-      n_documents: at most this many are looked at.
+      n_documents: at most this many documents are read.
 
     Raises:
       OSError, ValueError: if the input or the tokenizer cannot be read.

@@ -16,7 +16,7 @@ def render(output: str, seconds: float) -> str:
         # HELP tokenmill_tokens tokens
         tokenmill_tokens{job="tokenize"} 11657559
 
-    They are gauges, as a file that a job leaves says how much there was, and does not go up. The names are those of
+    They are gauges, because a file that a finished job leaves does not count up. The names are those of
     `books.quantities` without `n_`; rejected and filtered have the label `reason` or `rule`.
 
     Args:

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The report as one page: it opens offline, asks for nothing, runs nothing, and shows text as text.
+"""The report as one page, which opens offline, loads nothing, runs no script, and shows text as text.
 
-What `facts.gather` found is laid out here; nothing is counted again. A document is an attacker: every text goes through
+It presents what `facts.gather` returns; nothing is counted again. A document may be an attack: every text goes through
 `elements.element`, which escapes it.
 """
 
@@ -36,14 +36,14 @@ def draw(output: str) -> str:
 
 
 class Report(dict[str, Any]):
-    """What `tokenmill report --json` says of a finished job; shows itself in a notebook as the page of the report."""
+    """The report of a finished job, as `tokenmill report --json` prints it; a notebook shows it as a page."""
 
     def _repr_html_(self) -> str:
         return blocks.framed(render(self))
 
 
 def read_report(output: str) -> Report:
-    """Returns what there is to say of a finished job; under `stats` is what `stats.json` holds.
+    """Returns the report of a finished job; `stats` has the contents of `stats.json`.
 
     Args:
       output: its output folder.
@@ -55,7 +55,7 @@ def read_report(output: str) -> Report:
 
 
 def render(facts: Mapping[str, Any]) -> str:
-    """Returns the page as HTML: the same for the same facts; of those, only `clock` differs from run to run.
+    """Returns the page as HTML. Equal facts give equal pages; of the facts only `clock` differs from run to run.
 
     Args:
       facts: as `facts.gather` returns them.
@@ -80,10 +80,10 @@ def _sections(facts: Mapping[str, Any]) -> Iterable[Element | None]:
 
 def _advice(lines: Sequence[str]) -> Element:
     if not lines:
-        return section("What to look at", "Nothing is out of the ordinary.")
+        return section("What to look at", "Nothing is unusual.")
     return section(
         "What to look at",
-        "Out of the ordinary, with what is known of the cause; the sections below have the details.",
+        "What is unusual, with the cause as far as it is known; the sections below have the details.",
         element("ul", *(element("li", line) for line in lines)),
     )
 
@@ -114,7 +114,7 @@ def _flow(facts: Mapping[str, Any]) -> Element:
     stages = (_stage(stage) for stage in facts["flow"])
     return section(
         "Where everything went",
-        "Each bar is all there was; its parts are counted on their own and must add up to it.",
+        "Each bar is a total; its parts are counted independently and must add up to it.",
         *stages,
     )
 
@@ -193,7 +193,7 @@ def _sample(sample: Mapping[str, Any]) -> list[list[str]]:
         [
             "documents whose tokens decode to their text, both normalized",
             percent(sample["share_round_trip"]),
-            f"{of}; {n_same:,} come back if white space is not looked at",
+            f"{of}; {n_same:,} do if white space is ignored",
         ],
     ]
 
@@ -424,7 +424,7 @@ def _time(clock: Mapping[str, Any] | None) -> Element | None:
     return section(
         "Time",
         said,
-        *([figure] if splits["timed"] - splits["earlier"] > 1 else []),  # one split says nothing of the time between
+        *([figure] if splits["timed"] - splits["earlier"] > 1 else []),  # a single split has no course over time
         table(("stage", "seconds"), stages),
         details("the splits that took longest", table(heads, slowest)) if lengths else "",
     )
@@ -451,7 +451,7 @@ def _origin(facts: Mapping[str, Any]) -> Element:
 
 
 def _shortened(value: Any) -> Any:
-    """Returns a part of a config, long lists, mappings and texts cut: it may name each of a million files."""
+    """Returns a part of a config with long lists, mappings and texts cut: it may name each of a million files."""
     if isinstance(value, str):
         return blocks.shortened(value)
     if not isinstance(value, (Mapping, list)):

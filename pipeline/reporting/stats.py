@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The report on a vocabulary and a corpus: stats.json, made from the exact counts."""
+"""Makes stats.json from the exact counts of a job."""
 
 from collections import Counter
 from collections.abc import Mapping
@@ -19,7 +19,7 @@ from pipeline.statistics.vocabulary import ratio
 PERCENTILES = (1, 5, 25, 50, 75, 90, 95, 99)
 
 SHARES = (0.5, 0.9, 0.95, 0.99, 1.0)
-"""Of unknown characters, of which it is said how few make them up."""
+"""For these shares of unknown characters, stats.json says how few distinct characters make them up."""
 
 
 def length_percentile(statistics: Statistics, percent: int) -> int | None:
@@ -39,11 +39,11 @@ def summarize(
     packing: Mapping[str, int] | None = None,
     windows: Mapping[str, int] | None = None,
 ) -> dict[str, Any]:
-    """Returns what stats.json says: a `StatsFile`, as plain JSON.
+    """Returns the contents of stats.json: a `StatsFile`, as plain JSON.
 
     Args:
       statistics: the statistics of all splits.
-      table: `TOKEN_COUNTS` of the same.
+      table: `TOKEN_COUNTS` of the same splits.
       packing: the sums of `sequences.COUNTS` where rows are packed; None where they are not.
       windows: the sums of `windows.COUNTS` where rows are windows; None where they are not.
     """
@@ -67,7 +67,7 @@ def summarize(
             "documents_cut": s.n_cut_documents,
             "share_of_documents_cut": ratio(s.n_cut_documents, s.n_documents),
         },
-        # Tokens of the text, cut or not: what truncation cuts off says nothing about a vocabulary.
+        # All tokens of the text, cut ones included, because truncation says nothing about a vocabulary.
         "tokens_per_word": ratio(s.n_text_tokens, s.n_words),
         "share_of_continuations": ratio(s.n_text_tokens - s.n_words, s.n_text_tokens),
         "tokens_per_spaced_word": ratio(s.n_text_tokens, s.n_spaced_words),
@@ -84,14 +84,14 @@ def summarize(
             "share_of_words": ratio(s.n_oov_words, s.n_words),
             "words_not_listed": s.n_oov_words_dropped,
             "distinct_characters": n_oov_chars.size,
-            # How many characters, added to the vocabulary, would leave at most the rest of unknown ones.
+            # How many characters must be added to the vocabulary so that this share of unknown ones becomes known.
             "characters_to_add": {f"{share:.0%}": vocabulary.entries_for(n_oov_chars, share) for share in SHARES},
             "distinct_words": s.oov_words().num_rows,
             "scripts": _scripts(code_points, n_oov_chars),
             "top_characters": _top_characters(code_points, n_oov_chars),
             "top_words": _top_words(s),
         },
-        # Special tokens in text stay text, unless the config asks for them.
+        # Special tokens spelled out in text stay text, unless the config asks for them.
         "added_tokens_in_text": [
             {"token": token, "count": count}
             for token, count in sorted(s.added_tokens.items(), key=lambda item: (-item[1], item[0]))[:TOP]
@@ -117,7 +117,7 @@ def _bucket_start(bucket: int) -> int:
 def _scripts(code_points: np.ndarray, counts: np.ndarray) -> list[dict[str, Any]]:
     if not code_points.size:
         return []
-    from tokenizer.languages import script_name  # no import that a job without unknown characters waits for
+    from tokenizer.languages import script_name  # imported here, since most jobs do not need it
 
     sums: Counter[str] = Counter()
     for code_point, n in zip(code_points.tolist(), counts.tolist(), strict=True):

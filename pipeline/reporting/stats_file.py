@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What stats.json says, field by field: the types of its JSON Schema, which `tokenmill schema stats` prints.
+"""The fields of stats.json, as types for its JSON Schema, which `tokenmill schema stats` prints.
 
 `stats` makes the file. A ratio is null where it would divide by zero. A change that a reader could notice raises
 `FORMAT_VERSION`.
@@ -26,15 +26,15 @@ class TokensMade(_Part):
     """Where the tokens of rows come from: text + special + added = tokens + cut."""
 
     text: Count
-    """What the tokenizer made of the texts."""
+    """Tokens that the tokenizer made of the texts."""
     cut: Count
-    """Those of the text that truncation cut off; they are in no row."""
+    """Tokens of the texts that truncation cut off; they are in no row."""
     kept: Count
-    """Those of the text that are in rows."""
+    """Tokens of the texts that are in rows."""
     special: Count
-    """Those that the tokenizer's template puts around texts."""
+    """Tokens that the tokenizer's template puts around texts."""
     added: Count
-    """Those of `output.prepend` and `output.append`."""
+    """Tokens of `output.prepend` and `output.append`."""
     share_cut: Share
     """cut / text."""
     documents_cut: Count
@@ -47,24 +47,24 @@ class Token(_Part):
 
     id: int
     token: str | None
-    """As the vocabulary spells it; null for an id that has none."""
+    """The token as the vocabulary spells it; null for an id without a token."""
     count: Count
     """How often it occurs in rows."""
 
 
 class UnreachableToken(_Part):
-    """An entry that no tried text is encoded with."""
+    """An entry that occurs in the encoding of none of the texts tried."""
 
     id: int
     token: str
 
 
 class Pieces(_Part):
-    """Entries whose bytes are not whole characters of UTF-8, as a byte-level token for half of a Chinese character."""
+    """Entries whose bytes are not whole UTF-8 characters, as a byte-level token for half of a Chinese character."""
 
     entries: Count
     tokens: Count
-    """How many of the tokens are such entries."""
+    """How many tokens of the rows are such entries."""
     share_of_tokens: Share
 
 
@@ -73,14 +73,14 @@ class Point(_Part):
 
     entries: Count
     share: float
-    """Which share of all tokens the so many most frequent entries make up."""
+    """The share of all tokens that the `entries` most frequent entries make up."""
 
 
 class Vocabulary(_Part):
-    """The vocabulary, by the tokens of the rows."""
+    """The vocabulary, measured on the tokens of the rows."""
 
     size: Count
-    """Entries."""
+    """The number of entries."""
     used: Count
     """Entries that occur."""
     coverage: Share
@@ -90,15 +90,15 @@ class Vocabulary(_Part):
     under_trained: Count
     """Entries that occur, but fewer than 100 times."""
     unreachable: Count
-    """Dead entries that no tried text is encoded with. Tried is the text of each entry: alone, behind and in front of a
-    character of many scripts. Added tokens and pieces of characters are not tried."""
+    """Dead entries that occur in the encoding of no text tried. The texts tried are those of each entry: alone, after
+    and before characters of many scripts. Added tokens and pieces of characters are not tried."""
     unreachable_tokens: list[UnreachableToken]
-    """The first 100 of them."""
+    """The first 100 unreachable entries."""
     pieces: Pieces
     entropy_bits: Ratio
     """Shannon's entropy, bits per token."""
     renyi_efficiency: Ratio
-    """The Rényi entropy of order 2.5 over that of entries that are all as frequent; Zouhar et al. 2023."""
+    """The Rényi entropy of order 2.5, divided by that of a uniform distribution; Zouhar et al. 2023."""
     zipf_slope: Ratio
     """The slope of log(count) over log(rank); about -1 for text."""
     coverage_curve: list[Point]
@@ -118,7 +118,7 @@ class Script(_Part):
     """Unknown characters of one script."""
 
     script: str
-    """Its name in Unicode, `Common` for characters that have none."""
+    """The name of the script in Unicode; `Common` for characters that belong to no single script."""
     count: Count
 
 
@@ -130,7 +130,7 @@ class Word(_Part):
 
 
 class Unknown(_Part):
-    """Unknown tokens, and the characters and words that they swallowed."""
+    """Unknown tokens, and the characters and words that were lost to them."""
 
     tokens: Count
     share_of_tokens: Share
@@ -138,14 +138,14 @@ class Unknown(_Part):
     """Characters of the normalized text that unknown tokens stand for."""
     share_of_characters: Share
     words: Count
-    """Words, all occurrences, that have an unknown token."""
+    """Words with an unknown token, all occurrences."""
     share_of_words: Share
     words_not_listed: Count
-    """Occurrences of words for which there was no room; they are not among the distinct ones."""
+    """Occurrences of words that were not kept because there were too many; the distinct words do not include them."""
     distinct_characters: Count
     characters_to_add: dict[str, Count]
-    """How many of the characters, the most frequent first, would have to be in the vocabulary to be rid of this share
-    of the unknown ones: 50%, 90%, 95%, 99%, 100%."""
+    """How many characters, the most frequent first, would have to be added to the vocabulary so that this share of the
+    unknown ones becomes known: 50%, 90%, 95%, 99%, 100%."""
     distinct_words: Count
     scripts: list[Script]
     """All scripts, the one with most unknown characters first."""
@@ -154,7 +154,7 @@ class Unknown(_Part):
 
 
 class AddedToken(_Part):
-    """The text of a special or other added token, found in documents. That of special tokens stays text."""
+    """A special or other added token whose text was found in documents. The text of special tokens stays text."""
 
     token: str
     count: Count
@@ -177,34 +177,34 @@ class Lengths(_Part):
     max: int | None
     mean: Ratio
     percentiles: dict[str, int | None]
-    """By nearest rank: p1, p5, p25, p50, p75, p90, p95, p99. Exact below 4096 tokens, above the lower power of two."""
+    """By nearest rank: p1, p5, p25, p50, p75, p90, p95, p99. Exact below 4096 tokens; above, the power of two below."""
     histogram: list[Bin]
 
 
 class MergedWord(_Part):
-    """A word that several words became."""
+    """A word into which several words were merged."""
 
     word: str
     sources: dict[str, Count]
-    """The words that it was, with their occurrences."""
+    """The original words, with their numbers of occurrences."""
 
 
 class Step(_Part):
     """What one text step did."""
 
     step: str
-    """As a config writes it."""
+    """The step as in a config."""
     documents: Count
     documents_changed: Count
     documents_rejected: Count
-    """Those that it gave up on."""
+    """Documents on which it gave up."""
     characters: Count
-    """Before it."""
+    """Characters before the step."""
     characters_after: Count
     characters_changed: Count
-    """Replaced, removed, or put in."""
+    """Characters replaced, removed, or inserted."""
     words_merged: Count = 0
-    """Words that several words became, of steps that count them."""
+    """Words into which several words were merged, for steps that count this."""
     occurrences_not_listed: Count = 0
     top_merged_words: list[MergedWord] = []
 
@@ -214,14 +214,14 @@ class Text(_Part):
 
     steps: list[Step]
     spans: dict[str, Count]
-    """How often each was found, by its token."""
+    """How often each kind of span was found, by its token."""
 
 
 class Sample(_Part):
-    """What was counted of a sample of documents: of each split about 32 KiB of text, all of one that is no larger.
+    """Counts of a sample of documents: about 32 KiB of text from each split, or all of a smaller split.
 
-    Which documents these are depends on their places in the splits, so on `input.split_bytes` too, but not on workers.
-    No text above 1 MiB is sampled.
+    Which documents these are depends on their positions in the splits, so also on `input.split_bytes`, but not on
+    workers. No text above 1 MiB is sampled.
     """
 
     documents: Count
@@ -230,13 +230,12 @@ class Sample(_Part):
     documents_round_trip: Count
     """Documents whose tokens decode to their text, both normalized."""
     documents_round_trip_but_for_spaces: Count
-    """The same, if white space is not looked at."""
+    """The same, with white space ignored."""
     share_round_trip: Share
     """documents_round_trip / documents."""
     spaced_words: Count
     whole_words: Count
-    """Those of the words that the tokenizer keeps as one token, by themselves or behind a space. An unknown token is no
-    word."""
+    """Words that the tokenizer keeps as one token, alone or after a space. An unknown token does not count."""
     strr: Share
     """whole_words / spaced_words: single token retention rate."""
 
@@ -252,11 +251,11 @@ class Language(_Part):
     characters: Count
     spaced_words: Count
     text_tokens: Count
-    """Of texts, cut ones included, special ones not; the ratios below are of these."""
+    """Tokens of texts, including those that were cut, without special tokens; the ratios below count these."""
     tokens: Count
-    """Of rows."""
+    """Tokens of rows."""
     oov_tokens: Count
-    """Of rows."""
+    """Unknown tokens of rows."""
     filtered: Count
     """Documents that a filter left out; no other number includes them."""
     tokens_per_spaced_word: Ratio
@@ -264,19 +263,19 @@ class Language(_Part):
     bytes_per_token: Ratio
     tokens_per_character: Ratio
     premium: Ratio
-    """What a character costs in tokens, as a multiple of what it costs in the reference language."""
+    """Tokens per character, as a multiple of those in the reference language."""
     share_of_oov_tokens: Share
-    """Of tokens of rows."""
+    """Unknown tokens as a share of the tokens of rows."""
     sample: Sample
 
 
 class Languages(_Part):
-    """Absent where the config has no `languages`."""
+    """Counts by language; absent if the config has no `languages`."""
 
     reference: str | None
-    """The language with most characters."""
+    """The language with the most characters."""
     gini_of_tokens_per_character: Ratio
-    """Over languages: 0 where all pay the same, towards 1 where one pays all."""
+    """The Gini coefficient over languages: 0 if all have the same tokens per character, near 1 if very unequal."""
     by_code: dict[str, Language]
 
 
@@ -289,7 +288,7 @@ class Packing(_Part):
     empty_documents: Count
     """Documents without a token, which are in no sequence."""
     split_documents: Count
-    """Documents that lie in several sequences."""
+    """Documents that are cut into several sequences."""
     tokens: Count
     separators: Count
     padding: Count
@@ -304,37 +303,37 @@ class Windows(_Part):
     windows: Count
     documents: Count
     split_documents: Count
-    """Documents of several windows."""
+    """Documents with several windows."""
     tokens: Count
     repeated: Count
-    """Tokens that a window has in common with the one before."""
+    """Tokens that windows have in common with the previous window."""
     special: Count
     share_of_tokens_repeated: Share
     windows_per_document: Ratio
 
 
 class StatsFile(_Part):
-    """Statistics of a tokenized corpus, over all splits. All counts are exact, those in `sample` of a sample."""
+    """Statistics of a tokenized corpus, over all splits. All counts are exact; those in `sample` are of a sample."""
 
     format_version: Literal[3]
     documents: Count
     bytes: Count
-    """Of the texts as UTF-8, after steps and spans."""
+    """Bytes of the texts as UTF-8, after steps and spans."""
     characters: Count
-    """Code points."""
+    """Code points of the texts."""
     words: Count
-    """What the pre-tokenizer cuts texts into, all occurrences."""
+    """Pre-tokens, all occurrences."""
     spaced_words: Count
-    """What stands between white space, whatever the tokenizer, as `tokenmill compare` counts words."""
+    """Words between white space, which do not depend on the tokenizer; `tokenmill compare` counts the same."""
     tokens: Count
     """Tokens of the rows, without padding."""
     tokens_made: TokensMade
     tokens_per_word: Ratio
     """Fertility. This and the next four count the tokens of the text, cut ones included."""
     share_of_continuations: Share
-    """Tokens that continue a word, of all."""
+    """The share of tokens that continue a word."""
     tokens_per_spaced_word: Ratio
-    """Fertility by words that are the same for all tokenizers."""
+    """Fertility by words between white space, which are the same for all tokenizers."""
     bytes_per_token: Ratio
     characters_per_token: Ratio
     sample: Sample

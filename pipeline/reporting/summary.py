@@ -152,7 +152,7 @@ def _filtered(rules: Mapping[str, int]) -> list[Row]:
 
 
 def warnings(output: str, config: Config) -> list[str]:
-    """Returns what the user of a finished job should know although nothing failed, a line each.
+    """Returns warnings about a finished job, a line each.
 
     Args:
       output: the folder, with its manifest.

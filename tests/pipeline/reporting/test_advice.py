@@ -43,9 +43,9 @@ CHANGES = {
     "lost": (
         {"stats.sample.documents_round_trip_but_for_spaces": 150},
         "The tokens of 50 of 200 sampled documents do not decode to their text, even if white space and what the "
-        "tokenizer normalizes are not looked at; unknown tokens are a cause.",
+        "tokenizer normalizes are ignored; unknown tokens are a cause.",
     ),
-    "dear": ({"languages.rows.1.premium": 2.04}, "A character costs 2.0 times as many tokens in de as in en."),
+    "dear": ({"languages.rows.1.premium": 2.04}, "A character takes 2.0 times as many tokens in de as in en."),
     "slow": (
         {"clock.slowest.0.speed": 0.1, "clock.slowest.0.cpu_seconds": 2.0},
         "Split 3, from a.jsonl, took 1:00, 10.0 times as long as is usual for its size. It waited most",
@@ -54,7 +54,7 @@ CHANGES = {
         {"stats.oov.share_of_tokens": 0.25, "stats.oov.tokens": 500, "languages.rows.1.oov_tokens": 400,
          "languages.rows.1.share_of_oov_tokens": 0.5, "stats.oov.characters_to_add": {"50%": 1234, "95%": 5678}},
         "25 % of the tokens are unknown, 80 % of them in de, where 50 % are. With 1,234 more characters "
-        "in the vocabulary half of what is unknown would be known, with 5,678 95 %; or take another tokenizer.",
+        "in the vocabulary half of the unknown ones would be known, with 5,678 95 %; or take another tokenizer.",
     ),
 }  # fmt: skip
 
