@@ -9,7 +9,7 @@ is stored as its buffers are in memory, one after another. For each of its level
 - of numbers, times and other values of a fixed size: the values; of truth values uint8, 1 for true;
 - of structs: the levels of each field, one after another, a value for every row.
 
-All is little-endian. Only where the buffers begin must be kept beside the file.
+Everything is little-endian. The file has no index: the caller keeps the positions of the buffers.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -45,7 +45,7 @@ def read_columns(read: ReadAt, positions: Sequence[int], schema: pa.Schema, star
     """Returns rows `start` to `stop` of columns; reads only their values and two offsets for each level of lists.
 
     Args:
-      read: of the file.
+      read: reads bytes of the file.
       positions: as `write_columns` returned them.
       schema: the schema of the columns.
       start: the first row.
@@ -197,7 +197,7 @@ def _sizes(array: pa.Array, field: pa.Field) -> np.ndarray:
     n_own, element = int(field.nullable) + 8, _element(field.type)
     offsets, values = children(array)
     width = _width(element)
-    if width is not None:  # most bytes of a file are such values, and need not be looked at
+    if width is not None:  # most bytes of a file are such values, and need not be read
         return np.diff(offsets) * width + n_own
     values = values.slice(offsets[0], offsets[-1] - offsets[0])
     ends = np.cumsum(_sizes(values, element))

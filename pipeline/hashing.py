@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A 64-bit key per document, for samples and shuffles: a hash of a seed and of where the document stands.
+"""A 64-bit key per document, for samples and shuffles: a hash of a seed and of the document's place in the corpus.
 
 The key is the same on every machine, in every run and however the corpus is cut into splits. It is not a cryptographic
-hash: whoever can choose file names can choose keys.
+hash: anyone who can choose file names can choose keys.
 """
 
 import hashlib
@@ -30,10 +30,10 @@ def document_keys(purpose: str, seed: int, names: Sequence[str], documents: pa.R
 
 
 def hash_rows(values: np.ndarray, offsets: np.ndarray) -> np.ndarray:
-    """Returns uint64[n], a hash of each row of integers: of their number, their values and their places.
+    """Returns uint64[n], a hash of each row of integers, which covers their number, values and positions.
 
     Args:
-      values: integers of one kind, at least those of all rows.
+      values: integers of one dtype, at least those of all rows.
       offsets: int64[n + 1], where rows begin and end in `values`.
     """
     begin, lengths = int(offsets[0]), np.diff(offsets)

@@ -7,7 +7,7 @@ import pyarrow.parquet as pq
 
 
 def open_parquet(handle: BinaryIO, **options: Any) -> pq.ParquetFile:
-    """Opens a Parquet file that lies behind a Python handle.
+    """Opens a Parquet file through a Python handle.
 
     Arrow would otherwise read ahead on threads of its own (as `pq.read_table` always does). Such a thread may still
     hold the handle when the interpreter ends, and then the process aborts instead of exiting.

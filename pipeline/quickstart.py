@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The quickstart corpus: real text that every Python carries, and this repository's multilingual sample.
+"""The quickstart corpus: real text that every Python installation has, and this repository's multilingual sample.
 
 Nothing is downloaded and nothing foreign is bundled. Three JSON lines files, each record `{"id": ..., "text": ...}`:
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 import pyarrow as pa
 
 SHARD_FORMAT_VERSION = 1
-"""Version of what shards look like; written into every Parquet shard and into the manifest."""
+"""The version of the format of shards; written into every Parquet shard and into the manifest."""
 
 DOCUMENTS = pa.schema(
     [
@@ -32,7 +32,7 @@ PLACES = pa.schema(
         pa.field("input_bytes", pa.int64(), nullable=False),
     ]
 )
-"""Columns that say where a document came from; they go with its tokens to the shard's table of documents."""
+"""Columns that say where a document came from; they travel with its tokens to the shard's table of documents."""
 
 
 FIELDS = "fields"
@@ -40,7 +40,7 @@ FIELDS = "fields"
 
 
 def with_fields(schema: pa.Schema, fields: pa.Schema | pa.StructType) -> pa.Schema:
-    """Returns a schema with `FIELDS`, if there are fields: of documents, or of rows on their way to a writer."""
+    """Returns a schema of documents, or of rows on their way to a writer, with `FIELDS` added if there are fields."""
     kept = pa.struct([field.remove_metadata() for field in fields])
     if not kept.num_fields:
         return schema
@@ -48,7 +48,7 @@ def with_fields(schema: pa.Schema, fields: pa.Schema | pa.StructType) -> pa.Sche
 
 
 def placed(schema: pa.Schema, fields: pa.Schema = pa.schema([])) -> pa.Schema:  # noqa: B008
-    """Returns the schema of rows that have `PLACES` too, and kept fields."""
+    """Returns a schema of rows with `PLACES` and kept fields added."""
     return with_fields(pa.schema([*schema, *PLACES]), fields)
 
 
@@ -101,7 +101,7 @@ SPAN_SOURCES = pa.field("span_sources", pa.large_list(pa.field("element", pa.str
 span of the config has `keep_source`."""
 
 BOUNDARIES = ("segment_ids", "positions", "cu_seqlens")
-"""Columns that say where documents begin in a packed sequence, in the order they are stored in."""
+"""Columns that say where documents begin in a packed sequence, in the order in which they are stored."""
 
 
 def packed(boundaries: Sequence[str]) -> pa.Schema:
@@ -141,7 +141,7 @@ WINDOWS = pa.schema(
 
 
 def windowed(schema: pa.Schema) -> pa.Schema:
-    """Returns the schema of windows of documents; `WINDOWS` stand behind the columns of `TOKENS`."""
+    """Returns the schema of windows of documents: `WINDOWS` follow the columns of `TOKENS`."""
     return pa.schema([*TOKENS, *WINDOWS, *(field for field in schema if field.name not in TOKENS.names)])
 
 

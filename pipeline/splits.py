@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Files become splits: units of work with stable ids, cut or grouped to an even size.
+"""Splits: units of work with stable ids, each a group of small files or a part of a large one.
 
-The plan depends on nothing but the names, sizes and formats of the files: not on where the corpus lies, the number of
-workers or the order in which a store lists its files.
+The plan depends on nothing but the names, sizes and formats of the files: not on the folder that the corpus is in, the
+number of workers or the order in which a store lists its files.
 """
 
 import hashlib
@@ -44,7 +44,7 @@ class Piece:
         return self.n_text_bytes if self.format == "parquet" else self.stop - self.start
 
     def is_cut_by_bytes(self, document: str) -> bool:
-        """Returns whether records can be read by their bytes, without what stands before them in the file.
+        """Returns whether records can be read by their byte ranges, without what comes before them in the file.
 
         Args:
           document: `input.document`.
@@ -97,7 +97,7 @@ def name_splits(groups: Iterable[list[Piece]], salt: str, fields: str = "") -> l
     n_same: Counter[str] = Counter()
     for index, pieces in enumerate(groups):
         split_id = _hash(salt, pieces, 0)
-        # Two files of the same name and size in different directories differ only in ways that the id must ignore.
+        # Two files of the same name and size in different directories differ only in their paths, which the id ignores.
         n_before = n_same[split_id]
         n_same[split_id] += 1
         if n_before:

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The only door to files: local paths through `os`, `scheme://` paths through Beam's filesystems.
+"""All access to files: local paths through `os`, `scheme://` paths through Beam's filesystems.
 
-Beam is imported on the first remote path, never for local ones. Remote failures are `OSError` too (Beam's own
+Beam is imported on the first remote path, never for local ones. Remote failures are `OSError`, too (Beam's own
 `BeamIOError` is one).
 """
 
@@ -24,15 +24,15 @@ class FileStat:
     path: str
     n_bytes: int
     version: str
-    """Changes when the file does: its size and time of last change, or a checksum if the store records no time."""
+    """Changes when the file does: its size and modification time, or a checksum if the store records no time."""
 
 
 _beam_args: tuple[str, ...] | None = None
-"""Options that are still to be passed to Beam's filesystems."""
+"""Options that have not been passed to Beam's filesystems yet."""
 
 
 def configure(beam_args: Sequence[str]) -> None:
-    """Takes Beam's options, some of which are for its filesystems, as `--s3_endpoint_url=...`.
+    """Takes Beam's options, some of which are for its filesystems, such as `--s3_endpoint_url=...`.
 
     Beam itself passes them on only when a pipeline is built, which is after its input was listed.
     """

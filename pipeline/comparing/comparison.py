@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A comparison from paths to numbers: tokenizers are loaded, and compared on texts or on counts, whichever is there."""
+"""A comparison from paths to numbers: loads tokenizers, and compares them on texts or on counts, whichever is given."""
 
 import dataclasses
 from collections.abc import Sequence
@@ -11,11 +11,11 @@ from pipeline.counting import counts
 from pipeline.reporting import blocks
 
 _SPEED_BYTES = 8_000_000
-"""Text that speed is measured on."""
+"""Bytes of text on which speed is measured."""
 
 
 class Comparison(dict[str, Any]):
-    """A comparison as plain JSON, which shows itself in a notebook as the page that `tokenmill compare` writes."""
+    """A comparison as plain JSON; a notebook shows it as the page that `tokenmill compare` writes."""
 
     def _repr_html_(self) -> str:
         return blocks.framed(page.page(self))
@@ -35,7 +35,7 @@ def compare(
     """Returns the comparison of tokenizers, see `tokenmill compare`.
 
     Args:
-      tokenizers: files or folders of any format; the first one is what the others are compared with.
+      tokenizers: files or folders of any format; the others are compared with the first one.
       on: files, folders or globs of a corpus, or a folder with word counts.
       sizes: compare each tokenizer, which must be BPE, with itself at these sizes of its vocabulary instead.
       text_field, lang_field: fields of JSON lines or Parquet; without the latter, languages are identified.
@@ -44,7 +44,7 @@ def compare(
       speed: whether to measure how long loading and encoding take, the only numbers that differ from run to run.
 
     Raises:
-      ValueError: if these cannot be compared; says why. OSError: if a file cannot be read.
+      ValueError: if these cannot be compared; the message says why. OSError: if a file cannot be read.
     """
     on = [on] if isinstance(on, str) else on
     candidates = loading.load(tokenizers, least=1 if len(sizes) > 1 else 2)

@@ -30,18 +30,18 @@ class Condition:
     text: str
     metric: str
     group: str
-    """A name, or kind and name as in `language:de`."""
+    """The name of a group, or its kind and name as in `language:de`."""
     tokenizer: str | None
-    """None: any of them."""
+    """The label of a tokenizer; None: any of them."""
     sign: str
     number: float
 
 
 def parse(text: str) -> Condition:
-    """Returns the condition that a text says.
+    """Returns the condition that a text spells.
 
     Raises:
-      ValueError: if it says none.
+      ValueError: if it is not a condition.
     """
     found = _GRAMMAR.fullmatch(text)
     try:
@@ -57,10 +57,11 @@ def parse(text: str) -> Condition:
 
 
 def holding(condition: Condition, report: Mapping[str, Any]) -> list[str]:
-    """Returns a line for each tokenizer of which a condition holds.
+    """Returns a line for each tokenizer for which a condition holds.
 
     Raises:
-      ValueError: if the comparison has no such metric, group or tokenizer, or no value for it; says what there is.
+      ValueError: if the comparison has no such metric, group or tokenizer, or no value for it; the message lists those
+        that it has.
     """
     by_group = _found(condition, "metric", condition.metric, _measures(report))
     names = (condition.group, *(f"{kind}:{condition.group}" for kind in ("language", "script", "source")))

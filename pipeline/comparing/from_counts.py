@@ -30,12 +30,12 @@ _KIND_OF_LABEL = {"lang": "language", "source": "source"}
 def compare(candidates: Sequence[Candidate], artifact: CountsArtifact) -> dict[str, Any]:
     """Returns the comparison of tokenizers on the words of a counts artifact, see `measure.report`.
 
-    There are no intervals: which words were in one document is not known. Added tokens are counted as the text they
-    are. Bytes by source and language are those of the texts, by script those of the words; if words were pruned, all
-    are those of the words that are left.
+    There are no intervals, because it is not known which words were in one document. Added tokens are counted as text.
+    Bytes by source and language are those of the texts, by script those of the words; if words were pruned, all are
+    those of the remaining words.
 
     Args:
-      candidates: two or more; the first one is what the others are compared with.
+      candidates: two or more; the others are compared with the first one.
       artifact: the counts.
 
     Raises:
@@ -78,7 +78,7 @@ def compare(candidates: Sequence[Candidate], artifact: CountsArtifact) -> dict[s
 
 
 def check(candidates: Sequence[Candidate], artifact: CountsArtifact) -> None:
-    """Raises ValueError, naming them, unless all tokenizers have the words that were counted."""
+    """Raises ValueError, naming tokenizers, unless all tokenizers have the words that were counted."""
     wrong = []
     for each in candidates:
         mine = describe_words(each.tokenizer.to_str())
@@ -99,7 +99,7 @@ def check(candidates: Sequence[Candidate], artifact: CountsArtifact) -> None:
 
 
 def model_alone(tokenizer: Tokenizer) -> Tokenizer:
-    """Returns a tokenizer whose texts are words: without normalizer, and without what splits and marks text."""
+    """Returns a tokenizer that takes each text as one word: without normalizer, pre-tokenizer and template."""
     parts = json.loads(tokenizer.to_str())
     steps = parts["pre_tokenizer"] or {"type": ""}
     last = steps["pretokenizers"][-1] if steps["type"] == "Sequence" else steps

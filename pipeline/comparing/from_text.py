@@ -23,7 +23,7 @@ from pipeline.statistics.words import encode, unknown
 from tokenizer import Tokenizer
 
 MAX_NAMED = 20
-"""Documents that are named of those on which a tokenizer failed."""
+"""At most this many documents on which a tokenizer failed are named."""
 
 _BLOCKS_SEED = 0
 
@@ -32,7 +32,7 @@ def compare(candidates: Sequence[Candidate], corpus: Corpus, parallel: str | Non
     """Returns the comparison of tokenizers on the documents of a corpus, see `measure.report`.
 
     Args:
-      candidates: two or more; the first one is what the others are compared with.
+      candidates: two or more; the others are compared with the first one.
       corpus: what to read.
       parallel: a language, if every language has the same documents as it, translated; None if not.
 
@@ -114,7 +114,7 @@ class Sums:
             return None
 
     def _without_failures(self, read: Documents) -> npt.NDArray[np.bool_]:
-        """Returns on which documents no tokenizer fails, bool[n]; counts and names the others."""
+        """Returns bool[n]: the documents on which no tokenizer fails; counts and names the others."""
         kept = np.ones(read.table.num_rows, bool)
         for each in self._candidates:
             reasons = find_given_up(functools.partial(_encode_texts, each.tokenizer), read.table)

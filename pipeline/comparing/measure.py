@@ -38,10 +38,10 @@ ALL = "all"
 KINDS = ("source", "language", "script")
 
 TOP_WORDS = 100
-"""Words that gain and lose most, of each tokenizer."""
+"""How many of the words that gain and lose most are listed for each tokenizer."""
 
 SUMMED = ("documents", "bytes", "characters", "words")
-"""The first columns of the sums; behind them tokens of every tokenizer, then unknown tokens of every tokenizer."""
+"""The first columns of the sums; after them come the tokens of every tokenizer, then the unknown tokens of each."""
 
 
 def n_columns(candidates: Sequence[Candidate]) -> int:
@@ -51,18 +51,18 @@ def n_columns(candidates: Sequence[Candidate]) -> int:
 
 @dataclass(frozen=True)
 class Found:
-    """What was found of tokenizers, before it is divided by one another."""
+    """The counts of a comparison, from which `report` computes ratios."""
 
     groups: Mapping[str, GroupSums]
-    """By kind, `ALL` and those of `KINDS` that are known."""
+    """Sums by kind of group: `ALL` and those of `KINDS` that are known."""
     ids: Sequence[Ints]
     """How often each tokenizer made each id, int64[n_ids]."""
     words: pa.DictionaryArray
     """dictionary<int32, large_string>[n]: the word of each row of `rows`."""
     rows: pa.Table
-    """The language and the count of each."""
+    """The language and the count of each word in `words`."""
     encoded: Sequence[Encoded]
-    """Tokens of each distinct word, by tokenizer."""
+    """For each tokenizer, how many tokens each distinct word has."""
     n_left_out: int
     """Occurrences of words that were left out."""
     has_documents: bool
@@ -74,8 +74,8 @@ def report(candidates: Sequence[Candidate], found: Found, parallel: str | None =
     """Returns a comparison as plain JSON.
 
     Args:
-      candidates: two or more; the first one is what the others are compared with.
-      found: of them.
+      candidates: two or more; the others are compared with the first one.
+      found: the counts of these tokenizers.
       parallel: a language, if every language has the same documents as it, translated; None if not.
 
     Raises:
@@ -178,7 +178,7 @@ def _rows(sums: GroupSums, labels: Sequence[str], bootstrap: Bootstrap | None) -
 
 
 def _row(name: str, blocks: Ints, labels: Sequence[str], bootstrap: Bootstrap | None) -> dict[str, Any]:
-    """Returns what is to say of a group: its sums, and the measures of each tokenizer by its label."""
+    """Returns the row of a group: its sums, and the measures of each tokenizer by its label."""
     numbers = blocks.sum(axis=0).tolist()
     sums, of_each = dict(zip(SUMMED, numbers, strict=False)), numbers[len(SUMMED) :]
     by: dict[str, dict[str, Any]] = {
@@ -217,7 +217,7 @@ def _intervals(resampled: Floats, labels: Sequence[str]) -> dict[tuple[str, str]
 
 
 def _add_languages(report: dict[str, Any], parallel: str | None) -> None:
-    """Adds what concerns languages together: Gini, and parity with the reference where texts are parallel."""
+    """Adds measures over all languages: Gini, and for parallel texts parity with the reference."""
     rows = [row for row in report["language"] if row["name"] != UNKNOWN]
     units = ["bytes", "characters"]
     if parallel is not None:

@@ -17,7 +17,7 @@ _DEFINITIONS = (
     "Gini coefficient are those of TokEval; words kept whole and parity follow TokLens."
 )
 _TEXTS = ("", "tokenizer", "word", "source", "document")
-"""Heads of columns whose cells may be broken where there is little room; numbers may not."""
+"""Heads of columns whose cells may be wrapped; numbers may not."""
 
 
 def tables(report: Mapping[str, Any]) -> Iterator[Any]:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What tokenizers make of texts that are made for the purpose: words with mistakes, digits, white space, code."""
+"""Tests tokenizers on made-up texts: words with mistakes, digits, white space, code."""
 
 import time
 import unicodedata
@@ -14,7 +14,7 @@ from pipeline.statistics.vocabulary import ratio
 from pipeline.statistics.words import encode_each
 
 MAX_WORDS = 2000
-"""Words that are changed: the most frequent ones."""
+"""At most this many words are changed, the most frequent ones."""
 
 LEAST_LETTERS = 4
 
@@ -38,7 +38,7 @@ CHANGES: dict[str, Callable[[str], str]] = {
     "NFD": lambda word: unicodedata.normalize("NFD", word),
     "homoglyphs": lambda word: word.translate(HOMOGLYPHS),
 }
-"""What is done to a word: to the letters in its middle, or to all of it."""
+"""How a word is changed: the letters in its middle, or all of it."""
 
 TEXTS: dict[str, list[str]] = {
     "digits": [str(3**power) for power in range(40)],
@@ -57,9 +57,9 @@ TEXTS: dict[str, list[str]] = {
 
 
 def robustness(candidates: Sequence[Candidate], words: Iterable[str]) -> dict[str, Any]:
-    """Returns how many times the tokens words become when they are changed, by change and tokenizer.
+    """Returns the tokens of changed words as a multiple of those of the originals, by change and tokenizer.
 
-    Words stand behind a space. Only words that a change does change count, and for all tokenizers the same ones.
+    Words are put after a space. Only words that a change alters are counted, the same ones for all tokenizers.
 
     Args:
       candidates: the tokenizers.
@@ -91,7 +91,7 @@ def robustness(candidates: Sequence[Candidate], words: Iterable[str]) -> dict[st
 
 
 def made_texts(candidates: Sequence[Candidate]) -> dict[str, Any]:
-    """Returns how many characters a token has in `TEXTS`, and how many of them come back from their ids."""
+    """Returns the characters per token of `TEXTS`, and the share of the texts that decoding restores."""
     return {name: {each.label: _made_texts(each, texts) for each in candidates} for name, texts in TEXTS.items()}
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The documents that tokenizers are compared on: the beginning of every file, with language and script of each."""
+"""The documents on which tokenizers are compared: the beginning of every file, with language and script of each."""
 
 import os
 from collections import Counter
@@ -24,14 +24,14 @@ _BATCH_BYTES = 1 * MIB
 
 @dataclass(frozen=True)
 class Documents:
-    """Documents of a few files, and what each of them is."""
+    """Documents of a few files, and the groups of each document."""
 
     table: pa.RecordBatch
     """`schemas.DOCUMENTS`."""
     names: Sequence[str]
-    """Names of the files, by the column `piece`."""
+    """Names of the files, indexed by the column `piece`."""
     groups: dict[str, pa.DictionaryArray]
-    """Of each kind of group, `source`, `language`, `script`: what every document is, dictionary<int32, string>[n]."""
+    """The group of each document by kind of group: `source`, `language`, `script`; dictionary<int32, string>[n]."""
 
 
 @dataclass
@@ -56,7 +56,7 @@ class Corpus:
             paths=patterns, text_field=self.text_field, keep_fields=keep, split_bytes=_SPLIT_BYTES
         )
         splits = plan_splits(self._config, "")
-        # Small files first, so that what they leave goes to larger ones.
+        # Small files first, so that the part of their share that they do not use goes to larger ones.
         self._splits = sorted(splits, key=lambda split: (max(piece.n_bytes for piece in split.pieces), split.index))
         n_files = len({piece.file for split in splits for piece in split.pieces})
         self._budget = _Budget(self.max_bytes, n_files) if self.max_bytes else None
@@ -104,7 +104,7 @@ def text_bytes(table: pa.RecordBatch) -> npt.NDArray[np.int64]:
 
 
 class _Budget:
-    """How many bytes of text may be taken of each file: what is left, divided by the files that are left."""
+    """How many bytes of text may be taken from each file: the remaining bytes, divided by the remaining files."""
 
     def __init__(self, n_bytes: int, n_files: int) -> None:
         self._left, self._n_files = n_bytes, n_files
@@ -117,7 +117,7 @@ class _Budget:
         return self.spent.issuperset(files.tolist())
 
     def take(self, files: npt.NDArray[np.int64], n_bytes: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
-        """Returns which documents to take, bool[n]: those at the beginning of each file, the first one in any case."""
+        """Returns bool[n]: the documents to take, those at the beginning of each file, and always the first one."""
         kept = np.zeros(files.size, bool)
         for file in dict.fromkeys(files.tolist()):
             mine = np.flatnonzero(files == file)

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Sums over documents by group and by block, and what they tell: ratios with bootstrap intervals.
+"""Sums over documents by group and by block, for ratios with bootstrap intervals.
 
-Each document is in one of `N_BLOCKS` blocks, by a hash of where it stands. The bootstrap draws blocks, not documents:
-whatever the corpus, a group takes `N_BLOCKS` sums of each column.
+Each document is in one of `N_BLOCKS` blocks, by a hash of its place. The bootstrap draws blocks, not documents: however
+large the corpus, a group takes `N_BLOCKS` sums of each column.
 """
 
 import numpy as np
@@ -17,7 +17,7 @@ N_RESAMPLES = 1000
 CONFIDENCE = 0.95
 
 LEAST_BLOCKS = 10
-"""A group with documents in fewer blocks has no intervals: they would say nothing."""
+"""A group with documents in fewer blocks has no intervals: they would be meaningless."""
 
 MAX_GROUPS = 20_000
 OTHER = "(other)"
@@ -27,7 +27,7 @@ _SEED = 1
 
 
 class GroupSums:
-    """Sums of numbers of documents, by the groups of one kind."""
+    """Sums over documents of several numbers, by the groups of one kind."""
 
     def __init__(self, n_columns: int) -> None:
         """Starts with no group; `n_columns`: how many numbers a document has."""

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The same tokenizer at several sizes of its vocabulary, and what each doubling gains.
 
-BPE adds one token after the other, so what training for a smaller size would have made is the beginning of what there
-is. WordPiece by the same rule keeps no merges, and Unigram prunes down to a size: those have to be trained for each.
+BPE training adds one token after the other, so training for a smaller size would give the beginning of the vocabulary.
+WordPiece by the same rule keeps no merges, and Unigram prunes down to a size: these must be trained for each size.
 """
 
 import dataclasses
@@ -33,12 +33,12 @@ def at_sizes(candidates: Sequence[Candidate], sizes: Sequence[int]) -> list[Cand
 
 
 def smaller(tokenizer: Tokenizer, size: int) -> Tokenizer:
-    """Returns a tokenizer of BPE as it was when its vocabulary had `size` entries, those of its alphabet included.
+    """Returns a BPE tokenizer as it was when its vocabulary had `size` entries, the alphabet included.
 
-    It puts nothing around texts, which are compared bare, and has no added token but those in its vocabulary.
+    It adds no tokens around texts, which are compared bare, and has no added token except those in its vocabulary.
 
     Raises:
-      ValueError: if it is not of BPE with merges in the order of training, or the size is none that it ever had.
+      ValueError: if it is not BPE with merges in the order of training, or its vocabulary never had this size.
     """
     model = tokenizer.model
     if not isinstance(model, BPE) or model.merge_ranks is not None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a comparison says to a person: a list of tables, for the terminal and for the page alike."""
+"""A comparison for people: a list of tables, the same for the terminal and for the page."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -12,10 +12,10 @@ from pipeline.running.display import megabytes
 from tokenizer.token_runs import printable
 
 TOP = 25
-"""Rows of a table; `--json` has all of them."""
+"""The most rows of a table; `--json` has all of them."""
 
 _LONGEST = 60
-"""Characters of a name or a word."""
+"""Longer names and words are cut."""
 
 _MEASURES = {
     "bytes_per_token": "bytes/token",

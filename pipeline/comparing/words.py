@@ -14,7 +14,7 @@ WORDS = pa.schema([("language", pa.string()), ("word", pa.large_string()), ("cou
 
 MAX_WORDS = 2_000_000
 MAX_WORD_BYTES = 256 << 20
-"""Above one of the two the rarest words are left out, down to half of it."""
+"""Above this, or above `MAX_WORDS`, the rarest words are left out, down to half of the limit."""
 
 _PENDING_ROWS = 1_000_000
 
@@ -40,7 +40,7 @@ class Words:
         return np.bincount(rows, minlength=len(texts))
 
     def add_counts(self, table: pa.Table) -> None:
-        """Adds words that are counted, a table of `WORDS`."""
+        """Adds words with their counts, a table of `WORDS`."""
         self._pending.append(table)
         self._n_pending += table.num_rows
         if self._n_pending > _PENDING_ROWS:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which settings of a config a forecast would change, and why. A rule is a function; each may give one advice."""
+"""Settings of a config that a forecast suggests changing, and why. Each rule is a function that may give one advice."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -8,9 +8,9 @@ from pipeline.books.reject_limits import RejectLimits
 from pipeline.estimating.forecast import Forecast
 
 IDLE = 1.25
-"""Workers idle if the job takes this many times as long as with work that is dealt out evenly."""
+"""Workers count as idle if the job takes this many times as long as with evenly divided work."""
 WORTH_SECONDS = 5
-"""Work shorter than this is not worth another setting."""
+"""Shorter work is not worth a change of settings."""
 SMALL_SHARD = 1 << 20
 MANY_SHARDS = 1000
 MUCH_PADDING = 0.3

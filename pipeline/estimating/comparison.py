@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Sets a forecast beside what the job did, if the output folder of the config holds the finished job."""
+"""The actual numbers for a forecast, if the output folder of the config has the finished job."""
 
 import itertools
 from collections.abc import Mapping
@@ -14,7 +14,7 @@ from pipeline.estimating.trial import bytes_of
 
 
 def outcome(found: Forecast) -> Mapping[str, float] | None:
-    """Returns what the finished job counted, by the names of the forecast; None if there is no such job.
+    """Returns the counts of the finished job under the names of the forecast; None if there is no such job.
 
     Bytes of a format are "bytes.<format>", the time is "seconds", if `clock.json` is there.
 

@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The time and the memory of a job on this machine, from what its parts took in a trial.
+"""The time and memory of a job on this machine, estimated from what its parts took in a trial.
 
     seconds(n workers) = start + training + (merging / n + splits of the busiest worker) (1 + contention (n - 1))
 
-The start is measured: a job of the same config over a page of text, Beam, tokenizer, vocabulary and report included.
-The contention, how much slower each further worker makes all, is measured with two, unless all of the input was read.
-Which splits a worker gets follows from the plan. Workers beyond the cores of the machine bring nothing.
+The start is measured by a job of the same config over a page of text, Beam, tokenizer, vocabulary and report included.
+The contention is how much each further worker slows all workers down. It is measured with two workers, unless all of
+the input was read. Which splits a worker gets follows from the plan. Workers beyond the cores of the machine bring
+nothing.
 """
 
 import importlib
@@ -20,7 +21,7 @@ from pipeline.config.job import Config, JobName
 from pipeline.running.runners import RunnerSettings, available_cores
 
 CONTENTION = 0.09
-"""What it is usually: two threads do 1.84 times the work of one."""
+"""The usual contention: two threads do 1.84 times the work of one."""
 
 START_SECONDS = 2.0
 """The start, where it could not be measured."""
@@ -28,26 +29,26 @@ _SLOW_START = 5.0
 
 TIME_BOUND = 0.3
 MEMORY_BOUND = 0.3
-"""How far off time and memory may be: they depend on what else the machine does, and on when memory is returned."""
+"""The relative error of time and memory: they depend on other work of the machine, and on when memory is returned."""
 
 
 @dataclass(frozen=True)
 class Work:
-    """What a job is for a machine."""
+    """The work of a job, as far as its time and memory depend on it."""
 
     split_bytes: tuple[int, ...]
     """Planned bytes of the splits, in order."""
     split_seconds: tuple[float, ...]
-    """What each of them takes."""
+    """The time that each split takes."""
     merge_seconds: float
-    """Merging counts, or the runs of a shuffle: also the work of many."""
+    """The time for merging counts, or the runs of a shuffle, which is also divided among workers."""
     train_seconds: float
     contention: float
-    """How much slower each further worker makes all."""
+    """How much each further worker slows all workers down, as a fraction."""
     worker_bytes: int
-    """Memory of a worker at work."""
+    """The memory that a worker takes."""
     other_bytes: int
-    """Memory of the process besides."""
+    """The other memory of the process."""
 
     def seconds(self, start_seconds: float, workers: int) -> float:
         """Returns how long the job takes."""

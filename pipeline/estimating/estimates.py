@@ -2,18 +2,18 @@
 """Scales the counts of a sample up to the whole corpus, with bounds.
 
 The sample is cut into units, the batches that were read of it, in the order of the corpus. Unit i stands for A_i of
-the N planned bytes of the corpus, in proportion to what was to be read there, and holds y_i of what is counted. The
+the N planned bytes of the corpus, in proportion to what was to be read there, and has y_i of the thing counted. The
 estimate and its bounds, which should hold 95 times of 100, are
 
     Y = sum A_i d_i     +- 1.96 sqrt( n / (2 (n - 1)) * sum A_i A_(i-1) (d_i - d_(i-1))^2 * (1 - X / N) )
 
-X are the planned bytes that were read. The density d_i is y_i by the bytes that were read, or by those that were to be
-read. The two differ by the records at the ends of ranges. The first suits tokens, of which a long record has many, the
-second suits records. The one with the narrower bounds is taken.
+X are the planned bytes that were read. The density d_i is y_i divided by the bytes that were read, or by those that
+were to be read. The two differ by the records at the ends of ranges. The first suits tokens, of which a long record has
+many, the second suits records. The one with the narrower bounds is used.
 
-Differences of neighbours are taken because the units are evenly spaced: a corpus sorted by language is then not taken
-for a corpus of great variance. The lower bound is at least what was counted. The upper bound is at least that of three
-more than were counted, for what is so rare that the sample may have missed it.
+The variance is estimated from differences of neighbours because units are evenly spaced: otherwise a corpus sorted by
+language would seem to vary much. The lower bound is at least what was counted. The upper bound is at least that of
+three more than were counted, for things so rare that the sample may have missed them.
 """
 
 import math
@@ -25,7 +25,7 @@ import numpy.typing as npt
 
 _NORMAL = 1.96
 _MISSED = 3
-"""Of what occurs this often where one looks, on average, nothing is found in 5 of 100 cases."""
+"""If this many are expected in a sample, it has none in 5 of 100 cases."""
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ class Estimate:
 
     @property
     def is_exact(self) -> bool:
-        """Whether the bounds are the number itself."""
+        """Whether both bounds equal the number."""
         return self.low == self.value == self.high
 
     def holds(self, number: int) -> bool:
@@ -48,7 +48,7 @@ class Estimate:
 
     @staticmethod
     def exactly(value: int) -> "Estimate":
-        """Returns a number that is known."""
+        """Returns the estimate for a number that is known exactly."""
         return Estimate(value, value, value)
 
 
@@ -60,14 +60,14 @@ class Unit:
     """The planned bytes that it holds."""
     n_meant: float
     """The planned bytes that were to be read for it: they differ by the records at the ends of ranges. The same as
-    `n_planned` where what is read is no range, as of compressed files."""
+    `n_planned` where no range was read, as of compressed files."""
     counts: dict[str, float]
     weight: float | None = None
-    """Its part of the corpus is in proportion to this; None: to `n_meant`."""
+    """The part of the corpus that it stands for is proportional to this; None: to `n_meant`."""
 
 
 def spread(units: Sequence[Unit], name: str, total: float, by: str) -> None:
-    """Divides a count that is known only for all units together among them, in proportion to another."""
+    """Divides a count that is known only for all units together among them, in proportion to another count."""
     of = sum(unit.counts.get(by, 0) for unit in units)
     planned = sum(unit.n_planned for unit in units)
     for unit in units:
@@ -91,7 +91,7 @@ class Scale:
         self._meant = np.array([unit.n_meant for unit in used], np.float64)
         self._is_whole = n_planned is None
         self.factor = 1.0 if n_planned is None else max(1.0, n_planned / max(1.0, float(self._read.sum())))
-        """How many times the sample the corpus is."""
+        """The size of the corpus as a multiple of the sample."""
         weights = np.array([unit.n_meant if unit.weight is None else unit.weight for unit in used], np.float64)
         self._stands_for = (n_planned or 0) * weights / max(1.0, float(weights.sum()))
 
@@ -101,8 +101,8 @@ class Scale:
         Args:
           name: the name of the count.
           counted: how many there are in the sample.
-          more: an uncertainty besides, as a share of the value.
-          base: known to be there whatever the corpus holds; not part of `counted`.
+          more: an additional uncertainty, as a share of the value.
+          base: a constant to add, which does not depend on the corpus; not part of `counted`.
         """
         if self._is_whole:
             whole = base + counted

@@ -17,10 +17,10 @@ from pipeline.input.decompressing import StreamError, decompress
 from pipeline.splits import Piece
 
 REACH = 8
-"""At most this many bytes are decompressed for each that is kept."""
+"""At most this many bytes are decompressed for each byte that is kept."""
 
 MOST_KEPT = 32
-"""Decompressing stops when this many bytes are kept for each compressed byte that was to be: text gives 2 to 10."""
+"""Decompressing stops when this many bytes are kept per compressed byte of the quota: text expands to 2 to 10."""
 
 _BLOCK_BYTES = 1 << 16
 
@@ -78,7 +78,7 @@ class _Blocks:
         return int((block + 1) * self._share) > int(block * self._share)
 
     def keep(self, chunk: bytes) -> Iterator[bytes]:
-        """Yields what is to be kept of the next chunk."""
+        """Yields the parts of the next chunk that are kept."""
         start, end = 0, len(chunk)
         while start < end:
             position = self._position + start

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a job would do: tokens, rejects, shards and their bytes, each with bounds, from a trial on a sample."""
+"""A forecast of a job: tokens, rejects, shards and their bytes, each with bounds, from a trial on a sample."""
 
 import dataclasses
 import time
@@ -28,26 +28,26 @@ from pipeline.statistics.tally import Statistics
 from tokenizer import Tokenizer
 
 SAMPLE_BYTES = 64 << 20
-"""At most this much text is read; a corpus of no more is read completely."""
+"""At most this much text is read; a smaller corpus is read completely."""
 
 SAMPLE_SECONDS = 3.0
 """Less is read if the job's work on it would take longer than this."""
 
 SHARD_SIZE_MATTERS = 0.02
-"""How much better or worse shards of the size of the job may be compressed than those of the sample."""
+"""How much better or worse the job's shards may compress than those of the sample, because of their size."""
 
 SAMPLE_VOCABULARY = 0.03
 """How much tokens of a vocabulary trained on the sample may differ from those of one trained on everything."""
 
 _SHARD_BYTES = 16 << 20
-"""Text of a shard of the sample at most: enough for a full row group, so that the bytes per token are those of one."""
+"""The most text of a shard of the sample: enough for a full row group, so that bytes per token are realistic."""
 _UNITS = 32
 """About how many units a sample has."""
 
 _PROBE_BYTES = 2 << 20
-"""Text to find out how fast the work is before the sample is chosen."""
+"""So much text is read to measure the speed of the work, before the sample is chosen."""
 _PLACES = 8
-"""From how many places text is read to find out how fast the work is: few, because a job reads one after the other."""
+"""Text for measuring the speed is read from this many places: few, because a job reads sequentially."""
 
 _TOTALS = (
     "n_records", "n_documents", "n_bytes", "n_chars", "n_words", "n_special_tokens", "n_added_tokens",
@@ -65,20 +65,20 @@ class Forecast:
     is_whole: bool
     """Whether that is all of it."""
     factor: float
-    """How many times the sample the corpus is, by planned bytes."""
+    """The size of the corpus as a multiple of the sample, in planned bytes."""
     notes: tuple[str, ...]
     """What the reader should know about the sample."""
     totals: Mapping[str, Estimate]
-    """By the names of `totals` of the manifest; rejects by "rejected.<reason>", filtered by "filtered.<rule>"."""
+    """By the names of the manifest's `totals`; rejects by "rejected.<reason>", filtered by "filtered.<rule>"."""
     padding: float | None
-    """Share of padding in rows, from 0 to 1; None where rows are not padded."""
+    """The share of padding in rows, from 0 to 1; None if rows are not padded."""
     unknown: tuple[tuple[str, int], ...]
     """The unknown characters of the sample and how often they occur, the most frequent first."""
     n_shards: int
     shard_bytes: Mapping[str, Estimate]
     """By format, index files included."""
     work: Work
-    """What the job is for the machine."""
+    """The work of the job, for estimates of time and memory."""
 
     def of_kind(self, kind: str) -> Iterator[tuple[str, Estimate]]:
         """Yields the estimates of rejects by reason, or of filtered documents by rule."""
@@ -172,7 +172,7 @@ def _affordable_bytes(plan: JobPlan, folder: str) -> int | None:
 
 
 def _later_pace(plan: JobPlan, samples: Sequence[Sample], tokenizer: Tokenizer) -> tuple[float, float]:
-    """Returns the pace of a tokenizer that has met many words, and how much slower a second worker makes both."""
+    """Returns the pace of a tokenizer whose tables are full, and how much a second worker slows both down."""
 
     def work(_: int) -> Trial:
         with trial.temporary(plan.config) as config:
@@ -181,7 +181,7 @@ def _later_pace(plan: JobPlan, samples: Sequence[Sample], tokenizer: Tokenizer) 
     pace = work(0).pace
     if available_cores() == 1:
         return pace, 0.0
-    alone = work(0).pace  # once more, because now it has met all words
+    alone = work(0).pace  # again, because now all words are in its tables
     with ThreadPoolExecutor(2) as pool:
         together = max(done.pace for done in pool.map(work, range(2)))
     return pace, min(1.0, max(0.0, together / max(alone, 1e-12) - 1))
@@ -219,7 +219,7 @@ def _text_bytes(samples: Sequence[Sample]) -> int:
 def _with_shards(
     plan: JobPlan, config: Config, samples: Sequence[Sample], is_whole: bool
 ) -> tuple[Config, Sequence[PlannedShard]]:
-    """Returns the config of a trial and the shards to merge; they are as many as there are samples, if not all."""
+    """Returns the config of a trial and the shards to merge: those of the job, or one per sample."""
     shuffle = config.output.shuffle
     if shuffle is None or is_whole:
         return config, plan.shards()

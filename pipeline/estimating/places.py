@@ -25,7 +25,7 @@ from pipeline.splits import Piece, Split
 N_RANGES = 256
 
 EXPANSION = 4
-"""How many bytes of text a byte of a compressed file is taken for."""
+"""The bytes of text assumed for each byte of a compressed file."""
 
 
 @dataclass(frozen=True)
@@ -36,15 +36,15 @@ class Portion:
     n_meant: float
     """Planned bytes that are to be read for it."""
     quota: int | None = None
-    """Planned bytes of a run of row groups, or of a compressed file, after which to stop; None: all of it is read."""
+    """Planned bytes of a run of row groups, or of a compressed file, after which to stop; None: read everything."""
     ratio: float | None = None
-    """Planned bytes for each byte read; None: all that is planned for the piece is read, or its quota."""
+    """Planned bytes for each byte read; None: everything planned for the piece is read, or its quota."""
     source: Piece | None = None
-    """The compressed file that the piece is an excerpt of; None if it is none."""
+    """The compressed file of which the piece is an excerpt; None if it is not one."""
     n_decompressed: int = 0
     """Bytes of `source` that were decompressed."""
     seconds: float = 0.0
-    """How long that took."""
+    """How long decompressing took."""
 
     @property
     def is_range(self) -> bool:
@@ -52,7 +52,7 @@ class Portion:
         return self.quota is None and self.source is None
 
     def planned(self, n_bytes: int, n_records: int) -> float:
-        """Returns how many planned bytes were read, if that many bytes and records came of them."""
+        """Returns the planned bytes that correspond to this many bytes and records read."""
         if self.ratio is not None:
             return n_bytes * self.ratio
         if self.quota is None:
@@ -110,7 +110,7 @@ def choose(
 
 
 def _portions(splits: Sequence[Split], config: InputConfig, share: float, n_ranges: int) -> Iterator[Portion]:
-    """Yields what is in the ranges, each piece or part of one once."""
+    """Yields the pieces, and parts of pieces, that are in the ranges, each once."""
     pieces = [piece for split in splits for piece in split.pieces if piece.n_planned]
     starts = np.concatenate([[0], np.cumsum([piece.n_planned for piece in pieces])])
     step = starts[-1] / n_ranges

@@ -27,7 +27,7 @@ _NAMES = {
 
 @dataclass(frozen=True)
 class Told:
-    """A forecast and everything that is said with it."""
+    """A forecast and everything that is reported with it."""
 
     found: Forecast
     seconds: Mapping[int, float]

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Does a job's own work on a sample, in a temporary folder: the same readers, text steps, tokenizer and writers.
 
-So there is no second implementation to keep up to date, and whatever a job counts is counted of the sample.
+So there is no second implementation to keep up to date, and everything that a job counts is counted for the sample.
 """
 
 import tempfile
@@ -37,7 +37,7 @@ from pipeline.training.train import train_vocabularies
 from tokenizer import Tokenizer
 
 SECONDS = "seconds"
-"""The time that a unit took, among its counts."""
+"""The name under which the counts of a unit have the time that it took."""
 
 
 @dataclass
@@ -49,15 +49,15 @@ class Trial:
     """For each sample, in order."""
     entries: list[LedgerEntry] = field(default_factory=list)
     shards: list[ShardEntry] = field(default_factory=list)
-    """Of a job that shuffles."""
+    """The merged shards, if the job shuffles."""
     merge_seconds: float = 0.0
-    """For merging `shards`, or counts."""
+    """The time for merging `shards`, or counts."""
     memory: int = 0
-    """Bytes by which the memory of the process grew, at its peak: what a worker at work takes."""
+    """Bytes by which the memory of the process grew, at its peak: what a worker takes."""
     empty_bytes: dict[str, int] = field(default_factory=dict)
     """Bytes of a shard without documents, by format: what a shard takes whatever it holds."""
     counted: list[SplitCounts] = field(default_factory=list)
-    """Of a job that counts words."""
+    """The counts of the samples, if the job counts words."""
 
     @property
     def pace(self) -> float:
@@ -224,7 +224,7 @@ class _Reading:
             yield batch
 
     def note(self, counts: Mapping[str, float]) -> None:
-        """Takes what became of the last batch, now that it is done."""
+        """Adds the counts of the last batch, after it is done."""
         now = time.perf_counter()
         self._counts.append({**counts, SECONDS: now - self._since})
         self._since = now

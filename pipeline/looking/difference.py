@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What changed between two finished outputs: config keys, versions, vocabulary, totals, documents and their tokens.
+"""The differences of two finished outputs: config keys, versions, vocabulary, totals, documents and their tokens.
 
-Rows are compared by hashes, 16 bytes for a row of each output; the first ones that differ are read again.
+Rows are compared by hashes, 16 bytes for each row of each output; the first ones that differ are read again.
 """
 
 import itertools
@@ -22,19 +22,19 @@ from tokenizer import Tokenizer
 from tokenizer.token_runs import printable
 
 TOP = 10
-"""Rows and entries that are shown, of those that differ."""
+"""At most this many differing rows and entries are shown."""
 
 _AROUND = 8
-"""Tokens that are shown before and behind the first one that differs."""
+"""Tokens that are shown before and after the first one that differs."""
 
 Hashes = npt.NDArray[np.uint64]
 
 
 def difference(one: str, other: str) -> dict[str, Any]:
-    """Returns what differs between two output folders, as plain JSON; every part is empty where nothing does.
+    """Returns the differences of two output folders, as plain JSON; a part without differences is empty.
 
-    A row is found in the other output by the id of its document, the number of its window, and how many rows before it
-    have the same; where rows have no ids, as packed sequences, by its place among all rows.
+    A row is found in the other output by the id of its document, the number of its window, and how many earlier rows
+    have both in common; rows without ids, such as packed sequences, by their number among all rows.
 
     Raises:
       ValueError: if a folder is no finished output with shards. OSError: if a file cannot be read.
@@ -66,7 +66,7 @@ def _changes(one: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, list
 
 
 def _vocabulary(one: str, other: str) -> dict[str, Any]:
-    """Returns how many entries one vocabulary has, and the other has not or has under another id; the first of each."""
+    """Returns how many entries only one of two vocabularies has, or has under another id; and the first of each."""
     ours, theirs = (_ids(output) for output in (one, other))
     gone = [token for token in ours if token not in theirs]
     new = [token for token in theirs if token not in ours]
@@ -102,7 +102,7 @@ def _rows(shards: Sequence[Sequence[Shard]], tokenizers: Sequence[Tokenizer]) ->
 
 
 def _hashes(shards: Sequence[Shard]) -> tuple[Hashes, Hashes]:
-    """Returns of each row of an output a key, no two alike, and a hash of its ids: uint64[n] each."""
+    """Returns for each row of an output a unique key and a hash of its ids: uint64[n] each."""
     keys, values = [], []
     for shard in shards:
         for batch in inspect.batches(shard.path):
@@ -147,7 +147,7 @@ def _row(shards: Sequence[Shard], number: int) -> inspect.Row:
 def _change(one: inspect.Row, other: inspect.Row, tokenizers: Sequence[Tokenizer]) -> dict[str, Any]:
     """Returns where two rows begin to differ, and the tokens around that place as text.
 
-    That is the first token that is spelled otherwise: vocabularies may have the same token under two ids.
+    They differ from the first token that is spelled differently: two vocabularies may give one token different ids.
     """
     names = [
         [tokenizer.id_to_token(i) for i in row.ids] for row, tokenizer in zip((one, other), tokenizers, strict=True)
@@ -170,7 +170,7 @@ def _change(one: inspect.Row, other: inspect.Row, tokenizers: Sequence[Tokenizer
 
 
 def lines(found: Mapping[str, Any]) -> Iterator[str]:
-    """Yields what `difference` returned for a terminal; nothing where the outputs are equal."""
+    """Yields the result of `difference` as lines for a terminal; none if the outputs are equal."""
     for name in ("config", "versions", "totals"):
         for key, (ours, theirs) in found[name].items():
             yield f"{name:<11} {key}: {ours} -> {theirs}"

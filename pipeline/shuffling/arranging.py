@@ -2,7 +2,7 @@
 """Puts the rows of several arrays into one array, in any order; the slow twin is `reference.arrange`.
 
 Arrow's `take` on lists makes an index of 8 bytes for every element of a list, twice the size of the elements, and
-takes from one array only. Here rows are copied from where they are to where they belong.
+takes from one array only. Here each row is copied straight to its place.
 """
 
 from collections.abc import Sequence
@@ -19,7 +19,7 @@ def arrange(parts: Sequence[pa.Array], places: np.ndarray, field: pa.Field) -> p
 
     Args:
       parts: arrays of one type.
-      places: int64[n], a permutation: where the first row of the first part goes, and so on.
+      places: int64[n], a permutation: row i, counted through all parts, goes to `places[i]`.
       field: the field of the column.
     """
     element = element_of(field.type)

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Merges sorted runs into one sequence, by ranges of keys, in bounded memory; the slow twin is `reference.merge`.
 
-Only the keys and sizes of rows are compared and sorted; the rows themselves are read once it is known which come next.
-So only the next piece of rows is held, however many runs there are, and however long their rows.
+First only the keys and sizes of rows are read and sorted; the rows themselves are read when it is known which come
+next. So only the next piece of rows is held, however many runs there are, and however long their rows.
 """
 
 from collections.abc import Iterator, Sequence
@@ -19,7 +19,7 @@ BUCKET_ROWS = 1 << 18
 """About how many rows have their keys sorted together, 40 bytes each; hashes make the number vary a little."""
 
 MAX_PIECE_ROWS = 1 << 16
-"""Most rows that are yielded together, however short they are."""
+"""The most rows that are yielded together, however short they are."""
 
 
 def shard_range(index: int, n_shards: int) -> tuple[int, int]:

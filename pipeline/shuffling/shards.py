@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The second step of a shuffle: one shard merged from the runs of all splits, and its entry in the ledger.
 
-An entry names the digest of all runs it was merged from. So a resumed job keeps a shard only if every split is what it
-was, and a finished job no longer needs its runs.
+An entry has the digest of all runs from which the shard was merged. So a resumed job keeps a shard only if no split has
+changed, and a finished job no longer needs its runs.
 """
 
 import hashlib
@@ -73,10 +73,10 @@ def merge_shard(
     windows: WindowLayout | None = None,
     on_rows: OnBatch | None = None,
 ) -> ShardEntry:
-    """Merges, writes and commits one shard; returns its entry without work if that is done already.
+    """Merges, writes and commits one shard; if it is committed already, only returns its entry.
 
-    Every attempt writes the same bytes, so it may be repeated and may run twice at once. Holds what `merge_range` and
-    the writers hold, and about 2 kB for every run.
+    Every attempt writes the same bytes, so it may be repeated, and may run twice at the same time. Holds what
+    `merge_range` and the writers hold, and about 2 kB for every run.
 
     Args:
       planned: which shard.
@@ -135,14 +135,14 @@ def merge_shard(
 
 
 def _piece_bytes(output: OutputConfig) -> int:
-    # A merge then takes as much memory as sorting did, the rows that writers hold included.
+    # With this, a merge takes as much memory as sorting did, including the rows that writers hold.
     return max(1, (output.shuffle or ShuffleConfig()).run_bytes // 4)
 
 
 def load_committed(planned: PlannedShard, runs: str, output: OutputConfig, tokenizer: str) -> ShardEntry | None:
-    """Returns the entry of a shard that needs no work: committed, of the same runs, and all its files as recorded.
+    """Returns the entry of a shard if it needs no work: committed, from the same runs, with all files as recorded.
 
-    Reads the files, to compute their checksums again.
+    Returns None otherwise. Reads the files, to compare their checksums.
 
     Args:
       planned: which shard.

@@ -17,7 +17,7 @@ from pipeline.splits import Split
 
 
 class SortedSplit:
-    """Takes the place of a split's shard in a job that shuffles; holds one run."""
+    """Has the interface of `Shard`, but writes sorted runs, for a job that shuffles; holds one run."""
 
     packing = windows = None
     """None: runs hold documents; the merged shards pack them or cut them into windows."""
@@ -53,5 +53,5 @@ class SortedSplit:
 
     @property
     def runs(self) -> Mapping[str, Any]:
-        """What the entry of the split says of its runs, complete once they are finished."""
+        """The part of the split's entry about its runs; complete after `finish`."""
         return describe_runs(self._writer.runs, self._writer.sums)

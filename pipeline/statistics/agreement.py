@@ -10,7 +10,7 @@ from pipeline.statistics.tally import Statistics
 
 
 def disagreements(entry: LedgerEntry, statistics: Statistics) -> list[str]:
-    """Returns every number in which a split's statistics are not what its entry says, or do not add up to it."""
+    """Returns a line for every number in which a split's statistics differ from its entry, or do not add up to it."""
     listed = (pc.sum(statistics.oov_words().column("count")).as_py() or 0) + statistics.n_oov_words_dropped
     pairs = [
         *(

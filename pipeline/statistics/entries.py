@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a vocabulary's entries are, whatever the corpus: added, pieces of characters, or never made of any text."""
+"""The kinds of a vocabulary's entries, whatever the corpus: added, pieces of characters, unreachable, or ordinary."""
 
 from dataclasses import dataclass
 
@@ -13,45 +13,45 @@ from tokenizer import Tokenizer, UnknownCharacterError
 Flags = npt.NDArray[np.bool_]
 
 CONTEXTS = "axQé1!\n\u00ab\u0416\u4e2d\u304b\ud55c\u0627\u0915"
-"""What an entry is put behind, then in front of, to see whether text becomes it: characters of many scripts."""
+"""Characters of many scripts; each entry is tried after and before each of them, to see whether text becomes it."""
 
 _PROBE = "\u4e2d"
 """A character of three bytes that no normalizer changes."""
 
 
 KINDS = ("ordinary", "added", "piece", "unreachable")
-"""What an entry can be, as `Entries` describes it."""
+"""The kinds of entries, as `Entries` describes them."""
 
 
 _FAILS = (UnknownCharacterError, TimeoutError)
-"""What a tokenizer raises on a text that it cannot encode; a job that is done must not fail by it."""
+"""What a tokenizer raises on a text that it cannot encode; a job that is done must not fail because of it."""
 
 
 @dataclass(frozen=True)
 class Entries:
-    """Of each id, bool[n_ids], what its entry is. An id without a token is none of these."""
+    """What the entry of each id is, bool[n_ids] each. All are False for an id without a token."""
 
     named: Flags
     """It has a token."""
     added: Flags
-    """It is an added token, special or not, or the unknown token: no model makes it of the text it stands for."""
+    """It is an added token, special or not, or the unknown token: the model does not produce it from its text."""
     pieces: Flags
-    """Its bytes are not whole UTF-8 characters, as of a byte-level token for half of a Chinese character."""
+    """Its bytes are not whole UTF-8 characters, as those of a byte-level token for half of a Chinese character."""
     unreachable: Flags
-    """No text that was tried has it among its tokens. Added tokens and pieces are not tried, nor is what is not ASCII
-    if decoding does not undo the bytes of characters, as in CLIP's tokenizer.json."""
+    """No text that was tried has it among its tokens. Added tokens and pieces are not tried, nor are entries beyond
+    ASCII if decoding does not turn bytes back into characters, as with CLIP's tokenizer.json."""
 
     def kinds(self) -> pa.StringArray:
-        """Returns of each id which of `KINDS` its entry is; null for an id without a token."""
+        """Returns string[n_ids]: for each id one of `KINDS`; null for an id without a token."""
         numbers = self.added + 2 * self.pieces + 3 * self.unreachable
         return pa.array(KINDS).take(pa.array(numbers, mask=~self.named))
 
 
 def classify(tokenizer: Tokenizer, seen: Flags | None = None) -> Entries:
-    """Returns what each entry of a vocabulary is.
+    """Returns the kind of each entry of a vocabulary.
 
-    Each entry's text is encoded: alone, behind each of `CONTEXTS`, and in front of each. So `##ing` is found in `aing`,
-    `▁the` in `the`. An entry that is found reachable is; one that is not may still be in a text that was not tried.
+    Each entry's text is encoded: alone, after each of `CONTEXTS`, and before each. So `##ing` is found in `aing`,
+    `▁the` in `the`. An entry that was found is reachable; one that was not may still be in a text that was not tried.
     After Land and Bartolo, Fishing for Magikarp, EMNLP 2024, who try each entry alone: `encode(decode(i)) != [i]`.
 
     Args:
@@ -82,7 +82,7 @@ def classify(tokenizer: Tokenizer, seen: Flags | None = None) -> Entries:
 
 
 def _undoes_bytes(tokenizer: Tokenizer) -> bool:
-    """Returns whether decoding gives back a character of several bytes; also true if the tokenizer does not know it."""
+    """Returns whether decoding restores a character of several bytes; also True if the tokenizer does not know it."""
     try:
         ids = tokenizer.encode_bare([_PROBE])
     except _FAILS:
@@ -93,7 +93,7 @@ def _undoes_bytes(tokenizer: Tokenizer) -> bool:
 
 
 def _texts(tokenizer: Tokenizer, ids: npt.NDArray[np.int64], before: str = "", after: str = "") -> pa.LargeStringArray:
-    """Returns the text of each id, decoded behind the tokens of `before`, and `after` behind it."""
+    """Returns the text of each id, decoded after the tokens of `before`, and followed by `after`."""
     try:
         context = tokenizer.encode_bare([before])[0].as_py()
     except _FAILS:
@@ -107,7 +107,7 @@ def _texts(tokenizer: Tokenizer, ids: npt.NDArray[np.int64], before: str = "", a
 
 
 def _is_one_token(tokenizer: Tokenizer, texts: pa.LargeStringArray, ids: npt.NDArray[np.int64]) -> Flags:
-    """Returns of each id whether its text is encoded as it alone, as that of an entry for U+FFFD itself is."""
+    """Returns for each id whether its text is encoded as this single id; True for an entry that is U+FFFD itself."""
     try:
         rows = tokenizer.encode_bare(texts).to_pylist()
     except _FAILS:

@@ -22,7 +22,7 @@ _COUNTED = (
 
 @dataclass(frozen=True)
 class LanguageCounts:
-    """Counts by language; sums of counts are counts."""
+    """Counts by language, which can be added up."""
 
     languages: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     """By code: documents, mixed documents, bytes, characters and spaced words of their texts after steps and spans,
@@ -65,7 +65,7 @@ class LanguageCounts:
         return cls(found)
 
     def summary(self) -> dict[str, Any]:
-        """Returns what a person wants to know, for stats.json."""
+        """Returns the part of stats.json about languages."""
         prices = {code: ratio(counts["text_tokens"], counts["characters"]) for code, counts in self.languages.items()}
         paying = {code: price for code, price in prices.items() if price}
         reference = max(sorted(paying), key=lambda code: self.languages[code]["characters"], default=None)

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What would cost too much to count of every document is counted of a sample: words kept whole, and the way back.
+"""Counts that are too expensive for every document, from a sample: words kept whole, and round trips through decoding.
 
-Which documents of a split are in it depends on their number in the split and on how large the split is planned to be,
-and on nothing else; about `SAMPLE_BYTES` of each split are, all of a split that is no larger.
+Which documents of a split are in it depends only on their number in the split and on the planned size of the split. The
+sample has about `SAMPLE_BYTES` of each split, or all of a smaller split.
 """
 
 from collections.abc import Mapping
@@ -20,8 +20,8 @@ from pipeline.statistics.words import Ints
 from tokenizer import Tokenizer
 
 SAMPLE_BYTES = 32 << 10
-"""Of a split that are looked at, more or less. At 32 MiB a split this is 0.1 % of the text, and less than 1 % of the
-processor time of a job."""
+"""About how much text of a split is in the sample. With splits of 32 MiB this is 0.1 % of the text, and less than 1 %
+of the processor time of a job."""
 
 MAX_DOCUMENT_BYTES = 1 << 20
 """Longer documents are not sampled: their words alone would fill the memory."""
@@ -36,19 +36,19 @@ COUNTED = (
     "sampled_words",
     "whole_words",
 )
-"""What is counted of each document of a sample: 1; bytes of its text; whether its tokens decode to it, and whether they
-do if white space is not looked at; its spaced words, and those of them that the tokenizer keeps as one token."""
+"""The counts of a sample: documents; bytes of their texts; documents whose tokens decode to the text, exactly, and with
+white space ignored; spaced words, and those of them that the tokenizer keeps as one token."""
 
 
 class Sample:
-    """The sampled documents of a split that have not been looked at yet: together is cheaper than batch by batch."""
+    """Collects the sampled documents of a split: measuring them together is cheaper than batch by batch."""
 
     def __init__(self, tokenizer: Tokenizer, n_planned: int, *, has_spans: bool) -> None:
         """Starts with none.
 
         Args:
-          tokenizer: that made the tokens.
-          n_planned: bytes of the split.
+          tokenizer: the tokenizer that made the tokens.
+          n_planned: the planned bytes of the split.
           has_spans: whether there are tokens for spans, which were cut out of the texts.
         """
         self._tokenizer, self._skips_special = tokenizer, has_spans
@@ -60,12 +60,12 @@ class Sample:
         """Keeps those documents of a batch that are in the sample.
 
         Args:
-          texts: what was tokenized.
-          ids: its tokens, before truncation.
-          columns: to keep beside it.
+          texts: the texts that were tokenized.
+          ids: their tokens, before truncation.
+          columns: further columns to keep with them.
 
         Returns:
-          Whether so much is kept that it should be looked at, with `counts`.
+          Whether so much is collected that `counts` should be called.
         """
         numbers = np.arange(self._n_documents, self._n_documents + len(texts), dtype=np.uint64)
         self._n_documents += len(texts)
@@ -79,7 +79,7 @@ class Sample:
         return self._n_bytes > _PENDING_BYTES
 
     def counts(self) -> tuple[list[pa.Array], dict[str, Ints]]:
-        """Returns the columns beside the documents that are kept, and their `measure`; forgets these documents."""
+        """Returns the further columns of the collected documents, and their `measure`; then forgets these documents."""
         if not self._pending:
             return [], {}
         texts, ids, *columns = (pa.concat_arrays(column) for column in zip(*self._pending, strict=True))
@@ -88,7 +88,7 @@ class Sample:
 
 
 def summary(counts: Mapping[str, int]) -> dict[str, Any]:
-    """Returns what stats.json says of a sample, whose `COUNTED` are given."""
+    """Returns the part of stats.json about a sample with these `COUNTED`."""
     documents, n_bytes, round_trips, but_spaces, n_words, n_whole = (counts[name] for name in COUNTED)
     return {
         "documents": documents,
@@ -106,10 +106,10 @@ def measure(tokenizer: Tokenizer, texts: pa.LargeStringArray, ids: pa.LargeListA
     """Returns each number of `COUNTED` for texts, int64[n].
 
     Args:
-      tokenizer: that made the tokens.
-      texts: what was tokenized.
-      ids: its tokens.
-      skips: whether special tokens are no part of the texts.
+      tokenizer: the tokenizer that made the tokens.
+      texts: the texts that were tokenized.
+      ids: their tokens.
+      skips: whether special tokens are not part of the texts.
     """
     split, rows = words.split(texts)
     distinct = split.dictionary_encode()
@@ -129,7 +129,7 @@ def measure(tokenizer: Tokenizer, texts: pa.LargeStringArray, ids: pa.LargeListA
 def _round_trips(
     tokenizer: Tokenizer, texts: pa.Array, decoded: pa.Array
 ) -> tuple[npt.NDArray[np.bool_], npt.NDArray[np.bool_]]:
-    """Returns which texts come back: they are what was decoded, both normalized; and which do but for white space."""
+    """Returns which texts equal what was decoded, both normalized; and which do if white space is ignored."""
     comes_back = pc.equal(texts, decoded).to_numpy(zero_copy_only=False).copy()
     lost = np.flatnonzero(~comes_back)
     sides = [column.take(pa.array(lost)) for column in (texts, decoded)]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Counts of what a vocabulary makes of a corpus: exact integers that add up in any order.
+"""Counts of the tokens that a vocabulary makes of a corpus: exact integers that add up in any order.
 
 Its slow twin is in `tests/pipeline/statistics/test_tally.py`.
 """
@@ -28,7 +28,7 @@ The last ends at 2**31, more than a row can have.
 """
 
 MAX_OOV_WORDS = 1 << 20
-"""Distinct words with an unknown token that are kept; beyond, the rarest are dropped, the last in byte order first."""
+"""At most this many distinct words with an unknown token are kept; the rarest are dropped, in reverse byte order."""
 
 
 _COUNTERS = (
@@ -72,7 +72,7 @@ STATISTICS = pa.schema(
         pa.field("added_token_counts", pa.large_list(pa.int64()), nullable=False),
     ]
 )
-"""One row: all of a `Statistics`."""
+"""The schema of a `Statistics` as one row."""
 
 
 class Tally(Protocol):
@@ -93,7 +93,7 @@ class Tally(Protocol):
 
 
 def _fixed(array: np.ndarray) -> np.ndarray:
-    """Returns a read-only view, so that kernels are compiled for one kind of array only: Arrow's are read-only."""
+    """Returns a read-only view, like Arrow's arrays, so that kernels are compiled for one type of array only."""
     view = array.view()
     view.flags.writeable = False
     return view
@@ -155,13 +155,13 @@ class Statistics:
       n_unknown_marks: special and added tokens that are the unknown token, as with CLIP.
       n_tokens: tokens of rows: those of texts that were not cut, special and added ones, without padding.
       n_oov_tokens: how many of them are the unknown token, not counting special and added ones.
-      n_oov_chars: characters of normalized text that unknown tokens swallowed.
+      n_oov_chars: characters of normalized text that were lost to unknown tokens.
       n_oov_words: pre-tokens with an unknown token, all occurrences.
       token_counts: int64[vocab_size].
       length_counts: int64[LENGTH_BUCKETS], rows by number of tokens.
       min_tokens, max_tokens: tokens of the shortest and the longest row; -1 without rows.
       added_tokens: how often the text of each special or other added token occurred in documents.
-      text: what steps and spans did to the text before that.
+      text: what steps and spans changed in the text before tokenization.
       languages: some of these counts by language.
       n_sampled_documents, ...: each number of `sample.COUNTED`, of a sample of the documents.
     """
@@ -208,7 +208,7 @@ class Statistics:
           starts: int64[n], where the tokens of each row, without padding, start in `ids`.
           stops: int64[n], where they end.
           n_unknown_marks: how many unknown tokens of each row are marks around the text.
-          counted: `words.count` of the text, where it is known already.
+          counted: `words.count` of the text, if it is known already.
 
         Returns:
           int32[n]: how many tokens of each row are the unknown token, without these.
@@ -309,7 +309,7 @@ class Statistics:
         return self._oov_words
 
     def oov_chars(self) -> tuple[np.ndarray, np.ndarray]:
-        """Returns (code points int32[k], ascending, counts int64[k]) of the characters unknown tokens swallowed."""
+        """Returns (code points int32[k], ascending, counts int64[k]) of the characters lost to unknown tokens."""
         code_points = np.array(sorted(self._oov_chars), np.int32)
         return code_points, np.array([self._oov_chars[c] for c in code_points.tolist()], np.int64)
 

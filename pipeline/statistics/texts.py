@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What text steps and spans did to the documents of a split, or of many: counts that add up."""
+"""What text steps and spans changed in the documents of a split, or of many: counts that can be added up."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -10,12 +10,12 @@ if TYPE_CHECKING:
     from tokenizer.text import StepReport
 
 TOP = 100
-"""At most so many words that others were turned into are in the summary, the most frequent first."""
+"""The summary lists at most this many words into which others were merged, the most frequent first."""
 
 
 @dataclass(frozen=True)
 class TextCounts:
-    """Reports of steps, in order, and how often each span was found. Sums of counts are counts."""
+    """Reports of steps, in order, and how often each span was found; they can be added up."""
 
     steps: "tuple[StepReport, ...]" = ()
     spans: Mapping[str, int] = field(default_factory=dict)
@@ -53,12 +53,12 @@ class TextCounts:
             raise ValueError(f"not counts of text steps: {error!r}") from error
 
     def summary(self) -> dict[str, Any]:
-        """Returns what a person wants to know, for stats.json."""
+        """Returns the part of stats.json about steps and spans."""
         return {"steps": [_summary(step) for step in self.steps], "spans": dict(self.spans)}
 
 
 def _read_report(fields: Any) -> "StepReport":
-    from tokenizer.text import StepReport  # no import that a job without steps waits for
+    from tokenizer.text import StepReport  # imported here, since a job without steps does not need it
 
     return StepReport.from_json(fields)
 

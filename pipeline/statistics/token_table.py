@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The table of a vocabulary's entries, each with its count and kind, and what it says of the vocabulary."""
+"""The table of a vocabulary's entries, each with its count and kind, and the statistics that follow from it."""
 
 from typing import Any
 
@@ -19,7 +19,7 @@ TOKEN_COUNTS = pa.schema(
         pa.field("id", pa.int32(), nullable=False),
         pa.field("token", pa.string()),  # null where the vocabulary has no token with this id
         pa.field("count", pa.int64(), nullable=False),
-        pa.field("kind", pa.string()),  # one of `entries.KINDS`; null likewise
+        pa.field("kind", pa.string()),  # one of `entries.KINDS`; null for the same ids
     ]
 )
 """How often each entry of the vocabulary occurred, and what it is, in the order of ids."""
@@ -39,7 +39,7 @@ def token_counts(counts: Counts, tokenizer: Tokenizer) -> pa.Table:
 
 
 def describe(table: pa.Table) -> dict[str, Any]:
-    """Returns what there is to say of a vocabulary: `stats_file.Vocabulary`, as plain JSON.
+    """Returns the statistics of a vocabulary: `stats_file.Vocabulary`, as plain JSON.
 
     Args:
       table: `TOKEN_COUNTS`.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the counts of a vocabulary's entries say of it: how much few of them cover, how even they are, which are idle.
+"""Measures of a vocabulary from the counts of its entries: coverage, evenness, idle entries.
 
 All functions but `gini` and `ratio` take `counts`, int64[n], how often each entry occurred, unused entries included, in
 any order.
@@ -13,16 +13,16 @@ import numpy.typing as npt
 Counts = npt.NDArray[np.int64]
 
 UNDER_TRAINED = 100
-"""An entry that occurs less often than this has had little to learn from; one that never occurs has had nothing."""
+"""An entry that occurs less often than this is under-trained: a model sees few examples of it."""
 
 RENYI_ALPHA = 2.5
 """The order of the Rényi entropy that follows translation quality best in the paper named at `renyi_efficiency`."""
 
 
 def coverage(counts: Counts) -> list[dict[str, float]]:
-    """Returns which share of all tokens the 1, 2, 5, 10, 20, 50, ... most frequent entries make up, up to all of them.
+    """Returns the share of all tokens that the 1, 2, 5, 10, 20, 50, ... most frequent entries make up, up to all.
 
-    Each point is {"entries", "share"}; there are none where nothing occurred.
+    Each point is {"entries", "share"}; there are none if nothing occurred.
     """
     used = np.sort(counts[counts > 0])[::-1]
     if not used.size:
@@ -38,7 +38,7 @@ def entries_for(counts: Counts, share: float) -> int:
     if not used.size:
         return 0
     sums = np.cumsum(used)
-    # In whole numbers: a share that is met exactly must not be missed by a rounding.
+    # Rounded up to an integer, so that a share that is met exactly is not missed.
     return int(np.searchsorted(sums, np.ceil(share * sums[-1]))) + 1
 
 
@@ -49,9 +49,9 @@ def entropy_bits(counts: Counts) -> float | None:
 
 
 def renyi_efficiency(counts: Counts, alpha: float = RENYI_ALPHA) -> float | None:
-    """Returns the Rényi entropy of order `alpha`, divided by that of a vocabulary whose entries are all as frequent.
+    """Returns the Rényi entropy of order `alpha`, divided by that of a uniform distribution over the vocabulary.
 
-    From 0, one entry has it all, to 1; None where nothing occurred or the vocabulary has fewer than two entries.
+    From 0, if only one entry occurs, to 1; None if nothing occurred or the vocabulary has fewer than two entries.
 
     Source: Zouhar et al., Tokenization and the Noiseless Channel, ACL 2023.
     """
@@ -76,7 +76,7 @@ def zipf_slope(counts: Counts) -> float | None:
 
 
 def gini(values: Sequence[float]) -> float | None:
-    """Returns the Gini coefficient of positive numbers: 0 where all are equal, towards 1 where one has it all."""
+    """Returns the Gini coefficient of positive numbers: 0 if all are equal, near 1 if they are very unequal."""
     if not values:
         return None
     ordered = sorted(values)

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Spaced words: what stands between white space, as `str.split` cuts. One definition for all tokenizers.
+"""Spaced words: the words between white space, as `str.split` cuts them, so the same ones for all tokenizers.
 
-A pre-token is something else: each tokenizer has its own. How many tokens a spaced word takes tells tokenizers apart.
+Pre-tokens, in contrast, depend on the tokenizer. So tokens per spaced word is a number that compares tokenizers.
 """
 
 from typing import NamedTuple
@@ -36,7 +36,7 @@ def count(texts: pa.Array) -> tuple[Ints, Ints]:
 
 
 def split(texts: pa.Array) -> tuple[pa.LargeStringArray, Ints]:
-    """Returns the spaced words of all texts, and which text each is of, int64[n_words]."""
+    """Returns the spaced words of all texts, and int64[n_words]: the index of the text of each."""
     lists = _lists(texts.cast(pa.large_string()))
     words, rows = pc.list_flatten(lists), pc.list_parent_indices(lists)
     is_word = pc.not_equal(words, "")  # a text without a word has an empty one
@@ -49,7 +49,7 @@ def join(texts: pa.LargeStringArray) -> pa.LargeStringArray:
 
 
 def _lists(texts: pa.LargeStringArray) -> pa.ListArray:
-    # Where white space ends a text, utf8_split_whitespace of pyarrow 25 looks at what is behind the text.
+    # If a text ends in white space, utf8_split_whitespace of pyarrow 25 reads beyond the text.
     return pc.utf8_split_whitespace(pc.utf8_trim_whitespace(texts))
 
 
@@ -57,15 +57,15 @@ class Encoded(NamedTuple):
     """How many tokens words become, int64[n] each; -1 where the tokenizer fails."""
 
     alone: Ints
-    """Each as a text of its own."""
+    """Tokens of each word as a text by itself."""
     in_text: Ints
-    """Behind a space, as byte-level vocabularies hold words, if that takes fewer."""
+    """Tokens of each word after a space, as byte-level vocabularies spell words, or alone, whichever takes fewer."""
     n_unknown: Ints
-    """Unknown ones among those of `alone`."""
+    """Unknown tokens among those of `alone`."""
 
     @property
     def is_whole(self) -> npt.NDArray[np.bool_]:
-        """Which words a text keeps as one token. An unknown token is no word."""
+        """bool[n]: which words are kept as one token; an unknown token does not count."""
         return (self.in_text == 1) & (self.n_unknown == 0)
 
 

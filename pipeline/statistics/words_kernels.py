@@ -14,7 +14,7 @@ from tokenizer.compiling.kernel import count_ones, intrinsic, kernel, types
 
 _BLOCK = 64
 READS = _BLOCK + 2
-"""Bytes that are looked at for a block: its last character may go on for two more."""
+"""Bytes that are read for a block: its last character may extend over two more."""
 _ONE, _TWO, _62, _63 = (np.uint64(n) for n in (1, 2, 62, 63))
 
 
@@ -32,7 +32,7 @@ def _every(value):
 
 @intrinsic
 def _classify(typingctx, array, index):
-    """Returns masks of the 64 bytes at an index: ASCII white space; bytes within a character; other than ASCII."""
+    """Returns three masks of the 64 bytes at an index: ASCII white space; continuation bytes; non-ASCII bytes."""
 
     def codegen(context, builder, signature, args):
         text = _load(context, builder, signature, args, 0)
@@ -98,7 +98,7 @@ def count_characters_and_words(data, offsets, end, n_characters, n_words):
     for row in range(n_words.size):
         i, stop = offsets[row], offsets[row + 1]
         characters, words = np.int64(0), np.int64(0)
-        # What is known of a block beforehand: white space stands before it, and wide white space reaches into it.
+        # Carried from block to block: whether white space comes before it, and where wide white space extends into it.
         before, reached = _ONE, np.uint64(0)
         while i < stop:
             block, at = (data, i) if i <= n_safe and data.size >= READS else (end, i - n_safe)

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Makes a `pa.RecordBatch` cross a runner as an Arrow IPC stream. Importing this module registers the coder.
+"""Sends a `pa.RecordBatch` through Beam as an Arrow IPC stream. Importing this module registers the coder.
 
-Beam knows no coder for Arrow and falls back to pickle, and a pickled slice carries the whole buffer it was cut from:
-a batch of 0.4 MB sliced from 100 MB weighs 100 MB on every shuffle. Two things prevent that here:
+Beam has no coder for Arrow and falls back to pickle, and a pickled slice carries the whole buffer that it was cut from:
+a batch of 0.4 MB sliced from 100 MB takes 100 MB in every shuffle. Two things prevent that here:
 
 - the coder, which Beam picks for a PCollection whose type is declared (`.with_output_types(pa.RecordBatch)`, also
   inside `tuple[int, pa.RecordBatch]`);

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tokenizers on their way to workers: as text, compiled once per process."""
+"""Tokenizers in workers: they arrive as text, and each process builds them once."""
 
 import threading
 from collections.abc import Collection, Sequence

@@ -37,12 +37,12 @@ class CountSplits(beam.PTransform):
     input: InputConfig
     output: str
     tokenizer: str
-    """Its normalizer and pre-tokenizer say what a word is."""
+    """A `tokenizer.json`, whose normalizer and pre-tokenizer define the words."""
     counts: CountsConfig = COUNTS
     n_partitions: int = N_PARTITIONS
     """As for `MergeCounts`."""
     text: TextOptions = dataclasses.field(default_factory=TextOptions)
-    """What happens to text before the words are counted."""
+    """How text is changed before its words are counted."""
 
     def expand(self, splits: Any) -> Any:  # noqa: D102
         return splits | "CountSplit" >> beam.ParDo(_CountSplitsFn(self)).with_output_types(str)
@@ -90,7 +90,7 @@ class MergeCounts(beam.PTransform):
     counts: CountsConfig = COUNTS
     n_partitions: int = N_PARTITIONS
     input: InputConfig | None = None
-    """How many records may be rejected, and how they were read; None: no limit."""
+    """The section `input`, with the limits for rejects; None: no limits."""
 
     def expand(self, counts: Any) -> Any:  # noqa: D102
         splits = beam.pvalue.AsList(counts)

@@ -7,9 +7,9 @@
         with beam.Pipeline(runner, options=options) as pipeline:
             jobs.build(pipeline, dataclasses.replace(plan, lease=lease))
 
-Only splits as JSON, ids, and one `tokenizer.json` for all workers cross the runner. Wherever and however often a step
-runs, the output folder is the same to the byte: splits commit by rename, and the last step, which writes the manifest,
-reads the ledger.
+Only splits as JSON, ids, and one `tokenizer.json` for all workers go through Beam. Wherever and however often a step
+runs, the output folder is the same, byte for byte: splits commit by rename, and the last step, which writes the
+manifest, reads the ledger.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -133,7 +133,7 @@ def _tokenize(pipeline: beam.Pipeline, plan: JobPlan, tokenizer: Any, counted: A
         ids = _shuffle(pipeline, plan, splits, text)
     else:
         ids = splits | "TokenizeSplits" >> TokenizeSplits(plan.config, len(plan.splits), text)
-    # A job that does not train has no counts, which an empty list says.
+    # A job that does not train has no counts, so the list is empty.
     partitions: Any = beam.pvalue.AsSingleton(counted) if counted is not None else []
     vocabularies: Any = beam.pvalue.AsSingleton(trained) if trained is not None else []
     side_inputs = beam.pvalue.AsList(ids), text, partitions, vocabularies
@@ -196,7 +196,7 @@ def _shuffle(pipeline: beam.Pipeline, plan: JobPlan, splits: Any, text: Any) -> 
     config, n_shards = plan.config, len(plan.shards())
     shards = (
         pipeline
-        | "CountShards" >> beam.Create([n_shards])  # their number, because a graph must stay small
+        | "CountShards" >> beam.Create([n_shards])  # only their number, to keep the graph small
         | "NameShards" >> beam.FlatMap(name_shards, plan.n_bytes, plan.job.digest).with_output_types(PlannedShard)
         | "SpreadShards" >> beam.Reshuffle()
     )

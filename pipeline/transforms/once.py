@@ -8,7 +8,7 @@ import apache_beam as beam
 
 
 def call_once(pipeline: beam.Pipeline, label: str, function: Callable[..., Any], *args: Any) -> Any:
-    """Returns a PCollection of one element: what `function` returns for `args`, which may be side inputs.
+    """Returns a PCollection of one element: the result of `function(*args)`; `args` may be side inputs.
 
     `beam.Create` of one element would do the same with four steps instead of two; a runner takes some 10 ms for each.
     """

@@ -33,7 +33,7 @@ class StageReport:
                 watcher.advance(self._stage, split_id, n_bytes, n_rejected, n_tokens, n_records)
 
         yield on_batch
-        if watch is not None and any(totals):  # else it was done before
+        if watch is not None and any(totals):  # otherwise an earlier run had committed it
             watch.stop(n_bytes=totals[0], n_tokens=totals[3])
         for counter, number in zip(self._counters, totals, strict=True):
             counter.inc(number)
@@ -43,7 +43,7 @@ class StageReport:
 
 
 def enter_stage(stage: str) -> None:
-    """Tells the progress display of this process that it now works on `stage`, which is not measured by its splits."""
+    """Tells the progress display of this process that the job is in `stage`, which is not measured by splits."""
     watcher = progress.current()
     if watcher is not None:
         watcher.enter(stage)

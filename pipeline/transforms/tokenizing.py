@@ -52,19 +52,19 @@ class _TokenizeSplitsFn(beam.DoFn):
 
 @dataclasses.dataclass
 class TokenizePartitions(beam.PTransform):
-    """Tokenizes splits by several tokenizers in one reading, into committed shards of a folder for each.
+    """Tokenizes splits with several tokenizers in one pass, into committed shards in a folder for each tokenizer.
 
-    Input: JSON of a split and of its id in each job. Output: these ids, once all of it is on disk. Memory: one batch,
+    Input: JSON of a split and of its id in each job. Output: these ids, once everything is on disk. Memory: one batch,
     and for each tokenizer its tokens and a row group, per worker. Counters: those of `TokenizeSplits`.
     """
 
     output: str
     """The folder above those of the tokenizers."""
     configs: Sequence[Config]
-    """Of each partition."""
+    """The config of each partition."""
     n_splits: int
     tokenizers: Sequence[TokenizerText]
-    """Of each partition."""
+    """The tokenizer of each partition."""
 
     def expand(self, splits: Any) -> Any:  # noqa: D102
         fn = _TokenizePartitionsFn(self.output, self.configs, self.n_splits)

@@ -20,10 +20,9 @@ from pipeline.transforms.stages import enter_stage
 class TrainVocabularies(beam.PTransform):
     """Trains vocabularies on a counts artifact.
 
-    Input: one element, whatever it is, once the artifact is finished. Output: one list of `train.Vocabulary` as
-    JSON: each a `tokenizer.json` as text, with the truncation and padding that the config asks for, and its training
-    record. Memory: all distinct words of the artifact, on one worker. Deterministic: a function of the counts and the
-    config.
+    Input: one element of any value, once the artifact is finished. Output: one list of `train.Vocabulary` as
+    JSON: each a `tokenizer.json` as text, with the truncation and padding of the config, and its training record.
+    Memory: all distinct words of the artifact, on one worker. Deterministic: a function of the counts and the config.
     """
 
     config: TokenizerConfig
