@@ -110,7 +110,8 @@ def weights_of(
       terms: what is added up.
       given: weights by source; all other sources have 1.
       temperature: T makes the share of each group proportional to the T-th root of its number of words; the total
-        stays the same, and weights are rounded to six digits. None for 1. The weights in `given` multiply these.
+        stays the same, and weights are rounded to seven significant digits. None for 1. The weights in `given` multiply
+        these.
 
     Raises:
       ValueError: for a source that does not exist, or a value out of range.
