@@ -43,7 +43,7 @@ _TRAINERS = (
 
 
 def __getattr__(name: str) -> typing.Any:
-    # Who only encodes does not wait for these to be imported.
+    # Trainers are imported on first use; code that only encodes need not wait for them.
     if name not in _TRAINERS:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(importlib.import_module("tokenizer.trainers"), name)

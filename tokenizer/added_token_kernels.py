@@ -8,7 +8,7 @@ from tokenizer.compiling.kernel import kernel, kernel_part, load_u64
 from tokenizer.kernels.utf8 import decode_utf8
 
 IS_SINGLE_WORD, STRIPS_LEFT, STRIPS_RIGHT, IS_TEXT = 1, 2, 4, 8
-"""Bits of what an added token is. IS_TEXT: its occurrences are counted but stay text."""
+"""Bits that say how an added token matches. IS_TEXT: its occurrences are counted but stay text."""
 
 
 _EACH_BYTE = np.uint64(0x0101010101010101)
@@ -17,14 +17,14 @@ _HIGH_BITS = np.uint64(0x8080808080808080)
 
 @kernel_part
 def _has_byte(eight, byte):
-    """Whether one of eight bytes is `byte`."""
+    """Whether one of the eight bytes of `eight`, a uint64, is `byte`."""
     zero = eight ^ (np.uint64(byte) * _EACH_BYTE)
     return ((zero - _EACH_BYTE) & ~zero & _HIGH_BITS) != np.uint64(0)
 
 
 @kernel_part
 def _character_before(data, first, i):
-    """Returns the start of the character that ends at `i`, which is beyond `first`."""
+    """Returns where the character that ends at `i` starts; `i` is greater than `first`."""
     i -= 1
     while i > first and (data[i] & 0xC0) == 0x80:
         i -= 1
@@ -56,14 +56,14 @@ def find_added(
     Args:
       values, offsets: uint8[n], valid UTF-8, and int64[n_rows + 1].
       trie: byte_trie_kernels.ByteTrie of the tokens' bytes; its ids are indices into `kinds`.
-      kinds: uint8[n_tokens], the bits above; starters: bool[256], first bytes of tokens; only_starter: the one of
-        them where there is only one, else -1.
+      kinds: uint8[n_tokens], the bits above; starters: bool[256], first bytes of tokens; only_starter: the one first
+        byte if all tokens share it, else -1.
       word_characters, spaces: bool[0x110000].
-      hits: int64[n_tokens], added to: occurrences, those that stay text among them.
-      starts, stops: int64[room]; tokens, rows: int32[room]; filled for what does not stay text, as far as they reach.
+      hits: int64[n_tokens], added to: occurrences, including those that stay text.
+      starts, stops: int64[room]; tokens, rows: int32[room]; filled with the first `room` that do not stay text.
 
     Returns:
-      How many there are, which may be more than `starts` had room for.
+      How many do not stay text, which may be more than `starts` had room for.
     """
     n = 0
     for row in range(offsets.size - 1):
@@ -115,8 +115,8 @@ def find_added(
                         _, stop = decode_utf8(values, stop)
             start = max(start, taken)
             if stop <= start:
-                # In the white space that the token before it took. As in HF it is there still, but with nothing of the
-                # text, and not if it looks for white space on its left, which has none left.
+                # The token before it has taken all of its text, as white space. As in HF it is found all the same, but
+                # empty; one that takes the white space on its left itself is not found.
                 if kind & STRIPS_LEFT:
                     continue
                 stop = start
@@ -139,10 +139,10 @@ def cut_segments(offsets, starts, stops, tokens, rows, n, segment_offsets, segme
       offsets: int64[n_rows + 1]; starts, stops: int64[room]; tokens, rows: int32[room]: what `find_added` found; n: how
         many.
       segment_offsets: int64[n_rows + 2 * n + 1]; segment_tokens: int32[n_rows + 2 * n]: token or -1 for text; filled.
-      row_segments: int64[n_rows + 1]: which segments a row has; filled.
+      row_segments: int64[n_rows + 1]: row r is the segments `row_segments[r]:row_segments[r + 1]`; filled.
 
     Returns:
-      The number of segments. Every row has at least one; all bytes are in one.
+      The number of segments. Every row has at least one, and every byte is in one.
     """
     k = 0
     s = 0

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Added tokens: entries beside the model's own vocabulary, found in text before anything else looks at it."""
+"""Added tokens: entries besides the model's own vocabulary, found in text before any other step runs."""
 
 import dataclasses
 import functools
@@ -25,8 +25,8 @@ SpecialPolicy = Literal["plain", "split", "error"]
 class AddedToken:
     """A token that belongs to the tokenizer rather than to its model.
 
-    Special tokens mark places (`[CLS]`, `[PAD]`). When their text occurs in a document it stays text unless asked for
-    otherwise: a document cannot smuggle in a control token. HF calls this `encode_special_tokens=True`.
+    Special tokens mark places (`[CLS]`, `[PAD]`). When their text occurs in a document, it stays text by default, so
+    that a document cannot smuggle in a control token. HF calls this `encode_special_tokens=True`.
 
     Source: HF tokenizers `tokenizer/added_vocabulary.rs`, same fields.
     """
@@ -34,13 +34,13 @@ class AddedToken:
     id: int
     content: str
     single_word: bool = False
-    """Matches only where no word character is beside it."""
+    """Matches only where no word character is right before or after it."""
     lstrip: bool = False
     """Takes the white space before it with it."""
     rstrip: bool = False
     """Takes the white space after it with it."""
     normalized: bool = False
-    """Is looked for, normalized, in normalized text."""
+    """Its normalized content is looked for in normalized text, instead of its content in the raw text."""
     special: bool = True
 
     def __post_init__(self) -> None:
@@ -53,7 +53,7 @@ class AddedToken:
 def normalized_content(normalizer: Normalizer | None, content: str) -> str:
     """Returns what an added token looks like in normalized text."""
     if normalizer is None or isinstance(normalizer, SentencePieceNormalizer):
-        # Whose user-defined symbols are what they are; by itself each would get a "▁" in front.
+        # It leaves its user-defined symbols alone in a text; normalized alone, each would get a "▁" in front.
         return content
     return normalizer.normalize_str(content)
 
@@ -65,7 +65,7 @@ class Segments(NamedTuple):
     tokens: npt.NDArray[np.int32]
     """int32[n_segments]: id of segments that are an added token, -1 for text."""
     row_segments: npt.NDArray[np.int64]
-    """int64[n_rows + 1]: the segments of each row."""
+    """int64[n_rows + 1]: row r is the segments `row_segments[r]:row_segments[r + 1]`."""
 
 
 class AddedTokenMatcher:
@@ -93,17 +93,17 @@ class AddedTokenMatcher:
         self._starters[[e[0] for e in encoded if e]] = True
         self._only_starter = int(np.argmax(self._starters)) if self._starters.sum() == 1 else -1
         self.only_counts = special == "plain" and all(t.special for t in tokens)
-        """Whether no token ever becomes one, so that looking for them serves to count them and nothing else."""
+        """Whether all matches stay text, so that looking for them only serves to count them."""
 
     def cut(self, rows: Ragged, hits: Counter[str] | None = None) -> Segments | None:
-        """Cuts rows at added tokens; None where there is nothing to cut.
+        """Cuts rows at added tokens; returns None if there is nothing to cut.
 
         Args:
           rows: valid UTF-8.
-          hits: added to: how often the text of each token occurs.
+          hits: gets added how often the text of each token occurs.
 
         Raises:
-          ValueError: if special tokens are an error and one occurs; names it.
+          ValueError: if special tokens are an error and one occurs; the message names it.
         """
         if self.only_counts and hits is None:
             return None
@@ -145,5 +145,5 @@ class AddedTokenMatcher:
 
 @functools.cache
 def no_tokens() -> npt.NDArray[np.int32]:
-    """Returns the empty array that says that no row is an added token."""
+    """Returns an empty array, which means that no row is an added token."""
     return np.empty(0, np.int32)

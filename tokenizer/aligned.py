@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`AlignedText`: one text on its way through normalizers and pre-tokenizers that remembers where it came from.
+"""`AlignedText`: a text that normalizers and pre-tokenizers change, and that remembers where its characters came from.
 
-The slow path, for offsets. Columns never take it.
+It is the slow path, for offsets. Columns never take it.
 """
 
 import dataclasses
@@ -21,7 +21,7 @@ class AlignedText:
 
     @classmethod
     def original(cls, text: str, first: int = 0) -> "AlignedText":
-        """Returns a text as it is, its first character the `first` of the original."""
+        """Returns an unchanged text; its first character is number `first` of the original."""
         return cls(text, list(range(first, first + len(text))), list(range(first + 1, first + len(text) + 1)))
 
     def __len__(self) -> int:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How an `Encoding` comes about: the tokens of a text or a pair are truncated, and special tokens put around them."""
+"""How an `Encoding` is assembled: the tokens of a text or a pair are truncated, then special tokens put around them."""
 
 import functools
 from collections.abc import Callable, Sequence
@@ -33,14 +33,14 @@ def assemble(
     """Truncates a text or a pair, trims the offsets, and puts special tokens around it.
 
     Args:
-      template: the layout; one without special tokens where none are wanted.
+      template: the layout; for no special tokens, a template that has none.
       sequences: the tokens of the text, and of its pair if there is one.
-      truncation: what is too long goes to `overflowing`.
-      trims: `add_prefix_space` for each time that `trim_offsets` is to run.
+      truncation: how long a row may be; what does not fit goes to `overflowing`. None cuts nothing.
+      trims: `trim_offsets` runs once for each entry, with the entry as its `add_prefix_space`.
       read: see `Encoding`.
 
     Raises:
-      ValueError: if the text cannot be truncated that way.
+      ValueError: if the text cannot be truncated as `truncation` asks.
     """
     pieces = template.single if len(sequences) == 1 else template.pair
     parts = [[(0, len(tokens))] for tokens in sequences]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A trie over bytes as one hash table of its edges: small, built in one pass, a few nanoseconds a step."""
+"""A trie over bytes, stored as one hash table of its edges: small, built in one pass, a few nanoseconds a step."""
 
 from typing import NamedTuple
 
@@ -20,14 +20,14 @@ class ByteTrie(NamedTuple):
     """The edges of a trie. Nodes 0 to n_roots - 1 are roots."""
 
     edges: npt.NDArray[np.uint64]
-    """uint64[power of two]: node << 36 | byte << 28 | where the edge leads, all ones where empty."""
+    """uint64[power of two]: node << 36 | byte << 28 | child node, all ones in empty slots."""
     node_ids: npt.NDArray[np.int32]
     """int32[n_nodes]: id of the entry that ends here, -1 for none."""
 
 
 @kernel_part
 def child(edges, node, byte):
-    """Returns the node that `byte` leads to, -1 where no entry goes on that way."""
+    """Returns the child of `node` for `byte`, int64, or -1 if no entry goes on with it; edges as in `ByteTrie`."""
     j, _ = _edge(edges, node, byte)
     edge = edges[j]
     if edge == _EMPTY:
@@ -37,7 +37,7 @@ def child(edges, node, byte):
 
 @kernel_part
 def _edge(edges, node, byte):
-    """Returns where the edge of a byte is, or would be, and its key."""
+    """Returns the slot where the edge of a byte is, or belongs, and the edge's key; both uint64."""
     key = (np.uint64(node) << _BYTE_BITS) | np.uint64(byte)
     return _slot(edges, key), key
 
@@ -53,11 +53,11 @@ def _slot(edges, key):
 
 @kernel
 def _build(values, offsets, ids, roots, n_roots, edges, node_ids):
-    """Hangs entries from roots; returns how many nodes there are.
+    """Adds entries below their roots; returns the number of nodes.
 
     Args:
       values, offsets: uint8[n_bytes] and int64[n + 1], the entries, none empty; ids: int32[n]; roots: int64[n].
-      edges: uint64[power of two], all empty; node_ids: int32[n_nodes]; filled, see `ByteTrie`.
+      edges: uint64[power of two], all empty; node_ids: int32[n_nodes]; both filled, see `ByteTrie`.
     """
     n_nodes = n_roots
     for t in range(ids.size):
@@ -74,7 +74,7 @@ def _build(values, offsets, ids, roots, n_roots, edges, node_ids):
 
 @kernel
 def _link(text, root, to, n_nodes, edges):
-    """Lets the last byte of a text, under a root, lead to another node; returns how many nodes there are.
+    """Adds a text below a root, its last edge leading to the node `to`; returns the number of nodes.
 
     text: uint8[n]; edges: uint64[power of two], changed.
     """
@@ -92,7 +92,7 @@ def _link(text, root, to, n_nodes, edges):
 
 @kernel
 def _move(edges, moved):
-    """Puts edges into a table that is empty; edges: uint64[n]; moved: uint64[power of two], filled."""
+    """Copies edges into an empty table; edges: uint64[n]; moved: uint64[power of two], filled."""
     for j in range(edges.size):
         if edges[j] != _EMPTY:
             moved[_slot(moved, edges[j] >> _SHIFT)] = edges[j]
@@ -109,14 +109,14 @@ def build_trie(
 
     Args:
       entries: the strings; empty ones are left out.
-      ids: int32[n], of each; of equal ones under one root the last counts.
-      roots: int64[n], the root each hangs from, below `n_roots`.
-      n_roots: how many there are.
-      link: a root, bytes, and another root: behind these bytes under the first it goes on as under the second. No entry
-        of the first begins with them.
+      ids: int32[n], the id of each; of equal strings below one root the last one's counts.
+      roots: int64[n], the root of each, 0 to `n_roots` - 1.
+      n_roots: the number of roots.
+      link: (root, bytes, other root): after these bytes below `root`, the trie goes on as below `other root`. No entry
+        of `root` begins with them.
 
     Raises:
-      ValueError: if the entries have 2^28 bytes and more.
+      ValueError: if the entries have 2^28 bytes or more in all.
     """
     filled = [i for i, entry in enumerate(entries) if entry]
     offsets = np.zeros(len(filled) + 1, np.int64)
@@ -131,7 +131,7 @@ def build_trie(
     if link is not None:
         root, text, to = link
         n_nodes = _link(np.frombuffer(bytearray(text), np.uint8), root, to, n_nodes, edges)
-    # Most entries begin alike: in a smaller table, half to three quarters full, more is near the processor.
+    # Entries share most of their edges, so a smaller table will do; half to three quarters full, more of it is cached.
     packed = _no_edges(n_nodes + n_nodes // 3)
     _move(edges, packed)
     return ByteTrie(packed, node_ids[:n_nodes].copy())

@@ -26,16 +26,16 @@ from tokenizer.pre_tokenizers import PreTokenizer
 
 DEFAULT_CACHE_BYTES = 32 << 20
 _PARTS = frozenset({"model", "normalizer", "pre_tokenizer", "decoder", "added_tokens", "special"})
-"""Attributes that something is compiled from."""
+"""Attributes that the compiled plan depends on."""
 _ROWS = frozenset({"post_processor", "truncation", "padding"})
 """The other attributes that a `tokenizer.json` holds."""
 
 
 class Composition:
-    """What a tokenizer is made of; `Tokenizer` is one that encodes and decodes."""
+    """The parts of a tokenizer, without encoding and decoding; `Tokenizer` adds these."""
 
     _is_made = False
-    """Whether all parts are there."""
+    """Whether the constructor has set all parts."""
 
     def __init__(
         self,
@@ -58,10 +58,9 @@ class Composition:
           normalizer: None leaves text as it is.
           pre_tokenizer: None makes every text one word.
           decoder: None joins tokens with spaces, as HF does.
-          special: what becomes of the text of a special token in a document: "plain", it stays text; "split", it
-          becomes the
-            token, as in HF; "error", a ValueError. Not part of the file.
-          cache_bytes: memory of one word cache; there are as many as threads that encode at the same time.
+          special: what happens to the text of a special token in a document: "plain" leaves it text; "split" makes it
+            the token, as HF does; "error" raises a ValueError. Not saved in the file.
+          cache_bytes: memory of one word cache; there is one for each thread that encodes at the same time.
         """
         self.model = model
         self.normalizer = normalizer
@@ -77,10 +76,10 @@ class Composition:
         self._is_made = True
 
     def __setattr__(self, name: str, value: Any) -> None:
-        """Puts another part in place; what was compiled for the old one goes with it.
+        """Replaces a part, and drops what was compiled for the old one.
 
         Raises:
-          ValueError: if it does not fit the other parts.
+          ValueError: if the new part does not fit the others.
         """
         old = self.__dict__.get(name)
         object.__setattr__(self, name, tuple(value) if name == "added_tokens" else value)
@@ -111,15 +110,15 @@ class Composition:
         return vocab
 
     def get_added_tokens_decoder(self) -> dict[int, AddedToken]:
-        """Returns id -> token of the added tokens, by id."""
+        """Returns id -> added token, ordered by id."""
         return {token.id: token for token in sorted(self.added_tokens, key=lambda token: token.id)}
 
     def add_tokens(self, tokens: Iterable[str | AddedToken]) -> int:
-        """Adds tokens that are cut out of text before anything else looks at it; returns how many are new or changed.
+        """Adds tokens that are cut out of text before any other step runs; returns how many are new or changed.
 
         Args:
-          tokens: a str gets the id it has, or else the next one after all others, and is looked for in normalized
-            text. An `AddedToken` must have the id it has, or one that is free.
+          tokens: a str keeps the id that it has in the vocabulary, or gets the next one after all others; it is looked
+            for in normalized text. The id of an `AddedToken` must be the one its text has already, or a free one.
 
         Raises:
           ValueError: if an id belongs to another token.
@@ -127,9 +126,9 @@ class Composition:
         return self._add(tokens, are_special=False)
 
     def add_special_tokens(self, tokens: Iterable[str | AddedToken]) -> int:
-        """Adds tokens that mark places, or says that tokens do; otherwise as `add_tokens`.
+        """Adds special tokens, or makes tokens special that are there already; otherwise as `add_tokens`.
 
-        A str is looked for in text as it is. Whether that makes a token of it, `special` says.
+        A str is looked for in the raw text. `special` decides whether what is found becomes the token.
         """
         return self._add(tokens, are_special=True)
 
@@ -163,7 +162,7 @@ class Composition:
         added = {t.id: t.content for t in self.added_tokens}
         if isinstance(vocab, Vocabulary):
             return TokensById(vocab, added)
-        if isinstance(self.model, Unigram):  # a piece that stands twice has two ids
+        if isinstance(self.model, Unigram):  # a piece that occurs twice has two ids
             return {i: piece for i, (piece, _) in enumerate(self.model.vocab)} | added
         return dict(zip(vocab.values(), vocab, strict=True)) | added
 
@@ -178,19 +177,19 @@ class Composition:
         return (tokens.largest if isinstance(tokens, TokensById) else max(tokens, default=-1)) + 1
 
     def token_to_id(self, token: str) -> int | None:
-        """Returns the id of a token, None where there is no such token."""
+        """Returns the id of a token, None if there is no such token."""
         found = self._added_ids.get(token)
         return vocab_of(self.model).get(token) if found is None else found
 
     def id_to_token(self, token_id: int) -> str | None:
-        """Returns the token of an id, None where no token has it."""
+        """Returns the token of an id, None if no token has it."""
         return self._token_of.get(token_id)
 
     def tokens_with_prefix(self, prefix: str) -> dict[str, int]:
-        """Returns token -> id of all tokens that begin with a text, added tokens too, in the order of their bytes.
+        """Returns token -> id of all tokens that begin with `prefix`, added tokens too, in the order of their bytes.
 
-        Tokens are as the vocabulary writes them: "▁un", "##un", or "Ġun" for " un" where it is byte-level. The first
-        call sorts the vocabulary, the others take a search for both ends of what is found.
+        Tokens are spelled as in the vocabulary: "▁un", "##un", or, in a byte-level one, "Ġun" for " un". The first
+        call sorts the vocabulary; later ones are two binary searches.
         """
         tokens = self._sorted_tokens
         first = bisect.bisect_left(tokens, prefix)
@@ -203,7 +202,7 @@ class Composition:
 
     @property
     def unk_token_id(self) -> int | None:
-        """Id of the unknown token, None where the model has none."""
+        """Id of the unknown token, None if the model has none."""
         if isinstance(self.model, Unigram):
             return self.model.unk_id
         unk_token = getattr(self.model, "unk_token", None)
@@ -230,8 +229,8 @@ class Composition:
     ) -> None:
         """Cuts rows to at most `max_length` tokens, special tokens included.
 
-        What does not fit is in `Encoding.overflowing`, each part with `stride` tokens of the one before; columns leave
-        it out.
+        What does not fit is in `Encoding.overflowing`, where each part repeats `stride` tokens of the one before;
+        columns leave it out.
         """
         self.truncation = Truncation(max_length, strategy, direction, stride)
 

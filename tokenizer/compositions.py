@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Compositions by name, before there is a model and once there is one: what training begins and ends with."""
+"""Normalizers and pre-tokenizers by name, and the parts that go with a trained model: before and after training."""
 
 import dataclasses
 import re
@@ -23,7 +23,7 @@ _BYTE_LEVEL = pt.ByteLevel(add_prefix_space=False, use_regex=False)
 
 
 def _nmt_nfkc() -> nm.Normalizer:
-    """HF's parts for sentencepiece's `nmt_nfkc`: white space and controls, then NFKC."""
+    """Builds sentencepiece's `nmt_nfkc` from HF's parts: white space and controls, then NFKC."""
     return nm.Sequence((nm.Nmt(), nm.NFKC()))
 
 
@@ -53,12 +53,12 @@ def named_normalizer(
     Args:
       name: "bert", "nfc", "nfkc", "nmt_nfkc" (sentencepiece's default, from HF's parts), "sentencepiece" (what
         sentencepiece does with white space, and nothing else; case and accents by a character map), "none".
-      lowercase: whether letters become small.
-      strip_accents: whether accents go; None for as `lowercase` says for "bert", else for no.
-      user_defined_symbols: what "sentencepiece" leaves as it is.
+      lowercase: whether letters become lower-case.
+      strip_accents: whether accents are removed; None means the value of `lowercase` for "bert", else no.
+      user_defined_symbols: texts that "sentencepiece" leaves as they are.
 
     Raises:
-      ValueError: for another name.
+      ValueError: if the name is unknown.
     """
     if name == "bert":
         return nm.BertNormalizer(strip_accents=strip_accents, lowercase=lowercase)
@@ -81,11 +81,11 @@ def named_pre_tokenizer(name: str, byte_level: bool = False) -> pt.PreTokenizer 
       name: "bert", "whitespace", "whitespace_split", "metaspace", "whitespace_metaspace" (one "▁" for white
         space of any length, as sentencepiece has it), "none", or a pattern of byte-level models: "gpt2",
         "cl100k_base", "o200k_base", "llama3", "qwen", "tekken", ...
-      byte_level: whether a byte-level model follows, which HF tells by a `ByteLevel`; words are the same without one,
-        but the model reads their characters.
+      byte_level: whether a byte-level model follows, which HF marks by a `ByteLevel` pre-tokenizer. Without it, the
+        words are the same, but the model reads their characters instead of their bytes.
 
     Raises:
-      ValueError: for another name.
+      ValueError: if the name is unknown.
     """
     patterns = {
         key: (lambda key=key: pt.Split(TIKTOKEN_PATTERNS[key], "isolated", is_regex=True)) for key in TIKTOKEN_PATTERNS
@@ -107,15 +107,15 @@ def _named(kind: str, name: str, known: Mapping[str, Callable[[], Any]]) -> Any:
 def bert_parts(
     vocab: Sequence[str] | Mapping[str, int], normalizer: nm.BertNormalizer | None = None, oov: str = "word"
 ) -> Parts:
-    """Returns BERT's tokenizer around a vocabulary: tokens in the order of their ids, or token -> id.
+    """Returns the parts of BERT's tokenizer for a vocabulary.
 
     Args:
-      vocab: `[CLS]` and `[SEP]` are put around texts where it has both.
-      normalizer: None for one that makes letters small.
-      oov: what becomes of words that the vocabulary cannot spell, see `WordPiece`.
+      vocab: tokens in the order of their ids, or token -> id. `[CLS]` and `[SEP]` are put around texts if it has both.
+      normalizer: None for one that lower-cases.
+      oov: what happens to words that the vocabulary cannot spell, see `WordPiece`.
 
     Raises:
-      ValueError: if a token stands twice, or as `WordPiece`.
+      ValueError: if a token occurs twice, or as `WordPiece`.
     """
     ids = dict(vocab) if isinstance(vocab, Mapping) else {token: i for i, token in enumerate(vocab)}
     if len(ids) != len(vocab):
@@ -145,11 +145,11 @@ def parts_for(
     special_tokens: Sequence[str],
     user_defined_symbols: Sequence[str] = (),
 ) -> Parts:
-    """Returns a model as a tokenizer with these parts takes it, and the decoder, layout and added tokens for it.
+    """Returns the parts of a tokenizer around a model: these, and the decoder, layout and added tokens that fit them.
 
-    Where `SentencePieceNormalizer` makes their text, Unigram and BPE keep sentencepiece's rules and get its decoder;
-    after any other they follow HF's. The special and user-defined pieces of Unigram are those that training made.
-    `[CLS]` and `[SEP]` are put around texts where a WordPiece vocabulary has both.
+    After a `SentencePieceNormalizer`, Unigram and BPE keep sentencepiece's rules and get its decoder; after any other
+    normalizer they follow HF's. The special and user-defined pieces of Unigram are those that training made.
+    `[CLS]` and `[SEP]` are put around texts if a WordPiece vocabulary has both.
     """
     sentencepiece = _find(normalizer, nm.SentencePieceNormalizer)
     has_metaspace = _find(pre_tokenizer, pt.Metaspace) is not None
@@ -183,9 +183,9 @@ def parts_for(
     elif isinstance(model, BPE) and model.end_of_word_suffix:
         decoder = decoders.BPEDecoder(model.end_of_word_suffix)
     elif pre_tokenizer is None or isinstance(pre_tokenizer, pt.Split):
-        decoder = decoders.Fuse()  # words have their spaces
+        decoder = decoders.Fuse()  # words include their spaces
     added = [AddedToken(ids[token], token) for token in special_tokens if token in ids]
-    if sentencepiece is None or not isinstance(model, Unigram):  # which keeps them whole itself then
+    if sentencepiece is None or not isinstance(model, Unigram):  # else the model keeps them whole itself
         added += [
             AddedToken(ids[token], token, normalized=sentencepiece is not None, special=False)
             for token in user_defined_symbols
@@ -210,7 +210,7 @@ def _wordpiece_decoder(model: WordPiece, pre_tokenizer: pt.PreTokenizer | None) 
 
 
 def _find(component: Any, kind: type) -> Any:
-    """Returns the first part of a kind, None where there is none."""
+    """Returns the first component of a kind, itself or in a sequence, None if there is none."""
     if isinstance(component, kind):
         return component
     parts = getattr(component, "normalizers", None) or getattr(component, "pretokenizers", None) or ()

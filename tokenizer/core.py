@@ -33,15 +33,16 @@ if TYPE_CHECKING:
 class Tokenizer(Encoder, Decoder):
     """Turns text into token ids and back.
 
-    Made by `from_file`, `from_str` or `for_bert`. Its parts are attributes, and may be replaced. Methods may be called
-    from several threads at once, but not while it is changed: by setting a part, `add_tokens`, `add_special_tokens`,
-    `enable_truncation`, `no_truncation`, `enable_padding`, `no_padding`, `train` or `train_from_iterator`.
+    Load one with `from_file` or `from_str`, or make one with `for_bert`. Its parts are attributes and may be replaced.
+    Several threads may call its methods at once, but not while it is changed: by setting a part, `add_tokens`,
+    `add_special_tokens`, `enable_truncation`, `no_truncation`, `enable_padding`, `no_padding`, `train` or
+    `train_from_iterator`.
 
     The text of a special token in a document is text like any other, unless `special` says otherwise.
     """
 
     ignored_fields: tuple[str, ...] = ()
-    """Fields of the `tokenizer.json` it was loaded from that have no meaning, to HF either; `explain` names them."""
+    """Fields of the `tokenizer.json` it was loaded from that have no meaning, in HF neither; `explain` names them."""
 
     # Making one.
 
@@ -61,20 +62,20 @@ class Tokenizer(Encoder, Decoder):
         """Loads a tokenizer file of any kind, or a directory as `transformers` saves it.
 
         `tokenizer.json`, `vocab.txt`, `vocab.json` or `merges.txt` with the other beside it, a SentencePiece model,
-        CLIP's gzip of merges, tiktoken's ranks: which of them it is is seen from the content, not from the name.
+        CLIP's gzip of merges, tiktoken's ranks. The kind is recognized by the content, not by the name.
 
         Args:
           path: the file or directory.
-          lowercase, strip_accents, oov: override what the file says; None keeps it. A `vocab.txt` says nothing: there
-            None means lower-case, accents follow the case, and oov "word", which is plain BERT.
+          lowercase, strip_accents, oov: override what the file says; None keeps it. A `vocab.txt` says nothing of
+            these; None then means plain BERT: text is lower-cased, its accents stripped if it is, and oov is "word".
           special: as for the constructor.
-          pattern: for tiktoken's ranks, which pattern splits text: "r50k_base", "cl100k_base", "o200k_base", ...
-          as_class: for files of `transformers` without a `tokenizer.json`, which class reads them, "T5Tokenizer" for
-            example, where they do not say, or say a class that is not known here.
+          pattern: for tiktoken's ranks, the pattern that splits text: "r50k_base", "cl100k_base", "o200k_base", ...
+          as_class: for files of `transformers` without a `tokenizer.json`, the class that reads them, for example
+            "T5Tokenizer"; needed if they name no class, or one that TokenMill does not know.
 
         Raises:
-          OSError: if it cannot be read; TokenizerFileError (a ValueError): if it is broken or not supported, or leaves
-            `pattern` or `as_class` without effect.
+          OSError: if it cannot be read; TokenizerFileError (a ValueError): if it is broken or not supported, or if
+            `pattern` or `as_class` is given and does not apply to it.
         """
         from tokenizer.formats import loading
 
@@ -92,7 +93,7 @@ class Tokenizer(Encoder, Decoder):
 
     @classmethod
     def from_buffer(cls, buffer: bytes) -> "Tokenizer":
-        """Loads the bytes of a `tokenizer.json`, otherwise as `from_str`."""
+        """Loads the bytes of a `tokenizer.json`; otherwise like `from_str`."""
         from tokenizer.formats import tokenizer_json
 
         return cls.from_parts(tokenizer_json.read(bytes(buffer), "tokenizer.json"))
@@ -101,7 +102,7 @@ class Tokenizer(Encoder, Decoder):
     def from_parts(
         cls, parts: Parts, *, special: SpecialPolicy = "plain", cache_bytes: int = DEFAULT_CACHE_BYTES
     ) -> "Tokenizer":
-        """Composes the parts that a reader of files returns; `special` and `cache_bytes` as for the constructor."""
+        """Makes a tokenizer of parts as file readers return them; `special` and `cache_bytes` as in the constructor."""
         fields = {field.name: getattr(parts, field.name) for field in dataclasses.fields(parts)}
         ignored = fields.pop("ignored_fields")
         tokenizer = cls(**fields, special=special, cache_bytes=cache_bytes)
@@ -110,7 +111,7 @@ class Tokenizer(Encoder, Decoder):
 
     @property
     def parts(self) -> Parts:
-        """The parts that a `tokenizer.json` holds, as `from_parts` takes them."""
+        """The parts that go into a `tokenizer.json`; `from_parts` takes them back."""
         return Parts(**{field.name: getattr(self, field.name) for field in dataclasses.fields(Parts)})
 
     @classmethod
@@ -125,9 +126,9 @@ class Tokenizer(Encoder, Decoder):
         oov: str = "word",
         cache_bytes: int = DEFAULT_CACHE_BYTES,
     ) -> "Tokenizer":
-        """Composes BERT's tokenizer around a vocabulary: tokens in the order of their ids, or token -> id.
+        """Makes BERT's tokenizer for a vocabulary, given as tokens in the order of their ids, or as token -> id.
 
-        `[CLS]` and `[SEP]` are put around texts where the vocabulary has both.
+        `[CLS]` and `[SEP]` are put around texts if the vocabulary has both.
 
         Source: HF tokenizers `BertWordPieceTokenizer`.
         """
@@ -136,7 +137,7 @@ class Tokenizer(Encoder, Decoder):
 
     @classmethod
     def untrained_bert(cls, *, lowercase: bool = True, strip_accents: bool | None = None) -> "Tokenizer":
-        """Composes BERT's normalizer and pre-tokenizer without a model, to count words before there is a vocabulary."""
+        """Makes BERT's normalizer and pre-tokenizer without a model, to count words before there is a vocabulary."""
         normalizer = BertNormalizer(strip_accents=strip_accents, lowercase=lowercase)
         return cls(model=None, normalizer=normalizer, pre_tokenizer=BertPreTokenizer())
 
@@ -169,7 +170,7 @@ class Tokenizer(Encoder, Decoder):
         return self.replace(model=model, normalizer=normalizer, special=special)
 
     def with_special_tokens(self, contents: Sequence[str]) -> "Tokenizer":
-        """Returns this tokenizer with special tokens added; those it has not yet get the next free ids, in order."""
+        """Returns this tokenizer with special tokens added; new ones get the next free ids, in order."""
         added = {token.content for token in self.added_tokens}
         if added.issuperset(contents):
             return self
@@ -178,7 +179,7 @@ class Tokenizer(Encoder, Decoder):
         return extended
 
     def replace(self, **parts: Any) -> "Tokenizer":
-        """Returns a tokenizer with some arguments of the constructor replaced."""
+        """Returns a copy with some arguments of the constructor replaced."""
         kept = {field.name: getattr(self, field.name) for field in dataclasses.fields(Parts)}
         del kept["ignored_fields"]
         tokenizer = Tokenizer(**(kept | {"special": self.special, "cache_bytes": self._cache_bytes} | parts))
@@ -186,7 +187,7 @@ class Tokenizer(Encoder, Decoder):
         return tokenizer
 
     def __reduce__(self) -> tuple[Callable[..., "Tokenizer"], tuple[str, SpecialPolicy, int]]:
-        # Compact, and whatever was compiled stays behind: the other process compiles or loads its own.
+        # Compact: nothing compiled is pickled; the other process compiles or loads its own.
         return _rebuild, (self.to_str(), self.special, self._cache_bytes)
 
     # Writing it.
@@ -200,22 +201,21 @@ class Tokenizer(Encoder, Decoder):
 
     @functools.cached_property
     def _text(self) -> str:
-        # Kept, because a digest and whoever sends the tokenizer elsewhere ask for it too, and half a million merges
-        # take seconds to spell.
+        # Cached: digests and pickles need it too, and writing out half a million merges takes seconds.
         return _write(self, pretty=False)
 
     def save(self, path: str | os.PathLike[str], pretty: bool = True, *, format: str | None = None) -> None:
-        """Writes a `tokenizer.json`, or the file of the library that the model is from; whole or not at all.
+        """Writes a `tokenizer.json`, or a file in the format of another library; whole or not at all.
 
         Args:
           path: the file.
-          pretty: whether a `tokenizer.json` has line breaks.
-          format: "tokenizer.json"; "vocab.txt", which holds nothing but the vocabulary of WordPiece; "vocab.json", with
+          pretty: whether to put line breaks into a `tokenizer.json`.
+          format: "tokenizer.json"; "vocab.txt", which holds only a WordPiece vocabulary; "vocab.json", with
             `merges.txt` beside it; "sentencepiece"; "tiktoken", which holds no special tokens; "clip". None goes by the
-            name: `vocab.json`, or one that ends in `.txt`, `.model`, `.tiktoken`, `.gz`, else `tokenizer.json`.
+            name: `vocab.json`, or the endings `.txt`, `.model`, `.tiktoken`, `.gz`, else `tokenizer.json`.
 
         Raises:
-          ValueError: if the format cannot hold this tokenizer; says what of it.
+          ValueError: if the format cannot hold this tokenizer; the message says which part of it.
         """
         from tokenizer.formats import saving
 
@@ -223,18 +223,18 @@ class Tokenizer(Encoder, Decoder):
 
     @property
     def digest(self) -> str:
-        """SHA-256 of `to_str()` and of the Unicode versions, hexadecimal: equal digests, equal ids."""
+        """SHA-256 of `to_str()` and the Unicode versions, hexadecimal. Tokenizers with equal digests give equal ids."""
         versions = repr(sorted(unicode_data.UNICODE_VERSIONS.items()))
         return hashlib.sha256(f"{self._text}\n{versions}".encode()).hexdigest()
 
     # Training.
 
     def new_word_counter(self) -> WordCounter:
-        """Returns an empty counter of normalized pre-tokens, as a vocabulary is trained on; needs no model.
+        """Returns an empty counter of normalized pre-tokens, the words that a vocabulary is trained on; needs no model.
 
-        Special and other added tokens are text to it, as they are to HF's trainers. Words are as they are in the text,
-        also behind a `ByteLevel`: trainers but those of byte-level BPE want them as
-        `tokenizer.trainers.spelled_word_counts` returns them.
+        Special and other added tokens are text to it, as they are to HF's trainers. It counts words as they are in the
+        text, after a `ByteLevel` too. After one, all trainers but that of byte-level BPE need the words as
+        `tokenizer.trainers.spelled_word_counts` spells them.
         """
         return WordCounter(self.normalizer, self.pre_tokenizer)
 
@@ -249,7 +249,7 @@ class Tokenizer(Encoder, Decoder):
         byte_level: bool = False,
         user_defined_symbols: Sequence[str] = (),
     ) -> "Tokenizer":
-        """Composes a normalizer and a pre-tokenizer by name, without a model; see `compositions` for the names."""
+        """Makes a normalizer and a pre-tokenizer by name, without a model; see `compositions` for the names."""
         return cls(
             model=None,
             normalizer=named_normalizer(normalizer, lowercase, strip_accents, user_defined_symbols),
@@ -263,40 +263,40 @@ class Tokenizer(Encoder, Decoder):
 
         Args:
           model: a WordPiece, BPE, Unigram or WordLevel, as trainers return it. A Unigram model follows HF's rules
-            instead of sentencepiece's, unless `SentencePieceNormalizer` makes its text.
-          special_tokens: entries of its vocabulary that mark places.
-          user_defined_symbols: entries that are kept whole in text.
+            instead of sentencepiece's, unless the normalizer is or contains a `SentencePieceNormalizer`.
+          special_tokens: entries of its vocabulary that become special tokens.
+          user_defined_symbols: entries that are never split in text.
         """
         parts = parts_for(model, self.normalizer, self.pre_tokenizer, special_tokens, user_defined_symbols)
         parts = dataclasses.replace(parts, truncation=self.truncation, padding=self.padding)
         return Tokenizer.from_parts(parts, special=self.special, cache_bytes=self._cache_bytes)
 
     def train_from_iterator(self, iterator: Iterable[str | Iterable[str]], trainer: "Trainer[Any]") -> "Tokenizer":
-        """Trains a vocabulary on texts, puts the model in place of the one there is, and returns this tokenizer.
+        """Trains a model on texts, replaces the present one with it, and returns this tokenizer.
 
-        As in HF everything else stays. The post-processor, and added tokens that the trainer does not know, get the ids
-        of their tokens in the new vocabulary, or the next ones after it. A post-processor and a decoder that fit the
-        model come with it where there was none.
+        As in HF all other parts stay. The tokens of the post-processor, and added tokens that the trainer does not
+        know, get their ids in the new vocabulary, or the next ones after it. Where there was no post-processor or
+        decoder, one that fits the model is added.
 
-        Words are counted in batches of a few megabytes; in memory are the distinct words. Not to be called while
-        another thread uses this tokenizer.
+        Words are counted in batches of a few megabytes; memory holds the distinct words. Do not call it while another
+        thread uses this tokenizer.
 
         Args:
           iterator: texts, or batches of texts as HF takes them.
-          trainer: one of `tokenizer.trainers`, whose special tokens become special tokens here.
+          trainer: one of `tokenizer.trainers`; its special tokens become this tokenizer's.
 
         Raises:
-          TypeError: if there is something else than a str in it. ValueError: what `trainer.train` raises; or, before
-          any work, if the post-processor needs a token that neither the trainer nor this tokenizer has.
+          TypeError: if the iterator yields anything but str. ValueError: what `trainer.train` raises; or, before any
+          work, if the post-processor needs a token that neither the trainer nor this tokenizer has.
         """
         return self._become_trained(count_texts(self.new_word_counter(), iterator), trainer)
 
     def train(
         self, files: str | os.PathLike[str] | Sequence[str | os.PathLike[str]], trainer: "Trainer[Any]"
     ) -> "Tokenizer":
-        """Trains on the lines of text files in UTF-8, otherwise as `train_from_iterator`.
+        """Trains on the lines of text files in UTF-8; otherwise like `train_from_iterator`.
 
-        As in HF a line keeps its line end.
+        As in HF, a line keeps its line end.
 
         Raises:
           OSError: if a file cannot be read. ValueError: if one is not UTF-8, or what `trainer.train` raises.
@@ -320,7 +320,7 @@ class Tokenizer(Encoder, Decoder):
         if self.post_processor is not None:
             trained.post_processor = renumbered(self.post_processor, trained.get_vocab().__getitem__)
         trained.decoder = self.decoder or trained.decoder
-        # Everything that was compiled for the old model goes with it.
+        # This also drops everything that was compiled for the old model.
         self.__dict__.clear()
         self.__dict__.update(trained.__dict__)
         return self
@@ -342,9 +342,9 @@ class Tokenizer(Encoder, Decoder):
     # Explaining.
 
     def explain(self) -> str:
-        """Says which stages run fused in a compiled kernel, which beside it, and how full the word cache is.
+        """Says which stages run fused in a compiled kernel, which run outside it, and how full the word cache is.
 
-        And which fields of a `tokenizer.json` were ignored, the first eight of them.
+        It also names the first eight fields of the `tokenizer.json` that were ignored.
         """
         plan, cache = self._plan.describe(), self.cache_info()
         return "\n".join(
@@ -360,11 +360,11 @@ class Tokenizer(Encoder, Decoder):
         )
 
     def cache_info(self) -> CacheInfo:
-        """Returns what the word caches hold and how often they had what was asked, since this was made or changed."""
+        """Returns the size, hits and misses of the word caches since this tokenizer was made or changed."""
         return self._plan.pool.info()
 
     def _repr_html_(self) -> str:
-        """Shows in a notebook what it is made of, each entry cut to a few hundred characters."""
+        """Shows the parts in a notebook, each cut to a few hundred characters."""
         from html import escape
 
         parts = ("normalizer", "pre_tokenizer", "post_processor", "decoder", "truncation", "padding")

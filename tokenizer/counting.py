@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tables of word counts, and `Tally`: what an encoding met."""
+"""Tables of word counts, and `Tally`: the words and unknown characters that encoding met."""
 
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -15,26 +15,27 @@ from tokenizer.ragged import byte_rows, read_only
 from tokenizer.words import Words
 
 CountSwallowed = Callable[[Words, npt.NDArray[np.int64], npt.NDArray[np.int64]], None]
-"""Adds to the second array, int64[0x110000], the characters swallowed in words that occur as the first says."""
+"""Counts the characters that the unknown token swallows in words. Called with the words, how often each occurs,
+int64[n_words], and the counts by code point to add to, int64[0x110000]."""
 
 WORD_COUNTS = pa.schema(
     [pa.field("word", pa.large_binary(), nullable=False), pa.field("count", pa.int64(), nullable=False)]
 )
-"""Distinct words, as UTF-8 bytes, with how often each occurred; ordered by word bytes where nothing else is said."""
+"""Distinct words, as UTF-8 bytes, and how often each occurred; ordered by word bytes unless stated otherwise."""
 
 MAX_COUNT = (1 << 63) - 1
-"""What counts may add up to."""
+"""The largest sum of counts."""
 
 _TALLY_SLOTS = 1 << 16
 _TALLY_POOL_BYTES = 1 << 20
 MAX_TALLY_WORDS = 1 << 16
-"""Distinct unknown words a tally keeps; beyond that the rarest are dropped, and counted as untracked."""
+"""The number of distinct words with an unknown token that a tally keeps; the rarest others count as untracked."""
 
 
 def export(
     counter: kernel_memory.CounterArrays,
 ) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-    """Copies a counter's words, in no order: their bytes, uint8, offsets, int64[n + 1], and counts, int64[n]."""
+    """Copies a counter's words, in no particular order: bytes uint8, offsets int64[n + 1], counts int64[n]."""
     n_words = int(counter.state[word_counters.COUNTER_WORDS])
     lengths = counter.slots[:, word_table.LENGTH] & word_table.LENGTH_MASK
     offsets = np.zeros(n_words + 1, np.int64)
@@ -46,7 +47,7 @@ def export(
 
 
 def word_count_table(counter: kernel_memory.CounterArrays, *, ordered: bool = True) -> pa.Table:
-    """Copies a counter's words into a table of `WORD_COUNTS`; without `ordered` in any order."""
+    """Copies a counter's words into a table of `WORD_COUNTS`; unless `ordered`, in no particular order."""
     values, offsets, counts = export(counter)
     words = pa.LargeBinaryArray.from_buffers(
         pa.large_binary(), counts.size, [None, pa.py_buffer(offsets), pa.py_buffer(values)]
@@ -57,13 +58,13 @@ def word_count_table(counter: kernel_memory.CounterArrays, *, ordered: bool = Tr
 
 
 def _in_order(words: pa.LargeBinaryArray, rows: npt.NDArray[np.int64], counts: npt.NDArray[np.int64]) -> pa.Table:
-    """Returns some words, all different, with their counts, ordered; rows: which of `words`."""
+    """Returns the words at `rows` of `words`, all different, and their counts, ordered by their bytes."""
     import pyarrow.compute as pc  # takes long to import, and encoding does without
 
     firsts = np.empty(rows.size, np.uint64)
     word_counting.first_eight(*byte_rows(words), rows, firsts)
     order = np.argsort(firsts)
-    # What begins with the same eight bytes stands together, and has to be compared.
+    # Words with the same first eight bytes are neighbours now; only they have to be compared in full.
     firsts = firsts[order]
     same = firsts[1:] == firsts[:-1]
     tied = np.flatnonzero(np.append(same, False) | np.append(False, same)) if order.size else order
@@ -73,14 +74,14 @@ def _in_order(words: pa.LargeBinaryArray, rows: npt.NDArray[np.int64], counts: n
 
 
 def add_word_counts(tables: Sequence[pa.Table]) -> pa.Table:
-    """Adds up tables of `WORD_COUNTS`, word by word; these need not be ordered.
+    """Adds up tables of `WORD_COUNTS`, word by word; the tables need not be ordered.
 
     Raises:
-      OverflowError: if the counts do not add up within 63 bits.
+      OverflowError: if the sum of all counts does not fit into 63 bits.
     """
     merged = pa.concat_tables([WORD_COUNTS.empty_table(), *tables])
     words, counts = merged["word"].combine_chunks(), merged["count"].combine_chunks().to_numpy()
-    # The float is exact to many digits, so only sums close to the limit need Python's integers.
+    # The sum of floats is exact to many digits, so only those near the limit need Python's integers.
     if counts.sum(dtype=np.float64) > MAX_COUNT / 2 and (total := sum(counts.tolist())) > MAX_COUNT:
         raise OverflowError(f"the counts of {counts.size} words add up to {total}, more than 2**63 - 1")
     rows, sums = np.empty(counts.size, np.int64), np.empty(counts.size, np.int64)
@@ -90,7 +91,7 @@ def add_word_counts(tables: Sequence[pa.Table]) -> pa.Table:
 
 
 def count_characters(word_counts: pa.Table, characters: npt.NDArray[np.int64]) -> None:
-    """Adds to `characters`, int64[0x110000], how often each code point occurs in a table of `WORD_COUNTS`.
+    """Adds how often each code point occurs in a table of `WORD_COUNTS` to `characters`, int64[0x110000].
 
     Raises:
       ValueError: if a word is not UTF-8.
@@ -105,21 +106,21 @@ def count_characters(word_counts: pa.Table, characters: npt.NDArray[np.int64]) -
 
 
 class Tally:
-    """What encodings met: words, and what the unknown token swallowed. Not for use by several threads at once.
+    """Counts words, and what the unknown token swallowed, while texts are encoded. Not for several threads at once.
 
-    Characters are exact whatever the text. Words are exact up to `MAX_TALLY_WORDS` distinct ones; then the rarest
-    (ties: greatest bytes first) are dropped, and their occurrences counted in `n_oov_words_untracked`. Memory
-    is bounded by the two.
+    Swallowed characters are exact for any text. Words with an unknown token are exact up to `MAX_TALLY_WORDS` distinct
+    ones; beyond that the rarest (ties: greatest bytes first) are dropped, and their occurrences counted in
+    `n_oov_words_untracked`. So memory is bounded.
     """
 
     def __init__(self, count_swallowed: CountSwallowed) -> None:
-        """Starts to count; count_swallowed: what the model loses of words."""
+        """Starts to count; count_swallowed: finds the characters that the model's unknown token swallows in words."""
         self._count_swallowed = count_swallowed
         self._kept = WORD_COUNTS.empty_table()
         self._characters = np.zeros(N_CODE_POINTS, np.int64)
         self.n_oov_words_untracked = 0
         self.added_token_hits: Counter[str] = Counter()
-        """How often the text of each added token occurred, whether it became the token or stayed text."""
+        """Text of an added token -> how often it occurred, whether it became the token or stayed text."""
         self.counter = self._new_counter()
 
     def _new_counter(self) -> kernel_memory.CounterArrays:
@@ -127,17 +128,17 @@ class Tally:
 
     @property
     def n_words(self) -> int:
-        """Pre-tokens met, every occurrence."""
+        """The number of pre-tokens met, counting every occurrence."""
         return int(self.counter.state[word_counters.COUNTER_TOTAL])
 
     @property
     def n_oov_characters(self) -> int:
-        """Characters of normalized words that the unknown token swallowed."""
+        """The number of characters of normalized words that the unknown token swallowed."""
         self._drain()
         return int(self._characters.sum())
 
     def oov_words(self) -> pa.Table:
-        """Returns the words that contain an unknown token, a table of `WORD_COUNTS`."""
+        """Returns the words with an unknown token, as a table of `WORD_COUNTS`."""
         self._drain()
         return self._kept
 
@@ -148,7 +149,7 @@ class Tally:
         return code_points.astype(np.int32), self._characters[code_points]
 
     def add(self, other: "Tally") -> None:
-        """Adds what another tally of the same engine has counted, which is not used after that."""
+        """Adds the counts of another tally of the same engine, which must not be used afterwards."""
         self._drain()
         self._keep(other.oov_words())
         self._characters += other._characters
@@ -156,14 +157,14 @@ class Tally:
         self.counter.state[word_counters.COUNTER_TOTAL] += other.n_words
 
     def make_room(self, word_bytes: int) -> None:
-        """Empties the kernel's table into the kept words; the next word of up to `word_bytes` bytes then fits."""
+        """Moves the kernel's table into the kept words, so that the next word, of up to `word_bytes` bytes, fits."""
         self._drain()
         if word_bytes > self.counter.words.size:
             longer = np.zeros(word_bytes, np.uint8)
             self.counter = self.counter._replace(words=longer)
 
     def add_oov_words(self, fresh: pa.Table) -> None:
-        """Adds words that contain an unknown token, a table of `WORD_COUNTS`."""
+        """Adds words with an unknown token, given as a table of `WORD_COUNTS`."""
         rows = byte_rows(fresh["word"])
         one_row = np.array([0, rows.n_rows], np.int64)
         words = Words(rows.values, rows.offsets[:-1].copy(), rows.offsets[1:].copy(), one_row)

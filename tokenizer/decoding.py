@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`Decoder`: ids back to text, a column at a time; every token's text is known beforehand, a kernel joins them."""
+"""`Decoder`: ids back to text, a column at a time. The text of every token is computed once; a kernel joins them."""
 
 import dataclasses
 import functools
@@ -21,7 +21,7 @@ from tokenizer.token_runs import Kind, TokenRun, runs_of
 
 
 class IdDecoder:
-    """A vocabulary and a decoder, lowered to one table of texts where the decoder works token by token."""
+    """A vocabulary and a decoder, lowered to one table of texts if the decoder works token by token."""
 
     def __init__(self, tokens: Mapping[int, str], special_ids: Iterable[int], decoder: decoders.Decoder | None) -> None:
         """Prepares to decode.
@@ -103,15 +103,15 @@ class IdDecoder:
             try:
                 whole.validate(full=True)
             except pa.ArrowInvalid:
-                pass  # byte tokens that do not add up to characters: rare enough to go row by row
+                pass  # byte tokens that do not form whole characters: rare enough to decode row by row
             else:
-                # Valid as a whole, and rows begin with characters unless a token is half of one.
+                # The column is valid as a whole; its rows are too if none begins in the middle of a character.
                 if not (data[offsets[:-1][np.diff(offsets) > 0]] & 0xC0 == 0x80).any():
                     return string_array(data, offsets, null_rows(ids))
         return pa.array(self.decode_rows(rows, skip_special), pa.large_string(), mask=_mask(ids))
 
     def _check(self, rows: Ragged, skip_special: bool) -> npt.NDArray[np.bool_]:
-        """Returns bool[n_ids], which ids are left out; raises ValueError for ids of no token."""
+        """Returns which ids to leave out, bool[n_ids]; raises ValueError for an id that no token has."""
         ids = rows.values[rows.offsets[0] : rows.offsets[-1]]
         if ids.size:
             outside = (ids < 0) | (ids >= self._n_ids)
@@ -140,7 +140,7 @@ class IdDecoder:
         return ([i for i in row if not skipped[i]] for row in self._rows(rows))
 
     def _whole(self, row: list[int]) -> str:
-        """Decodes a row by the rules for whole rows."""
+        """Decodes a row with the decoder itself, without the table of texts."""
         tokens = [self._tokens[i] for i in row]
         return " ".join(tokens) if self._decoder is None else self._decoder.decode(tokens)
 
@@ -161,7 +161,7 @@ class Decoder(Composition):
     def _id_decoder(self) -> IdDecoder:
         decoder = self.decoder
         if isinstance(decoder, decoders.WordPiece) and getattr(self.model, "oov_policy", None) == "byte":
-            # HF's WordPiece has no byte tokens of its own making.
+            # The policy "byte" is ours: HF's WordPiece decoder knows no byte tokens.
             decoder = dataclasses.replace(decoder, byte_tokens=True)
         if isinstance(decoder, decoders.Sequence) and isinstance(self.normalizer, SentencePieceNormalizer):
             decoder = dataclasses.replace(decoder, decoders=tuple(map(_as_sentencepiece, decoder.decoders)))
@@ -196,14 +196,14 @@ class Decoder(Composition):
     def token_runs(self, ids: Sequence[int]) -> list[TokenRun]:
         """Returns the tokens of a row as runs of text, special tokens too, for people to look at.
 
-        What the runs add is the row as `decode` returns it, to the byte: spaces stand in the token that they belong to,
-        and "Ġ", "▁" and "##" do not appear. "a 你" in GPT-2 reads `a`, ` ‹e4›`, `‹bd›`, `‹a0›=你`.
+        Joined, the runs are the row as `decode` returns it, to the byte: a space is part of the token that it belongs
+        to, and "Ġ", "▁" and "##" do not appear. "a 你" in GPT-2 reads `a`, ` ‹e4›`, `‹bd›`, `‹a0›=你`.
         """
         unknown = self.unk_token_id
         special = {token.id for token in self.added_tokens if token.special}
         around = {i for token in self._template(True).special_tokens.values() for i in token.ids}
         if unknown in around:
-            unknown = None  # CLIP ends texts with its unknown token, and has no unknown characters
+            unknown = None  # CLIP's unknown token ends texts; no character is unknown to it
         known = [i for i in ids if i in self._token_of]
         pieces = iter(self._id_decoder.pieces(known))
         found: list[tuple[int, Kind, bytes]] = []

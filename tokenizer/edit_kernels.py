@@ -14,13 +14,13 @@ from tokenizer.kernels.utf8 import EACH_BYTE, HIGH_BITS, beyond_ranges, copy_byt
 
 @kernel
 def replace(data, offsets, pattern, content, writing, out, out_offsets):
-    """Replaces each occurrence of a literal, from the left, none overlapping another; returns how many there are.
+    """Replaces all occurrences of a literal that do not overlap, found from the left; returns their number.
 
-    Time is bytes times the length of the pattern at worst. The pattern is the tokenizer's, not the text's.
+    Time is at worst bytes times the length of the pattern, which the tokenizer determines, not the text.
 
     Args:
       data: uint8[n]; offsets: int64[n_rows + 1] into it.
-      pattern: uint8[1 or more], what to look for; content: uint8[n], what to put there, and eight bytes more.
+      pattern: uint8[1 or more], what to look for; content: uint8[n], the replacement, then eight bytes of padding.
       writing: whether to write, or only to count; then `out` and `out_offsets` are not touched.
       out: uint8 with room for the result and eight bytes more; out_offsets: int64[n_rows + 1], filled.
     """
@@ -39,15 +39,15 @@ def replace(data, offsets, pattern, content, writing, out, out_offsets):
         end = offsets[row + 1]
         while i + n_pattern <= end:
             if i + 9 <= end:
-                # `hits` has a bit for each byte that is the pattern's first, with its second behind it; bits too many
-                # are looked at below.
+                # `hits` has a bit for each byte that is the pattern's first and is followed by its second. It may have
+                # a few bits too many, so hits are compared below.
                 eight = load_u64(data, i)
                 other, other_after = eight ^ firsts, load_u64(data, i + after) ^ seconds
                 hits = (other - EACH_BYTE) & ~other & (other_after - EACH_BYTE) & ~other_after & HIGH_BITS
                 if writing:
                     store_u64(out, o, eight)
                 if hits == np.uint64(0):
-                    i += 8  # does not wait for what is loaded
+                    i += 8  # a constant step, which need not wait for the load
                     o += 8
                     continue
                 skipped = trailing_zeros(hits) >> 3
@@ -98,7 +98,7 @@ def replace_byte(data, offsets, byte, content, out, out_offsets):
 
     Args:
       data: uint8[n]; offsets: int64[n_rows + 1] into it.
-      byte: what to look for; content: uint8[at most 8], what to put there, and eight bytes more.
+      byte: what to look for; content: uint8[at most 8], the replacement, then eight bytes of padding.
       out: uint8 with room for the result and eight bytes more; out_offsets: int64[n_rows + 1], filled.
     """
     n_content = content.size - 8
@@ -107,7 +107,7 @@ def replace_byte(data, offsets, byte, content, out, out_offsets):
     out_offsets[0] = 0
     for row in range(offsets.size - 1):
         for i in range(offsets[row], offsets[row + 1]):
-            # No branch on the text: which bytes are spaces cannot be predicted.
+            # No branch on the text: a processor cannot predict which bytes are spaces.
             b = data[i]
             is_found = b == byte
             store_u64(out, o, eight if is_found else np.uint64(b))
@@ -117,15 +117,16 @@ def replace_byte(data, offsets, byte, content, out, out_offsets):
 
 @kernel
 def replace_runs(data, offsets, begins, members, least, usual, ranges, others, content, out, out_offsets):
-    """Replaces each run of at least `least` characters of a set; returns how many runs become something else.
+    """Replaces each run of at least `least` characters of a set; returns how many runs that changes.
 
     Args:
       data: uint8[n], valid UTF-8; offsets: int64[n_rows + 1] into it.
       begins: bool[256], bytes that a character of the set begins with; members: bool[0x110000], the set.
       least: at least 1.
-      usual: the one printable ASCII character of the set, if one of it alone stays what it is; else 0.
-      ranges: normalizers.tables.ByteRanges that begin none of the set but `usual`; others: whether the set has others.
-      content: uint8[n], what to put there, and eight bytes more.
+      usual: the one printable ASCII character of the set, if a single one stays as it is; else 0.
+      ranges: normalizers.tables.ByteRanges that begin no character of the set but `usual`; others: whether the set has
+        characters besides `usual`.
+      content: uint8[n], the replacement, then eight bytes of padding.
       out: uint8 with room for the result and eight bytes more; out_offsets: int64[n_rows + 1], filled.
     """
     n_content = content.size - 8
@@ -138,8 +139,9 @@ def replace_runs(data, offsets, begins, members, least, usual, ranges, others, c
         end = offsets[row + 1]
         while i < end:
             if usual != 0 and i + 8 <= end:
-                # A space between two words becomes the space it is, and most texts have little else: passed over is
-                # what may have none of the others, up to two of them. Bits too many are looked at below.
+                # A single space between words stays as it is, and most texts have little else. Skipped are the bytes
+                # before two spaces in a row and before bytes that may begin another character of the set. A few bits
+                # too many do no harm: the bytes at them are looked at below.
                 eight = load_u64(data, i)
                 other = eight ^ usuals
                 alike = (other - EACH_BYTE) & ~other & HIGH_BITS
@@ -147,7 +149,7 @@ def replace_runs(data, offsets, begins, members, least, usual, ranges, others, c
                 if others:
                     hits |= beyond_ranges(eight, ranges)
                 skipped = min(trailing_zeros(hits) >> 3, 7)
-                # The last one may be the first of what comes.
+                # A space that was skipped last may be the first of a run.
                 skipped -= skipped > 0 and data[i + skipped - 1] == usual
                 store_u64(out, o, eight)
                 i += skipped
@@ -156,7 +158,7 @@ def replace_runs(data, offsets, begins, members, least, usual, ranges, others, c
                     continue
             b = data[i]
             if b >= 128 and begins[b] and i + 8 <= end:
-                # Few that begin like one of the set are one.
+                # Few characters that begin like one of the set belong to it.
                 code_point, following = decode_utf8(data, i)
                 if not members[code_point]:
                     store_u64(out, o, load_u64(data, i))
@@ -198,7 +200,7 @@ def prepend(data, offsets, prefix, out, out_offsets):
 
     Args:
       data: uint8[n]; offsets: int64[n_rows + 1] into it.
-      prefix: uint8[n], and eight bytes more.
+      prefix: uint8[n], then eight bytes of padding.
       out: uint8 with room for the result and eight bytes more; out_offsets: int64[n_rows + 1], filled.
     """
     n_prefix = prefix.size - 8
@@ -215,7 +217,7 @@ def prepend(data, offsets, prefix, out, out_offsets):
 
 @kernel
 def prepend_byte(data, offsets, wanted, byte, out, out_offsets):
-    """Puts a byte before every row that is wanted; otherwise as `prepend`.
+    """Puts a byte before every row r with `wanted[r]`; otherwise like `prepend`.
 
     wanted: bool[n_rows].
     """
@@ -231,7 +233,7 @@ def prepend_byte(data, offsets, wanted, byte, out, out_offsets):
 
 @kernel
 def strip(data, offsets, is_space, left, right, starts, stops):
-    """Finds what is left of rows without white space at their ends; returns how many bytes.
+    """Finds what is left of rows without the white space at their ends; returns how many bytes are left.
 
     Args:
       data: uint8[n], valid UTF-8; offsets: int64[n_rows + 1] into it.
@@ -268,7 +270,7 @@ def strip(data, offsets, is_space, left, right, starts, stops):
 
 @kernel
 def gather(data, starts, stops, out, out_offsets):
-    """Copies `data[starts[r]:stops[r]]` of all rows.
+    """Copies `data[starts[r]:stops[r]]` of each row r to `out`, one after the other.
 
     Args:
       data: uint8[n]; starts, stops: int64[n_rows].

@@ -22,7 +22,7 @@ from tokenizer.sampling import Sampling
 
 
 class Encoder(Composition):
-    """What `Tokenizer` does with text."""
+    """The encoding methods of `Tokenizer`, and the compiled plan behind them."""
 
     @functools.cached_property
     def _plan(self) -> EncodePlan:
@@ -49,9 +49,9 @@ class Encoder(Composition):
         Args:
           texts: pa.Array or pa.ChunkedArray of string, large_string, string_view or a dictionary of those.
           add_special_tokens: whether to lay rows out by the post-processor's single template.
-          tally: counts what is met, see `new_tally`; one per thread. Not with `sampling`.
-          sampling: how to draw tokens at random, BPE and Unigram only; None for the one best way.
-          first_row: number of the first text in its corpus, for `sampling`: rows then do not depend on batches.
+          tally: counts words and unknown characters, see `new_tally`; one per thread. Not with `sampling`.
+          sampling: how to draw tokens at random, BPE and Unigram only; None for the best tokens.
+          first_row: for `sampling`, the number of the first text in its corpus: so draws do not depend on batches.
 
         Returns:
           One row of int32 ids per text, in order; truncated and padded if that is enabled. Null for null.
@@ -69,18 +69,18 @@ class Encoder(Composition):
         return self.layout(add_special_tokens).apply(ids)
 
     def encode_bare(self, texts: Any, tally: Tally | None = None) -> pa.LargeListArray:
-        """Encodes a text column to the tokens of its texts and nothing else: what `layout` makes rows of.
+        """Encodes a text column to the bare tokens of its texts, of which `layout` makes rows.
 
-        As `encode_arrow`, but nothing is cut, padded, or put around a text.
+        Like `encode_arrow`, but without special tokens, truncation and padding.
         """
         return self.encode_segments(text_rows(texts), tally, null_rows(texts))
 
     def encode_segments(
         self, text: Ragged | Segments, tally: Tally | None = None, nulls: pa.Array | None = None
     ) -> pa.LargeListArray:
-        """Encodes rows of valid UTF-8, or rows that are cut into segments, some of which are tokens already.
+        """Encodes rows of valid UTF-8, or rows cut into segments, some of which are tokens already.
 
-        As `encode_bare`; null where `nulls` is true.
+        Otherwise like `encode_bare`; null where `nulls` is true.
         """
         ids = self._plan.encode(text, tally)
         return list_array(ids.values, ids.offsets, nulls)
@@ -88,22 +88,22 @@ class Encoder(Composition):
     def layout(
         self, add_special_tokens: bool = False, *, prepend: Sequence[int] = (), append: Sequence[int] = ()
     ) -> Layout:
-        """Returns how `encode_arrow` lays out the tokens of a text, with more ids in front of it and behind it."""
+        """Returns the layout that `encode_arrow` uses, with further ids, if given, right before and after each text."""
         template = self._template(add_special_tokens)
         return Layout.of(template, self.truncation, self.padding, prepend=prepend, append=append)
 
     def new_tally(self) -> Tally:
-        """Returns an empty tally for `encode_arrow`: words met, words and characters the unknown token swallowed."""
+        """Returns an empty tally for `encode_arrow`; it counts words, and those and characters that become unknown."""
         return self._plan.new_tally()
 
     def nbest_encode(self, text: str, n: int) -> list[list[int]]:
-        """Returns the ids of the `n` best ways to cut a text, best first, fewer where there are fewer.
+        """Returns the ids of the `n` best ways to cut a text, best first, or of all ways if there are fewer.
 
-        For Unigram models of sentencepiece; no special tokens. Scores are summed in double precision. Slow: plain
-        Python, time and memory grow with `n` times the length of the text.
+        For Unigram models of sentencepiece; without special tokens. Scores are summed in double precision. Slow: it is
+        plain Python, and time and memory grow with `n` times the length of the text.
 
         Raises:
-          ValueError: if the model is another, `n` is not positive, or a character is not covered.
+          ValueError: if the model is of another kind, `n` is not positive, or a character is not in the vocabulary.
         """
         return self._plan.nbest(text, n)
 
@@ -114,32 +114,32 @@ class Encoder(Composition):
         is_pretokenized: bool = False,
         add_special_tokens: bool = True,
     ) -> Encoding:
-        """Encodes one text, or a pair, with everything an `Encoding` has. For columns of text use `encode_arrow`.
+        """Encodes one text, or a pair, to an `Encoding` with all fields. For columns of text use `encode_arrow`.
 
         Args:
           sequence: the text.
           pair: a second text, None for none.
-          is_pretokenized: whether a text is a list of words instead, each of which is encoded like a text of its own.
-            Offsets are then those in the word, `word_ids` say which one.
+          is_pretokenized: whether a text is given as a list of words, each of which is encoded like a separate text.
+            Offsets then count characters in the word; `word_ids` says which word.
           add_special_tokens: whether to lay tokens out as the post-processor says.
 
         Raises:
-          TypeError: if a text is something else. ValueError: if it cannot be truncated the way it is to be.
+          TypeError: if a text has another type. ValueError: if it cannot be truncated as `enable_truncation` asked.
         """
         encoding = self._encode(sequence, pair, is_pretokenized, add_special_tokens)
         return self._padded([encoding])[0]
 
     def encode_aligned(self, parts: list[tuple[AlignedText, int]], add_special_tokens: bool = True) -> Encoding:
-        """Encodes one text that is given in parts, each with the id it has if it is a token already, else -1.
+        """Encodes one text that is given in parts, each with its id if it is a token already, else -1.
 
-        Offsets are those of the text that the parts say they come from.
+        Offsets count in the original text of the parts.
         """
         return self._padded([self._assembled([self._aligned(parts)], add_special_tokens)])[0]
 
     def encode_batch(
         self, input: Iterable[Any], is_pretokenized: bool = False, add_special_tokens: bool = True
     ) -> list[Encoding]:
-        """Encodes texts or pairs; the same as `encode` for each, but padding may follow the longest.
+        """Encodes texts or pairs, each as `encode` does, but padding may go up to the longest of them.
 
         Args:
           input: texts, or pairs of them: a tuple or list of two.
@@ -152,9 +152,9 @@ class Encoder(Composition):
     def encode_batch_fast(
         self, input: Iterable[Any], is_pretokenized: bool = False, add_special_tokens: bool = True
     ) -> list[Encoding]:
-        """Encodes texts or pairs as `encode_batch`, but for ids only: through columns, many times as fast.
+        """Encodes texts or pairs like `encode_batch`, but only to ids: it works on columns and is many times as fast.
 
-        As in HF `tokens` are empty, offsets (0, 0) and `word_ids` None, but for what the post-processor adds.
+        As in HF, `tokens` are empty, offsets (0, 0) and `word_ids` None, except for what the post-processor adds.
         """
         pairs = [_text_and_pair(item, is_pretokenized) for item in input]
         sequences = [sequence for pair in pairs for sequence in pair if sequence is not None]
@@ -172,10 +172,10 @@ class Encoder(Composition):
     def post_process(
         self, encoding: Encoding, pair: Encoding | None = None, add_special_tokens: bool = True
     ) -> Encoding:
-        """Truncates, lays out and pads what `encode` returned without special tokens.
+        """Truncates, lays out and pads encodings that `encode` returned without special tokens.
 
         Raises:
-          ValueError: if an encoding is truncated or padded, or has special tokens; or as `encode`.
+          ValueError: if an encoding is truncated or padded already, or has special tokens; or as `encode`.
         """
         sequences = []
         for part in (encoding,) if pair is None else (encoding, pair):
@@ -210,7 +210,7 @@ class Encoder(Composition):
 
     def _assembled(self, sequences: list[list[EncodedToken]], add_special_tokens: bool) -> Encoding:
         trims = self.post_processor.trims if self.post_processor else ()
-        read = getattr(self, "token_runs", None)  # of the other half of a tokenizer
+        read = getattr(self, "token_runs", None)  # from `Decoder`, if this is a whole `Tokenizer`
         return assemble(self._template(add_special_tokens), sequences, self.truncation, trims, read)
 
     def _padded(self, encodings: list[Encoding]) -> list[Encoding]:
@@ -223,9 +223,9 @@ class Encoder(Composition):
 
 
 def _text_and_pair(item: Any, is_pretokenized: bool) -> tuple[Any, Any]:
-    """Returns what stands in a batch as a text and its pair, None for none.
+    """Splits an item of a batch into a text and its pair, None for none.
 
-    A list or tuple of two is a pair, but of two words it is one text that is pre-tokenized.
+    A list or tuple of two is a pair; but two str, if `is_pretokenized`, are one text of two words.
     """
     if isinstance(item, list | tuple):
         is_text = is_pretokenized and all(isinstance(word, str) for word in item)

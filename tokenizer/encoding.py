@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`Encoding`: the tokens of one text or pair, with HF's attributes and ways between them."""
+"""`Encoding`: the tokens of one text or pair, with HF's attributes and its lookups between tokens, words and text."""
 
 import dataclasses
 import functools
@@ -12,9 +12,9 @@ from tokenizer.token_runs import TokenRun
 
 @dataclasses.dataclass
 class Encoding:
-    """What `Tokenizer.encode` returns; all lists among the fields have one entry per token.
+    """The result of `Tokenizer.encode`; all lists among the fields have one entry per token.
 
-    `pad`, `truncate` and `set_sequence_id` change it.
+    `pad`, `truncate` and `set_sequence_id` change it in place.
 
     Source: HF tokenizers `Encoding`, same names and meaning.
     """
@@ -27,15 +27,15 @@ class Encoding:
     special_tokens_mask: list[int]
     """1 for tokens that the post-processor or padding added."""
     offsets: list[tuple[int, int]]
-    """First character of the token in its text and the one after its last; (0, 0) for added tokens."""
+    """Start and end of the token in its text, in characters; (0, 0) for tokens that are in neither text."""
     word_ids: list[int | None]
-    """Number of the pre-token in its text; None for added tokens."""
+    """Number of the pre-token in its text; None for tokens that are in neither text."""
     sequence_ranges: dict[int, tuple[int, int]] = dataclasses.field(default_factory=dict)
-    """Which tokens are those of the text, key 0, and of its pair, key 1; empty where that is not known any more."""
+    """The range of tokens of the text, key 0, and of its pair, key 1; empty if no longer known."""
     overflow: Callable[[], list["Encoding"]] = dataclasses.field(default=list, repr=False, compare=False)
-    """Makes `overflowing`: of two long texts there may be very many parts, and few ask for them."""
+    """Makes `overflowing` when asked for: two long texts may have very many parts, which are rarely needed."""
     read: Callable[[list[int]], list[TokenRun]] | None = dataclasses.field(default=None, repr=False, compare=False)
-    """Shows its ids as runs of text; None where nobody knows how. Not pickled: it is a method of the tokenizer."""
+    """Returns ids as runs of text; None if there is no decoder. Not pickled: it is a method of the tokenizer."""
 
     def __len__(self) -> int:
         return len(self.ids)
@@ -57,7 +57,7 @@ class Encoding:
 
     @functools.cached_property
     def overflowing(self) -> list["Encoding"]:
-        """What truncation cut off, in parts that are laid out like the rest; of a pair, each with each of the other."""
+        """What truncation cut off, in parts laid out like this one; of a pair, each part with each of the other's."""
         return self.overflow()
 
     @property
@@ -67,7 +67,7 @@ class Encoding:
 
     @property
     def sequence_ids(self) -> list[int | None]:
-        """0 for tokens of the text, 1 for those of its pair; None for added tokens."""
+        """0 for tokens of the text, 1 for those of its pair; None for tokens that are in neither."""
         ids: list[int | None] = [None] * len(self.ids)
         for sequence in range(self.n_sequences):
             places = self._range(sequence)
@@ -76,31 +76,31 @@ class Encoding:
 
     @property
     def words(self) -> list[int | None]:
-        """The old name of `word_ids`."""
+        """`word_ids` under its old name."""
         return self.word_ids
 
     def _range(self, sequence_index: int) -> range:
-        """Returns the tokens of a sequence; as in HF all, if there is none of that number."""
+        """Returns the range of tokens of a sequence; as in HF, all tokens if no sequence has that number."""
         return range(*self.sequence_ranges.get(sequence_index, (0, len(self.ids))))
 
     def token_to_sequence(self, token_index: int) -> int | None:
-        """Returns the number of the sequence that a token belongs to, None for none."""
+        """Returns the number of the sequence that a token belongs to, None if there is none."""
         ranges = self.sequence_ranges or {0: (0, len(self.ids) + 1)}  # one too many, as in HF
         return next((i for i, (first, last) in ranges.items() if first <= token_index < last), None)
 
     def token_to_chars(self, token_index: int) -> tuple[int, int] | None:
-        """Returns which characters of its text a token stands for, None for an added token."""
+        """Returns the range of characters in its text that a token covers, None if it belongs to no text."""
         return self.offsets[token_index] if self._is_of_a_text(token_index) else None
 
     def token_to_word(self, token_index: int) -> int | None:
-        """Returns the number of the word that a token is part of, None for an added token."""
+        """Returns the number of the word that a token is part of, None if it belongs to no text."""
         return self.word_ids[token_index] if self._is_of_a_text(token_index) else None
 
     def _is_of_a_text(self, token_index: int) -> bool:
         return token_index < len(self.ids) and self.token_to_sequence(token_index) is not None
 
     def word_to_tokens(self, word_index: int, sequence_index: int = 0) -> tuple[int, int] | None:
-        """Returns the first token of a word and the one after its last, None where no token is part of it."""
+        """Returns the range of tokens of a word, None if no token is part of it."""
         found: list[int] = []
         for i in self._range(sequence_index):
             word = self.word_ids[i]
@@ -111,23 +111,23 @@ class Encoding:
         return (found[0], found[-1] + 1) if found else None
 
     def word_to_chars(self, word_index: int, sequence_index: int = 0) -> tuple[int, int] | None:
-        """Returns which characters of its text a word stands for, None where no token is part of it."""
+        """Returns the range of characters in its text that a word covers, None if no token is part of it."""
         tokens = self.word_to_tokens(word_index, sequence_index)
         return (self.offsets[tokens[0]][0], self.offsets[tokens[1] - 1][1]) if tokens else None
 
     def char_to_token(self, char_pos: int, sequence_index: int = 0) -> int | None:
-        """Returns the first token that stands for a character of a text, None for none."""
+        """Returns the first token that covers a character of a text, None if there is none."""
         for i in self._range(sequence_index):
             if self.offsets[i][0] <= char_pos < self.offsets[i][1]:
                 return i
         return None
 
     def char_to_word(self, char_pos: int, sequence_index: int = 0) -> int | None:
-        """Returns the number of the word that a character of a text belongs to, None for none."""
+        """Returns the number of the word that a character of a text belongs to, None if there is none."""
         token_index = self.char_to_token(char_pos, sequence_index)
         return None if token_index is None else self.token_to_word(token_index)
 
-    # Changing it. Lists are replaced, never changed: encodings share them.
+    # Changes. Lists are replaced, never changed in place: encodings share them.
 
     def pad(
         self,
@@ -137,7 +137,7 @@ class Encoding:
         pad_type_id: int = 0,
         pad_token: str = "[PAD]",
     ) -> None:
-        """Fills it, and what overflows, up to `length` tokens."""
+        """Pads this encoding and what overflows to `length` tokens."""
         padding = Padding(length, direction, None, pad_id, pad_type_id, pad_token)
         self._set_overflow(functools.partial(_pad_all, self.overflow, padding))
         n_padding = max(0, length - len(self.ids))
@@ -148,9 +148,9 @@ class Encoding:
         self.sequence_ranges = _shifted(self.sequence_ranges, n_padding if direction == "left" else 0)
 
     def truncate(self, max_length: int, stride: int = 0, direction: Direction = "right") -> None:
-        """Cuts it to `max_length` tokens; the rest is `overflowing`, in parts that share `stride` tokens.
+        """Cuts this encoding to `max_length` tokens; `overflowing` has the rest, in parts that share `stride` tokens.
 
-        What overflowed before is gone, and so is which tokens are those of a pair.
+        What overflowed before is lost, and so is the knowledge of which tokens belong to a pair.
 
         Raises:
           ValueError: if `stride` is not less than `max_length`.
@@ -168,13 +168,13 @@ class Encoding:
 
     @staticmethod
     def merge(encodings: Iterable["Encoding"], growing_offsets: bool = True) -> "Encoding":
-        """Returns encodings one after the other, what overflows combined: each part of one with each of the next.
+        """Concatenates encodings, and combines what overflows: each part of one with each part of the next.
 
-        Of several that hold the same sequence, the tokens of the last one count as that sequence.
+        If several hold the same sequence, the tokens of the last one count as that sequence.
 
         Args:
-          encodings: what to join.
-          growing_offsets: whether offsets go on where those of the one before end; else each are those of its text.
+          encodings: what to concatenate.
+          growing_offsets: whether the offsets of each go on where those of the one before end; else they stay.
         """
         merged = Encoding([], [], [], [], [], [], [])
         for encoding in encodings:
@@ -182,7 +182,7 @@ class Encoding:
         return merged
 
     def set_sequence_id(self, sequence_id: int) -> None:
-        """Says that all tokens belong to the sequence of that number."""
+        """Makes all tokens belong to the sequence of that number."""
         self.sequence_ranges = self.sequence_ranges | {sequence_id: (0, len(self.ids))}
 
     def _set_overflow(self, overflow: Callable[[], list["Encoding"]]) -> None:
@@ -205,7 +205,7 @@ class Encoding:
 
 
 _SHOWN_TOKENS = 1000
-"""How many tokens a notebook shows."""
+"""The most tokens that a notebook shows."""
 
 _PER_TOKEN = ("ids", "tokens", "type_ids", "attention_mask", "special_tokens_mask", "offsets", "word_ids")
 
@@ -218,9 +218,9 @@ def _pad_all(overflow: Callable[[], list[Encoding]], padding: Padding) -> list[E
 
 
 def _combine(first: Encoding, second: Encoding, growing_offsets: bool) -> list[Encoding]:
-    """Returns the parts of a merged encoding that overflow.
+    """Returns the overflowing parts of a merged encoding.
 
-    Source: HF tokenizers `Encoding::merge_with`, in whose order they are and in which they have parts in turn.
+    Source: HF tokenizers `Encoding::merge_with`: in its order, and with parts of their own as there.
     """
     ends = second.overflowing
     parts = [part._followed_by(end, growing_offsets) for part in first.overflowing for end in (second, *ends)]

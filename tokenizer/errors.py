@@ -2,7 +2,7 @@
 """Exceptions a caller would catch.
 
 ValueError
-  TokenizerFileError      a tokenizer file that is broken, or holds what TokenMill cannot represent
+  TokenizerFileError      a tokenizer file that is broken, or holds something that TokenMill cannot represent
   UnknownCharacterError   a text that cannot be tokenized
 """
 
@@ -12,7 +12,7 @@ _MAX_CHARS = 800
 class TokenizerFileError(ValueError):
     """A tokenizer file cannot be used; the message names the file, the place in it and the value.
 
-    The middle of a long message is left out: a file decides how long a value is.
+    The middle of a long message is left out, because a value from a file may be of any length.
     """
 
     def __init__(self, message: str) -> None:
@@ -22,7 +22,7 @@ class TokenizerFileError(ValueError):
 
 
 class UnknownCharacterError(ValueError):
-    """A text holds a character that no token stands for, and the model has no unknown token."""
+    """A text holds a character that is not in the vocabulary, and the model has no unknown token."""
 
     def __init__(
         self, message: str = "a text holds a character that is not in the vocabulary, which has no unknown token"

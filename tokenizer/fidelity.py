@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is lost on the way from text to ids and back: of each step, of the whole chain, and to the unknown token.
+"""Measures what is lost on the way from text to ids and back: in each step, in the whole chain, to the unknown token.
 
-A meter, not a step of a job: it uses the slow twins of steps, about 1 MB/s, and is meant for a sample.
+It is not a step of a job: it runs the slow twins of the text steps, at about 1 MB/s, and is meant for a sample.
 """
 
 import dataclasses
@@ -21,10 +21,10 @@ from tokenizer.text import TextChain, TextStep, TextTokenizer
 from tokenizer.text.base import Edit, replaced
 
 MAX_EXAMPLES = 5
-"""Examples of each group that a report keeps."""
+"""The most examples of a group that a report keeps."""
 
 _CONTEXT = 30
-"""Characters of an example on either side of the first difference."""
+"""The most characters that an example shows on either side of the first difference."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -35,21 +35,22 @@ class StepLoss:
     n_chars: int
     """Characters before the step."""
     n_changed: int
-    """Of these, characters that it replaced or removed."""
+    """Of these, characters that the step replaced or removed."""
     n_dropped: int
-    """Of these, characters in whose place nothing stands."""
+    """Of the changed ones, characters that the step removed without a replacement."""
     n_inserted: int
-    """Characters put in where nothing was."""
+    """Characters that the step inserted, replacing nothing."""
     n_merged: int
-    """Of the changed ones, those that look now like something else that was in the text: nothing tells them apart."""
+    """Of the changed ones, characters that now look like something else in the text, so that nothing tells them apart:
+    for example "é" become "e" in documents that also have an "e"."""
     merged: tuple[tuple[str, str, int], ...]
-    """The most frequent of these: what it was, what it is now, how often."""
+    """The most frequent of the merged: (text before, text after, how often)."""
 
 
 def step_losses(chain: TextChain, texts: Iterable[str]) -> list[StepLoss]:
-    """Measures each step of a chain on documents, each on what the step before left.
+    """Measures each step of a chain on documents, each on the output of the step before.
 
-    Memory: the documents and the different things that change.
+    Memory: the documents and the distinct changes.
     """
     documents = list(texts)
     losses = []
@@ -88,7 +89,7 @@ def _step_loss(step: TextStep, name: str, documents: Sequence[str]) -> StepLoss:
     became: dict[str, int] = {}
     for _, new in pairs:
         became[new] = became.get(new, 0) + 1
-    # Two things became one: another became the same, or the same was there already.
+    # Two texts became one: another text became the same, or its characters were in the documents already.
     merged = {
         (old, new): n
         for (old, new), n in pairs.items()
@@ -108,36 +109,36 @@ def _step_loss(step: TextStep, name: str, documents: Sequence[str]) -> StepLoss:
 
 @dataclasses.dataclass(frozen=True)
 class RoundTrip:
-    """How many documents of a group come back from their ids as they were."""
+    """How many documents of a group come back unchanged from their ids."""
 
     group: str
     n_documents: int = 0
     n_same: int = 0
     """Documents with decode(encode(x)) == x."""
     n_same_but_spaces: int = 0
-    """Documents that come back when white space is not looked at, the same ones among them."""
+    """Documents that come back unchanged but for white space; includes `n_same`."""
     examples: tuple[tuple[str, str], ...] = ()
-    """The first that do not: around the first difference, what went in and what came out."""
+    """The first documents that do not come back: input and output around the first difference."""
 
     @property
     def rate(self) -> float | None:
-        """Share of the documents that come back as they were; None without documents."""
+        """Share of the documents that come back unchanged; None without documents."""
         return self.n_same / self.n_documents if self.n_documents else None
 
 
 def round_trips(
     tokenizer: Tokenizer | TextTokenizer, texts: Any, groups: Sequence[str], max_examples: int = MAX_EXAMPLES
 ) -> list[RoundTrip]:
-    """Encodes and decodes a text column, and compares; by group, in alphabetical order.
+    """Encodes a text column, decodes it, and compares; returns one result per group, in alphabetical order.
 
     Args:
-      tokenizer: alone, or with steps and spans, whose kept sources go back into the text.
+      tokenizer: alone, or with text steps and spans; kept sources of spans go back into the text.
       texts: the column; null and rejected rows are left out.
-      groups: of each row, for example its language or its source.
-      max_examples: of each group.
+      groups: the group of each row, for example its language or its source.
+      max_examples: the most examples of each group.
 
     Raises:
-      ValueError: if there is not one group for each row.
+      ValueError: if the number of groups is not the number of rows.
     """
     column = pa.array(texts, pa.large_string()) if isinstance(texts, (list, tuple)) else texts
     if len(groups) != len(column):
@@ -189,20 +190,20 @@ class OovCost:
     n_chars: int
     """Characters of all words, after normalization."""
     n_words_touched: int
-    """Words with an unknown token."""
+    """Words with an unknown token, every occurrence."""
     n_chars_swallowed: int
     n_chars_unknown: int
-    """Characters that are no entry of the vocabulary, neither to begin a word nor inside one: `contain` and `char`
-    swallow these at most, and fewer where longer entries hold some of them."""
+    """Characters that alone are no entry of the vocabulary, neither at the beginning of a word nor inside one:
+    `contain` and `char` swallow at most these, and fewer if longer entries hold some of them."""
     n_chars_nowhere: int
-    """Characters that are in no entry at all, however long: no policy but `byte` can swallow fewer."""
+    """Characters that occur in no entry of any length: no policy but `byte` can swallow fewer."""
     swallowed: Mapping[str, int]
-    """By script."""
+    """Script -> how many of `n_chars_swallowed`."""
     unknown: Mapping[str, int]
-    """By script."""
+    """Script -> how many of `n_chars_unknown`."""
     known_but_swallowed: Mapping[str, int]
-    """Characters that were swallowed though they are an entry, to begin a word or inside one; the most frequent first,
-    at most 20."""
+    """Characters that were swallowed though they are an entry, at the beginning of a word or inside one; the 20 most
+    frequent, in this order."""
 
 
 def oov_costs(tokenizer: Tokenizer, texts: Any, policies: Sequence[str] | None = None) -> list[OovCost]:
@@ -210,11 +211,11 @@ def oov_costs(tokenizer: Tokenizer, texts: Any, policies: Sequence[str] | None =
 
     Args:
       tokenizer: with a WordPiece model; its own policy does not matter.
-      texts: the column, after spans and steps.
-      policies: to measure; None for all that the vocabulary allows.
+      texts: the column, after spans and text steps.
+      policies: the policies to measure; None for all that the vocabulary allows.
 
     Raises:
-      ValueError: if the model is something else, or a policy is not possible.
+      ValueError: if the model is of another kind, or the vocabulary does not allow a policy.
     """
     model = tokenizer.model
     if not isinstance(model, WordPiece):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The mutable memory of kernels: word counters, scratch. Made here, passed to kernels as named tuples."""
+"""The mutable memory of kernels: word counters and scratch, allocated here and passed to kernels as named tuples."""
 
 from typing import NamedTuple
 
@@ -18,25 +18,25 @@ Slots = npt.NDArray[np.int64]
 
 
 class CounterArrays(NamedTuple):
-    """A word counter: normalized word -> how often."""
+    """A word counter: word -> how often it occurred; see word_table."""
 
     slots: npt.NDArray[np.int64]
-    """int64[power of two, 4]: the key, then the count."""
+    """int64[power of two, 4]: three columns of the key, then the count."""
     words: npt.NDArray[np.uint8]
-    """uint8[n]: bytes of words longer than 16."""
+    """uint8[n]: the words longer than 16 bytes."""
     state: npt.NDArray[np.int64]
     """int64[3]: distinct words, bytes used of `words`, words counted in all."""
 
 
 class Scratch(NamedTuple):
-    """Room for the longest word there can be: a whole row without a separator."""
+    """Work space for one word; it must hold the longest possible one, a whole row without a separator."""
 
     word: npt.NDArray[np.uint8]
     """uint8[n]: the word, normalized."""
     origins: npt.NDArray[np.int64]
-    """int64[n]: where each of its bytes comes from."""
+    """int64[n]: where in the row each of its bytes comes from."""
     ends: npt.NDArray[np.int64]
-    """int64[n]: where its tokens end."""
+    """int64[n or more]: where each of its tokens ends in the word."""
 
 
 def power_of_two(n: int) -> int:
@@ -54,9 +54,9 @@ def new_counter(n_slots: int, n_pool_bytes: int) -> CounterArrays:
 
 
 def _new_slots(n: int) -> Slots:
-    """Makes n empty slots that begin at a cache line: else every other slot has two of these.
+    """Makes n empty slots that begin at a cache line; otherwise every other slot would touch two lines.
 
-    Many begin at a huge page, so that all of them are in such where the system has them.
+    A table as large as a huge page begins at one, so that all of it is in huge pages if the system has them.
     """
     alignment = CACHE_LINE_BYTES if n * SLOT_BYTES < HUGE_PAGE_BYTES else HUGE_PAGE_BYTES
     size = n * N_COLUMNS + alignment // 8
@@ -66,8 +66,8 @@ def _new_slots(n: int) -> Slots:
 
 
 def new_scratch(n_word_bytes: int, max_ids_per_byte: int = 1) -> Scratch:
-    """Makes scratch for words of up to `n_word_bytes` bytes. Pages that no word reaches are never touched."""
-    # Short words are spelled eight bytes at a time, and a block of text has 64, read up to 16 bytes at a time.
+    """Makes scratch for words of up to `n_word_bytes` bytes. Memory pages that no word reaches are never touched."""
+    # Short words are written eight bytes at a time; a block of text is 64 bytes, read up to 16 bytes at a time.
     n = max(n_word_bytes, 64) + 16
     return Scratch(
         word=recycled.empty(n, np.uint8),

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What rows become of the tokens of texts: special tokens around them, cut and padded to length."""
+"""From the tokens of texts to rows: cut to length, put between special tokens, padded."""
 
 import dataclasses
 from collections.abc import Sequence
@@ -17,28 +17,28 @@ Int64s = npt.NDArray[np.int64]
 
 
 class Windows(NamedTuple):
-    """Overlapping parts of texts that together hold all of each, in the order of the texts and of the text."""
+    """Overlapping parts that together cover each text, ordered by text, then by place in it."""
 
     texts: Int64s
-    """int64[n]: of which text each is."""
+    """int64[n]: the text that each window is of."""
     starts: Int64s
     """int64[n]: its first token, counted in the text."""
     stops: Int64s
-    """int64[n]: behind its last token."""
+    """int64[n]: the token after its last."""
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Layout:
-    """What stands around the tokens of a text, and how long and short a row may be.
+    """The special tokens around the tokens of a text, and how long and short a row may be.
 
-    It works on columns of tokens as `Tokenizer.encode_bare` returns them, so that whoever must know what truncation
-    takes has seen it: lengths before are in the column, `kept` says what stays.
+    It works on columns of bare tokens, as `Tokenizer.encode_bare` returns them. A caller can so count what truncation
+    removes: the column has the lengths before, `kept` returns those after.
     """
 
     before: npt.NDArray[np.int32]
-    """Ids in front of every text."""
+    """int32[n]: ids in front of every text."""
     after: npt.NDArray[np.int32]
-    """Ids behind every text."""
+    """int32[n]: ids after every text."""
     truncation: Truncation | None = None
     padding: Padding | None = None
 
@@ -55,11 +55,11 @@ class Layout:
         """Returns the layout of single texts by a template.
 
         Args:
-          template: its pieces in front of A and after it go around each text.
-          truncation: None leaves rows as long as they are.
-          padding: None leaves them as short.
-          prepend: ids between the template's and the text.
-          append: ids between the text and the template's.
+          template: its special tokens before and after A go around each text.
+          truncation: None does not shorten rows.
+          padding: None does not lengthen them.
+          prepend: more ids, between the template's and the text.
+          append: more ids, between the text and the template's.
         """
         names = [piece.name if piece.is_sequence else None for piece in template.single]
         at = names.index("A")
@@ -72,31 +72,31 @@ class Layout:
 
     @property
     def n_around(self) -> int:
-        """How many tokens stand around every text."""
+        """How many tokens are put around every text."""
         return self.before.size + self.after.size
 
     def kept(self, lengths: Int64s) -> Int64s:
-        """Returns how many tokens of each text stay, int64[n]; from `lengths`, how many there are.
+        """Returns how many tokens of each text truncation keeps, int64[n]; lengths: int64[n], how many there are.
 
         Raises:
-          ValueError: if the tokens around a text alone are more than truncation allows.
+          ValueError: if the tokens around a text alone exceed the maximum length.
         """
         if self.truncation is None:
             return lengths
-        # `Truncation.lengths` says in one place what fits, and raises where nothing does.
+        # The one place that knows what fits is `Truncation.lengths`; it raises if nothing does.
         longest = int(lengths.max(initial=0))
         return np.minimum(lengths, self.truncation.lengths(longest, None, self.n_around)[0])
 
     def windows(self, lengths: Int64s) -> Windows:
-        """Returns the windows of texts: what truncation leaves of each and what overflows, as in `Encoding`.
+        """Returns the windows of texts: of each the part that truncation keeps and those that overflow, as `Encoding`.
 
-        Neighbours have `truncation.stride` tokens in common; a text that fits is one window.
+        Neighbouring windows have `truncation.stride` tokens in common; a text that fits is one window.
 
         Args:
           lengths: int64[n], the tokens of each text.
 
         Raises:
-          ValueError: if there is no truncation, it cuts on the left, or it leaves a window no token of its own.
+          ValueError: if there is no truncation, it cuts on the left, or windows would have no token besides the stride.
         """
         truncation = self.truncation
         if truncation is None or truncation.direction != "right":
@@ -114,7 +114,7 @@ class Layout:
         return Windows(texts, starts, np.minimum(starts + room, lengths[texts]))
 
     def apply(self, column: pa.LargeListArray) -> pa.LargeListArray:
-        """Returns a column of int32 ids laid out; null for null.
+        """Truncates, lays out and pads a column of int32 ids; null for null.
 
         Raises:
           ValueError: as `kept`.
@@ -129,11 +129,11 @@ class Layout:
         return self.lay_out(column.values.to_numpy(), starts, stops, null_rows(column))
 
     def spans(self, rows: pa.LargeListArray, kept: Int64s) -> tuple[Int64s, Int64s]:
-        """Returns where in the ids of rows, as `apply` returned them, each row but its padding starts and stops.
+        """Returns where each row, without its padding, starts and stops in the ids of a column that `apply` returned.
 
         Args:
           rows: int32 ids of n texts.
-          kept: int64[n], the tokens of each text that are in its row.
+          kept: int64[n], how many tokens of each text are in its row.
         """
         offsets, n = rows.offsets.to_numpy(), kept + self.n_around
         if self.padding is not None and self.padding.direction == "left":
@@ -143,11 +143,11 @@ class Layout:
     def lay_out(
         self, values: npt.NDArray[np.int32], starts: Int64s, stops: Int64s, nulls: pa.Array | None = None
     ) -> pa.LargeListArray:
-        """Returns rows of spans of tokens, which nothing is cut off any more.
+        """Lays out and pads spans of tokens, one row each, without truncation.
 
         Args:
-          values: int32.
-          starts: int64[n], where in `values` each begins.
+          values: int32, the tokens.
+          starts: int64[n], where in `values` each span begins.
           stops: int64[n], where it ends.
           nulls: bool[n], rows that are null; None for none.
         """

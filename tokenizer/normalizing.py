@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The normalizer as a step of its own, over rows that may be parts of documents."""
+"""The normalizer as a separate step, over rows that may be parts of documents."""
 
 from typing import Any
 
@@ -16,18 +16,18 @@ _START_BYTES = 256
 
 
 class NormalizingStage:
-    """Normalizes rows, and knows which of them still begin where their document begins."""
+    """Normalizes rows, and tracks which of them still begin where their document begins."""
 
     def __init__(self, normalizer: Any, pre_tokenizer: Any, *, spaces_matter: bool = False) -> None:
         """Prepares a stage; `normalizer` may be None.
 
-        spaces_matter: whether something else than the pre-tokenizer looks at white space.
+        spaces_matter: whether anything besides the pre-tokenizer looks at white space.
         """
         self._normalizer = normalizer if spaces_matter else without_idle_steps(normalizer, pre_tokenizer)
         self._asks_for_start = _asks_for_start(pre_tokenizer)
 
     def run(self, rows: Ragged, is_first: npt.NDArray[np.bool_]) -> tuple[Ragged, npt.NDArray[np.bool_]]:
-        """Returns the rows normalized, and which of them are at the start of their document, bool[n_rows]."""
+        """Returns the normalized rows, and which of them are at the start of their document, bool[n_rows]."""
         if self._normalizer is None:
             return rows, is_first
         normalized = self._normalizer.normalize_rows(rows)
@@ -36,10 +36,10 @@ class NormalizingStage:
         return normalized, is_first
 
     def _keeps_start(self, before: Ragged, after: Ragged) -> npt.NDArray[np.bool_]:
-        """Returns which rows begin with what they began with before normalization.
+        """Returns which rows still begin with their first character after normalization, bool[n_rows].
 
-        A pre-tokenizer that treats the start of a document differently takes, as in HF, a text whose first characters
-        were removed for one that starts later. Only rows whose first character changed are looked at closely.
+        As in HF, a text whose first characters were removed starts later, so that a pre-tokenizer that treats the start
+        of a document differently does not see a start. Only rows whose first bytes changed are aligned to find out.
         """
         keeps = np.ones(before.n_rows, np.bool_)
         for row in np.flatnonzero(_first_bytes(before) != _first_bytes(after)).tolist():
@@ -50,19 +50,20 @@ class NormalizingStage:
 
 
 def _makes_one_space(step: Any) -> bool:
-    # Not compared with one made here: that would have its expression compiled.
+    # Compares fields, because a `Replace` made here would compile its expression.
     return isinstance(step, normalizers.Replace) and (step.pattern, step.content, step.is_regex) == (r"\s+", " ", True)
 
 
 def without_idle_steps(normalizer: Any, pre_tokenizer: Any) -> Any:
-    """Returns a normalizer that leads to the same pre-tokens in fewer steps, None where none is left.
+    """Returns a normalizer that leads to the same pre-tokens in fewer steps, None if no step is left.
 
-    What makes one space of a run of white space is idle before a pre-tokenizer that drops white space, as in CLIP.
+    For example, CLIP replaces each run of white space by one space, which has no effect before a pre-tokenizer that
+    drops white space.
     """
     steps = list(normalizer.normalizers) if isinstance(normalizer, normalizers.Sequence) else [normalizer]
     last = len(steps)
     while last > 0 and isinstance(steps[last - 1], normalizers.Lowercase):
-        last -= 1  # which neither makes nor changes white space
+        last -= 1  # lower-casing neither makes nor changes white space
     if last == 0 or not _makes_one_space(steps[last - 1]):
         return normalizer
     scanner = None if pre_tokenizer is None else scanner_of(pre_tokenizer)
@@ -73,7 +74,7 @@ def without_idle_steps(normalizer: Any, pre_tokenizer: Any) -> Any:
 
 
 def _first_bytes(rows: Ragged) -> npt.NDArray[np.int64]:
-    """Returns the first up to four bytes of each row as one number, int64[n_rows]."""
+    """Returns the first bytes of each row, up to four, as one number, int64[n_rows]."""
     found = np.zeros(rows.n_rows, np.int64)
     lengths = np.diff(rows.offsets)
     for i in range(4):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`Parts`: what a tokenizer file says, which readers return, writers take, and a `Tokenizer` is made of."""
+"""`Parts`: the content of a tokenizer file. Readers return it, writers take it, a `Tokenizer` is made of it."""
 
 import dataclasses
 from collections.abc import Mapping, Sequence
@@ -17,7 +17,7 @@ from tokenizer.pre_tokenizers import PreTokenizer
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Parts:
-    """The parts of a tokenizer, with nothing that encodes or decodes; their meaning is that in `Tokenizer`.
+    """The parts of a tokenizer, without encoding and decoding; fields mean the same as in `Tokenizer`.
 
     Raises:
       ValueError: if an added token has another id in the vocabulary, or the id of another token.
@@ -32,7 +32,7 @@ class Parts:
     truncation: Truncation | None = None
     padding: Padding | None = None
     ignored_fields: tuple[str, ...] = ()
-    """Fields of the file that have no meaning; not written again."""
+    """Fields of the file that have no meaning; they are not written back."""
 
     def __post_init__(self) -> None:
         check_added_tokens(self.model, self.added_tokens)
@@ -42,13 +42,13 @@ class Parts:
         return dict(vocab_of(self.model).items()) | {token.content: token.id for token in self.added_tokens}
 
     def token_to_id(self, token: str) -> int | None:
-        """Returns the id of a token, None where there is no such token."""
+        """Returns the id of a token, None if there is no such token."""
         added = {token.content: token.id for token in self.added_tokens}
         return added[token] if token in added else vocab_of(self.model).get(token)
 
 
 def vocab_of(model: Any) -> Mapping[str, int]:
-    """Returns token -> id of any model, nothing for none; of equal Unigram pieces as `Unigram.piece_ids`."""
+    """Returns token -> id of any model, empty for None; of equal Unigram pieces the one in `Unigram.piece_ids`."""
     if model is None:
         return {}
     return model.piece_ids if isinstance(model, Unigram) else model.vocab

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""From a composition to what runs: cut at added tokens, normalize, then one engine for the rest."""
+"""`EncodePlan`: a composition, lowered to what runs: cut at added tokens, normalize, then one engine for the rest."""
 
 import collections.abc
 import dataclasses
@@ -33,7 +33,7 @@ from tokenizer.sampling import Sampling, encode_sampled
 
 
 class EncodePlan:
-    """What a tokenizer's components were lowered to. May be used by several threads."""
+    """A tokenizer's components, lowered to matchers, a normalizing stage and an engine. Several threads may use it."""
 
     def __init__(
         self,
@@ -72,7 +72,7 @@ class EncodePlan:
 
         Args:
           text: rows, or rows that are cut into segments already, some of which are tokens.
-          tally: counts what is met; nothing where a pattern is given up.
+          tally: counts words and unknown characters; nothing if a TimeoutError is raised.
 
         Raises:
           TimeoutError: if a pattern that no scanner covers does not finish on a row.
@@ -85,7 +85,7 @@ class EncodePlan:
         return ids if row_segments is None else Ragged(ids.values, ids.offsets[row_segments])
 
     def encode_sampled(self, rows: Ragged, sampling: Sampling, first_row: int) -> Ragged:
-        """Encodes rows as `encode` does, but at random; the first one is number `first_row` of its corpus.
+        """Encodes rows like `encode`, but with tokens drawn at random; the first row has number `first_row`.
 
         Raises:
           ValueError: if the model is neither BPE nor Unigram.
@@ -101,7 +101,7 @@ class EncodePlan:
         if isinstance(engine, StagedEngine | LikeSentencePieceEngine):
             words = engine.words(segments, is_first)
         else:
-            # sentencepiece's own rules take a row for one word.
+            # Under sentencepiece's own rules a row is one word.
             words = whole_rows(segments)
         if self._reads_bytes and isinstance(self._model, Unigram):
             words = spelled_words(words)
@@ -118,10 +118,12 @@ class EncodePlan:
     def _prepared(
         self, text: Ragged | Segments, hits: Counter[str] | None, normalize: bool = False
     ) -> tuple[Ragged, npt.NDArray[np.int32], npt.NDArray[np.bool_], npt.NDArray[np.int64] | None]:
-        """Cuts rows at added tokens, and normalizes them if asked or if the engine does not.
+        """Cuts rows at added tokens, and normalizes them if asked to or if the engine does not.
 
         Returns:
-          The segments, which are tokens, which begin a document, and which belong to each row.
+          The rows cut into segments; int32[n_segments], the id of those that are added tokens, -1 for text, or empty
+          if none is; bool[n_segments], those that begin a document; int64[n_rows + 1], the segments of each row, None
+          if each row is one.
         """
         rows, tokens, row_segments = text if isinstance(text, Segments) else (text, no_tokens(), None)
         segments, tokens, cut = self._cut(self._raw, rows, tokens, None, hits)
@@ -146,20 +148,20 @@ class EncodePlan:
         row_segments: npt.NDArray[np.int64] | None,
         hits: Counter[str] | None,
     ) -> tuple[Ragged, npt.NDArray[np.int32], npt.NDArray[np.int64] | None]:
-        """Cuts the rows that are text; those that are an added token already stay whole."""
+        """Cuts the rows that are text; those that are added tokens already stay whole."""
         found = matcher.cut(rows, hits) if matcher is not None else None
         if found is None:
             return rows, tokens, row_segments
         if tokens.size == 0:
             return found.rows, found.tokens, found.row_segments
-        # Where a row is a token, nothing in it is looked for: its segments become one again.
+        # The matcher looks into all rows; the segments of a row that is a token become one again.
         return _keep_whole(rows, tokens, found.rows.offsets, found.tokens, found.row_segments)
 
     def align(self, parts: list[tuple[AlignedText, int]]) -> list[AlignedToken]:
         """Encodes one text and finds where each token came from.
 
         Args:
-          parts: of the text, each with the id it has if it is a token, else -1.
+          parts: the parts of the text, each with its id if it is a token already, else -1.
         """
         tokens: list[AlignedToken] = []
         word = 0
@@ -178,7 +180,7 @@ class EncodePlan:
             if self._normalizer is not None and (self._looks_at_normalized or not self._engine_normalizes):
                 begin = segment.starts[0] if segment.text else 0
                 segment = self._normalizer.normalize_aligned(segment)
-                # As `NormalizingStage` has it: what was behind characters that were removed begins later.
+                # As in `NormalizingStage`: if the first characters were removed, the text starts later.
                 starts_text = starts_text and (not segment.text or segment.starts[0] == begin)
             first = True
             for part, part_id in self._segments(segment, self._normalized):
@@ -202,7 +204,7 @@ class EncodePlan:
         return [(text[a:b], t) for a, b, t in zip(ends, ends[1:], found.tokens.tolist(), strict=False)]
 
     def describe(self) -> dict[str, Any]:
-        """Says what runs in the kernel and what does not, for `Tokenizer.explain`."""
+        """Returns what runs in the kernel and what does not, for `Tokenizer.explain`."""
         kernel, fused, stages = self._engine.describe()
         if self._normalizer is not None and not self._engine_normalizes:
             stages = [type(self._normalizer).__name__, *stages]

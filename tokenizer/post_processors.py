@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Post-processors: what stands around the tokens of a text, what offsets cover, how long and short rows may be."""
+"""Post-processors: special tokens around the tokens of a text, trimmed offsets; and truncation and padding of rows."""
 
 import dataclasses
 import functools
@@ -23,7 +23,7 @@ class TemplatePiece(NamedTuple):
 
 
 class SpecialToken(NamedTuple):
-    """What a special token of a template stands for: usually one id."""
+    """The ids and tokens that a special token of a template stands for, usually one."""
 
     ids: tuple[int, ...]
     tokens: tuple[str, ...]
@@ -34,8 +34,8 @@ class TemplateProcessing:
     """Lays out a single text, or a pair, among special tokens.
 
     Raises:
-      ValueError: if the single template does not hold A exactly once, or the pair template not A and B exactly once
-        each, or a special token is not declared.
+      ValueError: if the single template does not hold A exactly once, the pair template does not hold A and B exactly
+        once each, or a special token is not declared.
 
     Source: HF tokenizers `processors/template.rs`.
     """
@@ -60,7 +60,7 @@ class TemplateProcessing:
     """Offsets stay as they are; see `trim_offsets`."""
 
     def template(self, add_special_tokens: bool = True) -> "TemplateProcessing":
-        """Returns itself, or what it is without special tokens: type ids and the order of a pair stay."""
+        """Returns this template, or the same without special tokens; type ids and the order of a pair stay."""
         if add_special_tokens:
             return self
         single, pair = (tuple(p for p in pieces if p.is_sequence) for pieces in (self.single, self.pair))
@@ -101,7 +101,7 @@ PLAIN_LAYOUT = TemplateProcessing(
     pair=(TemplatePiece("A", 0, True), TemplatePiece("B", 1, True)),
     special_tokens={},
 )
-"""The layout without a post-processor, or without special tokens."""
+"""The template used without a post-processor, or without special tokens."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -138,7 +138,7 @@ class RobertaProcessing:
 
 @dataclasses.dataclass(frozen=True)
 class ByteLevel:
-    """Adds no tokens, but leaves white space at the ends of tokens out of their offsets; see `trim_offsets`.
+    """Adds no tokens, but excludes white space at both ends of a token from its offsets; see `trim_offsets`.
 
     Source: HF tokenizers `pre_tokenizers/byte_level.rs`.
     """
@@ -146,7 +146,7 @@ class ByteLevel:
     add_prefix_space: bool = True
     trim_offsets: bool = True
     use_regex: bool = True
-    """Concerns pre-tokenizing only."""
+    """Without effect: HF reads it in pre-tokenizing only."""
 
     @property
     def trims(self) -> tuple[bool, ...]:
@@ -160,11 +160,11 @@ class ByteLevel:
 
 @dataclasses.dataclass(frozen=True)
 class Sequence:
-    """Post-processors one after the other: at most one layout, and any number that only trim offsets.
+    """Post-processors in sequence: at most one that adds special tokens, and any number that only trim offsets.
 
     Raises:
-      ValueError: if there are several layouts, or offsets are trimmed after BertProcessing or RobertaProcessing, where
-        HF takes their special tokens for part of the text.
+      ValueError: if several add special tokens, or offsets are trimmed after BertProcessing or RobertaProcessing, where
+        HF treats the special tokens as part of the text.
 
     Source: HF tokenizers `processors/sequence.rs`.
     """
@@ -209,7 +209,7 @@ PostProcessor = TemplateProcessing | BertProcessing | RobertaProcessing | ByteLe
 
 
 def renumbered(processor: PostProcessor, id_of: Callable[[str], int]) -> PostProcessor:
-    """Returns a post-processor for another vocabulary: the same tokens, with the ids that they have there."""
+    """Returns a post-processor for another vocabulary: the same tokens, each with the id that `id_of` returns."""
     if isinstance(processor, Sequence):
         return Sequence(tuple(renumbered(part, id_of) for part in processor.processors))
     if isinstance(processor, BertProcessing | RobertaProcessing):
@@ -233,14 +233,14 @@ def _trimmed_characters() -> str:
 def trim_offsets(
     tokens: Iterable[str], offsets: Iterable[tuple[int, int]], add_prefix_space: bool
 ) -> list[tuple[int, int]]:
-    """Leaves white space at both ends of tokens out of their offsets.
+    """Returns the offsets of tokens without the white space at both ends of each.
 
     Args:
-      tokens: the tokens of one text, as the vocabulary writes them, after truncation; added tokens with the white space
-        that they took.
+      tokens: the tokens of one text, after truncation, spelled as in the vocabulary; added tokens include the white
+        space that they took.
       offsets: their offsets, in characters.
-      add_prefix_space: whether one space at the start of the first token may have been put there, so that it has no
-        character to leave out.
+      add_prefix_space: whether the pre-tokenizer may have added the space that the first token begins with; it then
+        has no character in the text to exclude.
 
     Source: HF tokenizers `pre_tokenizers/byte_level.rs`, `process_offsets`.
     """
@@ -266,7 +266,7 @@ def n_added(pieces: Iterable[TemplatePiece], special_tokens: Mapping[str, Specia
 
 @dataclasses.dataclass(frozen=True)
 class Truncation:
-    """Longest row, in tokens, special tokens included.
+    """The length to cut rows to, in tokens, special tokens included.
 
     Source: HF tokenizers `utils/truncation.rs`.
     """
@@ -274,9 +274,9 @@ class Truncation:
     max_length: int
     strategy: TruncationStrategy = "longest_first"
     direction: Direction = "right"
-    """Which end is cut off."""
+    """The end that is cut off."""
     stride: int = 0
-    """How many tokens each overflowing part has in common with the one before."""
+    """How many tokens each overflowing part repeats from the one before."""
 
     def __post_init__(self) -> None:
         if self.max_length < 0:
@@ -290,10 +290,10 @@ class Truncation:
         _check_direction(self.direction)
 
     def lengths(self, n_first: int, n_second: int | None, n_special: int) -> tuple[int, int]:
-        """Returns how many tokens of the text and of its pair stay.
+        """Returns how many tokens of the text and of its pair are kept.
 
         Raises:
-          ValueError: if the special tokens alone are too many, or the text that may be cut is not long enough.
+          ValueError: if the special tokens alone are too many, or the text to cut is missing or too short.
         """
         room = self.max_length - n_special
         if room < 0:
@@ -320,12 +320,12 @@ class Truncation:
         return (n_first - excess, second) if self.strategy == "only_first" else (n_first, second - excess)
 
     def parts(self, n: int, kept: int) -> list[tuple[int, int]]:
-        """Returns the parts that a text of `n` tokens is cut into, as ranges: what stays, then what overflows.
+        """Returns the parts that a text of `n` tokens is cut into, as ranges: first what is kept, then what overflows.
 
-        Every part has `kept` tokens, as `lengths` says, the last one perhaps less. Where none stay, one has all.
+        Every part has `kept` tokens, see `lengths`, the last one perhaps fewer. If none are kept, one part has all.
 
         Raises:
-          ValueError: if the parts would have more tokens in common than they may have.
+          ValueError: if `stride` is not less than the length of a part.
         """
         if kept >= n:
             return [(0, n)]
@@ -344,7 +344,7 @@ class Truncation:
 
 
 def _cut_longest(n_first: int, n_second: int, room: int) -> tuple[int, int]:
-    """Cuts the longer text down to what the shorter leaves, and where that is not enough both to half the room."""
+    """Cuts the longer text to the room that the shorter leaves; if that is not enough, cuts both to half the room."""
     short, long = min(n_first, n_second), room - min(n_first, n_second)
     if short > long:
         # The odd token goes to the longer text; of two equally long ones, to the second.
@@ -353,18 +353,18 @@ def _cut_longest(n_first: int, n_second: int, room: int) -> tuple[int, int]:
 
 
 MAX_PADDED = 1 << 24
-"""Tokens; a file that asks for longer rows asks for all memory."""
+"""The most tokens to pad to: a file that asks for more would take all memory."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Padding:
-    """Shortest row, in tokens.
+    """The length to pad rows to, in tokens.
 
     Source: HF tokenizers `utils/padding.rs`.
     """
 
     length: int | None = None
-    """None: as long as the longest row of the batch."""
+    """None pads to the longest row of the batch."""
     direction: Direction = "right"
     pad_to_multiple_of: int | None = None
     pad_id: int = 0

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rows of different lengths in one flat array: what the engine computes on, and its way from and to Arrow."""
+"""`Ragged`: rows of different lengths in one flat array, which kernels compute on; views and makes Arrow columns."""
 
 from typing import Any, NamedTuple
 
@@ -22,25 +22,25 @@ class Ragged(NamedTuple):
 
     @property
     def n_rows(self) -> int:
-        """How many rows."""
+        """The number of rows."""
         return self.offsets.size - 1
 
     @property
     def n_values(self) -> int:
-        """Values in the rows, not in the buffer."""
+        """The number of values in all rows; the buffer may hold more."""
         return int(self.offsets[-1] - self.offsets[0])
 
     @property
     def max_row(self) -> int:
-        """Values in the longest row, 0 where there is none."""
+        """The number of values in the longest row, 0 if there are no rows."""
         return int(np.diff(self.offsets).max(initial=0))
 
 
 def read_only(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """Returns a view that cannot be written through.
+    """Returns a read-only view.
 
-    To numba a read-only array is another type; kernels take their inputs so, whether they come from Arrow or from
-    numpy, and are compiled once.
+    To numba a read-only array has another type than a writable one. Arrow's memory is read-only; since numpy's arrays
+    are made read-only too, kernels are compiled once for both.
     """
     view = array.view()
     view.flags.writeable = False
@@ -48,7 +48,7 @@ def read_only(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
 
 
 def distinct(values: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """Returns the different ones, sorted, as `np.unique` does, which loads `numpy.ma` for it: 10 ms."""
+    """Returns the distinct values, sorted, like `np.unique`, without importing `numpy.ma`, which takes 10 ms."""
     values = np.sort(values)
     return values[np.append(True, values[1:] != values[:-1])[: values.size]]
 
@@ -84,7 +84,7 @@ def text_rows(array: Any) -> Ragged:
     if not (pa.types.is_string(array.type) or pa.types.is_large_string(array.type)):
         raise TypeError(f"expected an Arrow array of strings, got one of {array.type}; cast it to string first")
     if array.null_count:
-        # What lies under a null is undefined; an empty row is not.
+        # The values under a null are undefined; an empty row is not.
         array = array.fill_null("")
     return _rows(array, np.int64 if pa.types.is_large_string(array.type) else np.int32, np.uint8)
 
@@ -117,7 +117,7 @@ def id_rows(array: Any) -> Ragged:
     if array.values.null_count:
         raise ValueError("ids must not be null")
     if array.null_count:
-        # What lies under a null is undefined; an empty row is not.
+        # The values under a null are undefined; an empty row is not.
         array = array.fill_null([])
     offsets = np.asarray(array.offsets).astype(np.int64)
     return Ragged(read_only(array.values.cast(pa.int32()).to_numpy(zero_copy_only=True)), offsets)
@@ -149,14 +149,14 @@ def list_array(
 
 
 def _array(values: npt.NDArray[Any], kind: pa.DataType) -> pa.Array:
-    # As `pa.array` does it, which imports pandas, where there is one, to see whether it was given one of its objects.
+    # Not `pa.array`: it imports pandas, if that is installed, to check for its types.
     return pa.Array.from_buffers(kind, values.size, [None, pa.py_buffer(np.ascontiguousarray(values))])
 
 
 def string_array(
     values: npt.NDArray[np.uint8], offsets: npt.NDArray[np.int64], nulls: pa.Array | None = None
 ) -> pa.LargeStringArray:
-    """Wraps UTF-8 bytes and row boundaries, which begin at 0, as an Arrow text column, without a copy of the bytes."""
+    """Wraps UTF-8 bytes and row boundaries as an Arrow text column, without copying the bytes; `offsets[0]` is 0."""
     texts = pa.LargeStringArray.from_buffers(offsets.size - 1, pa.py_buffer(offsets), pa.py_buffer(values))
     if nulls is None:
         return texts
@@ -166,7 +166,7 @@ def string_array(
 
 
 def null_rows(array: Any) -> pa.Array | None:
-    """Returns which rows of a column are null as a boolean column, None where none is."""
+    """Returns a boolean column that says which rows of a column are null, None if none is."""
     if not isinstance(array, (pa.Array, pa.ChunkedArray)) or array.null_count == 0:
         return None
     mask = array.is_null()

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Large arrays of a call, results and work space, whose memory later calls use again once nothing refers to them.
+"""Large arrays for results and work space, whose memory later calls use again once nothing refers to it.
 
-Memory that a process has not touched before costs more than what is done in it: the system clears every page, and a
-virtual machine may have to ask its host for it first. Without this every batch would be encoded in such memory.
+Memory that a process touches for the first time costs more than the work done in it: the system clears every page, and
+a virtual machine may have to ask its host for it first. Without this module every batch would be encoded in new memory.
 """
 
 import collections
@@ -14,22 +14,22 @@ import numpy as np
 import numpy.typing as npt
 
 _LEAST_BYTES, _MOST_BYTES = 1 << 20, 1 << 27
-"""What is smaller the allocator keeps by itself; what is larger goes back to the system."""
+"""Arrays of these sizes are recycled: smaller ones the allocator keeps anyway; larger ones go back to the system."""
 _MOST_KEPT_BYTES = 1 << 29
-"""In all, counting pages too that no call has reached, of which there are none."""
+"""The most memory kept in all; pages that no call has touched count, though they take none."""
 _TOO_LARGE = 2
-"""Times what is needed: large memory is for large arrays, and not for small results that a caller keeps."""
+"""Memory of more than this many times what is needed is not used: a caller may keep a small result for long."""
 
 _MOST_PASSED = 256
-"""How often others may be preferred, some ten for each call: a single large document is not remembered for ever."""
+"""Memory is freed after requests have passed it over this often, some ten a call: one large document is forgotten."""
 
 _kept: collections.deque[tuple[npt.NDArray[np.uint8], int]] = collections.deque()
-"""Memory, and how often it has been passed over. Without a lock, as memory may come back whenever an object dies;
-single operations of a deque are atomic."""
+"""Free memory, and how often each piece has been passed over. There is no lock, because memory may come back whenever
+an object dies; single operations of a deque are atomic."""
 
 
 def empty(n: int, dtype: npt.DTypeLike) -> npt.NDArray[Any]:
-    """As `np.empty`, of n elements, in memory that is used again when the array and all views of it are gone."""
+    """Like `np.empty`, n elements; the memory is recycled when the array and all views of it are gone."""
     n_bytes = n * np.dtype(dtype).itemsize
     if not _LEAST_BYTES <= n_bytes <= _MOST_BYTES:
         return np.empty(n, dtype)
@@ -38,7 +38,7 @@ def empty(n: int, dtype: npt.DTypeLike) -> npt.NDArray[Any]:
 
 
 def zeros(n: int, dtype: npt.DTypeLike, n_cleared: int) -> npt.NDArray[Any]:
-    """As `np.zeros`, likewise, of which only the first `n_cleared` are sure to be 0. New memory is not touched."""
+    """Like `np.zeros`, in recycled memory; only the first `n_cleared` are sure to be 0. New memory is not touched."""
     n_bytes = n * np.dtype(dtype).itemsize
     if not _LEAST_BYTES <= n_bytes <= _MOST_BYTES:
         return np.zeros(n, dtype)
@@ -50,19 +50,19 @@ def zeros(n: int, dtype: npt.DTypeLike, n_cleared: int) -> npt.NDArray[Any]:
 
 
 def _with_more(n_bytes: int) -> int:
-    """A quarter more, for another batch that is somewhat larger."""
+    """Adds a quarter, so that a somewhat larger batch fits later."""
     return min(n_bytes + n_bytes // 4, _MOST_BYTES)
 
 
 def _lent(memory: npt.NDArray[np.uint8], n: int, dtype: npt.DTypeLike) -> npt.NDArray[Any]:
-    # Of a memoryview and not of the array: what is made of this one refers to it, and not to the memory behind it.
+    # Made from a memoryview: views of the array then refer to the array, and not to the memory behind it.
     array: npt.NDArray[Any] = np.frombuffer(memory.data, dtype, n)
     weakref.finalize(array, _give_back, memory).atexit = False
     return array
 
 
 def _give_back(memory: npt.NDArray[np.uint8]) -> None:
-    """Keeps memory, and drops what has waited longest where that is too much."""
+    """Keeps memory for later calls, and frees what has waited longest if that is too much."""
     _kept.append((memory, 0))
     n_bytes = sum(kept.size for kept, _ in tuple(_kept))
     with contextlib.suppress(IndexError):
@@ -71,7 +71,7 @@ def _give_back(memory: npt.NDArray[np.uint8]) -> None:
 
 
 def _take(n_bytes: int) -> npt.NDArray[np.uint8] | None:
-    """Returns at least so many bytes, of what is kept the least that is enough; None where there are none."""
+    """Returns the smallest kept memory of at least `n_bytes` bytes, None if there is none."""
     waiting = []
     with contextlib.suppress(IndexError):
         while True:

@@ -32,12 +32,12 @@ def _combining() -> dict[str, int]:
 
 
 def is_in(char: str, name: str) -> bool:
-    """Whether a character has a property that HF's BERT knows: `is_in("!", "punctuation")`."""
+    """Whether a character has a property that HF's BERT tests: `is_in("!", "punctuation")`."""
     return ord(char) in _members(name)
 
 
 def nfd(text: str) -> str:
-    """Decomposes canonically, then orders each run of combining characters by class, keeping equals in place."""
+    """Decomposes canonically, then sorts each run of combining characters by class, stably."""
     chars: list[str] = []
     for char in text:
         index = ord(char) - 0xAC00
@@ -56,7 +56,7 @@ def nfd(text: str) -> str:
 
 
 def normalize(text: str, normalizer: BertNormalizer) -> str:
-    """What `BertNormalizer` does, step by step."""
+    """Does what `BertNormalizer` does, step by step."""
     if normalizer.clean_text:
         text = "".join(c for c in text if not is_in(c, "dropped"))
         text = "".join(" " if is_in(c, "spaces") else c for c in text)
@@ -70,7 +70,7 @@ def normalize(text: str, normalizer: BertNormalizer) -> str:
 
 
 def pre_tokenize(text: str) -> list[str]:
-    """What `BertPreTokenizer` does to normalized text."""
+    """Does what `BertPreTokenizer` does to normalized text."""
     words = [""]
     for char in text:
         if is_in(char, "spaces"):
@@ -83,19 +83,19 @@ def pre_tokenize(text: str) -> list[str]:
 
 
 def wordpiece(word: str, model: WordPiece) -> list[tuple[str, str]]:
-    """Tokenizes one word into tokens, each with the characters it stands for; see `models.WordPiece` for the policies.
+    """Tokenizes one word into pairs of token and the characters it covers; see `models.WordPiece` for the policies.
 
-    Of the byte tokens of one character the first stands for it, the others for nothing.
+    Of the byte tokens of one character, the first covers it, the others cover nothing.
     """
     vocab, unk, prefix = model.vocab, model.unk_token, model.continuing_subword_prefix
     policy = model.oov_policy
 
     def longest(start: int, continuing: bool, n_chars: int) -> tuple[str, str] | None:
-        """The longest entry at `start`, of at most `n_chars` characters, and what it covers."""
+        """Returns the longest entry at `start`, of at most `n_chars` characters, and the characters it covers."""
         for stop in range(min(len(word), start + n_chars), start, -1):
             covered = word[start:stop]
             piece = prefix + covered if continuing else covered
-            # What begins with the prefix continues a word, or begins one that does so too.
+            # An entry with the prefix continues a word, or begins a word that itself begins with the prefix.
             begins = start == 0 or not prefix or not piece.startswith(prefix) or piece == prefix
             if piece in vocab and (continuing or begins):
                 return piece, covered
@@ -138,7 +138,7 @@ def wordpiece(word: str, model: WordPiece) -> list[tuple[str, str]]:
 
 
 def encode(text: str, normalizer: BertNormalizer, model: WordPiece) -> list[int]:
-    """The whole BERT path for one text, without special tokens."""
+    """Encodes one text like BERT, without special tokens."""
     words = pre_tokenize(normalize(text, normalizer))
     return [model.vocab[token] for word in words for token, _ in wordpiece(word, model)]
 
@@ -166,7 +166,7 @@ def count_pre_tokens(
 
 
 def sentencepiece_words(text: str, at_end: bool) -> list[str]:
-    """Cuts a text that `SentencePieceNormalizer` made before every "▁", or after it where white space is a suffix."""
+    """Cuts a text from `SentencePieceNormalizer` before every "▁", or, if white space is a suffix, after it."""
     words = [""]
     for char in text:
         if at_end:
@@ -179,7 +179,7 @@ def sentencepiece_words(text: str, at_end: bool) -> list[str]:
 
 
 def swallowed_characters(words: Mapping[str, int], model: WordPiece) -> Counter[str]:
-    """Counts the characters that the unknown token stands for, in words that occurred so many times."""
+    """Counts the characters that the unknown token covers; words: word -> how often it occurred."""
     swallowed: Counter[str] = Counter()
     for word, count in words.items():
         for token, covered in wordpiece(word, model):

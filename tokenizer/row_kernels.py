@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Kernels over rows of ids: laid out among special tokens, cut and padded; put between others; as joined texts.
+"""Kernels over rows of ids: lay them out among special tokens and pad them, insert rows, join the texts of tokens.
 
 Its slow twin is in `tests/tokenizer/test_layout.py`.
 """
@@ -14,7 +14,7 @@ def lay_out(values, starts, stops, before, after, padded, pad_id, pad_left, out,
     Args:
       values: int32[n_ids]; starts, stops: int64[n], the span of each row in it.
       before: int32[n_before], after: int32[n_after], the special tokens around a row.
-      padded: the length every row is padded to at least; pad_id: with what; pad_left: on which side.
+      padded: the length that shorter rows are padded to; pad_id: the id to pad with; pad_left: whether on the left.
       out: int32 with room for all; out_offsets: int64[n + 1], filled.
     """
     o = 0
@@ -45,16 +45,16 @@ def lay_out(values, starts, stops, before, after, padded, pad_id, pad_left, out,
 
 @kernel
 def insert_rows(values, offsets, which, more, more_offsets):
-    """Gives rows that have no ids those that they should have, in place: other memory may be new.
+    """Fills in the ids of rows that are empty so far, in place, which avoids touching new memory.
 
     Args:
       values: int32 with room for all; offsets: int64[n + 1], the rows; both are changed.
-      which: int64[k], the rows without ids, in their order; more, more_offsets: int32 and int64[k + 1], their ids.
+      which: int64[k], the empty rows, ascending; more, more_offsets: int32 and int64[k + 1], their ids.
     """
     end = offsets[offsets.size - 1]
     last = offsets.size - 1
     for k in range(which.size - 1, -1, -1):
-        # From the end on, so that nothing is written over before it is moved.
+        # Works from the end, so that nothing is overwritten before it is moved.
         shift = more_offsets[k + 1]
         begin = offsets[which[k] + 1]
         for q in range(end - 1, begin - 1, -1):
@@ -68,7 +68,7 @@ def insert_rows(values, offsets, which, more, more_offsets):
 
 @kernel
 def text_sizes(values, offsets, skipped, first_offsets, later_offsets, out_offsets):
-    """Finds how many bytes `join_texts` will write.
+    """Finds where the text of each row begins in what `join_texts` will write; takes its arguments.
 
     out_offsets: int64[n + 1], filled; the first must be 0.
     """
@@ -89,13 +89,13 @@ def text_sizes(values, offsets, skipped, first_offsets, later_offsets, out_offse
 
 @kernel
 def join_texts(values, offsets, skipped, first_texts, first_offsets, later_texts, later_offsets, out):
-    """Writes the text of every token one after the other.
+    """Writes the texts of all tokens, one after the other.
 
     Args:
-      values, offsets: int32 and int64[n + 1], rows of ids, each within the tables.
+      values, offsets: int32 and int64[n + 1], rows of ids, 0 to n_tokens - 1.
       skipped: bool[n_tokens]: tokens that are left out.
-      first_texts, first_offsets: uint8[n_bytes] and int64[n_tokens + 1]: what a token is at the start of a row.
-      later_texts, later_offsets: uint8[n_bytes] and int64[n_tokens + 1], the same for everywhere else.
+      first_texts, first_offsets: uint8[n_bytes] and int64[n_tokens + 1]: the text of a token at the start of a row.
+      later_texts, later_offsets: uint8[n_bytes] and int64[n_tokens + 1], its text elsewhere.
       out: uint8 with room for all, filled.
     """
     o = 0

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Subword regularization: a text becomes tokens in one of many ways, drawn at random but the same for the same seed."""
+"""Subword regularization: a text becomes tokens in one of many ways, drawn at random, reproducibly by a seed."""
 
 import dataclasses
 import math
@@ -20,16 +20,16 @@ from tokenizer.words import Words
 class Sampling:
     """How to draw tokens.
 
-    What a row becomes depends on `seed`, on the number of the row in its corpus and on its text, not on batches,
-    threads or rows before it.
+    The tokens of a row depend on `seed`, its text, and its number in the corpus; not on batches, threads or the rows
+    before it.
 
     Args:
       seed: 0..2^64-1.
-      alpha: for Unigram: a way to cut a text has a probability proportional to exp(alpha * its score); 0 makes all
-        equally likely.
-      nbest_size: for Unigram: from how many of the best ways to draw; negative for all, 0 and 1 for the best alone.
-        Numbers above 1 are slow: plain Python, time and memory grow with them times the length of the text.
-      dropout: for BPE: the probability with which each chance to merge is passed over, 0..1; None takes the model's.
+      alpha: for Unigram: the probability of a way to cut a text is proportional to exp(alpha * its score); 0 makes all
+        ways equally likely.
+      nbest_size: for Unigram: how many of the best ways to draw from; negative for all, 0 and 1 for the best alone.
+        Above 1 it is slow: plain Python, and time and memory grow with this number times the length of the text.
+      dropout: for BPE: the probability with which a possible merge is skipped, 0..1; None takes the model's.
 
     Raises:
       ValueError: if a value is out of its range.
@@ -51,7 +51,7 @@ class Sampling:
             raise ValueError(f"dropout must be in 0..1, got {self.dropout!r}")
 
     def keys(self, rows: npt.NDArray[np.int64], parts: npt.NDArray[np.int64]) -> npt.NDArray[np.uint64]:
-        """Returns uint64[n], what the draws of a part of a row depend on."""
+        """Returns the seeds, uint64[n], of the draws for parts of rows; rows, parts: int64[n], numbers of both."""
         seed = np.full(rows.size, self.seed, np.uint64)
         return _mixed(_mixed(seed + _ODD * rows.astype(np.uint64)) + _ODD * parts.astype(np.uint64))
 
@@ -60,7 +60,7 @@ _ODD = np.uint64(0x9E3779B97F4A7C15)
 
 
 def _mixed(z: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
-    """SplitMix64's last steps: a bijection that leaves no pattern."""
+    """Applies SplitMix64's final mixing, a bijection that leaves no pattern."""
     z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
     return z ^ (z >> np.uint64(31))
@@ -73,20 +73,20 @@ def encode_sampled(
 
     Args:
       model: what to tokenize with.
-      words: of the rows; Unigram under sentencepiece's rules takes whole rows.
+      words: the words of the rows; for Unigram under sentencepiece's rules, each row as one word.
       added: int32[n_rows], the id of rows that are an added token, -1 for the others.
       keys: uint64[n_rows], see `Sampling.keys`.
       sampling: how.
 
     Raises:
-      UnknownCharacterError: if a character is not covered and the model has no unknown token.
+      UnknownCharacterError: if a character is not in the vocabulary and the model has no unknown token.
     """
     n_bytes = int((words.stops - words.starts).sum())
     word_bytes = words.max_word + 16
     offsets = np.zeros(added.size + 1, np.int64)
     if isinstance(model, BPE):
         rate = model.dropout if sampling.dropout is None else sampling.dropout
-        # As models.bpe: HF compares float32 with multiples of 2**-24.
+        # As in models.bpe: HF compares a float32 with multiples of 2**-24.
         threshold = int(np.ceil(np.float32(rate or 0) * np.float32(1 << 24)))
         tables = model.dropout_tables._replace(dropout_threshold=threshold)
         out = np.empty(n_bytes * model.max_ids_per_byte + added.size, np.int32)
@@ -112,7 +112,7 @@ def _from_best(
         ids = [token] if token >= 0 else []
         first, last = (int(words.row_offsets[row + i]) for i in (0, 1)) if token < 0 else (0, 0)
         for k in range(first, last):
-            # A seed of its own for every word, as the kernels have.
+            # Every word has its own seed, as in the kernels.
             seed = int(sampling.keys(keys[row : row + 1].view(np.int64), np.array([k - first]))[0])
             found = model.sample(words.word(k).decode(), sampling.alpha, seed, sampling.nbest_size)
             ids += [token_id for token_id, _ in found]

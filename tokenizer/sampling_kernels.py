@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Words tokenized at random: BPE-dropout, and paths of Unigram drawn by their scores. No cache: every time differs."""
+"""Words tokenized at random: BPE-dropout, and Unigram paths drawn by score. No word cache: a word varies each time."""
 
 import numpy as np
 
@@ -67,6 +67,6 @@ def sample(words, added, keys, model, alpha, model_scratch, scratch, out, out_of
     """Tokenizes the words of rows by drawn paths; alpha as for `unigram.sample_word`, the rest as for `drop`.
 
     Returns:
-      False where a character is not covered and the model has no unknown token; nothing can be used then.
+      False if a character is not in the vocabulary and the model has no unknown token; the output is then unusable.
     """
     return _each_word(_sample_word, words, added, keys, (model, alpha), model_scratch, scratch, out, out_offsets)

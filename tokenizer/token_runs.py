@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tokens as runs of text, for people to look at: what each token adds to its row, with parts of characters marked."""
+"""Tokens as runs of text, for people to look at: the text that each token adds, with partial characters marked."""
 
 import unicodedata
 from collections.abc import Sequence
@@ -13,18 +13,18 @@ class TokenRun(NamedTuple):
 
     id: int
     kind: Kind
-    """`partial`: begins or ends inside a character; `unknown`: the model's unknown token, unless it also ends texts;
+    """`partial`: begins or ends inside a character; `unknown`: the model's unknown token, unless that also ends texts;
     `special`: a special token; `missing`: no token has the id."""
     data: bytes
-    """What it adds to the text of its row, in UTF-8: those of a row joined are the text. Empty if `missing`."""
+    """The bytes it adds to the text of its row: those of a row, joined, are its text in UTF-8. Empty if `missing`."""
     text: str
-    """`data` for the eye. What does not print is escaped: `\\n`. Bytes of a character that several tokens share are
-    hexadecimal, and behind the last of them is the character: `‹e4›`, `‹bd›`, `‹a0›=你`. An accent that would stand on
-    the token before has a place of its own: `◌́`. An id without a token is `<77?>`."""
+    """`data` as people see it. Unprintable characters are escaped: `\\n`. The bytes of a character that several tokens
+    share are hexadecimal, and the last is followed by the character: `‹e4›`, `‹bd›`, `‹a0›=你`. An accent at the start
+    gets a base, so that it does not combine with the token before: `◌́`. An id without a token is `<77?>`."""
 
 
 def runs_of(tokens: Sequence[tuple[int, Kind, bytes]]) -> list[TokenRun]:
-    """Returns the tokens of a row as runs, given the id, the kind (not `partial`) and the bytes of each."""
+    """Returns the tokens of a row as runs; tokens: the id, the kind (never `partial`) and the bytes of each."""
     whole = b"".join(data for _, _, data in tokens)
     characters, stop = [], 0
     for character in whole.decode("utf-8", "surrogateescape"):
@@ -55,7 +55,7 @@ def _standing(text: str) -> str:
 
 
 def printable(text: str) -> str:
-    """Returns `text` with unprintable characters escaped, line ends, control sequences and turns of direction."""
+    """Returns `text` with unprintable characters escaped: line ends, control characters, changes of direction."""
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 
 
@@ -69,7 +69,7 @@ _STYLES = {
 
 
 def html_of(runs: Sequence[TokenRun], n_tokens: int) -> str:
-    """Returns runs as a piece of HTML for a notebook: the first of `n_tokens`, which it counts below."""
+    """Returns runs as HTML for a notebook; runs: the first of `n_tokens`, a number that the line below them states."""
     from html import escape
 
     spans = []

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`WordCounter`: the words of text columns, counted at encoding speed, after any normalizer and pre-tokenizer."""
+"""`WordCounter`: counts the words of text columns at encoding speed, after any normalizer and pre-tokenizer."""
 
 import os
 from collections.abc import Callable, Iterable, Iterator
@@ -27,42 +27,42 @@ from tokenizer.unicode import tables as unicode_tables
 from tokenizer.words import Words
 
 _FIRST_TABLE_BYTES, _TABLE_BYTES = 1 << 20, 1 << 22
-"""Of the lines of the table: to begin with, and after as many words have lost their place in it as it has slots."""
+"""Size of the table's lines: at first, and once as many words have been evicted as the table has slots."""
 _FIRST_SLOTS = 1 << 12
 _FIRST_POOL_BYTES = 1 << 16
 _BATCH_CHARACTERS = 4 << 20
 
 
 class ScannedTexts(NamedTuple):
-    """Texts, normalized where the loop does not do that, ready for their words to be counted."""
+    """Texts whose words are ready to be counted; normalized already, unless the kernel does that."""
 
     kernel: Callable[..., bool]
     arguments: tuple[Any, ...]
-    """What it wants, beside an `encode_loop.Work`."""
+    """The kernel's arguments before the `encode_loop.Work`."""
     first: int
-    """The first place of the first row."""
+    """The first position of the first row, as `encode_loop.Work` needs it."""
     n_rows: int
 
 
 class WordCounter:
     """Counts the normalized pre-tokens of text columns. Not for use by several threads at once.
 
-    Words are UTF-8 as it is in the text, also where a model spells bytes as GPT-2's letters. What
-    `SentencePieceNormalizer` makes has no pre-tokenizer; there a word begins at every "▁", or ends there where white
-    space is a suffix, as sentencepiece cuts text when it trains.
+    Words are the UTF-8 of the text, even if the model spells bytes as GPT-2's letters. After a
+    `SentencePieceNormalizer`, without a pre-tokenizer, a word begins at every "▁", or ends with it if white space is a
+    suffix, as sentencepiece cuts text when it trains.
 
-    It grows with the number of distinct words; a caller that must bound its memory looks at `n_bytes` between updates,
-    takes the counts away with `to_table` and goes on after `clear`. One update adds at most the words of one column.
+    It grows with the number of distinct words. To bound its memory, look at `n_bytes` between updates, take the counts
+    with `to_table`, and go on after `clear`. One update adds at most the words of one column.
     """
 
     def __init__(self, normalizer: Normalizer | None, pre_tokenizer: PreTokenizer | None) -> None:
-        """Starts to count; None leaves text as it is, or takes every text for one word."""
+        """Starts to count; without a normalizer text stays as it is, without a pre-tokenizer every text is one word."""
         pre_tokenizer = one_step(pre_tokenizer)
         self._bert: unicode_tables.BertTables | None = None
         if isinstance(pre_tokenizer, BertPreTokenizer) and (
             normalizer is None or isinstance(normalizer, BertNormalizer)
         ):
-            # Words are counted as they stand in the text, and normalized when somebody asks for them.
+            # Words are counted as they are in the raw text, and normalized only when the counts are read.
             self._bert = unicode_tables.bert_tables(**(normalizer or NO_NORMALIZER).options())
         self._stage = NormalizingStage(normalizer, pre_tokenizer)
         last = normalizer.normalizers[-1] if isinstance(normalizer, Sequence) and normalizer.normalizers else normalizer
@@ -79,12 +79,12 @@ class WordCounter:
 
     @property
     def n_words(self) -> int:
-        """Words counted, every occurrence."""
+        """The number of words counted, every occurrence."""
         return int(self._all_counts().state[COUNTER_TOTAL])
 
     @property
     def n_distinct(self) -> int:
-        """Distinct words."""
+        """The number of distinct words."""
         return int(self._all_counts().state[COUNTER_WORDS])
 
     @property
@@ -101,13 +101,13 @@ class WordCounter:
         self.add(self.scan(texts))
 
     def scan(self, texts: Any) -> ScannedTexts:
-        """Does what may fail of `update`; what it returns is for `add`, once."""
+        """Does the part of `update` that may fail; pass the result to `add`, once."""
         rows = text_rows(texts)
         if self._bert is not None:
             return ScannedTexts(bert_wordpiece.count, (rows, self._bert), int(rows.offsets[0]), rows.n_rows)
         rows, is_first = self._stage.run(rows, read_only(np.ones(rows.n_rows, np.bool_)))
         scanner = None if self._pre_tokenizer is None else scanner_of(self._pre_tokenizer)
-        # Automata may give a text up, which must be known before anything is counted.
+        # Automata may give up on a text, which must be known before anything is counted.
         if scanner is not None and scanner.name != scanning.AUTOMATA:
             kernel = scanning.count_kernel(scanner.name)
             return ScannedTexts(kernel, (rows, scanner.classes), int(rows.offsets[0]), rows.n_rows)
@@ -115,7 +115,7 @@ class WordCounter:
         return ScannedTexts(word_counting.count_found, (Words(*map(read_only, words)),), 0, rows.n_rows)
 
     def add(self, scanned: ScannedTexts) -> None:
-        """Counts the words of texts that `scan` has looked at."""
+        """Counts the words of texts that `scan` has prepared."""
         work = Work(
             table=self._table, tally=self._counter, tallying=True, batch=np.empty(ROOM * N_COLUMNS, np.uint64),
             limit=encode_loop.BATCH, word=np.empty(0, np.uint8), ends=np.empty(0, np.int64), out=np.empty(0, np.int32),
@@ -161,7 +161,7 @@ class WordCounter:
         return normalized
 
     def to_table(self, *, ordered: bool = True) -> pa.Table:
-        """Returns the counts, a table of `WORD_COUNTS`; without `ordered` its words are in any order."""
+        """Returns the counts as a table of `WORD_COUNTS`; unless `ordered`, in no particular order."""
         return word_count_table(self._all_counts(), ordered=ordered)
 
 
@@ -169,7 +169,7 @@ def count_texts(counter: WordCounter, texts: Iterable[str | Iterable[str]]) -> p
     """Counts texts, or batches of texts, a few megabytes at a time; returns a table of `WORD_COUNTS`.
 
     Raises:
-      TypeError: if there is something else than a str.
+      TypeError: if a text is not a str.
     """
     pending: list[str] = []
     n_pending = 0

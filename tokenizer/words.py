@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`Words`: what pre-tokenizers give models, a column at a time."""
+"""`Words`: the pre-tokens of a column of text, which pre-tokenizers hand to models."""
 
 from typing import Any, NamedTuple
 
@@ -8,7 +8,7 @@ import numpy.typing as npt
 
 
 class Words(NamedTuple):
-    """The pre-tokens of a column. None is empty; they may leave bytes of `values` out, but do not overlap."""
+    """The pre-tokens of a column. None is empty, and none overlap; bytes of `values` may belong to no word."""
 
     values: npt.NDArray[Any]
     """uint8[n]: UTF-8, or for byte-level models the bytes of the text."""
@@ -20,12 +20,12 @@ class Words(NamedTuple):
 
     @property
     def n_words(self) -> int:
-        """How many words."""
+        """The number of words."""
         return self.starts.size
 
     @property
     def max_word(self) -> int:
-        """Bytes in the longest word, 0 where there is none."""
+        """The number of bytes in the longest word, 0 if there are no words."""
         return int((self.stops - self.starts).max(initial=0))
 
     def word(self, i: int) -> bytes:
