@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Engines: what a composition of components is lowered to.
 
-`choose` takes the most fused one that gives the same ids.
+`choose` returns the one that fuses most steps into its kernel and gives the same ids.
 """
 
 from tokenizer.engines.choice import choose as choose

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What every engine can do, and what it says of its tables."""
+"""`Engine`: the interface of all engines; and `CacheInfo`, the state of their word caches."""
 
 import dataclasses
 from typing import Protocol
@@ -22,7 +22,7 @@ class AlignedToken:
     word: int
     """Number of its pre-token in the text."""
     matched: str = ""
-    """Of an added token that was found in the text, what it took: white space beside it too."""
+    """For an added token found in the text: the text that it took, with the white space around it that it strips."""
 
 
 class Engine(Protocol):
@@ -30,7 +30,7 @@ class Engine(Protocol):
 
     @property
     def unk_id(self) -> int:
-        """The unknown token, -1 where there is none."""
+        """Id of the unknown token, -1 if there is none."""
 
     def encode(
         self, rows: Ragged, added: npt.NDArray[np.int32], is_first: npt.NDArray[np.bool_], tally: Tally | None
@@ -38,42 +38,42 @@ class Engine(Protocol):
         """Encodes rows.
 
         Args:
-          rows: valid UTF-8, normalized already if `normalize` says that this is a step of its own.
-          added: int32[n_rows], the id of rows that are an added token, -1 for text; or int32[0] where none is.
+          rows: valid UTF-8, raw or normalized, as `choose` said when it returned the engine.
+          added: int32[n_rows], the id of rows that are an added token, -1 for text; or int32[0] if none is.
           is_first: bool[n_rows], whether the row is at the start of its document.
           tally: counts words, and those with an unknown token.
         """
 
     def align(self, text: AlignedText, is_first: bool, first_word: int) -> tuple[list[AlignedToken], int]:
-        """Encodes one row with where each token came from; returns the number of the next word as well."""
+        """Encodes one row and finds where each token came from; also returns the number of the next word."""
 
     def new_tally(self) -> Tally:
         """Returns an empty tally."""
 
     def describe(self) -> tuple[str, list[str], list[str]]:
-        """Returns the name of the kernel, the components fused into it, and the stages beside it."""
+        """Returns the name of the kernel, the components fused into it, and the stages that run before it."""
 
 
 @dataclasses.dataclass(frozen=True)
 class CacheInfo:
-    """What the word caches of a tokenizer hold, and what they were good for since it was made.
+    """The size of a tokenizer's word caches, and their hits and misses since it was made.
 
-    A word that is cut, as those of scripts without spaces are, is met once, but each of its parts may miss; so a hit is
-    a word that is met and no miss.
+    Hits are the words met, less the misses. Words of scripts without spaces are cut: such a word is met once, but each
+    of its parts may miss.
     """
 
     words: int
-    """Words, and parts of words, that are held."""
+    """The words, and parts of words, that are cached."""
     bytes: int
-    """Bytes that they take: of slots, and of what is in the pools. Tables have their full size all the time, of which
-    the system gives memory to what has been touched."""
+    """The bytes that they take, in slots and in pools. A table has its full size from the start, but the system gives
+    it memory only as it is touched."""
     bound: int
-    """Bytes of all tables that there are now, one for each thread that encoded at a time."""
+    """The bytes of all tables that exist, one for each thread that encoded at the same time."""
     hits: int
     misses: int
 
     @property
     def hit_rate(self) -> float:
-        """Hits by all that was asked, 0 where nothing was."""
+        """Share of lookups that were hits, 0 if there were none."""
         asked = self.hits + self.misses
         return self.hits / asked if asked else 0.0

@@ -23,7 +23,7 @@ class BertEngine:
     def __init__(self, normalizer: BertNormalizer, model: WordPiece, pool: TablePool, *, isolate_digits: bool) -> None:
         """Prepares an engine.
 
-        isolate_digits: whether digits are words of their own, as `Digits` has it.
+        isolate_digits: whether each digit is a word of its own, as after `Digits(individual_digits=True)`.
         """
         self._tables = unicode_tables.bert_tables(**normalizer.options(), isolate_digits=isolate_digits)
         self._digits = ["Digits"] if isolate_digits else []
@@ -33,7 +33,7 @@ class BertEngine:
 
     @property
     def unk_id(self) -> int:
-        """The unknown token."""
+        """Id of the unknown token."""
         return self._runner.unk_id
 
     def new_tally(self) -> Tally:
@@ -53,7 +53,7 @@ class BertEngine:
         )  # fmt: skip
 
     def align(self, text: AlignedText, is_first: bool, first_word: int) -> tuple[list[AlignedToken], int]:
-        """Encodes one row with where each token came from; see `base.Engine`."""
+        """Encodes one row and finds where each token came from; see `base.Engine`."""
         data = read_only(np.frombuffer(bytearray(text.text.encode()), np.uint8))
         n = int(data.size * self._tables.max_bytes_ratio) + 16
         ids, starts, stops = np.empty(n, np.int32), np.empty(n, np.int64), np.empty(n, np.int64)
@@ -61,7 +61,7 @@ class BertEngine:
         k = bert_wordpiece.align(
             data, 0, data.size, self._tables, self._runner.tables, new_scratch(n), ids, starts, stops, numbers
         )
-        # Number of the character that each byte belongs to.
+        # The number of the character that each byte belongs to.
         character = np.cumsum((data & 0xC0) != 0x80) - 1
         found = zip(
             ids[:k].tolist(), character[starts[:k]].tolist(), character[stops[:k]].tolist(), numbers[:k].tolist(),
@@ -71,5 +71,5 @@ class BertEngine:
         return tokens, tokens[-1].word + 1 if tokens else first_word
 
     def describe(self) -> tuple[str, list[str], list[str]]:
-        """Returns kernel, fused components, stages beside it."""
+        """Returns the kernel, the components fused into it, and the stages before it."""
         return "bert_wordpiece", ["BertNormalizer", "BertPreTokenizer", *self._digits, "WordPiece"], []

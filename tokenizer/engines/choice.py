@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""From components to the engine that runs them."""
+"""Chooses the engine that runs a composition of components."""
 
 import dataclasses
 from typing import Any
@@ -22,7 +22,7 @@ from tokenizer.pre_tokenizers import Sequence as PreTokenizers
 from tokenizer.pre_tokenizers.sequence import is_byte_level, one_step, scanner_of
 
 _SPACES = SentencePieceNormalizer(b"", add_dummy_prefix=False, remove_extra_whitespaces=False)
-"""A normalizer of sentencepiece that does nothing but write spaces as "▁"."""
+"""A normalizer of sentencepiece that only replaces spaces by "▁"."""
 
 _BERT_AND_DIGITS = (
     PreTokenizers((BertPreTokenizer(), Digits(individual_digits=True))),
@@ -38,7 +38,7 @@ def choose(
 ) -> tuple[Engine, bool]:
     """Returns the engine for a composition, and whether it normalizes; if not, the normalizer is a stage before it.
 
-    raw: whether the engine gets raw text if it wants it. Not so where added tokens are looked for in normalized text.
+    raw: whether the engine may get raw text. It may not if added tokens are looked for in normalized text.
     """
     pre_tokenizer = one_step(pre_tokenizer)
     if (
@@ -77,9 +77,9 @@ def choose(
 
 
 def _like_sentencepiece(normalizer: Any, pre_tokenizer: Any) -> SentencePieceNormalizer | None:
-    """Returns the normalizer of sentencepiece that does what HF's parts do, as in Llama 2's and Gemma's files.
+    """Returns a sentencepiece normalizer equal to HF's parts, as in Llama 2's and Gemma's files; None if there is none.
 
-    Spaces become "▁", one may be put in front, and then there is nothing that a pre-tokenizer would cut at.
+    The parts replace spaces by "▁", and may put one in front; then nothing is left for the pre-tokenizer to cut at.
     """
     steps = list(normalizer.normalizers) if isinstance(normalizer, Sequence) else [normalizer]
     has_prefix = steps[:1] == [Prepend(SPACE)]
@@ -96,14 +96,14 @@ def _like_sentencepiece(normalizer: Any, pre_tokenizer: Any) -> SentencePieceNor
 
 
 def _is_only_spaces(pre_tokenizer: Any, model: BPE) -> bool:
-    """Whether a pre-tokenizer writes spaces as "▁", and cuts at most where no token could reach across."""
+    """Whether a pre-tokenizer only replaces spaces by "▁", and cuts at most where no token reaches across."""
     if not isinstance(pre_tokenizer, Metaspace) or pre_tokenizer.replacement != SPACE:
         return False
     return not (pre_tokenizer.split and tokens_of(model.vocab).characters.has_inside(SPACE))
 
 
 def _is_sentencepiece(model: Any) -> bool:
-    """Whether a model works by sentencepiece's rules, and these are in the kernels for raw text."""
+    """Whether a model follows sentencepiece's rules, which the kernels for raw text implement."""
     if isinstance(model, BPE):
         return model.merge_ranks is not None
     return isinstance(model, Unigram) and model.piece_types is not None

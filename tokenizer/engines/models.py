@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A model with the kernels that run it on words somebody else has found."""
+"""A model, with the kernels that run it on words that a pre-tokenizer has found."""
 
 import dataclasses
 import functools
@@ -36,12 +36,12 @@ class ModelRunner:
     kernels: Any
     """Module with `align` and `count_swallowed`."""
     model_name: str
-    """Of `scanning.MODELS`."""
+    """One of `scanning.MODELS`."""
     new_scratch: Callable[[int], Any]
-    """Makes the model's scratch for words of up to so many bytes."""
+    """Makes the model's scratch for words of up to the given number of bytes."""
     max_ids_per_byte: int = 1
     knows_all: bool = True
-    """Whether there is an id for every text: that of a token, the unknown one if need be."""
+    """Whether every text can be encoded: if not, a character may be unknown and there is no unknown token."""
 
     def encode(self, words: Words, added: npt.NDArray[np.int32], pool: TablePool, tally: Tally | None) -> Ragged:
         """Encodes the words of rows; rows that are an added token become its id."""
@@ -64,12 +64,12 @@ class ModelRunner:
         """Calls a kernel that is bound to `spans_model`; see `tables.run_loop`.
 
         Raises:
-          UnknownCharacterError: if a character is no token and there is no unknown one; nothing is counted then.
+          UnknownCharacterError: if a character is unknown and there is no unknown token; nothing is counted then.
         """
         counted = tally if self.knows_all or tally is None else self.new_tally()
         ids = run_loop(
             kernel, arguments, pool, counted, new_scratch=self.new_scratch, first=first, n_rows=n_rows,
-            # Every token takes its share of the bytes of its word, and every added token one row.
+            # No byte becomes more than `max_ids_per_byte` ids, and every added token takes one row.
             n_ids=n_bytes * self.max_ids_per_byte + n_rows, longest=longest, max_ids_per_byte=self.max_ids_per_byte,
         )  # fmt: skip
         if not self.knows_all:
@@ -86,11 +86,11 @@ class ModelRunner:
 
     @functools.cached_property
     def spans_model(self) -> Any:
-        """The model as the encode loop wants it: BPE also without its suffix, for what is not the last of a word."""
+        """The model as the encode loop takes it: BPE twice, first without its suffix for parts before a word's last."""
         return (without_suffix(self.tables), self.tables) if self.model_name == "bpe" else self.tables
 
     def align(self, words: Words) -> tuple[list[int], list[int], list[int]]:
-        """Returns, for every token: its id, where it ends in the bytes of its word, the number of its word.
+        """Returns three lists with an entry per token: its id, its end in the bytes of its word, its word's number.
 
         Raises:
           UnknownCharacterError: as `run`.
@@ -107,11 +107,11 @@ class ModelRunner:
         return out[:k].tolist(), ends[:k].tolist(), numbers[:k].tolist()
 
     def new_tally(self) -> Tally:
-        """Returns an empty tally that knows what this model swallows."""
+        """Returns an empty tally that can tell what this model's unknown token swallows."""
         return Tally(self.count_swallowed)
 
     def count_swallowed(self, words: Words, counts: npt.NDArray[np.int64], characters: npt.NDArray[np.int64]) -> None:
-        """Adds to `characters` what the unknown token swallows of words that occurred `counts` times."""
+        """Adds the characters that the unknown token swallows in words that occurred `counts` times to `characters`."""
         n = words.max_word * self.max_ids_per_byte + 16
         self.kernels.count_swallowed(
             words, read_only(counts), self.tables, self.new_scratch(n), new_scratch(n), np.empty(n, np.int32),
@@ -122,7 +122,7 @@ class ModelRunner:
 def model_runner(model: Any, *, reads_bytes: bool) -> ModelRunner:
     """Lowers a model to its tables and kernels.
 
-    reads_bytes: whether a `ByteLevel` comes before it. BPE for that is byte-level, other models read letters.
+    reads_bytes: whether a `ByteLevel` comes before it. BPE is then byte-level; other models read bytes as letters.
     """
     tables = model.tables
     if isinstance(model, BPE):
@@ -142,7 +142,7 @@ def model_runner(model: Any, *, reads_bytes: bool) -> ModelRunner:
 
 
 def _reading(new_scratch: Callable[[int], Any], reads_bytes: bool) -> Callable[[int], Reading]:
-    """Returns what makes the scratch of a model that reads text: of words, or of letters, at most twice as long."""
+    """Returns the function that makes a model's scratch for text, or for bytes spelled as letters, twice as long."""
     if not reads_bytes:
         return lambda n: Reading(_NO_LETTERS, np.empty(0, np.uint8), new_scratch(n))
     return lambda n: Reading(LETTERS, np.empty(2 * n + 16, np.uint8), new_scratch(2 * n))

@@ -1,15 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
 """White space, a normalizer and a model by HF's rules, word by word: `tokenizer.json` of T5, XLM-R, NLLB.
 
-Each word gets a "▁" in front, is normalized, and is encoded by itself. Where no step looks from one word into another,
-what becomes of a word depends on nothing but its bytes, and the table of the encode loop can be asked for these before
-anything is normalized. Whether that is so is found out once for a tokenizer, and once for each new word: one that may
-become something else beside others makes its row *irregular*, and that goes through all steps one after the other.
+Each word gets a "▁" in front, is normalized, and is encoded by itself. If no step looks from one word into another, the
+ids of a word depend only on its bytes, and the table of the encode loop can be asked for these before anything is
+normalized. This is checked once for a tokenizer, and once for each new word: a word that may become something else next
+to other words makes its row *irregular*, and an irregular row goes through all steps one after the other.
 
-Words without spaces do not come back, but their parts do, and so do those of code. They are cut between two characters
-that become one each, whatever their neighbours, and these are neighbours in no token: no merge reaches across, and
-every path of Unigram passes there. So the parts can be encoded one by one, but that Unigram's sum so far decides how
-sums inside of a part are rounded: one where that could matter makes its row irregular, too.
+In scripts without spaces words do not recur, but their parts do, and so do those of code. A word is cut between two
+characters if each becomes one character whatever its neighbours, and if no token has the two side by side: then no
+merge reaches across, and every path of Unigram passes there. So the parts can be encoded one by one, with one
+exception: Unigram's sum so far decides how sums inside a part are rounded. A part where rounding could matter makes its
+row irregular, too.
 """
 
 from typing import Any, NamedTuple
@@ -57,26 +58,26 @@ _SPACE_BYTES = len(SPACE.encode())
 _NO_ADDED = read_only(np.empty(0, np.int32))
 _ALL = ~np.uint64(0)
 _CACHE_BYTES = 1 << 20
-"""Of the table of normalized words, which mostly come once."""
+"""Size of the table of normalized words, most of which occur once."""
 _MOST_BYTES = 1 << 29
-"""Of rows that are encoded at a time: so that all spans may be pending, and for sums of Unigram to be off by little."""
+"""The most bytes of rows to encode at a time: all spans may be pending then, and Unigram's sums are off by little."""
 _PIECE_BYTES = 1 << 14
-"""Of longer rows, so that what is irregular has few words beside it."""
+"""Longer rows are cut into pieces of about this size, so that few words share the fate of an irregular one."""
 _NEW_BYTES, _NEW_SHARE = 1 << 20, 256
-"""Likewise, as long as there is more than one new span in so many bytes."""
+"""The same, as long as more than one span in `_NEW_SHARE` bytes is new."""
 
 
 class _Cuts(NamedTuple):
     """How the words of a model may be cut."""
 
     fused_id: int
-    """The unknown token where several in a row are one, -1 where they are not."""
+    """Id of the unknown token if several in a row become one, else -1."""
     spells: bool
-    """Whether unknown characters become bytes. Then the unknown token stands for nothing but its own text, and that is
-    spelled, too, beside unknown characters."""
+    """Whether unknown characters become bytes. Then only the text of the unknown token itself becomes that token, and
+    next to unknown characters it becomes bytes, too."""
     unigram: UnigramTables | None = None
     least_gap: float = 0.0
-    """By how much the best path of Unigram must lead in a part of a word, per byte of that, lest rounding decides."""
+    """The lead per byte that Unigram's best path needs in a part of a word, so that rounding cannot change it."""
 
 
 class NormalizedWordsEngine(StagedEngine):
@@ -87,7 +88,7 @@ class NormalizedWordsEngine(StagedEngine):
         runner: ModelRunner, pool: TablePool,
     ) -> None:  # fmt: skip
         self._normalizer, pre_tokenizer = parts
-        # The steps know words as they are normalized, the loop knows them raw.
+        # Two pools of tables: the steps look up normalized words, the loop raw ones.
         super().__init__(pre_tokenizer, runner, TablePool(_CACHE_BYTES))
         self._raw_pool = pool
         self._steps = steps
@@ -104,7 +105,7 @@ class NormalizedWordsEngine(StagedEngine):
     def of(
         cls, normalizer: Any, pre_tokenizer: Any, model: Any, runner: ModelRunner, pool: TablePool
     ) -> "NormalizedWordsEngine | None":
-        """Returns the engine for parts of a tokenizer, None where one of them looks at more than a word."""
+        """Returns the engine for parts of a tokenizer, None if one of them looks at more than a word."""
         steps = list(normalizer.normalizers) if isinstance(normalizer, Sequence) else [normalizer]
         steps = [step for step in steps if step is not None]
         splits = pre_tokenizer == PreTokenizers((WhitespaceSplit(), _METASPACE))
@@ -115,7 +116,7 @@ class NormalizedWordsEngine(StagedEngine):
         if not (splits or pre_tokenizer == _METASPACE) or not all(map(_is_local, steps)):
             return None
         spaces = NO_SPACE if splits or strips else ONE_SPACE if one_space else EVERY_SPACE
-        # Without a step that makes one space of several each is a word; a map makes one of "\r\n".
+        # Unless a step makes several spaces one, each is a word, so they are counted; but a map makes "\r\n" one.
         counts = not splits and not one_space
         if counts and (strips or any(isinstance(step, Precompiled) for step in steps)):
             return None
@@ -138,7 +139,7 @@ class NormalizedWordsEngine(StagedEngine):
         parts: list[Ragged] = []
         begin = 0
         while begin < n or not parts:
-            # What is pending must be put in place wherever it is met: little by little, as long as most is.
+            # Pending spans are filled in later, wherever they occur: so while there are many, go in small steps.
             limit = offsets[begin] + (_NEW_BYTES if self._is_new else _MOST_BYTES)
             end = max(int(np.searchsorted(pieces.offsets, limit, "right")) - 1, min(begin + 1, n))
             part = Ragged(rows.values, pieces.offsets[begin : end + 1])
@@ -153,7 +154,7 @@ class NormalizedWordsEngine(StagedEngine):
     def _encode_part(
         self, rows: Ragged, added: npt.NDArray[np.int32], is_first: npt.NDArray[np.bool_], tally: Tally | None
     ) -> Ragged:
-        """Encodes some rows, those that are irregular in steps."""
+        """Encodes some rows word by word, and those that are irregular in steps."""
         if rows.n_values > _MOST_BYTES:
             return self._encode_in_steps(rows, added, is_first, tally)
         ids, irregular = self._encode_regular(rows, added, tally)
@@ -163,7 +164,7 @@ class NormalizedWordsEngine(StagedEngine):
         others = _taken(rows.values, rows.offsets[which], rows.offsets[which + 1])
         more = self._encode_in_steps(others, _NO_ADDED, read_only(is_first[which]), tally)
         if tally is not None:
-            # Their words have been counted before it was known that they are irregular.
+            # The words of irregular rows have been counted twice: the encode loop counts before it knows.
             again = self.new_tally()
             self._encode_regular(others, _NO_ADDED, again)
             tally.counter.state[COUNTER_TOTAL] -= again.n_words
@@ -178,7 +179,7 @@ class NormalizedWordsEngine(StagedEngine):
         rows = rows if self._normalizer is None else self._normalizer.normalize_rows(rows)
         words = self.words(rows, is_first)
         if tally is not None:
-            # The kernel of a model may count parts of words in place of words.
+            # A model's kernel may count parts of words instead of words.
             each = words._replace(row_offsets=np.arange(words.n_words + 1))
             is_unknown = self._has_unknown(self._runner.encode(each, _NO_ADDED, self._pool, None))
             tally.counter.state[COUNTER_TOTAL] += words.n_words
@@ -188,8 +189,8 @@ class NormalizedWordsEngine(StagedEngine):
     def _encode_regular(
         self, rows: Ragged, added: npt.NDArray[np.int32], tally: Tally | None
     ) -> tuple[Ragged, npt.NDArray[np.bool_]]:
-        """Returns ids, and which rows are irregular: these have none, but their words are counted."""
-        # A span has a byte at least. Pages that none reaches are never touched.
+        """Returns the ids, and which rows are irregular: these have no ids yet, but their words are counted."""
+        # Every span has at least one byte. Memory pages that are not reached are never touched.
         n = rows.n_values + rows.n_rows
         noted = recycled.empty(0 if tally is None else 2 * n, np.int64)
         columns = (recycled.empty(n, np.uint64) for _ in range(3))
@@ -214,7 +215,7 @@ class NormalizedWordsEngine(StagedEngine):
                 ids = Ragged(out[: offsets[-1]], offsets)
             if tally is not None:
                 at, number = pending.noted[: 2 * pending.state[N_NOTED]].reshape(-1, 2).T
-                # Those that were not pending have number -1.
+                # Places of spans that were not pending have number -1.
                 self._count(rows, irregular, at[np.append(has_unknown, True)[number]], tally)
             return ids
 
@@ -227,7 +228,7 @@ class NormalizedWordsEngine(StagedEngine):
     def _encode_spans(
         self, data: npt.NDArray[np.uint8], starts: npt.NDArray[np.uint64], stops: npt.NDArray[np.uint64]
     ) -> tuple[Ragged, npt.NDArray[np.bool_], npt.NDArray[np.bool_]]:
-        """Returns the ids of spans, which have an unknown token, and which are irregular."""
+        """Returns the ids of spans; bool[n], which of them have an unknown token; bool[n], which are irregular."""
         is_inner = starts & FLAG != 0
         rows = _taken(data, (starts & ~FLAG).view(np.int64), stops.view(np.int64))
         first, _ = _borders(rows)
@@ -235,7 +236,7 @@ class NormalizedWordsEngine(StagedEngine):
         irregular = np.zeros(rows.n_rows, np.bool_)
         for step in self._steps:
             if isinstance(step, Precompiled):
-                # In a grapheme with the space before it, or with the one behind it.
+                # The span may form a grapheme with the space before it, or with the one after it.
                 first, last = _borders(rows)
                 irregular |= self._joins[first] | self._takes[last]
             rows = step.normalize_rows(rows)
@@ -251,12 +252,12 @@ class NormalizedWordsEngine(StagedEngine):
         if self._cuts is not None and self._cuts.spells:
             irregular |= has_unknown
         if self._cuts is not None and self._cuts.unigram is not None:
-            # Where the first part of a word ends, nothing has been added up before.
+            # Only inner parts: before the first part of a word nothing has been summed.
             irregular[is_inner] |= self._may_round(words._replace(starts=begins[inner], stops=words.stops[inner]))
         return ids, has_unknown, irregular
 
     def _may_round(self, words: Words) -> npt.NDArray[np.bool_]:
-        """Returns for parts of words whether rounding might decide how Unigram cuts them."""
+        """Returns for each part of a word whether rounding might decide how Unigram cuts it, bool[n]."""
         assert self._cuts is not None
         n, gaps = words.max_word + 1, np.empty(words.n_words, np.float64)
         seconds = np.empty(n, np.float64)
@@ -266,7 +267,7 @@ class NormalizedWordsEngine(StagedEngine):
     def _count(
         self, rows: Ragged, irregular: npt.NDArray[np.bool_], noted: npt.NDArray[np.int64], tally: Tally
     ) -> None:
-        """Counts the words around noted places of regular rows, as they are normalized: they have unknown tokens."""
+        """Counts, normalized, the words with unknown tokens: those around the noted places of regular rows."""
         starts, stops = np.empty(noted.size, np.int64), np.empty(noted.size, np.int64)
         n = kernels.words_around(rows.values, rows.offsets, irregular, noted, self._tables.classes, starts, stops)
         found = _taken(rows.values, starts[:n], stops[:n])
@@ -288,32 +289,32 @@ class NormalizedWordsEngine(StagedEngine):
         tally.add_oov_words(add_word_counts([pa.Table.from_arrays([each, ones], schema=WORD_COUNTS)]))
 
     def align(self, text: AlignedText, is_first: bool, first_word: int) -> tuple[list[AlignedToken], int]:
-        """Encodes one raw row with where each token came from; see `base.Engine`."""
+        """Encodes one raw row and finds where each token came from; see `base.Engine`."""
         if self._normalizer is not None:
             text = self._normalizer.normalize_aligned(text)
         return super().align(text, is_first, first_word)
 
     def describe(self) -> tuple[str, list[str], list[str]]:
-        """Returns kernel, fused components, stages beside it."""
+        """Returns the kernel, the components fused into it, and the stages before it."""
         parts = [*([self._normalizer] if self._normalizer is not None else []), self._pre_tokenizer]
         return "normalized_words", [*(type(part).__name__ for part in parts), self._runner.model_name], []
 
 
 def _makes_one_space(step: Any, contents: str) -> bool:
-    """Whether a normalizer puts one of some characters in place of several spaces."""
+    """Whether a normalizer replaces several spaces by one of the characters in `contents`."""
     is_run = isinstance(step, Replace) and step.is_regex and step.pattern == " {2,}"
     return is_run and len(step.content) == 1 and step.content in contents
 
 
 def _is_local(step: Any) -> bool:
-    """Whether a normalizer looks no further than at a character, those that it combines with, or a literal."""
+    """Whether a normalizer looks only at single characters, those that combine with them, or a literal."""
     if isinstance(step, Replace):
         return not step.is_regex and step.pattern != ""
     return isinstance(step, (Precompiled, *_FORMS, *_OF_CHARACTERS))
 
 
 def _knows_space(runner: ModelRunner) -> bool:
-    """Whether "▁" is known: then the first token of a word is never the unknown one."""
+    """Whether "▁" is in the vocabulary: then the first token of a word is never the unknown token."""
     try:
         ids, _, _ = runner.align(whole_rows(text_rows([SPACE])))
     except UnknownCharacterError:
@@ -322,17 +323,17 @@ def _knows_space(runner: ModelRunner) -> bool:
 
 
 def _cuts_of(model: Any) -> _Cuts | None:
-    """Returns how words may be cut, None where they may not."""
+    """Returns how words may be cut, None if they may not be."""
     if isinstance(model, BPE):
-        # An unknown token of one character may be a known one.
+        # If the unknown token is one character, that character is in the vocabulary.
         if not merges_like_sentencepiece(model) or len(model.unk_token or "") < 2 or model.tables.max_ids_per_byte > 1:
             return None
         cuts = _Cuts(model.tables.unk_id if model.fuse_unk else -1, model.byte_fallback)
         byte_ids = np.array(model.byte_ids)
     elif isinstance(model, Unigram) and not model.tables.single:
         largest = max(float(np.abs(model.scores).max()), abs(model.tables.unk_score), 1.0)
-        # All paths are the same up to where a part begins. From there on each sum is off by half of its last bit, and
-        # so is each of those before it: of at most as many scores as a word has bytes.
+        # All paths are the same up to where a part begins. From there on each addition rounds by at most half of the
+        # sum's last bit, and a sum has at most as many scores as a word has bytes.
         least_gap = 4 * _MOST_BYTES * largest * 2.0**-53
         cuts = _Cuts(model.tables.unk_id, model.byte_fallback, model.tables, least_gap)
         byte_ids = model.tables.byte_ids
@@ -342,28 +343,28 @@ def _cuts_of(model: Any) -> _Cuts | None:
 
 
 def merges_like_sentencepiece(model: Any) -> bool:
-    """Whether merging by a list does what sentencepiece does, but that the list says which merge is better."""
+    """Whether a BPE model merges as sentencepiece does, except that its list of merges decides which is better."""
     if not isinstance(model, BPE) or model.merge_ranks is not None or model.byte_level:
         return False
     if model.drops or model.ignore_merges or model.prefix or model.suffix:
         return False
-    # What stands for unknown characters merges with nothing.
+    # The tokens of unknown characters must not merge with anything.
     unk_id = -1 if model.unk_token is None else model.vocab.get(model.unk_token, -1)
     return not take_part(np.array([*model.byte_ids, unk_id]), model.merge_ids)
 
 
 def _word_tables(steps: list[Normalizer], model: Any, splits: bool, spaces: int) -> WordTables | None:
-    """Returns the tables of words; None where white space is not what the kernel takes for it.
+    """Returns the tables of words; None if the steps treat white space differently from the kernel.
 
     Args:
-      steps: what becomes of words; see `_is_local`.
-      model: what encodes words, None where they may not be cut.
-      splits: whether all white space stands between words, and not only blanks.
+      steps: the normalizers that words go through; see `_is_local`.
+      model: the model that encodes words, None if words may not be cut.
+      splits: whether all white space separates words, and not only U+0020.
       spaces: see WordTables.
     """
     white = unicode_tables.property_table("spaces")
     categories = graphemes() & precompiled.CATEGORY
-    # They combine with nothing, but with marks behind them.
+    # These characters combine with nothing except marks after them.
     stands_apart = white | (categories == precompiled.CONTROL) | (categories == precompiled.CR)
     stands_apart |= categories == precompiled.LF
     stands_apart[0] = False
@@ -371,7 +372,7 @@ def _word_tables(steps: list[Normalizer], model: Any, splits: bool, spaces: int)
     texts = "".join(map(chr, points.tolist())).encode()
     offsets = np.append(0, np.cumsum(1 + (points >= 0x80).astype(np.int64) + (points >= 0x800)))
     rows = Ragged(read_only(np.frombuffer(texts, np.uint8)), offsets)
-    # `skip_spaces` looks no further.
+    # `skip_spaces` knows no white space beyond these ranges.
     separates = stands_apart[points] & ((points < 0xC0) | ((points >= 0x1000) & (points < 0x4000)))
     cuts = points > 0
     images = points
@@ -398,7 +399,7 @@ def _word_tables(steps: list[Normalizer], model: Any, splits: bool, spaces: int)
     if not is_space[0x20] or is_space[0x0A] != is_space[0x0D] or is_space[0x21:0x7F].any():
         return None
     if is_space[0x0A] and not classes[np.frombuffer(_normalized("\r\n", steps), np.uint8)].all():
-        return None  # a map may have the two of them as one
+        return None  # a character map may have the pair as one key
     entries = np.zeros(N_CODE_POINTS, np.uint64)
     joins = np.zeros((1 << sentencepiece_units.JOIN_BITS) // 64, np.uint64)
     if model is not None:
@@ -416,9 +417,9 @@ def _word_tables(steps: list[Normalizer], model: Any, splits: bool, spaces: int)
 
 
 def _set_joins(model: BPE | Unigram, joins: npt.NDArray[np.uint64]) -> None:
-    """Notes which characters are neighbours in a token."""
+    """Notes in `joins` which characters are neighbours in a token."""
     texts = (model.matching.tokens if isinstance(model, Unigram) else tokens_of(model.vocab)).characters
-    # Tokens with a "▁" behind something else match nowhere.
+    # Tokens with a "▁" after the first character never match.
     is_behind = texts.points == ord(SPACE)
     is_behind[texts.offsets[:-1][texts.lengths > 0]] = False
     n_behind = np.append(0, np.cumsum(is_behind))
@@ -434,21 +435,21 @@ def _normalized(text: str, steps: list[Normalizer]) -> bytes:
 
 
 def _borders(rows: Ragged) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int32]]:
-    """Returns the first and the last character of each row, 0 where there is none."""
+    """Returns the first and the last code point of each row, int32[n_rows] each, 0 for empty rows."""
     first, last = np.empty(rows.n_rows, np.int32), np.empty(rows.n_rows, np.int32)
     kernels.border_characters(*rows, first, last)
     return first, last
 
 
 def _joined(parts: list[Ragged]) -> Ragged:
-    """Returns the rows of several columns as one."""
+    """Concatenates the rows of several columns."""
     begins = np.cumsum([0, *(part.n_values for part in parts)])
     offsets = [part.offsets[1:] + begin for part, begin in zip(parts, begins[:-1], strict=True)]
     return Ragged(np.concatenate([part.values for part in parts]), np.concatenate([[0], *offsets]))
 
 
 def _taken(data: npt.NDArray[np.uint8], starts: npt.NDArray[np.int64], stops: npt.NDArray[np.int64]) -> Ragged:
-    """Copies parts of texts one after the other."""
+    """Copies `data[starts[r]:stops[r]]` to row r."""
     out, offsets = recycled.empty(int((stops - starts).sum()), np.uint8), np.empty(starts.size + 1, np.int64)
     edit_kernels.gather(data, starts, stops, out, offsets)
     return Ragged(read_only(out), offsets)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A space in front of rows that are to begin with one, for engines that read it as part of the text."""
+"""Puts a space in front of rows, for engines that read the prefix space as part of the text."""
 
 from typing import Any
 
@@ -14,7 +14,7 @@ from tokenizer.ragged import Ragged
 def begin_with_space(rows: Ragged, *spellings: bytes, where: npt.NDArray[np.bool_] | None = None) -> Ragged:
     """Puts a space before every row that is not empty and begins with none of `spellings`.
 
-    where: bool[n_rows], for which rows; all if None.
+    where: bool[n_rows], the rows to consider; all if None.
     """
     wanted = np.diff(rows.offsets) > 0
     if where is not None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A scanner and a model in one kernel: GPT-2 and its heirs, CLIP, other models behind `Whitespace`."""
+"""A scanner and a model in one kernel: GPT-2 and its successors, CLIP, other models after `Whitespace`."""
 
 from typing import Any
 
@@ -16,7 +16,7 @@ from tokenizer.pre_tokenizers.scanner_patterns import Scanner
 from tokenizer.ragged import Ragged
 
 _NAMES = {"bpe": "BPE", "wordlevel": "WordLevel", "wordpiece": "WordPiece", "unigram": "Unigram"}
-"""Models that there are kernels for with scanners."""
+"""The models that have kernels with scanners."""
 
 
 class ScannedEngine(StagedEngine):
@@ -27,7 +27,7 @@ class ScannedEngine(StagedEngine):
     ) -> None:
         """Prepares an engine.
 
-        prefix_space: whether rows that do not begin with a space get one, which the scanner then sees.
+        prefix_space: whether rows that do not begin with a space get one before they are scanned.
         """
         super().__init__(pre_tokenizer, runner, pool)
         self._prefix_space = prefix_space
@@ -38,7 +38,7 @@ class ScannedEngine(StagedEngine):
 
     @staticmethod
     def has_kernel(runner: ModelRunner) -> bool:
-        """Whether there is a kernel for a model and any scanner."""
+        """Whether a model has kernels, one for each scanner."""
         return runner.model_name in _NAMES
 
     def encode(
@@ -49,7 +49,7 @@ class ScannedEngine(StagedEngine):
         if self._prefix_space:
             rows = begin_with_space(rows, b" ")
         classes = self._scanner.classes
-        # Nothing is to be counted of rows of which one is given up.
+        # If the automata give up on one row, none of the rows may be counted.
         counted = self.new_tally() if tally is not None and self._scanner.patterns else tally
         ids = runner.run(
             self._encode, (rows, added, classes), self._pool, counted,
@@ -61,6 +61,6 @@ class ScannedEngine(StagedEngine):
         return ids
 
     def describe(self) -> tuple[str, list[str], list[str]]:
-        """Returns kernel, fused components, stages beside it."""
+        """Returns the kernel, the components fused into it, and the stages before it."""
         fused = [type(self._pre_tokenizer).__name__, _NAMES[self._runner.model_name]]
         return self._kernel.__name__, fused, []

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""sentencepiece's normalizer and its models: from raw bytes to ids in one pass, or whole normalized rows."""
+"""sentencepiece's normalizer and its models: from raw bytes to ids in one pass, or from whole normalized rows."""
 
 from typing import Any
 
@@ -27,13 +27,13 @@ from tokenizer.ragged import Ragged, read_only
 from tokenizer.words import Words
 
 _PADDING = 64
-"""Bytes beyond the longest text: words are read 16 at a time, and a piece may begin at the very end."""
+"""Bytes beyond the longest text: words are read 16 bytes at a time, and a piece may begin at the very end."""
 _SPARE_IDS, _SPARE_WORDS = 4096, 4096
-"""What there is room for to begin with, beside as many ids as bytes."""
+"""Room at the beginning: for ids, besides one per byte, and for noted words."""
 
 
 class RawSentencePieceEngine:
-    """Normalizes and encodes raw rows. What no white space interrupts counts as a word in a tally."""
+    """Normalizes and encodes raw rows. A tally counts the stretches between white space as words."""
 
     def __init__(
         self, normalizer: SentencePieceNormalizer, model: Any, tables: RawTables, runner: ModelRunner,
@@ -44,7 +44,7 @@ class RawSentencePieceEngine:
         self._tables = tables
         self._runner = runner
         self._pool = pool
-        # Whole rows are other keys: what they hold is normalized.
+        # Another pool: whole rows are looked up normalized, words raw.
         self._whole = StagedEngine(None, runner, pool.another())
         self._lowered: Any = scored_unigram(model) if isinstance(model, Unigram) else runner.tables
         kernel = sentencepiece_unigram.encode if isinstance(model, Unigram) else sentencepiece_bpe.encode
@@ -52,15 +52,15 @@ class RawSentencePieceEngine:
 
     @property
     def unk_id(self) -> int:
-        """The unknown token, -1 where there is none."""
+        """Id of the unknown token, -1 if there is none."""
         return self._runner.unk_id
 
     def new_tally(self) -> Tally:
-        """Returns an empty tally that knows what this model swallows."""
+        """Returns an empty tally that can tell what this model's unknown token swallows."""
         return self._runner.new_tally()
 
     def _normalized_bytes(self, n_bytes: int) -> int:
-        """Returns room for what so many bytes become."""
+        """Returns the room that the normalized text of `n_bytes` raw bytes needs."""
         return self._normalizer.normalized_bytes(n_bytes) + _PADDING
 
     def _scratch(self, n_bytes: int) -> Any:
@@ -83,10 +83,10 @@ class RawSentencePieceEngine:
         with self._pool.borrow(None) as lent:
             lent.make_room(n_bytes, 1, self._scratch)
             met = lent.uncounted.state[COUNTER_TOTAL]
-            # For text as it mostly is, which has fewer ids than bytes: the kernel may ask for more.
+            # Enough for most text, which has fewer ids than bytes; the kernel may ask for more.
             n_ids = rows.n_values + 4 * rows.n_rows + _SPARE_IDS
             work = lent.work(None, first=int(rows.offsets[0]), n_rows=rows.n_rows, n_ids=n_ids)
-            # Unknown tokens matter to the loop, as several in a row are one.
+            # The loop must see unknown tokens, tally or not, because several in a row become one.
             work = work._replace(tallying=True)
             while not self._encode(rows, added, *lent.model_scratch, state, work):
                 needed = int(work.position[NEEDED])
@@ -104,7 +104,7 @@ class RawSentencePieceEngine:
         return self._with_irregular(ids, rows, np.flatnonzero(state.irregular), tally)
 
     def _count_noted(self, rows: Ragged, state: PartsState, tally: Tally) -> None:
-        """Counts the words that have an unknown token."""
+        """Counts the words with an unknown token."""
         n = int(state.cells[N_NOTED])
         longest = int((state.noted[1 : 3 * n : 3] - state.noted[: 3 * n : 3]).max(initial=0))
         text = recycled.empty(self._normalized_bytes(longest), np.uint8)
@@ -116,7 +116,7 @@ class RawSentencePieceEngine:
             tally.make_room(text.size)
 
     def _with_irregular(self, ids: Ragged, rows: Ragged, numbers: npt.NDArray[np.int64], tally: Tally | None) -> Ragged:
-        """Adds the ids of rows that have none as yet, as they must be encoded as a whole; each counts as one word."""
+        """Adds the ids of the rows `numbers`, which must be encoded whole; if unknown, each counts as one word."""
         if not numbers.size:
             return ids
         parts = [rows.values[rows.offsets[k] : rows.offsets[k + 1]] for k in numbers.tolist()]
@@ -126,7 +126,7 @@ class RawSentencePieceEngine:
         counted = None if tally is None else self.new_tally()
         whole = self._whole.encode(normalized, np.empty(0, np.int32), np.ones(numbers.size, np.bool_), counted)
         if tally is not None and counted is not None:
-            # What words there are has been counted.
+            # The kernel has counted the words of these rows already.
             counted.counter.state[COUNTER_TOTAL] = 0
             tally.add(counted)
         lengths = np.diff(whole.offsets)
@@ -136,20 +136,20 @@ class RawSentencePieceEngine:
         return Ragged(np.insert(ids.values, places, whole.values), ids.offsets + np.cumsum(more))
 
     def align(self, text: AlignedText, is_first: bool, first_word: int) -> tuple[list[AlignedToken], int]:
-        """Encodes one raw row with where each token came from; see `base.Engine`."""
+        """Encodes one raw row and finds where each token came from; see `base.Engine`."""
         normalized = self._normalizer.normalize_aligned(text)
         if isinstance(self._model, Unigram):
             return _align_whole(self._model, normalized, first_word)
         return self._whole.align(normalized, is_first, first_word)
 
     def describe(self) -> tuple[str, list[str], list[str]]:
-        """Returns kernel, fused components, stages beside it."""
+        """Returns the kernel, the components fused into it, and the stages before it."""
         fused = [type(self._normalizer).__name__, type(self._model).__name__]
         return f"sentencepiece_{self._runner.model_name}", fused, []
 
 
 class LikeSentencePieceEngine(RawSentencePieceEngine):
-    """Encodes as sentencepiece would, for HF's parts that come to the same; these say where each token came from."""
+    """Encodes like sentencepiece, for HF's parts that give the same ids; `align` runs the parts themselves."""
 
     def __init__(
         self, parts: tuple[Any, Any], normalizer: SentencePieceNormalizer, model: Any, tables: RawTables,
@@ -157,8 +157,8 @@ class LikeSentencePieceEngine(RawSentencePieceEngine):
     ) -> None:  # fmt: skip
         """Prepares an engine.
 
-        parts: HF's normalizer and pre-tokenizer. Without a normalizer rows are as a stage before has left them, and the
-        pre-tokenizer is a Metaspace.
+        parts: HF's normalizer and pre-tokenizer. The normalizer is None if there is none or a stage before runs it;
+        the pre-tokenizer is then a Metaspace.
         """
         super().__init__(normalizer, model, tables, runner, pool)
         self._parts = parts
@@ -177,7 +177,7 @@ class LikeSentencePieceEngine(RawSentencePieceEngine):
         return StagedEngine(self._parts[1], self._runner, self._pool).words(rows, is_first)
 
     def align(self, text: AlignedText, is_first: bool, first_word: int) -> tuple[list[AlignedToken], int]:
-        """Encodes one raw row with where each token came from; see `base.Engine`."""
+        """Encodes one raw row and finds where each token came from; see `base.Engine`."""
         normalizer, pre_tokenizer = self._parts
         staged = StagedEngine(pre_tokenizer, self._runner, self._pool)
         if normalizer is not None:
@@ -185,7 +185,7 @@ class LikeSentencePieceEngine(RawSentencePieceEngine):
         return staged.align(text, is_first, first_word)
 
     def describe(self) -> tuple[str, list[str], list[str]]:
-        """Returns kernel, fused components, stages beside it."""
+        """Returns the kernel, the components fused into it, and the stages before it."""
         kernel, _, stages = super().describe()
         names = [type(part).__name__ for part in (*self._parts, self._model) if part is not None]
         return kernel, names, stages
@@ -199,7 +199,7 @@ class WholeRowEngine(StagedEngine):
         self._model = model
 
     def align(self, text: AlignedText, is_first: bool, first_word: int) -> tuple[list[AlignedToken], int]:
-        """Encodes one normalized row with where each token came from; see `base.Engine`."""
+        """Encodes one normalized row and finds where each token came from; see `base.Engine`."""
         return _align_whole(self._model, text, first_word)
 
 
@@ -208,7 +208,7 @@ def _align_whole(model: Unigram, text: AlignedText, word: int) -> tuple[list[Ali
     begin = 0
     for token_id, end in model.tokenize(text.text):
         part = text[begin:end]
-        # Of the bytes of a character the first one has it; as everywhere, the others come from the same place.
+        # The first of a character's byte tokens has the span of the character; the others repeat it.
         tokens.append(AlignedToken(token_id, part.span() if part.text or not tokens else tokens[-1].span, word))
         begin = max(begin, end)
     return tokens, word + 1

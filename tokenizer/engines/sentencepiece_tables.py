@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the kernels know of a SentencePiece model: what every code point becomes, and which ones pieces join."""
+"""The kernels' tables of a SentencePiece model: what every code point becomes, and which ones pieces join."""
 
 import string
 from collections.abc import Mapping
@@ -22,20 +22,20 @@ from tokenizer.ragged import distinct, read_only
 
 
 class KnownTables(NamedTuple):
-    """What tells where parts end, see kernels.sentencepiece_units."""
+    """The tables that tell where a part of a text may end, see kernels.sentencepiece_units."""
 
     kinds: npt.NDArray[np.uint8]
     """uint8[256]: WORD, SEPARATOR or ALONE."""
     characters: npt.NDArray[np.int64]
     """int64[0x110000], see kernels.sentencepiece_units."""
     joins: npt.NDArray[np.uint64]
-    """uint64: a bit for (the hash of) every two characters that are neighbours in a piece."""
+    """uint64[power of two]: a bit for the hash of every two characters that are neighbours in a piece."""
     apart: npt.NDArray[np.bool_]
     """bool[128 * 128]: whether a part may end between two ASCII characters."""
     block_masks: npt.NDArray[np.uint64]
     """uint64[N_BLOCK_MASKS], see kernels.sentencepiece_blocks."""
     shrink: bool
-    """Whether separators are left out, and not made into a "▁" each."""
+    """Whether separators are dropped, instead of each becoming a "▁"."""
 
 
 class RawTables(NamedTuple):
@@ -46,11 +46,11 @@ class RawTables(NamedTuple):
     unchanged: npt.NDArray[np.bool_]
     """bool[0x110000]: characters that stay themselves whatever follows."""
     unk_id: int
-    """The unknown token, -1 where there is none in text, but bytes."""
+    """Id of the unknown token, -1 if unknown characters become bytes instead."""
     absent_id: int
-    """What stands for no id in a slot: with sums, an id without a score."""
+    """The id that means "no id" in a slot; for Unigram one with the score 0, so that it can be summed."""
     ids_per_byte: float
-    """The most ids that a byte of a row can become, the "▁" in front left out."""
+    """The most ids that a byte of a row can become, not counting the "▁" in front."""
 
 
 class ScoredUnigram(NamedTuple):
@@ -58,22 +58,22 @@ class ScoredUnigram(NamedTuple):
 
     unigram: UnigramTables
     steps: npt.NDArray[np.float32]
-    """float32[n_pieces + 1]: what each id adds to the sum of a path; last a 0."""
+    """float32[n_pieces + 1]: the score that each id adds to the sum of a path; the last is 0."""
 
 
 class ScoredScratch(NamedTuple):
-    """What Viterbi remembers of every place in a part; see models.unigram.UnigramScratch."""
+    """Viterbi's work space: a value for every place in a part; see models.unigram.UnigramScratch."""
 
     scores: npt.NDArray[np.float64]
     pieces: npt.NDArray[np.int32]
     starts: npt.NDArray[np.int64]
-    """float64[n_bytes + 1], int32[n_bytes + 1] and int64[n_bytes + 1], see there."""
+    """float64[n_bytes + 1], int32[n_bytes + 1] and int64[n_bytes + 1], as in UnigramScratch."""
     seconds: npt.NDArray[np.float64]
     """float64[n_bytes + 1]: the second best score of each place."""
 
 
 class MergingScratch(NamedTuple):
-    """The same for merges."""
+    """The work space of BPE merges."""
 
     bpe: BPEScratch
     ends: npt.NDArray[np.int64]
@@ -93,7 +93,7 @@ def scored_unigram(model: Unigram) -> ScoredUnigram:
 
 
 def new_scored_scratch(n_bytes: int) -> ScoredScratch:
-    """Makes scratch for texts of up to `n_bytes` bytes. Pages that no text reaches are never touched."""
+    """Makes scratch for texts of up to `n_bytes` bytes. Memory pages that no text reaches are never touched."""
     n = n_bytes + 1
     return ScoredScratch(
         recycled.empty(n, np.float64), recycled.empty(n, np.int32), recycled.empty(n, np.int64),
@@ -102,15 +102,15 @@ def new_scored_scratch(n_bytes: int) -> ScoredScratch:
 
 
 def new_merging_scratch(n_bytes: int, tables: BPETables) -> MergingScratch:
-    """Makes scratch for texts of up to `n_bytes` bytes. Pages that no text reaches are never touched."""
+    """Makes scratch for texts of up to `n_bytes` bytes. Memory pages that no text reaches are never touched."""
     return MergingScratch(new_bpe_scratch(n_bytes, tables), recycled.empty(n_bytes + 1, np.int64))
 
 
 def raw_tables(normalizer: SentencePieceNormalizer, model: Any) -> RawTables | None:
-    """Returns the tables for encoding raw text, None where normalizer or model keep it from being cut.
+    """Returns the tables for encoding raw text, None if the normalizer or the model forbid cutting it.
 
-    It is cut in front of spaces. So spaces must become "▁" in front of words, no piece may have one after anything
-    else, and no key of the character map and no user-defined piece may hold a space.
+    Text is cut before spaces. So spaces must become "▁" in front of words, no piece may have a "▁" after another
+    character, and no key of the character map and no user-defined piece may contain a space.
     """
     options = normalizer.escape_whitespaces and not normalizer.treat_whitespace_as_suffix
     if not options or any(" " in symbol for symbol in normalizer.user_defined_symbols):
@@ -129,7 +129,7 @@ def raw_tables(normalizer: SentencePieceNormalizer, model: Any) -> RawTables | N
     images, begins, kinds, firsts = described
     joins = np.zeros((1 << kernels.JOIN_BITS) // 64, np.uint64)
     has_neighbours = np.zeros(N_CODE_POINTS, np.bool_)
-    # Parts never end between letters, though in some places they might: so that most places need not be looked at.
+    # Parts never end between two letters, though some could: so most places need not be looked at.
     letters = images[_ascii(string.ascii_letters)]
     letters = letters[letters > 0] - 1
     pairs = np.stack(np.meshgrid(letters, letters), axis=-1).reshape(-1, 2)
@@ -173,12 +173,12 @@ def raw_tables(normalizer: SentencePieceNormalizer, model: Any) -> RawTables | N
 def _more_neighbours(
     pieces: Characters, images: npt.NDArray[np.int32], firsts: npt.NDArray[np.int32]
 ) -> npt.NDArray[np.int32]:
-    """Returns int32[n, 2]: what may become neighbours in a piece though the second looks different before.
+    """Returns pairs of characters, int32[n, 2], that may become neighbours in a piece when the second is normalized.
 
-    "e" and an accent may become "é". So nothing is cut between "x" and "e" where a piece has "xé".
+    "e" and an accent may become "é". So if a piece contains "xé", text is not cut between "x" and "e".
 
     Args:
-      pieces: of more than one character.
+      pieces: the pieces of more than one character.
       images, firsts: see `_Images`.
     """
     if not len(firsts):
@@ -201,7 +201,7 @@ def _more_neighbours(
 
 
 def _block_masks(kinds: npt.NDArray[np.uint8], apart: npt.NDArray[np.bool_]) -> npt.NDArray[np.uint64]:
-    """Returns what kernels.sentencepiece_blocks need not look up."""
+    """Returns `KnownTables.block_masks`: facts about ASCII that kernels.sentencepiece_blocks need not look up."""
     said = np.zeros(blocks.N_BLOCK_MASKS, np.bool_)
     said[blocks.SEPARATES : blocks.SEPARATES + 3] = kinds[list(blocks.BLOCK_BYTES)] == kernels.SEPARATOR
     said[blocks.STANDS_ALONE : blocks.STANDS_ALONE + 3] = kinds[list(blocks.BLOCK_BYTES)] == kernels.ALONE
@@ -225,17 +225,17 @@ def _ascii(characters: str) -> npt.NDArray[np.int64]:
 
 class _Vocabulary(NamedTuple):
     single_ids: npt.NDArray[np.int32]
-    """int32[0x110000]: ids of the pieces of one character, -1 where there is none."""
+    """int32[0x110000]: ids of the pieces of one character, -1 if there is none."""
     pieces: Characters
-    """The longer ones."""
+    """The longer pieces."""
     unk_id: int
     byte_ids: npt.NDArray[np.int32] | None
-    """None where unknown characters do not become bytes."""
+    """int32[256]: ids of the byte tokens; None if unknown characters do not become bytes."""
     n_ids: int
 
 
 def _vocabulary(model: Any) -> _Vocabulary | None:
-    """Returns what of a model's vocabulary matches in text, None where the model is not sentencepiece's."""
+    """Returns the pieces of a model that can match in text, None if the model does not follow sentencepiece's rules."""
     if isinstance(model, Unigram):
         tables: Any = model.tables
         matching: Mapping[str, int] = model.matching
@@ -264,21 +264,21 @@ def _vocabulary(model: Any) -> _Vocabulary | None:
 
 
 class _Images(NamedTuple):
-    """What a normalizer makes of single characters."""
+    """What a normalizer turns single characters into."""
 
     images: npt.NDArray[np.int32]
-    """int32[0x110000]: one more than the only character that a code point turns into whatever its neighbours, 0 where
-    there is none."""
+    """int32[0x110000]: one more than the one code point that each becomes whatever its neighbours; 0 if there is no
+    such code point."""
     begins: npt.NDArray[np.bool_]
-    """bool[0x110000]: which ones begin longer keys."""
+    """bool[0x110000]: the code points that begin longer keys."""
     kinds: npt.NDArray[np.uint8]
-    """uint8[256]: what ASCII bytes are, see KnownTables."""
+    """uint8[256]: the kinds of ASCII bytes, see KnownTables."""
     firsts: npt.NDArray[np.int32]
     """int32[n, 2], see kernels.sentencepiece_units.describe_charsmap."""
 
 
 def _images(normalizer: SentencePieceNormalizer) -> _Images | None:
-    """Returns None for normalizers that the kernels have no tables for."""
+    """Returns the tables of single characters, None for normalizers that the kernels do not cover."""
     steps = normalizer.tables.steps
     images = np.arange(1, N_CODE_POINTS + 1, dtype=np.int32)
     dependent, begins = np.zeros(N_CODE_POINTS, np.bool_), np.zeros(N_CODE_POINTS, np.bool_)
@@ -289,7 +289,7 @@ def _images(normalizer: SentencePieceNormalizer) -> _Images | None:
         stack = np.empty((MAX_WORK, 3), np.int64)
         key = np.empty(MAX_WORK, np.uint8)
         links = new_links(steps.units)
-        # Keys share their ends, so there may be more of them than units: nmt_nfkc has five times as many.
+        # Keys share their ends in the map, so there may be more keys than units: nmt_nfkc has five times as many.
         n_firsts = 8 * steps.units.size
         while n_firsts > len(firsts):
             firsts = np.empty((n_firsts, 2), np.int32)
@@ -301,7 +301,7 @@ def _images(normalizer: SentencePieceNormalizer) -> _Images | None:
         firsts = firsts[:n_firsts]
         dependent[firsts[firsts[:, 1] == 0, 0]] = True
         if dependent[0x20] or begins[0x20] or images[0x20] != 0x21:
-            # Spaces with keys of their own: as good as never.
+            # The map has keys with a space; almost none does.
             return None
         for byte in range(1, 0x20):
             if normalizer.maps_to_space(byte) and not dependent[byte] and not begins[byte]:

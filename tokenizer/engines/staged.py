@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Any pre-tokenizer, any model: one after the other over whole columns, the model in the encode loop."""
+"""Any pre-tokenizer and any model, run one after the other over whole columns; the model runs in the encode loop."""
 
 from typing import Any
 
@@ -26,7 +26,7 @@ class StagedEngine:
 
     @property
     def unk_id(self) -> int:
-        """The unknown token, -1 where there is none."""
+        """Id of the unknown token, -1 if there is none."""
         return self._runner.unk_id
 
     def new_tally(self) -> Tally:
@@ -46,7 +46,7 @@ class StagedEngine:
         return self._pre_tokenizer.split_rows(rows, is_first)
 
     def align(self, text: AlignedText, is_first: bool, first_word: int) -> tuple[list[AlignedToken], int]:
-        """Encodes one row with where each token came from; see `base.Engine`."""
+        """Encodes one row and finds where each token came from; see `base.Engine`."""
         if self._pre_tokenizer is None:
             pieces = [text] if text.text else []
         else:
@@ -63,8 +63,8 @@ class StagedEngine:
         for token_id, end, number in zip(*self._runner.align(words), strict=True):
             word, begin = at if at[0] == number else (number, 0)
             piece, data = pieces[word], encoded[word]
-            # The characters a token touches, whole or in part; a token that ends where it begins belongs to the one
-            # before.
+            # A token's span has the characters that it covers, whole or in part; an empty token has the span of the
+            # one before.
             first, last = (min(i, len(data) - 1) for i in (begin, max(begin, end - 1)))
             if not spelled:
                 start = offsets[word]
@@ -78,7 +78,7 @@ class StagedEngine:
         return tokens, first_word + len(pieces)
 
     def describe(self) -> tuple[str, list[str], list[str]]:
-        """Returns kernel, fused components, stages beside it."""
+        """Returns the kernel, the components fused into it, and the stages before it."""
         name = type(self._pre_tokenizer).__name__ if self._pre_tokenizer is not None else None
         return f"encode_found_{self._runner.model_name}", [], [name] if name else []
 

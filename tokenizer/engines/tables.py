@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The tables of the encode loop, lent to calls, and running the loop until all rows are done."""
+"""Lends the tables of the encode loop to calls, and runs the loop until all rows are done."""
 
 import contextlib
 import dataclasses
@@ -25,30 +25,30 @@ _LINE_BYTES = 64
 _PADDING = 32
 """Bytes beyond a word that models and copies may touch."""
 _LEAST_SCRATCH, _MOST_SCRATCH = 1 << 10, 1 << 18
-"""Bytes of the longest span that scratch is made for at least, and that it is kept for."""
+"""Scratch is made for spans of at least the first number of bytes, and kept if it is for at most the second."""
 NewScratch = Callable[[int], Any]
 
 
 @dataclasses.dataclass
 class Lent:
-    """A table for the length of a call, and the scratch of calls before, which is used again."""
+    """A table that a call borrows, with the scratch of earlier calls."""
 
     table: Table
     batch: npt.NDArray[np.uint64]
     uncounted: CounterArrays
-    """Counts the words of calls without a tally, and holds none."""
+    """Counts words for calls without a tally, without storing them."""
     longest: int = -1
-    """Bytes of a span that there is scratch for."""
+    """The longest span, in bytes, that the scratch has room for."""
     word: Any = None
     ends: Any = None
     model_scratch: Any = None
 
     def counter(self, tally: Tally | None) -> CounterArrays:
-        """Returns where a call counts words."""
+        """Returns the counter that a call counts words in."""
         return self.uncounted if tally is None else tally.counter
 
     def make_room(self, longest: int, max_ids_per_byte: int, new_scratch: NewScratch | None) -> None:
-        """Makes scratch for spans of so many bytes, and somewhat longer ones."""
+        """Makes scratch for spans of up to `longest` bytes, unless there is enough."""
         if self.longest < longest:
             n = max(longest, _LEAST_SCRATCH) + _PADDING
             self.longest = n - _PADDING
@@ -56,7 +56,7 @@ class Lent:
             self.model_scratch = (new_scratch(n),) if new_scratch is not None else ()
 
     def work(self, tally: Tally | None, *, first: int, n_rows: int, n_ids: int) -> Work:
-        """Makes what the loop works with, see `run_loop`."""
+        """Makes the `Work` of an encode loop; arguments as for `run_loop`."""
         return Work(
             table=self.table,
             tally=self.counter(tally),
@@ -77,7 +77,7 @@ class Lent:
 
 
 class TablePool:
-    """Tables of a fixed size; a thread borrows one for the length of a call, so there are as many as busy threads."""
+    """Tables of a fixed size. Each call borrows one, so there are as many as threads that encode at the same time."""
 
     def __init__(self, n_bytes: int) -> None:
         if n_bytes < 1 << 16:
@@ -96,7 +96,7 @@ class TablePool:
 
     @contextlib.contextmanager
     def borrow(self, tally: Tally | None) -> Iterator[Lent]:
-        """Lends a table for a call that counts into a tally or nowhere."""
+        """Lends a table to a call that counts into `tally`, or nowhere if that is None."""
         with self._lock:
             lent = self._free.pop() if self._free else None
         if lent is None:
@@ -106,7 +106,7 @@ class TablePool:
         state = lent.table.state
         met_before, misses_before = int(lent.counter(tally).state[COUNTER_TOTAL]), int(state[MISSES])
         yield lent
-        # After an exception the table may be half written; it is not given back.
+        # After an exception this is not reached: the table may be half written, and is dropped.
         lent.give_up()
         with self._lock:
             self._free.append(lent)
@@ -114,7 +114,7 @@ class TablePool:
             self._n_misses += int(state[MISSES]) - misses_before
 
     def info(self) -> CacheInfo:
-        """Returns what the idle tables hold, those for other keys too."""
+        """Returns the state of the idle tables, including those for other keys."""
         with self._lock:
             held = [lent.table for lent in self._free]
             met, misses = self._n_met, self._n_misses
@@ -143,7 +143,7 @@ def new_table(n_bytes: int) -> Table:
 
 
 def _lines(n: int) -> npt.NDArray[np.uint64]:
-    """Makes n lines of zeros, not touched, that begin where lines of memory do; in huge pages where there are such."""
+    """Makes n lines of zeros, untouched, aligned with cache lines, and in huge pages if the system has them."""
     n_bytes = n * _LINE_BYTES
     alignment = HUGE_PAGE_BYTES if n_bytes >= HUGE_PAGE_BYTES else _LINE_BYTES
     memory: Any = np.zeros(n_bytes + alignment, np.uint8)
@@ -157,7 +157,7 @@ def _lines(n: int) -> npt.NDArray[np.uint64]:
 
 
 def _is_worn(table: Table) -> bool:
-    """Whether a table had better begin anew: a pool is nearly full, or as much was forgotten as there is room for."""
+    """Whether a table should be emptied: a pool is nearly full, or as many spans were evicted as the table holds."""
     state = table.state
     return bool(
         state[IDS_USED] * 8 > table.ids.size * 7
@@ -179,20 +179,20 @@ def run_loop(
     new_scratch: NewScratch | None = None,
     finish: Callable[[Table, Ragged], Ragged] | None = None,
 ) -> Ragged:  # fmt: skip
-    """Calls a kernel that is an encode loop until all rows are done, making room in the tally whenever it asks for it.
+    """Calls an encode loop until all rows are done, and makes room in the tally whenever the loop asks for it.
 
     Args:
-      kernel: called with `arguments`, the model's scratch if there is any, and an `encode_loop.Work`.
-      arguments: what it wants.
-      pool: to borrow a table from; always the same for a model, whose scratch is kept there.
+      kernel: the loop, called with `arguments`, the model's scratch if there is any, and an `encode_loop.Work`.
+      arguments: the kernel's own arguments.
+      pool: the pool to borrow a table from; always the same for a model, whose scratch is kept there.
       tally: counts words, and those with an unknown token; may be None.
-      first: the first place of the first row.
-      n_rows: of the input.
-      n_ids: no more ids than this can come out.
-      longest: no span has more bytes.
-      max_ids_per_byte: of a span.
-      new_scratch: makes the model's scratch for spans of so many bytes.
-      finish: makes of the ids what is returned, while the table is still lent.
+      first: where the first row begins in its values.
+      n_rows: the number of rows.
+      n_ids: the most ids that can come out.
+      longest: the most bytes of a span.
+      max_ids_per_byte: the most ids that a byte of a span can become.
+      new_scratch: makes the model's scratch for spans of up to the given number of bytes.
+      finish: called with the table, while it is still lent, and the ids; returns what `run_loop` returns.
     """
     with pool.borrow(tally) as lent:
         lent.make_room(longest, max_ids_per_byte, new_scratch)
