@@ -14,11 +14,11 @@ from llvmlite import ir
 from tokenizer.compiling import kernel_files, machine_code
 
 is_cold = kernel_files.is_cold
-"""For the pipeline, which asks before it starts workers."""
+"""Re-exported for the pipeline, which asks before it starts workers."""
 
 
 def prepare() -> None:
-    """Imports numba and makes it ready, which takes a second or two: for processes that are forked off to compile."""
+    """Imports and initializes numba, which takes a second or two: call it before forking processes that compile."""
     from tokenizer.compiling import numba_compiler
 
     numba_compiler.prepare()
@@ -27,8 +27,8 @@ def prepare() -> None:
 class Kernel:
     """A function that is compiled, or loaded from the cache, when it is first called.
 
-    There are hundreds of them and a process needs a few, so numba hears of each only when it is compiled, or when
-    another kernel that calls it is.
+    There are hundreds of kernels, and a process needs a few; so numba sees a kernel only when it is compiled, or when
+    another one that calls it is.
     """
 
     def __init__(
@@ -37,7 +37,7 @@ class Kernel:
     ) -> None:  # fmt: skip
         """Wraps a function.
 
-        name, sources: of one that is made of parts, which are its closure; and all files that these are in.
+        name, sources: for a kernel that is made of parts, its closure: its name, and all files that the parts are in.
         """
         functools.update_wrapper(self, function)
         self._file = Path(function.__code__.co_filename)
@@ -54,7 +54,7 @@ class Kernel:
         return self._run(machine_code.signature(args), args)
 
     def bound(self, *first: Any) -> Callable[..., Any]:
-        """Returns this kernel with its first arguments, whose kinds are found out once: they may be many arrays."""
+        """Returns this kernel with its first arguments bound, so that the kinds of these are found only once."""
         known = machine_code.signature(first)
 
         def call(*others: Any) -> Any:
@@ -70,7 +70,7 @@ class Kernel:
         return run(*args)
 
     def _make(self, kinds: tuple[Any, ...] | None, args: tuple[Any, ...]) -> Callable[..., Any]:
-        """Returns what runs this kernel for these arguments, and others of their kinds, if these are known."""
+        """Loads or compiles the code for these arguments; keeps it for others of the same kinds, if these are known."""
         if self._is_part:
             raise TypeError(f"{self.__module__}.{self.__qualname__} is a part of kernels, with no code of its own")
         path = None
@@ -81,7 +81,7 @@ class Kernel:
                 return found
             if when_missing is not None:
                 when_missing(path)
-        # Nothing else waits while another process compiles this kernel, which is then there to be loaded.
+        # If another process is compiling this kernel, only this call waits, and then loads what that has made.
         with machine_code.making(path) if path is not None else contextlib.nullcontext(), _making:
             if path is not None and (found := self._load(path, kinds)) is not None:
                 return found
@@ -129,7 +129,7 @@ class Kernel:
 
 
 class _Intrinsic:
-    """Instructions for kernels, of which numba hears when a kernel that has them is compiled."""
+    """LLVM instructions for kernels; numba sees them only when a kernel that uses them is compiled."""
 
     def __init__(self, function: Callable[..., Any]) -> None:
         functools.update_wrapper(self, function)
@@ -144,7 +144,7 @@ class _Intrinsic:
 
 
 class _Later:
-    """A module that is imported when something of it is asked for."""
+    """A module that is imported when one of its attributes is first used."""
 
     def __init__(self, name: str) -> None:
         self._name = name
@@ -155,47 +155,48 @@ class _Later:
 
 types: Any = _Later("numba.core.types")
 cgutils: Any = _Later("numba.core.cgutils")
-"""Numba's, for the code of intrinsics."""
+"""Numba's modules, for the code of intrinsics."""
 _making = threading.RLock()
 when_missing: Callable[[Path], object] | None = None
-"""Is called before this process compiles a kernel, with where others would put it: it may wait until they have."""
+"""Called before this process compiles a kernel, with the file that any process writes it to: it may wait for that."""
 saved: list[Path] = []
-"""Where the kernels are that this process has compiled."""
+"""The files of the kernels that this process has compiled."""
 
 
 def intrinsic(function: Callable[..., Any]) -> Any:
-    """As numba's decorator of this name: `function` says what LLVM code there is in place of a call."""
+    """Does what numba's decorator of this name does: `function` generates the LLVM code that replaces a call."""
     return _Intrinsic(function)
 
 
 def kernel(function: Callable[..., Any]) -> Any:
     """Compiles `function` on first call: no Python objects, releases the GIL, cached on disk.
 
-    It must not allocate arrays. In return there is no reference counting in it: with counting on, every use of an array
-    inside a loop is an atomic operation, and the BERT kernel runs at a tenth of its speed.
+    It must not allocate arrays, so that it needs no reference counting: with that, every use of an array inside a loop
+    is an atomic operation, and the BERT kernel runs at a tenth of its speed.
     """
     return Kernel(function, is_part=False)
 
 
 def kernel_of_short_loops(function: Callable[..., Any]) -> Any:
-    """As `kernel`, for one whose loops take a few rounds at most, of ids of a word or bytes of a part.
+    """Does what `kernel` does, without vectorizing loops: for loops of a few rounds, such as over the ids of a word.
 
-    LLVM would vectorize them, and what it does before and behind such a loop takes longer than the loop.
+    The code that LLVM puts before and after a vectorized loop would take longer than such a loop.
     """
     return Kernel(function, is_part=False, vectorize=False)
 
 
 def made_kernel(name: str, function: Callable[..., Any], *parts: Any) -> Any:
-    """Compiles a function inside another one, whose variables it uses, under a name of its own.
+    """Makes a kernel of a function inside another one, whose variables it uses, under the given name.
 
-    parts: the kernels and parts among these, which say where its code is. All else must be in its name.
+    parts: the kernels and parts among these variables; they tell which files its code is in. The name must tell all
+    others.
     """
     sources = tuple(dict.fromkeys(Path(part.__wrapped__.__code__.co_filename) for part in parts))
     return Kernel(function, is_part=False, vectorize=False, name=name, sources=sources)
 
 
 def kernel_part(function: Callable[..., Any]) -> Any:
-    """Compiles `function` for use inside a `kernel` only, always inlined."""
+    """Compiles `function` for use inside kernels only, always inlined."""
     return Kernel(function, is_part=True)
 
 
@@ -232,7 +233,7 @@ def store_u64(typingctx: Any, array: Any, index: Any, value: Any) -> Any:
 
 @intrinsic
 def prefetch(typingctx: Any, array: Any, index: Any) -> Any:
-    """Asks for the cache line of `array[index]`, an element of an int64 array or the first of its row; no more."""
+    """Asks for the cache line of `array[index]`, an element of an int64 array or the first of a row; does not wait."""
 
     def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         view = context.make_array(signature.args[0])(context, builder, args[0])
@@ -253,7 +254,7 @@ def prefetch(typingctx: Any, array: Any, index: Any) -> Any:
 
 @intrinsic
 def unlikely(typingctx: Any, condition: Any) -> Any:
-    """Returns a condition, of which the compiler is told to lay out the code for when it is not true."""
+    """Returns the condition, and tells the compiler to lay out the code for the case that it is false."""
 
     def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         i1 = ir.IntType(1)

@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The files that a kernel is compiled from, and the place of what comes of it: a cache that stays right.
+"""The files that a kernel is compiled from, and the place of its compiled code: a cache that is never out of date.
 
 numba's own `cache=True` notices a change in the file of a function, not in the files of the functions it calls, and
-fails where neither the source tree nor the home directory can be written. Here the cache of a kernel is named by a
-digest over its file, every kernel file that this one imports, and this folder. The first writable place of three holds
-it: beside the sources, the user's cache directory, the temporary directory. `TOKENMILL_CACHE_DIR` overrides the choice.
+fails if neither the source tree nor the home directory can be written. Here the cache of a kernel is named by a digest
+over its file, every kernel file that it imports, and this folder, and is in the first of three places that can be
+written: next to the sources, the user's cache directory, the temporary directory. `TOKENMILL_CACHE_DIR` overrides the
+choice.
 
 A kernel file is known by its name: `kernels.py`, one that ends in `_kernels.py`, or one in a folder `kernels`.
 """
@@ -26,7 +27,7 @@ _IMPORT = re.compile(
 
 @functools.cache
 def _imports(path: Path) -> tuple[bytes, frozenset[Path]]:
-    """Returns the source in a file, and the kernel files that it names in its imports."""
+    """Returns the source of a file, and the kernel files that its imports name."""
     source = path.read_bytes()
     found: set[Path] = set()
     for module, one_line, lines in _IMPORT.findall(source):
@@ -45,7 +46,7 @@ def _kernel_files(module: str, *names: str) -> frozenset[Path]:
 
 
 def _holds_kernels(module: str) -> bool:
-    """Whether a module holds kernels, as its name says: it, or a package that it is in, ends in `kernels`."""
+    """Whether a module holds kernels by its name: its name, or that of a package that it is in, ends in `kernels`."""
     return any(part.endswith("kernels") for part in module.split("."))
 
 
@@ -62,17 +63,17 @@ def kernel_sources(path: Path) -> dict[Path, bytes]:
 
 @functools.cache
 def sources_digest(*paths: Path, alone: Path | None = None) -> str:
-    """Returns what names the caches of source files: it changes with these, those they import, and the compiler.
+    """Returns the name of the cache of source files: it changes with these, those they import, and the compiler.
 
-    alone: one more, whatever that imports.
+    alone: one more file, taken without what it imports.
     """
-    # Code compiled with bounds checks is other code; numba itself would not notice.
+    # The digest covers bounds checks, which numba's own cache ignores.
     digest = hashlib.sha256(_compiler())
     sources = {file: source for path in paths for file, source in kernel_sources(path).items()}
     if alone is not None:
         sources[alone] = alone.read_bytes()
     for file, source in sorted(sources.items()):
-        # With its folder: what numba keeps names the module, which is another one where a file has moved.
+        # With its folder, because numba's cache names the module, and a file that has moved is another module.
         name = file.relative_to(_ROOT).as_posix() if file.is_relative_to(_ROOT) else file.name
         digest.update(name.encode() + b"\0" + source)
     return digest.hexdigest()[:16]
@@ -80,8 +81,8 @@ def sources_digest(*paths: Path, alone: Path | None = None) -> str:
 
 @functools.cache
 def numba_is_configured() -> bool:
-    """Whether somebody has told numba to compile in another way than `_compiler` knows of."""
-    # No kernel has threads of its own, so their number changes nothing; worker processes are given one.
+    """Whether numba is configured to compile in a way that `_compiler` does not know."""
+    # No kernel starts threads, so their number, which worker processes are given, changes nothing.
     known = {"NUMBA_NUM_THREADS", "NUMBA_BOUNDSCHECK"}
     changed = {name for name in os.environ if name.startswith("NUMBA_")} - known
     return bool(changed) or os.path.exists(".numba_config.yaml")
@@ -94,7 +95,7 @@ def _own_sources() -> bytes:
 
 
 def _compiler() -> bytes:
-    """Returns what compiles, and how."""
+    """Returns the version of the compiler and its settings, and the sources of this folder."""
     version = machine_code.numba_folder() / "_version.py"
     if version.is_file() and not numba_is_configured():
         numba_is = version.read_text(encoding="utf-8") + os.environ.get("NUMBA_BOUNDSCHECK", "")
@@ -107,12 +108,12 @@ def _compiler() -> bytes:
 
 @functools.cache
 def cache_directory(*paths: Path, alone: Path | None = None) -> Path:
-    """Returns where compiled kernels of some source files are kept: the first directory that can be written.
+    """Returns the directory for the compiled kernels of some source files: the first candidate that can be written.
 
-    The first file names it; see `sources_digest`.
+    It is named after the first file; see `sources_digest`.
 
     Raises:
-      OSError: when none of the candidates can be written; names them.
+      OSError: if none of the candidates can be written; the message names them.
     """
     chosen = os.environ.get("TOKENMILL_CACHE_DIR")
     home_cache = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
@@ -131,7 +132,7 @@ def cache_directory(*paths: Path, alone: Path | None = None) -> Path:
         try:
             directory.mkdir(parents=True, exist_ok=True, mode=0o700)
             if hasattr(os, "getuid") and directory.stat().st_uid != os.getuid():
-                # Compiled code is executed: never read it from a directory of somebody else.
+                # Compiled code is executed: never read it from another user's directory.
                 why.append(f"{directory} belongs to another user, whose compiled code is not run")
                 continue
             tempfile.TemporaryFile(dir=directory).close()
@@ -146,8 +147,8 @@ def cache_directory(*paths: Path, alone: Path | None = None) -> Path:
 
 
 def is_cold(path: Path) -> bool:
-    """Whether nothing of a source file is compiled for this machine; as far as can be seen without importing numba."""
+    """Whether no kernel of a source file is compiled yet, as far as can be seen without importing numba."""
     try:
         return next(cache_directory(path).glob("*.kernel"), None) is None
     except OSError:
-        return False  # nowhere to keep it, which is told when a kernel is called
+        return False  # there is no place for it, which the first call of a kernel will report

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Compiled kernels from the disk without numba, whose import takes longer than everything else that loading does.
+"""Loads compiled kernels from disk without importing numba, which would take longer than all the rest of loading.
 
 numba compiles a kernel to an object file, whose entry is a function of Python's own calling convention. `save` keeps
-that file beside numba's cache, and `load` links it with the same linker, LLVM's. Where anything is not as expected, the
-answer is None, and numba loads or compiles the kernel as it always does.
+that file next to numba's cache, and `load` links it with the same linker, LLVM's. If anything is not as expected, the
+result is None, and numba loads or compiles the kernel as usual.
 """
 
 import builtins
@@ -31,21 +31,21 @@ except ImportError:  # Windows
     fcntl = None  # type: ignore[assignment]
 
 _IN_C_ORDER, _IN_FORTRAN_ORDER, _WRITABLE = 0x1, 0x2, 0x400
-"""Flags of an array. One that is contiguous in both orders is to numba as one in C's."""
+"""Flags of an array. To numba an array that is contiguous in both orders is in C's order."""
 _MASKS = _IN_FORTRAN_ORDER | _WRITABLE, _IN_C_ORDER | _WRITABLE
-"""What matters of the flags, by whether the array is in C's order."""
+"""The flags that matter, for arrays that are not in C's order and that are."""
 _MOST_DTYPES = 12
-"""bool, integers, float32 and float64, as numpy counts them."""
+"""The largest of numpy's type numbers for bool, integers, float32 and float64."""
 
 
 def signature(arguments: tuple[Any, ...]) -> tuple[Any, ...] | None:
-    """Returns what numba tells kinds of arguments apart by; None where one is of a kind that this is not made for."""
+    """Returns a key with all that numba distinguishes in the types of arguments; None if one is of an unknown kind."""
     kinds: list[Any] = []
     return tuple(kinds) if _add_kinds(arguments, kinds) else None
 
 
 def _add_kinds(values: tuple[Any, ...], kinds: list[Any]) -> bool:
-    # Called with some dozens of arrays for every call of a kernel, so it is written to be fast.
+    # Every call of a kernel runs this over some dozens of arrays, so it is written to be fast.
     for value in values:
         kind = type(value)
         if kind is _ARRAY:
@@ -68,13 +68,13 @@ def _add_kinds(values: tuple[Any, ...], kinds: list[Any]) -> bool:
 
 
 _HEAD = "n_bytes", "entry", "environment", "externals"
-"""What a file begins with, as JSON in a line: bytes of code, names of symbols in it, and of those that it needs."""
+"""The first line of a file, as JSON: bytes of code, names of symbols in it, and of those that it needs."""
 _ARRAY = np.ndarray
 _SCALARS = {bool, int, float, type(None), np.bool_, np.uint8, np.int32, np.uint32, np.int64, np.uint64, np.float64}
 
 
 def path_of(directory: Path, name: str, kinds: tuple[Any, ...], vectorize: bool) -> Path:
-    """Returns where the machine code of a kernel is for a `signature`, on a processor like this one."""
+    """Returns the file of a kernel's machine code for a `signature` and this kind of processor."""
     described = [
         f"{kind.__module__}.{kind.__qualname__}{getattr(kind, '_fields', '')}" if isinstance(kind, type) else kind
         for kind in kinds
@@ -84,10 +84,10 @@ def path_of(directory: Path, name: str, kinds: tuple[Any, ...], vectorize: bool)
 
 
 def load(path: Path, module: str) -> Callable[..., Any] | None:
-    """Links a saved kernel; None where there is none, or it cannot be linked.
+    """Links a saved kernel; returns None if there is none, or it cannot be linked.
 
     Args:
-      path: `path_of` it.
+      path: its file, see `path_of`.
       module: the name of the kernel's Python module.
     """
     try:
@@ -96,14 +96,14 @@ def load(path: Path, module: str) -> Callable[..., Any] | None:
     except (OSError, ValueError, KeyError, TypeError):
         return None
     linker = _linker()
-    # LLVM ends the process where it does not find a symbol.
+    # LLVM aborts the process if it does not find a symbol.
     if n_bytes != len(code) or linker is None or not all(map(binding.address_of_symbol, externals)):
         return None
     return linker.link(code, entry, environment, sys.modules[module], path.name.partition("-")[0])
 
 
 def save(path: Path, compiled: Any) -> bool:
-    """Keeps the machine code of a numba CompileResult; returns whether that could be written."""
+    """Saves the machine code of a numba CompileResult; returns whether it could be written."""
     _, _, (code, bitcode) = compiled.library.serialize_using_object_code()
     module = binding.parse_bitcode(bitcode)
     declared = [*(f.name for f in module.functions if f.is_declaration)]
@@ -126,17 +126,17 @@ def save(path: Path, compiled: Any) -> bool:
 
 @contextlib.contextmanager
 def making(path: Path) -> Iterator[None]:
-    """Lets one process, and one thread of it, at a time make what will be at `path`; others wait.
+    """Lets one thread of one process at a time make the file `path`; others wait.
 
-    The lock goes with who holds it, however that ends. Where files cannot be locked nobody waits: two may then do the
-    same work, and the last one's is kept.
+    The lock ends with the process that holds it, however that ends. If files cannot be locked, nobody waits: two may
+    then do the same work, and the result of the last is kept.
     """
     lock = path.with_suffix(".lock")
     with contextlib.ExitStack() as stack:
         if fcntl is not None:
             with contextlib.suppress(OSError):
                 fcntl.flock(stack.enter_context(lock.open("wb")), fcntl.LOCK_EX)
-                # Who already waits for it finds the work done.
+                # Those who wait already keep the file open, and find the work done.
                 stack.callback(lock.unlink, missing_ok=True)
         yield
 
@@ -176,7 +176,7 @@ class _Linker:
         place = self._engine.get_global_value_address(environment)
         if not address or not place:
             return None
-        # The entry asks whether its environment is there; these kernels have nothing in it.
+        # The entry checks that its environment is set; for these kernels it is empty.
         ctypes.c_void_p.from_address(place).value = id(self._environment)
         made: Callable[..., Any] = self._make_function(module, name, "", address, self._environment, (self,))
         return made

@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What kernels add to numba: a type of values that it does not have, and a shortcut. Imported where they are compiled.
+"""Additions to numba: a type that it does not have, and a shortcut. Imported only where kernels are compiled.
 
-With the shortcut what is compiled stays the same: numba only remembers what it has found out, and would find out anew
-for every call.
+The shortcut does not change what is compiled: numba only caches what it would find out again for every call.
 """
 
 from typing import Any
@@ -15,7 +14,7 @@ _resolved: dict[Any, Any] = {}
 
 
 class Reference(types.Type):
-    """Where values of some numba type are, on the stack of the kernel that has called `references.refer`."""
+    """The type of an address of values, on the stack of the kernel that has called `references.refer`."""
 
     def __init__(self, values: types.Type) -> None:
         self.values = values
@@ -29,12 +28,12 @@ class _ReferenceModel(models.PrimitiveModel):  # type: ignore[misc]
 
 
 def install() -> None:
-    """Makes numba take the shortcut, for the rest of this process."""
+    """Installs the shortcut, for the rest of this process."""
     types.BaseFunction.get_call_type = _call_type
 
 
 def _call_type(function: Any, context: Any, args: Any, kws: Any) -> Any:
-    """Returns the signature of a call of something built in; numba tries everything it knows of `+` for every `+`."""
+    """Returns the signature of a call of a builtin, cached; numba itself tries all overloads of `+` for every `+`."""
     if kws:
         return _resolve(function, context, args, kws)
     key = function, context, tuple(args)

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What compiles kernels: numba, with a cache that stays right. Imported where a kernel is not found compiled.
+"""Compiles kernels with numba. Imported only if a kernel is not found compiled.
 
-numba's own cache is where `kernel_files` says, which also says why.
+numba's own cache is kept where `kernel_files` says; its docstring says why.
 """
 
 import functools
@@ -30,38 +30,38 @@ numba_additions.install()
 
 
 def dispatcher(function: Callable[..., Any], *, is_part: bool, is_made: bool, vectorize: bool) -> Any:
-    """Makes numba's dispatcher of a kernel, or of a part of kernels; see `compiling`.
+    """Makes numba's dispatcher for a kernel, or for a part of kernels; see `compiling`.
 
-    is_made: of parts, which are its closure. numba's cache would not know them, and nothing calls such a kernel.
+    is_made: whether it is made of parts, its closure. numba's cache would not know these, and no kernel calls it.
     """
     if is_part:
         return numba.njit(
             nogil=True, forceinline=True, _nrt=False, no_cpython_wrapper=True, no_cfunc_wrapper=True,
             pipeline_class=_PartCompiler,
         )(function)  # fmt: skip
-    # Unless told otherwise, what a part calls is inlined like the part.
+    # Without `forceinline=False`, a kernel that a part calls would be inlined like the part.
     made = numba.njit(nogil=True, forceinline=False, _nrt=False, no_cfunc_wrapper=True, pipeline_class=_KernelCompiler)(
         function
     )
     made._cache = NullCache() if is_made else _KernelCache(function)
-    # Other packages' extensions of numba are for compiling only, see _KernelCache.
+    # Loading needs no extensions of numba from other packages, see _KernelCache.
     made._compilation_chain_init_hook = _do_nothing
     made._compiler.compile = functools.partial(_compile, made._compiler.compile, vectorize)
     return made
 
 
 def compiled(made: Any, arguments: tuple[Any, ...]) -> CompileResult:
-    """Loads or compiles a dispatcher's function for such arguments."""
+    """Loads or compiles a dispatcher's function for the types of the arguments."""
     kinds = tuple(made.typeof_pyval(argument) for argument in arguments)
     made.compile(kinds)
     return made.overloads[kinds]
 
 
 class _KernelCompiler(Compiler):
-    """numba's compiler without the passes for what kernels do not have, which take a tenth of the time."""
+    """numba's compiler without the passes for features that kernels do not use, which take a tenth of the time."""
 
     def define_pipelines(self) -> list[PassManager]:
-        """Returns numba's passes, but those for closures, array expressions, `with`, generators and inlined numba."""
+        """Returns numba's passes, except for closures, array expressions, `with`, generators and inlined numba."""
         passes = PassManager("kernel")
         for compiled_by in (
             untyped_passes.TranslateByteCode, untyped_passes.FixupArgs, untyped_passes.IRProcessing,
@@ -76,7 +76,7 @@ class _KernelCompiler(Compiler):
 
 
 class _PartLibrary(JITCodeLibrary):
-    """What kernels inline: optimized, and never made into machine code, which would take as long as all else."""
+    """The code of a part, which kernels inline: optimized, but not made machine code, which would double the time."""
 
     def _finalize_final_module(self) -> None:
         self._finalize_dynamic_globals()
@@ -85,7 +85,7 @@ class _PartLibrary(JITCodeLibrary):
 
 
 class _PartCompiler(_KernelCompiler):
-    """Compiles a part as far as kernels need it; nothing can call it by itself."""
+    """Compiles a part only as far as kernels need it; it cannot be called from Python."""
 
     def _compile_bytecode(self) -> CompileResult:
         state = self.state
@@ -93,7 +93,7 @@ class _PartCompiler(_KernelCompiler):
         state.library = _PartLibrary(state.targetctx.codegen(), state.func_id.func_qualname)
         result: CompileResult = super()._compile_bytecode()
         state.library.finalize()
-        # As numba does with what it has compiled; to it this is the name of a part, and has to be a function.
+        # numba wants a function here; it uses it only as the name of the part.
         name = _dynfunc.make_function(state.func_id.module, state.func_id.func_name, "", 0, result.environment, ())
         state.targetctx.insert_user_function(name, result.fndesc, [state.library])
         return result._replace(entry_point=name)
@@ -115,7 +115,7 @@ _typeof_any_array = typeof_impl.dispatch(np.ndarray)
 
 @typeof_impl.register(np.ndarray)
 def _typeof_array(array: Any, context: Any) -> types.Type:
-    """As numba's own, which loads `numpy.ma` to see that an array is not masked; none is before somebody loads that."""
+    """Does what numba's own does, without importing `numpy.ma`: unless that is loaded, no array can be masked."""
     if "numpy.ma" in sys.modules:
         return _typeof_any_array(array, context)
     layout = numpy_support.map_layout(array)
@@ -125,8 +125,8 @@ def _typeof_array(array: Any, context: Any) -> types.Type:
 class _LoadedLibrary(JITCodeLibrary):
     """Compiled code from the cache.
 
-    The cache has machine code, and bitcode for kernels that call this one to inline. LLVM takes longer to read the
-    bitcode than everything else here together, so it is read only when such a kernel is compiled.
+    The cache has machine code, and bitcode for kernels that inline this one. LLVM takes longer to read the bitcode than
+    for everything else here, so it is read only when such a kernel is compiled.
     """
 
     def __init__(self, codegen: Any, serialized: Any, entry_point: str) -> None:
@@ -177,7 +177,7 @@ class _KernelCache(FunctionCache):
     _impl_class = _KernelCacheImpl
 
     def load_overload(self, sig: Any, target_context: Any) -> Any:
-        # numba would first import all that it knows how to compile, which takes longer than loading what is compiled.
+        # numba would first import everything that it can compile, which takes longer than loading the compiled code.
         with self._guard_against_spurious_io_errors():
             found = self._load_overload(sig, target_context)
             if found is not None:
@@ -188,13 +188,13 @@ class _KernelCache(FunctionCache):
 
 
 def prepare() -> None:
-    """Makes numba ready to compile, as it would be at the first kernel."""
+    """Initializes numba as compiling the first kernel would."""
     entrypoints.init_all()
     cpu_target.target_context.refresh()
 
 
 def _announce() -> None:
-    """Says once per process that a pause is a compilation, not a hang."""
+    """Logs once per process that the pause is a compilation, not a hang."""
     if not _announced:
         _announced.append(True)
         print(
@@ -206,8 +206,8 @@ def _do_nothing() -> None: ...
 
 
 def _compile(compile_kernel: Callable[..., Any], vectorize: bool, args: Any, return_type: Any) -> Any:
-    # numba has no such option for a function; it looks into its configuration when it optimizes one, and compiles one
-    # at a time. Kernels that this one calls are compiled in between, and say for themselves.
+    # numba has no such option for a single function; it reads its configuration when it optimizes one, and compiles one
+    # at a time. Kernels that this one calls are compiled in between, with their own setting.
     before = numba.config.LOOP_VECTORIZE
     numba.config.LOOP_VECTORIZE = int(vectorize)
     try:

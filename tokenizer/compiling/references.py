@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Many arguments of a kernel as one: a kernel that is called often takes longer to be given its arrays than to start.
+"""Passes many arguments of a kernel as one: for a kernel that is called often, passing arrays is what takes the time.
 
-numba passes seven numbers for every array of one dimension, most of them on the stack. `refer(values)` puts a tuple of
-anything into memory once, and `values_of(reference)` reads it back in whatever is called with the reference.
+numba passes seven numbers for every array of one dimension, most of them on the stack. `refer(values)` stores a tuple
+of any values once, and `values_of(reference)` reads it back in a function that is called with the reference.
 """
 
 from typing import Any
@@ -14,9 +14,9 @@ from tokenizer.compiling.kernel import cgutils, intrinsic
 
 @intrinsic
 def refer(typingctx: Any, values: Any) -> Any:
-    """Puts values into memory that lasts as long as the call of the kernel around it; returns where they are.
+    """Stores values in memory that lasts as long as the call of the kernel around it; returns their address.
 
-    A change of what the values were taken from does not change them.
+    The values are copies: assigning to the variables that they came from does not change them.
     """
     from tokenizer.compiling.numba_additions import Reference
 
@@ -28,7 +28,7 @@ def refer(typingctx: Any, values: Any) -> Any:
 
 @intrinsic
 def values_of(typingctx: Any, reference: Any) -> Any:
-    """Reads the values back."""
+    """Returns the values that `refer` stored."""
 
     def codegen(context: Any, builder: ir.IRBuilder, signature: Any, args: Any) -> ir.Value:
         return builder.load(args[0])

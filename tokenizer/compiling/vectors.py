@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What intrinsics on vectors say to LLVM, which chooses the instructions, also where a machine has none for them."""
+"""Helpers for intrinsics on vectors, in LLVM's terms: LLVM chooses the instructions of whatever machine it is."""
 
 from collections.abc import Sequence
 
@@ -9,22 +9,22 @@ I8, I16, I32, I64 = (ir.IntType(bits) for bits in (8, 16, 32, 64))
 
 
 def constant(kind: ir.Type, values: Sequence[int]) -> ir.Constant:
-    """Returns a vector of these."""
+    """Returns a constant vector of `values`."""
     return ir.Constant(ir.VectorType(kind, len(values)), list(values))
 
 
 def all_of(kind: ir.Type, n: int, value: int) -> ir.Constant:
-    """Returns a vector of n times the same."""
+    """Returns a vector of n times the same value."""
     return constant(kind, [value] * n)
 
 
 def pick(builder: ir.IRBuilder, values: ir.Value, others: ir.Value, places: Sequence[int]) -> ir.Value:
-    """Returns the elements at these places, which go on in `others` behind the last of `values`."""
+    """Returns the elements at `places` of `values` followed by `others`."""
     return builder.shuffle_vector(values, others, constant(I32, places))
 
 
 def load_bytes(builder: ir.IRBuilder, start: ir.Value, n: int) -> ir.Value:
-    """Loads n bytes from anywhere."""
+    """Loads n bytes from any address."""
     return builder.load(builder.bitcast(start, ir.VectorType(I8, n).as_pointer()), align=1)
 
 

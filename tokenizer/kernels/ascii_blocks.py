@@ -1,17 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where pre-tokens begin in 64 bytes of ASCII at once, by arithmetic on masks with a bit per byte.
+"""Finds where pre-tokens begin in 64 bytes of ASCII at once, by arithmetic on masks with a bit per byte.
 
 A scanner that goes from word to word waits for the end of one before it can look at the next. Here a handful of vector
 comparisons classify 64 bytes, and shifts of the masks say where words begin, whatever their number.
 
-A function `<name>_starts(data, i)` belongs to the scanner `next_<name>` of `scanning.SCANNERS`: a pre-token begins at
-byte i, and bit k of the result says whether one begins at i + k too, for every k up to the first place that it cannot
-tell, and is 0 beyond. Whatever lies between two set bits is one pre-token. Bit 0 is always set. `data` goes on for
-`BLOCK_READS` bytes after i, whatever they are: what belongs to another text must be masked by the caller, together with
-the last byte of this one, since a byte's neighbour decides too.
+A function `<name>_starts(data, i)` belongs to the scanner `next_<name>` of `scanning.SCANNERS`. A pre-token begins at
+byte i. Bit k of the result, a uint64, says whether one begins at i + k too, for every k before the first place that the
+function cannot tell, and is 0 from there on. The bytes between two set bits are one pre-token. Bit 0 is always set.
+`data` is readable for `BLOCK_READS` bytes after i. The caller masks what belongs to another text, together with the
+last byte of this one, since the neighbour of a byte decides too.
 
-Where there is something between pre-tokens, bits of starts are as above, and `<name>_stops` has a bit for every place
-right after a pre-token: the pre-token that begins with the first start ends with the first of them, and so on.
+If pre-tokens do not follow one another directly, starts are as above, and `<name>_stops` has a bit for every place
+right after a pre-token: the pre-token that begins at the first start ends at the first stop, and so on.
 """
 
 import functools
@@ -33,7 +33,7 @@ _THREE = np.uint64(3)
 
 @intrinsic
 def classify(typingctx, array, index):
-    """Returns masks of the 64 bytes at an index, by the names above: which bytes are letters, and so on."""
+    """Returns masks of the 64 bytes of a uint8 array at an index, by the names above: the letters, and so on."""
 
     def codegen(context, builder, signature, args):
         byte, block = ir.IntType(8), ir.VectorType(ir.IntType(8), 64)
@@ -76,34 +76,34 @@ def classify(typingctx, array, index):
 
 @kernel_part
 def _lowest(mask):
-    """Returns the lowest set bit of a mask."""
+    """Returns the lowest set bit of a mask, uint64; 0 if none is set."""
     return mask & (~mask + _ONE)
 
 
 @kernel_part
 def below(mask):
-    """Returns the bits below the lowest set bit of a mask, all where there is none."""
+    """Returns the bits below the lowest set bit of a mask, all bits if none is set."""
     return _lowest(mask) - _ONE
 
 
 @kernel_part
 def up_to(mask):
-    """Returns the lowest set bit of a mask and those below, all where there is none."""
+    """Returns the lowest set bit of a mask and those below, all bits if none is set."""
     return _lowest(mask) | below(mask)
 
 
 @kernel_part
 def known_bits(high):
-    """Returns the bits before non-ASCII bytes or the end of the block, but for the last: its neighbour decides too."""
+    """Returns the bits before the first set one, or the end of the block, less the last: its neighbour decides too."""
     return below(high) >> _ONE
 
 
 @kernel_part
 def bert_words(data, i, room, digits_apart):
-    """Returns where words begin and where their last bytes are, by BertPreTokenizer, and where white space is.
+    """Returns three masks: where words begin and where their last bytes are, by BertPreTokenizer, and the white space.
 
-    `room`, at least 1, is how many bytes of the text there are from i on. A word has its two bits or none: none if it
-    may go on, or be another one, for what comes after it. digits_apart: uint64, see unicode_tables.BertTables.
+    `room`, at least 1, is the number of bytes of the text from i on. A word may have a start without an end: then what
+    comes after the known bytes decides where it ends. digits_apart: uint64, see unicode_tables.BertTables.
     """
     masks = classify(data, i)
     within = ~np.uint64(0) >> np.uint64(64 - min(room, 64))
@@ -120,21 +120,21 @@ def bert_words(data, i, room, digits_apart):
 
 @kernel_part
 def _white_space_starts(spaces, newlines, others):
-    r"""Returns where pre-tokens of white space begin by `\s*[\r\n]+|\s+(?!\S)|\s+`, and up to where that is known.
+    r"""Returns where pre-tokens of white space begin by `\s*[\r\n]+|\s+(?!\S)|\s+`, and a mask of where that is known.
 
-    Line ends right after `others` belong to these. A run of white space is known where its line ends come first; one
-    where others stand before a line end is left to the scanner, which counts from the beginning of the run, and so is
-    one that reaches the end of the block.
+    Line ends right after `others` belong to these. A run of white space is known if its line ends come first. One that
+    has other white space before a line end, or that reaches the end of the block, is left to the scanner, which counts
+    from the beginning of the run.
     """
     inner = spaces & ~newlines
     first_inner = inner & ~(inner << _ONE)
     after_inner = (inner + first_inner) & ~inner
     first = spaces & ~(spaces << _ONE)
     starts = first & ~(newlines & others << _ONE) | first_inner | inner & ~(inner >> _ONE)
-    # Of a run that may go on beyond the block, maybe to a line end, only the beginning is known.
+    # If a run may go on beyond the block, maybe to a line end, only its beginning is known.
     n_last = leading_zeros(~spaces)
     known = (_TWO << np.uint64(64 - n_last)) - _ONE if n_last > 0 else ~np.uint64(0)
-    # The runs that begin before the first line end that comes too late: the last of them is the one it is in.
+    # The runs that begin before the first line end that follows other white space; the last of them contains it.
     before = first & below(after_inner & newlines)
     if after_inner & newlines != np.uint64(0):
         known &= _ONE | (~np.uint64(0) >> np.uint64(leading_zeros(before)))
@@ -143,9 +143,9 @@ def _white_space_starts(spaces, newlines, others):
 
 @kernel_part
 def word_starts(data, i, n_numbers, cased, slashes):
-    """As `_cl100k_starts` or, if `cased`, `_o200k_starts`, but for contractions; also returns masks for these.
+    """Finds starts like `cl100k_starts` or, if `cased`, `o200k_starts`, without contractions; also masks for these.
 
-    `slashes`: whether they are like line ends behind signs.
+    `slashes`: whether slashes count as line ends after signs.
     """
     masks = classify(data, i)
     letters, digits, spaces, blanks = masks[LETTERS], masks[DIGITS], masks[SPACES], masks[BLANKS]
@@ -153,7 +153,7 @@ def word_starts(data, i, n_numbers, cased, slashes):
     others = ~(letters | digits | spaces | masks[HIGH])
     first_others = others & ~(others << _ONE) & ~(blanks << _ONE)
     white, known = _white_space_starts(spaces, newlines, others)
-    # One character before letters goes with them if it is not a line end and a pre-token could begin with it.
+    # A character before letters joins them if it is no line end and a pre-token could begin with it.
     taken = spaces & ~newlines | first_others & ~(others >> _ONE)
     starts = white | first_others | letters & ~(letters << _ONE) & ~(taken << _ONE)
     if cased:
@@ -166,7 +166,7 @@ def word_starts(data, i, n_numbers, cased, slashes):
     else:
         starts |= digits & ~(digits << _ONE)
         if n_numbers > 0:
-            # Where there are more digits, the scanner counts them.
+            # Runs of more digits are left to the scanner, which counts them.
             more = digits & digits >> _ONE & digits >> _TWO
             known &= up_to(more & digits >> _THREE if n_numbers == 3 else more)
     return starts & known & known_bits(masks[HIGH]), first_others & masks[APOSTROPHES], letters, masks[APOSTROPHES]
@@ -183,9 +183,9 @@ def run_stops(masks_of_runs, singles):
 
 @kernel_part
 def blank_words(data, i, separators):
-    """Finds words between white space: blanks, and tabs and line ends where masks in `separators` are set.
+    """Finds words between white space: blanks, and tabs and line ends if their masks in `separators` are all ones.
 
-    Nothing is told from another control character on. Returns starts and stops, as above.
+    Any other control character ends what is known. Returns starts and stops, as above.
     """
     masks = classify(data, i)
     words = masks[LETTERS] | masks[DIGITS] | masks[SIGNS]
@@ -196,5 +196,5 @@ def blank_words(data, i, separators):
 
 @kernel_part
 def no_starts(data, i):
-    """See above, for scanners that have no such function."""
+    """Tells nothing; for scanners that have no function of their own."""
     return _ONE

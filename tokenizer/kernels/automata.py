@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Patterns as automata: any pattern at the speed of a table, or several, each cutting what the one before left.
+"""Patterns as automata: any pattern at the speed of a table, or several, each cutting the pieces of the one before.
 
-`data[i:end]` is valid UTF-8 and not empty. Bytes after `end` may be read, never beyond the array, and never decide
-anything.
+`data[i:end]` is valid UTF-8 and not empty. Bytes after `end` may be read, never beyond the array, but do not affect the
+result.
 
 Its slow twin is `tokenizer.pre_tokenizers.patterns.find_segments`; `tests/tokenizer/pre_tokenizers/test_automata.py`
 compares them.
@@ -20,57 +20,57 @@ from tokenizer.kernels.scanners_parts import leading_letters, leading_lower
 from tokenizer.kernels.utf8 import decode_utf8
 
 _THREE_BYTES = 0xE1
-"""First byte of characters of three bytes and more, but those of the scripts of India, which have spaces."""
+"""The least first byte of characters of three bytes or more, except those of India's scripts, which use spaces."""
 _FIRST, _LAST, _BASE, _BITS, _LONG_STARTS, _AT, _PLACE, _ROOT = range(8)
 _MATCHED, _ALIVE = np.uint64(1), np.uint64(2)
 _ONE = np.uint64(1)
 _FREE_STEPS = 64
-"""Behind a match so many looks are not counted: they are at most so many times the text."""
+"""Steps beyond a match that are not counted: in all they are at most this many times the text."""
 STEPS_OF_MEBIBYTE = 1 << 30
-"""How often patterns may look at a character in vain, for each started mebibyte of a text, before it is given up; some
-would take the square of its length."""
+"""Steps beyond matches that patterns may take for each started mebibyte of a text, before they give up on it; some
+patterns would take the square of its length."""
 LEFT, GAVE_UP = 0, 1
 """Places in `Automata.steps`."""
 
 
 class Automata(NamedTuple):
-    """Patterns in the order in which they cut; `w` kinds of characters and the end of the text."""
+    """Patterns in the order in which they cut, over `w` kinds of characters and the end of the text."""
 
     classes: npt.NDArray[np.uint8]
-    """uint8[0x110000]: twice the kind that a code point is of, less than 2 * w."""
+    """uint8[0x110000]: twice the kind of each code point, less than 2 * w."""
     byte_classes: npt.NDArray[np.uint8]
-    """uint8[256]: the same of what a byte is spelled as in GPT-2's alphabet."""
+    """uint8[256]: twice the kind of the character that spells each byte in GPT-2's alphabet."""
     transitions: npt.NDArray[np.int32]
-    """int32[n_states, w + 2, 2] in one row: what an entry goes on as by the kind of the next character or the end of
-    the text, and which letters leave it as it is. An entry is the place of a state, and one more if a match ends before
-    the character that has led to it: so each state is there twice. From the first one nothing can match."""
+    """int32[n_states, w + 2, 2], flattened: the next entry, by the kind of the next character or the end of the text;
+    then the letters that leave the state unchanged. An entry is the place of a state, plus one if a match ends before
+    the character that led there; so each state is stored twice. From the first state nothing can match."""
     starts: npt.NDArray[np.int32]
     """int32[n_patterns, 2 * w + 1]: the first entry, by twice the kind of the character before, 2 * w for none."""
     looks_behind: npt.NDArray[np.bool_]
-    """bool[n_patterns]: where it starts depends on the character before."""
+    """bool[n_patterns]: whether the first entry depends on the character before."""
     spelled: npt.NDArray[np.bool_]
-    """bool[n_patterns]: sees bytes spelled in GPT-2's alphabet."""
+    """bool[n_patterns]: whether the pattern reads bytes spelled in GPT-2's alphabet."""
     firsts: npt.NDArray[np.bool_]
-    """bool[n_patterns, 256]: whether a match might begin with a character that begins with this byte."""
+    """bool[n_patterns, 256]: whether a match may begin with a character whose first byte this is."""
     composed: Composed
-    """All of them as `automata_composed` has them, if it does."""
+    """All patterns as one automaton; without entries if they do not fit into one."""
     candidates: npt.NDArray[np.int64]
-    """int64[n_patterns], changed: before this place no match begins."""
+    """int64[n_patterns], changed: no match of the pattern begins before this place."""
     ends: npt.NDArray[np.int64]
-    """int64[n_patterns + 1], changed: where the text ends, and the piece of each pattern, that is being cut."""
+    """int64[n_patterns + 1], changed: the ends of the text, and of each pattern's current piece."""
     begins: npt.NDArray[np.int64]
-    """int64[n_patterns + 1], changed: where these begin."""
+    """int64[n_patterns + 1], changed: the beginnings of the same."""
     block: npt.NDArray[np.int64]
-    """int64[8], changed: where a block begins, where its last word starts, which byte the lowest bit is of, the bits of
-    where words start in it, and of where characters of three bytes begin; then, of all patterns as one, how far it
-    has read, in which state it is, and where the last word starts that the first pattern has cut."""
+    """int64[8], changed. A block of known words: its beginning, the start of its last word, the byte of its lowest bit,
+    a bit where each word starts, a bit where each word to be cut starts. Then the state of all patterns as one: how far
+    it has read, the place of its state, the start of the last word that the first pattern has cut."""
     steps: npt.NDArray[np.int64]
-    """int64[2], changed: how many looks at characters of this text are left, and 1 if they were too few somewhere."""
+    """int64[2], changed: the steps left for this text, and 1 if they ever ran out."""
 
 
 @kernel_part
 def _kind(data, i, classes, byte_classes, spelled):
-    """Returns twice the kind that the character at i is of, and where the next one begins."""
+    """Returns twice the kind of the character at i, int64, and where the next character begins."""
     b = data[np.uint64(i)]
     if spelled:
         return np.int64(byte_classes[b]), i + 1
@@ -82,7 +82,7 @@ def _kind(data, i, classes, byte_classes, spelled):
 
 @kernel_part
 def _match_end(data, i, end, pattern, before, automata, spelled):
-    """Returns where the match that begins at i, behind a character of kind `before`, ends; i where there is none."""
+    """Returns where the match that begins at i ends, i if there is none; before: twice the kind of the one before."""
     classes, byte_classes, transitions = automata.classes, automata.byte_classes, automata.transitions
     last_column = np.int64(automata.starts.shape[1] - 1)
     n_readable = data.size - 8
@@ -116,7 +116,7 @@ def _match_end(data, i, end, pattern, before, automata, spelled):
 
 @kernel_part
 def _kind_before(data, begin, i, automata, spelled):
-    """Returns twice the kind that the character before i is of."""
+    """Returns twice the kind of the character before i; 2 * w at the beginning of the text."""
     if i == begin:
         return np.int64(automata.starts.shape[1] - 1)
     at = i - 1
@@ -127,7 +127,7 @@ def _kind_before(data, begin, i, automata, spelled):
 
 @kernel_part
 def _candidate(data, i, end, pattern, automata):
-    """Returns the first place from i on where a match might begin, `end` where there is none; remembers it."""
+    """Returns the first place from i on where a match may begin, `end` if there is none; stores it in `candidates`."""
     firsts = automata.firsts
     while i < end and not firsts[pattern, data[np.uint64(i)]]:
         i += 1
@@ -137,9 +137,9 @@ def _candidate(data, i, end, pattern, automata):
 
 @kernel_part
 def _find(data, begin, i, end, pattern, automata, spelled):
-    """Returns where the match, or what lies before one, that begins at i ends, and whether it is a match.
+    """Returns the end of the segment that begins at i, a match or the text before one, and whether it is a match.
 
-    Where the next match might begin is looked for beyond the end: what comes next is asked about too.
+    The search for the next candidate goes on beyond `end`, since later calls ask about the bytes there.
     """
     beyond = automata.ends[0]
     at = automata.candidates[pattern]
@@ -161,7 +161,7 @@ def _find(data, begin, i, end, pattern, automata, spelled):
 
 @kernel_part
 def start_text(i, end, automata):
-    """Makes ready for the text `data[i:end]`."""
+    """Prepares `automata` for the text `data[i:end]`."""
     automata.ends[:] = i
     automata.ends[0] = end
     automata.begins[0] = i
@@ -171,9 +171,9 @@ def start_text(i, end, automata):
 
 @kernel_part
 def next_segment(data, begin, i, end, pattern, automata):
-    """Returns where the match of a pattern, or what lies before one, that begins at i ends, and whether it is a match.
+    """Returns the end of the segment of a pattern that begins at i, a match or the text before one, and which it is.
 
-    `data[begin:end]` is the text, or a piece of the one that `start_text` was called for; pattern: uint64.
+    `data[begin:end]` is the text that `start_text` was called for, or a piece of it; pattern: uint64.
     """
     if automata.spelled[pattern]:
         return _find(data, begin, i, end, pattern, automata, True)
@@ -182,7 +182,7 @@ def next_segment(data, begin, i, end, pattern, automata):
 
 @kernel_part
 def next_automata(data, i, end, automata):
-    """Cuts with one pattern after the other; a scanner, see `scanning`. Texts end at different places."""
+    """Cuts with one pattern after the other; a scanner, see `scanning`. No two texts may end at the same place."""
     ends, begins = automata.ends, automata.begins
     n = np.uint64(automata.spelled.size)
     level = np.uint64(0)
@@ -208,7 +208,7 @@ def _is_other_script(data, i):
 
 @kernel_part
 def _long_starts(bits, longs):
-    """Returns which words begin with a long character, or one byte and such, and have six bytes before the next one."""
+    """Returns the words that begin with a long character, or one byte and such, and have more than six bytes."""
     near = bits >> _ONE
     near |= near >> _ONE
     near |= near >> np.uint64(2) | near >> np.uint64(4)
@@ -217,7 +217,7 @@ def _long_starts(bits, longs):
 
 @kernel
 def _cut_again(reference, i, stop, end):
-    """Has the patterns cut one after the other from i, where the first one cuts, up to where a word starts."""
+    """Cuts with one pattern after the other from i, where the first pattern cuts, up to `stop`, where a word starts."""
     data, automata = values_of(reference)
     for level in range(1, automata.ends.size):
         automata.ends[level] = i
@@ -227,7 +227,7 @@ def _cut_again(reference, i, stop, end):
 
 @kernel
 def _read_block(reference, i, end):
-    """Finds words from i on with all patterns as one; returns False where they must cut one after the other."""
+    """Finds words from i on with all patterns as one; returns False if they must cut one after the other."""
     data, automata = values_of(reference)
     block, composed = automata.block, automata.composed
     if automata.ends[0] != end:
@@ -236,7 +236,7 @@ def _read_block(reference, i, end):
     if block[_PLACE] == GIVEN_UP:
         if automata.ends[1] > i:
             return False
-        # Where the first pattern cuts, all begin anew.
+        # Where the first pattern cuts, all patterns start again.
         block[_AT] = block[_ROOT] = i
         block[_PLACE] = composed.width
     while True:
@@ -260,11 +260,11 @@ def _read_block(reference, i, end):
 
 @kernel_part
 def _known_starts(data, i, block):
-    """Returns where words start in a block from i on, bit 0 being i, up to the first that had better be cut."""
+    """Returns a bit for each known word of the block that starts from i on, bit 0 for i, up to the first to be cut."""
     bits, long_starts = np.uint64(block[_BITS]), np.uint64(block[_LONG_STARTS])
     ahead = i - block[_BASE]
     if ahead < 0:
-        # A word that was begun before what was read last.
+        # The word began before the bytes that were read last.
         if ahead <= -64 or _is_other_script(data, i):
             return np.uint64(0)
         bits <<= np.uint64(-ahead)
@@ -279,14 +279,14 @@ def _known_starts(data, i, block):
 
 @kernel_part
 def _known_stop(i, block):
-    """Returns where the word ends that starts at i, before the last one of a block."""
+    """Returns where the word that starts at i ends; it is in the block, and not its last."""
     ahead = max(i + 1 - block[_BASE], 0)
     return block[_BASE] + ahead + trailing_zeros(np.uint64(block[_BITS]) >> np.uint64(ahead))
 
 
 @kernel
 def _starts(reference, i, end):
-    """Returns where words start from i on, as far as they lie in 64 bytes, bit 0 being i; remembers them."""
+    """Returns a bit for each word that starts in the 64 bytes from i on, bit 0 for i; keeps them in the block."""
     data, automata = values_of(reference)
     block = automata.block
     is_composed = automata.composed.entries.size > 0
@@ -299,7 +299,7 @@ def _starts(reference, i, end):
     bits = np.uint64(0)
     at = i
     last = i
-    # Words of other scripts take the long way, which cuts them where it can.
+    # Words of other scripts go through `_next`, and are cut into parts.
     while at < end and data[np.uint64(at)] < _THREE_BYTES and (at + 1 >= end or data[np.uint64(at + 1)] < _THREE_BYTES):
         at = next_automata(data, at, end, automata)
         if at - i >= 64:
@@ -328,9 +328,9 @@ def _is_known(i, block):
 
 @kernel_part
 def referred_starts(word_starts, data, i, end, reference):
-    """Returns where words start, as a call unless that is known: it has enough to keep in registers.
+    """Returns where words start; calls `_starts`, instead of inlining it, if that is not known: registers are scarce.
 
-    reference: of data and Automata.
+    reference: to the data and an Automata.
     """
     _, automata = values_of(reference)
     if _is_known(i, automata.block):
@@ -342,7 +342,7 @@ def referred_starts(word_starts, data, i, end, reference):
 
 @kernel_part
 def next_referred(data, i, end, reference):
-    """`next_automata` behind `referred_starts`, which may have gone farther."""
+    """Does `next_automata` after `referred_starts`, which may have read ahead."""
     _, automata = values_of(reference)
     if _is_known(i, automata.block):
         return _known_stop(i, automata.block)

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Patterns, each cutting what the one before left, as one automaton: a step for a character, never back.
+"""Patterns, each cutting the pieces of the one before, as one automaton: one step for a character, never back.
 
-Each pattern alone (see `automata`) reads again from where a match has ended, and pieces within pieces are read by all.
-Here a state is how far each pattern is: where its automaton stands, up to where all is decided, and the
-bytes behind the last such place, at most `OPEN_BYTES`. A pattern reads what the one before it has decided. Where more
-than that is open there is no state but `GIVEN_UP`.
+Alone, each pattern (see `automata`) reads again from where a match has ended, and all read the pieces within pieces.
+Here a state says how far each pattern is: the state of its automaton, the place up to which all is decided, and the
+bytes after that place, at most `OPEN_BYTES`. A pattern reads what the one before it has decided. If more bytes than
+that are open, the state is `GIVEN_UP`.
 
 Its slow twin is `tokenizer.pre_tokenizers.patterns.find_segments`; `tests/tokenizer/pre_tokenizers/test_automata.py`
 compares them.
@@ -21,15 +21,15 @@ from tokenizer.kernels.scanners_parts import leading_letters, leading_lower
 OPEN_BYTES = 4
 GIVEN_UP = 0
 ANY_CASE, LOWER_CASE = 1, 2
-"""ASCII letters of which any number leave a state as it is."""
+"""The ASCII letters of which any number leave a state unchanged."""
 MAX_PATTERNS, MAX_COLUMNS = 14, 255
-"""What fits into a state and into a column."""
+"""The most patterns of a state, and the most columns."""
 MAX_PLACES = 1 << 15
 """States times columns; known patterns have 15,000. Twice as many would fit into an entry."""
 SLOT_BITS = 12
 _NO_LEVEL = 15
 _MOST_READ = 56
-"""Bytes; behind them the bits of one more character, and of the end of the text, fit into 64."""
+"""The most bytes to read at once; their bits, one more character's, and that of the end of the text fit into 64."""
 _THREE_BYTES = np.uint64(0xE1)
 _ONE, _TWO, _THREE, _FOUR = (np.uint64(n) for n in range(1, 5))
 _LOW_SIX = np.uint64(0x3F)
@@ -39,20 +39,20 @@ _BITS_MASK = np.uint32(0xFF)
 
 
 class Composed(NamedTuple):
-    """Patterns as one automaton; `w` columns, which are kinds of characters and, the last, the end of the text."""
+    """Patterns as one automaton, with `w` columns: kinds of characters and, last, the end of the text."""
 
     columns: npt.NDArray[np.uint8]
     """uint8[0x10000]: the column of a code point."""
     byte_groups: npt.NDArray[np.uint8]
     long_columns: npt.NDArray[np.uint8]
-    """uint8[256] and uint8[n_kinds, n, n, n]: the column of a character of four bytes, by its kind and the groups that
-    its second to fourth byte are in."""
+    """uint8[256] and uint8[n_kinds, n, n, n]: the column of a character of four bytes, by its kind and the groups of
+    its second to fourth byte."""
     entries: npt.NDArray[np.uint32]
-    """uint32[n_states, w] in one row, empty if there are none: the place of the next state << 16, where words start
-    that the first pattern has cut << 8, and where words start: bits, the lowest OPEN_BYTES before the character. The
-    first state is GIVEN_UP, the second that of a text that begins."""
+    """uint32[n_states, w], flattened, empty if there is no automaton: the place of the next state << 16; bits << 8
+    where words start that the first pattern has cut; bits where words start, the lowest for OPEN_BYTES before the
+    character. The first state is GIVEN_UP, the second that of the beginning of a text."""
     loops: npt.NDArray[np.uint8]
-    """uint8[n_states]: which ASCII letters leave a state as it is, 0 for none."""
+    """uint8[n_states]: the ASCII letters that leave a state unchanged, 0 for none."""
     width: np.int64
     """`w`, which is also the place of the second state."""
 
@@ -73,7 +73,7 @@ def _step(at, is_spelled, widths):
 
 @kernel_part
 def _unpack_bytes(row, kinds, widths, spellings, levels):
-    """Reads the open bytes of a state; returns how many there are."""
+    """Unpacks the open bytes of a state; returns their number."""
     n = 0
     while n < OPEN_BYTES and row[n] != 0:
         kinds[n] = row[n] & 0xFF
@@ -86,10 +86,10 @@ def _unpack_bytes(row, kinds, widths, spellings, levels):
 
 @kernel_part
 def _run(k, limit, total, at_end, row, transitions, start, is_spelled, last_column, kinds, widths, spellings, levels):
-    """Has pattern k read up to `limit`; returns up to where it has decided.
+    """Lets pattern k read up to `limit`; returns the place up to which it has decided.
 
-    `levels` holds which is the first pattern that cuts before a byte, and gets what this one cuts. `total` is how many
-    bytes there are, and `at_end` whether no more will come.
+    `levels` has, for each byte, the first pattern that cuts before it; the cuts of this pattern are added. `total` is
+    the number of bytes, and `at_end` whether no more will come.
     """
     state = row[OPEN_BYTES + k]
     entry, read, decided = state & 0xFFFFFFFF, state >> 32 & 15, state >> 36 & 15
@@ -123,7 +123,7 @@ def _run(k, limit, total, at_end, row, transitions, start, is_spelled, last_colu
             if read == total:
                 break
             continue
-        # From where the match has ended, or from the next character.
+        # Go on where the match has ended, or with the next character.
         if has_match:
             levels[decided] = min(levels[decided], k)
             has_match = np.int64(0)
@@ -137,10 +137,10 @@ def _run(k, limit, total, at_end, row, transitions, start, is_spelled, last_colu
 
 @kernel_part
 def _follow(row, column, column_kinds, column_bytes, transitions, starts, spelled, scratch):
-    """Reads a character, the end of the text for the last column; changes `row`.
+    """Reads a character, or, for the last column, the end of the text; changes `row`.
 
     Returns:
-      Where words start, as in entries; -1 for giving up.
+      Where words start, as in `Composed.entries`; -1 to give up.
     """
     kinds, widths, spellings, levels = scratch
     last_column = starts.shape[1] - 1
@@ -198,7 +198,7 @@ def _copy(row, to):
 
 @kernel_part
 def _number(row, rows, n, slots):
-    """Returns the number of a state, n for a new one, which is added, and how many there are then."""
+    """Returns the number of a state, and the number of states; a new one gets the number n and is added."""
     mixed = np.uint64(0)
     for q in range(row.size):
         mixed = (mixed ^ np.uint64(row[q])) * _MIX
@@ -228,10 +228,10 @@ def build(column_kinds, column_bytes, transitions, starts, spelled, rows, slots,
       entries: uint32[most * w], zeros, filled.
 
     Returns:
-      How many states there are; 0 if there are more than `most`.
+      The number of states; 0 if there are more than `most`.
     """
     width = column_kinds.size + 1
-    row = rows[GIVEN_UP]  # which is no state to go on from
+    row = rows[GIVEN_UP]  # free for use, since nothing goes on from this state
     for k in range(spelled.size):
         row[OPEN_BYTES + k] = starts[k, 0]
     _, n = _number(row, rows, np.int64(1), slots)
@@ -254,14 +254,14 @@ def build(column_kinds, column_bytes, transitions, starts, spelled, rows, slots,
 
 @kernel_part
 def read_on(data, at, end, place, composed, classes):
-    """Reads some fifty bytes from `at` on, a text that ends at `end`, beginning in the state at a place.
+    """Reads some fifty bytes from `at` on, of a text that ends at `end`, beginning in the state at `place`.
 
     classes: see `automata.Automata`.
 
     Returns:
-      Where words start, where words start that the first pattern has cut, and where characters of three bytes and more
-      begin, as bits, bit OPEN_BYTES being `at`; how far it has read, and the place of the state there, which is
-      GIVEN_UP if the character there is not read.
+      Three masks, bit OPEN_BYTES for `at`: where words start, where words start that the first pattern has cut, where
+      characters of three bytes or more begin. Then how far it has read, and the place of the state there, GIVEN_UP if
+      the character there is not read.
     """
     columns, entries = composed.columns, composed.entries
     bits = roots = longs = np.uint64(0)
@@ -308,7 +308,7 @@ def read_on(data, at, end, place, composed, classes):
 
 @kernel_part
 def pass_letters(data, at, end, place, composed):
-    """Returns where the letters end, eight at a time, that leave the state at a place as it is."""
+    """Skips letters that leave the state at `place` unchanged, eight at a time; returns where it stopped."""
     loop = composed.loops[place // composed.width]
     while loop != 0 and at + 8 <= end:
         eight = load_u64(data, at)

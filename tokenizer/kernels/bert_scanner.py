@@ -3,7 +3,7 @@
 
 Normalizing (clean-up, CJK isolation, accents, case) and splitting happen in one pass. A word of at most 16 bytes is
 returned as two integers, its bytes in little-endian order, so that comparing words is comparing integers; the bytes of
-every word that did not come from the eight-bytes-at-a-time path also stand in `word`.
+every word are also in `word`.
 """
 
 import numpy as np
@@ -28,7 +28,7 @@ def _append(word, origins, traced, w, k0, k1, byte, origin):
 
 @kernel_part
 def append_character(data, start, end, tables, code_point, word, origins, traced, w, k0, k1, skip):
-    """Adds what a character turns into, leaving out the first `skip` bytes of it."""
+    """Adds the bytes that a character is normalized to, except the first `skip`."""
     replacement = tables.replacements[code_point]
     if replacement == 0:
         for q in range(start + skip, end):
@@ -44,8 +44,8 @@ def append_character(data, start, end, tables, code_point, word, origins, traced
 def append_reordered(data, start, end, tables, word, origins, traced, w, k0, k1):
     """Adds the run of combining characters that begins at `start`, in canonical order; returns where it ends.
 
-    One pass finds which combining classes the run has, then one pass per class, ascending, adds its characters: stable,
-    and linear in the run however long it is. Characters that clean-up or accent stripping removes are passed over.
+    One pass finds the combining classes of the run, then one pass per class, ascending, adds its characters: stable,
+    and linear in the length of the run. Characters that clean-up or accent stripping removes are skipped.
     """
     present_0 = np.uint64(0)
     present_1 = np.uint64(0)
@@ -110,7 +110,7 @@ def append_reordered(data, start, end, tables, word, origins, traced, w, k0, k1)
 
 @kernel_part
 def any_word(data, i, end, tables, word, origins, traced, w, k0, k1):
-    """Finds the next word of `data[i:end]`, byte by byte, or the rest of one of which `w` bytes are already there.
+    """Finds the next word of `data[i:end]`, byte by byte, or the rest of one that has `w` bytes already.
 
     Returns `(next i, n_bytes, key0, key1)`; n_bytes is 0 at the end of the row. With `traced`, `origins[q]` is the
     index in `data` of the character that byte q of the word came from.

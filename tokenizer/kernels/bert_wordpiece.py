@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """BERT's normalizer, its pre-tokenizer and WordPiece in the encode loop; and the same spans counted instead.
 
-The loop's spans are words of raw text: cleaned, lower-cased, stripped of accents is what is not in the table.
+The loop's spans are words of raw text; only words that are not in its table are cleaned, lower-cased and stripped of
+accents.
 
 Its slow twins are `tokenizer.reference.encode` and `tokenizer.reference.count_words`;
 `tests/tokenizer/test_encode.py` compares them.
@@ -81,7 +82,7 @@ def _next_spans(data, i, inner, end, tables, model, work, n, n_readable, o):
 
 @kernel
 def miss(arguments, k, o):
-    """As `misses.miss_by`; words of which nothing is left stay out of the table.
+    """Like `misses.miss_by`; words that normalization leaves empty are not put into the table.
 
     arguments: a reference to the text, `unicode_tables.BertTables`, the model and the Work.
     """
@@ -96,7 +97,7 @@ def miss(arguments, k, o):
         return o
     _, n, h0, h1 = any_word(data, at, at + w, tables, word, work.ends, False, 0, np.uint64(0), np.uint64(0))
     if n == 0:
-        # Nothing is left of it, and it was no word.
+        # Normalized it is empty, and so no word.
         work.tally.state[COUNTER_TOTAL] -= 1
         return before
     if not found:
@@ -131,7 +132,7 @@ def encode(tables, model, rows, added, work):
 
 @kernel_of_short_loops
 def count(rows, tables, work):
-    """Counts the words of rows as they stand in the text; see `encode` and `word_counting`."""
+    """Counts the raw words of rows, as they are in the text; see `encode` and `word_counting`."""
     data, offsets = rows
     return encode_rows(
         _next_spans, APART, tally_has_room, count_all, miss_count, nothing_at_end, refer((data, work)), data, offsets,
@@ -141,7 +142,7 @@ def count(rows, tables, work):
 
 @kernel
 def add_normalized(values, offsets, counts, tables, word, origins, counter):
-    """Adds up the counts of raw words that normalization makes the same word; what is left empty is no word.
+    """Adds up the counts of raw words that normalize to the same word; those that become empty are no words.
 
     Args:
       values: uint8[n_bytes]; offsets: int64[n + 1]: raw words as `count` finds them; counts: int64[n].
@@ -162,13 +163,13 @@ def add_normalized(values, offsets, counts, tables, word, origins, counter):
 
 @kernel
 def align(data, start, end, tables, model, scratch, out, starts, stops, word_numbers):
-    """Encodes one row and says for every token where it came from; slow, for `Tokenizer.encode`.
+    """Encodes one row and finds where every token came from; slow, for `Tokenizer.encode`.
 
     Args:
       data: uint8[n], valid UTF-8; the row is `data[start:end]`.
       tables: unicode_tables.BertTables; model: WordPieceTables; scratch: kernel_memory.Scratch for the row.
-      out: int32[n_ids]; starts, stops: int64[n_ids], indices in `data` of the first character of the token and of its
-        last; word_numbers: int32[n_ids]; filled, each with room for `max_bytes_ratio` tokens per byte.
+      out: int32[n_ids]; starts, stops: int64[n_ids], indices in `data` of the first and the last character of each
+        token; word_numbers: int32[n_ids]; filled, each with room for `max_bytes_ratio` tokens per byte.
 
     Returns:
       The number of tokens.
@@ -187,7 +188,7 @@ def align(data, start, end, tables, model, scratch, out, starts, stops, word_num
         for t in range(before, o):
             stop = ends[t - before]
             if t > before and ends[t - before - 1] == stop:
-                # The further byte tokens of one character share its place.
+                # All byte tokens of one character have its place.
                 starts[t] = starts[t - 1]
             else:
                 starts[t] = origins[begin]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Byte pair encoding of one word: as a whole where it is looked up so, else initial symbols, then merges.
+"""Byte pair encoding of one word: as one token if the model looks up whole words and has it, else symbols, then merges.
 
 Its slow twin is `tokenizer.models.bpe_twin.tokenize_bytes`; `tests/tokenizer/models/test_bpe.py` compares them.
 """
@@ -14,7 +14,7 @@ from tokenizer.kernels.whole_words import put_word, whole_word
 
 @kernel_part
 def _emit(n, scratch, out, o, ends):
-    """Writes what the links reach; returns the new o."""
+    """Writes the symbols that the links reach from the first one; returns the new o."""
     k = np.uint64(0)
     i = np.uint64(0)
     while i < np.uint64(n):
@@ -46,7 +46,7 @@ def bpe_word(data, at, w, model, scratch, out, o, ends):
             return put_word(token, w, out, o, ends), False
     unknown = False
     if model.plain_bytes and w <= MAX_UNCUT:
-        # The usual case: every byte is a symbol, and the rank of two bytes is one load away.
+        # The usual case: every byte is a symbol, and the rank of two bytes takes one load.
         plain_byte_symbols(data, at, w, model, scratch)
         merge_scanning(0, w, model, scratch)
         return _emit(w, scratch, out, o, ends), False
@@ -65,9 +65,9 @@ def bpe_word(data, at, w, model, scratch, out, o, ends):
 
 @kernel_part
 def bpe_word_dropout(data, at, w, model, scratch, out, o, ends, key):
-    """Tokenizes as `bpe_word` does, with BPE-dropout; `key` is the `dropout_key` of this occurrence.
+    """Tokenizes like `bpe_word`, with BPE-dropout; `key` is the `dropout_key` of this occurrence.
 
-    As in HF the vocabulary is then not asked for the whole word.
+    As in HF, the whole word is then not looked up in the vocabulary.
     """
     n, unknown = initial_symbols(data, at, w, model, scratch)
     if n == 0:

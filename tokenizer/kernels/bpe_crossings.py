@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """Places between two characters that no token reaches across, for byte-level models.
 
-Scripts without spaces make words that never come back, but their parts do. A token that reaches across the place
-between two characters holds the end of the one and the beginning of the other; where the vocabulary has no such token,
-no merge joins them, so both sides can be encoded, and cached, on their own.
+In scripts without spaces words rarely recur, but their parts do. A token that reaches across the place between two
+characters contains the end of the one and the beginning of the other. If the vocabulary has no such token, no merge
+joins the two characters, so both sides can be encoded, and cached, on their own.
 
-A set of bits remembers (hashes of) what tokens hold on both sides of such a place. Most hold both characters whole. For
-the others, which begin or end inside of a character, a second set tells which two bytes can meet there at all.
+A set of bits holds hashes of the two characters around each such place inside a token. Most tokens hold both characters
+whole. For the others, which begin or end inside a character, a second set says which two bytes can meet there at all.
 
 Its slow twin is `tokenizer.models.bpe.BPE.tokenize_bytes`; `tests/tokenizer/models/test_bpe_cuts.py` compares them.
 """
@@ -44,22 +44,22 @@ def _set(bits, bit):
 
 @kernel_part
 def character_value(data, at, n):
-    """Returns n bytes, 1 to 4, as one number, the first in the lowest place; `data` goes on for eight bytes."""
+    """Returns n bytes, 1 to 4, as one number, the first lowest; `data` is readable for eight bytes from `at`."""
     return np.int64(load_u64(data, at) & ((np.uint64(1) << np.uint64(8 * n)) - np.uint64(1)))
 
 
 @kernel
 def find_crossings(values, offsets, crossings, partial, crossed):
-    """Notes every place in a token where a character begins that is not the first, nor ASCII after ASCII.
+    """Notes every place inside a token where a character begins, except ASCII after ASCII.
 
-    Nothing is cut in front of ASCII, so of such places only what stands before them is noted.
+    Words are not cut before ASCII, so for places before ASCII only the character before is noted.
 
     Args:
-      values, offsets: uint8[n_bytes], int64[n + 1]: the tokens' bytes; values goes on for eight bytes after them.
+      values, offsets: uint8[n_bytes], int64[n + 1]: the tokens' bytes; values has eight more bytes after them.
       crossings: uint64[2**CROSSING_BITS / 64], zeros, filled.
-      partial: uint64[65536 / 64], zeros, filled: last byte before, first byte after, of places beside a broken
+      partial: uint64[65536 / 64], zeros, filled: last byte before and first byte after each place next to a broken
         character.
-      crossed: uint64[2**CROSSED_BITS / 64], zeros, filled: what stands before such places.
+      crossed: uint64[2**CROSSED_BITS / 64], zeros, filled: the characters before such places.
     """
     for token in range(offsets.size - 1):
         begin, end = offsets[token], offsets[token + 1]
@@ -81,7 +81,7 @@ def find_crossings(values, offsets, crossings, partial, crossed):
 
 @kernel_part
 def may_cross(model, before, n_before, after, n_after):
-    """Whether a token may reach across the place between two characters, as `character_value`, of so many bytes."""
+    """Whether a token may reach across between two characters, `character_value`s of n_before and n_after bytes."""
     if _is_set(model.crossings, _bit(before, after)):
         return True
     last, first = np.uint64(before >> (8 * (n_before - 1))), np.uint64(after & 0xFF)
@@ -97,7 +97,7 @@ def may_cross(model, before, n_before, after, n_after):
 
 @kernel
 def find_apart(crossed, apart):
-    """Notes the characters of three bytes whose right end no token reaches across, whatever comes next.
+    """Notes the characters of three bytes whose end no token reaches across, whatever comes next.
 
     Args:
       crossed: as `find_crossings` has filled it.
@@ -120,13 +120,13 @@ def _code_point(first, second, third):
 
 @kernel_part
 def is_apart(apart, character, n):
-    """Whether a character, as `character_value`, of n bytes, is among `apart`."""
+    """Whether a character, a `character_value` of n bytes, is in the set `apart`."""
     return n == 3 and _is_set(apart, np.uint64(_code_point(character, character >> 8, character >> 16)))
 
 
 @kernel_part
 def is_apart_at(apart, data, at):
-    """Whether a character of three bytes begins at `at` that is among `apart`; there are two more bytes."""
+    """Whether a character of three bytes that is in `apart` begins at `at`; `data` is readable for three bytes."""
     if data[at] < 0xE0 or data[at] > 0xEF:
         return False
     return _is_set(apart, np.uint64(_code_point(np.int64(data[at]), np.int64(data[at + 1]), np.int64(data[at + 2]))))

@@ -1,13 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """The merges of BPE: lowest rank first, and leftmost among equals, until none is left.
 
-A long word is first cut wherever no merge can reach across: where none has a left part that ends with the symbol before
-and a right part that begins with the one after. What happens on one side of such a place never depends on the other.
+A long word is first cut into stretches wherever no merge can reach across: where none has a left part that ends with
+the symbol before and a right part that begins with the one after. The two sides of such a place never affect each
+other.
 
-Stretches of up to 256 symbols keep, beside every symbol, a 32-bit key `rank << 8 | position` of the pair that begins
-there. The smallest key is the next merge, rank and place at once; it is found eight keys at a time, and a merge
-changes two keys. Longer stretches have a heap of `rank << 32 | position`, and so has every one where different merges
-are equally good.
+Stretches of up to 256 symbols have, for every symbol, a 32-bit key `rank << 8 | position` of the pair that begins
+there. The smallest key gives both rank and place of the next merge; it is found eight keys at a time, and a merge
+changes two keys and clears a third. Longer stretches use a heap of `rank << 32 | position`, and so do all if different
+merges can be equally good.
 
 Its slow twin is `tokenizer.models.bpe_twin.tokenize_bytes`; `tests/tokenizer/models/test_bpe.py` compares them.
 """
@@ -20,9 +21,9 @@ from tokenizer.kernels.bpe_pairs import LEAST_NO_KEY, NO_KEY, NO_PAIR, NO_RANK, 
 from tokenizer.kernels.heap import pop, push
 
 MAX_SCANNED = 256
-"""Stretches of more symbols than this are not scanned for the smallest key."""
+"""Stretches of more symbols than this use the heap."""
 MAX_UNCUT = 64
-"""Words of more symbols than this are cut where merges cannot reach across; below it does not pay."""
+"""Words of more symbols than this are cut into stretches; for shorter ones it does not pay."""
 
 
 @intrinsic
@@ -65,8 +66,8 @@ def _smallest_key(typingctx, keys, n):
     return types.uint32(keys, types.int64), codegen
 
 
-# The symbols of a stretch are linked by `nexts` and `previous`; the survivors are reached from its first symbol, the
-# last leads to its end.
+# The symbols of a stretch are linked by `nexts` and `previous`. The first symbol always survives, and leads to the
+# others; the last one leads to the end of the stretch. Model is BPETables, scratch BPEScratch with room for the word.
 
 
 @kernel_part
@@ -87,13 +88,13 @@ def merge_scanning(start, end, model, scratch):
         ids[i] = symbol
         nexts[i] = after
         previous[after] = i
-        # Whether there are symbols before and after is not branched on: where not, it is NO_PAIR that is looked up.
+        # No branch on whether there are symbols before and after: if there is none, NO_PAIR is looked up.
         none_before = -np.int64(np.int64(previous[i]) < start)
         none_after = -np.int64(np.int64(after) >= end)
         before = np.uint64(previous[i] - none_before)
         pair_before = pair_of(ids[before], symbol) | (np.uint64(none_before) & NO_PAIR)
         pair_after = pair_of(symbol, ids[after]) | (np.uint64(none_after) & NO_PAIR)
-        # If there is none before, this one is overwritten.
+        # If there is none before, this key is overwritten by the next line.
         place_before = before - np.uint64(start)
         keys[place_before] = rank_of(slots, bits, pair_before) << np.uint32(8) | np.uint32(place_before)
         keys[place] = rank_of(slots, bits, pair_after) << np.uint32(8) | np.uint32(place)
@@ -111,7 +112,7 @@ def link(start, end, scratch):
 
 @kernel_part
 def set_keys(start, end, model, scratch):
-    """Sets the keys of the pairs of a stretch, and no key where there are none, up to a multiple of eight."""
+    """Sets the keys of all pairs of a stretch, and NO_KEY from there to a multiple of eight."""
     n = end - start
     for q in range(n - 1):
         rank = pair_rank(model.pairs, model.pair_bits, scratch.ids[start + q], scratch.ids[start + q + 1])
@@ -122,13 +123,13 @@ def set_keys(start, end, model, scratch):
 
 @kernel_part
 def _order(rank, model):
-    """Returns how good a merge is, uint64: the least is the best."""
+    """Returns the priority of a merge, uint64: the least is the best."""
     return np.uint64(model.orders[rank] if model.orders.size > 0 else rank)
 
 
 @kernel_part
 def _push_pair(end, model, scratch, i, size):
-    """Notes the rank of the pair that begins at symbol i, and adds it to the heap where it merges."""
+    """Stores the rank of the pair that begins at symbol i, adds it to the heap if it merges; returns the new size."""
     after = np.int64(scratch.nexts[i])
     rank = NO_RANK
     if after < end:
@@ -153,10 +154,10 @@ def merge_at(model, scratch, i, rank):
 
 @kernel
 def merge_long(start, end, model, scratch):
-    """Merges linked symbols, of any number; a function of its own, so that not every kernel is compiled with a copy.
+    """Merges the linked symbols start..end, any number; a kernel, so that not every other one is compiled with a copy.
 
-    An item whose pair has changed since is passed over; one that is as good now has an item of its own, which comes
-    next.
+    An item whose pair has changed in the meantime is skipped. If the new pair is equally good, it has an item of its
+    own, which does nothing once the first has merged.
 
     Args:
       model: BPETables; scratch: BPEScratch, changed.
@@ -208,7 +209,7 @@ def _random(key, counter):
 
 @kernel_part
 def dropout_key(seed, occurrence):
-    """Returns the name of the random stream of one occurrence of a word: the same in any batch, process or thread."""
+    """Returns the key of the random stream of one occurrence of a word: the same in any batch, process or thread."""
     z = np.uint64(seed) * np.uint64(0xD1342543DE82EF95) + np.uint64(occurrence)
     z = (z ^ (z >> np.uint64(32))) * np.uint64(0xD6E8FEB86659FD93)
     z = (z ^ (z >> np.uint64(32))) * np.uint64(0xD6E8FEB86659FD93)
@@ -217,10 +218,10 @@ def dropout_key(seed, occurrence):
 
 @kernel_part
 def merge_dropping(n, model, scratch, key):
-    """Merges linked symbols, each chance to merge passed over with a probability, as HF does.
+    """Merges linked symbols, but skips each possible merge with a probability, as HF does.
 
-    What is passed over comes back after the next item that is not, or never. Items that are out of date are drawn for
-    too.
+    Skipped items return to the heap after the next one that is not skipped, if there is one. As in HF, items that are
+    out of date take a draw too.
     """
     heap, ranks, skipped = scratch.heap, scratch.ranks, scratch.skipped
     threshold = np.uint64(model.dropout_threshold)

@@ -2,15 +2,15 @@
 """The pair table of BPE, and the places that no merge reaches across.
 
 Pairs are found in an open-addressing table of 8-byte slots, eight to a cache line. The 48-bit pair (two 24-bit ids)
-goes through a bijective hash; its high bits are the home slot, so the slot needs to hold only the low bits, and how
-far from home it lies:
+goes through a bijective hash; its high bits are the home slot, so a slot needs to hold only the low bits, and how far
+from home it is:
 
     63 .. 24  low bits of the hashed pair, left aligned, then the distance from home
     23 .. 0   rank of the merge
 
-Most pairs that are looked for do not merge. In front of the slots, in the same array, lies a filter, two bits for
-every slot: where the bit of a pair is 0 the pair is in no slot. It is 32 times smaller than the slots, and so stays
-near the processor where they do not.
+Most pairs that are looked up do not merge. Before the slots, in the same array, is a filter, two bits for every slot:
+if the bit of a pair is 0, the pair is in no slot. The filter is 32 times smaller than the slots, and so stays in the
+cache when they do not.
 
 Its slow twin is `tokenizer.models.bpe_fields.BPEFields.ranks`; `tests/tokenizer/models/test_bpe.py` compares them.
 """
@@ -22,15 +22,15 @@ from tokenizer.compiling.kernel import kernel, kernel_part
 NO_RANK = np.uint32(0xFFFFFF)
 """Rank of a pair that does not merge; real ranks are smaller."""
 NO_KEY = np.uint32(0xFFFFFFFF)
-"""Key (see bpe_merging) where no pair begins. Where one does that does not merge, the key begins with `NO_RANK`."""
+"""The key (see bpe_merging) of a place where no pair begins; that of a pair that does not merge has rank `NO_RANK`."""
 LEAST_NO_KEY = np.uint32(0xFFFFFF00)
 MIN_PAIR_BITS = 14
 FILTER_BITS = 1
-"""Bits of places in the filter beyond those of slots; 64 places are an element."""
+"""The bits of a place in the filter exceed those of a slot by this many; 64 places are an element."""
 JOIN_BITS = 20
 
 NO_PAIR = np.uint64(0xFFFFFFFFFFFF)
-"""Number of the pair that is in no table: twice the largest id that there can be."""
+"""The number of a pair that is in no table: twice the largest possible id."""
 
 _NO_SLOT = np.uint64(0xFFFFFFFFFFFFFFFF)
 _RANK_MASK = np.uint64(0xFFFFFF)
@@ -40,7 +40,7 @@ _HASH = np.uint64(0x9E3779B97F4A7C15 << 16 & 0xFFFFFFFFFFFFFFFF)  # odd * 2**16:
 
 @kernel_part
 def pair_of(left, right):
-    """Returns two ids as one number."""
+    """Returns the number of a pair of ids, uint64."""
     return (np.uint64(left) << np.uint64(24)) | np.uint64(right)
 
 
@@ -51,28 +51,28 @@ def _hashed(left, right):
 
 @kernel_part
 def filter_size(bits):
-    """Returns how many elements of a pair table its filter takes."""
+    """Returns the number of elements that the filter of a pair table takes."""
     return np.uint64(1) << np.uint64(bits + FILTER_BITS - 6)
 
 
 @kernel_part
 def _home(bits, hashed):
-    """Returns the slot of a pair where no other is in the way."""
+    """Returns the home slot of a pair."""
     return filter_size(bits) + (hashed >> np.uint64(64 - bits))
 
 
 @kernel_part
 def _filter_place(bits, hashed):
-    """Returns which bit of the filter is a pair's."""
+    """Returns the place of a pair in the filter."""
     return hashed >> np.uint64(64 - FILTER_BITS - bits)
 
 
 @kernel_part
 def rank_of(slots, bits, pair):
-    """Returns the rank of a pair, by its number, as uint32; `NO_RANK` where the two do not merge.
+    """Returns the rank of a pair, given its number, as uint32; `NO_RANK` if the two do not merge.
 
-    Whether they do is as good as random, so nothing branches on it: the rank in an empty slot is `NO_RANK`, and the
-    last slot is empty.
+    Whether they do is as good as random, so nothing branches on it: an empty slot has the rank `NO_RANK`, and the last
+    slot is empty.
     """
     hashed = pair * _HASH
     place = _filter_place(bits, hashed)
@@ -91,19 +91,19 @@ def rank_of(slots, bits, pair):
 
 @kernel_part
 def pair_rank(slots, bits, left, right):
-    """As `rank_of`, for two ids."""
+    """Does `rank_of` for two ids."""
     return rank_of(slots, bits, pair_of(left, right))
 
 
 @kernel_part
 def _furthest(bits):
-    """How far from home a pair may lie: one less than there are bits for, so that no pair looks like an empty slot."""
+    """Returns how far from home a pair may be: one less than fits, so that no pair looks like an empty slot."""
     return (np.uint64(1) << np.uint64(bits - 8)) - np.uint64(2)
 
 
 @kernel_part
 def is_sparse(slots, bits):
-    """Whether every search ends before its distance outgrows the bits it is compared with."""
+    """Whether every search ends before its distance exceeds the bits that it is compared with."""
     run = np.uint64(0)
     for j in range(filter_size(bits), slots.size):
         run = np.uint64(0) if slots[j] == _NO_SLOT else run + np.uint64(1)
@@ -114,7 +114,7 @@ def is_sparse(slots, bits):
 
 @kernel_part
 def set_rank(slots, bits, left, right, rank):
-    """Sets the rank of a pair, over any it had; returns False where the table is too crowded, and for `NO_PAIR`."""
+    """Sets or replaces the rank of a pair; returns False if the table is too crowded, and for `NO_PAIR`."""
     if pair_of(left, right) == NO_PAIR:
         return False
     hashed = _hashed(left, right)
@@ -134,16 +134,16 @@ def set_rank(slots, bits, left, right, rank):
 
 @kernel
 def build_pairs(lefts, rights, ranks, slots, bits):
-    """Fills the pair table; of equal pairs the last counts.
+    """Fills the pair table; of equal pairs the last one counts.
 
     Args:
       lefts, rights, ranks: int32[n], ranks below `NO_RANK`.
-      slots: uint64[n]: the filter, zeros, and 2**bits slots and a few, all ones; filled. The last slot stays empty, it
-        ends every search.
+      slots: uint64[n]: the filter, zeros, then 2**bits slots and a few more, all ones; filled. The last slot stays
+        empty, and so ends every search.
       bits: at least MIN_PAIR_BITS.
 
     Returns:
-      False where it must be tried again with more bits.
+      False if the table is too crowded; try again with more bits.
     """
     for k in range(lefts.size):
         if not set_rank(slots, bits, lefts[k], rights[k], ranks[k]):
@@ -153,12 +153,12 @@ def build_pairs(lefts, rights, ranks, slots, bits):
 
 @kernel
 def build_byte_pairs(byte_symbols, slots, bits, byte_pairs):
-    """Fills what merges two bytes.
+    """Fills the table of merges of two bytes.
 
     Args:
       byte_symbols: int32[4, 256], see `BPETables`.
       slots: uint64[n], the pair table.
-      byte_pairs: uint32[65536], filled: for two bytes, `rank << 8` of their symbols.
+      byte_pairs: uint32[65536], filled, by `left << 8 | right` of two bytes: `rank << 8` of their symbols.
     """
     for left in range(256):
         for right in range(256):
@@ -178,7 +178,7 @@ def _join_bit(left, right):
 
 @kernel_part
 def may_join(joins, left, right):
-    """Whether a merge may reach across two neighbouring initial symbols; where not, they are independent."""
+    """Whether a merge may reach across two neighbouring initial symbols; if not, the two sides are independent."""
     bit = _join_bit(left, right)
     return (joins[bit >> np.uint64(6)] >> (bit & np.uint64(63))) & np.uint64(1) != 0
 
@@ -189,15 +189,15 @@ def find_joins(lefts, rights, products, firsts, lasts, joins):
 
     Args:
       lefts, rights, products: int32[n], the merges.
-      firsts, lasts: int32[n_ids]: the initial symbols a token begins and ends with; their own ids for initial
-        symbols, -1 for all other tokens, filled.
+      firsts, lasts: int32[n_ids], filled: the initial symbols that each token begins and ends with; on entry, initial
+        symbols have their own ids, all other tokens -1.
       joins: uint64[2**JOIN_BITS / 64], zeros, filled.
 
     Returns:
-      False where a token may begin or end with one of several, as one does that is itself an initial symbol.
+      False if a token can begin or end with several symbols, as when a merge makes an initial symbol.
     """
     changed = True
-    while changed:  # one round, and one to see it, where merges come after those that made their parts
+    while changed:  # two rounds, the last one to notice, if merges come after those that make their parts
         changed = False
         for rank in range(lefts.size):
             first, last, product = firsts[lefts[rank]], lasts[rights[rank]], products[rank]

@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a word is before the first merge of BPE: a symbol for every character or byte, unknown ones as in HF."""
+"""The symbols of a word before the first merge of BPE: one per character or byte; unknown characters as in HF.
+
+`data[at:at + w]` is the word, uint8, readable 16 bytes beyond `at`; model: BPETables; scratch: BPEScratch for w bytes.
+"""
 
 import numpy as np
 
@@ -7,7 +10,7 @@ from tokenizer.compiling.kernel import kernel_part
 from tokenizer.kernels.bpe_pairs import NO_KEY, pair_rank
 from tokenizer.kernels.utf8 import decode_utf8
 
-# Rows of `model.characters` and `model.byte_symbols`: what a symbol looks like depends on where it stands.
+# Rows of `model.characters` and `model.byte_symbols`: the symbol of a character depends on its place in the word.
 CONTINUES, ENDS = 1, 2
 
 
@@ -20,9 +23,9 @@ def _add_symbol(scratch, n, symbol, stop, w):
 
 @kernel_part
 def _byte_tokens(data, at, stop, row, model, scratch, n, end, w):
-    """Appends the byte tokens of one unknown character, marker included; returns the new n, -1 where some are missing.
+    """Appends the byte tokens of an unknown character with its markers; returns the new n, -1 if some are missing.
 
-    As in HF each takes a byte of the word, those of a marker too.
+    As in HF each token takes a byte of the word, also those of a marker (continuing prefix, end-of-word suffix).
     """
     n_prefix = model.prefix.size if row & CONTINUES else 0
     n_suffix = model.suffix.size if row & ENDS else 0
@@ -54,9 +57,8 @@ def _byte_tokens(data, at, stop, row, model, scratch, n, end, w):
 def initial_symbols(data, at, w, model, scratch):
     """Fills `scratch.ids` and `scratch.stops`; returns `(number of symbols, whether a character was unknown)`.
 
-    What HF does with unknown characters, to the letter: an unknown token waits until a known character or the end of
-    the word, and byte tokens do not make it come first; a character dropped for want of an unknown token takes no
-    place.
+    Unknown characters are treated exactly as in HF: an unknown token waits until a known character or the end of the
+    word, and byte tokens go before it; a character that is dropped because there is no unknown token takes no place.
     """
     n = 0
     end = 0
@@ -110,7 +112,7 @@ def initial_symbols(data, at, w, model, scratch):
 
 @kernel_part
 def _plain_symbol(data, i, model):
-    """Returns the symbol of the character at `i`, negative where it is none, and where the character ends."""
+    """Returns the symbol of the character at `i`, negative if it has none, and where the character ends."""
     code_point = np.int64(data[np.uint64(i)])
     i += 1
     if code_point >= 0x80:
@@ -122,7 +124,7 @@ def _plain_symbol(data, i, model):
 def plain_symbols(data, at, w, model, scratch):
     """Fills symbols, links and keys for a word whose characters are all symbols; returns how many, 0 if one is not."""
     ids, keys = scratch.ids, scratch.keys
-    n = np.uint64(0)  # as all places here: so that none can be taken for one from the end
+    n = np.uint64(0)  # like all indices here unsigned, so that numba need not check for negative ones
     place = np.uint64(0)
     left = np.int64(0)
     i = np.int64(at)
@@ -134,13 +136,13 @@ def plain_symbols(data, at, w, model, scratch):
         scratch.stops[n] = i - at
         scratch.nexts[n] = n + np.uint64(1)
         scratch.previous[n] = np.int64(n) - 1
-        # The first is overwritten by the second, or by no key.
+        # The key of the first symbol, written without a left neighbour, is overwritten by the second's, or by NO_KEY.
         keys[place] = pair_rank(model.pairs, model.pair_bits, left, symbol) << np.uint32(8) | np.uint32(place)
         left = symbol
         place = n
         n += np.uint64(1)
     scratch.previous[n] = place
-    # These, and then to the end of eight.
+    # From the last symbol on, up to a multiple of eight.
     while place < n or place & np.uint64(7) != np.uint64(0):
         keys[place] = NO_KEY
         place += np.uint64(1)
@@ -149,7 +151,7 @@ def plain_symbols(data, at, w, model, scratch):
 
 @kernel_part
 def plain_byte_symbols(data, at, w, model, scratch):
-    """As `plain_symbols`, for a word whose bytes are all symbols: the rank of two bytes is one load away."""
+    """Does `plain_symbols` for a word whose bytes are all symbols: the rank of two bytes takes one load."""
     ids, keys = scratch.ids, scratch.keys
     last = w - 1
     left = np.int64(data[at])

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """A trie over bytes as a double array: one int64 a state, so that a step is one load.
 
-It says where the children lie, which byte leads here, which piece ends here. No two states share the place of their
-children; that is why comparing the byte alone proves the parent.
+A state holds the place of its children, the byte that leads here, and the piece that ends here. No two states have the
+same place for their children, so comparing the byte alone proves the parent.
 
 Its slow twin is `builtins.dict`; `tests/tokenizer/models/test_double_array.py` compares them.
 """
@@ -18,7 +18,7 @@ PIECE_SHIFT, PIECE_MASK = 9, (1 << 25) - 1
 BASE_SHIFT = 34
 
 _TRIES = 64
-"""Free places looked at, oldest first, before the newest block is tried as a whole and then another one is opened."""
+"""How many free places are tried, oldest first, before the whole newest block is tried, and then a new one opened."""
 
 
 @kernel
@@ -27,19 +27,19 @@ def build_double_array(values, offsets, pieces, units, next_free, previous_free,
 
     Args:
       values, offsets: uint8[n_bytes] and int64[n + 1], the pieces as bytes: sorted, distinct, none empty; n at least 1.
-      pieces: int32[n], what to find where each one ends.
+      pieces: int32[n], the number to store where each one ends.
       units: int64[multiple of 256, at least 1024], filled.
       next_free, previous_free: int32 of the same size, for work; base_taken: bool of the same size, all False.
       children: int64[257, 2], for work.
       stack: int64[n_bytes + 2, 4], for work.
 
     Returns:
-      `(places used, base of the root)`, or `(0, 0)` where `units` is too small.
+      `(places used, base of the root)`, or `(0, 0)` if `units` is too small.
     """
     capacity = units.size
     for t in range(512):
         units[t] = NO_BYTE
-    # The free places from the second block on, a circular list around place 0.
+    # The free places from the second block on are a circular list around place 0.
     for t in range(256, 512):
         next_free[t] = t + 1
         previous_free[t] = t - 1
@@ -89,7 +89,7 @@ def build_double_array(values, offsets, pieces, units, next_free, previous_free,
                 candidate = np.int64(n_used - 256 + attempt - _TRIES)
             else:
                 if attempt == _TRIES + 256:
-                    # Give up on the places that have been passed over most often, so that the work stays linear.
+                    # Drop the places that have been passed over most often, so that the work stays linear.
                     for _ in range(_TRIES // 2):
                         passed = np.int64(next_free[0])
                         if passed == 0:

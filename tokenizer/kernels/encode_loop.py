@@ -4,9 +4,8 @@
     rows -> spans of a batch -> keys of all, their lines asked for -> one look at each line -> ids stored
                                                                              `-> miss: model, remember
 
-A span is a word, or a part of one that no token reaches across. A scanner says where spans are (`spans`), a model what
-becomes of one that is not in the table (`misses`); both are passed by name and inlined. See
-docs/explanation/encoding.md.
+A span is a word, or a part of one whose ends no token reaches across. A scanner finds spans (`spans`), a model encodes
+those that are not in the table (`misses`); both are passed by name and inlined. See docs/explanation/encoding.md.
 """
 
 from typing import Any, NamedTuple
@@ -28,48 +27,48 @@ from tokenizer.kernels.span_table import (
 from tokenizer.kernels.word_counters import COUNTER_POOL_USED, COUNTER_TOTAL, COUNTER_WORDS
 
 BATCH = 128
-"""Spans of a batch; the last block of text may add some."""
+"""The number of spans that completes a batch; the last block of text may add some."""
 ROOM = BATCH + 128
 N_COLUMNS = 6
 AT, STOP, KEY_0, KEY_1, SLOT, ROW = (np.uint64(ROOM * column) for column in range(N_COLUMNS))
-"""Where in `Work.batch` its columns begin: where spans begin and stop, keys, lines; up to which span rows go."""
+"""Where columns of `Work.batch` begin: a span's start, stop, two of its key, its line; how many spans precede a row."""
 JOINED, APART, FLAGGED = 0, 1, 2
-"""What is between spans: nothing, each ends where the next one begins; something; something, and some have the FLAG."""
+"""Whether each span ends where the next one begins; spans have stops of their own; so, and some have the FLAG."""
 AT_ROW, AT_PLACE, AT_INNER, AT_ID, NEEDED = 0, 1, 2, 3, 4
 """Places in `Work.position`."""
 READS = 80
-"""Bytes beyond a place that may be read there: a block, and a key from its last byte on."""
+"""Bytes that may be read from a place on: a block, and a key that begins with its last byte."""
 _ONE, _TWO, _THREE, _32 = (np.uint64(c) for c in (1, 2, 3, 32))
 
 
 class Work(NamedTuple):
-    """What the loop works with and on, beside its input, its scanner and its model."""
+    """The state of the loop, besides its input, its scanner and its model."""
 
     table: Table
     tally: Any
-    """kernel_memory.CounterArrays: words that have an unknown token, where they are counted, and how many words."""
+    """kernel_memory.CounterArrays: counts words with an unknown token if `tallying`; always the number of all words."""
     tallying: bool
-    """Whether spans with an unknown token go to the model every time, which counts them or does what else it must."""
+    """Whether spans with an unknown token go to `miss` every time, for example to be counted."""
     batch: npt.NDArray[np.uint64]
     """uint64[ROOM * N_COLUMNS]."""
     limit: int
-    """How many spans end a batch: BATCH, or less in tests."""
+    """The number of spans that completes a batch: BATCH, or less in tests."""
     word: npt.NDArray[np.uint8]
-    """uint8[n]: room for the longest span and 16 more, for models that read beyond it or change it."""
+    """uint8[n]: room for the longest span and 16 bytes more, for models that read beyond it or change it."""
     ends: npt.NDArray[np.int64]
-    """int64[n]: room for where the tokens of the longest span end."""
+    """int64[n]: room for the ends of the longest span's tokens."""
     out: npt.NDArray[np.int32]
-    """int32[n]: the ids; there is room for all there can be, and three more."""
+    """int32[n]: the ids; room for the most that can come out, and three more."""
     out_offsets: npt.NDArray[np.int64]
-    """int64[n_rows + 1]: the rows of ids."""
+    """int64[n_rows + 1]: the offsets of the rows of ids."""
     position: npt.NDArray[np.int64]
-    """int64[5], zeros to begin with: row, place in it, place in the word there, ids written; how much room there must
-    be where the loop stops for want of it, see `has_room`."""
+    """int64[5], zeros at first except the place: row, place in its text, place in the word there, ids written; and,
+    if the loop stops for lack of room, how much it needs, see `has_room`."""
 
 
 @kernel_part
 def _ask_for_all(kind, data, batch, slots, n, shift):
-    """Finds the keys of the spans of a batch, and asks for their lines."""
+    """Finds the keys and lines of the n spans of a batch, and prefetches the lines."""
     for counter in range(n):
         k = np.uint64(counter)
         at = batch[AT + k]
@@ -87,15 +86,15 @@ def _ask_for_all(kind, data, batch, slots, n, shift):
 
 @kernel_part
 def emit_all(miss, arguments, data, work, first, n, o):
-    """Appends the ids of the spans first..n of a batch."""
+    """Appends the ids of the spans first..n-1 of a batch; returns the new o."""
     table, batch, out = work.table, work.batch, work.out
     slots = table.slots
-    # Unknown tokens are as all others where nobody counts them.
+    # Unless they are counted, spans with an unknown token are like all others.
     mask = ~np.uint64(0) if work.tallying else ~np.uint64(UNKNOWN)
     for counter in range(first, n):
         k = np.uint64(counter)
         j, k0, k1 = batch[SLOT + k], batch[KEY_0 + k], batch[KEY_1 + k]
-        # The first slot of the line, or else the second: no branch on which one it is.
+        # Selects the first slot of the line, or else the second, without a branch.
         j += np.uint64((slots[j] ^ k0) | (slots[j + _ONE] ^ k1) != np.uint64(0)) << _TWO
         m = (slots[j + _THREE] >> _32) & mask
         if unlikely((slots[j] ^ k0) | (slots[j + _ONE] ^ k1) != np.uint64(0)):
@@ -115,13 +114,13 @@ def emit_all(miss, arguments, data, work, first, n, o):
 
 @kernel_part
 def nothing_at_end(arguments, row, o):
-    """`end_row` where there is nothing to do."""
+    """Does nothing: `end_row` of most kernels."""
     return o
 
 
 @kernel_part
 def tally_has_room(arguments, work, n, o):
-    """Whether the tally has room for all words of a batch; else NEEDED says how many bytes these have together."""
+    """Whether the tally has room for all words of a batch; NEEDED gets how many bytes these have together."""
     if not work.tallying:
         return True
     batch, tally = work.batch, work.tally
@@ -133,27 +132,27 @@ def tally_has_room(arguments, work, n, o):
 
 @kernel_part
 def encode_rows(next_spans, kind, has_room, sink, miss, end_row, arguments, data, offsets, added, classes, model, work):
-    """The loop.
+    """Runs the loop; the functions are parts, passed by name.
 
     Args:
       next_spans: `next_spans(data, i, inner, end, classes, model, work, n, n_readable, o)
         -> (i, inner, n, n_words, o)` adds spans from place i of a row on to a batch that has n of them, up to the end
-        of the row or until the batch is full. While it has none, ids may be appended at once. `inner`, 0 to begin with,
-        is what it must know to go on inside of a word; `n_words` is how many words begin in what it has passed.
+        of the row or until the batch is full. While the batch is empty, it may append ids itself. `inner`, 0 at first,
+        is what it needs to go on inside a word; `n_words` is how many words begin in what it has passed.
       kind: JOINED, APART or FLAGGED.
-      has_room: `has_room(arguments, work, n, o)`: whether there is room for what becomes of the n spans of a batch; as
-        `tally_has_room`. Asked before anything is done with them.
-      sink: `sink(miss, arguments, data, work, first, n, o) -> o`: what becomes of spans, as `emit_all`.
+      has_room: `has_room(arguments, work, n, o)`: whether there is room for the output of the n spans of a batch, for
+        example `tally_has_room`. Called before any of them is handled.
+      sink: `sink(miss, arguments, data, work, first, n, o) -> o`: handles spans, for example `emit_all`.
       miss: `miss(arguments, k, o) -> o`, a kernel that appends the ids of span k of the batch.
-      end_row: `end_row(arguments, row, o) -> o`, behind the ids of a row.
-      arguments: what these want, a reference.
-      data: uint8[n_bytes]; offsets: int64[n_rows + 1]: rows of places, of bytes or whatever `next_spans` takes.
+      end_row: `end_row(arguments, row, o) -> o`, called after the ids of a row.
+      arguments: a reference to the arguments of these functions, see `references`.
+      data: uint8[n_bytes]; offsets: int64[n_rows + 1]: rows of places, in bytes or whatever `next_spans` counts.
       added: int32[n_rows], the id of rows that are an added token, -1 for text; or int32[0].
-      classes, model: what `next_spans` wants.
+      classes, model: arguments of `next_spans`.
       work: Work.
 
     Returns:
-      Whether all is done; else there must be more room, and the next call goes on where this one stopped.
+      Whether all is done; if not, make more room, and call again: the loop goes on where it stopped.
     """
     batch, out, out_offsets, position = work.batch, work.out, work.out_offsets, work.position
     slots = work.table.slots
@@ -165,7 +164,7 @@ def encode_rows(next_spans, kind, has_room, sink, miss, end_row, arguments, data
     while row < n_rows:
         n, n_words = np.int64(0), np.int64(0)
         first_row, first, first_inner, first_id = row, i, inner, o
-        # Spans, from as many rows as there is room for.
+        # Collect spans from as many rows as fit into a batch.
         while row < n_rows and n < work.limit and row - first_row < BATCH:
             end = offsets[row + 1]
             if added.size > 0 and added[row] >= 0:

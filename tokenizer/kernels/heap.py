@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A binary heap of integers, smallest first, in an array that somebody else has made."""
+"""A binary heap of integers, smallest first, in an array that the caller provides."""
 
 from tokenizer.compiling.kernel import kernel_part
 
 
 @kernel_part
 def push(heap, size, item):
-    """Adds an item to the `size` items of a heap, which has room; returns their new number."""
+    """Adds an item to a heap of `size` items, whose array has room for one more; returns the new size."""
     i = size
     while i > 0:
         parent = (i - 1) >> 1
@@ -20,7 +20,7 @@ def push(heap, size, item):
 
 @kernel_part
 def pop(heap, size):
-    """Removes the first item, `heap[0]`, of a heap that has one; returns their new number."""
+    """Removes the first item, `heap[0]`, of a heap of `size` items, at least one; returns the new size."""
     size -= 1
     item = heap[size]
     i = 0

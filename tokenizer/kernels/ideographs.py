@@ -9,25 +9,25 @@ from tokenizer.compiling.vectors import I16, all_of, bits, constant, load_bytes,
 IDEOGRAPHS = slice(0x4E00, 0x9F80)
 """Code points of three bytes, of the same class in every table."""
 _FIRST, _PAST = 0xE4B8, 0xE9BE
-"""The first two bytes of the first of them, and of the first that is none."""
+"""The first two bytes of the first of IDEOGRAPHS, and of the first character after them."""
 _N = 16
 _N_BYTES = 3 * _N
 
 
 @kernel_part
 def is_ideograph(data, i):
-    """Whether the character at byte i, not the last of `data`, is one of IDEOGRAPHS."""
+    """Whether the character at byte i is one of IDEOGRAPHS; `data` is readable for two bytes."""
     return _FIRST <= (np.int64(data[i]) << 8 | np.int64(data[i + 1])) < _PAST
 
 
 @intrinsic
 def _others(typingctx, data, i):
-    """Returns a bit for each of the sixteen characters from byte i on, if all had three bytes: 0 for an ideograph."""
+    """Returns a bit for each of sixteen characters of three bytes from byte i on, if they are such: 0 for ideographs."""
 
     def codegen(context, builder, signature, args):
         text = context.make_array(signature.args[0])(context, builder, args[0]).data
         three = load_bytes(builder, builder.gep(text, [args[1]]), _N_BYTES)
-        # The first two bytes of each, the first one in the upper half.
+        # The first two bytes of each character as one number.
         leads = pick(builder, three, three, [place for k in range(_N) for place in (3 * k + 1, 3 * k)])
         leads = builder.bitcast(leads, constant(I16, range(_N)).type)
         above = builder.sub(leads, all_of(I16, _N, _FIRST))
@@ -38,9 +38,9 @@ def _others(typingctx, data, i):
 
 @kernel_part
 def ideographs_end(data, i, end):
-    """Returns where the run of IDEOGRAPHS at byte i ends, `end` if it goes on beyond; `data` is UTF-8 also behind that.
+    """Returns where the run of IDEOGRAPHS at byte i ends, at most `end`; `data` is UTF-8 beyond `end` too.
 
-    So close to the end of `data` that sixteen characters cannot be read it may stop before the run does.
+    Near the end of `data`, where sixteen characters cannot be read, it may stop before the run ends.
     """
     while i < end and i + _N_BYTES <= data.size:
         n = trailing_zeros(np.uint64(_others(data, i) | 1 << _N))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the encode loop does with a span that its table does not have: the model, and remembering."""
+"""Handles the spans that the encode loop's table does not have: runs the model, and puts the ids into the table."""
 
 import numpy as np
 
@@ -13,7 +13,7 @@ from tokenizer.kernels.word_table import word_key_anywhere
 
 @kernel_part
 def copy_span(data, at, w, word):
-    """Copies a span to the beginning of `word`, eight bytes at a time where there are so many."""
+    """Copies a span of w bytes to the beginning of `word`, which has room for eight bytes more."""
     q = 0
     if at + w + 8 <= data.size:
         while q < w:
@@ -28,7 +28,7 @@ def miss_by(tokenize, arguments, k, o):
     """Appends the ids of span k of a batch and puts them in the table.
 
     Args:
-      tokenize: `tokenize(word, w, is_flagged, model, model_scratch, out, o, ends) -> (o, has_unknown)`, the model.
+      tokenize: runs the model: `tokenize(word, w, is_flagged, model, model_scratch, out, o, ends) -> (o, has_unknown)`.
       arguments: a reference to the text, the model, its scratch and the Work.
     """
     data, model, model_scratch, work = values_of(arguments)
@@ -43,7 +43,7 @@ def miss_by(tokenize, arguments, k, o):
         copy_span(data, at, w, work.word)
         o, has_unknown = tokenize(work.word, w, flag != np.uint64(0), model, model_scratch, out, before, work.ends)
         table.state[MISSES] += 1
-        if o == before or out[before] >= 0:  # else there is no id for it, and the call is in vain
+        if o == before or out[before] >= 0:  # else a character is unknown, and the whole call fails
             remember_span(table, data, at, w, k0, k1, j, out, before, o, has_unknown)
     if has_unknown and work.tallying:
         h0, h1 = word_key_anywhere(data, at, w)

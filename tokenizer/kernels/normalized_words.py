@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The encode loop over raw words between white space, of models whose words are normalized one by one.
+"""The encode loop over raw words between white space, for models whose words are normalized one by one.
 
-A span is a word as it stands in the text, or a part of one. A word that the table does not have is cut, and its parts
-are looked up. What is not there either is not encoded in the loop: it is *pending*, an id of its own stands for it, and
-all that is pending is normalized and encoded at once when the loop is done. A span with the FLAG is a part of a word
-that is not its first one, so no "▁" stands in front of it.
+A span is a word as it is in the raw text, or a part of one. A word that the table does not have is cut, and its parts
+are looked up. What the table does not have either is not encoded in the loop: it is *pending*, gets a placeholder id,
+and all pending spans are normalized and encoded together after the loop. A span with the FLAG is a later part of a
+word, so it gets no "▁" in front.
 
 Its slow twin is `tokenizer.engines.staged.StagedEngine`; `tests/tokenizer/engines/test_normalized_words.py` compares
 them.
@@ -55,51 +55,51 @@ from tokenizer.kernels.unigram import weigh_paths
 from tokenizer.kernels.utf8 import next_character
 
 PENDING = 1 << 30
-"""The id that stands for the first span that is pending; those of the others follow."""
+"""The placeholder id of the first pending span; those of the others follow."""
 ONE_SPACE, EVERY_SPACE, NO_SPACE = 1, 2, 0
 """Which white space becomes a "▁" of its own: one at the end of a row, each but the last before a word, or none."""
 SEPARATES, CUTS = np.uint64(1 << 63), np.uint64(1 << 62)
-"""What `WordTables.entries` say of characters beside their hashes: it stands between words; words may be cut there."""
+"""Bits of `WordTables.entries`: the character separates words; words may be cut at it."""
 N_PENDING, N_NOTED = 0, 1
 """Places in `Pending.state`."""
 _THREE_BYTES = 0xE1
-"""First byte of characters of three bytes and more, but those of the scripts of India, which have spaces."""
+"""The least first byte of characters of three bytes or more, except those of India's scripts, which use spaces."""
 _FORGOTTEN = np.uint64(0x40 << 56)
-"""In place of a key, which it never is: with an empty slot what lies behind it would not be found."""
+"""Replaces the key of a span that is removed: were the slot empty, spans in later slots would not be found."""
 _ONE, _TWO, _THREE, _32 = (np.uint64(c) for c in (1, 2, 3, 32))
 _LOW = np.uint64(0xFFFFFFFF)
 
 
 class WordTables(NamedTuple):
-    """Where words are."""
+    """The tables that tell where words are, and where they may be cut."""
 
     classes: npt.NDArray[np.uint8]
-    """uint8[0x110000]: SPACE for what stands between words."""
+    """uint8[0x110000]: SPACE for characters that separate words."""
     entries: npt.NDArray[np.uint64]
     """uint64[0x110000]: SEPARATES, or CUTS and the hashes of the one character that it becomes, see
-    `sentencepiece_units`; 0 for what becomes another thing beside another character, where words are not cut."""
+    `sentencepiece_units`; 0 if what it becomes depends on its neighbours, so that words are not cut there."""
     joins: npt.NDArray[np.uint64]
     """uint64[2**JOIN_BITS / 64]: a bit for every two characters that are neighbours in a token."""
     separators: npt.NDArray[np.uint64]
-    """uint64[2]: all ones where tabs, and line ends, stand between words."""
+    """uint64[2]: all ones if tabs, and if line ends, separate words; else 0."""
     spaces: int
     """ONE_SPACE, EVERY_SPACE or NO_SPACE."""
     sums: bool
-    """Whether the model adds up scores, as Unigram does."""
+    """Whether the model sums scores, as Unigram does, so that rounding may decide how it cuts."""
 
 
 class Pending(NamedTuple):
-    """What the loop leaves to be encoded, and where it met unknown tokens."""
+    """The spans that the loop leaves to be encoded, and the places where it met unknown tokens."""
 
     starts: npt.NDArray[np.uint64]
     stops: npt.NDArray[np.uint64]
-    """uint64[n]: the spans that are pending, some of them with the FLAG."""
+    """uint64[n]: where each pending span starts, some with the FLAG, and where it stops."""
     slots: npt.NDArray[np.uint64]
-    """uint64[n]: where in the table they are."""
+    """uint64[n]: its slot in the table."""
     noted: npt.NDArray[np.int64]
-    """int64[2 * n]: where a span begins that has an unknown token, or is pending: the number of that, else -1."""
+    """int64[2 * n], pairs: where a span begins that is pending or has an unknown token; its pending number or -1."""
     state: npt.NDArray[np.int64]
-    """int64[2], zeros to begin with: how many there are of either."""
+    """int64[2], zeros at first: the number of pending spans, and of noted ones."""
 
 
 @kernel_part
@@ -115,8 +115,8 @@ def _part_end(data, lead, before, q, end, tables, least):
     """Finds where a part of a word ends: at white space, at `end`, or where the word may be cut.
 
     Args:
-      lead, before, q: of the first character of the part: its first byte, its entry, where the next one begins.
-      least: it is cut beside characters only whose first byte is at least this.
+      lead, before, q: of the first character of the part: its first byte, its entry, where the next character begins.
+      least: the larger first byte of the two characters beside a cut is at least this; 0 allows every cut, 256 none.
 
     Returns:
       `(where it ends, and of the character there: lead, entry, where the next one begins)`.
@@ -136,9 +136,9 @@ def _part_end(data, lead, before, q, end, tables, least):
 
 @kernel_part
 def _add_parts(data, i, inner, end, tables, batch, n, limit):
-    """Adds parts of a word, one at least, from i on to a batch that has n spans, until ASCII begins or it is full.
+    """Adds parts of a word from i on, at least one, to a batch with n spans, until ASCII begins or the batch is full.
 
-    Returns `(where it stopped, whether that is inside of the word, the new n)`.
+    Returns `(where it stopped, whether that is inside the word, the new n)`.
     """
     code_point, q = next_character(data, i)
     lead, entry = data[i], tables.entries[code_point]
@@ -155,7 +155,7 @@ def _add_parts(data, i, inner, end, tables, batch, n, limit):
 
 @kernel_part
 def _next_spans(data, i, inner, end, tables, model, work, n, n_readable, o):
-    """See `encode_loop.encode_rows`; `inner` is 1 inside of a word."""
+    """See `encode_loop.encode_rows`; `inner` is 1 inside a word."""
     batch, limit, classes = work.batch, work.limit, tables.classes
     n_words = np.int64(0)
     while n < limit:
@@ -175,7 +175,7 @@ def _next_spans(data, i, inner, end, tables, model, work, n, n_readable, o):
         room = min(end - i, 65)
         if room > 2 and i < n_readable and data[i] < 128 and data[i + 1] < 128 and tables.spaces != EVERY_SPACE:
             starts, stops = blank_words(data, i, tables.separators)
-            # Without what lies beyond the text or depends on that.
+            # Drops the bits beyond the text, and those that depend on bytes there.
             starts &= (_TWO << np.uint64(room - 2)) - _ONE
             if starts & ~_ONE != np.uint64(0):
                 m = expand(starts, i, AT, batch, n) - 1
@@ -193,7 +193,7 @@ def _next_spans(data, i, inner, end, tables, model, work, n, n_readable, o):
 
 @kernel_part
 def _has_run(data, at, stop):
-    """Whether three bytes in a row are the same."""
+    """Whether three consecutive bytes are the same."""
     found = False
     for q in range(at + 2, stop):
         found |= data[q] == data[q - 1] and data[q] == data[q - 2]
@@ -202,7 +202,7 @@ def _has_run(data, at, stop):
 
 @kernel_part
 def _note(pending, at, number):
-    """Notes that a span at `at` has an unknown token, or may have: if it is pending, its number, else -1."""
+    """Notes that the span at `at` has an unknown token, or may have one; number: that of a pending span, else -1."""
     n = pending.state[N_NOTED]
     pending.noted[2 * n], pending.noted[2 * n + 1] = at, number
     pending.state[N_NOTED] = n + 1
@@ -210,14 +210,14 @@ def _note(pending, at, number):
 
 @kernel_part
 def _await(data, at, w, flag, k0, k1, j, pending, work, o):
-    """Appends an id that stands for a span whose key is to be in slot j, which is pending from now on."""
+    """Makes a span pending: puts its key into slot j and appends its placeholder id. Returns the new o."""
     table, out, number = work.table, work.out, pending.state[N_PENDING]
     out[o] = PENDING + number
     pending.starts[number], pending.stops[number] = np.uint64(at) | flag, np.uint64(at + w)
     pending.slots[number] = j
     pending.state[N_PENDING] = number + 1
     table.state[MISSES] += 1
-    # Whether it is unknown is not known yet, so that must be looked at again.
+    # Marked as unknown, so that every occurrence comes to `miss` until the ids are known.
     remember_span(table, data, at, w, k0, k1, j, out, o, o + 1, True)
     if work.tallying:
         _note(pending, at, number)
@@ -226,7 +226,7 @@ def _await(data, at, w, flag, k0, k1, j, pending, work, o):
 
 @kernel
 def miss(arguments, k, o):
-    """Appends the ids of span k of a batch if the table has them after all, or its parts; what it has not is pending.
+    """Appends the ids of span k of a batch, or of its parts, if the table has them; what it lacks becomes pending.
 
     arguments: a reference to the text, WordTables, Pending and the Work.
     """
@@ -247,7 +247,7 @@ def miss(arguments, k, o):
         return _await(data, at, stop - at, flag, k0, k1, j, pending, work, o)
     cut, is_known, is_unknown = at, True, False
     shift = np.uint64(leading_zeros(np.uint64(table.slots.size // 8 - 1)))
-    # How Unigram cuts a run is decided by rounding, for which it must be seen from where the word begins.
+    # Rounding decides how Unigram cuts a run of one character, so such a word is encoded as a whole.
     least = 256 if tables.sums and _has_run(data, at, stop) else 0
     while cut < stop:
         begin, before = cut, o
@@ -289,14 +289,14 @@ def encode(rows, added, tables, pending, work):
 
 @kernel
 def cut_rows(data, offsets, added, tables, size, out, owners):
-    """Cuts rows, each time after `size` bytes or more, at white space between characters that become one each.
+    """Cuts rows into pieces of at least `size` bytes, at white space between characters that become one each.
 
-    Nothing looks across that, and it may stand at the beginning of a row as well as behind a word.
+    No step looks across such white space, and a piece that begins with it is encoded as it is inside the row.
 
     Args:
       data, offsets: uint8[n_bytes] and int64[n_rows + 1], valid UTF-8; added: see `encode`; tables: WordTables.
-      size: bytes.
-      out, owners: int64[n_rows + n_bytes // size + 1], filled: the offsets of the pieces, and which rows they are of.
+      size: the least size of a piece in bytes, except for the last one of a row.
+      out, owners: int64[n_rows + n_bytes // size + 1], filled: the offsets of the pieces, and their rows.
 
     Returns:
       How many pieces there are.
@@ -321,12 +321,12 @@ def cut_rows(data, offsets, added, tables, size, out, owners):
 
 @kernel
 def settle(data, pending, ids, offsets, has_unknown, is_kept, table):
-    """Puts the ids of spans into the table that were pending in it, or forgets these.
+    """Puts the ids of pending spans into the table, or removes those spans from it that are not kept.
 
     Args:
       data: uint8[n_bytes], the text; table: span_table.Table, changed; pending: Pending.
       ids, offsets: int32 and int64[n + 1], their ids.
-      has_unknown, is_kept: bool[n].
+      has_unknown, is_kept: bool[n], whether a span has an unknown token, and whether the table may keep it.
     """
     slots = table.slots
     for p in range(is_kept.size):
@@ -335,13 +335,13 @@ def settle(data, pending, ids, offsets, has_unknown, is_kept, table):
         held = slots[j + _TWO] & _LOW
         if more & np.uint64(POOLED):
             held = np.uint64(table.ids[held])
-        # Another span may have taken its place.
+        # Another span may have taken its slot.
         if more & ~np.uint64(POOLED | UNKNOWN) == _ONE and held == np.uint64(PENDING + p):
             at = np.int64(pending.starts[p] & ~FLAG)
             w, first, last = np.int64(pending.stops[p]) - at, offsets[p], offsets[p + 1]
             k0, k1 = slots[j], slots[j + _ONE]
             if is_kept[p] and w > LONGEST:
-                # Its bytes are in the pool.
+                # Its bytes are in the pool already, so only its ids are added.
                 mark = np.uint64(UNKNOWN if has_unknown[p] else 0) << _32
                 if pool_ids(table, j, np.int64(slots[j + _TWO] >> _32), ids, first, last, mark):
                     continue
@@ -352,7 +352,7 @@ def settle(data, pending, ids, offsets, has_unknown, is_kept, table):
 
 @kernel
 def placed_size(ids, offsets, more_offsets):
-    """Returns how many ids `place` writes at most."""
+    """Returns the most ids that `place` writes."""
     n = np.int64(0)
     for q in range(offsets[0], offsets[offsets.size - 1]):
         n += 1
@@ -363,14 +363,14 @@ def placed_size(ids, offsets, more_offsets):
 
 @kernel
 def place(ids, offsets, more, more_offsets, is_irregular, fused_id, out, out_offsets, irregular):
-    """Copies ids, and those of spans that were pending in their place.
+    """Copies rows of ids, and replaces the placeholders of pending spans by their ids.
 
     Args:
       ids, offsets: int32 and int64[n_rows + 1].
-      more, more_offsets: int32 and int64[n + 1], the ids of what was pending; is_irregular: bool[n].
-      fused_id: of this one only the first of several in a row is kept; -1 for none.
+      more, more_offsets: int32 and int64[n + 1], the ids of pending spans; is_irregular: bool[n], of them.
+      fused_id: the id of which several in a row become one; -1 for none.
       out: int32 with room for `placed_size` ids; out_offsets: int64[n_rows + 1]; filled.
-      irregular: bool[n_rows], changed: set for rows with irregular spans: they have no ids then.
+      irregular: bool[n_rows], changed: set for rows with irregular spans, which get no ids.
     """
     o = np.int64(0)
     out_offsets[0] = 0
@@ -399,12 +399,12 @@ def place(ids, offsets, more, more_offsets, is_irregular, fused_id, out, out_off
 
 @kernel
 def words_around(data, offsets, irregular, noted, classes, starts, stops):
-    """Finds the words that noted places are in; returns how many there are.
+    """Finds the words that noted places are in; returns their number.
 
     Args:
       data, offsets: uint8[n_bytes] and int64[n_rows + 1], the text; classes: uint8[0x110000], see `WordTables`.
-      irregular: bool[n_rows], rows to be left out.
-      noted: int64[n], the places, in their order.
+      irregular: bool[n_rows], rows to leave out.
+      noted: int64[n], the places, ascending.
       starts, stops: int64[n], filled.
     """
     n = 0
@@ -428,7 +428,7 @@ def words_around(data, offsets, irregular, noted, classes, starts, stops):
 
 @kernel
 def border_characters(values, offsets, first, last):
-    """Finds the first and the last character of every row, 0 for those that are empty.
+    """Finds the first and the last character of every row, 0 if it is empty.
 
     Args:
       values, offsets: uint8[n_bytes] and int64[n + 1], valid UTF-8.
@@ -443,7 +443,7 @@ def border_characters(values, offsets, first, last):
 
 @kernel
 def set_entries(points, images, entries):
-    """Says what characters become in whose neighbourhood words may be cut.
+    """Fills the entries of the characters at which words may be cut.
 
     Args:
       points: int64[n], the characters; images: int32[n], what each becomes.
@@ -455,13 +455,13 @@ def set_entries(points, images, entries):
 
 @kernel
 def find_gaps(values, starts, stops, model, scratch, seconds, gaps):
-    """Finds by how much the best path of Unigram leads at each place it passes.
+    """Finds the least lead of Unigram's best path, over the second best, in each word.
 
     Args:
       values: uint8[n]; starts, stops: int64[n_words] into it.
       model: UnigramTables; scratch: UnigramScratch for the longest word, for work.
       seconds: float64[n_places], as long as `scratch.scores`, for work.
-      gaps: float64[n_words], filled: the least by which it leads.
+      gaps: float64[n_words], filled: the least lead at any place that the best path passes.
     """
     for k in range(starts.size):
         gaps[k], _, _ = weigh_paths(values, starts[k], stops[k] - starts[k], model, scratch, seconds)

@@ -12,7 +12,7 @@ _ONE = np.uint64(1)
 
 @kernel_part
 def _begins_bloom_word(data, i, end, classes):
-    """Returns where the first character of the word at i ends, behind a blank if there is one; i where none begins."""
+    """Returns where the first character of the word at i ends, after a blank if there is one; i if there is no word."""
     kind, after = character(data, i, classes)
     if data[i] == BLANK and after < end:
         kind, after = character(data, after, classes)
@@ -23,7 +23,7 @@ def _begins_bloom_word(data, i, end, classes):
 def next_bloom(data, i, end, classes):
     r"""` ?[^(\s|[.,!?…。，、।۔،])]+` isolated, so that what it does not match is a pre-token too; BLOOM.
 
-    In its table SIGN are the two parentheses, the bar and what is in the inner brackets.
+    In its table SIGN is set for the two parentheses, the bar and the characters in the inner brackets.
     """
     after = _begins_bloom_word(data, i, end, classes)
     if after > i:

@@ -28,7 +28,7 @@ _ONE = np.uint64(1)
 
 @kernel_part
 def next_like_cl100k(data, i, end, classes, letters, n_numbers, final_whole, long_s):
-    """As `next_cl100k`, with other bits for letters, up to so many digits in a pre-token, and more of a difference.
+    """Scans like `next_cl100k`, for its variants: `letters` are the bits of a letter, `n_numbers` the most digits.
 
     Args:
       final_whole: whether white space at the end of the text is one pre-token.

@@ -33,7 +33,7 @@ _ONE = np.uint64(1)
 
 @kernel_part
 def _literal_end(data, i, end, literal):
-    """Returns where `literal`, ASCII in lower case, ends if it stands at i in any case (U+017F is an `s`), else i."""
+    """Returns where `literal`, lower-case ASCII, ends if it is at i in any case (U+017F counts as `s`), else i."""
     j = i
     for q in range(len(literal)):
         if j >= end:
@@ -91,7 +91,7 @@ def clip_starts(data, i):
     others = ~(letters | digits | spaces | masks[HIGH])
     first_others = others & ~(others << _ONE)
     starts = letters & ~(letters << _ONE) | digits | first_others
-    # Where a contraction may be, the scanner has to look.
+    # Possible contractions are left to the scanner.
     contractions = first_others & masks[APOSTROPHES] & letters >> _ONE
     return starts & known_bits(masks[HIGH]) & up_to(contractions) | _ONE
 

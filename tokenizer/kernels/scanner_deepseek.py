@@ -31,7 +31,7 @@ def _is_ascii_sign(b):
 
 @kernel_part
 def _unmatched_end(data, i, after, end, classes, kind, words):
-    """Returns where the run of characters of just `kind` at i ends, without the last of them if a word follows."""
+    """Returns where the run of characters of exactly `kind` at i ends, without its last one if a word follows."""
     last = i
     while after < end:
         next_kind, beyond = character(data, after, classes)
@@ -44,10 +44,10 @@ def _unmatched_end(data, i, after, end, classes, kind, words):
 
 @kernel_part
 def _block_end(data, after, end, classes, kind):
-    """Returns where the pre-token ends whose first character, of `kind` and before `after`, is of DeepSeek's block.
+    """Returns where the pre-token ends whose first character, of `kind` and ending at `after`, is in DeepSeek's block.
 
-    The third pattern cuts what the second isolated: UPPER are letters and marks of the block, LOWER signs, and the few
-    others are matched by nothing unless a word follows.
+    The third pattern cuts what the second isolated. UPPER are letters and marks of the block, LOWER signs; the few
+    others match nothing unless a word follows.
     """
     if kind & (UPPER | LOWER):
         return run_end(data, after, end, classes, kind & (UPPER | LOWER))
@@ -62,7 +62,7 @@ def _block_end(data, after, end, classes, kind):
 def next_deepseek(data, i, end, classes):
     r"""DeepSeek-V3 and R1, whose three `Split`s in a row are one scanner here.
 
-    First `\p{N}{1,3}`, then `[一-龥぀-ゟ゠-ヿ]+` are isolated; these and what lies between are texts of their own to
+    First `\p{N}{1,3}`, then `[一-龥぀-ゟ゠-ヿ]+` are isolated; these and the text between them are separate texts to
     `[!"#$%&'()*+,\-./:;<=>?@\[\\\]^_{|}~][A-Za-z]+|[^\r\n\p{L}\p{P}\p{S}]?[\p{L}\p{M}]+| ?[\p{P}\p{S}]+[\r\n]*|
     \s*[\r\n]+|\s+(?!\S)|\s+` (and the grave accent among the first); what that does not match is a pre-token too.
     """
@@ -98,5 +98,5 @@ def next_deepseek(data, i, end, classes):
         return newlines_end(data, stop, end, False)
     if kind & SPACE:
         return spaces_end(data, i, end, classes, True, False, wall)
-    # Neither letter, number, sign nor space: matched by nothing, unless a word follows and takes one of them along.
+    # Neither letter, number, sign nor space: nothing matches it, unless a word follows, which includes one of them.
     return _unmatched_end(data, i, after, end, classes, 0, LETTER | MARK)

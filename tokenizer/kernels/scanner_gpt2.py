@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""GPT-2's pattern, and the same behind `Digits`: StarCoder, Command R."""
+"""GPT-2's pattern, and the same after `Digits`: StarCoder, Command R."""
 
 import numpy as np
 
@@ -55,7 +55,7 @@ def next_gpt2(data, i, end, classes):
 
 @kernel_part
 def next_gpt2_digits(data, i, end, classes):
-    """`Digits(individual_digits=True)`, then `next_gpt2` on what lies between the digits; StarCoder, Command R."""
+    """`Digits(individual_digits=True)`, then `next_gpt2` on the text between the digits; StarCoder, Command R."""
     stop = ascii_word(data, i, end)
     if stop > i:
         return stop
@@ -86,8 +86,8 @@ def gpt2_starts(data, i):
     first_others = others & ~(others << _ONE)
     first_in_run = letters & ~(letters << _ONE) | digits & ~(digits << _ONE) | first_others
     after_blank = blanks << _ONE
-    # A run takes one blank before it along; of other white space the last is a pre-token, and what comes before it.
+    # A run includes one blank before it. Of longer white space the last character is a pre-token, and the rest another.
     starts = first_in_run & ~after_blank | spaces & ~(spaces << _ONE & spaces >> _ONE)
-    # Where a contraction may be, the scanner has to look.
+    # Possible contractions are left to the scanner.
     contractions = first_others & ~after_blank & masks[APOSTROPHES] & letters >> _ONE
     return starts & known_bits(masks[HIGH]) & up_to(contractions) | _ONE

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The scanner of nanochat's pattern: cl100k's as tiktoken once had it, with two digits at most in a pre-token."""
+"""The scanner of nanochat's pattern: cl100k's as tiktoken once had it, with at most two digits in a pre-token."""
 
 from tokenizer.compiling.kernel import kernel_part
 from tokenizer.kernels.scanner_cl100k import like_cl100k_starts, next_like_cl100k

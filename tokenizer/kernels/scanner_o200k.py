@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""o200k's pattern and its relatives, which tell upper from lower case: GPT-4o, Llama 4, Mistral's Tekken, Kimi K2."""
+"""o200k's pattern and its relatives, which distinguish case: GPT-4o, Llama 4, Mistral's Tekken, Kimi K2."""
 
 import numpy as np
 
@@ -32,11 +32,11 @@ _ONE = np.uint64(1)
 
 @kernel_part
 def _cased_word_end(data, i, end, classes):
-    """Returns where the word of `next_o200k`'s first two alternatives ends, without contraction; i where there is none.
+    """Returns where the word of `next_o200k`'s first two alternatives ends, without contraction; i if there is none.
 
-    A word is upper-case, then lower-case characters, and marks, modifiers and letters without case are both. The
-    pattern wants one of the lower-case kind if it can: where none follows the upper-case ones, it backtracks to the
-    last that is both, and only where there is no such one may the word be all upper-case.
+    A word is upper-case, then lower-case characters; marks, modifiers and letters without case count as both. The first
+    alternative needs a lower-case character: if none follows the upper-case ones, it backtracks to the last that is
+    both, and only if there is none, the word may be all upper-case.
     """
     kind, after = character(data, i, classes)
     start = i
@@ -58,7 +58,7 @@ def _cased_word_end(data, i, end, classes):
     if last_of_both > start:
         return last_of_both
     if kind & MARK:
-        # It could have been what may stand before a word, but then no word would end in the lower-case kind.
+        # It could be the character that may precede a word, but then no word would end in a lower-case character.
         return after
     return stop if stop > start else i
 
@@ -103,7 +103,7 @@ def next_tekken(data, i, end, classes):
 
 @kernel_part
 def next_kimi_k2(data, i, end, classes):
-    r"""As `next_o200k` behind `[\p{Han}]+|`, no Han in its other words, no slashes behind signs; Kimi K2.
+    r"""As `next_o200k` after `[\p{Han}]+|`, without Han in other words and slashes after signs; Kimi K2.
 
     In its table Han is BLOCK, and neither UPPER nor LOWER.
     """

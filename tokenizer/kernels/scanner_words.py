@@ -37,7 +37,7 @@ def next_unicode_words(data, i, end, classes):
 
 @kernel_part
 def next_digits(data, i, end, classes):
-    """`Digits`: a run of numbers, or of what is none."""
+    """`Digits`: a run of numbers, or of other characters."""
     kind, after = character(data, i, classes)
     if kind & NUMBER:
         return run_end(data, after, end, classes, NUMBER)
@@ -46,7 +46,7 @@ def next_digits(data, i, end, classes):
 
 @kernel_part
 def next_digit(data, i, end, classes):
-    """`Digits(individual_digits=True)`: one number, or a run of what is none."""
+    """`Digits(individual_digits=True)`: one number, or a run of other characters."""
     kind, after = character(data, i, classes)
     if kind & NUMBER:
         return after

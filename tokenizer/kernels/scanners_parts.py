@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What scanners are made of: runs of characters of one class, contractions, white space.
+"""The building blocks of scanners: runs of characters of one class, contractions, white space.
 
-`data[i:end]` is valid UTF-8, `classes` uint8[0x110000] says what each code point is. Bytes after `end` may be read,
-never beyond the array, and never decide anything.
+`data[i:end]` is valid UTF-8; `classes`, uint8[0x110000], has the bits of each code point. Bytes after `end` may be
+read, never beyond the array, but do not affect the result.
 """
 
 import numpy as np
@@ -13,13 +13,13 @@ from tokenizer.kernels.utf8 import HIGH_BITS, LOW_BITS, decode_utf8
 
 LETTER, NUMBER, SPACE, UPPER, LOWER, MARK, SIGN, BLOCK = 1, 2, 4, 8, 16, 32, 64, 128
 r"""`\p{L}`; `\p{N}`; `\s`; `[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]`; `[\p{Ll}\p{Lm}\p{Lo}\p{M}]`; `\p{M}`; `[\p{P}\p{S}]`;
-DeepSeek's `[一-龥぀-ゟ゠-ヿ]`, in its own table, see there. For `next_unicode_words` LETTER is `\w`."""
+DeepSeek's `[一-龥぀-ゟ゠-ヿ]`, in its own table, see `scanner_deepseek`. For `next_unicode_words` LETTER is `\w`."""
 
 NEWLINE, RETURN, BLANK, APOSTROPHE, SLASH = 0x0A, 0x0D, 0x20, 0x27, 0x2F
 _IDEOGRAPH = 0x5000
 _WHITE_LEADS = np.zeros(256, np.bool_)
 _WHITE_LEADS[[*range(0x80), 0xC2, 0xCD, 0xE1, 0xE2, 0xE3]] = True
-"""Bytes that white space may begin with, and what `clip_openai_classes` takes for it."""
+"""The bytes that white space may begin with, including what `clip_openai_classes` treats as such."""
 _CASE_BITS = np.uint64(0x2020202020202020)
 _EIGHT_BLANKS = _CASE_BITS
 # Summands that carry into the high bit of every byte that is at least `a`, past `z`.
@@ -54,7 +54,7 @@ def leading_letters(eight):
 
 @kernel_part
 def character(data, i, classes):
-    """Returns the class of the character at byte i and where the next one begins."""
+    """Returns the class of the character at byte i, and where the next one begins."""
     b = np.int64(data[i])
     if b < 128:
         return np.int64(classes[b]), i + 1
@@ -80,7 +80,7 @@ def run_end(data, i, end, classes, mask):
 
 @kernel_part
 def run_until(data, i, end, classes, mask):
-    """Returns where the first character with a bit of `mask` begins, `end` where there is none."""
+    """Returns where the first character with a bit of `mask` begins, `end` if there is none."""
     while i < end:
         kind, after = character(data, i, classes)
         if kind & mask != 0:
@@ -91,7 +91,7 @@ def run_until(data, i, end, classes, mask):
 
 @kernel_part
 def letters_end(data, i, end, classes, mask):
-    """As `run_end`, for a mask that has every ASCII letter and no other ASCII character."""
+    """Does `run_end` for a mask that has every ASCII letter and no other ASCII character."""
     has_ideographs = classes[_IDEOGRAPH] & mask != 0
     while i < end:
         b = data[i]
@@ -114,7 +114,7 @@ def letters_end(data, i, end, classes, mask):
 
 @kernel_part
 def lower_end(data, i, end, classes):
-    """As `run_end` with LOWER."""
+    """Does `run_end` with LOWER."""
     while i < end:
         if data[i] < 128 and i + 8 <= data.size:
             n = leading_lower(load_u64(data, i))
@@ -146,7 +146,7 @@ def numbers_end(data, i, end, classes, n_most):
 
 @kernel_part
 def newlines_end(data, i, end, or_slash):
-    """Returns where the run of line ends, and slashes if asked, ends."""
+    """Returns where the run of line ends, and of slashes if `or_slash`, ends."""
     while i < end and (data[i] == NEWLINE or data[i] == RETURN or (or_slash and data[i] == SLASH)):
         i += 1
     return i
@@ -154,13 +154,13 @@ def newlines_end(data, i, end, or_slash):
 
 @kernel_part
 def contraction_end(data, i, end, any_case, long_s):
-    """Returns where the `'s`, `'t`, `'re`, `'ve`, `'m`, `'ll` or `'d` at i ends, i where there is none.
+    """Returns where the `'s`, `'t`, `'re`, `'ve`, `'m`, `'ll` or `'d` at i ends, i if there is none.
 
-    With `long_s` U+017F counts as an `s`, which is what ignoring case means to Unicode.
+    With `long_s`, U+017F counts as an `s`, as when Unicode ignores case.
     """
     if i + 1 >= end or data[i] != APOSTROPHE:
         return i
-    # With this bit set only the two cases of a letter become that letter.
+    # Setting this bit maps a letter in both cases, and nothing else, to that letter.
     fold = 0x20 if any_case else 0
     first = np.int64(data[i + 1]) | fold
     if first == 0x73 or first == 0x74 or first == 0x6D or first == 0x64:
@@ -181,8 +181,8 @@ def contraction_end(data, i, end, any_case, long_s):
 def spaces_end(data, i, end, classes, newlines, final_whole, wall):
     r"""Returns where the white space at i ends: `\s*[\r\n]+` if `newlines`, `\s+(?!\S)`, `\s+`, the first that matches.
 
-    With `final_whole`, `\s+$` comes before all of them. A character with a bit of `wall` ends the text. The run is
-    walked once, remembering its last character and its last newline, instead of backtracking.
+    With `final_whole`, `\s+$` comes before all of them. A character with a bit of `wall` ends the text. Instead of
+    backtracking, the run is read once, and its last character and its last newline are noted.
     """
     last = i
     newline_end = i
@@ -215,8 +215,8 @@ def spaces_end(data, i, end, classes, newlines, final_whole, wall):
 def ascii_word(data, i, end):
     """Returns where an optional space and a run of ASCII letters end, if the 16 bytes from i on can tell; else i.
 
-    One load answers for most words, without waiting for a look at the first byte. Where the word would end beyond `end`
-    it ends there, even if only the space is left of it.
+    One load is enough for most words, without a branch on the first byte. A word that would end beyond `end` ends
+    there, even if only the space is left of it.
     """
     if i + 16 > data.size:
         return i
@@ -240,7 +240,7 @@ def ascii_word(data, i, end):
 
 @kernel_part
 def ascii_cased_word(data, i, end):
-    """As `ascii_word`, for words of lower-case letters but for the first, which may be upper-case."""
+    """Does `ascii_word` for words of lower-case letters whose first one may be upper-case."""
     if i + 16 > data.size:
         return i
     eight = load_u64(data, i)
@@ -264,7 +264,7 @@ def ascii_cased_word(data, i, end):
 
 @kernel_part
 def skip_spaces(data, i, end, classes):
-    """Returns where the white space at i ends. For scanners that drop it: call it before each of their pre-tokens."""
+    """Returns where the white space at i ends; called before each pre-token of scanners that drop white space."""
     while i < end and _WHITE_LEADS[data[i]]:
         kind, after = character(data, i, classes)
         if kind & SPACE == 0:

@@ -1,19 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
 """The scanners, and the kernels that are made of them: to split a column, to count words, to encode with any model.
 
-A scanner says where the pre-token ends that begins at a byte: `next_<name>(data, i, end, classes) -> stop`.
-`data[i:end]` is valid UTF-8 and not empty, and the pre-token is `data[i:stop]`, `i < stop <= end`. `classes` is
-uint8[0x110000], bits that say what each code point is; which table belongs to which scanner is told in
-`pre_tokenizers/scanner_patterns.py`. No scanner looks at what stands before i, so pre-tokens may be found from any
-boundary on, and none looks at the same byte more than a few times, however long the text. Bytes after `end` may be
-read, never beyond the array, and never decide anything. Beside it may be where pre-tokens start and stop in a block of
-ASCII, see `ascii_blocks`.
+A scanner finds where the pre-token that begins at a byte ends: `next_<name>(data, i, end, classes) -> stop`.
+`data[i:end]` is valid UTF-8 and not empty, and the pre-token is `data[i:stop]`, `i < stop <= end`. `classes`,
+uint8[0x110000], has the bits of each code point; `pre_tokenizers/scanner_patterns.py` says which table belongs to which
+scanner. No scanner looks at the bytes before i, so pre-tokens may be found from any boundary on. None looks at the same
+byte more than a few times, however long the text. Bytes after `end` may be read, never beyond the array, but do not
+affect the result. A scanner may have functions that find where pre-tokens start and stop in a block of ASCII, see
+`ascii_blocks`.
 
-Each is a line of `SCANNERS`. Kernels are made and compiled when they are first asked for, under the names of what they
-are made of.
-
-Its slow twin is `tokenizer.pre_tokenizers.patterns.find_segments`; `tests/parity/test_pre_tokenizers.py` compares
-them.
+Each scanner is a line of `SCANNERS`. Kernels are made and compiled when they are first asked for, and are named after
+their parts.
 
 Its slow twin is `tokenizer.pre_tokenizers.patterns.find_segments`; `tests/parity/test_pre_tokenizers.py` compares
 them.
@@ -47,14 +44,14 @@ from tokenizer.kernels.word_counting import NO_ADDED, NO_MODEL, count_all, miss_
 
 
 class ScannerParts(NamedTuple):
-    """What a scanner is made of."""
+    """The functions of a scanner."""
 
     next_stop: Any
     starts: Any = no_starts
     stops: Any = None
-    """None where there is nothing between words; else white space is."""
+    """None if words follow one another directly; otherwise white space separates them."""
     pattern: str = ""
-    """As files spell it, where `pre_tokenizers.scanner_patterns` does not know more of it."""
+    """The pattern as files spell it, if `pre_tokenizers.scanner_patterns` has no more details of it."""
 
 
 SCANNERS = {
@@ -86,16 +83,16 @@ SCANNERS = {
     "digit": ScannerParts(scanner_words.next_digit),
 }
 AUTOMATA = "automata"
-"""The scanner that runs `automata.Automata`, which its table of classes is then."""
+"""The name of the scanner that runs `automata.Automata`; its `classes` are an `Automata`."""
 
 
 class ModelParts(NamedTuple):
-    """How the encode loop runs a model."""
+    """The functions of a model in the encode loop."""
 
     miss: Any
     """A kernel, see `misses.miss_by`."""
     cut: Any
-    """`cut(data, at, stop, model)`, see `spans.scanned_spans`; None where words are not cut."""
+    """`cut(data, at, stop, model)`, see `spans.scanned_spans`; None if words are not cut."""
 
 
 MODELS = {
@@ -129,7 +126,7 @@ def _starts_of(word_starts: Any) -> Any:
 
 
 def _spans_of(scanner: str, cut: Any, flagged: bool) -> tuple[Any, int, tuple[Any, ...]]:
-    """Returns `next_spans` of the encode loop, what is between spans, and what these are made of; cut: of a model."""
+    """Returns `next_spans` for the encode loop, the kind of spans, and the parts that it is made of."""
     cuts, cut = cut is not None, cut or spans.never_cut
     if scanner == AUTOMATA:
         parts = ScannerParts(next_referred)
@@ -158,9 +155,9 @@ def encode_kernel(scanner: str, model: str, *, flagged: bool = False) -> Any:
     """Makes the kernel that finds words with a scanner and encodes them with a model.
 
     Args:
-      scanner: of `SCANNERS`, or AUTOMATA.
-      model: of `MODELS`.
-      flagged: whether the last part of a word is another one than the same bytes in front of others.
+      scanner: a name in `SCANNERS`, or AUTOMATA.
+      model: a name in `MODELS`.
+      flagged: whether the last part of a word has other ids than the same bytes before another part.
 
     Returns:
       A kernel `encode(model, rows, added, classes, model_scratch, work) -> whether all is done`, see
@@ -193,7 +190,7 @@ def encode_kernel(scanner: str, model: str, *, flagged: bool = False) -> Any:
 
 @functools.cache
 def encode_found_kernel(model: str) -> Any:
-    """Makes the kernel that encodes words that something else has found.
+    """Makes the kernel that encodes words that have been found already.
 
     Returns:
       A kernel `encode(model, words, added, model_scratch, work) -> whether all is done`; words: words.Words.
@@ -221,7 +218,7 @@ def count_kernel(scanner: str) -> Any:
     """Makes the kernel that finds words with a scanner and counts them.
 
     Args:
-      scanner: of `SCANNERS`.
+      scanner: a name in `SCANNERS`.
 
     Returns:
       A kernel `count(rows, classes, work) -> whether all is done`, see `encode_loop.encode_rows` and `word_counting`.
@@ -254,14 +251,14 @@ def split_kernel(scanner: str) -> Any:
 
 @kernel_part
 def split_by(next_start, next_stop, values, starts, stops, classes, out_starts, out_stops, counts):
-    """Finds every pre-token of every piece of text, as where it starts and stops.
+    """Finds where every pre-token of every piece of text starts and stops.
 
     Args:
       next_start, next_stop: as in `spans.scanned_spans`.
       values: uint8[n]; starts, stops: int64[n_pieces]: the pieces `values[starts[k]:stops[k]]`, not empty.
-      classes: uint8[0x110000], or Automata, what the scanner wants.
-      out_starts, out_stops: int64[n_bytes], filled; a pre-token has a byte of its own, so there are no more than bytes.
-      counts: int64[n_pieces + 1], filled with how many there are up to each piece; `counts[0]` must be 0.
+      classes: uint8[0x110000], or Automata, as the scanner needs.
+      out_starts, out_stops: int64[n_bytes], filled; no pre-token is empty, so there are no more than bytes.
+      counts: int64[n_pieces + 1], filled with the number of pre-tokens before each piece; `counts[0]` must be 0.
     """
     n = 0
     for k in range(starts.size):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""SentencePiece's normalizer in one pass: character map, user-defined pieces kept, white space, "▁".
+"""SentencePiece's normalizer in one pass: character map, user-defined pieces left alone, white space, "▁".
 
 Its slow twin is `tokenizer.formats.sentencepiece_text.normalize`;
 `tests/tokenizer/formats/test_sentencepiece_file.py` compares them.
@@ -16,23 +16,23 @@ _SPACE = 32
 
 @kernel_part
 def label_of(unit):
-    """The byte that leads to a unit; more than 255 where it holds a result."""
+    """Returns the byte that leads to a unit; more than 255 if the unit holds a result."""
     return unit & _LABEL
 
 
 @kernel_part
 def offset_of(unit):
-    """Where the children of a unit of a darts-clone double array lie, relative to it."""
+    """Returns where the children of a unit of a darts-clone double array are, relative to it."""
     return (unit >> 10) << ((unit & 0x200) >> 6)
 
 
 @kernel_part
 def link_children(units, links):
-    """Lists the children of every base: few of the 255 places where one could be have one.
+    """Lists the children of every base, so that not all of their 255 possible places must be tried.
 
     Args:
-      units: uint32[n]. links: int32[2, m], m the next multiple of 256, filled with the first child of a base, and the
-        one after a child; -1 for none. A base of m or more has none.
+      units: uint32[n]. links: int32[2, m], m the next multiple of 256, filled with the first child of each base, and
+        the next one after each child; -1 for none. A base of m or more has none.
     """
     links[:] = -1
     for place in range(units.size - 1, -1, -1):
@@ -45,18 +45,18 @@ def link_children(units, links):
 
 @kernel
 def check_charsmap(units, results, links, stack, simple):
-    """Walks every key of a character map once: no kernel trusts a map that has not passed here.
+    """Checks every key of a character map; kernels only take maps that have passed.
 
     Args:
       units: uint32[n], the double array; results: uint8[m].
       links: int32[2, n up to a multiple of 256], for work.
-      stack: int64[n_work, 3], for work; deeper maps than it can hold are refused.
-      simple: bool[256], True, changed: set False for every byte that is a key, or begins one together with an ASCII
-        byte.
+      stack: int64[n_work, 3], for work; a map that is too deep for it is refused.
+      simple: bool[256], True, changed: set False for every byte that is a key, or that begins one with an ASCII byte
+        after it.
 
     Returns:
-      `(problem, most bytes of result per byte of key)`. Problem 0 is none, 1 keys without end, 2 a unit outside of the
-      array, 3 a result outside of the results, 4 a result that is not UTF-8. A space counts as three bytes.
+      `(problem, most bytes of result per byte of key)`. Problem 0 is none, 1 endless keys, 2 a unit outside the array,
+      3 a result outside the results, 4 a result that is not UTF-8. A space counts as three bytes.
     """
     link_children(units, links)
     n = units.size
@@ -75,7 +75,7 @@ def check_charsmap(units, results, links, stack, simple):
         while place >= 0:
             unit = np.int64(units[place])
             byte = label_of(unit)
-            # Keys may share their ends, so a unit may be met more than once; a circle is met without end.
+            # Keys may share their ends, so a unit may be visited more than once; a cycle would never end.
             n_visits += 1
             if n_visits > 64 * n or depth == stack.shape[0]:
                 return 1, ratio
@@ -136,7 +136,7 @@ def longest_rule(data, i, end, units):
         byte = np.int64(data[j])
         place ^= byte
         if byte == 0 or place >= units.size:
-            break  # no key holds a zero byte, and none has been checked
+            break  # keys hold no zero bytes; what a unit has for one has not been checked
         unit = np.int64(units[place])
         if label_of(unit) != byte:
             break
@@ -150,7 +150,7 @@ def longest_rule(data, i, end, units):
 
 @kernel_part
 def longest_kept(data, i, end, tables):
-    """Returns the bytes of the longest user-defined piece at `i`, 0 for none."""
+    """Returns the number of bytes of the longest user-defined piece at `i`, 0 for none."""
     base = np.int64(tables.kept_root)
     size = 0
     j = i
@@ -168,7 +168,7 @@ def longest_kept(data, i, end, tables):
 
 @kernel_part
 def _add(source, i, end, tables, after_space, out, o):
-    """Appends `source[i:end]`, a part looked at as one; returns `(o, after_space)` for what comes next."""
+    """Appends `source[i:end]`, one result or piece of text; returns `(o, after_space)` for what comes next."""
     while after_space and i < end and source[i] == _SPACE:
         i += 1
     if i == end:
@@ -218,7 +218,7 @@ def normalize(data, offsets, tables, out, out_offsets):
         after_space = tables.shrink
         while i < end:
             if simple[data[i]] and started:
-                # ASCII that stays as it is, as long as no key could begin with it and what follows.
+                # ASCII that stays as it is, unless a key may begin with it and the next character.
                 j = i
                 while j < end and simple[data[j]]:
                     out[o + j - i] = data[j]

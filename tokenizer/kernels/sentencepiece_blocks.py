@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where the parts of SentencePiece's text lie in 64 bytes at once, a bit per byte.
+"""Finds the parts of SentencePiece's text in 64 bytes at once, by masks with a bit per byte.
 
 The parts are those that `sentencepiece_units.part_stop` finds one after another.
 """
@@ -11,14 +11,14 @@ from tokenizer.compiling.vectors import I8, all_of, bits, load_bytes
 from tokenizer.kernels.sentencepiece_units import IS_DEPENDENT, is_apart
 
 BLOCK_READS = 64
-# What the masks of a block say: which bytes are spaces, tabs, line feeds, carriage returns, spaces or controls, not
-# ASCII, which continue a character, and which are ASCII letters and digits.
+# The masks of a block: spaces, tabs, line feeds, carriage returns, spaces or controls, bytes that are not ASCII, bytes
+# that continue a character, ASCII letters, ASCII digits.
 _SPACES, _TABS, _LINE_FEEDS, _RETURNS, _LOW, _HIGH, _INSIDE, _LETTERS, _DIGITS = range(9)
 
-# What `tables.block_masks` says, all ones where it is so, else 0. For each of BLOCK_BYTES whether it is a SEPARATOR,
-# and whether it is ALONE. Then of pairs of neighbours, by their classes, whether a part always ends between the two,
-# and whether it sometimes does, so that it must be looked up: a letter, a digit, another graphic character, a
-# separator, each in front of the first three; two separators; and what is ALONE beside anything.
+# The facts in `tables.block_masks`, all ones for yes, 0 for no. For each of BLOCK_BYTES, whether it is a SEPARATOR, and
+# whether it is ALONE. Then for pairs of neighbours, by their classes, whether a part always ends between the two, and
+# whether it sometimes does, so that it must be looked up: a letter, a digit, another graphic character, a separator,
+# each before each of the first three; two separators; an ALONE byte next to anything.
 BLOCK_BYTES = (0x09, 0x0A, 0x0D)
 _PAIRS = 14
 SEPARATES, STANDS_ALONE, ALWAYS_ENDS, SOMETIMES_ENDS = 0, 3, 6, 6 + _PAIRS
@@ -31,7 +31,7 @@ _EVERY = ~np.uint64(0)
 
 @intrinsic
 def _classify(typingctx, array, index):
-    """Returns masks of the 64 bytes at an index, by the names above."""
+    """Returns the masks, see above, of the 64 bytes of a uint8 array at an index."""
 
     def codegen(context, builder, signature, args):
         def every(value):
@@ -54,7 +54,7 @@ def _classify(typingctx, array, index):
 
 @kernel_part
 def code_point_at(data, i):
-    """Returns the character at `i`, of any length; `data` goes on for eight bytes."""
+    """Returns the code point at `i`, of any length; `data` is readable for eight bytes from there."""
     eight = load_u64(data, i)
     lead = eight & np.uint64(0xFF)
     second = (eight >> np.uint64(8)) & np.uint64(0x3F)
@@ -71,12 +71,9 @@ def code_point_at(data, i):
 
 @kernel_part
 def _first_run(high, inside):
-    """Returns where two characters begin that are not ASCII, neither is the second, but what precedes them is.
-
-    64 for both where there are none.
-    """
+    """Returns where the first two neighbours begin that are not ASCII, after ASCII; 64 for both if there are none."""
     leads = high & ~inside
-    # Adding carries over the bytes that continue a character, to the next one.
+    # The addition carries over the bytes that continue a character, to the next character.
     behind = ((leads << _ONE) + inside) & leads
     first = leads & ~behind
     second = ((first << _ONE) + inside) & behind
@@ -88,13 +85,13 @@ def _first_run(high, inside):
 
 @kernel_part
 def _of_classes(said, k, letters, digits, signs):
-    """Returns which characters are of a class that `said` is so of, from k on."""
+    """Returns a mask of the characters whose class has a yes in `said`, in the order of classes, from k on."""
     return (letters & said[k]) | (digits & said[k + 1]) | (signs & said[k + 2])
 
 
 @kernel_part
 def _of_pairs(said, k, letters, digits, signs, separators, controls):
-    """Returns which characters, by their classes and those of the ones before, `said` is so of, from k on."""
+    """Returns a mask of the characters whose class and that of the one before have a yes in `said`, from k on."""
     second = separators & (separators << _ONE)
     return (
         ((letters << _ONE) & _of_classes(said, k, letters, digits, signs))
@@ -112,13 +109,13 @@ def block_parts(data, i, room, tables):
 
     Args:
       data: uint8, readable BLOCK_READS + 8 bytes beyond `i`, where a part begins.
-      room: how many bytes of the row there are from `i` on, at least 1.
+      room: the number of bytes of the row from `i` on, at least 1.
       tables: KnownTables.
 
     Returns:
-      `(starts, ends, behind_separator, words)`: where parts begin, where their last bytes are, a bit each or none; none
-      if only what comes after the block, or a closer look, tells where it ends, nor in a run of characters that are not
-      ASCII. Which parts begin behind separators that are left out. And all bytes that belong to words.
+      Masks `(starts, ends, behind_separator, words)`: where parts begin; where their last bytes are, as far as the
+      block alone tells, and not in runs of characters that are not ASCII; which parts begin after separators that are
+      dropped; all bytes that belong to words.
     """
     masks = _classify(data, i)
     n = min(room, np.int64(64))
@@ -130,7 +127,7 @@ def block_parts(data, i, room, tables):
     )
     alone = (tabs & said[STANDS_ALONE]) | (line_feeds & said[STANDS_ALONE + 1]) | (returns & said[STANDS_ALONE + 2])
     unclear = masks[_LOW] & ~separators & ~alone & there
-    # Nothing from the first unclear byte on.
+    # Nothing is known from the first unclear byte on.
     known = ((unclear & (~unclear + _ONE)) - _ONE) & there
     high, inside, letters = masks[_HIGH], masks[_INSIDE], masks[_LETTERS]
     characters = there & ~inside
@@ -152,14 +149,14 @@ def block_parts(data, i, room, tables):
         breaks |= np.uint64(tables.apart[(before << np.uint64(7)) | here]) << np.uint64(k)
     if high & there != np.uint64(0):
         first, second = _first_run(high & there, inside)
-        # Each of the others, and the ASCII beside it.
+        # Look up each character that is not ASCII, and the ASCII next to it.
         left = (special | (high >> _ONE)) & characters
         more_breaks = np.uint64(0)
         before_entry = np.uint64(IS_DEPENDENT)
         while left != np.uint64(0):
             k = trailing_zeros(left)
             if k == second:
-                # Runs are not for blocks, nor the "▁" in front of one.
+                # Blocks leave out runs, and the "▁" in front of one.
                 run = _ONE << np.uint64(first)
                 led = separators & ~(separators << _ONE) & (run >> _ONE)
                 if led | (more_breaks & run) != np.uint64(0):

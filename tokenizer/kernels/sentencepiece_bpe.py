@@ -1,10 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """SentencePiece's byte pair encoding over whole rows.
 
-What happens in one part of a row never depends on the others, as no merge reaches across (see `sentencepiece_units`).
-
-Its slow twin is `tokenizer.models.bpe.BPE.tokenize`; `tests/tokenizer/engines/test_sentencepiece_rows.py` compares
-them.
+The ids of one part of a row never depend on the others, as no merge reaches across (see `sentencepiece_units`).
 
 Its slow twin is `tokenizer.models.bpe.BPE.tokenize`; `tests/tokenizer/engines/test_sentencepiece_rows.py` compares
 them.

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """SentencePiece's text in the encode loop: its spans are parts of raw text, see `sentencepiece_units`.
 
-A part has the FLAG where a "▁" stands in front that is not among its bytes. Nothing is normalized but on a miss. What
-is *irregular* (a part that ends in a "▁" which may belong to the next unit, or a very long one) flags its row: that is
-left without ids, and somebody else encodes it as a whole.
+A part has the FLAG if a "▁" precedes it that is not among its bytes. Text is normalized only on a miss. A part that
+ends in a "▁" which may belong to the next unit, or that is very long, makes its row *irregular*: the row is left
+without ids, and the engine encodes it as a whole.
 
-Both models share this, passed by name and inlined: `tokenize(word, n, model, scratch, out, o) -> (o, limit)`, and with
-sums `from_sum(word, n, total, model, scratch, out, o) -> (o, total)`, see `sentencepiece_unigram`.
+The functions of both models are passed by name and inlined: `tokenize(word, n, model, scratch, out, o) -> (o, limit)`,
+and with sums `from_sum(word, n, total, model, scratch, out, o) -> (o, total)`, see `sentencepiece_unigram`.
 
 Its slow twin is `tokenizer.normalizers.sentencepiece.SentencePieceNormalizer.normalize_aligned`;
 `tests/tokenizer/engines/test_sentencepiece_rows.py` compares them.
@@ -44,37 +44,37 @@ from tokenizer.kernels.word_counters import COUNTER_TOTAL, count_word
 from tokenizer.kernels.word_table import word_key_anywhere
 
 MOST_PART_BYTES = 1 << 14
-"""The row of a longer part is encoded as a whole."""
+"""A row with a longer part is encoded as a whole."""
 
 ROW_FIRST, IS_IRREGULAR, N_NOTED, ROW_NOTED, NOTED_END = range(5)
 """Cells of `PartsState.cells`: where the ids of the row begin; whether it is irregular; how many words are noted, and
-before this row; where the last one of these ends."""
+were before this row; where the last noted word ends."""
 
 # `inner` of the loop: whether the row has begun, and whether the last byte is in a word that has been counted.
 _HAS_BEGUN, _IN_WORD = 1, 2
 _ONE, _TWO, _63 = np.uint64(1), np.uint64(2), np.uint64(63)
 _SPARE_IDS = 16
 _CHARACTER_READS = 12
-"""Bytes from one character on that are read where it and the next one are decoded."""
+"""The bytes that are read from a character on to decode it and the next one."""
 
 
 class PartsState(NamedTuple):
-    """What is known from one part to the next."""
+    """The state that is carried from one part of a row to the next, and what is collected over all rows."""
 
     cells: npt.NDArray[np.int64]
     """int64[5], see `ROW_FIRST`."""
     sums: npt.NDArray[np.float32]
-    """float32[1]: the scores of the row so far, added up as sentencepiece does."""
+    """float32[1]: the sum of the scores of the row so far, rounded as in sentencepiece."""
     irregular: npt.NDArray[np.bool_]
-    """bool[n_rows], False to begin with: rows that are left without ids."""
+    """bool[n_rows], False at first: rows that are left without ids."""
     noting: bool
     """Whether words with an unknown token are noted."""
     noted: npt.NDArray[np.int64]
-    """int64[3 * n]: where such words begin, where they end, and what stands in front."""
+    """int64[3 * n], triples: where such a word begins, where it ends, and its `front`, see `sentencepiece_units`."""
 
 
 class PartsArguments(NamedTuple):
-    """What `miss` and its like want, see `references`."""
+    """The arguments of `miss` and the other functions of the loop, see `references`."""
 
     data: Any
     offsets: Any
@@ -87,7 +87,7 @@ class PartsArguments(NamedTuple):
     """encode_loop.Work; `word` has room for a normalized part."""
 
 
-# Words: what no separator interrupts, and no control character that is always alone.
+# Words: stretches without separators, and without control characters that are always alone.
 
 
 @kernel_part
@@ -112,7 +112,7 @@ def _count_words(data, i, stop, in_word, kinds):
 def _word_around(data, at, stop, begin, end, row_front, tables):
     """Returns `(first, stop, front)` of the word that `data[at:stop]` is in, or of a character that is always alone.
 
-    With separators that become a "▁" come those before the word. `begin`, `end`: of the row, which `row_front` begins.
+    Separators before the word that become a "▁" are included. The row is `data[begin:end]`; `row_front` is its front.
     """
     kinds, shrink = tables.known.kinds, tables.steps.shrink
     first = at
@@ -153,13 +153,13 @@ def _note_word(arguments, at, stop):
 
 @kernel
 def count_noted(data, tables, tally, noted, first, stop, text):
-    """Counts the noted words from number `first` on; returns the first that the tally has no room for, or `stop`.
+    """Counts the noted words first..stop-1; returns the number of the first that the tally has no room for, or `stop`.
 
     Args:
       data: uint8[n_bytes], the text; tables: engines.sentencepiece_tables.RawTables.
       tally: kernel_memory.CounterArrays, changed.
       noted: int64[3 * n], see `PartsState`.
-      text: uint8 with room for the longest one, normalized; for work.
+      text: uint8 with room for the longest word, normalized; for work.
     """
     for k in range(first, stop):
         n, _ = normalize_part(data, noted[3 * k], noted[3 * k + 1], noted[3 * k + 2], tables, text)
@@ -175,15 +175,15 @@ def count_noted(data, tables, tally, noted, first, stop, text):
 
 @kernel_part
 def _is_unknown_at(data, i, characters):
-    """Whether a character that is not ASCII, and is always unknown, is at i; `data` is readable for eight bytes."""
+    """Whether the character at i is not ASCII and always unknown; `data` is readable for eight bytes from i."""
     return data[i] >= 128 and is_unknown(characters[code_point_at(data, i)])
 
 
 @kernel_part
 def _other_spans(data, i, end, known, batch, limit, n, n_readable):
-    """Adds the parts from i on that have no ASCII; what is always unknown and stands together is one of them.
+    """Adds the parts from i on that have no ASCII; a run of characters that are always unknown is one part.
 
-    Every character is decoded and described once. Returns where it stopped, and the new n.
+    Every character is decoded and looked up once. Returns where it stopped, and the new n.
     """
     characters, joins = known.characters, known.joins
     here, entry = i, characters[code_point_at(data, i)]
@@ -204,7 +204,7 @@ def _other_spans(data, i, end, known, batch, limit, n, n_readable):
         if is_apart(np.uint64(entry), np.uint64(following), joins) != 0 or following & IS_SEPARATOR != 0:
             stop = after
         if stop == after or in_run:
-            # Without the last unknown character where what becomes of it and the next one may be something else.
+            # Without the last unknown character if it may become something else together with the next one.
             add_span(FLAGGED, batch, n, i, stop, np.uint64(0))
             n += 1
             i = stop
@@ -274,10 +274,10 @@ def part_spans(data, i, inner, end, tables, model, work, n, n_readable, o):
 
 @kernel_part
 def has_room(arguments, work, n, o):
-    """Whether there is room for the ids of a batch and for its words; else NEEDED is for how many ids, 0 for words."""
+    """Whether there is room for the ids and noted words of a batch; if not, NEEDED is the room for ids, 0 for words."""
     _, offsets, tables, _, _, state, _ = values_of(arguments)
     batch = work.batch
-    # Each row may be an added token.
+    # Each row may be an added token, which takes an id.
     most = work.out.size - o - n - offsets.size - _SPARE_IDS
     n_bytes = np.int64(batch[STOP + np.uint64(n - 1)] - (batch[AT] & ~FLAG))
     if n_bytes * tables.ids_per_byte > most:
@@ -295,7 +295,7 @@ def has_room(arguments, work, n, o):
 
 @kernel_part
 def end_row(arguments, row, o):
-    """Begins another row; takes back what has become of an irregular one."""
+    """Begins another row; drops the ids and the noted words of an irregular one."""
     _, _, _, _, _, state, _ = values_of(arguments)
     cells = state.cells
     if cells[IS_IRREGULAR] != 0:
@@ -308,12 +308,12 @@ def end_row(arguments, row, o):
     return o
 
 
-# What is not in the table.
+# Parts that are not in the table.
 
 
 @kernel_part
 def _fuse_unknown(out, first, last, row_first, unk_id):
-    """Makes one of every run of unknown tokens in `out[first:last]`, and of those before; returns the new end."""
+    """Makes each run of unknown tokens in `out[first:last]` one, with those before it; returns the new end."""
     o = first
     for q in range(first, last):
         if out[q] == unk_id and o > row_first and out[o - 1] == unk_id:
@@ -325,9 +325,9 @@ def _fuse_unknown(out, first, last, row_first, unk_id):
 
 @kernel_part
 def unknown_or_miss(add, miss, arguments, k, o):
-    """Appends one token for a run of unknown characters, unless the last token is such; other parts go to `miss`.
+    """Appends one unknown token for a run of unknown characters, unless the last token is one; else calls `miss`.
 
-    A kernel by itself, as runs are not rare in all texts, and `miss` takes long to begin.
+    Kept apart from `miss`, because in some texts such runs are frequent, and a call of `miss` takes long to start.
     """
     data, _, tables, model, _, state, work = values_of(arguments)
     at = np.int64(work.batch[AT + k])
@@ -335,7 +335,7 @@ def unknown_or_miss(add, miss, arguments, k, o):
     characters = tables.known.characters
     if at < 0 or at + _CHARACTER_READS > data.size or not _is_unknown_at(data, at, characters):
         return miss(arguments, k, o)
-    # Behind such a character a part goes on only with one that depends on its neighbours.
+    # After such a character, a part that is no run goes on with a character that depends on its neighbours.
     after = at + width(data[at])
     if after < stop and not _is_unknown_at(data, after, characters):
         return miss(arguments, k, o)
@@ -358,8 +358,8 @@ def miss_part(summed, tokenize, from_sum, add, arguments, k, o):
     """Appends the ids of part k of a batch and puts them in the table.
 
     Args:
-      summed: whether the ids depend on the sum so far, constant.
-      tokenize, from_sum: the model; `add(total, token, model) -> total` adds the score of a token to the sum.
+      summed: whether the ids depend on the sum so far, a constant.
+      tokenize, from_sum: the model, see above; `add(total, token, model) -> total` adds a token's score to the sum.
       arguments: a reference to PartsArguments.
     """
     data, _, tables, model, scratch, state, work = values_of(arguments)
@@ -378,11 +378,11 @@ def miss_part(summed, tokenize, from_sum, add, arguments, k, o):
         if w > MOST_PART_BYTES:
             cells[IS_IRREGULAR] = 1
             return before
-        # What may begin with spaces is the beginning of a unit.
+        # A part that may begin with spaces begins a unit.
         front = FRONT if flag != np.uint64(0) else START if shrink else INSIDE
         n, is_regular = normalize_part(data, at, at + w, front, tables, work.word)
         if n == 0:
-            # Nothing is left of it, and it was no word; the next one stands where it stood.
+            # Normalized it is empty, so it was no word, and the next part takes its place.
             work.tally.state[COUNTER_TOTAL] -= 1
             is_regular = not shrink or front == FRONT
         if not is_regular:

@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """Unigram over whole rows, exactly as sentencepiece does it, and still with a table of parts.
 
-A row is a chain of parts (see `sentencepiece_units`): every path passes through the places between them, and all that
-a part knows of those before it is one number, the sum so far, in single precision. That number decides how sums inside
-the part are rounded, and so which of two nearly equal paths wins. So the scores of all ids are added, one by one. The
-table holds for each part its best path by exact sums, and below which size of the sum so far rounding cannot change it;
-beyond, or where the row's sum may begin again at zero inside the part, the part is tokenized anew from the sum so far.
+A row is a chain of parts (see `sentencepiece_units`): every path passes through the places between them, and the only
+thing that a part takes over from those before it is one number, the sum so far, in single precision. That number
+decides how sums inside the part are rounded, and so which of two nearly equal paths wins. So the scores of all ids are
+added, one by one. The table holds for each part its best path by exact sums, and a limit: while the sum so far is
+smaller than that in size, rounding cannot change the path. Otherwise, or if the row's sum may begin again at zero
+inside the part, the part is tokenized again from the sum so far.
 
 Why the limit holds: a sum over k pieces is rounded k times, each time by at most half a unit in the last place of a
 number no larger than the sum so far plus the largest sum inside the part; taking the larger of two sums does not
@@ -34,20 +35,20 @@ from tokenizer.kernels.unigram import REBASE_BELOW, find_best_path, turn_path, w
 
 _REBASE_BELOW = np.float32(REBASE_BELOW)
 LONGEST_EXACT = 192
-"""Bytes of normalized text beyond which no limit is looked for."""
+"""The most bytes of normalized text for which a limit is computed."""
 _ONE, _TWO, _THREE, _32 = (np.uint64(c) for c in (1, 2, 3, 32))
 _LOW = np.uint64(0xFFFFFFFF)
 
 
 @kernel_part
 def _find_exact_path(word, w, model, scratch):
-    """Finds the best path by sums in double precision that begin at 0, as `find_best_path` otherwise.
+    """Does what `find_best_path` does, with sums in double precision that begin at 0.
 
-    Returns below which size of the sum so far sentencepiece finds the same path; -1 where it may find another at 0
-    already.
+    Returns the limit below which, for the size of the sum so far, sentencepiece finds the same path; -1 if it may find
+    another one even at 0.
     """
     gap, largest, n_chars = weigh_paths(word, np.int64(0), w, model.unigram, scratch, scratch.seconds)
-    # Half as much as the argument allows. A unit in the last place of x is at most |x| / 2^23.
+    # Half of what the proof above allows. A unit in the last place of x is at most |x| / 2^23.
     safe = min(gap * 4194304.0 / n_chars, -REBASE_BELOW) - largest - 1.0
     return np.int64(safe) if safe >= 0 else np.int64(-1)
 
@@ -77,13 +78,13 @@ def _begin_again(total):
 
 @kernel_part
 def _add(total, token, model):
-    """Adds the score of a token to the sum so far; a character in bytes scores with its first one."""
+    """Adds the score of a token to the sum so far; of the byte tokens of a character only the first has a score."""
     return _begin_again(np.float32(total + model.steps[token]))
 
 
 @kernel_part
 def _tokenize(word, n, model, scratch, out, o):
-    """Appends the ids of the exact path; returns also up to which size of the sum they hold, -1 where there is none."""
+    """Appends the ids of the exact path; also returns their limit, see above, -1 and no ids if the text is too long."""
     if n > LONGEST_EXACT:
         return o, np.int64(-1)
     limit = _find_exact_path(word, n, model, scratch)
@@ -93,7 +94,7 @@ def _tokenize(word, n, model, scratch, out, o):
 
 @kernel_part
 def _from_sum(word, n, total, model, scratch, out, o):
-    """Appends the ids of the path that sentencepiece finds from the sum so far; returns also the sum behind it."""
+    """Appends the ids of the path that sentencepiece finds from the sum so far; also returns the sum after it."""
     find_best_path(word, n, np.float64(total), model.unigram, scratch)
     total = _begin_again(np.float32(scratch.scores[n]))
     turn_path(n, scratch)
@@ -102,7 +103,7 @@ def _from_sum(word, n, total, model, scratch, out, o):
 
 @kernel_part
 def _emit_summed(miss, arguments, data, work, first, n, o):
-    """As `encode_loop.emit_all`, and the scores are added; absent ids add nothing, so without a branch."""
+    """Does what `encode_loop.emit_all` does, and sums the scores; absent ids score 0, so there is no branch."""
     _, _, _, model, _, state, _ = values_of(arguments)
     batch, out, slots = work.batch, work.out, work.table.slots
     steps, sums = model.steps, state.sums

@@ -1,20 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
 """SentencePiece's text in parts that can be normalized and encoded one by one, straight from the raw bytes.
 
-A row is cut into *units*, in front of runs of spaces, where no piece and no key of the character map reaches across,
-and those into *parts*: between two characters that turn into one character each whatever stands around them, and whose
-results are neighbours in no piece. What a part becomes then depends on nothing but its bytes and its `front`, so that a
-table of the loop can be asked for the raw bytes, before anything is normalized.
+A row is cut into *units*, before runs of spaces, where no piece and no key of the character map reaches across. Units
+are cut into *parts*: between two characters that become one character each, whatever their neighbours, and whose
+results are neighbours in no piece. The ids of a part then depend only on its bytes and its `front`, so the table of the
+loop can be asked for the raw bytes, before anything is normalized.
 
 One code point is described by an int64, its *entry* (`KnownTables.characters`):
 
-    63 .. 44  what a part of that one character becomes: an id, or one of the negative numbers below
-    43, 42    IS_CONTROL, IS_SEPARATOR: what an ASCII byte is, see below
-    41        IS_DEPENDENT: what becomes of it depends on its neighbours, or it turns into nothing or several characters
-    40        IS_ALONE: it turns into one character that no piece has beside another one: always a part of its own
-    39 .. 20  of the one character that it turns into: half of the place in a set of bits (`KnownTables.joins`) where it
-              says whether some piece has that character in front of another one
-    19 .. 0   the half for that other one
+    63 .. 44  what a part of only that character becomes: an id, or one of the negative numbers below
+    43, 42    IS_CONTROL, IS_SEPARATOR: the kind of an ASCII byte, see below
+    41        IS_DEPENDENT: what it becomes depends on its neighbours, or is nothing, or several characters
+    40        IS_ALONE: it becomes one character that no piece has next to another one: always a part of its own
+    39 .. 20  for the character that it becomes: its half, as the first of a pair, of the place in a set of bits
+              (`KnownTables.joins`) that says whether some piece has the pair
+    19 .. 0   its half as the second of a pair
 
 Its slow twin is `tokenizer.normalizers.sentencepiece.SentencePieceNormalizer.normalize_aligned`;
 `tests/tokenizer/engines/test_sentencepiece_rows.py` compares them.
@@ -26,10 +26,10 @@ from tokenizer.compiling.kernel import kernel, kernel_part, load_u64, trailing_z
 from tokenizer.kernels.sentencepiece import label_of, link_children, longest_kept, longest_rule, offset_of
 from tokenizer.kernels.utf8 import EACH_BYTE, HIGH_BITS, LOW_BITS, decode_utf8
 
-# What an ASCII byte is (`KnownTables.kinds`): part of a word, a space, or a control character that is always alone.
+# The kinds of ASCII bytes (`KnownTables.kinds`): part of a word, a space, or a control character that is always alone.
 WORD, SEPARATOR, ALONE = 0, 1, 2
 
-# What stands for the id of a character whose neighbours may matter, that becomes unknown, or byte pieces.
+# Instead of the id of a character: its neighbours may matter; it becomes the unknown token; it becomes byte pieces.
 DEPENDS, BECOMES_UNKNOWN, BECOMES_BYTES = -1, -2, -3
 
 JOIN_BITS = 20
@@ -43,8 +43,8 @@ MAX_ID = (1 << (63 - ID_SHIFT)) - 1
 UNKNOWN_MASK = -1 << ID_SHIFT | IS_ALONE
 UNKNOWN = BECOMES_UNKNOWN << ID_SHIFT | IS_ALONE
 
-# What stands in front of a part: something else, a "▁" that is not among its bytes, or, where the normalizer removes
-# spaces and puts no "▁" in front of the row, the start of the row.
+# The *front* of a part, what precedes it: other text; a "▁" that is not among its bytes; or the start of the row, if
+# the normalizer removes spaces and puts no "▁" in front of rows.
 INSIDE, FRONT, START = 0, 1, 2
 
 SPACE_MARK = 0x2581
@@ -59,20 +59,20 @@ _ONE = np.uint64(1)
 
 @kernel
 def describe_charsmap(units, results, links, stack, key, characters, dependent, begins, firsts):
-    """Fills what a character map says of single code points; the map has passed `sentencepiece.check_charsmap`.
+    """Finds what a character map does to single code points; the map has passed `sentencepiece.check_charsmap`.
 
     Args:
       units, results, links, stack: as there. key: uint8 with room for the longest key, for work.
-      characters: int32[0x110000], one more than the code point itself, changed: set to 0, or to one more than the
-        result of a key of one character whose result is one.
-      dependent: bool[0x110000], False, changed: set for characters that stand in a key after another one.
+      characters: int32[0x110000], one more than the code point itself, changed: for keys of one character, set to one
+        more than the result if that is one character, else to 0.
+      dependent: bool[0x110000], False, changed: set for characters that come after another one in a key.
       begins: bool[0x110000], False, changed: set for those that begin a key of several characters.
-      firsts: int32[n, 2], filled for the first n such keys with their first character, and the first one of the
-        result; 0 where there is none, or it is a space.
+      firsts: int32[n, 2], filled for the first n such keys with the first character of the key, and that of the
+        result; 0 if there is none, or it is a space.
 
     Returns:
-      How many such keys there are, which may be more than n; -1 where a key is not UTF-8, which no text can match but
-      which is not looked into any further.
+      The number of such keys, which may be more than n; -1 if a key is not UTF-8: no text can match it, but the search
+      ends there.
     """
     n_firsts = 0
     link_children(units, links)
@@ -119,7 +119,7 @@ def describe_charsmap(units, results, links, stack, key, characters, dependent, 
 
 @kernel_part
 def _checked_character(key, i, stop):
-    """Returns the code point at `i` and where it ends; -1 where the bytes are not UTF-8."""
+    """Returns the code point at `i` and where it ends; -1 if the bytes are not UTF-8."""
     lead = key[i]
     if lead < 0x80:
         return np.int64(lead), i + 1
@@ -135,7 +135,7 @@ def _checked_character(key, i, stop):
 
 @kernel_part
 def _first_of_result(results, start):
-    """Returns the first character of a result; 0 where there is none, or it is a space."""
+    """Returns the first character of a result; 0 if there is none, or it is a space."""
     lead = np.int64(results[start])
     if lead < 0x80:
         return np.int64(0) if lead == 0x20 else lead
@@ -144,7 +144,7 @@ def _first_of_result(results, start):
 
 @kernel_part
 def _single_result(results, start):
-    """Returns one more than the only character of a result; 0 where there are none or several, or it is a space."""
+    """Returns one more than the only character of a result; 0 if it has none or several, or if it is a space."""
     lead = results[start]
     if lead == 0 or lead == 0x20:
         return np.int64(0)
@@ -157,10 +157,10 @@ def _single_result(results, start):
 
 @kernel_part
 def character_hashes(image):
-    """Returns the low bits of the entry of what turns into the character `image`.
+    """Returns the low 40 bits of the entry of a character that becomes the character `image`.
 
-    Two ASCII characters, or "▁", have a place of their own. The upper half is for pairs whose first character is none
-    of those, as there are most of these in Chinese; the others share a quarter.
+    Each pair of ASCII characters and "▁" has a place of its own. The upper half is for pairs whose first character is
+    neither, of which Chinese has most; the other pairs share a quarter.
     """
     if image < 128 or image == SPACE_MARK:
         exact = np.uint64(image if image < 128 else 0)
@@ -172,9 +172,9 @@ def character_hashes(image):
 
 @kernel_part
 def joined(before, here, joins):
-    """Returns 1 if some piece has what two characters turn into beside each other, else 0.
+    """Returns 1 if some piece has the results of two characters next to each other, else 0.
 
-    1 is certain for ASCII and "▁" only. before, here: their entries, uint64. Of no use if one is alone or dependent.
+    Only for ASCII and "▁" 1 is certain. before, here: their entries, uint64. Meaningless if one is alone or dependent.
     """
     bit = ((before >> _LEFT_SHIFT) ^ here) & _JOIN_MASK
     return (joins[bit >> np.uint64(6)] >> (bit & np.uint64(63))) & _ONE
@@ -186,11 +186,11 @@ def set_joins(code_points, offsets, joins, has_neighbours):
 
     Args:
       code_points: int32[n], offsets: int64[n_pieces + 1], the characters of pieces.
-      joins: uint64[2**JOIN_BITS / 64], zeros to begin with, filled.
-      has_neighbours: bool[0x110000], False to begin with, changed: set for characters of pieces of more than one.
+      joins: uint64[2**JOIN_BITS / 64], zeros at first, filled.
+      has_neighbours: bool[0x110000], False at first, changed: set for characters of pieces of more than one.
 
     Returns:
-      False, and nothing is filled any further, where "▁" comes after another character.
+      False, and stops there, if a piece has "▁" after another character.
     """
     for t in range(offsets.size - 1):
         for q in range(offsets[t], offsets[t + 1] - 1):
@@ -209,15 +209,15 @@ def set_characters(images, begins, has_neighbours, ids, unk_id, spells, kinds, c
     """Fills the entries of all code points.
 
     Args:
-      images: int32[0x110000], one more than the character that each turns into whatever stands beside it, 0 for none.
-      begins: bool[0x110000], which ones begin longer keys of the character map.
-      has_neighbours: bool[0x110000], which ones are in pieces of more than one character.
+      images: int32[0x110000], one more than the character that each becomes whatever its neighbours, 0 for none.
+      begins: bool[0x110000], the characters that begin longer keys of the character map.
+      has_neighbours: bool[0x110000], the characters in pieces of more than one character.
       ids: int32[0x110000], the pieces of one character, -1 for none.
       unk_id: the unknown token, which is no piece of text; -1 for none.
       spells: whether characters that are no pieces become bytes.
-      kinds: uint8[256], changed: of control characters those that are always alone become ALONE.
+      kinds: uint8[256], changed: control characters that are always alone become ALONE.
       characters: int64[0x110000], filled.
-      unchanged: bool[0x110000], filled: which ones stay themselves whatever follows.
+      unchanged: bool[0x110000], filled: the characters that stay themselves whatever follows.
     """
     for c in range(characters.size):
         image = np.int64(images[c])
@@ -228,10 +228,10 @@ def set_characters(images, begins, has_neighbours, ids, unk_id, spells, kinds, c
             becomes = np.int64(ids[image - 1])
             if becomes < 0 or becomes == unk_id:
                 becomes = BECOMES_BYTES if spells else BECOMES_UNKNOWN
-            # Bytes are those of the character itself.
+            # Byte pieces must be those of the character itself.
             if (becomes == BECOMES_BYTES and image != c + 1) or (c < 128 and kinds[c] != WORD):
                 becomes = DEPENDS
-            # It is always the same where it stays alone whatever follows, and where its result is in no longer piece.
+            # It is always alone if no longer key begins with it, and its result is in no longer piece.
             is_alone = becomes != DEPENDS and not begins[c] and not has_neighbours[image - 1]
             if is_alone and 0 < c < 33:
                 kinds[c] = ALONE
@@ -245,24 +245,24 @@ def set_characters(images, begins, has_neighbours, ids, unk_id, spells, kinds, c
 
 @kernel_part
 def is_unknown(entry):
-    """Whether a character is always a part of its own, and an unknown token."""
+    """Whether a character, given its entry, int64, is always a part of its own and unknown."""
     return entry & UNKNOWN_MASK == UNKNOWN
 
 
 @kernel_part
 def is_apart(before, here, joins):
-    """Returns 1 if a part may end between two characters, by their entries, uint64, else 0, all without a branch."""
+    """Returns 1 if a part may end between two characters, given their entries, uint64, else 0; without a branch."""
     either = before | here
     return (~joined(before, here, joins) | (either >> _ALONE_SHIFT)) & ~(either >> _DEPENDENT_SHIFT) & _ONE
 
 
 @kernel_part
 def past_graphic(data, i):
-    """Returns where bytes from 0x21 on end, or up to eight bytes before that; `i` itself where `data` ends soon."""
+    """Skips up to eight bytes of 0x21 or more, and returns where it stopped; `i` itself if `data` ends soon."""
     if i + 8 > data.size:
         return i
     eight = load_u64(data, i)
-    # The high bit of every byte from 0x21 on.
+    # The high bit of every byte of 0x21 or more.
     others = ((eight & LOW_BITS) + np.uint64(0x5F) * EACH_BYTE) | eight
     return i + (trailing_zeros(~others & HIGH_BITS) >> 3)
 
@@ -278,9 +278,9 @@ def character(data, i):
 
 @kernel
 def set_apart(kinds, characters, joins, apart):
-    """Finds whether a part ends between two ASCII characters, `before << 7 | here`.
+    """Finds whether a part ends between two ASCII characters, at `before << 7 | here`.
 
-    It does in front of separators that follow anything else.
+    One always ends before a separator that follows another character.
 
     Args:
       kinds: uint8[256], characters: int64[0x110000], joins: uint64[2**JOIN_BITS / 64]: see `KnownTables`.
@@ -294,7 +294,7 @@ def set_apart(kinds, characters, joins, apart):
 
 @kernel_part
 def part_stop(data, i, stop, code_point, tables):
-    """Returns where the part ends whose first character, `code_point`, ends at `i`; `stop` is where the row ends."""
+    """Returns where the part whose first character, `code_point`, ends at `i` ends; `stop` is the end of the row."""
     known = tables.known
     characters, joins = known.characters, known.joins
     before = code_point
@@ -331,13 +331,13 @@ def normalize_part(data, at, stop, front, tables, out):
     """Normalizes `data[at:stop]`, a part.
 
     Args:
-      front: what stands in front of it.
-      out: uint8 with room for the result, as for a row.
+      data: uint8, valid UTF-8; at, stop: the part; front: INSIDE, FRONT or START.
+      tables: engines.sentencepiece_tables.RawTables; out: uint8 with room for the result, as for a row.
 
     Returns:
-      `(bytes of the result, whether it is regular)`. It is not where it ends in a "▁" that may belong to the next unit.
+      `(bytes of the result, whether it is regular)`. It is not if it ends in a "▁" that may belong to the next unit.
     """
-    # Whether a unit ends with the part does not matter: only there may one end in spaces or in a "▁".
+    # Whether the part ends its unit does not matter: only such a part may end in spaces or in a "▁".
     steps = tables.steps
     results, simple = steps.results, steps.simple
     has_map = steps.units.size > 0
@@ -346,7 +346,7 @@ def normalize_part(data, at, stop, front, tables, out):
         o = _put_space(out, o)
     first = o
     after_space = steps.shrink and front != INSIDE
-    n_spaces = 0  # those that the result ends in
+    n_spaces = 0  # at the end of the result
     i = at
     while i < stop:
         begin = i

@@ -3,17 +3,17 @@
 
 A line of the table is 64 bytes, as the processor reads them, and holds two slots of uint64[4]:
 
-    0, 1  the key: up to 15 bytes as they stand in the text, and in the highest byte how many;
-          of longer spans a hash, then 0xFF and the length, and their bytes stand in a pool
-    2, 3  three ids of 32 bits and how many there are, plus `UNKNOWN` where one is the unknown token; where there are
-          more than three, or the span is a long one: where in the pools ids and bytes are, and `POOLED` plus how many;
-          from bit `LIMIT_SHIFT` of column 3 on a number of the model's own: with sums, up to which one the ids hold
+    0, 1  the key: up to 15 bytes as they are in the text, and in the highest byte how many;
+          for longer spans a hash, then 0xFF and the length, and their bytes are in a pool
+    2, 3  up to three ids of 32 bits and their number, plus `UNKNOWN` if one is the unknown token; if there are more
+          than three, or the span is long: where in the pools ids and bytes are, and their number plus `POOLED`;
+          from bit `LIMIT_SHIFT` of column 3 on, a number for the model: the limit of sums, see `sentencepiece_unigram`
 
-Column 1 is 0 in empty slots. What has no place in its line and the next takes the place of another: the table does not
-grow, and what it forgets is encoded again.
+Column 1 is 0 in empty slots. A span for which its line and the next have no room evicts another: the table does not
+grow, and an evicted span is encoded again when it recurs.
 
-Keys are bytes of the text, whatever a normalizer makes of them: "The" and "the" are two entries. So nothing is
-normalized but on a miss.
+Keys are bytes of the raw text, before normalization: "The" and "the" are two entries. So text is normalized only on a
+miss.
 """
 
 from typing import NamedTuple
@@ -25,17 +25,17 @@ from tokenizer.compiling.kernel import cgutils, intrinsic, ir, kernel_part, load
 from tokenizer.kernels.word_table import long_key, same_bytes
 
 LONGEST = 15
-"""Bytes of a span that is its own key."""
+"""The most bytes of a span that is its own key."""
 POOLED, UNKNOWN = 1 << 31, 1 << 30
 _N_BITS, _LIMIT_BITS = 13, 17
 LIMIT_SHIFT = np.uint64(32 + _N_BITS)
 MAX_LIMIT = (1 << _LIMIT_BITS) - 1
 FLAG = np.uint64(1 << 63)
-"""Added to where a span begins if it is another entry than the same bytes without: what that means is the scanner's."""
+"""Added to the start of a span that must not share an entry with the same bytes without it; scanners say what for."""
 IDS_USED, BYTES_USED, MISSES, EVICTIONS = 0, 1, 2, 3
 """Places in `Table.state`."""
 _MOST_BYTES, _MOST_IDS = 1 << 12, 1 << 12
-"""What is longer is not remembered."""
+"""Longer spans are not put into the table."""
 _N_MASK = (1 << _N_BITS) - 1
 _ONE, _TWO, _THREE, _FOUR, _32 = (np.uint64(c) for c in (1, 2, 3, 4, 32))
 _LONG = np.uint64(0xFF << 56)
@@ -49,13 +49,13 @@ _MIX_1, _MIX_2 = np.uint64(0x9E3779B97F4A7C15), np.uint64(0xC2B2AE3D27D4EB4F)
 
 
 class Table(NamedTuple):
-    """What spans have become."""
+    """The table: spans and their ids."""
 
     slots: npt.NDArray[np.uint64]
     """uint64[8 * n_lines], n_lines a power of two; see above."""
     direct: npt.NDArray[np.uint64]
-    """uint64[0x10000]: three ids of 20 bits, how many there are, and at the top whether one is the unknown token; of
-    characters of three bytes that are a span wherever they stand; 0 until one has been seen."""
+    """uint64[0x10000], for characters of three bytes that are always a span: three ids of 20 bits, their number, and in
+    the highest bit whether one is the unknown token; 0 until the character has been seen."""
     ids: npt.NDArray[np.int32]
     """int32[n]: the pool of ids."""
     words: npt.NDArray[np.uint8]
@@ -66,7 +66,7 @@ class Table(NamedTuple):
 
 @intrinsic
 def _prefetch(typingctx, array, index):
-    """Asks for the line of `array[index]`, uint64."""
+    """Prefetches the line of `array[index]`, uint64."""
 
     def codegen(context, builder, signature, args):
         data = context.make_array(signature.args[0])(context, builder, args[0]).data
@@ -98,7 +98,7 @@ def copy_four(typingctx, source, p, out, o):
 
 @intrinsic
 def _fold(typingctx, a, b):
-    """The two halves of the product of two uint64, one xor the other."""
+    """Returns the two halves of the product of two uint64, one xor the other."""
 
     def codegen(context, builder, signature, args):
         wide = ir.IntType(128)
@@ -123,7 +123,7 @@ def first_slot(k0, k1, shift):
 
 @kernel_part
 def ask_for_line(slots, j):
-    """Has a line fetched that is read soon."""
+    """Prefetches the line of slot j, which will be read soon."""
     _prefetch(slots, j)
 
 
@@ -145,7 +145,7 @@ def span_key(data, at, w):
 
 @kernel_part
 def _code_point(eight):
-    """Returns the character of three bytes in the lowest bytes of eight; 0, which `direct` never has, for any other."""
+    """Returns the character in the lowest three bytes of `eight`; 0, which `direct` never has, if it has not three."""
     lead = eight & np.uint64(0xFF)
     c = (lead & np.uint64(15)) << np.uint64(12) | (eight >> _TWO) & np.uint64(63 << 6)
     is_three = np.uint64((lead >= np.uint64(0xE0)) & (lead <= np.uint64(0xEF)))
@@ -154,17 +154,17 @@ def _code_point(eight):
 
 @kernel_part
 def begins_run(direct, data, i):
-    """Whether three characters begin at i that `direct` has; `data` is readable for fifteen bytes from there."""
+    """Whether `direct` has the three characters from i on; `data` is readable for fifteen bytes from there."""
     first, second = direct[_code_point(load_u64(data, i))], direct[_code_point(load_u64(data, i + 3))]
     return (first != 0) & (second != 0) & (direct[_code_point(load_u64(data, i + 6))] != 0)
 
 
 @kernel_part
 def emit_direct(direct, data, i, stop, counting, out, o):
-    """Appends the ids of the characters that `data[i:stop]` begins with, as long as `direct` has them.
+    """Appends the ids of the characters at the beginning of `data[i:stop]`, as long as `direct` has them.
 
-    Those that are unknown are left to the table where they are counted. `data` is readable for eight bytes from each of
-    them on. Returns where it stopped, and the new o.
+    If `counting`, it stops at unknown characters, which the table counts. `data` is readable for eight bytes from each
+    character on. Returns where it stopped, and the new o.
     """
     past = _DIRECT_UNKNOWN if counting else ~np.uint64(0)
     while i < stop:
@@ -199,7 +199,7 @@ def remember_direct(direct, data, at, out, before, o, has_unknown):
 def emit_pooled(table, data, at, w, j, out, o):
     """Appends the ids of a span whose key is in slot j and whose ids are in the pool; `out` has room for three more.
 
-    Returns `(o, whether it is this span)`.
+    Returns `(o, whether the slot is of this span)`.
     """
     where, n = table.slots[j + _TWO], np.int64(table.slots[j + _THREE] >> _32)
     if w > LONGEST and not same_bytes(table.words, np.int64(where >> _32), data, at, w):
@@ -250,7 +250,7 @@ def remember_span(table, data, at, w, k0, k1, j, out, before, o, has_unknown):
 
 @kernel_part
 def remember_limited(table, data, at, w, k0, k1, j, out, before, o, has_unknown, limit, absent):
-    """As `remember_span`, with a limit, 0..MAX_LIMIT, and `absent` where a slot has no id."""
+    """Does what `remember_span` does, with a limit, 0..MAX_LIMIT, and the id `absent` in unused places of the slot."""
     slots, words, state = table.slots, table.words, table.state
     n = o - before
     marks = np.uint64(UNKNOWN if has_unknown else 0) << _32 | np.uint64(limit) << LIMIT_SHIFT
@@ -278,9 +278,10 @@ def remember_limited(table, data, at, w, k0, k1, j, out, before, o, has_unknown,
 
 @kernel_part
 def pool_ids(table, j, bytes_at, out, before, o, marks):
-    """Puts the ids `out[before:o]` into the pool and says in slot j where they are, and the bytes of the span.
+    """Puts the ids `out[before:o]` into the pool, and into slot j where they and the bytes of the span are.
 
-    marks: what column 3 holds besides. The key is left alone. Returns False, and does nothing, without room.
+    marks: the flags and the limit for column 3 of the slot. The key is not written. If the pool has no room, returns
+    False and changes nothing.
     """
     n, used = o - before, table.state[IDS_USED]
     if n > _MOST_IDS or used + n + 4 > table.ids.size:

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where the spans of the encode loop are: words that a scanner finds, cut where no token reaches across.
+"""Finds the spans of the encode loop: words that a scanner finds, cut where no token reaches across.
 
-Each `..._spans` is a `next_spans` of `encode_loop.encode_rows` when its first arguments are named.
+Each `..._spans`, with its first arguments bound, is a `next_spans` of `encode_loop.encode_rows`.
 """
 
 import numpy as np
@@ -12,12 +12,15 @@ from tokenizer.kernels.span_table import FLAG
 
 _ONE, _TWO = np.uint64(1), np.uint64(2)
 _MOST_PARTS = 64
-"""Parts of a word that a batch may have beyond its limit."""
+"""The most parts of a word that a batch may have beyond its limit."""
 
 
 @kernel_part
 def expand(mask, base, column, batch, n):
-    """Writes where the bits of a mask are into a column from row n on, eight at a time; returns the row behind."""
+    """Writes the places of a mask's bits into a column of the batch from row n on; returns the row after the last.
+
+    They are written eight at a time, so the column has room for eight more.
+    """
     m = n + count_ones(mask)
     p = column + np.uint64(n)
     last = column + np.uint64(m)
@@ -32,7 +35,7 @@ def expand(mask, base, column, batch, n):
 
 @kernel_part
 def add_span(kind, batch, n, at, stop, flag):
-    """Adds a span to a batch that has n."""
+    """Adds a span to a batch that has n spans; the caller adds one to n."""
     k = np.uint64(n)
     batch[AT + k] = np.uint64(at) | flag
     if kind != JOINED:
@@ -41,11 +44,11 @@ def add_span(kind, batch, n, at, stop, flag):
 
 @kernel_part
 def ascii_starts(word_starts, data, i, end):
-    """Returns where words start from i on, bit 0 being i, as far as that is known; 1 where it is not.
+    """Returns a bit for each word that starts from i on, bit 0 for i, as far as known; 1 if nothing is known.
 
-    word_starts: of `ascii_blocks`.
+    word_starts: a function of `ascii_blocks`.
     """
-    # Without what lies beyond the text or depends on that.
+    # Drops the bits beyond the text, and those that depend on bytes there.
     room = min(end - i, 65)
     if room > 2 and data[i] < 128 and data[i + 1] < 128:
         return word_starts(data, i) & ((_TWO << np.uint64(room - 2)) - _ONE)
@@ -54,7 +57,7 @@ def ascii_starts(word_starts, data, i, end):
 
 @kernel_part
 def never_cut(data, at, stop, model):
-    """`cut` where words are not cut."""
+    """Does not cut: a `cut` for models whose words are not cut."""
     return stop
 
 
@@ -63,17 +66,17 @@ def scanned_spans(
     kind, are_apart, cuts, next_start, find_starts, word_stops, next_stop, cut, data, i, inner, end, classes, model,
     work, n, n_readable, o,
 ):  # fmt: skip
-    """Spans of the words that a scanner finds; inside of a word `inner` is where it ends.
+    """Adds the words that a scanner finds, or their parts; inside a word, `inner` is where it ends.
 
     Args:
-      kind: JOINED, APART, or FLAGGED: then all parts of a word but the last one have the FLAG.
-      are_apart: whether there is something between words, constant.
-      cuts: whether words are cut at all, constant.
-      next_start: `next_start(data, i, end, classes)` passes what is between words.
-      find_starts: `find_starts(data, i, end, classes)` says where words start in the 64 bytes from i, bit 0 being i;
-        word_stops: `word_stops(data, i)` where they stop.
-      next_stop: of `scanning.SCANNERS`.
-      cut: `cut(data, at, stop, model)` says where the part of a word that begins at `at` ends.
+      kind: JOINED, APART, or FLAGGED: then all parts of a word except the last have the FLAG.
+      are_apart: whether white space separates words, a constant.
+      cuts: whether words are cut at all, a constant.
+      next_start: `next_start(data, i, end, classes)` skips what is between words.
+      find_starts: `find_starts(data, i, end, classes)` returns a bit for each word that starts in the 64 bytes from i
+        on; word_stops: `word_stops(data, i)` a bit for each that stops.
+      next_stop: the scanner, see `scanning.SCANNERS`.
+      cut: `cut(data, at, stop, model)` returns where the part of a word that begins at `at` ends.
     """
     batch, limit = work.batch, work.limit
     n_words = np.int64(0)
@@ -117,9 +120,9 @@ def scanned_spans(
 
 @kernel_part
 def found_spans(cuts, cut, words, i, inner, end, model, work, n, o):
-    """Spans of words that something else has found, `words` (words.Words): i is the number of one; `inner` as above.
+    """Adds the spans of words that have been found already; i is the number of a word of `words` (words.Words).
 
-    There `inner` is where the next part of word i begins, 0 for its beginning.
+    `inner` is where the next part of word i begins, 0 for its beginning.
     """
     values, starts, stops, _ = words
     batch, limit = work.batch, work.limit

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Bytes spelled as characters of GPT-2's alphabet: what models see behind a `ByteLevel` that do not take bytes.
+"""Bytes spelled as characters of GPT-2's alphabet: what models that are not byte-level read after a `ByteLevel`.
 
 Its slow twin is `tokenizer.pre_tokenizers.byte_level.ByteLevel.split_aligned_pieces`;
 `tests/tokenizer/pre_tokenizers/test_spelled_bytes.py` compares them.
@@ -17,12 +17,12 @@ class Reading(NamedTuple):
     """How a model reads words that are bytes of a text."""
 
     letters: npt.NDArray[np.uint8]
-    """uint8[256, 2], how each byte is spelled: one byte of UTF-8 and 0, or two; or uint8[0, 2], words stay as they are.
+    """uint8[256, 2], the spelling of each byte: one byte of UTF-8 and 0, or two; or uint8[0, 2] to leave words alone.
     """
     spelled: npt.NDArray[np.uint8]
-    """uint8, changed: for the longest word, two bytes for each of its own and 16 more, where there are letters."""
+    """uint8, changed: if there are letters, two bytes for each of the longest word, and 16 more."""
     scratch: Any
-    """What the model wants."""
+    """The model's own scratch."""
 
 
 @kernel_part
@@ -38,9 +38,9 @@ def spell_word(data, start, stop, letters, out, o):
 
 @kernel_part
 def read_word(tokenize, word, w, model, reading, out, o, ends):
-    """Tokenizes a word by what a model reads of it; see `word_loops`.
+    """Tokenizes a word, spelled as the model reads it; see `word_loops`.
 
-    tokenize: the model's function, of `(text, n_bytes, model, reading.scratch, out, o, ends)`.
+    tokenize: the model's function, called with `(text, n_bytes, model, reading.scratch, out, o, ends)`.
     """
     text, n = word, w
     if reading.letters.size > 0:
@@ -48,7 +48,7 @@ def read_word(tokenize, word, w, model, reading, out, o, ends):
     before = o
     o, has_unknown = tokenize(text, n, model, reading.scratch, out, o, ends)
     if reading.letters.size > 0:
-        # Tokens end where they end in the word.
+        # Ends in the spelled text become ends in the word.
         i = 0
         at = 0
         for t in range(o - before):
@@ -70,7 +70,7 @@ def spell(values, starts, stops, letters, out, out_starts, out_stops):
       out_starts, out_stops: int64[n_words], filled.
 
     Returns:
-      How many bytes of `out` there are.
+      The number of bytes written to `out`.
     """
     o = 0
     for k in range(starts.size):

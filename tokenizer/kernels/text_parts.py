@@ -11,7 +11,7 @@ _FROM_ZERO, _PAST_NINE = np.uint64(0x80 - ord("0")) * EACH_BYTE, np.uint64(0x80 
 
 @kernel_part
 def run_end(data, i, end, members):
-    """Returns where the characters of a set, bool[0x110000], that stand at `i` end, `end` at most."""
+    """Returns where the run of characters of a set, bool[0x110000], at `i` ends, at most `end`."""
     while i < end:
         code_point, following = next_character(data, i)
         if not members[code_point]:
@@ -22,7 +22,7 @@ def run_end(data, i, end, members):
 
 @kernel_part
 def character_before(data, i):
-    """Returns where the character that ends at `i` begins."""
+    """Returns where the character that ends at `i` begins; there is one."""
     i -= 1
     while data[i] & 0xC0 == 0x80:
         i -= 1
@@ -37,7 +37,7 @@ def zero_bytes(eight):
 
 @kernel_part
 def find_byte(data, i, end, byte):
-    """Returns where a byte occurs first from `i` on, `end` if it does not occur before it."""
+    """Returns where a byte first occurs in `data[i:end]`, `end` if it does not."""
     every = np.uint64(byte) * EACH_BYTE
     while i + 8 <= end:
         hits = zero_bytes(load_u64(data, i) ^ every)
@@ -51,7 +51,7 @@ def find_byte(data, i, end, byte):
 
 @kernel_part
 def to_digit(data, i, end):
-    """Returns the first place from `i` on that may be one of a digit: ASCII's, no ASCII, or one of the last seven."""
+    """Returns the first place from `i` on where a digit may be: ASCII's, not ASCII, or one of the last seven bytes."""
     while i + 8 <= end:
         eight = load_u64(data, i)
         low = eight & LOW_BITS

@@ -12,12 +12,12 @@ from tokenizer.compiling.kernel import kernel, kernel_part
 from tokenizer.kernels.double_array import BASE_SHIFT, LABEL_MASK, PIECE_MASK, PIECE_SHIFT
 
 REBASE_BELOW = -100000.0
-"""Where sentencepiece 0.2.3 subtracts what it has summed up and begins again at zero, lest single precision run out."""
+"""Below this sum sentencepiece 0.2.3 subtracts it and begins again at zero, so that single precision suffices."""
 
 
 @kernel_part
 def width(lead):
-    """Bytes of the character that begins with this byte."""
+    """Returns the number of bytes of a character, given its first."""
     return 1 if lead < 0xC0 else 2 if lead < 0xE0 else 3 if lead < 0xF0 else 4
 
 
@@ -40,8 +40,8 @@ def _exact_piece(word, start, stop, model):
 def find_best_path(word, w, score, model, scratch):
     """Fills `scores`, `pieces` and `starts` of the scratch for every place in `word[:w]` where a piece may end.
 
-    A path is better only if it scores strictly more, so of equal ones the one whose last piece is longest stays.
-    Returns False where a character that no piece covers was met and there is no unknown token.
+    score: float64, the sum so far. Of paths with equal scores, the one whose last piece is longest wins. Returns False
+    if no piece covers some character and there is no unknown token.
     """
     scores, pieces, starts = scratch.scores, scratch.pieces, scratch.starts
     units, piece_scores = model.units, model.scores
@@ -96,7 +96,7 @@ def find_best_path(word, w, score, model, scratch):
 
 @kernel_part
 def _offer(score, start, stop, piece, scratch, seconds):
-    """Notes a path to a place, by the sum of its scores, if it is the best one there or the second best."""
+    """Notes a path to the place `stop`, with the sum of its scores, if it is the best or second best one there."""
     best = scratch.scores[stop]
     if score > best:
         seconds[stop] = best
@@ -109,14 +109,14 @@ def _offer(score, start, stop, piece, scratch, seconds):
 
 @kernel_part
 def weigh_paths(data, at, w, model, scratch, seconds):
-    """Finds the best path of `data[at:at + w]`, one byte or more, as `find_best_path` does, and how far it leads.
+    """Finds the best path of `data[at:at + w]`, one byte or more, like `find_best_path`, and its lead over the second.
 
-    Sums begin at 0, in double precision; unknown characters need no unknown token. `seconds`: as `scratch.scores`,
+    Sums begin at 0, in double precision; unknown characters need no unknown token. `seconds`: like `scratch.scores`,
     filled with the second best sum of each place.
 
     Returns:
-      `(by how much it leads at each place that it passes, the least of it; the largest sum, without its sign, of all
-      places between characters; how many characters there are)`.
+      `(least lead at any place that the best path passes; largest absolute sum at any place between characters; number
+      of characters)`.
     """
     scores, starts, units = scratch.scores, scratch.starts, model.units
     for q in range(1, w + 1):
@@ -159,7 +159,7 @@ def weigh_paths(data, at, w, model, scratch, seconds):
 
 @kernel_part
 def turn_path(w, scratch):
-    """Turns the way back from `w` into a way forward: starts[s] becomes where the piece that starts at s ends."""
+    """Reverses the path that leads back from `w`: starts[s] becomes the end of the piece that starts at s."""
     starts = scratch.starts
     stop = w
     following = np.int64(-1)
@@ -173,7 +173,7 @@ def turn_path(w, scratch):
 
 @kernel_part
 def emit_path(word, w, model, scratch, out, o, ends):
-    """Writes the tokens of a path turned forward; unknown characters fused, or spelled in bytes."""
+    """Writes the tokens of a reversed path; unknown characters in a row become one token, or bytes."""
     pieces, starts = scratch.pieces, scratch.starts
     unk_id = model.unk_id
     first = o
@@ -192,7 +192,7 @@ def emit_path(word, w, model, scratch, out, o, ends):
             stop = starts[stop]
         found = np.int64(-1)
         if not model.single:
-            # HF looks a fused run up once more: it may be a piece that scored worse than its characters as unknown.
+            # HF looks the fused run up again: it may be a piece that scored worse than its unknown characters.
             found = _exact_piece(word, i, stop, model)
         spelled = model.byte_fallback and found < 0
         if spelled:
@@ -222,11 +222,11 @@ def unigram_word(word, w, model, scratch, out, o, ends):
       word: uint8, at least `w` bytes of valid UTF-8, `w` at least 1.
       model: the vocabulary, see `models.unigram.UnigramTables`.
       scratch: `models.unigram.UnigramScratch` for at least `w` bytes.
-      out: int32 with room for one id per byte: every token covers a byte of its own, byte tokens exactly one.
+      out: int32 with room for one id per byte: every token covers at least one byte, a byte token exactly one.
       ends: int64 likewise, filled with where each token ends in the word; the byte tokens of one run share its end.
 
     Returns:
-      `(new o, has_unknown)`. Where a character is not covered and the model has no unknown token, the only token is -1.
+      `(new o, has_unknown)`. If no piece covers some character and there is no unknown token, the only token is -1.
     """
     if not find_best_path(word, w, 0.0, model, scratch):
         out[o] = -1
@@ -238,7 +238,7 @@ def unigram_word(word, w, model, scratch, out, o, ends):
 
 @kernel_part
 def random_unit(key, counter):
-    """Returns a number in [0, 1) that depends on nothing but the two: splitmix64 at a step after the key."""
+    """Returns a number in [0, 1) that depends only on its arguments: step `counter` of splitmix64 from `key`."""
     z = key + (np.uint64(counter) + np.uint64(1)) * np.uint64(0x9E3779B97F4A7C15)
     z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
@@ -258,12 +258,12 @@ def _add_logs(x, y):
 def sample_word(word, w, model, alpha, key, scratch, out, o, ends):
     """Tokenizes `word[:w]` by one of all its paths, drawn with a probability proportional to exp(alpha * its score).
 
-    From the end to the beginning the logarithm of the sum over all paths from each place is added up, then one walk
-    from the beginning draws piece after piece. The draw at byte i is `random_unit(key, i)`: equal keys, equal paths.
+    From end to beginning, it computes for each place the logarithm of the summed weights of all paths from there; then
+    it draws piece after piece from the beginning. The draw at byte i is `random_unit(key, i)`: equal keys, equal paths.
 
     Arguments and result as for `unigram_word`; key: uint64.
 
-    Source: sentencepiece `Lattice::Sample`, which walks the other way round, over the same distribution.
+    Source: sentencepiece `Lattice::Sample`, which goes in the other direction, with the same distribution.
     """
     sums, pieces, starts = scratch.scores, scratch.pieces, scratch.starts
     sums[w] = 0.0
@@ -290,9 +290,9 @@ def sample_word(word, w, model, alpha, key, scratch, out, o, ends):
 
 @kernel_part
 def _weigh(word, i, w, model, alpha, sums, limit):
-    """Adds up the weights of all that may come at `i`, shorter pieces first, until `limit` is reached.
+    """Adds up the weights of all pieces that may begin at `i`, shorter ones first, until `limit` is reached.
 
-    Returns `(logarithm of the sum, end and id of the last one)`.
+    Returns `(logarithm of the sum, end and id of the last piece)`.
     """
     one = i + width(word[i])
     base = np.int64(model.root_base)

@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Parts that kernels share: UTF-8 in and out, bytes copied, ASCII passed over eight bytes at a time."""
+"""Parts that kernels share: reading and writing UTF-8, copying bytes, skipping ASCII eight bytes at a time.
+
+`data` is uint8 and has whole characters of valid UTF-8 where it is read; `out` is uint8 with room for what is written.
+"""
 
 import numpy as np
 
@@ -64,7 +67,7 @@ def continues_character(byte):
 def beyond_ranges(eight, ranges):
     """Returns 0x80 in each byte that begins a character and is in neither of two ranges: of ASCII, and of other bytes.
 
-    Bytes that continue a character are never told. `ranges` is normalizers.tables.ByteRanges.
+    Bytes that continue a character get 0. eight: uint64; ranges: normalizers.tables.ByteRanges.
     """
     low = eight & LOW_BITS
     ascii_kept = (low + ranges.ascii_from) & ~(low + ranges.ascii_past) & ~eight
@@ -74,7 +77,7 @@ def beyond_ranges(eight, ranges):
 
 @kernel_part
 def past_ascii(data, i, stop):
-    """Returns where the ASCII at `i` ends, a multiple of eight bytes from `i`; at most seven bytes of it are left."""
+    """Skips ASCII from `i` on, eight bytes at a time; at most seven bytes of it are left before `stop`."""
     while i + 8 <= stop and (load_u64(data, i) & HIGH_BITS) == np.uint64(0):
         i += 8
     return i
@@ -83,7 +86,7 @@ def past_ascii(data, i, stop):
 @kernel_part
 def decode_utf8(data, i):
     """Returns the code point of the non-ASCII character at `i` and the index of the next one."""
-    # Places as uint64: so that none can be taken for one from the end.
+    # Indices are uint64, so that numba need not check for negative ones.
     at = np.uint64(i)
     b = np.int64(data[at])
     second = np.int64(data[at + np.uint64(1)] & 0x3F)
@@ -105,9 +108,9 @@ def next_character(data, i):
 
 @kernel_part
 def add_whole_characters(data, i, end, n, count, characters):
-    """As `add_characters`, for a piece of UTF-8 `data[:n]` that may begin or end within a character.
+    """Does `add_characters` for UTF-8 `data[:n]` that may begin or end within a character.
 
-    Returns the end of the last one added, which may be beyond `end`, or i.
+    Returns the end of the last character added, which may be beyond `end`, or i.
     """
     counted = i
     while i < end:

@@ -1,8 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Words that are tokens as a whole: all of a WordLevel vocabulary, and what BPE looks up before it merges.
-
-Its slow twin is `tokenizer.models.wordlevel.WordLevel.tokenize`; `tests/tokenizer/models/test_wordlevel.py` compares
-them.
+"""Words that are tokens as a whole: all of a WordLevel vocabulary, and those that BPE looks up before it merges.
 
 Its slow twin is `tokenizer.models.wordlevel.WordLevel.tokenize`; `tests/tokenizer/models/test_wordlevel.py` compares
 them.
@@ -15,12 +12,12 @@ from tokenizer.kernels.word_table import VALUE, find, first_slot, insert, word_k
 
 COLLIDING = -1
 _PASSED = 64
-"""Slots that may be passed for each entry on the way to its own; it is one or two."""
+"""The most slots to pass for each entry, on average, on the way to its own; usually it is one or two."""
 
 
 @kernel
 def build_words(values, offsets, ids, slots, pool):
-    """Fills a word table with entries, none empty, of equal ones with the first.
+    """Fills a word table with entries, none of them empty; of equal ones the first counts.
 
     Args:
       values, offsets: uint8[n_bytes + 16] and int64[n + 1]; ids: int32[n].
@@ -28,7 +25,7 @@ def build_words(values, offsets, ids, slots, pool):
         filled.
 
     Returns:
-      How many there are then; COLLIDING, and not all are there, where far more slots are taken than hashes leave.
+      The number of entries; or COLLIDING, and not all are there, if far more slots were passed than chance explains.
     """
     n, used = 0, 0
     mask = np.uint64(slots.shape[0] - 1)
@@ -50,7 +47,7 @@ def build_words(values, offsets, ids, slots, pool):
 
 @kernel_part
 def whole_word(data, at, w, slots, pool):
-    """Returns the id of the word `data[at:at + w]`, -1 where it is no entry; readable 16 bytes beyond `at`."""
+    """Returns the id of the word `data[at:at + w]`, -1 if it is no entry; `data` is readable 16 bytes beyond `at`."""
     k0, k1 = word_key(data, at, w)
     j, found = find(slots, pool, data, at, w, k0, k1)
     return slots[j, VALUE] if found else np.int64(-1)
@@ -73,7 +70,7 @@ def wordlevel_word(data, at, w, model, out, o, ends):
 
 @kernel
 def look_up_words(data, starts, stops, model, out, ends):
-    """Looks words up one after the other in a WordLevel vocabulary, as `tokenize_words` does.
+    """Looks up words one after the other in a WordLevel vocabulary, without a cache: for tests.
 
     Args:
       data: uint8[n], readable 16 bytes beyond every word; starts, stops: int64[n_words]; model: WordLevelTables.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Counters of words: the tally of unknown words, and exact counts; tables of `word_table` that grow from outside."""
+"""Counters of words, for tallies and exact counts: a `word_table`, which the caller makes larger when it is full."""
 
 from tokenizer.compiling.kernel import kernel_part
 from tokenizer.kernels.word_table import SHORT_WORD_BYTES, VALUE, find, insert
@@ -10,13 +10,16 @@ COUNTER_WORDS, COUNTER_POOL_USED, COUNTER_TOTAL = 0, 1, 2
 
 @kernel_part
 def count_word(counter, data, at, w, k0, k1):
-    """Counts one occurrence of a word; returns False where the counter has no room for a new one."""
+    """Counts one occurrence of a word; returns False if the word is new and the counter has no room for it.
+
+    counter: kernel_memory.CounterArrays, changed; k0, k1: the key of the word `data[at:at + w]`, see `word_table`.
+    """
     return add_count(counter, data, at, w, k0, k1, 1)
 
 
 @kernel_part
 def add_count(counter, data, at, w, k0, k1, n):
-    """Counts n occurrences of a word, as `count_word`; the bytes are looked at for long words only."""
+    """Counts n occurrences of a word, like `count_word`; the bytes in `data` are only read for long words."""
     slots, words, state = counter.slots, counter.words, counter.state
     j, found = find(slots, words, data, at, w, k0, k1)
     if not found:

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Counting words in the encode loop, and the characters of counted words.
 
-In place of ids, a slot of the table holds how often its span has come: words that come often are counted close to the
-processor. A counter that grows, `Work.tally`, has the others: spans too long to be their own key, and those that have
-lost their place in the table to another. `move_counts` adds what is in the table.
+Instead of ids, a slot of the table holds how often its span has occurred, so that frequent words are counted in the
+processor's cache. A counter that grows, `Work.tally`, has the others: spans too long to be their own key, and those
+that were evicted from the table. `move_counts` adds the counts that are in the table.
 
 Its slow twins are `tokenizer.reference.count_words` and `tokenizer.reference.count_pre_tokens`;
 `tests/tokenizer/test_counting.py` compares them.
@@ -32,7 +32,7 @@ from tokenizer.kernels.word_counters import add_count, count_word
 from tokenizer.kernels.word_table import SHORT_WORD_BYTES, same_bytes, word_key_anywhere
 
 NO_ADDED, NO_MODEL = np.empty(0, np.int32), np.int64(0)
-"""What the loop is given where no row is an added token, and no span is encoded."""
+"""Arguments of the loop when no row is an added token, and no span is encoded."""
 _ONE, _TWO, _FOUR, _32 = (np.uint64(c) for c in (1, 2, 4, 32))
 _LOW = np.uint64(0xFFFFFFFF)
 _BYTES = np.uint64((1 << 56) - 1)
@@ -41,7 +41,7 @@ _LONG = np.uint64(0xFF << 56)
 
 @kernel_part
 def count_all(miss, arguments, data, work, first, n, o):
-    """Counts the spans first..n of a batch: a sink of the encode loop."""
+    """Counts the spans first..n-1 of a batch: a sink of the encode loop."""
     batch, slots = work.batch, work.table.slots
     long_words = work.tally.slots
     mask = np.uint64(long_words.shape[0] - 1)
@@ -53,7 +53,7 @@ def count_all(miss, arguments, data, work, first, n, o):
     for counter in range(first, n):
         k = np.uint64(counter)
         j, k0, k1 = batch[SLOT + k], batch[KEY_0 + k], batch[KEY_1 + k]
-        # The first slot of the line, or else the second: no branch on which one it is.
+        # Selects the first slot of the line, or else the second, without a branch.
         j += np.uint64((slots[j] ^ k0) | (slots[j + _ONE] ^ k1) != np.uint64(0)) << _TWO
         if unlikely((slots[j] ^ k0) | (slots[j + _ONE] ^ k1) != np.uint64(0)):
             o = miss(arguments, k, o)
@@ -73,7 +73,7 @@ def _move_count(slots, j, counter):
 
 @kernel
 def miss_count(arguments, k, o):
-    """Counts span k of a batch, which the table does not have: there, in place of what is rarer, unless it is long.
+    """Counts span k of a batch, which the table does not have: there, in place of a rarer one; if long, in the counter.
 
     arguments: a reference to the text and the Work.
     """
@@ -98,7 +98,7 @@ def miss_count(arguments, k, o):
 
 @kernel
 def move_counts(slots, counter):
-    """Adds all counts of a table to a counter that has room for them, and empties it.
+    """Moves all counts of a table to a counter that has room for them.
 
     Args:
       slots: uint64[8 * n_lines], see `span_table`, changed; counter: kernel_memory.CounterArrays, changed.
@@ -114,7 +114,7 @@ def _next_spans(data, i, inner, end, words, model, work, n, n_readable, o):
 
 @kernel_of_short_loops
 def count_found(words, work):
-    """Counts words that something else has found; see `encode_loop.encode_rows`. words: words.Words."""
+    """Counts words that have been found already; see `encode_loop.encode_rows`. words: words.Words."""
     data, _, _, row_offsets = words
     return encode_rows(
         _next_spans, APART, tally_has_room, count_all, miss_count, nothing_at_end, refer((data, work)), data,
@@ -124,16 +124,15 @@ def count_found(words, work):
 
 @kernel
 def add_up(values, offsets, counts, table, rows, sums):
-    """Adds up counts of words that may come several times.
+    """Adds up counts of words that may occur several times.
 
     Args:
       values: uint8[n_bytes]; offsets: int64[n + 1]: the words; counts: int64[n].
-      table: uint64[power of two, more than n], zeros, for work: of a word that has come 32 bits of its hash and which
-        it is.
-      rows: int64[n], filled with where each word comes first; sums: int64[n], filled with how often it occurs.
+      table: uint64[power of two, more than n], zeros, for work: 32 bits of the hash of each word met, and its number.
+      rows: int64[n], filled with the first row of each distinct word; sums: int64[n], filled with its sum.
 
     Returns:
-      How many different words there are.
+      The number of distinct words.
     """
     shift = np.uint64(leading_zeros(np.uint64(table.size - 1)))
     last = np.uint64(table.size - 1)
@@ -163,7 +162,7 @@ def add_up(values, offsets, counts, table, rows, sums):
 
 @kernel
 def first_eight(values, offsets, rows, out):
-    """Writes the first eight bytes of some words as numbers that are ordered as they are, zeros behind shorter words.
+    """Writes the first eight bytes of some words as numbers that sort like the bytes; shorter words are padded with 0.
 
     Args:
       values: uint8[n_bytes]; offsets: int64[n_words + 1]: words; rows: int64[n], which of them; out: uint64[n], filled.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is done with found words beside encoding them: loops that kernels are made of by naming a model.
+"""Loops over words that have been found, for aligning and for counting; kernels are made of them and a model.
 
 A model is a `kernel_part` `tokenize(word, w, model, model_scratch, out, o, ends) -> (o, has_unknown)`, passed by name
 and inlined, so that every model has machine code of its own.
@@ -11,10 +11,10 @@ from tokenizer.kernels.utf8 import add_whole_characters, continues_character
 
 @kernel_part
 def align_words(tokenize, words, model, model_scratch, scratch, out, ends, numbers):
-    """Encodes words and says where in its word each token ends.
+    """Encodes words, and finds where in its word each token ends.
 
     Args:
-      out: int32[n], ends: int64[n], numbers: int32[n] (which word), filled: one entry per token, with room for one per
+      out: int32[n], ends: int64[n], numbers: int32[n] (the word's), filled: one entry per token, with room for one per
         byte.
 
     Returns:
@@ -36,14 +36,14 @@ def align_words(tokenize, words, model, model_scratch, scratch, out, ends, numbe
 
 @kernel_part
 def count_swallowed(tokenize, words, counts, model, model_scratch, scratch, out, unk_id, characters):
-    """Adds up, per code point, how many characters the unknown token swallowed in words that occurred `counts` times.
+    """Adds up, by code point, the characters that the unknown token swallowed in words that occurred `counts` times.
 
     Args:
       words: words.Words; counts: int64[n_words].
       out: int32 with room for the ids of the longest word, for work.
-      unk_id: the unknown token, -1 where there is none.
-      characters: int64[0x110000], added to. A character counts once where unknown tokens have any of its bytes, and not
-        at all where it is cut in two words.
+      unk_id: the unknown token, -1 if there is none.
+      characters: int64[0x110000], added to. A character counts once if unknown tokens have any of its bytes, but not if
+        it is split between two words.
     """
     values, starts, stops, _ = words
     for k in range(starts.size):

@@ -22,7 +22,7 @@ N_COLUMNS = 4
 LENGTH_MASK = (1 << 32) - 1
 SHORT_WORD_BYTES = 16
 
-# What is left of a word of 0 to 16 bytes in its first and its next eight.
+# Masks of the bytes of a word of 0 to 16 bytes in its first and its next eight.
 _FIRST_EIGHT = np.array([(1 << 8 * min(w, 8)) - 1 for w in range(17)], np.uint64)
 _NEXT_EIGHT = np.array([(1 << 8 * max(w - 8, 0)) - 1 for w in range(17)], np.uint64)
 _MIX_1 = np.uint64(0x9E3779B97F4A7C15)
@@ -31,9 +31,9 @@ _MIX_2 = np.uint64(0xC2B2AE3D27D4EB4F)
 
 @kernel_part
 def word_key(data, at, w):
-    """Returns the key of the word `data[at:at + w]`; `data` is readable 16 bytes beyond the start of any word.
+    """Returns the key of the word `data[at:at + w]`, two uint64; `data` is readable for 16 bytes from `at`.
 
-    For long words the second half stays 0 until they are inserted.
+    The second half of a long word's key is 0 until the word is inserted.
     """
     if w <= 8:
         return first_bytes(load_u64(data, at), w), np.uint64(0)
@@ -44,7 +44,7 @@ def word_key(data, at, w):
 
 @kernel_part
 def word_key_anywhere(data, at, w):
-    """Returns the same key, also where `data` ends before those 16 bytes."""
+    """Returns the same key, even if `data` ends before those 16 bytes."""
     if w > SHORT_WORD_BYTES or at + SHORT_WORD_BYTES <= data.size:
         return word_key(data, at, w)
     k0 = np.uint64(0)
@@ -66,7 +66,7 @@ def first_bytes(eight, n):
 
 @kernel_part
 def long_key(data, at, w):
-    """Returns the hash that stands for a long word, of eight bytes or more."""
+    """Returns the first half of the key of a long word, its hash; w is at least 8."""
     k0 = np.uint64(w)
     for q in range(at, at + w - 7, 8):
         k0 = (k0 ^ load_u64(data, q)) * _MIX_1
@@ -78,7 +78,7 @@ def long_key(data, at, w):
 
 @kernel_part
 def same_bytes(pool, p, data, at, w):
-    """Whether `pool[p:p + w]` is `data[at:at + w]`, eight bytes or more."""
+    """Whether `pool[p:p + w]` equals `data[at:at + w]`; w is at least 8."""
     for q in range(0, w - 7, 8):
         if load_u64(pool, p + q) != load_u64(data, at + q):
             return False
@@ -96,7 +96,7 @@ def first_slot(w, k0, k1, mask):
 def find(slots, pool, data, at, w, k0, k1):
     """Returns `(slot, found)`: where the word is, or the empty slot where it belongs. The table is never full.
 
-    The bytes `data[at:at + w]` are looked at for long words only.
+    The bytes `data[at:at + w]` are only read for long words.
     """
     mask = np.uint64(slots.shape[0] - 1)
     j = first_slot(w, k0, k1, mask)
@@ -115,7 +115,7 @@ def find(slots, pool, data, at, w, k0, k1):
 
 @kernel_part
 def insert(slots, pool, pool_used, j, data, at, w, k0, k1):
-    """Fills the key columns of the empty slot `j`; returns the new fill of the pool, which has room for a long word."""
+    """Fills the key columns of the empty slot `j`; returns the new `pool_used`. The pool has room for a long word."""
     slots[j, KEY_0] = np.int64(k0)
     slots[j, LENGTH] = w
     if w <= SHORT_WORD_BYTES:
@@ -129,7 +129,7 @@ def insert(slots, pool, pool_used, j, data, at, w, k0, k1):
 
 @kernel_part
 def copy_long(data, at, w, out, o):
-    """Copies `data[at:at + w]`, eight bytes or more, to `out[o:]`."""
+    """Copies `data[at:at + w]` to `out[o:]`; w is at least 8."""
     for q in range(0, w - 7, 8):
         store_u64(out, o + q, load_u64(data, at + q))
     # The last eight, overlapping the ones before.
@@ -138,7 +138,7 @@ def copy_long(data, at, w, out, o):
 
 @kernel_part
 def spell(word, k0, k1):
-    """Writes a word that stands only in its keys into `word`, which has room for 16 bytes."""
+    """Writes a short word, given its key, into `word`, which has room for 16 bytes."""
     store_u64(word, 0, k0)
     store_u64(word, 8, k1)
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""WordPiece on one word: greedy longest match in a trie, under four policies for what is not in the vocabulary.
+"""WordPiece on one word: greedy longest match in a trie, with four policies for unknown characters.
 
 Its slow twin is `tokenizer.reference.wordpiece`; `tests/tokenizer/test_encode.py` compares them.
 """
@@ -13,18 +13,18 @@ from tokenizer.kernels.utf8 import decode_utf8
 OOV_WORD, OOV_CONTAIN, OOV_CHAR, OOV_BYTE = 0, 1, 2, 3
 
 INITIAL, CONTINUING = 0, 1
-"""Roots: of the entries that begin a word, and of those that continue one, their prefix left out. Behind the prefix the
-first goes on as the second."""
+"""Roots of the trie: of the entries that begin a word, and of those that continue one, without their prefix. After the
+prefix, the first goes on like the second."""
 
 FIRST_LEAD, PAST_LEAD = 0xE0, 0xF0
-"""First bytes of characters of three bytes."""
+"""Characters of three bytes begin with a byte from the first up to, but not including, the second."""
 N_CHARACTERS = 1 << 16
-"""Their code points are below it."""
+"""The code points of these characters are below it."""
 
 
 @kernel
 def find_characters(units, root_bases, places):
-    """Fills where the characters of three bytes lead to from the two roots of a trie.
+    """Finds the states that the characters of three bytes lead to from the two roots of a trie.
 
     units: int64[n], see `double_array`; root_bases: int64[2]; places: int32[2, N_CHARACTERS], zeros, filled with
     states.
@@ -48,7 +48,7 @@ def find_characters(units, root_bases, places):
 def _longest_match(word, i, end, model, root):
     """Returns `(id, end of the match)` of the longest entry that `word[i:end]`, not empty, begins with; id -1 for none.
 
-    Those that continue a word begin one with their prefix, at its beginning and nowhere else.
+    An entry that continues a word matches with its prefix only at the beginning of a word.
     """
     units = model.units
     best = np.int64(-1)
@@ -56,7 +56,7 @@ def _longest_match(word, i, end, model, root):
     byte = np.int64(word[i])
     j = i + 1
     if FIRST_LEAD <= byte < PAST_LEAD:
-        # What has no spaces has many words that fail at once: one load for three that wait for one another.
+        # In scripts without spaces most matches fail at once, here after one load instead of three dependent ones.
         code_point, j = decode_utf8(word, i)
         unit = units[np.uint64(model.characters[root, np.uint64(code_point)])]
         byte = np.int64(word[j - 1])
@@ -101,9 +101,9 @@ def _emit(out, ends, o, first, token, end):
 
 @kernel_part
 def _emit_unknown(word, i, end, model, out, ends, o, first, merge_runs):
-    """Appends what an unknown character becomes: its byte tokens, or the unknown token.
+    """Appends the byte tokens of an unknown character, or the unknown token.
 
-    Byte tokens where the policy wants them and the vocabulary has all of them. Returns `(o, swallowed)`.
+    Byte tokens only if the policy asks for them and the vocabulary has all of them. Returns `(o, swallowed)`.
     """
     if model.policy == OOV_BYTE:
         have_all = True
@@ -155,12 +155,12 @@ def wordpiece(word, w, model, out, o, ends):
     i = 0
     while i < w:
         stop = _character_end(word, i, w)
-        # One character at a time for OOV_CHAR, else as far as the vocabulary reaches.
+        # OOV_CHAR matches one character at a time, the others as much as they can.
         end = stop if policy == OOV_CHAR else w
         root = INITIAL if i == 0 or policy == OOV_CHAR else CONTINUING
         token, j = _longest_match(word, i, end, model, root)
         if token < 0:
-            # Known in the other position only: still known, so nothing is lost.
+            # The entry is known, but only in the other position: take it, so that nothing is lost.
             token, j = _longest_match(word, i, end, model, CONTINUING if root == INITIAL else INITIAL)
         if token >= 0:
             o = _emit(out, ends, o, first, token, j)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""BPE over words that something else has found.
+"""BPE over words that have been found already.
 
 Its slow twin is `tokenizer.models.bpe.BPE.tokenize_bytes`; `tests/tokenizer/models/test_bpe_cuts.py` compares them.
 """
@@ -17,10 +17,10 @@ from tokenizer.kernels.whole_words import whole_word
 from tokenizer.kernels.word_table import SHORT_WORD_BYTES
 
 _LONGEST_UNCUT = 6
-"""Bytes; what is not longer is looked up as it is, where words are of characters."""
+"""In bytes: shorter words of characters, or as long ones, are not cut."""
 
 _THREE_BYTES = 0xE1
-"""First byte of characters of three bytes and more, but those of the scripts of India, which have spaces."""
+"""The least first byte of characters of three bytes or more, except those of India's scripts, which use spaces."""
 
 
 @kernel_part
@@ -31,13 +31,13 @@ def tokenize(word, w, model, model_scratch, out, o, ends):
 
 @kernel_part
 def is_whole(data, at, w, model):
-    """Whether `data[at:at + w]` as a word of its own is an entry that merging would not make; see `next_cut`."""
+    """Whether `data[at:at + w]`, as a whole word, is an entry that merges would not make; see `next_cut`."""
     return w <= model.longest_whole and whole_word(data, at, w, model.whole_slots, model.whole_pool) >= 0
 
 
 @kernel_part
 def _is_cut(data, at, cut, stop, model):
-    """Whether the word, or what is left of it, `data[at:stop]` is the same in two parts, no token reaching across.
+    """Whether `data[at:stop]`, a word or the rest of one, may be cut at `cut`, where no token reaches across.
 
     A part must not be an entry that only a whole word can become.
     """
@@ -55,9 +55,9 @@ def _symbol(data, at, model):
 
 @kernel_part
 def _next_character_cut(data, at, stop, model):
-    """As `next_cut`, for words of characters: a row of text with "▁" for spaces may be a single word.
+    """Does `next_cut` for words of characters: a row of text with "▁" for spaces may be a single word.
 
-    A word is cut in front of characters of three bytes or more, where no merge joins one with the character before it.
+    A word is cut before characters of three bytes or more, if no merge joins one with the character before it.
     """
     if stop - at <= _LONGEST_UNCUT or model.characters.shape[0] != 1:
         return stop
@@ -77,9 +77,9 @@ def _next_character_cut(data, at, stop, model):
 
 @kernel_part
 def _next_byte_cut(data, at, stop, model):
-    """As `next_cut`, for byte-level words; see `bpe_crossings`.
+    """Does `next_cut` for byte-level words; see `bpe_crossings`.
 
-    Only words that begin with a character of three bytes or more, or a space and one, are cut.
+    Only words that begin with a character of three bytes or more, or with a space and one, are cut.
     """
     if stop + SHORT_WORD_BYTES > data.size:
         return stop
@@ -102,13 +102,13 @@ def _next_byte_cut(data, at, stop, model):
 
 @kernel_part
 def next_cut(data, at, stop, models):
-    """Returns where the part of a word ends that begins at `at`: no token reaches across; `stop` for nowhere."""
+    """Returns where the part of a word that begins at `at` ends, so that no token reaches across; `stop` for no cut."""
     inner, _ = models
     if not inner.byte_level:
         return _next_character_cut(data, at, stop, inner)
     if not inner.plain_bytes or inner.suffix.size > 0 or at + 3 >= stop:
         return stop
-    # Most of Chinese, for most models.
+    # This covers most Chinese text, for most models.
     if data[at + 3] >= 0x80 and is_apart_at(inner.apart, data, at) and inner.longest_whole == 0:
         return at + 3
     return _next_byte_cut(data, at, stop, inner)
@@ -124,7 +124,7 @@ def _tokenize_span(word, w, is_inner, models, model_scratch, out, o, ends):
 
 @kernel
 def miss(arguments, k, o):
-    """See `misses.miss_by`; the model is a pair: without its suffix, for parts that are not the last, and as it is."""
+    """See `misses.miss_by`; the model is a pair: one without its suffix, for all parts but the last, and the whole."""
     return miss_by(_tokenize_span, arguments, k, o)
 
 

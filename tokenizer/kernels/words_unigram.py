@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Unigram over words that something else has found.
+"""Unigram over words that have been found already.
 
 Its slow twin is `tokenizer.models.unigram.Unigram.tokenize`; `tests/tokenizer/models/test_unigram.py` compares them.
 """

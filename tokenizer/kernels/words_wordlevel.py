@@ -1,8 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""WordLevel over words that something else has found.
-
-Its slow twin is `tokenizer.models.wordlevel.WordLevel.tokenize`; `tests/tokenizer/models/test_wordlevel.py` compares
-them.
+"""WordLevel over words that have been found already.
 
 Its slow twin is `tokenizer.models.wordlevel.WordLevel.tokenize`; `tests/tokenizer/models/test_wordlevel.py` compares
 them.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""WordPiece over words that something else has found.
+"""WordPiece over words that have been found already.
 
 Its slow twin is `tokenizer.reference.wordpiece`; `tests/tokenizer/test_encode.py` compares them.
 """
