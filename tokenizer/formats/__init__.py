@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tokenizer files: read and written, one format per module. A file is data; reading one never runs anything."""
+"""Reading and writing tokenizer files, one format per module. A file is only data: reading it never runs code."""

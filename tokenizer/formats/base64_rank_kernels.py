@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Lines of base64 and a number each, as tiktoken writes ranks.
+"""Reads lines of a base64 token and a number, as tiktoken writes ranks.
 
 Its slow twin is `tokenizer.formats.tiktoken_ranks.read_any_lines`; `tests/tokenizer/formats/test_bpe_files.py`
 compares them.
@@ -15,12 +15,12 @@ _VALUES = np.full(256, _NONE, np.uint8)
 _VALUES[list(_ALPHABET)] = range(64)
 _PAD, _SPACE, _LINE_FEED, _ZERO = ord("="), ord(" "), ord("\n"), ord("0")
 MAX_DIGITS = 8
-"""Of a rank: more than an id has."""
+"""The most digits of a rank: more than an id has."""
 
 
 @kernel
 def read_lines(text, values, offsets, ranks):
-    """Reads lines of a token in base64, one space, a decimal number and one line feed; the last one may lack that.
+    """Reads lines of a token in base64, one space, a decimal number and a line feed, which the last one may lack.
 
     Args:
       text: uint8[n_bytes].
@@ -28,7 +28,7 @@ def read_lines(text, values, offsets, ranks):
       offsets, ranks: int64[n + 1] and int64[n], room for as many lines as there are; filled.
 
     Returns:
-      How many tokens there are, none of them empty; -1 where a line is anything else.
+      The number of tokens, none of them empty; -1 if a line is anything else.
     """
     n, o, q = 0, 0, 0
     offsets[0] = 0
@@ -58,7 +58,7 @@ def read_lines(text, values, offsets, ranks):
 
 @kernel_part
 def _put_three(text, q, values, o):
-    """Writes the one to three bytes that four characters stand for; returns how many, 0 for other characters."""
+    """Decodes four characters to one to three bytes; returns how many, 0 if they are not base64."""
     if q + 4 > text.size:
         return 0
     n_pads = 0 if text[q + 3] != _PAD else 1 if text[q + 2] != _PAD else 2

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """BPE without a `tokenizer.json`: `vocab.json` + `merges.txt`, CLIP's gzip of merges.
 
-These files hold the model only. What stands around it is known from the family: GPT-2's pre-tokenizer, CLIP's clean-up.
+These files hold only the model. The other parts are known from its family: GPT-2's pre-tokenizer, CLIP's clean-up.
 """
 
 import dataclasses
@@ -28,15 +28,15 @@ from tokenizer.pre_tokenizers.scanner_patterns import TIKTOKEN_PATTERNS
 CLIP_SUFFIX = "</w>"
 _CLIP_START, _CLIP_END = "<|startoftext|>", "<|endoftext|>"
 _MAX_CLIP_BYTES = 32 << 20
-"""OpenAI's file unpacks to three megabytes."""
+"""The most bytes to unpack; OpenAI's file unpacks to three megabytes."""
 _N_CLIP_MERGES = 49152 - 256 - 2
 _CLIP_PATTERN = r"'s|'t|'re|'ve|'m|'ll|'d|[\p{L}]+|[\p{N}]|[^\s\p{L}\p{N}]+"
 _BYTE_ORDER = sorted(BYTE_ALPHABET, key=lambda c: (ord(c) > 0xFF, ord(c)))
-"""The byte alphabet as GPT-2's code lists it: printable bytes first."""
+"""The byte alphabet in the order of GPT-2's code: printable bytes first."""
 
 
 def read_vocab_json(text: str, source: str) -> Mapping[str, int]:
-    """Returns token -> id of the text of a `vocab.json`."""
+    """Returns token -> id from the text of a `vocab.json`."""
     node = parse_vocab(text, source)
     if isinstance(node.value, Vocabulary):
         return node.value
@@ -48,12 +48,12 @@ def read_vocab_json(text: str, source: str) -> Mapping[str, int]:
 
 
 def read_merges(text: str, source: str) -> list[tuple[str, str]]:
-    """Returns the pairs of a `merges.txt`: two tokens a line, after a line with the version."""
+    """Returns the pairs in the text of a `merges.txt`: two tokens a line, after a line with the version."""
     return _read_plain_merges(text) or _read_any_merges(text, source)
 
 
 def _read_plain_merges(text: str) -> list[tuple[str, str]]:
-    """Reads lines that are ended by line feeds; nothing where one is not two tokens with a space between."""
+    """Reads lines that end with line feeds; returns nothing if one is not two tokens with a space between."""
     body = text.partition("\n")[2] if text.startswith("#version") else text
     body = body.removesuffix("\n")
     data = np.frombuffer(body.encode("utf-8", "surrogatepass"), np.uint8)
@@ -79,10 +79,10 @@ def _read_any_merges(text: str, source: str) -> list[tuple[str, str]]:
 
 
 def vocab_and_merges(vocab: Mapping[str, int], merges: list[tuple[str, str]]) -> Parts:
-    """Returns the parts of a tokenizer that is known from nothing but these: GPT-2's, or CLIP's.
+    """Returns the parts of a tokenizer that is given only by its vocabulary and merges: GPT-2's, or CLIP's.
 
     Raises:
-      ValueError: if the tokens are made of something that neither has, so that other steps must have made the words.
+      ValueError: if the tokens contain something that neither's can, so that other steps must have made the words.
     """
     if any(token.endswith(CLIP_SUFFIX) for token in vocab):
         if not all(c in vocab for c in (*BYTE_ALPHABET, _CLIP_END)):
@@ -109,8 +109,8 @@ def vocab_and_merges(vocab: Mapping[str, int], merges: list[tuple[str, str]]) ->
 
 _IN_BYTE_LEVEL = frozenset((*BYTE_ALPHABET, " ", "\n"))
 _NOT_GPT2 = re.compile(r"[!-&(-/:-@\[-`{-~] ?[A-Za-z]")
-"""ASCII punctuation and a letter in one token, or as the ends of two that merge: two words to GPT-2, one to its
-successors; but for the apostrophe of "'s"."""
+"""ASCII punctuation before a letter, except the apostrophe of "'s", in one token, or where two tokens merge: two words
+to GPT-2, one to its successors."""
 
 
 def _say_what_it_is(*names: str) -> str:
@@ -126,9 +126,9 @@ def parts_of(
 
     Args:
       steps: "gpt2", "qwen2", "clip", "gpt1" or "herbert".
-      vocab, merges: what the files hold.
-      unk_token: of models of characters.
-      prefix_space: whether GPT-2's begins a text with a space.
+      vocab, merges: the content of the files.
+      unk_token: the unknown token, for models of characters.
+      prefix_space: for "gpt2", whether a space is put in front of a text.
     """
     if steps == "clip":
         return _clip_parts(vocab, merges)
@@ -158,7 +158,7 @@ def _clip_parts(vocab: Mapping[str, int], merges: list[tuple[str, str]]) -> Part
     model = BPE(vocab, merges, unk_token=unk_token, end_of_word_suffix=CLIP_SUFFIX, byte_level=True)
     layout = None
     if len(special) == 2:
-        # As HF has it: of a pair, both texts end twice where they meet.
+        # As in HF: between the texts of a pair there are two end tokens.
         layout = RobertaProcessing((_CLIP_END, vocab[_CLIP_END]), (_CLIP_START, vocab[_CLIP_START]), False, False)
     return Parts(
         model=model,
@@ -182,8 +182,8 @@ def _clip_parts(vocab: Mapping[str, int], merges: list[tuple[str, str]]) -> Part
 def read_clip(data: bytes, source: str) -> Parts:
     """Returns the parts of CLIP's tokenizer from OpenAI's gzip of merges.
 
-    Its normalizer is that of HF. OpenAI's `simple_tokenizer.py`, the source of all else, mends text with ftfy and HTML
-    entities: `tokenizer.text.TextTokenizer.for_clip` does, too.
+    The normalizer is HF's. All else is from OpenAI's `simple_tokenizer.py`, which also mends text with ftfy and decodes
+    HTML entities; `tokenizer.text.TextTokenizer.for_clip` does that too.
     """
     import gzip  # only CLIP's file is packed
 
@@ -204,7 +204,7 @@ def read_clip(data: bytes, source: str) -> Parts:
             f"{source}: expected a first line with '#version', as CLIP's merges have, got {header[:80]!r}; any other "
             "packed file, unpack it"
         )
-    lines = body.split("\n", _N_CLIP_MERGES)[:_N_CLIP_MERGES]  # the file goes on with many more
+    lines = body.split("\n", _N_CLIP_MERGES)[:_N_CLIP_MERGES]  # the file has many more, which CLIP does not use
     merges = read_merges("\n".join(lines), source)
     tokens = [
         *_BYTE_ORDER,
@@ -217,15 +217,15 @@ def read_clip(data: bytes, source: str) -> Parts:
 
 
 def read_files(vocab: Path, merges: Path) -> tuple[Mapping[str, int], list[tuple[str, str]]]:
-    """Reads the two files."""
+    """Reads a `vocab.json` and a `merges.txt`."""
     return read_vocab_json(files.read_text(vocab), str(vocab)), read_merges(files.read_text(merges), str(merges))
 
 
 def load_vocab_and_merges(vocab: Path, merges: Path) -> Parts:
-    """Reads the two files; see `vocab_and_merges`.
+    """Reads a `vocab.json` and a `merges.txt` as a tokenizer; see `vocab_and_merges`.
 
     Raises:
-      TokenizerFileError: as the readers, and where the two do not fit; names them.
+      TokenizerFileError: as the readers, or if the two do not fit together; the message names them.
     """
     found = read_files(vocab, merges)
     try:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Components as JSON: one table per role says which fields each type has, and two functions read and write by it."""
+"""Components as JSON: a table per role lists the fields of each type; two functions read and write by these tables."""
 
 import base64
 import binascii
@@ -11,24 +11,24 @@ from tokenizer.formats.json_node import Node
 
 _REQUIRED = object()
 _MAX_DEPTH = 32
-"""Sequences in sequences; real files have two."""
+"""The most levels of sequences in sequences; real files have two."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Field:
-    """One field of a component: its name in JSON, the attribute it is, how it is read and written."""
+    """One field of a component: its name in JSON, its attribute, and how to read and write it."""
 
     json: str
     attribute: str
     read: Callable[[Node], Any]
     default: Any = _REQUIRED
     write: Callable[[Any], Any] = lambda value: value
-    """Of the attribute's value, or of the component where `attribute` is no attribute of it."""
+    """Called with the value of `attribute`, or with the component if it has no such attribute."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Spec:
-    """One type of component: how to make one, its fields, and fields of older files, which are read but not written."""
+    """One type of component: its constructor, its fields, and fields of older files, which are read but not written."""
 
     make: Callable[..., Any]
     fields: tuple[Field, ...] = ()
@@ -36,11 +36,11 @@ class Spec:
 
 
 Table = Mapping[str, Spec]
-"""Specs by HF's name of the type, which is the name of the class."""
+"""HF's name of a type, which is also the name of our class -> its spec."""
 
 
 def read(node: Node, table: Table) -> Any:
-    """Reads a component, None for null.
+    """Reads a component; returns None for null.
 
     Raises:
       TokenizerFileError: if its type is not in the table, or a value is wrong.
@@ -69,7 +69,7 @@ def write(component: Any, table: Table) -> dict[str, Any] | None:
     """Returns a component as JSON, None for None.
 
     Raises:
-      ValueError: if the table does not have its type.
+      ValueError: if its type is not in the table.
     """
     if component is None:
         return None
@@ -104,7 +104,7 @@ def integer(json: str, default: Any = _REQUIRED) -> Field:
 
 
 def names(json: str, default: Any = _REQUIRED, **theirs_to_ours: str) -> Field:
-    """One of HF's names, each with ours."""
+    """One of several names; `theirs_to_ours` maps HF's to ours."""
     ours_to_theirs = {ours: theirs for theirs, ours in theirs_to_ours.items()}
     return Field(json, json, lambda node: node.one_of(theirs_to_ours), default, lambda value: ours_to_theirs[value])
 
@@ -132,7 +132,7 @@ def parts(json: str, table: Callable[[], Table], attribute: str | None = None) -
 
 
 def pattern() -> Field:
-    """A literal or a regular expression; the component's `pattern` and `is_regex`, see `with_pattern`."""
+    """A literal or a regular expression, for the component's `pattern` and `is_regex`; see `with_pattern`."""
 
     def decode(node: Node) -> tuple[str, bool]:
         fields = node.object()

@@ -12,14 +12,14 @@ from tokenizer.errors import TokenizerFileError
 from tokenizer.formats import mistakes
 
 MAX_FILE_BYTES = 512 << 20
-"""No real tokenizer file is near this size; a larger one is a mistake or an attack."""
+"""The largest file to read. No real tokenizer file is near this size; a larger one is a mistake or an attack."""
 
 
 @contextlib.contextmanager
 def without_collecting() -> Iterator[None]:
-    """Pauses the garbage collector, which walks a vocabulary again and again while it is read and finds nothing.
+    """Pauses the garbage collector, which would go through a vocabulary again and again while it is read.
 
-    It takes 40% of the time to load a hundred thousand tokens. Threads that load at the same time do no harm.
+    That would be 40% of the time to load a hundred thousand tokens. Several threads may do this at the same time.
     """
     was_on = gc.isenabled()
     gc.disable()
@@ -32,7 +32,7 @@ def without_collecting() -> Iterator[None]:
 
 @contextlib.contextmanager
 def named_in_errors(source: Path | str) -> Iterator[None]:
-    """Makes of every ValueError a TokenizerFileError that says which file it is about, where it is none yet."""
+    """Turns every ValueError that is no TokenizerFileError into one, which names the file."""
     try:
         yield
     except TokenizerFileError:
@@ -45,7 +45,7 @@ def read_bytes(path: Path) -> bytes:
     """Reads a file of at most `MAX_FILE_BYTES`.
 
     Raises:
-      TokenizerFileError: if it is longer, or begins like something that is no tokenizer. OSError: if it cannot be read.
+      TokenizerFileError: if it is larger, or begins like a file of another kind. OSError: if it cannot be read.
     """
     with path.open("rb") as handle:
         if what := mistakes.from_first_bytes(handle.read(mistakes.N_FIRST_BYTES)):
@@ -60,7 +60,7 @@ def decode(data: bytes, path: Path | str) -> str:
     """Decodes the UTF-8 of a file.
 
     Raises:
-      TokenizerFileError: if it is not UTF-8; says where.
+      TokenizerFileError: if it is not UTF-8; the message says where.
     """
     try:
         return data.decode("utf-8")
@@ -69,17 +69,17 @@ def decode(data: bytes, path: Path | str) -> str:
 
 
 def read_text(path: Path) -> str:
-    """Reads a UTF-8 file, as `read_bytes` and `decode` do."""
+    """Reads a UTF-8 file; errors are those of `read_bytes` and `decode`."""
     return decode(read_bytes(path), path)
 
 
 def write_text(path: Path, text: str) -> None:
-    """Writes a UTF-8 file so that nobody ever sees half of it."""
+    """Writes a UTF-8 file atomically: no reader ever sees half of it."""
     write_bytes(path, text.encode("utf-8"))
 
 
 def write_bytes(path: Path, data: bytes) -> None:
-    """Writes a file so that nobody ever sees half of it."""
+    """Writes a file atomically: no reader ever sees half of it."""
     path.parent.mkdir(parents=True, exist_ok=True)
     handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     try:

@@ -34,7 +34,7 @@ def read_model(node: Node, *, byte_level: bool) -> Any:
 
 
 def _guess(node: Node) -> str:
-    """Returns the type that a file too old to name it means."""
+    """Returns the type of the model in a file that is too old to name it, judging by its fields."""
     fields = node.object()
     if "merges" in fields:
         return "BPE"
@@ -101,7 +101,7 @@ def _read_bpe(node: Node, byte_level: bool) -> BPE:
 
 
 def _merges(node: Node) -> Sequence[Any]:
-    """Reads merges, which are pairs, or as in older files two tokens with a space between them; the model checks."""
+    """Reads merges: pairs, or, in older files, strings of two tokens with a space between; the model checks them."""
     if isinstance(node.value, MergesOfIds):
         return node.value
     values: list[Any] = node.as_(list, "a list")
@@ -114,9 +114,9 @@ def _read_unigram(node: Node, byte_level: bool) -> Unigram:
     vocab = _pieces(node.child("vocab"))
     piece_types = _optional(node.child("piece_types", None), _integers)
     if piece_types is not None:
-        # Those of sentencepiece are of single precision; no text may be read as the very number, but all as one that is
-        # rounded to it.
-        with np.errstate(over="ignore"):  # what is too large is refused below
+        # sentencepiece's scores are in single precision. HF's reader may miss such a number by a little, but what it
+        # reads still rounds to it.
+        with np.errstate(over="ignore"):  # numbers that are too large are refused below
             vocab = ScoredTokens(vocab.tokens, vocab.scores.astype(np.float32).astype(np.float64))
     return Unigram(
         vocab,

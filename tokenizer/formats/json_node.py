@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""JSON from strangers: values that know where they stand, so that every complaint names the place."""
+"""Untrusted JSON: values that know their path in the file, so that every error message names the place."""
 
 import json
 import re
@@ -10,30 +10,30 @@ from tokenizer.formats.json_numbers import read_float
 
 _MAX_INTEGER = (1 << 63) - 1
 _SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
-"""Escapes that may be half of a character; most files have none."""
+"""Matches escapes that may be half of a surrogate pair; most files have none."""
 
 
 class Node:
-    """A JSON value with the path it stands at, for messages; every access says what it expects."""
+    """A JSON value and its path, for messages; every access states the type that it expects."""
 
     def __init__(self, value: Any, path: str, ignored: list[str] | None = None) -> None:
         self.value = value
         self.path = path
         self.ignored: list[str] = [] if ignored is None else ignored
-        """Places of fields that `known` has found to be none, of all nodes that came from one root."""
+        """Paths of unknown fields, see `known`; shared by all nodes of one root."""
 
     def fail(self, problem: str) -> TokenizerFileError:
-        """Returns the error that says what is wrong here."""
+        """Returns an error that names the place of this value and the problem."""
         return TokenizerFileError(f"{self.path}: {problem}")
 
     def as_(self, kind: type, name: str) -> Any:
-        """Returns the value if it is of a kind, which messages call `name`."""
+        """Returns the value if it has the type `kind`, which messages call `name`."""
         if not isinstance(self.value, kind) or (kind is int and isinstance(self.value, bool)):
             raise self.fail(f"expected {name}, got {json.dumps(self.value)[:80]}")
         return self.value
 
     def object(self) -> dict[str, Any]:
-        """Returns the fields of an object, not a copy: every access to a field asks for them."""
+        """Returns the fields of an object, without copying them: every access to a field calls this."""
         fields: dict[str, Any] = self.as_(dict, "an object")
         return fields
 
@@ -57,35 +57,35 @@ class Node:
         return [Node(v, f"{self.path}[{i}]", self.ignored) for i, v in enumerate(self.as_(list, "a list"))]
 
     def child(self, key: str, default: Any = ...) -> "Node":
-        """Returns a field, `default` where it is missing; an error if there is none."""
+        """Returns a field, or `default` if it is missing; without a default that is an error."""
         fields = self.object()
         if key not in fields and default is ...:
             raise self.fail(f"field {key!r} is missing")
         return Node(fields.get(key, default), f"{self.path}.{key}", self.ignored)
 
     def one_of(self, allowed: dict[str, Any]) -> Any:
-        """Returns what a name stands for, an error where it is not `allowed`."""
+        """Returns the value of a name in `allowed`; raises an error if it is not there."""
         name = self.text()
         if name not in allowed:
             raise self.fail(f"{name!r} is not supported; supported: {', '.join(allowed)}")
         return allowed[name]
 
     def known(self, *keys: str) -> None:
-        """Notes the fields that are not among `keys`, which HF ignores too."""
+        """Adds the fields that are not among `keys`, and that HF ignores too, to `ignored`."""
         self.ignored += [f"{self.path}.{key}"[:200] for key in self.object() if key not in keys]
 
     def only(self, *keys: str) -> None:
-        """Raises an error naming a field that is not among `keys`."""
+        """Raises an error that names a field not among `keys`, if there is one."""
         for key in self.object():
             if key not in keys:
                 raise self.fail(f"field {key!r} is not supported; known: {', '.join(keys)}")
 
 
 def parse(text: str, source: str) -> Node:
-    """Parses JSON in which no object names a field twice; numbers are those that HF would read.
+    """Parses JSON in which no object has a field twice; reads numbers as HF does.
 
     Raises:
-      TokenizerFileError: if it is not that, nests too deeply, or holds half of a surrogate pair, which is no text.
+      TokenizerFileError: if it is not such JSON, nests too deeply, or holds half of a surrogate pair, which is no text.
     """
     try:
         value = json.loads(text, object_pairs_hook=_unique, parse_float=read_float)

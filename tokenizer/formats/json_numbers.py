@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Numbers in a `tokenizer.json` as HF tokenizers reads them, which is not always the number that is nearest.
+"""Reads numbers in a `tokenizer.json` as HF tokenizers does, whose result is not always the nearest float64.
 
-Scores that differ in the last digit decide between two cuts of a word that are otherwise equal, such as a long line of
-`*`: to have HF's ids, a Unigram model needs HF's scores.
+Scores that differ in the last digit can decide between two ways to cut a text that are otherwise equal, such as a long
+line of `*`: to give HF's ids, a Unigram model needs HF's scores.
 """
 
 import math
@@ -22,7 +22,7 @@ def read_float(text: str) -> float:
     Raises:
       ValueError: if it is too large for float64.
 
-    Source: serde_json 1.0 without its feature `float_roundtrip`, `f64_from_parts`; HF tokenizers is built with that.
+    Source: `f64_from_parts` of serde_json 1.0 without its feature `float_roundtrip`, as HF tokenizers uses it.
     """
     mantissa, _, power = text.lower().partition("e")
     whole, _, fraction = mantissa.removeprefix("-").partition(".")
@@ -44,14 +44,14 @@ def read_float(text: str) -> float:
 
 
 def _cut(whole: str, fraction: str, power: int) -> tuple[int, int]:
-    """Returns the digits that fit, and their power of ten; of whole and fraction each is cut by itself."""
+    """Returns the digits that fit, and their power of ten; the whole part and the fraction are cut separately."""
     digits, n_whole = _append(0, whole)
     digits, n_fraction = _append(digits, fraction)
     return digits, power + len(whole) - n_whole - n_fraction
 
 
 def _append(digits: int, more: str) -> tuple[int, int]:
-    """Returns a number with more digits, and how many of them it has room for."""
+    """Returns a number with as many of `more` digits appended as it has room for, and how many that are."""
     for n_used, digit in enumerate(more):
         longer = digits * 10 + int(digit)
         if longer > _MOST:
@@ -61,9 +61,10 @@ def _append(digits: int, more: str) -> tuple[int, int]:
 
 
 def float_text(value: float) -> str:
-    """Returns a JSON number that `read_float` reads as a value, which is finite; the shortest one if that is.
+    """Returns a JSON number that `read_float` reads as `value`, which is finite: the shortest one, if it does.
 
-    Some values no text is read as, about one in a thousand: of these the shortest text, which is read as a neighbour.
+    About one value in a thousand is not the result of any text; for these it returns the shortest text of the value,
+    which is read as a neighbour.
     """
     shortest = repr(value)
     if read_float(shortest) == value:
@@ -82,5 +83,5 @@ def float_text(value: float) -> str:
 
 
 def written(value: float) -> float:
-    """Returns the number that is read where a value has been written: almost always the value."""
+    """Returns the number that `read_float` reads after `float_text` has written a value: almost always that value."""
     return read_float(float_text(value))

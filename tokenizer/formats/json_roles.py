@@ -34,7 +34,7 @@ def _scheme(node: Node) -> Any:
 
 
 def _make_metaspace(make: Any) -> Any:
-    """Accepts the field of older files too: `add_prefix_space` was what `prepend_scheme` is now."""
+    """Accepts also the field of older files: `add_prefix_space`, which is now `prepend_scheme`."""
 
     def made(prepend_scheme: str | None, add_prefix_space: bool | None, str_rep: str | None, **rest: Any) -> Any:
         if prepend_scheme is None:
@@ -79,7 +79,7 @@ NORMALIZERS: dict[str, Spec] = {
     "Precompiled": Spec(normalizers.Precompiled, (base64_bytes("precompiled_charsmap"),)),
     "Prepend": Spec(normalizers.Prepend, (text("prepend"),)),
     "Replace": Spec(with_pattern(normalizers.Replace), (pattern(), text("content"))),
-    # Ours: HF has no normalizer, nor any sequence of them, that does what sentencepiece does.
+    # Not a type of HF, which has no normalizer or sequence of normalizers that does what sentencepiece does.
     "SentencePieceNormalizer": Spec(
         normalizers.SentencePieceNormalizer,
         (

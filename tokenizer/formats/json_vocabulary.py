@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Large vocabularies in JSON: read by a kernel where they are written as usual, by Python's JSON where not."""
+"""Large vocabularies in JSON: a kernel reads those that are written as usual, Python's JSON reads the others."""
 
 from typing import Any
 
@@ -17,13 +17,13 @@ from tokenizer.models.vocabulary import WORD_PADDING, ScoredTokens, Tokens, Voca
 
 _SPACES = " \t\n\r"
 LARGE = 1 << 19
-"""Bytes of a file that are worth the kernel: Python's JSON reads less in a few hundredths of a second."""
+"""Files of this many bytes or more go to the kernel: Python's JSON reads others in a few hundredths of a second."""
 
 
 def parse_tokenizer(data: bytes, source: str) -> Node:
     """Parses the UTF-8 of a `tokenizer.json` as `json_node.parse` does.
 
-    But that `model.merges` may be `MergesOfIds`, and `model.vocab` a `Vocabulary` or `ScoredTokens`.
+    But `model.merges` may be a `MergesOfIds`, and `model.vocab` a `Vocabulary` or `ScoredTokens`.
 
     Raises:
       TokenizerFileError: as `parse`, or if it is not UTF-8.
@@ -49,7 +49,7 @@ def parse_vocab(text: str, source: str) -> Node:
 
 
 def parse_usual_tokenizer(text: bytes, source: str) -> Node | None:
-    """As `parse_tokenizer`; None for what Python's JSON must look at: errors, and a few ways to write things."""
+    """Does `parse_tokenizer` with the kernel; None if Python's JSON must decide: errors and unusual spellings."""
     data = _padded(text)
     tokens, token_offsets, ids = _room(data)
     scores = np.empty(ids.size)
@@ -92,14 +92,14 @@ def _padded(text: bytes) -> npt.NDArray[np.uint8]:
 
 
 def _room(data: npt.NDArray[np.uint8]) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.int64], npt.NDArray[np.int32]]:
-    """Returns room for the entries of a vocabulary, five bytes or more each; pages that are not used cost nothing."""
+    """Returns room for the entries of a vocabulary, five bytes or more each; memory that is not used costs nothing."""
     return np.empty(data.size, np.uint8), np.empty(data.size // 5, np.int64), np.empty(data.size // 5, np.int32)
 
 
 def _vocab(
     tokens: npt.NDArray[np.uint8], offsets: npt.NDArray[np.int64], ids: npt.NDArray[np.int32]
 ) -> Vocabulary | None:
-    """Returns token -> id; None where that cannot be, which is for others to say: one stands twice, or is no text."""
+    """Returns token -> id; None if a token occurs twice or is no text, which Python's JSON will then report."""
     if ids.size == 0 or ids.max() > MAX_ID or np.bincount(ids).max() > 1:
         return None
     found = _tokens(tokens, offsets)
@@ -110,6 +110,6 @@ def _vocab(
 
 
 def _tokens(values: npt.NDArray[np.uint8], offsets: npt.NDArray[np.int64]) -> Tokens | None:
-    """Returns tokens without the room for more, None where one is no text."""
+    """Returns tokens without the unused room, None if one is no text."""
     tokens = Tokens(values[: offsets[-1] + WORD_PADDING].copy(), offsets.copy())
     return tokens if tokens.first_broken() < 0 else None

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The large fields of a `tokenizer.json`, read without a Python object for each token.
+"""Reads the large fields of a `tokenizer.json` without a Python object for each token.
 
-Everything here takes `data`, uint8[n_bytes + 16], JSON in UTF-8 and then zeros, which no JSON has: they end all loops.
-Readers return where they stopped, or FAILED for whatever is not as it usually is; some of that is JSON too.
+All functions take `data`, uint8[n_bytes + 16], JSON in UTF-8 and then zeros, which JSON never contains: they end all
+loops. Readers return where they stopped, or FAILED for whatever is not spelled as usual; some of that is valid JSON.
 
 Its slow twin is `json.loads`; `tests/tokenizer/formats/test_json_vocabulary.py` compares them.
 """
@@ -15,7 +15,7 @@ from tokenizer.kernels.whole_words import whole_word
 
 FAILED = -1
 _MAX_DIGITS = 9
-"""Of an id; larger ones are refused anyway, but not here."""
+"""The most digits of an id; larger ids are refused, but later."""
 _QUOTE, _BACKSLASH, _COMMA, _COLON, _SPACE, _ZERO = ord('"'), ord("\\"), ord(","), ord(":"), ord(" "), ord("0")
 _OBJECT, _OBJECT_END, _LIST, _LIST_END = ord("{"), ord("}"), ord("["), ord("]")
 _UNICODE, _MINUS, _PLUS, _POINT = ord("u"), ord("-"), ord("+"), ord(".")
@@ -40,19 +40,18 @@ _MERGES = np.frombuffer(b"merges", np.uint8)
 
 @kernel
 def read_model(data, tokens, token_offsets, ids, scores, parts, part_offsets, counts, spans):
-    """Finds `model.vocab` and `model.merges` and reads them.
+    """Finds and reads `model.vocab` and `model.merges`.
 
     They are an object of integers and a list; or there is only `vocab`, a list of pieces with scores.
 
     Args:
       data: uint8[n_bytes + 16], the JSON of an object, see the module.
-      tokens: uint8 with room for what so many bytes can hold, and 16 more bytes; token_offsets: int64[n + 1]; ids:
+      tokens: uint8 with room for the tokens of n_bytes of JSON, and 16 more bytes; token_offsets: int64[n + 1]; ids:
         int32[n]; filled with the entries of `vocab`.
-      scores: float64[n], filled instead of `ids` where `vocab` is a list.
-      parts: uint8[n_bytes], part_offsets: int64[n + 1], filled: the same for the two tokens of each merge, one after
-        the other.
-      counts: int64[2], filled: tokens and parts.
-      spans: int64[2, 2], filled: where the values begin and end; zeros where there is none.
+      scores: float64[n], filled instead of `ids` if `vocab` is a list.
+      parts: uint8[n_bytes], part_offsets: int64[n + 1], filled: the two tokens of each merge, one after the other.
+      counts: int64[2], filled: the numbers of tokens and of parts.
+      spans: int64[2, 2], filled: where the two values begin and end; zeros if there is none.
 
     Returns:
       Where the object ends, or FAILED.
@@ -110,7 +109,7 @@ def read_vocab(data, at, tokens, offsets, ids):
     offsets: int64[n + 1], filled.
 
     Returns:
-      How many entries there are, and where the object ends or FAILED.
+      The number of entries, and where the object ends or FAILED.
     """
     n, o = 0, 0
     offsets[0] = 0
@@ -138,7 +137,7 @@ def read_vocab(data, at, tokens, offsets, ids):
 
 @kernel_part
 def _read_pieces(data, at, tokens, offsets, scores):
-    """Reads a list of `[piece, score]`; otherwise as `read_vocab`."""
+    """Reads a list of `[piece, score]`; otherwise like `read_vocab`."""
     n, o = 0, 0
     offsets[0] = 0
     at = _after(data, at, _LIST)
@@ -169,7 +168,7 @@ def _read_digits(data, at, number):
 
 @kernel_part
 def _read_float(data, at):
-    """Reads a number as `formats.json_numbers.read_float` does; returns it and where it ends, or FAILED."""
+    """Reads a number like `formats.json_numbers.read_float`; returns it and where it ends, or FAILED."""
     if at < 0:
         return 0.0, np.int64(FAILED)
     is_negative = data[at] == _MINUS
@@ -204,7 +203,7 @@ def _read_float(data, at):
 
 @kernel_part
 def _read_merges(data, at, parts, offsets):
-    """Reads a list of pairs of strings, or of strings with one space in them; returns how many parts, and its end."""
+    """Reads a list of pairs of strings, or of strings with one space; returns the number of parts, and its end."""
     n, o = 0, 0
     offsets[0] = 0
     at = _after(data, at, _LIST)
@@ -247,7 +246,7 @@ def _skip_space(data, at):
 
 @kernel_part
 def _after(data, at, byte):
-    """Returns where something stands behind a byte that must be at `at`, FAILED where it is not; passes FAILED on."""
+    """Skips a byte that must be at `at`, and white space after it; FAILED if it is not there, or `at` is FAILED."""
     if at < 0 or data[at] != byte:
         return np.int64(FAILED)
     return _skip_space(data, at + 1)
@@ -255,7 +254,7 @@ def _after(data, at, byte):
 
 @kernel_part
 def _before_value(data, at):
-    """Returns where the value of the member begins whose key begins at `at`."""
+    """Returns where the value of a member begins; its key begins at `at`."""
     if data[at] != _QUOTE:
         return np.int64(FAILED)
     at = _skip_string(data, at)
@@ -264,12 +263,12 @@ def _before_value(data, at):
 
 @kernel_part
 def _next_member(data, at):
-    """Returns where the next member begins, or the bracket behind the last one."""
+    """Returns where the next member begins, or the bracket after the last one."""
     if at < 0:
         return np.int64(FAILED)
     at = _skip_space(data, at)
     if data[at] != _COMMA:
-        # What it is instead, the caller sees.
+        # The caller sees which bracket it is.
         return at if data[at] == _OBJECT_END or data[at] == _LIST_END else np.int64(FAILED)
     at = _skip_space(data, at + 1)
     return np.int64(FAILED) if data[at] == _OBJECT_END or data[at] == _LIST_END else at
@@ -277,7 +276,7 @@ def _next_member(data, at):
 
 @kernel_part
 def _is_key(data, at, name):
-    """Whether the string at `at` is a name, spelled without escapes."""
+    """Whether the string at `at` is `name`, spelled without escapes."""
     for k in range(name.size):
         if data[at + 1 + k] != name[k]:
             return False
@@ -298,7 +297,7 @@ def _skip_string(data, at):
 
 @kernel_part
 def _skip_value(data, at):
-    """Returns where a value ends; of what is in it, only brackets and strings are looked at."""
+    """Returns where a value ends; checks only its brackets and strings."""
     depth = 0
     while True:
         if data[at] == _QUOTE:
@@ -363,7 +362,7 @@ def _read_string(data, at, out, o):
 
 @kernel_part
 def _four_digits(data, at):
-    """Returns a number of four hexadecimal digits, FAILED where there are none."""
+    """Returns the number of four hexadecimal digits, FAILED if they are not such."""
     number = np.int64(0)
     for k in range(4):
         digit = np.int64(_HEX[data[at + k]])
@@ -375,12 +374,12 @@ def _four_digits(data, at):
 
 @kernel
 def find_merges(parts, offsets, slots, pool, lefts, rights, products):
-    """Looks the parts of merges up, and what each two make together.
+    """Looks up the two parts of each merge, and what they make together.
 
     Args:
       parts, offsets: uint8[n_bytes + 16] and int64[2 * n + 1].
       slots: int64[n_slots, 4]; pool: uint8[n_pool]: word table of the vocabulary.
-      lefts, rights, products: int32[n], filled.
+      lefts, rights, products: int32[n], filled with ids.
 
     Returns:
       Whether the vocabulary has all of them.

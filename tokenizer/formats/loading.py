@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Finding out what a tokenizer file is, from its content, and reading it."""
+"""Recognizes the kind of a tokenizer file by its content, and reads it."""
 
 import dataclasses
 import re
@@ -25,7 +25,7 @@ class _Options:
     as_class: str | None
 
     def only(self, path: Path, what: str, *names: str) -> None:
-        """Raises an error for an option that is given and would have no effect; only `names` would have one."""
+        """Raises an error for an option that is given but has no effect, because it is not among `names`."""
         for name in {"pattern", "as_class"} - set(names):
             if (value := getattr(self, name)) is not None:
                 raise TokenizerFileError(
@@ -36,9 +36,9 @@ class _Options:
 def load(path: Path, pattern: str | None = None, as_class: str | None = None) -> Parts:
     """Reads a tokenizer file of any kind, or a directory as `transformers` saves it.
 
-    The kind is seen from the content: `tokenizer.json`; `vocab.json` or `merges.txt`, with the other beside it, also as
-    `NAME-vocab.json` and `NAME-merges.txt`; a SentencePiece model; CLIP's gzip of merges; tiktoken's ranks; and
-    whatever else is text is a `vocab.txt`.
+    The kind is recognized by the content: `tokenizer.json`; `vocab.json` or `merges.txt`, with the other beside it, or
+    `NAME-vocab.json` and `NAME-merges.txt`; a SentencePiece model; CLIP's gzip of merges; tiktoken's ranks; any other
+    text is a `vocab.txt`.
 
     Args:
       path: the file or directory.
@@ -47,8 +47,8 @@ def load(path: Path, pattern: str | None = None, as_class: str | None = None) ->
         SentencePiece model, or a directory that holds one of them.
 
     Raises:
-      OSError: if it cannot be read; TokenizerFileError: if it is broken, not supported, or the directory holds nothing
-        known; if the class is not known; or if `pattern` or `as_class` would have no effect.
+      OSError: if it cannot be read; TokenizerFileError: if it is broken or not supported, the directory has no known
+        file, the class is not known, or `pattern` or `as_class` would have no effect.
     """
     options = _Options(pattern, as_class)
     with files.without_collecting():
@@ -65,14 +65,14 @@ def _load_file(path: Path, options: _Options) -> Parts:
         if options.as_class is not None:
             return _load_as(path, options)
         return tokenizer_parts(sentencepiece.read(data, str(path)), str(path))
-    # Of the kinds that are text this is the usual one; what is large in it is never made a str as a whole.
+    # The most frequent kind of text; a large one is parsed without making a str of the whole.
     is_large_json = len(data) >= LARGE and data[:64].lstrip()[:1] == b"{"
     if is_large_json and (root := parse_usual_tokenizer(data, str(path))) is not None:
         return _from_json(root, path, options)
     text = files.decode(data, path)
     start = text.lstrip("\ufeff \t\r\n")
     if _JSON.match(start):
-        # A whole tokenizer has a model; a vocabulary has tokens and nothing but integers.
+        # A whole tokenizer has a model; a vocabulary has only tokens and integers.
         is_whole = '"model"' in text and '"version"' in start[:200] + text[-200:]
         if not is_whole and _VOCABULARY.match(start):
             return _from_merges(
@@ -106,7 +106,7 @@ def _from_merges(vocab: Path, merges: Path, options: _Options) -> Parts:
 
 
 def _beside(path: Path, what: str, name: str, other: str) -> Path:
-    """Returns the file that belongs to this one: of the same name with `other` for `name` in it, or named `other`."""
+    """Returns the file that belongs to this one: with `other` instead of `name` in its name, or just named `other`."""
     names = [path.name.replace(name, other), other] if name in path.name else [other]
     for candidate in map(path.with_name, names):
         if candidate.is_file():
@@ -116,7 +116,7 @@ def _beside(path: Path, what: str, name: str, other: str) -> Path:
 
 
 def _load_as(path: Path, options: _Options, merges: Path | None = None) -> Parts:
-    from tokenizer.formats import transformers_folder  # as long as half a dozen other modules
+    from tokenizer.formats import transformers_folder  # takes as long to import as half a dozen other modules
 
     assert options.as_class is not None
     return transformers_folder.load_file(path, options.as_class, merges)

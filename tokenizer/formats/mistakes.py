@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Files that are no tokenizer, or one that is not read here: what they are, from their first bytes, and what to do."""
+"""Recognizes files that are no tokenizer, or not a supported one, by their first bytes, and says what to do instead."""
 
 import json
 import re
@@ -24,12 +24,12 @@ _HTML = re.compile(rb"(?:\xef\xbb\xbf)?\s*<(?:!doctype\s+html|html|head|\?xml)\b
 _RWKV = re.compile(r"\d+ b?(?P<quote>['\"]).*(?P=quote) \d+")
 _SENTENCEPIECE_VOCAB = re.compile(r"[^\t]+\t-?\d+(?:\.\d+)?(?:e-?\d+)?")
 N_FIRST_BYTES = 4096
-"""As many decide, or as many lines of them:"""
+"""The most bytes to look at, or this many lines of them:"""
 N_LINES = 16
 
 
 def from_first_bytes(head: bytes) -> str | None:
-    """Returns what a file is that begins with these bytes, for a message; None if it may be a tokenizer."""
+    """Returns a description of a file that begins with these bytes; None if it may be a tokenizer."""
     if not head:
         return "an empty file"
     for magic, what in _MAGIC:
@@ -54,7 +54,7 @@ def from_first_bytes(head: bytes) -> str | None:
 
 
 def of_json(fields: dict[str, Any]) -> str | None:
-    """Returns what an object in JSON is, None if it may be a tokenizer."""
+    """Returns a description of a JSON object, None if it may be a tokenizer."""
     vocab = fields.get("vocab")
     if isinstance(vocab, list) and vocab and isinstance(vocab[0], dict) and "token_bytes" in vocab[0]:
         return "Mistral's tekken.json, which is not supported; use the tokenizer.json of the same model"

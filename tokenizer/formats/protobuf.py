@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Protocol buffers on the wire, as much as a SentencePiece model needs: a reader and a writer of fields, no schema.
+"""The wire format of protocol buffers, as far as a SentencePiece model needs it: reads and writes fields, no schema.
 
-Reading never recurses and never allocates more than the data it is given: a length that reaches past the end is an
-error.
+Reading never recurses and never allocates more than the given data: a length that reaches past the end is an error.
 """
 
 import struct
@@ -12,7 +11,7 @@ from typing import NamedTuple
 from tokenizer.errors import TokenizerFileError
 
 VARINT, FIXED64, BYTES, FIXED32 = 0, 1, 2, 5
-"""Wire types; groups (3 and 4) are refused, nothing has written them for twenty years."""
+"""Wire types; groups (3 and 4) are refused, which nothing has written for twenty years."""
 
 _MAX_FIELD = (1 << 29) - 1
 
@@ -24,7 +23,7 @@ class Field(NamedTuple):
     wire: int
     """One of VARINT, FIXED64, BYTES, FIXED32."""
     value: int | bytes
-    """An unsigned integer for VARINT, else the raw bytes."""
+    """An unsigned integer for VARINT, otherwise the raw bytes."""
 
     def as_bytes(self, source: str) -> bytes:
         """Returns a length-delimited value.
@@ -51,7 +50,7 @@ class Field(NamedTuple):
             raise TokenizerFileError(f"{source}: field {self.number} is not UTF-8: {data[:40]!r}") from error
 
     def as_int32(self, source: str) -> int:
-        """Returns a signed 32-bit integer, which the wire has in 64 bits of two's complement."""
+        """Returns a signed 32-bit integer, which is encoded as 64 bits of two's complement."""
         if self.wire != VARINT or not isinstance(self.value, int):
             raise TokenizerFileError(
                 f"{source}: field {self.number} must be an integer (wire type 0), got wire type {self.wire}"
@@ -93,7 +92,7 @@ def read_fields(data: bytes, source: str) -> Iterator[Field]:
     """Yields the fields of a message in order.
 
     Raises:
-      TokenizerFileError: if the message is broken; names the byte.
+      TokenizerFileError: if the message is broken; the message of the error names the byte.
     """
     at = 0
     while at < len(data):
@@ -123,7 +122,7 @@ def read_fields(data: bytes, source: str) -> Iterator[Field]:
 
 
 def write_varint(value: int) -> bytes:
-    """Returns an integer as the wire has it; negative ones in 64 bits of two's complement."""
+    """Encodes an integer; a negative one as 64 bits of two's complement."""
     value &= 0xFFFFFFFFFFFFFFFF
     out = bytearray()
     while value >= 0x80:

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Writing a tokenizer in the format of the library that its model is from.
+"""Writes a tokenizer in the format of another library.
 
-Such a file holds less than a `tokenizer.json`. What stands around the model is known to whoever reads it from the
-family, so a tokenizer is written only if reading gives the same one back; else the error says which part differs.
+Such a file holds less than a `tokenizer.json`: a reader knows the parts around the model from its family. So a
+tokenizer is written only if reading the file gives the same one back; otherwise the error says which part differs.
 """
 
 import base64
@@ -36,7 +36,7 @@ _BY_SUFFIX = {".txt": "vocab.txt", ".model": "sentencepiece", ".tiktoken": "tikt
 
 
 def format_of(path: Path) -> str:
-    """Returns the format that a file name stands for, `tokenizer.json` where it is none of ours."""
+    """Returns the format that a file name implies, `tokenizer.json` if it implies no other."""
     return "vocab.json" if path.name == "vocab.json" else _BY_SUFFIX.get(path.suffix, "tokenizer.json")
 
 
@@ -57,7 +57,7 @@ def _fail(source: str, file_format: str, problem: str) -> ValueError:
 
 
 def _same_again(source: str, file_format: str, parts: Parts, again: Parts) -> None:
-    """Raises an error if the parts that are read back are not those that were written."""
+    """Raises an error if the parts that are read back differ from those that were written."""
     ours, theirs = (json.loads(tokenizer_json.write(each, pretty=False)) for each in (parts, again))
     for name in ours:
         if ours[name] != theirs[name]:
@@ -92,7 +92,7 @@ def _vocab_and_merges(parts: Parts, source: str) -> dict[str, bytes]:
     try:
         again = bpe_files.vocab_and_merges(model.vocab, pairs)
     except ValueError as error:
-        # Other steps than GPT-2's made the words: say which part of the tokenizer that is.
+        # The words were made by steps other than GPT-2's: say which part of the tokenizer does that.
         gpt2 = bpe_files.parts_of("gpt2", model.vocab, pairs)
         _same_again(source, "vocab.json", parts, dataclasses.replace(gpt2, added_tokens=parts.added_tokens))
         raise _fail(source, "vocab.json", f"tokens that show another pre-tokenizer ({error})") from error
@@ -105,7 +105,7 @@ def _vocab_and_merges(parts: Parts, source: str) -> dict[str, bytes]:
 def _clip(parts: Parts, source: str) -> dict[str, bytes]:
     model = _checked_bpe(parts, source, "clip")
     packed = io.BytesIO()
-    # Neither name nor time: the same tokenizer is the same file.
+    # No name and no time, so that the same tokenizer gives the same file.
     with gzip.GzipFile(filename="", mode="wb", fileobj=packed, mtime=0) as out:
         out.write((_VERSION_LINE + _merges_text(model, source, "clip")).encode())
     _same_again(source, "clip", parts, bpe_files.read_clip(packed.getvalue(), source))
@@ -113,7 +113,7 @@ def _clip(parts: Parts, source: str) -> dict[str, bytes]:
 
 
 def tiktoken_pattern(parts: Parts) -> str | None:
-    """Returns the first name of the pattern that splits text as a tokenizer does, None where none does."""
+    """Returns the name of the first of tiktoken's patterns that splits text as a tokenizer does, None if none does."""
     scanner = scanner_of(parts.pre_tokenizer) if parts.pre_tokenizer is not None else None
     if scanner is None:
         return None
@@ -125,7 +125,7 @@ def tiktoken_pattern(parts: Parts) -> str | None:
 
 
 def _tiktoken(parts: Parts, source: str) -> dict[str, bytes]:
-    """Writes ranks. As in tiktoken's own files special tokens are not among them."""
+    """Writes ranks. As in tiktoken's own files, special tokens are left out."""
     model = _checked_bpe(parts, source, "tiktoken")
     if parts.normalizer is not None:
         raise _fail(source, "tiktoken", f"the normalizer {parts.normalizer!r}")
@@ -171,7 +171,7 @@ def _sentencepiece(parts: Parts, source: str) -> dict[str, bytes]:
         raise _fail(source, "sentencepiece", f"{model!r}: it has its own rules")
     again = tokenizer_parts(file, source)
     if isinstance(model, BPE) and model.merge_ranks is None:
-        # Its merges are one way to make each piece; those of the file are all, which comes to the same.
+        # The model has one way to make each piece, the file has all; `_check_merges` shows that ids are the same.
         again = dataclasses.replace(again, model=model)
     _same_again(source, "sentencepiece", parts, again)
     return {"": sentencepiece.write(file)}
@@ -180,9 +180,9 @@ def _sentencepiece(parts: Parts, source: str) -> dict[str, bytes]:
 def _check_merges(model: BPE, source: str) -> None:
     """Checks that BPE without `merge_ranks` gives the ids of sentencepiece, which merges any two that make a piece.
 
-    It does where no piece is made by two merges, and each, as a word, becomes itself. Then whatever stands where a
-    piece could be is, at the time of its merge, either those two neighbours or has grown beyond that place already, as
-    in the piece alone; so no other two neighbours that make it are ever met.
+    It does if no piece is made by two merges, and each piece, as a word, becomes itself. For then, wherever a piece's
+    text occurs, at the time of its merge there are either its two parts, or symbols that reach beyond that text, just
+    as in the piece alone; so no other two neighbours that make the piece ever meet.
     """
     options = {
         "dropout": model.dropout, "continuing_subword_prefix": model.prefix, "end_of_word_suffix": model.suffix,
@@ -238,7 +238,7 @@ def _bpe_file(parts: Parts, normalizer: SentencePieceNormalizer, source: str) ->
     if model.unk_token is not None:
         kinds[model.unk_token] = PieceType.UNKNOWN
     types = [int(kinds.get(piece, PieceType.NORMAL)) for piece in pieces]
-    # Only the order of scores counts: what is merged has its rank, characters come after.
+    # Only the order of scores matters: a merged piece gets its rank, characters come after.
     merge_ranks = range(len(model.merges)) if model.merge_ranks is None else np.asarray(model.merge_ranks).tolist()
     ranks = {left + right: rank for (left, right), rank in zip(model.merges, merge_ranks, strict=True)}
     if marks := [piece for piece in ranks if kinds.get(piece, PieceType.NORMAL) != PieceType.NORMAL]:
@@ -259,4 +259,4 @@ _WRITERS: dict[str, Callable[[Parts, str], dict[str, bytes]]] = {
     "tiktoken": _tiktoken,
     "clip": _clip,
 }
-"""For each format what makes its files: name beside the path, empty for the path itself, and content."""
+"""Format -> function that makes its files: file name next to the path, or empty for the path itself -> content."""

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """SentencePiece `.model` files: read, checked, written back, and turned into the parts of a `tokenizer.json`.
 
-The file is a protocol buffer. What TokenMill has no use for (how the model was trained, mostly) is kept as it stood, so
-that a file that is read and written is the same model to sentencepiece.
+The file is a protocol buffer. Fields that TokenMill does not use (mostly how the model was trained) are kept as they
+are, so that a file that is read and written is the same model to sentencepiece.
 """
 
 import dataclasses
@@ -26,12 +26,12 @@ UNIGRAM, BPE, WORD, CHAR = 1, 2, 3, 4
 
 _MODEL_TYPES = {UNIGRAM: "unigram", BPE: "bpe", WORD: "word", CHAR: "char"}
 _TEXT_TYPES = (PieceType.NORMAL, PieceType.USER_DEFINED, PieceType.UNUSED)
-"""Types of pieces that stand for text; the others have a namespace of their own."""
+"""The types of pieces that match text; the texts of the other types are a separate namespace."""
 
 
 @dataclasses.dataclass(frozen=True)
 class TrainerSpec:
-    """What encoding and decoding need of how the model was trained. Ids are -1 where there is no such piece."""
+    """The training options that encoding and decoding depend on. Ids are -1 if there is no such piece."""
 
     model_type: int = UNIGRAM
     treat_whitespace_as_suffix: bool = False
@@ -86,17 +86,17 @@ _NORMALIZER_FIELDS: dict[int, tuple[str, type]] = {
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class SentencePieceFile:
-    """A SentencePiece model, as the file has it. The id of a piece is its position.
+    """A SentencePiece model, as in the file. The id of a piece is its position.
 
     Raises:
-      ValueError: for what sentencepiece would not load: an empty piece, one that stands twice, no unknown piece or
+      ValueError: for what sentencepiece would not load: an empty piece, a piece that occurs twice, no unknown piece or
         two, byte pieces without `byte_fallback`, `byte_fallback` without all 256 of them; and for scores that are not
         finite.
     """
 
     pieces: Tokens
     scores: npt.NDArray[np.float64]
-    """float64[n], of single precision."""
+    """float64[n], rounded to single precision."""
     types: npt.NDArray[np.int64]
     """int64[n], values of `PieceType`."""
     trainer: TrainerSpec = TrainerSpec()
@@ -109,7 +109,7 @@ class SentencePieceFile:
     def of(
         cls, pieces: Sequence[str], scores: Sequence[float], types: Sequence[int], *rest: Any, **others: Any
     ) -> "SentencePieceFile":
-        """Makes one of Python's objects; the other fields come after."""
+        """Makes a model of Python lists; the other fields come after."""
         return cls(Tokens.of(pieces), np.array(scores, np.float64), np.array(types, np.int64), *rest, **others)
 
     def __post_init__(self) -> None:
@@ -159,7 +159,7 @@ class SentencePieceFile:
 
     @property
     def unk_id(self) -> int:
-        """Id of the unknown piece: sentencepiece goes by the type, not by `trainer.unk_id`."""
+        """Id of the unknown piece; like sentencepiece it goes by the type, not by `trainer.unk_id`."""
         return int(self.ids_of_type(PieceType.UNKNOWN)[0])
 
     def of_type(self, *kinds: PieceType) -> list[tuple[int, str]]:
@@ -167,7 +167,7 @@ class SentencePieceFile:
         return [(i, self.pieces[i]) for i in self.ids_of_type(*kinds).tolist()]
 
     def ids_of_type(self, *kinds: PieceType) -> npt.NDArray[np.int64]:
-        """Returns the ids alone, int64[n]."""
+        """Returns the ids of the pieces of some types, int64[n]."""
         return np.flatnonzero(np.logical_or.reduce([self.types == kind for kind in kinds]))
 
 
@@ -178,7 +178,7 @@ def read_file(path: Path) -> SentencePieceFile:
     """Reads a `.model`.
 
     Raises:
-      OSError: if it cannot be read. TokenizerFileError: if it is broken, or no model sentencepiece would load.
+      OSError: if it cannot be read. TokenizerFileError: if it is broken, or a model that sentencepiece would not load.
     """
     with path.open("rb") as handle:
         data = handle.read(files.MAX_FILE_BYTES + 1)
@@ -194,14 +194,14 @@ def looks_like_model(data: bytes) -> bool:
 
 
 MAX_MODEL_BYTES = 32 << 20
-"""The largest known model has five megabytes."""
+"""The largest file to read; the largest known model has five megabytes."""
 
 
 def read(data: bytes, source: str) -> SentencePieceFile:
-    """Reads the bytes of a `.model`; `source` is what messages call it.
+    """Reads the bytes of a `.model`; `source` is its name in messages.
 
     Raises:
-      TokenizerFileError: if it is broken, or no model sentencepiece would load.
+      TokenizerFileError: if it is broken, or a model that sentencepiece would not load.
     """
     if len(data) > MAX_MODEL_BYTES:
         raise TokenizerFileError(f"{source}: longer than {MAX_MODEL_BYTES} bytes, which no sentencepiece model is")
@@ -219,7 +219,7 @@ def read(data: bytes, source: str) -> SentencePieceFile:
             if number > MAX_ID:
                 raise TokenizerFileError(f"{source}: more than {MAX_ID + 1} pieces")
         elif field.number in specs:
-            # A message field that stands twice is merged: fields of the second one win.
+            # A message field that occurs twice is merged: fields of the second one win.
             specs[field.number] += protobuf.read_fields(field.as_bytes(source), f"{source}: field {field.number}")
         else:
             others.append(field)
@@ -246,9 +246,9 @@ def read(data: bytes, source: str) -> SentencePieceFile:
 
 
 def _read_pieces(data: bytes, source: str) -> tuple[Tokens, npt.NDArray[np.float64], npt.NDArray[np.int64], int]:
-    """Reads pieces as long as they are written the usual way; there are up to a quarter of a million of them.
+    """Reads pieces as long as they are written the usual way; there may be a quarter of a million of them.
 
-    Returns where it stopped; the general reader goes on from there.
+    Also returns where it stopped; the general reader goes on from there.
     """
     n_most = min(len(data) // 9, MAX_ID + 1)
     text, offsets = np.empty(len(data) + WORD_PADDING, np.uint8), np.zeros(n_most + 1, np.int64)

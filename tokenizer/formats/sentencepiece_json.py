@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""sentencepiece's way with text in a `tokenizer.json` that HF loads: HF's closest parts, and beside them what is exact.
+"""sentencepiece's normalization in a `tokenizer.json` that HF loads: HF's closest parts, and the exact one besides.
 
-HF has no type that does what sentencepiece does to a text, but its types come close. They stand where HF looks; the
-options of ours stand in a field `sentencepiece` of the model, which HF ignores. Whoever reads the file with TokenMill
-gets sentencepiece's ids on every text, whoever reads it with HF gets them on ordinary text.
+HF has no type that does what sentencepiece does to a text, but its types come close. They are where HF looks; the
+options of our exact normalizer are in a field `sentencepiece` of the model, which HF ignores. TokenMill reads
+sentencepiece's ids from the file on every text, HF on ordinary text.
 """
 
 from typing import Any
@@ -20,7 +20,7 @@ FIELD = "sentencepiece"
 
 
 def hf_steps(normalizer: dict[str, Any], *, is_bpe: bool, splits: bool) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Returns HF's normalizer and pre-tokenizer that come closest.
+    """Returns HF's closest normalizer and pre-tokenizer.
 
     Args:
       normalizer: a SentencePieceNormalizer as JSON.
@@ -28,7 +28,8 @@ def hf_steps(normalizer: dict[str, Any], *, is_bpe: bool, splits: bool) -> tuple
       splits: whether words are cut at spaces, as only Unigram allows.
 
     Raises:
-      ValueError: for white space that HF has no words for: suffixes, unescaped spaces, pieces of spaces alone.
+      ValueError: for treatment of white space that HF's parts cannot express: as a suffix, unescaped, or pieces that
+        consist of spaces.
     """
     if normalizer["treat_whitespace_as_suffix"] or not normalizer["escape_whitespaces"]:
         raise ValueError("HF has no way to put spaces at the end of words, or to leave them unescaped")
@@ -40,9 +41,9 @@ def hf_steps(normalizer: dict[str, Any], *, is_bpe: bool, splits: bool) -> tuple
         steps.append({"type": "Precompiled", "precompiled_charsmap": normalizer["precompiled_charsmap"]})
     if normalizer["remove_extra_whitespaces"]:
         steps.append({"type": "Replace", "pattern": {"Regex": " {2,}"}, "content": " "})
-        # Spaces alone; Strip would take line ends too, and "^" means other things elsewhere.
+        # Only spaces; Strip would also remove line ends, and "^" means different things in different engines.
         steps.append({"type": "Replace", "pattern": {"Regex": r"(?<![\s\S]) | (?![\s\S])"}, "content": ""})
-    # With user-defined pieces cut out of it a text has several beginnings, but one prefix: only Metaspace knows where.
+    # User-defined pieces cut a text into several, of which only the first gets a prefix: only Metaspace can tell.
     has_cuts = is_bpe and bool(normalizer["user_defined_symbols"])
     if normalizer["add_dummy_prefix"] and not has_cuts:
         steps.append({"type": "Prepend", "prepend": SPACE})
@@ -53,7 +54,7 @@ def hf_steps(normalizer: dict[str, Any], *, is_bpe: bool, splits: bool) -> tuple
 
 
 def with_hf_steps(fields: dict[str, Any], splits: bool) -> dict[str, Any]:
-    """Returns the fields of a `tokenizer.json` as HF can load them; as they are where HF has no words for them."""
+    """Returns the fields of a `tokenizer.json` in a form that HF can load, unchanged if HF cannot express them."""
     normalizer, model = fields["normalizer"], fields["model"]
     if not normalizer or normalizer["type"] != _TYPE or fields["pre_tokenizer"]:
         return fields
@@ -74,7 +75,7 @@ def without_hf_steps(fields: dict[str, Any], source: str) -> dict[str, Any]:
     """Undoes `with_hf_steps`.
 
     Raises:
-      TokenizerFileError: if the options contradict the parts they stand beside: somebody has changed one of them.
+      TokenizerFileError: if the options contradict HF's parts in the file, because one of them has been changed.
     """
     model = fields.get("model")
     if not isinstance(model, dict) or FIELD not in model:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The pieces in a SentencePiece model's file.
+"""Reads the pieces in a SentencePiece model's file.
 
 Its slow twin is `tokenizer.formats.sentencepiece._read_piece`; `tests/tokenizer/formats/test_sentencepiece_file.py`
 compares them.
@@ -7,7 +7,7 @@ compares them.
 
 from tokenizer.compiling.kernel import kernel
 
-# Bytes on the wire: field 1, a piece, of the file; fields 1, 2 and 3 of it, text, score and type.
+# The tags on the wire: field 1 of the file, a piece; its fields 1, 2 and 3, text, score and type.
 _PIECE, _TEXT, _SCORE, _TYPE = 0x0A, 0x0A, 0x15, 0x18
 
 
@@ -19,10 +19,10 @@ def read_pieces(data, text, offsets, scores, types):
       data: uint8[n_bytes], the file.
       text: uint8 with room for the file, filled with the texts.
       offsets: int64[n + 1], zeros, room for as many pieces as the file may have; filled.
-      scores: uint8[n, 4], the bytes of their scores; types: int64[n], 1 where there is none; filled.
+      scores: uint8[n, 4], the bytes of their scores; types: int64[n], 1 if a piece has none; filled.
 
     Returns:
-      How many pieces were read, and where the first other one begins.
+      The number of pieces read, and where the first unusual one begins.
     """
     at, n, o = 0, 0, 0
     while at + 4 < data.size and n < types.size and data[at] == _PIECE and data[at + 2] == _TEXT:

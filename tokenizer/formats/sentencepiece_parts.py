@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A SentencePiece model as the parts of a tokenizer that gives sentencepiece's ids on every text.
 
-The normalizer is a type of ours; Unigram goes by `piece_types`, BPE by `merge_ranks`, neither of which HF has.
+The normalizer is a type of our own; Unigram uses `piece_types`, BPE `merge_ranks`, which HF's models do not have.
 """
 
 from typing import Any
@@ -29,12 +29,12 @@ from tokenizer.ragged import read_only
 def tokenizer_parts(model: SentencePieceFile, source: str = "model") -> Parts:
     """Returns the parts of a tokenizer.
 
-    There is no pre-tokenizer: a normalized row is one word. The normalizer keeps user-defined pieces whole. Unigram
-    then knows them by `piece_types`; of BPE they are added tokens, cut out of the normalized text before it merges.
+    There is no pre-tokenizer: a normalized row is one word. The normalizer leaves user-defined pieces alone. Unigram
+    then knows them by `piece_types`; for BPE they are added tokens, cut out of the normalized text before it merges.
 
     Raises:
-      TokenizerFileError: if the model is of a type, or holds something, that the parts cannot represent, or its
-        normalizer is broken; says what.
+      TokenizerFileError: if the model has a type or content that the parts cannot represent, or its normalizer is
+        broken; the message says what.
     """
     if model.trainer.model_type == WORD:
         raise TokenizerFileError(f"{source}: {model!r}: models of words are not supported")
@@ -60,18 +60,18 @@ def unigram_of(model: SentencePieceFile) -> Unigram:
 
 
 def bpe_of(model: SentencePieceFile, source: str = "model") -> BPE:
-    """Returns the model of a BPE file, or of one of characters, which is BPE without merges.
+    """Returns the model of a BPE file, or of a character model, which is BPE without merges.
 
-    The merges are every way to make a piece of two others, by its score, best first: sentencepiece merges whatever two
-    neighbours make a piece, best score first, leftmost first among equals. Where two ways to make one piece compete
-    (`ab a ba` may become `aba ba` or `ab aba`), it takes the leftmost, and a list of merges the first in the list;
-    `merge_ranks` give such merges one rank, so that position decides. User-defined pieces take no part: normalization
-    and the model cut them out before merging begins, so that nothing can merge into one.
+    The merges are all ways to make a piece of two others, by the score of the piece, best first: sentencepiece merges
+    any two neighbours that make a piece, best score first, leftmost first among equals. If two ways to make one piece
+    compete (`ab a ba` may become `aba ba` or `ab aba`), sentencepiece takes the leftmost, but a list of merges the
+    first in the list; `merge_ranks` give such merges one rank, so that position decides. User-defined pieces take no
+    part: they are cut out before merging begins, so that nothing can merge into one.
 
     Raises:
-      TokenizerFileError: if there are unused pieces, or two of the same text; if a piece is made of characters that are
-        no pieces: sentencepiece merges those too, merges cannot; or if there are so many ways to make pieces, or so
-        long ones, as no training leaves.
+      TokenizerFileError: if there are unused pieces, or two with the same text; if a piece has characters that are no
+        pieces, which sentencepiece merges too, but a list of merges cannot; or if there are more ways to make pieces,
+        or longer pieces, than training can leave.
     """
     if unused := model.of_type(PieceType.UNUSED):
         raise TokenizerFileError(f"{source}: unused pieces of a BPE model are not supported: {unused[0][1]!r}")
@@ -95,7 +95,7 @@ def bpe_of(model: SentencePieceFile, source: str = "model") -> BPE:
 
 
 def _merges(model: SentencePieceFile, vocab: Vocabulary, source: str) -> tuple[Merges, npt.NDArray[np.int64]]:
-    """Returns the merges, and for each the rank of the score of what it makes: equal scores, equal ranks."""
+    """Returns the merges, and for each the rank of its product's score, int64[n_merges]: equal scores, equal ranks."""
     is_normal = model.types == PieceType.NORMAL
     is_used = np.zeros(0x110000, np.bool_)
     is_used[model.pieces.characters.take(is_normal).points] = True
@@ -119,9 +119,9 @@ def _merges(model: SentencePieceFile, vocab: Vocabulary, source: str) -> tuple[M
 
 
 def _added_tokens(model: SentencePieceFile) -> list[AddedToken]:
-    """Returns the pieces that are no text; and of BPE the user-defined ones, which nothing merges with.
+    """Returns the pieces that do not match text; and for BPE the user-defined ones, which nothing merges with.
 
-    Unigram has those among its pieces; cut out as added tokens, what follows them would get a "▁" of its own in HF.
+    Unigram has these among its pieces: were they added tokens, HF would put a "▁" in front of the text after each.
     """
     tokens = [AddedToken(i, piece) for i, piece in model.of_type(PieceType.UNKNOWN, PieceType.CONTROL)]
     if model.trainer.model_type != UNIGRAM:

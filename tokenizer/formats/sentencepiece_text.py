@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What sentencepiece does to a text before and after its model, for one model file: slow, in plain Python."""
+"""sentencepiece's normalization and decoding for a model file: slow, in plain Python."""
 
 import functools
 from collections.abc import Sequence
@@ -32,20 +32,20 @@ def _normalizer(spec: NormalizerSpec, kept: tuple[str, ...] = (), at_end: bool =
 
 
 _kept_normalizer = functools.lru_cache(maxsize=4)(normalizer_of)
-"""The last few: checking a character map takes a moment."""
+"""Caches the last few normalizers, because checking a character map takes a moment."""
 
 
 def normalize(text: str, model: SentencePieceFile) -> str:
-    """Returns a text as sentencepiece's model sees it; the slow way, equal to `sp.normalize(text)`."""
+    """Normalizes a text as sentencepiece does before its model, like `sp.normalize(text)`; slow."""
     return _kept_normalizer(model).normalize_aligned(AlignedText.original(text)).text
 
 
 def decode(ids: Sequence[int], model: SentencePieceFile) -> str:
-    """Returns the text that ids stand for.
+    """Decodes ids to text.
 
-    Control pieces stand for nothing, the unknown piece for `unk_surface`, byte pieces for their bytes (each one that
-    is not part of valid UTF-8 for U+FFFD), "▁" for a space. A "▁" at the start is left out where normalization puts
-    one there; all of those in front of the text are where it removes extra spaces.
+    Control pieces become nothing, the unknown piece `unk_surface`, byte pieces their bytes (each that is not part of
+    valid UTF-8 becomes U+FFFD), "▁" a space. If normalization puts a "▁" at the start, that is removed; if it removes
+    extra spaces, all "▁" in front of the text are.
 
     Raises:
       ValueError: if an id belongs to no piece.
@@ -80,7 +80,7 @@ def decode(ids: Sequence[int], model: SentencePieceFile) -> str:
             continue
         if at_start and strip and piece.startswith(SPACE):
             piece = piece.removeprefix(SPACE)
-            # Where extra spaces are removed, the next piece may lose its own too.
+            # If extra spaces are removed, the next piece may lose its "▁" too.
             seen_space = not spec.remove_extra_whitespaces
         out += piece.replace(SPACE, " ")
     if model.denormalizer is not None and model.denormalizer.precompiled_charsmap:

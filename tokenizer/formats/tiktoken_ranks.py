@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""tiktoken's ranks: a token in base64 and its rank on each line."""
+"""tiktoken's ranks: each line has a token in base64 and its rank."""
 
 import base64
 import binascii
@@ -23,7 +23,7 @@ class Ranks(NamedTuple):
     """Tokens, in the order of the file."""
 
     values: npt.NDArray[np.uint8]
-    """uint8[n_bytes + 16]: their bytes, padded."""
+    """uint8[n_bytes + 16]: the bytes of the tokens, padded."""
     offsets: npt.NDArray[np.int64]
     """int64[n + 1]."""
     ids: Sequence[int] | npt.NDArray[np.int64]
@@ -33,12 +33,12 @@ def read(text: str, source: str, pattern: str | None) -> Parts:
     """Returns the parts of a tokenizer.
 
     Args:
-      text: of the file.
-      source: what to call it in messages.
+      text: the content of the file.
+      source: its name in messages.
       pattern: one of the names of `TIKTOKEN_PATTERNS`; the file does not say.
 
     Raises:
-      TokenizerFileError: without a pattern; or where a line is something else, or the ranks are no vocabulary.
+      TokenizerFileError: if there is no pattern, a line is something else, or the ranks are no vocabulary.
     """
     if pattern not in TIKTOKEN_PATTERNS:
         raise TokenizerFileError(
@@ -56,7 +56,7 @@ def read(text: str, source: str, pattern: str | None) -> Parts:
 
 
 def read_plain_lines(text: str) -> Ranks | None:
-    """Reads lines as tiktoken writes them; None where one is anything else, or they are none."""
+    """Reads lines as tiktoken writes them; returns None if one is anything else, or there are none."""
     data = np.frombuffer(text.encode(), np.uint8)
     n_lines = text.count("\n") + 1
     values = np.empty(data.size // 4 * 3 + WORD_PADDING, np.uint8)
@@ -70,10 +70,10 @@ def read_plain_lines(text: str) -> Ranks | None:
 def read_any_lines(text: str, source: str) -> Ranks:
     """Reads lines one by one: with any line ends, empty ones, and numbers as Python reads them.
 
-    The rank of a token of no bytes, which Whisper's file has, is left free.
+    An empty token, which Whisper's file has, is left out, and its rank stays free.
 
     Raises:
-      TokenizerFileError: where a line is something else; says which.
+      TokenizerFileError: if a line is something else; the message says which.
     """
     tokens, ids = [], []
     for number, line in enumerate(text.splitlines(), 1):
@@ -81,7 +81,7 @@ def read_any_lines(text: str, source: str) -> Ranks:
             continue
         encoded, _, rank = line.partition(" ")
         try:
-            if encoded == "=":  # Whisper's: no bytes, so no text becomes it
+            if encoded == "=":  # in Whisper's file; an empty token, which no text becomes
                 int(rank)
                 continue
             tokens.append(base64.b64decode(encoded, validate=True))

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """`tokenizer.json`: HF tokenizers' format for a whole tokenizer.
 
-What TokenMill has no part for is refused by name, never left out. A field inside a part that HF does not know either,
-and ignores, is ignored and noted: `Tokenizer.explain`.
+A part that TokenMill does not have is an error that names it; it is never dropped silently. A field inside a part that
+HF does not know either is ignored, as HF does, and `Tokenizer.explain` lists it.
 """
 
 import dataclasses
@@ -41,7 +41,7 @@ def read(data: bytes, source: str) -> Parts:
 
     Args:
       data: the JSON, in UTF-8.
-      source: what to call it in messages.
+      source: its name in messages.
 
     Raises:
       TokenizerFileError: if it is not JSON, lacks a field, or holds a value or part that is not supported.
@@ -51,7 +51,7 @@ def read(data: bytes, source: str) -> Parts:
 
 
 def read_parsed(root: Node) -> Parts:
-    """Reads what `parse_tokenizer` returns; otherwise as `read`."""
+    """Reads the result of `parse_tokenizer`; otherwise like `read`."""
     source = root.path
     root = Node(sentencepiece_json.without_hf_steps(root.object(), source), source)
     root.only(
@@ -71,7 +71,7 @@ def read_parsed(root: Node) -> Parts:
             added_tokens=[_read_added_token(node) for node in root.child("added_tokens", []).items()],
             truncation=_read_truncation(root.child("truncation", None)),
             padding=_read_padding(root.child("padding", None)),
-            # Last, when all is read.
+            # Must come last, when everything has been read.
             ignored_fields=tuple(root.ignored),
         )
 
@@ -182,7 +182,7 @@ def _read_padding(node: Node) -> Padding | None:
 
 
 def write(parts: Parts, pretty: bool) -> str:
-    """Returns the text of a `tokenizer.json`: the same bytes for the same tokenizer."""
+    """Returns the text of a `tokenizer.json`; it is always the same for the same tokenizer."""
     model = write_model(parts.model)
     pieces = None
     if model is not None and isinstance(parts.model, Unigram):
@@ -212,18 +212,18 @@ def write(parts: Parts, pretty: bool) -> str:
     splits = isinstance(parts.model, Unigram) and parts.model.splits_at_spaces
     fields = sentencepiece_json.with_hf_steps(fields, splits)
     layout: dict[str, Any] = {"indent": 2} if pretty else {"separators": (",", ":")}
-    # Made here of lists and dicts of its own, so nothing in it holds itself: looking would take half of the time.
+    # The lists and dicts were made here, so none contains itself; checking that would take half of the time.
     text = json.dumps(fields, ensure_ascii=False, check_circular=False, **layout)
     return text if pieces is None else _with_pieces(text, pieces, pretty)
 
 
 def _with_pieces(text: str, pieces: list[Any], pretty: bool) -> str:
-    """Puts the vocabulary of a Unigram model in its place, where null is; its numbers are written as HF reads them."""
+    """Puts the vocabulary of a Unigram model in place of a null; numbers are written so that HF reads them right."""
     space, item, inner, end = (" ", "\n      ", "\n        ", "\n    ") if pretty else ("", "", "", "")
     between = f"{item}],{item}[{inner}"
     entries = between.join(f"{encode_basestring(piece)},{inner}{float_text(score)}" for piece, score in pieces)
     null = f'"vocab":{space}null'
-    # Nothing else is called that: in a text its quotes would have backslashes before them.
+    # This can occur nowhere else: inside a string its quotes would be escaped.
     return text.replace(null, f'"vocab":{space}[{item}[{inner}{entries}{item}]{end}]', 1)
 
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The slow tokenizers of `transformers` that are known here: what each class makes of its files, a row each.
+"""The slow tokenizers of `transformers` that TokenMill knows: a row for each class says how it reads its files.
 
-A class without a row is refused by name: most of them read the same files in a way of their own. Each row is compared
+A class without a row is an error that names it: most classes read the same files in their own way. Each row is compared
 with `transformers` in `tests/parity/test_transformers_folders.py`.
 
 Source: transformers 4 and 5, `tokenization_*.py` of each model and `convert_slow_tokenizer.py`.
@@ -20,7 +20,7 @@ FILES: dict[Kind, tuple[str, ...]] = {
         "tokenizer.model", "spiece.model", "spm.model", "sentencepiece.bpe.model", "sentencepiece.model",
     ),
 }  # fmt: skip
-"""What each kind is read from: all of these files, or of SentencePiece models the first."""
+"""The files of each kind: all of them are read, or, for SentencePiece models, the first one that exists."""
 
 
 NO_LAYOUT = ("A", "A B:1")
@@ -38,24 +38,24 @@ class Family:
     begins: bool = False
     """The default of `add_bos_token`."""
     steps: Literal["gpt2", "qwen2", "clip", "gpt1", "herbert", "cleaned", ""] = ""
-    """How the text becomes words, where the kind does not say; "cleaned": quotes and accents taken out, as ALBERT."""
+    """How text becomes words, if the kind does not say; "cleaned": quotes and accents are removed, as in ALBERT."""
     lowercases: bool = False
-    """The default of `do_lower_case` of a "cleaned" text."""
+    """The default of `do_lower_case` for "cleaned" text."""
     strips_mask: bool = False
-    """The mask takes the white space before it."""
+    """Whether the mask takes the white space before it."""
     trims_offsets: bool = False
-    """Offsets have no white space, as RoBERTa has it."""
+    """Whether offsets exclude white space, as in RoBERTa."""
     first: tuple[str, ...] = ()
-    """fairseq: pieces that come before those of the model, and how many of the model they stand for."""
+    """For fairseq's vocabularies: the pieces that replace the first `n_replaced` of the model."""
     n_replaced: int = 0
     last: tuple[str, ...] = ()
     """Pieces after those of the model."""
     has_extra_ids: bool = False
-    """The option `extra_ids` says how many `<extra_id_0>` come after those."""
+    """Whether the option `extra_ids` says how many tokens `<extra_id_0>`, `<extra_id_1>`, ... come after those."""
     language: str = ""
     """The default of `src_lang`, which the layout calls `lang`."""
     fixed: Mapping[str, Any] = dataclasses.field(default_factory=dict)
-    """Options of the class that a row is not right for when they say anything else."""
+    """Options of the class that must have these values; for others the row is not right."""
 
 
 _MBART_LANGUAGES = tuple(
@@ -159,16 +159,16 @@ CLASSES: dict[str, Family] = {
         "sentencepiece", _FUNNEL, ("A sep cls:2", "A sep B:1 sep:1 cls:2"), steps="cleaned"
     ),
 }  # fmt: skip
-"""By the name of the class, without "Tokenizer"."""
+"""Name of a class, without "Tokenizer" -> its row."""
 
 _MODEL_TYPES = {
     "gpt_neo": "GPT2", "gptj": "GPT2", "mistral": "Llama", "mixtral": "Llama",
 }  # fmt: skip
-"""Types of models that are not called as the class of their tokenizer is."""
+"""Model types whose tokenizer's class has another name."""
 
 
 def family_of(name: str) -> Family | None:
-    """Returns the row of a class, by its name with or without "Tokenizer" and "Fast"; None where there is none."""
+    """Returns the row of a class, by its name with or without "Tokenizer" and "Fast"; None if there is none."""
     return _BY_NAME.get(re.sub(r"(tokenizer)?(fast)?$", "", name.lower()))
 
 
@@ -176,7 +176,7 @@ _BY_NAME = {name.lower(): family for name, family in CLASSES.items()}
 
 
 def class_of_model(model_type: str) -> str:
-    """Returns the name of the class that belongs to the `model_type` of a `config.json`, as far as it is known here."""
+    """Returns the name of the class for the `model_type` of a `config.json`; if it is unknown, the type itself."""
     name = _MODEL_TYPES.get(model_type, model_type.replace("-", "").replace("_", ""))
     return next((known for known in CLASSES if known.lower() == name.lower()), model_type)
 

@@ -23,14 +23,14 @@ from tokenizer.parts import Parts
 from tokenizer.post_processors import RobertaProcessing, SpecialToken, TemplatePiece, TemplateProcessing
 
 _MAX_EXTRA_IDS = 1 << 16
-"""T5 has a hundred; a file shall not decide how many tokens are made up."""
+"""The most `<extra_id_0>`, ... tokens; T5 has a hundred, and no file should be able to ask for any number."""
 
 
 def load_json(folder: Path) -> Parts:
-    """Reads the `tokenizer.json` of a folder, with the tokens of the files beside it.
+    """Reads the `tokenizer.json` of a folder, and the tokens in the other JSON files there.
 
     Raises:
-      TokenizerFileError: as `tokenizer_json.read`; or if a file beside it is broken.
+      TokenizerFileError: as `tokenizer_json.read`, or if one of the other files is broken.
     """
     settings = read_settings(folder)
     path = folder / "tokenizer.json"
@@ -40,14 +40,14 @@ def load_json(folder: Path) -> Parts:
 def load_slow(folder: Path, as_class: str | None) -> Parts:
     """Reads a slow tokenizer's files in a folder as its class reads them.
 
-    A folder that names no class is loaded where all classes make the same ids of its files.
+    A folder that names no class is loaded if all classes give the same ids for its files.
 
     Args:
-      folder: where they are.
-      as_class: the class, "T5Tokenizer" for example; None for the one that the folder names.
+      folder: the folder.
+      as_class: the class, for example "T5Tokenizer"; None for the one that the folder names.
 
     Raises:
-      TokenizerFileError: if the class is not known; if it is read from other files; or if one of these is broken.
+      TokenizerFileError: if the class is not known, it reads other files, or a file is broken.
     """
     settings = read_settings(folder, as_class)
     if not settings.class_name:
@@ -64,7 +64,7 @@ def load_slow(folder: Path, as_class: str | None) -> Parts:
 
 
 def load_file(path: Path, as_class: str, merges: Path | None = None) -> Parts:
-    """Reads one of these files alone, or with the merges that belong to it; otherwise as `load_slow`."""
+    """Reads a single file of a slow tokenizer, or one with its merges; otherwise like `load_slow`."""
     settings = Settings.of_class(as_class, str(path))
     family = _family(path, settings)
     kind: Kind = "bpe" if merges else "wordpiece"
@@ -116,7 +116,7 @@ def _unnamed(folder: Path, settings: Settings) -> Parts:
             bert = dataclasses.replace(bert, layout=NO_LAYOUT)
         return _load(path, path, bert, settings)
     if (path := folder / "vocab.json").is_file() and (merges := folder / "merges.txt").is_file():
-        model = bpe_files.load_vocab_and_merges(path, merges).model  # refuses what is neither
+        model = bpe_files.load_vocab_and_merges(path, merges).model  # raises an error unless it is GPT-2's or CLIP's
         return _load(path, merges, CLASSES["CLIP" if model.suffix else "GPT2"], settings)
     models = [path for name in FILES["sentencepiece"] if (path := folder / name).is_file()]
     if not models:
@@ -137,7 +137,7 @@ def _unnamed(folder: Path, settings: Settings) -> Parts:
 
 
 def _with_added(parts: Parts, settings: Settings, roles: dict[str, AddedToken]) -> Parts:
-    """Adds the tokens of the folder's JSON files that the parts lack, and says of special ones that they are."""
+    """Adds the tokens of the folder's JSON files that the parts lack, and marks special ones as special."""
     found = {token.content: token for token in parts.added_tokens}
     for token in settings.added:
         found.setdefault(token.content, token)
@@ -161,7 +161,7 @@ def _roles(settings: Settings, family: Family) -> dict[str, AddedToken]:
 
 
 def _template(layout: Iterable[str], roles: dict[str, str], parts: Parts, source: str) -> TemplateProcessing:
-    """Makes a template of two strings such as "cls A sep" and "cls A sep B:1 sep:1".
+    """Makes a template from two strings, such as "cls A sep" and "cls A sep B:1 sep:1".
 
     Raises:
       TokenizerFileError: if a token is not in the vocabulary.
@@ -195,7 +195,7 @@ def _laid_out(parts: Parts, family: Family, settings: Settings, roles: dict[str,
 
 
 def _ends(settings: Settings, family: Family) -> tuple[str, str]:
-    """Returns the layout with the first and the last token that `add_bos_token` and `add_eos_token` ask for."""
+    """Returns the layout strings, with the first and last token that `add_bos_token` and `add_eos_token` ask for."""
     begins, ends = settings.flag("add_bos_token", family.begins), settings.flag("add_eos_token", False)
     first, last = "bos " if begins else "", " eos" if ends else ""
     return f"{first}A{last}", f"{first}A{last} {first.replace(' ', ':1 ')}B:1{last and ' eos:1'}"
@@ -223,7 +223,7 @@ def _bpe(path: Path, merges: Path, family: Family, settings: Settings) -> Parts:
     prefix = settings.flag("add_prefix_space", False)
     parts = bpe_files.parts_of(family.steps, *bpe_files.read_files(path, merges), roles["unk"].content, prefix)
     parts = _laid_out(_with_added(parts, settings, roles), family, settings, roles, str(path))
-    if family.trims_offsets:  # the same layout
+    if family.trims_offsets:  # RobertaProcessing has the same layout
         vocab = parts.get_vocab()
         sep, cls = ((token, vocab[token]) for token in (roles["sep"].content, roles["cls"].content))
         return dataclasses.replace(parts, post_processor=RobertaProcessing(sep, cls, True, prefix))
@@ -250,7 +250,7 @@ def _sentencepiece(path: Path, family: Family, settings: Settings) -> Parts:
 
 
 def _rearranged(model: SentencePieceFile, family: Family, last: tuple[str, ...]) -> SentencePieceFile:
-    """Returns a model with pieces before and after, as fairseq's vocabularies have them."""
+    """Returns a model with other pieces before and after its own, as in fairseq's vocabularies."""
     rest = slice(family.n_replaced, None)
     n, m = len(family.first), len(last)
     control = int(PieceType.CONTROL)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What `transformers` notes beside a vocabulary: options, special tokens by role, added tokens."""
+"""The settings that `transformers` saves next to a vocabulary: options, special tokens by role, added tokens."""
 
 import dataclasses
 import reprlib
@@ -14,51 +14,51 @@ from tokenizer.formats.transformers_classes import class_of_model
 
 ROLES = ("bos", "eos", "unk", "sep", "pad", "cls", "mask")
 _MOST_DIGITS = 19
-"""Of an id of 64 bits."""
+"""The most digits of an id of 64 bits."""
 _FLAGS = ("single_word", "lstrip", "rstrip", "normalized", "special")
 
 
 @dataclasses.dataclass(frozen=True)
 class Settings:
-    """The JSON files of a folder as `transformers` saves it; all of them may be missing."""
+    """The JSON files of a folder as `transformers` saves it, any of which may be missing."""
 
     config: Node
-    """`tokenizer_config.json`, an empty object where there is none."""
+    """`tokenizer_config.json`, an empty object if there is none."""
     class_name: str
-    """The class of the tokenizer, as it is named; or empty."""
+    """The name of the tokenizer's class, or empty."""
     roles: dict[str, AddedToken]
-    """Special tokens by role; their ids are not known here."""
+    """Special tokens by role; their ids are not set."""
     special: frozenset[str]
     """The content of every special token."""
     added: tuple[AddedToken, ...]
-    """Tokens with ids of their own, `added_tokens_decoder` and `added_tokens.json`."""
+    """The tokens of `added_tokens_decoder` and `added_tokens.json`, with their ids."""
 
     @classmethod
     def of_class(cls, name: str, source: str) -> "Settings":
-        """Returns those of a file that stands alone, read as a class; `source` is what messages call it."""
+        """Returns the settings for a single file that is read as a class; `source` is its name in messages."""
         return cls(Node({}, source), name, {}, frozenset(), ())
 
     def flag(self, name: str, default: bool) -> bool:
-        """Returns an option that is true or false; null stands for the default."""
+        """Returns an option that is true or false; null means the default."""
         node = self.config.child(name, None)
         return default if node.value is None else node.flag()
 
 
 def read_settings(folder: Path, as_class: str | None = None) -> Settings:
-    """Reads the files.
+    """Reads the settings of a folder.
 
     Args:
-      folder: where they are.
-      as_class: the name of the class, where it is known better than by the folder.
+      folder: the folder.
+      as_class: the name of the class, which overrides what the folder says.
 
     Raises:
-      TokenizerFileError: if one is not what `transformers` writes; says which and where.
+      TokenizerFileError: if a file is not as `transformers` writes it; the message says which and where.
     """
     config = _read(folder / "tokenizer_config.json")
     tokens_map = _read(folder / "special_tokens_map.json")
     roles: dict[str, AddedToken] = {}
     for role in ROLES:
-        # The map is what older versions wrote; the config has the last word.
+        # Older versions wrote the map; the config overrides it.
         for node in (tokens_map, config):
             found = node.child(f"{role}_token", None)
             if found.value is not None:
@@ -88,10 +88,10 @@ def read_settings(folder: Path, as_class: str | None = None) -> Settings:
 
 
 def _class_name(folder: Path, config: Node) -> str:
-    """Returns what the files say, in the order in which `transformers` asks them."""
+    """Returns the name of the class, from the first file that says, in the order of `transformers`."""
     model = _read(folder / "config.json")
     for file in (config, model):
-        # Code of its own, which may do anything to a text, whatever class stands beside it.
+        # The folder has its own code, which may do anything to a text, whatever class it names besides.
         code = file.child("auto_map", None)
         if isinstance(code.value, dict) and "AutoTokenizer" in code.value:
             code = code.child("AutoTokenizer")
@@ -115,7 +115,7 @@ def _read(path: Path) -> Node:
 
 
 def _token(node: Node, token_id: int, *, special: bool) -> AddedToken:
-    """Reads a token, which is its content or an object with that and flags."""
+    """Reads a token: a string with its content, or an object with content and flags."""
     try:
         if isinstance(node.value, str):
             return AddedToken(token_id, node.value, normalized=not special, special=special)

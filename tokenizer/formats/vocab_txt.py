@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`vocab.txt`: one token per line, its id the number of the line, as BERT has it."""
+"""`vocab.txt`, BERT's format: one token per line, whose id is the number of the line."""
 
 from collections.abc import Mapping
 
@@ -7,14 +7,13 @@ from tokenizer.errors import TokenizerFileError
 
 
 def read(text: str, source: str) -> dict[str, int]:
-    r"""Returns token -> id of the text of a `vocab.txt`.
+    r"""Returns token -> id from the text of a `vocab.txt`.
 
-    Only line ends (`\n`, `\r\n`) are cut off. HF's reader also cuts other white space off the end of a line; no word
-    BERT's pre-tokenizer makes contains any, so ids are the same, but here such tokens keep their text.
+    Only line ends (`\n`, `\r\n`) are cut off. HF's reader also cuts other white space off the end of a line. Words of
+    BERT's pre-tokenizer contain none, so ids are the same, but here such tokens keep their text.
 
     Raises:
-      TokenizerFileError: if a token stands on two lines, which would shift ids from one reader to the next, or no line
-        holds anything.
+      TokenizerFileError: if a token is on two lines, of which readers choose different ones, or all lines are empty.
     """
     lines = text.split("\n")
     if lines[-1] == "":
@@ -37,7 +36,7 @@ def write(vocab: Mapping[str, int], source: str) -> str:
     """Returns the text of a `vocab.txt`.
 
     Raises:
-      ValueError: if ids have gaps or a token holds a line end, which the format cannot say.
+      ValueError: if ids have gaps or a token contains a line end, which the format cannot represent.
     """
     by_id = sorted(vocab.items(), key=lambda item: item[1])
     for position, (token, token_id) in enumerate(by_id):

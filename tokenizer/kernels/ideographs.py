@@ -22,7 +22,7 @@ def is_ideograph(data, i):
 
 @intrinsic
 def _others(typingctx, data, i):
-    """Returns a bit for each of sixteen characters of three bytes from byte i on, if they are such: 0 for ideographs."""
+    """Returns a bit for each of sixteen characters from byte i on, if all have three bytes: 0 for an ideograph."""
 
     def codegen(context, builder, signature, args):
         text = context.make_array(signature.args[0])(context, builder, args[0]).data

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Byte pair encoding: GPT-2 and its heirs on bytes, CLIP and SentencePiece's BPE on characters, tiktoken's ranks."""
+"""Byte pair encoding: GPT-2 and its like on bytes, CLIP and SentencePiece's BPE on characters, tiktoken's ranks."""
 
 import dataclasses
 import functools
@@ -24,46 +24,46 @@ __all__ = ["BPE", "BYTE_ALPHABET", "BPETables", "new_bpe_scratch"]
 class BPE(BPEFields):
     """A vocabulary and the merges that build its entries from characters, or from bytes, in order of preference.
 
-    A word is cut into characters. Those that begin a word are entries as they are, the others with
-    `continuing_subword_prefix` before them, the last with `end_of_word_suffix` after it. Then, of all pairs of
-    neighbours that merge, the one whose merge stands first in `merges` does, the leftmost among equals, until none is
-    left. Of equal merges only the last counts.
+    A word is cut into characters. All but the first get `continuing_subword_prefix` in front, the last gets
+    `end_of_word_suffix` behind; so they are looked up. Then, of all pairs of neighbours that merge, the one whose merge
+    comes first in `merges` is merged, the leftmost among equals, until none is left. If a merge occurs twice, only the
+    last one counts.
 
-    An unknown character becomes its byte tokens `<0x00>`..`<0xFF>` where `byte_fallback` is set and the vocabulary
-    has all of them, else the unknown token, one for a run of them where `fuse_unk` is set, else nothing.
+    An unknown character becomes its byte tokens `<0x00>`..`<0xFF>` if `byte_fallback` is set and the vocabulary has
+    all of them; otherwise the unknown token, one for a whole run if `fuse_unk` is set; without one, nothing.
 
     Args:
-      vocab: id of each token.
+      vocab: token -> id.
       merges: pairs of tokens whose concatenation (less the prefix of the second) is a token.
-      dropout: probability with which each chance to merge is passed over (BPE-dropout), None or 0 for never.
+      dropout: probability with which a possible merge is skipped (BPE-dropout), None or 0 for never.
       unk_token: the unknown token, None for none.
       continuing_subword_prefix, end_of_word_suffix: markers, None or empty for none.
       fuse_unk, byte_fallback: see above.
-      ignore_merges: whether a word that is an entry is that token, whatever merging would make of it. Not with dropout.
+      ignore_merges: whether a word that is an entry is that token, whatever merges would make of it. Not with dropout.
       byte_level: whether the vocabulary is written in BYTE_ALPHABET and words are bytes.
-      merge_ranks: int32[n_merges], how good each merge is, not decreasing from 0; of equally good ones the leftmost
-        pair in the word goes first, and where that makes no difference the same token comes out. None: each merge is
-        worse than the one before. This is sentencepiece's rule: any two pieces merge that make a piece, by its score.
+      merge_ranks: int32[n_merges], the priority of each merge, from 0, not decreasing. Of pairs with equal ranks the
+        leftmost in the word merges first. None: each merge has the next rank. Equal ranks are needed for
+        sentencepiece's rule: any two pieces that make a piece merge, by its score.
 
     Raises:
-      ValueError: if an id is not in 0..2^24-1 or occurs twice; a merge is not a pair, or it or what it makes is not
-        in the vocabulary; there are 2^24-1 merges or more; dropout is not in 0..1; the unknown token is no entry
-        though a word may need it; `merge_ranks` do not fit the merges, or the model that has them works on bytes, has
-        a prefix or suffix, ignores merges, or does not fuse unknown tokens.
+      ValueError: if an id is not in 0..2^24-1 or occurs twice; a merge is not a pair, or it or its product is not in
+        the vocabulary; there are 2^24-1 merges or more; dropout is not in 0..1; the unknown token is no entry though a
+        word may need it; `merge_ranks` do not fit the merges, or are given for a model that works on bytes, has a
+        prefix or suffix, ignores merges, or does not fuse unknown tokens.
 
     Source: HF tokenizers `models/bpe/model.rs` and `word.rs`.
     """
 
     @classmethod
     def from_ranks(cls, ranks: Mapping[bytes, int]) -> "BPE":
-        """Makes a byte-level model that does what tiktoken does with `ranks`, the id and rank of every token.
+        """Makes a byte-level model that does what tiktoken does; ranks: token -> its id, which is its rank too.
 
-        tiktoken merges any two neighbours that together are a token, lowest rank first, unless the whole word is one.
-        Each token comes from one pair at most; with these as merges, in order of rank, and `ignore_merges`, ids are
-        the same.
+        tiktoken merges any two neighbours that together are a token, lowest rank first, unless the whole word is a
+        token. Each token can come from at most one pair; with these pairs as merges, in order of rank, and
+        `ignore_merges`, ids are the same.
 
         Raises:
-          ValueError: if a byte is no token, there is an empty token, or an id is not in 0..2^24-1 or occurs twice.
+          ValueError: if a byte is no token, a token is empty, or an id is not in 0..2^24-1 or occurs twice.
         """
         return cls.from_ranked_tokens(*padded_bytes(list(ranks)), list(ranks.values()))
 
@@ -74,14 +74,14 @@ class BPE(BPEFields):
         offsets: npt.NDArray[np.int64],
         ranks: Sequence[int] | npt.NDArray[np.int64],
     ) -> "BPE":
-        """As `from_ranks`, of tokens in arrays.
+        """Does `from_ranks` for tokens in arrays.
 
         Args:
           values, offsets: uint8[n_bytes + 16] and int64[n + 1], the bytes of the tokens, padded.
-          ranks: of each.
+          ranks: the rank of each.
 
         Raises:
-          ValueError: also if a token stands twice.
+          ValueError: as `from_ranks`, or if a token occurs twice.
         """
         lengths = np.diff(offsets)
         tokens = spelled_tokens(values, offsets)
@@ -117,18 +117,18 @@ class BPE(BPEFields):
 
     @functools.cached_property
     def tables(self) -> BPETables:
-        """The model lowered to arrays, to encode without dropout."""
+        """The model lowered to arrays, for encoding without dropout."""
         return lower(self)
 
     @functools.cached_property
     def dropout_tables(self) -> BPETables:
-        """The same for BPE-dropout, which may make merges that are never made without."""
+        """The same for BPE-dropout, which may make merges that are never made without dropout."""
         return lower(self, dropping=True)
 
     # The slow twin of the kernels.
 
     def tokenize(self, word: str, dropout_key: int | None = None) -> list[tuple[int, int]]:
-        """Tokenizes one word in plain Python: the id of each token, and the character of the word at which it ends.
+        """Tokenizes one word in plain Python; returns each token's id and its end in the word, in characters.
 
         A token that ends within a character, as byte-level tokens may, counts as ending after it.
         """
@@ -139,10 +139,10 @@ class BPE(BPEFields):
         return [(token, sum(start < end for start in starts[:-1])) for token, end in found]
 
     def tokenize_bytes(self, word: bytes, dropout_key: int | None = None) -> list[tuple[int, int]]:
-        """Tokenizes one word in plain Python: the id of each token, and the byte of the word at which it ends.
+        """Tokenizes one word in plain Python; returns each token's id and its end in the word, in bytes.
 
         Args:
           word: the bytes of the word; UTF-8 unless the model is byte-level.
-          dropout_key: names the random stream, see `dropout_key`; None for no dropout.
+          dropout_key: the key of the random stream, see `bpe_twin.dropout_key`; None for no dropout.
         """
         return bpe_twin.tokenize_bytes(self, word, dropout_key)

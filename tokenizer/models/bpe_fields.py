@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`BPEFields`: what a BPE model says, checked, and what follows from that before anything is compiled or merged."""
+"""`BPEFields`: the checked fields of a BPE model, and what follows from them before anything is compiled or merged."""
 
 import dataclasses
 import functools
@@ -24,7 +24,7 @@ _MAX_MERGES = int(NO_RANK)
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class BPEFields:
-    """The fields of `BPE`, which says what each means."""
+    """The fields of `BPE`, whose docstring explains them."""
 
     vocab: Mapping[str, int]
     merges: Sequence[tuple[str, str]]
@@ -75,12 +75,12 @@ class BPEFields:
 
     @property
     def drops(self) -> bool:
-        """Whether words are to be tokenized with dropout."""
+        """Whether words are tokenized with dropout."""
         return bool(self.dropout)
 
     @property
     def max_ids_per_byte(self) -> int:
-        """The most ids that a byte of a word can become: byte tokens are made of markers too."""
+        """The most ids that a byte of a word can become; more than 1 if markers become byte tokens too."""
         if not self.byte_fallback:
             return 1
         return (2 if self.byte_level else 1) + len(self.prefix.encode()) + len(self.suffix.encode())
@@ -97,7 +97,7 @@ class BPEFields:
 
     @functools.cached_property
     def byte_ids(self) -> list[int]:
-        """The ids of the byte tokens `<0x00>` to `<0xFF>`, -1 for those the vocabulary does not have."""
+        """The ids of the byte tokens `<0x00>` to `<0xFF>`, -1 for those that are not in the vocabulary."""
         return find_ids(self.vocab, [f"<0x{byte:02X}>" for byte in range(256)]).tolist()
 
     @property
@@ -108,18 +108,18 @@ class BPEFields:
 
     @property
     def symbol_rows(self) -> list[int]:
-        """The rows of symbol tables that are used: places in a word where symbols look different."""
+        """The rows of the symbol tables that are used: one for each place in a word with its own markers."""
         continues = [0, CONTINUES] if self.prefix else [0]
         return continues + [ENDS | row for row in continues] if self.suffix else continues
 
     def spelled(self, character: str, row: int) -> str:
-        """Returns what a character looks like at a place of a word, CONTINUES | ENDS."""
+        """Returns a character with the markers of its place in a word; row: bits CONTINUES | ENDS."""
         before = self.prefix if row & CONTINUES else ""
         return before + character + (self.suffix if row & ENDS else "")
 
     @functools.cached_property
     def byte_symbols(self) -> npt.NDArray[np.int32]:
-        """int32[4, 256]: id of each byte by where it stands (CONTINUES | ENDS), -1 for none."""
+        """int32[4, 256]: id of each byte by its place in a word (CONTINUES | ENDS), -1 for none."""
         spelled = [self.spelled(c, row) for row in range(4) for c in BYTE_ALPHABET]
         return find_ids(self.vocab, spelled).astype(np.int32).reshape(4, 256)
 
@@ -148,7 +148,7 @@ class BPEFields:
             raise ValueError(self._bad_merge()) from None
 
     def _bad_merge(self) -> str:
-        """Says what is wrong with the first bad merge."""
+        """Returns what is wrong with the first bad merge, for a message."""
         n_prefix = len(self.prefix.encode())
         for rank, merge in enumerate(self.merges):
             if type(merge) not in (tuple, list) or len(merge) != 2 or not all(isinstance(part, str) for part in merge):
@@ -167,17 +167,17 @@ class BPEFields:
 
     @functools.cached_property
     def shared_ranks(self) -> npt.NDArray[np.int32] | None:
-        """int32[n_merges]: for merges that are equally good because they make the same token, the first of them."""
+        """int32[n_merges]: for each merge, the first of those with the same rank and the same product."""
         if self.merge_ranks is None:
             return None
         products = self.merge_ids.products
         first = np.empty(int(products.max(initial=-1)) + 1, np.int32)
-        first[products[::-1]] = np.arange(products.size - 1, -1, -1, dtype=np.int32)  # of equal ones the last one stays
+        first[products[::-1]] = np.arange(products.size - 1, -1, -1, dtype=np.int32)  # of equal ones the last stays
         return first[products]
 
     @functools.cached_property
     def is_tied(self) -> bool:
-        """Whether merges that make different tokens are equally good."""
+        """Whether merges of equal rank make different tokens."""
         if self.merge_ranks is None or not len(self.merge_ranks):
             return False
         return bool(self.merge_ranks[-1] + 1 != np.count_nonzero(np.bincount(self.merge_ids.products)))
@@ -190,10 +190,10 @@ class BPEFields:
 
 
 def without(token: str, n_prefix: int) -> str:
-    """Cuts the bytes of the continuing prefix off a token, whatever they are, as HF does.
+    """Cuts the first `n_prefix` bytes off a token, whatever they are, as HF does.
 
     Raises:
-      ValueError: if it has not that many, or they end within a character.
+      ValueError: if it has fewer, or they end within a character.
     """
     if n_prefix == 0:
         return token

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How a BPE model becomes the arrays that its kernels read."""
+"""Lowers a BPE model to the arrays that its kernels read."""
 
 import numpy as np
 import numpy.typing as npt
@@ -26,7 +26,7 @@ _N_CODE_POINTS = 0x110000
 
 
 def lower(model: BPEFields, *, dropping: bool = False) -> BPETables:
-    """Lowers a model to arrays; where merges may be dropped, with those too that are not made unless others are."""
+    """Lowers a model to arrays; dropping: keeps the merges that can only be made if others are dropped."""
     unk_id = -1 if model.unk_token is None else model.vocab.get(model.unk_token, -1)
     byte_symbols = model.byte_symbols
     plain = model.byte_level and not model.prefix and int(byte_symbols[model.symbol_rows].min()) >= 0
@@ -36,9 +36,9 @@ def lower(model: BPEFields, *, dropping: bool = False) -> BPETables:
     initial = np.concatenate([symbols, named])
     initial = initial[initial >= 0]
     merges = model.merge_ids
-    # Byte tokens, the unknown token and markers may spell what others spell too.
+    # Byte tokens, the unknown token and markers can give a text a second spelling.
     is_plain = not (dropping or model.is_tied or model.prefix or model.suffix or take_part(named, merges))
-    # Of ranks it is known anyway.
+    # For tiktoken's ranks this is known anyway.
     asks = model.ignore_merges and not isinstance(model.merges, MergesOfRanks)
     found = reachable(merges, initial, always=asks) if is_plain else None
     if found is None:
@@ -85,7 +85,7 @@ def lower(model: BPEFields, *, dropping: bool = False) -> BPETables:
     made = None
     if found is not None:
         made = found.made
-        # These are begun with, but not by their own spelling.
+        # Words may begin with these as symbols, but not by their own spelling.
         others = np.zeros(made.size, np.bool_)
         others[named[named >= 0]] = True
         others[symbols[symbols >= 0]] = False
@@ -94,7 +94,7 @@ def lower(model: BPEFields, *, dropping: bool = False) -> BPETables:
 
 
 def _characters(model: BPEFields) -> tuple[npt.NDArray[np.int32], list[int]]:
-    """Returns the table of characters, and the ids in it."""
+    """Returns the table of characters, see `BPETables.characters`, and the ids in it."""
     if model.byte_level:
         return np.zeros((0, _N_CODE_POINTS), np.int32), []
     rows = model.symbol_rows
@@ -121,9 +121,9 @@ def _characters(model: BPEFields) -> tuple[npt.NDArray[np.int32], list[int]]:
 def _with_whole_words(
     model: BPEFields, tables: BPETables, words: Words, made: npt.NDArray[np.bool_] | None
 ) -> BPETables:
-    """Adds the word table: of the entries that merging would not make, which are few or none.
+    """Adds the word table of the entries that merges would not make, which are few or none.
 
-    made: which ids it would, if that is known already; none beyond.
+    made: bool[n], the ids that merges make, if that is known already; larger ids are not made.
     """
     values, offsets, ids = words
     lengths = np.diff(offsets)
@@ -132,7 +132,7 @@ def _with_whole_words(
         is_there = ids < made.size
         unmerged[is_there] = ~made[ids[is_there]]
     elif isinstance(model.merges, MergesOfRanks):
-        # Every token that has a pair is made by it; that is how the pair was found.
+        # Every token that has a pair is made by it: this is how the pair was found.
         made = np.zeros(int(ids.max()) + 1, np.bool_)
         made[tables.products] = True
         unmerged = ~made[ids] & (lengths > 1)
@@ -152,7 +152,7 @@ def _with_whole_words(
 def _without_suffix(
     values: npt.NDArray[np.uint8], offsets: npt.NDArray[np.int64], suffix: bytes
 ) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.int64]]:
-    """Returns the bytes of words, padded, and offsets, without the suffix of those that end with it."""
+    """Returns the padded bytes and offsets of words, without the suffix of those that end with it."""
     lengths = np.diff(offsets)
     has_suffix = lengths >= len(suffix)
     for k, byte in enumerate(suffix):

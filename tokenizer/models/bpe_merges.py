@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The merges of a model, kept as ids."""
+"""`MergesOfIds`: the merges of a model, stored as ids."""
 
 import functools
 from collections.abc import Iterator, Mapping, Sequence
@@ -9,16 +9,16 @@ from tokenizer.models.bpe_tables import Merges
 
 
 class MergesOfIds(Sequence[tuple[str, str]]):
-    """Merges in a vocabulary, spelled out only for who looks at them.
+    """A sequence of merges that stores ids and makes the pairs of strings only on access.
 
-    A hundred thousand pairs would take ten megabytes, which the garbage collector goes through again and again.
+    A hundred thousand pairs would take ten megabytes, which the garbage collector would go through again and again.
     """
 
     def __init__(self, merges: Merges, vocab: Mapping[str, int], prefix: str = "") -> None:
         self.ids, self._vocab, self._prefix = merges, vocab, prefix
 
     def are_of(self, vocab: Mapping[str, int], prefix: str) -> bool:
-        """Whether these are the ids in a vocabulary, and of what the merges make with this continuing prefix."""
+        """Whether the stored ids are those of a vocabulary, and the products those with this continuing prefix."""
         return self._vocab is vocab and self._prefix == prefix
 
     @functools.cached_property

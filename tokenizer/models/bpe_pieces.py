@@ -11,20 +11,20 @@ from tokenizer.models.kernels.bpe_pieces import find_merges
 from tokenizer.models.vocabulary import Vocabulary
 
 _MAX_MERGES = 1 << 21
-"""The largest known vocabulary, of 256,000 pieces, has half a million."""
+"""The most merges; the largest known vocabulary, of 256,000 pieces, has half a million."""
 _MAX_READ = 1 << 32
-"""Bytes looked at to find them, a few seconds; a real vocabulary takes a thousandth."""
+"""The most bytes to look at for finding them, a few seconds; a real vocabulary takes a thousandth of that."""
 
 
 def merges_of_pieces(pieces: Vocabulary, can_merge: npt.NDArray[np.bool_], scores: npt.NDArray[np.float64]) -> Merges:
     """Returns every way to make a piece of two others: best score first, then by id, then the shorter first part first.
 
     Args:
-      pieces: whose ids are their numbers.
-      can_merge, scores: of each.
+      pieces: the pieces; the id of each is its number.
+      can_merge, scores: bool[n] and float64[n], of each piece.
 
     Raises:
-      ValueError: if there are so many, or so long pieces, as no training leaves.
+      ValueError: if there are more ways, or longer pieces, than training can leave.
     """
     ids = np.flatnonzero(can_merge)
     lengths = pieces.tokens.lengths[ids]

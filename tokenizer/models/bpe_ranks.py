@@ -21,7 +21,7 @@ from tokenizer.models.vocabulary import Words
 
 
 class MergesOfRanks(MergesOfIds):
-    """The merges found in a tiktoken vocabulary: each token that some pair makes is made by its merge."""
+    """The merges found in a tiktoken vocabulary: one for each token that some pair makes."""
 
     def __init__(self, merges: Merges, vocab: Mapping[str, int], words: Words) -> None:
         super().__init__(merges, vocab)
@@ -31,15 +31,15 @@ class MergesOfRanks(MergesOfIds):
 def merges_of_ranks(
     values: npt.NDArray[np.uint8], offsets: npt.NDArray[np.int64], ids: npt.NDArray[np.int64], single: BPETables
 ) -> Merges:
-    """Returns the merge that makes each token of more than one byte, where there is one, in the order of ids.
+    """Returns the merges that make the tokens of more than one byte, at most one for each token, in the order of ids.
 
     Args:
       values, offsets: uint8[n] and int64[n_tokens + 1], the bytes of the tokens, padded.
-      ids: int64[n_tokens], which are ranks too.
-      single: of the model of the tokens of one byte, which merges nothing.
+      ids: int64[n_tokens], which are also the ranks.
+      single: the tables of a model that has only the tokens of one byte, and no merges.
 
     Raises:
-      ValueError: if the ids look made to collide.
+      ValueError: if the ids seem to be chosen to collide in the table.
     """
     lengths = np.diff(offsets)
     by_rank = np.argsort(ids)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The arrays that BPE and WordLevel kernels read and write, and how to make them."""
+"""The arrays that BPE kernels read and write, and how to make them."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -24,56 +24,56 @@ class BPETables(NamedTuple):
     products: npt.NDArray[np.int32]
     """int32[n_merges]: the id that each merge makes; the rank of a merge is its index."""
     orders: npt.NDArray[np.uint32]
-    """uint32[n_merges]: how good each merge is, the best first, where different ones are equally good: then the
-    leftmost pair goes first, whatever it makes. SentencePiece models that somebody has added pieces to have such ties,
-    as these all score zero. Else of no size."""
+    """uint32[n_merges]: the priority of each merge, if merges of different products have equal ones: then the leftmost
+    pair goes first. SentencePiece models to which pieces were added later have such ties, as these all score zero.
+    Otherwise of size 0."""
     joins: npt.NDArray[np.uint64]
-    """uint64[2**JOIN_BITS / 64]: a bit for (the hash of) every two initial symbols that some merge reaches across."""
+    """uint64[2**JOIN_BITS / 64]: a bit for the hash of every two initial symbols that some merge reaches across."""
     crossings: npt.NDArray[np.uint64]
     partial: npt.NDArray[np.uint64]
     apart: npt.NDArray[np.uint64]
-    """uint64[n]: what tokens hold on both sides of a place between two characters, see kernels.bpe_crossings; of no
-    size unless `plain_bytes`."""
+    """uint64[n]: sets of the characters and bytes around places inside tokens, see kernels.bpe_crossings; of size 0
+    unless `plain_bytes`."""
     max_ids_per_byte: int
     """The most ids that a byte of a word can become."""
     byte_level: bool
     plain_bytes: bool
-    """Whether a word's bytes are all symbols, and the same wherever they stand but at its end."""
+    """Whether all bytes are symbols, and the same ones at every place in a word but its end."""
     byte_symbols: npt.NDArray[np.int32]
-    """int32[4, 256]: id of each byte by where it stands (kernels.bpe_symbols.CONTINUES | ENDS), -1 for none; byte-level
+    """int32[4, 256]: id of each byte by its place (kernels.bpe_symbols.CONTINUES | ENDS), -1 for none; byte-level
     only."""
     byte_pairs: npt.NDArray[np.uint32]
-    """uint32[65536]: for plain bytes, rank << 8 of each two, all ones where they do not merge."""
+    """uint32[65536]: for plain bytes, rank << 8 of each two, `NO_RANK` << 8 if they do not merge."""
     alphabet: npt.NDArray[np.int32]
     """int32[256]: code points of BYTE_ALPHABET."""
     characters: npt.NDArray[np.int32]
-    """int32[1, 2 or 4; 0x110000]: id + 1 of each character by where it stands, 0 for none; of no rows if byte-level.
-    Only the pages of scripts in the vocabulary or the text are ever touched."""
+    """int32[1, 2 or 4; 0x110000]: id + 1 of each character by its place, 0 for none; no rows if byte-level. Memory
+    pages are only touched for scripts in the vocabulary or the text."""
     prefix: npt.NDArray[np.uint8]
     """uint8[n]: UTF-8 of `continuing_subword_prefix`."""
     suffix: npt.NDArray[np.uint8]
     """uint8[n]: UTF-8 of `end_of_word_suffix`."""
     byte_ids: npt.NDArray[np.int32]
-    """int32[256]: ids of the byte tokens `<0x00>` to `<0xFF>`, -1 for those the vocabulary does not have."""
+    """int32[256]: ids of the byte tokens `<0x00>` to `<0xFF>`, -1 for those that are not in the vocabulary."""
     byte_fallback: bool
     unk_id: int
-    """-1 for none: unknown characters are dropped."""
+    """Id of the unknown token; -1 for none: unknown characters are dropped."""
     fuse_unk: bool
     dropout_threshold: int
-    """Of 2**24: a chance to merge is passed over where 24 random bits are below it."""
+    """0..2**24: a possible merge is skipped if 24 random bits are less than this."""
     whole_slots: npt.NDArray[np.int64]
     whole_pool: npt.NDArray[np.uint8]
     """int64[n_slots, 4] and uint8[n_pool]: the word table, see kernels.word_table, of the entries that are looked up as
     whole words because merging would not make them."""
     longest_whole: int
-    """Bytes in the longest of them, 0 where there is none."""
+    """The number of bytes of the longest of these, 0 if there is none."""
 
 
 def without_suffix(tables: BPETables) -> BPETables:
-    """Returns the tables for parts of words that are not the last one, which takes the suffix.
+    """Returns the tables for all parts of a word but the last, which takes the suffix.
 
-    The same tables where there is no suffix, or where words are not to be cut into parts: where some are looked up as
-    a whole, or a suffix is not of bytes that stand for themselves.
+    Returns the same tables if there is no suffix, or if words are not cut into parts: because some are looked up as a
+    whole, bytes are not plain, or the suffix is not printable ASCII.
     """
     suffix = tables.suffix
     if not (tables.plain_bytes and suffix.size) or tables.longest_whole or suffix.min() <= 0x20 or suffix.max() >= 0x7F:
@@ -82,24 +82,24 @@ def without_suffix(tables: BPETables) -> BPETables:
 
 
 class BPEScratch(NamedTuple):
-    """Room for the symbols of one word."""
+    """Work space for the symbols of one word."""
 
     ids: npt.NDArray[np.int32]
     stops: npt.NDArray[np.int32]
     nexts: npt.NDArray[np.int32]
     previous: npt.NDArray[np.int32]
-    """int32[n]: of each symbol its id, where it ends in the word, and which ones stand behind and before it."""
+    """int32[n]: each symbol's id, its end in the word, and the symbols after and before it."""
     keys: npt.NDArray[np.uint32]
     """uint32[MAX_SCANNED], see kernels.bpe_merging."""
     ranks: npt.NDArray[np.uint32]
-    """uint32[n]: of the pair that begins with each symbol."""
+    """uint32[n]: the rank of the pair that begins with each symbol."""
     heap: npt.NDArray[np.uint64]
     skipped: npt.NDArray[np.uint64]
-    """uint64[3 * n]: pairs that merge, and those that dropout has passed over, by rank and place."""
+    """uint64[3 * n]: pairs that merge, and pairs that dropout has skipped; rank << 32 | place."""
 
 
 def new_bpe_scratch(n_word_bytes: int, tables: BPETables) -> BPEScratch:
-    """Makes scratch for words of up to `n_word_bytes` bytes. Pages that no word reaches are never touched."""
+    """Makes scratch for words of up to `n_word_bytes` bytes. Memory pages that no word reaches are never touched."""
     n = n_word_bytes * tables.max_ids_per_byte + 1
     return BPEScratch(
         ids=recycled.empty(n, np.int32),
@@ -108,14 +108,14 @@ def new_bpe_scratch(n_word_bytes: int, tables: BPETables) -> BPEScratch:
         previous=recycled.empty(n, np.int32),
         keys=np.empty(MAX_SCANNED, np.uint32),
         ranks=recycled.empty(n, np.uint32),
-        # One item for every pair to begin with, and two for each merge.
+        # One item for every pair at first, and two more for each merge.
         heap=recycled.empty(3 * n, np.uint64),
         skipped=recycled.empty(3 * n, np.uint64),
     )
 
 
 class Merges(NamedTuple):
-    """Merges as ids; the rank of each is its index."""
+    """Merges as ids, int32[n] each; the rank of a merge is its index."""
 
     lefts: npt.NDArray[np.int32]
     rights: npt.NDArray[np.int32]
@@ -123,20 +123,20 @@ class Merges(NamedTuple):
 
 
 def take_part(ids: npt.NDArray[np.int64], merges: Merges) -> bool:
-    """Whether merges have one of these ids, -1 for none, as a part or make it."""
+    """Whether one of these ids is a part or the product of a merge; -1 is no id."""
     is_one = np.zeros(1 + max(int(part.max(initial=0)) for part in (ids, *merges)), np.bool_)
     is_one[ids[ids >= 0]] = True
     return any(bool(is_one[part].any()) for part in merges)
 
 
 def padded_bytes(tokens: Sequence[bytes]) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.int64]]:
-    """Returns the bytes of all tokens, padded as kernels want them, and offsets."""
+    """Returns the bytes of all tokens, with the padding that kernels need, and their offsets."""
     values = np.frombuffer(bytearray().join([*tokens, bytes(WORD_PADDING)]), np.uint8)
     return values, offsets_of(np.fromiter(map(len, tokens), np.int64, len(tokens)))
 
 
 def pair_bits(n_merges: int) -> int:
-    """Bits of the slots of a pair table: three to six a pair, because most searches are for pairs that do not merge."""
+    """Returns the bits of a pair table: three to six slots a pair, as most pairs that are looked up do not merge."""
     return max(pairs.MIN_PAIR_BITS, (3 * n_merges).bit_length())
 
 
@@ -145,7 +145,7 @@ COLLIDING = "the merges do not fit into a hash table: their ids look made to col
 
 
 def empty_pairs(bits: int) -> npt.NDArray[np.uint64]:
-    """Returns a pair table with nothing in it."""
+    """Returns an empty pair table."""
     n_filter = 1 << (bits + pairs.FILTER_BITS - 6)
     slots = np.full(n_filter + (1 << bits) + 64, -1, np.int64).view(np.uint64)
     slots[:n_filter] = 0
@@ -155,10 +155,10 @@ def empty_pairs(bits: int) -> npt.NDArray[np.uint64]:
 def pair_table(
     lefts: npt.NDArray[np.int32], rights: npt.NDArray[np.int32], ranks: npt.NDArray[np.int32] | None = None
 ) -> tuple[npt.NDArray[np.uint64], int]:
-    """Builds the pair table of merges; returns its slots and their bits. `ranks` None: each merge's own index.
+    """Builds the pair table of merges; returns its slots and bits. Without `ranks`, the rank of a merge is its index.
 
     Raises:
-      ValueError: if it would have to be much larger than merges from training need.
+      ValueError: if the table would have to be much larger than merges from training need.
     """
     least = pair_bits(lefts.size)
     if ranks is None:
@@ -176,18 +176,18 @@ class Reachable(NamedTuple):
     merges: Merges
     pairs: npt.NDArray[np.uint64]
     bits: int
-    """Their pair table."""
+    """The slots of their pair table, see kernels.bpe_pairs."""
     made: npt.NDArray[np.bool_]
-    """bool[n]: which ids merging gives back for their own spelling; none beyond."""
+    """bool[n]: the ids that merges give for their own spelling; larger ids are not among these."""
 
 
 def reachable(merges: Merges, initial: npt.NDArray[np.int64], *, always: bool) -> Reachable | None:
-    """Finds the merges that can ever be made; None where it cannot be told.
+    """Finds the merges that can ever be made; returns None if that cannot be told.
 
     Args:
-      merges: best first; where two are equally good, they make the same token.
-      initial: int64[n], ids of the symbols that words begin as; every text has one spelling in these.
-      always: whether to look even if it is all of them.
+      merges: best first; if two have equal ranks, they make the same token.
+      initial: int64[n], ids of the initial symbols of words; every text has only one spelling in these.
+      always: whether to search even if clearly all merges can be made.
 
     Raises:
       ValueError: as `pair_table`.
@@ -211,7 +211,7 @@ def reachable(merges: Merges, initial: npt.NDArray[np.int64], *, always: bool) -
 
 
 def joins_of(merges: Merges, initial: npt.NDArray[np.int64]) -> npt.NDArray[np.uint64]:
-    """Returns the bits of `BPETables.joins`; all are set where it is not clear what tokens begin and end with."""
+    """Returns the bits of `BPETables.joins`; all are set if it is not clear what tokens begin and end with."""
     n = 1 + max(int(ids.max(initial=0)) for ids in (*merges, initial))
     firsts = np.full(n, -1, np.int32)
     firsts[initial] = initial

@@ -14,7 +14,7 @@ _U64 = (1 << 64) - 1
 
 
 def tokenize_bytes(model: BPEFields, word: bytes, key: int | None) -> list[tuple[int, int]]:
-    """Returns the ids of a word, and the byte at which each ends; see `BPE.tokenize_bytes`."""
+    """Returns the ids of a word, and where each ends, in bytes; see `BPE.tokenize_bytes`."""
     text = "".join(BYTE_ALPHABET[b] for b in word) if model.byte_level else word.decode()
     if model.ignore_merges and key is None and text in model.vocab:
         return [(model.vocab[text], len(word))]
@@ -30,7 +30,7 @@ def tokenize_bytes(model: BPEFields, word: bytes, key: int | None) -> list[tuple
 def _initial_symbols(model: BPEFields, text: str) -> tuple[list[str], list[int]]:
     symbols: list[str] = []
     lengths: list[int] = []
-    waiting: list[int] = []  # lengths of unknown tokens that are yet to come
+    waiting: list[int] = []  # lengths of unknown tokens that have not been added yet
 
     def flush() -> None:
         for length in waiting:
@@ -76,7 +76,7 @@ def _merge(model: BPEFields, symbols: list[str], lengths: list[int]) -> None:
 
 
 def _merge_dropping(model: BPEFields, symbols: list[str], lengths: list[int], key: int) -> None:
-    # Symbols keep their places, so that chances to merge do: what has been merged away is None.
+    # Symbols keep their places, as the kernel's items do: one that has been merged into another becomes None.
     places: list[str | None] = list(symbols)
     sizes = list(lengths)
     chances: list[tuple[int, int]] = []
@@ -122,7 +122,7 @@ def _merge_dropping(model: BPEFields, symbols: list[str], lengths: list[int], ke
 
 
 def dropout_key(seed: int, occurrence: int) -> int:
-    """Returns the name of the random stream of one occurrence of a word; see kernels.bpe_merging."""
+    """Returns the key of the random stream of one occurrence of a word; see kernels.bpe_merging."""
     z = (seed * 0xD1342543DE82EF95 + occurrence) & _U64
     z = (z ^ z >> 32) * 0xD6E8FEB86659FD93 & _U64
     z = (z ^ z >> 32) * 0xD6E8FEB86659FD93 & _U64

@@ -21,14 +21,14 @@ class DoubleArray(NamedTuple):
 
 
 def double_array(entries: Tokens, ids: npt.NDArray[np.int32]) -> DoubleArray:
-    """Builds the trie of pieces in the order of their bytes, which need not be text.
+    """Builds the trie of entries, which need not be valid UTF-8.
 
     Args:
-      entries: different ones, none empty.
-      ids: int32[n], what to find where each one ends, -1 for nothing.
+      entries: distinct, sorted by their bytes, none empty.
+      ids: int32[n], the number to store where each one ends, -1 for none.
 
     Raises:
-      ValueError: if the entries have 2^28 bytes and more, as a state has no room for places far beyond that.
+      ValueError: if the entries have 2^28 bytes or more, as a state has no room for places far beyond that.
     """
     if not len(entries):
         return DoubleArray(read_only(np.full(512, kernels.NO_BYTE, np.int64)), 256)

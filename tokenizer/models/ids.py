@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which ids a vocabulary may have."""
+"""Checks the ids of a vocabulary."""
 
 from collections.abc import Iterable, Mapping, Sequence
 
@@ -9,14 +9,14 @@ import numpy.typing as npt
 from tokenizer.models.vocabulary import Vocabulary
 
 MAX_ID = (1 << 24) - 1
-"""Ids beyond this are refused: tables are as long as the largest id, and no file shall decide how long that is."""
+"""The largest id: tables are as long as it, and a file should not be able to make them arbitrarily long."""
 
 
 def check_ids(vocab: Mapping[str, int]) -> npt.NDArray[np.int64]:
     """Returns the ids of a vocabulary, in its order.
 
     Raises:
-      ValueError: if one is no integer in 0..2^24-1, or belongs to two tokens.
+      ValueError: if an id is no integer in 0..2^24-1, or belongs to two tokens.
     """
     if isinstance(vocab, Vocabulary):
         return check_all_ids(vocab.ids, vocab.tokens)
@@ -24,7 +24,7 @@ def check_ids(vocab: Mapping[str, int]) -> npt.NDArray[np.int64]:
 
 
 def check_all_ids(token_ids: Sequence[int] | npt.NDArray[np.integer], tokens: Iterable[str]) -> npt.NDArray[np.int64]:
-    """As `check_ids`, of tokens and their ids; `tokens` are for messages."""
+    """Does `check_ids` for a sequence of ids; `tokens`, in the same order, are for messages."""
     try:
         ids = np.array(token_ids if len(token_ids) else np.zeros(0, np.int64))
     except OverflowError:  # beyond 64 bits

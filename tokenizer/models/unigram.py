@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Unigram: of all ways to cut a word into pieces the one with the highest sum of scores."""
+"""Unigram: of all ways to cut a word into pieces, takes the one with the highest sum of scores."""
 
 import dataclasses
 import enum
@@ -27,7 +27,7 @@ SPACE = "▁"
 
 
 class PieceType(enum.IntEnum):
-    """What a piece of a SentencePiece model is; the numbers are those of the file."""
+    """The type of a piece of a SentencePiece model; the numbers are those in the file."""
 
     NORMAL = 1
     UNKNOWN = 2
@@ -48,20 +48,20 @@ class UnigramTables(NamedTuple):
     byte_ids: npt.NDArray[np.int32]
     """int32[256]: ids of the byte pieces `<0x00>` to `<0xFF>`, -1 for those the vocabulary does not have."""
     unk_id: int
-    """-1 where there is none."""
+    """Id of the unknown token, -1 if there is none."""
     unk_score: float
     byte_fallback: bool
     longest: int
-    """Bytes in the longest piece, or in the longest character."""
+    """The number of bytes of the longest piece, or character if that is longer."""
     single: bool
-    """Whether sums are kept in single precision, as sentencepiece does."""
+    """Whether sums are rounded to single precision, as in sentencepiece."""
 
 
 class UnigramScratch(NamedTuple):
-    """What Viterbi remembers of every place in a word."""
+    """Viterbi's work space: a value for every place in a word."""
 
     scores: npt.NDArray[np.float64]
-    """float64[n_bytes + 1]: of the best path to each place."""
+    """float64[n_bytes + 1]: the score of the best path to each place."""
     pieces: npt.NDArray[np.int32]
     """int32[n_bytes + 1]: the last piece of that path."""
     starts: npt.NDArray[np.int64]
@@ -69,13 +69,13 @@ class UnigramScratch(NamedTuple):
 
 
 def new_unigram_scratch(n_word_bytes: int) -> UnigramScratch:
-    """Makes scratch for words of up to `n_word_bytes` bytes. Pages that no word reaches are never touched."""
+    """Makes scratch for words of up to `n_word_bytes` bytes. Memory pages that no word reaches are never touched."""
     n = n_word_bytes + 1  # a place before every byte, and the end
     return UnigramScratch(np.empty(n, np.float64), np.empty(n, np.int32), np.empty(n, np.int64))
 
 
 class Segmentation(NamedTuple):
-    """One way to cut a word: its score, and each piece with the character where it ends."""
+    """One way to cut a word: its score, and the id and the end, in characters, of each piece."""
 
     score: float
     pieces: tuple[tuple[int, int], ...]
@@ -85,23 +85,23 @@ class Segmentation(NamedTuple):
 class Unigram:
     """Pieces with scores, which are logarithms of probabilities; the id of a piece is its position.
 
-    A character that no piece covers on its own may become the unknown token, at the score of the worst piece less 10.
-    A run of unknown characters is one token, or its byte pieces where `byte_fallback` is set and the vocabulary has
-    them all. Where two paths score the same, the one whose last piece is longer wins, at every place in the word.
+    A character that is no piece by itself may become the unknown token, at the score of the worst piece less 10. A run
+    of unknown characters is one token, or its byte pieces if `byte_fallback` is set and the vocabulary has all of
+    them. If two paths have equal scores, the one whose last piece is longer wins, at every place in the word.
 
-    Without `piece_types` the rules are HF's: every piece matches in text, whatever it is meant for; sums are in double
+    Without `piece_types` the rules are HF's: every piece matches in text, whatever its purpose; sums are in double
     precision; a fused run of unknown characters that is itself a piece gets its id. With `piece_types` they are
-    sentencepiece's, which differ in what ids come out:
+    sentencepiece's, which can give other ids:
 
     - only NORMAL and USER_DEFINED pieces match in text, and only NORMAL ones count for the worst score;
     - a USER_DEFINED piece scores 0.1 for each of its bytes after the first, whatever the file says;
-    - sums are kept in single precision, and begin again at zero where one has fallen below -100000, so that near ties
-      are decided by rounding. A word in the middle of a text may therefore be cut differently from the same word
-      alone: see kernels.sentencepiece_unigram.
+    - sums are rounded to single precision, and begin again at zero once one is below -100000, so that near ties are
+      decided by rounding. A word in the middle of a text may therefore be cut differently from the same word alone:
+      see kernels.sentencepiece_unigram.
 
     Raises:
       ValueError: if there are no pieces, or more than 2^24, a score is not finite, `unk_id` or the number of types
-        does not fit the vocabulary, or under sentencepiece's rules a piece stands twice.
+        does not fit the vocabulary, or, under sentencepiece's rules, a piece occurs twice.
 
     Source: HF tokenizers 0.23 `models/unigram/model.rs`, `encode_optimized`; sentencepiece 0.2.3 `EncodeOptimized`,
       probed. sentencepiece 0.2.0 scored USER_DEFINED pieces by the best score, and never began again at zero.
@@ -173,9 +173,10 @@ class Unigram:
 
     @functools.cached_property
     def piece_ids(self) -> Mapping[str, int]:
-        """The id of every piece, whether it matches in text or not; of one that stands twice the first.
+        """Piece -> id of all pieces, whether they match in text or not.
 
-        By HF's rules the last, which is the one that matches.
+        If a piece occurs twice, this is the first id under sentencepiece's rules, and under HF's the last, which
+        matches.
         """
         if self._pieces.numbered is not None:
             return self._pieces.numbered
@@ -186,7 +187,7 @@ class Unigram:
 
     @functools.cached_property
     def matching(self) -> Vocabulary:
-        """The pieces that match in text; of one that stands twice the last, as in HF."""
+        """Piece -> id of the pieces that match in text; if one occurs twice, the last id, as in HF."""
         ids, every = self._matching_ids, self._pieces.numbered
         if every is not None:
             return every if ids.size == len(every) else every.take(ids)
@@ -201,7 +202,7 @@ class Unigram:
 
     @functools.cached_property
     def scores(self) -> npt.NDArray[np.float64]:
-        """float64[n]: what each piece scores where it matches."""
+        """float64[n]: the score of each piece when it matches."""
         if self.piece_types is None:
             return self._given_scores
         scores = self._given_scores.astype(np.float32).astype(np.float64)
@@ -221,7 +222,7 @@ class Unigram:
 
     @functools.cached_property
     def _byte_ids(self) -> npt.NDArray[np.int32]:
-        """int32[256], -1 where there is none."""
+        """int32[256]: ids of the byte pieces, -1 if there is none."""
         names = [f"<0x{byte:02X}>" for byte in range(256)]
         if self.piece_types is None:
             return self.matching.find(names).astype(np.int32)
@@ -232,17 +233,17 @@ class Unigram:
     def splits_at_spaces(self) -> bool:
         """Whether cutting a text before every "▁" changes nothing, because no piece has one after another character.
 
-        No path can then have a piece across such a cut, so each path is one path per part, its score is the sum of
-        theirs, and the best path is made of the best paths: ties too, as every place in a part is reached from the
-        same place in front of it. Not so in finite precision: the sums before a part differ, so near ties may fall
-        differently. HF's words always begin at zero. sentencepiece's do not, see kernels.sentencepiece_unigram.
-        Unknown characters fuse only within a part: "▁" must be a piece too, or the unknown run must not reach a cut.
+        Then no piece reaches across such a cut, so a path through the text is one path for each part, its score is the
+        sum of theirs, and the best path consists of the best paths; ties too, since all paths through a part start
+        from the same place. With finite precision near ties may come out differently, since the sums before a part
+        differ: HF's words always begin at zero, sentencepiece's do not, see kernels.sentencepiece_unigram. Unknown
+        characters fuse only within a part: so "▁" must be a piece too, or the unknown run must not reach a cut.
         """
         return SPACE in self.matching and not self.matching.tokens.characters.has_inside(SPACE)
 
     @functools.cached_property
     def trie(self) -> DoubleArray:
-        """The pieces that match."""
+        """The trie of the pieces that match."""
         order = self.matching.tokens.sorted_order()
         return double_array(self.matching.tokens.take(order), self.matching.ids[order])
 
@@ -267,7 +268,7 @@ class Unigram:
         return int(self.matching.tokens.characters.lengths.max(initial=0))
 
     def _edges(self, word: str, start: int) -> Iterator[tuple[int, int, float]]:
-        """Yields `(end, id, score)` of everything that may come at `start`, in characters; shorter pieces first."""
+        """Yields `(end, id, score)` of all pieces that may begin at `start`, in characters; shorter ones first."""
         alone = False
         for stop in range(start + 1, min(len(word), start + self._longest) + 1):
             piece = self.matching.get(word[start:stop])
@@ -278,13 +279,13 @@ class Unigram:
             yield start + 1, -1 if self.unk_id is None else self.unk_id, self._unk_score
 
     def tokenize(self, word: str) -> list[tuple[int, int]]:
-        """Tokenizes one word, slowly, in plain Python: each id with the character of the word where it ends.
+        """Tokenizes one word in plain Python, slowly; returns each token's id and its end in the word, in characters.
 
         Raises:
-          UnknownCharacterError: if a character is not covered and there is no unknown token.
+          UnknownCharacterError: if no piece covers a character and there is no unknown token.
         """
         round_sum = (lambda total: float(np.float32(total))) if self.piece_types is not None else float
-        # Of the best path to each place: its score, its last piece, where that starts.
+        # For the best path to each place: its score, its last piece, and where that starts.
         best: list[tuple[float, int, int]] = [(0.0, -1, -1)] + [(0.0, -1, -1)] * len(word)
         for start in range(len(word)):
             so_far = best[start][0]
@@ -325,22 +326,22 @@ class Unigram:
         return tokens
 
     def nbest(self, word: str, n: int) -> list[Segmentation]:
-        """Returns the `n` best paths, best first, fewer where there are fewer; scores are summed in double precision.
+        """Returns the `n` best paths, best first, or all if there are fewer; scores are summed in double precision.
 
-        Of two paths with the same score the one whose last piece is longer comes first, then its own first part
-        decides. Time and memory grow with `n` times the length of the word.
+        Of two paths with equal scores, the one whose last piece is longer comes first; if these are equal too, the
+        rank of what precedes them decides. Time and memory grow with `n` times the length of the word.
 
         Raises:
           ValueError: if `n` is not positive.
           UnknownCharacterError: as `tokenize`.
 
-        Source: sentencepiece `Lattice::NBest`, which searches the same paths best first with an agenda that it cuts
-          short.
+        Source: sentencepiece `Lattice::NBest`, which searches the same paths, best first, with an agenda of limited
+          size.
         """
         if n < 1:
             raise ValueError(f"n must be positive, got {n!r}")
-        # For each place the best ways to it: score, then where the last piece starts, which it is, and which way to
-        # there.
+        # For each place the best ways to it: score, where the last piece starts, which piece it is, and the number of
+        # the way to its start.
         ways: list[list[tuple[float, int, int, int]]] = [[(0.0, -1, -1, -1)]] + [[] for _ in word]
         arriving: list[list[tuple[int, int, float]]] = [[] for _ in range(len(word) + 1)]
         for start in range(len(word)):
@@ -348,7 +349,7 @@ class Unigram:
                 if piece < 0:
                     raise UnknownCharacterError(_not_there(f"character {word[start]!r}"))
                 arriving[stop].append((start, piece, score))
-            # Everything that ends at the next place starts at or before this one.
+            # All pieces that end at the next place start at this one or before.
             heads = [(-(score + ways[s][0][0]), s, 0, piece, score) for s, piece, score in arriving[start + 1]]
             heapq.heapify(heads)
             while heads and len(ways[start + 1]) < n:
@@ -369,19 +370,19 @@ class Unigram:
         return paths
 
     def sample(self, word: str, alpha: float, seed: int, nbest_size: int = -1) -> list[tuple[int, int]]:
-        """Tokenizes one word as `tokenize` does, by a path drawn with a probability proportional to exp(alpha * score).
+        """Tokenizes one word like `tokenize`, by a path drawn with a probability proportional to exp(alpha * score).
 
         Args:
-          word: what to tokenize.
-          alpha: 0 makes all paths equally likely; the larger, the more likely the best one.
-          seed: 0..2^64-1; equal seeds, equal paths. Give every word of a text a seed of its own.
-          nbest_size: from how many of the best paths to draw; negative for all there are, 0 and 1 for the best alone.
+          word: the word.
+          alpha: 0 makes all paths equally likely; the larger it is, the more likely is the best path.
+          seed: 0..2^64-1; equal seeds give equal paths, so give every word of a text its own seed.
+          nbest_size: how many of the best paths to draw from; negative for all, 0 and 1 for the best alone.
 
         Raises:
           ValueError: if `alpha` is negative or not finite, or the seed does not fit.
           UnknownCharacterError: as `tokenize`.
 
-        Source: sentencepiece `SampleEncode`. HF's `Unigram.alpha` weighs pieces before others more often than once.
+        Source: sentencepiece `SampleEncode`. HF's `Unigram.alpha` counts the weights of earlier pieces more than once.
         """
         if not (math.isfinite(alpha) and alpha >= 0):
             raise ValueError(f"alpha must be a number of at least 0, got {alpha!r}")

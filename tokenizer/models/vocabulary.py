@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Vocabularies as columns: a quarter of a million tokens that are no objects of Python's until one asks for them."""
+"""Vocabularies as columns: a quarter of a million tokens that become Python objects only when they are accessed."""
 
 import functools
 import operator
@@ -19,7 +19,7 @@ WORD_PADDING = 16
 """Bytes that kernels may read beyond the start of a word."""
 
 Words = tuple[npt.NDArray[np.uint8], npt.NDArray[np.int64], npt.NDArray[np.int32]]
-"""What words may be equal to: uint8[n_bytes + 16], int64[n + 1] and int32[n], padded bytes, offsets and ids."""
+"""Entries of a word table: padded bytes, offsets and ids, uint8[n_bytes + 16], int64[n + 1] and int32[n]."""
 
 
 class Characters(NamedTuple):
@@ -32,16 +32,16 @@ class Characters(NamedTuple):
 
     @property
     def lengths(self) -> npt.NDArray[np.int64]:
-        """int64[n], characters."""
+        """int64[n]: the number of characters of each token."""
         return np.diff(self.offsets)
 
     def take(self, kept: npt.NDArray[np.bool_]) -> "Characters":
-        """Returns those of some tokens."""
+        """Returns the characters of some tokens; kept: bool[n]."""
         lengths = self.lengths
         return Characters(self.points[np.repeat(kept, lengths)], offsets_of(lengths[kept]))
 
     def has_inside(self, character: str) -> bool:
-        """Whether a character stands in some token that does not begin with it, or again after its first one."""
+        """Whether some token has a character after its first one."""
         found = np.flatnonzero(self.points == ord(character))
         is_first = np.zeros(self.points.size + 1, np.bool_)
         is_first[self.offsets[:-1]] = True
@@ -49,10 +49,10 @@ class Characters(NamedTuple):
 
 
 class Tokens(Sequence[str]):
-    """Tokens in a column; each one becomes a str when it is asked for, all when there is no other way."""
+    """A column of tokens; each becomes a str when it is accessed, and all together only if necessary."""
 
     def __init__(self, values: npt.NDArray[np.uint8], offsets: npt.NDArray[np.int64]) -> None:
-        """Takes UTF-8, which is not looked at.
+        """Takes UTF-8, which is not checked.
 
         Args:
           values: uint8[n_bytes + WORD_PADDING]; offsets: int64[n + 1], from 0 to n_bytes.
@@ -61,10 +61,10 @@ class Tokens(Sequence[str]):
 
     @classmethod
     def of(cls, texts: Sequence[str]) -> "Tokens":
-        """Returns them as a column.
+        """Makes a column of strings.
 
         Raises:
-          ValueError: if one is no text: it holds half of a surrogate pair.
+          ValueError: if one is no text, because it holds half of a surrogate pair.
         """
         if isinstance(texts, Tokens):
             return texts
@@ -78,7 +78,7 @@ class Tokens(Sequence[str]):
 
     @property
     def lengths(self) -> npt.NDArray[np.int64]:
-        """int64[n], bytes."""
+        """int64[n]: the number of bytes of each token."""
         return np.diff(self.offsets)
 
     @property
@@ -92,7 +92,7 @@ class Tokens(Sequence[str]):
         )
 
     def first_broken(self) -> int:
-        """Returns the number of the first that is not UTF-8, -1 for none."""
+        """Returns the number of the first token that is not UTF-8, -1 for none."""
         try:
             self._column().validate(full=True)
         except pa.ArrowInvalid:
@@ -113,24 +113,24 @@ class Tokens(Sequence[str]):
 
     @functools.cached_property
     def characters(self) -> Characters:
-        """Their characters."""
+        """The characters of the tokens."""
         points, offsets = np.empty(self.n_bytes, np.int32), np.empty(len(self) + 1, np.int64)
         decode_texts(self.values, self.offsets, points, offsets)
         return Characters(points[: offsets[-1]], offsets)
 
     @classmethod
     def joined(cls, parts: Sequence["Tokens"]) -> "Tokens":
-        """Returns all of several columns, one after the other."""
+        """Concatenates several columns."""
         values = [part.values[: part.n_bytes] for part in parts]
         lengths = np.concatenate([part.lengths for part in parts])
         return cls(np.concatenate([*values, np.zeros(WORD_PADDING, np.uint8)]), offsets_of(lengths))
 
     @functools.cached_property
     def numbered(self) -> "Vocabulary | None":
-        """Each with its number as its id; None if one is empty or stands twice.
+        """Token -> its number; None if a token is empty or occurs twice.
 
         Raises:
-          ValueError: if they look made to collide.
+          ValueError: if the tokens seem to be chosen to collide in the table.
         """
         try:
             return Vocabulary(self, np.arange(len(self), dtype=np.int32))
@@ -138,16 +138,16 @@ class Tokens(Sequence[str]):
             return None
 
     def take(self, order: npt.NDArray[np.int64]) -> "Tokens":
-        """Returns some of them, by their numbers."""
+        """Returns some of the tokens, given their numbers, in that order."""
         offsets = np.empty(order.size + 1, np.int64)
         values = np.zeros(int(self.lengths[order].sum()) + WORD_PADDING, np.uint8)
         take_texts(self.values, self.offsets, order, values, offsets)
         return Tokens(values, offsets)
 
     def sorted_order(self) -> npt.NDArray[np.int64]:
-        """Returns int64[n], their numbers in the order of their bytes, which is that of their characters.
+        """Returns the numbers of the tokens in the order of their bytes, which is that of code points, int64[n].
 
-        They are different ones.
+        The tokens must be distinct.
         """
         n = len(self)
         first = np.empty(n, np.uint64)
@@ -188,7 +188,7 @@ class Tokens(Sequence[str]):
 
 
 class ScoredTokens(Sequence[tuple[str, float]]):
-    """Tokens with a score each."""
+    """A column of tokens, each with a score."""
 
     def __init__(self, tokens: Tokens, scores: npt.NDArray[np.float64]) -> None:
         """Takes tokens and their scores, float64[n]."""
@@ -196,7 +196,7 @@ class ScoredTokens(Sequence[tuple[str, float]]):
 
     @classmethod
     def of(cls, entries: Sequence[tuple[str, float]]) -> "ScoredTokens":
-        """Returns them as columns.
+        """Makes columns of pairs.
 
         Raises:
           ValueError: if a token is no text.
@@ -231,13 +231,13 @@ class ScoredTokens(Sequence[tuple[str, float]]):
 
 
 class NotDistinctError(ValueError):
-    """A token is empty, or stands twice."""
+    """A token is empty, or occurs twice."""
 
 
 class Vocabulary(Mapping[str, int]):
     """Token -> id, in the order of a file.
 
-    A few ids are looked up in a word table; who wants many, or all, waits once for a dict.
+    A few lookups use a word table; after many, or when all entries are needed, a dict is made once.
     """
 
     _MANY = 1000
@@ -245,10 +245,11 @@ class Vocabulary(Mapping[str, int]):
     def __init__(self, tokens: Tokens, ids: npt.NDArray[np.int32], *, are_distinct: bool = False) -> None:
         """Takes tokens and their ids.
 
-        are_distinct: whether it is known that no token is empty, and none stands twice.
+        are_distinct: whether it is known already that no token is empty or occurs twice.
 
         Raises:
-          NotDistinctError: if one is or does. ValueError: if they look made to collide.
+          NotDistinctError: if a token is empty or occurs twice. ValueError: if the tokens seem to be chosen to collide
+            in the table.
         """
         self.tokens, self.ids = tokens, read_only(ids)
         self._n_asked = 0
@@ -263,11 +264,11 @@ class Vocabulary(Mapping[str, int]):
 
     @functools.cached_property
     def table(self) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.uint8]]:
-        """Slots and pool of a word table of the ids, see kernels.word_table."""
+        """The slots and pool of a word table, see kernels.word_table; its values are the ids."""
         return word_table(self.tokens.values, self.tokens.offsets, self.ids)[:2]
 
     def take(self, order: npt.NDArray[np.int64]) -> "Vocabulary":
-        """Returns some of it, by the places of tokens in it."""
+        """Returns some of the entries, given their numbers, in that order."""
         return Vocabulary(self.tokens.take(order), self.ids[order], are_distinct=True)
 
     def find(self, texts: Sequence[str]) -> npt.NDArray[np.int64]:
@@ -323,19 +324,19 @@ class Vocabulary(Mapping[str, int]):
 class TokensById(Mapping[int, str]):
     """Id -> token; of tokens with the same id the last one.
 
-    A few tokens are spelled one by one; who wants many, or all, waits once for a dict.
+    A few tokens are decoded one by one; after many, or when all entries are needed, a dict is made once.
     """
 
     _MANY = 1000
 
     def __init__(self, vocab: Vocabulary, added: Mapping[int, str]) -> None:
-        """Takes a vocabulary, and tokens that count before its own."""
+        """Takes a vocabulary, and id -> token of added tokens, which take precedence."""
         self._vocab, self._added = vocab, added
         self._n_asked = 0
 
     @functools.cached_property
     def _sorted(self) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int64]]:
-        """The ids in their order, and the number of the token of each."""
+        """The ids, ascending, and the number of the token of each."""
         order = np.argsort(self._vocab.ids, kind="stable")
         return self._vocab.ids[order], order
 
@@ -364,12 +365,12 @@ class TokensById(Mapping[int, str]):
 
     @property
     def largest(self) -> int:
-        """The largest id, -1 where there is none."""
+        """The largest id, -1 if there is none."""
         return max(int(self._vocab.ids.max(initial=-1)), max(self._added, default=-1))
 
 
 def offsets_of(lengths: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-    """Returns int64[n + 1], where each of n entries begins and the last ends."""
+    """Returns the offsets of n entries, int64[n + 1], given their lengths."""
     offsets = np.zeros(lengths.size + 1, np.int64)
     np.cumsum(lengths, out=offsets[1:])
     return offsets
@@ -378,16 +379,16 @@ def offsets_of(lengths: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
 def word_table(
     values: npt.NDArray[np.uint8], offsets: npt.NDArray[np.int64], ids: npt.NDArray[np.int32]
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.uint8], int]:
-    """Builds slots and pool of a word table: see kernels.word_table, column VALUE holds the id.
+    """Builds the slots and pool of a word table, see kernels.word_table; column VALUE holds the id.
 
     Args:
-      values, offsets, ids: see `Words`, none empty; of equal ones the first counts.
+      values, offsets, ids: see `Words`; none is empty, and of equal ones the first counts.
 
     Returns:
-      Slots, pool, and how many different words there are.
+      Slots, pool, and the number of distinct words.
 
     Raises:
-      ValueError: if they look made to collide, which would take the square of their number.
+      ValueError: if the words seem to be chosen to collide, so that time would grow with the square of their number.
     """
     lengths = np.diff(offsets)
     values, offsets, ids = read_only(values), read_only(offsets), read_only(ids)
@@ -400,7 +401,7 @@ def word_table(
 
 
 def words_of(vocab: Mapping[str, int]) -> Words:
-    """Returns the tokens of any vocabulary, but an empty one, as a word table takes them."""
+    """Returns the tokens and ids of any vocabulary that is not empty, as `word_table` takes them."""
     tokens, ids = tokens_of(vocab), ids_of(vocab)
     kept = tokens.lengths > 0
     if kept.all():

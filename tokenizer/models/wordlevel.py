@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""WordLevel: a word is an entry, or unknown."""
+"""WordLevel: a word is an entry of the vocabulary, or unknown."""
 
 import dataclasses
 import functools
@@ -52,5 +52,5 @@ class WordLevel:
         return WordLevelTables(slots, pool, self.vocab[self.unk_token])
 
     def tokenize(self, word: str) -> list[tuple[int, int]]:
-        """Tokenizes one word in plain Python: the id of its only token, and the character at which it ends."""
+        """Tokenizes one word in plain Python; returns the id of its only token, and its end in characters."""
         return [(self.vocab.get(word, self.vocab[self.unk_token]), len(word))]

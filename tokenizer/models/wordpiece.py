@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""WordPiece: greedy longest match, with four policies for characters the vocabulary does not have."""
+"""WordPiece: greedy longest match, with four policies for characters that are not in the vocabulary."""
 
 import dataclasses
 import functools
@@ -23,11 +23,11 @@ OOV_POLICIES = {
     "char": kernels.OOV_CHAR,
     "byte": kernels.OOV_BYTE,
 }
-"""Name of each policy for what is not in the vocabulary, and its number in the kernels."""
+"""Policy for unknown characters -> its number in the kernels."""
 
 
 _CONTINUES = b"\xff"
-"""Stands in front of entries that continue a word, in place of their prefix: a byte that no text has."""
+"""Replaces the prefix of entries that continue a word: a byte that occurs in no text."""
 
 
 class WordPieceTables(NamedTuple):
@@ -37,12 +37,13 @@ class WordPieceTables(NamedTuple):
     """int64[n]: the states of the trie, see kernels.double_array, with two roots: of the entries that begin a word, and
     of those that continue one, without their prefix.
 
-    Under the first the prefix leads to the second, as an entry with a prefix also begins a word that begins so.
+    From the first root the prefix leads to the second: an entry with the prefix also begins a word that itself begins
+    with the prefix.
     """
     root_bases: npt.NDArray[np.int64]
     """int64[2]."""
     behind_prefix: int
-    """The base of the state that the prefix leads to, -1 where there is no prefix."""
+    """The base of the state that the prefix leads to, -1 if there is no prefix."""
     characters: npt.NDArray[np.int32]
     """int32[2, kernels.wordpiece.N_CHARACTERS]: for characters of three bytes the state that they lead to from each
     root, 0 for none."""
@@ -56,24 +57,24 @@ class WordPieceTables(NamedTuple):
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class WordPiece:
-    """A vocabulary whose entries begin a word, or continue one when they begin with a prefix.
+    """A vocabulary whose entries begin a word, or, if they begin with a prefix, continue one.
 
-    A word that begins with the prefix itself begins with such an entry as with any other: `###` is `##` and `#`, and
-    would be the entry that continues a word with a `#`.
+    A word that itself begins with the prefix may begin with such an entry: the word `###` can be the entry `###`, which
+    otherwise continues a word with a `#`.
 
-    What becomes of a word with a character that no entry covers is decided by `oov_policy`:
+    `oov_policy` decides what happens to a word with a character that no entry covers:
 
     - `word`: the whole word is one unknown token, as in BERT;
-    - `contain`: a run of unknown characters costs one unknown token, everything else in the word survives;
-    - `char`: the word if it is an entry, else character by character, each known or unknown;
-    - `byte`: as `contain`, but unknown characters become byte tokens where the vocabulary has all of theirs.
+    - `contain`: a run of unknown characters becomes one unknown token, everything else in the word survives;
+    - `char`: the word if it is an entry, otherwise character by character, each known or unknown;
+    - `byte`: like `contain`, but unknown characters become byte tokens if the vocabulary has all of theirs.
 
-    Under the last three no character that the vocabulary has, in either position, is ever lost, and `max_word_chars`
-    does not apply: it limits only what `word` would give up on anyway.
+    Under the last three no character that is in the vocabulary, in either position, is ever lost, and
+    `max_input_chars_per_word` does not apply: only `word` makes longer words unknown.
 
     Raises:
-      ValueError: if an id is not in 0..2^24-1 or occurs twice, the unknown token is no entry, the policy has no such
-        name, or it is `byte` and the vocabulary has no byte token at all.
+      ValueError: if an id is not in 0..2^24-1 or occurs twice, the unknown token is no entry, there is no such policy,
+        or it is `byte` and the vocabulary has no byte token at all.
 
     Source: HF tokenizers `models/wordpiece/mod.rs` for `word`; tokenizer/reference.py for the others.
     """
@@ -124,11 +125,11 @@ class WordPiece:
         )
 
     def _trie(self) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], int]:
-        """Returns the states, the bases of the two roots, and the one behind the prefix."""
+        """Returns the states, the bases of the two roots, and that of the state after the prefix."""
         prefix = self.continuing_subword_prefix.encode()
         entries = {token.encode(): token_id for token, token_id in self.vocab.items()}
         if prefix:
-            # As no entry continues a word with nothing, that of the prefix alone only begins one.
+            # The entry that is only the prefix cannot continue a word, so it only begins one.
             begins_alone = entries.pop(prefix, -1)
             entries = {
                 _CONTINUES + entry[len(prefix) :] if entry.startswith(prefix) else entry: token_id

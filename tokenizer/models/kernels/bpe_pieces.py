@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which pieces two others make, for sentencepiece's BPE.
+"""Finds the pieces that are made of two others, for sentencepiece's BPE.
 
 Its slow twin is in `tests/tokenizer/formats/test_sentencepiece_file.py`.
 """
@@ -10,20 +10,20 @@ from tokenizer.kernels.whole_words import whole_word
 
 @kernel
 def find_merges(values, offsets, order, slots, pool, can_merge, has_length, most_bytes, merges):
-    """Finds every way to make a piece of two others, shorter first parts first.
+    """Finds all ways to make a piece of two others; for each piece, shorter first parts come first.
 
     Args:
       values, offsets: uint8[n_bytes + 16] and int64[n + 1], the pieces in UTF-8.
-      order: int64[n_order], those that can merge, in which order to go through them.
+      order: int64[n_order], the pieces that can merge, in the order to go through them.
       slots: int64[n_slots, 4]; pool: uint8[n_pool]: word table of the pieces with their numbers.
-      can_merge: bool[n], whether each can.
-      has_length: bool[longest + 1], whether one of so many bytes can.
-      most_bytes: how many bytes of pieces may be looked at.
-      merges: int32[3, most merges], filled with the numbers of first parts, second parts and what they make.
+      can_merge: bool[n], whether each piece can merge.
+      has_length: bool[longest + 1], whether a piece of so many bytes can merge.
+      most_bytes: the most bytes of pieces to look at.
+      merges: int32[3, most merges], filled with the numbers of first parts, second parts and products.
 
     Returns:
-      How many merges there are, and how many pieces have been gone through: not all of them where one has more merges
-      than there is room for, or more is to be looked at than allowed.
+      The number of merges, and the number of pieces gone through: not all of them if there is no more room for merges,
+      or more than `most_bytes` bytes would have to be looked at.
     """
     o, n_read = 0, 0
     for d in range(order.size):

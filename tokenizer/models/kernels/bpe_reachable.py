@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which merges of BPE can ever be made, where a list has several ways to make a token.
+"""Finds the merges of BPE that can ever be made, if a list has several ways to make a token.
 
-Up to the moment when two neighbours become a token, nothing has merged across the ends of the two, so all that has
-happened between them is what happens to these symbols alone. Whatever is around a token, it is therefore always made in
-the same way, by one merge of the list, and the others that would make it never find their two parts beside each other.
+Until two neighbours become a token, nothing has merged across the outer ends of the two. So everything inside has
+happened as if these symbols were alone. Whatever is around a token, it is therefore always made in the same way, by one
+merge of the list; the parts of the other merges that would make it never meet.
 
-Whether the parts of a merge are made at all can be told from how each was made. Backwards from the last merge in either
-part, the symbols that met at the border are known at every moment, and none of these pairs may have been a better merge
-than the one that came next on either side.
+Whether the parts of a merge are made at all follows from how each of them is made. Going backwards from the last merge
+in either part, the symbols that meet at the border are known at every moment, and none of these pairs may be a better
+merge than the next one on either side.
 
 Its slow twin is `tokenizer.models.bpe.BPE.tokenize`; `tests/tokenizer/models/test_bpe_reachable.py` compares them.
 """
@@ -22,7 +22,7 @@ UNCERTAIN, CROWDED = -1, -2
 
 @kernel_part
 def _stay_apart(left, right, strengths, splits, slots, bits):
-    """Whether both tokens are made out of their symbols when these stand beside each other."""
+    """Whether both tokens are made from their symbols when these are next to each other."""
     limit = np.int64(NO_RANK) + 1
     while True:
         across = np.int64(pair_rank(slots, bits, left, right)) + 1
@@ -35,7 +35,7 @@ def _stay_apart(left, right, strengths, splits, slots, bits):
             limit = of_left
             left = splits[1, left]
         else:
-            # Among equals the leftmost goes first: the one across before the one on the right.
+            # Of equal ranks the leftmost goes first: the pair across the border before the one on the right.
             limit = of_right + 1
             right = splits[0, right]
 
@@ -46,15 +46,15 @@ def find_reachable(lefts, rights, products, initial, slots, bits, strengths, spl
 
     Args:
       lefts, rights, products: int32[n], the merges, best first; a text has only one spelling in `initial`.
-      initial: int64[n_initial], ids of the symbols that words begin as.
-      slots: uint64[n], with `bits` of it an empty pair table, filled.
-      strengths: int64[n_ids], all -1; filled with 0 for initial symbols, 1 + its number for what a merge makes.
-      splits: int32[2, n_ids], filled with the two that each of the latter is made of.
+      initial: int64[n_initial], ids of the initial symbols of words.
+      slots: uint64[n], an empty pair table of `bits` bits, filled.
+      strengths: int64[n_ids], all -1; filled with 0 for initial symbols, 1 + its number for the product of a merge.
+      splits: int32[2, n_ids], filled with the two parts of each product.
       reached: int32[n], filled with the index of each merge that can be made.
 
     Returns:
-      How many these are. UNCERTAIN where it cannot be told: where merges make initial symbols, or one of something
-      that a later merge makes, or the same pair comes twice. CROWDED where it must be tried again with more bits.
+      The number of merges that can be made. UNCERTAIN if it cannot be told: a merge makes an initial symbol, or has a
+      part that a later merge makes, or a pair occurs twice. CROWDED if the table needs more bits: try again.
     """
     n_reached = 0
     for symbol in initial:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What models.bpe asks of a vocabulary: how each token is made, and which ones merging does not give back.
+"""Finds for models.bpe how each token of a vocabulary is made, and the tokens that merges never make.
 
 Its slow twin is `tokenizer.models.bpe.BPE.tokenize`; `tests/tokenizer/models/test_bpe_reachable.py` compares them.
 """
@@ -14,20 +14,19 @@ from tokenizer.kernels.bpe_pairs import is_sparse, set_rank
 
 @kernel
 def recover_merges(values, offsets, ranks, order, model, scratch, lefts, rights):
-    """Finds the pair that makes each token of a tiktoken vocabulary, of which there is at most one.
+    """Finds the pair that makes each token of a tiktoken vocabulary, at most one for each.
 
-    A token is made of the two parts that are left when everything shorter in it has merged: what happens within its
-    bytes does not depend on what is around them. So tokens are gone through by length, and `model.pairs` is filled on
-    the way.
+    A token is made of the two parts that are left when everything shorter in it has merged: merges inside its bytes do
+    not depend on what is around them. So tokens are gone through by length, and `model.pairs` is filled on the way.
 
     Args:
       values, offsets: uint8[n_bytes + 16] and int64[n + 1], the tokens; ranks: int32[n], the place of each by id.
       order: int64[n], the tokens by length.
       model: `models.bpe.BPETables` with products, and no pairs yet but room for n; scratch: BPEScratch, for work.
-      lefts, rights: int32[n], filled; -1 for single bytes and for tokens that merging never makes.
+      lefts, rights: int32[n], filled; -1 for single bytes and for tokens that merges never make.
 
     Returns:
-      False where the table of pairs must be tried again with more bits.
+      False if the table of pairs needs more bits: try again.
     """
     for t in order:
         lefts[t] = -1
@@ -55,7 +54,7 @@ def recover_merges(values, offsets, ranks, order, model, scratch, lefts, rights)
 
 @kernel
 def find_unmerged(values, offsets, ids, model, scratch, out, ends, unmerged):
-    """Marks the entries that merging does not give back as themselves.
+    """Marks the entries whose own spelling does not merge to them.
 
     Args:
       values, offsets: uint8[n_bytes + 16] and int64[n + 1], the entries; ids: int32[n].

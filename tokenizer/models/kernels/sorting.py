@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Texts sorted by their bytes, eight bytes at a time, in time bounded by n log n of them and by their bytes.
+"""Sorts texts by their bytes, eight bytes at a time, in time bounded by n log n and by the number of bytes.
 
 Its slow twin is `builtins.sorted`; `tests/tokenizer/models/test_vocabulary.py` compares them.
 """
@@ -11,9 +11,9 @@ from tokenizer.kernels.utf8 import copy_bytes
 from tokenizer.kernels.word_table import first_bytes
 
 _SHORT_RUN = 12
-"""Texts that are sorted by insertion before they are merged."""
+"""The number of texts that are sorted by insertion before runs are merged."""
 _REST_SHIFT = 32
-"""An item is the number of a text, and above it how many bytes of it are left, more than eight counting as nine."""
+"""An item is the number of a text, and in the bits above how many of its bytes are left, at most nine."""
 _INDEX_MASK = (1 << _REST_SHIFT) - 1
 _MORE = 9
 
@@ -31,7 +31,7 @@ def _reversed_bytes(eight):
 
 @kernel_part
 def _comes_before(key, item, other_key, other_item):
-    """Whether one comes strictly before another: by eight bytes, where these are zeros by which text has ended."""
+    """Whether an item comes strictly before another: by eight bytes, and if these are equal, by what is left of it."""
     return key < other_key or (key == other_key and item >> _REST_SHIFT < other_item >> _REST_SHIFT)
 
 
@@ -64,7 +64,7 @@ def _merge(keys, items, start, middle, stop, to_keys, to_items):
 
 @kernel_part
 def _key(values, offsets, t, done):
-    """Returns eight bytes of a text from byte `done` on, the first one highest, and the item of that."""
+    """Returns eight bytes of text t from byte `done` on, the first one highest, and its item."""
     at = offsets[t] + done
     left = min(offsets[t + 1] - at, _MORE)
     return _reversed_bytes(first_bytes(load_u64(values, at), min(left, 8))), left << _REST_SHIFT | t
@@ -82,7 +82,7 @@ def first_keys(values, offsets, keys):
 
 @kernel
 def sort_texts(values, offsets, order, items, keys, other_items, other_keys, stack):
-    """Sorts different texts by their bytes, that are sorted by the first eight already.
+    """Sorts distinct texts by their bytes; they are sorted by the first eight already.
 
     Args:
       values, offsets: uint8[n_bytes + 16] and int64[n + 1], the texts, padded.
@@ -130,7 +130,7 @@ def sort_texts(values, offsets, order, items, keys, other_items, other_keys, sta
 
 @kernel
 def take_texts(values, offsets, order, taken, taken_offsets):
-    """Copies texts in some order.
+    """Copies texts in a given order.
 
     Args:
       values, offsets: uint8 and int64[n + 1], the texts; order: int64[n_taken], their numbers.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A vocabulary in arrays: its characters, and where in it some text is.
+"""Kernels over a vocabulary in arrays: decode its characters, look up texts.
 
 Its slow twin is `builtins.dict`; `tests/tokenizer/models/test_vocabulary.py` compares them.
 """
@@ -11,7 +11,7 @@ from tokenizer.kernels.whole_words import whole_word
 
 @kernel
 def decode_texts(values, offsets, points, point_offsets):
-    """Decodes texts.
+    """Decodes texts to code points.
 
     Args:
       values, offsets: uint8[n_bytes] and int64[n + 1], UTF-8.
@@ -29,12 +29,12 @@ def decode_texts(values, offsets, points, point_offsets):
 
 @kernel
 def find_texts(values, offsets, slots, pool, found):
-    """Looks texts up in a word table.
+    """Looks up texts in a word table.
 
     Args:
       values, offsets: uint8[n_bytes + 16] and int64[n + 1], the texts, padded.
       slots: int64[n_slots, 4]; pool: uint8[n_pool]: the table.
-      found: int64[n], filled with what the table holds of each, -1 where it is not there.
+      found: int64[n], filled with the table's value for each text, -1 if it is not there.
     """
     for t in range(found.size):
         w = offsets[t + 1] - offsets[t]
