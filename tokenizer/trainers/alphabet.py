@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The characters that merging begins with: which are kept, what they are called, which symbol stands for them where."""
+"""The characters that merging begins with: which are kept, how they are written, their symbols in the vocabulary."""
 
 import reprlib
 from collections.abc import Sequence
@@ -17,34 +17,34 @@ N_CODE_POINTS = 0x110000
 
 
 class Characters(NamedTuple):
-    """How often each character occurs, and where: arrays over code points, or over the 256 bytes."""
+    """How often each character occurs, and where in words: arrays over code points, or over the 256 bytes."""
 
     occurrences: npt.NDArray[np.int64]
     places: npt.NDArray[np.uint8]
-    """Bit `place` is set where the character stands there in some word; a place is CONTINUES | ENDS."""
+    """Bit `place` is set if the character occurs at that place of some word; a place is CONTINUES | ENDS."""
 
     @property
     def names(self) -> Sequence[str] | None:
-        """The characters that vocabularies write for bytes; None where a character is written as it is."""
+        """The characters that vocabularies write for bytes; None if characters are written as they are."""
         return BYTE_ALPHABET if self.occurrences.size == len(BYTE_ALPHABET) else None
 
     def name(self, character: int) -> str:
-        """Returns what a vocabulary writes for a character."""
+        """Returns how a vocabulary writes a character."""
         return chr(character) if self.names is None else self.names[character]
 
 
 class FirstTokens(NamedTuple):
-    """What a vocabulary holds before anything is merged."""
+    """The entries of a vocabulary before anything is merged."""
 
     tokens: list[str]
     ids: npt.NDArray[np.int32]
-    """int32[4, n_distinct]: the symbol of each character by its place, -1 where it is left out."""
+    """int32[4, n_distinct]: the symbol of each character by its place, -1 if it is left out."""
     n_alphabet: int
     n_marked: int
     """Entries for characters with the prefix or the suffix."""
 
     def parts(self, marks: Sequence[str]) -> list[str]:
-        """Says what the alphabet and the characters with one of these marks take."""
+        """Returns, for messages, how many entries the alphabet and the characters with one of these marks take."""
         marked = f"{self.n_marked} of them again with {' or '.join(map(repr, marks))}"
         return [f"{self.n_alphabet} characters", *([marked] if self.n_marked else [])]
 
@@ -60,7 +60,7 @@ def count_characters(words: CountedWords) -> Characters:
 def choose_alphabet(
     characters: Characters, initial_alphabet: Sequence[str], limit_alphabet: int | None
 ) -> npt.NDArray[np.int64]:
-    """Returns the code points to keep, ascending: the initial ones, then the most frequent, then the lowest."""
+    """Returns the code points to keep, ascending: the initial ones, then the most frequent; ties go to lower ones."""
     wanted = np.unique(np.array([ord(character) for character in initial_alphabet], np.int64))
     found = np.setdiff1d(np.flatnonzero(characters.occurrences), wanted)
     if limit_alphabet is not None:
@@ -80,11 +80,11 @@ def first_tokens(
 ) -> FirstTokens:
     """Returns the tokens `before`, the alphabet, then its characters with the prefix, the suffix, and both.
 
-    Within each of these groups the order is by code point of what is written for the character. Marked characters are
-    there only if they occur at such a place.
+    Within each of these groups the order is by code point of the written character. Marked characters are included only
+    if they occur at such a place.
 
     Args:
-      before: no two alike; may hold characters of the alphabet, which then keep their place.
+      before: distinct; may contain characters of the alphabet, which then keep their place.
       alphabet: the characters to keep.
       characters: those that occur, and where.
       prefix, suffix: put before characters that continue a word, and after those that end one.
@@ -99,7 +99,7 @@ def first_tokens(
     tokens = list(dict.fromkeys([*before, *names]))
     ids = np.full((4, n_distinct), -1, np.int32)
     position_of = {token: position for position, token in enumerate(tokens)}
-    places_of: dict[tuple[str, str], list[int]] = {}  # without a marker, places spell alike
+    places_of: dict[tuple[str, str], list[int]] = {}  # places with the same markers share a symbol
     for place in range(4):
         marks = (prefix if place & CONTINUES else "", suffix if place & ENDS else "")
         places_of.setdefault(marks, []).append(place)
@@ -117,7 +117,7 @@ def first_tokens(
 
 
 def fewer(limit_alphabet: int | None) -> str:
-    """Says how the alphabet can be smaller."""
+    """Returns, for messages, how to make the alphabet smaller."""
     return f", or keep fewer characters with limit_alphabet (now {limit_alphabet!r})"
 
 
@@ -125,7 +125,7 @@ def check_alphabet(initial_alphabet: Sequence[str], limit_alphabet: int | None) 
     """Checks the fields of trainers that merge characters.
 
     Raises:
-      ValueError: if one is out of range, or they do not go together.
+      ValueError: if one is out of range, or they contradict each other.
     """
     if limit_alphabet is not None and limit_alphabet < 1:
         raise ValueError(f"limit_alphabet must be positive or None, got {limit_alphabet!r}")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What all trainers have in common: word counts in, models out, one training for several sizes."""
+"""`Trainer`, the interface of all trainers: word counts in, models out, one training for several sizes; and checks."""
 
 import abc
 import dataclasses
@@ -15,20 +15,20 @@ from tokenizer.models.ids import MAX_ID
 ModelT_co = TypeVar("ModelT_co", covariant=True)
 
 Tell = Callable[[str, int, Callable[[], int]], None]
-"""Is told what a training does: the unit, how many there are as far as is known, and what says how many are done.
+"""Called to report progress: with the unit, the expected number of them, and a function that returns how many are done.
 
-The last one may be called at any time, from any thread: it reads what the kernels count anyway.
+That function may be called at any time, from any thread: it reads what the kernels count anyway.
 """
 
 BYTE_TOKENS = tuple(f"<0x{byte:02X}>" for byte in range(256))
-"""What `byte_fallback` adds to a vocabulary."""
+"""The tokens that `byte_fallback` adds to a vocabulary."""
 
 
 class Trainer(abc.ABC, Generic[ModelT_co]):
-    """Learns a model from word counts; a value, whose fields are the options.
+    """Learns a model from word counts; an immutable value, whose fields are the options.
 
-    The model is a function of the words, their counts and the fields alone: rows may come in any order, and a word may
-    be spread over several of them.
+    The model depends only on the words, their counts and the fields: rows may come in any order, and a word may be
+    spread over several of them.
     """
 
     vocab_size: int
@@ -37,15 +37,15 @@ class Trainer(abc.ABC, Generic[ModelT_co]):
         """Returns the model with up to `vocab_size` entries; the order of `model.vocab` is that of the ids.
 
         Args:
-          word_counts: columns `word` (large_binary) and `count` (int64), no nulls, rows in any order. A word that is
-            there twice counts twice; an empty word or one that occurs 0 times is as if it were not there.
+          word_counts: columns `word` (large_binary) and `count` (int64), no nulls, rows in any order. The counts of a
+            word in several rows add up; empty words and words with the count 0 are ignored.
 
         Raises:
           TypeError: if a column is missing or of another type.
           ValueError: before any work, if there is no word; a count is negative or null; a word is null, or not UTF-8
-            where words are text; the counts times the words' lengths add up to more than `word_counts.MAX_TOTAL`; the
-            words have more than `word_counts.MAX_CHARACTERS` characters; or `vocab_size` is too small for what the
-            vocabulary begins with.
+            though words are text; the counts times the words' lengths add up to more than `word_counts.MAX_TOTAL`; the
+            words have more than `word_counts.MAX_CHARACTERS` characters; or `vocab_size` is too small for the entries
+            that the vocabulary begins with.
         """
         return self.train_sizes(word_counts, [self.vocab_size])[self.vocab_size]
 
@@ -57,8 +57,8 @@ class Trainer(abc.ABC, Generic[ModelT_co]):
 
         Args:
           word_counts: as in `train`.
-          sizes: what to take for `vocab_size`, which is not looked at; in any order.
-          tell: is told of merges, or of rounds, where a training has them.
+          sizes: the values to use instead of `vocab_size`, in any order.
+          tell: called to report the progress of merges, or of rounds, if a training has them.
 
         Raises:
           TypeError: as `train`.
@@ -67,13 +67,13 @@ class Trainer(abc.ABC, Generic[ModelT_co]):
 
 
 def check_sizes(sizes: Sequence[int], n_first: int, parts: Sequence[str], remedy: str = "") -> None:
-    """Checks that every size has room for what a vocabulary begins with.
+    """Checks that every size has room for the entries that a vocabulary begins with.
 
     Args:
       sizes: entries of the vocabularies.
-      n_first: entries that each of them begins with.
-      parts: says what these are.
-      remedy: says how there can be fewer.
+      n_first: the number of entries that each of them begins with.
+      parts: what these are, for the message.
+      remedy: how there can be fewer, for the message.
 
     Raises:
       TypeError: if a size is no integer.
@@ -93,10 +93,10 @@ def check_sizes(sizes: Sequence[int], n_first: int, parts: Sequence[str], remedy
 
 
 def freeze_strings(trainer: Any, *names: str) -> None:
-    """Makes tuples of list fields of a frozen dataclass.
+    """Turns list fields of a frozen dataclass into tuples.
 
     Raises:
-      TypeError: if one is a string, which would be taken for a list of characters.
+      TypeError: if one is a string, which would become a tuple of characters.
     """
     for name in names:
         value = getattr(trainer, name)
@@ -106,7 +106,7 @@ def freeze_strings(trainer: Any, *names: str) -> None:
 
 
 def check_integers(trainer: Any) -> None:
-    """Checks that the fields of a dataclass that are to be integers are, those of numpy too.
+    """Checks that all fields of a dataclass that are declared as integers are such, numpy's included.
 
     Raises:
       TypeError: if one is of another type.
@@ -144,10 +144,10 @@ def check_size(vocab_size: int) -> None:
 
 
 def check_tokens(name: str, tokens: Sequence[str]) -> None:
-    """Checks tokens that are to be in a vocabulary.
+    """Checks tokens that will be in a vocabulary.
 
     Raises:
-      ValueError: if one is empty or there twice.
+      ValueError: if one is empty or occurs twice.
     """
     seen: set[str] = set()
     for token in tokens:
@@ -159,7 +159,7 @@ def check_tokens(name: str, tokens: Sequence[str]) -> None:
 
 
 def check_encodable(texts: Iterable[str]) -> None:
-    """Checks that these can be written to a file.
+    """Checks that texts can be written to a file as UTF-8.
 
     Raises:
       ValueError: if one holds a lone surrogate.

@@ -19,42 +19,42 @@ class BPETrainer(base.Trainer[BPE]):
 
     The vocabulary begins with the special tokens, then the user-defined symbols, then the byte tokens of
     `byte_fallback`, then the alphabet, then the characters with the prefix, with the suffix and with both, as far as
-    they occur; the last four groups by code point of what is written. Every word starts as its characters; then one
-    pair of neighbours after the other is joined wherever it occurs, left to right, which adds an entry to the
+    they occur; the last four groups in the order of code points as written. Every word starts as its characters; then
+    one pair of neighbours after the other is merged wherever it occurs, left to right, which adds an entry to the
     vocabulary, until the vocabulary is full or no pair is frequent enough. Ids are positions in this order.
 
-    The next pair is the first one in this total order, so the model is a function of the words and counts alone:
+    The next pair is the first one in this total order, so the model depends only on the words and counts:
 
-    1. higher count(ab), how often a and b are neighbours in the words as they are divided now;
+    1. higher count(ab), how often a and b are neighbours in the words as divided so far;
     2. smaller id of a; 3. smaller id of b.
 
-    With `byte_level` words are bytes, UTF-8 or not. The alphabet is all 256 of them, written in GPT-2's printable
+    With `byte_level` words are bytes, UTF-8 or not. The alphabet is all 256 bytes, written in GPT-2's printable
     characters, so that its order, by code point, is that of GPT-2's vocabulary: `!` to `~`, `¡` to `¬`, `®` to `ÿ`,
     then the others as U+0100 to U+0143.
 
     Source: HF tokenizers 0.23 `BpeTrainer` (`models/bpe/trainer.rs`): same ids, same merges, as long as there is no
-    prefix or suffix, whose characters HF numbers in the order of a hash table; for the order a run has drawn they are
-    equal too (tests/parity/test_bpe_trainer.py).
-    Known differences: a `vocab_size` too small for the alphabet and repeated special tokens are errors; characters
-    equally frequent at the edge of `limit_alphabet` are kept by code point; counts are 64 bits wide, not 32; a pair
-    that comes back after it was merged, which takes words that hold the prefix or the suffix itself, is counted from
-    zero, where HF goes on from the count it had, and is listed once.
+    prefix or suffix. HF numbers characters with these in the order of a hash table; given the order of one of its runs,
+    results are equal too (tests/parity/test_bpe_trainer.py).
+    Known differences: a `vocab_size` too small for the alphabet and repeated special tokens are errors; of characters
+    that are equally frequent at the limit of `limit_alphabet` those with smaller code points are kept; counts have 64
+    bits, not 32; a pair that occurs again after it was merged, as is possible in words that contain the prefix or the
+    suffix itself, is counted from zero, where HF goes on from its old count, and is listed once.
 
     Args:
-      vocab_size: entries of the vocabulary at most, at least 1.
+      vocab_size: the most entries of the vocabulary, at least 1.
       min_frequency: pairs that occur less often are not merged; 0 and 1 are the same.
       special_tokens: first entries of the vocabulary, in this order. A character that is a special token is kept.
-      user_defined_symbols: entries that come next, in this order. Each is one token wherever it occurs, as an added
-        token is: words are cut there, what is left and right of it are words of their own, and no merge can make it.
-      limit_alphabet: characters to keep at most, the most frequent first, then by code point; None keeps all. A
+      user_defined_symbols: entries that come next, in this order. Each is one token wherever it occurs, like an added
+        token: words are cut there, the text on either side of it becomes a separate word, and no merge can make it.
+      limit_alphabet: the most characters to keep, the most frequent first, then by code point; None keeps all. A
         character that is left out is skipped wherever it occurs: its neighbours become neighbours of each other. Not
         with `byte_level`.
-      initial_alphabet: characters to have in the alphabet whether they occur or not; kept before all others. Not with
+      initial_alphabet: characters that are in the alphabet whether they occur or not; kept before all others. Not with
         `byte_level`.
       continuing_subword_prefix, end_of_word_suffix: put before characters that continue a word, and after those that
         end one; None or empty for none.
-      max_token_length: tokens of as many characters (bytes with `byte_level`) are not made, but those of two always
-        are, as in HF; markers do not count. None for no limit.
+      max_token_length: tokens with this many characters or more (bytes with `byte_level`) are not made, except that
+        those of two always are, as in HF; markers do not count. None for no limit.
       byte_level: whether words are bytes.
       byte_fallback: whether the vocabulary has the 256 tokens `<0x00>` to `<0xFF>`, which no merge can make, and the
         model uses them for unknown characters. Not with `byte_level`.
@@ -62,9 +62,9 @@ class BPETrainer(base.Trainer[BPE]):
 
     Raises:
       TypeError: if a list of strings is a string, or a number no integer.
-      ValueError: for a value out of range, a special token or user-defined symbol that is empty, there twice or a
+      ValueError: for a value out of range, a special token or user-defined symbol that is empty, occurs twice or is a
         byte token, an unknown token that is no special token, an initial character that is not a single one, more
-        initial characters than `limit_alphabet`, or options that do not go together.
+        initial characters than `limit_alphabet`, or options that contradict each other.
     """
 
     vocab_size: int = 30_000
@@ -100,7 +100,7 @@ class BPETrainer(base.Trainer[BPE]):
 
     @property
     def _before(self) -> tuple[str, ...]:
-        """What the vocabulary holds before the alphabet."""
+        """The entries of the vocabulary before the alphabet."""
         return (*self.special_tokens, *self.user_defined_symbols, *(base.BYTE_TOKENS if self.byte_fallback else ()))
 
     @property
@@ -114,7 +114,7 @@ class BPETrainer(base.Trainer[BPE]):
     def train_sizes(self, word_counts: pa.Table, sizes: Sequence[int], tell: base.Tell | None = None) -> dict[int, BPE]:
         """Returns the model of each size, from one training; see `Trainer.train_sizes`.
 
-        A smaller vocabulary has the first entries and the first merges of a larger one.
+        A smaller vocabulary consists of the first entries and the first merges of a larger one.
 
         Cost: O(characters of the distinct words * log(pairs)), however long a word is. Memory: 36 bytes per
         character, 68 to 136 per distinct pair ever met; see docs/explanation/algorithms.md.
@@ -165,7 +165,7 @@ class BPETrainer(base.Trainer[BPE]):
         pairs = [(tokens[left], tokens[right]) for left, right, *_ in merged.merges.tolist()]
         models = {}
         for size in sizes:
-            # A pair that came back was merged again; the model, which goes by the pair alone, has to know it once.
+            # A pair that occurred again was merged again; the model needs each pair only once.
             merges = list(dict.fromkeys(pairs[: merged.n_merges_for(size, n_first)]))
             models[size] = BPE(
                 {token: position for position, token in enumerate(tokens[:size])},

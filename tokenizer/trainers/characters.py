@@ -14,7 +14,7 @@ from tokenizer.trainers.word_counts import words_as_code_points
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class CharacterTrainer(base.Trainer[BPE]):
-    """Takes the most frequent characters for a vocabulary; the model is byte pair encoding without a merge.
+    """Makes a vocabulary of the most frequent characters; the model is byte pair encoding without merges.
 
     The vocabulary is the special tokens, then the byte tokens of `byte_fallback`, then the characters in this order:
     higher count; smaller code point.
@@ -23,10 +23,10 @@ class CharacterTrainer(base.Trainer[BPE]):
     Known difference: coverage is compared in double precision, not in single.
 
     Args:
-      vocab_size: entries of the vocabulary at most, at least 1.
+      vocab_size: the most entries of the vocabulary, at least 1.
       min_frequency: characters that occur less often are left out; 0 and 1 are the same.
-      character_coverage: as soon as the characters taken make up this part of the text, more than 0 and at most 1, no
-        more are taken.
+      character_coverage: once the characters taken make up this part of the text, no more are taken; more than 0 and at
+        most 1.
       special_tokens: first entries of the vocabulary, in this order.
       byte_fallback: whether the vocabulary has the 256 tokens `<0x00>` to `<0xFF>`, which the model uses for unknown
         characters.
@@ -34,8 +34,8 @@ class CharacterTrainer(base.Trainer[BPE]):
 
     Raises:
       TypeError: if `special_tokens` is a string, or a number no integer.
-      ValueError: for a value out of range, a special token that is empty, there twice or a byte token, or an unknown
-        token that is no special token.
+      ValueError: for a value out of range, a special token that is empty, occurs twice or is a byte token, or an
+        unknown token that is no special token.
     """
 
     vocab_size: int = 30_000

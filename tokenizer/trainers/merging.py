@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs the merging kernels of a trainer and gives them the room they ask for."""
+"""Runs the merging kernels of a trainer, and provides the room that they ask for."""
 
 import itertools
 from collections.abc import Sequence
@@ -53,15 +53,15 @@ def _room_for_pairs(at_least: int, pairs: Int64s, n_pairs: int) -> tuple[Int64s,
 
 
 class Merged(NamedTuple):
-    """What merging has made."""
+    """The result of merging."""
 
     tokens: list[bytes]
-    """The first tokens, then those that merges added to them, in order."""
+    """The first tokens, then those that merges added, in order."""
     merges: Int32s
-    """int32[n_merges, 4]: left, right, product, and how many tokens there were after it."""
+    """int32[n_merges, 4]: left, right, product, and the number of tokens after the merge."""
 
     def n_merges_for(self, n_tokens: int, n_first: int) -> int:
-        """Returns how many of the merges a training for `n_tokens` makes, which has `n_first` tokens to begin with."""
+        """Returns how many of the merges a training to `n_tokens` makes that begins with `n_first` tokens."""
         n_before = np.append(n_first, self.merges[:-1, N_TOKENS_AFTER])
         return int(np.searchsorted(n_before[: len(self.merges)], n_tokens))
 
@@ -86,19 +86,19 @@ def merge_pairs(
         (count(a) * count(b)) (`likelihood`); ties go to the smaller left id, then to the smaller right id.
       words: as `tokenizer.trainers.word_counts` makes them.
       ids: int32[4, n_distinct], the symbol of each character by its place in the word, -1 to leave it out.
-      tokens: no two alike; a symbol is a position in them.
+      tokens: distinct; a symbol is a position in them.
       prefix: taken off the right token when two are joined.
-      n_tokens: stop at so many tokens, at least those there are.
-      min_count: pairs below it are not merged; at least 1.
-      max_length: characters of words that a token may have at most, at least 2; `frequency` only.
+      n_tokens: the number of tokens to stop at, at least `len(tokens)`.
+      min_count: pairs that occur less often are not merged; at least 1.
+      max_length: the most characters of words that a token may have, at least 2; `frequency` only.
       reserved: tokens that no merge may make; `frequency` only.
-      tell: is told of the merges that are to add a token.
+      tell: called to report the progress of merges that add a token.
     """
     positions = np.full((words.values.size, 7), -1, np.int32)
     positions = positions[: lay_out_words(words.values, words.offsets, ids, positions)]
     counts = words.counts
     encoded = [token.encode() for token in tokens]
-    n_tokens = min(n_tokens, len(tokens) + len(positions))  # a merge takes one symbol away and adds one token at most
+    n_tokens = min(n_tokens, len(tokens) + len(positions))  # a merge removes a symbol and adds at most one token
     pool = np.frombuffer(bytearray().join(encoded), np.uint8)
     token_offsets = np.zeros(n_tokens + 1, np.int64)
     token_offsets[1 : len(tokens) + 1] = np.cumsum([len(token) for token in encoded])

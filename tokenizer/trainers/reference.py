@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The slow twins of the trainers, in plain Python: everything is counted anew before every merge. For tests only."""
+"""The slow twins of the trainers, in plain Python: everything is counted again before every merge. For tests only."""
 
 import itertools
 import re
@@ -109,7 +109,7 @@ def _alphabet(word_counts: Mapping[str, int], limit: int | None, initial: Sequen
 
 
 Words = list[tuple[int, list[str]]]
-"""Each word's count and its symbols."""
+"""Count and symbols of each word."""
 
 
 def _begin(

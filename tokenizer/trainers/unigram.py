@@ -29,75 +29,76 @@ from tokenizer.trainers.unigram_text import lay_out, sort_suffixes
 from tokenizer.trainers.word_counts import CountedWords, distinct_words, words_as_code_points
 
 MAX_WEIGHT = 2**62
-"""What the counts, each times its word's characters and `max_piece_length`, must stay below: sums stay int64."""
+"""The counts, each times its word's characters and `max_piece_length`, add up to less than this: sums stay int64."""
 
 MAX_PIECE_LENGTH = 512
-"""What `max_piece_length` may be at most, as in sentencepiece."""
+"""The largest `max_piece_length`, as in sentencepiece."""
 
 _REQUIRED_STEP = 0.0001
-"""Required characters that training has dropped score so much apart."""
+"""The difference between the scores of required characters that training has dropped."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class UnigramTrainer(Trainer[Unigram]):
     """Learns a Unigram model from word counts. The defaults are those of sentencepiece.
 
-    Words are normalized and have "▁" for spaces, as `Metaspace` makes them. Then:
+    Words are normalized and have "▁" for spaces, as after `Metaspace`. Then:
 
     1. *Alphabet*: the required characters, and the most frequent ones until `character_coverage` of all text is
        covered. Words are cut at all other characters, and at the texts of special pieces, which no piece may cross.
-    2. *Seeds*: these characters, and of the substrings of words that are not always followed by the same character the
-       `seed_sentencepiece_size` with the highest occurrences times length. The end of a word is like a character here;
-       a substring that only ever ends words is a seed if it occurs 5 times.
-    3. *EM*, `num_sub_iterations` times: how often is each piece to be expected over all ways to cut the words? What is
-       expected less than half a time goes, the others get new scores, digamma(expected) - digamma(sum).
+    2. *Seeds*: these characters, and, of the substrings of words that are not always followed by the same character,
+       the `seed_sentencepiece_size` with the highest product of occurrences and length. The end of a word counts as a
+       character here; a substring that occurs only at the ends of words is a seed if it occurs 5 times.
+    3. *EM*, `num_sub_iterations` times: the expected count of each piece is computed over all ways to cut the words.
+       Pieces with less than 0.5 are dropped, the others get new scores, digamma(expected) - digamma(sum).
     4. *Pruning*, unless at most 1.1 times `vocab_size` pieces are left: of the pieces that are in some word's best path
-       and in their own, the share `shrinking_factor` stays whose loss is highest, that is what the likelihood would
-       lose if their occurrences were cut in the next best way. Characters stay. Then 3 again.
-    5. *Vocabulary*: special pieces where their ids are, then the alphabet and the best scores, in the order of scores,
-       then of code points.
+       and are the best way to cut their own text, the share `shrinking_factor` with the highest loss is kept: the
+       likelihood that would be lost if their occurrences were cut in the next best way. Characters are always kept.
+       Then 3 again.
+    5. *Vocabulary*: special pieces at their ids, then the alphabet and the pieces with the best scores, in the order of
+       scores, then of code points.
 
-    The model is a function of the words and their counts alone. Occurrences add up as integers and ties go to the piece
+    The model depends only on the words and their counts. Occurrences are summed as integers, and ties go to the piece
     that comes first by its code points; of equally good paths the one whose last piece is longer is best. Expected
-    counts are added up in fixed point (`expected_counts` of `unigram_em`), so they do not depend on the order of the
+    counts are summed in fixed point (`expected_counts` of `unigram_em`), so they do not depend on the order of the
     words, nor on how these are spread over workers. Logarithms are those of the machine's C library.
 
     A word may be of any length: time and memory grow with the characters of the distinct words.
 
-    Source: sentencepiece 0.2.1 `unigram_model_trainer.cc` and `trainer_interface.cc`; 0.2.3, probed, takes tabs as any
-      character.
-    Known differences: seeds are found in the distinct words, each weighing as often as it occurs, where sentencepiece
-    takes whole sentences, in which what only ever ends words is a seed if it also ends a sentence; special pieces count
-    for nothing in the coverage; sums are in double precision and fixed point, not in single precision; what is unknown
-    is expected of no piece, where sentencepiece adds it to the first one; a seed's score is 64 bits wide; special
-    pieces are looked for within words only; no word is too long, where sentencepiece skips sentences of more than 4192
-    bytes, or those with U+2585, which here cuts words like U+0000. Held-out text takes fewer tokens than with the
+    Source: sentencepiece 0.2.1 `unigram_model_trainer.cc` and `trainer_interface.cc`; in 0.2.3, as probed, tabs are
+      ordinary characters.
+    Known differences: seeds are found in the distinct words, weighted by their counts; sentencepiece uses whole
+    sentences, in which a substring that occurs only at the ends of words is a seed if it also ends a sentence. Special
+    pieces do not count in the coverage. Sums are in double precision and fixed point, not in single precision. Expected
+    counts of unknown characters go to no piece; sentencepiece adds them to the first one. A seed's score has 64 bits.
+    Special pieces are only found within words. No word is too long; sentencepiece skips sentences of more than 4192
+    bytes, and those with U+2585, which here cuts words, as U+0000 does. Held-out text takes fewer tokens than with the
     vocabulary of sentencepiece, or as many (tests/parity/test_unigram_trainer.py).
 
     Args:
-      vocab_size: pieces of the vocabulary, special ones included.
-      character_coverage: part of all characters, each as often as it occurs, that the alphabet covers at least.
-      required_chars: characters to have in any case.
-      seed_sentencepiece_size: substrings to begin with at most, beside the characters.
-      max_piece_length: characters of a piece at most, 512 or fewer.
-      shrinking_factor: part of the pieces that one pruning keeps.
+      vocab_size: pieces of the vocabulary, including special ones.
+      character_coverage: the least part of all characters, by occurrence, that the alphabet covers.
+      required_chars: characters that are always in the alphabet.
+      seed_sentencepiece_size: the most substrings to begin with, besides the characters.
+      max_piece_length: the most characters of a piece, at most 512.
+      shrinking_factor: the part of the pieces that one pruning keeps.
       num_sub_iterations: steps of EM between prunings.
       split_by_unicode_script: no piece has characters of two scripts; Kana count as Han.
-      split_by_number: for the rule before, digits are of a script of their own; else they go with any.
-      split_by_whitespace: "▁" only begins pieces, or ends them; else it may be inside.
+      split_by_number: for the rule above, digits are a script of their own; if not, they go with any.
+      split_by_whitespace: "▁" may only begin a piece, or end it; if not, it may be inside.
       split_digits: each digit is a piece of its own.
       treat_whitespace_as_suffix: words end with "▁" instead of beginning with it.
       allow_whitespace_only_pieces: runs of "▁" may be pieces.
       unk_id, bos_id, eos_id, pad_id: ids of the special pieces; negative for none, but there must be an unknown piece.
-      unk_piece, bos_piece, eos_piece, pad_piece: how they are written.
-      control_symbols, user_defined_symbols: more special pieces, which get the first ids that are free; user-defined
-        ones are kept whole in text. One that is written like bos, eos or pad makes that one of its kind.
+      unk_piece, bos_piece, eos_piece, pad_piece: their texts.
+      control_symbols, user_defined_symbols: more special pieces, which get the first free ids; user-defined ones are
+        never split in text. A symbol with the text of bos, eos or pad changes the type of that piece.
       byte_fallback: unknown characters become bytes, 256 special pieces after the symbols.
-      hard_vocab_limit: too few pieces for `vocab_size` are an error; else the vocabulary is smaller.
+      hard_vocab_limit: too few pieces for `vocab_size` are an error; if not, the vocabulary is smaller.
 
     Raises:
-      TypeError: for a string where a list is expected, or a number that is no integer where one is.
-      ValueError: for a value out of range, an id or a piece that is there twice.
+      TypeError: for a string instead of a list, or another number instead of an integer.
+      ValueError: for a value out of range, or an id or a piece that occurs twice.
     """
 
     vocab_size: int = 8000
@@ -151,10 +152,10 @@ class UnigramTrainer(Trainer[Unigram]):
         self._special_pieces()
 
     def _special_pieces_by_name(self) -> dict[str, int]:
-        """Returns the pieces with ids of their own.
+        """Returns piece -> id of the special pieces whose ids are fields.
 
         Raises:
-          ValueError: if a piece or an id is there twice.
+          ValueError: if a piece or an id occurs twice.
         """
         found: dict[str, int] = {}
         for name in ("unk", "bos", "eos", "pad"):
@@ -172,7 +173,7 @@ class UnigramTrainer(Trainer[Unigram]):
         """Returns the special pieces by id.
 
         Raises:
-          ValueError: if a symbol is written like the unknown piece or a byte.
+          ValueError: if a symbol has the text of the unknown piece or of a byte piece.
         """
         ids = self._special_pieces_by_name()
         kinds = dict.fromkeys(ids, PieceType.CONTROL) | {self.unk_piece: PieceType.UNKNOWN}
@@ -196,13 +197,14 @@ class UnigramTrainer(Trainer[Unigram]):
     def train_sizes(self, word_counts: pa.Table, sizes: Sequence[int], tell: Tell | None = None) -> dict[int, Unigram]:
         """Returns the model of each size, from one training; each is what `train` returns for that `vocab_size`.
 
-        The prunings down to the largest size are shared, and so on.
+        The prunings down to the largest size are shared by all, those down to the next by all but the largest, and so
+        on.
 
         Args:
-          word_counts: columns `word` (large_binary, UTF-8) and `count` (int64), no nulls, rows in any order. A word
-            that is there twice counts twice; an empty word or one that occurs 0 times is as if it were not there.
-          sizes: what to take for `vocab_size`, which is not looked at; in any order.
-          tell: is told of the rounds of EM, before each.
+          word_counts: columns `word` (large_binary, UTF-8) and `count` (int64), no nulls, rows in any order. The counts
+            of a word in several rows add up; empty words and words with the count 0 are ignored.
+          sizes: the values to use instead of `vocab_size`, in any order.
+          tell: called before each round of EM to report progress.
 
         Raises:
           TypeError: if a column is missing or of another type.
@@ -266,7 +268,7 @@ class UnigramTrainer(Trainer[Unigram]):
         return candidates
 
     def _check(self, words: CountedWords) -> int:
-        """Returns the characters of all words, each as often as it occurs, if that is not too many."""
+        """Returns the number of characters of all words, by occurrence; raises an error if that is too many."""
         if (words.values == ord(" ")).any():
             word = int(np.searchsorted(words.offsets, np.argmax(words.values == ord(" ")), side="right")) - 1
             text = "".join(map(chr, words.values[words.offsets[word] : words.offsets[word + 1]][:40].tolist()))
@@ -275,7 +277,7 @@ class UnigramTrainer(Trainer[Unigram]):
                 "which writes them as '▁'"
             )
         lengths = np.diff(words.offsets)
-        # In two halves, each of which fits in 64 bits.
+        # Computed in two halves, each of which fits into 64 bits.
         high, low = np.dot(lengths, words.counts >> 32), np.dot(lengths, words.counts & 0xFFFFFFFF)
         weight = (int(high) << 32) + int(low)
         if weight * self.max_piece_length >= MAX_WEIGHT:
@@ -321,7 +323,7 @@ class UnigramTrainer(Trainer[Unigram]):
         self, candidates: Candidates, alphabet: Alphabet, special: Mapping[int, tuple[str, PieceType]], size: int
     ) -> Unigram:
         """Returns the model with the alphabet and the best of the candidates."""
-        scores = candidates.scores.astype(np.float32).astype(np.float64)  # what a file of sentencepiece can hold
+        scores = candidates.scores.astype(np.float32).astype(np.float64)  # as a file of sentencepiece can hold them
         text, lengths = candidates.text, candidates.lengths
         numbers = text.values[candidates.places]
         of_character = np.full(alphabet.code_points.size, np.nan)
@@ -352,7 +354,7 @@ class UnigramTrainer(Trainer[Unigram]):
                 types.append(special[token_id][1])
             else:
                 negative, piece = next(ordered)
-                # So that the model is the one that its file holds.
+                # As `tokenizer.json` will be read, so that the model equals the one in its file.
                 vocab.append((piece, written(-negative)))
                 types.append(PieceType.NORMAL)
         return Unigram(vocab, self.unk_id, self.byte_fallback, tuple(types))
@@ -367,5 +369,5 @@ def _check_ids(special: Mapping[int, tuple[str, PieceType]], n_pieces: int) -> N
 
 
 def _enough(size: int) -> int:
-    """Returns how many pieces to prune down to, before the last choice by score."""
+    """Returns the number of pieces to prune down to, before the last choice by score."""
     return int(size * 1.1)

@@ -23,13 +23,13 @@ class Lattice(NamedTuple):
     """All ways to cut the words of a text into pieces, see trainers.kernels.unigram."""
 
     longest: Int32s
-    """int32[n]: the longest piece at each place of the text, -1 where there is none."""
+    """int32[n]: the longest piece at each place of the text, -1 if there is none."""
     links: Int64s
-    """int64[n_pieces]."""
+    """int64[n_pieces]: the longest prefix of each piece that is a piece."""
 
 
 def match(text: Text, suffixes: Int32s, common: Int32s, pieces: Int32s, offsets: Int64s) -> Lattice:
-    """Finds pieces, spelled in the numbers of the text and in order, in its sorted suffixes."""
+    """Finds pieces in the sorted suffixes of a text; pieces: characters as numbered in the text, in order."""
     links = np.empty(offsets.size - 1, np.int64)
     kernels.link_pieces(pieces, offsets, links)
     longest = np.full(text.values.size, -1, np.int32)
@@ -38,15 +38,15 @@ def match(text: Text, suffixes: Int32s, common: Int32s, pieces: Int32s, offsets:
 
 
 def fixed_point_unit(total: int) -> int:
-    """Returns into how many parts an occurrence is cut, for `total` characters, each word's as often as it occurs.
+    """Returns the number of parts of an occurrence in fixed point, for `total` characters, counted by occurrence.
 
-    A power of two, so that all that is expected adds up to less than 2**62 parts, and 2**40 at most.
+    It is a power of two, at most 2**40, and such that all expected counts add up to less than 2**62 parts.
     """
     return 1 << max(0, min(40, 61 - total.bit_length()))
 
 
 def expect(text: Text, lattice: Lattice, scores: Float64s, unit: int) -> Int64s:
-    """Returns how often each piece is to be expected over all paths, int64[n_pieces] in parts of 1 / `unit`."""
+    """Returns the expected count of each piece over all paths, int64[n_pieces] in parts of 1 / `unit`."""
     probabilities = np.empty_like(scores)
     kernels.exponentiate(scores, probabilities)
     n = text.longest_run + 1  # places in the longest run, its end included
@@ -65,7 +65,7 @@ def unknown_score(scores: Float64s) -> float:
 
 @dataclasses.dataclass(frozen=True)
 class Candidates:
-    """The pieces that are left in a training, in the order of their characters, with their scores."""
+    """The pieces that are left in a training, with their scores; in the order of their characters."""
 
     text: Text
     lattice: Lattice
@@ -75,7 +75,7 @@ class Candidates:
 
     @property
     def n(self) -> int:
-        """How many."""
+        """The number of pieces."""
         return self.scores.size
 
     @property
@@ -84,18 +84,18 @@ class Candidates:
         return self.lattice.links & kernels.LENGTH_MASK
 
     def keep(self, is_kept: npt.NDArray[np.bool_]) -> "Candidates":
-        """Returns those where `is_kept`, bool[n], is true."""
+        """Returns the pieces for which `is_kept`, bool[n], is true."""
         n_kept = int(np.count_nonzero(is_kept))
         if n_kept == self.n:
             return self
         links, new_pieces = np.empty(n_kept, np.int64), np.empty(self.n + 1, np.int32)
         kernels.keep_pieces(self.lattice.links, is_kept, links, new_pieces)
-        new_pieces[-1] = -1  # where the longest piece is none
+        new_pieces[-1] = -1  # index -1 means that there is no piece
         lattice = Lattice(new_pieces[self.lattice.longest], links)
         return dataclasses.replace(self, lattice=lattice, places=self.places[is_kept], scores=self.scores[is_kept])
 
     def reestimate(self) -> "Candidates":
-        """Runs one step of EM: drops what is expected less than half a time, and gives the others new scores."""
+        """Runs one step of EM: drops pieces with an expected count below 0.5, and gives the others new scores."""
         expected = expect(self.text, self.lattice, self.scores, self.unit)
         is_kept = 2 * expected >= self.unit
         if not is_kept.any():
@@ -106,7 +106,7 @@ class Candidates:
         return dataclasses.replace(kept, scores=scores)
 
     def weigh(self) -> Float64s:
-        """Returns what the likelihood of the text loses without each piece, float64[n], see kernels.weigh_pieces."""
+        """Returns the likelihood that the text loses without each piece, float64[n]; see kernels.weigh_pieces."""
         unknown = unknown_score(self.scores)
         n = max(self.text.longest_run, int(self.lengths.max())) + 1
         best, last = np.empty(n), np.empty(n, np.int32)
@@ -119,7 +119,7 @@ class Candidates:
         return losses
 
     def prune(self, losses: Float64s, size: int) -> "Candidates":
-        """Returns the `size` pieces whose loss is highest, equal ones in order, and no piece that is useless."""
+        """Returns the `size` pieces with the highest losses, the first of equal ones, without those in no best path."""
         is_kept = np.zeros(self.n, np.bool_)
         is_kept[np.argsort(-losses, kind="stable")[:size]] = True
         return self.keep(is_kept & (losses > -np.inf))
@@ -128,7 +128,7 @@ class Candidates:
 def seed_candidates(
     text: Text, suffixes: Int32s, common: Int32s, pieces: Pieces, shares: Int64s, unit: int
 ) -> Candidates:
-    """Returns seed pieces, scored with the logarithms of their shares, int64[n_pieces], of the sum of these."""
+    """Returns seed pieces; their scores are the logarithms of `shares`, int64[n_pieces], divided by their sum."""
     lattice = match(text, suffixes, common, *pieces.spell(text))
     total = (int((shares >> 32).sum()) << 32) + int((shares & 0xFFFFFFFF).sum())  # may be more than 64 bits
     scores = np.empty(shares.size)
@@ -137,17 +137,17 @@ def seed_candidates(
 
 
 def expected_counts(pieces: pa.Array, scores: Float64s, alphabet: Int32s, words: CountedWords, unit: int) -> Int64s:
-    """Returns how often each piece is to be expected in these words: the E-step of EM, for any part of the words.
+    """Returns the expected count of each piece in these words: the E-step of EM, for any part of the words.
 
-    What the parts give, added up, is the same to the last bit however the words are divided: a path never leaves its
-    word, and what a word gives is rounded to parts of 1 / `unit` before it is added.
+    The sum over all parts is the same to the last bit however the words are divided: a path never leaves its word, and
+    the contribution of a word is rounded to parts of 1 / `unit` before it is added.
 
     Args:
       pieces: large_string[n_pieces], distinct and in the order of their UTF-8 bytes, all of characters of `alphabet`.
       scores: float64[n_pieces], logarithms of probabilities.
       alphabet: int32[n], code points in ascending order; words are cut at all others.
-      words: of `word_counts.words_as_code_points`, cut at the special pieces.
-      unit: of `fixed_point_unit`, for all the words there are, not just for these.
+      words: from `word_counts.words_as_code_points`, cut at the special pieces.
+      unit: from `fixed_point_unit`, for all words of the training, not only these.
 
     Returns:
       int64[n_pieces], in parts of 1 / `unit`.

@@ -49,7 +49,7 @@ def train_unigram(
 def cut_words(
     trainer: UnigramTrainer, words: Sequence[tuple[str, int]], special: Sequence[str]
 ) -> tuple[dict[str, int], list[tuple[str, int]]]:
-    """Returns the alphabet with its counts, and the words' runs of characters in it."""
+    """Returns the alphabet with its counts, and the runs of its characters in the words."""
     parts = [(part, count) for word, count in words for part in re.split("[\0▅]", word)]
     counts: Counter[str] = Counter()
     for part, count in parts:
@@ -116,7 +116,7 @@ def is_valid(trainer: UnigramTrainer, piece: str) -> bool:
 
 
 def _edges(scores: Scores, text: str, start: int, unknown: float) -> Iterator[tuple[int, str | None, float]]:
-    """Yields end, piece and score of everything that may come at `start`, longer pieces first."""
+    """Yields end, piece and score of all pieces that may begin at `start`, longer ones first."""
     longest = max(map(len, scores))
     for stop in range(min(len(text), start + longest), start, -1):
         if text[start:stop] in scores:
@@ -130,7 +130,7 @@ def _unknown_score(scores: Scores) -> float:
 
 
 def expect(scores: Scores, runs: Sequence[tuple[str, int]], unit: int) -> Counter[str]:
-    """Returns how often each piece is to be expected, in parts of 1 / `unit`. Long runs would underflow."""
+    """Returns the expected count of each piece, in parts of 1 / `unit`. Long runs would underflow."""
     expected: Counter[str] = Counter()
     unknown = _unknown_score(scores)
     for run, count in runs:
@@ -150,7 +150,7 @@ def expect(scores: Scores, runs: Sequence[tuple[str, int]], unit: int) -> Counte
 
 
 def digamma(x: float) -> float:
-    """The derivative of the logarithm of the gamma function, approximated."""
+    """Returns an approximation of the derivative of the logarithm of the gamma function."""
     result = 0.0
     while x < 7:
         result -= 1 / x
@@ -184,7 +184,7 @@ def find_best(scores: Scores, text: str, *, whole: bool = True) -> tuple[float, 
 
 
 def prune(scores: Scores, runs: Sequence[tuple[str, int]], size: int) -> Scores:
-    """Returns the pieces whose loss is highest."""
+    """Returns the `size` pieces with the highest losses."""
     frequencies: Counter[str] = Counter()
     for run, count in runs:
         for piece in find_best(scores, run)[1]:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which characters a Unigram vocabulary covers, and the pieces that its training begins with."""
+"""Chooses the characters that a Unigram vocabulary covers, and the pieces that its training begins with."""
 
 import functools
 from typing import NamedTuple
@@ -15,14 +15,15 @@ SPACE = 0x2581
 """U+2581, which SentencePiece writes for a space."""
 
 NEVER_IN_PIECES = (0x0000, 0x2585)
-"""What sentencepiece keeps for itself: the end of a string, and its mark for unknown characters."""
+"""The characters that sentencepiece reserves: the end of a string, and its mark for unknown characters."""
 
 LEAST_AT_ENDS = 5
-"""Occurrences that a substring needs to be a seed if it only ever ends words.
+"""The occurrences that a substring needs to be a seed if it occurs only at the ends of words.
 
-In sentencepiece such a substring is a seed where it ends a sentence too: mostly if it is frequent. Words do not tell.
-With all that occur twice held-out text takes up to 2 % more tokens, because rare words of the training text become
-pieces; with none of them up to 4 % more, because frequent words that are always followed by a space do not.
+In sentencepiece such a substring is a seed if it also ends a sentence, as frequent ones mostly do; word counts cannot
+tell. If 2 occurrences were enough, held-out text would take up to 2 % more tokens, because rare words of the training
+text would become pieces; if none were seeds, up to 4 % more, because frequent words that are always followed by a space
+would not.
 """
 
 _DIGITS = [*range(0x30, 0x3A), *range(0xFF10, 0xFF1A)]
@@ -35,7 +36,7 @@ class Alphabet(NamedTuple):
     code_points: Int32s
     """int32[n], ascending."""
     counts: Int64s
-    """int64[n]."""
+    """int64[n]: how often each occurs."""
 
 
 def choose_alphabet(words: CountedWords, coverage: float, required: str) -> Alphabet:
@@ -59,7 +60,7 @@ def choose_alphabet(words: CountedWords, coverage: float, required: str) -> Alph
 
 @functools.cache
 def _character_classes() -> Int32s:
-    """Returns script and flags of every code point, int32[0x110000]."""
+    """Returns the script and flags of every code point, int32[0x110000]."""
     numbers = script_numbers().astype(np.int32)
     common, inherited = numbers[_FULL_STOP], numbers[_COMBINING_GRAVE]
     classes = np.where(numbers == 0, common, numbers)
@@ -70,12 +71,12 @@ def _character_classes() -> Int32s:
 
 
 class Pieces(NamedTuple):
-    """Substrings of a text, in the order of their characters."""
+    """Substrings of a text, ordered by their characters."""
 
     places: Int32s
     """int32[n]: a place in the text where each one occurs."""
     lengths: Int64s
-    """int64[n]: characters."""
+    """int64[n]: the number of characters of each."""
 
     def spell(self, text: Text) -> tuple[Int32s, Int64s]:
         """Returns the characters of all pieces, as numbered in the text, int32, and offsets int64[n + 1]."""
@@ -91,8 +92,8 @@ def find_seeds(
 ) -> tuple[Pieces, Int64s]:
     """Returns the pieces to begin with, and their scores, the occurrences times the length.
 
-    These are all characters of the text and of the substrings of `find_substrings` the `n_seeds` with the highest
-    scores, equal ones in the order of their characters.
+    These are all characters of the text, and the `n_seeds` substrings of `find_substrings` with the highest scores;
+    ties go to those that come first by their characters.
     """
     n = suffixes.size
     classes = np.zeros(text.alphabet.size + 1, np.int32)
@@ -110,7 +111,7 @@ def find_seeds(
         equal = equal[np.lexsort((equal[:, 1], equal[:, 0]))]
         rows = np.concatenate([above, equal[: n_seeds - len(above)]])
 
-    # Suffixes that begin with the same character stand together; in the alphabet's order, as the suffixes are sorted.
+    # The suffixes are sorted, so those that begin with the same character are together, in the order of the alphabet.
     n_by_number = np.bincount(text.values, minlength=text.alphabet.size + 1)[1:]
     firsts = np.cumsum(n_by_number) - n_by_number
     lasts = firsts + n_by_number

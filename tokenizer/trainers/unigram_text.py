@@ -31,7 +31,7 @@ class Text(NamedTuple):
 
     @property
     def longest_run(self) -> int:
-        """Characters in the longest run, 0 where there is none."""
+        """The number of characters in the longest run, 0 if there is none."""
         return int(np.diff(self.starts).max(initial=1)) - 1
 
 
@@ -47,14 +47,14 @@ def lay_out(words: CountedWords, alphabet: Int32s) -> Text:
 
 
 def sort_suffixes(text: Text, depth: int) -> tuple[Int32s, Int32s]:
-    """Sorts the places of a text by the `depth` characters that follow, fewer at the end of a run.
+    """Sorts the places of a text by the next `depth` characters, or fewer at the end of a run.
 
     Returns:
-      The places int32[n_suffixes], and how many characters each has in common with the one before, up to `depth`,
-      int32[n_suffixes + 1]: 0 at both ends.
+      The places, int32[n_suffixes], and the number of characters that each has in common with the one before, up to
+      `depth`, int32[n_suffixes + 1]: 0 at both ends.
 
-    Each round sorts by the ranks of the round before, of several stretches at once, so there are about
-    log(depth * bits of a character) rounds of a radix sort: O(n log(depth)) in time, 40 bytes per character in memory.
+    Each round sorts by several ranks of the round before at once, so there are about log(depth * bits of a character)
+    rounds of a radix sort: O(n log(depth)) in time, 40 bytes per character in memory.
     """
     n = int(np.count_nonzero(text.values))
     arrays: list[npt.NDArray[Any]] = [

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tables of word counts, checked and lowered to arrays."""
+"""Checks tables of word counts, and lowers them to arrays."""
 
 import reprlib
 from collections.abc import Sequence
@@ -17,17 +17,17 @@ from tokenizer.ragged import Ragged, read_only
 from tokenizer.words import Words
 
 MAX_TOTAL = 2**63 - 1
-"""What the counts, each times its word's characters, may add up to; keeps every sum of the training an int64."""
+"""The largest sum of counts, each times its word's characters; keeps every sum of a training an int64."""
 
 MAX_CHARACTERS = 2**29
-"""What the distinct words may have in characters, all together: up to three pairs each, numbered in 31 bits."""
+"""The most characters of all distinct words together: each makes up to three pairs, which are numbered in 31 bits."""
 
 
 _NO_WORDS = "word_counts holds no words to learn from; is the input empty?"
 
 
 class CountedWords(NamedTuple):
-    """Words that are not empty and occur, as numbers one after the other."""
+    """Words, none empty and all with positive counts; their bytes or code points are in one array."""
 
     values: npt.NDArray[Any]
     """uint8[n_bytes] bytes, or int32[n_characters] code points."""
@@ -42,8 +42,8 @@ def words_as_bytes(word_counts: pa.Table, cut_at: Sequence[str] = ()) -> Counted
 
     Args:
       word_counts: as in `Trainer.train`.
-      cut_at: strings that are taken out of words; what is left and right of one are words of their own. The leftmost
-        is found first, and the longest of those that begin there.
+      cut_at: strings that are taken out of words; the text on either side becomes a separate word. The leftmost is
+        found first, and the longest of those that begin there.
 
     Raises:
       TypeError: if a column is missing or of another type.
@@ -63,7 +63,7 @@ def words_as_code_points(word_counts: pa.Table, cut_at: Sequence[str] = ()) -> C
     """
     data, byte_offsets, counts = _read(word_counts, cut_at)
     begins_character = (data & 0xC0) != 0x80
-    is_whole = begins_character[byte_offsets[:-1]]  # a word that begins inside a character hides in a valid whole
+    is_whole = begins_character[byte_offsets[:-1]]  # words may be valid together, but one begin inside a character
     if not is_whole.all():
         raise ValueError(_not_utf8(data, byte_offsets, int(np.argmin(is_whole))))
     try:
@@ -78,7 +78,7 @@ def words_as_code_points(word_counts: pa.Table, cut_at: Sequence[str] = ()) -> C
 
 
 def distinct_words(word_counts: pa.Table) -> pa.Table:
-    """Returns the checked words, which are UTF-8, each once with all its occurrences; in no particular order.
+    """Returns the checked words, which are UTF-8, each once with its total count; in no particular order.
 
     Raises:
       TypeError, ValueError: as `words_as_code_points`.
@@ -92,7 +92,7 @@ def distinct_words(word_counts: pa.Table) -> pa.Table:
 def spelled_word_counts(word_counts: pa.Table) -> pa.Table:
     """Returns word counts with the bytes of words spelled in GPT-2's alphabet.
 
-    So HF's trainers see words behind a `ByteLevel`. `BPETrainer` with `byte_level` takes bytes as they are.
+    This is how HF's trainers see words after a `ByteLevel`. `BPETrainer` with `byte_level` takes bytes as they are.
 
     Raises:
       TypeError, ValueError: as `words_as_bytes`.
@@ -150,7 +150,7 @@ def _check_sums(words: CountedWords, unit: str) -> None:
         raise ValueError(
             f"word_counts: the words have {words.values.size} {unit}, more than {MAX_CHARACTERS}; drop the rarest words"
         )
-    # The float is exact to many digits, so only sums close to the limit need Python's integers.
+    # The sum of floats is exact to many digits, so only those near the limit need Python's integers.
     lengths = np.diff(words.offsets)
     if np.dot(lengths.astype(np.float64), words.counts.astype(np.float64)) > MAX_TOTAL / 2:
         total = sum(length * count for length, count in zip(lengths.tolist(), words.counts.tolist(), strict=True))

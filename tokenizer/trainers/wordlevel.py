@@ -14,23 +14,23 @@ from tokenizer.trainers.word_counts import distinct_words
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class WordLevelTrainer(base.Trainer[WordLevel]):
-    """Takes the most frequent words for a vocabulary.
+    """Makes a vocabulary of the most frequent words.
 
     The vocabulary is the special tokens, then the words in this order: higher count; smaller bytes.
 
     Source: HF tokenizers 0.23 `WordLevelTrainer` (`models/wordlevel/trainer.rs`).
-    Known differences: HF lists a word that is also a special token twice, which leaves an id without a token and moves
-    the special token; here it keeps its place. A `vocab_size` without room for a word is an error.
+    Known differences: HF lists a word twice that is also a special token, which leaves an id without a token and moves
+    the special token; here it keeps its place. A `vocab_size` without room for any word is an error.
 
     Args:
-      vocab_size: entries of the vocabulary at most, at least 1.
+      vocab_size: the most entries of the vocabulary, at least 1.
       min_frequency: words that occur less often are left out; 0 and 1 are the same.
       special_tokens: first entries of the vocabulary, in this order.
       unk_token: the special token that the model has for unknown words.
 
     Raises:
       TypeError: if `special_tokens` is a string, or a number no integer.
-      ValueError: for a value out of range, a special token that is empty or there twice, or an unknown token that is
+      ValueError: for a value out of range, a special token that is empty or occurs twice, or an unknown token that is
         no special token.
     """
 

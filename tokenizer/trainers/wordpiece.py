@@ -19,40 +19,39 @@ class WordPieceTrainer(base.Trainer[WordPiece]):
 
     The vocabulary begins with the special tokens, then the alphabet by code point, then, by code point too, the
     characters that continue a word, with the prefix. Ids are positions in this list. Every word starts as its
-    characters, the first one bare, the others with the prefix; then one pair of neighbours after the other is joined
+    characters, the first one bare, the others with the prefix; then one pair of neighbours after the other is merged
     wherever it occurs, left to right, which adds an entry to the vocabulary, until the vocabulary is full or no pair
     is frequent enough.
 
-    The next pair is the first one in this total order, so the vocabulary is a function of the words and counts alone:
+    The next pair is the first one in this total order, so the vocabulary depends only on the words and counts:
 
     1. `frequency`: higher count(ab); `likelihood`: higher count(ab) / (count(a) * count(b)), compared exactly;
     2. smaller id of a; 3. smaller id of b.
 
-    Here count(ab) is how often a and b are neighbours in the words as they are divided now, count(a) how often a
-    occurs.
+    Here count(ab) is how often a and b are neighbours in the words as divided so far, count(a) how often a occurs.
 
     Source: `frequency` is HF tokenizers 0.23 `WordPieceTrainer` (`models/bpe/trainer.rs`), which leaves the ids of the
-    prefixed characters, and by that the ties, to chance; with the same ids the vocabularies are equal
+    prefixed characters, and so the ties, to chance; with the same ids the vocabularies are equal
     (tests/parity/test_wordpiece_trainer.py). `likelihood` is the rule commonly attributed to WordPiece.
-    Known differences: a `vocab_size` too small for the alphabet and repeated special tokens are errors; characters
-    equally frequent at the edge of `limit_alphabet` are kept by code point; counts are 64 bits wide, not 32; a pair
-    that comes back after it was merged, which takes words that hold the prefix itself, is counted from zero, where HF
-    goes on from the count it had.
+    Known differences: a `vocab_size` too small for the alphabet and repeated special tokens are errors; of characters
+    that are equally frequent at the limit of `limit_alphabet` those with smaller code points are kept; counts have 64
+    bits, not 32; a pair that occurs again after it was merged, as is possible in words that contain the prefix itself,
+    is counted from zero, where HF goes on from its old count.
 
     Args:
-      vocab_size: entries of the vocabulary at most, at least 1.
+      vocab_size: the most entries of the vocabulary, at least 1.
       min_frequency: pairs that occur less often are not merged; 0 and 1 are the same.
       rule: `frequency` or `likelihood`.
-      limit_alphabet: characters to keep at most, the most frequent first, then by code point; None keeps all. A
+      limit_alphabet: the most characters to keep, the most frequent first, then by code point; None keeps all. A
         character that is left out is skipped wherever it occurs: its neighbours become neighbours of each other.
-      initial_alphabet: characters to have in the alphabet whether they occur or not; kept before all others.
+      initial_alphabet: characters that are in the alphabet whether they occur or not; kept before all others.
       special_tokens: first entries of the vocabulary, in this order. A character that is a special token is kept.
       continuing_subword_prefix: marks entries that do not begin a word.
       unk_token: the special token that the model has for unknown words.
 
     Raises:
       TypeError: if a list of strings is a string, or a number no integer.
-      ValueError: for a value out of range, a special token that is empty or there twice, an unknown token that is no
+      ValueError: for a value out of range, a special token that is empty or occurs twice, an unknown token that is no
         special token, an initial character that is not a single one, more initial characters than `limit_alphabet`.
     """
 

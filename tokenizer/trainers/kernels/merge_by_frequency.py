@@ -1,11 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The rule `frequency`: a heap of pairs, corrected late. The tables are those of `pair_merging`.
+"""The rule `frequency`: a heap of pairs, corrected lazily. The tables are those of `pair_merging`.
 
     heap:      int64[capacity, 2]      see `merge_most_frequent`; changed
     lengths:   int32[n_tokens]         characters of each token; changed
-
-Its slow twin is `tokenizer.trainers.reference.train_bpe`; `tests/tokenizer/trainers/test_bpe_trainer.py` compares
-them.
 
 Its slow twin is `tokenizer.trainers.reference.train_bpe`; `tests/tokenizer/trainers/test_bpe_trainer.py` compares
 them.
@@ -121,16 +118,16 @@ def merge_most_frequent(
     reserved_from,
     reserved_to,
 ):
-    """Merges the most frequent pair again and again; True when done, False for want of room.
+    """Merges the most frequent pair again and again; returns True when done, False if it needs more room.
 
-    `heap` int64[capacity, 2] holds (count when queued, pair) and is corrected late. QUEUED is the count of a pair's
-    valid entry, 0 if it has none. A pair whose count rose above QUEUED is queued anew at once, so no pair's valid entry
-    is ever too low; an entry that is too high goes back with the right count when it comes to the top. An exact entry
-    at the top therefore is the maximum.
+    `heap` int64[capacity, 2] holds (count when queued, pair) and is corrected lazily. QUEUED is the count of a pair's
+    valid entry, 0 if it has none. A pair whose count rises above QUEUED is queued again at once, so that no pair's
+    valid entry is ever too low; an entry that is too high goes back with the right count when it comes to the top. So
+    an exact entry at the top is the maximum.
 
     A pair is barred, by a QUEUED that no count exceeds, if its token would have more than `max_length` characters or
-    is one of those from `reserved_from` up to `reserved_to`. `lengths` int32[n_tokens] are in characters of words, as
-    many as there were when a token was first made, 0 for those that are not symbols yet.
+    is one of those from `reserved_from` up to `reserved_to`. `lengths` int32[n_tokens] has the characters of words that
+    each token covered when it was first made, 0 for tokens that are not symbols yet.
     """
     while True:
         if state[N_QUEUED] + state[N_TOUCHED] > heap.shape[0]:

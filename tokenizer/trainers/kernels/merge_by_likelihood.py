@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The rule `likelihood`: a tournament of rows of pairs, by exact scores. The tables are those of `pair_merging`.
 
-    links:     int32[capacity, 4]      the next and the previous pair of a row, and of a column; changed
+    links:     int32[capacity, 4]      the next and the previous pair in a row, and in a column; changed
     heads:     int32[2, n_symbols]     the first pair of each row, and of each column; changed
     best:      int64[n_leaves, 3]      the record of each row, see `merge_most_likely`; changed
     tree:      int32[2 * n_leaves]     a tournament of the rows; changed
@@ -98,7 +98,7 @@ def _play(tree, best, symbol_counts, node):
 
 @kernel
 def _replay(tree, best, symbol_counts, row):
-    """Decides the matches of `row` anew, from its leaf to the root."""
+    """Decides the matches of `row` again, from its leaf to the root."""
     node = (tree.size // 2 + row) // 2
     while node >= 1:
         _play(tree, best, symbol_counts, node)
@@ -150,7 +150,7 @@ def _unlink(links, heads, pairs, pair):
 
 @kernel
 def rank_rows(positions, counts, pairs, state, min_count, links, heads, best, tree, symbol_counts):
-    """Fills what `merge_most_likely` keeps, for words nothing has been merged in."""
+    """Fills the tables of `merge_most_likely` for words in which nothing has been merged yet."""
     for at in range(positions.shape[0]):
         symbol_counts[positions[at, SYMBOL]] += counts[positions[at, WORD]]
     for pair in range(state[N_PAIRS]):
@@ -176,7 +176,7 @@ def _search_row(pairs, links, heads, best, tree, symbol_counts, row):
 
 @kernel
 def _raise_bounds(pairs, touched, state, min_count, links, heads, best, tree, symbol_counts, left, right):
-    """Compares every pair whose value in its row may have risen, by the merge of these two, with the row's record."""
+    """Compares every pair whose value in its row the merge of these two may have raised with the row's record."""
     for i in range(state[N_TOUCHED]):
         pair = np.int64(touched[i])
         if pairs[pair, COUNT] >= min_count and pairs[pair, QUEUED] == 0:
@@ -214,7 +214,7 @@ def merge_most_likely(
     tree,
     symbol_counts,
 ):
-    """Merges the pair of maximum count(ab) / (count(a) * count(b)) again and again; True when done, False for room.
+    """Merges the pair of maximum count(ab) / (count(a) * count(b)) again and again; False if it needs more room.
 
     All pairs that share their left symbol form a row, those that share their right symbol a column; `heads`
     int32[2, n_symbols] and `links` int32[capacity, 4] list both, QUEUED is 1 for the pairs in them, which are those
@@ -222,12 +222,12 @@ def merge_most_likely(
     count: a bound on count(ab) / count(b) in the row, and exact if both numbers are still true. `tree`
     int32[2 * n_leaves] is a tournament of the rows, by that bound / count(a).
 
-    The bound is kept this way. Within a row count(a) is a common factor, so a change of count(a) moves the row in the
-    tree and changes nothing inside. Inside, a value rises only if count(ab) rises (the pair is in `touched`) or
-    count(b) falls (b is one of the two merged symbols: their columns are walked); every such pair is compared with the
-    record. What falls leaves the record too high, which a bound may be: when such a row wins the tree its record is not
-    exact, the row is searched anew, and the tree asked again. An exact winner is the maximum, ties included: had an
-    equal pair with smaller ids come up since the record was made, it would have risen to that value, and been compared.
+    The bound is maintained as follows. Within a row count(a) is a common factor, so a change of count(a) moves the row
+    in the tree and changes nothing inside. Inside, a value rises only if count(ab) rises (the pair is in `touched`) or
+    count(b) falls (b is one of the two merged symbols, whose columns are walked); every such pair is compared with the
+    record. A value that falls leaves the record too high, as a bound may be: when such a row wins the tournament, its
+    record is not exact, the row is searched again, and the tournament repeated. An exact winner is the maximum, ties
+    included: an equal pair with smaller ids would have risen to that value since, and been compared.
     """
     while state[N_TOKENS] < token_offsets.size - 1:
         row = np.int64(tree[1])

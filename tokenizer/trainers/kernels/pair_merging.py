@@ -3,8 +3,8 @@
 
 A word is a run of rows of one table, linked to its left and right neighbour, so that a merge costs the same in a word
 of ten characters and of ten million. Every row that begins a pair is also a member of that pair's list of occurrences,
-and leaves it the moment the pair is gone: the lists are exact, and the merges of a training are together as many as
-there are characters at most.
+and leaves it the moment the pair is gone: so the lists are exact, and all merges of a training together replace at most
+as many pairs as there are characters.
 
     positions: int32[n_characters, 7]  one row per character: SYMBOL (-1 once merged into its left neighbour), PREVIOUS
                                        and NEXT row in the word, WORD, PAIR that begins here, EARLIER and LATER row in
@@ -28,8 +28,8 @@ there are characters at most.
 Tokens are byte strings in one pool, `pool[token_offsets[id]:token_offsets[id + 1]]`; two ids never have the same bytes.
 Counts are trusted to be positive and to add up to less than 2**63 over all characters: then no sum here overflows.
 
-Kernels do not allocate. Those that may run out of room return False before they change anything, with what they want in
-`state`; `tokenizer.trainers.merging` gives it to them and calls again.
+Kernels do not allocate. Those that may run out of room return False before they change anything, with what they need in
+`state`; `tokenizer.trainers.merging` provides it and calls again.
 
 Its slow twins are `tokenizer.trainers.reference.train_bpe` and `tokenizer.trainers.reference.train_wordpiece`;
 `tests/tokenizer/trainers/test_bpe_trainer.py` compares them.
@@ -55,20 +55,20 @@ _FNV_PRIME = np.uint64(0x100000001B3)
 
 @kernel_part
 def _place(at, start, stop):
-    """Returns where in its word a character stands: CONTINUES unless it is the first, ENDS if it is the last."""
+    """Returns the place of a character in its word: CONTINUES unless it is the first, ENDS if it is the last."""
     return (CONTINUES if at > start else 0) | (ENDS if at == stop - 1 else 0)
 
 
 @kernel
 def count_characters(values, offsets, counts, occurrences, places):
-    """Counts every character and notes where in words it stands.
+    """Counts every character, and notes at which places of words it occurs.
 
     Args:
       values: int32[n_characters] code points, or uint8[n_characters] bytes, the words one after the other.
       offsets: int64[n_words + 1], row boundaries in `values`.
       counts: int64[n_words], how often each word occurred.
-      occurrences: int64[n_distinct], added to; as long as there are values.
-      places: uint8[n_distinct], added to: bit `place` is set where a character stands there in some word.
+      occurrences: int64[n_distinct], added to; longer than the largest value.
+      places: uint8[n_distinct], added to: bit `place` is set if a character occurs at that place of some word.
     """
     for word in range(counts.size):
         for at in range(offsets[word], offsets[word + 1]):
@@ -78,7 +78,7 @@ def count_characters(values, offsets, counts, occurrences, places):
 
 @kernel
 def lay_out_words(values, offsets, ids, positions):
-    """Fills `positions` with these words, in no pair's list yet, and returns how many rows they take.
+    """Fills `positions` with these words, in no pair's list yet; returns how many rows they take.
 
     Args:
       values: int32[n_characters] or uint8[n_characters], as in `count_characters`.
@@ -173,7 +173,7 @@ def _remove_occurrence(positions, pairs, touched, state, at, count):
 
 @kernel
 def add_all(positions, counts, pairs, slots, touched, state, start):
-    """Puts all rows from `start` on into their pairs' lists; returns where it stopped for want of room."""
+    """Puts all rows from `start` on into their pairs' lists; returns the row where it stopped for lack of room."""
     for at in range(start, positions.shape[0]):
         if state[N_PAIRS] == pairs.shape[0]:
             return at
@@ -198,8 +198,8 @@ def list_occurrences(positions, first, occurrences):
 def merge_occurrences(positions, counts, pairs, slots, touched, state, occurrences, n_occurrences, left, right, merged):
     """Replaces every (left, right) by `merged`, left to right in each word.
 
-    Only a pair of equal symbols can overlap itself, so only there the order matters: such a run is merged from its
-    first row on, and occurrences inside a run are left to it.
+    Only a pair of equal symbols can overlap itself, so only for these the order matters: a run of them is merged from
+    its first row on, and occurrences inside the run are skipped.
 
     Returns:
       the number of replacements, each times its word's count. `touched` holds the pairs whose count changed.
@@ -210,7 +210,7 @@ def merge_occurrences(positions, counts, pairs, slots, touched, state, occurrenc
     for i in range(n_occurrences):
         at = np.int64(occurrences[i])
         if positions[at, SYMBOL] != left:
-            continue  # taken by the run it belongs to
+            continue  # merged with the run that it belongs to
         previous = np.int64(positions[at, PREVIOUS])
         if left == right and previous >= 0 and positions[previous, SYMBOL] == left:
             continue
@@ -299,7 +299,7 @@ def join(pool, token_offsets, token_slots, prefix, state, left, right):
 
 @kernel
 def note_merge(merges, state, left, right, merged):
-    """Writes down that these two were merged; `has_room` has seen to the room."""
+    """Records that these two were merged; `has_room` has checked that there is room."""
     merges[state[N_MERGES], LEFT] = left
     merges[state[N_MERGES], RIGHT] = right
     merges[state[N_MERGES], PRODUCT] = merged

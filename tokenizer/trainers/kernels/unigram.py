@@ -1,15 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""EM of a Unigram training: expected counts, best paths and what a piece is worth, over all words at once.
+"""EM of a Unigram training: expected counts, best paths and the loss without a piece, over all words at once.
 
-The lattice of a word is implied by the longest piece that begins at each place: the shorter ones are that piece's own
-beginnings, and a piece links to the longest of its beginnings that is a piece. So one number per place holds all.
+The lattice of a word is implied by the longest piece that begins at each place: the shorter ones are prefixes of that
+piece, and a piece links to its longest prefix that is a piece. So one number per place is enough.
 
     text, starts:  the words, see `unigram_suffixes`
-    longest:       int32[n], the longest piece that begins at each place, -1 where there is none
-    links:         int64[n_pieces], the longest piece that a piece begins with << LENGTH_BITS | characters; -1 for none
+    longest:       int32[n], the longest piece that begins at each place, -1 if there is none
+    links:         int64[n_pieces], the longest prefix that is a piece << LENGTH_BITS | characters; -1 for no prefix
 
-Pieces are numbered in the order of their characters, so a piece comes after those that it begins with. Where no piece
-is a single character, that character alone may be unknown: so there is always a path.
+Pieces are numbered in the order of their characters, so a piece comes after its prefixes. If a single character is no
+piece, it may be unknown: so there is always a path.
 
 Its slow twins are `tokenizer.trainers.unigram_reference.expect` and `tokenizer.trainers.unigram_reference.find_best`;
 `tests/tokenizer/trainers/test_unigram_em.py` compares them.
@@ -83,13 +83,13 @@ def match_pieces(text, suffixes, common, pieces, offsets, links, longest):
 
 @kernel
 def keep_pieces(links, is_kept, new_links, new_pieces):
-    """Drops pieces: fills the links of those kept, numbered anew, and what takes the place of each old one.
+    """Drops pieces: renumbers those that are kept, and finds the replacement of each old one.
 
     Args:
       links: int64[n_pieces]; is_kept: bool[n_pieces].
       new_links: int64[pieces kept], filled.
-      new_pieces: int32[n_pieces], filled: the new number of the longest beginning that is kept, often the piece
-        itself; -1 where there is none.
+      new_pieces: int32[n_pieces], filled: the new number of the piece's longest prefix that is kept, often itself; -1
+        if there is none.
     """
     n = 0
     for piece in range(links.size):
@@ -106,18 +106,18 @@ def keep_pieces(links, is_kept, new_links, new_pieces):
 
 @kernel
 def expect(starts, counts, longest, links, probabilities, unknown, unit, forward, backward, scalings, expected):
-    """Adds to `expected` how often each piece is to be expected, over all paths through all words.
+    """Adds the expected count of each piece, over all paths through all words, to `expected`.
 
-    Forward, then backward sums of probabilities. Sums that fall too low are scaled up by a power of two, together with
-    all those that a piece across the place can reach.
+    It computes forward, then backward sums of probabilities. Sums that become too small are scaled up by a power of
+    two, together with all those that a piece across the place can reach.
 
     Args:
       starts, longest, links: see the module; counts: int64[n_runs].
       probabilities: float64[n_pieces], all positive; unknown: that of a character that is no piece.
       unit: a power of two; the counts times the characters add up to less than 2**62 of its parts.
       forward, backward: float64[longest run + 1]; scalings: int32 of the same size; for work.
-      expected: int64[n_pieces], in parts of 1 / unit, added to. What a word adds is rounded piece by piece, so the sums
-        do not depend on the order of the words.
+      expected: int64[n_pieces], in parts of 1 / unit, added to. The contribution of a word is rounded for each piece,
+        so the sums do not depend on the order of the words.
     """
     reach = np.int64(1)
     for piece in range(links.size):
@@ -194,7 +194,7 @@ def _digamma(x):
 
 @kernel
 def maximize(expected, unit, scores):
-    """Fills the scores of the pieces, logarithms of probabilities, from what was expected of them.
+    """Fills the scores of the pieces, logarithms of probabilities, from their expected counts.
 
     Args:
       expected: int64[n_pieces], positive, of `expect`; unit: as there.
@@ -210,7 +210,7 @@ def maximize(expected, unit, scores):
 
 @kernel
 def score_seeds(shares, log_total, scores):
-    """Finds the scores of seed pieces from their shares of all.
+    """Finds the scores of seed pieces from their shares of the total.
 
     shares: int64[n]; scores: float64[n], filled.
     """
@@ -232,7 +232,7 @@ def exponentiate(scores, probabilities):
 def _find_best(base, n, longest, links, scores, unknown, whole, best, last):
     """Finds the best path through the `n` characters from `base` on; of equal ones that whose last piece is longer.
 
-    Pieces that are too long are left out, and if `whole` is False the piece that is all of it. `last` gets the last
+    Pieces that reach beyond are left out, and, if `whole` is False, the piece that is all of it. `last` gets the last
     piece of the best path to each place, -1 for an unknown character.
     """
     best[: n + 1] = -np.inf
@@ -256,7 +256,7 @@ def _find_best(base, n, longest, links, scores, unknown, whole, best, last):
 
 @kernel
 def count_best(starts, counts, longest, links, scores, unknown, best, last, frequencies):
-    """Adds to `frequencies` how often each piece occurs in the best paths of all words.
+    """Adds how often each piece occurs in the best paths of all words to `frequencies`.
 
     Args:
       starts, counts, longest, links: as for `expect`.
@@ -278,14 +278,14 @@ def count_best(starts, counts, longest, links, scores, unknown, best, last, freq
 
 @kernel
 def weigh_pieces(places, longest, links, scores, unknown, frequencies, best, last, losses):
-    """Fills what likelihood is lost without each piece, if its occurrences went to the next best path through it.
+    """Fills the likelihood that is lost without each piece, if its occurrences were cut in the next best way.
 
     Args:
       places: int32[n_pieces], a place in the text where each piece occurs.
-      longest, links, scores, unknown: as for `count_best`; frequencies: int64[n_pieces], what that has found.
+      longest, links, scores, unknown: as for `count_best`; frequencies: int64[n_pieces], its result.
       best: float64[longest piece + 1]; last: int32 of the same size; for work.
-      losses: float64[n_pieces], filled: -inf for a piece that is in no best path, or whose own best path is another;
-        inf for a single character, which nothing can stand for.
+      losses: float64[n_pieces], filled: -inf for a piece that is in no best path, or whose own text has another best
+        path; inf for a single character, which nothing can replace.
     """
     total = np.int64(0)
     for piece in range(links.size):

@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Seed pieces of a Unigram training: every substring of the words that is worth a try, found in a suffix array.
+"""Seed pieces of a Unigram training: the substrings of the words that may be pieces, found in a suffix array.
 
-The words lie in one text of numbered characters, each run of known characters followed by a 0, which is no character:
+The words are in one text of numbered characters, each run of known characters followed by a 0, which is no character:
 
     text:      int32[n]       1.. in the order of code points, 0 after each run
     starts:    int64[n_runs + 1], where each run begins; the last one is where the next would begin
     suffixes:  int32[n_suffixes], places in the text, ordered by what follows there up to the end of the run
 
-Nothing looks further than `depth` characters, one more than a piece may have: two suffixes alike that far are equal.
+Suffixes are compared up to `depth` characters, one more than a piece may have: two that agree so far count as equal.
 
 Its slow twin is `tokenizer.trainers.unigram_reference.find_seeds`; `tests/tokenizer/trainers/test_unigram_em.py`
 compares them.
@@ -18,11 +18,11 @@ import numpy as np
 from tokenizer.compiling.kernel import kernel, kernel_part
 
 DIGIT_BITS = 11
-"""A pass of the sort orders by so many bits."""
+"""The number of bits that a pass of the sort orders by."""
 
 SCRIPT_MASK = 0xFF
 IS_DIGIT, IS_SPACE, IS_INHERITED = 1 << 8, 1 << 9, 1 << 10
-"""What `classes` says of a character: its script, and these."""
+"""Bits of `classes`: besides these, it has the script of a character."""
 
 SPLIT_BY_SCRIPT, SPLIT_BY_NUMBER, SPLIT_DIGITS, SPLIT_BY_SPACE, SPACE_AS_SUFFIX, SPACES_ALONE = (
     1 << i for i in range(6)
@@ -34,7 +34,7 @@ _ANY_SCRIPT = 0
 
 @kernel
 def count_code_points(code_points, offsets, counts, occurrences):
-    """Adds to `occurrences` how often every character occurs in the words.
+    """Adds how often every character occurs in the words to `occurrences`.
 
     Args:
       code_points: int32[n_characters]; offsets: int64[n_words + 1]; counts: int64[n_words].
@@ -47,12 +47,12 @@ def count_code_points(code_points, offsets, counts, occurrences):
 
 @kernel
 def lay_out_runs(code_points, offsets, counts, numbers, text, starts, run_counts, run_of):
-    """Writes the text: the words, cut at the characters without a number.
+    """Writes the text: the words, cut at characters without a number.
 
     Args:
       code_points, offsets, counts: as for `count_code_points`.
       numbers: int32[0x110000], the number of each character, 0 for those that are in no piece.
-      text, run_of: int32 with room for all characters and words, filled; of the latter the run that a place is in.
+      text, run_of: int32 with room for all characters and words, filled; run_of: the run that each place is in.
       starts, run_counts: int64 with room for one more than the characters, filled.
 
     Returns:
@@ -84,7 +84,7 @@ def pack_first(text, n_bits, n_packed, keys, suffixes):
 
     Args:
       text: int32[n].
-      n_bits: that any number of a character fits in; n_bits * n_packed is at most 63.
+      n_bits: enough for the number of any character; n_bits * n_packed is at most 63.
       keys: int64[n_suffixes]; suffixes: int32[n_suffixes]: one per place that is no 0, filled in the order of the text.
     """
     row = suffixes.size
@@ -102,11 +102,11 @@ def pack_first(text, n_bits, n_packed, keys, suffixes):
 
 @kernel
 def pack_ranks(text, ranks, n_bits, n_packed, known, keys, suffixes):
-    """Packs the ranks of what follows, `known` characters on each time, `n_packed` of them in `n_bits` bits each.
+    """Packs `n_packed` ranks, of places `known` characters apart from each suffix on, into `n_bits` bits each.
 
     Args:
       text: int32[n].
-      ranks: int32[n], from 1, of each place by the `known` characters that follow, 0 where the text is 0.
+      ranks: int32[n], the rank of each place by its next `known` characters, from 1, 0 where the text is 0.
       n_bits, n_packed: as for `pack_first`.
       known: at least 1.
       keys, suffixes: as for `pack_first`.
@@ -241,7 +241,7 @@ def _emit(text, suffixes, sums, first, last, length, classes, rules, least_at_en
     if length < 2 or not is_valid_piece(text, np.int64(suffixes[first]), length, classes, rules):
         return n
     frequency = sums[last] - sums[first]
-    # In their order, what only ends runs comes before what goes on: if the last one ends its run, all do.
+    # Suffixes that end their run come before those that go on: if the last one ends its run, all do.
     if text[suffixes[last - 1] + length] == 0 and frequency < least_at_ends:
         return n
     rows[n, 0] = first
@@ -256,20 +256,20 @@ def find_substrings(
 ):
     """Lists the substrings that are not always followed by the same character, and may be pieces.
 
-    A substring is the common beginning of a range of suffixes; the ranges are found by the lengths in common, with a
-    stack of those still open. The end of a run counts as one more character; but a substring that is always followed
-    by that is listed too, where it occurs `least_at_ends` times.
+    A substring is the common prefix of a range of suffixes; the ranges are found from the lengths of common prefixes,
+    with a stack of open ranges. The end of a run counts as one more character; but a substring that is always followed
+    by that is listed too if it occurs at least `least_at_ends` times.
 
     Args:
       text, suffixes, starts, run_counts, depth: see the module and `lay_out_runs`; run_of: int32[n], see there.
       common: of `measure_common`.
       classes: int32[numbers]; rules: see `is_valid_piece`; least_at_ends: see above.
-      sums: int64[n_suffixes + 1], filled: how often the suffixes before each one occur, together.
+      sums: int64[n_suffixes + 1], filled: the total occurrences of the suffixes before each one.
       stack: int64[depth + 2, 2], for work: length and first suffix of the open ranges.
       rows: int64[2 * n_suffixes, 3], filled: first suffix, length, score, which is the occurrences times the length.
 
     Returns:
-      How many rows; they are in no order that means anything.
+      The number of rows, which are in no particular order.
     """
     sums[0] = 0
     for i in range(suffixes.size):
